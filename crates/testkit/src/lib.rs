@@ -1,1 +1,5 @@
+//! Tools that tests of other crates share. Depended upon by tests alone; knows no other crate.
+//!
+//! [`script`] runs data-driven cases: text files of commands with the output they must give.
 
+pub mod script;

@@ -1,0 +1,72 @@
+//! The first log of a new cluster.
+
+use bytes::Bytes;
+use thiserror::Error;
+use types::{Index, MemberId, Term};
+
+use crate::conf::{ConfChange, ConfChangeType};
+use crate::entry::Entry;
+use crate::raft::Raft;
+use crate::storage::Storage;
+use crate::wire;
+
+/// A member of a new cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The member.
+    pub id: MemberId,
+    /// Opaque to consensus: the member's name and addresses.
+    pub context: Bytes,
+}
+
+/// Why a cluster cannot be started.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum BootstrapError {
+    /// There would be nobody to decide.
+    #[error("must provide at least one peer to Bootstrap")]
+    NoPeers,
+    /// There is a log already.
+    #[error("can't bootstrap a nonempty Storage")]
+    NotEmpty,
+    /// Zero names nobody, and two members cannot share an id.
+    #[error("peers must have ids of their own")]
+    BadPeers,
+}
+
+impl<S: Storage> Raft<S> {
+    /// Starts the log with one entry for each member, committed from the first moment. Every member
+    /// of the new cluster does the same, so their logs agree before they have met.
+    ///
+    /// The members are in force at once, so that an election can be held; applying the entries later
+    /// adds them again and changes nothing.
+    pub(crate) fn bootstrap(&mut self, peers: &[Peer]) -> Result<(), BootstrapError> {
+        if peers.is_empty() {
+            return Err(BootstrapError::NoPeers);
+        }
+        if self.log.last_index() != Index::ZERO {
+            return Err(BootstrapError::NotEmpty);
+        }
+        let ids: std::collections::BTreeSet<_> = peers.iter().map(|peer| peer.id).collect();
+        if ids.len() != peers.len() || ids.contains(&MemberId(0)) {
+            return Err(BootstrapError::BadPeers);
+        }
+        let changes: Vec<ConfChange> = peers.iter().map(added).collect();
+        let entries: Vec<Entry> = (1..).zip(&changes).map(first_entry).collect();
+        self.start_from(entries);
+        for change in changes {
+            self.apply_conf_change(&change.into())
+                .expect("members with ids of their own can be added one by one");
+        }
+        Ok(())
+    }
+}
+
+fn added(peer: &Peer) -> ConfChange {
+    let context = peer.context.clone();
+    ConfChange { kind: ConfChangeType::AddNode, node_id: peer.id, context, id: 0 }
+}
+
+fn first_entry((index, change): (u64, &ConfChange)) -> Entry {
+    let entry = wire::encode_conf_change(change.clone().into());
+    Entry { term: Term(1), index: Index(index), ..entry }
+}

@@ -1,0 +1,64 @@
+//! Rebuilds a configuration from the lists in a snapshot.
+
+use types::{Index, MemberId};
+
+use crate::conf::{ConfChangeSingle, ConfChangeType, ConfState};
+use crate::tracker::ProgressTracker;
+
+use super::{Changed, Changer, ConfChangeError};
+
+/// Rebuilds the configuration that `state` describes, on top of an empty tracker.
+///
+/// Done by the same changes that could have led there, so that what they refuse is refused here too.
+/// For `voters=(1 2 3)&&(1 2 4 6) learners=(5) learners_next=(4)`:
+///
+/// ```text
+/// add 1, 2, 4, 6 one by one                                   voters=(1 2 4 6)
+/// enter joint: remove 1 2 4 6, add 1 2 3, learners 5 and 4    voters=(1 2 3)&&(1 2 4 6) …
+/// ```
+///
+/// # Errors
+///
+/// If no sequence of changes leads to such a configuration.
+pub fn restore(
+    mut tracker: ProgressTracker,
+    last_index: Index,
+    state: &ConfState,
+) -> Result<Changed, ConfChangeError> {
+    let step = |tracker: &mut ProgressTracker, changed: Changed| {
+        (tracker.config, tracker.progress) = changed;
+    };
+    let incoming = incoming_changes(state);
+    let one_by_one = if state.voters_outgoing.is_empty() {
+        incoming.clone()
+    } else {
+        changes(ConfChangeType::AddNode, &state.voters_outgoing).collect()
+    };
+    for change in one_by_one {
+        let changed = Changer { tracker: &tracker, last_index }.simple(&[change])?;
+        step(&mut tracker, changed);
+    }
+    if !state.voters_outgoing.is_empty() {
+        let changed =
+            Changer { tracker: &tracker, last_index }.enter_joint(state.auto_leave, &incoming)?;
+        step(&mut tracker, changed);
+    }
+    if !tracker.conf_state().is_equivalent(state) {
+        return Err(ConfChangeError::NotEquivalent(format!("{state:?}")));
+    }
+    Ok((tracker.config, tracker.progress))
+}
+
+/// The changes that turn the outgoing half into the incoming one.
+fn incoming_changes(state: &ConfState) -> Vec<ConfChangeSingle> {
+    use ConfChangeType::{AddLearnerNode, AddNode, RemoveNode};
+    changes(RemoveNode, &state.voters_outgoing)
+        .chain(changes(AddNode, &state.voters))
+        .chain(changes(AddLearnerNode, &state.learners))
+        .chain(changes(AddLearnerNode, &state.learners_next))
+        .collect()
+}
+
+fn changes(kind: ConfChangeType, ids: &[MemberId]) -> impl Iterator<Item = ConfChangeSingle> + '_ {
+    ids.iter().map(move |&node_id| ConfChangeSingle { kind, node_id })
+}

@@ -1,0 +1,68 @@
+//! A change of configuration is applied.
+
+use crate::conf::{ConfChangeV2, ConfState, Procedure};
+use crate::confchange::{Changed, Changer, ConfChangeError};
+use crate::storage::Storage;
+
+use super::{Raft, Role};
+
+impl<S: Storage> Raft<S> {
+    /// Whether this member may lead: a voter that is not waiting for a snapshot to be written.
+    pub(super) fn is_promotable(&self) -> bool {
+        let voter = self.tracker.progress.get(self.id()).is_some_and(|own| !own.is_learner);
+        voter && self.log.unstable().snapshot().is_none()
+    }
+
+    /// Applies a committed change and gives the configuration now in force.
+    pub(crate) fn apply_conf_change(
+        &mut self,
+        change: &ConfChangeV2,
+    ) -> Result<ConfState, ConfChangeError> {
+        let changer = Changer { tracker: &self.tracker, last_index: self.log.last_index() };
+        let changed = match change.procedure() {
+            Procedure::Simple => changer.simple(&change.changes),
+            Procedure::EnterJoint { auto_leave } => {
+                changer.enter_joint(auto_leave, &change.changes)
+            }
+            Procedure::LeaveJoint => changer.leave_joint(),
+        }?;
+        Ok(self.switch_to_config(changed))
+    }
+
+    /// Puts a configuration in force.
+    pub(super) fn switch_to_config(&mut self, changed: Changed) -> ConfState {
+        (self.tracker.config, self.tracker.progress) = changed;
+        tracing::info!(member = %self.id(), config = %self.tracker.config, "switched configuration");
+        let conf_state = self.tracker.conf_state();
+        if !self.is_leader() {
+            return conf_state;
+        }
+        let own = self.tracker.progress.get(self.id());
+        if own.is_none_or(|own| own.is_learner) {
+            // It goes on replicating the change that removes it, unless told to step down.
+            if self.config.step_down_on_removal {
+                self.become_follower(self.term, None);
+            }
+            return conf_state;
+        }
+        self.act_on_new_quorum();
+        conf_state
+    }
+
+    /// Fewer voters may have committed more; new members get the log without waiting for a heartbeat.
+    fn act_on_new_quorum(&mut self) {
+        if self.maybe_commit() {
+            self.broadcast_append();
+        } else {
+            self.for_each_peer(|raft, to| {
+                raft.maybe_send_append(to, false);
+            });
+        }
+        let is_voter = |id| self.tracker.config.voters.contains(id);
+        if let Role::Leader(leader) = &mut self.role
+            && leader.transferee.is_some_and(|to| !is_voter(to))
+        {
+            leader.transferee = None;
+        }
+    }
+}

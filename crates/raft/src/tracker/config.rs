@@ -1,0 +1,64 @@
+//! The configuration in force.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use types::MemberId;
+
+use crate::conf::ConfState;
+use crate::quorum::{JointConfig, write_ids};
+
+/// Who votes and who learns.
+///
+/// Invariants: no member is a voter (in either half) and a learner at once. A voter of the outgoing
+/// half that shall become a learner therefore waits in `learners_next`; it stays a full voter until
+/// the joint configuration is left:
+///
+/// ```text
+/// demote 3:   voters=(1 2 3)
+///          →  voters=(1 2)&&(1 2 3) learners_next=(3)
+///          →  voters=(1 2) learners=(3)
+/// ```
+///
+/// Outside of a joint configuration `learners_next` is empty and `auto_leave` is false.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// The voters.
+    pub voters: JointConfig,
+    /// Whether the leader leaves the joint configuration by itself, once it may.
+    pub auto_leave: bool,
+    /// Members that get the log without a vote.
+    pub learners: BTreeSet<MemberId>,
+    /// Outgoing voters that become learners when the joint configuration is left.
+    pub learners_next: BTreeSet<MemberId>,
+}
+
+impl Config {
+    /// The configuration as lists.
+    #[must_use]
+    pub fn to_conf_state(&self) -> ConfState {
+        ConfState {
+            voters: self.voters.incoming.iter().collect(),
+            learners: self.learners.iter().copied().collect(),
+            voters_outgoing: self.voters.outgoing.iter().collect(),
+            learners_next: self.learners_next.iter().copied().collect(),
+            auto_leave: self.auto_leave,
+        }
+    }
+}
+
+impl fmt::Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "voters={}", self.voters)?;
+        for (name, ids) in [("learners", &self.learners), ("learners_next", &self.learners_next)] {
+            if !ids.is_empty() {
+                write!(f, " {name}=")?;
+                write_ids(f, ids.iter().copied())?;
+            }
+        }
+        if self.auto_leave {
+            f.write_str(" autoleave")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,40 @@
+//! Compiles the services of the .proto files of `proto`. The messages are there already.
+
+use std::error::Error;
+
+/// Where the .proto files are.
+const PROTO: &str = "../proto/proto";
+
+/// The files that define services.
+const SERVICES: [&str; 9] = [
+    "etcdserverpb/auth.proto",
+    "etcdserverpb/cluster.proto",
+    "etcdserverpb/kv.proto",
+    "etcdserverpb/lease.proto",
+    "etcdserverpb/maintenance.proto",
+    "etcdserverpb/watch.proto",
+    "grpc/health/v1/health.proto",
+    "v3electionpb/election.proto",
+    "v3lockpb/lock.proto",
+];
+
+/// What turns messages into bytes and back, for every method.
+const CODEC: &str = "tonic_prost::ProstCodec";
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo::rerun-if-changed={PROTO}");
+    let mut compiler = protox::Compiler::new([PROTO])?;
+    // The source is wanted for its comments, which become documentation.
+    compiler.include_source_info(true).open_files(SERVICES)?;
+    tonic_prost_build::configure()
+        .build_transport(false)
+        .codec_path(CODEC)
+        .extern_path(".authpb", "::proto::authpb")
+        .extern_path(".etcdserverpb", "::proto::etcdserverpb")
+        .extern_path(".grpc.health.v1", "::proto::health")
+        .extern_path(".mvccpb", "::proto::mvccpb")
+        .extern_path(".v3electionpb", "::proto::v3electionpb")
+        .extern_path(".v3lockpb", "::proto::v3lockpb")
+        .compile_fds(compiler.file_descriptor_set())?;
+    Ok(())
+}

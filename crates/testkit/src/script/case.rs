@@ -1,0 +1,207 @@
+//! One command of a script, and ways to ask for its arguments.
+//!
+//! A case that cannot be understood is a broken test, not a result. So the typed getters panic, and say where:
+//! `testdata/vote.txt:12: vote cfg=(1, x): value "x" of "cfg": invalid digit found in string`.
+
+use std::fmt;
+use std::ops::Range;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// One command of a script with the output it must give.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// The script it stands in, as it was named when read.
+    pub file: Arc<str>,
+    /// The line of the directive, counted from 1.
+    pub line: usize,
+    /// The first word of the directive.
+    pub cmd: String,
+    /// The rest of the directive, in order.
+    pub args: Vec<Arg>,
+    /// The lines between the directive and `----`, without white space round them.
+    pub input: String,
+    /// The output as written in the file: empty, or lines that each end in a newline.
+    pub expected: String,
+    /// Where in the script's text the expected output stands, with the separators of the doubled form.
+    pub(super) output: Range<usize>,
+}
+
+/// An argument of a directive: `key`, `key=value` or `key=(value, value)`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arg {
+    /// The name; all there is of an argument without values.
+    pub key: String,
+    /// The values, as written.
+    pub vals: Vec<String>,
+}
+
+impl Case {
+    /// The first argument with this key.
+    pub fn arg(&self, key: &str) -> Option<&Arg> {
+        self.args.iter().find(|arg| arg.key == key)
+    }
+
+    /// Whether `key` or `key=true` is given. Absent and `key=false` both mean no.
+    pub fn flag(&self, key: &str) -> bool {
+        match self.arg(key) {
+            None => false,
+            Some(arg) if arg.vals.is_empty() => true,
+            Some(_) => self.value(key).unwrap_or_default(),
+        }
+    }
+
+    /// The one value of `key`, if `key` is given.
+    pub fn value<T>(&self, key: &str) -> Option<T>
+    where
+        T: FromStr<Err: fmt::Display>,
+    {
+        let arg = self.arg(key)?;
+        match arg.vals.as_slice() {
+            [value] => Some(self.read(key, value)),
+            vals => self.fail(format_args!("\"{key}\" takes one value, not {}", vals.len())),
+        }
+    }
+
+    /// All values of `key`: none if `key` is absent or reads `key=()`.
+    pub fn values<T>(&self, key: &str) -> Vec<T>
+    where
+        T: FromStr<Err: fmt::Display>,
+    {
+        let vals = self.arg(key).map_or(&[][..], |arg| &arg.vals);
+        match vals {
+            [empty] if empty.is_empty() => Vec::new(),
+            vals => vals.iter().map(|value| self.read(key, value)).collect(),
+        }
+    }
+
+    /// The key of the argument at `index`, which must be there: `position::<u64>(0)` of `campaign 3` is 3.
+    pub fn position<T>(&self, index: usize) -> T
+    where
+        T: FromStr<Err: fmt::Display>,
+    {
+        match self.args.get(index) {
+            Some(arg) => self.read("the directive", &arg.key),
+            None => self.fail(format_args!("argument {} is missing", index + 1)),
+        }
+    }
+
+    /// The keys of all arguments without values, in order: 1 and 4 for `stabilize 1 4 log-level=debug`.
+    pub fn bare<T>(&self) -> Vec<T>
+    where
+        T: FromStr<Err: fmt::Display>,
+    {
+        let bare = self.args.iter().filter(|arg| arg.vals.is_empty());
+        bare.map(|arg| self.read("the directive", &arg.key)).collect()
+    }
+
+    /// Insists that arguments with values have only these keys, so that a misspelt one is not passed over.
+    pub fn allow(&self, keys: &[&str]) {
+        let odd = |arg: &&Arg| !arg.vals.is_empty() && !keys.contains(&arg.key.as_str());
+        if let Some(arg) = self.args.iter().find(odd) {
+            self.fail(format_args!("\"{}\" is none of {keys:?}", arg.key));
+        }
+    }
+
+    /// Where the case stands, as `file:line`.
+    pub fn at(&self) -> String {
+        format!("{}:{}", self.file, self.line)
+    }
+
+    /// Panics with the place and directive of this case in front of `why`.
+    pub fn fail(&self, why: impl fmt::Display) -> ! {
+        panic!("{}: {self}: {why}", self.at())
+    }
+
+    fn read<T>(&self, of: &str, value: &str) -> T
+    where
+        T: FromStr<Err: fmt::Display>,
+    {
+        match value.trim().parse() {
+            Ok(value) => value,
+            Err(why) => self.fail(format_args!("value \"{value}\" of \"{of}\": {why}")),
+        }
+    }
+}
+
+/// The directive on one line.
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.cmd)?;
+        self.args.iter().try_for_each(|arg| write!(f, " {arg}"))
+    }
+}
+
+impl fmt::Display for Arg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.vals.as_slice() {
+            [] => f.write_str(&self.key),
+            [value] => write!(f, "{}={value}", self.key),
+            vals => write!(f, "{}=({})", self.key, vals.join(", ")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Script;
+    use super::*;
+
+    fn case(directive: &str) -> Case {
+        Script::parse(&format!("{directive}\n----\n")).unwrap().cases()[0].clone()
+    }
+
+    #[test]
+    fn typed_values_are_read() {
+        let case = case("add-nodes 3 4 voters=(1, 2,3) learners=() index=10 content=foo");
+        assert_eq!(case.position::<usize>(0), 3);
+        assert_eq!(case.bare::<u64>(), [3, 4]);
+        assert_eq!(case.values::<u64>("voters"), [1, 2, 3]);
+        assert_eq!(case.values::<u64>("learners"), []);
+        assert_eq!(case.values::<u64>("absent"), []);
+        assert_eq!(case.value::<u64>("index"), Some(10));
+        assert_eq!(case.value::<String>("content").as_deref(), Some("foo"));
+        assert_eq!(case.value::<u64>("absent"), None);
+    }
+
+    #[test]
+    fn a_flag_is_bare_or_spelt_out() {
+        let case = case("c yes on=true off=false");
+        assert!(case.flag("yes") && case.flag("on"));
+        assert!(!case.flag("off") && !case.flag("absent"));
+    }
+
+    #[test]
+    fn a_case_shows_as_its_directive() {
+        assert_eq!(case("c  1 a=2   b=(3,4)").to_string(), "c 1 a=2 b=(3, 4)");
+    }
+
+    #[test]
+    fn known_keys_are_allowed() {
+        case("c 1 voters=(1)").allow(&["voters"]);
+    }
+
+    #[test]
+    #[should_panic(expected = r#"script:1: c votes=y: "votes" is none of ["voters"]"#)]
+    fn an_unknown_key_is_refused() {
+        case("c votes=y").allow(&["voters"]);
+    }
+
+    #[test]
+    #[should_panic(expected = r#"script:1: vote cfg=(1, x): value "x" of "cfg": invalid digit"#)]
+    fn a_value_of_the_wrong_type_names_its_place() {
+        case("vote cfg=(1, x)").values::<u64>("cfg");
+    }
+
+    #[test]
+    #[should_panic(expected = r#"script:1: c a=(1, 2): "a" takes one value, not 2"#)]
+    fn one_value_means_one() {
+        case("c a=(1,2)").value::<u64>("a");
+    }
+
+    #[test]
+    #[should_panic(expected = "script:1: campaign: argument 1 is missing")]
+    fn a_missing_position_names_its_place() {
+        case("campaign").position::<u64>(0);
+    }
+}

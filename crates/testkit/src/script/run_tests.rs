@@ -1,0 +1,200 @@
+//! Tests of the runner, on small files in a folder of their own.
+
+use super::*;
+
+/// A folder that looks like the crates of a workspace, removed with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    /// `test` tells apart the folders of tests that run at once.
+    fn new(test: &str, files: &[(&str, &str)]) -> Folder {
+        let name = format!("bowline-testkit-{}-{test}", std::process::id());
+        let folder = Folder(env::temp_dir().join(name));
+        for (path, text) in files {
+            let path = folder.path(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        folder
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.0.join(path)
+    }
+
+    fn text(&self, path: &str) -> String {
+        fs::read_to_string(self.path(path)).unwrap()
+    }
+
+    fn rewriter(&self) -> Runner {
+        Runner { rewrite_in: Some(self.path("crates")), ..Runner::default() }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+/// A handler that counts the cases it has seen: `echo` gives its input, `count` the number.
+fn counter() -> impl FnMut(&Case) -> String {
+    let mut seen = 0;
+    move |case| {
+        seen += 1;
+        match case.cmd.as_str() {
+            "echo" => case.input.clone(),
+            "count" => format!("case {seen}"),
+            other => case.fail(format_args!("no such command: {other}")),
+        }
+    }
+}
+
+const GOOD: &str = "# Good.\necho\nhi\n----\nhi\n\necho\n----\n\ncount\n----\ncase 3\n";
+
+#[test]
+fn all_cases_of_a_good_file_are_counted() {
+    let folder = Folder::new("good", &[("good", GOOD)]);
+    assert_eq!(Runner::default().try_run(folder.path("good"), counter()).unwrap(), 3);
+}
+
+#[test]
+fn every_mismatch_of_a_file_is_reported() {
+    let text = "echo\nhi\n----\nho\n\ncount\n----\ncase 2\n\necho x=1\none\ntwo\n----\none\n";
+    let folder = Folder::new("mismatch", &[("bad", text)]);
+    let error = Runner::default().try_run(folder.path("bad"), counter()).unwrap_err();
+    let file = folder.path("bad").display().to_string();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "2 of 3 cases differ (- expected, + actual)\n\n\
+             {file}:1: echo\n  - ho\n  + hi\n\n\
+             {file}:10: echo x=1\n    one\n  + two\n"
+        )
+    );
+}
+
+#[test]
+#[should_panic(expected = "1 of 1 cases differ")]
+fn a_mismatch_fails_the_test() {
+    let folder = Folder::new("fails", &[("bad", "echo\nhi\n----\nhi \n")]);
+    Runner::default().run(folder.path("bad"), counter());
+}
+
+#[test]
+#[should_panic(expected = "bad:1: what: no such command: what")]
+fn a_case_nobody_understands_fails_the_test() {
+    let folder = Folder::new("unknown", &[("bad", "what\n----\n")]);
+    Runner::default().run(folder.path("bad"), counter());
+}
+
+#[test]
+fn missing_output_and_unexpected_output_are_mismatches() {
+    let folder = Folder::new("empty", &[("a", "echo\n----\nhi\n"), ("b", "echo\nhi\n----\n")]);
+    for file in ["a", "b"] {
+        let error = Runner::default().try_run(folder.path(file), counter()).unwrap_err();
+        assert!(matches!(error, RunError::Differ { ran: 1, .. }), "{error}");
+    }
+}
+
+#[test]
+fn the_normaliser_sees_both_sides() {
+    let text = "echo\nx\n  DEBUG mine\n----\n  INFO theirs\nx\n";
+    let folder = Folder::new("normalise", &[("a", text)]);
+    let runner = Runner::default().normalise(without_log_lines);
+    assert_eq!(runner.try_run(folder.path("a"), counter()).unwrap(), 1);
+    assert!(Runner::default().try_run(folder.path("a"), counter()).is_err());
+}
+
+#[test]
+fn log_lines_are_those_that_begin_with_a_level() {
+    let output = "INFO a\nkept INFO\n  WARN b\n\n\tERROR c\nDEBUG\nINFORM\nERROR: kept\n";
+    assert_eq!(without_log_lines(output), "kept INFO\n\nINFORM\nERROR: kept\n");
+}
+
+#[test]
+fn a_folder_runs_in_order_with_a_fresh_handler_per_file() {
+    let one = "count\n----\ncase 1\n";
+    let files = [("z/b", one), ("a", one), ("z/a", one), ("README.md", "x"), (".hidden", "x")];
+    let folder = Folder::new("dir", &files);
+    let mut seen = Vec::new();
+    for path in scripts_under(&folder.0).unwrap() {
+        seen.push(path.strip_prefix(&folder.0).unwrap().display().to_string());
+    }
+    assert_eq!(seen, ["a", "z/a", "z/b"]);
+    assert_eq!(Runner::default().try_run_dir(&folder.0, counter).unwrap(), 3);
+}
+
+#[test]
+fn mismatches_of_all_files_of_a_folder_are_reported() {
+    let bad = "echo\n----\nx\n";
+    let folder = Folder::new("dirbad", &[("a", bad), ("b", GOOD), ("c", bad)]);
+    match Runner::default().try_run_dir(&folder.0, counter).unwrap_err() {
+        RunError::Differ { mismatches, ran: 5 } => assert_eq!(mismatches.len(), 2),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_folder_or_file_without_cases_fails() {
+    let folder = Folder::new("none", &[("a/README.md", "x"), ("b/empty", "# Nothing.\n")]);
+    for dir in ["a", "b"] {
+        let error = Runner::default().try_run_dir(folder.path(dir), counter).unwrap_err();
+        assert!(matches!(error, RunError::NoCases { .. }), "{error}");
+    }
+    let error = Runner::default().try_run_dir(folder.path("c"), counter).unwrap_err();
+    assert!(matches!(error, RunError::Read { .. }), "{error}");
+}
+
+#[test]
+fn a_broken_file_is_named() {
+    let folder = Folder::new("broken", &[("a", "echo\n")]);
+    let error = Runner::default().try_run(folder.path("a"), counter()).unwrap_err();
+    let file = folder.path("a").display().to_string();
+    assert_eq!(error.to_string(), format!("{file}: line 1: no ---- follows this directive"));
+}
+
+#[test]
+fn rewriting_puts_actual_output_into_our_files() {
+    let path = "crates/raft/testdata/area/a";
+    let text = "# Why.\n\n\necho  x=( 1 )\nhi\n----\nold\n\n\n# Then.\ncount\n----";
+    let folder = Folder::new("rewrite", &[(path, text)]);
+    assert_eq!(folder.rewriter().try_run(folder.path(path), counter()).unwrap(), 2);
+    let meant = "# Why.\n\n\necho  x=( 1 )\nhi\n----\nhi\n\n\n# Then.\ncount\n----\ncase 2\n";
+    assert_eq!(folder.text(path), meant);
+    assert_eq!(Runner::default().try_run(folder.path(path), counter()).unwrap(), 2);
+}
+
+#[test]
+fn rewriting_leaves_what_the_normaliser_ignores() {
+    let path = "crates/raft/testdata/a";
+    let text = "echo\nx\n----\nINFO kept\nx\n\necho\ny\n----\nINFO gone\nx\n";
+    let folder = Folder::new("rewrite-normalised", &[(path, text)]);
+    let runner = folder.rewriter().normalise(without_log_lines);
+    assert_eq!(runner.try_run(folder.path(path), counter()).unwrap(), 2);
+    assert_eq!(folder.text(path), "echo\nx\n----\nINFO kept\nx\n\necho\ny\n----\ny\n");
+}
+
+#[test]
+fn files_of_others_are_compared_even_when_rewriting() {
+    let bad = "echo\nhi\n----\nold\n";
+    let paths = ["raft-cases/quorum/a", "crates/raft/tests/a", "elsewhere/raft/testdata/a"];
+    let folder = Folder::new("others", &paths.map(|path| (path, bad)));
+    fs::create_dir_all(folder.path("crates")).unwrap();
+    for path in paths {
+        let error = folder.rewriter().try_run(folder.path(path), counter()).unwrap_err();
+        assert!(matches!(error, RunError::Differ { .. }), "{error}");
+        assert_eq!(folder.text(path), bad);
+    }
+}
+
+#[test]
+fn output_that_cannot_be_written_leaves_the_file_alone() {
+    let path = "crates/raft/testdata/a";
+    let bad = "echo\nhi\n----\nold\n";
+    let folder = Folder::new("unwritable", &[(path, bad)]);
+    let separators = |_: &Case| "a\n----\n----\nb".to_owned();
+    let error = folder.rewriter().try_run(folder.path(path), separators).unwrap_err();
+    assert!(matches!(error, RunError::Rewrite { .. }), "{error}");
+    assert_eq!(folder.text(path), bad);
+}

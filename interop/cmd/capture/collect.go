@@ -1,0 +1,202 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"go.etcd.io/bbolt"
+	"google.golang.org/protobuf/proto"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"bowline/interop/internal/cluster"
+	"bowline/interop/internal/frames"
+	"bowline/interop/internal/proxy"
+	"bowline/interop/internal/wire"
+)
+
+// Numbers of the fields through which one message is found inside another.
+const (
+	recordType   = 1
+	recordData   = 3
+	entryType    = 1
+	entryData    = 4
+	snapFileData = 2
+)
+
+// fromNetwork collects what members sent each other.
+func fromNetwork(into *samples, tapes []*proxy.Tape) error {
+	for _, tape := range tapes {
+		var messages, entries [][]byte
+		var origin string
+		var err error
+		switch bytes := tape.Bytes(); {
+		case strings.HasPrefix(tape.Path, "/raft/stream/message/"):
+			origin, messages = "message stream", frames.Messages(bytes)
+		case strings.HasPrefix(tape.Path, "/raft/stream/msgapp/"):
+			origin = "msgapp stream"
+			messages, entries, err = frames.Appends(bytes)
+		case tape.Path == "/raft/snapshot":
+			origin = "snapshot post"
+			if message, whole := frames.Envelope(bytes); whole {
+				messages = [][]byte{message}
+			}
+		case len(bytes) > 0:
+			origin, messages = "pipeline post", [][]byte{bytes}
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", tape.Path, err)
+		}
+		if err := addRaft(into, origin, messages, entries); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func addRaft(into *samples, origin string, messages, entries [][]byte) error {
+	for _, message := range messages {
+		if err := into.add("raftpb.Message", origin, message); err != nil {
+			return err
+		}
+	}
+	for _, entry := range entries {
+		if err := into.add("raftpb.Entry", origin, entry); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fromDisk collects what a stopped member left in its files.
+func fromDisk(into *samples, m *cluster.Member) error {
+	for _, part := range []struct {
+		pattern string
+		read    func(*samples, string) error
+	}{
+		{"wal/*.wal", fromLog}, {"snap/*.snap", fromSnapshot}, {"snap/db", fromDatabase},
+	} {
+		files, err := m.Files(part.pattern)
+		if err != nil {
+			return err
+		}
+		for _, file := range files {
+			if err := part.read(into, file); err != nil {
+				return fmt.Errorf("%s: %w", path.Base(file), err)
+			}
+		}
+	}
+	return nil
+}
+
+func fromLog(into *samples, file string) error {
+	bytes, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	records, err := frames.Log(bytes)
+	if err != nil {
+		return err
+	}
+	for _, record := range records {
+		if err := into.add("walpb.Record", "log", record); err != nil {
+			return err
+		}
+		if err := fromRecord(into, record); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func fromRecord(into *samples, record []byte) error {
+	data, _ := wire.Bytes(record, recordData)
+	switch kind := wire.Number(record, recordType); kind {
+	case 1:
+		return into.add("etcdserverpb.Metadata", "log", data)
+	case 2:
+		return fromEntry(into, data)
+	case 3:
+		return into.add("raftpb.HardState", "log", data)
+	case 4:
+		return nil
+	case 5:
+		return into.add("walpb.Snapshot", "log", data)
+	default:
+		return fmt.Errorf("log record of type %d", kind)
+	}
+}
+
+func fromEntry(into *samples, entry []byte) error {
+	if err := into.add("raftpb.Entry", "log", entry); err != nil {
+		return err
+	}
+	data, _ := wire.Bytes(entry, entryData)
+	switch kind := raftpb.EntryType(wire.Number(entry, entryType)); {
+	case len(data) == 0:
+		return nil
+	case kind == raftpb.EntryConfChange:
+		return into.add("raftpb.ConfChange", "log", data)
+	case kind == raftpb.EntryConfChangeV2:
+		return into.add("raftpb.ConfChangeV2", "log", data)
+	case proto.Unmarshal(data, &etcdserverpb.InternalRaftRequest{}) != nil:
+		// Before 3.6, what concerned the old store was proposed without the envelope.
+		return into.add(oldRequest, "log", data)
+	default:
+		return into.add("etcdserverpb.InternalRaftRequest", "log", data)
+	}
+}
+
+func fromSnapshot(into *samples, file string) error {
+	bytes, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if err := into.add("snappb.snapshot", "snap file", bytes); err != nil {
+		return err
+	}
+	data, _ := wire.Bytes(bytes, snapFileData)
+	return into.add("raftpb.Snapshot", "snap file", data)
+}
+
+// kept tells which buckets of the database hold messages, and whether as key or as value.
+var kept = []struct {
+	bucket, kind string
+	inKey        bool
+}{
+	{"key", "mvccpb.KeyValue", false},
+	{"lease", "leasepb.Lease", false},
+	{"authUsers", "authpb.User", false},
+	{"authRoles", "authpb.Role", false},
+	{"alarm", "etcdserverpb.AlarmMember", true},
+}
+
+func fromDatabase(into *samples, file string) error {
+	db, err := bbolt.Open(file, 0o600, &bbolt.Options{ReadOnly: true, Timeout: 5 * time.Second})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return db.View(func(tx *bbolt.Tx) error {
+		for _, k := range kept {
+			bucket := tx.Bucket([]byte(k.bucket))
+			if bucket == nil {
+				continue
+			}
+			err := bucket.ForEach(func(key, value []byte) error {
+				if k.inKey {
+					value = key
+				}
+				return into.add(k.kind, "database", value)
+			})
+			if err != nil {
+				return fmt.Errorf("bucket %s: %w", k.bucket, err)
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,96 @@
+// Capture runs an etcd server of some version, makes a cluster of it do
+// everything it can, and keeps the protobuf bytes it wrote to disk and sent
+// between its members.
+//
+//	capture -etcd bin/etcd -out ../crates/proto/testdata/captured
+//
+// writes DIR/<version>/<message type>.hex, whose lines are either comments,
+// starting with #, or a message type and one message in hex, and
+// DIR/<version>/presence.md, which counts how fields that hold zero were
+// treated.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"bowline/interop/internal/cluster"
+)
+
+func main() {
+	etcd := flag.String("etcd", "bin/etcd", "server to capture from")
+	out := flag.String("out", "captured", "folder to write into, below the version's name")
+	checkpoint := flag.Bool("checkpoint", false, "also wait five minutes for a lease checkpoint")
+	keep := flag.Bool("keep", false, "keep the servers' data and logs")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := capture(ctx, *etcd, *out, *checkpoint, *keep); err != nil {
+		fmt.Fprintln(os.Stderr, "capture:", err)
+		os.Exit(1)
+	}
+}
+
+func capture(ctx context.Context, etcd, out string, checkpoint, keep bool) error {
+	binary, err := cluster.Find(etcd)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "bowline-capture-")
+	if err != nil {
+		return err
+	}
+	kept := keep
+	defer func() {
+		if kept {
+			fmt.Fprintln(os.Stderr, "capture: data and logs are in", dir)
+		} else {
+			os.RemoveAll(dir)
+		}
+	}()
+
+	samples, err := record(ctx, binary, dir, checkpoint)
+	if err != nil {
+		// The servers' logs say what went wrong.
+		kept = true
+		return err
+	}
+	return samples.write(filepath.Join(out, binary.Version.String()), binary.Version.String())
+}
+
+func record(ctx context.Context, binary *cluster.Binary, dir string, checkpoint bool) (*samples, error) {
+	c, err := cluster.New(binary, dir, 3)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+
+	begun := time.Now()
+	for _, step := range story(checkpoint) {
+		if step.since != 0 && !binary.AtLeast(3, step.since) {
+			continue
+		}
+		if err := step.do(ctx, c); err != nil {
+			return nil, fmt.Errorf("%s: %w", step.what, err)
+		}
+		fmt.Fprintf(os.Stderr, "capture: %5.1fs  %s\n", time.Since(begun).Seconds(), step.what)
+	}
+
+	all := newSamples()
+	if err := fromNetwork(all, c.Net.Tapes()); err != nil {
+		return nil, err
+	}
+	for _, m := range slices.Concat(c.Members, c.Retired) {
+		if err := fromDisk(all, m); err != nil {
+			return nil, fmt.Errorf("files of %s: %w", m.Name, err)
+		}
+	}
+	return all, nil
+}

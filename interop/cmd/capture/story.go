@@ -1,0 +1,272 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/errgroup"
+
+	"bowline/interop/internal/cluster"
+)
+
+// step is one thing the cluster is made to do.
+type step struct {
+	what string
+	// since is the minor version of etcd 3 that first could, 0 if all can.
+	since int64
+	do    func(context.Context, *cluster.Cluster) error
+}
+
+// story is what the cluster lives through, each step for the sake of the
+// bytes named beside it. It ends with all members stopped.
+func story(checkpoint bool) []step {
+	steps := []step{
+		// Bootstrap entries, cluster version, member attributes; no pre-vote in the first life.
+		{"three members start", 0, start("--pre-vote=false")},
+		// A MsgApp that starts at the very beginning, which only a log that was never compacted allows.
+		{"a learner joins early", 0, membership},
+		{"keys and transactions", 0, keys},
+		{"leases", 0, leases},
+		{"auth", 0, auth},
+		{"an isolated follower calls for votes", 0, isolateFollower},
+		{"a follower that is behind is refused votes", 0, refuseVotes},
+		{"restart with pre-vote", 0, restart("--pre-vote=true")},
+		{"requests through followers", 0, throughFollowers}, // MsgProp, MsgReadIndex
+		{"leadership moves", 0, moveLeader},                 // MsgTimeoutNow
+		{"streams refused", 0, without("/raft/stream/")},    // every kind as a post
+		{"msgapp stream refused", 0, without("/raft/stream/msgapp")},
+		{"a follower needs a snapshot", 0, lagFollower}, // MsgSnap
+		{"an isolated follower comes back", 0, isolateFollower},
+		{"a follower that is behind is refused pre-votes", 0, refuseVotes},
+		{"an isolated leader's entries are overwritten", 0, divergeLeader}, // rejected MsgApp
+		{"the leader is killed", 0, killLeader},
+		{"members come and go", 0, membership},
+		{"downgrade is asked for and called off", 5, downgrade},
+		{"alarms", 0, alarms},
+	}
+	if checkpoint {
+		steps = append(steps, step{"a lease checkpoint", 0, leaseCheckpoint})
+	}
+	return append(steps, step{"all stop", 0, func(_ context.Context, c *cluster.Cluster) error { return c.Stop() }})
+}
+
+func start(flags ...string) func(context.Context, *cluster.Cluster) error {
+	return func(ctx context.Context, c *cluster.Cluster) error { return c.Start(ctx, flags...) }
+}
+
+func restart(flags ...string) func(context.Context, *cluster.Cluster) error {
+	return func(ctx context.Context, c *cluster.Cluster) error {
+		if err := c.Stop(); err != nil {
+			return err
+		}
+		return c.Start(ctx, flags...)
+	}
+}
+
+// throughFollowers makes each follower pass on a proposal and a read.
+func throughFollowers(ctx context.Context, c *cluster.Cluster) error {
+	leader, err := c.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	for _, m := range c.Followers(leader) {
+		if err := putAndGet(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func putAndGet(ctx context.Context, m *cluster.Member) error {
+	return with(ctx, m, func(ctx context.Context, client *clientv3.Client) error {
+		_, putErr := client.Put(ctx, "through-"+m.Name, time.Now().String())
+		_, getErr := client.Get(ctx, "through-"+m.Name)
+		return errors.Join(putErr, getErr)
+	})
+}
+
+func moveLeader(ctx context.Context, c *cluster.Cluster) error {
+	leader, err := c.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	next := c.Followers(leader)[0]
+	err = with(ctx, leader, func(ctx context.Context, client *clientv3.Client) error {
+		_, err := client.MoveLeader(ctx, next.ID)
+		return err
+	})
+	return errors.Join(err, c.Settle(ctx))
+}
+
+// without makes the members do with what is left of the ways to talk.
+func without(path string) func(context.Context, *cluster.Cluster) error {
+	return func(ctx context.Context, c *cluster.Cluster) error {
+		c.Refuse(path)
+		defer c.Net.Heal()
+		// The leader may lose its seat over this, and requests fail meanwhile.
+		for range 3 {
+			err := cluster.Until(ctx, "a write", func(ctx context.Context) error { return throughFollowers(ctx, c) })
+			if err != nil {
+				return err
+			}
+		}
+		err := cluster.Until(ctx, "a new leader", func(ctx context.Context) error { return moveLeader(ctx, c) })
+		if err != nil {
+			return err
+		}
+		c.Net.Heal()
+		return c.Settle(ctx)
+	}
+}
+
+// isolateFollower lets a follower miss its leader for a while. Without
+// pre-vote it comes back with a higher term, and the others must answer it.
+func isolateFollower(ctx context.Context, c *cluster.Cluster) error {
+	leader, err := c.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	c.Isolate(c.Followers(leader)[0])
+	defer c.Net.Heal()
+	if err := put(ctx, leader, "missed", 10); err != nil {
+		return err
+	}
+	// Time for a few elections, which nobody outside the member can see.
+	if err := pause(ctx, 2*time.Second); err != nil {
+		return err
+	}
+	c.Net.Heal()
+	return c.Settle(ctx)
+}
+
+// refuseVotes lets a follower that has missed entries ask another for its
+// vote, which must refuse. Its answer, and its own call for votes, are lost on
+// the way: otherwise it would soon lead, and the question be settled too early.
+func refuseVotes(ctx context.Context, c *cluster.Cluster) error {
+	leader, err := c.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	behind, voter := c.Followers(leader)[0], c.Followers(leader)[1]
+	c.Isolate(behind)
+	defer c.Net.Heal()
+	if err := put(ctx, leader, "missed", 3); err != nil {
+		return err
+	}
+	c.Only(behind, voter)
+	if err := pause(ctx, 3*time.Second); err != nil {
+		return err
+	}
+	c.Net.Heal()
+	return c.Settle(ctx)
+}
+
+// lagFollower leaves a follower so far behind that its next entries are gone from the leader's memory.
+func lagFollower(ctx context.Context, c *cluster.Cluster) error {
+	leader, err := c.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	c.Isolate(c.Followers(leader)[0])
+	defer c.Net.Heal()
+	// Since 3.6 the log in memory is cut every 100 entries at most.
+	if err := put(ctx, leader, "lag", c.KeptEntries()+200+2*cluster.SnapshotEntries); err != nil {
+		return err
+	}
+	c.Net.Heal()
+	// A member reports as applied the index of an entry, never that of a snapshot: it takes an entry after the snapshot to see it arrive.
+	return cluster.Until(ctx, "the snapshot", func(ctx context.Context) error {
+		return errors.Join(put(ctx, leader, "after-snapshot", 1), c.Agree(ctx))
+	})
+}
+
+// divergeLeader lets a leader append entries alone while the others elect another and go on.
+func divergeLeader(ctx context.Context, c *cluster.Cluster) error {
+	old, err := c.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	c.Isolate(old)
+	defer c.Net.Heal()
+	// These cannot succeed; they are in the old leader's log all the same.
+	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer cancel()
+	if put(short, old, "lost", 3) == nil {
+		return errors.New("a leader without followers committed a write")
+	}
+	leader, err := c.Leader(ctx, old)
+	if err != nil {
+		return err
+	}
+	if err := put(ctx, leader, "won", 3); err != nil {
+		return err
+	}
+	c.Net.Heal()
+	return c.Settle(ctx)
+}
+
+func killLeader(ctx context.Context, c *cluster.Cluster) error {
+	old, err := c.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	if err := old.Kill(); err != nil {
+		return err
+	}
+	leader, err := c.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	if err := put(ctx, leader, "without-leader", 3); err != nil {
+		return err
+	}
+	if err := c.StartMember(old); err != nil {
+		return err
+	}
+	return c.Settle(ctx)
+}
+
+// put writes a number of keys, many at a time.
+func put(ctx context.Context, m *cluster.Member, prefix string, count int) error {
+	return with(ctx, m, func(ctx context.Context, client *clientv3.Client) error {
+		group, ctx := errgroup.WithContext(ctx)
+		group.SetLimit(64)
+		for i := range count {
+			group.Go(func() error {
+				_, err := client.Put(ctx, fmt.Sprintf("%s-%02d", prefix, i%50), "value")
+				return err
+			})
+		}
+		return group.Wait()
+	})
+}
+
+// with lends a client of one member.
+func with(ctx context.Context, m *cluster.Member, use func(context.Context, *clientv3.Client) error) error {
+	return withUser(ctx, m, "", "", use)
+}
+
+func withUser(
+	ctx context.Context, m *cluster.Member, user, password string, use func(context.Context, *clientv3.Client) error,
+) error {
+	client, err := m.Client(user, password)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	return use(ctx, client)
+}
+
+func pause(ctx context.Context, length time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(length):
+		return nil
+	}
+}

@@ -1,0 +1,69 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-semver/semver"
+)
+
+// Binary is an etcd server of some version.
+type Binary struct {
+	Path    string
+	Version semver.Version
+	// help is what --help prints: the surest way to learn how a version spells a flag.
+	help string
+}
+
+// Find asks a server binary for its version.
+func Find(path string) (*Binary, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	text, err := output(path, "--version")
+	if err != nil {
+		return nil, err
+	}
+	line, _, _ := strings.Cut(text, "\n")
+	version, err := semver.NewVersion(strings.TrimPrefix(line, "etcd Version: "))
+	if err != nil {
+		return nil, fmt.Errorf("version of %s: %w", path, err)
+	}
+	help, err := output(path, "--help")
+	if err != nil {
+		return nil, err
+	}
+	return &Binary{Path: path, Version: *version, help: help}, nil
+}
+
+// AtLeast says whether the binary is of this minor version or newer.
+func (b *Binary) AtLeast(major, minor int64) bool {
+	return !b.Version.LessThan(semver.Version{Major: major, Minor: minor})
+}
+
+// flag gives a flag the name this version knows it by, or nothing if it has
+// none: what is settled loses its "experimental" prefix over the years.
+func (b *Binary) flag(name, value string) []string {
+	for _, spelt := range []string{name, "experimental-" + name} {
+		if slices.Contains(strings.Fields(b.help), "--"+spelt) {
+			return []string{"--" + spelt + "=" + value}
+		}
+	}
+	return nil
+}
+
+func output(path string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	text, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w", path, strings.Join(args, " "), err)
+	}
+	return string(text), nil
+}

@@ -1,0 +1,276 @@
+// Package cluster runs real etcd clusters on loopback, every link between
+// whose members can be recorded and cut.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"bowline/interop/internal/proxy"
+)
+
+const (
+	// heartbeat and election are short, since waiting for elections is most of what a capture does.
+	heartbeat = "50"
+	election  = "500"
+	// SnapshotEntries is after how many entries a member takes a snapshot.
+	SnapshotEntries = 20
+)
+
+// Cluster is a set of members of one version.
+type Cluster struct {
+	Binary  *Binary
+	Net     *proxy.Network
+	Members []*Member
+	// Retired are the members that were removed; their files are still there.
+	Retired []*Member
+
+	dir     string
+	initial string
+	flags   []string
+}
+
+// New lays out a cluster of this many members below a directory.
+func New(binary *Binary, dir string, size int) (*Cluster, error) {
+	c := &Cluster{Binary: binary, Net: proxy.New(), dir: dir}
+	c.flags = append(c.flags,
+		"--heartbeat-interval="+heartbeat,
+		"--election-timeout="+election,
+		fmt.Sprintf("--snapshot-count=%d", SnapshotEntries),
+		"--initial-cluster-token=capture",
+		"--logger=zap",
+		"--bcrypt-cost=4",
+	)
+	c.flags = append(c.flags, binary.flag("snapshot-catchup-entries", "5")...)
+	c.flags = append(c.flags, checkpointFlags(binary)...)
+	var initial []string
+	for range size {
+		m, err := c.layOut()
+		if err != nil {
+			return nil, err
+		}
+		initial = append(initial, m.Name+"="+m.PeerURL)
+	}
+	c.initial = strings.Join(initial, ",")
+	return c, nil
+}
+
+// checkpointFlags let the leader write down what is left of long leases. A
+// feature gate since 3.6, a flag before.
+func checkpointFlags(binary *Binary) []string {
+	if gates := binary.flag("feature-gates", "LeaseCheckpoint=true,LeaseCheckpointPersist=true"); gates != nil {
+		return gates
+	}
+	return binary.flag("enable-lease-checkpoint", "true")
+}
+
+// KeptEntries is how far a member may fall behind and still be helped with entries rather than a snapshot.
+func (c *Cluster) KeptEntries() int {
+	if c.Binary.flag("snapshot-catchup-entries", "") != nil {
+		return 5
+	}
+	return 5000
+}
+
+func (c *Cluster) layOut() (*Member, error) {
+	m := &Member{Name: fmt.Sprintf("m%d", len(c.Members)+len(c.Retired)+1), binary: c.Binary}
+	m.Dir = filepath.Join(c.dir, m.Name)
+	var errs [3]error
+	m.clientAddr, errs[0] = freeAddr()
+	m.peerAddr, errs[1] = freeAddr()
+	advertised, err := c.Net.Add(m.Name, m.peerAddr)
+	errs[2] = err
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, fmt.Errorf("lay out %s: %w", m.Name, err)
+	}
+	m.PeerURL = "http://" + advertised
+	c.Members = append(c.Members, m)
+	return m, nil
+}
+
+// Start starts every member with extra flags and waits for a leader.
+func (c *Cluster) Start(ctx context.Context, extra ...string) error {
+	for _, m := range c.Members {
+		if err := c.StartMember(m, extra...); err != nil {
+			return err
+		}
+	}
+	return c.Settle(ctx)
+}
+
+// StartMember starts, or starts again, a member of the first hour.
+func (c *Cluster) StartMember(m *Member, extra ...string) error {
+	return m.Start(append(c.startFlags("new", c.initial), extra...)...)
+}
+
+// Join lays out one more member, of which the caller tells the cluster before it runs.
+func (c *Cluster) Join() (*Member, error) { return c.layOut() }
+
+// StartJoined starts a member that the cluster has been told of.
+func (c *Cluster) StartJoined(m *Member) error {
+	initial := c.initial + "," + m.Name + "=" + m.PeerURL
+	return m.Start(c.startFlags("existing", initial)...)
+}
+
+// Retire ends a member that the cluster has removed, should it not have ended by itself.
+func (c *Cluster) Retire(m *Member) error {
+	c.Members = slices.DeleteFunc(c.Members, func(other *Member) bool { return other == m })
+	c.Retired = append(c.Retired, m)
+	return m.Stop()
+}
+
+func (c *Cluster) startFlags(state, initial string) []string {
+	return append([]string{"--initial-cluster-state=" + state, "--initial-cluster=" + initial}, c.flags...)
+}
+
+// Stop ends all members that run.
+func (c *Cluster) Stop() error {
+	var errs []error
+	for _, m := range c.Members {
+		errs = append(errs, m.Stop())
+	}
+	return errors.Join(errs...)
+}
+
+// Close kills what still runs. It is harmless after Stop.
+func (c *Cluster) Close() {
+	for _, m := range c.Members {
+		m.Kill()
+	}
+	c.Net.Close()
+}
+
+// Settle waits until the members agree.
+func (c *Cluster) Settle(ctx context.Context) error {
+	return Until(ctx, "the members to agree", c.Agree)
+}
+
+// Agree says whether all running members have the same leader and have
+// applied what it has. On the way it learns the members' ids.
+func (c *Cluster) Agree(ctx context.Context) error {
+	states, err := c.states(ctx)
+	if err != nil {
+		return err
+	}
+	first := states[0]
+	for _, s := range states {
+		if s.Leader == 0 || s.Leader != first.Leader || s.RaftAppliedIndex != first.RaftAppliedIndex {
+			return fmt.Errorf("leader %x at %d, leader %x at %d",
+				s.Leader, s.RaftAppliedIndex, first.Leader, first.RaftAppliedIndex)
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) states(ctx context.Context) ([]*clientv3.StatusResponse, error) {
+	var states []*clientv3.StatusResponse
+	for _, m := range c.Members {
+		if m.process == nil {
+			continue
+		}
+		if !m.Running() {
+			return nil, fatal{fmt.Errorf("%s has ended; its log is %s.log", m.Name, m.Dir)}
+		}
+		state, err := m.status(ctx)
+		if err != nil {
+			return nil, err
+		}
+		m.ID = state.Header.MemberId
+		states = append(states, state)
+	}
+	if len(states) == 0 {
+		return nil, errors.New("no member runs")
+	}
+	return states, nil
+}
+
+func (m *Member) status(ctx context.Context) (*clientv3.StatusResponse, error) {
+	client, err := m.Client("", "")
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return client.Status(ctx, m.clientAddr)
+}
+
+// Leader finds the member that leads in the eyes of the others, leaving out
+// those the caller knows to be cut off.
+func (c *Cluster) Leader(ctx context.Context, without ...*Member) (*Member, error) {
+	var leader *Member
+	err := Until(ctx, "a leader", func(ctx context.Context) error {
+		for _, m := range c.Members {
+			if !m.Running() || slices.Contains(without, m) {
+				continue
+			}
+			state, err := m.status(ctx)
+			if err == nil && state.Leader == m.ID {
+				leader = m
+				return nil
+			}
+		}
+		return errors.New("nobody leads")
+	})
+	return leader, err
+}
+
+// Followers returns the running members other than the leader.
+func (c *Cluster) Followers(leader *Member) []*Member {
+	var followers []*Member
+	for _, m := range c.Members {
+		if m.Running() && m != leader {
+			followers = append(followers, m)
+		}
+	}
+	return followers
+}
+
+// Isolate cuts every link to and from a member.
+func (c *Cluster) Isolate(m *Member) {
+	id := fmt.Sprintf("%x", m.ID)
+	c.Net.Set(func(from, to, _ string) bool { return from != id && to != m.Name })
+}
+
+// Only leaves nothing but posts from one member to another.
+func (c *Cluster) Only(sender, receiver *Member) {
+	id := fmt.Sprintf("%x", sender.ID)
+	c.Net.Set(func(from, to, path string) bool { return from == id && to == receiver.Name && path == "/raft" })
+}
+
+// Refuse cuts the peer paths that start with this prefix.
+func (c *Cluster) Refuse(prefix string) {
+	c.Net.Set(func(_, _, path string) bool { return !strings.HasPrefix(path, prefix) })
+}
+
+// fatal is an error that waiting will not cure.
+type fatal struct{ error }
+
+// Until repeats an attempt until it succeeds. Servers take their time over
+// elections and health checks, and tell nobody when they are done.
+func Until(ctx context.Context, what string, attempt func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for {
+		err := attempt(ctx)
+		var final fatal
+		switch {
+		case err == nil:
+			return nil
+		case errors.As(err, &final):
+			return fmt.Errorf("waiting for %s: %w", what, err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s: %w", what, err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+// Member is one server of a cluster: a process that comes and goes, on a data
+// directory that stays.
+type Member struct {
+	Name string
+	// ID is known once the cluster has listed its members.
+	ID uint64
+	// Dir is the data directory.
+	Dir string
+	// PeerURL is the advertised address, which is the proxy's.
+	PeerURL string
+
+	binary     *Binary
+	clientAddr string
+	peerAddr   string
+	process    *exec.Cmd
+	exited     chan struct{}
+}
+
+// Endpoint is where clients reach the member.
+func (m *Member) Endpoint() string { return m.clientAddr }
+
+// Start runs the server with these flags beside those that give it its place.
+func (m *Member) Start(flags ...string) error {
+	log, err := os.OpenFile(m.Dir+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	// The process keeps its own copy of the file.
+	defer log.Close()
+	args := append([]string{
+		"--name=" + m.Name,
+		"--data-dir=" + m.Dir,
+		"--listen-client-urls=http://" + m.clientAddr,
+		"--advertise-client-urls=http://" + m.clientAddr,
+		"--listen-peer-urls=http://" + m.peerAddr,
+		"--initial-advertise-peer-urls=" + m.PeerURL,
+	}, flags...)
+	m.process = exec.Command(m.binary.Path, args...)
+	m.process.Stdout, m.process.Stderr = log, log
+	// Should this program die, its servers must not stay behind.
+	m.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := m.process.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", m.Name, err)
+	}
+	m.exited = make(chan struct{})
+	go func(process *exec.Cmd, exited chan struct{}) {
+		process.Wait()
+		close(exited)
+	}(m.process, m.exited)
+	return nil
+}
+
+// Stop asks the server to end, and waits until it has.
+func (m *Member) Stop() error { return m.end(syscall.SIGTERM) }
+
+// Kill ends the server without a chance to say goodbye.
+func (m *Member) Kill() error { return m.end(syscall.SIGKILL) }
+
+func (m *Member) end(signal syscall.Signal) error {
+	if m.process == nil {
+		return nil
+	}
+	if err := m.process.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("signal %s: %w", m.Name, err)
+	}
+	select {
+	case <-m.exited:
+	case <-time.After(20 * time.Second):
+		m.process.Process.Kill()
+		return fmt.Errorf("%s did not end within 20 s", m.Name)
+	}
+	m.process = nil
+	return nil
+}
+
+// Running says whether the server's process is alive.
+func (m *Member) Running() bool {
+	if m.process == nil {
+		return false
+	}
+	select {
+	case <-m.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// Files lists the member's files that match a pattern below its data directory.
+func (m *Member) Files(pattern string) ([]string, error) {
+	return filepath.Glob(filepath.Join(m.Dir, "member", pattern))
+}
+
+// Client connects to this member alone.
+func (m *Member) Client(user, password string) (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{
+		Endpoints:   []string{m.clientAddr},
+		DialTimeout: 5 * time.Second,
+		Username:    user,
+		Password:    password,
+		Logger:      zap.NewNop(),
+	})
+}
+
+// freeAddr finds a loopback port that nobody listens on.
+func freeAddr() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer listener.Close()
+	return listener.Addr().String(), nil
+}

@@ -1,0 +1,67 @@
+package wire
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// Shape describes how a message was encoded and not what it says: which
+// fields stand in it, in which order, and whether each is zero. Two messages
+// of one shape exercise an encoder and a decoder in the same way, so one of
+// them is enough to keep.
+//
+// A MsgHeartbeat with a zero context may read "1=8 2:N 3:N 4:n 8:0": enum
+// values are spelt out, numbers are n, N (the top bit set, as in half of all
+// member ids) or 0, and repeats of the same shape are folded into one with a +.
+func Shape(kind protoreflect.MessageDescriptor, message []byte) (string, error) {
+	fields, err := Fields(message)
+	if err != nil {
+		return "", err
+	}
+	var parts []string
+	for _, field := range fields {
+		part, err := shapeOf(kind.Fields().ByNumber(field.Number), field)
+		if err != nil {
+			return "", fmt.Errorf("%s.%d: %w", kind.FullName(), field.Number, err)
+		}
+		if last := len(parts) - 1; last >= 0 && strings.TrimSuffix(parts[last], "+") == part {
+			parts[last] = part + "+"
+			continue
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(parts, " "), nil
+}
+
+func shapeOf(known protoreflect.FieldDescriptor, field Field) (string, error) {
+	switch {
+	case known == nil:
+		return fmt.Sprintf("%d?%d", field.Number, field.Type), nil
+	case isMessage(known, field):
+		inner, err := Shape(known.Message(), field.Bytes)
+		return fmt.Sprintf("%d{%s}", field.Number, inner), err
+	case known.Kind() == protoreflect.EnumKind:
+		return fmt.Sprintf("%d=%d", field.Number, field.Value), nil
+	default:
+		return fmt.Sprintf("%d:%s", field.Number, size(field)), nil
+	}
+}
+
+func size(field Field) string {
+	switch {
+	case field.IsZero():
+		return "0"
+	case field.Value > math.MaxInt64:
+		return "N"
+	default:
+		return "n"
+	}
+}
+
+func isMessage(known protoreflect.FieldDescriptor, field Field) bool {
+	return known.Kind() == protoreflect.MessageKind && field.Type == protowire.BytesType
+}

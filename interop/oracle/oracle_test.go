@@ -1,0 +1,85 @@
+// Package oracle runs scripts of raft commands with etcd's own raft.
+//
+// A script is a sequence of commands as the raft library's interaction
+// environment understands them, each closed by a line of four dashes:
+//
+//	add-nodes 3 voters=(1,2,3) index=10
+//	----
+//
+//	campaign 1
+//	----
+//
+// Whatever follows the dashes, up to the next blank line, is the output. Run
+// plainly, the test compares it with what etcd's raft says; with -rewrite it
+// replaces it. So a file of bare commands becomes a file of facts, to which
+// another implementation can be held.
+package oracle
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"reflect"
+	"testing"
+	"unsafe"
+
+	"github.com/cockroachdb/datadriven"
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/rafttest"
+)
+
+var scripts = flag.String("scripts", "testdata", "folder of scripts to run")
+
+// What the nodes log is part of a script's output. The library's own logger,
+// which its storage uses just before it panics, would only repeat that aside.
+func init() {
+	raft.SetLogger(&raft.DefaultLogger{Logger: log.New(io.Discard, "", 0)})
+}
+
+func TestScripts(t *testing.T) {
+	ran := 0
+	datadriven.Walk(t, *scripts, func(t *testing.T, path string) {
+		ran++
+		run := newRunner()
+		datadriven.RunTest(t, path, run.handle)
+	})
+	if ran == 0 && !t.Failed() {
+		t.Fatalf("no scripts in %s", *scripts)
+	}
+}
+
+// runner plays one script. Raft panics when a script drives it where no
+// correct caller would; that is an answer too, and worth comparing, but what
+// the cluster would do afterwards means nothing.
+type runner struct {
+	env  *rafttest.InteractionEnv
+	dead bool
+}
+
+func newRunner() *runner {
+	return &runner{env: rafttest.NewInteractionEnv(&rafttest.InteractionOpts{
+		SetRandomizedElectionTimeout: setElectionTimeout,
+	})}
+}
+
+func (r *runner) handle(t *testing.T, d *datadriven.TestData) (out string) {
+	if r.dead {
+		return "dead"
+	}
+	defer func() {
+		if cause := recover(); cause != nil {
+			r.dead = true
+			out = fmt.Sprintf("panic: %v", cause)
+		}
+	}()
+	return r.env.Handle(t, *d)
+}
+
+// setElectionTimeout reaches into the node, because raft offers the setter to
+// its own tests only. It fails loudly should a new version rename the fields.
+func setElectionTimeout(node *raft.RawNode, ticks int) {
+	core := reflect.ValueOf(node).Elem().FieldByName("raft").Elem()
+	field := core.FieldByName("randomizedElectionTimeout")
+	*(*int)(unsafe.Pointer(field.UnsafeAddr())) = ticks
+}

@@ -1,0 +1,106 @@
+//! The truth as cargo tells it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+/// Asks for the members of the workspace and what each declares.
+pub(super) const METADATA: [&str; 4] = ["metadata", "--no-deps", "--format-version", "1"];
+
+/// Asks for all that a package reaches at run time. Macros run in the compiler, so they do not count.
+pub(super) fn tree(id: &str) -> [&str; 9] {
+    [
+        "tree",
+        "--package",
+        id,
+        "--edges",
+        "normal,no-proc-macro",
+        "--prefix",
+        "none",
+        "--format",
+        "{p}",
+    ]
+}
+
+/// A crate of the workspace.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Member {
+    /// The name by which cargo cannot mistake it for another.
+    pub(super) id: String,
+    /// Members it depends on, normally or to be built.
+    pub(super) uses: BTreeSet<String>,
+    /// Members its tests depend on.
+    pub(super) tests_use: BTreeSet<String>,
+}
+
+/// Reads the answer to [`METADATA`].
+pub(super) fn members(answer: &str) -> Result<BTreeMap<String, Member>> {
+    let answer: Value = serde_json::from_str(answer).context("read cargo's metadata")?;
+    let packages = list(&answer, "packages");
+    let names: BTreeSet<&str> = packages.iter().map(|package| text(package, "name")).collect();
+    let mut members = BTreeMap::new();
+    for package in packages {
+        let mut member = Member { id: text(package, "id").to_owned(), ..Member::default() };
+        // A package of the same name from a registry is another package: ours come by path.
+        let ours = |edge: &&Value| edge["path"].is_string() && names.contains(text(edge, "name"));
+        for edge in list(package, "dependencies").iter().filter(ours) {
+            let kind =
+                if text(edge, "kind") == "dev" { &mut member.tests_use } else { &mut member.uses };
+            kind.insert(text(edge, "name").to_owned());
+        }
+        members.insert(text(package, "name").to_owned(), member);
+    }
+    Ok(members)
+}
+
+/// Reads the answer to [`tree`]: a package on each line, its name first.
+pub(super) fn reached(answer: &str) -> BTreeSet<&str> {
+    answer.lines().filter_map(|line| line.split_whitespace().next()).collect()
+}
+
+fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+    value[key].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ANSWER: &str = r#"{"packages": [
+        {"name": "types", "id": "path#types", "dependencies": []},
+        {"name": "raft", "id": "path#raft", "dependencies": [
+            {"name": "types", "kind": null, "path": "/x/types"},
+            {"name": "proto", "kind": "build", "path": "/x/proto"},
+            {"name": "testkit", "kind": "dev", "path": "/x/testkit"},
+            {"name": "bytes", "kind": null, "source": "registry"}
+        ]},
+        {"name": "proto", "id": "path#proto", "dependencies": [{"name": "types", "kind": null}]},
+        {"name": "testkit", "id": "path#testkit", "dependencies": []}
+    ]}"#;
+
+    #[test]
+    fn edges_between_members_are_found() {
+        let members = members(ANSWER).unwrap();
+        assert_eq!(members.len(), 4);
+        let raft = &members["raft"];
+        assert_eq!(raft.id, "path#raft");
+        assert!(raft.uses.iter().eq(["proto", "types"]));
+        assert!(raft.tests_use.iter().eq(["testkit"]));
+    }
+
+    #[test]
+    fn a_package_of_the_same_name_from_elsewhere_is_no_member() {
+        assert!(members(ANSWER).unwrap()["proto"].uses.is_empty());
+    }
+
+    #[test]
+    fn the_tree_gives_names() {
+        let answer = "raft v0.1.0 (/x)\ntypes v0.1.0 (/y)\nbytes v1.12.1\nbytes v1.12.1 (*)\n";
+        assert!(reached(answer).into_iter().eq(["bytes", "raft", "types"]));
+    }
+}

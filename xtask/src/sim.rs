@@ -1,0 +1,57 @@
+//! `cargo xtask raft-sim`: the simulation test of the consensus core, over as many seeds as asked for.
+//!
+//! The test itself lives in `crates/raft/tests/simulation` and takes its orders from the environment; an
+//! ordinary test run gives none and gets a short simulation.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::workspace::Workspace;
+
+/// What to simulate; where nothing is said, the test has its own default.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Options {
+    /// How many seeds.
+    pub(crate) seeds: Option<u64>,
+    /// The first seed.
+    pub(crate) from: Option<u64>,
+    /// Whether to run on after a failure.
+    pub(crate) keep_going: bool,
+}
+
+impl Options {
+    fn environment(&self) -> Vec<(&'static str, String)> {
+        let mut variables = Vec::new();
+        variables.extend(self.seeds.map(|seeds| ("RAFT_SIM_SEEDS", seeds.to_string())));
+        variables.extend(self.from.map(|from| ("RAFT_SIM_FROM", from.to_string())));
+        variables.extend(self.keep_going.then(|| ("RAFT_SIM_KEEP_GOING", "1".to_owned())));
+        variables
+    }
+}
+
+/// Runs the simulation and returns the code it ended with.
+pub(crate) fn raft(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
+    let test = ["test", "--release", "-p", "raft", "--test", "simulation", "--", "--nocapture"];
+    let variables = options.environment();
+    let variables: Vec<(&str, &str)> =
+        variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let status = workspace.cargo_status(&test, &variables)?;
+    // A run ended by a signal has no code of its own.
+    let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
+    Ok(ExitCode::from(code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_become_the_environment() {
+        let options = Options { seeds: Some(500), from: Some(3), keep_going: true };
+        let names = ["RAFT_SIM_SEEDS", "RAFT_SIM_FROM", "RAFT_SIM_KEEP_GOING"];
+        let values = ["500", "3", "1"].map(str::to_owned);
+        assert_eq!(options.environment(), names.into_iter().zip(values).collect::<Vec<_>>());
+        assert_eq!(Options::default().environment(), []);
+    }
+}

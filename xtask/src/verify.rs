@@ -1,0 +1,155 @@
+//! `cargo xtask verify`: every check, in an order that finds cheap faults first, stopping at the first failure.
+
+use std::time::Instant;
+
+use anyhow::{Error, Result, bail};
+
+use crate::workspace::Workspace;
+use crate::{deny, edges, hygiene};
+
+/// What to run.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Options {
+    /// If not empty, these steps alone.
+    pub(crate) only: Vec<String>,
+    /// Never these.
+    pub(crate) skip: Vec<String>,
+    /// Whether the `deny` step must run in full.
+    pub(crate) require_deny: bool,
+}
+
+impl Options {
+    /// Whether the step of this name is to run.
+    pub(crate) fn chooses(&self, step: &str) -> bool {
+        let named = |list: &[String]| list.iter().any(|name| name == step);
+        (self.only.is_empty() || named(&self.only)) && !named(&self.skip)
+    }
+}
+
+/// One check.
+pub(crate) struct Step {
+    /// What `--only` and `--skip` call it.
+    pub(crate) name: &'static str,
+    /// What it checks.
+    pub(crate) what: &'static str,
+    run: fn(&Workspace, &Options) -> Result<Outcome>,
+}
+
+/// How a step ended, if it did not fail.
+pub(crate) enum Outcome {
+    /// All of it ran.
+    Passed,
+    /// Some or all of it could not run here, for this reason.
+    Skipped(String),
+}
+
+/// The steps, in the order they run.
+pub(crate) const STEPS: [Step; 7] = [
+    Step { name: "fmt", what: "the code is formatted", run: fmt },
+    Step { name: "hygiene", what: "nothing unfinished or disabled is left behind", run: tidy },
+    Step { name: "edges", what: "the crates match the picture in ARCHITECTURE.md", run: map },
+    Step { name: "clippy", what: "no warnings", run: clippy },
+    Step { name: "doc", what: "the documentation builds and its links hold", run: doc },
+    Step { name: "test", what: "the tests pass", run: test },
+    Step { name: "deny", what: "licences, sources and advisories of dependencies", run: deps },
+];
+
+/// Runs the steps that `options` choose.
+pub(crate) fn verify(workspace: &Workspace, options: &Options) -> Result<()> {
+    let all = Instant::now();
+    let mut skipped = Vec::new();
+    for step in STEPS.iter().filter(|step| options.chooses(step.name)) {
+        println!("=== {}: {}", step.name, step.what);
+        let start = Instant::now();
+        let outcome = (step.run)(workspace, options);
+        let seconds = start.elapsed().as_secs_f64();
+        match outcome {
+            Ok(Outcome::Passed) => println!("=== {}: passed in {seconds:.1} s\n", step.name),
+            Ok(Outcome::Skipped(why)) => {
+                println!("=== {}: SKIPPED: {why}\n", step.name);
+                skipped.push(step.name);
+            }
+            Err(error) => bail!("{}", failure(step.name, options, seconds, &error)),
+        }
+    }
+    let but = if skipped.is_empty() { String::new() } else { format!(", but for {skipped:?}") };
+    println!("verified in {:.1} s{but}", all.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// What went wrong, and last, where it is seen, how to run only that step again.
+fn failure(step: &str, options: &Options, seconds: f64, error: &Error) -> String {
+    let deny = if step == "deny" && options.require_deny { " --require-deny" } else { "" };
+    let repeat = format!("cargo xtask verify --only {step}{deny}");
+    format!("{step} FAILED after {seconds:.1} s\n{error:#}\nrepeat this step alone: {repeat}")
+}
+
+fn fmt(workspace: &Workspace, _: &Options) -> Result<Outcome> {
+    workspace.cargo(&["fmt", "--all", "--check"])?;
+    Ok(Outcome::Passed)
+}
+
+fn tidy(workspace: &Workspace, _: &Options) -> Result<Outcome> {
+    hygiene::check(&workspace.root)?;
+    Ok(Outcome::Passed)
+}
+
+fn map(workspace: &Workspace, _: &Options) -> Result<Outcome> {
+    edges::check(workspace)?;
+    Ok(Outcome::Passed)
+}
+
+fn clippy(workspace: &Workspace, _: &Options) -> Result<Outcome> {
+    workspace.cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
+    Ok(Outcome::Passed)
+}
+
+fn doc(workspace: &Workspace, _: &Options) -> Result<Outcome> {
+    let strict = [("RUSTDOCFLAGS", "-D warnings")];
+    workspace.cargo_with(&["doc", "--workspace", "--no-deps"], &strict)?;
+    Ok(Outcome::Passed)
+}
+
+fn test(workspace: &Workspace, _: &Options) -> Result<Outcome> {
+    workspace.cargo(&["test", "--workspace"])?;
+    Ok(Outcome::Passed)
+}
+
+fn deps(workspace: &Workspace, options: &Options) -> Result<Outcome> {
+    deny::check(workspace, options.require_deny)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(only: &[&str], skip: &[&str]) -> Vec<&'static str> {
+        let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        let options = Options { only: owned(only), skip: owned(skip), require_deny: false };
+        STEPS.iter().map(|step| step.name).filter(|name| options.chooses(name)).collect()
+    }
+
+    #[test]
+    fn all_steps_run_unless_told_otherwise() {
+        assert_eq!(chosen(&[], &[]).len(), STEPS.len());
+    }
+
+    #[test]
+    fn only_and_skip_choose() {
+        assert_eq!(chosen(&["clippy", "fmt"], &[]), ["fmt", "clippy"]);
+        assert_eq!(chosen(&["clippy", "fmt"], &["fmt"]), ["clippy"]);
+        assert!(!chosen(&[], &["test"]).contains(&"test"));
+    }
+
+    #[test]
+    fn a_failure_says_what_and_how_to_repeat_it() {
+        let options = Options { require_deny: true, ..Options::default() };
+        let error = anyhow::anyhow!("two warnings");
+        assert_eq!(
+            failure("clippy", &options, 1.26, &error),
+            "clippy FAILED after 1.3 s\ntwo warnings\n\
+             repeat this step alone: cargo xtask verify --only clippy"
+        );
+        assert!(failure("deny", &options, 0.0, &error).ends_with("--only deny --require-deny"));
+    }
+}
