@@ -1,4 +1,5 @@
-//! Compiles the .proto files: to Rust for this crate's modules, and to descriptors for those who need names at run time.
+//! Compiles the .proto files: to Rust for this crate's modules, and to descriptors for those who
+//! need names at run time.
 
 use std::{env, error::Error, fs, path::Path};
 
@@ -31,10 +32,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     files.file.retain(|file| !file.package().starts_with("google"));
     for field in files.file.iter_mut().flat_map(|f| &mut f.message_type).flat_map(|m| &mut m.field)
     {
-        // Left alone, `peerURLs` would become `peer_ur_ls`. Names are not on the wire, so here they are free.
+        // Left alone, `peerURLs` would become `peer_ur_ls`. Names are not on the wire, so here they
+        // are free.
         field.name = Some(field.name().replace("URLs", "_urls"));
-        // prost-build 0.14 takes a list with any option, such as a version mark, for unpacked. No field here needs
-        // its options to become Rust.
+        // prost-build 0.14 takes a list with any option, such as a version mark, for unpacked. No
+        // field here needs its options to become Rust.
         field.options = None;
     }
 

@@ -1,13 +1,14 @@
 //! The messages of etcd: what clients, peers and files say, to the byte.
 //!
-//! Everything here is generated from the files under `proto/`, which keep etcd's packages, names and numbers, so that whatever
-//! etcd 3.4 to 3.7 wrote can be read, and what is written is what etcd would have written. There is no behaviour in this
-//! crate and no service: the gRPC stubs are in `rpc`, built from the same files onto the types of this crate.
+//! Everything here is generated from the files under `proto/`, which keep etcd's packages, names
+//! and numbers, so that whatever etcd 3.4 to 3.7 wrote can be read, and what is written is what
+//! etcd would have written. There is no behaviour in this crate and no service: the gRPC stubs are
+//! in `rpc`, built from the same files onto the types of this crate.
 //!
 //! | module | where the bytes are found | who deals in them |
 //! | --- | --- | --- |
 //! | [`mvccpb`] | values of the bucket `key`; ranges and watch events | `mvcc`, `api` |
-//! | [`etcdserverpb`] | client requests and answers; requests in the log; the metadata record of the log | `api`, `client`, `server`, `wal` |
+//! | [`etcdserverpb`] | client requests and answers; requests in the log; metadata of the log | `api`, `client`, `server`, `wal` |
 //! | [`raftpb`] | log entries; messages between members | `raft`, `wal`, `peer` |
 //! | [`walpb`] | records of the log on disk | `wal` |
 //! | [`snappb`] | `.snap` files | `wal` |
@@ -17,14 +18,16 @@
 //! | [`v3lockpb`], [`v3electionpb`] | the two services that run recipes for clients | `api`, `client` |
 //! | [`health`] | gRPC's health service, `grpc.health.v1` | `api` |
 //!
-//! The package `versionpb` has no module: it is marks on the other packages, to be read from [`FILE_DESCRIPTOR_SET`].
+//! The package `versionpb` has no module: it is marks on the other packages, to be read from
+//! [`FILE_DESCRIPTOR_SET`].
 //!
 //! # Absent is not zero
 //!
-//! In the proto3 packages a field that is zero is not written. `raftpb`, `walpb`, `snappb` and two messages of `etcdserverpb`
-//! ([`Metadata`](etcdserverpb::Metadata), [`Request`](etcdserverpb::Request)) are proto2: each of their fields is an
-//! [`Option`], and is written when it is `Some`, zero or not. Both readings mean the same to consensus, but not to a checksum
-//! over the bytes, and the two styles meet in one log when a cluster is upgraded:
+//! In the proto3 packages a field that is zero is not written. `raftpb`, `walpb`, `snappb` and two
+//! messages of `etcdserverpb` ([`Metadata`](etcdserverpb::Metadata),
+//! [`Request`](etcdserverpb::Request)) are proto2: each of their fields is an [`Option`], and is
+//! written when it is `Some`, zero or not. Both readings mean the same to consensus, but not to a
+//! checksum over the bytes, and the two styles meet in one log when a cluster is upgraded:
 //!
 //! ```
 //! use prost::Message as _;
@@ -33,7 +36,8 @@
 //! // Up to 3.6 all scalar fields are written, also the zeros:  type 0 | term 0 | index 5
 //! let old = [0x08, 0x00, 0x10, 0x00, 0x18, 0x05];
 //! let entry = Entry::decode(&old[..])?;
-//! assert_eq!((entry.r#type, entry.term, entry.index, entry.data), (Some(0), Some(0), Some(5), None));
+//! assert_eq!((entry.r#type, entry.term, entry.index), (Some(0), Some(0), Some(5)));
+//! assert_eq!(entry.encode_to_vec(), old);
 //!
 //! // 3.7 writes what was set:  index 5
 //! let new = [0x18, 0x05];
@@ -46,29 +50,35 @@
 //! # Ok::<_, prost::DecodeError>(())
 //! ```
 //!
-//! One message does not come back as it was: in a [`Compare`](etcdserverpb::Compare) of a range etcd 3.7 writes `range_end`
-//! before what to compare with, earlier releases after it, as here. That is harmless, since a request is encoded once, by
-//! the member that proposes it.
+//! And where proto3 packs a list of numbers, proto2 does not: in a [`ConfState`](raftpb::ConfState)
+//! there is a tag before each id.
 //!
-//! For the same reason the ids in a [`ConfState`](raftpb::ConfState) are unpacked: a tag before each of them.
+//! One message does not come back as it was: in a [`Compare`](etcdserverpb::Compare) of a range
+//! etcd 3.7 writes `range_end` before what to compare with, earlier releases after it, as here.
+//! That is harmless, since a request is encoded once, by the member that proposes it.
 //!
 //! # What the decoders do not keep or take
 //!
-//! - **Unknown fields are dropped**; etcd keeps them. So bytes that must survive as they are, such as entries passed on to a
-//!   follower or values copied into a range, are passed on as bytes, never decoded and encoded again.
-//! - **100 levels of messages** is the deepest that decodes; beyond that is an error, so that no request can exhaust the stack.
-//!   Each transaction within a transaction takes two levels: 51 of them decode as a client sends them, but only 50 as the log
-//!   holds them. So depth must be bounded before a request is proposed. etcd takes 10,000 levels, and bounds depth by
+//! - **Unknown fields are dropped**; etcd keeps them. So bytes that must survive as they are, such
+//!   as the data of an entry for a follower or a value for a range, are passed on as bytes, never
+//!   decoded and encoded again.
+//! - **100 levels of messages** is the deepest that decodes; beyond that is an error, so that no
+//!   request can exhaust the stack. Each transaction within a transaction takes two levels: 51 of
+//!   them decode as a client sends them, but only 50 as the log holds them. So depth must be
+//!   bounded before a request is proposed. etcd takes 10,000 levels, and bounds depth by
 //!   `--max-txn-ops` alone.
 //! - Strings must be UTF-8, in proto2 packages too.
 //!
-//! `bytes` fields are [`bytes::Bytes`](prost::bytes::Bytes): decoded from a `Bytes`, they share its memory instead of copying.
-//! So a small field keeps the whole buffer it came in alive; copy what is to be kept for long.
+//! `bytes` fields are [`bytes::Bytes`](prost::bytes::Bytes): decoded from a `Bytes`, they share its
+//! memory instead of copying. So a small field keeps the whole buffer it came in alive; copy what
+//! is to be kept for long.
 //!
-//! Names follow Rust: `KV` is `Kv`, `peerURLs` is `peer_urls`, `ID` is `id`. Enums keep etcd's spelling for `as_str_name`.
+//! Names follow Rust: `KV` is `Kv`, `peerURLs` is `peer_urls`, `ID` is `id`. Enums keep etcd's
+//! spelling for `as_str_name`.
 
-/// Reading and writing keys, watching them, leases, members, maintenance, users: the client API. And the same requests as
-/// they stand in the log, in [`InternalRaftRequest`](etcdserverpb::InternalRaftRequest).
+/// Reading and writing keys, watching them, leases, members, maintenance, users: the client API.
+/// And the same requests as they stand in the log, in
+/// [`InternalRaftRequest`](etcdserverpb::InternalRaftRequest).
 #[expect(missing_docs, reason = "headers and fields that say what they are have no comment")]
 pub mod etcdserverpb {
     include!(concat!(env!("OUT_DIR"), "/etcdserverpb.rs"));
@@ -132,12 +142,13 @@ pub mod health {
     include!(concat!(env!("OUT_DIR"), "/grpc.health.v1.rs"));
 }
 
-/// All messages, enums and services as an encoded `google.protobuf.FileDescriptorSet`, for those who need names at run time.
+/// All messages, enums and services as an encoded `google.protobuf.FileDescriptorSet`, for those
+/// who need names at run time.
 ///
 /// Two kinds of option are in it that the generated types do not show:
 ///
-/// - `versionpb.etcd_version_msg`, `_field`, `_enum` and `_enum_value`: the first etcd release that knows the thing. From
-///   these follows the oldest release that can read a log.
+/// - `versionpb.etcd_version_msg`, `_field`, `_enum` and `_enum_value`: the first etcd release that
+///   knows the thing. From these follows the oldest release that can read a log.
 /// - `google.api.http` on a method: its route in the JSON gateway.
 ///
 /// Field names are etcd's own here (`peerURLs`), as JSON wants them.

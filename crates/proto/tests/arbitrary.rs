@@ -1,4 +1,5 @@
-//! Bytes from anywhere: decoders may refuse them, never panic, and what they accept is a message like any other.
+//! Bytes from anywhere: decoders may refuse them, never panic, and what they accept is a message
+//! like any other.
 
 use std::fmt::Debug;
 

@@ -110,7 +110,8 @@ fn the_range_end_of_a_compare_is_field_64() {
     };
     // A member of a oneof is written even if zero; 64 << 3 | 2 is 0x82 0x04.
     same(&compare, &[0x10, 4, 0x1a, 1, b'a', 0x40, 0, 0x82, 0x04, 1, b'b']);
-    // etcd 3.7 writes a oneof after all other fields, earlier releases by number: only here does one see it.
+    // etcd 3.7 writes a oneof after all other fields, earlier releases by number: only here does
+    // one see it.
     let of_3_7 = [0x10, 4, 0x1a, 1, b'a', 0x82, 0x04, 1, b'b', 0x40, 0];
     assert_eq!(pb::Compare::decode(&of_3_7[..]), Ok(compare));
 }

@@ -1,7 +1,7 @@
 //! The generated types agree with the descriptors: numbers, kinds of number, packing, nesting.
 //!
-//! The other reader of the descriptors is `prost-reflect`. It fills every field of every message, one at a time and all
-//! together; the generated type must make the same bytes of what it reads.
+//! The other reader of the descriptors is `prost-reflect`. It fills every field of every message,
+//! one at a time and all together; the generated type must make the same bytes of what it reads.
 
 mod known;
 

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use prost_reflect::{DescriptorPool, DynamicMessage, MethodDescriptor};
 
-/// Method, request, answer, routes of the JSON gateway. `stream` marks the side that sends many messages.
+/// Method, request, answer, routes of the JSON gateway. `stream` marks the side that sends many
+/// messages.
 const METHODS: &str = "
 etcdserverpb.KV/Range RangeRequest RangeResponse /v3/kv/range
 etcdserverpb.KV/RangeStream RangeRequest stream:RangeStreamResponse

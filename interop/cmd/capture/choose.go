@@ -8,7 +8,7 @@ import (
 
 const (
 	// perLabel bounds how many messages of one variant are kept.
-	perLabel = 7
+	perLabel = 8
 	// bytesPerLabel bounds their size; the first is kept whatever its size.
 	bytesPerLabel = 800
 )
@@ -27,18 +27,13 @@ func (c choice) heading() string {
 }
 
 // chosen picks the messages of a kind to keep. Variety comes first: one of
-// every shape, then the same shapes from other places, then longer ones,
-// until a variant has had its share.
+// every outline, one of every shape, then the same shapes from other places,
+// then longer ones, until a variant has had its share.
 func (k *kindSamples) chosen() []choice {
 	all := slices.SortedFunc(maps.Values(k.seen), func(a, b *sample) int { return cmp.Compare(a.first, b.first) })
 	p := picker{count: map[string]int{}, size: map[string]int{}, taken: map[string]bool{}}
-	shapes := map[string]bool{}
-	for _, one := range all {
-		if key := one.label + "|" + one.shape; !shapes[key] {
-			shapes[key] = true
-			p.take(choice{one, one.shortest})
-		}
-	}
+	p.takeNew(all, func(one *sample) string { return one.label + "|" + one.outline })
+	p.takeNew(all, func(one *sample) string { return one.label + "|" + one.shape })
 	for _, one := range all {
 		p.take(choice{one, one.shortest})
 	}
@@ -56,6 +51,17 @@ type picker struct {
 	chosen      []choice
 	count, size map[string]int
 	taken       map[string]bool
+}
+
+// takeNew takes the first of all that have the same key.
+func (p *picker) takeNew(all []*sample, key func(*sample) string) {
+	seen := map[string]bool{}
+	for _, one := range all {
+		if k := key(one); !seen[k] {
+			seen[k] = true
+			p.take(choice{one, one.shortest})
+		}
+	}
 }
 
 func (p *picker) take(c choice) {

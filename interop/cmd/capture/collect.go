@@ -76,16 +76,19 @@ func addRaft(into *samples, origin string, messages, entries [][]byte) error {
 func fromDisk(into *samples, m *cluster.Member) error {
 	for _, part := range []struct {
 		pattern string
-		read    func(*samples, string) error
+		origin  string
+		read    func(into *samples, origin, file string) error
 	}{
-		{"wal/*.wal", fromLog}, {"snap/*.snap", fromSnapshot}, {"snap/db", fromDatabase},
+		{"wal/*.wal", "log", fromLog},
+		{"snap/*.snap", "snap file", fromSnapshot},
+		{"snap/db", "database", fromDatabase},
 	} {
 		files, err := m.Files(part.pattern)
 		if err != nil {
 			return err
 		}
 		for _, file := range files {
-			if err := part.read(into, file); err != nil {
+			if err := part.read(into, strings.TrimSpace(m.Note+" "+part.origin), file); err != nil {
 				return fmt.Errorf("%s: %w", path.Base(file), err)
 			}
 		}
@@ -93,7 +96,7 @@ func fromDisk(into *samples, m *cluster.Member) error {
 	return nil
 }
 
-func fromLog(into *samples, file string) error {
+func fromLog(into *samples, origin, file string) error {
 	bytes, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -103,36 +106,36 @@ func fromLog(into *samples, file string) error {
 		return err
 	}
 	for _, record := range records {
-		if err := into.add("walpb.Record", "log", record); err != nil {
+		if err := into.add("walpb.Record", origin, record); err != nil {
 			return err
 		}
-		if err := fromRecord(into, record); err != nil {
+		if err := fromRecord(into, origin, record); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func fromRecord(into *samples, record []byte) error {
+func fromRecord(into *samples, origin string, record []byte) error {
 	data, _ := wire.Bytes(record, recordData)
 	switch kind := wire.Number(record, recordType); kind {
 	case 1:
-		return into.add("etcdserverpb.Metadata", "log", data)
+		return into.add("etcdserverpb.Metadata", origin, data)
 	case 2:
-		return fromEntry(into, data)
+		return fromEntry(into, origin, data)
 	case 3:
-		return into.add("raftpb.HardState", "log", data)
+		return into.add("raftpb.HardState", origin, data)
 	case 4:
 		return nil
 	case 5:
-		return into.add("walpb.Snapshot", "log", data)
+		return into.add("walpb.Snapshot", origin, data)
 	default:
 		return fmt.Errorf("log record of type %d", kind)
 	}
 }
 
-func fromEntry(into *samples, entry []byte) error {
-	if err := into.add("raftpb.Entry", "log", entry); err != nil {
+func fromEntry(into *samples, origin string, entry []byte) error {
+	if err := into.add("raftpb.Entry", origin, entry); err != nil {
 		return err
 	}
 	data, _ := wire.Bytes(entry, entryData)
@@ -140,27 +143,27 @@ func fromEntry(into *samples, entry []byte) error {
 	case len(data) == 0:
 		return nil
 	case kind == raftpb.EntryConfChange:
-		return into.add("raftpb.ConfChange", "log", data)
+		return into.add("raftpb.ConfChange", origin, data)
 	case kind == raftpb.EntryConfChangeV2:
-		return into.add("raftpb.ConfChangeV2", "log", data)
+		return into.add("raftpb.ConfChangeV2", origin, data)
 	case proto.Unmarshal(data, &etcdserverpb.InternalRaftRequest{}) != nil:
 		// Before 3.6, what concerned the old store was proposed without the envelope.
-		return into.add(oldRequest, "log", data)
+		return into.add(oldRequest, origin, data)
 	default:
-		return into.add("etcdserverpb.InternalRaftRequest", "log", data)
+		return into.add("etcdserverpb.InternalRaftRequest", origin, data)
 	}
 }
 
-func fromSnapshot(into *samples, file string) error {
+func fromSnapshot(into *samples, origin, file string) error {
 	bytes, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	if err := into.add("snappb.snapshot", "snap file", bytes); err != nil {
+	if err := into.add("snappb.snapshot", origin, bytes); err != nil {
 		return err
 	}
 	data, _ := wire.Bytes(bytes, snapFileData)
-	return into.add("raftpb.Snapshot", "snap file", data)
+	return into.add("raftpb.Snapshot", origin, data)
 }
 
 // kept tells which buckets of the database hold messages, and whether as key or as value.
@@ -175,7 +178,7 @@ var kept = []struct {
 	{"alarm", "etcdserverpb.AlarmMember", true},
 }
 
-func fromDatabase(into *samples, file string) error {
+func fromDatabase(into *samples, origin, file string) error {
 	db, err := bbolt.Open(file, 0o600, &bbolt.Options{ReadOnly: true, Timeout: 5 * time.Second})
 	if err != nil {
 		return err
@@ -191,7 +194,7 @@ func fromDatabase(into *samples, file string) error {
 				if k.inKey {
 					value = key
 				}
-				return into.add(k.kind, "database", value)
+				return into.add(k.kind, origin, value)
 			})
 			if err != nil {
 				return fmt.Errorf("bucket %s: %w", k.bucket, err)

@@ -23,23 +23,30 @@ import (
 	"bowline/interop/internal/cluster"
 )
 
+type options struct {
+	etcd, etcdutl, out string
+	checkpoint, keep   bool
+}
+
 func main() {
-	etcd := flag.String("etcd", "bin/etcd", "server to capture from")
-	out := flag.String("out", "captured", "folder to write into, below the version's name")
-	checkpoint := flag.Bool("checkpoint", false, "also wait five minutes for a lease checkpoint")
-	keep := flag.Bool("keep", false, "keep the servers' data and logs")
+	var want options
+	flag.StringVar(&want.etcd, "etcd", "bin/etcd", "server to capture from")
+	flag.StringVar(&want.etcdutl, "etcdutl", "", "its etcdutl, to capture what restoring an image writes")
+	flag.StringVar(&want.out, "out", "captured", "folder to write into, below the version's name")
+	flag.BoolVar(&want.checkpoint, "checkpoint", false, "also wait five minutes for a lease checkpoint")
+	flag.BoolVar(&want.keep, "keep", false, "keep the servers' data and logs")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := capture(ctx, *etcd, *out, *checkpoint, *keep); err != nil {
+	if err := capture(ctx, want); err != nil {
 		fmt.Fprintln(os.Stderr, "capture:", err)
 		os.Exit(1)
 	}
 }
 
-func capture(ctx context.Context, etcd, out string, checkpoint, keep bool) error {
-	binary, err := cluster.Find(etcd)
+func capture(ctx context.Context, want options) error {
+	binary, err := cluster.Find(want.etcd)
 	if err != nil {
 		return err
 	}
@@ -47,7 +54,7 @@ func capture(ctx context.Context, etcd, out string, checkpoint, keep bool) error
 	if err != nil {
 		return err
 	}
-	kept := keep
+	kept := want.keep
 	defer func() {
 		if kept {
 			fmt.Fprintln(os.Stderr, "capture: data and logs are in", dir)
@@ -56,16 +63,16 @@ func capture(ctx context.Context, etcd, out string, checkpoint, keep bool) error
 		}
 	}()
 
-	samples, err := record(ctx, binary, dir, checkpoint)
+	samples, err := record(ctx, binary, dir, want)
 	if err != nil {
 		// The servers' logs say what went wrong.
 		kept = true
 		return err
 	}
-	return samples.write(filepath.Join(out, binary.Version.String()), binary.Version.String())
+	return samples.write(filepath.Join(want.out, binary.Version.String()), binary.Version.String())
 }
 
-func record(ctx context.Context, binary *cluster.Binary, dir string, checkpoint bool) (*samples, error) {
+func record(ctx context.Context, binary *cluster.Binary, dir string, want options) (*samples, error) {
 	c, err := cluster.New(binary, dir, 3)
 	if err != nil {
 		return nil, err
@@ -73,7 +80,7 @@ func record(ctx context.Context, binary *cluster.Binary, dir string, checkpoint 
 	defer c.Close()
 
 	begun := time.Now()
-	for _, step := range story(checkpoint) {
+	for _, step := range story(want) {
 		if step.since != 0 && !binary.AtLeast(3, step.since) {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -125,6 +126,16 @@ func leases(ctx context.Context, c *cluster.Cluster) error {
 		do(clientv3.OpPut("leased/3", "z", clientv3.WithLease(0x7000000000000001))),
 		revoke,
 	)
+}
+
+// leaseCheckpoint waits for the leader to write down how much of a long lease is left, which it does every five minutes.
+func leaseCheckpoint(ctx context.Context, c *cluster.Cluster) error {
+	err := all(ctx, c, func(ctx context.Context, client *clientv3.Client) error {
+		grant := &etcdserverpb.LeaseGrantRequest{ID: 79, TTL: 3600}
+		_, err := etcdserverpb.NewLeaseClient(client.ActiveConnection()).LeaseGrant(ctx, grant)
+		return err
+	})
+	return errors.Join(err, pause(ctx, 5*time.Minute+20*time.Second))
 }
 
 // downgrade walks the road to the previous minor version, one step, and back.

@@ -32,8 +32,10 @@ type kindSamples struct {
 
 // sample is one shape: the shortest message of it and the longest that is not unwieldy.
 type sample struct {
-	label, origin, shape string
-	shortest, longest    []byte
+	label, origin string
+	// outline is the shape of the message's own fields, shape that of all inside it too.
+	outline, shape    string
+	shortest, longest []byte
 	// first is the place among all shapes at which this one was seen.
 	first int
 }
@@ -53,8 +55,11 @@ func (s *samples) add(kind, origin string, message []byte) error {
 			return err
 		}
 		one.label = labelOf(descriptor, message)
-		if one.shape, err = wire.Shape(descriptor, message); err != nil {
+		if one.shape, err = wire.Shape(descriptor, message, 100); err != nil {
 			return fmt.Errorf("%s from %s: %w", kind, origin, err)
+		}
+		if one.outline, err = wire.Shape(descriptor, message, 0); err != nil {
+			return err
 		}
 		if err := s.presence.Add(descriptor, tableLabel(kind, one.label), message); err != nil {
 			return err

@@ -22,12 +22,12 @@ type step struct {
 
 // story is what the cluster lives through, each step for the sake of the
 // bytes named beside it. It ends with all members stopped.
-func story(checkpoint bool) []step {
+func story(want options) []step {
 	steps := []step{
 		// Bootstrap entries, cluster version, member attributes; no pre-vote in the first life.
 		{"three members start", 0, start("--pre-vote=false")},
 		// A MsgApp that starts at the very beginning, which only a log that was never compacted allows.
-		{"a learner joins early", 0, membership},
+		{"a learner joins early", 0, learnerLife},
 		{"keys and transactions", 0, keys},
 		{"leases", 0, leases},
 		{"auth", 0, auth},
@@ -43,14 +43,21 @@ func story(checkpoint bool) []step {
 		{"a follower that is behind is refused pre-votes", 0, refuseVotes},
 		{"an isolated leader's entries are overwritten", 0, divergeLeader}, // rejected MsgApp
 		{"the leader is killed", 0, killLeader},
-		{"members come and go", 0, membership},
+		{"a learner joins late", 0, learnerLife},
+		{"a member that never starts comes and goes", 0, neverStarted},
 		{"downgrade is asked for and called off", 5, downgrade},
 		{"alarms", 0, alarms},
 	}
-	if checkpoint {
+	if want.checkpoint {
 		steps = append(steps, step{"a lease checkpoint", 0, leaseCheckpoint})
 	}
-	return append(steps, step{"all stop", 0, func(_ context.Context, c *cluster.Cluster) error { return c.Stop() }})
+	if want.etcdutl != "" {
+		steps = append(steps, step{"a database image is restored", 0, restore(want.etcdutl)})
+	}
+	return append(steps,
+		step{"all stop", 0, func(_ context.Context, c *cluster.Cluster) error { return c.Stop() }},
+		step{"one goes on alone", 0, alone},
+	)
 }
 
 func start(flags ...string) func(context.Context, *cluster.Cluster) error {
@@ -82,7 +89,7 @@ func throughFollowers(ctx context.Context, c *cluster.Cluster) error {
 
 func putAndGet(ctx context.Context, m *cluster.Member) error {
 	return with(ctx, m, func(ctx context.Context, client *clientv3.Client) error {
-		_, putErr := client.Put(ctx, "through-"+m.Name, time.Now().String())
+		_, putErr := client.Put(ctx, "through-"+m.Name, "value")
 		_, getErr := client.Get(ctx, "through-"+m.Name)
 		return errors.Join(putErr, getErr)
 	})

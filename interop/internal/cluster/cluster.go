@@ -31,15 +31,16 @@ type Cluster struct {
 	Members []*Member
 	// Retired are the members that were removed; their files are still there.
 	Retired []*Member
+	// Dir is where the members' directories and logs are.
+	Dir string
 
-	dir     string
 	initial string
 	flags   []string
 }
 
 // New lays out a cluster of this many members below a directory.
 func New(binary *Binary, dir string, size int) (*Cluster, error) {
-	c := &Cluster{Binary: binary, Net: proxy.New(), dir: dir}
+	c := &Cluster{Binary: binary, Net: proxy.New(), Dir: dir}
 	c.flags = append(c.flags,
 		"--heartbeat-interval="+heartbeat,
 		"--election-timeout="+election,
@@ -81,7 +82,7 @@ func (c *Cluster) KeptEntries() int {
 
 func (c *Cluster) layOut() (*Member, error) {
 	m := &Member{Name: fmt.Sprintf("m%d", len(c.Members)+len(c.Retired)+1), binary: c.Binary}
-	m.Dir = filepath.Join(c.dir, m.Name)
+	m.Dir = filepath.Join(c.Dir, m.Name)
 	var errs [3]error
 	m.clientAddr, errs[0] = freeAddr()
 	m.peerAddr, errs[1] = freeAddr()

@@ -22,6 +22,8 @@ type Member struct {
 	ID uint64
 	// Dir is the data directory.
 	Dir string
+	// Note says what is special about the member's files, if anything is.
+	Note string
 	// PeerURL is the advertised address, which is the proxy's.
 	PeerURL string
 

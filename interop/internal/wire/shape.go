@@ -14,17 +14,20 @@ import (
 // of one shape exercise an encoder and a decoder in the same way, so one of
 // them is enough to keep.
 //
-// A MsgHeartbeat with a zero context may read "1=8 2:N 3:N 4:n 8:0": enum
+// Depth says how far to look into messages inside messages; below it they
+// count as present or not.
+//
+// A MsgHeartbeat with a zero commit may read "1=8 2:N 3:N 4:n 8:0": enum
 // values are spelt out, numbers are n, N (the top bit set, as in half of all
 // member ids) or 0, and repeats of the same shape are folded into one with a +.
-func Shape(kind protoreflect.MessageDescriptor, message []byte) (string, error) {
+func Shape(kind protoreflect.MessageDescriptor, message []byte, depth int) (string, error) {
 	fields, err := Fields(message)
 	if err != nil {
 		return "", err
 	}
 	var parts []string
 	for _, field := range fields {
-		part, err := shapeOf(kind.Fields().ByNumber(field.Number), field)
+		part, err := shapeOf(kind.Fields().ByNumber(field.Number), field, depth)
 		if err != nil {
 			return "", fmt.Errorf("%s.%d: %w", kind.FullName(), field.Number, err)
 		}
@@ -37,12 +40,12 @@ func Shape(kind protoreflect.MessageDescriptor, message []byte) (string, error) 
 	return strings.Join(parts, " "), nil
 }
 
-func shapeOf(known protoreflect.FieldDescriptor, field Field) (string, error) {
+func shapeOf(known protoreflect.FieldDescriptor, field Field, depth int) (string, error) {
 	switch {
 	case known == nil:
 		return fmt.Sprintf("%d?%d", field.Number, field.Type), nil
-	case isMessage(known, field):
-		inner, err := Shape(known.Message(), field.Bytes)
+	case isMessage(known, field) && depth > 0:
+		inner, err := Shape(known.Message(), field.Bytes, depth-1)
 		return fmt.Sprintf("%d{%s}", field.Number, inner), err
 	case known.Kind() == protoreflect.EnumKind:
 		return fmt.Sprintf("%d=%d", field.Number, field.Value), nil

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -115,89 +113,4 @@ func each(requests []func() error) error {
 		}
 	}
 	return nil
-}
-
-// membership takes a new member through its whole life, and two others through the parts of it that need no process.
-func membership(ctx context.Context, c *cluster.Cluster) error {
-	leader, err := c.Leader(ctx)
-	if err != nil {
-		return err
-	}
-	return with(ctx, leader, func(ctx context.Context, client *clientv3.Client) error {
-		if err := neverStarted(ctx, client); err != nil {
-			return fmt.Errorf("members that never start: %w", err)
-		}
-		return learner(ctx, c, client)
-	})
-}
-
-func neverStarted(ctx context.Context, client *clientv3.Client) error {
-	voter, err := addMember(ctx, func(ctx context.Context) (*clientv3.MemberAddResponse, error) {
-		return client.MemberAdd(ctx, []string{"http://127.0.0.1:1"})
-	})
-	if err != nil {
-		return err
-	}
-	if _, err := client.MemberUpdate(ctx, voter, []string{"http://127.0.0.1:1", "http://127.0.0.1:2"}); err != nil {
-		return err
-	}
-	_, err = client.MemberRemove(ctx, voter)
-	return err
-}
-
-func learner(ctx context.Context, c *cluster.Cluster, client *clientv3.Client) error {
-	m, err := c.Join()
-	if err != nil {
-		return err
-	}
-	id, err := addMember(ctx, func(ctx context.Context) (*clientv3.MemberAddResponse, error) {
-		return client.MemberAddAsLearner(ctx, []string{m.PeerURL})
-	})
-	if err != nil {
-		return err
-	}
-	if err := c.StartJoined(m); err != nil {
-		return err
-	}
-	// A learner that is not yet in step with the leader is refused.
-	err = cluster.Until(ctx, "the learner to be promoted", func(ctx context.Context) error {
-		_, err := client.MemberPromote(ctx, id)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if err := c.Settle(ctx); err != nil {
-		return err
-	}
-	if _, err := client.MemberRemove(ctx, id); err != nil {
-		return err
-	}
-	if err := c.Retire(m); err != nil {
-		return err
-	}
-	return c.Settle(ctx)
-}
-
-// addMember insists, because a cluster takes new members only after some seconds of good health.
-func addMember(ctx context.Context, add func(context.Context) (*clientv3.MemberAddResponse, error)) (uint64, error) {
-	var id uint64
-	err := cluster.Until(ctx, "the cluster to take a member", func(ctx context.Context) error {
-		added, err := add(ctx)
-		if err == nil {
-			id = added.Member.ID
-		}
-		return err
-	})
-	return id, err
-}
-
-// leaseCheckpoint waits for the leader to write down how much of a long lease is left, which it does every five minutes.
-func leaseCheckpoint(ctx context.Context, c *cluster.Cluster) error {
-	err := all(ctx, c, func(ctx context.Context, client *clientv3.Client) error {
-		grant := &etcdserverpb.LeaseGrantRequest{ID: 79, TTL: 3600}
-		_, err := etcdserverpb.NewLeaseClient(client.ActiveConnection()).LeaseGrant(ctx, grant)
-		return err
-	})
-	return errors.Join(err, pause(ctx, 5*time.Minute+20*time.Second))
 }

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"bowline/interop/internal/cluster"
+)
+
+// restore takes a database image from the running cluster and lets etcdutl
+// make a data directory of it, whose log etcdutl writes itself.
+func restore(etcdutl string) func(context.Context, *cluster.Cluster) error {
+	return func(ctx context.Context, c *cluster.Cluster) error {
+		image := filepath.Join(c.Dir, "image")
+		leader, err := c.Leader(ctx)
+		if err != nil {
+			return err
+		}
+		err = with(ctx, leader, func(ctx context.Context, client *clientv3.Client) error {
+			return saveImage(ctx, client, image)
+		})
+		if err != nil {
+			return err
+		}
+		made := &cluster.Member{Name: "restored", Note: "restored", Dir: filepath.Join(c.Dir, "restored")}
+		c.Retired = append(c.Retired, made)
+		// The stream carries no checksum behind the database, as the file of etcdctl does.
+		output, err := exec.CommandContext(ctx, etcdutl, "snapshot", "restore", image, "--skip-hash-check",
+			"--name=restored", "--data-dir="+made.Dir,
+			"--initial-cluster=restored=http://127.0.0.1:1", "--initial-advertise-peer-urls=http://127.0.0.1:1",
+		).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, output)
+		}
+		return nil
+	}
+}
+
+func saveImage(ctx context.Context, client *clientv3.Client, file string) error {
+	image, err := client.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	defer image.Close()
+	out, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	_, err = io.Copy(out, image)
+	return err
+}
+
+// alone makes a stopped member the only one of a new cluster. It appends the
+// removal of the others to its own log.
+func alone(ctx context.Context, c *cluster.Cluster) error {
+	m := c.Members[0]
+	if err := c.StartMember(m, "--force-new-cluster"); err != nil {
+		return err
+	}
+	if err := c.Settle(ctx); err != nil {
+		return err
+	}
+	return m.Stop()
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"bowline/interop/internal/cluster"
+)
+
+// learnerLife takes a new member through its whole life: learner, voter, gone.
+func learnerLife(ctx context.Context, c *cluster.Cluster) error {
+	leader, err := c.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	return with(ctx, leader, func(ctx context.Context, client *clientv3.Client) error {
+		return learner(ctx, c, client)
+	})
+}
+
+// neverStarted adds a member that never runs, through a follower, which passes the changes on to its leader.
+func neverStarted(ctx context.Context, c *cluster.Cluster) error {
+	leader, err := c.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	return with(ctx, c.Followers(leader)[0], func(ctx context.Context, client *clientv3.Client) error {
+		voter, err := addMember(ctx, func(ctx context.Context) (*clientv3.MemberAddResponse, error) {
+			return client.MemberAdd(ctx, []string{"http://127.0.0.1:1"})
+		})
+		if err != nil {
+			return err
+		}
+		updateAtOnce(ctx, client, voter)
+		return cluster.Until(ctx, "the member to be gone", func(ctx context.Context) error {
+			_, err := client.MemberRemove(ctx, voter)
+			return err
+		})
+	})
+}
+
+// updateAtOnce asks for more changes than the leader allows at a time. It
+// puts an empty entry in place of each further one, and its proposer waits in vain.
+func updateAtOnce(ctx context.Context, client *clientv3.Client, member uint64) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	var group sync.WaitGroup
+	for i := range 6 {
+		group.Go(func() { client.MemberUpdate(ctx, member, []string{fmt.Sprintf("http://127.0.0.1:%d", i+1)}) })
+	}
+	group.Wait()
+}
+
+func learner(ctx context.Context, c *cluster.Cluster, client *clientv3.Client) error {
+	m, err := c.Join()
+	if err != nil {
+		return err
+	}
+	id, err := addMember(ctx, func(ctx context.Context) (*clientv3.MemberAddResponse, error) {
+		return client.MemberAddAsLearner(ctx, []string{m.PeerURL})
+	})
+	if err != nil {
+		return err
+	}
+	if err := c.StartJoined(m); err != nil {
+		return err
+	}
+	// A learner that is not yet in step with the leader is refused.
+	err = cluster.Until(ctx, "the learner to be promoted", func(ctx context.Context) error {
+		_, err := client.MemberPromote(ctx, id)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := c.Settle(ctx); err != nil {
+		return err
+	}
+	if _, err := client.MemberRemove(ctx, id); err != nil {
+		return err
+	}
+	if err := c.Retire(m); err != nil {
+		return err
+	}
+	return c.Settle(ctx)
+}
+
+// addMember insists, because a cluster takes new members only after some seconds of good health.
+func addMember(ctx context.Context, add func(context.Context) (*clientv3.MemberAddResponse, error)) (uint64, error) {
+	var id uint64
+	err := cluster.Until(ctx, "the cluster to take a member", func(ctx context.Context) error {
+		added, err := add(ctx)
+		if err == nil {
+			id = added.Member.ID
+		}
+		return err
+	})
+	return id, err
+}
