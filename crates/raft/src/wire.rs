@@ -15,7 +15,7 @@
 //! | `MsgAppResp` with a refusal | log term, index, hint |
 //! | hard state | term, vote, commit |
 //! | configuration | whether it leaves by itself |
-//! | change of one member | type, member |
+//! | change of membership | type, member; transition |
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -286,16 +286,16 @@ impl TryFrom<raftpb::ConfChangeV2> for ConfChangeV2 {
 impl From<ConfChangeV2> for raftpb::ConfChangeV2 {
     fn from(change: ConfChangeV2) -> raftpb::ConfChangeV2 {
         let transition = match change.transition {
-            ConfChangeTransition::Auto => None,
-            ConfChangeTransition::JointImplicit => Some(1),
-            ConfChangeTransition::JointExplicit => Some(2),
+            ConfChangeTransition::Auto => 0,
+            ConfChangeTransition::JointImplicit => 1,
+            ConfChangeTransition::JointExplicit => 2,
         };
         let single = |change: ConfChangeSingle| raftpb::ConfChangeSingle {
             r#type: Some(conf_change_number(change.kind)),
             node_id: Some(change.node_id.0),
         };
         raftpb::ConfChangeV2 {
-            transition,
+            transition: Some(transition),
             changes: change.changes.into_iter().map(single).collect(),
             context: written_bytes(change.context),
         }

@@ -12,6 +12,7 @@ use thiserror::Error;
 use types::{Index, MemberId};
 
 use crate::conf::{ConfChangeSingle, ConfChangeType};
+use crate::message::is_local_thread;
 use crate::tracker::{Config, Progress, ProgressMap, ProgressTracker};
 
 /// Why a change cannot be made.
@@ -35,6 +36,9 @@ pub enum ConfChangeError {
     /// Two majorities might not overlap.
     #[error("more than one voter changed without entering joint config")]
     TooManyVoters,
+    /// The id stands for one of a member's own threads.
+    #[error("{0} is not the id of a member")]
+    ReservedId(MemberId),
     /// The configuration to start from, or the result, contradicts itself.
     #[error("{0}")]
     Broken(String),
@@ -145,6 +149,9 @@ impl Draft<'_> {
             // Compat: etcd's server zeroes the id of a change it calls off after it was committed.
             if change.node_id == MemberId(0) {
                 continue;
+            }
+            if is_local_thread(change.node_id) {
+                return Err(ConfChangeError::ReservedId(change.node_id));
             }
             match change.kind {
                 ConfChangeType::AddNode => self.make_voter(change.node_id),

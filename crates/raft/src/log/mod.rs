@@ -9,6 +9,8 @@
 //!
 //! Invariants: `applied <= applying <= committed <= last`; a committed entry is never replaced.
 
+#[cfg(test)]
+mod tests;
 mod unstable;
 
 pub(crate) use unstable::Unstable;

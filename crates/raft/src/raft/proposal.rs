@@ -3,7 +3,6 @@
 use thiserror::Error;
 use types::{Index, MemberId};
 
-use crate::conf::ConfChangeV2;
 use crate::entry::{Entry, payload_bytes};
 use crate::message::{Message, MessageType};
 use crate::storage::Storage;
@@ -73,44 +72,46 @@ impl<S: Storage> Raft<S> {
     }
 
     fn propose_as_leader(&mut self, mut entries: Vec<Entry>) -> Result<(), ProposeError> {
+        let Role::Leader(leader) = &self.role else {
+            return Err(DropReason::NoLeader.into_error());
+        };
+        let mut pending = leader.pending_conf_index;
         let mut index = self.log.last_index();
         for entry in &mut entries {
             index = index.next();
             if entry.kind.is_conf_change() {
-                self.screen_conf_change(entry, index);
+                match self.why_not_now(entry, pending) {
+                    None => pending = index,
+                    Some(reason) => self.refuse_conf_change(entry, reason),
+                }
             }
         }
         self.append_entries(entries)?;
+        if let Role::Leader(leader) = &mut self.role {
+            leader.pending_conf_index = pending;
+        }
         self.broadcast_append();
         Ok(())
     }
 
-    /// Lets a change of membership into the log at `index` only if it may be made now; otherwise an
-    /// empty entry takes its place, so that other entries of the same proposal keep theirs.
-    fn screen_conf_change(&mut self, entry: &mut Entry, index: Index) {
-        let change = wire::decode_conf_change(entry.kind, &entry.data)
-            .expect("changes of membership are decoded before they are proposed");
-        let refused = self.why_not_now(&change);
-        let Role::Leader(leader) = &mut self.role else {
-            return;
-        };
-        match refused {
-            Some(reason) if !self.config.disable_conf_change_validation => {
-                let config = &self.tracker.config;
-                tracing::info!(member = %self.config.id, ?change, %config, reason, "ignored change of membership");
-                *entry = Entry::default();
-            }
-            _ => leader.pending_conf_index = index,
-        }
+    /// An empty entry takes the place of a change that may not be made now, so that other entries of
+    /// the same proposal keep theirs.
+    fn refuse_conf_change(&self, entry: &mut Entry, reason: &'static str) {
+        let config = &self.tracker.config;
+        tracing::info!(member = %self.id(), %config, reason, "ignored a change of membership");
+        *entry = Entry::default();
     }
 
-    fn why_not_now(&self, change: &ConfChangeV2) -> Option<&'static str> {
-        let Role::Leader(leader) = &self.role else {
+    /// Why a change of membership may not be made now. One at a time: all behind `pending` are applied.
+    fn why_not_now(&self, entry: &Entry, pending: Index) -> Option<&'static str> {
+        let change = wire::decode_conf_change(entry.kind, &entry.data)
+            .expect("changes of membership are decoded before they are proposed");
+        if self.config.disable_conf_change_validation {
             return None;
-        };
+        }
         let joint = self.tracker.config.voters.is_joint();
         let leaves_joint = change.changes.is_empty();
-        if leader.pending_conf_index > self.log.applied() {
+        if pending > self.log.applied() {
             Some("another one may not be applied yet")
         } else if joint && !leaves_joint {
             Some("must transition out of joint config first")

@@ -106,7 +106,7 @@ impl<S: Storage> Raft<S> {
     }
 
     fn read_as_leader(&mut self, message: Message) {
-        if self.tracker.is_singleton() {
+        if self.tracker.is_singleton(self.id()) {
             self.answer_read(message.from, read_context(&message), self.log.committed());
         } else if self.has_committed_in_term() {
             self.start_read(&message);

@@ -6,6 +6,7 @@
 
 use types::{Index, MemberId, Term};
 
+use crate::conf::ConfChangeSingle;
 use crate::confchange;
 use crate::entry::Entry;
 use crate::message::{Message, MessageType, is_local_thread};
@@ -202,5 +203,10 @@ fn check_read(message: &Message) -> Result<(), &'static str> {
 
 /// Whether an entry means something to this version.
 fn is_readable(entry: &Entry) -> bool {
-    !entry.kind.is_conf_change() || wire::decode_conf_change(entry.kind, &entry.data).is_ok()
+    if !entry.kind.is_conf_change() {
+        return true;
+    }
+    let names_a_thread = |change: &ConfChangeSingle| is_local_thread(change.node_id);
+    wire::decode_conf_change(entry.kind, &entry.data)
+        .is_ok_and(|change| !change.changes.iter().any(names_a_thread))
 }

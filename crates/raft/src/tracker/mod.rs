@@ -55,10 +55,14 @@ impl ProgressTracker {
         self.config.to_conf_state()
     }
 
-    /// Whether a single voter decides everything alone.
+    /// Whether this member is the only voter, and so decides everything alone.
+    ///
+    /// etcd asks only whether there is one voter. A leader that was removed and left one other behind
+    /// would then answer reads alone, while that one leads the cluster.
     #[must_use]
-    pub fn is_singleton(&self) -> bool {
-        self.config.voters.incoming.len() == 1 && !self.config.voters.is_joint()
+    pub fn is_singleton(&self, id: MemberId) -> bool {
+        let voters = &self.config.voters;
+        voters.incoming.len() == 1 && voters.incoming.contains(id) && !voters.is_joint()
     }
 
     /// The largest index a quorum is known to hold.

@@ -7,6 +7,9 @@ use types::MemberId;
 use crate::node::Node;
 use crate::output::Output;
 
+/// Rounds after which members that still have something to say never come to rest.
+const MAX_ROUNDS: usize = 1000;
+
 #[derive(Default)]
 pub(crate) struct InteractionEnv {
     pub(crate) nodes: Vec<Node>,
@@ -117,8 +120,12 @@ impl InteractionEnv {
 
     /// Lets the given members work, and delivers what they say to each other, until nothing is left to do.
     pub(crate) fn stabilize(&mut self, indexes: &[usize]) -> Result<(), String> {
-        while self.stabilize_once(indexes)? {}
-        Ok(())
+        for _ in 0..MAX_ROUNDS {
+            if !self.stabilize_once(indexes)? {
+                return Ok(());
+            }
+        }
+        Err(format!("not stable after {MAX_ROUNDS} rounds"))
     }
 
     fn stabilize_once(&mut self, indexes: &[usize]) -> Result<bool, String> {

@@ -1,0 +1,1 @@
+//! The messages that would stop etcd, one by one.

@@ -1,0 +1,206 @@
+//! A cluster in one thread: members, what they share, and one event after the other.
+
+use std::collections::BTreeMap;
+
+use raft::{ConfState, Entry, MessageType, PlantedBug, RawNode};
+use types::{Index, MemberId};
+
+use crate::disk::Record;
+use crate::invariants::Check;
+use crate::network::{is_snapshot, through_wire};
+use crate::node::{Node, prepare_disk};
+use crate::random::Random;
+use crate::scenario::{Genesis, TICK};
+use crate::trace::Summary;
+use crate::world::{Event, World};
+
+/// A cluster and its world.
+pub(crate) struct Cluster {
+    pub(crate) nodes: BTreeMap<MemberId, Node>,
+    pub(crate) world: World,
+    /// Distinguishes proposals.
+    pub(crate) proposed: u64,
+    /// When the last proposals after the faults were made.
+    pub(crate) healing_since: u64,
+}
+
+impl Cluster {
+    pub(crate) fn new(seed: u64, planted: Option<PlantedBug>) -> Cluster {
+        let world = World::new(Random::new(seed), planted);
+        Cluster { nodes: BTreeMap::new(), world, proposed: 0, healing_since: 0 }
+    }
+
+    /// Lives through the faults, then heals. Fails at the first violation.
+    pub(crate) fn run(&mut self) -> Check {
+        self.begin()?;
+        self.world.schedule(TICK, Event::Act);
+        let end = self.world.scenario.fault_ticks * TICK;
+        while self.world.now < end {
+            let Some(event) = self.world.next_event() else { break };
+            self.handle(event)?;
+        }
+        self.heal()
+    }
+
+    pub(crate) fn handle(&mut self, event: Event) -> Check {
+        let world = &mut self.world;
+        let mut running = |member, life| self.nodes.get_mut(&member).filter(|n| n.is_running(life));
+        match event {
+            Event::Tick { member, life } => on(running(member, life), |node| node.tick(world)),
+            Event::Turn { member, life } => on(running(member, life), |node| node.turn(world)),
+            Event::Saved { member, life } => on(running(member, life), |node| node.saved(world)),
+            Event::Appended { member, life } => {
+                on(running(member, life), |node| node.appended(world))
+            }
+            Event::Applied { member, life } => {
+                on(running(member, life), |node| node.applied(world))
+            }
+            Event::Deliver { sender, message } => self.deliver(sender, *message),
+            Event::Unreachable { member, about } => {
+                self.tell(member, |node, world| node.report_unreachable(world, about))
+            }
+            Event::SnapshotSent { member, about, arrived } => {
+                self.tell(member, |node, world| node.report_snapshot(world, about, arrived))
+            }
+            Event::Crash { member, life, downtime } => {
+                self.crash(member, Some(life), downtime);
+                Ok(())
+            }
+            Event::Start { member } => self.start(member),
+            Event::Act if world.healing => Ok(()),
+            Event::Act => self.act(),
+            Event::Inspect => self.inspect(),
+        }
+    }
+
+    /// Calls a member if it runs.
+    pub(crate) fn tell(
+        &mut self,
+        member: MemberId,
+        act: impl FnOnce(&mut Node, &mut World) -> Check,
+    ) -> Check {
+        match self.nodes.get_mut(&member) {
+            Some(node) if node.live.is_some() => act(node, &mut self.world),
+            _ => Ok(()),
+        }
+    }
+
+    fn deliver(&mut self, sender: MemberId, message: raft::Message) -> Check {
+        let world = &mut self.world;
+        let node = self.nodes.get_mut(&message.to).filter(|node| node.live.is_some());
+        let Some(node) = node.filter(|_| !world.network.is_cut(sender, message.to)) else {
+            world.lose(sender, &message);
+            return Ok(());
+        };
+        if node.must_wait(&message) {
+            let message = Box::new(message);
+            world.schedule(1 + TICK / 20, Event::Deliver { sender, message });
+            return Ok(());
+        }
+        if is_snapshot(&message) && (world.healing || world.random.chance(800)) {
+            // Sometimes the transport is wrong about it, and sometimes it never says.
+            let arrived = world.healing || world.random.chance(800);
+            let told = Event::SnapshotSent { member: sender, about: message.to, arrived };
+            world.schedule(1 + world.random.clone().below(100), told);
+        }
+        let message = if world.random.chance(world.scenario.encoded) {
+            world.totals.encoded += 1;
+            through_wire(message)?
+        } else {
+            message
+        };
+        node.receive(world, message)
+    }
+
+    /// Ends the life of a member, if it is still in it.
+    pub(crate) fn crash(&mut self, member: MemberId, life: Option<u32>, downtime: u64) {
+        let Some(node) = self.nodes.get_mut(&member) else { return };
+        if node.live.is_none() || life.is_some_and(|life| life != node.life) {
+            return;
+        }
+        node.crash(&mut self.world);
+        self.world.schedule(downtime, Event::Start { member });
+    }
+
+    pub(crate) fn start(&mut self, member: MemberId) -> Check {
+        match self.nodes.get_mut(&member) {
+            Some(node) if node.live.is_none() && !node.retired => node.start(&mut self.world),
+            _ => Ok(()),
+        }
+    }
+
+    /// Brings a new member to life, with nothing on its disk.
+    pub(crate) fn join(&mut self, genesis: ConfState) -> Check<MemberId> {
+        let id = MemberId(self.nodes.len() as u64 + 1);
+        prepare_disk(&mut self.world, id, genesis);
+        self.nodes.insert(id, Node::new(id));
+        Ok(id)
+    }
+
+    /// The first members.
+    fn begin(&mut self) -> Check {
+        let (voters, learners) = (self.world.scenario.voters, self.world.scenario.learners);
+        let ids = |from: u64, count: u64| (from..from + count).map(MemberId).collect::<Vec<_>>();
+        let mut genesis = ConfState::of_voters(ids(1, voters));
+        let bootstrap = self.world.scenario.genesis == Genesis::Bootstrap;
+        if !bootstrap {
+            genesis.learners = ids(voters + 1, learners);
+        }
+        self.world.invariants.configurations.begin_with(genesis.clone());
+        let first = genesis.voters.len() + genesis.learners.len();
+        for _ in 0..first {
+            let member = self.join(self.genesis_on_disk())?;
+            if bootstrap {
+                self.bootstrap(member, &genesis.voters);
+            }
+        }
+        for member in self.nodes.keys().copied().collect::<Vec<_>>() {
+            self.start(member)?;
+        }
+        Ok(())
+    }
+
+    /// What a new member's disk says of the configuration.
+    pub(crate) fn genesis_on_disk(&self) -> ConfState {
+        match self.world.scenario.genesis {
+            // It learns all from the log.
+            Genesis::Bootstrap => ConfState::default(),
+            Genesis::ConfState => self.world.invariants.configurations.at(Index::ZERO).1.clone(),
+        }
+    }
+
+    /// Writes the log that a new cluster starts with.
+    fn bootstrap(&mut self, member: MemberId, voters: &[MemberId]) {
+        let peer = |&id: &MemberId| raft::Peer { id, context: Default::default() };
+        let peers: Vec<_> = voters.iter().map(peer).collect();
+        let storage = self.world.disk(member).to_storage();
+        let mut raw = RawNode::new(raft::Config::new(member), storage).expect("an empty storage");
+        raw.bootstrap(&peers).expect("members with ids of their own");
+        let ready = raw.ready();
+        self.begin_log(&ready.entries);
+        let disk = self.world.disk(member);
+        disk.write(Record::Entries(ready.entries));
+        disk.write(Record::State(ready.hard_state.expect("a first hard state")));
+        disk.sync();
+    }
+
+    fn begin_log(&mut self, entries: &[Entry]) {
+        self.world.invariants.commits.begin_with(entries);
+        self.world.genesis = Index(entries.len() as u64);
+    }
+
+    /// A member that leads, in the newest term if there are several.
+    pub(crate) fn leader(&self) -> Option<MemberId> {
+        let leaders = self.nodes.values().filter(|node| node.leads());
+        leaders.max_by_key(|node| node.term()).map(|node| node.id)
+    }
+
+    pub(crate) fn running(&self) -> Vec<MemberId> {
+        let running = self.nodes.values().filter(|node| node.live.is_some());
+        running.map(|node| node.id).collect()
+    }
+}
+
+fn on(node: Option<&mut Node>, act: impl FnOnce(&mut Node) -> Check) -> Check {
+    node.map_or(Ok(()), act)
+}

@@ -1,0 +1,112 @@
+//! Membership changes while the cluster runs: members join empty, are promoted, demoted and removed, one by one
+//! or several at once through joint configurations.
+
+use raft::{
+    AnyConfChange, ConfChange, ConfChangeSingle, ConfChangeTransition, ConfChangeType,
+    ConfChangeV2, ConfState,
+};
+use types::MemberId;
+
+use crate::cluster::Cluster;
+use crate::invariants::Check;
+use crate::scenario::MAX_MEMBERS;
+
+/// Voters that a configuration is grown to at most.
+const MAX_VOTERS: usize = 7;
+
+impl Cluster {
+    /// Proposes a change that suits the configuration somebody has in force, which may be old.
+    pub(crate) fn change_membership(&mut self) -> Check {
+        let running = self.running();
+        let by_leader = self.world.random.chance(800);
+        let led = self.leader().filter(|_| by_leader);
+        let Some(proposer) = led.or_else(|| self.world.random.pick_any(&running)) else {
+            return Ok(());
+        };
+        let conf = self.nodes[&proposer].live.as_ref().map(|live| live.conf.clone());
+        let Some(change) = self.draw_change(&conf.unwrap_or_default())? else {
+            return Ok(());
+        };
+        self.tell(proposer, |node, world| node.propose_change(world, change))
+    }
+
+    fn draw_change(&mut self, conf: &ConfState) -> Check<Option<AnyConfChange>> {
+        let joint = !conf.voters_outgoing.is_empty();
+        if joint && self.world.random.chance(700) {
+            // Empty: leave the joint configuration.
+            return Ok(Some(ConfChangeV2::default().into()));
+        }
+        let count = self.world.random.pick(&[1, 1, 1, 2, 3]);
+        let mut changes = Vec::new();
+        let mut voters = conf.voters.clone();
+        for _ in 0..count {
+            if let Some(change) = self.draw_single(conf, &mut voters)? {
+                changes.push(change);
+            }
+        }
+        Ok((!changes.is_empty()).then(|| self.phrase(changes)))
+    }
+
+    /// One change; `voters` are those the changes before it would leave.
+    fn draw_single(
+        &mut self,
+        conf: &ConfState,
+        voters: &mut Vec<MemberId>,
+    ) -> Check<Option<ConfChangeSingle>> {
+        use ConfChangeType::{AddLearnerNode, AddNode, RemoveNode, UpdateNode};
+        let random = &mut self.world.random;
+        let kind = random.pick(&[AddNode, AddNode, AddLearnerNode, RemoveNode, RemoveNode, UpdateNode]);
+        let node_id = match kind {
+            AddNode => match random.pick_any(&conf.learners).filter(|_| random.flip()) {
+                Some(learner) => Some(learner),
+                None if voters.len() < MAX_VOTERS => self.draw_newcomer()?,
+                None => None,
+            },
+            // A voter becomes a learner, or a new one comes.
+            AddLearnerNode if voters.len() > 1 && random.flip() => random.pick_any(voters),
+            AddLearnerNode => self.draw_newcomer()?,
+            RemoveNode if random.flip() => random.pick_any(&conf.learners),
+            // Now and then the last voter: refused, and everywhere alike.
+            RemoveNode if voters.len() > 1 || random.chance(20) => random.pick_any(voters),
+            RemoveNode => None,
+            UpdateNode => random.pick_any(voters),
+        };
+        let Some(node_id) = node_id else { return Ok(None) };
+        voters.retain(|&id| id != node_id || kind == UpdateNode);
+        if kind == AddNode {
+            voters.push(node_id);
+        }
+        Ok(Some(ConfChangeSingle { kind, node_id }))
+    }
+
+    /// A member that has never been one. It runs before the others hear of it.
+    fn draw_newcomer(&mut self) -> Check<Option<MemberId>> {
+        let (_, newest) = self.world.invariants.configurations.newest();
+        let never = |id: &&MemberId| !self.was_member.contains(id) && !newest.contains(**id);
+        // One that was started for a change which was lost may be waiting.
+        let waiting: Vec<_> = self.nodes.keys().filter(never).copied().collect();
+        if let Some(member) = self.world.random.pick_any(&waiting).filter(|_| self.world.random.flip()) {
+            return Ok(Some(member));
+        }
+        if self.nodes.len() as u64 >= MAX_MEMBERS {
+            return Ok(None);
+        }
+        let member = self.join(self.genesis_on_disk())?;
+        self.start(member)?;
+        self.world.totals.joined += 1;
+        Ok(Some(member))
+    }
+
+    /// Puts changes into words: the older encoding for some single ones, any transition for all.
+    fn phrase(&mut self, changes: Vec<ConfChangeSingle>) -> AnyConfChange {
+        use ConfChangeTransition::{Auto, JointExplicit, JointImplicit};
+        let random = &mut self.world.random;
+        if let [ConfChangeSingle { kind, node_id }] = changes[..]
+            && random.flip()
+        {
+            return ConfChange { kind, node_id, ..ConfChange::default() }.into();
+        }
+        let transition = random.pick(&[Auto, Auto, Auto, JointImplicit, JointExplicit]);
+        ConfChangeV2 { transition, changes, ..ConfChangeV2::default() }.into()
+    }
+}

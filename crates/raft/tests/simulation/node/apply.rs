@@ -1,0 +1,119 @@
+//! The state machine of a member takes what is committed.
+
+use raft::{Entry, Snapshot, wire};
+
+use crate::app::App;
+use crate::invariants::{Check, Invariant, Violation, ensure};
+use crate::trace::What;
+use crate::world::World;
+
+use super::{Driver, Node};
+
+impl Node {
+    /// Applies entries that were handed out, in order.
+    pub(super) fn apply(&mut self, world: &mut World, entries: &[Entry]) -> Check {
+        for entry in entries {
+            if entry.kind.is_conf_change() {
+                self.learn_of_snapshots(world)?;
+            }
+            // A snapshot has overtaken it.
+            if entry.index <= self.live().floor {
+                continue;
+            }
+            if entry.kind.is_conf_change() {
+                self.apply_change(world, entry)?;
+            }
+            self.apply_one(world, entry)?;
+        }
+        if let Some(last) = entries.last() {
+            world.record(self.id, What::Applied { index: last.index.0 });
+        }
+        Ok(())
+    }
+
+    /// The core takes over the configuration of a snapshot as soon as it is stepped, and tells with the next
+    /// `Ready`. An older change of membership must not be applied on top of it, so look first.
+    fn learn_of_snapshots(&mut self, world: &mut World) -> Check {
+        match self.live().driver {
+            Driver::Classic(_) => Ok(()),
+            Driver::Threads(_) => self.turn_threads(world),
+        }
+    }
+
+    fn apply_one(&mut self, world: &mut World, entry: &Entry) -> Check {
+        let id = self.id;
+        let live = self.live();
+        // After a restart the state machine may have more than the core knows.
+        if entry.index <= live.app.applied.index {
+            return Ok(());
+        }
+        ensure(entry.index == live.app.applied.index.next(), Invariant::StateMachineSafety, || {
+            format!("{id} is to apply {} after {}", entry.index, live.app.applied.index)
+        })?;
+        live.app.apply(entry);
+        live.app.conf.clone_from(&live.conf);
+        world.invariants.state_machines.applied(id, entry, &live.app, &world.disks[&id])
+    }
+
+    fn apply_change(&mut self, world: &mut World, entry: &Entry) -> Check {
+        let (id, index) = (self.id, entry.index);
+        let change = wire::decode_conf_change(entry.kind, &entry.data).map_err(|error| Violation {
+            invariant: Invariant::ConfigurationSafety,
+            detail: format!("{id} cannot read the change at {index}: {error}"),
+        })?;
+        let live = self.live();
+        let before = live.conf.clone();
+        let after = live.raw.apply_conf_change(&change).ok();
+        if let Some(after) = &after {
+            live.conf.clone_from(after);
+        }
+        let in_force = live.raw.status().config.to_conf_state();
+        ensure(in_force == live.conf, Invariant::ConfigurationSafety, || {
+            format!("{id} has {in_force:?} in force at {index}, and said {:?}", live.conf)
+        })?;
+        self.note_change(world, entry, &before, after.as_ref())?;
+        self.observe(world)
+    }
+
+    fn note_change(
+        &mut self,
+        world: &mut World,
+        entry: &Entry,
+        before: &raft::ConfState,
+        after: Option<&raft::ConfState>,
+    ) -> Check {
+        let (id, index) = (self.id, entry.index);
+        // The first members have each other in force before they apply the entries that say so; those
+        // who replay them go through smaller configurations.
+        if index <= world.genesis {
+            return Ok(());
+        }
+        world.record(id, What::Note(format!("at {index} switches to {after:?}")));
+        if world.invariants.configurations.applied(id, index, before, after)? {
+            let totals = &mut world.totals;
+            match after {
+                None => totals.refused_changes += 1,
+                Some(after) => {
+                    totals.membership += 1;
+                    let joint = |conf: &raft::ConfState| !conf.voters_outgoing.is_empty();
+                    totals.joint += u64::from(joint(after) && !joint(before));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over a snapshot, which is durable.
+    pub(super) fn restore(&mut self, world: &mut World, snapshot: &Snapshot) -> Check {
+        let id = self.id;
+        let live = self.live();
+        // The state machine may have more after a restart, if it saved itself apart from the log.
+        if snapshot.metadata.index > live.app.applied.index {
+            live.app = App::from_snapshot(snapshot);
+        }
+        world.invariants.state_machines.restored(id, snapshot, &live.app)?;
+        world.totals.snapshots_restored += 1;
+        world.record(id, What::Restored { index: snapshot.metadata.index.0 });
+        Ok(())
+    }
+}
