@@ -48,7 +48,8 @@ impl App {
         if snapshot.is_empty() {
             return App::genesis(conf);
         }
-        let (digest, healed) = decode(&snapshot.data).expect("snapshots hold what was put into them");
+        let (digest, healed) =
+            decode(&snapshot.data).expect("snapshots hold what was put into them");
         App { applied: snapshot.id(), digest, healed, conf }
     }
 }

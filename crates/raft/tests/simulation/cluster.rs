@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use raft::{ConfState, Entry, MessageType, PlantedBug, RawNode};
+use raft::{ConfState, Entry, PlantedBug, RawNode};
 use types::{Index, MemberId};
 
 use crate::disk::Record;
@@ -11,7 +11,6 @@ use crate::network::{is_snapshot, through_wire};
 use crate::node::{Node, prepare_disk};
 use crate::random::Random;
 use crate::scenario::{Genesis, TICK};
-use crate::trace::Summary;
 use crate::world::{Event, World};
 
 /// A cluster and its world.
@@ -20,14 +19,14 @@ pub(crate) struct Cluster {
     pub(crate) world: World,
     /// Distinguishes proposals.
     pub(crate) proposed: u64,
-    /// When the last proposals after the faults were made.
-    pub(crate) healing_since: u64,
+    /// Whether all is well again after the faults.
+    pub(crate) healed: bool,
 }
 
 impl Cluster {
     pub(crate) fn new(seed: u64, planted: Option<PlantedBug>) -> Cluster {
         let world = World::new(Random::new(seed), planted);
-        Cluster { nodes: BTreeMap::new(), world, proposed: 0, healing_since: 0 }
+        Cluster { nodes: BTreeMap::new(), world, proposed: 0, healed: false }
     }
 
     /// Lives through the faults, then heals. Fails at the first violation.
@@ -43,18 +42,12 @@ impl Cluster {
     }
 
     pub(crate) fn handle(&mut self, event: Event) -> Check {
-        let world = &mut self.world;
-        let mut running = |member, life| self.nodes.get_mut(&member).filter(|n| n.is_running(life));
         match event {
-            Event::Tick { member, life } => on(running(member, life), |node| node.tick(world)),
-            Event::Turn { member, life } => on(running(member, life), |node| node.turn(world)),
-            Event::Saved { member, life } => on(running(member, life), |node| node.saved(world)),
-            Event::Appended { member, life } => {
-                on(running(member, life), |node| node.appended(world))
-            }
-            Event::Applied { member, life } => {
-                on(running(member, life), |node| node.applied(world))
-            }
+            Event::Tick { member, life } => self.in_life(member, life, Node::tick),
+            Event::Turn { member, life } => self.in_life(member, life, Node::turn),
+            Event::Saved { member, life } => self.in_life(member, life, Node::saved),
+            Event::Appended { member, life } => self.in_life(member, life, Node::appended),
+            Event::Applied { member, life } => self.in_life(member, life, Node::applied),
             Event::Deliver { sender, message } => self.deliver(sender, *message),
             Event::Unreachable { member, about } => {
                 self.tell(member, |node, world| node.report_unreachable(world, about))
@@ -67,10 +60,21 @@ impl Cluster {
                 Ok(())
             }
             Event::Start { member } => self.start(member),
-            Event::Act if world.healing => Ok(()),
+            Event::Act if self.world.healing => Ok(()),
             Event::Act => self.act(),
             Event::Inspect => self.inspect(),
         }
+    }
+
+    /// Calls a member if it is still in the life that an event belongs to.
+    fn in_life(
+        &mut self,
+        member: MemberId,
+        life: u32,
+        act: impl FnOnce(&mut Node, &mut World) -> Check,
+    ) -> Check {
+        let same_life = self.nodes.get(&member).is_some_and(|node| node.life == life);
+        if same_life { self.tell(member, act) } else { Ok(()) }
     }
 
     /// Calls a member if it runs.
@@ -101,7 +105,8 @@ impl Cluster {
             // Sometimes the transport is wrong about it, and sometimes it never says.
             let arrived = world.healing || world.random.chance(800);
             let told = Event::SnapshotSent { member: sender, about: message.to, arrived };
-            world.schedule(1 + world.random.clone().below(100), told);
+            let delay = 1 + world.random.below(100);
+            world.schedule(delay, told);
         }
         let message = if world.random.chance(world.scenario.encoded) {
             world.totals.encoded += 1;
@@ -199,8 +204,4 @@ impl Cluster {
         let running = self.nodes.values().filter(|node| node.live.is_some());
         running.map(|node| node.id).collect()
     }
-}
-
-fn on(node: Option<&mut Node>, act: impl FnOnce(&mut Node) -> Check) -> Check {
-    node.map_or(Ok(()), act)
 }

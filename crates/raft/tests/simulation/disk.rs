@@ -151,9 +151,12 @@ impl Disk {
     /// The storage that a member starts from: what is durable, and nothing else.
     pub(crate) fn to_storage(&self) -> MemoryStorage {
         let durable = &self.durable;
-        let mut storage = MemoryStorage::with_conf_state(durable.snapshot.metadata.conf_state.clone());
+        let mut storage =
+            MemoryStorage::with_conf_state(durable.snapshot.metadata.conf_state.clone());
         if !durable.snapshot.is_empty() {
-            storage.apply_snapshot(durable.snapshot.clone()).expect("a new storage has no snapshot");
+            storage
+                .apply_snapshot(durable.snapshot.clone())
+                .expect("a new storage has no snapshot");
         }
         storage.append(&durable.entries).expect("no holes in a durable log");
         storage.set_hard_state(durable.state);

@@ -55,7 +55,8 @@ impl Cluster {
     ) -> Check<Option<ConfChangeSingle>> {
         use ConfChangeType::{AddLearnerNode, AddNode, RemoveNode, UpdateNode};
         let random = &mut self.world.random;
-        let kind = random.pick(&[AddNode, AddNode, AddLearnerNode, RemoveNode, RemoveNode, UpdateNode]);
+        let kind =
+            random.pick(&[AddNode, AddNode, AddLearnerNode, RemoveNode, RemoveNode, UpdateNode]);
         let node_id = match kind {
             AddNode => match random.pick_any(&conf.learners).filter(|_| random.flip()) {
                 Some(learner) => Some(learner),
@@ -81,11 +82,12 @@ impl Cluster {
 
     /// A member that has never been one. It runs before the others hear of it.
     fn draw_newcomer(&mut self) -> Check<Option<MemberId>> {
-        let (_, newest) = self.world.invariants.configurations.newest();
-        let never = |id: &&MemberId| !self.was_member.contains(id) && !newest.contains(**id);
         // One that was started for a change which was lost may be waiting.
-        let waiting: Vec<_> = self.nodes.keys().filter(never).copied().collect();
-        if let Some(member) = self.world.random.pick_any(&waiting).filter(|_| self.world.random.flip()) {
+        let was_member = |id: &MemberId| self.world.invariants.configurations.was_member(*id);
+        let waiting: Vec<_> = self.nodes.keys().copied().filter(|id| !was_member(id)).collect();
+        if self.world.random.flip()
+            && let Some(member) = self.world.random.pick_any(&waiting)
+        {
             return Ok(Some(member));
         }
         if self.nodes.len() as u64 >= MAX_MEMBERS {

@@ -58,7 +58,8 @@ impl Network {
 
 /// Sends a message through its wire form, which must not change it.
 pub(crate) fn through_wire(message: Message) -> Check<Message> {
-    let bytes = proto::raftpb::Message::from(message.clone()).encode_to_vec();
+    let wire: proto::raftpb::Message = message.clone().into();
+    let bytes = wire.encode_to_vec();
     let failed = |error: String| {
         let detail = format!("{message:?} does not come back from its wire form: {error}");
         Violation { invariant: Invariant::WireRoundTrip, detail }

@@ -246,8 +246,11 @@ impl Scenario {
         applied: Index,
         asynchronous: bool,
     ) -> Config {
-        let max_message_bytes =
-            if self.tight { random.pick(&[0, 40, 150]) } else { random.pick(&[300, 4_000, 1 << 20]) };
+        let max_message_bytes = if self.tight {
+            random.pick(&[0, 40, 150])
+        } else {
+            random.pick(&[300, 4_000, 1 << 20])
+        };
         let read_only_option =
             if self.by_lease { ReadOnlyOption::LeaseBased } else { ReadOnlyOption::Safe };
         Config {

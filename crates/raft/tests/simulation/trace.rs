@@ -57,7 +57,10 @@ impl Summary {
             to: message.to.0,
             term: message.term.0,
             log_term: message.log_term.0,
-            index: snapshot.filter(|_| message.kind == MessageType::MsgSnap).unwrap_or(message.index).0,
+            index: snapshot
+                .filter(|_| message.kind == MessageType::MsgSnap)
+                .unwrap_or(message.index)
+                .0,
             commit: message.commit.0,
             entries: message.entries.len() as u64,
             reject: message.reject,

@@ -70,12 +70,21 @@ impl Commits {
     /// A member that does not lead has learned that everything up to `to` is committed.
     pub(crate) fn follower_learns(&self, member: MemberId, to: Index) -> Check {
         ensure(to <= self.last_index(), Invariant::CommittedIsDurable, || {
-            format!("{member} takes {to} for committed; no leader has gone beyond {}", self.last_index())
+            format!(
+                "{member} takes {to} for committed; no leader has gone beyond {}",
+                self.last_index()
+            )
         })
     }
 
     /// The committed entries of a member, from `from` to `to`, must be those of the ledger.
-    pub(crate) fn compare(&self, member: MemberId, view: &LogView, from: Index, to: Index) -> Check {
+    pub(crate) fn compare(
+        &self,
+        member: MemberId,
+        view: &LogView,
+        from: Index,
+        to: Index,
+    ) -> Check {
         self.compare_as(Invariant::CommittedIsForEver, member, view, from, to)
     }
 

@@ -16,11 +16,22 @@ pub(crate) struct Configurations {
     genesis: ConfState,
     /// What the change at each index led to; nothing if it was refused.
     changes: BTreeMap<Index, Option<ConfState>>,
+    /// Everybody who was ever part of a configuration.
+    members: BTreeSet<MemberId>,
 }
 
 impl Configurations {
     pub(crate) fn begin_with(&mut self, genesis: ConfState) {
+        self.note_members(&genesis);
         self.genesis = genesis;
+    }
+
+    fn note_members(&mut self, conf: &ConfState) {
+        self.members.extend(conf.voters.iter().chain(&conf.learners));
+    }
+
+    pub(crate) fn was_member(&self, id: MemberId) -> bool {
+        self.members.contains(&id)
     }
 
     /// The newest configuration that anybody has applied, and where.
@@ -48,6 +59,7 @@ impl Configurations {
             ensure(is_safe_step(before, after), Invariant::ConfigurationSafety, || {
                 format!("{member} goes from {before:?} to {after:?} at {index}")
             })?;
+            self.note_members(after);
         }
         let new = !self.changes.contains_key(&index);
         let first = self.changes.entry(index).or_insert_with(|| after.cloned());

@@ -33,9 +33,11 @@ impl StateMachines {
 
     /// A member has taken over a snapshot.
     pub(crate) fn restored(&mut self, member: MemberId, snapshot: &Snapshot, app: &App) -> Check {
-        ensure(self.last_index() >= snapshot.metadata.index, Invariant::StateMachineSafety, || {
-            format!("{member} restores {}, which nobody has applied", snapshot.metadata.index)
-        })?;
+        ensure(
+            self.last_index() >= snapshot.metadata.index,
+            Invariant::StateMachineSafety,
+            || format!("{member} restores {}, which nobody has applied", snapshot.metadata.index),
+        )?;
         self.is_in_state(member, app)
     }
 

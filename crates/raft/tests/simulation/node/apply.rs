@@ -47,9 +47,11 @@ impl Node {
         if entry.index <= live.app.applied.index {
             return Ok(());
         }
-        ensure(entry.index == live.app.applied.index.next(), Invariant::StateMachineSafety, || {
-            format!("{id} is to apply {} after {}", entry.index, live.app.applied.index)
-        })?;
+        ensure(
+            entry.index == live.app.applied.index.next(),
+            Invariant::StateMachineSafety,
+            || format!("{id} is to apply {} after {}", entry.index, live.app.applied.index),
+        )?;
         live.app.apply(entry);
         live.app.conf.clone_from(&live.conf);
         world.invariants.state_machines.applied(id, entry, &live.app, &world.disks[&id])
@@ -57,10 +59,11 @@ impl Node {
 
     fn apply_change(&mut self, world: &mut World, entry: &Entry) -> Check {
         let (id, index) = (self.id, entry.index);
-        let change = wire::decode_conf_change(entry.kind, &entry.data).map_err(|error| Violation {
-            invariant: Invariant::ConfigurationSafety,
-            detail: format!("{id} cannot read the change at {index}: {error}"),
-        })?;
+        let change =
+            wire::decode_conf_change(entry.kind, &entry.data).map_err(|error| Violation {
+                invariant: Invariant::ConfigurationSafety,
+                detail: format!("{id} cannot read the change at {index}: {error}"),
+            })?;
         let live = self.live();
         let before = live.conf.clone();
         let after = live.raw.apply_conf_change(&change).ok();

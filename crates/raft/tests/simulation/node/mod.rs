@@ -11,11 +11,13 @@ mod inputs;
 mod recover;
 mod threads;
 
+pub(crate) use recover::prepare_disk;
+
 use raft::{
     BasicStatus, ConfState, Entry, HardState, MemoryStorage, Message, MessageType, RawNode,
     RoleKind, Snapshot,
 };
-use types::{Index, MemberId};
+use types::{Index, MemberId, Term};
 
 use crate::app::App;
 use crate::disk::Record;
@@ -81,12 +83,13 @@ impl Node {
         Node { id, life: 0, checkpoint: None, live: None, slow_until: 0, retired: false }
     }
 
-    pub(crate) fn is_running(&self, life: u32) -> bool {
-        self.life == life && self.live.is_some()
-    }
-
     pub(crate) fn leads(&self) -> bool {
         self.live.as_ref().is_some_and(|live| live.seen.soft_state.role == RoleKind::Leader)
+    }
+
+    /// The term it is in, while it runs.
+    pub(crate) fn term(&self) -> Option<Term> {
+        self.live.as_ref().map(|live| live.seen.hard_state.term)
     }
 
     fn live(&mut self) -> &mut Live {

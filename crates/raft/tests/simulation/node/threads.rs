@@ -31,7 +31,8 @@ impl Threads {
     fn batch(&mut self, message: &mut Message) -> Batch {
         let state = message.hard_state();
         let told = self.told;
-        let promises = state.is_some_and(|state| (state.term, state.vote) != (told.term, told.vote));
+        let promises =
+            state.is_some_and(|state| (state.term, state.vote) != (told.term, told.vote));
         self.told = state.unwrap_or(told);
         let entries = std::mem::take(&mut message.entries);
         let snapshot = message.snapshot.take().map(|snapshot| *snapshot);

@@ -1,0 +1,143 @@
+//! What a leader takes and sends at most.
+
+use bytes::Bytes;
+use raft::{
+    ConfState, Config, DropReason, Entry, MemoryStorage, Message, MessageType, RawNode, Ready,
+    RoleKind,
+};
+use types::{Index, MemberId};
+
+/// A leader of two, of which the other has acknowledged all there is; and that other's last ack.
+fn leader(change: impl FnOnce(&mut Config)) -> RawNode<MemoryStorage> {
+    let members = ConfState::of_voters([MemberId(1), MemberId(2)]);
+    let mut config = Config::new(MemberId(1));
+    change(&mut config);
+    let mut node = RawNode::new(config, MemoryStorage::with_conf_state(members)).unwrap();
+    node.campaign();
+    save(&mut node);
+    let term = node.basic_status().hard_state.term;
+    let vote = Message::new(MessageType::MsgVoteResp, MemberId(1));
+    node.step(Message { from: MemberId(2), term, ..vote }).unwrap();
+    save(&mut node);
+    assert_eq!(node.basic_status().soft_state.role, RoleKind::Leader);
+    acknowledge(&mut node, 1);
+    save(&mut node);
+    node
+}
+
+/// Does what a `Ready` asks, and gives it.
+fn save(node: &mut RawNode<MemoryStorage>) -> Ready {
+    let ready = node.ready();
+    node.storage_mut().append(&ready.entries).unwrap();
+    node.advance();
+    ready
+}
+
+fn acknowledge(node: &mut RawNode<MemoryStorage>, index: u64) {
+    let (term, index) = (node.basic_status().hard_state.term, Index(index));
+    let ack = Message::new(MessageType::MsgAppResp, MemberId(1));
+    node.step(Message { from: MemberId(2), term, index, ..ack }).unwrap();
+}
+
+fn payload(bytes: usize) -> Bytes {
+    Bytes::from(vec![b'x'; bytes])
+}
+
+#[test]
+fn a_leader_takes_only_so_much_that_is_not_committed() {
+    let mut node = leader(|config| config.max_uncommitted_bytes = 1000);
+    // The first is taken whatever its size, since nothing else waits.
+    node.propose(payload(5000)).unwrap();
+    let error = node.propose(payload(1)).unwrap_err();
+    assert_eq!(error.reason, DropReason::TooMuchUncommitted);
+    assert_eq!(error.to_string(), "raft proposal dropped");
+    // An entry without payload is a leader's own, and always taken.
+    node.propose(Bytes::new()).unwrap();
+    // Once it is committed and applied there is room again.
+    save(&mut node);
+    acknowledge(&mut node, 3);
+    while node.has_ready() {
+        save(&mut node);
+    }
+    node.propose(payload(600)).unwrap();
+    assert!(node.propose(payload(600)).is_err());
+}
+
+#[test]
+fn a_refused_change_of_membership_does_not_block_the_next() {
+    let mut node = leader(|config| config.max_uncommitted_bytes = 10);
+    node.propose(payload(11)).unwrap();
+    let learner = |id| raft::ConfChange {
+        kind: raft::ConfChangeType::AddLearnerNode,
+        node_id: MemberId(id),
+        context: payload(100),
+        ..raft::ConfChange::default()
+    };
+    assert!(node.propose_conf_change(learner(3)).is_err());
+    save(&mut node);
+    acknowledge(&mut node, 2);
+    while node.has_ready() {
+        save(&mut node);
+    }
+    node.propose_conf_change(learner(4)).unwrap();
+    let ready = save(&mut node);
+    assert!(ready.entries[0].kind.is_conf_change(), "{:?}", ready.entries);
+}
+
+fn appends(ready: &Ready) -> Vec<Vec<u64>> {
+    let indexes = |entries: &[Entry]| entries.iter().map(|entry| entry.index.0).collect();
+    let append = |message: &&Message| message.kind == MessageType::MsgApp;
+    ready.messages.iter().filter(append).map(|message| indexes(&message.entries)).collect()
+}
+
+#[test]
+fn a_message_carries_only_so_many_bytes() {
+    let mut node = leader(|config| config.max_message_bytes = 250);
+    let entries = (0..5).map(|_| Entry::normal(payload(100))).collect();
+    node.propose_batch(entries).unwrap();
+    // The first append goes out with the proposal; the rest follow when it is acknowledged.
+    assert_eq!(appends(&save(&mut node)), [vec![2, 3]]);
+    acknowledge(&mut node, 3);
+    assert_eq!(appends(&save(&mut node))[..2], [vec![4, 5], vec![6]]);
+}
+
+#[test]
+fn an_entry_larger_than_a_message_still_goes_out() {
+    let mut node = leader(|config| config.max_message_bytes = 10);
+    node.propose(payload(100)).unwrap();
+    assert_eq!(appends(&save(&mut node)), [vec![2]]);
+}
+
+#[test]
+fn only_so_many_bytes_are_in_flight() {
+    let mut node = leader(|config| {
+        config.max_message_bytes = 150;
+        config.max_inflight_bytes = 200;
+    });
+    for _ in 0..4 {
+        node.propose(payload(100)).unwrap();
+    }
+    assert_eq!(appends(&save(&mut node)), [vec![2], vec![3]]);
+    acknowledge(&mut node, 2);
+    assert_eq!(appends(&save(&mut node)), [vec![4]]);
+}
+
+#[test]
+fn a_follower_told_not_to_forward_refuses() {
+    let members = ConfState::of_voters([MemberId(1), MemberId(2)]);
+    let config = Config { disable_proposal_forwarding: true, ..Config::new(MemberId(1)) };
+    let mut node = RawNode::new(config, MemoryStorage::with_conf_state(members)).unwrap();
+    assert_eq!(node.propose(payload(1)).unwrap_err().reason, DropReason::NoLeader);
+    let heartbeat = Message::new(MessageType::MsgHeartbeat, MemberId(1));
+    node.step(Message { from: MemberId(2), term: types::Term(1), ..heartbeat }).unwrap();
+    assert_eq!(node.propose(payload(1)).unwrap_err().reason, DropReason::ForwardingDisabled);
+}
+
+#[test]
+fn the_status_is_etcds_json() {
+    let node = leader(|_| {});
+    assert_eq!(
+        node.status().to_string(),
+        r#"{"id":"1","term":1,"vote":"1","commit":1,"lead":"1","raftState":"StateLeader","applied":1,"progress":{"1":{"match":1,"next":2,"state":"StateReplicate"},"2":{"match":1,"next":2,"state":"StateReplicate"}},"leadtransferee":"0"}"#
+    );
+}

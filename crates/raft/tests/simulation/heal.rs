@@ -1,0 +1,144 @@
+//! The faults end: links are mended, everybody runs, nobody changes the membership any more. From here on
+//! the cluster must find one leader, commit new entries on every member and agree, within a bounded time.
+//!
+//! What a server's operator or its other parts would do is done here too: joint configurations that are
+//! waiting for it are left, members that were removed are shut down once all others know, and the transport
+//! tells how its snapshots fared.
+
+use bytes::Bytes;
+use raft::tracker::ProgressState;
+use raft::{ConfChangeV2, ConfState};
+use types::{Index, MemberId};
+
+use crate::app::HEALED_MARK;
+use crate::cluster::Cluster;
+use crate::invariants::{Check, Invariant, Violation, ensure};
+use crate::node::Node;
+use crate::scenario::{TICK, Weather};
+use crate::trace::What;
+use crate::world::Event;
+
+/// Election timeouts that healing may take, and ticks on top for what was still under way.
+const ELECTIONS_TO_HEAL: u64 = 40;
+const TICKS_TO_HEAL: u64 = 200;
+
+impl Cluster {
+    /// Ends the faults and waits until all is well.
+    pub(crate) fn heal(&mut self) -> Check {
+        self.world.healing = true;
+        self.world.network.heal();
+        self.world.network.weather = Weather::fair();
+        self.world.record(MemberId(0), What::Did("the faults end"));
+        for member in self.nodes.keys().copied().collect::<Vec<_>>() {
+            self.start(member)?;
+        }
+        self.world.schedule(TICK, Event::Inspect);
+        let patience = ELECTIONS_TO_HEAL * self.world.scenario.election_ticks() + TICKS_TO_HEAL;
+        let deadline = self.world.now + patience * TICK;
+        while !self.healed {
+            ensure(self.world.now < deadline, Invariant::Progress, || self.describe(patience))?;
+            let event = self.world.next_event().ok_or_else(|| Violation {
+                invariant: Invariant::Progress,
+                detail: "nothing happens any more".to_owned(),
+            })?;
+            self.handle(event)?;
+        }
+        self.agree()
+    }
+
+    /// Looks after the cluster once a tick, as those who run it would.
+    pub(crate) fn inspect(&mut self) -> Check {
+        self.world.schedule(TICK, Event::Inspect);
+        let (index, conf) = self.world.invariants.configurations.newest();
+        let conf = conf.clone();
+        self.start_members_and_stop_others(index, &conf)?;
+        let round = self.world.now / TICK;
+        if round.is_multiple_of(self.world.scenario.election_ticks())
+            && let Some(leader) = self.leader()
+        {
+            self.look_after_leader(leader, &conf)?;
+        }
+        self.healed = self.is_well(&conf);
+        Ok(())
+    }
+
+    /// Removed members are needed until everybody else knows that they are removed: those who do not
+    /// might still ask for their votes.
+    fn start_members_and_stop_others(&mut self, index: Index, conf: &ConfState) -> Check {
+        let knows =
+            |node: &Node| node.live.as_ref().is_some_and(|live| live.app.applied.index >= index);
+        let members = || self.nodes.values().filter(|node| conf.contains(node.id));
+        let all_know = members().all(knows);
+        for member in self.nodes.keys().copied().collect::<Vec<_>>() {
+            if conf.contains(member) {
+                self.start(member)?;
+            } else if all_know {
+                self.nodes.entry(member).and_modify(|node| node.crash(&mut self.world));
+            }
+        }
+        Ok(())
+    }
+
+    fn look_after_leader(&mut self, leader: MemberId, conf: &ConfState) -> Check {
+        self.proposed += 1;
+        let payload = [HEALED_MARK, self.proposed.to_string().as_bytes()].concat();
+        self.tell(leader, |node, world| {
+            for member in awaiting_snapshot(node) {
+                node.report_snapshot(world, member, false)?;
+            }
+            // Newcomers may not be part of the configuration that the last snapshot carries.
+            node.make_snapshot(world, false);
+            if !conf.voters_outgoing.is_empty() && !conf.auto_leave {
+                node.propose_change(world, ConfChangeV2::default().into())?;
+            }
+            node.propose(world, vec![Bytes::from(payload)])
+        })
+    }
+
+    /// One leader, no change under way, and every member has applied everything, also what was
+    /// proposed after the faults.
+    fn is_well(&self, conf: &ConfState) -> bool {
+        let committed = self.world.invariants.commits.last_index();
+        let up_to_date = |node: &Node| {
+            node.live.as_ref().is_some_and(|live| {
+                live.app.applied.index == committed && live.app.healed > 0 && live.conf == *conf
+            })
+        };
+        let leaders = self.nodes.values().filter(|node| node.leads()).count();
+        let in_place = |node: &Node| match conf.contains(node.id) {
+            true => up_to_date(node),
+            false => node.live.is_none(),
+        };
+        leaders == 1 && conf.voters_outgoing.is_empty() && self.nodes.values().all(in_place)
+    }
+
+    /// Everybody who runs is in the same state.
+    fn agree(&mut self) -> Check {
+        let states = || self.nodes.values().filter_map(|node| node.live.as_ref());
+        let first = states().next().map(|live| live.app.digest);
+        let agreed = states().all(|live| Some(live.app.digest) == first);
+        self.world.totals.committed += self.world.invariants.commits.last_index().0;
+        self.world.totals.elections += self.world.invariants.elections.count();
+        ensure(agreed, Invariant::StateMachineSafety, || "members differ in the end".to_owned())
+    }
+
+    fn describe(&self, patience: u64) -> String {
+        let (index, conf) = self.world.invariants.configurations.newest();
+        let committed = self.world.invariants.commits.last_index();
+        let mut text = format!(
+            "not well after {patience} ticks without faults: {committed} committed, {conf:?} since {index}"
+        );
+        for node in self.nodes.values() {
+            let Some(live) = &node.live else { continue };
+            let (applied, healed) = (live.app.applied.index, live.app.healed);
+            text += &format!("\n    applied {applied}, {healed} healed: {}", live.raw.status());
+        }
+        text
+    }
+}
+
+fn awaiting_snapshot(node: &Node) -> Vec<MemberId> {
+    let progress = node.live.as_ref().map(|live| live.raw.status().progress).unwrap_or_default();
+    let waits = |state| matches!(state, ProgressState::Snapshot { .. });
+    progress.iter().filter(|(_, one)| waits(one.state)).map(|(id, _)| id).collect()
+}

@@ -1,0 +1,128 @@
+//! How a member starts: with a configuration that makes sense, from what its storage holds, or as part of a new cluster.
+
+use bytes::Bytes;
+use raft::{
+    BootstrapError, ConfState, Config, ConfigError, Entry, EntryType, HardState, MemoryStorage,
+    Peer, RawNode, ReadOnlyOption, RoleKind, StartError, describe,
+};
+use types::{Index, MemberId, Term};
+
+fn alone() -> MemoryStorage {
+    MemoryStorage::with_conf_state(ConfState::of_voters([MemberId(1)]))
+}
+
+fn config_error(change: impl FnOnce(&mut Config)) -> ConfigError {
+    let mut config = Config::new(MemberId(1));
+    change(&mut config);
+    match RawNode::new(config, alone()).map(drop) {
+        Err(StartError::Config(error)) => error,
+        other => panic!("expected a configuration error, got {other:?}"),
+    }
+}
+
+#[test]
+fn a_configuration_that_makes_no_sense_is_refused() {
+    assert_eq!(config_error(|config| config.id = MemberId(0)), ConfigError::NoId);
+    assert_eq!(config_error(|config| config.id = MemberId(u64::MAX)), ConfigError::LocalThreadId);
+    assert_eq!(config_error(|config| config.heartbeat_ticks = 0), ConfigError::NoHeartbeat);
+    assert_eq!(config_error(|config| config.election_ticks = 1), ConfigError::ElectionTooShort);
+    assert_eq!(config_error(|config| config.max_inflight_messages = 0), ConfigError::NoInflight);
+    assert_eq!(config_error(|config| config.max_inflight_bytes = 1), ConfigError::InflightTooSmall);
+    assert_eq!(
+        config_error(|config| config.read_only_option = ReadOnlyOption::LeaseBased),
+        ConfigError::LeaseWithoutCheckQuorum
+    );
+}
+
+#[test]
+fn a_saved_commit_outside_of_the_log_is_refused() {
+    let mut storage = alone();
+    storage.append(&[Entry { term: Term(1), index: Index(1), ..Entry::default() }]).unwrap();
+    storage.set_hard_state(HardState { term: Term(1), vote: None, commit: Index(2) });
+    let error = RawNode::new(Config::new(MemberId(1)), storage).map(drop).unwrap_err();
+    assert_eq!(error.to_string(), "saved commit 2 is out of range [0, 1]");
+}
+
+#[test]
+fn a_state_machine_ahead_of_the_commit_is_refused() {
+    let config = Config { applied: Index(1), ..Config::new(MemberId(1)) };
+    let error = RawNode::new(config, alone()).map(drop).unwrap_err();
+    assert_eq!(error.to_string(), "applied 1 is out of range [0, 0]");
+}
+
+#[test]
+fn a_saved_configuration_that_contradicts_itself_is_refused() {
+    let both = ConfState { learners: vec![MemberId(1)], ..ConfState::of_voters([MemberId(1)]) };
+    let storage = MemoryStorage::with_conf_state(both);
+    let error = RawNode::new(Config::new(MemberId(1)), storage).map(drop).unwrap_err();
+    assert!(matches!(error, StartError::ConfState(_)), "{error}");
+}
+
+#[test]
+fn what_was_applied_before_is_not_handed_out_again() {
+    let mut storage = alone();
+    let entry = |index| Entry { term: Term(1), index: Index(index), ..Entry::default() };
+    storage.append(&[entry(1), entry(2), entry(3)]).unwrap();
+    storage.set_hard_state(HardState { term: Term(1), vote: None, commit: Index(3) });
+    let config = Config { applied: Index(2), ..Config::new(MemberId(1)) };
+    let mut node = RawNode::new(config, storage).unwrap();
+    assert_eq!(node.ready().committed_entries, [entry(3)]);
+}
+
+fn peers(ids: &[u64]) -> Vec<Peer> {
+    let peer = |&id: &u64| Peer { id: MemberId(id), context: Bytes::from(format!("member {id}")) };
+    ids.iter().map(peer).collect()
+}
+
+#[test]
+fn a_new_cluster_starts_with_an_entry_for_each_member() {
+    let mut node = RawNode::new(Config::new(MemberId(1)), MemoryStorage::new()).unwrap();
+    node.bootstrap(&peers(&[1, 2, 3])).unwrap();
+    let ready = node.ready();
+    assert!(ready.must_sync);
+    assert_eq!(ready.hard_state, Some(HardState { term: Term(1), vote: None, commit: Index(3) }));
+    let texts: Vec<String> = ready.entries.iter().map(describe::entry).collect();
+    assert_eq!(
+        texts,
+        ["1/1 EntryConfChange v1", "1/2 EntryConfChange v2", "1/3 EntryConfChange v3"]
+    );
+    // As etcd writes them: type 0, node id, context, and no request id.
+    assert_eq!(ready.entries[1].kind, EntryType::ConfChange);
+    assert_eq!(&ready.entries[1].data[..], b"\x10\x00\x18\x02\x22\x08member 2");
+    assert_eq!(ready.committed_entries, ready.entries);
+}
+
+#[test]
+fn a_new_cluster_can_elect_before_anything_was_applied() {
+    let mut node = RawNode::new(Config::new(MemberId(1)), MemoryStorage::new()).unwrap();
+    node.bootstrap(&peers(&[1])).unwrap();
+    let mut conf_state = None;
+    while node.has_ready() {
+        let ready = node.ready();
+        node.storage_mut().append(&ready.entries).unwrap();
+        for entry in ready.committed_entries.iter().filter(|entry| entry.kind.is_conf_change()) {
+            let change = raft::wire::decode_conf_change(entry.kind, &entry.data).unwrap();
+            conf_state = Some(node.apply_conf_change(&change).unwrap());
+        }
+        node.advance();
+        if node.basic_status().hard_state.term == Term(1) {
+            node.campaign();
+        }
+    }
+    // Applying what is in force already changed nothing.
+    assert_eq!(conf_state, Some(ConfState::of_voters([MemberId(1)])));
+    assert_eq!(node.basic_status().soft_state.role, RoleKind::Leader);
+}
+
+#[test]
+fn a_cluster_is_started_only_once_and_with_members() {
+    let start = |storage, peers: &[Peer]| {
+        RawNode::new(Config::new(MemberId(1)), storage).unwrap().bootstrap(peers)
+    };
+    assert_eq!(start(MemoryStorage::new(), &[]), Err(BootstrapError::NoPeers));
+    assert_eq!(start(MemoryStorage::new(), &peers(&[1, 1])), Err(BootstrapError::BadPeers));
+    assert_eq!(start(MemoryStorage::new(), &peers(&[0])), Err(BootstrapError::BadPeers));
+    let mut used = MemoryStorage::new();
+    used.append(&[Entry { term: Term(1), index: Index(1), ..Entry::default() }]).unwrap();
+    assert_eq!(start(used, &peers(&[1])), Err(BootstrapError::NotEmpty));
+}
