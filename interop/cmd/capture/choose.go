@@ -10,7 +10,7 @@ const (
 	// perLabel bounds how many messages of one variant are kept.
 	perLabel = 8
 	// bytesPerLabel bounds their size; the first is kept whatever its size.
-	bytesPerLabel = 800
+	bytesPerLabel = 1400
 )
 
 // choice is a message to be written out.

@@ -19,13 +19,15 @@ import (
 	"bowline/interop/internal/wire"
 )
 
-// Numbers of the fields through which one message is found inside another.
+// Numbers of the fields by which messages are told apart and found inside each other.
 const (
-	recordType   = 1
-	recordData   = 3
-	entryType    = 1
-	entryData    = 4
-	snapFileData = 2
+	messageType   = 1
+	messageReject = 10
+	recordType    = 1
+	recordData    = 3
+	entryType     = 1
+	entryData     = 4
+	snapFileData  = 2
 )
 
 // fromNetwork collects what members sent each other.

@@ -18,6 +18,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"bowline/interop/internal/cluster"
@@ -37,7 +38,7 @@ func main() {
 	flag.BoolVar(&want.keep, "keep", false, "keep the servers' data and logs")
 	flag.Parse()
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := capture(ctx, want); err != nil {
 		fmt.Fprintln(os.Stderr, "capture:", err)
@@ -98,6 +99,9 @@ func record(ctx context.Context, binary *cluster.Binary, dir string, want option
 		if err := fromDisk(all, m); err != nil {
 			return nil, fmt.Errorf("files of %s: %w", m.Name, err)
 		}
+	}
+	if missing := all.missing(); missing != nil {
+		return nil, fmt.Errorf("nothing captured of %v", missing)
 	}
 	return all, nil
 }

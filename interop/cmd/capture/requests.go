@@ -135,7 +135,10 @@ func leaseCheckpoint(ctx context.Context, c *cluster.Cluster) error {
 		_, err := etcdserverpb.NewLeaseClient(client.ActiveConnection()).LeaseGrant(ctx, grant)
 		return err
 	})
-	return errors.Join(err, pause(ctx, 5*time.Minute+20*time.Second))
+	if err != nil {
+		return err
+	}
+	return pause(ctx, 5*time.Minute+20*time.Second)
 }
 
 // downgrade walks the road to the previous minor version, one step, and back.
@@ -162,7 +165,7 @@ func downgrade(ctx context.Context, c *cluster.Cluster) error {
 		ask(clientv3.DowngradeCancel))
 }
 
-// alarms come last and stay on, so that the database holds some. They stop writes of keys, not much else.
+// alarms come last and stay on, so that the database holds some. They stop nearly everything else.
 func alarms(ctx context.Context, c *cluster.Cluster) error {
 	alarm := func(action etcdserverpb.AlarmRequest_AlarmAction, kind etcdserverpb.AlarmType, member uint64) func(context.Context, *clientv3.Client) error {
 		return func(ctx context.Context, client *clientv3.Client) error {

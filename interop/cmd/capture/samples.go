@@ -55,10 +55,10 @@ func (s *samples) add(kind, origin string, message []byte) error {
 			return err
 		}
 		one.label = labelOf(descriptor, message)
-		if one.shape, err = wire.Shape(descriptor, message, 100); err != nil {
+		if one.shape, err = wire.Shape(descriptor, message); err != nil {
 			return fmt.Errorf("%s from %s: %w", kind, origin, err)
 		}
-		if one.outline, err = wire.Shape(descriptor, message, 0); err != nil {
+		if one.outline, err = wire.Outline(descriptor, message); err != nil {
 			return err
 		}
 		if err := s.presence.Add(descriptor, tableLabel(kind, one.label), message); err != nil {
@@ -90,11 +90,32 @@ func (k *kindSamples) add(one sample, message []byte) {
 	}
 }
 
+// missing lists the message types that members send each other and that were not seen.
+func (s *samples) missing() []string {
+	seen := map[string]bool{}
+	if messages := s.kinds["raftpb.Message"]; messages != nil {
+		for _, one := range messages.seen {
+			seen[one.label] = true
+		}
+	}
+	var missing []string
+	for _, kind := range []raftpb.MessageType{
+		raftpb.MsgProp, raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgSnap,
+		raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp, raftpb.MsgTimeoutNow, raftpb.MsgReadIndex,
+		raftpb.MsgReadIndexResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp,
+	} {
+		if !seen[kind.String()] {
+			missing = append(missing, kind.String())
+		}
+	}
+	return missing
+}
+
 // labelOf names the variant of a message: the type it carries, or the request inside.
 func labelOf(kind protoreflect.MessageDescriptor, message []byte) string {
 	switch kind.FullName() {
 	case "raftpb.Message":
-		return raftpb.MessageType(wire.Number(message, 1)).String()
+		return raftpb.MessageType(wire.Number(message, messageType)).String()
 	case "raftpb.Entry":
 		return raftpb.EntryType(wire.Number(message, entryType)).String()
 	case "raftpb.ConfChange":

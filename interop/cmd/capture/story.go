@@ -7,9 +7,11 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/raft/v3/raftpb"
 	"golang.org/x/sync/errgroup"
 
 	"bowline/interop/internal/cluster"
+	"bowline/interop/internal/wire"
 )
 
 // step is one thing the cluster is made to do.
@@ -46,11 +48,12 @@ func story(want options) []step {
 		{"a learner joins late", 0, learnerLife},
 		{"a member that never starts comes and goes", 0, neverStarted},
 		{"downgrade is asked for and called off", 5, downgrade},
-		{"alarms", 0, alarms},
 	}
 	if want.checkpoint {
 		steps = append(steps, step{"a lease checkpoint", 0, leaseCheckpoint})
 	}
+	// Hardly anything can be done after these.
+	steps = append(steps, step{"alarms", 0, alarms})
 	if want.etcdutl != "" {
 		steps = append(steps, step{"a database image is restored", 0, restore(want.etcdutl)})
 	}
@@ -163,12 +166,35 @@ func refuseVotes(ctx context.Context, c *cluster.Cluster) error {
 	if err := put(ctx, leader, "missed", 3); err != nil {
 		return err
 	}
+	// Alone for a while, it is some terms ahead; else the other's own elections could keep past its requests.
+	if err := pause(ctx, 2*time.Second); err != nil {
+		return err
+	}
+	before := refusals(c)
 	c.Only(behind, voter)
-	if err := pause(ctx, 3*time.Second); err != nil {
+	err = cluster.Until(ctx, "a refusal", func(context.Context) error {
+		if refusals(c) == before {
+			return errors.New("no vote was refused")
+		}
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	c.Net.Heal()
 	return c.Settle(ctx)
+}
+
+// refusals counts the votes that were refused by post.
+func refusals(c *cluster.Cluster) int {
+	count := 0
+	for _, tape := range c.Net.Tapes() {
+		kind := raftpb.MessageType(wire.Number(tape.Bytes(), messageType))
+		if tape.Path == "/raft" && (kind == raftpb.MsgVoteResp || kind == raftpb.MsgPreVoteResp) {
+			count += int(wire.Number(tape.Bytes(), messageReject))
+		}
+	}
+	return count
 }
 
 // lagFollower leaves a follower so far behind that its next entries are gone from the leader's memory.

@@ -14,13 +14,21 @@ import (
 // of one shape exercise an encoder and a decoder in the same way, so one of
 // them is enough to keep.
 //
-// Depth says how far to look into messages inside messages; below it they
-// count as present or not.
-//
 // A MsgHeartbeat with a zero commit may read "1=8 2:N 3:N 4:n 8:0": enum
 // values are spelt out, numbers are n, N (the top bit set, as in half of all
 // member ids) or 0, and repeats of the same shape are folded into one with a +.
-func Shape(kind protoreflect.MessageDescriptor, message []byte, depth int) (string, error) {
+func Shape(kind protoreflect.MessageDescriptor, message []byte) (string, error) {
+	return shape(kind, message, math.MaxInt)
+}
+
+// Outline is the shape of a message's own fields, present or zero, whatever they hold.
+func Outline(kind protoreflect.MessageDescriptor, message []byte) (string, error) {
+	outline, err := shape(kind, message, 0)
+	return strings.ReplaceAll(outline, "N", "n"), err
+}
+
+// shape looks into messages inside messages down to a depth; below it they count as fields like any other.
+func shape(kind protoreflect.MessageDescriptor, message []byte, depth int) (string, error) {
 	fields, err := Fields(message)
 	if err != nil {
 		return "", err
@@ -45,7 +53,7 @@ func shapeOf(known protoreflect.FieldDescriptor, field Field, depth int) (string
 	case known == nil:
 		return fmt.Sprintf("%d?%d", field.Number, field.Type), nil
 	case isMessage(known, field) && depth > 0:
-		inner, err := Shape(known.Message(), field.Bytes, depth-1)
+		inner, err := shape(known.Message(), field.Bytes, depth-1)
 		return fmt.Sprintf("%d{%s}", field.Number, inner), err
 	case known.Kind() == protoreflect.EnumKind:
 		return fmt.Sprintf("%d=%d", field.Number, field.Value), nil

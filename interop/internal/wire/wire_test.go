@@ -18,9 +18,20 @@ func TestShapeTellsZeroFromAbsent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if shape, err := Shape(kind, []byte(c.message), 9); err != nil || shape != c.shape {
+		if shape, err := Shape(kind, []byte(c.message)); err != nil || shape != c.shape {
 			t.Errorf("%s %x: got %q, %v; want %q", c.kind, c.message, shape, err, c.shape)
 		}
+	}
+}
+
+func TestOutlineLooksAtAMessagesOwnFieldsOnly(t *testing.T) {
+	kind, err := Describe("raftpb.Message")
+	if err != nil {
+		t.Fatal(err)
+	}
+	message := "\x08\x02\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x28\x00\x3a\x03\x22\x01x\x3a\x02\x10\x01"
+	if outline, err := Outline(kind, []byte(message)); err != nil || outline != "1=2 2:n 5:0 7:n+" {
+		t.Fatalf("got %q, %v", outline, err)
 	}
 }
 
