@@ -21,6 +21,7 @@ import (
 	"io"
 	"log"
 	"reflect"
+	"strconv"
 	"testing"
 	"unsafe"
 
@@ -73,7 +74,28 @@ func (r *runner) handle(t *testing.T, d *datadriven.TestData) (out string) {
 			out = fmt.Sprintf("panic: %v", cause)
 		}
 	}()
+	switch d.Cmd {
+	case "read-index":
+		r.node(t, d, 0).ReadIndex([]byte(d.CmdArgs[1].Key))
+		return "ok"
+	case "report-snapshot":
+		status := raft.SnapshotFinish
+		if d.HasArg("failed") {
+			status = raft.SnapshotFailure
+		}
+		r.node(t, d, 0).ReportSnapshot(r.node(t, d, 1).Config.ID, status)
+		return "ok"
+	}
 	return r.env.Handle(t, *d)
+}
+
+// node is the member that an argument names.
+func (r *runner) node(t *testing.T, d *datadriven.TestData, arg int) *rafttest.Node {
+	id, err := strconv.Atoi(d.CmdArgs[arg].Key)
+	if err != nil || id < 1 || id > len(r.env.Nodes) {
+		d.Fatalf(t, "no such member: %s", d.CmdArgs[arg].Key)
+	}
+	return &r.env.Nodes[id-1]
 }
 
 // setElectionTimeout reaches into the node, because raft offers the setter to

@@ -9,7 +9,7 @@ mod known;
 
 use std::{
     collections::BTreeMap,
-    fs,
+    env, fs,
     path::{Path, PathBuf},
 };
 
@@ -44,9 +44,15 @@ const V2_METHODS: [&str; 5] = ["DELETE", "POST", "PUT", "QGET", "SYNC"];
 /// A message under its name.
 type Named = (&'static str, Vec<u8>);
 
+/// Where the messages are: in the repository, or where somebody has just captured some.
+fn captured() -> PathBuf {
+    let ours = || Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/captured");
+    env::var_os("BOWLINE_CAPTURED").map_or_else(ours, PathBuf::from)
+}
+
 #[test]
 fn captured_messages_survive_byte_for_byte() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/captured");
+    let root = captured();
     let mut versions = 0;
     for version in sorted(&root).filter(|path| path.is_dir()) {
         let counts = survive(&version);

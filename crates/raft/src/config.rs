@@ -61,6 +61,11 @@ pub struct Config {
     /// A bug to plant, to see that the tests find it.
     #[cfg(feature = "planted-bugs")]
     pub planted_bug: Option<PlantedBug>,
+    /// Whether to leave open the holes that etcd's raft has and this core has closed, so that the two
+    /// can be compared in everything else: a leader may be elected before its own vote is durable,
+    /// and a leader with one voter answers reads alone, whoever that voter is and whatever is committed.
+    #[cfg(feature = "planted-bugs")]
+    pub etcd_holes: bool,
 }
 
 /// Bugs that every test run plants, to show that the simulation would find them.
@@ -125,6 +130,8 @@ impl Config {
             step_down_on_removal: false,
             #[cfg(feature = "planted-bugs")]
             planted_bug: None,
+            #[cfg(feature = "planted-bugs")]
+            etcd_holes: false,
         }
     }
 

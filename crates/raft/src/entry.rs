@@ -22,6 +22,10 @@ pub struct Entry {
     pub index: Index,
     /// What `data` holds.
     pub kind: EntryType,
+    /// Whether the type is written although it is normal, and so zero. It means nothing, but bytes shall
+    /// stay what they were: up to 3.6 etcd writes it always, since then in one case only, the empty
+    /// entry that takes the place of a refused change of membership.
+    pub type_written: bool,
     /// The payload; shared, so that a clone costs a reference count.
     pub data: Bytes,
 }
@@ -72,6 +76,11 @@ impl Entry {
         Entry { data, ..Entry::default() }
     }
 
+    /// An empty entry in place of a change of membership that may not be made.
+    pub(crate) fn in_place_of_refused() -> Entry {
+        Entry { type_written: true, ..Entry::default() }
+    }
+
     /// The name of this entry.
     #[must_use]
     pub fn id(&self) -> EntryId {
@@ -84,11 +93,11 @@ impl Entry {
         self.data.len() as u64
     }
 
-    /// Bytes this entry takes as a protobuf message, as etcd encodes it: the type only where it is
-    /// not normal, the data only where there is some.
+    /// Bytes this entry takes as a protobuf message, as etcd encodes it: the data only where there is
+    /// some, the type where it says something or was written before.
     #[must_use]
     pub fn encoded_bytes(&self) -> u64 {
-        let kind = if self.kind.is_conf_change() { 2 } else { 0 };
+        let kind = if self.kind.is_conf_change() || self.type_written { 2 } else { 0 };
         let data = match self.payload_bytes() {
             0 => 0,
             len => 1 + varint_bytes(len) + len,

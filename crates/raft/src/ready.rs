@@ -8,11 +8,14 @@ use crate::state::{HardState, SoftState};
 
 /// What the outside must do now, from [`crate::RawNode::ready`].
 ///
-/// With synchronous storage: save `entries`, `hard_state` and `snapshot` (durably if `must_sync`), then send
-/// `messages`, apply `snapshot` and `committed_entries`, then call [`crate::RawNode::advance`].
+/// With synchronous storage, in this order: save `snapshot`, `entries` and `hard_state`; send `messages`; apply
+/// `snapshot` and `committed_entries`; call [`crate::RawNode::advance`]. Entries and hard state must be durable before
+/// the next step if `must_sync` says so, a snapshot always. The hard state goes behind the entries: were it written
+/// first and the rest lost in a crash, its commit index would commit whatever stood in their place before.
 ///
-/// With asynchronous storage writes the first three and the committed entries are empty: they are inside of
-/// `messages`, addressed to the storage threads, with the responses to deliver when the work is done.
+/// With asynchronous storage writes these are empty, except for the messages: two of them are addressed to the storage
+/// threads, with the work and the responses to deliver when it is done. What an append message with responses carries
+/// must be durable before they are delivered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
     /// The role or the leader changed. Need not be saved.
@@ -29,6 +32,7 @@ pub struct Ready {
     pub committed_entries: Vec<Entry>,
     /// To be sent, in order.
     pub messages: Vec<Message>,
-    /// Whether saving must be durable, or may wait for the next time.
+    /// Whether entries and hard state must be durable at once. If not, only a commit index changed, which
+    /// is learned anew after a crash.
     pub must_sync: bool,
 }

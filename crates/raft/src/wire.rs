@@ -14,6 +14,7 @@
 //! | `MsgReadIndexResp` | index |
 //! | `MsgAppResp` with a refusal | log term, index, hint |
 //! | hard state | term, vote, commit |
+//! | entry | type, where it was written before or stands in for a refused change of membership |
 //! | configuration | whether it leaves by itself |
 //! | change of membership | type, member; transition |
 
@@ -115,15 +116,20 @@ impl TryFrom<raftpb::Entry> for Entry {
             2 => EntryType::ConfChangeV2,
             number => return Err(DecodeError::Unknown { what: "entry type", number }),
         };
-        let (term, index) = (Term(wire.term()), Index(wire.index()));
-        Ok(Entry { term, index, kind, data: wire.data.unwrap_or_default() })
+        Ok(Entry {
+            term: Term(wire.term()),
+            index: Index(wire.index()),
+            kind,
+            type_written: wire.r#type == Some(0),
+            data: wire.data.unwrap_or_default(),
+        })
     }
 }
 
 impl From<Entry> for raftpb::Entry {
     fn from(entry: Entry) -> raftpb::Entry {
         let kind = match entry.kind {
-            EntryType::Normal => None,
+            EntryType::Normal => entry.type_written.then_some(0),
             EntryType::ConfChange => Some(1),
             EntryType::ConfChangeV2 => Some(2),
         };

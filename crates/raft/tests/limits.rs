@@ -3,41 +3,12 @@
 use bytes::Bytes;
 use raft::{
     ConfState, Config, DropReason, Entry, MemoryStorage, Message, MessageType, RawNode, Ready,
-    RoleKind,
 };
-use types::{Index, MemberId};
+use types::MemberId;
 
-/// A leader of two, of which the other has acknowledged all there is; and that other's last ack.
-fn leader(change: impl FnOnce(&mut Config)) -> RawNode<MemoryStorage> {
-    let members = ConfState::of_voters([MemberId(1), MemberId(2)]);
-    let mut config = Config::new(MemberId(1));
-    change(&mut config);
-    let mut node = RawNode::new(config, MemoryStorage::with_conf_state(members)).unwrap();
-    node.campaign();
-    save(&mut node);
-    let term = node.basic_status().hard_state.term;
-    let vote = Message::new(MessageType::MsgVoteResp, MemberId(1));
-    node.step(Message { from: MemberId(2), term, ..vote }).unwrap();
-    save(&mut node);
-    assert_eq!(node.basic_status().soft_state.role, RoleKind::Leader);
-    acknowledge(&mut node, 1);
-    save(&mut node);
-    node
-}
+mod pair;
 
-/// Does what a `Ready` asks, and gives it.
-fn save(node: &mut RawNode<MemoryStorage>) -> Ready {
-    let ready = node.ready();
-    node.storage_mut().append(&ready.entries).unwrap();
-    node.advance();
-    ready
-}
-
-fn acknowledge(node: &mut RawNode<MemoryStorage>, index: u64) {
-    let (term, index) = (node.basic_status().hard_state.term, Index(index));
-    let ack = Message::new(MessageType::MsgAppResp, MemberId(1));
-    node.step(Message { from: MemberId(2), term, index, ..ack }).unwrap();
-}
+use pair::{acknowledge, leader, save};
 
 fn payload(bytes: usize) -> Bytes {
     Bytes::from(vec![b'x'; bytes])

@@ -16,7 +16,7 @@ import (
 	"bowline/interop/internal/wire"
 )
 
-// oldRequest is a message type that 3.7.1 no longer has. Its bytes are kept as comments.
+// oldRequest is a message type that 3.7.1 no longer has.
 const oldRequest = "etcdserverpb.Request"
 
 // samples keeps of each kind of message some of every shape.
@@ -174,9 +174,6 @@ func lines(kind string, chosen []choice) string {
 		if heading := c.heading(); heading != last {
 			fmt.Fprintf(&out, "# %s\n", heading)
 			last = heading
-		}
-		if kind == oldRequest {
-			out.WriteString("# ")
 		}
 		fmt.Fprintf(&out, "%s %s\n", kind, hex.EncodeToString(c.bytes))
 	}

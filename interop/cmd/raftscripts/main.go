@@ -71,9 +71,6 @@ type generator struct {
 	stable  int // the first members that have surely applied entry 11
 	writes  int
 	async   bool
-	paged   bool // committed entries are handed out in small pages
-	reads   bool // whether the script asks for linearizable reads
-	changes bool // whether the script changes the membership
 }
 
 func script(seed int64) string {
@@ -122,7 +119,6 @@ func (g *generator) start() {
 		options += fmt.Sprintf(" inflight=%d", 1+g.Intn(3))
 	}
 	if g.Intn(3) == 0 {
-		g.paged = true
 		options += fmt.Sprintf(" max-committed-size-per-ready=%d", 1+g.Intn(60))
 	}
 	if strings.Contains(options, "checkquorum") && g.Intn(3) == 0 {
@@ -131,12 +127,6 @@ func (g *generator) start() {
 	if g.Intn(8) == 0 {
 		options += " disable-conf-change-validation=true"
 	}
-	// The entry that takes the place of a refused change is two bytes longer in
-	// etcd, which writes its type although it is zero. Pages would show that.
-	g.changes = !g.paged && g.Intn(3) > 0
-	// A removed leader that left one voter behind answers reads alone in etcd,
-	// although it may be deposed. Bowline's asks, unless it steps down anyway.
-	g.reads = !g.changes || strings.Contains(options, "step-down-on-removal")
 	g.emit("add-nodes %d %s", g.nodes, options)
 	g.emit("campaign 1")
 	if g.Intn(4) > 0 {
@@ -165,9 +155,7 @@ func (g *generator) step() {
 	case n < 76:
 		g.emit("campaign %d", g.node())
 	case n < 80:
-		if g.reads {
-			g.emit("read-index %d r%d", g.node(), g.Intn(1000))
-		}
+		g.emit("read-index %d r%d", g.node(), g.Intn(1000))
 	case n < 83:
 		g.emit("transfer-leadership from=%d to=%d", g.node(), g.node())
 	case n < 84:
@@ -229,9 +217,6 @@ func (g *generator) tick() {
 
 // change proposes a change of membership, and starts the members it may add.
 func (g *generator) change() {
-	if !g.changes {
-		return
-	}
 	if g.members < 6 && g.Intn(2) == 0 {
 		g.members++
 		g.nodes++

@@ -151,12 +151,19 @@ impl<S: Storage> Raft<S> {
     }
 
     fn count_vote(&mut self, from: MemberId, granted: bool) -> VoteResult {
+        let needs_own_vote = !self.has_etcd_holes();
         let (Role::PreCandidate(candidate) | Role::Candidate(candidate)) = &mut self.role else {
             return VoteResult::Pending;
         };
         candidate.votes.entry(from).or_insert(granted);
         let (yes, no, result) = self.tracker.tally(&candidate.votes);
         tracing::debug!(member = %self.config.id, %from, granted, yes, no, ?result, "vote counted");
+        // Until its own vote came back its term is not durable, and a quorum of others is not enough:
+        // it could lead, crash, and be elected a second time in the same term by the same voters.
+        let has_own_vote = candidate.votes.contains_key(&self.config.id);
+        if result == VoteResult::Won && needs_own_vote && !has_own_vote {
+            return VoteResult::Pending;
+        }
         result
     }
 }

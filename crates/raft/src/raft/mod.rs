@@ -273,6 +273,14 @@ impl<S: Storage> Raft<S> {
         message.kind.waits_for_storage()
     }
 
+    /// Whether the holes of etcd's raft are left open, to compare with it.
+    pub(crate) fn has_etcd_holes(&self) -> bool {
+        #[cfg(feature = "planted-bugs")]
+        return self.config.etcd_holes;
+        #[cfg(not(feature = "planted-bugs"))]
+        return false;
+    }
+
     #[cfg(feature = "planted-bugs")]
     pub(crate) fn has_planted(&self, bug: crate::config::PlantedBug) -> bool {
         self.config.planted_bug == Some(bug)

@@ -99,7 +99,7 @@ impl<S: Storage> Raft<S> {
     fn refuse_conf_change(&self, entry: &mut Entry, reason: &'static str) {
         let config = &self.tracker.config;
         tracing::info!(member = %self.id(), %config, reason, "ignored a change of membership");
-        *entry = Entry::default();
+        *entry = Entry::in_place_of_refused();
     }
 
     /// Why a change of membership may not be made now. One at a time: all behind `pending` are applied.

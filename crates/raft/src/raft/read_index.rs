@@ -106,14 +106,19 @@ impl<S: Storage> Raft<S> {
     }
 
     fn read_as_leader(&mut self, message: Message) {
-        if self.tracker.is_singleton(self.id()) {
-            self.answer_read(message.from, read_context(&message), self.log.committed());
-        } else if self.has_committed_in_term() {
+        if self.has_committed_in_term() || self.answers_reads_as_etcd() {
             self.start_read(&message);
         } else if self.pending_reads.len() < MAX_WAITING_READS {
-            // Its commit index may still lie behind what the last leader acknowledged.
+            // Its commit index may still lie behind what the last leader acknowledged; that goes for a
+            // member alone too, which need not have saved its commit index before a crash.
             self.pending_reads.push(message);
         }
+    }
+
+    /// etcd answers at once where there is one voter.
+    fn answers_reads_as_etcd(&self) -> bool {
+        let voters = &self.tracker.config.voters;
+        self.has_etcd_holes() && voters.incoming.len() == 1 && !voters.is_joint()
     }
 
     fn has_committed_in_term(&self) -> bool {
@@ -133,7 +138,9 @@ impl<S: Storage> Raft<S> {
     fn start_read(&mut self, message: &Message) {
         let (id, index) = (self.id(), self.log.committed());
         let context = read_context(message);
-        if self.config.read_only_option == ReadOnlyOption::LeaseBased {
+        // Alone, it needs nobody's confirmation.
+        let alone = self.tracker.is_singleton(id) || self.answers_reads_as_etcd();
+        if alone || self.config.read_only_option == ReadOnlyOption::LeaseBased {
             return self.answer_read(message.from, context, index);
         }
         let Role::Leader(leader) = &mut self.role else {

@@ -16,6 +16,9 @@ pub enum StepError {
     /// A kind that does not travel came over the network.
     #[error("raft: cannot step raft local message")]
     LocalMessage,
+    /// Something else than a response of this member's own storage was delivered as one.
+    #[error("raft: not a response of the local storage")]
+    NotFromStorage,
     /// An answer came from somebody who is not a member.
     #[error("raft: cannot step as peer not found")]
     PeerNotFound,

@@ -40,9 +40,12 @@ impl<S: Storage> Raft<S> {
 
     /// Checks a message that this member's own storage sent on its behalf.
     pub(crate) fn check_from_storage(&self, message: &Message) -> Result<(), StepError> {
-        let from_storage = is_local_thread(message.from) || message.from == self.id();
-        if !from_storage {
-            return Err(StepError::LocalMessage);
+        use MessageType::{MsgStorageAppendResp, MsgStorageApplyResp};
+        let stored = matches!(message.kind, MsgStorageAppendResp | MsgStorageApplyResp);
+        let from_storage = stored && is_local_thread(message.from);
+        let own = message.kind.waits_for_storage() && message.from == self.id();
+        if message.to != self.id() || !(from_storage || own) {
+            return Err(StepError::NotFromStorage);
         }
         self.check_sender(message)
     }

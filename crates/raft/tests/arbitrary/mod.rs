@@ -82,12 +82,13 @@ fn position(small: u64) -> impl Strategy<Value = u64> {
 
 pub(crate) fn entry() -> impl Strategy<Value = Entry> {
     let kind = select(&[EntryType::Normal, EntryType::ConfChange, EntryType::ConfChangeV2]);
-    (term(), index(), kind, bytes(0..20)).prop_map(|(term, index, kind, data)| Entry {
-        term,
-        index,
-        kind,
-        data,
-    })
+    (term(), index(), kind, any::<bool>(), bytes(0..20)).prop_map(
+        |(term, index, kind, written, data)| {
+            // Other types are always written.
+            let type_written = written && kind == EntryType::Normal;
+            Entry { term, index, kind, type_written, data }
+        },
+    )
 }
 
 pub(crate) fn bytes(lengths: std::ops::Range<usize>) -> impl Strategy<Value = Bytes> {

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use raft::{
-    ConfState, Config, Entry, HardState, LOCAL_APPEND_THREAD, MemoryStorage, Message, MessageType,
-    RawNode, ReadOnlyOption, Ready, Snapshot, SnapshotMetadata, StepError, Storage, wire,
+    ConfState, Config, Entry, EntryId, HardState, LOCAL_APPEND_THREAD, MemoryStorage, Message,
+    MessageType, RawNode, ReadOnlyOption, Ready, Snapshot, SnapshotMetadata, StepError, Storage,
+    wire,
 };
 use types::{Index, MemberId, Term};
 
@@ -13,12 +14,19 @@ use types::{Index, MemberId, Term};
 pub(crate) const ME: MemberId = MemberId(1);
 /// The term it starts in.
 pub(crate) const TERM: Term = Term(4);
-/// Its log starts here, behind a snapshot.
-pub(crate) const FIRST: Index = Index(3);
 /// Its log ends here.
 pub(crate) const LAST: Index = Index(7);
 /// It is committed up to here.
 pub(crate) const COMMIT: Index = Index(5);
+/// All of it, with the end of the snapshot before it.
+pub(crate) const KNOWN_LOG: [EntryId; 6] = [
+    EntryId { term: Term(1), index: Index(2) },
+    EntryId { term: Term(2), index: Index(3) },
+    EntryId { term: Term(2), index: Index(4) },
+    EntryId { term: Term(3), index: Index(5) },
+    EntryId { term: Term(3), index: Index(6) },
+    EntryId { term: Term(4), index: Index(7) },
+];
 
 /// How the member is configured.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +61,8 @@ pub(crate) enum Situation {
     Leader,
     /// Leads, and has read requests and a transfer under way.
     BusyLeader,
+    /// Leads members two and three of a new cluster, with one entry and no snapshot.
+    NewLeader,
     /// Leads nobody but itself.
     Alone,
     /// Follows member two and has taken a snapshot that is not written yet.
@@ -69,6 +79,7 @@ impl Situation {
         Situation::Campaigning,
         Situation::Leader,
         Situation::BusyLeader,
+        Situation::NewLeader,
         Situation::Alone,
         Situation::SnapshotPending,
     ];
@@ -152,7 +163,7 @@ impl Member {
                 self.node.campaign();
                 self.settle();
             }
-            Situation::Leader => self.lead(),
+            Situation::Leader | Situation::NewLeader => self.lead(),
             Situation::BusyLeader => {
                 self.lead();
                 self.node.read_index(Bytes::from_static(b"read"));
@@ -177,14 +188,16 @@ impl Member {
     }
 
     fn lead(&mut self) {
+        let before = self.node.basic_status().hard_state.term;
+        let last = self.node.storage().last_index();
+        let term = before.next();
         self.node.campaign();
         self.settle();
-        let term = TERM.next();
         for kind in [MessageType::MsgPreVoteResp, MessageType::MsgVoteResp] {
             self.take(Message { term, ..from(MemberId(2), kind) });
             self.settle();
         }
-        for (member, index) in [(2, LAST.next()), (3, LAST)] {
+        for (member, index) in [(2, last.next()), (3, last)] {
             let ack = from(MemberId(member), MessageType::MsgAppResp);
             self.take(Message { term, index, ..ack });
             self.settle();
@@ -335,26 +348,17 @@ pub(crate) fn from(from: MemberId, kind: MessageType) -> Message {
     Message { from, term: TERM, ..Message::new(kind, ME) }
 }
 
-/// A log of entries 3 to 7 behind a snapshot; see the constants above.
-///
-/// ```text
-/// index   2 | 3 4 5 6 7
-/// term    1 | 2 2 3 3 4      commit 5
-/// ```
+/// The log behind a snapshot, except in the situations before there is one.
 fn storage(situation: Situation) -> MemoryStorage {
-    if situation == Situation::Blank {
-        return MemoryStorage::new();
+    if matches!(situation, Situation::Blank | Situation::NewLeader) {
+        return MemoryStorage::with_conf_state(situation.conf_state());
     }
+    let [EntryId { term, index }, log @ ..] = KNOWN_LOG;
     let mut storage = MemoryStorage::new();
-    let metadata =
-        SnapshotMetadata { conf_state: situation.conf_state(), index: Index(2), term: Term(1) };
+    let metadata = SnapshotMetadata { conf_state: situation.conf_state(), index, term };
     storage.apply_snapshot(Snapshot { data: Bytes::new(), metadata }).expect("the first one");
-    let entry = |(index, term)| Entry {
-        term: Term(term),
-        index: Index(index),
-        ..Entry::normal(Bytes::from_static(b"put a"))
-    };
-    let entries: Vec<Entry> = (FIRST.0..=LAST.0).zip([2, 2, 3, 3, 4]).map(entry).collect();
+    let payload = || Entry::normal(Bytes::from_static(b"put a"));
+    let entries = log.map(|EntryId { term, index }| Entry { term, index, ..payload() });
     storage.append(&entries).expect("right behind the snapshot");
     storage.set_hard_state(HardState { term: TERM, vote: None, commit: COMMIT });
     storage

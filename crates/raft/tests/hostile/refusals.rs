@@ -8,7 +8,7 @@ use raft::{
 };
 use types::{Index, MemberId, Term};
 
-use super::member::{COMMIT, LAST, ME, Member, Setup, Situation, TERM, from};
+use super::member::{COMMIT, KNOWN_LOG, LAST, ME, Member, Setup, Situation, TERM, from};
 
 const TWO: MemberId = MemberId(2);
 const THREE: MemberId = MemberId(3);
@@ -34,7 +34,7 @@ fn assert_refused(member: &mut Member, message: &Message, error: &StepError) {
 /// The message is taken; gives the messages that the member sends once its storage work is done.
 #[track_caller]
 fn answers(member: &mut Member, message: Message) -> Vec<Message> {
-    member.step(message).unwrap();
+    member.step(message).expect("taken");
     let mut messages = Vec::new();
     while let Some(ready) = member.take_ready() {
         messages.extend(ready.messages);
@@ -63,20 +63,22 @@ fn a_heartbeat_that_commits_beyond_the_log_is_refused() {
     }
 }
 
-/// etcd panics: `entry … conflict with committed entry`.
+/// Taking it would panic in etcd (`entry … conflict with committed entry`), which answers like this too.
 #[test]
 fn an_append_over_committed_entries_is_answered_with_the_commit_index() {
-    let mut follower = member(Situation::Follower);
-    let before = follower.view();
-    // Entry 4 has term 2 and is committed; this one claims term 4.
-    let entries = vec![entry(4, 4), entry(4, 5)];
-    let append = from(TWO, MessageType::MsgApp);
-    let append = Message { index: Index(3), log_term: Term(2), entries, ..append };
-    let answer = answers(&mut follower, append);
-    assert_eq!(answer.len(), 1);
-    assert_eq!((answer[0].kind, answer[0].index), (MessageType::MsgAppResp, COMMIT));
-    assert!(!answer[0].reject);
-    assert_eq!(follower.view(), before);
+    for prev in KNOWN_LOG.iter().filter(|id| id.index < COMMIT) {
+        let mut follower = member(Situation::Follower);
+        let before = follower.view();
+        // The entry there is of an older term, and committed.
+        let entries = vec![entry(4, prev.index.0 + 1)];
+        let append = from(TWO, MessageType::MsgApp);
+        let append = Message { index: prev.index, log_term: prev.term, entries, ..append };
+        let answer = answers(&mut follower, append);
+        assert_eq!(answer.len(), 1);
+        assert_eq!((answer[0].kind, answer[0].index), (MessageType::MsgAppResp, COMMIT));
+        assert!(!answer[0].reject);
+        assert_eq!(follower.view(), before);
+    }
 }
 
 #[test]
@@ -117,7 +119,7 @@ fn a_membership_change_that_cannot_be_read_is_not_proposed() {
 #[test]
 fn a_membership_change_that_cannot_be_read_is_not_appended() {
     let entries = vec![
-        Entry { ..entry(4, 8) },
+        entry(4, 8),
         Entry { term: TERM, index: Index(9), ..unreadable(EntryType::ConfChange) },
     ];
     let append = Message { index: LAST, log_term: TERM, entries, ..from(TWO, MessageType::MsgApp) };
@@ -356,7 +358,7 @@ fn reads_have_exactly_one_context() {
     }
 }
 
-/// etcd panics later, when the commit index passes the end of the leader's log.
+/// etcd takes it, and then has nothing to send that member but snapshots, of which there may be none.
 #[test]
 fn an_acknowledgement_of_what_the_leader_does_not_have_is_refused() {
     let mut leader = member(Situation::Leader);
@@ -383,7 +385,29 @@ fn a_refusal_with_a_hint_beyond_the_log_is_survived() {
 
 #[test]
 fn only_its_own_storage_reports_what_is_stored() {
+    use MessageType::{
+        MsgAppResp, MsgPreVoteResp, MsgStorageAppendResp, MsgStorageApplyResp, MsgVoteResp,
+    };
     let mut follower = member(Situation::Follower);
-    let report = from(TWO, MessageType::MsgStorageAppendResp);
-    assert_eq!(follower.node.step_local(report), Err(StepError::LocalMessage));
+    let before = follower.view();
+    for kind in MessageType::ALL.iter().copied() {
+        for (to, from) in [
+            (ME, TWO),
+            (ME, ME),
+            (ME, LOCAL_APPEND_THREAD),
+            (ME, LOCAL_APPLY_THREAD),
+            (TWO, ME),
+            (TWO, LOCAL_APPEND_THREAD),
+        ] {
+            let stored = matches!(kind, MsgStorageAppendResp | MsgStorageApplyResp);
+            let own = matches!(kind, MsgAppResp | MsgVoteResp | MsgPreVoteResp);
+            if to == ME && ((stored && from != ME && from != TWO) || (own && from == ME)) {
+                continue;
+            }
+            let message = Message { to, from, term: TERM, ..Message::new(kind, to) };
+            let refused = follower.node.step_local(message);
+            assert_eq!(refused, Err(StepError::NotFromStorage), "{kind:?} from {from} to {to}");
+            assert_eq!(follower.view(), before);
+        }
+    }
 }

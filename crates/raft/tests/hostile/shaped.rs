@@ -2,18 +2,19 @@
 
 use bytes::Bytes;
 use proptest::collection::vec;
+use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use prost::Message as _;
 use proto::raftpb;
 use raft::{
     ConfChange, ConfChangeSingle, ConfChangeTransition, ConfChangeType, ConfChangeV2, ConfState,
-    Entry, EntryType, Message, MessageType, Snapshot,
+    Entry, EntryId, EntryType, Message, MessageType, Snapshot,
 };
-use types::{MemberId, Term};
+use types::{Index, MemberId, Term};
 
 use super::arbitrary;
-use super::member::{ME, TERM};
+use super::member::{KNOWN_LOG, ME, TERM};
 
 /// Any message: some nonsense, some rightly addressed nonsense, most of a shape that could be meant.
 pub(crate) fn message() -> impl Strategy<Value = Message> {
@@ -44,9 +45,10 @@ fn peer() -> impl Strategy<Value = MemberId> {
 /// A message whose content suits its kind.
 fn shaped() -> impl Strategy<Value = Message> {
     let payloads = vec((0..2u64, payload()), 0..5);
-    (addressed(), payloads, conf_state(), context()).prop_map(
-        |(message, payloads, conf_state, context)| match message.kind {
-            MessageType::MsgApp => append(message, payloads),
+    let anchor = option::weighted(0.7, select(&KNOWN_LOG));
+    (addressed(), anchor, payloads, conf_state(), context()).prop_map(
+        |(message, anchor, payloads, conf_state, context)| match message.kind {
+            MessageType::MsgApp => append(message, anchor, payloads),
             MessageType::MsgProp => {
                 let entries = payloads.into_iter().map(|(_, entry)| entry).collect();
                 Message { entries, ..message }
@@ -63,10 +65,13 @@ fn shaped() -> impl Strategy<Value = Message> {
     )
 }
 
-/// Entries that follow the one named, in terms that grow towards the leader's.
-fn append(message: Message, payloads: Vec<(u64, Entry)>) -> Message {
-    let mut last = Entry { term: message.log_term, index: message.index, ..Entry::default() };
-    if last.term == Term::ZERO || last.index.0 == 0 {
+/// Entries that follow the one named, which is one of this member's if there is an anchor, in terms that
+/// grow towards the leader's.
+fn append(message: Message, anchor: Option<EntryId>, payloads: Vec<(u64, Entry)>) -> Message {
+    let EntryId { term, index } =
+        anchor.unwrap_or(EntryId { term: message.log_term, index: message.index });
+    let mut last = Entry { term, index, ..Entry::default() };
+    if last.term == Term::ZERO || last.index == Index::ZERO {
         (last.term, last.index) = Default::default();
     }
     let (log_term, index) = (last.term, last.index);
@@ -76,7 +81,7 @@ fn append(message: Message, payloads: Vec<(u64, Entry)>) -> Message {
         let Some(next) = last.index.0.checked_add(1) else {
             break;
         };
-        last = Entry { term, index: types::Index(next), ..payload };
+        last = Entry { term, index: Index(next), ..payload };
         entries.push(last.clone());
     }
     let term = message.term.max(last.term);
@@ -123,15 +128,16 @@ fn context() -> impl Strategy<Value = Bytes> {
     ]
 }
 
-/// An entry without a position, of a kind that can be read.
+/// An entry without a position, nearly always of a kind that can be read.
 fn payload() -> impl Strategy<Value = Entry> {
     prop_oneof![
-        4 => arbitrary::bytes(0..30).prop_map(Entry::normal),
-        1 => conf_change_v1().prop_map(|change| {
+        1 => arbitrary::entry(),
+        12 => arbitrary::bytes(0..30).prop_map(Entry::normal),
+        3 => conf_change_v1().prop_map(|change| {
             let data = raftpb::ConfChange::from(change).encode_to_vec();
             Entry { kind: EntryType::ConfChange, data: data.into(), ..Entry::default() }
         }),
-        1 => conf_change().prop_map(|change| {
+        3 => conf_change().prop_map(|change| {
             let data = raftpb::ConfChangeV2::from(change).encode_to_vec();
             Entry { kind: EntryType::ConfChangeV2, data: data.into(), ..Entry::default() }
         }),

@@ -55,8 +55,10 @@ impl InteractionEnv {
             return;
         }
         let node = &mut self.nodes[index_of(message.to.0)];
-        let result =
-            if is_local(&message) { node.raw.step_local(message) } else { node.raw.step(message) };
+        // What a member says to itself by way of another, as a forwarded proposal, comes over the network.
+        let promise = message.kind.waits_for_storage() && message.from == message.to;
+        let local = promise || is_local_thread(message.from);
+        let result = if local { node.raw.step_local(message) } else { node.raw.step(message) };
         if let Err(error) = result {
             self.output.println(error.to_string());
         }

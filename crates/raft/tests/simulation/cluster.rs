@@ -21,12 +21,14 @@ pub(crate) struct Cluster {
     pub(crate) proposed: u64,
     /// Whether all is well again after the faults.
     pub(crate) healed: bool,
+    /// When somebody last helped, or the faults ended.
+    pub(crate) helped: u64,
 }
 
 impl Cluster {
     pub(crate) fn new(seed: u64, planted: Option<PlantedBug>) -> Cluster {
         let world = World::new(Random::new(seed), planted);
-        Cluster { nodes: BTreeMap::new(), world, proposed: 0, healed: false }
+        Cluster { nodes: BTreeMap::new(), world, proposed: 0, healed: false, helped: 0 }
     }
 
     /// Lives through the faults, then heals. Fails at the first violation.
@@ -129,7 +131,7 @@ impl Cluster {
 
     pub(crate) fn start(&mut self, member: MemberId) -> Check {
         match self.nodes.get_mut(&member) {
-            Some(node) if node.live.is_none() && !node.retired => node.start(&mut self.world),
+            Some(node) if node.live.is_none() => node.start(&mut self.world),
             _ => Ok(()),
         }
     }

@@ -36,6 +36,11 @@ impl Cluster {
                 node.make_snapshot(world, compact);
                 Ok(())
             }),
+            Action::BusyStorage => self.somebody(500, |node, world| {
+                let busy = world.random.flip();
+                node.set_busy(world, busy);
+                Ok(())
+            }),
             Action::Checkpoint => self.somebody(0, |node, _| {
                 node.save_checkpoint();
                 Ok(())
@@ -44,12 +49,12 @@ impl Cluster {
                 node.slow_until = world.now + world.random.below(15 * TICK);
                 Ok(())
             }),
+            Action::IsolateLeader => self.leave_leader_with(0),
+            Action::LeaderReachesOne => self.leave_leader_with(1),
             Action::Crash
             | Action::CrashLeader
             | Action::PowerCut
             | Action::Partition
-            | Action::IsolateLeader
-            | Action::LeaderReachesOne
             | Action::CutOneWay
             | Action::HealNetwork
             | Action::RetireRemoved => {
@@ -75,8 +80,6 @@ impl Cluster {
                 self.running().into_iter().for_each(|member| self.crash_for_a_while(member));
             }
             Action::Partition => self.partition(),
-            Action::IsolateLeader => self.leave_leader_with(0),
-            Action::LeaderReachesOne => self.leave_leader_with(1),
             Action::CutOneWay => self.cut_one_way(),
             Action::RetireRemoved => self.retire_removed(),
             _ => self.heal_network(),
@@ -154,8 +157,8 @@ impl Cluster {
 
     /// Cuts the leader off from all but so many, asks it for one more entry, and perhaps crashes it soon:
     /// what it says last reaches only a few.
-    fn leave_leader_with(&mut self, reached: usize) {
-        let Some(leader) = self.leader() else { return };
+    fn leave_leader_with(&mut self, reached: usize) -> Check {
+        let Some(leader) = self.leader() else { return Ok(()) };
         let mut others: Vec<_> = self.nodes.keys().copied().filter(|&id| id != leader).collect();
         for _ in 0..reached.min(others.len()) {
             others.remove(self.world.random.position(others.len()));
@@ -171,6 +174,9 @@ impl Cluster {
             let (delay, downtime) = (world.random.below(3 * TICK), world.random.below(6 * TICK));
             world.schedule(delay, Event::Crash { member: leader, life, downtime });
         }
+        let count = world.random.between(1, 2);
+        let batch = (0..count).map(|_| self.draw_payload()).collect();
+        self.tell(leader, |node, world| node.propose(world, batch))
     }
 
     fn cut_one_way(&mut self) {

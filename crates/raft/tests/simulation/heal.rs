@@ -4,6 +4,18 @@
 //! What a server's operator or its other parts would do is done here too: joint configurations that are
 //! waiting for it are left, members that were removed are shut down once all others know, and the transport
 //! tells how its snapshots fared.
+//!
+//! One situation needs more help, and would need it in etcd as well. A configuration is in force once it is
+//! applied, so a member goes by the old one until it *knows* that the change is committed:
+//!
+//! ```text
+//! 1 leads (1 2), commits the change that leaves (2) alone, and crashes before it could tell
+//! 1 knows (2): it may not stand, and has entries behind the change that 2 lacks: it does not vote for 2
+//! 2 knows (1 2): it needs the vote of 1
+//! ```
+//!
+//! All that is missing is the knowledge that the change is committed. An operator can carry it over from the
+//! disk of 1, and that is what is done here.
 
 use bytes::Bytes;
 use raft::tracker::ProgressState;
@@ -12,6 +24,7 @@ use types::{Index, MemberId};
 
 use crate::app::HEALED_MARK;
 use crate::cluster::Cluster;
+use crate::disk::Disk;
 use crate::invariants::{Check, Invariant, Violation, ensure};
 use crate::node::Node;
 use crate::scenario::{TICK, Weather};
@@ -21,11 +34,14 @@ use crate::world::Event;
 /// Election timeouts that healing may take, and ticks on top for what was still under way.
 const ELECTIONS_TO_HEAL: u64 = 40;
 const TICKS_TO_HEAL: u64 = 200;
+/// Election timeouts before somebody comes to help.
+const ELECTIONS_TO_HELP: u64 = 10;
 
 impl Cluster {
     /// Ends the faults and waits until all is well.
     pub(crate) fn heal(&mut self) -> Check {
         self.world.healing = true;
+        self.helped = self.world.now;
         self.world.network.heal();
         self.world.network.weather = Weather::fair();
         self.world.record(MemberId(0), What::Did("the faults end"));
@@ -33,7 +49,7 @@ impl Cluster {
             self.start(member)?;
         }
         self.world.schedule(TICK, Event::Inspect);
-        let patience = ELECTIONS_TO_HEAL * self.world.scenario.election_ticks() + TICKS_TO_HEAL;
+        let patience = self.patience();
         let deadline = self.world.now + patience * TICK;
         while !self.healed {
             ensure(self.world.now < deadline, Invariant::Progress, || self.describe(patience))?;
@@ -44,6 +60,13 @@ impl Cluster {
             self.handle(event)?;
         }
         self.agree()
+    }
+
+    /// The ticks that healing may take. The log may have to be sent one entry at a time.
+    fn patience(&self) -> u64 {
+        let last = |disk: &Disk| disk.durable().last_index().0;
+        let longest = self.world.disks.values().map(last).max().unwrap_or_default();
+        ELECTIONS_TO_HEAL * self.world.scenario.election_ticks() + TICKS_TO_HEAL + longest
     }
 
     /// Looks after the cluster once a tick, as those who run it would.
@@ -58,7 +81,28 @@ impl Cluster {
         {
             self.look_after_leader(leader, &conf)?;
         }
+        self.maybe_help(index, &conf)?;
         self.healed = self.is_well(&conf);
+        Ok(())
+    }
+
+    /// Tells the voters of the newest configuration that it is committed, if only others know.
+    fn maybe_help(&mut self, index: Index, conf: &ConfState) -> Check {
+        let patience = ELECTIONS_TO_HELP * self.world.scenario.election_ticks() * TICK;
+        let applied = |node: &Node| node.live.as_ref().map(|live| live.app.applied.index);
+        let knows = |id| self.nodes.get(id).and_then(applied) >= Some(index);
+        if self.world.now < self.helped + patience || conf.voters.iter().any(knows) {
+            return Ok(());
+        }
+        self.helped = self.world.now;
+        for &voter in &conf.voters {
+            let Some(node) = self.nodes.get_mut(&voter) else { continue };
+            if node.has_committed_entries(&self.world, index) {
+                node.crash(&mut self.world);
+                node.told_commit = index;
+                node.start(&mut self.world)?;
+            }
+        }
         Ok(())
     }
 
@@ -86,6 +130,7 @@ impl Cluster {
             for member in awaiting_snapshot(node) {
                 node.report_snapshot(world, member, false)?;
             }
+            node.set_busy(world, false);
             // Newcomers may not be part of the configuration that the last snapshot carries.
             node.make_snapshot(world, false);
             if !conf.voters_outgoing.is_empty() && !conf.auto_leave {

@@ -68,7 +68,7 @@ impl Cluster {
             AddLearnerNode => self.draw_newcomer()?,
             RemoveNode if random.flip() => random.pick_any(&conf.learners),
             // Now and then the last voter: refused, and everywhere alike.
-            RemoveNode if voters.len() > 1 || random.chance(20) => random.pick_any(voters),
+            RemoveNode if voters.len() > 1 || random.chance(200) => random.pick_any(voters),
             RemoveNode => None,
             UpdateNode => random.pick_any(voters),
         };
@@ -85,7 +85,7 @@ impl Cluster {
         // One that was started for a change which was lost may be waiting.
         let was_member = |id: &MemberId| self.world.invariants.configurations.was_member(*id);
         let waiting: Vec<_> = self.nodes.keys().copied().filter(|id| !was_member(id)).collect();
-        if self.world.random.flip()
+        if self.world.random.chance(800)
             && let Some(member) = self.world.random.pick_any(&waiting)
         {
             return Ok(Some(member));

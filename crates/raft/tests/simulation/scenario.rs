@@ -13,7 +13,7 @@ use crate::random::Random;
 pub(crate) const TICK: u64 = 100;
 
 /// Members that may ever exist. Ids are not reused.
-pub(crate) const MAX_MEMBERS: u64 = 10;
+pub(crate) const MAX_MEMBERS: u64 = 12;
 
 /// Something done to the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,7 @@ pub(crate) enum Action {
     Snapshot,
     Checkpoint,
     SlowDisk,
+    BusyStorage,
     RetireRemoved,
 }
 
@@ -46,43 +47,44 @@ type Weights = &'static [(Action, u64)];
 use Action::*;
 
 const MIXED: Weights = &[
-    (Propose, 40),
-    (ProposeBatch, 8),
-    (Read, 15),
-    (ChangeMembership, 5),
+    (Propose, 80),
+    (ProposeBatch, 16),
+    (Read, 30),
+    (ChangeMembership, 8),
     (Crash, 4),
     (CrashLeader, 2),
     (PowerCut, 1),
-    (Partition, 2),
+    (Partition, 3),
     (IsolateLeader, 1),
     (LeaderReachesOne, 1),
-    (CutOneWay, 2),
-    (HealNetwork, 5),
-    (Transfer, 3),
-    (ForgetLeader, 2),
+    (CutOneWay, 3),
+    (HealNetwork, 10),
+    (Transfer, 4),
+    (ForgetLeader, 3),
     (Campaign, 2),
     (Rivals, 1),
-    (Snapshot, 6),
-    (Checkpoint, 5),
-    (SlowDisk, 2),
-    (RetireRemoved, 2),
+    (Snapshot, 12),
+    (Checkpoint, 10),
+    (SlowDisk, 3),
+    (BusyStorage, 4),
+    (RetireRemoved, 3),
 ];
 
 const ELECTIONS: Weights = &[
-    (Propose, 20),
-    (Read, 10),
-    (Crash, 8),
+    (Propose, 40),
+    (Read, 20),
+    (Crash, 6),
     (CrashLeader, 3),
     (PowerCut, 1),
     (Partition, 2),
     (CutOneWay, 3),
-    (HealNetwork, 6),
-    (Transfer, 3),
-    (ForgetLeader, 3),
-    (Campaign, 6),
-    (Rivals, 12),
-    (Snapshot, 1),
-    (Checkpoint, 3),
+    (HealNetwork, 10),
+    (Transfer, 5),
+    (ForgetLeader, 5),
+    (Campaign, 3),
+    (Rivals, 5),
+    (Snapshot, 2),
+    (Checkpoint, 4),
 ];
 
 const FIGURE_EIGHT: Weights = &[
@@ -99,22 +101,23 @@ const FIGURE_EIGHT: Weights = &[
 ];
 
 const MEMBERSHIP: Weights = &[
-    (Propose, 20),
-    (ProposeBatch, 4),
-    (Read, 6),
-    (ChangeMembership, 22),
+    (Propose, 40),
+    (ProposeBatch, 8),
+    (Read, 12),
+    (ChangeMembership, 30),
     (Crash, 4),
     (CrashLeader, 2),
     (PowerCut, 1),
     (Partition, 2),
-    (CutOneWay, 1),
-    (HealNetwork, 6),
-    (Transfer, 3),
+    (CutOneWay, 2),
+    (HealNetwork, 10),
+    (Transfer, 4),
     (Campaign, 2),
     (Rivals, 2),
-    (Snapshot, 6),
-    (Checkpoint, 4),
-    (SlowDisk, 2),
+    (Snapshot, 10),
+    (Checkpoint, 6),
+    (SlowDisk, 3),
+    (BusyStorage, 4),
     (RetireRemoved, 4),
 ];
 
@@ -181,8 +184,6 @@ pub(crate) struct Scenario {
     pub(crate) apply_delay: u64,
     /// How long a member may let work pile up before it looks.
     pub(crate) turn_delay: u64,
-    /// Whether the hard state is written before the entries it comes with.
-    pub(crate) state_first: bool,
     /// So many of a thousand messages go through their wire form.
     pub(crate) encoded: u64,
     /// So many of a thousand members crash after they voted, or after they were elected.
@@ -215,16 +216,15 @@ impl Scenario {
             genesis: random.pick(&[Genesis::Bootstrap, Genesis::ConfState]),
             weather: draw_weather(random),
             actions,
-            pause: random.pick(&[8, 20, 40]),
-            fault_ticks: random.between(50, 130),
+            pause: random.pick(&[20, 50, 120]),
+            fault_ticks: random.between(120, 400),
             asynchronous: random.pick(&[0, 500, 1000, 1000]),
             sync_delay: random.pick(&[2, 30, 120, 300]),
             apply_delay: random.pick(&[2, 30, 200]),
             turn_delay: random.pick(&[1, 10, 40]),
-            state_first: random.flip(),
             encoded: random.pick(&[0, 100, 1000]),
-            crash_after_vote: random.pick(&[0, 20, 150]),
-            crash_after_election: random.pick(&[0, 50, 300]),
+            crash_after_vote: random.pick(&[0, 0, 20, 150]),
+            crash_after_election: random.pick(&[0, 0, 50, 300]),
             skew: if by_lease { 0 } else { random.pick(&[0, 10, 40]) },
             election_ticks: heartbeat_ticks * 3 + random.pick(&[0, 1, 4, 7]),
             heartbeat_ticks,

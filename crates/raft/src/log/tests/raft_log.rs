@@ -69,6 +69,8 @@ struct Pair {
     applied: Index,
     /// The last entry handed out for applying, or covered by a snapshot that was.
     applying: Index,
+    /// Whether the last batch was cut by its size, or used up all the room there was.
+    paused: bool,
     snapshot_pending: bool,
     writes: VecDeque<Write>,
     applications: VecDeque<Vec<Entry>>,
@@ -84,6 +86,7 @@ impl Pair {
             committed: Index::ZERO,
             applied: Index::ZERO,
             applying: Index::ZERO,
+            paused: false,
             snapshot_pending: false,
             writes: VecDeque::new(),
             applications: VecDeque::new(),
@@ -141,6 +144,7 @@ impl Pair {
         let prev = EntryId { term: leader.term(prev).unwrap(), index: prev };
         let entries = leader.range(prev.index.next(), last.next()).to_vec();
 
+        let durable = self.log.unstable().offset().prev();
         let taken = self.log.maybe_append(prev, entries.clone(), commit);
         if self.truth.term(prev.index) != Some(prev.term) {
             prop_assert_eq!(taken, None);
@@ -149,9 +153,11 @@ impl Pair {
         prop_assert_eq!(taken, Some(last));
         // Only from the first entry that differs: a late append must not cut off what came after it.
         let differs = |entry: &Entry| self.truth.term(entry.index) != Some(entry.term);
-        if let Some(position) = entries.iter().position(differs) {
-            self.truth.write(&entries[position..]);
-        }
+        let position = entries.iter().position(differs).unwrap_or(entries.len());
+        self.truth.write(&entries[position..]);
+        // And what is durable already is not written again.
+        let kept = entries.get(position).map_or(durable, |entry| durable.min(entry.index.prev()));
+        prop_assert_eq!(self.log.unstable().offset(), kept.next());
         self.committed = self.committed.max(commit.min(last));
         Ok(())
     }
@@ -184,28 +190,33 @@ impl Pair {
             self.log.applied_to(index, 0);
             self.applied = self.applied.max(index);
             self.applying = self.applying.max(index);
+            self.paused = self.room() == 0;
         }
+    }
+
+    /// Bytes that may still be handed out for applying.
+    fn room(&self) -> u64 {
+        let under_way: u64 = self.applications.iter().map(|batch| encoded_bytes(batch)).sum();
+        self.log.max_applying_bytes().saturating_sub(under_way)
     }
 
     /// Takes a batch to apply: it goes on where the last one ended, and fits into what room is left.
     fn start_apply(&mut self) -> Result<(), TestCaseError> {
         let batch = self.log.next_committed(self.allow_unstable);
-        prop_assert_eq!(self.log.has_next_committed(self.allow_unstable), !batch.is_empty());
         let end = self.appliable().next();
-        let under_way: u64 = self.applications.iter().map(|batch| encoded_bytes(batch)).sum();
-        let waiting = !self.snapshot_pending && self.applying.next() < end;
-        if batch.is_empty() {
-            let must_wait = under_way > 0;
-            prop_assert!(must_wait || !waiting, "nothing under way, nothing handed out");
+        let waiting = !self.paused && !self.snapshot_pending && self.applying.next() < end;
+        prop_assert_eq!(self.log.has_next_committed(self.allow_unstable), waiting);
+        if !waiting {
+            prop_assert!(batch.is_empty());
             return Ok(());
         }
-        prop_assert!(waiting);
-        let room = self.log.max_applying_bytes() - under_way;
-        prop_assert_eq!(&batch, &cut(self.truth.range(self.applying.next(), end), room));
+        let range = self.truth.range(self.applying.next(), end);
+        prop_assert_eq!(&batch, &cut(range, self.room()));
         let last = batch.last().unwrap().index;
         self.log.accept_applying(last, encoded_bytes(&batch), self.allow_unstable);
         self.applying = last;
         self.applications.push_back(batch);
+        self.paused = self.room() == 0 || last.next() < end;
         Ok(())
     }
 
@@ -217,6 +228,7 @@ impl Pair {
         if let Some(batch) = self.applications.pop_front() {
             self.applied = self.applied.max(batch.last().unwrap().index);
             self.log.applied_to(self.applied, encoded_bytes(&batch));
+            self.paused = self.room() == 0;
         }
     }
 

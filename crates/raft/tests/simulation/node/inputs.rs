@@ -6,6 +6,7 @@ use types::{Index, MemberId};
 
 use crate::disk::Record;
 use crate::invariants::{Check, Invariant, Violation};
+use crate::scenario::TICK;
 use crate::trace::{Summary, What};
 use crate::world::{Event, World};
 
@@ -15,7 +16,9 @@ impl Node {
     pub(crate) fn tick(&mut self, world: &mut World) -> Check {
         let (member, life) = (self.id, self.life);
         let live = self.live();
-        let period = live.tick;
+        // Clocks are set right once the faults are over: a member with a fast one that may not be
+        // elected could keep all others from standing.
+        let period = if world.healing { TICK } else { live.tick };
         live.raw.tick();
         world.schedule(period, Event::Tick { member, life });
         self.observe(world)
@@ -108,6 +111,13 @@ impl Node {
         self.observe(world)
     }
 
+    /// Makes snapshots unavailable, or available again.
+    pub(crate) fn set_busy(&mut self, world: &mut World, busy: bool) {
+        let words = if busy { "has no snapshot to give" } else { "has snapshots again" };
+        world.record(self.id, What::Did(words));
+        self.live().raw.storage_mut().busy = busy;
+    }
+
     /// Saves the state machine, apart from the log.
     pub(crate) fn save_checkpoint(&mut self) {
         self.checkpoint = self.live.as_ref().map(|live| live.app.clone());
@@ -124,7 +134,7 @@ impl Node {
         }
         let snapshot = live.app.to_snapshot();
         let metadata = &snapshot.metadata;
-        let storage = live.raw.storage_mut();
+        let storage = &mut live.raw.storage_mut().memory;
         let conf_state = Some(metadata.conf_state.clone());
         if storage.create_snapshot(applied, conf_state, snapshot.data.clone()).is_err() {
             return;

@@ -9,13 +9,13 @@ mod apply;
 mod classic;
 mod inputs;
 mod recover;
+mod storage;
 mod threads;
 
 pub(crate) use recover::prepare_disk;
 
 use raft::{
-    BasicStatus, ConfState, Entry, HardState, MemoryStorage, Message, MessageType, RawNode,
-    RoleKind, Snapshot,
+    BasicStatus, ConfState, Entry, HardState, Message, MessageType, RawNode, RoleKind, Snapshot,
 };
 use types::{Index, MemberId, Term};
 
@@ -26,6 +26,7 @@ use crate::trace::{What, role_name};
 use crate::world::{Event, World};
 
 use classic::Classic;
+use storage::BusyStorage;
 use threads::Threads;
 
 /// One member, running or not.
@@ -38,13 +39,13 @@ pub(crate) struct Node {
     pub(crate) live: Option<Live>,
     /// Whether its disk is slow, until when.
     pub(crate) slow_until: u64,
-    /// Whether it was removed and shut down for good.
-    pub(crate) retired: bool,
+    /// What it was told to be committed by those who run it; see [`crate::heal`].
+    pub(crate) told_commit: Index,
 }
 
 /// A member that runs.
 pub(crate) struct Live {
-    pub(crate) raw: RawNode<MemoryStorage>,
+    pub(crate) raw: RawNode<BusyStorage>,
     pub(crate) app: App,
     /// The configuration that the core was last told of, or told.
     pub(crate) conf: ConfState,
@@ -80,7 +81,7 @@ struct Batch {
 
 impl Node {
     pub(crate) fn new(id: MemberId) -> Node {
-        Node { id, life: 0, checkpoint: None, live: None, slow_until: 0, retired: false }
+        Node { id, life: 0, checkpoint: None, live: None, slow_until: 0, told_commit: Index::ZERO }
     }
 
     pub(crate) fn leads(&self) -> bool {
@@ -90,6 +91,13 @@ impl Node {
     /// The term it is in, while it runs.
     pub(crate) fn term(&self) -> Option<Term> {
         self.live.as_ref().map(|live| live.seen.hard_state.term)
+    }
+
+    /// Whether everything up to an index that is committed is in its log, known to be so or not.
+    pub(crate) fn has_committed_entries(&self, world: &World, to: Index) -> bool {
+        let complete =
+            |live: &Live| world.invariants.commits.leader_is_complete(self.id, &live.view, to);
+        self.live.as_ref().is_some_and(|live| complete(live).is_ok())
     }
 
     fn live(&mut self) -> &mut Live {
@@ -186,22 +194,19 @@ impl Node {
         Ok(())
     }
 
-    /// Writes to disk without syncing.
+    /// Writes to disk without syncing. The hard state comes last: its commit index speaks of the
+    /// entries, and a crash that kept it alone would commit whatever stood in their place.
     fn write(&mut self, world: &mut World, batch: &Batch) {
-        let state_first = world.scenario.state_first;
         let disk = world.disk(self.id);
         if let Some(snapshot) = &batch.snapshot {
             disk.write(Record::Received(snapshot.clone()));
         }
-        let mut records = Vec::new();
         if !batch.entries.is_empty() {
-            records.push(Record::Entries(batch.entries.clone()));
+            disk.write(Record::Entries(batch.entries.clone()));
         }
-        records.extend(batch.state.map(Record::State));
-        if state_first {
-            records.reverse();
+        if let Some(state) = batch.state {
+            disk.write(Record::State(state));
         }
-        records.into_iter().for_each(|record| disk.write(record));
         let last = batch.entries.last().map_or(0, |entry| entry.index.0);
         let snapshot = batch.snapshot.as_ref().map_or(0, |snapshot| snapshot.metadata.index.0);
         let entries = batch.entries.len() as u64;
@@ -210,7 +215,7 @@ impl Node {
 
     /// Shows the core what was written.
     fn show(&mut self, batch: &Batch) {
-        let storage = self.live().raw.storage_mut();
+        let storage = &mut self.live().raw.storage_mut().memory;
         if let Some(snapshot) = &batch.snapshot {
             storage.apply_snapshot(snapshot.clone()).expect("snapshots to restore are ever newer");
         }

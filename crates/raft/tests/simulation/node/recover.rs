@@ -17,6 +17,7 @@ use crate::scenario::TICK;
 use crate::trace::What;
 use crate::world::{Event, World};
 
+use super::storage::BusyStorage;
 use super::threads::Threads;
 use super::{Driver, Live, Node};
 
@@ -41,6 +42,7 @@ impl Node {
         let Recovered { how, storage, app, applied, conf } = recovered;
         let config = world.scenario.config(&mut world.random, self.id, applied, asynchronous);
         let last = storage.last_index();
+        let storage = BusyStorage { memory: storage, busy: false };
         let raw = RawNode::new(config, storage).map_err(|error| Violation {
             invariant: Invariant::Recovery,
             detail: format!("{} cannot start: {error}", self.id),
@@ -106,7 +108,7 @@ impl Node {
             Some(app) if world.random.flip() => ahead(disk, app),
             _ => replayed(disk, from_log),
         };
-        with_commit(recovered, disk.durable().state)
+        with_commit(recovered, disk.durable().state, self.told_commit)
     }
 }
 
@@ -130,11 +132,9 @@ fn ahead(disk: &Disk, app: App) -> Recovered {
     Recovered { how: "ahead", storage: disk.to_storage(), app, applied, conf }
 }
 
-/// The commit index saved may lag behind what the state machine proves to be committed; and if it was
-/// written before entries that were lost, it may reach beyond the log.
-fn with_commit(mut recovered: Recovered, saved: HardState) -> Recovered {
-    let last = recovered.storage.last_index();
-    let commit = saved.commit.max(recovered.applied).min(last);
+/// The commit index saved may lag behind what the state machine proves to be committed.
+fn with_commit(mut recovered: Recovered, saved: HardState, told: Index) -> Recovered {
+    let commit = saved.commit.max(recovered.applied).max(told);
     recovered.storage.set_hard_state(HardState { commit, ..saved });
     recovered
 }
