@@ -4,7 +4,8 @@
 //! Each figure is the median of several rounds, with the slowest and the fastest beside it, and the number of
 //! allocations on all members together. The allocator counts, which costs a little in every figure.
 //!
-//! `--quick` runs one small round of each, to see that it runs. So does `cargo test --benches`.
+//! `cargo bench -p raft -- --quick` runs one small round of each, to see that it runs. So does `cargo test
+//! --benches`.
 
 #![expect(clippy::disallowed_types, reason = "a benchmark is about time")]
 

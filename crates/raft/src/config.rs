@@ -62,8 +62,9 @@ pub struct Config {
     #[cfg(feature = "planted-bugs")]
     pub planted_bug: Option<PlantedBug>,
     /// Whether to leave open the holes that etcd's raft has and this core has closed, so that the two
-    /// can be compared in everything else: a leader may be elected before its own vote is durable,
-    /// and a leader with one voter answers reads alone, whoever that voter is and whatever is committed.
+    /// can be compared in everything else: a leader may be elected before its own vote is durable;
+    /// a leader with one voter answers reads alone, whoever that voter is and whatever is committed;
+    /// a learner of a later term may be stuck behind a leader of an older one.
     #[cfg(feature = "planted-bugs")]
     pub etcd_holes: bool,
 }

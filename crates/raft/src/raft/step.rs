@@ -80,11 +80,7 @@ impl<S: Storage> Raft<S> {
     /// A message of an older term is late; some must be answered all the same.
     fn step_stale(&mut self, message: &Message) {
         match message.kind {
-            // A leader of an older term: where a higher term alone does not depose it (its followers
-            // ignore our candidacy), this answer does, and frees this member to follow again.
-            MessageType::MsgHeartbeat | MessageType::MsgApp
-                if self.config.check_quorum || self.config.pre_vote =>
-            {
+            MessageType::MsgHeartbeat | MessageType::MsgApp if self.must_depose() => {
                 self.send(Message::new(MessageType::MsgAppResp, message.from));
             }
             // Silence could leave the cluster without a leader: members of a higher term but with a
@@ -94,6 +90,14 @@ impl<S: Storage> Raft<S> {
             MessageType::MsgStorageAppendResp => self.on_snapshot_stored(message),
             _ => {}
         }
+    }
+
+    /// Whether a leader of an older term is told so, which deposes it. Otherwise this member would do that by
+    /// standing for election; but it is not listened to while others hear from that leader, or asks before it
+    /// stands, or, as a learner, never stands at all and could never follow again.
+    fn must_depose(&self) -> bool {
+        let never_stands = !self.is_promotable() && !self.has_etcd_holes();
+        self.config.check_quorum || self.config.pre_vote || never_stands
     }
 
     fn step_current(&mut self, message: Message) -> Result<(), StepError> {

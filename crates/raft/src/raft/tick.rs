@@ -19,7 +19,8 @@ impl<S: Storage> Raft<S> {
     }
 
     fn tick_election(&mut self) {
-        self.election_elapsed += 1;
+        // Saturating: a member that may not stand counts for as long as it hears from nobody.
+        self.election_elapsed = self.election_elapsed.saturating_add(1);
         if self.is_promotable() && self.election_elapsed >= self.randomized_election_ticks {
             self.election_elapsed = 0;
             self.campaign();

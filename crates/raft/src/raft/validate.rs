@@ -21,8 +21,8 @@ use super::{Raft, Role};
 /// second the log gets there in three hundred thousand years.
 const MAX_POSITION: u64 = u64::MAX >> 1;
 
-/// Members in the configuration of a snapshot. Each restores in time that grows with the others.
-const MAX_MEMBERS: usize = 1024;
+/// Members in the configuration of a snapshot. To restore it takes time that grows with their square.
+const MAX_MEMBERS: usize = 128;
 
 impl<S: Storage> Raft<S> {
     /// Checks a message that came over the network.

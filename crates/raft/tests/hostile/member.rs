@@ -325,10 +325,16 @@ impl Member {
     }
 
     /// Makes a snapshot of everything applied, and drops the log up to there.
+    ///
+    /// Not while the commit index on disk lies behind that, as it may when storage is asynchronous: a
+    /// snapshot ahead of it would not be believed after a crash.
     pub(crate) fn compact(&mut self) {
         let applied = self.node.basic_status().applied;
         let conf_state = self.node.status().config.to_conf_state();
         let storage = self.node.storage_mut();
+        if applied > storage.hard_state().commit {
+            return;
+        }
         if storage.create_snapshot(applied, Some(conf_state), Bytes::new()).is_ok() {
             // Nothing to drop is fine.
             let _ = storage.compact(applied);

@@ -159,7 +159,7 @@ impl Twins {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, max_shrink_iters: 5000, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: 500, max_shrink_iters: 5000, ..Default::default() })]
 
     #[test]
     fn no_message_stops_a_member_and_refused_ones_leave_no_trace(

@@ -21,14 +21,14 @@ pub(crate) struct Cluster {
     pub(crate) proposed: u64,
     /// Whether all is well again after the faults.
     pub(crate) healed: bool,
-    /// When somebody last helped, or the faults ended.
-    pub(crate) helped: u64,
+    /// When a leader was last seen after the faults, or somebody helped.
+    pub(crate) leaderless_since: u64,
 }
 
 impl Cluster {
     pub(crate) fn new(seed: u64, planted: Option<PlantedBug>) -> Cluster {
         let world = World::new(Random::new(seed), planted);
-        Cluster { nodes: BTreeMap::new(), world, proposed: 0, healed: false, helped: 0 }
+        Cluster { nodes: BTreeMap::new(), world, proposed: 0, healed: false, leaderless_since: 0 }
     }
 
     /// Lives through the faults, then heals. Fails at the first violation.

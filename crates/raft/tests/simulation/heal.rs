@@ -14,8 +14,9 @@
 //! 2 knows (1 2): it needs the vote of 1
 //! ```
 //!
-//! All that is missing is the knowledge that the change is committed. An operator can carry it over from the
-//! disk of 1, and that is what is done here.
+//! All that is missing is the knowledge of what is committed. An operator can carry it over from the disk of
+//! one member to that of another, and that is what is done here if there has been no leader for long. It
+//! must stay rare.
 
 use bytes::Bytes;
 use raft::tracker::ProgressState;
@@ -41,7 +42,7 @@ impl Cluster {
     /// Ends the faults and waits until all is well.
     pub(crate) fn heal(&mut self) -> Check {
         self.world.healing = true;
-        self.helped = self.world.now;
+        self.leaderless_since = self.world.now;
         self.world.network.heal();
         self.world.network.weather = Weather::fair();
         self.world.record(MemberId(0), What::Did("the faults end"));
@@ -81,27 +82,27 @@ impl Cluster {
         {
             self.look_after_leader(leader, &conf)?;
         }
-        self.maybe_help(index, &conf)?;
+        self.maybe_help(&conf)?;
         self.healed = self.is_well(&conf);
         Ok(())
     }
 
-    /// Tells the voters of the newest configuration that it is committed, if only others know.
-    fn maybe_help(&mut self, index: Index, conf: &ConfState) -> Check {
+    /// Tells members what is committed, if they have it and do not know, and nobody leads who could.
+    fn maybe_help(&mut self, conf: &ConfState) -> Check {
         let patience = ELECTIONS_TO_HELP * self.world.scenario.election_ticks() * TICK;
-        let applied = |node: &Node| node.live.as_ref().map(|live| live.app.applied.index);
-        let knows = |id| self.nodes.get(id).and_then(applied) >= Some(index);
-        if self.world.now < self.helped + patience || conf.voters.iter().any(knows) {
+        if self.leader().is_some() {
+            self.leaderless_since = self.world.now;
+        }
+        if self.world.now < self.leaderless_since + patience {
             return Ok(());
         }
-        self.helped = self.world.now;
-        for &voter in &conf.voters {
-            let Some(node) = self.nodes.get_mut(&voter) else { continue };
-            if node.has_committed_entries(&self.world, index) {
-                node.crash(&mut self.world);
-                node.told_commit = index;
-                node.start(&mut self.world)?;
-            }
+        self.leaderless_since = self.world.now;
+        for node in self.nodes.values_mut().filter(|node| conf.contains(node.id)) {
+            let Some(committed) = node.unknown_commit(&self.world) else { continue };
+            node.crash(&mut self.world);
+            node.told_commit = committed;
+            node.start(&mut self.world)?;
+            self.world.totals.helped += 1;
         }
         Ok(())
     }

@@ -52,6 +52,7 @@ totals! {
     proposals_dropped: "proposals dropped",
     transfers: "transfers asked for",
     campaigns: "campaigns forced",
+    helped: "members told what they had committed",
 }
 
 impl fmt::Display for Totals {

@@ -39,6 +39,15 @@ impl Commits {
         self.ledger.get(usize::try_from(position).ok()?).copied()
     }
 
+    /// The last committed entry that a log holds.
+    pub(crate) fn last_in(&self, view: &LogView) -> Index {
+        let mut index = self.last_index().min(view.last_index());
+        while index > view.before().index && self.get(index) != view.get(index) {
+            index = index.prev();
+        }
+        index
+    }
+
     /// A leader commits up to `to`.
     pub(crate) fn leader_commits(
         &mut self,

@@ -93,11 +93,11 @@ impl Node {
         self.live.as_ref().map(|live| live.seen.hard_state.term)
     }
 
-    /// Whether everything up to an index that is committed is in its log, known to be so or not.
-    pub(crate) fn has_committed_entries(&self, world: &World, to: Index) -> bool {
-        let complete =
-            |live: &Live| world.invariants.commits.leader_is_complete(self.id, &live.view, to);
-        self.live.as_ref().is_some_and(|live| complete(live).is_ok())
+    /// How far its log is committed, if it does not know that itself.
+    pub(crate) fn unknown_commit(&self, world: &World) -> Option<Index> {
+        let live = self.live.as_ref()?;
+        let committed = world.invariants.commits.last_in(&live.view);
+        (committed > live.seen.hard_state.commit).then_some(committed)
     }
 
     fn live(&mut self) -> &mut Live {
