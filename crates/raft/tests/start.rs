@@ -69,6 +69,23 @@ fn what_was_applied_before_is_not_handed_out_again() {
     assert_eq!(node.ready().committed_entries, [entry(3)]);
 }
 
+#[test]
+fn a_change_behind_another_shows_that_the_first_is_committed() {
+    let change = |index| Entry {
+        term: Term(1),
+        index: Index(index),
+        kind: EntryType::ConfChangeV2,
+        ..Entry::default()
+    };
+    let normal = |index| Entry { term: Term(1), index: Index(index), ..Entry::default() };
+    let mut storage = alone();
+    storage.append(&[normal(1), change(2), normal(3), change(4), normal(5)]).unwrap();
+    // The crash kept the entries and lost the hard state behind them.
+    storage.set_hard_state(HardState { term: Term(1), vote: None, commit: Index(1) });
+    let node = RawNode::new(Config::new(MemberId(1)), storage).unwrap();
+    assert_eq!(node.basic_status().hard_state.commit, Index(2));
+}
+
 fn peers(ids: &[u64]) -> Vec<Peer> {
     let peer = |&id: &u64| Peer { id: MemberId(id), context: Bytes::from(format!("member {id}")) };
     ids.iter().map(peer).collect()

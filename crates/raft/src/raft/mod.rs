@@ -299,6 +299,9 @@ fn load_positions<S: Storage>(
             return Err(StartError::Commit { commit: saved.commit, first, last });
         }
         log.load_commit(saved.commit);
+        if !config.disable_conf_change_validation {
+            log.load_commit(certain_commit(log));
+        }
     }
     if config.applied != types::Index::ZERO {
         if config.applied < first || config.applied > log.committed() {
@@ -308,6 +311,26 @@ fn load_positions<S: Storage>(
         log.applied_to(config.applied, 0);
     }
     Ok(())
+}
+
+/// How far the log must be committed, whatever was saved: a leader lets a change of membership into its log only
+/// once it has applied the one before.
+///
+/// Entries are saved before the hard state, and a crash may come in between. A member that then took the saved commit
+/// index for the truth would stand for election with a configuration several changes old, whose majority need not
+/// overlap with the one in force.
+fn certain_commit<S: Storage>(log: &RaftLog<S>) -> types::Index {
+    let mut certain = log.committed();
+    let mut newest = None;
+    let (lo, hi) = (certain.next(), log.last_index().next());
+    log.any_page(lo, hi, log.max_applying_bytes(), |page| {
+        for change in page.iter().filter(|entry| entry.kind.is_conf_change()) {
+            certain = newest.replace(change.index).unwrap_or(certain);
+        }
+        false
+    })
+    .expect("a log can be read from its commit index on");
+    certain
 }
 
 /// A small generator for election timeouts: they need to differ, not to surprise anyone.
