@@ -54,7 +54,7 @@ impl<S: Storage> Raft<S> {
         let entries: Vec<Entry> = (1..).zip(&changes).map(first_entry).collect();
         self.start_from(entries);
         for change in changes {
-            self.apply_conf_change(&change.into())
+            self.change_config(&change.into())
                 .expect("members with ids of their own can be added one by one");
         }
         Ok(())

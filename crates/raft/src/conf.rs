@@ -10,6 +10,8 @@
 use bytes::Bytes;
 use types::MemberId;
 
+use crate::message::is_local_thread;
+
 /// A configuration written out as lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfState {
@@ -153,6 +155,13 @@ pub enum Procedure {
     LeaveJoint,
 }
 
+impl ConfChangeSingle {
+    /// Whether the change is about one of a member's own threads, which is no member.
+    pub(crate) fn names_a_thread(&self) -> bool {
+        is_local_thread(self.node_id)
+    }
+}
+
 impl ConfChangeV2 {
     /// Which procedure this change asks for.
     #[must_use]
@@ -181,6 +190,18 @@ pub enum AnyConfChange {
     V1(ConfChange),
     /// The newer one.
     V2(ConfChangeV2),
+}
+
+impl AnyConfChange {
+    /// Whether any part is about one of a member's own threads.
+    pub(crate) fn names_a_thread(&self) -> bool {
+        match self {
+            AnyConfChange::V1(change) => is_local_thread(change.node_id),
+            AnyConfChange::V2(change) => {
+                change.changes.iter().any(ConfChangeSingle::names_a_thread)
+            }
+        }
+    }
 }
 
 impl From<ConfChange> for AnyConfChange {

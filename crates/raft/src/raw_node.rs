@@ -1,7 +1,7 @@
 //! The edge of the core: everything that goes in, and [`Ready`] out.
 
 use bytes::Bytes;
-use types::MemberId;
+use types::{Index, MemberId};
 
 use crate::bootstrap::{BootstrapError, Peer};
 use crate::conf::{AnyConfChange, ConfChangeV2, ConfState};
@@ -9,7 +9,7 @@ use crate::confchange::ConfChangeError;
 use crate::config::Config;
 use crate::entry::{Entry, encoded_bytes};
 use crate::message::{LOCAL_APPEND_THREAD, LOCAL_APPLY_THREAD, Message, MessageType};
-use crate::raft::{ProposeError, Raft, StartError, StepError};
+use crate::raft::{DropReason, ProposeError, Raft, StartError, StepError};
 use crate::ready::Ready;
 use crate::snapshot::Snapshot;
 use crate::state::{HardState, SoftState, must_sync};
@@ -88,21 +88,20 @@ impl<S: Storage> RawNode<S> {
     ///
     /// If it was dropped. If not, it may still be lost: only applying it tells.
     pub fn propose(&mut self, data: Bytes) -> Result<(), ProposeError> {
-        self.propose_batch(vec![Entry::normal(data)])
+        self.propose_batch([data])
     }
 
-    /// Proposes several entries at once, which then travel together. All of them are taken or none.
+    /// Proposes to append several pieces of data, which then travel together. All of them are taken or none.
     ///
     /// # Errors
     ///
     /// As for [`RawNode::propose`].
-    ///
-    /// # Panics
-    ///
-    /// If there is nothing to propose.
-    pub fn propose_batch(&mut self, entries: Vec<Entry>) -> Result<(), ProposeError> {
-        assert!(!entries.is_empty(), "an empty batch proposes nothing");
-        self.raft.propose(self.raft.id(), entries)
+    pub fn propose_batch(
+        &mut self,
+        batch: impl IntoIterator<Item = Bytes>,
+    ) -> Result<(), ProposeError> {
+        let entries: Vec<Entry> = batch.into_iter().map(Entry::normal).collect();
+        if entries.is_empty() { Ok(()) } else { self.raft.propose(self.raft.id(), entries) }
     }
 
     /// Proposes a change of membership. If another one is not applied yet, or this one does not suit
@@ -115,11 +114,18 @@ impl<S: Storage> RawNode<S> {
         &mut self,
         change: impl Into<AnyConfChange>,
     ) -> Result<(), ProposeError> {
-        self.propose_batch(vec![wire::encode_conf_change(change.into())])
+        let change = change.into();
+        if change.names_a_thread() {
+            return Err(ProposeError { reason: DropReason::ReservedId });
+        }
+        self.raft.propose(self.raft.id(), vec![wire::encode_conf_change(change)])
     }
 
     /// Puts a committed change of membership in force, and gives the configuration to save with the
-    /// next snapshot. To be called for every such entry that is applied, in order.
+    /// next snapshot. To be called for every such entry that is applied, with its index, in order.
+    ///
+    /// A change that the configuration in force contains already alters nothing: a snapshot may have been
+    /// restored while the entry was on its way through the state machine.
     ///
     /// # Errors
     ///
@@ -127,9 +133,10 @@ impl<S: Storage> RawNode<S> {
     /// nothing has changed then.
     pub fn apply_conf_change(
         &mut self,
+        index: Index,
         change: &ConfChangeV2,
     ) -> Result<ConfState, ConfChangeError> {
-        self.raft.apply_conf_change(change)
+        self.raft.apply_conf_change(index, change)
     }
 
     /// Takes a message that another member sent.

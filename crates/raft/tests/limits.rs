@@ -64,8 +64,7 @@ fn appends(ready: &Ready) -> Vec<Vec<u64>> {
 #[test]
 fn a_message_carries_only_so_many_bytes() {
     let mut node = leader(|config| config.max_message_bytes = 250);
-    let entries = (0..5).map(|_| Entry::normal(payload(100))).collect();
-    node.propose_batch(entries).unwrap();
+    node.propose_batch((0..5).map(|_| payload(100))).unwrap();
     // The first append goes out with the proposal; the rest follow when it is acknowledged.
     assert_eq!(appends(&save(&mut node)), [vec![2, 3]]);
     acknowledge(&mut node, 3);
@@ -102,6 +101,24 @@ fn a_follower_told_not_to_forward_refuses() {
     let heartbeat = Message::new(MessageType::MsgHeartbeat, MemberId(1));
     node.step(Message { from: MemberId(2), term: types::Term(1), ..heartbeat }).unwrap();
     assert_eq!(node.propose(payload(1)).unwrap_err().reason, DropReason::ForwardingDisabled);
+}
+
+#[test]
+fn a_change_that_names_a_thread_is_refused() {
+    let mut node = leader(|_| {});
+    let kind = raft::ConfChangeType::AddLearnerNode;
+    let node_id = raft::LOCAL_APPEND_THREAD;
+    let change = raft::ConfChange { kind, node_id, ..raft::ConfChange::default() };
+    let error = node.propose_conf_change(change).unwrap_err();
+    assert_eq!(error.reason, DropReason::ReservedId);
+    assert!(!node.has_ready());
+}
+
+#[test]
+fn an_empty_batch_proposes_nothing() {
+    let mut node = leader(|_| {});
+    node.propose_batch([]).unwrap();
+    assert!(!node.has_ready());
 }
 
 #[test]

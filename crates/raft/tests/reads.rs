@@ -13,7 +13,7 @@ fn a_removed_leader_asks_the_last_voter_before_it_answers() {
     let mut node = leader(|_| {});
     let kind = ConfChangeType::RemoveNode;
     let removal = ConfChange { kind, node_id: MemberId(1), ..ConfChange::default() };
-    node.apply_conf_change(&removal.into()).unwrap();
+    node.apply_conf_change(Index(2), &removal.into()).unwrap();
     node.read_index(Bytes::from_static(b"read"));
     let ready = save(&mut node);
     // One voter is left, and it is not this leader: it may lead by now.

@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use raft::{
     BootstrapError, ConfState, Config, ConfigError, Entry, EntryType, HardState, MemoryStorage,
-    Peer, RawNode, ReadOnlyOption, RoleKind, StartError, describe,
+    Message, MessageType, Peer, RawNode, ReadOnlyOption, RoleKind, Snapshot, SnapshotMetadata,
+    StartError, describe,
 };
 use types::{Index, MemberId, Term};
 
@@ -86,6 +87,45 @@ fn a_change_behind_another_shows_that_the_first_is_committed() {
     assert_eq!(node.basic_status().hard_state.commit, Index(2));
 }
 
+#[test]
+fn what_a_snapshot_covers_is_committed_whatever_was_saved() {
+    let mut storage = alone();
+    let entry = |index| Entry { term: Term(1), index: Index(index), ..Entry::default() };
+    storage.append(&[entry(1), entry(2), entry(3)]).unwrap();
+    // A commit index need not be saved at once, so the snapshot may be ahead of it.
+    storage.set_hard_state(HardState { term: Term(1), vote: None, commit: Index(1) });
+    storage.create_snapshot(Index(2), None, Bytes::new()).unwrap();
+    storage.compact(Index(2)).unwrap();
+    let node = RawNode::new(Config::new(MemberId(1)), storage).unwrap();
+    assert_eq!(node.basic_status().hard_state.commit, Index(2));
+}
+
+#[test]
+fn a_change_older_than_a_restored_snapshot_alters_nothing() {
+    let members = ConfState::of_voters([MemberId(1), MemberId(2)]);
+    let storage = MemoryStorage::with_conf_state(members);
+    let mut node = RawNode::new(Config::new(MemberId(1)), storage).unwrap();
+    // The snapshot comes while a change at 5 is on its way through the state machine.
+    let restored = ConfState::of_voters([MemberId(1), MemberId(3)]);
+    let metadata =
+        SnapshotMetadata { conf_state: restored.clone(), index: Index(10), term: Term(1) };
+    node.step(Message {
+        from: MemberId(2),
+        term: Term(1),
+        snapshot: Some(Box::new(Snapshot { data: Bytes::new(), metadata })),
+        ..Message::new(MessageType::MsgSnap, MemberId(1))
+    })
+    .unwrap();
+    let learner = |id| raft::ConfChange {
+        kind: raft::ConfChangeType::AddLearnerNode,
+        node_id: MemberId(id),
+        ..raft::ConfChange::default()
+    };
+    assert_eq!(node.apply_conf_change(Index(5), &learner(4).into()), Ok(restored.clone()));
+    let next = ConfState { learners: vec![MemberId(5)], ..restored };
+    assert_eq!(node.apply_conf_change(Index(11), &learner(5).into()), Ok(next));
+}
+
 fn peers(ids: &[u64]) -> Vec<Peer> {
     let peer = |&id: &u64| Peer { id: MemberId(id), context: Bytes::from(format!("member {id}")) };
     ids.iter().map(peer).collect()
@@ -119,7 +159,7 @@ fn a_new_cluster_can_elect_before_anything_was_applied() {
         node.storage_mut().append(&ready.entries).unwrap();
         for entry in ready.committed_entries.iter().filter(|entry| entry.kind.is_conf_change()) {
             let change = raft::wire::decode_conf_change(entry.kind, &entry.data).unwrap();
-            conf_state = Some(node.apply_conf_change(&change).unwrap());
+            conf_state = Some(node.apply_conf_change(entry.index, &change).unwrap());
         }
         node.advance();
         if node.basic_status().hard_state.term == Term(1) {

@@ -12,7 +12,6 @@ use thiserror::Error;
 use types::{Index, MemberId};
 
 use crate::conf::{ConfChangeSingle, ConfChangeType};
-use crate::message::is_local_thread;
 use crate::tracker::{Config, Progress, ProgressMap, ProgressTracker};
 
 /// Why a change cannot be made.
@@ -150,7 +149,7 @@ impl Draft<'_> {
             if change.node_id == MemberId(0) {
                 continue;
             }
-            if is_local_thread(change.node_id) {
+            if change.names_a_thread() {
                 return Err(ConfChangeError::ReservedId(change.node_id));
             }
             match change.kind {

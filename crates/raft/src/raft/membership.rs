@@ -1,5 +1,7 @@
 //! A change of configuration is applied.
 
+use types::Index;
+
 use crate::conf::{ConfChangeV2, ConfState, Procedure};
 use crate::confchange::{Changed, Changer, ConfChangeError};
 use crate::storage::Storage;
@@ -13,8 +15,22 @@ impl<S: Storage> Raft<S> {
         voter && self.log.unstable().snapshot().is_none()
     }
 
-    /// Applies a committed change and gives the configuration now in force.
+    /// Applies the committed change at an index and gives the configuration now in force.
     pub(crate) fn apply_conf_change(
+        &mut self,
+        index: Index,
+        change: &ConfChangeV2,
+    ) -> Result<ConfState, ConfChangeError> {
+        if index <= self.conf_index {
+            return Ok(self.tracker.conf_state());
+        }
+        let conf_state = self.change_config(change)?;
+        self.conf_index = index;
+        Ok(conf_state)
+    }
+
+    /// Makes a change to the configuration in force.
+    pub(crate) fn change_config(
         &mut self,
         change: &ConfChangeV2,
     ) -> Result<ConfState, ConfChangeError> {

@@ -87,6 +87,8 @@ pub(crate) struct Raft<S> {
     pub(crate) role: Role,
     pub(crate) log: RaftLog<S>,
     pub(crate) tracker: ProgressTracker,
+    /// The configuration in force contains every change up to here.
+    conf_index: types::Index,
     /// Messages that may go out at once.
     pub(crate) messages: Vec<Message>,
     /// Messages that promise something, to go out once all that is unstable now is durable. Those to
@@ -118,6 +120,7 @@ impl<S: Storage> Raft<S> {
             term: hard_state.term,
             vote: hard_state.vote,
             role: Role::Follower { lead: None },
+            conf_index: log.applied(),
             log,
             tracker,
             messages: Vec::new(),
@@ -295,10 +298,11 @@ fn load_positions<S: Storage>(
 ) -> Result<(), StartError> {
     let (first, last) = (log.committed(), log.last_index());
     if *saved != HardState::default() {
-        if saved.commit < first || saved.commit > last {
+        if saved.commit > last {
             return Err(StartError::Commit { commit: saved.commit, first, last });
         }
-        log.load_commit(saved.commit);
+        // What a snapshot covers is committed, although the commit index need not have been saved since.
+        log.load_commit(saved.commit.max(first));
         if !config.disable_conf_change_validation {
             log.load_commit(certain_commit(log));
         }

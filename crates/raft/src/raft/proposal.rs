@@ -31,6 +31,8 @@ pub enum DropReason {
     TransferInProgress,
     /// Too much has been accepted that is not committed yet.
     TooMuchUncommitted,
+    /// A change of membership names an id that stands for one of a member's own threads.
+    ReservedId,
 }
 
 impl DropReason {

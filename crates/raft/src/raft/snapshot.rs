@@ -37,6 +37,7 @@ impl<S: Storage> Raft<S> {
         tracing::info!(member = %self.id(), index = %id.index, term = %id.term, "restores a snapshot");
         self.log.restore(snapshot);
         self.switch_to_config(changed);
+        self.conf_index = id.index;
         true
     }
 

@@ -209,7 +209,6 @@ fn is_readable(entry: &Entry) -> bool {
     if !entry.kind.is_conf_change() {
         return true;
     }
-    let names_a_thread = |change: &ConfChangeSingle| is_local_thread(change.node_id);
     wire::decode_conf_change(entry.kind, &entry.data)
-        .is_ok_and(|change| !change.changes.iter().any(names_a_thread))
+        .is_ok_and(|change| !change.changes.iter().any(ConfChangeSingle::names_a_thread))
 }

@@ -310,7 +310,7 @@ impl Member {
             let change = wire::decode_conf_change(entry.kind, &entry.data)
                 .expect("what cannot be read does not get into the log");
             // One that makes no sense is refused by every member alike.
-            let _ = self.node.apply_conf_change(&change);
+            let _ = self.node.apply_conf_change(entry.index, &change);
         }
     }
 
@@ -324,17 +324,12 @@ impl Member {
         panic!("there is always something to do");
     }
 
-    /// Makes a snapshot of everything applied, and drops the log up to there.
-    ///
-    /// Not while the commit index on disk lies behind that, as it may when storage is asynchronous: a
-    /// snapshot ahead of it would not be believed after a crash.
+    /// Makes a snapshot of everything applied, and drops the log up to there. The commit index on disk may lie
+    /// behind that, when storage is asynchronous.
     pub(crate) fn compact(&mut self) {
         let applied = self.node.basic_status().applied;
         let conf_state = self.node.status().config.to_conf_state();
         let storage = self.node.storage_mut();
-        if applied > storage.hard_state().commit {
-            return;
-        }
         if storage.create_snapshot(applied, Some(conf_state), Bytes::new()).is_ok() {
             // Nothing to drop is fine.
             let _ = storage.compact(applied);

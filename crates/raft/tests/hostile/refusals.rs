@@ -255,7 +255,7 @@ fn a_member_removed_while_it_campaigns_can_still_win() {
         node_id: ME,
         ..raft::ConfChange::default()
     };
-    member.node.apply_conf_change(&remove.into()).unwrap();
+    member.node.apply_conf_change(LAST.next(), &remove.into()).unwrap();
     for voter in [TWO, THREE] {
         let vote = Message { term: TERM.next(), ..from(voter, MessageType::MsgVoteResp) };
         member.step(vote).unwrap();

@@ -92,7 +92,7 @@ impl Node {
             let update = if entry.kind.is_conf_change() {
                 let change = wire::decode_conf_change(entry.kind, &entry.data)
                     .map_err(|error| error.to_string())?;
-                let applied = self.raw.apply_conf_change(&change);
+                let applied = self.raw.apply_conf_change(entry.index, &change);
                 next.metadata.conf_state = applied.map_err(|error| error.to_string())?;
                 change.context
             } else {

@@ -8,7 +8,8 @@ pub(crate) fn leader(change: impl FnOnce(&mut Config)) -> RawNode<MemoryStorage>
     let members = ConfState::of_voters([MemberId(1), MemberId(2)]);
     let mut config = Config::new(MemberId(1));
     change(&mut config);
-    let mut node = RawNode::new(config, MemoryStorage::with_conf_state(members)).unwrap();
+    let mut node =
+        RawNode::new(config, MemoryStorage::with_conf_state(members)).expect("a sound start");
     node.campaign();
     save(&mut node);
     from_two(&mut node, to_one(MessageType::MsgVoteResp));
@@ -22,7 +23,7 @@ pub(crate) fn leader(change: impl FnOnce(&mut Config)) -> RawNode<MemoryStorage>
 /// Does what a `Ready` asks, and gives it.
 pub(crate) fn save(node: &mut RawNode<MemoryStorage>) -> Ready {
     let ready = node.ready();
-    node.storage_mut().append(&ready.entries).unwrap();
+    node.storage_mut().append(&ready.entries).expect("no gap");
     node.advance();
     ready
 }
@@ -35,7 +36,7 @@ pub(crate) fn to_one(kind: MessageType) -> Message {
 /// Delivers a message of 2, in the term of 1.
 pub(crate) fn from_two(node: &mut RawNode<MemoryStorage>, message: Message) {
     let term = node.basic_status().hard_state.term;
-    node.step(Message { from: MemberId(2), term, ..message }).unwrap();
+    node.step(Message { from: MemberId(2), term, ..message }).expect("taken");
 }
 
 /// Lets 2 acknowledge all entries up to an index.

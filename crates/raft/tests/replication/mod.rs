@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 use raft::{
-    ConfState, Config, Entry, LOCAL_APPEND_THREAD, LOCAL_APPLY_THREAD, MemoryStorage, Message,
-    RawNode, RoleKind, Storage,
+    ConfState, Config, LOCAL_APPEND_THREAD, LOCAL_APPLY_THREAD, MemoryStorage, Message, RawNode,
+    RoleKind, Storage,
 };
 use types::{Index, MemberId};
 
@@ -51,10 +51,10 @@ impl Cluster {
     }
 
     /// Proposals as a server gets them: cut from what was read at once from a connection.
-    fn batch(&self, count: usize) -> Vec<Entry> {
+    fn batch(&self, count: usize) -> Vec<Bytes> {
         let mut read = BytesMut::with_capacity(count * self.payload.len());
         (0..count).for_each(|_| read.extend_from_slice(&self.payload));
-        let cut = |_| Entry::normal(read.split_to(self.payload.len()).freeze());
+        let cut = |_| read.split_to(self.payload.len()).freeze();
         (0..count).map(cut).collect()
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use raft::{ConfState, Entry, PlantedBug, RawNode};
+use raft::{ConfState, Entry, RawNode};
 use types::{Index, MemberId};
 
 use crate::disk::Record;
@@ -10,7 +10,7 @@ use crate::invariants::Check;
 use crate::network::{is_snapshot, through_wire};
 use crate::node::{Node, prepare_disk};
 use crate::random::Random;
-use crate::scenario::{Genesis, TICK};
+use crate::scenario::{Flaw, Genesis, TICK};
 use crate::world::{Event, World};
 
 /// A cluster and its world.
@@ -21,14 +21,23 @@ pub(crate) struct Cluster {
     pub(crate) proposed: u64,
     /// Whether all is well again after the faults.
     pub(crate) healed: bool,
+    /// Reads that had been answered when the faults ended.
+    pub(crate) reads_before: u64,
     /// When a leader was last seen after the faults, or somebody helped.
     pub(crate) leaderless_since: u64,
 }
 
 impl Cluster {
-    pub(crate) fn new(seed: u64, planted: Option<PlantedBug>) -> Cluster {
-        let world = World::new(Random::new(seed), planted);
-        Cluster { nodes: BTreeMap::new(), world, proposed: 0, healed: false, leaderless_since: 0 }
+    pub(crate) fn new(seed: u64, flaw: Option<Flaw>) -> Cluster {
+        let world = World::new(Random::new(seed), flaw);
+        Cluster {
+            nodes: BTreeMap::new(),
+            world,
+            proposed: 0,
+            healed: false,
+            reads_before: 0,
+            leaderless_since: 0,
+        }
     }
 
     /// Lives through the faults, then heals. Fails at the first violation.
@@ -57,12 +66,12 @@ impl Cluster {
             Event::SnapshotSent { member, about, arrived } => {
                 self.tell(member, |node, world| node.report_snapshot(world, about, arrived))
             }
+            Event::Start { member } => self.start(member),
+            Event::Crash { .. } | Event::Act if self.world.healing => Ok(()),
             Event::Crash { member, life, downtime } => {
                 self.crash(member, Some(life), downtime);
                 Ok(())
             }
-            Event::Start { member } => self.start(member),
-            Event::Act if self.world.healing => Ok(()),
             Event::Act => self.act(),
             Event::Inspect => self.inspect(),
         }
@@ -103,16 +112,12 @@ impl Cluster {
             world.schedule(1 + TICK / 20, Event::Deliver { sender, message });
             return Ok(());
         }
-        if is_snapshot(&message) && (world.healing || world.random.chance(800)) {
-            // Sometimes the transport is wrong about it, and sometimes it never says.
-            let arrived = world.healing || world.random.chance(800);
-            let told = Event::SnapshotSent { member: sender, about: message.to, arrived };
-            let delay = 1 + world.random.below(100);
-            world.schedule(delay, told);
+        if is_snapshot(&message) {
+            report_arrival(world, sender, message.to);
         }
         let message = if world.random.chance(world.scenario.encoded) {
             world.totals.encoded += 1;
-            through_wire(message)?
+            through_wire(&message)?
         } else {
             message
         };
@@ -136,12 +141,13 @@ impl Cluster {
         }
     }
 
-    /// Brings a new member to life, with nothing on its disk.
-    pub(crate) fn join(&mut self, genesis: ConfState) -> Check<MemberId> {
+    /// Makes room for a member that is new, with nothing in its log.
+    pub(crate) fn admit(&mut self) -> MemberId {
         let id = MemberId(self.nodes.len() as u64 + 1);
+        let genesis = self.genesis_on_disk();
         prepare_disk(&mut self.world, id, genesis);
         self.nodes.insert(id, Node::new(id));
-        Ok(id)
+        id
     }
 
     /// The first members.
@@ -156,7 +162,7 @@ impl Cluster {
         self.world.invariants.configurations.begin_with(genesis.clone());
         let first = genesis.voters.len() + genesis.learners.len();
         for _ in 0..first {
-            let member = self.join(self.genesis_on_disk())?;
+            let member = self.admit();
             if bootstrap {
                 self.bootstrap(member, &genesis.voters);
             }
@@ -168,7 +174,7 @@ impl Cluster {
     }
 
     /// What a new member's disk says of the configuration.
-    pub(crate) fn genesis_on_disk(&self) -> ConfState {
+    fn genesis_on_disk(&self) -> ConfState {
         match self.world.scenario.genesis {
             // It learns all from the log.
             Genesis::Bootstrap => ConfState::default(),
@@ -205,5 +211,16 @@ impl Cluster {
     pub(crate) fn running(&self) -> Vec<MemberId> {
         let running = self.nodes.values().filter(|node| node.live.is_some());
         running.map(|node| node.id).collect()
+    }
+}
+
+/// The transport tells the sender of a snapshot that it arrived. Sometimes it is wrong about that, and
+/// sometimes it never says.
+fn report_arrival(world: &mut World, sender: MemberId, to: MemberId) {
+    let (says, right) = (world.random.chance(800), world.random.chance(800));
+    if world.healing || says {
+        let arrived = world.healing || right;
+        let delay = 1 + world.random.below(TICK);
+        world.schedule(delay, Event::SnapshotSent { member: sender, about: to, arrived });
     }
 }

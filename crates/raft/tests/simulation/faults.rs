@@ -5,9 +5,11 @@ use types::MemberId;
 
 use crate::cluster::Cluster;
 use crate::invariants::Check;
-use crate::scenario::{Action, TICK};
+use crate::node::Node;
+use crate::scenario::TICK;
+use crate::temper::Action;
 use crate::trace::What;
-use crate::world::Event;
+use crate::world::{Event, World};
 
 /// Events of the whole cluster are recorded under this name.
 const EVERYBODY: MemberId = MemberId(0);
@@ -16,7 +18,7 @@ impl Cluster {
     /// Does something, and comes back for more.
     pub(crate) fn act(&mut self) -> Check {
         let world = &mut self.world;
-        let action = world.scenario.draw_action(&mut world.random);
+        let action = world.scenario.temper.draw_action(&mut world.random);
         let pause = 1 + world.random.below(2 * world.scenario.pause);
         world.schedule(pause, Event::Act);
         match action {
@@ -25,11 +27,11 @@ impl Cluster {
                 let count = self.world.random.between(2, 6);
                 self.propose(count)
             }
-            Action::Read => self.somebody(500, |node, world| node.read(world)),
+            Action::Read => self.somebody(500, Node::read),
             Action::ChangeMembership => self.change_membership(),
-            Action::Campaign => self.somebody(0, |node, world| node.campaign(world)),
+            Action::Campaign => self.somebody(0, Node::campaign),
             Action::Rivals => self.rivals(),
-            Action::ForgetLeader => self.somebody(0, |node, world| node.forget_leader(world)),
+            Action::ForgetLeader => self.somebody(0, Node::forget_leader),
             Action::Transfer => self.transfer(),
             Action::Snapshot => self.somebody(300, |node, world| {
                 let compact = world.random.chance(700);
@@ -93,11 +95,7 @@ impl Cluster {
     }
 
     /// Calls a running member: the leader in so many of a thousand cases, otherwise any.
-    fn somebody(
-        &mut self,
-        leader: u64,
-        act: impl FnOnce(&mut crate::node::Node, &mut crate::world::World) -> Check,
-    ) -> Check {
+    fn somebody(&mut self, leader: u64, act: impl FnOnce(&mut Node, &mut World) -> Check) -> Check {
         let led = self.leader().filter(|_| self.world.random.chance(leader));
         match led.or_else(|| self.anybody()) {
             Some(member) => self.tell(member, act),
@@ -130,7 +128,7 @@ impl Cluster {
     /// Several stand at the same moment.
     fn rivals(&mut self) -> Check {
         for _ in 0..self.world.random.between(2, 3) {
-            self.somebody(0, |node, world| node.campaign(world))?;
+            self.somebody(0, Node::campaign)?;
         }
         Ok(())
     }

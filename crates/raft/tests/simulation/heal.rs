@@ -1,5 +1,6 @@
 //! The faults end: links are mended, everybody runs, nobody changes the membership any more. From here on
-//! the cluster must find one leader, commit new entries on every member and agree, within a bounded time.
+//! the cluster must find one leader, commit new entries on every member, answer reads and agree, within a
+//! bounded time.
 //!
 //! What a server's operator or its other parts would do is done here too: joint configurations that are
 //! waiting for it are left, members that were removed are shut down once all others know, and the transport
@@ -43,6 +44,7 @@ impl Cluster {
     pub(crate) fn heal(&mut self) -> Check {
         self.world.healing = true;
         self.leaderless_since = self.world.now;
+        self.reads_before = self.world.totals.reads_answered;
         self.world.network.heal();
         self.world.network.weather = Weather::fair();
         self.world.record(MemberId(0), What::Did("the faults end"));
@@ -137,12 +139,13 @@ impl Cluster {
             if !conf.voters_outgoing.is_empty() && !conf.auto_leave {
                 node.propose_change(world, ConfChangeV2::default().into())?;
             }
+            node.read(world)?;
             node.propose(world, vec![Bytes::from(payload)])
         })
     }
 
     /// One leader, no change under way, and every member has applied everything, also what was
-    /// proposed after the faults.
+    /// proposed after the faults; and reads are answered.
     fn is_well(&self, conf: &ConfState) -> bool {
         let committed = self.world.invariants.commits.last_index();
         let up_to_date = |node: &Node| {
@@ -155,7 +158,9 @@ impl Cluster {
             true => up_to_date(node),
             false => node.live.is_none(),
         };
-        leaders == 1 && conf.voters_outgoing.is_empty() && self.nodes.values().all(in_place)
+        let reads = self.world.totals.reads_answered > self.reads_before;
+        let settled = leaders == 1 && conf.voters_outgoing.is_empty() && reads;
+        settled && self.nodes.values().all(in_place)
     }
 
     /// Everybody who runs is in the same state.
@@ -174,6 +179,8 @@ impl Cluster {
         let mut text = format!(
             "not well after {patience} ticks without faults: {committed} committed, {conf:?} since {index}"
         );
+        let reads = self.world.totals.reads_answered - self.reads_before;
+        text += &format!(", {reads} reads answered");
         for node in self.nodes.values() {
             let Some(live) = &node.live else { continue };
             let (applied, healed) = (live.app.applied.index, live.app.healed);

@@ -93,7 +93,7 @@ impl Cluster {
         if self.nodes.len() as u64 >= MAX_MEMBERS {
             return Ok(None);
         }
-        let member = self.join(self.genesis_on_disk())?;
+        let member = self.admit();
         self.start(member)?;
         self.world.totals.joined += 1;
         Ok(Some(member))

@@ -57,7 +57,7 @@ impl Network {
 }
 
 /// Sends a message through its wire form, which must not change it.
-pub(crate) fn through_wire(message: Message) -> Check<Message> {
+pub(crate) fn through_wire(message: &Message) -> Check<Message> {
     let wire: proto::raftpb::Message = message.clone().into();
     let bytes = wire.encode_to_vec();
     let failed = |error: String| {
@@ -67,7 +67,7 @@ pub(crate) fn through_wire(message: Message) -> Check<Message> {
     let wire = proto::raftpb::Message::decode(bytes.as_slice())
         .map_err(|error| failed(error.to_string()))?;
     let decoded = Message::try_from(wire).map_err(|error| failed(error.to_string()))?;
-    ensure(decoded == message, Invariant::WireRoundTrip, || {
+    ensure(decoded == *message, Invariant::WireRoundTrip, || {
         format!("{message:?} comes back from its wire form as {decoded:?}")
     })?;
     Ok(decoded)

@@ -7,7 +7,7 @@ pub(crate) struct Random(u64);
 impl Random {
     pub(crate) fn new(seed: u64) -> Random {
         // Neighbouring seeds must not give neighbouring runs.
-        Random(mix(seed ^ 0x5EED_0F_B0_37_11_4E))
+        Random(mix(seed ^ 0x5eed_0fb0_3711_4e00))
     }
 
     pub(crate) fn next(&mut self) -> u64 {

@@ -5,10 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, Once};
 
-use raft::PlantedBug;
-
 use crate::cluster::Cluster;
 use crate::invariants::{Invariant, Violation};
+use crate::scenario::Flaw;
 use crate::totals::Totals;
 
 /// Which seeds to run, and how.
@@ -17,7 +16,7 @@ pub(crate) struct Plan {
     pub(crate) from: u64,
     pub(crate) seeds: u64,
     pub(crate) keep_going: bool,
-    pub(crate) planted: Option<PlantedBug>,
+    pub(crate) flaw: Option<Flaw>,
 }
 
 /// What came of one seed.
@@ -44,8 +43,8 @@ impl std::fmt::Display for Failure {
 }
 
 /// Runs one seed from beginning to end.
-pub(crate) fn run_seed(seed: u64, planted: Option<PlantedBug>) -> Outcome {
-    let mut cluster = Cluster::new(seed, planted);
+pub(crate) fn run_seed(seed: u64, flaw: Option<Flaw>) -> Outcome {
+    let mut cluster = Cluster::new(seed, flaw);
     let result = catching_panics(|| cluster.run());
     let failure = result.err().map(|violation| Failure {
         seed,
@@ -68,7 +67,7 @@ pub(crate) fn run(plan: Plan) -> (Totals, Vec<Failure>) {
             if offset >= plan.seeds || stop.load(Ordering::Relaxed) {
                 return;
             }
-            let outcome = run_seed(plan.from + offset, plan.planted);
+            let outcome = run_seed(plan.from + offset, plan.flaw);
             if outcome.failure.is_some() && !plan.keep_going {
                 stop.store(true, Ordering::Relaxed);
             }

@@ -1,13 +1,10 @@
-//! What a seed decides before the run begins: the cluster, its settings, and what it will suffer.
-//!
-//! A run in which everything happens a little finds little. So each seed has a *temper*: some are all
-//! elections, some all membership changes, some play leaders that crash after they reached a minority, again
-//! and again (figure 3.7 of the thesis, figure 8 of the paper).
+//! What a seed decides before the run begins: the cluster, its settings, its temper and its weather.
 
 use raft::{Config, PlantedBug, ReadOnlyOption};
 use types::{Index, MemberId};
 
 use crate::random::Random;
+use crate::temper::Temper;
 
 /// Units of simulated time in a tick.
 pub(crate) const TICK: u64 = 100;
@@ -15,125 +12,13 @@ pub(crate) const TICK: u64 = 100;
 /// Members that may ever exist. Ids are not reused.
 pub(crate) const MAX_MEMBERS: u64 = 12;
 
-/// Something done to the cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
-    Propose,
-    ProposeBatch,
-    Read,
-    ChangeMembership,
-    Crash,
-    CrashLeader,
-    PowerCut,
-    Partition,
-    IsolateLeader,
-    LeaderReachesOne,
-    CutOneWay,
-    HealNetwork,
-    Transfer,
-    ForgetLeader,
-    Campaign,
-    Rivals,
-    Snapshot,
-    Checkpoint,
-    SlowDisk,
-    BusyStorage,
-    RetireRemoved,
+/// Something wrong in the core itself, to see that it is found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Flaw {
+    Planted(PlantedBug),
+    /// The holes of etcd's raft, which this core has closed.
+    EtcdHoles,
 }
-
-/// How likely each action is, beside the others.
-type Weights = &'static [(Action, u64)];
-
-use Action::*;
-
-const MIXED: Weights = &[
-    (Propose, 80),
-    (ProposeBatch, 16),
-    (Read, 30),
-    (ChangeMembership, 8),
-    (Crash, 4),
-    (CrashLeader, 2),
-    (PowerCut, 1),
-    (Partition, 3),
-    (IsolateLeader, 1),
-    (LeaderReachesOne, 1),
-    (CutOneWay, 3),
-    (HealNetwork, 10),
-    (Transfer, 4),
-    (ForgetLeader, 3),
-    (Campaign, 2),
-    (Rivals, 1),
-    (Snapshot, 12),
-    (Checkpoint, 10),
-    (SlowDisk, 3),
-    (BusyStorage, 4),
-    (RetireRemoved, 3),
-];
-
-const ELECTIONS: Weights = &[
-    (Propose, 40),
-    (Read, 20),
-    (Crash, 6),
-    (CrashLeader, 3),
-    (PowerCut, 1),
-    (Partition, 2),
-    (CutOneWay, 3),
-    (HealNetwork, 10),
-    (Transfer, 5),
-    (ForgetLeader, 5),
-    (Campaign, 3),
-    (Rivals, 5),
-    (Snapshot, 2),
-    (Checkpoint, 4),
-];
-
-const FIGURE_EIGHT: Weights = &[
-    (Propose, 12),
-    (Read, 4),
-    (Crash, 3),
-    (CrashLeader, 8),
-    (LeaderReachesOne, 14),
-    (IsolateLeader, 4),
-    (HealNetwork, 10),
-    (Campaign, 10),
-    (Rivals, 2),
-    (Checkpoint, 2),
-];
-
-const MEMBERSHIP: Weights = &[
-    (Propose, 40),
-    (ProposeBatch, 8),
-    (Read, 12),
-    (ChangeMembership, 30),
-    (Crash, 4),
-    (CrashLeader, 2),
-    (PowerCut, 1),
-    (Partition, 2),
-    (CutOneWay, 2),
-    (HealNetwork, 10),
-    (Transfer, 4),
-    (Campaign, 2),
-    (Rivals, 2),
-    (Snapshot, 10),
-    (Checkpoint, 6),
-    (SlowDisk, 3),
-    (BusyStorage, 4),
-    (RetireRemoved, 4),
-];
-
-const CALM: Weights = &[
-    (Propose, 60),
-    (ProposeBatch, 30),
-    (Read, 30),
-    (ChangeMembership, 2),
-    (Crash, 1),
-    (HealNetwork, 2),
-    (Transfer, 1),
-    (Snapshot, 6),
-    (Checkpoint, 4),
-    (SlowDisk, 1),
-    (RetireRemoved, 1),
-];
 
 /// How the first members learn who they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,6 +27,28 @@ pub(crate) enum Genesis {
     Bootstrap,
     /// By a configuration at index zero.
     ConfState,
+}
+
+/// How much a leader sends at a time.
+#[derive(Clone, Copy, Debug)]
+enum Flow {
+    /// One entry, and the next when it is acknowledged: a crash may come between any two.
+    OneByOne,
+    /// A few.
+    Narrow,
+    /// Plenty.
+    Wide,
+}
+
+impl Flow {
+    /// Bytes in a message, and messages in flight.
+    fn draw(self, random: &mut Random) -> (u64, usize) {
+        match self {
+            Flow::OneByOne => (0, 1),
+            Flow::Narrow => (random.pick(&[0, 40, 150]), random.pick(&[1, 2, 4])),
+            Flow::Wide => (random.pick(&[300, 4_000, 1 << 20]), 64),
+        }
+    }
 }
 
 /// What a network does to messages.
@@ -173,7 +80,7 @@ pub(crate) struct Scenario {
     pub(crate) learners: u64,
     pub(crate) genesis: Genesis,
     pub(crate) weather: Weather,
-    pub(crate) actions: Weights,
+    pub(crate) temper: Temper,
     /// Actions come this far apart on average.
     pub(crate) pause: u64,
     pub(crate) fault_ticks: u64,
@@ -198,43 +105,49 @@ pub(crate) struct Scenario {
     pub(crate) by_lease: bool,
     step_down_on_removal: bool,
     disable_proposal_forwarding: bool,
-    tight: bool,
-    planted_bug: Option<PlantedBug>,
+    flow: Flow,
+    flaw: Option<Flaw>,
 }
 
 impl Scenario {
-    pub(crate) fn draw(random: &mut Random, planted_bug: Option<PlantedBug>) -> Scenario {
-        let actions = random.pick(&[MIXED, MIXED, ELECTIONS, FIGURE_EIGHT, MEMBERSHIP, CALM]);
-        let small = actions == ELECTIONS || actions == FIGURE_EIGHT;
-        let voters = if small { random.pick(&[2, 3, 3, 3, 4, 5, 5]) } else { random.between(1, 7) };
+    pub(crate) fn draw(random: &mut Random, flaw: Option<Flaw>) -> Scenario {
+        let temper = Temper::draw(random);
+        let figure_eight = temper == Temper::FigureEight;
+        let churn = temper == Temper::Churn;
+        let (voters, learners) = temper.draw_members(random);
         let heartbeat_ticks = random.pick(&[1, 1, 2]);
         let check_quorum = random.flip();
         let by_lease = check_quorum && random.chance(300);
         Scenario {
             voters,
-            learners: if small { 0 } else { random.pick(&[0, 0, 1, 2]) },
+            learners,
             genesis: random.pick(&[Genesis::Bootstrap, Genesis::ConfState]),
             weather: draw_weather(random),
-            actions,
-            pause: random.pick(&[20, 50, 120]),
-            fault_ticks: random.between(120, 400),
+            temper,
+            pause: random.pick(&[20, 60, 150]),
+            fault_ticks: random.between(150, 500),
             asynchronous: random.pick(&[0, 500, 1000, 1000]),
-            sync_delay: random.pick(&[2, 30, 120, 300]),
+            sync_delay: if churn { 500 } else { random.pick(&[2, 30, 120, 300]) },
             apply_delay: random.pick(&[2, 30, 200]),
             turn_delay: random.pick(&[1, 10, 40]),
             encoded: random.pick(&[0, 100, 1000]),
             crash_after_vote: random.pick(&[0, 0, 20, 150]),
-            crash_after_election: random.pick(&[0, 0, 50, 300]),
+            crash_after_election: if figure_eight { 400 } else { random.pick(&[0, 0, 50, 300]) },
             skew: if by_lease { 0 } else { random.pick(&[0, 10, 40]) },
             election_ticks: heartbeat_ticks * 3 + random.pick(&[0, 1, 4, 7]),
             heartbeat_ticks,
-            pre_vote: random.flip(),
+            // Without it, members that know different configurations may outrun each other's terms.
+            pre_vote: churn || random.flip(),
             check_quorum,
             by_lease,
             step_down_on_removal: random.flip(),
             disable_proposal_forwarding: random.chance(100),
-            tight: small || random.flip(),
-            planted_bug,
+            flow: if figure_eight {
+                Flow::OneByOne
+            } else {
+                random.pick(&[Flow::Narrow, Flow::Wide])
+            },
+            flaw,
         }
     }
 
@@ -246,11 +159,7 @@ impl Scenario {
         applied: Index,
         asynchronous: bool,
     ) -> Config {
-        let max_message_bytes = if self.tight {
-            random.pick(&[0, 40, 150])
-        } else {
-            random.pick(&[300, 4_000, 1 << 20])
-        };
+        let (max_message_bytes, max_inflight_messages) = self.flow.draw(random);
         let read_only_option =
             if self.by_lease { ReadOnlyOption::LeaseBased } else { ReadOnlyOption::Safe };
         Config {
@@ -262,28 +171,20 @@ impl Scenario {
             max_message_bytes,
             max_applying_bytes: random.pick(&[0, 1, 100, 10_000]),
             max_uncommitted_bytes: random.pick(&[0, 0, 100, 2_000]),
-            max_inflight_messages: if self.tight { random.pick(&[1, 2, 4]) } else { 64 },
+            max_inflight_messages,
             max_inflight_bytes: random.pick(&[0, max_message_bytes.max(1), 1 << 20]),
             check_quorum: self.check_quorum,
             pre_vote: self.pre_vote,
             read_only_option,
             disable_proposal_forwarding: self.disable_proposal_forwarding,
             step_down_on_removal: self.step_down_on_removal,
-            planted_bug: self.planted_bug,
+            planted_bug: match self.flaw {
+                Some(Flaw::Planted(bug)) => Some(bug),
+                Some(Flaw::EtcdHoles) | None => None,
+            },
+            etcd_holes: matches!(self.flaw, Some(Flaw::EtcdHoles)),
             ..Config::new(id)
         }
-    }
-
-    pub(crate) fn draw_action(&self, random: &mut Random) -> Action {
-        let total = self.actions.iter().map(|(_, weight)| weight).sum();
-        let mut rest = random.below(total);
-        for &(action, weight) in self.actions {
-            if rest < weight {
-                return action;
-            }
-            rest -= weight;
-        }
-        Propose
     }
 
     pub(crate) fn election_ticks(&self) -> u64 {

@@ -10,7 +10,7 @@ use crate::disk::Disk;
 use crate::invariants::Invariants;
 use crate::network::{Fate, Network, is_snapshot};
 use crate::random::Random;
-use crate::scenario::Scenario;
+use crate::scenario::{Flaw, Scenario};
 use crate::totals::Totals;
 use crate::trace::{Summary, Trace, What};
 
@@ -89,8 +89,8 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(mut random: Random, planted: Option<raft::PlantedBug>) -> World {
-        let scenario = Scenario::draw(&mut random, planted);
+    pub(crate) fn new(mut random: Random, flaw: Option<Flaw>) -> World {
+        let scenario = Scenario::draw(&mut random, flaw);
         World {
             now: 0,
             random,
@@ -136,14 +136,14 @@ impl World {
     }
 
     /// Sends a message into the network.
-    pub(crate) fn send(&mut self, sender: MemberId, message: Message) {
+    pub(crate) fn send(&mut self, sender: MemberId, message: &Message) {
         let to = message.to;
-        if is_snapshot(&message) {
+        if is_snapshot(message) {
             self.totals.snapshots_sent += 1;
         }
-        self.record(sender, What::Sent(Summary::of(&message)));
+        self.record(sender, What::Sent(Summary::of(message)));
         match self.network.fate(&mut self.random, sender, to) {
-            Fate::Lost => self.lose(sender, &message),
+            Fate::Lost => self.lose(sender, message),
             Fate::Arrives(delays) => {
                 self.totals.doubled += delays.len() as u64 - 1;
                 for delay in delays {

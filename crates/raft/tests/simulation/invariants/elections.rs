@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use raft::HardState;
 use types::{MemberId, Term};
 
 use super::{Check, Invariant, ensure};
@@ -19,8 +20,20 @@ pub(crate) struct Elections {
 }
 
 impl Elections {
-    /// A member leads. True if that is new.
-    pub(crate) fn leads(&mut self, term: Term, leader: MemberId, life: u32) -> Check<bool> {
+    /// A member leads, with this hard state on its disk. True if that is new.
+    pub(crate) fn leads(
+        &mut self,
+        term: Term,
+        leader: MemberId,
+        life: u32,
+        durable: HardState,
+    ) -> Check<bool> {
+        // Otherwise it could crash, stand again in the same term and be elected again by the same
+        // voters, with another log.
+        let own_vote = (durable.term, durable.vote) == (term, Some(leader));
+        ensure(own_vote, Invariant::ElectionSafety, || {
+            format!("{leader} leads in term {term} and has only {durable:?} on its disk")
+        })?;
         let new = !self.leaders.contains_key(&term);
         let (first, first_life) = *self.leaders.entry(term).or_insert((leader, life));
         ensure((first, first_life) == (leader, life), Invariant::ElectionSafety, || {

@@ -66,7 +66,7 @@ impl Node {
             })?;
         let live = self.live();
         let before = live.conf.clone();
-        let after = live.raw.apply_conf_change(&change).ok();
+        let after = live.raw.apply_conf_change(index, &change).ok();
         if let Some(after) = &after {
             live.conf.clone_from(after);
         }

@@ -57,7 +57,7 @@ impl Node {
         let mut work = self.take_work();
         self.finish_write(world, &work.batch)?;
         for message in std::mem::take(&mut work.messages) {
-            self.send(world, message)?;
+            self.send(world, &message)?;
         }
         let (member, life) = (self.id, self.life);
         let apply_delay = if work.committed.is_empty() { 0 } else { world.scenario.apply_delay };

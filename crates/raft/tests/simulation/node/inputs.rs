@@ -1,7 +1,7 @@
 //! What goes into a member from outside.
 
 use bytes::Bytes;
-use raft::{AnyConfChange, Entry, Message, MessageType, StepError};
+use raft::{AnyConfChange, Message, MessageType, StepError};
 use types::{Index, MemberId};
 
 use crate::disk::Record;
@@ -48,8 +48,7 @@ impl Node {
 
     pub(crate) fn propose(&mut self, world: &mut World, batch: Vec<Bytes>) -> Check {
         let (first, count) = (String::from_utf8_lossy(&batch[0]).into_owned(), batch.len());
-        let entries = batch.into_iter().map(Entry::normal).collect();
-        let taken = self.live().raw.propose_batch(entries).is_ok();
+        let taken = self.live().raw.propose_batch(batch).is_ok();
         self.note_proposal(world, taken, format!("{count} entries from {first:.12}"));
         self.observe(world)
     }

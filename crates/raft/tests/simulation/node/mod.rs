@@ -153,7 +153,11 @@ impl Node {
         let live = self.live();
         let (role, term) = (live.seen.soft_state.role, live.seen.hard_state.term);
         world.trace.record(world.now, id, What::Became { role: role_name(role), term: term.0 });
-        if role != RoleKind::Leader || !world.invariants.elections.leads(term, id, life)? {
+        if role != RoleKind::Leader {
+            return Ok(());
+        }
+        let durable = world.disks[&id].durable().state;
+        if !world.invariants.elections.leads(term, id, life, durable)? {
             return Ok(());
         }
         live.elected = Some(world.invariants.commits.last_index());
@@ -167,7 +171,8 @@ impl Node {
             return;
         }
         let (member, life) = (self.id, self.life);
-        let delay = world.random.below(150);
+        let longest = world.random.pick(&[20, 100, 400]);
+        let delay = world.random.below(longest);
         let downtime = world.random.below(300);
         world.schedule(delay, Event::Crash { member, life, downtime });
     }
@@ -252,7 +257,7 @@ impl Node {
     }
 
     /// Sends to another member; a vote that leaves counts from now on.
-    fn send(&mut self, world: &mut World, message: Message) -> Check {
+    fn send(&mut self, world: &mut World, message: &Message) -> Check {
         if message.kind == MessageType::MsgVoteResp && !message.reject {
             world.invariants.elections.votes(self.id, message.term, message.to)?;
             self.maybe_crash_soon(world, world.scenario.crash_after_vote);

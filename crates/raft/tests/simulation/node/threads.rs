@@ -96,7 +96,7 @@ impl Node {
         }
         self.answer_reads(world, ready.read_states)?;
         for message in to_send {
-            self.send(world, message)?;
+            self.send(world, &message)?;
         }
         self.start_append(world);
         self.start_apply(world);
@@ -178,7 +178,7 @@ impl Node {
     /// Delivers a response: to this member itself, or over the network.
     fn respond(&mut self, world: &mut World, response: Message) -> Check {
         if response.to != self.id {
-            return self.send(world, response);
+            return self.send(world, &response);
         }
         if response.kind == MessageType::MsgVoteResp && !response.reject {
             world.invariants.elections.votes(self.id, response.term, self.id)?;
