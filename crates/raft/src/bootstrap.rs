@@ -5,7 +5,9 @@ use thiserror::Error;
 use types::{Index, MemberId, Term};
 
 use crate::conf::{ConfChange, ConfChangeType};
+use crate::confchange::MAX_MEMBERS;
 use crate::entry::Entry;
+use crate::message::is_local_thread;
 use crate::raft::Raft;
 use crate::storage::Storage;
 use crate::wire;
@@ -28,8 +30,9 @@ pub enum BootstrapError {
     /// There is a log already.
     #[error("can't bootstrap a nonempty Storage")]
     NotEmpty,
-    /// Zero names nobody, and two members cannot share an id.
-    #[error("peers must have ids of their own")]
+    /// Zero names nobody, two ids are taken by a member's threads, two members cannot share one, and there
+    /// are at most [`MAX_MEMBERS`].
+    #[error("peers must have ids of their own, and be few")]
     BadPeers,
 }
 
@@ -47,7 +50,8 @@ impl<S: Storage> Raft<S> {
             return Err(BootstrapError::NotEmpty);
         }
         let ids: std::collections::BTreeSet<_> = peers.iter().map(|peer| peer.id).collect();
-        if ids.len() != peers.len() || ids.contains(&MemberId(0)) {
+        let reserved = |id: &MemberId| *id == MemberId(0) || is_local_thread(*id);
+        if ids.len() != peers.len() || ids.len() > MAX_MEMBERS || ids.iter().any(reserved) {
             return Err(BootstrapError::BadPeers);
         }
         let changes: Vec<ConfChange> = peers.iter().map(added).collect();

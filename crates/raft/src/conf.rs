@@ -34,6 +34,12 @@ impl ConfState {
         ConfState { voters: voters.into_iter().collect(), ..ConfState::default() }
     }
 
+    /// The number of ids in all lists together.
+    pub(crate) fn len(&self) -> usize {
+        let lists = [&self.voters, &self.learners, &self.voters_outgoing, &self.learners_next];
+        lists.iter().map(|ids| ids.len()).sum()
+    }
+
     /// Whether the member has any part in this configuration.
     #[must_use]
     pub fn contains(&self, id: MemberId) -> bool {

@@ -28,7 +28,8 @@ pub struct Config {
     pub heartbeat_ticks: u32,
     /// Where the draws of election timeouts start. Members of one cluster need different seeds.
     pub seed: u64,
-    /// On restart, the last index the state machine holds; nothing up to it is handed out again.
+    /// On restart, the last index the state machine holds; nothing up to it is handed out again. The
+    /// configuration that storage gives must be the one in force there.
     pub applied: Index,
     /// Hand out storage work as messages that may be answered later, instead of waiting for
     /// [`crate::RawNode::advance`].
@@ -64,7 +65,8 @@ pub struct Config {
     /// Whether to leave open the holes that etcd's raft has and this core has closed, so that the two
     /// can be compared in everything else: a leader may be elected before its own vote is durable;
     /// a leader with one voter answers reads alone, whoever that voter is and whatever is committed;
-    /// a learner of a later term may be stuck behind a leader of an older one.
+    /// a learner of a later term may be stuck behind a leader of an older one; a candidate that was
+    /// demoted meanwhile may be elected.
     #[cfg(feature = "planted-bugs")]
     pub etcd_holes: bool,
 }

@@ -45,7 +45,7 @@ fn a_saved_commit_outside_of_the_log_is_refused() {
 }
 
 #[test]
-fn a_state_machine_ahead_of_the_commit_is_refused() {
+fn a_state_machine_ahead_of_the_log_is_refused() {
     let config = Config { applied: Index(1), ..Config::new(MemberId(1)) };
     let error = RawNode::new(config, alone()).map(drop).unwrap_err();
     assert_eq!(error.to_string(), "applied 1 is out of range [0, 0]");
@@ -81,10 +81,24 @@ fn a_change_behind_another_shows_that_the_first_is_committed() {
     let normal = |index| Entry { term: Term(1), index: Index(index), ..Entry::default() };
     let mut storage = alone();
     storage.append(&[normal(1), change(2), normal(3), change(4), normal(5)]).unwrap();
-    // The crash kept the entries and lost the hard state behind them.
+    // The crash kept the entries and lost the hard state behind them, also the only one there was.
+    for saved in [HardState { term: Term(1), vote: None, commit: Index(1) }, HardState::default()] {
+        storage.set_hard_state(saved);
+        let node = RawNode::new(Config::new(MemberId(1)), storage.clone()).unwrap();
+        assert_eq!(node.basic_status().hard_state.commit, Index(2), "{saved:?}");
+    }
+}
+
+#[test]
+fn what_the_state_machine_holds_is_committed_whatever_was_saved() {
+    let mut storage = alone();
+    let entry = |index| Entry { term: Term(1), index: Index(index), ..Entry::default() };
+    storage.append(&[entry(1), entry(2)]).unwrap();
     storage.set_hard_state(HardState { term: Term(1), vote: None, commit: Index(1) });
-    let node = RawNode::new(Config::new(MemberId(1)), storage).unwrap();
+    let config = Config { applied: Index(2), ..Config::new(MemberId(1)) };
+    let node = RawNode::new(config, storage).unwrap();
     assert_eq!(node.basic_status().hard_state.commit, Index(2));
+    assert!(!node.has_ready(), "nothing is handed out again");
 }
 
 #[test]
@@ -179,6 +193,9 @@ fn a_cluster_is_started_only_once_and_with_members() {
     assert_eq!(start(MemoryStorage::new(), &[]), Err(BootstrapError::NoPeers));
     assert_eq!(start(MemoryStorage::new(), &peers(&[1, 1])), Err(BootstrapError::BadPeers));
     assert_eq!(start(MemoryStorage::new(), &peers(&[0])), Err(BootstrapError::BadPeers));
+    assert_eq!(start(MemoryStorage::new(), &peers(&[u64::MAX])), Err(BootstrapError::BadPeers));
+    let crowd: Vec<u64> = (1..=129).collect();
+    assert_eq!(start(MemoryStorage::new(), &peers(&crowd)), Err(BootstrapError::BadPeers));
     let mut used = MemoryStorage::new();
     used.append(&[Entry { term: Term(1), index: Index(1), ..Entry::default() }]).unwrap();
     assert_eq!(start(used, &peers(&[1])), Err(BootstrapError::NotEmpty));

@@ -14,6 +14,10 @@ use types::{Index, MemberId};
 use crate::conf::{ConfChangeSingle, ConfChangeType};
 use crate::tracker::{Config, Progress, ProgressMap, ProgressTracker};
 
+/// Members a configuration may have. Clusters have a handful; what follows from a configuration takes
+/// time that grows with their square.
+pub const MAX_MEMBERS: usize = 128;
+
 /// Why a change cannot be made.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ConfChangeError {
@@ -35,6 +39,9 @@ pub enum ConfChangeError {
     /// Two majorities might not overlap.
     #[error("more than one voter changed without entering joint config")]
     TooManyVoters,
+    /// More than [`MAX_MEMBERS`].
+    #[error("more than {MAX_MEMBERS} members")]
+    TooManyMembers,
     /// The id stands for one of a member's own threads.
     #[error("{0} is not the id of a member")]
     ReservedId(MemberId),
@@ -216,6 +223,9 @@ impl Draft<'_> {
     }
 
     fn finish(self) -> Result<Changed, ConfChangeError> {
+        if self.progress.len() > MAX_MEMBERS {
+            return Err(ConfChangeError::TooManyMembers);
+        }
         check_invariants(&self.config, &self.progress)?;
         Ok((self.config, self.progress))
     }

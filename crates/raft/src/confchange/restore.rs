@@ -10,11 +10,11 @@ use super::{Changed, Changer, ConfChangeError};
 /// Rebuilds the configuration that `state` describes, on top of an empty tracker.
 ///
 /// Done by the same changes that could have led there, so that what they refuse is refused here too.
-/// For `voters=(1 2 3)&&(1 2 4 6) learners=(5) learners_next=(4)`:
+/// For `voters=(1 3)&&(1 2) learners=(4) learners_next=(2)`:
 ///
 /// ```text
-/// add 1, 2, 4, 6 one by one                                   voters=(1 2 4 6)
-/// enter joint: remove 1 2 4 6, add 1 2 3, learners 5 and 4    voters=(1 2 3)&&(1 2 4 6) …
+/// add 1 and 2 one by one                                 voters=(1 2)
+/// enter joint: remove 1 2, add 1 3, learners 4 and 2     voters=(1 3)&&(1 2) …
 /// ```
 ///
 /// # Errors

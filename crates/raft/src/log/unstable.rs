@@ -5,9 +5,13 @@
 //! unstable          8 9 | 10 11        offset = 8, in_progress = 10: 8 and 9 are being written
 //! ```
 //!
-//! Entries wait here until they are handed out for writing, and stay readable here until the storage
-//! is known to hold them. `offset` may lie below the end of the storage: then the next write replaces
-//! what the storage has from there on.
+//! An entry is appended here first, then handed out, and forgotten only when a response says that it is
+//! durable; until then reads come here before they go to storage. After a change of leader the two overlap:
+//!
+//! ```text
+//! storage   … 5 6 7
+//! unstable        7 8                  offset = 7: another leader's 7, which the next write puts in its place
+//! ```
 
 use types::{Index, Term};
 

@@ -1,6 +1,6 @@
 //! A follower takes entries and heartbeats.
 
-use types::Index;
+use types::{Index, MemberId};
 
 use crate::entry::EntryId;
 use crate::message::{Message, MessageType};
@@ -21,13 +21,13 @@ impl<S: Storage> Raft<S> {
         }
     }
 
-    pub(super) fn acknowledge(&mut self, to: types::MemberId, index: Index) {
+    pub(super) fn acknowledge(&mut self, to: MemberId, index: Index) {
         self.send(Message { index, ..Message::new(MessageType::MsgAppResp, to) });
     }
 
     /// Refuses with a hint: the last place where this log's term is not above the append's. Above it
     /// the logs cannot meet, since terms only grow along a log.
-    fn refuse_append(&mut self, to: types::MemberId, prev: EntryId) {
+    fn refuse_append(&mut self, to: MemberId, prev: EntryId) {
         let upper = prev.index.min(self.log.last_index());
         let hint = self.log.find_conflict_by_term(upper, prev.term);
         self.send(Message {

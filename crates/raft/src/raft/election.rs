@@ -141,6 +141,10 @@ impl<S: Storage> Raft<S> {
             VoteResult::Won if awaited == MessageType::MsgPreVoteResp => {
                 self.stand(Campaign::Election);
             }
+            // Removed or demoted while it stood: it could not take a single proposal.
+            VoteResult::Won if !self.is_promotable() && !self.has_etcd_holes() => {
+                self.become_follower(self.term, None);
+            }
             VoteResult::Won => {
                 self.become_leader();
                 self.broadcast_append();

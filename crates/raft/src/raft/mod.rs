@@ -38,7 +38,7 @@ pub use step::StepError;
 
 pub(crate) use role::{Candidate, Leader, Role};
 
-use types::{MemberId, Term};
+use types::{Index, MemberId, Term};
 
 use crate::confchange::{self, ConfChangeError};
 use crate::config::{Config, ConfigError};
@@ -61,21 +61,21 @@ pub enum StartError {
     #[error("saved commit {commit} is out of range [{first}, {last}]")]
     Commit {
         /// The commit index saved.
-        commit: types::Index,
+        commit: Index,
         /// The commit index the log starts from.
-        first: types::Index,
+        first: Index,
         /// The last index of the log.
-        last: types::Index,
+        last: Index,
     },
-    /// The state machine is ahead of what is committed.
-    #[error("applied {applied} is out of range [{first}, {commit}]")]
+    /// The state machine is ahead of the log, or behind its beginning.
+    #[error("applied {applied} is out of range [{first}, {last}]")]
     Applied {
         /// The applied index given.
-        applied: types::Index,
+        applied: Index,
         /// Where the log starts.
-        first: types::Index,
-        /// The commit index saved.
-        commit: types::Index,
+        first: Index,
+        /// The last index of the log.
+        last: Index,
     },
 }
 
@@ -88,15 +88,16 @@ pub(crate) struct Raft<S> {
     pub(crate) log: RaftLog<S>,
     pub(crate) tracker: ProgressTracker,
     /// The configuration in force contains every change up to here.
-    conf_index: types::Index,
+    conf_index: Index,
     /// Messages that may go out at once.
     pub(crate) messages: Vec<Message>,
     /// Messages that promise something, to go out once all that is unstable now is durable. Those to
     /// this member itself are its own acknowledgements.
     pub(crate) messages_after_append: Vec<Message>,
     pub(crate) read_states: Vec<ReadState>,
-    /// Reads that came before this leader committed anything in its term; answered once it has.
-    /// At most [`read_index::MAX_WAITING_READS`].
+    /// Reads that came before this leader committed anything in its term; answered once it has. They outlive
+    /// the role, as in etcd: should this member lead again, they are answered then. At most
+    /// [`read_index::MAX_WAITING_READS`].
     pending_reads: Vec<Message>,
     /// Ticks since a follower heard from its leader, a candidate stood, or a leader checked.
     election_elapsed: u32,
@@ -232,7 +233,7 @@ impl<S: Storage> Raft<S> {
 
     fn draw_election_timeout(&mut self) {
         let ticks = self.config.election_ticks;
-        self.randomized_election_ticks = ticks + self.random.below(ticks);
+        self.randomized_election_ticks = ticks.saturating_add(self.random.below(ticks));
     }
 
     /// For tests that need to know when an election starts.
@@ -291,39 +292,37 @@ impl<S: Storage> Raft<S> {
 }
 
 /// Takes over commit and applied index from the last run.
+///
+/// The commit index need not be saved at once, so it may lie behind what is known to be committed: what a snapshot
+/// covers, and what the state machine holds.
 fn load_positions<S: Storage>(
     log: &mut RaftLog<S>,
     saved: &HardState,
     config: &Config,
 ) -> Result<(), StartError> {
-    let (first, last) = (log.committed(), log.last_index());
-    if *saved != HardState::default() {
-        if saved.commit > last {
-            return Err(StartError::Commit { commit: saved.commit, first, last });
-        }
-        // What a snapshot covers is committed, although the commit index need not have been saved since.
-        log.load_commit(saved.commit.max(first));
-        if !config.disable_conf_change_validation {
-            log.load_commit(certain_commit(log));
-        }
+    let (first, last, applied) = (log.committed(), log.last_index(), config.applied);
+    if saved.commit > last {
+        return Err(StartError::Commit { commit: saved.commit, first, last });
     }
-    if config.applied != types::Index::ZERO {
-        if config.applied < first || config.applied > log.committed() {
-            let commit = log.committed();
-            return Err(StartError::Applied { applied: config.applied, first, commit });
-        }
-        log.applied_to(config.applied, 0);
+    if applied != Index::ZERO && (applied < first || applied > last) {
+        return Err(StartError::Applied { applied, first, last });
     }
+    log.load_commit(saved.commit.max(first).max(applied));
+    if !config.disable_conf_change_validation {
+        log.load_commit(certain_commit(log));
+    }
+    log.applied_to(applied.max(first), 0);
     Ok(())
 }
 
 /// How far the log must be committed, whatever was saved: a leader lets a change of membership into its log only
-/// once it has applied the one before.
+/// once it has applied the one before. (Every leader does, unless it is told not to check changes; then all
+/// members must be.)
 ///
 /// Entries are saved before the hard state, and a crash may come in between. A member that then took the saved commit
 /// index for the truth would stand for election with a configuration several changes old, whose majority need not
 /// overlap with the one in force.
-fn certain_commit<S: Storage>(log: &RaftLog<S>) -> types::Index {
+fn certain_commit<S: Storage>(log: &RaftLog<S>) -> Index {
     let mut certain = log.committed();
     let mut newest = None;
     let (lo, hi) = (certain.next(), log.last_index().next());

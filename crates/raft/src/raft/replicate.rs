@@ -121,9 +121,9 @@ impl<S: Storage> Raft<S> {
     /// *that*, they cannot meet either:
     ///
     /// ```text
-    /// index      1 2 3 4 5 6 7 8 9
-    /// leader     1 3 3 3 5 5 5 5 5      refused at 9; the hint is 6 with term 2
-    /// follower   1 1 1 1 2 2            5, 5, 3, 3, 3 are all above 2: try 1
+    /// index      1 2 3 4 5 6 7 8
+    /// leader     2 2 4 4 4 7 7 7      refused at 8; the hint is 5 with term 3
+    /// follower   2 2 3 3 3            4, 4 and 4 are all above 3: try 2
     /// ```
     ///
     /// So there is at most one round trip for each term in which the logs differ.

@@ -1,7 +1,7 @@
 //! A message came in: its term decides first, then its kind and this member's role.
 
 use thiserror::Error;
-use types::{MemberId, Term};
+use types::{Index, MemberId, Term};
 
 use crate::message::{Message, MessageType};
 use crate::storage::Storage;
@@ -25,6 +25,17 @@ pub enum StepError {
     /// A forwarded proposal was not taken.
     #[error(transparent)]
     Proposal(#[from] ProposeError),
+    /// The leader commits entries that this member has acknowledged and no longer has: its log was damaged or
+    /// lost. It must not go on voting for logs as short as its own; stop it, and have it start anew.
+    #[error(
+        "raft: commit {commit} lies behind the last entry {last}: was the log damaged or lost?"
+    )]
+    LogLost {
+        /// The commit index that the leader sent.
+        commit: Index,
+        /// The last index of the log.
+        last: Index,
+    },
     /// The message contradicts itself or what this member knows for certain.
     #[error("raft: {kind:?} from {from} refused: {reason}")]
     Malformed {
@@ -94,7 +105,7 @@ impl<S: Storage> Raft<S> {
 
     /// Whether a leader of an older term is told so, which deposes it. Otherwise this member would do that by
     /// standing for election; but it is not listened to while others hear from that leader, or asks before it
-    /// stands, or, as a learner, never stands at all and could never follow again.
+    /// stands, or may not stand at all, as a learner, and could never follow again.
     fn must_depose(&self) -> bool {
         let never_stands = !self.is_promotable() && !self.has_etcd_holes();
         self.config.check_quorum || self.config.pre_vote || never_stands

@@ -18,11 +18,8 @@ use super::step::StepError;
 use super::{Raft, Role};
 
 /// Terms and indexes beyond this are refused, so that the next one always exists. At a million entries a
-/// second the log gets there in three hundred thousand years.
+/// second the log gets there in three hundred thousand years; a term, only by a peer that lies.
 const MAX_POSITION: u64 = u64::MAX >> 1;
-
-/// Members in the configuration of a snapshot. To restore it takes time that grows with their square.
-const MAX_MEMBERS: usize = 128;
 
 impl<S: Storage> Raft<S> {
     /// Checks a message that came over the network.
@@ -35,7 +32,8 @@ impl<S: Storage> Raft<S> {
             kind: message.kind,
             from: message.from,
             reason,
-        })
+        })?;
+        self.check_log_reaches(message)
     }
 
     /// Checks a message that this member's own storage sent on its behalf.
@@ -63,7 +61,6 @@ impl<S: Storage> Raft<S> {
         match message.kind {
             MessageType::MsgApp => check_append(message),
             MessageType::MsgAppResp => self.check_append_response(message),
-            MessageType::MsgHeartbeat => self.check_heartbeat(message),
             MessageType::MsgSnap => self.check_snapshot(message),
             MessageType::MsgProp => check_proposal(message),
             MessageType::MsgReadIndex | MessageType::MsgReadIndexResp => check_read(message),
@@ -85,12 +82,12 @@ impl<S: Storage> Raft<S> {
         Ok(())
     }
 
-    /// The commit index of a heartbeat is one this member has acknowledged. If the log does not reach
-    /// it any more, it was damaged or lost; following on would corrupt the cluster.
-    fn check_heartbeat(&self, message: &Message) -> Result<(), &'static str> {
+    /// The commit index of a heartbeat is one this member has acknowledged.
+    fn check_log_reaches(&self, message: &Message) -> Result<(), StepError> {
+        let (commit, last) = (message.commit, self.log.last_index());
         let heeded = message.term >= self.term && !self.leads_in(message.term);
-        if heeded && message.commit > self.log.last_index() {
-            return Err("commits entries that this log does not have: was it damaged or lost?");
+        if message.kind == MessageType::MsgHeartbeat && heeded && commit > last {
+            return Err(StepError::LogLost { commit, last });
         }
         Ok(())
     }
@@ -104,13 +101,8 @@ impl<S: Storage> Raft<S> {
         }
         check_snapshot_term(message.term, snapshot)?;
         let conf_state = &snapshot.metadata.conf_state;
-        let lists = [
-            &conf_state.voters,
-            &conf_state.learners,
-            &conf_state.voters_outgoing,
-            &conf_state.learners_next,
-        ];
-        if lists.iter().map(|ids| ids.len()).sum::<usize>() > MAX_MEMBERS {
+        // Before it is restored to see whether it can be: that takes time that grows with the square.
+        if conf_state.len() > 2 * confchange::MAX_MEMBERS {
             return Err("has too many members");
         }
         confchange::restore(self.empty_tracker(), snapshot.metadata.index, conf_state)

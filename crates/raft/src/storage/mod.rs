@@ -37,7 +37,8 @@ pub enum SnapshotError {
 
 /// The durable part of the log.
 pub trait Storage {
-    /// What was saved last, to start from.
+    /// What was saved last, to start from: the hard state, and the configuration in force at
+    /// [`crate::Config::applied`].
     fn initial_state(&self) -> (HardState, ConfState);
 
     /// The entries in `lo..hi`, as many as fit into `max_bytes` but at least one.

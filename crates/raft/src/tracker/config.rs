@@ -15,9 +15,10 @@ use crate::quorum::{JointConfig, write_ids};
 /// the joint configuration is left:
 ///
 /// ```text
-/// demote 3:   voters=(1 2 3)
-///          →  voters=(1 2)&&(1 2 3) learners_next=(3)
-///          →  voters=(1 2) learners=(3)
+/// 7 shall replace 5, which stays as a learner:
+///    voters=(4 5 6)
+/// →  voters=(4 6 7)&&(4 5 6) learners_next=(5)
+/// →  voters=(4 6 7) learners=(5)
 /// ```
 ///
 /// Outside of a joint configuration `learners_next` is empty and `auto_leave` is false.

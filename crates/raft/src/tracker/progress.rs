@@ -125,7 +125,7 @@ impl Progress {
                 // What fills the window is a probe: wait for a sign of life before more.
                 self.append_paused = self.inflights.is_full();
             }
-            // Compat: as in etcd, only a probe with entries pauses (heartbeat_resp_recovers).
+            // Compat: as in etcd, only a probe with entries pauses.
             ProgressState::Probe => self.append_paused |= entries > 0,
             ProgressState::Snapshot { .. } => panic!("an append was sent beside a snapshot"),
         }
