@@ -42,8 +42,7 @@ func TestScripts(t *testing.T) {
 	ran := 0
 	datadriven.Walk(t, *scripts, func(t *testing.T, path string) {
 		ran++
-		run := newRunner()
-		datadriven.RunTest(t, path, run.handle)
+		datadriven.RunTest(t, path, handlerFor(path))
 	})
 	if ran == 0 && !t.Failed() {
 		t.Fatalf("no scripts in %s", *scripts)
@@ -80,7 +79,11 @@ func (r *runner) handle(t *testing.T, d *datadriven.TestData) (out string) {
 		return "ok"
 	case "report-snapshot":
 		status := raft.SnapshotFinish
+		var failed bool
 		if d.HasArg("failed") {
+			d.ScanArgs(t, "failed", &failed)
+		}
+		if failed {
 			status = raft.SnapshotFailure
 		}
 		r.node(t, d, 0).ReportSnapshot(r.node(t, d, 1).Config.ID, status)

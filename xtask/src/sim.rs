@@ -9,6 +9,9 @@ use anyhow::Result;
 
 use crate::workspace::Workspace;
 
+/// The test that runs clusters; the others are about the simulation itself.
+const CLUSTERS: &str = "random_clusters_stay_safe_and_heal";
+
 /// What to simulate; where nothing is said, the test has its own default.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Options {
@@ -32,7 +35,8 @@ impl Options {
 
 /// Runs the simulation and returns the code it ended with.
 pub(crate) fn raft(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
-    let test = ["test", "--release", "-p", "raft", "--test", "simulation", "--", "--nocapture"];
+    let test =
+        ["test", "--release", "-p", "raft", "--test", "simulation", "--", "--nocapture", CLUSTERS];
     let variables = options.environment();
     let variables: Vec<(&str, &str)> =
         variables.iter().map(|(name, value)| (*name, value.as_str())).collect();

@@ -75,7 +75,7 @@ fn dispatch(env: &mut InteractionEnv, case: &Case) -> Result<(), String> {
         }
         // report-snapshot 1 2 failed=true: not among etcd's commands
         "report-snapshot" => {
-            let failed = case.value::<bool>("failed").unwrap_or(false);
+            let failed = boolean(case, "failed");
             let to = MemberId(case.position::<u64>(1));
             env.nodes[first(case)].raw.report_snapshot(to, !failed);
             Ok(())
@@ -120,6 +120,15 @@ fn dispatch(env: &mut InteractionEnv, case: &Case) -> Result<(), String> {
         // transfer-leadership from=1 to=4
         "transfer-leadership" => transfer_leadership(env, case),
         _ => Err("unknown command".to_owned()),
+    }
+}
+
+/// A boolean argument, absent for false, in the spellings that Go knows.
+fn boolean(case: &Case, key: &str) -> bool {
+    match case.value::<String>(key).as_deref() {
+        None | Some("0" | "f" | "F" | "false" | "FALSE" | "False") => false,
+        Some("1" | "t" | "T" | "true" | "TRUE" | "True") => true,
+        Some(other) => case.fail(format_args!("{key}={other} is not a boolean")),
     }
 }
 
@@ -186,7 +195,7 @@ fn first_config(case: &Case) -> Result<(Config, Snapshot), String> {
         "read-only",
         "step-down-on-removal",
     ]);
-    let flag = |key| case.value::<bool>(key).unwrap_or(false);
+    let flag = |key| boolean(case, key);
     let members = |key| case.values::<u64>(key).into_iter().map(MemberId).collect();
     let read_only_option = match case.value::<String>("read-only").as_deref() {
         None | Some("safe") => ReadOnlyOption::Safe,
@@ -250,6 +259,10 @@ fn propose(env: &mut InteractionEnv, case: &Case) -> Result<(), String> {
 }
 
 fn propose_conf_change(env: &mut InteractionEnv, case: &Case) -> Result<(), String> {
+    let known = |key: &str| matches!(key, "v1" | "transition");
+    if let Some(arg) = case.args.iter().find(|arg| !arg.vals.is_empty() && !known(&arg.key)) {
+        return Err(format!("unknown command {}", arg.key));
+    }
     let transition = match case.value::<String>("transition").as_deref() {
         None | Some("auto") => ConfChangeTransition::Auto,
         Some("implicit") => ConfChangeTransition::JointImplicit,
@@ -257,7 +270,7 @@ fn propose_conf_change(env: &mut InteractionEnv, case: &Case) -> Result<(), Stri
         Some(other) => return Err(format!("unknown transition {other}")),
     };
     let changes = changes::parse(&case.input)?;
-    let change: AnyConfChange = if case.value::<bool>("v1").unwrap_or(false) {
+    let change: AnyConfChange = if boolean(case, "v1") {
         if changes.len() > 1 || transition != ConfChangeTransition::Auto {
             let error = "v1 conf change can only have one operation and no transition";
             return Err(error.to_owned());
