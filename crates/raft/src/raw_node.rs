@@ -124,8 +124,9 @@ impl<S: Storage> RawNode<S> {
     /// Puts a committed change of membership in force, and gives the configuration to save with the
     /// next snapshot. To be called for every such entry that is applied, with its index, in order.
     ///
-    /// A change that the configuration in force contains already alters nothing: a snapshot may have been
-    /// restored while the entry was on its way through the state machine.
+    /// Nothing is given, and nothing changes, if the configuration in force contains the change already: a
+    /// snapshot has overtaken the entry on its way through the state machine. The state machine is about to be
+    /// replaced by that snapshot; make none of it before.
     ///
     /// # Errors
     ///
@@ -135,7 +136,7 @@ impl<S: Storage> RawNode<S> {
         &mut self,
         index: Index,
         change: &ConfChangeV2,
-    ) -> Result<ConfState, ConfChangeError> {
+    ) -> Result<Option<ConfState>, ConfChangeError> {
         self.raft.apply_conf_change(index, change)
     }
 

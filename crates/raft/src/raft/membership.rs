@@ -15,18 +15,19 @@ impl<S: Storage> Raft<S> {
         voter && self.log.unstable().snapshot().is_none()
     }
 
-    /// Applies the committed change at an index and gives the configuration now in force.
+    /// Applies the committed change at an index and gives the configuration now in force; nothing if the one in
+    /// force contains the change already.
     pub(crate) fn apply_conf_change(
         &mut self,
         index: Index,
         change: &ConfChangeV2,
-    ) -> Result<ConfState, ConfChangeError> {
+    ) -> Result<Option<ConfState>, ConfChangeError> {
         if index <= self.conf_index {
-            return Ok(self.tracker.conf_state());
+            return Ok(None);
         }
         let conf_state = self.change_config(change)?;
         self.conf_index = index;
-        Ok(conf_state)
+        Ok(Some(conf_state))
     }
 
     /// Makes a change to the configuration in force.

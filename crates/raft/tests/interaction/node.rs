@@ -93,7 +93,9 @@ impl Node {
                 let change = wire::decode_conf_change(entry.kind, &entry.data)
                     .map_err(|error| error.to_string())?;
                 let applied = self.raw.apply_conf_change(entry.index, &change);
-                next.metadata.conf_state = applied.map_err(|error| error.to_string())?;
+                if let Some(conf_state) = applied.map_err(|error| error.to_string())? {
+                    next.metadata.conf_state = conf_state;
+                }
                 change.context
             } else {
                 entry.data.clone()

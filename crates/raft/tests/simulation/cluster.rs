@@ -107,11 +107,6 @@ impl Cluster {
             world.lose(sender, &message);
             return Ok(());
         };
-        if node.must_wait(&message) {
-            let message = Box::new(message);
-            world.schedule(1 + TICK / 20, Event::Deliver { sender, message });
-            return Ok(());
-        }
         if is_snapshot(&message) {
             report_arrival(world, sender, message.to);
         }

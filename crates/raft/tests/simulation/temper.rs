@@ -135,6 +135,7 @@ const ELECTIONS: Weights = &[
     (Rivals, 5),
     (Snapshot, 2),
     (Checkpoint, 4),
+    (SlowDisk, 4),
 ];
 
 const FIGURE_EIGHT: Weights = &[

@@ -18,15 +18,15 @@ use super::{Check, Invariant, LogView, Violation, ensure};
 /// The ledger of committed entries.
 #[derive(Default)]
 pub(crate) struct Commits {
-    /// The entry at index `i` is at `i - 1`.
-    ledger: Vec<Known>,
+    /// The entry at index `i` is at `i - 1`, with the term of the leader that committed it first.
+    ledger: Vec<(Known, Term)>,
 }
 
 impl Commits {
     /// The first entries of a new cluster are committed from the beginning.
     pub(crate) fn begin_with(&mut self, entries: &[Entry]) {
         let known = |entry: &Entry| Known { term: entry.term, digest: entry_digest(entry) };
-        self.ledger = entries.iter().map(known).collect();
+        self.ledger = entries.iter().map(|entry| (known(entry), entry.term)).collect();
     }
 
     /// The last index that anybody has counted as committed.
@@ -35,6 +35,10 @@ impl Commits {
     }
 
     fn get(&self, index: Index) -> Option<Known> {
+        self.get_with_term(index).map(|(known, _)| known)
+    }
+
+    fn get_with_term(&self, index: Index) -> Option<(Known, Term)> {
         let position = index.0.checked_sub(1)?;
         self.ledger.get(usize::try_from(position).ok()?).copied()
     }
@@ -48,10 +52,11 @@ impl Commits {
         index
     }
 
-    /// A leader commits up to `to`.
+    /// The leader of a term commits up to `to`.
     pub(crate) fn leader_commits(
         &mut self,
         leader: MemberId,
+        term: Term,
         view: &LogView,
         to: Index,
         conf: &ConfState,
@@ -71,7 +76,7 @@ impl Commits {
         while self.last_index() < to {
             let next = self.last_index().next();
             let known = view.get(next).ok_or_else(|| unseen(leader, next))?;
-            self.ledger.push(known);
+            self.ledger.push((known, term));
         }
         Ok(())
     }
@@ -94,36 +99,40 @@ impl Commits {
         from: Index,
         to: Index,
     ) -> Check {
-        self.compare_as(Invariant::CommittedIsForEver, member, view, from, to)
+        self.visible(view, from, to)
+            .try_for_each(|index| self.holds(Invariant::CommittedIsForEver, member, view, index))
     }
 
-    /// A new leader must have everything that was committed, here up to `to`, when it was elected.
-    pub(crate) fn leader_is_complete(&self, leader: MemberId, view: &LogView, to: Index) -> Check {
-        ensure(view.last_index() >= to, Invariant::LeaderCompleteness, || {
-            format!("{leader} leads with a log up to {}; {to} is committed", view.last_index())
-        })?;
-        self.compare_as(Invariant::LeaderCompleteness, leader, view, Index(1), to)
-    }
-
-    fn compare_as(
+    /// A new leader must have everything that was committed in earlier terms when it was elected, here
+    /// up to `to`. A candidate whose votes come late may find itself the leader of a term long past;
+    /// what later terms have committed it need not have.
+    pub(crate) fn leader_is_complete(
         &self,
-        invariant: Invariant,
-        member: MemberId,
+        leader: MemberId,
+        term: Term,
         view: &LogView,
-        from: Index,
         to: Index,
     ) -> Check {
-        let mut index = from.max(view.before().index.next());
-        while index <= to {
-            let (committed, held) = (self.get(index), view.get(index));
-            ensure(committed == held, invariant, || {
-                let term = |known: Option<Known>| known.map_or(Term::ZERO, |known| known.term);
-                let (committed, held) = (term(committed), term(held));
-                format!("{member} has {held}/{index} where {committed}/{index} is committed")
-            })?;
-            index = index.next();
-        }
-        Ok(())
+        let earlier = |&index: &Index| {
+            self.get_with_term(index).is_some_and(|(_, committed_in)| committed_in < term)
+        };
+        self.visible(view, Index(1), to)
+            .filter(earlier)
+            .try_for_each(|index| self.holds(Invariant::LeaderCompleteness, leader, view, index))
+    }
+
+    /// The indexes of a range that have not been compacted away from a log.
+    fn visible(&self, view: &LogView, from: Index, to: Index) -> impl Iterator<Item = Index> {
+        (from.max(view.before().index.next()).0..=to.0).map(Index)
+    }
+
+    fn holds(&self, invariant: Invariant, member: MemberId, view: &LogView, index: Index) -> Check {
+        let (committed, held) = (self.get(index), view.get(index));
+        ensure(committed == held, invariant, || {
+            let term = |known: Option<Known>| known.map_or(Term::ZERO, |known| known.term);
+            let (committed, held) = (term(committed), term(held));
+            format!("{member} has {held}/{index} where {committed}/{index} is committed")
+        })
     }
 }
 

@@ -7,23 +7,18 @@ use crate::invariants::{Check, Invariant, Violation, ensure};
 use crate::trace::What;
 use crate::world::World;
 
-use super::{Driver, Node};
+use super::Node;
 
 impl Node {
-    /// Applies entries that were handed out, in order.
+    /// Applies entries that were handed out, in order, but for those that a snapshot has overtaken.
     pub(super) fn apply(&mut self, world: &mut World, entries: &[Entry]) -> Check {
         for entry in entries {
-            if entry.kind.is_conf_change() {
-                self.learn_of_snapshots(world)?;
-            }
-            // A snapshot has overtaken it.
-            if entry.index <= self.live().floor {
-                continue;
-            }
-            if entry.kind.is_conf_change() {
+            if entry.kind.is_conf_change() && !self.is_overtaken(entry) {
                 self.apply_change(world, entry)?;
             }
-            self.apply_one(world, entry)?;
+            if !self.is_overtaken(entry) {
+                self.apply_one(world, entry)?;
+            }
         }
         if let Some(last) = entries.last() {
             world.record(self.id, What::Applied { index: last.index.0 });
@@ -31,13 +26,9 @@ impl Node {
         Ok(())
     }
 
-    /// The core takes over the configuration of a snapshot as soon as it is stepped, and tells with the next
-    /// `Ready`. An older change of membership must not be applied on top of it, so look first.
-    fn learn_of_snapshots(&mut self, world: &mut World) -> Check {
-        match self.live().driver {
-            Driver::Classic(_) => Ok(()),
-            Driver::Threads(_) => self.turn_threads(world),
-        }
+    fn is_overtaken(&mut self, entry: &Entry) -> bool {
+        let live = self.live();
+        live.awaited.is_some() || entry.index <= live.floor
     }
 
     fn apply_one(&mut self, world: &mut World, entry: &Entry) -> Check {
@@ -66,7 +57,16 @@ impl Node {
             })?;
         let live = self.live();
         let before = live.conf.clone();
-        let after = live.raw.apply_conf_change(index, &change).ok();
+        let after = match live.raw.apply_conf_change(index, &change) {
+            // The core takes over the configuration of a snapshot as soon as it is stepped, and leaves
+            // older changes alone from then on.
+            Ok(None) => {
+                live.awaited = Some(index);
+                return Ok(());
+            }
+            Ok(after) => after,
+            Err(_) => None,
+        };
         if let Some(after) = &after {
             live.conf.clone_from(after);
         }

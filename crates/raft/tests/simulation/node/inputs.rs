@@ -1,7 +1,7 @@
 //! What goes into a member from outside.
 
 use bytes::Bytes;
-use raft::{AnyConfChange, Message, MessageType, StepError};
+use raft::{AnyConfChange, Message, StepError};
 use types::{Index, MemberId};
 
 use crate::disk::Record;
@@ -10,7 +10,7 @@ use crate::scenario::TICK;
 use crate::trace::{Summary, What};
 use crate::world::{Event, World};
 
-use super::{Driver, Node};
+use super::Node;
 
 impl Node {
     pub(crate) fn tick(&mut self, world: &mut World) -> Check {
@@ -36,14 +36,6 @@ impl Node {
                 Err(Violation { invariant: Invariant::NothingRefused, detail })
             }
         }
-    }
-
-    /// Whether a message must wait. With synchronous storage, a snapshot is not stepped while entries
-    /// are being applied: the core takes over its configuration at once, and an older change of
-    /// membership applied after that would be applied to the wrong one.
-    pub(crate) fn must_wait(&self, message: &Message) -> bool {
-        let applying = |live: &super::Live| matches!(live.driver, Driver::Classic(Some(_)));
-        message.kind == MessageType::MsgSnap && self.live.as_ref().is_some_and(applying)
     }
 
     pub(crate) fn propose(&mut self, world: &mut World, batch: Vec<Bytes>) -> Check {

@@ -21,7 +21,8 @@ use types::{Index, MemberId, Term};
 
 use crate::app::App;
 use crate::disk::Record;
-use crate::invariants::{Check, LogView, check_positions};
+use crate::invariants::{Check, Invariant, LogView, check_positions, ensure};
+use crate::scenario::TICK;
 use crate::trace::{What, role_name};
 use crate::world::{Event, World};
 
@@ -55,10 +56,12 @@ pub(crate) struct Live {
     view: LogView,
     /// Committed entries up to here have been compared with everybody's.
     compared: Index,
-    /// It was elected when this much was committed, and its log has not been looked at since.
-    elected: Option<Index>,
+    /// It was elected in this term when this much was committed; its log has not been looked at since.
+    elected: Option<(Term, Index)>,
     /// The newest snapshot handed out to be restored. What is still being applied before it is stale.
     floor: Index,
+    /// A snapshot must come that covers this change, since the core would not apply it.
+    awaited: Option<Index>,
     /// Whether storage shows what is being written, or only what is durable.
     shows_early: bool,
     turn_scheduled: bool,
@@ -134,7 +137,8 @@ impl Node {
             world.record(id, What::Committed { index: commit.0 });
             let commits = &mut world.invariants.commits;
             if status.soft_state.role == RoleKind::Leader {
-                commits.leader_commits(id, &live.view, commit, &live.conf, &world.disks)?;
+                let term = status.hard_state.term;
+                commits.leader_commits(id, term, &live.view, commit, &live.conf, &world.disks)?;
             } else {
                 commits.follower_learns(id, commit)?;
             }
@@ -160,7 +164,7 @@ impl Node {
         if !world.invariants.elections.leads(term, id, life, durable)? {
             return Ok(());
         }
-        live.elected = Some(world.invariants.commits.last_index());
+        live.elected = Some((term, world.invariants.commits.last_index()));
         self.maybe_crash_soon(world, world.scenario.crash_after_election);
         Ok(())
     }
@@ -181,20 +185,28 @@ impl Node {
     fn absorb(&mut self, world: &mut World, batch: &Batch) -> Check {
         let id = self.id;
         let live = self.live();
+        let restored = batch.snapshot.as_ref().map(|snapshot| snapshot.metadata.index);
+        let awaited = live.awaited.take();
+        ensure(awaited.is_none() || awaited <= restored, Invariant::ConfigurationSafety, || {
+            format!("{id} would not apply the change at {awaited:?} and restores {restored:?}")
+        })?;
         if let Some(snapshot) = &batch.snapshot {
             let metadata = &snapshot.metadata;
             world.invariants.configurations.restored(id, metadata.index, &metadata.conf_state)?;
-            live.conf = metadata.conf_state.clone();
+            live.conf = live.raw.status().config.to_conf_state();
             live.view = LogView::starting_after(snapshot.id());
             live.floor = metadata.index;
+            ensure(live.conf == metadata.conf_state, Invariant::ConfigurationSafety, || {
+                format!("{id} restores {:?} and has {:?} in force", metadata.conf_state, live.conf)
+            })?;
         }
         world.invariants.logs.appends(id, &mut live.view, &batch.entries, live.compared)?;
         let committed = live.seen.hard_state.commit.min(live.view.last_index());
         let commits = &world.invariants.commits;
         commits.compare(id, &live.view, live.compared.next(), committed)?;
         live.compared = live.compared.max(committed);
-        if let Some(committed) = live.elected.take() {
-            commits.leader_is_complete(id, &live.view, committed)?;
+        if let Some((term, committed)) = live.elected.take() {
+            commits.leader_is_complete(id, term, &live.view, committed)?;
         }
         Ok(())
     }
@@ -252,8 +264,8 @@ impl Node {
         if !sync {
             return 0;
         }
-        let slow = if world.now < self.slow_until { 5 } else { 1 };
-        slow * world.delay(world.scenario.sync_delay)
+        let slow = if world.now < self.slow_until && !world.healing { 10 * TICK } else { 0 };
+        world.delay(world.scenario.sync_delay + slow)
     }
 
     /// Sends to another member; a vote that leaves counts from now on.

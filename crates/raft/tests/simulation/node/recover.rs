@@ -64,6 +64,7 @@ impl Node {
             view,
             elected: None,
             floor: Index::ZERO,
+            awaited: None,
             shows_early: world.random.flip(),
             turn_scheduled: false,
             tick,
