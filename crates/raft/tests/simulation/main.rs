@@ -64,11 +64,13 @@ fn random_clusters_stay_safe_and_heal() {
 fn assert_exercised(totals: &Totals, seeds: u64) {
     assert!(totals.committed >= 50 * seeds, "hardly any entries were committed");
     assert!(totals.elections >= 2 * seeds, "hardly any elections were held");
-    for (label, count) in totals.all() {
-        let exception = count == totals.helped;
-        assert!(exception || count >= seeds / 200, "hardly exercised: {count} {label}");
+    for (name, label, count) in totals.all() {
+        if name == "helped" {
+            assert!(count <= seeds / 50, "too many clusters could not recover by themselves");
+        } else {
+            assert!(count >= seeds / 200, "hardly exercised: {count} {label}");
+        }
     }
-    assert!(totals.helped <= seeds / 50, "too many clusters could not recover by themselves");
 }
 
 #[test]
@@ -100,7 +102,7 @@ fn answering_before_the_disk_has_it_is_caught() {
 }
 
 #[test]
-fn both_holes_of_etcds_raft_are_caught() {
+fn the_holes_of_etcds_raft_are_caught() {
     let flaw = Some(Flaw::EtcdHoles);
     let plan = Plan { from: FROM, seeds: SEEDS / 2, keep_going: true, flaw };
     let (_, failures) = runner::run(plan);
@@ -111,7 +113,7 @@ fn both_holes_of_etcds_raft_are_caught() {
         plan.seeds
     );
     // Leading before one's own vote is durable; and serving reads alone, from what may be old.
-    assert_eq!(found, BTreeSet::from([ElectionSafety, LinearizableReads]));
+    assert!(found.is_superset(&BTreeSet::from([ElectionSafety, LinearizableReads])));
 }
 
 /// Expects an ordinary run to find what is wrong, by one of these signs.

@@ -16,9 +16,9 @@ macro_rules! totals {
                 $(self.$name += other.$name;)*
             }
 
-            /// Every counter with its name.
-            pub(crate) fn all(&self) -> Vec<(&'static str, u64)> {
-                vec![$(($label, self.$name),)*]
+            /// Every counter with its field and what it counts.
+            pub(crate) fn all(&self) -> Vec<(&'static str, &'static str, u64)> {
+                vec![$((stringify!($name), $label, self.$name),)*]
             }
         }
     };
@@ -57,6 +57,6 @@ totals! {
 
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.all().iter().try_for_each(|(label, count)| writeln!(f, "  {count:>10} {label}"))
+        self.all().iter().try_for_each(|(_, label, count)| writeln!(f, "  {count:>10} {label}"))
     }
 }

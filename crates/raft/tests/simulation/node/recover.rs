@@ -133,9 +133,10 @@ fn ahead(disk: &Disk, app: App) -> Recovered {
     Recovered { how: "ahead", storage: disk.to_storage(), app, applied, conf }
 }
 
-/// The commit index saved may lag behind what the state machine proves to be committed.
+/// The commit index saved may lag behind what snapshot and state machine prove to be committed; that is for the core to
+/// see. A cluster that cannot recover by itself was told.
 fn with_commit(mut recovered: Recovered, saved: HardState, told: Index) -> Recovered {
-    let commit = saved.commit.max(recovered.applied).max(told);
+    let commit = saved.commit.max(told);
     recovered.storage.set_hard_state(HardState { commit, ..saved });
     recovered
 }
