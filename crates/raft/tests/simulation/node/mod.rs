@@ -183,23 +183,9 @@ impl Node {
 
     /// Takes note of what the core hands out to be saved. Comes before anything else is done with it.
     fn absorb(&mut self, world: &mut World, batch: &Batch) -> Check {
+        self.absorb_snapshot(world, batch.snapshot.as_ref())?;
         let id = self.id;
         let live = self.live();
-        let restored = batch.snapshot.as_ref().map(|snapshot| snapshot.metadata.index);
-        let awaited = live.awaited.take();
-        ensure(awaited.is_none() || awaited <= restored, Invariant::ConfigurationSafety, || {
-            format!("{id} would not apply the change at {awaited:?} and restores {restored:?}")
-        })?;
-        if let Some(snapshot) = &batch.snapshot {
-            let metadata = &snapshot.metadata;
-            world.invariants.configurations.restored(id, metadata.index, &metadata.conf_state)?;
-            live.conf = live.raw.status().config.to_conf_state();
-            live.view = LogView::starting_after(snapshot.id());
-            live.floor = metadata.index;
-            ensure(live.conf == metadata.conf_state, Invariant::ConfigurationSafety, || {
-                format!("{id} restores {:?} and has {:?} in force", metadata.conf_state, live.conf)
-            })?;
-        }
         world.invariants.logs.appends(id, &mut live.view, &batch.entries, live.compared)?;
         let committed = live.seen.hard_state.commit.min(live.view.last_index());
         let commits = &world.invariants.commits;
@@ -209,6 +195,26 @@ impl Node {
             commits.leader_is_complete(id, term, &live.view, committed)?;
         }
         Ok(())
+    }
+
+    /// The core goes by the configuration of a snapshot from the moment it was stepped.
+    fn absorb_snapshot(&mut self, world: &mut World, snapshot: Option<&Snapshot>) -> Check {
+        let id = self.id;
+        let live = self.live();
+        let index = snapshot.map(|snapshot| snapshot.metadata.index);
+        let awaited = live.awaited.take();
+        ensure(awaited.is_none() || awaited <= index, Invariant::ConfigurationSafety, || {
+            format!("{id} would not apply the change at {awaited:?} and restores {index:?}")
+        })?;
+        let Some(snapshot) = snapshot else { return Ok(()) };
+        let (index, conf) = (snapshot.metadata.index, &snapshot.metadata.conf_state);
+        world.invariants.configurations.restored(id, index, conf)?;
+        live.conf = live.raw.status().config.to_conf_state();
+        live.view = LogView::starting_after(snapshot.id());
+        live.floor = index;
+        ensure(live.conf == *conf, Invariant::ConfigurationSafety, || {
+            format!("{id} restores {conf:?} and has {:?} in force", live.conf)
+        })
     }
 
     /// Writes to disk without syncing. The hard state comes last: its commit index speaks of the
