@@ -2,7 +2,7 @@
 //!
 //! A peer may be of another version, damaged, or not a peer at all. What etcd answers with a panic, because it
 //! cannot happen between correct members, is refused here before anything has changed. What a
-//! correct member could have sent is never refused.
+//! correct member could have sent is never refused, short of bounds that no cluster comes near.
 
 use types::{Index, MemberId, Term};
 

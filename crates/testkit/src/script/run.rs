@@ -28,13 +28,15 @@ where
 /// The folder of cases that etcd-io/raft publishes for `area` (`quorum`, `confchange`, `interaction`).
 ///
 /// They are read where they lie, never copied: the environment variable `RAFT_CASES` names their home. Without
-/// it there are none to run, which is said aloud; a folder that is named but empty fails in [`run_dir`].
+/// it there are none to run, which is said aloud; a folder that is named but empty fails in [`run_dir`]. A relative
+/// name counts from the root of the workspace: cargo runs each test in its own package.
 pub fn published(area: &str) -> Option<PathBuf> {
     let home = env::var_os("RAFT_CASES").map(PathBuf::from);
     if home.is_none() {
         println!("RAFT_CASES is not set: only our own {area} cases run");
     }
-    home.map(|home| home.join(area))
+    let root = env::var_os("CARGO_MANIFEST_DIR").map(|package| Path::new(&package).join("../.."));
+    Some(root.unwrap_or_default().join(home?).join(area))
 }
 
 /// A normaliser that drops a logger's own lines: `INFO`, `DEBUG`, `WARN` or `ERROR` after the indent.
