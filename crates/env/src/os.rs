@@ -1,0 +1,239 @@
+//! The disk of the machine.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use memmap2::{MmapOptions, MmapRaw};
+use rustix::fs::{FallocateFlags, FlockOperation};
+
+use crate::{Create, Disk, File, Kind, Lock, Locking, Map, Open};
+
+/// Folders are for their owner alone, as etcd makes them.
+const DIR_MODE: u32 = 0o700;
+
+/// Address space set aside for a mapped file, so that it can grow without being mapped anew. It costs nothing until used.
+/// etcd sets the same aside for its database.
+const RESERVED_MIN: usize = 10 << 30;
+
+/// The disk of the machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OsDisk;
+
+impl Disk for OsDisk {
+    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(how.write).mode(how.mode);
+        match how.create {
+            Create::Never => &mut options,
+            Create::IfMissing => options.create(true),
+            Create::Truncate => options.create(true).truncate(true),
+            Create::New => options.create_new(true),
+        };
+        Ok(Arc::new(OsFile(options.open(path)?)))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(DIR_MODE).create(path)
+    }
+
+    fn read_dir(&self, path: &Path) -> io::Result<Vec<String>> {
+        let mut names = fs::read_dir(path)?
+            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+            .collect::<io::Result<Vec<_>>>()?;
+        names.sort();
+        Ok(names)
+    }
+
+    fn kind(&self, path: &Path) -> io::Result<Option<Kind>> {
+        match fs::metadata(path) {
+            Ok(found) => Ok(Some(if found.is_dir() { Kind::Dir } else { Kind::File })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir_all(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        fs::File::open(path)?.sync_all()
+    }
+}
+
+#[derive(Debug)]
+struct OsFile(fs::File);
+
+impl File for OsFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.0.read_at(&mut buf[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_all_at(buf, offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        match rustix::fs::fallocate(&self.0, FallocateFlags::empty(), 0, len) {
+            // Not every file system can; zeros without space are the same to a reader.
+            Err(rustix::io::Errno::OPNOTSUPP) if self.len()? < len => self.set_len(len),
+            Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+            done => Ok(done?),
+        }
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn try_lock(&self, locking: Locking, lock: Lock) -> io::Result<bool> {
+        match locking {
+            Locking::Flock => flock(&self.0, lock),
+            Locking::Ofd => match ofd_lock(&self.0, lock) {
+                // A kernel without them: etcd falls back in the same way.
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => flock(&self.0, lock),
+                done => done,
+            },
+        }
+    }
+
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        let ours = self.0.metadata()?;
+        match fs::metadata(path) {
+            Ok(found) => Ok(found.dev() == ours.dev() && found.ino() == ours.ino()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    #[expect(unsafe_code, reason = "the contract is the trait's")]
+    unsafe fn map(&self, len: u64, previous: Option<&Map>) -> io::Result<Map> {
+        let len = usize::try_from(len).map_err(io::Error::other)?;
+        if self.len()? < len as u64 {
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                format!("{len} bytes to map, and the file has {}", self.len()?),
+            ));
+        }
+        // SAFETY: a map of this same file, which as was just seen has `len` bytes. The kernel keeps a shared map and the
+        // file's contents the same, so it shows what was written since.
+        if let Some(map) = previous.and_then(|map| unsafe { map.resized(len) }) {
+            return Ok(map);
+        }
+        let reserved = len.saturating_mul(2).max(RESERVED_MIN);
+        let region: MmapRaw = MmapOptions::new().len(reserved).map_raw_read_only(&self.0)?;
+        // SAFETY: the region owns `reserved` bytes of address space, and the file backs the first `len`.
+        Ok(unsafe { Map::new(region.as_ptr(), len, reserved, Arc::new(region)) })
+    }
+}
+
+fn flock(file: &fs::File, lock: Lock) -> io::Result<bool> {
+    let operation = match lock {
+        Lock::Shared => FlockOperation::NonBlockingLockShared,
+        Lock::Exclusive => FlockOperation::NonBlockingLockExclusive,
+    };
+    match rustix::fs::flock(file, operation) {
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+        done => Ok(done.map(|()| true)?),
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn ofd_lock(file: &fs::File, lock: Lock) -> io::Result<bool> {
+    let kind = match lock {
+        Lock::Shared => libc::F_RDLCK,
+        Lock::Exclusive => libc::F_WRLCK,
+    };
+    // The whole file, however long it becomes.
+    let range = libc::flock {
+        l_type: kind.try_into().map_err(io::Error::other)?,
+        l_whence: libc::SEEK_SET.try_into().map_err(io::Error::other)?,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    // SAFETY: the descriptor is open while `file` is borrowed, and `range` is a valid `flock` that the call only reads.
+    #[expect(unsafe_code, reason = "rustix does not offer this call")]
+    let answer = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const range) };
+    if answer == 0 {
+        return Ok(true);
+    }
+    match io::Error::last_os_error() {
+        error if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
+        error => Err(error),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn ofd_lock(file: &fs::File, lock: Lock) -> io::Result<bool> {
+    flock(file, lock)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn what_is_made_is_for_its_owner_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let (folder, file) = (root.path().join("a/b"), root.path().join("a/b/file"));
+        OsDisk.create_dir_all(&folder).unwrap();
+        OsDisk.open(&file, Open::create(Create::New)).unwrap();
+        assert_eq!(mode(&root.path().join("a")), 0o700);
+        assert_eq!(mode(&folder), 0o700);
+        assert_eq!(mode(&file), 0o600);
+    }
+
+    #[test]
+    fn a_map_grows_where_it_is() {
+        let root = tempfile::tempdir().unwrap();
+        let file = OsDisk.open(&root.path().join("file"), Open::create(Create::New)).unwrap();
+        file.write_at(&[1; 5000], 0).unwrap();
+        // SAFETY: no slice is held over a write.
+        #[expect(unsafe_code, reason = "a map is what is tested")]
+        let before = unsafe { file.map(5000, None).unwrap() };
+        file.write_at(&[2; 5_000_000], 5000).unwrap();
+        // SAFETY: as above.
+        #[expect(unsafe_code, reason = "a map is what is tested")]
+        let after = unsafe { file.map(5_005_000, Some(&before)).unwrap() };
+        assert!(after.same_memory(&before), "the address space was set aside");
+        assert_eq!(after.get(4999, 2), Some(&[1, 2][..]));
+        assert_eq!(after.get(5_004_999, 1), Some(&[2][..]));
+        assert_eq!(before.get(5000, 1), None);
+    }
+}

@@ -1,0 +1,112 @@
+//! Locks between handles.
+
+use std::sync::Arc;
+
+use env::{File, Lock, Locking, Open};
+
+use super::{Ground, on_each};
+
+const BOTH: [Locking; 2] = [Locking::Flock, Locking::Ofd];
+
+fn two_handles(ground: &Ground) -> (Arc<dyn File>, Arc<dyn File>) {
+    let one = ground.open("file", Open::create(env::Create::IfMissing)).unwrap();
+    (one, ground.open("file", Open::write()).unwrap())
+}
+
+#[test]
+fn an_exclusive_lock_keeps_the_other_handle_out_until_dropped() {
+    on_each(|ground| {
+        for locking in BOTH {
+            let (one, other) = two_handles(ground);
+            let clone = Arc::clone(&one);
+            assert!(one.try_lock(locking, Lock::Exclusive).unwrap());
+            assert!(one.try_lock(locking, Lock::Exclusive).unwrap(), "it has it already");
+            assert!(!other.try_lock(locking, Lock::Exclusive).unwrap(), "{locking:?}");
+            assert!(!other.try_lock(locking, Lock::Shared).unwrap(), "{locking:?}");
+            drop(one);
+            assert!(
+                !other.try_lock(locking, Lock::Shared).unwrap(),
+                "the clone is the same handle"
+            );
+            drop(clone);
+            assert!(other.try_lock(locking, Lock::Exclusive).unwrap(), "{locking:?}");
+        }
+    });
+}
+
+#[test]
+fn shared_locks_go_together() {
+    on_each(|ground| {
+        for locking in BOTH {
+            let (one, other) = two_handles(ground);
+            assert!(one.try_lock(locking, Lock::Shared).unwrap());
+            assert!(other.try_lock(locking, Lock::Shared).unwrap());
+            assert!(
+                !ground
+                    .open("file", Open::write())
+                    .unwrap()
+                    .try_lock(locking, Lock::Exclusive)
+                    .unwrap()
+            );
+            drop(one);
+            assert!(other.try_lock(locking, Lock::Exclusive).unwrap(), "alone, it may have more");
+        }
+    });
+}
+
+#[test]
+fn the_two_kinds_do_not_see_each_other() {
+    on_each(|ground| {
+        let (one, other) = two_handles(ground);
+        assert!(one.try_lock(Locking::Flock, Lock::Exclusive).unwrap());
+        assert!(other.try_lock(Locking::Ofd, Lock::Exclusive).unwrap());
+    });
+}
+
+#[test]
+fn a_lock_is_on_the_file_and_not_on_its_name() {
+    on_each(|ground| {
+        for locking in BOTH {
+            let (one, other) = two_handles(ground);
+            assert!(one.try_lock(locking, Lock::Exclusive).unwrap());
+            ground.disk.rename(&ground.path("file"), &ground.path("moved")).unwrap();
+            assert!(!other.try_lock(locking, Lock::Exclusive).unwrap());
+            let (fresh, _) = two_handles(ground);
+            assert!(fresh.try_lock(locking, Lock::Exclusive).unwrap(), "another file");
+        }
+    });
+}
+
+#[test]
+fn a_flock_that_cannot_become_exclusive_is_lost() {
+    on_each(|ground| {
+        let (one, other) = two_handles(ground);
+        assert!(one.try_lock(Locking::Flock, Lock::Shared).unwrap());
+        assert!(other.try_lock(Locking::Flock, Lock::Shared).unwrap());
+        assert!(!one.try_lock(Locking::Flock, Lock::Exclusive).unwrap());
+        assert!(other.try_lock(Locking::Flock, Lock::Exclusive).unwrap(), "nobody else has any");
+    });
+}
+
+#[test]
+fn an_ofd_lock_that_cannot_become_exclusive_stays_shared() {
+    on_each(|ground| {
+        let (one, other) = two_handles(ground);
+        assert!(one.try_lock(Locking::Ofd, Lock::Shared).unwrap());
+        assert!(other.try_lock(Locking::Ofd, Lock::Shared).unwrap());
+        assert!(!one.try_lock(Locking::Ofd, Lock::Exclusive).unwrap());
+        assert!(!other.try_lock(Locking::Ofd, Lock::Exclusive).unwrap());
+    });
+}
+
+#[test]
+fn an_exclusive_ofd_lock_is_for_writers() {
+    on_each(|ground| {
+        ground.file("file", b"");
+        let file = ground.open("file", Open::read()).unwrap();
+        let error = file.try_lock(Locking::Ofd, Lock::Exclusive).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EBADF));
+        assert!(file.try_lock(Locking::Ofd, Lock::Shared).unwrap());
+        assert!(file.try_lock(Locking::Flock, Lock::Exclusive).unwrap());
+    });
+}

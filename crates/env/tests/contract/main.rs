@@ -1,0 +1,66 @@
+//! The real disk and the simulated one do the same, as long as nothing fails.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
+
+mod files;
+mod locks;
+mod maps;
+mod names;
+mod random;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use env::{Create, Disk, File, Open, OsDisk, SimDisk};
+
+/// A disk, and the folder on it where a test may do as it likes.
+struct Ground {
+    disk: Arc<dyn Disk>,
+    root: PathBuf,
+}
+
+impl Ground {
+    fn path(&self, name: &str) -> PathBuf {
+        if name.is_empty() { self.root.clone() } else { self.root.join(name) }
+    }
+
+    fn open(&self, name: &str, how: Open) -> io::Result<Arc<dyn File>> {
+        self.disk.open(&self.path(name), how)
+    }
+
+    /// A new file with some contents.
+    fn file(&self, name: &str, contents: &[u8]) -> Arc<dyn File> {
+        let file = self.open(name, Open::create(Create::New)).unwrap();
+        file.write_at(contents, 0).unwrap();
+        file
+    }
+
+    fn read(&self, name: &str) -> Vec<u8> {
+        self.disk.read(&self.path(name)).unwrap()
+    }
+}
+
+/// Runs a test on each disk, saying which.
+fn on_each(test: impl Fn(&Ground)) {
+    println!("on the simulated disk");
+    test(&simulated());
+    println!("on the real disk");
+    let folder = tempfile::tempdir().unwrap();
+    test(&real(folder.path()));
+}
+
+fn simulated() -> Ground {
+    let disk = SimDisk::new(1);
+    let root = PathBuf::from("/some/where");
+    disk.create_dir_all(&root).unwrap();
+    Ground { disk: Arc::new(disk), root }
+}
+
+fn real(folder: &Path) -> Ground {
+    Ground { disk: Arc::new(OsDisk), root: folder.to_owned() }
+}
+
+fn kind_of<T>(result: io::Result<T>) -> Option<io::ErrorKind> {
+    result.err().map(|error| error.kind())
+}

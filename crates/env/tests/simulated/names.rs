@@ -1,0 +1,142 @@
+//! What a power cut leaves of names.
+
+use env::{Disk, Kind, SimDisk};
+
+use super::*;
+
+/// The names in a folder, or none if it is gone.
+fn listing(disk: &SimDisk, name: &str) -> Option<String> {
+    disk.read_dir(path(name)).ok().map(|names| names.join(" "))
+}
+
+fn listings(disk: &SimDisk, name: &str) -> BTreeSet<String> {
+    cuts(disk, |disk| listing(disk, name).unwrap_or_else(|| "gone".to_owned()))
+}
+
+#[test]
+fn a_new_name_needs_a_sync_of_its_folder() {
+    let disk = SimDisk::new(1);
+    let file = open(&disk, "/file");
+    file.write_at(&sectors("a"), 0).unwrap();
+    file.sync_data().unwrap();
+    assert_eq!(
+        letters_after_cuts(&disk, "/file"),
+        set(["-", "a"]),
+        "with its synced contents, or not at all"
+    );
+    disk.sync_dir(path("/")).unwrap();
+    assert_eq!(letters_after_cuts(&disk, "/file"), set(["a"]));
+}
+
+#[test]
+fn a_synced_name_says_nothing_of_the_contents() {
+    let disk = SimDisk::new(1);
+    open(&disk, "/file").write_at(&sectors("a"), 0).unwrap();
+    disk.sync_dir(path("/")).unwrap();
+    assert_eq!(letters_after_cuts(&disk, "/file"), set(["", ".", "a"]));
+}
+
+#[test]
+fn a_removed_file_may_come_back() {
+    let disk = SimDisk::new(1);
+    durable(&disk, "/file", &sectors("a"));
+    disk.remove_file(path("/file")).unwrap();
+    assert_eq!(letters_after_cuts(&disk, "/file"), set(["-", "a"]));
+    disk.sync_dir(path("/")).unwrap();
+    assert_eq!(letters_after_cuts(&disk, "/file"), set(["-"]));
+}
+
+#[test]
+fn a_rename_is_done_or_not() {
+    let disk = SimDisk::new(1);
+    durable(&disk, "/state", &sectors("o"));
+    durable(&disk, "/tmp", &sectors("n"));
+    disk.rename(path("/tmp"), path("/state")).unwrap();
+    let look = |disk: &SimDisk| letters(disk.contents("/state")) + &letters(disk.contents("/tmp"));
+    assert_eq!(cuts(&disk, look), set(["on", "n-"]), "if it is lost, the replaced file is back");
+    disk.sync_dir(path("/")).unwrap();
+    assert_eq!(cuts(&disk, look), set(["n-"]));
+}
+
+#[test]
+fn the_first_few_changes_of_a_folder_survive() {
+    let disk = SimDisk::new(1);
+    open(&disk, "/a");
+    open(&disk, "/b");
+    disk.rename(path("/a"), path("/c")).unwrap();
+    disk.remove_file(path("/b")).unwrap();
+    assert_eq!(listings(&disk, "/"), set(["", "a", "a b", "b c", "c"]));
+}
+
+#[test]
+fn a_folder_needs_a_name_in_a_synced_parent() {
+    let disk = SimDisk::new(1);
+    disk.create_dir_all(path("/a/b")).unwrap();
+    durable(&disk, "/a/b/file", b"");
+    disk.sync_dir(path("/a")).unwrap();
+    assert_eq!(listings(&disk, "/a/b"), set(["file", "gone"]));
+    disk.sync_dir(path("/")).unwrap();
+    assert_eq!(listings(&disk, "/a/b"), set(["file"]));
+}
+
+#[test]
+fn a_removed_folder_may_come_back_with_some_of_its_files() {
+    let disk = SimDisk::new(1);
+    disk.create_dir_all(path("/a")).unwrap();
+    disk.sync_dir(path("/")).unwrap();
+    durable(&disk, "/a/1", b"");
+    durable(&disk, "/a/2", b"");
+    disk.remove_dir_all(path("/a")).unwrap();
+    assert_eq!(listings(&disk, "/a"), set(["1 2", "2", "", "gone"]));
+    disk.sync_dir(path("/")).unwrap();
+    assert_eq!(listings(&disk, "/a"), set(["gone"]));
+}
+
+#[test]
+fn a_rename_of_a_folder_takes_its_files_along() {
+    let disk = SimDisk::new(1);
+    disk.create_dir_all(path("/tmp")).unwrap();
+    disk.sync_dir(path("/")).unwrap();
+    durable(&disk, "/tmp/file", &sectors("a"));
+    disk.rename(path("/tmp"), path("/data")).unwrap();
+    let look = |disk: &SimDisk| {
+        letters(disk.contents("/tmp/file")) + &letters(disk.contents("/data/file"))
+    };
+    assert_eq!(cuts(&disk, look), set(["a-", "-a"]));
+}
+
+#[test]
+fn a_move_between_folders_is_two_changes() {
+    let disk = SimDisk::new(1);
+    disk.create_dir_all(path("/from")).unwrap();
+    disk.create_dir_all(path("/to")).unwrap();
+    disk.sync_dir(path("/")).unwrap();
+    durable(&disk, "/from/file", &sectors("a"));
+    disk.rename(path("/from/file"), path("/to/file")).unwrap();
+    let look =
+        |disk: &SimDisk| letters(disk.contents("/from/file")) + &letters(disk.contents("/to/file"));
+    assert_eq!(cuts(&disk, look), set(["a-", "-a", "aa", "--"]));
+    disk.sync_dir(path("/to")).unwrap();
+    assert_eq!(cuts(&disk, look), set(["-a", "aa"]), "the link is durable");
+    disk.sync_dir(path("/from")).unwrap();
+    assert_eq!(cuts(&disk, look), set(["-a"]));
+}
+
+#[test]
+fn a_folder_that_was_moved_about_is_found_once() {
+    let disk = SimDisk::new(1);
+    disk.create_dir_all(path("/a/b")).unwrap();
+    disk.sync_dir(path("/a")).unwrap();
+    disk.sync_dir(path("/")).unwrap();
+    // Were the first move lost and the second not, each would be inside the other.
+    disk.rename(path("/a/b"), path("/c")).unwrap();
+    disk.rename(path("/a"), path("/c/a")).unwrap();
+    let look = |disk: &SimDisk| {
+        ["/a", "/a/b", "/a/b/a", "/c", "/c/a", "/c/a/b"]
+            .map(|name| disk.kind(path(name)).unwrap() == Some(Kind::Dir))
+    };
+    let seen = cuts(&disk, look);
+    assert!(seen.contains(&[true, true, false, false, false, false]), "as it was");
+    assert!(seen.contains(&[false, false, false, true, true, false]), "as it should be");
+    assert!(seen.iter().all(|[.., inside_a, _, _, inside_c]| !inside_a && !inside_c));
+}
