@@ -1,0 +1,387 @@
+//! Defragmentation while the database is in use.
+//!
+//! A file never shrinks by itself: pages that are free stay in it. Defragmenting writes all there is into a new file, page behind page,
+//! and lets that take the old one's place. etcd stops everything for it. Here nobody waits for the long part:
+//!
+//! ```text
+//!   1. copy      a snapshot is copied into <name>.tmp.defrag; transactions and readers go on
+//!   2. catch up  what was committed meanwhile is found by a `diff` of two snapshots and copied too; again, until it is little
+//!   3. swap      the writer is held up: the last few changes, a sync, a rename, a sync of the folder
+//! ```
+//!
+//! Only the third step makes a transaction wait, and it is bounded: with more than [`SWAP_CHANGES_MAX`] changes to
+//! catch up with it is put off. Readers never wait; snapshots of the old file stay readable, and its space is given back
+//! when the last of them is gone. A crash before the rename leaves the old file, after it the new one; both are whole.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use env::{Clock, Create, File, Lock, Locking, Open};
+
+use crate::checksums::Checksums;
+use crate::db::{Db, Options, Writer};
+use crate::diff::{Changes, diff};
+use crate::error::{CommitError, Damaged, Error};
+use crate::freelist::Freelist;
+use crate::meta::Meta;
+use crate::open::{self, beside, parent};
+use crate::snapshot::Snapshot;
+use crate::state::State;
+use crate::write::{BucketMut, WriteTx};
+
+/// Most changes that are copied while the writer waits.
+pub const SWAP_CHANGES_MAX: u64 = 1000;
+/// Bytes of keys and values copied in one transaction of the new file.
+const BATCH_BYTES: usize = 8 << 20;
+/// Most times to catch up. Each round is as long as it takes to copy what was written in the one before, so there are few.
+const ROUNDS_MAX: u64 = 100;
+/// Replaced files whose lock is kept.
+const RETIRED_MAX: usize = 64;
+
+/// Why a defragmentation was given up. The database is as it was, except after `Unsure`.
+#[derive(Debug, thiserror::Error)]
+pub enum DefragError {
+    /// The database takes no writes.
+    #[error(transparent)]
+    Refused(#[from] CommitError),
+    /// What should be copied is damaged.
+    #[error(transparent)]
+    Damaged(#[from] Damaged),
+    /// The new file could not be written.
+    #[error("{}: {action}: {source}", path.display())]
+    Io {
+        /// The new file.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// What the disk said.
+        source: io::Error,
+    },
+    /// More is written than can be copied.
+    #[error("gave up after {0} rounds: more is written than can be copied")]
+    Outrun(u64),
+    /// It is not sure which of the two files survives a power cut, so the database takes no more writes until opened again.
+    #[error("{}: the new file is in place, but its name may not be durable: {source}", path.display())]
+    Unsure {
+        /// The database.
+        path: PathBuf,
+        /// What the disk said.
+        source: io::Error,
+    },
+}
+
+/// What a defragmentation did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DefragReport {
+    /// Size before, as [`Snapshot::size`] tells it.
+    pub size_before: u64,
+    /// Size after.
+    pub size_after: u64,
+    /// Pairs copied at first.
+    pub copied: u64,
+    /// Times it had to catch up.
+    pub rounds: u64,
+    /// Changes caught up with, the last included.
+    pub caught_up: u64,
+    /// Changes that were copied while the writer waited.
+    pub swap_changes: u64,
+    /// How long the writer was held up.
+    pub swap_time: Duration,
+}
+
+impl Db {
+    /// Rewrites the file without its free pages, while it is in use. One at a time: a second one waits.
+    pub fn defragment(&self, clock: &dyn Clock) -> Result<DefragReport, DefragError> {
+        let _alone = self.defrag.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        drop(self.lock_writer()?);
+        let path = beside(&self.path, "defrag");
+        let outcome = self.defragment_into(&path, clock);
+        if outcome.is_err() {
+            // Of no use to anybody; the next one, or the next start, would remove it as well.
+            let _ = self.disk.remove_file(&path);
+        }
+        outcome
+    }
+
+    fn defragment_into(&self, path: &Path, clock: &dyn Clock) -> Result<DefragReport, DefragError> {
+        let mut at = self.snapshot();
+        let mut report = DefragReport { size_before: at.size(), ..DefragReport::default() };
+        let copy = Copy::create(self, path)?;
+        report.copied = copy.catch_up(None, &at)?;
+        loop {
+            report.rounds += 1;
+            if report.rounds > ROUNDS_MAX {
+                return Err(DefragError::Outrun(ROUNDS_MAX));
+            }
+            let now = self.snapshot();
+            report.caught_up += copy.catch_up(Some(&at), &now)?;
+            at = now;
+            // Everything but the last changes is made durable beforehand, or the writer would wait for it.
+            copy.sync()?;
+            if self.try_swap(&copy, &at, clock, &mut report)? {
+                return Ok(report);
+            }
+        }
+    }
+
+    /// The last step, unless too much has been committed since `at`.
+    fn try_swap(
+        &self,
+        copy: &Copy,
+        at: &Snapshot,
+        clock: &dyn Clock,
+        report: &mut DefragReport,
+    ) -> Result<bool, DefragError> {
+        let mut writer = self.lock_writer()?;
+        let started = clock.monotonic();
+        let now = self.snapshot();
+        let mut count = Count::default();
+        diff(Some(&at.root()), &now.root(), &mut Vec::new(), &mut count)?;
+        if count.changes > SWAP_CHANGES_MAX {
+            return Ok(false);
+        }
+        report.swap_changes = copy.catch_up(Some(at), &now)?;
+        report.caught_up += report.swap_changes;
+        let new = copy.finish(now.txid() + 1, &self.path)?;
+        report.size_after = new.meta.high_water * new.meta.page_size as u64;
+        self.swap(&mut writer, copy, new)?;
+        report.swap_time = clock.monotonic() - started;
+        Ok(true)
+    }
+
+    fn swap(&self, writer: &mut Writer, copy: &Copy, new: State) -> Result<(), DefragError> {
+        let renamed = self.disk.rename(&copy.db.path, &self.path);
+        renamed.map_err(|source| copy.error("rename", source))?;
+        // From here on the name means the new file, so everybody has to.
+        let (freelist, file_len) = copy.give_up_writer();
+        let old_file = std::mem::replace(&mut writer.file, Arc::clone(&new.file));
+        writer.file_len = file_len;
+        writer.freelist = freelist;
+        let mut readers: Vec<Weak<State>> =
+            writer.replaced.drain(..).map(|(_, state)| state).collect();
+        readers.push(Arc::downgrade(&self.state()));
+        writer.retire(Retired { file: old_file, readers });
+        if let (Some(ours), Some(theirs)) = (&self.checksums, &copy.db.checksums) {
+            ours.take_over(theirs);
+        }
+        self.replace(new);
+        self.disk.sync_dir(parent(&self.path)).map_err(|source| {
+            writer.poison(
+                &self
+                    .commit_error("sync folder", io::Error::new(source.kind(), source.to_string())),
+            );
+            DefragError::Unsure { path: self.path.to_path_buf(), source }
+        })
+    }
+}
+
+/// A file that was replaced, for as long as its lock is kept: whoever waits for it must not get it while we run.
+#[derive(Debug)]
+pub(crate) struct Retired {
+    file: Arc<dyn File>,
+    /// Who may still read it. Empty once its space was given back.
+    readers: Vec<Weak<State>>,
+}
+
+impl Writer {
+    fn retire(&mut self, file: Retired) {
+        self.retired.push(file);
+        if self.retired.len() > RETIRED_MAX {
+            self.retired.remove(0);
+        }
+    }
+
+    /// Gives back the space of replaced files that nobody reads any more.
+    pub(crate) fn cut_retired(&mut self) {
+        for retired in &mut self.retired {
+            if !retired.readers.is_empty()
+                && retired.readers.iter().all(|state| state.strong_count() == 0)
+            {
+                retired.readers.clear();
+                // If this fails the space is given back when we stop.
+                let _ = retired.file.set_len(0);
+            }
+        }
+    }
+}
+
+/// The new file while it is being filled. Nothing in it is synced before [`Copy::sync`]: a power cut leaves it useless anyway.
+struct Copy {
+    db: Db,
+}
+
+impl Copy {
+    fn create(from: &Db, path: &Path) -> Result<Copy, DefragError> {
+        let error =
+            |action| move |source| DefragError::Io { path: path.to_path_buf(), action, source };
+        let file = from.disk.open(path, Open::create(Create::Truncate)).map_err(error("create"))?;
+        // Before it gets the name, so that nobody can come between.
+        let locked = file.try_lock(Locking::Flock, Lock::Exclusive).map_err(error("lock"))?;
+        if !locked {
+            return Err(error("lock")(io::Error::from(io::ErrorKind::WouldBlock)));
+        }
+        let old = from.state();
+        let page_size = old.meta.page_size;
+        open::initialize(&*file, page_size).map_err(error("initialize"))?;
+        let (meta, _) = open::newest_meta(&*file, path)
+            .map_err(|source| error("read back")(io::Error::other(source.to_string())))?;
+        let file_len = file.len().map_err(error("stat"))?;
+        let map = open::map(&*file, file_len).map_err(error("map"))?;
+        let state = State { meta, map, file, path: path.into(), free_pages: 0 };
+        let options = Options { page_size, unsynced: true, ..from.options().clone() };
+        let checksums = from.checksums.as_ref().map(|_| Checksums::default());
+        let disk = Arc::clone(&from.disk);
+        let db = Db::assemble(disk, options, state, Freelist::default(), file_len, checksums, None);
+        Ok(Copy { db })
+    }
+
+    /// Copies what changed between two states; all there is if there is no first. Tells how much that was.
+    fn catch_up(&self, before: Option<&Snapshot>, after: &Snapshot) -> Result<u64, DefragError> {
+        let mut batches = Batches { db: &self.db, tx: None, bytes: 0, changes: 0 };
+        let before = before.map(Snapshot::root);
+        diff(before.as_ref(), &after.root(), &mut Vec::new(), &mut batches)?;
+        batches.commit()?;
+        Ok(batches.changes)
+    }
+
+    fn sync(&self) -> Result<(), DefragError> {
+        self.db.state().file.sync_data().map_err(|source| self.error("sync", source))
+    }
+
+    /// The state to go on with, under a number that continues the old file's, durable. Both meta pages tell it: what an
+    /// unfinished copy left behind must never be fallen back to.
+    fn finish(&self, txid: u64, name: &Arc<Path>) -> Result<State, DefragError> {
+        let copied = self.db.state();
+        let meta = Meta { txid: txid.max(copied.meta.txid + 2), ..copied.meta };
+        for meta in [meta, Meta { txid: meta.txid - 1, ..meta }] {
+            let written = copied.file.write_at(&meta.encode(), meta.slot() * meta.page_size as u64);
+            written.map_err(|source| self.error("write meta", source))?;
+        }
+        self.sync()?;
+        Ok(State {
+            meta,
+            map: copied.map.clone(),
+            file: Arc::clone(&copied.file),
+            path: Arc::clone(name),
+            free_pages: copied.free_pages,
+        })
+    }
+
+    /// What the database goes on with.
+    fn give_up_writer(&self) -> (Freelist, u64) {
+        let mut writer = self.db.lock_writer().expect("nothing failed, or there would be no swap");
+        (std::mem::take(&mut writer.freelist), writer.file_len)
+    }
+
+    fn error(&self, action: &'static str, source: io::Error) -> DefragError {
+        DefragError::Io { path: self.db.path.to_path_buf(), action, source }
+    }
+}
+
+/// Applies changes in transactions of a bounded size.
+struct Batches<'db> {
+    db: &'db Db,
+    tx: Option<WriteTx<'db>>,
+    bytes: usize,
+    changes: u64,
+}
+
+impl Batches<'_> {
+    fn bucket(&mut self, path: &[&[u8]], bytes: usize) -> Result<BucketMut<'_>, DefragError> {
+        if self.bytes > BATCH_BYTES {
+            self.commit()?;
+        }
+        self.bytes += bytes;
+        self.changes += 1;
+        if self.tx.is_none() {
+            self.tx = Some(self.db.write()?);
+        }
+        let tx = self.tx.as_mut().expect("was just begun");
+        let mut bucket = tx.root();
+        for name in path {
+            bucket = bucket.into_bucket(name).map_err(copied)?;
+        }
+        bucket.set_fill_percent(1.0);
+        Ok(bucket)
+    }
+
+    fn commit(&mut self) -> Result<(), DefragError> {
+        self.bytes = 0;
+        if let Some(tx) = self.tx.take() {
+            tx.commit()?;
+        }
+        Ok(())
+    }
+}
+
+/// What is copied was valid where it came from.
+fn copied(error: Error) -> DefragError {
+    match error {
+        Error::Damaged(damaged) => DefragError::Damaged(damaged),
+        other => unreachable!("a copy of what is there: {other}"),
+    }
+}
+
+impl Changes for Batches<'_> {
+    type Error = DefragError;
+
+    fn put(&mut self, bucket: &[&[u8]], key: &[u8], value: &[u8]) -> Result<(), DefragError> {
+        self.bucket(bucket, key.len() + value.len())?.put(key, value).map_err(copied)
+    }
+
+    fn delete(&mut self, bucket: &[&[u8]], key: &[u8]) -> Result<(), DefragError> {
+        self.bucket(bucket, key.len())?.delete(key).map(|_| ()).map_err(copied)
+    }
+
+    fn create_bucket(&mut self, bucket: &[&[u8]], name: &[u8]) -> Result<(), DefragError> {
+        self.bucket(bucket, name.len())?.create_bucket(name).map(|_| ()).map_err(copied)
+    }
+
+    fn delete_bucket(&mut self, bucket: &[&[u8]], name: &[u8]) -> Result<(), DefragError> {
+        self.bucket(bucket, name.len())?.delete_bucket(name).map_err(copied)
+    }
+
+    fn set_sequence(&mut self, bucket: &[&[u8]], sequence: u64) -> Result<(), DefragError> {
+        self.bucket(bucket, 0)?.set_sequence(sequence);
+        Ok(())
+    }
+}
+
+/// Counts changes.
+#[derive(Default)]
+struct Count {
+    changes: u64,
+}
+
+impl Count {
+    fn one(&mut self) -> Result<(), DefragError> {
+        self.changes += 1;
+        Ok(())
+    }
+}
+
+impl Changes for Count {
+    type Error = DefragError;
+
+    fn put(&mut self, _: &[&[u8]], _: &[u8], _: &[u8]) -> Result<(), DefragError> {
+        self.one()
+    }
+
+    fn delete(&mut self, _: &[&[u8]], _: &[u8]) -> Result<(), DefragError> {
+        self.one()
+    }
+
+    fn create_bucket(&mut self, _: &[&[u8]], _: &[u8]) -> Result<(), DefragError> {
+        self.one()
+    }
+
+    fn delete_bucket(&mut self, _: &[&[u8]], _: &[u8]) -> Result<(), DefragError> {
+        self.one()
+    }
+
+    fn set_sequence(&mut self, _: &[&[u8]], _: u64) -> Result<(), DefragError> {
+        self.one()
+    }
+}

@@ -1,0 +1,278 @@
+//! Which pages are free, and when a page that was given up becomes free.
+//!
+//! ```text
+//!  runs of free pages        [4..9) [12..13) [80..200)
+//!  given up by transaction    17: 40 41   18: 12     19: 13 14
+//! ```
+//!
+//! A page given up by transaction 19 still belongs to the state before it, which a reader may hold, and to which the file falls
+//! back if the newest meta page is lost. It becomes free when no state before 19 is read any more and another commit has
+//! followed, so that neither meta page leads to it. (bbolt reuses it one commit earlier; then the older meta page may lead
+//! into pages that were written over, and a damaged newer one cannot be survived.)
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::page::{FREELIST, HEADER, Header, PageId, u64_at};
+
+/// Pages in a row, from the first for a number of them.
+pub(crate) type Run = (PageId, u64);
+
+#[derive(Debug, Default)]
+pub(crate) struct Freelist {
+    /// Runs of free pages by their start, never touching each other.
+    runs: BTreeMap<PageId, u64>,
+    /// The same by length.
+    by_len: BTreeSet<(u64, PageId)>,
+    /// Pages in the runs.
+    free: u64,
+    /// Runs given up, by transaction, oldest first.
+    pending: VecDeque<(u64, Vec<Run>)>,
+    /// Pages in those.
+    pending_pages: u64,
+}
+
+impl Freelist {
+    /// All pages of a file but those in use, by a bit for each.
+    pub(crate) fn from_used(used: &PageSet, high_water: PageId) -> Freelist {
+        let mut list = Freelist::default();
+        let mut start = None;
+        for id in 2..high_water {
+            match (used.contains(id), start) {
+                (false, None) => start = Some(id),
+                (true, Some(first)) => {
+                    list.insert(first, id - first);
+                    start = None;
+                }
+                _ => {}
+            }
+        }
+        if let Some(first) = start {
+            list.insert(first, high_water - first);
+        }
+        list
+    }
+
+    /// Takes pages in a row.
+    pub(crate) fn allocate(&mut self, pages: u64) -> Option<PageId> {
+        // Single pages come from the front, one behind the other, so that they are written in one go. Longer runs take
+        // the shortest that is long enough.
+        let (start, len) = if pages == 1 {
+            self.runs.first_key_value().map(|(start, len)| (*start, *len))?
+        } else {
+            self.by_len.range((pages, 0)..).next().map(|(len, start)| (*start, *len))?
+        };
+        self.remove(start, len);
+        if len > pages {
+            self.insert(start + pages, len - pages);
+        }
+        Some(start)
+    }
+
+    /// Notes what a transaction gave up. Transactions come in order.
+    pub(crate) fn give_up(&mut self, txid: u64, runs: Vec<Run>) {
+        self.pending_pages += runs.iter().map(|(_, len)| len).sum::<u64>();
+        if !runs.is_empty() {
+            self.pending.push_back((txid, runs));
+        }
+    }
+
+    /// Frees what was given up by transactions up to this one.
+    pub(crate) fn release(&mut self, txid: u64) {
+        while self.pending.front().is_some_and(|(by, _)| *by <= txid) {
+            let (_, runs) = self.pending.pop_front().expect("was just looked at");
+            for (start, len) in runs {
+                self.pending_pages -= len;
+                self.add(start, len);
+            }
+        }
+    }
+
+    /// Pages that hold nothing of the newest state.
+    pub(crate) fn unused(&self) -> u64 {
+        self.free + self.pending_pages
+    }
+
+    /// All of these pages, in order.
+    pub(crate) fn unused_ids(&self) -> Vec<PageId> {
+        let given_up = self.pending.iter().flat_map(|(_, runs)| runs.iter().copied());
+        let mut runs: Vec<Run> =
+            self.runs.iter().map(|(start, len)| (*start, *len)).chain(given_up).collect();
+        runs.sort_unstable();
+        runs.into_iter().flat_map(|(start, len)| start..start + len).collect()
+    }
+
+    /// Puts a run back, joined with its neighbours.
+    fn add(&mut self, mut start: PageId, mut len: u64) {
+        if let Some((&before, &before_len)) = self.runs.range(..start).next_back() {
+            assert!(before + before_len <= start, "page {start} is freed twice");
+            if before + before_len == start {
+                self.remove(before, before_len);
+                (start, len) = (before, before_len + len);
+            }
+        }
+        if let Some((&after, &after_len)) = self.runs.range(start..).next() {
+            assert!(start + len <= after, "page {after} is freed twice");
+            if start + len == after {
+                self.remove(after, after_len);
+                len += after_len;
+            }
+        }
+        self.insert(start, len);
+    }
+
+    fn insert(&mut self, start: PageId, len: u64) {
+        self.runs.insert(start, len);
+        self.by_len.insert((len, start));
+        self.free += len;
+    }
+
+    fn remove(&mut self, start: PageId, len: u64) {
+        self.runs.remove(&start);
+        self.by_len.remove(&(len, start));
+        self.free -= len;
+    }
+}
+
+/// In the header's count: the real one is the first number of the page.
+const COUNT_ELSEWHERE: u16 = 0xffff;
+
+/// Bytes that a saved list takes.
+pub(crate) fn saved_size(ids: usize) -> usize {
+    HEADER + 8 * (ids + usize::from(ids >= usize::from(COUNT_ELSEWHERE)))
+}
+
+/// A list as saved in a page, whose `overflow` further pages it fills.
+pub(crate) fn save(ids: &[PageId], id: PageId, overflow: u32, page: &mut [u8]) {
+    let count = u16::try_from(ids.len()).unwrap_or(COUNT_ELSEWHERE);
+    Header { id, flags: FREELIST, count, overflow }.encode(page);
+    let elsewhere = (count == COUNT_ELSEWHERE).then_some(ids.len() as u64);
+    for (at, number) in elsewhere.iter().chain(ids).enumerate() {
+        page[HEADER + 8 * at..][..8].copy_from_slice(&number.to_le_bytes());
+    }
+}
+
+/// The list saved in a page.
+pub(crate) fn load(header: Header, page: &[u8]) -> Result<Vec<PageId>, &'static str> {
+    const BEYOND: &str = "a list of free pages beyond its page";
+    if header.flags != FREELIST {
+        return Err("not a list of free pages");
+    }
+    let (count, skip) = if header.count == COUNT_ELSEWHERE {
+        let count = page.get(HEADER..HEADER + 8).ok_or(BEYOND)?;
+        (usize::try_from(u64_at(count, 0)).map_err(|_| BEYOND)?, HEADER + 8)
+    } else {
+        (usize::from(header.count), HEADER)
+    };
+    let bytes = count.checked_mul(8).and_then(|len| page.get(skip..)?.get(..len)).ok_or(BEYOND)?;
+    Ok(bytes.chunks_exact(8).map(|id| u64_at(id, 0)).collect())
+}
+
+/// A set of pages, a bit for each.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PageSet {
+    words: Vec<u64>,
+}
+
+impl PageSet {
+    /// Adds a page; false if it was there.
+    pub(crate) fn insert(&mut self, id: PageId) -> bool {
+        let (word, bit) = Self::position(id);
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
+        }
+        let fresh = self.words[word] & bit == 0;
+        self.words[word] |= bit;
+        fresh
+    }
+
+    pub(crate) fn contains(&self, id: PageId) -> bool {
+        let (word, bit) = Self::position(id);
+        self.words.get(word).is_some_and(|found| found & bit != 0)
+    }
+
+    fn position(id: PageId) -> (usize, u64) {
+        (usize::try_from(id / 64).expect("a page of a mapped file"), 1 << (id % 64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(runs: &[Run]) -> Freelist {
+        let mut list = Freelist::default();
+        for (start, len) in runs {
+            list.add(*start, *len);
+        }
+        list
+    }
+
+    #[test]
+    fn neighbours_join() {
+        let list = list(&[(10, 2), (14, 1), (12, 2), (3, 1)]);
+        assert_eq!(list.runs, BTreeMap::from([(3, 1), (10, 5)]));
+        assert_eq!(list.free, 6);
+    }
+
+    #[test]
+    #[should_panic(expected = "freed twice")]
+    fn a_page_is_freed_once() {
+        list(&[(10, 3), (11, 1)]);
+    }
+
+    #[test]
+    fn single_pages_come_from_the_front_and_runs_fit() {
+        let mut list = list(&[(3, 1), (10, 5), (20, 2)]);
+        assert_eq!(list.allocate(2), Some(20), "the shortest that fits");
+        assert_eq!(list.allocate(1), Some(3));
+        assert_eq!(list.allocate(1), Some(10));
+        assert_eq!(list.allocate(4), Some(11));
+        assert_eq!(list.allocate(1), None);
+        assert_eq!(list.free, 0);
+    }
+
+    #[test]
+    fn what_was_given_up_waits() {
+        let mut list = Freelist::default();
+        list.give_up(5, vec![(7, 2)]);
+        list.give_up(6, vec![(9, 1)]);
+        assert_eq!((list.allocate(1), list.unused()), (None, 3));
+        assert_eq!(list.unused_ids(), [7, 8, 9]);
+        list.release(5);
+        assert_eq!((list.allocate(2), list.allocate(1)), (Some(7), None));
+        list.release(9);
+        assert_eq!(list.allocate(1), Some(9));
+    }
+
+    #[test]
+    fn the_rest_of_a_file_is_free() {
+        let mut used = PageSet::default();
+        for id in [2, 3, 6, 70] {
+            assert!(used.insert(id));
+            assert!(!used.insert(id));
+        }
+        let list = Freelist::from_used(&used, 80);
+        assert_eq!(list.runs, BTreeMap::from([(4, 2), (7, 63), (71, 9)]));
+    }
+
+    #[test]
+    fn a_saved_list_is_loaded_at_any_length() {
+        for len in [0, 1, 0xfffe, 0xffff, 0x1_0001] {
+            let ids: Vec<PageId> = (2..2 + len).collect();
+            let mut page = vec![0; saved_size(ids.len())];
+            save(&ids, 9, 0, &mut page);
+            let header = Header::decode(page.first_chunk().unwrap());
+            assert_eq!(load(header, &page).unwrap(), ids);
+        }
+    }
+
+    #[test]
+    fn a_list_that_lies_about_its_length_is_refused() {
+        let mut page = vec![0; 64];
+        save(&[2, 3], 9, 0, &mut page);
+        let header = Header::decode(page.first_chunk().unwrap());
+        assert!(load(Header { count: 7, ..header }, &page).is_err());
+        assert!(load(Header { count: COUNT_ELSEWHERE, ..header }, &[0xff; 64]).is_err());
+        assert!(load(Header { flags: 2, ..header }, &page).is_err());
+    }
+}

@@ -1,0 +1,216 @@
+//! A page: the unit in which the file is read, written and reused.
+//!
+//! ```text
+//!  0        8       10       12        16                          16 + 16 * count
+//!  +--------+-------+--------+---------+---------+---------+---//--+------+-------+------+-------+--//
+//!  | id u64 | flags | count  | overflow| elem 0  | elem 1  |       | key 0| value 0 | key 1| value 1|
+//!  |        | u16   | u16    | u32     | 16 bytes| 16 bytes|       |      |       |      |       |
+//!  +--------+-------+--------+---------+---------+---------+---//--+------+-------+------+-------+--//
+//!
+//!  element of a leaf    | flags u32 | pos u32 | ksize u32 | vsize u32 |      flags 1: the value is a bucket
+//!  element of a branch  | pos u32   | ksize u32 | child page id u64   |
+//! ```
+//!
+//! Numbers are little-endian. `pos` counts from the start of the element to its key; the value follows the key. A page
+//! that holds more than its size goes on in `overflow` further pages. Keys are sorted; the key of a branch element is the
+//! first key below it.
+//!
+//! A page comes from a file, so nothing in it is believed: every access here is checked against the page's own bytes, and what does
+//! not fit is a [`Damage`], told as a reason. Only order is left to [`check`](crate::Snapshot::check).
+
+use std::cmp::Ordering;
+
+/// Where a page lies: its number, counted in pages from the start of the file.
+pub(crate) type PageId = u64;
+
+/// Bytes of a page's header.
+pub(crate) const HEADER: usize = 16;
+/// Bytes of an element, of a leaf or a branch.
+pub(crate) const ELEMENT: usize = 16;
+/// Most elements a page can count.
+pub(crate) const COUNT_MAX: usize = 0xffff - 1;
+
+/// What a page holds, by the bit that says so.
+pub(crate) const BRANCH: u16 = 0x01;
+pub(crate) const LEAF: u16 = 0x02;
+pub(crate) const META: u16 = 0x04;
+pub(crate) const FREELIST: u16 = 0x10;
+
+/// Element flag: the value is a bucket.
+pub(crate) const BUCKET: u32 = 0x01;
+
+/// What is wrong with the bytes of a page.
+pub(crate) type Damage = &'static str;
+
+/// The fixed part at the start of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) id: PageId,
+    pub(crate) flags: u16,
+    pub(crate) count: u16,
+    pub(crate) overflow: u32,
+}
+
+impl Header {
+    /// From the start of a page; the caller has seen to it that there are enough bytes.
+    #[inline]
+    pub(crate) fn decode(bytes: &[u8; HEADER]) -> Header {
+        Header {
+            id: u64_at(bytes, 0),
+            flags: u16::from_le_bytes([bytes[8], bytes[9]]),
+            count: u16::from_le_bytes([bytes[10], bytes[11]]),
+            overflow: u32_at(bytes, 12),
+        }
+    }
+
+    pub(crate) fn encode(&self, into: &mut [u8]) {
+        into[0..8].copy_from_slice(&self.id.to_le_bytes());
+        into[8..10].copy_from_slice(&self.flags.to_le_bytes());
+        into[10..12].copy_from_slice(&self.count.to_le_bytes());
+        into[12..16].copy_from_slice(&self.overflow.to_le_bytes());
+    }
+}
+
+/// A leaf or branch page, or the page inside an inline bucket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Page<'a> {
+    /// Zero for the page of an inline bucket.
+    pub(crate) id: PageId,
+    pub(crate) count: usize,
+    pub(crate) is_leaf: bool,
+    bytes: &'a [u8],
+}
+
+/// A pair, or a bucket, in a leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LeafElement<'a> {
+    pub(crate) is_bucket: bool,
+    pub(crate) key: &'a [u8],
+    pub(crate) value: &'a [u8],
+}
+
+impl<'a> Page<'a> {
+    /// Sees a page in bytes, all of it with its overflow.
+    #[inline]
+    pub(crate) fn new(header: Header, bytes: &'a [u8]) -> Result<Page<'a>, Damage> {
+        let is_leaf = match header.flags {
+            LEAF => true,
+            BRANCH => false,
+            _ => return Err("neither a branch nor a leaf"),
+        };
+        let count = usize::from(header.count);
+        if HEADER + count * ELEMENT > bytes.len() {
+            return Err("more elements than fit");
+        }
+        if !is_leaf && count == 0 {
+            return Err("a branch without children");
+        }
+        Ok(Page { id: header.id, count, is_leaf, bytes })
+    }
+
+    /// The page inside an inline bucket, whose value holds it behind the bucket's header.
+    pub(crate) fn inline(bytes: &'a [u8]) -> Result<Page<'a>, Damage> {
+        let header = bytes.first_chunk().ok_or("an inline bucket without a page")?;
+        let page = Page::new(Header { id: 0, ..Header::decode(header) }, bytes)?;
+        if page.is_leaf { Ok(page) } else { Err("an inline bucket that is not a leaf") }
+    }
+
+    /// The whole page.
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    #[inline]
+    fn element(&self, index: usize) -> Option<&'a [u8; ELEMENT]> {
+        self.bytes.get(HEADER + index * ELEMENT..)?.first_chunk()
+    }
+
+    #[inline]
+    fn slice(&self, index: usize, pos: u32, skip: u32, len: u32) -> Result<&'a [u8], Damage> {
+        let start = HEADER + index * ELEMENT + pos as usize + skip as usize;
+        self.bytes
+            .get(start..)
+            .and_then(|rest| rest.get(..len as usize))
+            .ok_or("an element beyond its page")
+    }
+
+    /// An element of a leaf.
+    #[inline]
+    pub(crate) fn leaf_element(&self, index: usize) -> Result<LeafElement<'a>, Damage> {
+        let element = self.element(index).ok_or("no such element")?;
+        let (pos, ksize, vsize) = (u32_at(element, 4), u32_at(element, 8), u32_at(element, 12));
+        Ok(LeafElement {
+            is_bucket: u32_at(element, 0) & BUCKET != 0,
+            key: self.slice(index, pos, 0, ksize)?,
+            value: self.slice(index, pos, ksize, vsize)?,
+        })
+    }
+
+    /// Whether an element of a leaf is a bucket, without a look at its key and value.
+    #[inline]
+    pub(crate) fn is_bucket(&self, index: usize) -> Result<bool, Damage> {
+        Ok(u32_at(self.element(index).ok_or("no such element")?, 0) & BUCKET != 0)
+    }
+
+    /// The key of an element, of either kind of page.
+    #[inline]
+    pub(crate) fn key(&self, index: usize) -> Result<&'a [u8], Damage> {
+        let element = self.element(index).ok_or("no such element")?;
+        let at = if self.is_leaf { 4 } else { 0 };
+        self.slice(index, u32_at(element, at), 0, u32_at(element, at + 4))
+    }
+
+    /// The child below an element of a branch.
+    #[inline]
+    pub(crate) fn child(&self, index: usize) -> Result<PageId, Damage> {
+        Ok(u64_at(self.element(index).ok_or("no such element")?, 8))
+    }
+
+    /// Where a key is, or would be: the first element whose key is not less, and whether it is equal.
+    #[inline]
+    pub(crate) fn search(&self, key: &[u8]) -> Result<(usize, bool), Damage> {
+        let (mut low, mut high) = (0, self.count);
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            match compare(self.key(middle)?, key) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Equal => return Ok((middle, true)),
+                Ordering::Greater => high = middle,
+            }
+        }
+        Ok((low, false))
+    }
+
+    /// The child under which a key is, if it is anywhere: the last whose first key is not greater, or else the first.
+    #[inline]
+    pub(crate) fn search_child(&self, key: &[u8]) -> Result<usize, Damage> {
+        let (index, exact) = self.search(key)?;
+        Ok(if exact { index } else { index.saturating_sub(1) })
+    }
+}
+
+/// The order of keys: bytewise. Eight bytes at a time, because most keys are revisions, which first differ in the eighth byte.
+#[inline]
+pub(crate) fn compare(a: &[u8], b: &[u8]) -> Ordering {
+    if let (Some(x), Some(y)) = (a.first_chunk::<8>(), b.first_chunk::<8>()) {
+        return match u64::from_be_bytes(*x).cmp(&u64::from_be_bytes(*y)) {
+            Ordering::Equal => a[8..].cmp(&b[8..]),
+            decided => decided,
+        };
+    }
+    a.cmp(b)
+}
+
+#[inline]
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let mut number = [0; 4];
+    number.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(number)
+}
+
+#[inline]
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut number = [0; 8];
+    number.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(number)
+}

@@ -1,0 +1,232 @@
+//! A bucket as one changes it.
+
+use crate::bucket::{Bucket, BucketHeader};
+use crate::cursor::Cursor;
+use crate::error::{Damaged, Error};
+use crate::freelist::Run;
+use crate::node::{Child, Entry, Key, Node};
+use crate::page::Page;
+use crate::state::DEPTH_MAX;
+use crate::tree::{Subtree, View};
+use crate::write::{FILL_PERCENT_MAX, FILL_PERCENT_MIN, OpenBucket, Work, edit};
+
+/// Most bytes of a key.
+pub const KEY_MAX: usize = 32_768;
+/// Most bytes of a value.
+pub const VALUE_MAX: usize = (1 << 31) - 2;
+
+/// A bucket as one changes it. What was changed is read back through it at once.
+#[derive(Debug)]
+pub struct BucketMut<'t> {
+    work: &'t mut Work,
+    bucket: &'t mut OpenBucket,
+}
+
+impl<'t> BucketMut<'t> {
+    pub(crate) fn new(work: &'t mut Work, bucket: &'t mut OpenBucket) -> BucketMut<'t> {
+        BucketMut { work, bucket }
+    }
+
+    /// The bucket, to read.
+    pub fn read(&self) -> Bucket<'_> {
+        self.bucket.read(&self.work.state, Some(self.work.bytes()))
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &[u8]) -> Result<Option<&[u8]>, Error> {
+        Ok(self.read().get(key)?)
+    }
+
+    /// A cursor before the first item.
+    pub fn cursor(&self) -> Cursor<'_> {
+        self.read().cursor()
+    }
+
+    /// Sets the value of a key.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        match key.len() {
+            0 => return Err(Error::KeyRequired),
+            KEY_MAX.. if key.len() > KEY_MAX => return Err(Error::KeyTooLarge),
+            _ => {}
+        }
+        if value.len() > VALUE_MAX {
+            return Err(Error::ValueTooLarge);
+        }
+        self.set(key, value, false)
+    }
+
+    /// Removes a key, if it is there. False: it was not.
+    pub fn delete(&mut self, key: &[u8]) -> Result<bool, Error> {
+        match self.read().tree.get(key)? {
+            None => return Ok(false),
+            Some(found) if found.is_bucket => return Err(Error::IncompatibleValue),
+            Some(_) => {}
+        }
+        edit::remove(self.work, &mut self.bucket.root, key)?;
+        self.bucket.changed = true;
+        Ok(true)
+    }
+
+    /// A bucket inside this one, to change.
+    pub fn bucket(&mut self, name: &[u8]) -> Result<BucketMut<'_>, Error> {
+        BucketMut::new(self.work, self.bucket).into_bucket(name)
+    }
+
+    /// Makes a bucket inside this one.
+    pub fn create_bucket(&mut self, name: &[u8]) -> Result<BucketMut<'_>, Error> {
+        if name.is_empty() {
+            return Err(Error::BucketNameRequired);
+        }
+        if name.len() > KEY_MAX {
+            return Err(Error::KeyTooLarge);
+        }
+        match self.read().tree.get(name)? {
+            Some(found) if found.is_bucket => return Err(Error::BucketExists),
+            Some(_) => return Err(Error::IncompatibleValue),
+            None => {}
+        }
+        // The commit writes what it becomes; until then its place is taken.
+        self.set(name, &BucketHeader { root: 0, sequence: 0 }.encode(), true)?;
+        self.bucket.open.insert(name.into(), OpenBucket::empty());
+        self.bucket(name)
+    }
+
+    /// A bucket inside this one, made if it is missing.
+    pub fn create_bucket_if_missing(&mut self, name: &[u8]) -> Result<BucketMut<'_>, Error> {
+        BucketMut::new(self.work, self.bucket).into_bucket_if_missing(name)
+    }
+
+    /// Removes a bucket with everything in it.
+    pub fn delete_bucket(&mut self, name: &[u8]) -> Result<(), Error> {
+        if name.is_empty() {
+            return Err(Error::BucketNameRequired);
+        }
+        match self.read().tree.get(name)? {
+            None => return Err(Error::BucketNotFound),
+            Some(found) if !found.is_bucket => return Err(Error::IncompatibleValue),
+            Some(_) => {}
+        }
+        let inner = self.read().bucket(name)?.ok_or(Error::BucketNotFound)?;
+        let mut freed = Vec::new();
+        pages_of(&inner, &mut freed, 0)?;
+        edit::remove(self.work, &mut self.bucket.root, name)?;
+        self.work.freed.append(&mut freed);
+        self.bucket.open.remove(name);
+        self.bucket.changed = true;
+        Ok(())
+    }
+
+    /// The number that users of the bucket count with.
+    pub fn sequence(&self) -> u64 {
+        self.bucket.sequence
+    }
+
+    /// Sets that number.
+    pub fn set_sequence(&mut self, sequence: u64) {
+        self.bucket.sequence = sequence;
+        self.bucket.changed = true;
+    }
+
+    /// The share of a page that this transaction fills before it begins the next, 0.1 to 1. High for keys that come in order.
+    pub fn set_fill_percent(&mut self, share: f64) {
+        self.bucket.fill_percent = share.clamp(FILL_PERCENT_MIN, FILL_PERCENT_MAX);
+    }
+
+    /// Like [`BucketMut::bucket`], for as long as the transaction is borrowed.
+    pub fn into_bucket(self, name: &[u8]) -> Result<BucketMut<'t>, Error> {
+        if name.is_empty() {
+            return Err(Error::BucketNameRequired);
+        }
+        if !self.bucket.open.contains_key(name) {
+            let opened = self.open(name)?;
+            self.bucket.open.insert(name.into(), opened);
+        }
+        let bucket = self.bucket.open.get_mut(name).expect("opened just now if it was not");
+        Ok(BucketMut { work: self.work, bucket })
+    }
+
+    /// Like [`BucketMut::create_bucket_if_missing`], for as long as the transaction is borrowed.
+    pub fn into_bucket_if_missing(mut self, name: &[u8]) -> Result<BucketMut<'t>, Error> {
+        match self.create_bucket(name) {
+            Ok(_) | Err(Error::BucketExists) => self.into_bucket(name),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn open(&self, name: &[u8]) -> Result<OpenBucket, Error> {
+        let found = self.read().tree.get(name)?.ok_or(Error::BucketNotFound)?;
+        if !found.is_bucket {
+            return Err(Error::IncompatibleValue);
+        }
+        let inner = self.read().inner(found)?;
+        let root = match inner.tree.root {
+            Subtree::Page(id) => Child::Page(id),
+            Subtree::Inline(page) => Child::Node(Box::new(self.copy_inline(&page)?)),
+            Subtree::Node(_) => unreachable!("an element on a page or in an arena leads to a page"),
+        };
+        Ok(OpenBucket::new(root, inner.sequence))
+    }
+
+    /// An inline bucket's page, taken apart. It lies in the value of an element, in the map.
+    fn copy_inline(&self, page: &Page<'_>) -> Result<Node, Damaged> {
+        let state = &self.work.state;
+        let start = state.map.get(0, 0).map_or(0, |start| start.as_ptr().addr());
+        let base = page.bytes().as_ptr().addr() - start;
+        Node::read(page, base as u64).map_err(|reason| state.damaged(0, reason))
+    }
+
+    /// Puts a pair, or a bucket's element.
+    fn set(&mut self, key: &[u8], value: &[u8], is_bucket: bool) -> Result<(), Error> {
+        set(self.work, self.bucket, key, value, is_bucket)
+    }
+}
+
+/// Puts a pair, or a bucket's element.
+pub(crate) fn set(
+    work: &mut Work,
+    bucket: &mut OpenBucket,
+    key: &[u8],
+    value: &[u8],
+    is_bucket: bool,
+) -> Result<(), Error> {
+    let place = work.arena.add(key, value);
+    let len = |bytes: &[u8]| u32::try_from(bytes.len()).expect("bounded by KEY_MAX and VALUE_MAX");
+    let entry = Entry { key: Key { place, len: len(key) }, value_len: len(value), is_bucket };
+    edit::insert(work, &mut bucket.root, key, entry)?;
+    bucket.changed = true;
+    Ok(())
+}
+
+/// All pages of a bucket and of those inside it, as they are in the file.
+fn pages_of(bucket: &Bucket<'_>, pages: &mut Vec<Run>, nesting: usize) -> Result<(), Damaged> {
+    let tree = bucket.tree;
+    let mut todo = vec![(tree.root, 0)];
+    while let Some((subtree, depth)) = todo.pop() {
+        if depth > DEPTH_MAX || nesting > DEPTH_MAX {
+            return Err(tree.too_deep(subtree));
+        }
+        let view = tree.view(subtree)?;
+        pages.extend(run_of(&view, tree.state.meta.page_size));
+        for index in 0..view.count() {
+            if !view.is_leaf() {
+                todo.push((tree.ok(&view, view.child(index))?, depth + 1));
+                continue;
+            }
+            let element = tree.ok(&view, view.element(index))?;
+            if element.is_bucket
+                && let Some(inner) = bucket.bucket(element.key)?
+            {
+                pages_of(&inner, pages, nesting + 1)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn run_of(view: &View<'_>, page_size: usize) -> Option<Run> {
+    match view {
+        View::Page(page) if page.id == 0 => None,
+        View::Page(page) => Some((page.id, (page.bytes().len() / page_size) as u64)),
+        View::Node(node, _) => node.source,
+    }
+}

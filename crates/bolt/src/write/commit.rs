@@ -1,0 +1,181 @@
+//! The end of a transaction: everything into the file, in an order that a power cut cannot break.
+//!
+//! New pages go to places that neither meta page leads to; they are made durable; then the older meta page is written over, and
+//! made durable. Before that last write the file is what it was, after it what it is now, and a torn meta page fails its checksum.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::db::{Options, Writer};
+use crate::error::{CommitError, Damaged, Error};
+use crate::freelist::Run;
+use crate::meta::{Meta, NO_FREELIST};
+use crate::state::State;
+use crate::write::bucket::set;
+use crate::write::rebalance::rebalance;
+use crate::write::spill::{Output, inline};
+use crate::write::{OpenBucket, Work, WriteTx};
+
+/// What the disk was asked to do when it failed.
+type Failed = (&'static str, io::Error);
+
+impl WriteTx<'_> {
+    /// Makes the changes durable and shows them to readers. Returns the transaction's number.
+    ///
+    /// After an error nobody knows what the disk holds: no further transaction is begun until the file is opened again. If nothing
+    /// was changed, nothing is written.
+    pub fn commit(mut self) -> Result<u64, CommitError> {
+        let outcome = self.try_commit();
+        if let Err(error) = &outcome {
+            self.writer.poison(error);
+        }
+        outcome
+    }
+
+    fn try_commit(&mut self) -> Result<u64, CommitError> {
+        let writer = &mut *self.writer;
+        let old = Arc::clone(&self.work.state);
+        writer.release_pages(old.meta.txid);
+        let buffer = std::mem::take(&mut writer.buffer);
+        let mut output =
+            Output::new(old.meta.page_size, old.meta.high_water, &mut writer.freelist, buffer);
+        let Some(root) = write_root(&mut self.work, &mut self.root, &mut output)? else {
+            return Ok(old.meta.txid);
+        };
+        self.work.freed.extend(saved_freelist(&old)?);
+        let freelist = match self.db.options().sync_freelist {
+            true => output.save_freelist(&self.work.freed),
+            false => NO_FREELIST,
+        };
+        let meta = Meta {
+            root,
+            sequence: self.root.sequence,
+            freelist,
+            high_water: output.high_water,
+            txid: old.meta.txid + 1,
+            ..old.meta
+        };
+        let (bytes, runs) = (output.bytes, output.runs);
+        let written = writer.write(&meta, &bytes, &runs, self.db.options());
+        written.map_err(|(action, source)| self.db.commit_error(action, source))?;
+        if let Some(checksums) = &self.db.checksums {
+            checksums.note(&runs, &bytes, meta.page_size);
+        }
+        writer.buffer = bytes;
+        writer.freelist.give_up(meta.txid, std::mem::take(&mut self.work.freed));
+        self.db.publish(writer, meta).map_err(|source| self.db.commit_error("map", source))?;
+        Ok(meta.txid)
+    }
+}
+
+/// The pages that hold the list of free pages, where it is saved.
+fn saved_freelist(state: &State) -> Result<Option<Run>, Damaged> {
+    match state.meta.freelist {
+        NO_FREELIST => Ok(None),
+        id => match state.raw(id) {
+            Ok((header, _)) => Ok(Some((id, u64::from(header.overflow) + 1))),
+            Err(reason) => Err(state.damaged(id, reason)),
+        },
+    }
+}
+
+/// Writes what changed, and tells the new root; none if nothing did.
+fn write_root(
+    work: &mut Work,
+    root: &mut OpenBucket,
+    output: &mut Output<'_>,
+) -> Result<Option<u64>, Damaged> {
+    write_inner(work, root, output)?;
+    if !root.changed {
+        return Ok(None);
+    }
+    rebalance(work, &mut root.root)?;
+    Ok(Some(write_tree(work, root, output)))
+}
+
+/// Writes the buckets inside one, and their new elements into it.
+fn write_inner(
+    work: &mut Work,
+    bucket: &mut OpenBucket,
+    output: &mut Output<'_>,
+) -> Result<(), Damaged> {
+    for (name, mut inner) in std::mem::take(&mut bucket.open) {
+        write_inner(work, &mut inner, output)?;
+        if !inner.changed {
+            continue;
+        }
+        rebalance(work, &mut inner.root)?;
+        let value = match inline(&inner.root, output.page_size, work.bytes()) {
+            Some(mut value) => {
+                value[..16].copy_from_slice(&inner.header(0).encode());
+                give_up_root(work, &inner);
+                value
+            }
+            None => {
+                let root = write_tree(work, &mut inner, output);
+                inner.header(root).encode().to_vec()
+            }
+        };
+        set(work, bucket, &name, &value, true).map_err(|error| match error {
+            Error::Damaged(damaged) => damaged,
+            other => unreachable!("a bucket replaces itself: {other}"),
+        })?;
+    }
+    Ok(())
+}
+
+fn give_up_root(work: &mut Work, bucket: &OpenBucket) {
+    if let crate::node::Child::Node(node) = &bucket.root {
+        work.freed.extend(node.source);
+    }
+}
+
+fn write_tree(work: &mut Work, bucket: &mut OpenBucket, output: &mut Output<'_>) -> u64 {
+    let root = std::mem::replace(&mut bucket.root, crate::node::Child::Page(0));
+    let mut freed = std::mem::take(&mut work.freed);
+    let page = output.tree(root, bucket.fill_percent, work.bytes(), &mut freed);
+    work.freed = freed;
+    page
+}
+
+impl Writer {
+    /// Data, sync, meta, sync.
+    fn write(
+        &mut self,
+        meta: &Meta,
+        bytes: &[u8],
+        runs: &[Run],
+        options: &Options,
+    ) -> Result<(), Failed> {
+        let page_size = meta.page_size as u64;
+        let needed = meta.high_water * page_size;
+        self.grow(needed, options.grow_bytes).map_err(|error| ("grow", error))?;
+        let mut rest = bytes;
+        for (start, len) in runs {
+            let len = usize::try_from(len * page_size).expect("as long as its bytes");
+            let (run, behind) = rest.split_at(len);
+            self.file.write_at(run, start * page_size).map_err(|error| ("write pages", error))?;
+            rest = behind;
+        }
+        self.sync(options).map_err(|error| ("sync pages", error))?;
+        let page = meta.encode();
+        self.file
+            .write_at(&page, meta.slot() * page_size)
+            .map_err(|error| ("write meta", error))?;
+        self.sync(options).map_err(|error| ("sync meta", error))
+    }
+
+    fn sync(&self, options: &Options) -> io::Result<()> {
+        if options.unsynced { Ok(()) } else { self.file.sync_data() }
+    }
+
+    /// Extends the file by more than is needed now, so that it happens seldom.
+    fn grow(&mut self, needed: u64, grow_bytes: u64) -> io::Result<()> {
+        if needed > self.file_len {
+            let len = needed.saturating_add(grow_bytes);
+            self.file.set_len(len)?;
+            self.file_len = len;
+        }
+        Ok(())
+    }
+}
