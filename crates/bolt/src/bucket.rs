@@ -136,8 +136,10 @@ impl<'a> Bucket<'a> {
                 }
                 let element = self.tree.ok(&view, view.element(index))?;
                 stats.keys += 1;
-                if element.is_bucket {
-                    self.inner(element)?.add_stats(stats, nesting + 1)?;
+                if element.is_bucket
+                    && let Some(inner) = self.bucket(element.key)?
+                {
+                    inner.add_stats(stats, nesting + 1)?;
                 }
             }
         }

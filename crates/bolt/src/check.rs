@@ -6,13 +6,16 @@ use crate::bucket::Bucket;
 use crate::error::Damaged;
 use crate::freelist::{self, PageSet};
 use crate::meta::NO_FREELIST;
-use crate::page::{Page, PageId};
+use crate::page::{OVERLAP, Page, PageId};
 use crate::snapshot::Snapshot;
-use crate::state::{DEPTH_MAX, State};
+use crate::state::State;
 use crate::tree::Subtree;
 
 /// Most errors that are told; a damaged file may have one for every page.
 const ERRORS_MAX: usize = 1000;
+
+/// Most levels below the root, of trees and of buckets inside buckets together. It bounds the stack that a check takes.
+const LEVELS_MAX: usize = 512;
 
 impl Snapshot {
     /// Walks through everything and tells what is wrong: pages that cannot be read, that are reached twice or both reached and free,
@@ -42,28 +45,18 @@ struct Bounds<'a> {
 }
 
 impl<'a> Check<'a> {
-    fn bucket(&mut self, bucket: &Bucket<'a>, nesting: usize) {
-        if nesting >= DEPTH_MAX {
-            return self.error(bucket.root_page(), format!("buckets more than {DEPTH_MAX} deep"));
-        }
+    fn bucket(&mut self, bucket: &Bucket<'a>, level: usize) {
         let all = Bounds { from: None, to: None };
         match bucket.tree.root {
-            Subtree::Page(id) => self.page(bucket, id, all, nesting, 0),
-            Subtree::Inline(page) => self.elements(bucket, &page, all, nesting, 0),
+            Subtree::Page(id) => self.page(bucket, id, all, level),
+            Subtree::Inline(page) => self.elements(bucket, &page, all, level),
             Subtree::Node(_) => unreachable!("a committed state has no nodes"),
         }
     }
 
-    fn page(
-        &mut self,
-        bucket: &Bucket<'a>,
-        id: PageId,
-        bounds: Bounds<'a>,
-        nesting: usize,
-        depth: usize,
-    ) {
-        if depth >= DEPTH_MAX {
-            return self.error(id, format!("more than {DEPTH_MAX} levels deep"));
+    fn page(&mut self, bucket: &Bucket<'a>, id: PageId, bounds: Bounds<'a>, level: usize) {
+        if level >= LEVELS_MAX {
+            return self.error(id, format!("more than {LEVELS_MAX} levels deep"));
         }
         match self.state.page(id) {
             Err(damaged) => self.push(damaged),
@@ -71,20 +64,18 @@ impl<'a> Check<'a> {
                 let pages = (page.bytes().len() / self.state.meta.page_size) as u64;
                 // One that was reached before is not followed again, so this ends.
                 if self.take(id, pages) {
-                    self.elements(bucket, &page, bounds, nesting, depth);
+                    self.elements(bucket, &page, bounds, level);
                 }
             }
         }
     }
 
-    fn elements(
-        &mut self,
-        bucket: &Bucket<'a>,
-        page: &Page<'a>,
-        bounds: Bounds<'a>,
-        nesting: usize,
-        depth: usize,
-    ) {
+    fn elements(&mut self, bucket: &Bucket<'a>, page: &Page<'a>, bounds: Bounds<'a>, level: usize) {
+        if let Ok(size) = page.size_of_elements()
+            && size > page.bytes().len()
+        {
+            self.error(page.id, OVERLAP.to_owned());
+        }
         let mut previous: Option<&[u8]> = None;
         for index in 0..page.count {
             let key = match page.key(index) {
@@ -94,19 +85,13 @@ impl<'a> Check<'a> {
             self.order(page, index, key, previous, bounds);
             previous = Some(key);
             if page.is_leaf {
-                self.leaf_element(bucket, page, index, nesting);
+                self.leaf_element(bucket, page, index, level);
             } else {
                 let next =
                     if index + 1 < page.count { page.key(index + 1).ok() } else { bounds.to };
                 match page.child(index) {
                     Ok(child) => {
-                        self.page(
-                            bucket,
-                            child,
-                            Bounds { from: Some(key), to: next },
-                            nesting,
-                            depth + 1,
-                        );
+                        self.page(bucket, child, Bounds { from: Some(key), to: next }, level + 1);
                     }
                     Err(reason) => self.error(page.id, format!("element {index}: {reason}")),
                 }
@@ -136,11 +121,11 @@ impl<'a> Check<'a> {
         }
     }
 
-    fn leaf_element(&mut self, bucket: &Bucket<'a>, page: &Page<'a>, index: usize, nesting: usize) {
+    fn leaf_element(&mut self, bucket: &Bucket<'a>, page: &Page<'a>, index: usize, level: usize) {
         match page.leaf_element(index) {
             Err(reason) => self.error(page.id, format!("element {index}: {reason}")),
             Ok(element) if element.is_bucket => match bucket.inner(element) {
-                Ok(inner) => self.bucket(&inner, nesting + 1),
+                Ok(inner) => self.bucket(&inner, level + 1),
                 Err(damaged) => self.error(page.id, damaged.reason().to_owned()),
             },
             Ok(_) => {}

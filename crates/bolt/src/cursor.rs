@@ -5,6 +5,9 @@ use crate::page::LeafElement;
 use crate::state::DEPTH_MAX;
 use crate::tree::{Subtree, Tree, View};
 
+/// Leaves that a forward walk asks for before it needs them: a leaf is gone through faster than the next comes from memory.
+const LEAVES_AHEAD: usize = 4;
+
 /// A pair, or the name of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item<'a> {
@@ -25,24 +28,23 @@ impl<'a> From<LeafElement<'a>> for Item<'a> {
 #[derive(Clone, Debug)]
 pub struct Cursor<'a> {
     tree: Tree<'a>,
-    /// From the root to where it stands; empty before the first move.
-    stack: Vec<Frame<'a>>,
+    /// The leaf it stands in, once it was moved.
+    leaf: Option<View<'a>>,
+    count: usize,
+    /// The item in the leaf. At least `count`: behind the last, or [`BEFORE_FIRST`].
+    index: usize,
+    /// The branches above, from the root down, each with the child that was taken.
+    above: Vec<(View<'a>, usize)>,
     /// Which way it last went from leaf to leaf, and the pages entered since. Going one way through a whole tree enters no
     /// more than there are, so a circle is noticed.
     heading: End,
     entered: u64,
+    /// A step failed: there is nothing here until it is placed anew.
+    failed: bool,
 }
 
 /// The index of no item. One more is the first.
 const BEFORE_FIRST: usize = usize::MAX;
-
-#[derive(Clone, Copy, Debug)]
-struct Frame<'a> {
-    view: View<'a>,
-    count: usize,
-    /// At least `count`: behind the last item, or [`BEFORE_FIRST`].
-    index: usize,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
@@ -52,38 +54,54 @@ enum End {
 
 impl<'a> Cursor<'a> {
     pub(crate) fn new(tree: Tree<'a>) -> Cursor<'a> {
-        Cursor { tree, stack: Vec::new(), heading: End::First, entered: 0 }
+        let (heading, index) = (End::First, BEFORE_FIRST);
+        Cursor {
+            tree,
+            leaf: None,
+            count: 0,
+            index,
+            above: Vec::new(),
+            heading,
+            entered: 0,
+            failed: false,
+        }
     }
 
     /// Moves to the first item.
     pub fn first(&mut self) -> Result<Option<Item<'a>>, Damaged> {
         self.restart();
-        self.descend(self.tree.root, End::First)?;
-        self.settle(End::First)
+        self.guarded(|cursor| {
+            cursor.descend(cursor.tree.root, End::First)?;
+            cursor.settle(End::First)
+        })
     }
 
     /// Moves to the last item.
     pub fn last(&mut self) -> Result<Option<Item<'a>>, Damaged> {
         self.restart();
-        self.descend(self.tree.root, End::Last)?;
-        self.settle(End::Last)
+        self.guarded(|cursor| {
+            cursor.descend(cursor.tree.root, End::Last)?;
+            cursor.settle(End::Last)
+        })
     }
 
     /// Moves to the item with a key or, if there is none, to the next greater one.
     pub fn seek(&mut self, key: &[u8]) -> Result<Option<Item<'a>>, Damaged> {
         self.restart();
+        self.guarded(|cursor| cursor.descend_to(key))
+    }
+
+    fn descend_to(&mut self, key: &[u8]) -> Result<Option<Item<'a>>, Damaged> {
         let mut subtree = self.tree.root;
         loop {
             let view = self.enter(subtree)?;
-            let index = if view.is_leaf() {
-                self.tree.ok(&view, view.search(key))?.0
-            } else {
-                self.tree.ok(&view, view.search_child(key))?
-            };
-            self.stack.push(Frame { view, count: view.count(), index });
             if view.is_leaf() {
+                let (index, _) = self.tree.ok(&view, view.search(key))?;
+                self.stand(view, index);
                 return self.settle(End::First);
             }
+            let index = self.tree.ok(&view, view.search_child(key))?;
+            self.above.push((view, index));
             subtree = self.tree.ok(&view, view.child(index))?;
         }
     }
@@ -95,23 +113,38 @@ impl<'a> Cursor<'a> {
         reason = "a cursor goes both ways and its steps can fail"
     )]
     pub fn next(&mut self) -> Result<Option<Item<'a>>, Damaged> {
-        let Some(frame) = self.stack.last_mut() else { return self.first() };
         // From before the first this is zero.
-        frame.index = frame.index.wrapping_add(1);
-        if frame.index < frame.count {
-            return self.item();
+        let index = self.index.wrapping_add(1);
+        if index < self.count
+            && let Some(View::Page(page)) = &self.leaf
+            && let Ok(element) = page.leaf_element(index)
+        {
+            self.index = index;
+            return Ok(Some(element.into()));
         }
-        self.settle(End::First)
+        self.next_elsewhere()
+    }
+
+    /// The next item where it is not on the same page.
+    #[cold]
+    fn next_elsewhere(&mut self) -> Result<Option<Item<'a>>, Damaged> {
+        if self.failed {
+            return Ok(None);
+        }
+        if self.leaf.is_none() {
+            return self.first();
+        }
+        self.index = self.index.wrapping_add(1);
+        self.guarded(|cursor| cursor.settle(End::First))
     }
 
     /// Moves to the previous item; from before the first to none.
     pub fn prev(&mut self) -> Result<Option<Item<'a>>, Damaged> {
-        let Some(frame) = self.stack.last_mut() else { return Ok(None) };
-        if frame.index == BEFORE_FIRST {
+        if self.leaf.is_none() || self.index == BEFORE_FIRST {
             return Ok(None);
         }
-        frame.index = frame.index.min(frame.count).wrapping_sub(1);
-        self.settle(End::Last)
+        self.index = self.index.min(self.count).wrapping_sub(1);
+        self.guarded(|cursor| cursor.settle(End::Last))
     }
 
     /// All items from where it stands, which is not counted, to the end.
@@ -119,77 +152,80 @@ impl<'a> Cursor<'a> {
         std::iter::from_fn(|| self.next().transpose())
     }
 
-    /// The item where it stands.
-    #[inline]
-    fn item(&self) -> Result<Option<Item<'a>>, Damaged> {
-        let Some(frame) = self.stack.last() else { return Ok(None) };
-        if frame.index >= frame.count {
-            return Ok(None);
-        }
-        match frame.view.element(frame.index) {
-            Ok(element) => Ok(Some(element.into())),
-            Err(reason) => Err(self.tree.state.damaged(frame.view.page_id(), reason)),
-        }
-    }
-
-    /// Where the leaf has no item at this place, goes on to the next leaf that has one, in the direction that starts
-    /// at the given end. At the end of the tree it stays in the outermost leaf, beyond its items.
+    /// The item where it stands. Where the leaf has none at this place, goes on to the next leaf that has one, in the direction that
+    /// starts at the given end. At the end of the tree it stays in the outermost leaf, beyond its items.
     fn settle(&mut self, from: End) -> Result<Option<Item<'a>>, Damaged> {
         if self.heading != from {
             self.heading = from;
             self.entered = 0;
         }
-        loop {
-            match self.stack.last() {
-                Some(frame) if frame.index >= frame.count => {}
-                _ => return self.item(),
+        while self.index >= self.count {
+            if !self.turn(from) {
+                return Ok(None);
             }
-            let Some(level) = self.turn(from) else { return Ok(None) };
-            self.stack.truncate(level + 1);
-            let view = self.stack[level].view;
-            let child = self.tree.ok(&view, view.child(self.stack[level].index))?;
+            let (branch, index) = self.above.last().copied().expect("where it turned");
+            if from == End::First {
+                self.look_ahead(&branch, index);
+            }
+            let child = self.tree.ok(&branch, branch.child(index))?;
             self.descend(child, from)?;
         }
+        let Some(leaf) = self.leaf else { return Ok(None) };
+        Ok(Some(self.tree.ok(&leaf, leaf.element(self.index))?.into()))
     }
 
-    /// Finds the lowest branch with another child in this direction and moves to it.
-    fn turn(&mut self, from: End) -> Option<usize> {
-        let above = self.stack.len().checked_sub(1)?;
-        for level in (0..above).rev() {
-            let frame = &mut self.stack[level];
-            match from {
-                End::First if frame.index + 1 < frame.count => frame.index += 1,
-                End::Last if frame.index > 0 => frame.index -= 1,
-                _ => continue,
-            }
-            return Some(level);
+    /// Goes up to the lowest branch with another child in this direction, and on to that child.
+    fn turn(&mut self, from: End) -> bool {
+        let more = |(branch, index): &(View<'a>, usize)| match from {
+            End::First => index + 1 < branch.count(),
+            End::Last => *index > 0,
+        };
+        let Some(level) = self.above.iter().rposition(more) else { return false };
+        self.above.truncate(level + 1);
+        let (_, index) = &mut self.above[level];
+        *index = if from == End::First { *index + 1 } else { *index - 1 };
+        true
+    }
+
+    /// Has memory fetch what will be needed a few leaves on.
+    fn look_ahead(&self, branch: &View<'a>, index: usize) {
+        if let View::Page(page) = branch
+            && index + LEAVES_AHEAD < page.count
+            && let Ok(id) = page.child(index + LEAVES_AHEAD)
+        {
+            self.tree.state.prefetch(id);
         }
-        None
     }
 
     /// Goes down along one edge of a subtree.
     fn descend(&mut self, mut subtree: Subtree<'a>, to: End) -> Result<(), Damaged> {
         loop {
             let view = self.enter(subtree)?;
-            let count = view.count();
-            let index = if to == End::First { 0 } else { count.wrapping_sub(1) };
-            self.stack.push(Frame { view, count, index });
+            let index = if to == End::First { 0 } else { view.count().wrapping_sub(1) };
             if view.is_leaf() {
+                self.stand(view, index);
                 return Ok(());
             }
+            self.above.push((view, index));
             subtree = self.tree.ok(&view, view.child(index))?;
         }
     }
 
+    fn stand(&mut self, leaf: View<'a>, index: usize) {
+        self.count = leaf.count();
+        self.index = index;
+        self.leaf = Some(leaf);
+    }
+
     /// A page one level further down, unless there cannot be that many.
     fn enter(&mut self, subtree: Subtree<'a>) -> Result<View<'a>, Damaged> {
-        if self.stack.len() >= DEPTH_MAX {
+        if self.above.len() >= DEPTH_MAX {
             return Err(self.tree.too_deep(subtree));
         }
         let view = self.tree.view(subtree)?;
         if let View::Page(page) = view {
             self.entered += 1;
-            if self.entered > self.bound() {
+            if self.entered > self.tree.state.meta.high_water {
                 return Err(self
                     .tree
                     .state
@@ -199,12 +235,25 @@ impl<'a> Cursor<'a> {
         Ok(view)
     }
 
-    fn bound(&self) -> u64 {
-        self.tree.state.meta.high_water
+    /// After an error the cursor stands nowhere, and stays there: a walk that goes on after it ends.
+    fn guarded(
+        &mut self,
+        step: impl FnOnce(&mut Self) -> Result<Option<Item<'a>>, Damaged>,
+    ) -> Result<Option<Item<'a>>, Damaged> {
+        let outcome = step(self);
+        if outcome.is_err() {
+            self.restart();
+            self.failed = true;
+        }
+        outcome
     }
 
     fn restart(&mut self) {
-        self.stack.clear();
+        self.failed = false;
+        self.above.clear();
+        self.leaf = None;
+        self.index = BEFORE_FIRST;
+        self.count = 0;
         self.entered = 0;
     }
 }

@@ -35,8 +35,6 @@ pub struct Options {
     pub grow_bytes: u64,
     /// Whether a checksum of each page is kept beside the file, for [`Db::scrub`].
     pub checksums: bool,
-    /// Nothing is synced: for a file that is thrown away if it does not get finished.
-    pub(crate) unsynced: bool,
 }
 
 impl Default for Options {
@@ -48,7 +46,6 @@ impl Default for Options {
             sync_freelist: false,
             grow_bytes: GROW_BYTES_DEFAULT,
             checksums: false,
-            unsynced: false,
         }
     }
 }
@@ -69,6 +66,17 @@ pub struct Db {
     fell_back: Option<&'static str>,
 }
 
+/// What was found when a file was opened.
+pub(crate) struct Parts {
+    pub(crate) state: State,
+    pub(crate) freelist: Freelist,
+    pub(crate) file_len: u64,
+    pub(crate) checksums: Option<Checksums>,
+    pub(crate) fell_back: Option<&'static str>,
+    /// Nothing is synced: for a file that is thrown away if it does not get finished.
+    pub(crate) unsynced: bool,
+}
+
 /// What only the one who writes may touch.
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -79,6 +87,7 @@ pub(crate) struct Writer {
     pub(crate) replaced: VecDeque<(u64, Weak<State>)>,
     /// Reused from commit to commit.
     pub(crate) buffer: Vec<u8>,
+    pub(crate) unsynced: bool,
     /// Why nothing is written any more.
     poisoned: Option<Arc<str>>,
     /// Files that defragmentation replaced.
@@ -96,27 +105,22 @@ impl Db {
         crate::open::open(disk, clock, path, options)
     }
 
-    pub(crate) fn assemble(
-        disk: Arc<dyn Disk>,
-        options: Options,
-        state: State,
-        freelist: Freelist,
-        file_len: u64,
-        checksums: Option<Checksums>,
-        fell_back: Option<&'static str>,
-    ) -> Db {
+    pub(crate) fn assemble(disk: Arc<dyn Disk>, options: Options, parts: Parts) -> Db {
+        let Parts { state, freelist, file_len, checksums, fell_back, unsynced } = parts;
         let writer = Writer {
             file: Arc::clone(&state.file),
             file_len,
             freelist,
             replaced: VecDeque::new(),
             buffer: Vec::new(),
+            unsynced,
             poisoned: None,
             retired: Vec::new(),
         };
         let path = Arc::clone(&state.path);
         let (current, writer) = (RwLock::new(Arc::new(state)), Mutex::new(writer));
-        Db { disk, path, options, current, writer, defrag: Mutex::new(()), checksums, fell_back }
+        let defrag = Mutex::new(());
+        Db { disk, path, options, current, writer, defrag, checksums, fell_back }
     }
 
     /// The file's name.
@@ -166,8 +170,8 @@ impl Db {
         CommitError::Poisoned { path: self.path.to_path_buf(), cause }
     }
 
-    pub(crate) fn commit_error(&self, action: &'static str, source: io::Error) -> CommitError {
-        CommitError::Io { path: self.path.to_path_buf(), action, source: Arc::new(source) }
+    pub(crate) fn commit_error(&self, action: &'static str, error: io::Error) -> CommitError {
+        CommitError::Io { path: self.path.to_path_buf(), action, error: Arc::new(error) }
     }
 
     /// Saves the checksums, if it keeps any, and lets go of the file. Without this they are learned anew next time; nothing else

@@ -15,13 +15,13 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use env::{Clock, Create, File, Lock, Locking, Open};
 
 use crate::checksums::Checksums;
-use crate::db::{Db, Options, Writer};
+use crate::db::{Db, Options, Parts, Writer};
 use crate::diff::{Changes, diff};
 use crate::error::{CommitError, Damaged, Error};
 use crate::freelist::Freelist;
@@ -50,25 +50,25 @@ pub enum DefragError {
     #[error(transparent)]
     Damaged(#[from] Damaged),
     /// The new file could not be written.
-    #[error("{}: {action}: {source}", path.display())]
+    #[error("{}: {action}: {error}", path.display())]
     Io {
         /// The new file.
         path: PathBuf,
         /// What was tried.
         action: &'static str,
         /// What the disk said.
-        source: io::Error,
+        error: io::Error,
     },
     /// More is written than can be copied.
     #[error("gave up after {0} rounds: more is written than can be copied")]
     Outrun(u64),
     /// It is not sure which of the two files survives a power cut, so the database takes no more writes until opened again.
-    #[error("{}: the new file is in place, but its name may not be durable: {source}", path.display())]
+    #[error("{}: the new file is in place, but its name may not be durable: {error}", path.display())]
     Unsure {
         /// The database.
         path: PathBuf,
         /// What the disk said.
-        source: io::Error,
+        error: io::Error,
     },
 }
 
@@ -91,70 +91,109 @@ pub struct DefragReport {
     pub swap_time: Duration,
 }
 
-impl Db {
-    /// Rewrites the file without its free pages, while it is in use. One at a time: a second one waits.
-    pub fn defragment(&self, clock: &dyn Clock) -> Result<DefragReport, DefragError> {
-        let _alone = self.defrag.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        drop(self.lock_writer()?);
-        let path = beside(&self.path, "defrag");
-        let outcome = self.defragment_into(&path, clock);
-        if outcome.is_err() {
-            // Of no use to anybody; the next one, or the next start, would remove it as well.
-            let _ = self.disk.remove_file(&path);
-        }
-        outcome
-    }
+/// A defragmentation under way. Dropping it before it has finished gives it up.
+#[derive(Debug)]
+pub struct Defrag<'db> {
+    db: &'db Db,
+    copy: Copy,
+    /// Up to where has been copied.
+    at: Option<Snapshot>,
+    report: DefragReport,
+    /// The new file has the name.
+    swapped: bool,
+    _alone: MutexGuard<'db, ()>,
+}
 
-    fn defragment_into(&self, path: &Path, clock: &dyn Clock) -> Result<DefragReport, DefragError> {
-        let mut at = self.snapshot();
-        let mut report = DefragReport { size_before: at.size(), ..DefragReport::default() };
-        let copy = Copy::create(self, path)?;
-        report.copied = copy.catch_up(None, &at)?;
+impl Db {
+    /// Rewrites the file without its free pages, while it is in use.
+    pub fn defragment(&self, clock: &dyn Clock) -> Result<DefragReport, DefragError> {
+        let mut defrag = self.begin_defragment()?;
         loop {
-            report.rounds += 1;
-            if report.rounds > ROUNDS_MAX {
-                return Err(DefragError::Outrun(ROUNDS_MAX));
-            }
-            let now = self.snapshot();
-            report.caught_up += copy.catch_up(Some(&at), &now)?;
-            at = now;
-            // Everything but the last changes is made durable beforehand, or the writer would wait for it.
-            copy.sync()?;
-            if self.try_swap(&copy, &at, clock, &mut report)? {
+            if let Some(report) = defrag.turn(clock)? {
                 return Ok(report);
             }
         }
     }
 
+    /// Begins to do so, turn by turn. One at a time: a second one waits.
+    pub fn begin_defragment(&self) -> Result<Defrag<'_>, DefragError> {
+        let alone = self.defrag.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.lock_writer()?);
+        let copy = Copy::create(self, &beside(&self.path, "defrag"))?;
+        let report =
+            DefragReport { size_before: self.snapshot().size(), ..DefragReport::default() };
+        Ok(Defrag { db: self, copy, at: None, report, swapped: false, _alone: alone })
+    }
+}
+
+impl Defrag<'_> {
+    /// The first turn copies everything; each further one what was committed since, and swaps the files if that leaves little to do.
+    /// Then it tells what was done.
+    pub fn turn(&mut self, clock: &dyn Clock) -> Result<Option<DefragReport>, DefragError> {
+        let now = self.db.snapshot();
+        let changes = self.copy.catch_up(self.at.as_ref(), &now)?;
+        // Everything but the last changes is made durable beforehand, or the writer would wait for it.
+        self.copy.sync()?;
+        let first = self.at.is_none();
+        let at = self.at.insert(now).clone();
+        if first {
+            self.report.copied = changes;
+            return Ok(None);
+        }
+        self.report.rounds += 1;
+        self.report.caught_up += changes;
+        if self.report.rounds > ROUNDS_MAX {
+            return Err(DefragError::Outrun(ROUNDS_MAX));
+        }
+        self.try_swap(&at, clock)
+    }
+
     /// The last step, unless too much has been committed since `at`.
     fn try_swap(
-        &self,
-        copy: &Copy,
+        &mut self,
         at: &Snapshot,
         clock: &dyn Clock,
-        report: &mut DefragReport,
-    ) -> Result<bool, DefragError> {
-        let mut writer = self.lock_writer()?;
+    ) -> Result<Option<DefragReport>, DefragError> {
+        let mut writer = self.db.lock_writer()?;
         let started = clock.monotonic();
-        let now = self.snapshot();
+        let now = self.db.snapshot();
         let mut count = Count::default();
         diff(Some(&at.root()), &now.root(), &mut Vec::new(), &mut count)?;
         if count.changes > SWAP_CHANGES_MAX {
-            return Ok(false);
+            return Ok(None);
         }
-        report.swap_changes = copy.catch_up(Some(at), &now)?;
-        report.caught_up += report.swap_changes;
-        let new = copy.finish(now.txid() + 1, &self.path)?;
-        report.size_after = new.meta.high_water * new.meta.page_size as u64;
-        self.swap(&mut writer, copy, new)?;
-        report.swap_time = clock.monotonic() - started;
-        Ok(true)
+        let changes = self.copy.catch_up(Some(at), &now)?;
+        let new = self.copy.finish(now.txid() + 1, &self.db.path)?;
+        self.report.size_after = new.meta.high_water * new.meta.page_size as u64;
+        self.db.swap(&mut writer, &self.copy, new, &mut self.swapped)?;
+        self.report.swap_time = clock.monotonic() - started;
+        self.report.swap_changes = changes;
+        self.report.caught_up += changes;
+        Ok(Some(self.report))
     }
+}
 
-    fn swap(&self, writer: &mut Writer, copy: &Copy, new: State) -> Result<(), DefragError> {
+impl Drop for Defrag<'_> {
+    fn drop(&mut self) {
+        if !self.swapped {
+            // Of no use to anybody. Should this fail: the next start removes it.
+            let _ = self.db.disk.remove_file(&self.copy.db.path);
+        }
+    }
+}
+
+impl Db {
+    fn swap(
+        &self,
+        writer: &mut Writer,
+        copy: &Copy,
+        new: State,
+        swapped: &mut bool,
+    ) -> Result<(), DefragError> {
         let renamed = self.disk.rename(&copy.db.path, &self.path);
-        renamed.map_err(|source| copy.error("rename", source))?;
+        renamed.map_err(|error| copy.error("rename", error))?;
         // From here on the name means the new file, so everybody has to.
+        *swapped = true;
         let (freelist, file_len) = copy.give_up_writer();
         let old_file = std::mem::replace(&mut writer.file, Arc::clone(&new.file));
         writer.file_len = file_len;
@@ -167,12 +206,11 @@ impl Db {
             ours.take_over(theirs);
         }
         self.replace(new);
-        self.disk.sync_dir(parent(&self.path)).map_err(|source| {
+        self.disk.sync_dir(parent(&self.path)).map_err(|error| {
             writer.poison(
-                &self
-                    .commit_error("sync folder", io::Error::new(source.kind(), source.to_string())),
+                &self.commit_error("sync folder", io::Error::new(error.kind(), error.to_string())),
             );
-            DefragError::Unsure { path: self.path.to_path_buf(), source }
+            DefragError::Unsure { path: self.path.to_path_buf(), error }
         })
     }
 }
@@ -207,39 +245,50 @@ impl Writer {
     }
 }
 
-/// The new file while it is being filled. Nothing in it is synced before [`Copy::sync`]: a power cut leaves it useless anyway.
+/// The new file while it is being filled. Its commits are not synced, a power cut leaves it useless anyway; but what was written is
+/// sent to the disk batch by batch, so that a transaction of the database is not queued behind all of it.
+#[derive(Debug)]
 struct Copy {
     db: Db,
 }
 
 impl Copy {
     fn create(from: &Db, path: &Path) -> Result<Copy, DefragError> {
-        let error =
-            |action| move |source| DefragError::Io { path: path.to_path_buf(), action, source };
-        let file = from.disk.open(path, Open::create(Create::Truncate)).map_err(error("create"))?;
+        let failed =
+            |action| move |error| DefragError::Io { path: path.to_path_buf(), action, error };
+        let file =
+            from.disk.open(path, Open::create(Create::Truncate)).map_err(failed("create"))?;
         // Before it gets the name, so that nobody can come between.
-        let locked = file.try_lock(Locking::Flock, Lock::Exclusive).map_err(error("lock"))?;
+        let locked = file.try_lock(Locking::Flock, Lock::Exclusive).map_err(failed("lock"))?;
         if !locked {
-            return Err(error("lock")(io::Error::from(io::ErrorKind::WouldBlock)));
+            return Err(failed("lock")(io::Error::from(io::ErrorKind::WouldBlock)));
         }
         let old = from.state();
         let page_size = old.meta.page_size;
-        open::initialize(&*file, page_size).map_err(error("initialize"))?;
-        let (meta, _) = open::newest_meta(&*file, path)
-            .map_err(|source| error("read back")(io::Error::other(source.to_string())))?;
-        let file_len = file.len().map_err(error("stat"))?;
-        let map = open::map(&*file, file_len).map_err(error("map"))?;
+        open::initialize(&*file, page_size).map_err(failed("initialize"))?;
+        let (meta, ..) = open::newest_meta(&*file, path)
+            .map_err(|error| failed("read back")(io::Error::other(error.to_string())))?;
+        let file_len = file.len().map_err(failed("stat"))?;
+        let map = open::map(&*file, file_len).map_err(failed("map"))?;
         let state = State { meta, map, file, path: path.into(), free_pages: 0 };
-        let options = Options { page_size, unsynced: true, ..from.options().clone() };
+        let options = Options { page_size, ..from.options().clone() };
         let checksums = from.checksums.as_ref().map(|_| Checksums::default());
         let disk = Arc::clone(&from.disk);
-        let db = Db::assemble(disk, options, state, Freelist::default(), file_len, checksums, None);
+        let parts = Parts {
+            state,
+            freelist: Freelist::default(),
+            file_len,
+            checksums,
+            fell_back: None,
+            unsynced: true,
+        };
+        let db = Db::assemble(disk, options, parts);
         Ok(Copy { db })
     }
 
     /// Copies what changed between two states; all there is if there is no first. Tells how much that was.
     fn catch_up(&self, before: Option<&Snapshot>, after: &Snapshot) -> Result<u64, DefragError> {
-        let mut batches = Batches { db: &self.db, tx: None, bytes: 0, changes: 0 };
+        let mut batches = Batches { copy: self, tx: None, bytes: 0, changes: 0 };
         let before = before.map(Snapshot::root);
         diff(before.as_ref(), &after.root(), &mut Vec::new(), &mut batches)?;
         batches.commit()?;
@@ -247,7 +296,7 @@ impl Copy {
     }
 
     fn sync(&self) -> Result<(), DefragError> {
-        self.db.state().file.sync_data().map_err(|source| self.error("sync", source))
+        self.db.state().file.sync_data().map_err(|error| self.error("sync", error))
     }
 
     /// The state to go on with, under a number that continues the old file's, durable. Both meta pages tell it: what an
@@ -257,7 +306,7 @@ impl Copy {
         let meta = Meta { txid: txid.max(copied.meta.txid + 2), ..copied.meta };
         for meta in [meta, Meta { txid: meta.txid - 1, ..meta }] {
             let written = copied.file.write_at(&meta.encode(), meta.slot() * meta.page_size as u64);
-            written.map_err(|source| self.error("write meta", source))?;
+            written.map_err(|error| self.error("write meta", error))?;
         }
         self.sync()?;
         Ok(State {
@@ -275,15 +324,15 @@ impl Copy {
         (std::mem::take(&mut writer.freelist), writer.file_len)
     }
 
-    fn error(&self, action: &'static str, source: io::Error) -> DefragError {
-        DefragError::Io { path: self.db.path.to_path_buf(), action, source }
+    fn error(&self, action: &'static str, error: io::Error) -> DefragError {
+        DefragError::Io { path: self.db.path.to_path_buf(), action, error }
     }
 }
 
 /// Applies changes in transactions of a bounded size.
-struct Batches<'db> {
-    db: &'db Db,
-    tx: Option<WriteTx<'db>>,
+struct Batches<'c> {
+    copy: &'c Copy,
+    tx: Option<WriteTx<'c>>,
     bytes: usize,
     changes: u64,
 }
@@ -291,12 +340,12 @@ struct Batches<'db> {
 impl Batches<'_> {
     fn bucket(&mut self, path: &[&[u8]], bytes: usize) -> Result<BucketMut<'_>, DefragError> {
         if self.bytes > BATCH_BYTES {
-            self.commit()?;
+            self.next()?;
         }
         self.bytes += bytes;
         self.changes += 1;
         if self.tx.is_none() {
-            self.tx = Some(self.db.write()?);
+            self.tx = Some(self.copy.db.write()?);
         }
         let tx = self.tx.as_mut().expect("was just begun");
         let mut bucket = tx.root();
@@ -313,6 +362,12 @@ impl Batches<'_> {
             tx.commit()?;
         }
         Ok(())
+    }
+
+    /// A batch is full.
+    fn next(&mut self) -> Result<(), DefragError> {
+        self.commit()?;
+        self.copy.sync()
     }
 }
 

@@ -12,14 +12,14 @@ use crate::page::PageId;
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The operating system said no.
-    #[error("{}: {action}: {source}", path.display())]
+    #[error("{}: {action}: {error}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
         /// What was tried.
         action: &'static str,
         /// What it said.
-        source: io::Error,
+        error: io::Error,
     },
     /// Somebody else has the file open: another process, or this one.
     #[error("{}: timeout: locked by another process for {waited:?}", path.display())]
@@ -115,6 +115,9 @@ pub enum Error {
     /// A bucket has a name.
     #[error("bucket name required")]
     BucketNameRequired,
+    /// Buckets are at most [`NESTING_MAX`](crate::NESTING_MAX) inside each other.
+    #[error("bucket too deep inside others")]
+    BucketTooDeep,
     /// A key has at least one byte.
     #[error("key required")]
     KeyRequired,
@@ -136,14 +139,14 @@ pub enum CommitError {
     #[error("{}: database is in read-only mode", .0.display())]
     ReadOnly(PathBuf),
     /// The disk failed. Whether this commit is in the file shows when it is opened again.
-    #[error("{}: {action}: {source}", path.display())]
+    #[error("{}: {action}: {error}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
         /// What was tried.
         action: &'static str,
         /// What the disk said.
-        source: Arc<io::Error>,
+        error: Arc<io::Error>,
     },
     /// A page that had to be read is damaged.
     #[error(transparent)]

@@ -6,7 +6,7 @@
 
 use env::Map;
 
-use crate::page::{BUCKET, ELEMENT, HEADER, LeafElement, Page, PageId};
+use crate::page::{BUCKET, ELEMENT, HEADER, LeafElement, OVERLAP, Page, PageId, compare};
 
 /// Where some bytes are: an offset into the mapped file or, with the highest bit, a place in the arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,7 +190,20 @@ impl Node {
             };
             Elements::Branch((0..page.count).map(branch).collect::<Result<_, &'static str>>()?)
         };
-        Ok(Node::new(elements))
+        let node = Node::new(elements);
+        node.verify(page)?;
+        Ok(node)
+    }
+
+    /// What is about to be changed must be in order, or a key would be found in one place and changed in another; and its
+    /// elements must not overlap.
+    fn verify(&self, page: &Page<'_>) -> Result<(), &'static str> {
+        for index in 1..page.count {
+            if compare(page.key(index - 1)?, page.key(index)?).is_ge() {
+                return Err("keys out of order");
+            }
+        }
+        if self.size() > page.bytes().len() { Err(OVERLAP) } else { Ok(()) }
     }
 }
 

@@ -9,11 +9,11 @@ use std::time::Duration;
 use env::{Clock, Create, Disk, File, Lock, Locking, Map, Open};
 
 use crate::checksums::Checksums;
-use crate::db::{Db, Options};
+use crate::db::{Db, Options, Parts};
 use crate::error::{Damaged, OpenError};
 use crate::freelist::Freelist;
 use crate::meta::{META_BYTES, Meta, PAGE_SIZE_MAX, PAGE_SIZE_MIN};
-use crate::page::{FREELIST, HEADER, Header, LEAF};
+use crate::page::{FREELIST, HEADER, Header, LEAF, PageId};
 use crate::state::State;
 use crate::walk;
 
@@ -35,17 +35,8 @@ pub(crate) fn open(
         return Err(OpenError::PageSize(options.page_size));
     }
     let file = open_locked(&*disk, clock, path, &options)?;
-    let io = |action| move |source| OpenError::Io { path: path.to_path_buf(), action, source };
-    if file.len().map_err(io("stat"))? == 0 {
-        if options.read_only {
-            return Err(OpenError::Empty { path: path.to_path_buf() });
-        }
-        initialize(&*file, options.page_size).map_err(io("initialize"))?;
-    }
-    if !options.read_only {
-        remove_leftover(&*disk, path).map_err(io("remove what a defragmentation left"))?;
-    }
-    let (meta, fell_back) = newest_meta(&*file, path)?;
+    let io = |action| move |error| OpenError::Io { path: path.to_path_buf(), action, error };
+    let (meta, slot, fell_back) = newest_meta(&*file, path)?;
     if let Some(reason) = fell_back {
         tracing::warn!(path = %path.display(), txid = meta.txid, reason, "one meta page is unusable; took the other");
     }
@@ -53,27 +44,40 @@ pub(crate) fn open(
     let name: Arc<Path> = path.into();
     if meta.high_water.checked_mul(meta.page_size as u64).is_none_or(|used| used > file_len) {
         let reason = format!("the file ends before its {} used pages do", meta.high_water);
-        return Err(OpenError::Damaged(Damaged::new(&name, meta.slot(), reason)));
+        return Err(OpenError::Damaged(Damaged::new(&name, slot, reason)));
     }
     let map = map(&*file, file_len).map_err(io("map"))?;
     let mut state = State { meta, map, file, path: name, free_pages: 0 };
     let mut freelist = Freelist::default();
     if !options.read_only {
+        remove_leftovers(&*disk, path).map_err(io("remove unfinished files"))?;
         let used = walk::used_pages(&state).map_err(OpenError::Damaged)?;
         freelist = Freelist::from_used(&used, meta.high_water);
         state.free_pages = freelist.unused();
+        make_durable(&state, slot).map_err(io("sync meta page"))?;
     }
     let checksums = options.checksums.then(|| Checksums::load(&disk, &state));
-    Ok(Db::assemble(disk, options, state, freelist, file_len, checksums, fell_back))
+    let parts = Parts { state, freelist, file_len, checksums, fell_back, unsynced: false };
+    Ok(Db::assemble(disk, options, parts))
 }
 
-/// Removes the unfinished file of a defragmentation that a crash ended.
-fn remove_leftover(disk: &dyn Disk, path: &Path) -> io::Result<()> {
-    let leftover = beside(path, "defrag");
-    match disk.kind(&leftover)? {
-        Some(_) => disk.remove_file(&leftover),
-        None => Ok(()),
+/// Writes the meta page that was found once more. Whoever wrote it may have been killed before it was synced, or the sync may have
+/// failed: then it is read back from memory, and gone after a power cut. But pages that only the state before it needs count as
+/// free from now on, so it must not be lost.
+fn make_durable(state: &State, slot: PageId) -> io::Result<()> {
+    state.file.write_at(&state.meta.encode_at(slot), slot * state.meta.page_size as u64)?;
+    state.file.sync_data()
+}
+
+/// Removes unfinished files that a crash left behind.
+fn remove_leftovers(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    for purpose in ["defrag", "init"] {
+        let leftover = beside(path, purpose);
+        if disk.kind(&leftover)?.is_some() {
+            disk.remove_file(&leftover)?;
+        }
     }
+    Ok(())
 }
 
 /// Maps a file for reading.
@@ -90,47 +94,88 @@ pub(crate) fn map(file: &dyn File, len: u64) -> io::Result<Map> {
     }
 }
 
-/// Opens and locks the file that has the name; it may be replaced by another while we wait for the lock.
+/// Opens and locks the file that has the name; it may be replaced by another while we wait for the lock. Makes it if there is none.
 fn open_locked(
     disk: &dyn Disk,
     clock: &dyn Clock,
     path: &Path,
     options: &Options,
 ) -> Result<Arc<dyn File>, OpenError> {
-    let io = |action| move |source| OpenError::Io { path: path.to_path_buf(), action, source };
+    let io = |action| move |error| OpenError::Io { path: path.to_path_buf(), action, error };
+    let waiting = Waiting { clock, path, since: clock.monotonic(), most: options.lock_timeout };
     let (how, lock) = match options.read_only {
         true => (Open::read(), Lock::Shared),
         false => (Open::write(), Lock::Exclusive),
     };
-    let started = clock.monotonic();
     loop {
-        let missing = !options.read_only && disk.kind(path).map_err(io("stat"))?.is_none();
-        let opened = if missing { beside(path, "init") } else { path.to_path_buf() };
-        let how = if missing { Open::create(Create::IfMissing) } else { how };
-        let file = disk.open(&opened, how).map_err(io("open"))?;
-        loop {
-            if file.try_lock(Locking::Flock, lock).map_err(io("lock"))? {
-                break;
+        if options.read_only || disk.kind(path).map_err(io("stat"))?.is_some() {
+            let file = disk.open(path, how).map_err(io("open"))?;
+            waiting.lock(&*file, lock)?;
+            if !file.is_at(path).map_err(io("stat"))? {
+                continue;
             }
-            let waited = clock.monotonic() - started;
-            if options.lock_timeout.is_some_and(|most| waited + LOCK_RETRY > most) {
-                return Err(OpenError::Locked { path: path.to_path_buf(), waited });
+            match (file.len().map_err(io("stat"))?, options.read_only) {
+                (0, true) => return Err(OpenError::Empty { path: path.to_path_buf() }),
+                // It is replaced while we hold it.
+                (0, false) => {}
+                _ => return Ok(file),
             }
-            clock.sleep(LOCK_RETRY);
+            if let Some(made) = make(disk, path, options, &waiting)? {
+                return Ok(made);
+            }
+        } else if let Some(made) = make(disk, path, options, &waiting)? {
+            return Ok(made);
         }
-        if !file.is_at(&opened).map_err(io("stat"))? {
-            continue;
+    }
+}
+
+/// Makes an empty database, unless somebody else has by now. It gets its name only when it is whole: a power cut must not leave a
+/// file that cannot be opened.
+fn make(
+    disk: &dyn Disk,
+    path: &Path,
+    options: &Options,
+    waiting: &Waiting<'_>,
+) -> Result<Option<Arc<dyn File>>, OpenError> {
+    let io = |action| move |error| OpenError::Io { path: path.to_path_buf(), action, error };
+    let unnamed = beside(path, "init");
+    let file = disk.open(&unnamed, Open::create(Create::IfMissing)).map_err(io("create"))?;
+    waiting.lock(&*file, Lock::Exclusive)?;
+    let others = match disk.kind(path).map_err(io("stat"))? {
+        Some(_) => {
+            disk.open(path, Open::read()).and_then(|file| file.len()).map_err(io("stat"))? > 0
         }
-        if !missing {
-            return Ok(file);
+        None => false,
+    };
+    if others || !file.is_at(&unnamed).map_err(io("stat"))? {
+        return Ok(None);
+    }
+    initialize(&*file, options.page_size).map_err(io("initialize"))?;
+    disk.rename(&unnamed, path).map_err(io("rename"))?;
+    disk.sync_dir(parent(path)).map_err(io("sync folder"))?;
+    Ok(Some(file))
+}
+
+/// How long one waits for a lock.
+struct Waiting<'a> {
+    clock: &'a dyn Clock,
+    path: &'a Path,
+    since: Duration,
+    most: Option<Duration>,
+}
+
+impl Waiting<'_> {
+    fn lock(&self, file: &dyn File, lock: Lock) -> Result<(), OpenError> {
+        let path = || self.path.to_path_buf();
+        let io = |error| OpenError::Io { path: path(), action: "lock", error };
+        while !file.try_lock(Locking::Flock, lock).map_err(io)? {
+            let waited = self.clock.monotonic() - self.since;
+            if self.most.is_some_and(|most| waited + LOCK_RETRY > most) {
+                return Err(OpenError::Locked { path: path(), waited });
+            }
+            self.clock.sleep(LOCK_RETRY);
         }
-        // Under its own name only when it is whole: a power cut must not leave a file that cannot be opened.
-        if disk.kind(path).map_err(io("stat"))?.is_none() {
-            initialize(&*file, options.page_size).map_err(io("initialize"))?;
-            disk.rename(&opened, path).map_err(io("rename"))?;
-            disk.sync_dir(parent(path)).map_err(io("sync folder"))?;
-            return Ok(file);
-        }
+        Ok(())
     }
 }
 
@@ -167,17 +212,17 @@ pub(crate) fn initialize(file: &dyn File, page_size: usize) -> io::Result<()> {
     file.sync_data()
 }
 
-/// The meta page that tells the state of the file; and what is wrong with the other, if anything is.
+/// The meta page that tells the state of the file, and which one that is; and what is wrong with the other, if anything is.
 pub(crate) fn newest_meta(
     file: &dyn File,
     path: &Path,
-) -> Result<(Meta, Option<&'static str>), OpenError> {
+) -> Result<(Meta, PageId, Option<&'static str>), OpenError> {
     let read = |offset: u64| {
         let mut page = [0; META_BYTES];
         let len = file.read_at(&mut page, offset)?;
         Ok(Meta::decode(&page[..len]))
     };
-    let io = |source| OpenError::Io { path: path.to_path_buf(), action: "read meta pages", source };
+    let io = |error| OpenError::Io { path: path.to_path_buf(), action: "read meta pages", error };
     let first = read(0).map_err(io)?;
     let second = match first {
         Ok(meta) => read(meta.page_size as u64).map_err(io)?,
@@ -189,10 +234,10 @@ pub(crate) fn newest_meta(
             first: "page size differs from page 1",
             second: "page size differs from page 0",
         }),
-        (Ok(first), Ok(second)) => {
-            Ok((if second.txid > first.txid { second } else { first }, None))
-        }
-        (Ok(meta), Err(reason)) | (Err(reason), Ok(meta)) => Ok((meta, Some(reason))),
+        (Ok(first), Ok(second)) if second.txid > first.txid => Ok((second, 1, None)),
+        (Ok(first), Ok(_)) => Ok((first, 0, None)),
+        (Ok(meta), Err(reason)) => Ok((meta, 0, Some(reason))),
+        (Err(reason), Ok(meta)) => Ok((meta, 1, Some(reason))),
         (Err(first), Err(second)) => {
             Err(OpenError::NoMeta { path: path.to_path_buf(), first, second })
         }

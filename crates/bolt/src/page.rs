@@ -30,6 +30,9 @@ pub(crate) const ELEMENT: usize = 16;
 /// Most elements a page can count.
 pub(crate) const COUNT_MAX: usize = 0xffff - 1;
 
+/// From this many elements on, a search begins with a guess.
+const GUESS_MIN: usize = 16;
+
 /// What a page holds, by the bit that says so.
 pub(crate) const BRANCH: u16 = 0x01;
 pub(crate) const LEAF: u16 = 0x02;
@@ -41,6 +44,9 @@ pub(crate) const BUCKET: u32 = 0x01;
 
 /// What is wrong with the bytes of a page.
 pub(crate) type Damage = &'static str;
+
+/// Elements that share bytes: written apart, they would take more space than there was.
+pub(crate) const OVERLAP: Damage = "elements that overlap";
 
 /// The fixed part at the start of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,16 +166,41 @@ impl<'a> Page<'a> {
         self.slice(index, u32_at(element, at), 0, u32_at(element, at + 4))
     }
 
+    /// Where the keys begin, from the start of the page; unchecked.
+    #[inline]
+    pub(crate) fn key_offsets(&self) -> impl Iterator<Item = usize> + use<'a> {
+        let at = if self.is_leaf { 4 } else { 0 };
+        let (elements, _) =
+            self.bytes[HEADER..HEADER + self.count * ELEMENT].as_chunks::<ELEMENT>();
+        (0..)
+            .zip(elements)
+            .map(move |(index, element)| HEADER + index * ELEMENT + u32_at(element, at) as usize)
+    }
+
     /// The child below an element of a branch.
     #[inline]
     pub(crate) fn child(&self, index: usize) -> Result<PageId, Damage> {
         Ok(u64_at(self.element(index).ok_or("no such element")?, 8))
     }
 
+    /// Bytes that the page takes if each element has its own.
+    pub(crate) fn size_of_elements(&self) -> Result<usize, Damage> {
+        let size = |index| match self.is_leaf {
+            true => self.leaf_element(index).map(|found| found.key.len() + found.value.len()),
+            false => self.key(index).map(<[u8]>::len),
+        };
+        (0..self.count).try_fold(HEADER, |sum, index| Ok(sum + ELEMENT + size(index)?))
+    }
+
     /// Where a key is, or would be: the first element whose key is not less, and whether it is equal.
     #[inline]
     pub(crate) fn search(&self, key: &[u8]) -> Result<(usize, bool), Damage> {
         let (mut low, mut high) = (0, self.count);
+        if self.count > GUESS_MIN
+            && let Some(guess) = self.guess(key)?
+        {
+            (low, high) = self.gallop(key, guess)?;
+        }
         while low < high {
             let middle = usize::midpoint(low, high);
             match compare(self.key(middle)?, key) {
@@ -179,6 +210,49 @@ impl<'a> Page<'a> {
             }
         }
         Ok((low, false))
+    }
+
+    /// Where a key would be if keys were spread evenly between the first and the last, as revisions are.
+    #[inline]
+    fn guess(&self, key: &[u8]) -> Result<Option<usize>, Damage> {
+        let (first, last) = (self.key(0)?, self.key(self.count - 1)?);
+        let (Some(first), Some(last), Some(key)) = (leading(first), leading(last), leading(key))
+        else {
+            return Ok(None);
+        };
+        if key <= first || key >= last {
+            return Ok(None);
+        }
+        let share = u128::from(key - first) * (self.count as u128 - 1) / u128::from(last - first);
+        Ok(usize::try_from(share).ok())
+    }
+
+    /// From a guess, goes on in steps that double until the key is between two of them. Tells the elements that are left to
+    /// look at, as [`Page::search`] does: all before are less, those from the second on are not.
+    #[inline]
+    fn gallop(&self, key: &[u8], guess: usize) -> Result<(usize, usize), Damage> {
+        let mut step = 1;
+        if compare(self.key(guess)?, key).is_lt() {
+            let mut low = guess + 1;
+            while low + step <= self.count {
+                if !compare(self.key(low + step - 1)?, key).is_lt() {
+                    return Ok((low, low + step));
+                }
+                low += step;
+                step *= 2;
+            }
+            return Ok((low, self.count));
+        }
+        // The one guessed stays in: it may be equal.
+        let mut high = guess + 1;
+        while high > step {
+            if compare(self.key(high - step - 1)?, key).is_lt() {
+                return Ok((high - step, high));
+            }
+            high -= step;
+            step *= 2;
+        }
+        Ok((0, high))
     }
 
     /// The child under which a key is, if it is anywhere: the last whose first key is not greater, or else the first.
@@ -199,6 +273,12 @@ pub(crate) fn compare(a: &[u8], b: &[u8]) -> Ordering {
         };
     }
     a.cmp(b)
+}
+
+/// The first eight bytes of a key as a number.
+#[inline]
+fn leading(key: &[u8]) -> Option<u64> {
+    key.first_chunk().map(|chunk| u64::from_be_bytes(*chunk))
 }
 
 #[inline]

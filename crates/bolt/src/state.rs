@@ -15,6 +15,11 @@ use crate::page::{HEADER, Header, Page, PageId};
 /// Most levels of a tree. Every branch has two children or more, so a whole file has far fewer; a damaged one may have a circle.
 pub(crate) const DEPTH_MAX: usize = 64;
 
+/// What lies at the start of a page: its header, and the elements of a leaf with values of a few hundred bytes.
+const PREFETCH_LINES: [usize; 4] = [0, 64, 128, 192];
+/// Keys of a leaf, likewise.
+const PREFETCH_KEYS: usize = 16;
+
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) meta: Meta,
@@ -33,6 +38,27 @@ impl State {
         match self.raw(id).and_then(|(header, bytes)| Page::new(header, bytes)) {
             Ok(page) => Ok(page),
             Err(reason) => Err(self.damaged(id, reason)),
+        }
+    }
+
+    /// Lets the start of a page, where its header and first elements are, come from memory while something else is done.
+    #[inline]
+    pub(crate) fn prefetch(&self, id: PageId) {
+        if let Ok(id) = usize::try_from(id) {
+            let start = id.wrapping_mul(self.meta.page_size);
+            for line in PREFETCH_LINES {
+                self.map.prefetch(start.wrapping_add(line));
+            }
+        }
+    }
+
+    /// Lets the keys of a page come from memory at the same time, where a search would wait for one after the other.
+    #[inline]
+    pub(crate) fn prefetch_keys(&self, page: &Page<'_>) {
+        let Ok(id) = usize::try_from(page.id) else { return };
+        let start = id.wrapping_mul(self.meta.page_size);
+        for offset in page.key_offsets().take(PREFETCH_KEYS) {
+            self.map.prefetch(start.wrapping_add(offset));
         }
     }
 

@@ -49,6 +49,9 @@ impl<'a> Tree<'a> {
         for _ in 0..DEPTH_MAX {
             let view = self.view(subtree)?;
             if view.is_leaf() {
+                if let View::Page(page) = &view {
+                    self.state.prefetch_keys(page);
+                }
                 let (index, exact) = self.ok(&view, view.search(key))?;
                 return if exact {
                     self.ok(&view, view.element(index)).map(Some)
@@ -58,6 +61,9 @@ impl<'a> Tree<'a> {
             }
             let index = self.ok(&view, view.search_child(key))?;
             subtree = self.ok(&view, view.child(index))?;
+            if let Subtree::Page(id) = subtree {
+                self.state.prefetch(id);
+            }
         }
         Err(self.too_deep(subtree))
     }

@@ -15,16 +15,26 @@ pub const KEY_MAX: usize = 32_768;
 /// Most bytes of a value.
 pub const VALUE_MAX: usize = (1 << 31) - 2;
 
+/// Most buckets inside each other. bbolt has no bound, and its users need two or three.
+pub const NESTING_MAX: usize = DEPTH_MAX - 1;
+
 /// A bucket as one changes it. What was changed is read back through it at once.
 #[derive(Debug)]
 pub struct BucketMut<'t> {
     work: &'t mut Work,
     bucket: &'t mut OpenBucket,
+    /// How many buckets it is in.
+    nesting: usize,
 }
 
 impl<'t> BucketMut<'t> {
-    pub(crate) fn new(work: &'t mut Work, bucket: &'t mut OpenBucket) -> BucketMut<'t> {
-        BucketMut { work, bucket }
+    /// The root bucket of a transaction.
+    pub(crate) fn root(work: &'t mut Work, bucket: &'t mut OpenBucket) -> BucketMut<'t> {
+        BucketMut { work, bucket, nesting: 0 }
+    }
+
+    fn reborrow(&mut self) -> BucketMut<'_> {
+        BucketMut { work: self.work, bucket: self.bucket, nesting: self.nesting }
     }
 
     /// The bucket, to read.
@@ -69,7 +79,7 @@ impl<'t> BucketMut<'t> {
 
     /// A bucket inside this one, to change.
     pub fn bucket(&mut self, name: &[u8]) -> Result<BucketMut<'_>, Error> {
-        BucketMut::new(self.work, self.bucket).into_bucket(name)
+        self.reborrow().into_bucket(name)
     }
 
     /// Makes a bucket inside this one.
@@ -85,6 +95,9 @@ impl<'t> BucketMut<'t> {
             Some(_) => return Err(Error::IncompatibleValue),
             None => {}
         }
+        if self.nesting >= NESTING_MAX {
+            return Err(Error::BucketTooDeep);
+        }
         // The commit writes what it becomes; until then its place is taken.
         self.set(name, &BucketHeader { root: 0, sequence: 0 }.encode(), true)?;
         self.bucket.open.insert(name.into(), OpenBucket::empty());
@@ -93,7 +106,7 @@ impl<'t> BucketMut<'t> {
 
     /// A bucket inside this one, made if it is missing.
     pub fn create_bucket_if_missing(&mut self, name: &[u8]) -> Result<BucketMut<'_>, Error> {
-        BucketMut::new(self.work, self.bucket).into_bucket_if_missing(name)
+        self.reborrow().into_bucket_if_missing(name)
     }
 
     /// Removes a bucket with everything in it.
@@ -142,7 +155,7 @@ impl<'t> BucketMut<'t> {
             self.bucket.open.insert(name.into(), opened);
         }
         let bucket = self.bucket.open.get_mut(name).expect("opened just now if it was not");
-        Ok(BucketMut { work: self.work, bucket })
+        Ok(BucketMut { work: self.work, bucket, nesting: self.nesting + 1 })
     }
 
     /// Like [`BucketMut::create_bucket_if_missing`], for as long as the transaction is borrowed.

@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::db::{Options, Writer};
+use crate::db::Writer;
 use crate::error::{CommitError, Damaged, Error};
 use crate::freelist::Run;
 use crate::meta::{Meta, NO_FREELIST};
@@ -56,7 +56,7 @@ impl WriteTx<'_> {
             ..old.meta
         };
         let (bytes, runs) = (output.bytes, output.runs);
-        let written = writer.write(&meta, &bytes, &runs, self.db.options());
+        let written = writer.write(&meta, &bytes, &runs, self.db.options().grow_bytes);
         written.map_err(|(action, source)| self.db.commit_error(action, source))?;
         if let Some(checksums) = &self.db.checksums {
             checksums.note(&runs, &bytes, meta.page_size);
@@ -145,11 +145,11 @@ impl Writer {
         meta: &Meta,
         bytes: &[u8],
         runs: &[Run],
-        options: &Options,
+        grow_bytes: u64,
     ) -> Result<(), Failed> {
         let page_size = meta.page_size as u64;
         let needed = meta.high_water * page_size;
-        self.grow(needed, options.grow_bytes).map_err(|error| ("grow", error))?;
+        self.grow(needed, grow_bytes).map_err(|error| ("grow", error))?;
         let mut rest = bytes;
         for (start, len) in runs {
             let len = usize::try_from(len * page_size).expect("as long as its bytes");
@@ -157,16 +157,16 @@ impl Writer {
             self.file.write_at(run, start * page_size).map_err(|error| ("write pages", error))?;
             rest = behind;
         }
-        self.sync(options).map_err(|error| ("sync pages", error))?;
+        self.sync().map_err(|error| ("sync pages", error))?;
         let page = meta.encode();
         self.file
             .write_at(&page, meta.slot() * page_size)
             .map_err(|error| ("write meta", error))?;
-        self.sync(options).map_err(|error| ("sync meta", error))
+        self.sync().map_err(|error| ("sync meta", error))
     }
 
-    fn sync(&self, options: &Options) -> io::Result<()> {
-        if options.unsynced { Ok(()) } else { self.file.sync_data() }
+    fn sync(&self) -> io::Result<()> {
+        if self.unsynced { Ok(()) } else { self.file.sync_data() }
     }
 
     /// Extends the file by more than is needed now, so that it happens seldom.

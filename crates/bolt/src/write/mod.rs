@@ -20,7 +20,7 @@ mod spill;
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard};
 
-pub use bucket::{BucketMut, KEY_MAX, VALUE_MAX};
+pub use bucket::{BucketMut, KEY_MAX, NESTING_MAX, VALUE_MAX};
 
 use crate::bucket::{Bucket, BucketHeader};
 use crate::db::{Db, Writer};
@@ -63,7 +63,7 @@ impl<'db> WriteTx<'db> {
 
     /// The root bucket, to change: it holds the top-level buckets, and should hold nothing else.
     pub fn root(&mut self) -> BucketMut<'_> {
-        BucketMut::new(&mut self.work, &mut self.root)
+        BucketMut::root(&mut self.work, &mut self.root)
     }
 
     /// A top-level bucket, to change.

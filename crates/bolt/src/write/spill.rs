@@ -238,12 +238,16 @@ pub(crate) fn inline(root: &Child, page_size: usize, bytes: Bytes<'_>) -> Option
     let Child::Node(node) = root else { return None };
     let Elements::Leaf(entries) = &node.elements else { return None };
     let size = node.size();
-    if size > page_size / INLINE_SHARE || entries.iter().any(|entry| entry.is_bucket) {
+    // A quarter of a very large page would hold more than a page can count.
+    if size > page_size / INLINE_SHARE
+        || entries.len() > COUNT_MAX
+        || entries.iter().any(|entry| entry.is_bucket)
+    {
         return None;
     }
     let mut value = vec![0; BUCKET_HEADER + size];
     let page = &mut value[BUCKET_HEADER..];
-    let count = u16::try_from(entries.len()).expect("fits a quarter of a page");
+    let count = u16::try_from(entries.len()).expect("at most COUNT_MAX");
     Header { id: 0, flags: LEAF, count, overflow: 0 }.encode(page);
     write_leaf(entries, bytes, page);
     Some(value)
