@@ -55,6 +55,7 @@ pub(crate) fn open(
         freelist = Freelist::from_used(&used, meta.high_water);
         state.free_pages = freelist.unused();
         make_durable(&state, slot).map_err(io("sync meta page"))?;
+        disk.sync_dir(parent(path)).map_err(io("sync folder"))?;
     }
     let checksums = options.checksums.then(|| Checksums::load(&disk, &state));
     let parts = Parts { state, freelist, file_len, checksums, fell_back, unsynced: false };
@@ -63,7 +64,8 @@ pub(crate) fn open(
 
 /// Writes the meta page that was found once more. Whoever wrote it may have been killed before it was synced, or the sync may have
 /// failed: then it is read back from memory, and gone after a power cut. But pages that only the state before it needs count as
-/// free from now on, so it must not be lost.
+/// free from now on, so it must not be lost. For the same reason the folder is synced: a file that was made or rewritten by a process
+/// that was then killed may have its name in memory only.
 fn make_durable(state: &State, slot: PageId) -> io::Result<()> {
     state.file.write_at(&state.meta.encode_at(slot), slot * state.meta.page_size as u64)?;
     state.file.sync_data()
