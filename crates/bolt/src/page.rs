@@ -131,13 +131,11 @@ impl<'a> Page<'a> {
         self.bytes.get(HEADER + index * ELEMENT..)?.first_chunk()
     }
 
+    /// The bytes that an element points to.
     #[inline]
-    fn slice(&self, index: usize, pos: u32, skip: u32, len: u32) -> Result<&'a [u8], Damage> {
-        let start = HEADER + index * ELEMENT + pos as usize + skip as usize;
-        self.bytes
-            .get(start..)
-            .and_then(|rest| rest.get(..len as usize))
-            .ok_or("an element beyond its page")
+    fn data(&self, index: usize, pos: u32, len: usize) -> Result<&'a [u8], Damage> {
+        let start = HEADER + index * ELEMENT + pos as usize;
+        self.bytes.get(start..start + len).ok_or("an element beyond its page")
     }
 
     /// An element of a leaf.
@@ -145,11 +143,9 @@ impl<'a> Page<'a> {
     pub(crate) fn leaf_element(&self, index: usize) -> Result<LeafElement<'a>, Damage> {
         let element = self.element(index).ok_or("no such element")?;
         let (pos, ksize, vsize) = (u32_at(element, 4), u32_at(element, 8), u32_at(element, 12));
-        Ok(LeafElement {
-            is_bucket: u32_at(element, 0) & BUCKET != 0,
-            key: self.slice(index, pos, 0, ksize)?,
-            value: self.slice(index, pos, ksize, vsize)?,
-        })
+        let data = self.data(index, pos, ksize as usize + vsize as usize)?;
+        let (key, value) = data.split_at(ksize as usize);
+        Ok(LeafElement { is_bucket: u32_at(element, 0) & BUCKET != 0, key, value })
     }
 
     /// Whether an element of a leaf is a bucket, without a look at its key and value.
@@ -163,7 +159,7 @@ impl<'a> Page<'a> {
     pub(crate) fn key(&self, index: usize) -> Result<&'a [u8], Damage> {
         let element = self.element(index).ok_or("no such element")?;
         let at = if self.is_leaf { 4 } else { 0 };
-        self.slice(index, u32_at(element, at), 0, u32_at(element, at + 4))
+        self.data(index, u32_at(element, at), u32_at(element, at + 4) as usize)
     }
 
     /// Where the keys begin, from the start of the page; unchecked.

@@ -6,8 +6,12 @@
 //!
 //! Values only: nothing in this crate owns memory, does I/O or knows a protocol.
 
+mod lease;
 mod member;
 mod position;
+mod revision;
 
+pub use lease::LeaseId;
 pub use member::MemberId;
 pub use position::{Index, Term};
+pub use revision::Revision;

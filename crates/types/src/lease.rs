@@ -1,0 +1,35 @@
+//! The identity of a lease.
+
+use std::fmt;
+
+/// Identifies a lease. Zero is no lease: a key with lease 0 is attached to none.
+///
+/// Printed as etcd prints it, 16 hexadecimal digits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LeaseId(pub i64);
+
+impl LeaseId {
+    /// Reads an id in which zero stands for none.
+    #[must_use]
+    pub fn from_wire(raw: i64) -> Option<LeaseId> {
+        (raw != 0).then_some(LeaseId(raw))
+    }
+}
+
+impl fmt::Display for LeaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prints_as_sixteen_digits() {
+        assert_eq!(LeaseId(0x694d_81bd_3c5e).to_string(), "0000694d81bd3c5e");
+        assert_eq!(LeaseId::from_wire(0), None);
+        assert_eq!(LeaseId::from_wire(-1), Some(LeaseId(-1)));
+    }
+}

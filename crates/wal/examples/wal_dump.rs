@@ -1,0 +1,132 @@
+//! Prints a log, and snapshot files, as text to be compared: `wal_dump DIR [--snap DIR]`, one line for each record.
+//!
+//! ```text
+//! crc 0
+//! metadata 08e2e5e8d3d8c3e8e80a109e928d89f49499e3b101
+//! snapshot 0 0
+//! entry 1 1 1 1000188...                      term, index, type, data; `-` for none, a hash for more than 1024 bytes
+//! state 1 6388509975005204352 1               term, vote, commit
+//! snapshot 1 1 voters=6388509975005204352 learners= voters_outgoing= learners_next= auto_leave=false
+//! torn                                        where a write was cut short
+//! snap 0000000000000001-0000000000000001.snap 1 1 3182873102 9f86d0...
+//! ```
+//!
+//! `wal_dump --check DIR` instead opens the log for writing at its newest snapshot, and tells how it ends.
+
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use env::{Disk, OsDisk};
+use prost::Message;
+use proto::raftpb::{ConfState, Entry};
+use proto::{snappb, walpb};
+use wal::{Config, Kind, Record, Records, Wal, snap};
+
+#[path = "../../bolt/examples/bolt_tool/sha256.rs"]
+mod sha256;
+
+use sha256::sha256;
+
+type Failure = Box<dyn std::error::Error>;
+
+/// Longer data is told by its hash.
+const HEX_BYTES_MAX: usize = 1024;
+
+fn main() -> Result<(), Failure> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["--check", dir] => check(&mut out, Path::new(dir))?,
+        [dir] => dump_log(&mut out, Path::new(dir))?,
+        [dir, "--snap", snap] => {
+            dump_log(&mut out, Path::new(dir))?;
+            dump_snapshots(&mut out, Path::new(snap))?;
+        }
+        _ => return Err("usage: wal_dump DIR [--snap DIR] | wal_dump --check DIR".into()),
+    }
+    Ok(out.flush()?)
+}
+
+fn dump_log(out: &mut impl Write, dir: &Path) -> Result<(), Failure> {
+    let mut records = Records::open(&OsDisk, dir)?;
+    loop {
+        match records.next() {
+            Ok(Some(record)) => dump_record(out, &record)?,
+            Ok(None) => return Ok(()),
+            Err(error) if error.is_torn() => return Ok(writeln!(out, "torn")?),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn dump_record(out: &mut impl Write, record: &Record) -> Result<(), Failure> {
+    match record.kind {
+        Kind::Crc => writeln!(out, "crc {}", record.crc)?,
+        Kind::Metadata => writeln!(out, "metadata {}", hex(&record.data))?,
+        Kind::State => {
+            let state = wal::state(record)?;
+            writeln!(out, "state {} {} {}", state.term(), state.vote(), state.commit())?;
+        }
+        Kind::Entry => {
+            let entry = wal::entry(record)?;
+            let kind = entry.r#type.unwrap_or_default();
+            writeln!(out, "entry {} {} {kind} {}", entry.term(), entry.index(), hex(entry.data()))?;
+        }
+        Kind::Snapshot => {
+            let snapshot = wal::snapshot(record)?;
+            let members = snapshot.conf_state.as_ref().map(members).unwrap_or_default();
+            writeln!(out, "snapshot {} {}{members}", snapshot.index(), snapshot.term())?;
+        }
+    }
+    Ok(())
+}
+
+fn members(state: &ConfState) -> String {
+    let list = |ids: &[u64]| ids.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
+    format!(
+        " voters={} learners={} voters_outgoing={} learners_next={} auto_leave={}",
+        list(&state.voters),
+        list(&state.learners),
+        list(&state.voters_outgoing),
+        list(&state.learners_next),
+        state.auto_leave()
+    )
+}
+
+fn dump_snapshots(out: &mut impl Write, dir: &Path) -> Result<(), Failure> {
+    for name in OsDisk.read_dir(dir)?.iter().filter(|name| name.ends_with(".snap")) {
+        let path: PathBuf = dir.join(name);
+        let snapshot = snap::read(&OsDisk, &path)?;
+        let disk: &dyn Disk = &OsDisk;
+        let crc = snappb::Snapshot::decode(&disk.read(&path)?[..])?.crc();
+        let metadata = snapshot.metadata.clone().unwrap_or_default();
+        let hash = plain_hex(&sha256(snapshot.data()));
+        writeln!(out, "snap {name} {} {} {crc} {hash}", metadata.index(), metadata.term())?;
+    }
+    Ok(())
+}
+
+fn check(out: &mut impl Write, dir: &Path) -> Result<(), Failure> {
+    let start: walpb::Snapshot =
+        wal::valid_snapshots(&OsDisk, dir)?.pop().ok_or("the log has no snapshot")?;
+    let opening = Wal::open(Arc::new(OsDisk), dir, &start, Config::default())?;
+    let (wal, contents) = opening.read_all()?;
+    wal.close()?;
+    let last = contents.entries.last().map_or(start.index(), Entry::index);
+    let (count, state) = (contents.entries.len(), contents.state);
+    let (term, vote, commit) = (state.term(), state.vote(), state.commit());
+    Ok(writeln!(out, "ok entries {count} last {last} state {term} {vote} {commit}")?)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    match bytes.len() {
+        0 => "-".into(),
+        1..=HEX_BYTES_MAX => plain_hex(bytes),
+        _ => format!("sha256:{}", plain_hex(&sha256(bytes))),
+    }
+}
+
+fn plain_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

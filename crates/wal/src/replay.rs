@@ -1,0 +1,241 @@
+//! What a log says, read from a snapshot on.
+//!
+//! ```text
+//!  records    snapshot{10}  e11 e12 e13  state{commit 11}  e12' e13' e14'  state{commit 14}
+//!  from 10                  e11 e12 e13                                                       e12 e13 overwritten
+//!  means                    e11 e12' e13' e14'             state{commit 14}
+//! ```
+//!
+//! Entries up to the snapshot are skipped. An entry with an index that was there replaces it and all after it: a leader
+//! that was deposed before its entries were committed leaves such. The last state is the state.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use env::Disk;
+use proto::raftpb::{Entry, HardState};
+use proto::walpb::Snapshot;
+
+use crate::contents;
+use crate::error::ReadError;
+use crate::frame::Kind;
+use crate::reader::{Record, Records};
+use crate::segment;
+
+/// How far the term of an entry may be ahead of the last state. A state that is taken for an entry, since a bit flipped
+/// in the kind of its record, has the id of a member where an entry has its term, and those are larger by chance.
+const TERM_LEAP_MAX: u64 = 1 << 32;
+
+/// What a log says besides its entries.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Summary {
+    /// What was handed to [`Wal::create`](crate::Wal::create).
+    pub metadata: Bytes,
+    /// The last state saved; the default if none was.
+    pub state: HardState,
+}
+
+/// What a log says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Contents {
+    /// What was handed to [`Wal::create`](crate::Wal::create).
+    pub metadata: Bytes,
+    /// The last state saved; the default if none was.
+    pub state: HardState,
+    /// The entries after the snapshot, without gaps. Those past the commit index may yet be overwritten.
+    pub entries: Vec<Entry>,
+}
+
+/// Reads a log from a snapshot on, without locks, so that it may be in use. An end that is torn is where reading ends.
+pub fn read_all(disk: &dyn Disk, dir: &Path, start: &Snapshot) -> Result<Contents, ReadError> {
+    let mut entries = Entries::new(start);
+    let summary = read(disk, dir, start, |entry| entries.push(entry))?;
+    Ok(entries.contents(summary))
+}
+
+/// As [`read_all`], with each entry handed over as it is read. One with an index that was there takes its place, and
+/// ends the log.
+pub fn read(
+    disk: &dyn Disk,
+    dir: &Path,
+    start: &Snapshot,
+    visit: impl FnMut(Entry),
+) -> Result<Summary, ReadError> {
+    let names = segment::list(disk, dir)?;
+    let names = segment::select(&names, start.index())?;
+    let mut records = Records::new(segment::open_to_read(disk, dir, names)?)?;
+    let mut replay = Replay::new(start);
+    match replay.run(&mut records, visit) {
+        Err(error) if error.is_torn() => {}
+        done => done?,
+    }
+    replay.finish().map(|(summary, _)| summary)
+}
+
+/// Collects entries, the later over the earlier.
+#[derive(Debug)]
+pub(crate) struct Entries {
+    start: u64,
+    entries: Vec<Entry>,
+}
+
+impl Entries {
+    pub(crate) fn new(start: &Snapshot) -> Entries {
+        Entries { start: start.index(), entries: Vec::new() }
+    }
+
+    pub(crate) fn push(&mut self, entry: Entry) {
+        let kept = usize::try_from(entry.index() - self.start - 1).expect("as many are in memory");
+        self.entries.truncate(kept);
+        self.entries.push(entry);
+    }
+
+    pub(crate) fn contents(self, summary: Summary) -> Contents {
+        let Summary { metadata, state } = summary;
+        Contents { metadata, state, entries: self.entries }
+    }
+}
+
+/// Follows the records of a log.
+#[derive(Debug)]
+pub(crate) struct Replay {
+    start_index: u64,
+    start_term: u64,
+    /// Whether the record of the snapshot to start from was met.
+    found: bool,
+    metadata: Option<Bytes>,
+    state: HardState,
+    /// The last index of the log as it reads so far.
+    last: u64,
+    /// Where terms begin in it: index, term. Terms never fall along a log.
+    terms: Vec<(u64, u64)>,
+    /// What the log that goes on from here takes for its last index: that of the last entry record or of a snapshot
+    /// beyond.
+    saved_index: u64,
+}
+
+impl Replay {
+    pub(crate) fn new(start: &Snapshot) -> Replay {
+        Replay {
+            start_index: start.index(),
+            start_term: start.term(),
+            found: false,
+            metadata: None,
+            state: HardState::default(),
+            last: start.index(),
+            terms: Vec::new(),
+            saved_index: 0,
+        }
+    }
+
+    /// Reads to the end.
+    pub(crate) fn run(
+        &mut self,
+        records: &mut Records,
+        mut visit: impl FnMut(Entry),
+    ) -> Result<(), ReadError> {
+        while let Some(record) = records.next()? {
+            if let Some(entry) = self.record(&record)? {
+                visit(entry);
+            }
+        }
+        Ok(())
+    }
+
+    /// The result, with the last index saved.
+    pub(crate) fn finish(self) -> Result<(Summary, u64), ReadError> {
+        if !self.found {
+            return Err(ReadError::SnapshotNotFound {
+                index: self.start_index,
+                term: self.start_term,
+            });
+        }
+        let metadata = self.metadata.unwrap_or_default();
+        Ok((Summary { metadata, state: self.state }, self.saved_index))
+    }
+
+    /// Takes in a record; gives back an entry that counts.
+    fn record(&mut self, record: &Record) -> Result<Option<Entry>, ReadError> {
+        match record.kind {
+            Kind::Entry => return self.entry(record),
+            Kind::State => self.state = contents::state(record)?,
+            Kind::Metadata => self.metadata(record)?,
+            Kind::Snapshot => self.snapshot(record)?,
+            Kind::Crc => {}
+        }
+        Ok(None)
+    }
+
+    fn entry(&mut self, record: &Record) -> Result<Option<Entry>, ReadError> {
+        let entry = contents::entry(record)?;
+        if entry.term().saturating_sub(self.state.term()) > TERM_LEAP_MAX {
+            return Err(record.damaged("an entry of a term that cannot have come yet"));
+        }
+        self.saved_index = entry.index();
+        if entry.index() <= self.start_index {
+            return Ok(None);
+        }
+        self.check_gap(record, &entry)?;
+        self.check_term(record, &entry)?;
+        self.last = entry.index();
+        Ok(Some(entry))
+    }
+
+    fn check_gap(&self, record: &Record, entry: &Entry) -> Result<(), ReadError> {
+        if entry.index() - 1 <= self.last {
+            return Ok(());
+        }
+        Err(ReadError::SliceOutOfRange {
+            place: record.place.clone(),
+            start_index: self.start_index,
+            start_term: self.start_term,
+            index: entry.index(),
+            term: entry.term(),
+            count: self.last - self.start_index,
+        })
+    }
+
+    fn check_term(&mut self, record: &Record, entry: &Entry) -> Result<(), ReadError> {
+        while self.terms.pop_if(|(index, _)| *index >= entry.index()).is_some() {}
+        match self.terms.last() {
+            Some(&(_, term)) if entry.term() < term => {
+                Err(record.damaged("an entry of a lower term than the one before"))
+            }
+            Some(&(_, term)) if entry.term() == term => Ok(()),
+            _ => {
+                self.terms.push((entry.index(), entry.term()));
+                Ok(())
+            }
+        }
+    }
+
+    fn metadata(&mut self, record: &Record) -> Result<(), ReadError> {
+        match &self.metadata {
+            Some(metadata) if *metadata != record.data => {
+                Err(ReadError::MetadataConflict { place: record.place.clone() })
+            }
+            _ => {
+                self.metadata = Some(record.data.clone());
+                Ok(())
+            }
+        }
+    }
+
+    fn snapshot(&mut self, record: &Record) -> Result<(), ReadError> {
+        let snapshot = contents::snapshot(record)?;
+        self.saved_index = self.saved_index.max(snapshot.index());
+        if snapshot.index() != self.start_index {
+            return Ok(());
+        }
+        if snapshot.term() != self.start_term {
+            return Err(ReadError::SnapshotMismatch {
+                place: record.place.clone(),
+                index: self.start_index,
+                wanted: self.start_term,
+                found: snapshot.term(),
+            });
+        }
+        self.found = true;
+        Ok(())
+    }
+}

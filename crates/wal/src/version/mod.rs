@@ -1,0 +1,144 @@
+//! The oldest etcd that understands a log.
+//!
+//! Every message, field and enum value in etcd's `.proto` files is marked with the release that brought it. A log needs
+//! the newest release of all that its entries use, and a cluster may not be downgraded below. After a put with
+//! `ignore_value`:
+//!
+//! ```text
+//! InternalRaftRequest            3.0
+//!   header  RequestHeader        3.0
+//!   put     PutRequest           3.0
+//!     ignore_value               3.2    ◄ the log needs 3.2
+//! ```
+//!
+//! Compat: as in etcd, what stands in lists is not looked into, so a transaction counts no more than itself; a change
+//! of members counts 3.0, or 3.4 in its newer form, whatever is in it.
+
+mod marks;
+
+use std::fmt;
+use std::str::FromStr;
+
+use prost::Message;
+use proto::etcdserverpb::InternalRaftRequest;
+use proto::raftpb::{ConfChange, ConfChangeV2, Entry, EntryType};
+use thiserror::Error;
+
+use marks::Marks;
+
+/// A release of etcd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    /// 3 in 3.7.1.
+    pub major: u64,
+    /// 7 in 3.7.1.
+    pub minor: u64,
+    /// 1 in 3.7.1.
+    pub patch: u64,
+}
+
+impl Version {
+    const V3_0: Version = Version { major: 3, minor: 0, patch: 0 };
+    const V3_4: Version = Version { major: 3, minor: 4, patch: 0 };
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
+    }
+}
+
+impl FromStr for Version {
+    type Err = NoVersion;
+
+    /// Reads `3.7.1`, and `3.7` as `3.7.0`.
+    fn from_str(text: &str) -> Result<Version, NoVersion> {
+        let mut numbers = text.splitn(3, '.').map(str::parse::<u64>);
+        let mut next = || numbers.next().transpose().map_err(|_| NoVersion(text.to_owned()));
+        match (next()?, next()?, next()?) {
+            (Some(major), Some(minor), patch) => {
+                Ok(Version { major, minor, patch: patch.unwrap_or(0) })
+            }
+            _ => Err(NoVersion(text.to_owned())),
+        }
+    }
+}
+
+/// A text that is not a version.
+#[derive(Debug, Error)]
+#[error("{0:?} is not a version")]
+pub struct NoVersion(String);
+
+/// Why an entry does not tell which release it needs.
+#[derive(Debug, Error)]
+pub enum VersionError {
+    /// The request does not decode.
+    #[error("entry {index}: {source}")]
+    Decode {
+        /// The entry.
+        index: u64,
+        /// What is wrong with it.
+        source: prost::DecodeError,
+    },
+    /// A field has a value that its enum does not have.
+    #[error("entry {index}: could not visit EnumNumber [{number}]")]
+    UnknownValue {
+        /// The entry.
+        index: u64,
+        /// The value.
+        number: u64,
+    },
+    /// The entry has a type that no release knows.
+    #[error("entry {index}: type {number} is unknown")]
+    UnknownType {
+        /// The entry.
+        index: u64,
+        /// Its type.
+        number: i32,
+    },
+    /// The entry names the release that it needs, and it is none.
+    #[error("entry {index}: {source}")]
+    NoVersion {
+        /// The entry.
+        index: u64,
+        /// What it names.
+        source: NoVersion,
+    },
+}
+
+/// The oldest release that understands all of some entries; nothing if there are none.
+pub fn minimal_etcd_version<'a>(
+    entries: impl IntoIterator<Item = &'a Entry>,
+) -> Result<Option<Version>, VersionError> {
+    entries.into_iter().try_fold(None, |newest, entry| Ok(newest.max(entry_version(entry)?)))
+}
+
+fn entry_version(entry: &Entry) -> Result<Option<Version>, VersionError> {
+    let number = entry.r#type.unwrap_or_default();
+    let data = entry.data();
+    match EntryType::try_from(number) {
+        Ok(EntryType::EntryNormal) => request_version(entry.index(), data).map(Some),
+        Ok(EntryType::EntryConfChange) => Ok(ConfChange::decode(data).ok().map(|_| Version::V3_0)),
+        Ok(EntryType::EntryConfChangeV2) => {
+            Ok(ConfChangeV2::decode(data).ok().map(|_| Version::V3_4))
+        }
+        Err(_) => Err(VersionError::UnknownType { index: entry.index(), number }),
+    }
+}
+
+fn request_version(index: u64, data: &[u8]) -> Result<Version, VersionError> {
+    let decoded = InternalRaftRequest::decode(data);
+    let request = decoded.map_err(|source| VersionError::Decode { index, source })?;
+    let used =
+        Marks::get().newest("etcdserverpb.InternalRaftRequest", data).map_err(|e| match e {
+            marks::VisitError::Decode(source) => VersionError::Decode { index, source },
+            marks::VisitError::UnknownValue(number) => VersionError::UnknownValue { index, number },
+        })?;
+    // A test of the downgrade path says by itself what it is to count for.
+    let tested = request.downgrade_version_test.map(|test| test.ver.parse()).transpose();
+    let tested = tested.map_err(|source| VersionError::NoVersion { index, source })?;
+    Ok(used.max(tested).unwrap_or(Version::V3_0))
+}
+
+#[cfg(test)]
+mod tests;

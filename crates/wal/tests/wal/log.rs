@@ -1,0 +1,385 @@
+//! What a log promises while nothing goes wrong, and what it says to those who use it wrongly.
+
+use std::path::Path;
+
+use env::{Create, Disk, Fault, Open};
+use prost::Message;
+use proto::raftpb::HardState;
+use proto::walpb::Snapshot;
+use wal::{Kind, OpenError, Records, SaveError, Wal};
+
+use crate::common::*;
+
+const SMALL: u64 = 2048;
+const FIRST: &str = "0000000000000000-0000000000000000.wal";
+
+/// The records of a log that `etcdutl snapshot restore` of 3.7.1 wrote, in order; each checksum goes on from the one
+/// before.
+const RESTORED: [&str; 6] = [
+    "08041000",
+    "080110dfb4ba9d041a1508809fe6c197ffa2d45810b7a095f3d6ba93b1a201",
+    "080510eede8f93081a0408001000",
+    "080210e7bdf8a1011a64080110011801225c100018809fe6c197ffa2d458224e7b226964223a363338383530393937353030353230343335322c\
+     227065657255524c73223a5b22687474703a2f2f3132372e302e302e313a31225d2c226e616d65223a22726573746f726564227d",
+    "080310ecece6ac091a0e080110809fe6c197ffa2d4581801",
+    "080510f2f7a7980b1a10080110011a0a08809fe6c197ffa2d458",
+];
+
+fn unhex(text: &str) -> Vec<u8> {
+    let digit = |at| u8::from_str_radix(&text[at..at + 2], 16).unwrap();
+    (0..text.len()).step_by(2).map(digit).collect()
+}
+
+/// The data of a record: what comes after `1a size`.
+fn data(record: &str) -> bytes::Bytes {
+    proto::walpb::Record::decode(&unhex(record)[..]).unwrap().data.unwrap()
+}
+
+#[test]
+fn the_bytes_are_those_of_etcd() {
+    let disk = disk(1);
+    let [_, metadata, _, entry, state, snapshot] = RESTORED;
+    let mut wal = Wal::create(shared(&disk), dir(), data(metadata), segments_of(4096)).unwrap();
+    let entry = proto::raftpb::Entry::decode(data(entry)).unwrap();
+    let state = HardState::decode(data(state)).unwrap();
+    wal.save(&state, &[entry], true).unwrap();
+    wal.save_snapshot(&Snapshot::decode(data(snapshot)).unwrap()).unwrap();
+
+    let mut expected = Vec::new();
+    for record in RESTORED.map(unhex) {
+        let pad = record.len().next_multiple_of(8) - record.len();
+        let top = if pad == 0 { 0 } else { 0x80 | pad as u64 };
+        expected.extend((record.len() as u64 | top << 56).to_le_bytes());
+        expected.extend(&record);
+        expected.extend(&vec![0; pad]);
+    }
+    let used = expected.len();
+    expected.resize(4096, 0);
+    assert_eq!(disk.contents(path(FIRST)).unwrap(), expected);
+    assert_eq!(wal.written().offset, used as u64);
+    assert_eq!(wal.durable(), wal.written());
+}
+
+#[test]
+fn what_was_saved_is_read() {
+    let disk = disk(1);
+    let mut wal = create(&disk, 1 << 20);
+    let written = entries(1, 1..=3, 100);
+    wal.save(&state(1, 0), &written[..2], true).unwrap();
+    wal.save(&state(1, 2), &written[2..], true).unwrap();
+    assert_eq!(wal.last_index(), 3);
+    wal.close().unwrap();
+    let (wal, contents) = reopen(&disk, 1 << 20, &snapshot(0, 0));
+    assert_eq!(contents.metadata, METADATA);
+    assert_eq!(contents.state, state(1, 2));
+    assert_eq!(contents.entries, written);
+    assert_eq!(wal.last_index(), 3);
+    assert_eq!(wal.state(), &state(1, 2));
+}
+
+#[test]
+fn a_state_is_written_with_all_its_fields() {
+    let disk = disk(1);
+    let mut wal = create(&disk, 4096);
+    wal.save(&HardState { term: Some(2), ..HardState::default() }, &[], true).unwrap();
+    let read = wal::read_all(&disk, dir(), &snapshot(0, 0)).unwrap();
+    assert_eq!(read.state, HardState { term: Some(2), vote: Some(0), commit: Some(0) });
+}
+
+#[test]
+fn a_save_is_one_write_and_one_sync() {
+    let disk = disk(1);
+    let mut wal = create(&disk, 1 << 20);
+    let before = disk.calls();
+    wal.save(&state(1, 0), &entries(1, 1..=256, 256), true).unwrap();
+    let after = disk.calls();
+    assert_eq!((after.writes - before.writes, after.syncs - before.syncs), (1, 1));
+    assert_eq!(after.all() - before.all(), 2, "and nothing else");
+    wal.save(&state(1, 1), &[], false).unwrap();
+    assert_eq!(disk.calls().syncs, after.syncs, "not synced unless asked for");
+    assert!(wal.durable() < wal.written());
+    wal.save(&HardState::default(), &[], false).unwrap();
+    assert_eq!(disk.calls().writes, after.writes + 1, "nothing is not written");
+    wal.sync().unwrap();
+    assert_eq!(wal.durable(), wal.written());
+    wal.sync().unwrap();
+    assert_eq!(disk.calls().syncs, after.syncs + 1, "what is durable is not synced again");
+}
+
+#[test]
+fn a_huge_save_goes_in_parts() {
+    let disk = disk(1);
+    let mut wal = create(&disk, 64 << 20);
+    let before = disk.calls();
+    let written = entries(1, 1..=12, 1 << 20);
+    wal.save(&state(1, 0), &written, true).unwrap();
+    let after = disk.calls();
+    assert_eq!((after.writes - before.writes, after.syncs - before.syncs), (4, 1));
+    wal.close().unwrap();
+    assert_eq!(reopen(&disk, 64 << 20, &snapshot(0, 0)).1.entries, written);
+}
+
+#[test]
+fn entries_overwrite_what_was_not_committed() {
+    let disk = disk(1);
+    let mut wal = create(&disk, 1 << 20);
+    wal.save(&state(1, 1), &entries(1, 1..=5, 10), true).unwrap();
+    wal.save(&state(2, 1), &entries(2, 3..=4, 10), true).unwrap();
+    let expected = [entries(1, 1..=2, 10), entries(2, 3..=4, 10)].concat();
+    assert_eq!(wal::read_all(&disk, dir(), &snapshot(0, 0)).unwrap().entries, expected);
+    let mut seen = Vec::new();
+    wal::read(&disk, dir(), &snapshot(0, 0), |entry| seen.push(entry.index())).unwrap();
+    assert_eq!(seen, [1, 2, 3, 4, 5, 3, 4], "a visitor sees the overwriting itself");
+}
+
+#[test]
+#[should_panic(expected = "entry 3 was to be saved after 1")]
+fn a_gap_is_never_written() {
+    let mut wal = create(&disk(1), 4096);
+    wal.save(&state(1, 0), &[entry(1, 1, 1), entry(1, 3, 1)], true).unwrap();
+}
+
+#[test]
+fn segments_are_cut_at_their_size() {
+    let disk = disk(1);
+    let mut wal = create(&disk, SMALL);
+    for index in 1..=9 {
+        wal.save(&state(1, index - 1), &[entry(1, index, 500)], true).unwrap();
+    }
+    let expected = [
+        "0000000000000000-0000000000000000.wal",
+        "0000000000000001-0000000000000005.wal",
+        "0000000000000002-0000000000000009.wal",
+    ];
+    assert_eq!(names(&disk), expected);
+    for closed in &expected[..2] {
+        let contents = disk.contents(path(closed)).unwrap();
+        assert!(contents.len() as u64 >= SMALL, "cut once it has its size, not before");
+        assert_ne!(contents[contents.len() - 16..], [0; 16], "cut to what is used");
+    }
+    assert_eq!(disk.contents(path(expected[2])).unwrap().len() as u64, SMALL);
+
+    let mut records = Records::open(&disk, dir()).unwrap();
+    let mut starts = Vec::new();
+    while let Some(record) = records.next().unwrap() {
+        if record.place.file == expected[1] {
+            starts.push(record.kind);
+        }
+    }
+    assert_eq!(starts[..4], [Kind::Crc, Kind::Metadata, Kind::State, Kind::Entry]);
+    drop(wal);
+    let (_, contents) = reopen(&disk, SMALL, &snapshot(0, 0));
+    assert_eq!(contents.entries.len(), 9);
+}
+
+#[test]
+fn reading_starts_at_a_snapshot() {
+    let disk = disk(1);
+    let mut wal = create(&disk, SMALL);
+    for index in 1..=9 {
+        wal.save(&state(1, index), &[entry(1, index, 500)], true).unwrap();
+        if index == 6 {
+            wal.save_snapshot(&snapshot(6, 1)).unwrap();
+        }
+    }
+    drop(wal);
+    let (_, contents) = reopen(&disk, SMALL, &snapshot(6, 1));
+    assert_eq!(contents.entries, entries(1, 7..=9, 500));
+    let read = |index, term| wal::read_all(&disk, dir(), &snapshot(index, term)).unwrap_err();
+    assert!(read(6, 2).to_string().starts_with("wal: snapshot mismatch"), "{}", read(6, 2));
+    assert_eq!(read(5, 1).to_string(), "wal: snapshot not found: index 5, term 1");
+    let opened = Wal::open(shared(&disk), dir(), &snapshot(5, 1), segments_of(SMALL)).unwrap();
+    let text = opened.read_all().unwrap_err().to_string();
+    assert_eq!(text, "wal: snapshot not found: index 5, term 1", "nor for writing");
+}
+
+#[test]
+fn a_snapshot_from_the_leader_may_be_ahead() {
+    let disk = disk(1);
+    let mut wal = create(&disk, 1 << 20);
+    wal.save(&state(1, 2), &entries(1, 1..=2, 10), true).unwrap();
+    wal.save_snapshot(&snapshot(100, 3)).unwrap();
+    wal.save(&state(3, 100), &entries(3, 101..=102, 10), true).unwrap();
+    drop(wal);
+    let (wal, contents) = reopen(&disk, 1 << 20, &snapshot(100, 3));
+    assert_eq!(contents.entries, entries(3, 101..=102, 10));
+    assert_eq!(wal.last_index(), 102);
+    drop(wal);
+    let text = wal::read_all(&disk, dir(), &snapshot(0, 0)).unwrap_err().to_string();
+    assert!(
+        text.starts_with(
+            "wal: slice bounds out of range, snapshot[Index: 0, Term: 0], \
+             current entry[Index: 101, Term: 3], len(ents): 2"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn snapshots_count_when_they_are_committed() {
+    let disk = disk(1);
+    let mut wal = create(&disk, 1 << 20);
+    wal.save(&state(1, 4), &entries(1, 1..=4, 10), true).unwrap();
+    wal.save_snapshot(&snapshot(4, 1)).unwrap();
+    wal.save_snapshot(&snapshot(100, 3)).unwrap();
+    let valid = || wal::valid_snapshots(&disk, dir()).unwrap();
+    assert_eq!(valid(), [snapshot(0, 0), snapshot(4, 1)]);
+    wal.save(&state(3, 100), &[], true).unwrap();
+    assert_eq!(valid(), [snapshot(0, 0), snapshot(4, 1), snapshot(100, 3)]);
+    assert_eq!(wal::verify(&disk, dir(), &snapshot(4, 1)).unwrap(), state(3, 100));
+    assert!(wal::verify(&disk, dir(), &snapshot(5, 1)).is_err());
+}
+
+#[test]
+fn a_snapshot_record_must_be_complete() {
+    let disk = disk(1);
+    let mut wal = create(&disk, 4096);
+    let before = wal.written();
+    for (snapshot, missing) in [
+        (Snapshot { index: None, ..snapshot(1, 1) }, "index"),
+        (Snapshot { term: None, ..snapshot(1, 1) }, "term"),
+        (Snapshot { conf_state: None, ..snapshot(1, 1) }, "ConfState"),
+    ] {
+        let text = wal.save_snapshot(&snapshot).unwrap_err().to_string();
+        assert_eq!(text, format!("wal: snapshot is missing {missing}"));
+    }
+    assert_eq!(wal.written(), before);
+    wal.save(&state(1, 0), &[], true).unwrap();
+}
+
+#[test]
+fn a_log_is_created_once() {
+    let disk = disk(1);
+    drop(create(&disk, 4096));
+    let again = Wal::create(shared(&disk), dir(), METADATA, segments_of(4096)).unwrap_err();
+    assert!(matches!(again, OpenError::Exists { .. }), "{again}");
+    assert_eq!(disk.kind(Path::new("/member/wal.tmp")).unwrap(), None);
+}
+
+#[test]
+fn a_log_is_created_over_what_is_left_of_an_attempt() {
+    let disk = disk(1);
+    disk.create_dir_all(Path::new("/member/wal.tmp/x")).unwrap();
+    disk.create_dir_all(dir()).unwrap();
+    drop(create(&disk, 4096));
+    assert_eq!(names(&disk), [FIRST]);
+    assert_eq!(disk.kind(Path::new("/member/wal.tmp")).unwrap(), None);
+}
+
+#[test]
+fn a_log_is_written_by_one() {
+    let disk = disk(1);
+    let wal = create(&disk, 4096);
+    let open = || Wal::open(shared(&disk), dir(), &snapshot(0, 0), segments_of(4096));
+    let text = open().unwrap_err().to_string();
+    assert_eq!(text, format!("fileutil: file already locked: /member/wal/{FIRST}"));
+    assert!(wal::read_all(&disk, dir(), &snapshot(0, 0)).is_ok(), "and read by all");
+    drop(wal);
+    assert!(open().is_ok());
+}
+
+#[test]
+fn there_must_be_a_log() {
+    let disk = disk(1);
+    let open = || Wal::open(shared(&disk), dir(), &snapshot(0, 0), segments_of(4096));
+    assert!(matches!(open(), Err(OpenError::Disk(_))), "no folder");
+    disk.create_dir_all(dir()).unwrap();
+    assert_eq!(open().unwrap_err().to_string(), "wal: file not found");
+}
+
+#[test]
+fn metadata_must_not_change() {
+    let disk = disk(1);
+    let log = |other: &'static [u8]| {
+        let mut log = Raw::default();
+        log.segment("0000000000000000-0000000000000000.wal", METADATA);
+        log.push(5, &snapshot(0, 0).encode_to_vec());
+        log.segment("0000000000000001-0000000000000001.wal", other);
+        log.write(&disk);
+        wal::read_all(&disk, dir(), &snapshot(0, 0))
+    };
+    assert!(log(METADATA).is_ok());
+    let text = log(b"other").unwrap_err().to_string();
+    let place = "in file '0000000000000001-0000000000000001.wal' at position: 16";
+    assert_eq!(text, format!("wal: conflicting metadata found: {place}"));
+}
+
+#[test]
+fn locks_are_released_behind_a_snapshot_and_files_purged() {
+    let disk = disk(1);
+    let mut wal = create(&disk, SMALL);
+    for index in 1..=17 {
+        wal.save(&state(1, index), &[entry(1, index, 500)], true).unwrap();
+    }
+    wal.save_snapshot(&snapshot(12, 1)).unwrap();
+    let all = names(&disk);
+    assert_eq!(all.len(), 5, "{all:?}");
+    let purge = |keep| wal::purge(&disk, dir(), keep).unwrap();
+    assert!(purge(2).is_empty(), "all are locked");
+    wal.release_to(0);
+    wal.release_to(1);
+    assert!(purge(2).is_empty());
+    // Segments start at 0, 5, 9, 13 and 17: entry 12 is in the third.
+    wal.release_to(12);
+    assert!(purge(5).is_empty(), "few enough");
+    assert_eq!(purge(4), all[..1]);
+    assert_eq!(purge(2), all[1..2], "the third is still locked");
+    wal.release_to(13);
+    assert!(purge(2).is_empty(), "it is the last that begins before 13");
+    wal.release_to(18);
+    assert_eq!(purge(2), all[2..3]);
+    assert_eq!(purge(0), all[3..4], "never the one being written");
+    wal.save(&state(1, 17), &[entry(1, 18, 10)], true).unwrap();
+}
+
+#[test]
+fn files_of_other_kinds_are_ignored() {
+    let disk = disk(1);
+    drop(create(&disk, 4096));
+    for name in ["0.tmp", "1.tmp", "notes", "0000000000000000-0000000000000000.wal.broken"] {
+        disk.open(&path(name), Open::create(Create::New)).unwrap();
+    }
+    let _wal = reopen(&disk, 4096, &snapshot(0, 0));
+    let left = [
+        "0000000000000000-0000000000000000.wal",
+        "0000000000000000-0000000000000000.wal.broken",
+        "notes",
+    ];
+    assert_eq!(names(&disk), left, "what was prepared and not used is removed");
+}
+
+#[test]
+fn after_a_failure_nothing_is_taken_any_more() {
+    let disk = disk(1);
+    let mut wal = create(&disk, 4096);
+    wal.save(&state(1, 0), &entries(1, 1..=1, 10), true).unwrap();
+    disk.fail_change(1, Fault::Eio);
+    let first = wal.save(&state(1, 0), &entries(1, 2..=2, 10), true).unwrap_err();
+    assert!(matches!(first, SaveError::Failed(_)));
+    assert!(first.to_string().starts_with(&format!("wal: sync /member/wal/{FIRST}: ")), "{first}");
+    let before = disk.calls();
+    let refused = [
+        wal.save(&state(1, 0), &entries(1, 3..=3, 10), true).unwrap_err(),
+        wal.save_snapshot(&snapshot(1, 1)).unwrap_err(),
+        wal.sync().unwrap_err(),
+        wal.close().unwrap_err(),
+    ];
+    for error in refused {
+        let text = error.to_string();
+        assert!(
+            text.starts_with("wal: refused since an earlier failure: sync /member/wal/"),
+            "{text}"
+        );
+    }
+    assert_eq!(disk.calls().changes(), before.changes(), "the disk is left alone");
+}
+
+#[test]
+fn syncs_can_be_left_out() {
+    let disk = disk(1);
+    let config = wal::Config { unsafe_no_fsync: true, ..segments_of(4096) };
+    let mut wal = Wal::create(shared(&disk), dir(), METADATA, config).unwrap();
+    let before = disk.calls().syncs;
+    wal.save(&state(1, 0), &entries(1, 1..=1, 10), true).unwrap();
+    assert_eq!(disk.calls().syncs, before);
+}

@@ -1,0 +1,122 @@
+//! Segments made ahead of time.
+
+use std::sync::Arc;
+
+use env::{Disk, Fault, OsDisk};
+use wal::{Turn, Wal};
+
+use crate::common::*;
+
+const SEGMENT: u64 = 3 << 20;
+
+/// Saves until there is one segment more.
+fn cut(wal: &mut Wal) {
+    let seq = wal.written().seq;
+    while wal.written().seq == seq {
+        let next = wal.last_index() + 1;
+        wal.save(&state(1, 0), &entries(1, next..=next, 500_000), true).unwrap();
+    }
+}
+
+#[test]
+fn a_segment_is_made_in_small_steps_and_used() {
+    let disk = disk(1);
+    let mut wal = create(&disk, SEGMENT);
+    let mut preparer = wal.preparer();
+    let mut turns = 0;
+    while preparer.turn() == Turn::Busy {
+        turns += 1;
+    }
+    assert_eq!(turns, 4, "made, and filled in three steps");
+    assert_eq!(names(&disk)[0], "0.tmp");
+    assert_eq!(disk.contents(path("0.tmp")).unwrap(), vec![0; 3 << 20]);
+    assert_eq!(preparer.turn(), Turn::Idle);
+
+    let before = disk.calls();
+    cut(&mut wal);
+    let after = disk.calls();
+    assert_eq!(after.creates, before.creates, "it was there");
+    assert_eq!((after.renames - before.renames, after.dir_syncs - before.dir_syncs), (1, 1));
+    assert_eq!(names(&disk).len(), 2, "{:?}", names(&disk));
+    assert_eq!(preparer.turn(), Turn::Busy, "and another is wanted");
+}
+
+#[test]
+fn a_cut_does_not_wait_for_one_that_is_being_made() {
+    let disk = disk(1);
+    let mut wal = create(&disk, SEGMENT);
+    let mut preparer = wal.preparer();
+    assert_eq!((preparer.turn(), preparer.turn()), (Turn::Busy, Turn::Busy));
+    cut(&mut wal);
+    assert_eq!(names(&disk).len(), 3, "two segments, and what is being made: {:?}", names(&disk));
+    while preparer.turn() == Turn::Busy {}
+    let creates = disk.calls().creates;
+    cut(&mut wal);
+    assert_eq!(disk.calls().creates, creates, "it serves the next cut");
+    wal.close().unwrap();
+    assert_eq!(preparer.turn(), Turn::Done);
+    assert_eq!(reopen(&disk, SEGMENT, &snapshot(0, 0)).1.entries.len(), 14);
+}
+
+#[test]
+fn what_was_prepared_goes_with_the_log() {
+    for turns in 0..6 {
+        let disk = disk(1);
+        let wal = create(&disk, SEGMENT);
+        let mut preparer = wal.preparer();
+        for _ in 0..turns {
+            preparer.turn();
+        }
+        wal.close().unwrap();
+        assert_eq!(preparer.turn(), Turn::Done);
+        assert_eq!(names(&disk).len(), 1, "after {turns} turns: {:?}", names(&disk));
+    }
+}
+
+#[test]
+fn one_that_lost_its_log_does_not_touch_the_next() {
+    let disk = disk(1);
+    let wal = create(&disk, SEGMENT);
+    let mut old = wal.preparer();
+    old.turn();
+    drop(wal);
+    let (wal, _) = reopen(&disk, SEGMENT, &snapshot(0, 0));
+    let mut new = wal.preparer();
+    while new.turn() == Turn::Busy {}
+    assert_eq!(old.turn(), Turn::Done);
+    assert_eq!(names(&disk)[0], "0.tmp", "the new log's");
+}
+
+#[test]
+fn when_none_can_be_made_the_log_tries_by_itself() {
+    let disk = disk(1);
+    let mut wal = create(&disk, SEGMENT);
+    let mut preparer = wal.preparer();
+    disk.fail_change(2, Fault::Enospc);
+    assert_eq!(preparer.turn(), Turn::Busy);
+    assert_eq!(preparer.turn(), Turn::Idle, "it failed");
+    assert_eq!(preparer.turn(), Turn::Idle, "and does not try for ever");
+    assert_eq!(names(&disk).len(), 1);
+    cut(&mut wal);
+    assert_eq!(preparer.turn(), Turn::Busy, "it tries again for the next");
+}
+
+#[test]
+fn a_thread_can_do_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("wal");
+    let disk: Arc<dyn Disk> = Arc::new(OsDisk);
+    let mut wal = Wal::create(Arc::clone(&disk), &dir, METADATA, segments_of(SEGMENT)).unwrap();
+    wal.prepare_in_background().unwrap();
+    wal.prepare_in_background().unwrap();
+    for _ in 0..3 {
+        cut(&mut wal);
+    }
+    let last = wal.last_index();
+    wal.close().unwrap();
+    let names = disk.read_dir(&dir).unwrap();
+    assert!(names.iter().all(|name| name.ends_with(".wal")), "{names:?}");
+    assert_eq!(names.len(), 4);
+    let read = wal::read_all(&*disk, &dir, &snapshot(0, 0)).unwrap();
+    assert_eq!(read.entries.len() as u64, last);
+}

@@ -1,0 +1,236 @@
+//! Snapshot files.
+
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use env::{Create, Disk, Fault, Open, SimDisk};
+use proto::raftpb::{ConfState, Snapshot, SnapshotMetadata};
+use wal::snap::{SnapError, Snapshotter, read};
+
+use crate::common::{VOTE, disk, shared};
+
+fn dir() -> &'static Path {
+    Path::new("/member/snap")
+}
+
+fn snapshotter(disk: &SimDisk) -> Snapshotter {
+    Snapshotter::new(shared(disk), dir())
+}
+
+fn snapshot(term: u64, index: u64) -> Snapshot {
+    let conf_state =
+        ConfState { voters: vec![VOTE], auto_leave: Some(false), ..ConfState::default() };
+    let metadata =
+        SnapshotMetadata { conf_state: Some(conf_state), index: Some(index), term: Some(term) };
+    let data = format!("the store at {index}").into();
+    Snapshot { data: Some(data), metadata: Some(metadata) }
+}
+
+fn name(term: u64, index: u64) -> String {
+    format!("{term:016x}-{index:016x}.snap")
+}
+
+fn path(term: u64, index: u64) -> PathBuf {
+    dir().join(name(term, index))
+}
+
+fn names(disk: &SimDisk) -> Vec<String> {
+    disk.read_dir(dir()).unwrap()
+}
+
+#[test]
+fn the_newest_is_loaded() {
+    let disk = disk(1);
+    let snap = snapshotter(&disk);
+    assert_eq!(snap.load().unwrap_err().to_string(), "snap: no available snapshot");
+    for (term, index) in [(1, 5), (2, 20), (1, 9)] {
+        snap.save(&snapshot(term, index)).unwrap();
+    }
+    assert_eq!(names(&disk), [name(1, 5), name(1, 9), name(2, 20)]);
+    assert_eq!(snap.load().unwrap(), snapshot(2, 20));
+    snap.save(&Snapshot::default()).unwrap();
+    assert_eq!(names(&disk).len(), 3, "without an index it is none");
+}
+
+#[test]
+fn the_newest_that_the_log_has_is_loaded() {
+    let disk = disk(1);
+    let snap = snapshotter(&disk);
+    for index in [5, 9, 20] {
+        snap.save(&snapshot(1, index)).unwrap();
+    }
+    let in_log = |index, term| crate::common::snapshot(index, term);
+    let load = |log: &[_]| snap.load_newest_available(log);
+    assert_eq!(load(&[in_log(0, 0), in_log(5, 1), in_log(9, 1)]).unwrap(), snapshot(1, 9));
+    assert!(matches!(load(&[in_log(0, 0), in_log(20, 2)]), Err(SnapError::NoSnapshot)));
+    assert_eq!(names(&disk).len(), 3, "those that do not fit stay");
+}
+
+#[test]
+fn a_broken_one_is_set_aside_and_the_one_before_loaded() {
+    let disk = disk(1);
+    let snap = snapshotter(&disk);
+    snap.save(&snapshot(1, 5)).unwrap();
+    snap.save(&snapshot(1, 9)).unwrap();
+    disk.flip_bit(path(1, 9), 100);
+    assert!(read(&disk, &path(1, 9)).unwrap_err().to_string().starts_with("snap: crc mismatch: "));
+    disk.open(&path(1, 12), Open::create(Create::New)).unwrap();
+    assert!(read(&disk, &path(1, 12)).unwrap_err().to_string().starts_with("snap: empty snapshot"));
+    assert_eq!(snap.load().unwrap(), snapshot(1, 5));
+    let broken = |index| format!("{}.broken", name(1, index));
+    assert_eq!(names(&disk), [name(1, 5), broken(9), broken(12)]);
+}
+
+#[test]
+fn a_flipped_bit_is_always_noticed() {
+    let disk = disk(1);
+    snapshotter(&disk).save(&snapshot(3, 300)).unwrap();
+    let bits = disk.contents(path(3, 300)).unwrap().len() as u64 * 8;
+    for bit in 0..bits {
+        let disk = disk.power_cut(0);
+        disk.flip_bit(path(3, 300), bit);
+        assert!(read(&disk, &path(3, 300)).is_err(), "bit {bit} of {bits}");
+    }
+}
+
+#[test]
+fn a_disk_that_fails_does_not_make_a_snapshot_broken() {
+    let disk = disk(1);
+    let snap = snapshotter(&disk);
+    snap.save(&snapshot(1, 5)).unwrap();
+    for call in 1..4 {
+        disk.fail_call(call, Fault::Eio);
+        assert!(matches!(snap.load(), Err(SnapError::Disk(_))), "call {call}");
+    }
+    assert_eq!(snap.load().unwrap(), snapshot(1, 5));
+}
+
+#[test]
+fn a_database_image_is_saved_and_found() {
+    let disk = disk(1);
+    let snap = snapshotter(&disk);
+    let text = snap.find_db(17).unwrap_err().to_string();
+    assert_eq!(text, "snap: snapshot file doesn't exist: /member/snap/0000000000000011.snap.db");
+    let image = vec![7; 3_000_000];
+    assert_eq!(snap.save_db(&mut &image[..], 17).unwrap(), 3_000_000);
+    let path = snap.find_db(17).unwrap();
+    assert_eq!(disk.contents(&path).unwrap(), image);
+    assert_eq!(snap.save_db(&mut &b"another"[..], 17).unwrap(), 7);
+    assert_eq!(disk.contents(&path).unwrap(), image, "the first stays");
+    assert_eq!(names(&disk), ["0000000000000011.snap.db"]);
+}
+
+#[test]
+fn an_image_that_breaks_off_leaves_nothing() {
+    let disk = disk(1);
+    let snap = snapshotter(&disk);
+    let mut image = (&[1; 5000][..]).chain(Broken);
+    assert!(matches!(snap.save_db(&mut image, 17), Err(SnapError::Source { .. })));
+    assert!(names(&disk).is_empty());
+}
+
+/// A connection that breaks.
+struct Broken;
+
+impl Read for Broken {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::ConnectionReset.into())
+    }
+}
+
+#[test]
+fn old_files_are_removed() {
+    let disk = disk(1);
+    let snap = snapshotter(&disk);
+    for index in 1..=4 {
+        snap.save(&snapshot(1, index)).unwrap();
+        snap.save_db(&mut &b"x"[..], index).unwrap();
+    }
+    snap.release_dbs(3).unwrap();
+    assert_eq!(names(&disk).len(), 6);
+    let removed = snap.purge(1).unwrap();
+    assert_eq!(removed, [name(1, 1), name(1, 2), name(1, 3), "0000000000000003.snap.db".into()]);
+    assert_eq!(
+        names(&disk),
+        ["0000000000000001-0000000000000004.snap", "0000000000000004.snap.db"]
+    );
+}
+
+#[test]
+fn unfinished_files_are_removed_at_start() {
+    let disk = disk(1);
+    for name in ["tmp123", "tmpx.snap", "db.tmp.77", "db", "0000000000000004.snap.db"] {
+        disk.open(&dir().join(name), Open::create(Create::New)).unwrap();
+    }
+    snapshotter(&disk).clean().unwrap();
+    assert_eq!(names(&disk), ["0000000000000004.snap.db", "db"]);
+}
+
+/// Saves snapshots and images, and purges; gives back the index of the last of each that was saved.
+fn story(disk: &SimDisk) -> (u64, u64) {
+    let snap = snapshotter(disk);
+    let (mut saved, mut image) = (0, 0);
+    for index in 1..=4 {
+        if snap.save(&snapshot(1, index)).is_err() {
+            break;
+        }
+        saved = index;
+        if snap.save_db(&mut &vec![7; 2000][..], index).is_err() {
+            break;
+        }
+        image = index;
+        if snap.purge(2).is_err() || snap.release_dbs(index).is_err() {
+            break;
+        }
+    }
+    (saved, image)
+}
+
+#[test]
+fn what_was_saved_survives_a_power_cut() {
+    let changes = {
+        let disk = disk(1);
+        let before = disk.calls().changes();
+        assert_eq!(story(&disk), (4, 4));
+        disk.calls().changes() - before
+    };
+    for change in 0..changes {
+        let disk = disk(1);
+        disk.fail_change(change, Fault::Crash);
+        let (saved, image) = story(&disk);
+        for seed in 0..20 {
+            let disk = disk.power_cut(seed);
+            let snap = snapshotter(&disk);
+            snap.clean().unwrap();
+            assert!(names(&disk).iter().all(|name| !name.starts_with("tmp")));
+            let newest = snap.load().map_or(0, |found| found.metadata.unwrap().index());
+            assert!(newest >= saved, "{newest} is found, and {saved} was saved");
+            assert!(names(&disk).iter().all(|name| !name.ends_with(".broken")), "all are whole");
+            if image > 0 {
+                let path = snap.find_db(image).unwrap();
+                assert_eq!(disk.contents(path).unwrap(), vec![7; 2000]);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_saved_survives_a_failing_disk() {
+    let calls = {
+        let disk = disk(1);
+        let before = disk.calls().all();
+        story(&disk);
+        disk.calls().all() - before
+    };
+    for call in 0..calls {
+        for fault in [Fault::Eio, Fault::Enospc] {
+            let disk = disk(1);
+            disk.fail_call(call, fault);
+            let (saved, _) = story(&disk);
+            disk.heal();
+            let newest =
+                snapshotter(&disk).load().map_or(0, |found| found.metadata.unwrap().index());
+            assert!(newest >= saved, "{newest} is found, and {saved} was saved");
+        }
+    }
+}

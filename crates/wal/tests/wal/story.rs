@@ -1,0 +1,382 @@
+//! A random life of a log, and what must be left of it.
+//!
+//! A [`Story`] does one thing after another to a log on a disk that may fail at any moment, and keeps account: every
+//! record handed to the log, in order, with the segment it went to, and how many of them are durable for sure. Whatever
+//! the disk does, the log must afterwards hold a beginning of these records that has all the durable ones, to the byte
+//! and in order.
+
+use env::{SeededRandom, SimDisk};
+use proto::raftpb::{Entry, HardState};
+use proto::walpb::Snapshot;
+use wal::{Contents, Kind, Preparer, ReadError, Records, Repair, Turn, Wal};
+
+use crate::common::*;
+
+/// A record, decoded.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Line {
+    Entry(Entry),
+    State(HardState),
+    Snapshot(Snapshot),
+}
+
+/// What was asked of a log.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Account {
+    /// What was handed over, with the number of the segment.
+    lines: Vec<(u64, Line)>,
+    /// How many of these are durable.
+    durable: usize,
+    /// Segments before this one may be gone.
+    purged_to: u64,
+    /// The log was created.
+    created: bool,
+}
+
+/// A log after a restart.
+pub(crate) struct Recovered {
+    pub(crate) wal: Wal,
+    /// How many of the records handed over are there.
+    pub(crate) found: usize,
+    next_index: u64,
+}
+
+/// Somebody who uses a log.
+pub(crate) struct Story {
+    random: SeededRandom,
+    bytes: u64,
+    wal: Option<Wal>,
+    preparer: Option<Preparer>,
+    pub(crate) account: Account,
+    term: u64,
+    commit: u64,
+    /// The terms of the entries after the last snapshot from a leader.
+    terms: Vec<u64>,
+    /// The index before the first of these.
+    base: u64,
+    /// The last snapshot whose place is committed.
+    snapshot: Snapshot,
+}
+
+impl Story {
+    pub(crate) fn new(seed: u64, bytes: u64) -> Story {
+        Story {
+            random: SeededRandom::new(seed),
+            bytes,
+            wal: None,
+            preparer: None,
+            account: Account::default(),
+            term: 1,
+            commit: 0,
+            terms: Vec::new(),
+            base: 0,
+            snapshot: snapshot(0, 0),
+        }
+    }
+
+    /// Creates the log and does so many things to it. False: the disk failed on the way.
+    pub(crate) fn run(&mut self, disk: &SimDisk, steps: usize) -> bool {
+        let created = Wal::create(shared(disk), dir(), METADATA, segments_of(self.bytes));
+        let Ok(wal) = created else { return false };
+        self.account.created = true;
+        self.preparer = Some(wal.preparer());
+        self.wal = Some(wal);
+        (0..steps).all(|_| self.step(disk).is_some())
+    }
+
+    /// Whoever used the log is gone; files stay as they are.
+    pub(crate) fn kill(&mut self) {
+        self.wal = None;
+        self.preparer = None;
+    }
+
+    /// After the disk has failed, the log takes nothing more.
+    pub(crate) fn assert_poisoned(&mut self, disk: &SimDisk) {
+        let Some(wal) = &mut self.wal else { return };
+        let changes = disk.calls().changes();
+        let error = wal.save(&state(99, 0), &[], true).unwrap_err();
+        assert!(matches!(error, wal::SaveError::Poisoned(_)), "{error}");
+        assert!(wal.sync().is_err() && wal.save_snapshot(&snapshot(0, 0)).is_err());
+        assert_eq!(disk.calls().changes(), changes, "the disk is left alone");
+    }
+
+    fn step(&mut self, disk: &SimDisk) -> Option<()> {
+        match self.random.below(20) {
+            0..=9 => self.save(),
+            10..=11 => self.save_snapshot(),
+            12 => self.install_snapshot(),
+            13 => self.purge(disk),
+            14 => self.reopen(disk),
+            15 => self.sync(),
+            _ => self.prepare(),
+        }
+    }
+
+    fn last(&self) -> u64 {
+        self.base + self.terms.len() as u64
+    }
+
+    /// Entries, often after the last, sometimes over it; a state, often; a sync, if there are entries.
+    fn save(&mut self) -> Option<()> {
+        if self.random.chance(1, 8) {
+            self.term += 1;
+        }
+        let overwrite = self.random.chance(1, 6);
+        let uncommitted = self.last() - self.commit.max(self.base);
+        let back = if overwrite { self.random.below(uncommitted + 1) } else { 0 };
+        let first = self.last() - back + 1;
+        let count = self.random.below(4);
+        let size = [0, 20, 300, 700][usize::try_from(self.random.below(4)).unwrap()];
+        let entries: Vec<Entry> = (first..first + count)
+            .map(|index| {
+                entry(self.term, index, size + usize::try_from(self.random.below(60)).unwrap())
+            })
+            .collect();
+        if count > 0 {
+            self.terms.truncate(usize::try_from(first - 1 - self.base).unwrap());
+            self.terms.extend(entries.iter().map(Entry::term));
+        }
+        self.commit += self.random.below(self.last() - self.commit + 1);
+        let state = if self.random.chance(3, 4) {
+            state(self.term, self.commit)
+        } else {
+            HardState::default()
+        };
+        let must_sync = !entries.is_empty() || self.random.chance(1, 4);
+        let lines = entries.iter().cloned().map(Line::Entry).chain([Line::State(state)]);
+        self.note(lines.filter(|line| *line != Line::State(HardState::default())).collect());
+        self.wal.as_mut()?.save(&state, &entries, must_sync).ok()?;
+        self.note_durable();
+        Some(())
+    }
+
+    /// A place to replay from, at something committed.
+    fn save_snapshot(&mut self) -> Option<()> {
+        // The state that says so comes first, so that the snapshot counts.
+        let at = self.commit;
+        if at <= self.base {
+            return Some(());
+        }
+        let term = self.terms[usize::try_from(at - self.base - 1).unwrap()];
+        let (state, snapshot) = (state(self.term, self.commit), snapshot(at, term));
+        self.note(vec![Line::State(state)]);
+        self.wal.as_mut()?.save(&state, &[], false).ok()?;
+        self.note(vec![Line::Snapshot(snapshot.clone())]);
+        self.wal.as_mut()?.save_snapshot(&snapshot).ok()?;
+        self.note_durable();
+        self.snapshot = snapshot;
+        Some(())
+    }
+
+    /// A leader's snapshot, ahead of all that is here; then the state that makes it count.
+    fn install_snapshot(&mut self) -> Option<()> {
+        let at = self.last() + 1 + self.random.below(5);
+        let snapshot = snapshot(at, self.term);
+        self.note(vec![Line::Snapshot(snapshot.clone())]);
+        self.wal.as_mut()?.save_snapshot(&snapshot).ok()?;
+        self.note_durable();
+        (self.base, self.commit) = (at, at);
+        self.terms.clear();
+        let state = state(self.term, at);
+        self.note(vec![Line::State(state)]);
+        self.wal.as_mut()?.save(&state, &[], true).ok()?;
+        self.note_durable();
+        self.snapshot = snapshot;
+        Some(())
+    }
+
+    fn purge(&mut self, disk: &SimDisk) -> Option<()> {
+        let index = self.snapshot.index();
+        let wal = self.wal.as_mut()?;
+        wal.release_to(index);
+        // Whatever happens, only these may go.
+        self.account.purged_to = wal.written().seq;
+        // That it fails is no harm to the log.
+        _ = wal::purge(disk, dir(), 1);
+        Some(())
+    }
+
+    /// Closes the log, or leaves it as a killed process would, and opens it again.
+    fn reopen(&mut self, disk: &SimDisk) -> Option<()> {
+        let wal = self.wal.take()?;
+        self.preparer = None;
+        if self.random.chance(1, 2) {
+            wal.close().ok()?;
+        } else {
+            drop(wal);
+        }
+        let opened =
+            Wal::open(shared(disk), dir(), &self.snapshot, segments_of(self.bytes)).ok()?;
+        let (wal, contents) = match opened.read_all() {
+            Ok(opened) => opened,
+            Err(ReadError::Disk(_) | ReadError::Open(_)) => return None,
+            Err(error) => panic!("nothing was lost, and yet: {error}"),
+        };
+        let all = self.account.lines.len();
+        assert_same(&contents, &self.account.contents(all, &self.snapshot));
+        self.preparer = Some(wal.preparer());
+        self.wal = Some(wal);
+        // Whoever has read it will act on it.
+        self.account.durable = all;
+        Some(())
+    }
+
+    fn sync(&mut self) -> Option<()> {
+        self.wal.as_mut()?.sync().ok()?;
+        self.note_durable();
+        Some(())
+    }
+
+    fn prepare(&mut self) -> Option<()> {
+        let turns = self.random.below(4);
+        let preparer = self.preparer.as_mut()?;
+        (0..turns).all(|_| preparer.turn() == Turn::Busy);
+        Some(())
+    }
+
+    fn note(&mut self, lines: Vec<Line>) {
+        let seq = self.wal.as_ref().map_or(0, |wal| wal.written().seq);
+        self.account.lines.extend(lines.into_iter().map(|line| (seq, line)));
+    }
+
+    fn note_durable(&mut self) {
+        let wal = self.wal.as_ref().unwrap();
+        if wal.durable() == wal.written() {
+            self.account.durable = self.account.lines.len();
+        }
+    }
+}
+
+impl Account {
+    pub(crate) fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Opens the log as a member does at start, and checks what is in it.
+    pub(crate) fn recover(&self, disk: &SimDisk, bytes: u64) -> Recovered {
+        if !self.created && !wal::exists(disk, dir()).unwrap() {
+            return Recovered { wal: create(disk, bytes), found: 0, next_index: 1 };
+        }
+        let newest = || wal::valid_snapshots(disk, dir()).unwrap().pop().unwrap();
+        let open = |start: &Snapshot| {
+            Wal::open(shared(disk), dir(), start, segments_of(bytes)).unwrap().read_all()
+        };
+        let (wal, contents) = match open(&newest()) {
+            Err(error) if error.is_torn() => {
+                let repaired = wal::repair(disk, dir()).unwrap();
+                assert!(matches!(repaired, Repair::Cut { .. }), "{repaired:?}");
+                open(&newest()).expect("one repair is enough")
+            }
+            opened => opened.unwrap_or_else(|error| panic!("a power cut does no damage: {error}")),
+        };
+        let found = self.check_lines(disk);
+        assert_same(&contents, &self.contents(found, &newest()));
+        assert_eq!(contents.metadata, METADATA);
+        let last = contents.entries.last().map_or(newest().index(), Entry::index);
+        Recovered { wal, found, next_index: last + 1 }
+    }
+
+    /// Compares the records in the files with those handed over. Gives back how many are there.
+    pub(crate) fn check_lines(&self, disk: &SimDisk) -> usize {
+        let (first, lines) = read_lines(disk);
+        assert!(
+            first <= self.purged_to,
+            "segment {first} is the first, and none after {} was purged",
+            self.purged_to
+        );
+        let gone = self.lines.iter().take_while(|(seq, _)| *seq < first).count();
+        let found = gone + lines.len();
+        assert!(found >= self.durable, "{found} of {} durable records are there", self.durable);
+        assert!(found <= self.lines.len(), "there are more than were written");
+        for (line, (_, expected)) in lines.iter().zip(&self.lines[gone..]) {
+            assert_eq!(line, expected);
+        }
+        found
+    }
+
+    /// What a log with the first `count` records says from a snapshot on: the plainest of replays.
+    fn contents(&self, count: usize, start: &Snapshot) -> Contents {
+        let mut contents = Contents { metadata: METADATA.into(), ..Contents::default() };
+        for (_, line) in &self.lines[..count] {
+            match line {
+                Line::Entry(entry) if entry.index() > start.index() => {
+                    contents.entries.retain(|other| other.index() < entry.index());
+                    contents.entries.push(entry.clone());
+                }
+                Line::State(state) => contents.state = *state,
+                Line::Entry(_) | Line::Snapshot(_) => {}
+            }
+        }
+        contents
+    }
+
+    /// What was handed over and not found is forgotten, and what was found is relied on.
+    pub(crate) fn settle(&mut self, found: usize) {
+        self.lines.truncate(found);
+        self.durable = found;
+        self.created = true;
+    }
+
+    /// Adds an entry to a log that was recovered, and has it durable.
+    pub(crate) fn append(&mut self, log: &mut Recovered) {
+        let seq = log.wal.written().seq;
+        let (entry, state) =
+            (entry(1000, log.next_index, 333), state(1000, log.wal.state().commit()));
+        log.wal.save(&state, std::slice::from_ref(&entry), true).unwrap();
+        log.next_index += 1;
+        self.lines.extend([(seq, Line::Entry(entry)), (seq, Line::State(state))]);
+        self.durable = self.lines.len();
+    }
+}
+
+/// The number of the first segment, and all records after the starts of segments.
+fn read_lines(disk: &SimDisk) -> (u64, Vec<Line>) {
+    let seq = |name: &str| u64::from_str_radix(&name[..16], 16).unwrap();
+    let first =
+        names(disk).iter().filter(|name| name.ends_with(".wal")).map(|name| seq(name)).min();
+    let mut records = Records::open(disk, dir()).unwrap();
+    let mut lines = Vec::new();
+    let mut in_segment = 0;
+    // A log whose first segments are gone had a state when they went.
+    let mut state_known = first > Some(0);
+    while let Some(record) = records.next().unwrap() {
+        in_segment = if record.kind == Kind::Crc { 0 } else { in_segment + 1 };
+        // Segments repeat the state when they begin, if there is one, and the very first has a snapshot there.
+        let starts = in_segment == 2
+            && match record.kind {
+                Kind::State => state_known && seq(&record.place.file) > 0,
+                Kind::Snapshot => seq(&record.place.file) == 0,
+                _ => false,
+            };
+        state_known |= record.kind == Kind::State;
+        match record.kind {
+            _ if starts => {}
+            Kind::Crc | Kind::Metadata => {}
+            Kind::Entry => lines.push(Line::Entry(wal::entry(&record).unwrap())),
+            Kind::State => lines.push(Line::State(wal::state(&record).unwrap())),
+            Kind::Snapshot => lines.push(Line::Snapshot(wal::snapshot(&record).unwrap())),
+        }
+    }
+    (first.unwrap(), lines)
+}
+
+/// Compares what two logs say, and tells the difference in few words.
+pub(crate) fn assert_same(found: &Contents, expected: &Contents) {
+    let brief = |contents: &Contents| {
+        let entry = |entry: &Entry| (entry.term(), entry.index(), entry.data().len());
+        (contents.state, contents.entries.iter().map(entry).collect::<Vec<_>>())
+    };
+    assert_eq!(brief(found), brief(expected));
+    assert!(found == expected, "the data differs");
+}
+
+#[test]
+fn a_log_reads_as_it_was_written() {
+    for seed in 0..200 {
+        let disk = disk(seed);
+        let mut story = Story::new(seed, 4096);
+        assert!(story.run(&disk, 60), "nothing fails");
+        story.kill();
+        assert_eq!(story.account.check_lines(&disk), story.account.len());
+    }
+}
