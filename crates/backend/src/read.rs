@@ -1,0 +1,85 @@
+//! Reading, from a view or within a transaction.
+
+use std::fmt;
+use std::ops::Deref;
+
+use bolt::Damaged;
+use bytes::Bytes;
+
+use crate::range::Range;
+use crate::schema::Bucket;
+
+/// What can be read from. A bucket that does not exist is empty.
+pub trait Read {
+    /// The value of a key.
+    fn get(&self, bucket: Bucket, key: &[u8]) -> Result<Option<Value<'_>>, Damaged>;
+
+    /// The pairs from a key on, in order; up to another, which is not included, or to the end.
+    fn range(&self, bucket: Bucket, from: &[u8], to: Option<&[u8]>) -> Result<Range<'_>, Damaged>;
+
+    /// All pairs of a bucket, in order.
+    fn all(&self, bucket: Bucket) -> Result<Range<'_>, Damaged> {
+        self.range(bucket, &[], None)
+    }
+}
+
+/// Bytes of a key or value, where they lie: in the mapped file, or in a batch.
+#[derive(Clone)]
+pub enum Value<'a> {
+    /// In the file, for as long as the view is borrowed.
+    File(&'a [u8]),
+    /// In a batch that is not in the file yet.
+    Pending(Bytes),
+}
+
+impl Value<'_> {
+    /// The bytes to keep. Copies them if they are in the file.
+    #[must_use]
+    pub fn into_bytes(self) -> Bytes {
+        match self {
+            Value::File(bytes) => Bytes::copy_from_slice(bytes),
+            Value::Pending(bytes) => bytes,
+        }
+    }
+}
+
+impl Deref for Value<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Value::File(bytes) => bytes,
+            Value::Pending(bytes) => bytes,
+        }
+    }
+}
+
+impl AsRef<[u8]> for Value<'_> {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl PartialEq for Value<'_> {
+    fn eq(&self, other: &Value<'_>) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Value<'_> {}
+
+impl fmt::Debug for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.escape_ascii())
+    }
+}
+
+/// A pair.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item<'a> {
+    /// The key.
+    pub key: Value<'a>,
+    /// The value.
+    pub value: Value<'a>,
+}

@@ -1,0 +1,302 @@
+//! A power cut at any change of the disk, and a failing disk at any call.
+//!
+//! A seed gives a workload: transactions, each with the number of its log entry, between turns of the committer, forced commits,
+//! defragmentations and restarts. It is run once to count what the disk is asked for, and then again for each such call with a fault
+//! at it. Whatever is found when the file is opened again must be the state after *some* transaction, no earlier than the last one that
+//! was said to be durable, with just that transaction's number as the applied index.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use backend::schema::{Bucket, meta};
+use backend::{Backend, Config, Read, Sequence, View};
+use env::{Fault, SeededRandom, SimClock, SimDisk};
+use types::{Index, Term};
+
+/// Sorted, as the states are.
+const BUCKETS: [Bucket; 3] = [Bucket::Members, Bucket::Lease, Bucket::Key];
+
+/// Steps of a workload.
+const STEPS: usize = 40;
+
+type State = BTreeMap<(Bucket, Vec<u8>), Vec<u8>>;
+
+/// A pair that is put, or a key that is deleted.
+type Change = (Bucket, Vec<u8>, Option<Vec<u8>>);
+
+#[derive(Clone, Debug)]
+enum Step {
+    Tx(Vec<Change>),
+    Turn,
+    ForceCommit,
+    Defragment,
+    Restart,
+}
+
+fn workload(seed: u64) -> Vec<Step> {
+    let mut random = SeededRandom::new(seed);
+    (0..STEPS)
+        .map(|_| match random.below(20) {
+            0..12 => Step::Tx(changes(&mut random)),
+            12..16 => Step::Turn,
+            16..18 => Step::ForceCommit,
+            18 => Step::Defragment,
+            _ => Step::Restart,
+        })
+        .collect()
+}
+
+fn changes(random: &mut SeededRandom) -> Vec<Change> {
+    let change = |random: &mut SeededRandom| {
+        let bucket = BUCKETS[usize::try_from(random.below(3)).unwrap()];
+        let key = format!("key {:02}", random.below(30)).into_bytes();
+        let len = if random.chance(1, 8) { random.below(3000) } else { random.below(100) };
+        let byte = u8::try_from(random.below(256)).unwrap();
+        let value = (!random.chance(1, 4)).then(|| vec![byte; usize::try_from(len).unwrap()]);
+        (bucket, key, value)
+    };
+    (0..=random.below(5)).map(|_| change(random)).collect()
+}
+
+/// Small pages and little growth, so that a commit touches many pages and a cut has little to copy.
+fn config() -> Config {
+    let mut config = Config::default();
+    config.bolt.page_size = 1024;
+    config.bolt.grow_bytes = 8 << 10;
+    config
+}
+
+fn open(disk: &SimDisk) -> Result<Backend, backend::OpenError> {
+    let (disk, clock) = (Arc::new(disk.clone()), Arc::new(SimClock::default()));
+    Backend::open(disk, clock, Path::new("db"), config())
+}
+
+/// What a run has done so far.
+struct Run {
+    /// The state after each transaction; the applied index is the place in this list.
+    states: Vec<State>,
+    /// The last transaction that was said to be durable.
+    durable: usize,
+    /// What was applied when the file was opened last.
+    base: usize,
+    backend: Option<Backend>,
+}
+
+/// Something the disk was asked for has failed.
+#[derive(Debug)]
+struct Stopped;
+
+impl Run {
+    /// Runs until the end or the first error.
+    fn new(disk: &SimDisk, steps: &[Step]) -> (Run, Result<(), Stopped>) {
+        let mut run = Run { states: vec![State::new()], durable: 0, base: 0, backend: None };
+        let outcome = run.go(disk, steps);
+        (run, outcome)
+    }
+
+    fn go(&mut self, disk: &SimDisk, steps: &[Step]) -> Result<(), Stopped> {
+        self.restart(disk)?;
+        for step in steps {
+            self.step(disk, step)?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, disk: &SimDisk, step: &Step) -> Result<(), Stopped> {
+        match step {
+            Step::Tx(changes) => self.tx(changes)?,
+            Step::Turn => drop(self.backend().committer().turn().map_err(|_| Stopped)?),
+            Step::ForceCommit => self.force_commit()?,
+            // One that is given up changes nothing; unless it is not sure of that, and then commits fail.
+            Step::Defragment => match self.backend().defragment() {
+                Ok(_) => {}
+                Err(_) => self.force_commit()?,
+            },
+            Step::Restart => self.restart(disk)?,
+        }
+        self.note_durable();
+        Ok(())
+    }
+
+    fn force_commit(&mut self) -> Result<(), Stopped> {
+        self.backend().force_commit().map_err(|_| Stopped)?;
+        self.note_durable();
+        assert_eq!(self.durable, self.states.len() - 1, "everything");
+        Ok(())
+    }
+
+    fn tx(&mut self, changes: &[Change]) -> Result<(), Stopped> {
+        let mut after = self.states.last().unwrap().clone();
+        let mut tx = self.backend().begin();
+        for (bucket, key, value) in changes {
+            match value {
+                Some(value) => {
+                    tx.put(*bucket, key.clone(), value.clone()).unwrap();
+                    after.insert((*bucket, key.clone()), value.clone());
+                }
+                None => {
+                    tx.delete(*bucket, key.clone());
+                    after.remove(&(*bucket, key.clone()));
+                }
+            }
+        }
+        tx.set_applied(Index(self.states.len() as u64), Term(3));
+        let sequence = tx.commit().map_err(|_| Stopped)?;
+        assert_eq!(sequence, Sequence((self.states.len() - self.base) as u64));
+        self.states.push(after);
+        Ok(())
+    }
+
+    /// Opens the file again, without committing what is pending.
+    fn restart(&mut self, disk: &SimDisk) -> Result<(), Stopped> {
+        self.backend = None;
+        let backend = open(disk).map_err(|_| Stopped)?;
+        self.base = self.found(&backend.view());
+        assert_eq!(self.base, self.durable, "nothing went wrong, so it is just what was durable");
+        self.states.truncate(self.base + 1);
+        self.backend = Some(backend);
+        Ok(())
+    }
+
+    fn note_durable(&mut self) {
+        if let Some(backend) = &self.backend {
+            self.durable = self.base + usize::try_from(backend.durable().0).unwrap();
+        }
+    }
+
+    fn backend(&self) -> &Backend {
+        self.backend.as_ref().expect("open until an error ends the run")
+    }
+
+    /// Which state a view shows: its applied index says, and it must be that one to the byte.
+    fn found(&self, view: &View) -> usize {
+        let (Index(index), term) = meta::applied(view).unwrap();
+        assert_eq!(term, Term(if index == 0 { 0 } else { 3 }));
+        let index = usize::try_from(index).unwrap();
+        assert!(index < self.states.len(), "index {index} of {}", self.states.len() - 1);
+        let mut expected = self.states[index].iter();
+        for bucket in BUCKETS {
+            for item in view.all(bucket).unwrap() {
+                let item = item.unwrap();
+                let found = ((bucket, item.key.to_vec()), item.value.to_vec());
+                let wanted = expected.next().map(|(key, value)| (key.clone(), value.clone()));
+                assert_eq!(Some(found), wanted, "the state after transaction {index}");
+            }
+        }
+        assert_eq!(expected.next(), None, "the state after transaction {index}");
+        index
+    }
+
+    /// Looks at what is left, and goes on from there.
+    fn check_left(&mut self, disk: &SimDisk, go_on: bool) {
+        self.backend = None;
+        let backend = open(disk).unwrap();
+        let index = self.found(&backend.view());
+        assert!(index >= self.durable, "lost: {index} found, {} was durable", self.durable);
+        assert_eq!(backend.snapshot().unwrap().check(), []);
+        if go_on {
+            let mut tx = backend.begin();
+            tx.put(Bucket::Alarm, "after", "all").unwrap();
+            tx.set_applied(Index(index as u64 + 1), Term(4));
+            tx.commit().unwrap();
+            backend.force_commit().unwrap();
+            drop(backend);
+            let backend = open(disk).unwrap();
+            assert_eq!(meta::applied(&backend.view()).unwrap(), (Index(index as u64 + 1), Term(4)));
+            let found = backend.view().get(Bucket::Alarm, b"after").unwrap().map(|v| v.to_vec());
+            assert_eq!(found.as_deref(), Some(&b"all"[..]));
+        }
+    }
+
+    /// After a commit that failed: nothing is accepted, and everything can be read.
+    fn check_refused(&self) {
+        let Some(backend) = &self.backend else { return };
+        assert_eq!(self.found(&backend.view()), self.states.len() - 1);
+        let mut tx = backend.begin();
+        tx.put(Bucket::Alarm, "after", "all").unwrap();
+        assert!(tx.commit().is_err());
+        assert!(backend.force_commit().is_err());
+        assert!(backend.committer().turn().is_err());
+        assert_eq!(self.found(&backend.view()), self.states.len() - 1);
+    }
+}
+
+#[test]
+fn a_power_cut_at_any_change_leaves_the_state_after_some_transaction() {
+    const WORKLOADS: u64 = 48;
+    const CUTS: u64 = 4;
+    let mut points = 0;
+    for seed in 0..WORKLOADS {
+        let steps = workload(seed);
+        let whole = SimDisk::new(seed);
+        assert!(Run::new(&whole, &steps).1.is_ok());
+        for change in 0..whole.calls().changes() {
+            let disk = SimDisk::new(seed);
+            disk.fail_change(change, Fault::Crash);
+            let (mut run, outcome) = Run::new(&disk, &steps);
+            // A temporary file that could not be removed is nobody's loss, so not every run is stopped.
+            if outcome.is_err() {
+                run.check_refused();
+            }
+            for cut in 0..CUTS {
+                run.check_left(&disk.power_cut(cut ^ change), cut == 0);
+            }
+            points += 1;
+        }
+    }
+    assert!(points >= 3000, "only {points} crash points");
+}
+
+#[test]
+fn a_failing_disk_stops_writing_and_loses_nothing_durable() {
+    const WORKLOADS: u64 = 4;
+    let mut stopped = 0;
+    for seed in 0..WORKLOADS {
+        let steps = workload(100 + seed);
+        let whole = SimDisk::new(seed);
+        assert!(Run::new(&whole, &steps).1.is_ok());
+        for call in 0..whole.calls().all() {
+            for (fault, lasting) in
+                [(Fault::Eio, false), (Fault::Enospc, false), (Fault::Eio, true)]
+            {
+                let disk = SimDisk::new(seed);
+                match lasting {
+                    true => disk.fail_from_call(call, fault),
+                    false => disk.fail_call(call, fault),
+                }
+                let (mut run, outcome) = Run::new(&disk, &steps);
+                if outcome.is_err() {
+                    stopped += 1;
+                    run.check_refused();
+                }
+                disk.heal();
+                run.check_left(&disk, true);
+            }
+        }
+    }
+    assert!(stopped > 1000, "only {stopped} runs were stopped");
+}
+
+#[test]
+fn a_full_disk_stops_writing_and_goes_on_after_a_restart_with_space() {
+    let steps = workload(7);
+    let whole = SimDisk::new(7);
+    assert!(Run::new(&whole, &steps).1.is_ok());
+    let size = whole.contents("db").unwrap().len() as u64;
+    let mut stopped = 0;
+    for capacity in (0..=2 * size).step_by(512) {
+        let disk = SimDisk::new(7);
+        disk.set_capacity(Some(capacity));
+        let (mut run, outcome) = Run::new(&disk, &steps);
+        if outcome.is_err() {
+            stopped += 1;
+            run.check_refused();
+        }
+        disk.set_capacity(None);
+        run.check_left(&disk, true);
+    }
+    assert!(stopped > 10, "only {stopped} runs were stopped");
+}

@@ -1,0 +1,169 @@
+//! The file: buckets, copies, hash, scrub, defragmentation.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use backend::schema::{Bucket, ignored_by_hash};
+use backend::{Backend, CommitError, OpenError, View};
+use env::{Create, Disk as _, Open, SimClock, SimDisk};
+use types::{Index, Term};
+
+use crate::{Fixture, config, line};
+
+const B: Bucket = Bucket::AuthUsers;
+
+fn buckets(db: &Fixture) -> Vec<String> {
+    let snapshot = db.backend.snapshot().unwrap();
+    let root = snapshot.root();
+    let names = root.cursor().rest().map(|item| item.unwrap().key.to_vec()).collect::<Vec<_>>();
+    names.into_iter().map(|name| String::from_utf8(name).unwrap()).collect()
+}
+
+#[test]
+fn a_new_file_has_meta_and_others_when_they_are_asked_for() {
+    let db = Fixture::new(config());
+    assert_eq!(buckets(&db), ["meta"]);
+    db.put(Bucket::Lease, "a", "1");
+    assert_eq!(buckets(&db), ["lease", "meta"]);
+    db.backend.create_buckets(&Bucket::ALL).unwrap();
+    let mut all = Bucket::ALL.map(Bucket::name);
+    all.sort_unstable();
+    assert_eq!(buckets(&db), all);
+}
+
+#[test]
+fn opening_a_file_changes_nothing_in_it() {
+    let db = Fixture::new(config());
+    db.put(B, "a", "1");
+    db.backend.force_commit().unwrap();
+    let before = db.disk.contents("db").unwrap();
+    let db = db.reopen();
+    db.backend.force_commit().unwrap();
+    assert!(db.disk.contents("db").unwrap() == before);
+}
+
+#[test]
+fn closing_commits_what_is_pending() {
+    let Fixture { disk, backend, .. } = {
+        let db = Fixture::new(config());
+        db.put(B, "a", "1");
+        db
+    };
+    let view = backend.view();
+    backend.close().unwrap();
+    assert_eq!(line(&view, B), "a=1", "a view outlives its database");
+    drop(view);
+    let db = Fixture::on(disk.power_cut(0), config());
+    assert_eq!(line(&db.backend.view(), B), "a=1");
+}
+
+#[test]
+fn a_file_opened_to_be_read_takes_no_transaction() {
+    let db = Fixture::new(config());
+    db.put(B, "a", "1");
+    db.backend.force_commit().unwrap();
+    let disk = db.disk.power_cut(0);
+    let mut config = config();
+    config.bolt.read_only = true;
+    let db = Fixture::on(disk, config);
+    assert_eq!(line(&db.backend.view(), B), "a=1");
+    let mut tx = db.backend.begin();
+    tx.put(B, "b", "2").unwrap();
+    let refused = tx.commit().unwrap_err();
+    assert!(matches!(refused, CommitError::Commit(bolt::CommitError::ReadOnly(_))), "{refused}");
+    assert_eq!(db.backend.stats().pending.ops, 0);
+}
+
+#[test]
+fn a_malformed_applied_index_is_told_when_opening() {
+    let disk = SimDisk::new(0);
+    let options = config().bolt;
+    let clock = SimClock::default();
+    let path = Path::new("db");
+    let file = bolt::Db::open(Arc::new(disk.clone()), &clock, path, options).unwrap();
+    let mut tx = file.write().unwrap();
+    tx.create_bucket_if_missing(b"meta").unwrap().put(b"consistent_index", b"short").unwrap();
+    tx.commit().unwrap();
+    drop(file);
+    let opened = Backend::open(Arc::new(disk), Arc::new(clock), path, config());
+    let error = opened.unwrap_err();
+    assert!(matches!(error, OpenError::Read(_)));
+    assert_eq!(error.to_string(), "bucket meta, key consistent_index: not 8 bytes long");
+}
+
+#[test]
+fn the_hash_is_over_names_keys_and_values_without_what_is_ignored() {
+    let db = Fixture::new(config());
+    db.put(Bucket::Alarm, "k", "v");
+    db.put(Bucket::Meta, "confState", "{}");
+    let mut tx = db.backend.begin();
+    tx.set_applied(Index(3), Term(2));
+    tx.commit().unwrap();
+    let hashed = db.backend.hash(&ignored_by_hash).unwrap();
+    assert_eq!(hashed, crc32c::crc32c(b"alarmkvmetaconfState{}"));
+    assert_ne!(hashed, db.backend.hash(&|_, _| false).unwrap());
+}
+
+#[test]
+fn a_copy_has_what_was_pending_and_is_a_file_of_its_own() {
+    let db = Fixture::new(config());
+    db.put(B, "a", "1");
+    let mut copy = Vec::new();
+    let size = db.backend.snapshot_to(&mut copy).unwrap();
+    assert_eq!(size, copy.len() as u64);
+    assert_eq!(size, db.backend.size());
+    let disk = SimDisk::new(0);
+    let file = disk.open(Path::new("db"), Open::create(Create::New)).unwrap();
+    file.write_at(&copy, 0).unwrap();
+    drop(file);
+    let copy = Fixture::on(disk, config());
+    assert_eq!(line(&copy.backend.view(), B), "a=1");
+    let snapshot = copy.backend.snapshot().unwrap();
+    assert_eq!(snapshot.check(), []);
+    assert_eq!(line(&View::of_file(snapshot), B), "a=1");
+}
+
+#[test]
+fn a_scrub_finds_a_flipped_bit() {
+    let db = Fixture::new(config());
+    for n in 0..1000 {
+        db.put(B, &format!("{n:04}"), "some value that takes up space");
+    }
+    db.backend.force_commit().unwrap();
+    assert_eq!(db.backend.scrub().unwrap().finish().damaged, []);
+    let contents = db.disk.contents("db").unwrap();
+    let needle = b"takes up space";
+    let at = contents.windows(needle.len()).position(|bytes| bytes == needle).unwrap();
+    let Fixture { disk, backend, .. } = db;
+    backend.close().unwrap();
+    disk.flip_bit("db", at as u64 * 8);
+    let db = Fixture::on(disk, config());
+    let mut scrub = db.backend.scrub().unwrap();
+    while scrub.step(10) {}
+    assert_eq!(scrub.report().damaged.len(), 1, "{:?}", scrub.report());
+}
+
+#[test]
+fn defragmenting_shrinks_the_file_and_views_stay() {
+    let db = Fixture::new(config());
+    for n in 0..2000 {
+        db.put(B, &format!("{n:04}"), "some value that takes up space");
+    }
+    db.put(B, "x", "1");
+    db.backend.force_commit().unwrap();
+    for n in 0..2000 {
+        db.delete(B, &format!("{n:04}"));
+    }
+    let before = db.backend.view();
+    let report = db.backend.defragment().unwrap();
+    assert!(report.size_after < report.size_before / 4, "{report:?}");
+    assert_eq!(db.backend.size(), report.size_after);
+    assert_eq!(line(&before, B), "x=1");
+    db.put(B, "y", "2");
+    assert_eq!(line(&db.backend.view(), B), "x=1 y=2");
+    db.backend.force_commit().unwrap();
+    assert_eq!(line(&before, B), "x=1");
+    let db = db.reopen();
+    assert_eq!(line(&db.backend.view(), B), "x=1 y=2");
+    assert_eq!(db.backend.snapshot().unwrap().check(), []);
+}

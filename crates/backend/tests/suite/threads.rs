@@ -1,0 +1,138 @@
+//! The thread that commits, with readers and a writer beside it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use backend::schema::{Bucket, meta};
+use backend::{Backend, CommitThread, Config, Read as _};
+use env::{OsClock, OsDisk};
+use types::{Index, Term};
+
+use crate::config;
+
+const TRANSACTIONS: u64 = 3_000;
+const KEYS: u64 = 4;
+
+fn open(folder: &tempfile::TempDir, config: Config) -> Backend {
+    let (disk, clock) = (Arc::new(OsDisk), Arc::new(OsClock::default()));
+    Backend::open(disk, clock, &folder.path().join("db"), config).unwrap()
+}
+
+/// Every transaction sets all keys and the applied index to its number.
+fn write(backend: &Backend) {
+    for n in 1..=TRANSACTIONS {
+        let mut tx = backend.begin();
+        for key in 0..KEYS {
+            tx.put(Bucket::Lease, key.to_be_bytes().to_vec(), n.to_be_bytes().to_vec()).unwrap();
+        }
+        tx.put(Bucket::Key, n.to_be_bytes().to_vec(), vec![7; 200]).unwrap();
+        tx.set_applied(Index(n), Term(1));
+        tx.commit().unwrap();
+    }
+}
+
+/// Takes views until told to stop, and sees whole transactions only, never going back.
+fn read(backend: &Backend, stop: &AtomicBool, looks: &AtomicU64) {
+    let mut last = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let view = backend.view();
+        let (Index(n), _) = meta::applied(&view).unwrap();
+        assert!(n >= last, "went back from {last} to {n}");
+        last = n;
+        let keys: Vec<_> =
+            view.all(Bucket::Lease).unwrap().map(|item| item.unwrap().value).collect();
+        assert_eq!(keys.len() as u64, if n == 0 { 0 } else { KEYS });
+        assert!(keys.iter().all(|value| **value == n.to_be_bytes()), "half a transaction");
+        let newest = view.get(Bucket::Key, &n.to_be_bytes()).unwrap();
+        assert_eq!(newest.is_some(), n > 0);
+        assert!(view.get(Bucket::Key, &(n + 1).to_be_bytes()).unwrap().is_none());
+        looks.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn readers_see_whole_transactions_while_a_thread_commits() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = Config { batch_ops: 100, pending_bytes_max: 100_000, ..config() };
+    let backend = open(&folder, config.clone());
+    let thread = CommitThread::spawn(&backend).unwrap();
+    let (stop, looks) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| read(&backend, &stop, &looks));
+        }
+        write(&backend);
+        while looks.load(Ordering::Relaxed) < 10 {
+            std::thread::yield_now();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(backend.stats().commits > 1, "in the background");
+    thread.stop().unwrap();
+    assert_eq!(backend.durable().0, TRANSACTIONS, "stopping commits the rest");
+    drop(backend);
+    let backend = open(&folder, config);
+    assert_eq!(meta::applied(&backend.view()).unwrap(), (Index(TRANSACTIONS), Term(1)));
+    assert_eq!(backend.snapshot().unwrap().check(), []);
+}
+
+#[test]
+fn the_thread_commits_by_itself_when_the_time_has_come() {
+    let folder = tempfile::tempdir().unwrap();
+    let backend = open(&folder, Config { batch_interval: Duration::from_millis(1), ..config() });
+    let thread = CommitThread::spawn(&backend).unwrap();
+    for round in 1..=3 {
+        let sequence = backend.create_buckets(&[Bucket::Key]).unwrap();
+        while backend.durable() < sequence {
+            std::thread::yield_now();
+        }
+        assert!(backend.stats().commits >= round);
+    }
+    drop(thread);
+}
+
+#[test]
+fn the_thread_is_woken_by_a_full_batch() {
+    let folder = tempfile::tempdir().unwrap();
+    let never = Duration::from_secs(1_000_000);
+    let backend = open(&folder, Config { batch_interval: never, batch_ops: 10, ..config() });
+    let thread = CommitThread::spawn(&backend).unwrap();
+    for round in 1..=3 {
+        let mut tx = backend.begin();
+        for n in 0..10_u64 {
+            tx.put(Bucket::Key, n.to_be_bytes().to_vec(), "1").unwrap();
+        }
+        let sequence = tx.commit().unwrap();
+        while backend.durable() < sequence {
+            std::thread::yield_now();
+        }
+        assert_eq!(backend.stats().commits, round);
+    }
+    thread.stop().unwrap();
+}
+
+#[test]
+fn defragmenting_goes_on_beside_everything_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let backend = open(&folder, Config { batch_ops: 100, ..config() });
+    let thread = CommitThread::spawn(&backend).unwrap();
+    let (stop, looks) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| read(&backend, &stop, &looks));
+        let defragmenting = scope.spawn(|| {
+            for _ in 0..3 {
+                backend.defragment().unwrap();
+            }
+        });
+        write(&backend);
+        defragmenting.join().unwrap();
+        stop.store(true, Ordering::Relaxed);
+    });
+    thread.stop().unwrap();
+    drop(backend);
+    let backend = open(&folder, config());
+    assert_eq!(meta::applied(&backend.view()).unwrap(), (Index(TRANSACTIONS), Term(1)));
+    assert_eq!(backend.view().all(Bucket::Key).unwrap().count() as u64, TRANSACTIONS);
+    assert_eq!(backend.snapshot().unwrap().check(), []);
+}
