@@ -12,6 +12,7 @@ pub(crate) enum Command {
     Fix,
     Edges,
     RaftSim(crate::sim::Options),
+    Crash { seeds: Option<u64> },
 }
 
 /// The help text.
@@ -32,6 +33,8 @@ raft-sim  simulate clusters of the consensus core, in release mode
   --seeds <n>       how many seeds
   --from <seed>     the first of them
   --keep-going      run on after a seed that fails
+crash     cut the power of a simulated disk at every change, under bolt, wal and backend, in release mode
+  --seeds <n>       how many workloads of each
 
 steps of verify, in order:
 {steps}"
@@ -52,6 +55,7 @@ pub(crate) fn parse(words: &[String]) -> Result<Command> {
             from: options.number("--from")?,
             keep_going: options.flag("--keep-going"),
         }),
+        "crash" => Command::Crash { seeds: options.number("--seeds")? },
         other => bail!("no such command: {other}\n\n{}", usage()),
     };
     options.finish()?;

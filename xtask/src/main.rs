@@ -40,6 +40,7 @@ fn run(words: &[String]) -> Result<ExitCode> {
         Command::Fix => fix(&workspace)?,
         Command::Edges => edges::check(&workspace)?,
         Command::RaftSim(options) => return sim::raft(&workspace, &options),
+        Command::Crash { seeds } => return sim::crash(&workspace, seeds),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,7 +1,8 @@
-//! `cargo xtask raft-sim`: the simulation test of the consensus core, over as many seeds as asked for.
+//! `cargo xtask raft-sim` and `cargo xtask crash`: the simulation of the consensus core, and power cuts of simulated disks,
+//! over as many seeds as asked for.
 //!
-//! The test itself lives in `crates/raft/tests/simulation` and takes its orders from the environment; an
-//! ordinary test run gives none and gets a short simulation.
+//! The tests themselves live in the crates' `tests` and take their orders from the environment; an ordinary test run
+//! gives none and gets a short simulation.
 
 use std::process::ExitCode;
 
@@ -40,8 +41,22 @@ pub(crate) fn raft(workspace: &Workspace, options: &Options) -> Result<ExitCode>
     let variables = options.environment();
     let variables: Vec<(&str, &str)> =
         variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    let status = workspace.cargo_status(&test, &variables)?;
-    // A run ended by a signal has no code of its own.
+    exit_code(workspace, &test, &variables)
+}
+
+/// Cuts the power at every change, and returns the code it ended with.
+pub(crate) fn crash(workspace: &Workspace, seeds: Option<u64>) -> Result<ExitCode> {
+    let test =
+        ["test", "--release", "-p", "bolt", "-p", "wal", "-p", "backend", "--tests", "power_cut"];
+    let seeds = seeds.map(|seeds| seeds.to_string());
+    let variables: Vec<(&str, &str)> =
+        seeds.iter().map(|seeds| ("BOWLINE_CRASH_SEEDS", seeds.as_str())).collect();
+    exit_code(workspace, &test, &variables)
+}
+
+/// Runs a test; one ended by a signal has no code of its own.
+fn exit_code(workspace: &Workspace, test: &[&str], variables: &[(&str, &str)]) -> Result<ExitCode> {
+    let status = workspace.cargo_status(test, variables)?;
     let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
     Ok(ExitCode::from(code))
 }

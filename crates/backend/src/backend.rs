@@ -63,6 +63,8 @@ pub(crate) struct Progress {
     pub(crate) commits: u64,
     pub(crate) commit_time: Duration,
     pub(crate) last: Option<Committed>,
+    pub(crate) scrubs: u64,
+    pub(crate) damaged_pages: usize,
 }
 
 /// How a database is doing.
@@ -76,6 +78,10 @@ pub struct Stats {
     pub last: Option<Committed>,
     /// What is not in the file yet.
     pub pending: Load,
+    /// How often the background scrub went through the whole file.
+    pub scrubs: u64,
+    /// Pages that the last of them found to be other than they were written.
+    pub damaged_pages: usize,
 }
 
 impl Backend {
@@ -160,8 +166,8 @@ impl Backend {
     #[must_use]
     pub fn stats(&self) -> Stats {
         let progress = self.shared.progress();
-        let Progress { commits, commit_time, last, .. } = *progress;
-        Stats { commits, commit_time, last, pending: progress.pending() }
+        let Progress { commits, commit_time, last, scrubs, damaged_pages, .. } = *progress;
+        Stats { commits, commit_time, last, pending: progress.pending(), scrubs, damaged_pages }
     }
 
     /// Bytes of all pages of the file that were ever used: the size that etcd reports, and holds against its quota.

@@ -56,6 +56,7 @@ mod hash;
 mod layers;
 mod range;
 mod read;
+mod scrub;
 mod thread;
 mod tx;
 
@@ -73,5 +74,6 @@ pub use error::{
 pub use layers::View;
 pub use range::Range;
 pub use read::{Item, Read, Value};
+pub use scrub::{SCRUB_INTERVAL_DEFAULT, SCRUB_PAGES_DEFAULT, ScrubThread, Scrubber};
 pub use thread::CommitThread;
 pub use tx::Tx;

