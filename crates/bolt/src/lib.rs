@@ -1,7 +1,7 @@
 //! The database file: bbolt's format, byte for byte, so that etcd and Bowline open each other's files.
 //!
-//! A file is an array of pages. Two [meta](meta) pages say where the root is; from there, [pages](page) form B+trees, one for each
-//! [bucket](bucket), in which buckets may hold buckets. A page is never changed in place: a commit writes the changed ones, and all
+//! A file is an array of pages. Two meta pages say where the root is; from there, pages form B+trees, one for each [bucket](Bucket),
+//! and buckets may hold buckets. A page is never changed in place: a commit writes the changed ones, and all
 //! above them, to places that are free, and then a meta page that leads to them.
 //!
 //! ```text

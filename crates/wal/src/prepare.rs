@@ -12,6 +12,16 @@
 //!     └────────────────────► Failed ──────────────────────── the log has cut ───────────► Wanted
 //! ```
 //!
+//! Measured with `benches/wal.rs` on ext4: microseconds for a write and a sync, the median, in a file that was prepared
+//! in one of three ways. Recycled files, old segments filled with zeros once more, gain nothing over new ones, so there
+//! are none.
+//!
+//! | bytes | space set aside | zeros written | recycled |
+//! | ---: | ---: | ---: | ---: |
+//! | 320 | 108 | 121 | 130 |
+//! | 4,700 | 206 | 132 | 136 |
+//! | 75,000 | 283 | 204 | 194 |
+//!
 //! A [`Preparer`] does a bounded step each [`turn`](Preparer::turn) and knows no threads, so a simulation can call it
 //! when it likes; [`Wal::prepare_in_background`](crate::Wal::prepare_in_background) has a thread call it.
 //!

@@ -44,6 +44,9 @@ use crate::window::Window;
 /// What a disk writes whole or not at all.
 pub(crate) const SECTOR_BYTES: u64 = 512;
 
+/// Why a record whose start is not all there is torn.
+const CUT_SHORT: &str = "the file ends in the start of a record";
+
 /// A record of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
@@ -193,9 +196,9 @@ impl Records {
         let wanted = len.min(HEADER_BYTES_MAX).min(self.window.len() - start);
         match Header::decode(self.window.get(start, wanted)?) {
             Ok(header) if header.record_len() == Some(len) => Ok(header),
-            Err(NoHeader::Short) if !fits => {
-                Err(self.torn("the file ends in the start of a record"))
-            }
+            Err(NoHeader::Short) if !fits => Err(self.torn(CUT_SHORT)),
+            // It looks whole because the file ends right before the size of the data.
+            Ok(header) if !fits && header.len == wanted => Err(self.torn(CUT_SHORT)),
             _ if self.lost_sector(start + wanted)? => Err(self.torn("a sector is zero")),
             _ => Err(self.damaged("the record and its length field disagree")),
         }

@@ -124,7 +124,7 @@ fn a_length_beyond_the_file_is_torn_only_if_the_record_says_so_too() {
     let (disk, _) = log_of(&[(2, entry(1, 1, 900).encode_to_vec())]);
     let whole = disk.contents(path(FIRST)).unwrap();
     // The file ends in the record, wherever: torn.
-    for end in [start + 1, start + 8, start + 10, start + 20, start + 500, whole.len() as u64 - 9] {
+    for end in (start + 1..start + 40).chain([start + 500, whole.len() as u64 - 9]) {
         let file = disk.open(&path(FIRST), Open::write()).unwrap();
         file.set_len(end).unwrap();
         let opening =

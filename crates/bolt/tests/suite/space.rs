@@ -1,0 +1,147 @@
+//! Pages that nothing needs are used again.
+
+use bolt::{Db, Options};
+use env::SimDisk;
+
+use crate::support::{assert_sound, open, options};
+
+/// Overwrites a few of many keys.
+fn overwrite(db: &Db, round: u64) {
+    let mut tx = db.write().unwrap();
+    let mut bucket = tx.create_bucket_if_missing(b"key").unwrap();
+    for at in 0..20 {
+        let key = (round * 37 + at * 11) % 500;
+        bucket.put(format!("{key:04}").as_bytes(), &[round.to_le_bytes()[0]; 200]).unwrap();
+    }
+    tx.commit().unwrap();
+}
+
+fn fill(db: &Db) {
+    (0..100).for_each(|round| overwrite(db, round));
+}
+
+fn each_way(test: impl Fn(&SimDisk, Options)) {
+    for sync_freelist in [false, true] {
+        test(&SimDisk::new(0), Options { sync_freelist, ..options() });
+    }
+}
+
+#[test]
+fn a_steady_load_does_not_grow_the_file() {
+    each_way(|disk, options| {
+        let db = open(disk, &options).unwrap();
+        (0..500).for_each(|round| overwrite(&db, round));
+        let settled = db.snapshot().size();
+        (500..2000).for_each(|round| overwrite(&db, round));
+        assert_eq!(db.snapshot().size(), settled);
+        assert_sound(&db.snapshot());
+    });
+}
+
+#[test]
+fn what_a_held_state_needs_is_not_reused_until_it_is_dropped() {
+    each_way(|disk, options| {
+        let db = open(disk, &options).unwrap();
+        fill(&db);
+        let settled = db.snapshot().size();
+        let held = db.snapshot();
+        let before: Vec<_> = read_all(&held);
+        (100..300).for_each(|round| overwrite(&db, round));
+        let grown = db.snapshot().size();
+        assert!(grown > 2 * settled, "{settled}, then {grown}");
+        assert!(db.snapshot().size_in_use() <= settled, "what is only held is not in use");
+        assert_eq!(read_all(&held), before);
+        drop(held);
+        (300..1000).for_each(|round| overwrite(&db, round));
+        assert_eq!(db.snapshot().size(), grown);
+        assert_sound(&db.snapshot());
+    });
+}
+
+fn read_all(snapshot: &bolt::Snapshot) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let bucket = snapshot.bucket(b"key").unwrap().unwrap();
+    let mut cursor = bucket.cursor();
+    let pair = |item: bolt::Item<'_>| (item.key.to_vec(), item.value.unwrap().to_vec());
+    cursor.rest().map(|item| pair(item.unwrap())).collect()
+}
+
+#[test]
+fn a_state_in_the_middle_is_held_like_the_oldest() {
+    each_way(|disk, options| {
+        let db = open(disk, &options).unwrap();
+        fill(&db);
+        let (first, mut held) = (db.snapshot(), Vec::new());
+        for round in 100..140 {
+            overwrite(&db, round);
+            let snapshot = db.snapshot();
+            let contents = read_all(&snapshot);
+            held.push((snapshot, contents));
+        }
+        drop(first);
+        // From the oldest on, and never the newest: some of the rest must suffer if a page were freed too soon.
+        for (round, (snapshot, contents)) in (140..).zip(held) {
+            assert_eq!(read_all(&snapshot), contents);
+            drop(snapshot);
+            overwrite(&db, round);
+        }
+        assert_sound(&db.snapshot());
+    });
+}
+
+#[test]
+fn what_a_deleted_bucket_had_is_free() {
+    each_way(|disk, options| {
+        let db = open(disk, &options).unwrap();
+        fill(&db);
+        let full = db.snapshot().size_in_use();
+        let mut tx = db.write().unwrap();
+        tx.root().delete_bucket(b"key").unwrap();
+        tx.commit().unwrap();
+        let snapshot = db.snapshot();
+        assert!(snapshot.size_in_use() <= 4 * 4096, "{} of {full}", snapshot.size_in_use());
+        assert_sound(&snapshot);
+        fill(&db);
+        let again = db.snapshot().size_in_use();
+        assert!(again < full + full / 4, "{full}, then {again}");
+    });
+}
+
+#[test]
+fn pages_freed_before_a_restart_are_found_again() {
+    each_way(|disk, options| {
+        let db = open(disk, &options).unwrap();
+        fill(&db);
+        let settled = db.snapshot().size();
+        drop(db);
+        for round in 100..200 {
+            let db = open(disk, &options).unwrap();
+            overwrite(&db, round);
+            assert_sound(&db.snapshot());
+            assert!(db.snapshot().size() <= settled, "no more than without a restart");
+        }
+    });
+}
+
+#[test]
+fn a_bucket_is_inline_up_to_a_quarter_of_a_page_and_without_buckets_inside() {
+    let db = open(&SimDisk::new(0), &options()).unwrap();
+    let inline = |value: usize, inside: bool| {
+        let mut tx = db.write().unwrap();
+        let mut bucket = tx.create_bucket_if_missing(b"bucket").unwrap();
+        bucket.put(b"k", &vec![1; value]).unwrap();
+        if inside {
+            bucket.create_bucket_if_missing(b"inside").unwrap();
+        }
+        tx.commit().unwrap();
+        assert_sound(&db.snapshot());
+        db.snapshot().root().stats().unwrap().inline_buckets
+    };
+    // A page's header, an element and a key of one byte.
+    let most = 4096 / 4 - 16 - 16 - 1;
+    assert_eq!(inline(0, false), 1);
+    assert_eq!(inline(most, false), 1);
+    assert_eq!(inline(most + 1, false), 0);
+    assert_eq!(inline(3 * 4096, false), 0);
+    assert_eq!(inline(most, false), 1, "and back again");
+    assert_eq!(inline(1, true), 1, "only the empty one inside");
+}
