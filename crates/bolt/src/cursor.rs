@@ -5,7 +5,7 @@ use crate::page::LeafElement;
 use crate::state::DEPTH_MAX;
 use crate::tree::{Subtree, Tree, View};
 
-/// Leaves that a forward walk asks for before it needs them: a leaf is gone through faster than the next comes from memory.
+/// How many leaves ahead a walk asks memory for the next.
 const LEAVES_AHEAD: usize = 4;
 
 /// A pair, or the name of a bucket.
@@ -122,10 +122,38 @@ impl<'a> Cursor<'a> {
             self.index = index;
             return Ok(Some(element.into()));
         }
-        self.next_elsewhere()
+        match self.next_leaf() {
+            Some(element) => Ok(Some(element.into())),
+            None => self.next_elsewhere(),
+        }
     }
 
-    /// The next item where it is not on the same page.
+    /// The first item of the next leaf, if that is the next child of the same branch: the usual case, without detours.
+    fn next_leaf(&mut self) -> Option<LeafElement<'a>> {
+        let (View::Page(branch), taken) = self.above.last_mut()? else { return None };
+        let next = *taken + 1;
+        if next >= branch.count
+            || self.index.wrapping_add(1) != self.count
+            || self.heading != End::First
+        {
+            return None;
+        }
+        let page = self.tree.state.page(branch.child(next).ok()?).ok()?;
+        if !page.is_leaf || page.count == 0 || self.entered >= self.tree.state.meta.high_water {
+            return None;
+        }
+        // A leaf is gone through faster than the next comes from memory.
+        if next + LEAVES_AHEAD < branch.count {
+            self.tree.state.prefetch(branch.child(next + LEAVES_AHEAD).ok()?);
+        }
+        let element = page.leaf_element(0).ok()?;
+        *taken = next;
+        self.entered += 1;
+        (self.leaf, self.count, self.index) = (Some(View::Page(page)), page.count, 0);
+        Some(element)
+    }
+
+    /// The next item wherever it is.
     #[cold]
     fn next_elsewhere(&mut self) -> Result<Option<Item<'a>>, Damaged> {
         if self.failed {
@@ -164,9 +192,6 @@ impl<'a> Cursor<'a> {
                 return Ok(None);
             }
             let (branch, index) = self.above.last().copied().expect("where it turned");
-            if from == End::First {
-                self.look_ahead(&branch, index);
-            }
             let child = self.tree.ok(&branch, branch.child(index))?;
             self.descend(child, from)?;
         }
@@ -185,16 +210,6 @@ impl<'a> Cursor<'a> {
         let (_, index) = &mut self.above[level];
         *index = if from == End::First { *index + 1 } else { *index - 1 };
         true
-    }
-
-    /// Has memory fetch what will be needed a few leaves on.
-    fn look_ahead(&self, branch: &View<'a>, index: usize) {
-        if let View::Page(page) = branch
-            && index + LEAVES_AHEAD < page.count
-            && let Ok(id) = page.child(index + LEAVES_AHEAD)
-        {
-            self.tree.state.prefetch(id);
-        }
     }
 
     /// Goes down along one edge of a subtree.

@@ -77,7 +77,7 @@ pub use prepare::{Preparer, Turn};
 pub use purge::purge;
 pub use reader::{Record, Records};
 pub use repair::{Repair, repair};
-pub use replay::{Contents, Summary, read, read_all};
+pub use replay::{Contents, Replayed, Summary, read, read_all};
 pub use segment::exists;
 pub use verify::{valid_snapshots, verify};
 pub use version::{NoVersion, Version, VersionError, minimal_etcd_version};

@@ -6,8 +6,17 @@
 //!  means                    e11 e12' e13' e14'             state{commit 14}
 //! ```
 //!
-//! Entries up to the snapshot are skipped. An entry with an index that was there replaces it and all after it: a leader
-//! that was deposed before its entries were committed leaves such. The last state is the state.
+//! An entry with an index that was there replaces it and all after it: a leader that was deposed before its entries
+//! were committed leaves such. Entries up to the snapshot are not handed over, but they too end what was after them, and
+//! so does the snapshot itself: no entry after it can be of an earlier term.
+//!
+//! ```text
+//!  records    e7 e8 e9  e7' e8'  state{commit 8}  snapshot{8}
+//!  from 8     nothing: e9 was overwritten when e7' was written
+//! ```
+//!
+//! etcd takes e9 there for an entry of the log. It then believes that its log ends in a term in which it does not, and
+//! may vote for a member that lacks e8'.
 
 use std::path::Path;
 
@@ -46,20 +55,28 @@ pub struct Contents {
     pub entries: Vec<Entry>,
 }
 
+/// What a reader is told, in the order of the records.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Replayed {
+    /// An entry. It follows the last one, or takes the place of an earlier one, and of all after that.
+    Entry(Entry),
+    /// None of the entries so far are in the log any more.
+    Overwritten,
+}
+
 /// Reads a log from a snapshot on, without locks, so that it may be in use. An end that is torn is where reading ends.
 pub fn read_all(disk: &dyn Disk, dir: &Path, start: &Snapshot) -> Result<Contents, ReadError> {
     let mut entries = Entries::new(start);
-    let summary = read(disk, dir, start, |entry| entries.push(entry))?;
+    let summary = read(disk, dir, start, |replayed| entries.apply(replayed))?;
     Ok(entries.contents(summary))
 }
 
-/// As [`read_all`], with each entry handed over as it is read. One with an index that was there takes its place, and
-/// ends the log.
+/// As [`read_all`], with each entry handed over as it is read.
 pub fn read(
     disk: &dyn Disk,
     dir: &Path,
     start: &Snapshot,
-    visit: impl FnMut(Entry),
+    visit: impl FnMut(Replayed),
 ) -> Result<Summary, ReadError> {
     let names = segment::list(disk, dir)?;
     let names = segment::select(&names, start.index())?;
@@ -84,7 +101,14 @@ impl Entries {
         Entries { start: start.index(), entries: Vec::new() }
     }
 
-    pub(crate) fn push(&mut self, entry: Entry) {
+    pub(crate) fn apply(&mut self, replayed: Replayed) {
+        match replayed {
+            Replayed::Entry(entry) => self.push(entry),
+            Replayed::Overwritten => self.entries.clear(),
+        }
+    }
+
+    fn push(&mut self, entry: Entry) {
         let kept = usize::try_from(entry.index() - self.start - 1).expect("as many are in memory");
         self.entries.truncate(kept);
         self.entries.push(entry);
@@ -107,6 +131,8 @@ pub(crate) struct Replay {
     state: HardState,
     /// The last index of the log as it reads so far.
     last: u64,
+    /// The last of some entries in a row that are not in it any more.
+    stale: Option<u64>,
     /// Where terms begin in it: index, term. Terms never fall along a log.
     terms: Vec<(u64, u64)>,
     /// What the log that goes on from here takes for its last index: that of the last entry record or of a snapshot
@@ -123,6 +149,7 @@ impl Replay {
             metadata: None,
             state: HardState::default(),
             last: start.index(),
+            stale: None,
             terms: Vec::new(),
             saved_index: 0,
         }
@@ -132,11 +159,11 @@ impl Replay {
     pub(crate) fn run(
         &mut self,
         records: &mut Records,
-        mut visit: impl FnMut(Entry),
+        mut visit: impl FnMut(Replayed),
     ) -> Result<(), ReadError> {
         while let Some(record) = records.next()? {
-            if let Some(entry) = self.record(&record)? {
-                visit(entry);
+            if let Some(replayed) = self.record(&record)? {
+                visit(replayed);
             }
         }
         Ok(())
@@ -154,8 +181,8 @@ impl Replay {
         Ok((Summary { metadata, state: self.state }, self.saved_index))
     }
 
-    /// Takes in a record; gives back an entry that counts.
-    fn record(&mut self, record: &Record) -> Result<Option<Entry>, ReadError> {
+    /// Takes in a record; gives back what it does to the entries.
+    fn record(&mut self, record: &Record) -> Result<Option<Replayed>, ReadError> {
         match record.kind {
             Kind::Entry => return self.entry(record),
             Kind::State => self.state = contents::state(record)?,
@@ -166,19 +193,40 @@ impl Replay {
         Ok(None)
     }
 
-    fn entry(&mut self, record: &Record) -> Result<Option<Entry>, ReadError> {
+    fn entry(&mut self, record: &Record) -> Result<Option<Replayed>, ReadError> {
         let entry = contents::entry(record)?;
         if entry.term().saturating_sub(self.state.term()) > TERM_LEAP_MAX {
             return Err(record.damaged("an entry of a term that cannot have come yet"));
         }
         self.saved_index = entry.index();
         if entry.index() <= self.start_index {
+            return Ok(self.overwrite());
+        }
+        if self.is_stale(&entry) {
+            self.stale = Some(entry.index());
             return Ok(None);
         }
         self.check_gap(record, &entry)?;
         self.check_term(record, &entry)?;
+        self.stale = None;
         self.last = entry.index();
-        Ok(Some(entry))
+        Ok(Some(Replayed::Entry(entry)))
+    }
+
+    /// Whether an entry went when the snapshot came. Terms never fall along a log, so one of an earlier term did, and
+    /// whatever came after it.
+    fn is_stale(&self, entry: &Entry) -> bool {
+        let follows = self.stale.is_some_and(|stale| entry.index() - 1 <= stale);
+        entry.term() < self.start_term || follows && entry.index() - 1 > self.last
+    }
+
+    /// The log was overwritten from before the snapshot on.
+    fn overwrite(&mut self) -> Option<Replayed> {
+        let had_entries = self.last > self.start_index;
+        self.last = self.start_index;
+        self.stale = None;
+        self.terms.clear();
+        had_entries.then_some(Replayed::Overwritten)
     }
 
     fn check_gap(&self, record: &Record, entry: &Entry) -> Result<(), ReadError> {

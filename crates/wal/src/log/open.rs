@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use env::{Disk, File};
-use proto::raftpb::Entry;
 use proto::walpb::Snapshot;
 
 use super::create::parent;
@@ -14,7 +13,7 @@ use crate::frame::Encoder;
 use crate::prepare::{self, Slot};
 use crate::reader::Records;
 use crate::repair::copy;
-use crate::replay::{Contents, Entries, Replay, Summary};
+use crate::replay::{Contents, Entries, Replay, Replayed, Summary};
 use crate::segment;
 
 /// A log that is locked and must be read to its end before it can be written.
@@ -50,13 +49,12 @@ impl Opening {
     /// Reads everything, and goes on with the log.
     pub fn read_all(self) -> Result<(Wal, Contents), ReadError> {
         let mut entries = Entries::new(&self.start);
-        let (wal, summary) = self.read(|entry| entries.push(entry))?;
+        let (wal, summary) = self.read(|replayed| entries.apply(replayed))?;
         Ok((wal, entries.contents(summary)))
     }
 
-    /// As [`read_all`](Opening::read_all), with each entry handed over as it is read. One with an index that was there
-    /// takes its place, and ends the log.
-    pub fn read(mut self, visit: impl FnMut(Entry)) -> Result<(Wal, Summary), ReadError> {
+    /// As [`read_all`](Opening::read_all), with each entry handed over as it is read.
+    pub fn read(mut self, visit: impl FnMut(Replayed)) -> Result<(Wal, Summary), ReadError> {
         let mut replay = Replay::new(&self.start);
         replay.run(&mut self.records, visit)?;
         let (summary, last_index) = replay.finish()?;

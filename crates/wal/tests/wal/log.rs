@@ -6,7 +6,7 @@ use env::{Create, Disk, Fault, Open};
 use prost::Message;
 use proto::raftpb::HardState;
 use proto::walpb::Snapshot;
-use wal::{Kind, OpenError, Records, SaveError, Wal};
+use wal::{Kind, OpenError, Records, Replayed, SaveError, Wal};
 
 use crate::common::*;
 
@@ -128,8 +128,58 @@ fn entries_overwrite_what_was_not_committed() {
     let expected = [entries(1, 1..=2, 10), entries(2, 3..=4, 10)].concat();
     assert_eq!(wal::read_all(&disk, dir(), &snapshot(0, 0)).unwrap().entries, expected);
     let mut seen = Vec::new();
-    wal::read(&disk, dir(), &snapshot(0, 0), |entry| seen.push(entry.index())).unwrap();
+    let note = |replayed| match replayed {
+        Replayed::Entry(entry) => seen.push(entry.index()),
+        Replayed::Overwritten => seen.push(0),
+    };
+    wal::read(&disk, dir(), &snapshot(0, 0), note).unwrap();
     assert_eq!(seen, [1, 2, 3, 4, 5, 3, 4], "a visitor sees the overwriting itself");
+}
+
+/// Read from a snapshot on, the entries that overwrote are not there to be seen. etcd brings the old ones back.
+#[test]
+fn entries_overwritten_before_a_snapshot_stay_so() {
+    let disk = disk(1);
+    let mut wal = create(&disk, 1 << 20);
+    wal.save(&state(5, 1), &entries(5, 1..=5, 10), true).unwrap();
+    // A later leader, with entries of an earlier one that it had and we did not.
+    wal.save(&state(6, 3), &entries(5, 2..=3, 20), true).unwrap();
+    wal.save_snapshot(&snapshot(3, 5)).unwrap();
+    assert_eq!(wal::read_all(&disk, dir(), &snapshot(3, 5)).unwrap().entries, []);
+    let mut seen = Vec::new();
+    wal::read(&disk, dir(), &snapshot(3, 5), |replayed| seen.push(replayed)).unwrap();
+    let expected = [entry(5, 4, 10), entry(5, 5, 10)].map(Replayed::Entry);
+    assert_eq!(seen, [&expected[..], &[Replayed::Overwritten]].concat());
+}
+
+/// Of those after the snapshot, some are of an earlier term, and the rest goes with them.
+#[test]
+fn entries_after_an_overwritten_one_are_overwritten() {
+    let disk = disk(1);
+    let mut wal = create(&disk, 1 << 20);
+    wal.save(&state(3, 1), &entries(3, 1..=4, 10), true).unwrap();
+    wal.save(&state(5, 1), &entries(5, 5..=6, 10), true).unwrap();
+    wal.save(&state(6, 2), &entries(4, 2..=2, 20), true).unwrap();
+    wal.save_snapshot(&snapshot(2, 4)).unwrap();
+    let read = || wal::read_all(&disk, dir(), &snapshot(2, 4)).unwrap().entries;
+    assert_eq!(read(), []);
+    wal.save(&state(6, 3), &entries(6, 3..=4, 20), true).unwrap();
+    assert_eq!(read(), entries(6, 3..=4, 20));
+}
+
+#[test]
+fn a_leaders_snapshot_ends_what_was_after_it() {
+    let disk = disk(1);
+    let mut wal = create(&disk, 1 << 20);
+    wal.save(&state(1, 1), &entries(1, 1..=5, 10), true).unwrap();
+    wal.save_snapshot(&snapshot(3, 2)).unwrap();
+    wal.save(&state(2, 3), &[], true).unwrap();
+    drop(wal);
+    let (mut wal, contents) = reopen(&disk, 1 << 20, &snapshot(3, 2));
+    assert_eq!(contents.entries, []);
+    wal.save(&state(2, 3), &entries(2, 4..=4, 10), true).unwrap();
+    drop(wal);
+    assert_eq!(reopen(&disk, 1 << 20, &snapshot(3, 2)).1.entries, entries(2, 4..=4, 10));
 }
 
 #[test]

@@ -8,7 +8,7 @@
 use env::{SeededRandom, SimDisk};
 use proto::raftpb::{Entry, HardState};
 use proto::walpb::Snapshot;
-use wal::{Contents, Kind, Preparer, ReadError, Records, Repair, Turn, Wal};
+use wal::{Contents, Kind, Preparer, ReadError, Record, Records, Repair, Turn, Wal};
 
 use crate::common::*;
 
@@ -168,9 +168,16 @@ impl Story {
         Some(())
     }
 
-    /// A leader's snapshot, ahead of all that is here; then the state that makes it count.
+    /// A leader's snapshot, ahead of all that is here, or in place of what was not committed; then the state that makes
+    /// it count.
     fn install_snapshot(&mut self) -> Option<()> {
-        let at = self.last() + 1 + self.random.below(5);
+        let uncommitted = self.last() - self.commit;
+        let at = if self.random.chance(1, 2) && uncommitted > 0 {
+            self.term += 1;
+            self.commit + 1 + self.random.below(uncommitted)
+        } else {
+            self.last() + 1 + self.random.below(5)
+        };
         let snapshot = snapshot(at, self.term);
         self.note(vec![Line::Snapshot(snapshot.clone())]);
         self.wal.as_mut()?.save_snapshot(&snapshot).ok()?;
@@ -278,7 +285,7 @@ impl Account {
 
     /// Compares the records in the files with those handed over. Gives back how many are there.
     pub(crate) fn check_lines(&self, disk: &SimDisk) -> usize {
-        let (first, lines) = read_lines(disk);
+        let (first, lines) = self.read_lines(disk);
         assert!(
             first <= self.purged_to,
             "segment {first} is the first, and none after {} was purged",
@@ -294,19 +301,59 @@ impl Account {
         found
     }
 
+    /// The number of the first segment, and all records after the starts of segments.
+    fn read_lines(&self, disk: &SimDisk) -> (u64, Vec<Line>) {
+        let segments = names(disk);
+        let mut segments = segments.iter().filter(|name| name.ends_with(".wal"));
+        let first = seq(segments.next().unwrap());
+        let mut records = Records::open(disk, dir()).unwrap();
+        let mut lines = Vec::new();
+        let mut in_segment = 0;
+        while let Some(record) = records.next().unwrap() {
+            in_segment = if record.kind == Kind::Crc { 0 } else { in_segment + 1 };
+            if in_segment == 2 && self.is_start(&record) {
+                continue;
+            }
+            match record.kind {
+                Kind::Crc | Kind::Metadata => {}
+                Kind::Entry => lines.push(Line::Entry(wal::entry(&record).unwrap())),
+                Kind::State => lines.push(Line::State(wal::state(&record).unwrap())),
+                Kind::Snapshot => lines.push(Line::Snapshot(wal::snapshot(&record).unwrap())),
+            }
+        }
+        (first, lines)
+    }
+
+    /// Whether the third record of a segment was not handed over: a segment repeats the state if there was one before
+    /// it, and the very first has a snapshot there.
+    fn is_start(&self, record: &Record) -> bool {
+        let seq = seq(&record.place.file);
+        match record.kind {
+            Kind::State => {
+                self.lines.iter().any(|(at, line)| *at < seq && matches!(line, Line::State(_)))
+            }
+            Kind::Snapshot => seq == 0,
+            Kind::Entry | Kind::Crc | Kind::Metadata => false,
+        }
+    }
+
     /// What a log with the first `count` records says from a snapshot on: the plainest of replays.
     fn contents(&self, count: usize, start: &Snapshot) -> Contents {
         let mut contents = Contents { metadata: METADATA.into(), ..Contents::default() };
         for (_, line) in &self.lines[..count] {
             match line {
-                Line::Entry(entry) if entry.index() > start.index() => {
+                Line::Entry(entry) => {
                     contents.entries.retain(|other| other.index() < entry.index());
                     contents.entries.push(entry.clone());
                 }
                 Line::State(state) => contents.state = *state,
-                Line::Entry(_) | Line::Snapshot(_) => {}
+                Line::Snapshot(_) => {}
             }
         }
+        contents.entries.retain(|one| one.index() > start.index());
+        // Entries of an earlier term than the snapshot's went when it came from the leader, and all after them.
+        let stale = contents.entries.iter().position(|one| one.term() < start.term());
+        contents.entries.truncate(stale.unwrap_or(contents.entries.len()));
         contents
     }
 
@@ -329,35 +376,9 @@ impl Account {
     }
 }
 
-/// The number of the first segment, and all records after the starts of segments.
-fn read_lines(disk: &SimDisk) -> (u64, Vec<Line>) {
-    let seq = |name: &str| u64::from_str_radix(&name[..16], 16).unwrap();
-    let first =
-        names(disk).iter().filter(|name| name.ends_with(".wal")).map(|name| seq(name)).min();
-    let mut records = Records::open(disk, dir()).unwrap();
-    let mut lines = Vec::new();
-    let mut in_segment = 0;
-    // A log whose first segments are gone had a state when they went.
-    let mut state_known = first > Some(0);
-    while let Some(record) = records.next().unwrap() {
-        in_segment = if record.kind == Kind::Crc { 0 } else { in_segment + 1 };
-        // Segments repeat the state when they begin, if there is one, and the very first has a snapshot there.
-        let starts = in_segment == 2
-            && match record.kind {
-                Kind::State => state_known && seq(&record.place.file) > 0,
-                Kind::Snapshot => seq(&record.place.file) == 0,
-                _ => false,
-            };
-        state_known |= record.kind == Kind::State;
-        match record.kind {
-            _ if starts => {}
-            Kind::Crc | Kind::Metadata => {}
-            Kind::Entry => lines.push(Line::Entry(wal::entry(&record).unwrap())),
-            Kind::State => lines.push(Line::State(wal::state(&record).unwrap())),
-            Kind::Snapshot => lines.push(Line::Snapshot(wal::snapshot(&record).unwrap())),
-        }
-    }
-    (first.unwrap(), lines)
+/// The number in the name of a segment.
+fn seq(name: &str) -> u64 {
+    u64::from_str_radix(&name[..16], 16).unwrap()
 }
 
 /// Compares what two logs say, and tells the difference in few words.
