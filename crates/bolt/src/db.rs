@@ -13,6 +13,7 @@ use crate::defrag::Retired;
 use crate::error::{CommitError, OpenError};
 use crate::freelist::Freelist;
 use crate::meta::Meta;
+use crate::node::Arena;
 use crate::snapshot::Snapshot;
 use crate::state::State;
 use crate::write::WriteTx;
@@ -87,6 +88,8 @@ pub(crate) struct Writer {
     pub(crate) replaced: VecDeque<(u64, Weak<State>)>,
     /// Reused from commit to commit.
     pub(crate) buffer: Vec<u8>,
+    /// Likewise.
+    pub(crate) arena: Arena,
     pub(crate) unsynced: bool,
     /// Why nothing is written any more.
     poisoned: Option<Arc<str>>,
@@ -113,6 +116,7 @@ impl Db {
             freelist,
             replaced: VecDeque::new(),
             buffer: Vec::new(),
+            arena: Arena::default(),
             unsynced,
             poisoned: None,
             retired: Vec::new(),

@@ -141,14 +141,12 @@ pub(crate) fn saved_size(ids: usize) -> usize {
     HEADER + 8 * (ids + usize::from(ids >= usize::from(COUNT_ELSEWHERE)))
 }
 
-/// A list as saved in a page, whose `overflow` further pages it fills.
-pub(crate) fn save(ids: &[PageId], id: PageId, overflow: u32, page: &mut [u8]) {
+/// Appends a list as it is saved in a page with so many further ones.
+pub(crate) fn save(ids: &[PageId], id: PageId, overflow: u32, page: &mut Vec<u8>) {
     let count = u16::try_from(ids.len()).unwrap_or(COUNT_ELSEWHERE);
-    Header { id, flags: FREELIST, count, overflow }.encode(page);
+    page.extend_from_slice(&Header { id, flags: FREELIST, count, overflow }.encode());
     let elsewhere = (count == COUNT_ELSEWHERE).then_some(ids.len() as u64);
-    for (at, number) in elsewhere.iter().chain(ids).enumerate() {
-        page[HEADER + 8 * at..][..8].copy_from_slice(&number.to_le_bytes());
-    }
+    page.extend(elsewhere.iter().chain(ids).flat_map(|number| number.to_le_bytes()));
 }
 
 /// The list saved in a page.
@@ -259,8 +257,9 @@ mod tests {
     fn a_saved_list_is_loaded_at_any_length() {
         for len in [0, 1, 0xfffe, 0xffff, 0x1_0001] {
             let ids: Vec<PageId> = (2..2 + len).collect();
-            let mut page = vec![0; saved_size(ids.len())];
+            let mut page = Vec::new();
             save(&ids, 9, 0, &mut page);
+            assert_eq!(page.len(), saved_size(ids.len()));
             let header = Header::decode(page.first_chunk().unwrap());
             assert_eq!(load(header, &page).unwrap(), ids);
         }
@@ -268,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_list_that_lies_about_its_length_is_refused() {
-        let mut page = vec![0; 64];
+        let mut page = Vec::new();
         save(&[2, 3], 9, 0, &mut page);
         let header = Header::decode(page.first_chunk().unwrap());
         assert!(load(Header { count: 7, ..header }, &page).is_err());

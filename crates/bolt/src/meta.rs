@@ -83,7 +83,8 @@ impl Meta {
     /// The same in a page of one's choice.
     pub(crate) fn encode_at(&self, slot: PageId) -> [u8; META_BYTES] {
         let mut page = [0; META_BYTES];
-        Header { id: slot, flags: META, count: 0, overflow: 0 }.encode(&mut page);
+        let header = Header { id: slot, flags: META, count: 0, overflow: 0 };
+        page[..HEADER].copy_from_slice(&header.encode());
         let bytes = &mut page[HEADER..];
         bytes[0..4].copy_from_slice(&MAGIC.to_le_bytes());
         bytes[4..8].copy_from_slice(&VERSION.to_le_bytes());

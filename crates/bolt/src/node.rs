@@ -18,10 +18,15 @@ const IN_ARENA: u64 = 1 << 63;
 const CHUNK: usize = 1 << 20;
 const CHUNK_BITS: u32 = 32;
 
+/// Chunks kept for the next transaction.
+const SPARE_MAX: usize = 16;
+
 /// What a write transaction has put: keys and values, only ever added to.
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
     chunks: Vec<Vec<u8>>,
+    /// Empty ones, left by the transaction before.
+    spare: Vec<Vec<u8>>,
 }
 
 impl Arena {
@@ -30,7 +35,8 @@ impl Arena {
         let len = key.len() + value.len();
         let fits = |chunk: &Vec<u8>| chunk.capacity() - chunk.len() >= len;
         if !self.chunks.last().is_some_and(fits) {
-            self.chunks.push(Vec::with_capacity(len.max(CHUNK)));
+            let spare = if len <= CHUNK { self.spare.pop() } else { None };
+            self.chunks.push(spare.unwrap_or_else(|| Vec::with_capacity(len.max(CHUNK))));
         }
         let index = self.chunks.len() as u64 - 1;
         let chunk = self.chunks.last_mut().expect("one was just made if there was none");
@@ -38,6 +44,16 @@ impl Arena {
         chunk.extend_from_slice(key);
         chunk.extend_from_slice(value);
         place
+    }
+
+    /// Nothing, and some memory for the next transaction.
+    pub(crate) fn emptied(self) -> Arena {
+        let ordinary = |chunk: &Vec<u8>| (CHUNK..2 * CHUNK).contains(&chunk.capacity());
+        let mut spare: Vec<Vec<u8>> =
+            self.chunks.into_iter().filter(ordinary).chain(self.spare).collect();
+        spare.truncate(SPARE_MAX);
+        spare.iter_mut().for_each(Vec::clear);
+        Arena { chunks: Vec::new(), spare }
     }
 }
 

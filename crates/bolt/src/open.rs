@@ -207,7 +207,8 @@ pub(crate) fn initialize(file: &dyn File, page_size: usize) -> io::Result<()> {
     }
     for (id, flags) in [(2, FREELIST), (3, LEAF)] {
         let at = page_size * if id == 2 { 2 } else { 3 };
-        Header { id, flags, count: 0, overflow: 0 }.encode(&mut pages[at..at + HEADER]);
+        let header = Header { id, flags, count: 0, overflow: 0 };
+        pages[at..at + HEADER].copy_from_slice(&header.encode());
     }
     file.set_len(0)?;
     file.write_at(&pages, 0)?;

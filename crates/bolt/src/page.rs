@@ -69,11 +69,13 @@ impl Header {
         }
     }
 
-    pub(crate) fn encode(&self, into: &mut [u8]) {
-        into[0..8].copy_from_slice(&self.id.to_le_bytes());
-        into[8..10].copy_from_slice(&self.flags.to_le_bytes());
-        into[10..12].copy_from_slice(&self.count.to_le_bytes());
-        into[12..16].copy_from_slice(&self.overflow.to_le_bytes());
+    pub(crate) fn encode(&self) -> [u8; HEADER] {
+        let mut bytes = [0; HEADER];
+        bytes[0..8].copy_from_slice(&self.id.to_le_bytes());
+        bytes[8..10].copy_from_slice(&self.flags.to_le_bytes());
+        bytes[10..12].copy_from_slice(&self.count.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.overflow.to_le_bytes());
+        bytes
     }
 }
 

@@ -6,6 +6,7 @@
 use std::io;
 use std::sync::Arc;
 
+use crate::bucket::BucketHeader;
 use crate::db::Writer;
 use crate::error::{CommitError, Damaged, Error};
 use crate::freelist::Run;
@@ -63,6 +64,7 @@ impl WriteTx<'_> {
         }
         writer.buffer = bytes;
         writer.freelist.give_up(meta.txid, std::mem::take(&mut self.work.freed));
+        writer.arena = std::mem::take(&mut self.work.arena).emptied();
         self.db.publish(writer, meta).map_err(|source| self.db.commit_error("map", source))?;
         Ok(meta.txid)
     }
@@ -105,15 +107,14 @@ fn write_inner(
             continue;
         }
         rebalance(work, &mut inner.root)?;
-        let value = match inline(&inner.root, output.page_size, work.bytes()) {
-            Some(mut value) => {
-                value[..16].copy_from_slice(&inner.header(0).encode());
+        let value = match inline(&inner.root, inner.sequence, output.page_size, work.bytes()) {
+            Some(value) => {
                 give_up_root(work, &inner);
                 value
             }
             None => {
                 let root = write_tree(work, &mut inner, output);
-                inner.header(root).encode().to_vec()
+                BucketHeader { root, sequence: inner.sequence }.encode().to_vec()
             }
         };
         set(work, bucket, &name, &value, true).map_err(|error| match error {

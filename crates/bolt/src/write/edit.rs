@@ -50,8 +50,10 @@ fn insert_below(
                 // Only before the first. Were it left, a right half could come to stand before it.
                 branches[index].key = entry.key;
             }
-            let right = insert_below(work, &mut branches[index].child, key, entry, depth + 1)?;
-            branches.splice(index + 1..index + 1, right);
+            let below = &mut branches[index].child;
+            if let Some(right) = insert_below(work, below, key, entry, depth + 1)? {
+                branches.insert(index + 1, right);
+            }
         }
     }
     Ok((node.len() > NODE_MAX).then(|| node.split(index + 1)))

@@ -22,7 +22,7 @@ use std::sync::{Arc, MutexGuard};
 
 pub use bucket::{BucketMut, KEY_MAX, NESTING_MAX, VALUE_MAX};
 
-use crate::bucket::{Bucket, BucketHeader};
+use crate::bucket::Bucket;
 use crate::db::{Db, Writer};
 use crate::error::{Damaged, Error};
 use crate::freelist::Run;
@@ -49,16 +49,12 @@ pub struct WriteTx<'db> {
 impl<'db> WriteTx<'db> {
     pub(crate) fn new(
         db: &'db Db,
-        writer: MutexGuard<'db, Writer>,
+        mut writer: MutexGuard<'db, Writer>,
         state: Arc<State>,
     ) -> WriteTx<'db> {
         let root = OpenBucket::new(Child::Page(state.meta.root), state.meta.sequence);
-        WriteTx {
-            db,
-            writer,
-            work: Work { state, arena: Arena::default(), freed: Vec::new() },
-            root,
-        }
+        let arena = std::mem::take(&mut writer.arena);
+        WriteTx { db, writer, work: Work { state, arena, freed: Vec::new() }, root }
     }
 
     /// The root bucket, to change: it holds the top-level buckets, and should hold nothing else.
@@ -149,9 +145,5 @@ impl OpenBucket {
     pub(crate) fn read<'a>(&'a self, state: &'a State, bytes: Option<Bytes<'a>>) -> Bucket<'a> {
         let tree = Tree { state, bytes, root: self.root.subtree() };
         Bucket { tree, sequence: self.sequence, open: Some(&self.open) }
-    }
-
-    fn header(&self, root: PageId) -> BucketHeader {
-        BucketHeader { root, sequence: self.sequence }
     }
 }

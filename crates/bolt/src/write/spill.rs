@@ -1,6 +1,6 @@
 //! Cutting nodes into pages, and giving each a free place.
 
-use crate::bucket::BUCKET_HEADER;
+use crate::bucket::{BUCKET_HEADER, BucketHeader};
 use crate::freelist::{self, Freelist, Run};
 use crate::node::{Branch, Bytes, Child, Elements, Entry, Key, Node};
 use crate::page::{BRANCH, COUNT_MAX, ELEMENT, HEADER, Header, LEAF, PageId};
@@ -53,7 +53,7 @@ impl<'w> Output<'w> {
                 Some(last) => pages.push(last),
                 None => unreachable!("a node becomes at least one page"),
             }
-            pages = self.branches(pages, fill, bytes);
+            pages = self.branches(&pages, fill, bytes);
         }
     }
 
@@ -78,20 +78,22 @@ impl<'w> Output<'w> {
                         }
                     }
                 }
-                self.branches(written, fill, bytes)
+                self.branches(&written, fill, bytes)
             }
         }
     }
 
     fn leaves(&mut self, entries: &[Entry], fill: f64, bytes: Bytes<'_>) -> Vec<Branch> {
-        let mut pages = Vec::new();
+        let cuts = cuts(entries.iter().map(Entry::size), self.page_size, fill, 1);
+        let mut pages = Vec::with_capacity(cuts.len());
         let mut rest = entries;
-        for len in cuts(entries.iter().map(Entry::size), self.page_size, fill, 1) {
+        for len in cuts {
             let (chunk, behind) = rest.split_at(len);
             rest = behind;
             let size = HEADER + chunk.iter().map(Entry::size).sum::<usize>();
-            let (id, page) = self.page(size, LEAF, chunk.len());
-            write_leaf(chunk, bytes, page);
+            let id = self.begin_page(size, LEAF, chunk.len());
+            write_entries(chunk, bytes, &mut self.bytes);
+            self.end_page();
             // An empty leaf is a whole tree, which nobody asks for its key.
             let key = chunk.first().map_or(Key::EMPTY, |first| first.key);
             pages.push(Branch { key, child: Child::Page(id) });
@@ -99,29 +101,44 @@ impl<'w> Output<'w> {
         pages
     }
 
-    fn branches(&mut self, mut branches: Vec<Branch>, fill: f64, bytes: Bytes<'_>) -> Vec<Branch> {
-        let mut pages = Vec::new();
+    fn branches(&mut self, branches: &[Branch], fill: f64, bytes: Bytes<'_>) -> Vec<Branch> {
         let cuts = cuts(branches.iter().map(Branch::size), self.page_size, fill, CHILDREN_MIN);
+        let mut pages = Vec::with_capacity(cuts.len());
+        let mut rest = branches;
         for len in cuts {
-            let behind = branches.split_off(len);
-            let chunk = std::mem::replace(&mut branches, behind);
+            let (chunk, behind) = rest.split_at(len);
+            rest = behind;
             let size = HEADER + chunk.iter().map(Branch::size).sum::<usize>();
-            let (id, page) = self.page(size, BRANCH, chunk.len());
-            write_branch(&chunk, bytes, page);
+            let id = self.begin_page(size, BRANCH, chunk.len());
+            write_branches(chunk, bytes, &mut self.bytes);
+            self.end_page();
             pages.push(Branch { key: chunk[0].key, child: Child::Page(id) });
         }
         pages
     }
 
-    /// A fresh page for so many bytes, with its header written.
-    fn page(&mut self, size: usize, flags: u16, count: usize) -> (PageId, &mut [u8]) {
-        let pages = size.div_ceil(self.page_size);
-        let id = self.allocate(pages as u64);
-        let page = self.place(id, pages);
+    /// A fresh page for so many bytes. Its header is written; its elements follow.
+    fn begin_page(&mut self, size: usize, flags: u16, count: usize) -> PageId {
+        let pages = size.div_ceil(self.page_size) as u64;
+        let id = self.allocate(pages);
+        self.note_run(id, pages);
         let count = u16::try_from(count).expect("cuts keep to COUNT_MAX");
         let overflow = u32::try_from(pages - 1).expect("cuts keep pages short");
-        Header { id, flags, count, overflow }.encode(page);
-        (id, page)
+        self.bytes.extend_from_slice(&Header { id, flags, count, overflow }.encode());
+        id
+    }
+
+    /// The rest of a page is zeros.
+    fn end_page(&mut self) {
+        let len = self.bytes.len().next_multiple_of(self.page_size);
+        self.bytes.resize(len, 0);
+    }
+
+    fn note_run(&mut self, id: PageId, pages: u64) {
+        match self.runs.last_mut() {
+            Some((start, len)) if *start + *len == id => *len += pages,
+            _ => self.runs.push((id, pages)),
+        }
     }
 
     fn allocate(&mut self, pages: u64) -> PageId {
@@ -130,17 +147,6 @@ impl<'w> Output<'w> {
             self.high_water += pages;
             id
         })
-    }
-
-    /// Zeroed bytes for pages in a row.
-    fn place(&mut self, id: PageId, pages: usize) -> &mut [u8] {
-        match self.runs.last_mut() {
-            Some((start, len)) if *start + *len == id => *len += pages as u64,
-            _ => self.runs.push((id, pages as u64)),
-        }
-        let at = self.bytes.len();
-        self.bytes.resize(at + pages * self.page_size, 0);
-        &mut self.bytes[at..]
     }
 
     /// Saves the list of pages that the new state does not use: those free now, and those that were given up or are about to be.
@@ -155,7 +161,11 @@ impl<'w> Output<'w> {
         ids.extend(freed.iter().flat_map(|(start, len)| *start..start + len));
         ids.sort_unstable();
         let overflow = u32::try_from(pages - 1).expect("as many as the file has pages");
-        freelist::save(&ids, id, overflow, self.place(id, pages));
+        self.note_run(id, pages as u64);
+        let start = self.bytes.len();
+        freelist::save(&ids, id, overflow, &mut self.bytes);
+        // As many pages as were taken, though the list may have become shorter.
+        self.bytes.resize(start + pages * self.page_size, 0);
         id
     }
 }
@@ -196,35 +206,31 @@ fn cuts(
     cuts
 }
 
-fn write_leaf(entries: &[Entry], bytes: Bytes<'_>, page: &mut [u8]) {
-    let mut data = HEADER + entries.len() * ELEMENT;
-    for (index, entry) in entries.iter().enumerate() {
-        let at = HEADER + index * ELEMENT;
-        let numbers = [entry.flags(), position(data - at), entry.key.len, entry.value_len];
-        write_numbers(&mut page[at..], numbers);
+fn write_entries(entries: &[Entry], bytes: Bytes<'_>, page: &mut Vec<u8>) {
+    // From an element to its key: over the elements that follow, and the pairs before.
+    let mut distance = entries.len() * ELEMENT;
+    for entry in entries {
+        let numbers = [entry.flags(), position(distance), entry.key.len, entry.value_len];
+        page.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+        distance = distance + entry.size() - 2 * ELEMENT;
+    }
+    for entry in entries {
         // The value follows the key, where it comes from too.
-        let pair = bytes.get(entry.key.place, 0, entry.key.len + entry.value_len);
-        page[data..data + pair.len()].copy_from_slice(pair);
-        data += pair.len();
+        page.extend_from_slice(bytes.get(entry.key.place, 0, entry.key.len + entry.value_len));
     }
 }
 
-fn write_branch(branches: &[Branch], bytes: Bytes<'_>, page: &mut [u8]) {
-    let mut data = HEADER + branches.len() * ELEMENT;
-    for (index, branch) in branches.iter().enumerate() {
-        let at = HEADER + index * ELEMENT;
+fn write_branches(branches: &[Branch], bytes: Bytes<'_>, page: &mut Vec<u8>) {
+    let mut distance = branches.len() * ELEMENT;
+    for branch in branches {
         let Child::Page(child) = branch.child else { unreachable!("children are written first") };
-        let key = bytes.key(&branch.key);
-        write_numbers(&mut page[at..], [position(data - at), branch.key.len]);
-        page[at + 8..at + 16].copy_from_slice(&child.to_le_bytes());
-        page[data..data + key.len()].copy_from_slice(key);
-        data += key.len();
+        page.extend(position(distance).to_le_bytes());
+        page.extend(branch.key.len.to_le_bytes());
+        page.extend(child.to_le_bytes());
+        distance = distance + branch.size() - 2 * ELEMENT;
     }
-}
-
-fn write_numbers<const N: usize>(into: &mut [u8], numbers: [u32; N]) {
-    for (chunk, number) in into.chunks_exact_mut(4).zip(numbers) {
-        chunk.copy_from_slice(&number.to_le_bytes());
+    for branch in branches {
+        page.extend_from_slice(bytes.key(&branch.key));
     }
 }
 
@@ -234,7 +240,12 @@ fn position(distance: usize) -> u32 {
 }
 
 /// The value of an inline bucket, if the tree is small enough to be one.
-pub(crate) fn inline(root: &Child, page_size: usize, bytes: Bytes<'_>) -> Option<Vec<u8>> {
+pub(crate) fn inline(
+    root: &Child,
+    sequence: u64,
+    page_size: usize,
+    bytes: Bytes<'_>,
+) -> Option<Vec<u8>> {
     let Child::Node(node) = root else { return None };
     let Elements::Leaf(entries) = &node.elements else { return None };
     let size = node.size();
@@ -245,11 +256,11 @@ pub(crate) fn inline(root: &Child, page_size: usize, bytes: Bytes<'_>) -> Option
     {
         return None;
     }
-    let mut value = vec![0; BUCKET_HEADER + size];
-    let page = &mut value[BUCKET_HEADER..];
+    let mut value = Vec::with_capacity(BUCKET_HEADER + size);
+    value.extend(BucketHeader { root: 0, sequence }.encode());
     let count = u16::try_from(entries.len()).expect("at most COUNT_MAX");
-    Header { id: 0, flags: LEAF, count, overflow: 0 }.encode(page);
-    write_leaf(entries, bytes, page);
+    value.extend(Header { id: 0, flags: LEAF, count, overflow: 0 }.encode());
+    write_entries(entries, bytes, &mut value);
     Some(value)
 }
 
