@@ -77,7 +77,7 @@ impl<'a> Check<'a> {
             self.error(page.id, OVERLAP.to_owned());
         }
         let mut previous: Option<&[u8]> = None;
-        for index in 0..page.count {
+        for index in 0..page.count() {
             let key = match page.key(index) {
                 Ok(key) => key,
                 Err(reason) => return self.error(page.id, format!("element {index}: {reason}")),
@@ -88,7 +88,7 @@ impl<'a> Check<'a> {
                 self.leaf_element(bucket, page, index, level);
             } else {
                 let next =
-                    if index + 1 < page.count { page.key(index + 1).ok() } else { bounds.to };
+                    if index + 1 < page.count() { page.key(index + 1).ok() } else { bounds.to };
                 match page.child(index) {
                     Ok(child) => {
                         self.page(bucket, child, Bounds { from: Some(key), to: next }, level + 1);

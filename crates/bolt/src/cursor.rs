@@ -115,8 +115,7 @@ impl<'a> Cursor<'a> {
     pub fn next(&mut self) -> Result<Option<Item<'a>>, Damaged> {
         // From before the first this is zero.
         let index = self.index.wrapping_add(1);
-        if index < self.count
-            && let Some(View::Page(page)) = &self.leaf
+        if let Some(View::Page(page)) = &self.leaf
             && let Ok(element) = page.leaf_element(index)
         {
             self.index = index;
@@ -132,24 +131,24 @@ impl<'a> Cursor<'a> {
     fn next_leaf(&mut self) -> Option<LeafElement<'a>> {
         let (View::Page(branch), taken) = self.above.last_mut()? else { return None };
         let next = *taken + 1;
-        if next >= branch.count
+        if next >= branch.count()
             || self.index.wrapping_add(1) != self.count
             || self.heading != End::First
         {
             return None;
         }
         let page = self.tree.state.page(branch.child(next).ok()?).ok()?;
-        if !page.is_leaf || page.count == 0 || self.entered >= self.tree.state.meta.high_water {
+        if !page.is_leaf || page.count() == 0 || self.entered >= self.tree.state.meta.high_water {
             return None;
         }
         // A leaf is gone through faster than the next comes from memory.
-        if next + LEAVES_AHEAD < branch.count {
+        if next + LEAVES_AHEAD < branch.count() {
             self.tree.state.prefetch(branch.child(next + LEAVES_AHEAD).ok()?);
         }
         let element = page.leaf_element(0).ok()?;
         *taken = next;
         self.entered += 1;
-        (self.leaf, self.count, self.index) = (Some(View::Page(page)), page.count, 0);
+        (self.leaf, self.count, self.index) = (Some(View::Page(page)), page.count(), 0);
         Some(element)
     }
 

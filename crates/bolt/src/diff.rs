@@ -167,7 +167,7 @@ impl<'a> Level<'a> {
             if page.is_leaf {
                 return Err(state.damaged(*id, "a leaf beside a branch"));
             }
-            for index in 0..page.count {
+            for index in 0..page.count() {
                 below.push(page.child(index).map_err(|reason| state.damaged(*id, reason))?);
             }
             if below.len() as u64 > state.meta.high_water {
@@ -218,7 +218,7 @@ impl<'a, 'l> Entries<'a, 'l> {
 
     fn peek(&mut self) -> Result<Option<LeafElement<'a>>, Damaged> {
         while let Some(leaf) = self.leaf {
-            if self.index < leaf.count {
+            if self.index < leaf.count() {
                 let found = leaf.leaf_element(self.index);
                 return found.map(Some).map_err(|reason| self.state.damaged(leaf.id, reason));
             }

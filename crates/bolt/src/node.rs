@@ -198,13 +198,13 @@ impl Node {
                     is_bucket: found.is_bucket,
                 })
             };
-            Elements::Leaf((0..page.count).map(entry).collect::<Result<_, &'static str>>()?)
+            Elements::Leaf((0..page.count()).map(entry).collect::<Result<_, &'static str>>()?)
         } else {
             let branch = |index| {
                 let child = Child::Page(page.child(index)?);
                 Ok(Branch { key: place(page.key(index)?)?, child })
             };
-            Elements::Branch((0..page.count).map(branch).collect::<Result<_, &'static str>>()?)
+            Elements::Branch((0..page.count()).map(branch).collect::<Result<_, &'static str>>()?)
         };
         let node = Node::new(elements);
         node.verify(page)?;
@@ -214,7 +214,7 @@ impl Node {
     /// What is about to be changed must be in order, or a key would be found in one place and changed in another; and its
     /// elements must not overlap.
     fn verify(&self, page: &Page<'_>) -> Result<(), &'static str> {
-        for index in 1..page.count {
+        for index in 1..page.count() {
             if compare(page.key(index - 1)?, page.key(index)?).is_ge() {
                 return Err("keys out of order");
             }

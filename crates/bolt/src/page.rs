@@ -84,8 +84,8 @@ impl Header {
 pub(crate) struct Page<'a> {
     /// Zero for the page of an inline bucket.
     pub(crate) id: PageId,
-    pub(crate) count: usize,
     pub(crate) is_leaf: bool,
+    elements: &'a [[u8; ELEMENT]],
     bytes: &'a [u8],
 }
 
@@ -106,14 +106,12 @@ impl<'a> Page<'a> {
             BRANCH => false,
             _ => return Err("neither a branch nor a leaf"),
         };
-        let count = usize::from(header.count);
-        if HEADER + count * ELEMENT > bytes.len() {
-            return Err("more elements than fit");
-        }
-        if !is_leaf && count == 0 {
+        let (room, _) = bytes.get(HEADER..).unwrap_or_default().as_chunks();
+        let elements = room.get(..usize::from(header.count)).ok_or("more elements than fit")?;
+        if !is_leaf && elements.is_empty() {
             return Err("a branch without children");
         }
-        Ok(Page { id: header.id, count, is_leaf, bytes })
+        Ok(Page { id: header.id, is_leaf, elements, bytes })
     }
 
     /// The page inside an inline bucket, whose value holds it behind the bucket's header.
@@ -128,9 +126,15 @@ impl<'a> Page<'a> {
         self.bytes
     }
 
+    /// How many elements it has.
+    #[inline]
+    pub(crate) fn count(&self) -> usize {
+        self.elements.len()
+    }
+
     #[inline]
     fn element(&self, index: usize) -> Option<&'a [u8; ELEMENT]> {
-        self.bytes.get(HEADER + index * ELEMENT..)?.first_chunk()
+        self.elements.get(index)
     }
 
     /// The bytes that an element points to.
@@ -169,7 +173,7 @@ impl<'a> Page<'a> {
     pub(crate) fn key_offsets(&self) -> impl Iterator<Item = usize> + use<'a> {
         let at = if self.is_leaf { 4 } else { 0 };
         let (elements, _) =
-            self.bytes[HEADER..HEADER + self.count * ELEMENT].as_chunks::<ELEMENT>();
+            self.bytes[HEADER..HEADER + self.count() * ELEMENT].as_chunks::<ELEMENT>();
         (0..)
             .zip(elements)
             .map(move |(index, element)| HEADER + index * ELEMENT + u32_at(element, at) as usize)
@@ -187,14 +191,14 @@ impl<'a> Page<'a> {
             true => self.leaf_element(index).map(|found| found.key.len() + found.value.len()),
             false => self.key(index).map(<[u8]>::len),
         };
-        (0..self.count).try_fold(HEADER, |sum, index| Ok(sum + ELEMENT + size(index)?))
+        (0..self.count()).try_fold(HEADER, |sum, index| Ok(sum + ELEMENT + size(index)?))
     }
 
     /// Where a key is, or would be: the first element whose key is not less, and whether it is equal.
     #[inline]
     pub(crate) fn search(&self, key: &[u8]) -> Result<(usize, bool), Damage> {
-        let (mut low, mut high) = (0, self.count);
-        if self.count > GUESS_MIN
+        let (mut low, mut high) = (0, self.count());
+        if self.count() > GUESS_MIN
             && let Some(guess) = self.guess(key)?
         {
             (low, high) = self.gallop(key, guess)?;
@@ -213,7 +217,7 @@ impl<'a> Page<'a> {
     /// Where a key would be if keys were spread evenly between the first and the last, as revisions are.
     #[inline]
     fn guess(&self, key: &[u8]) -> Result<Option<usize>, Damage> {
-        let (first, last) = (self.key(0)?, self.key(self.count - 1)?);
+        let (first, last) = (self.key(0)?, self.key(self.count() - 1)?);
         let (Some(first), Some(last), Some(key)) = (leading(first), leading(last), leading(key))
         else {
             return Ok(None);
@@ -221,7 +225,7 @@ impl<'a> Page<'a> {
         if key <= first || key >= last {
             return Ok(None);
         }
-        let share = u128::from(key - first) * (self.count as u128 - 1) / u128::from(last - first);
+        let share = u128::from(key - first) * (self.count() as u128 - 1) / u128::from(last - first);
         Ok(usize::try_from(share).ok())
     }
 
@@ -232,14 +236,14 @@ impl<'a> Page<'a> {
         let mut step = 1;
         if compare(self.key(guess)?, key).is_lt() {
             let mut low = guess + 1;
-            while low + step <= self.count {
+            while low + step <= self.count() {
                 if !compare(self.key(low + step - 1)?, key).is_lt() {
                     return Ok((low, low + step));
                 }
                 low += step;
                 step *= 2;
             }
-            return Ok((low, self.count));
+            return Ok((low, self.count()));
         }
         // The one guessed stays in: it may be equal.
         let mut high = guess + 1;

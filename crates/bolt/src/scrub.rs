@@ -102,7 +102,7 @@ impl Scrub<'_> {
 fn push_below(snapshot: &Snapshot, page: &Page<'_>, todo: &mut Vec<PageId>) -> Result<(), Damaged> {
     let state = &snapshot.state;
     let named = |reason| state.damaged(page.id, reason);
-    for index in 0..page.count {
+    for index in 0..page.count() {
         if !page.is_leaf {
             todo.push(page.child(index).map_err(named)?);
         } else if page.is_bucket(index).map_err(named)? {

@@ -103,7 +103,7 @@ impl<'a> View<'a> {
     #[inline]
     pub(crate) fn count(&self) -> usize {
         match self {
-            View::Page(page) => page.count,
+            View::Page(page) => page.count(),
             View::Node(node, _) => node.len(),
         }
     }

@@ -45,7 +45,7 @@ impl<'a> Walk<'a> {
                 let pages = (page.bytes().len() / self.state.meta.page_size) as u64;
                 take(self.state, &mut self.used, id, pages)?;
             }
-            for index in 0..page.count {
+            for index in 0..page.count() {
                 if page.is_leaf {
                     if tree.ok(&view, page.is_bucket(index))? {
                         let element = tree.ok(&view, page.leaf_element(index))?;

@@ -1,6 +1,6 @@
 //! What a defragmentation leaves behind: locks, checksums, both meta pages, and no unfinished files.
 
-use bolt::{Db, DefragError, OpenError, Options, SWAP_CHANGES_MAX};
+use bolt::{Db, OpenError, Options};
 use env::{SimClock, SimDisk};
 
 use crate::support::contents::Contents;
@@ -102,41 +102,4 @@ fn checksums_come_along() {
     let report = db.scrub().unwrap().finish();
     assert_eq!((report.learned, report.damaged), (0, vec![]));
     assert!(report.verified > 10);
-}
-
-#[test]
-fn a_writer_waits_for_a_bounded_number_of_changes() {
-    let (_disk, db, _) = grown(3, &options());
-    // Two of these at once would be too much.
-    let change = |from: u64| {
-        let mut tx = db.write().unwrap();
-        let mut bucket = tx.create_bucket_if_missing(b"many").unwrap();
-        for key in 0..SWAP_CHANGES_MAX * 3 / 4 {
-            bucket.put(&(from % 10_000 + key).to_be_bytes(), &from.to_be_bytes()).unwrap();
-        }
-        tx.commit().unwrap();
-    };
-    std::thread::scope(|scope| {
-        let defragmenting = scope.spawn(|| {
-            let mut caught_up = 0;
-            for _ in 0..20 {
-                // Somebody who writes without a pause may outrun it; then nothing has happened.
-                match db.defragment(&SimClock::default()) {
-                    Ok(report) => {
-                        assert!(report.swap_changes <= SWAP_CHANGES_MAX, "{report:?}");
-                        caught_up += report.caught_up;
-                    }
-                    Err(error) => assert!(matches!(error, DefragError::Outrun(_)), "{error}"),
-                }
-            }
-            caught_up
-        });
-        let mut from = 0;
-        while !defragmenting.is_finished() {
-            change(from);
-            from += SWAP_CHANGES_MAX;
-        }
-        assert!(defragmenting.join().unwrap() > 0, "nothing was written meanwhile");
-    });
-    assert_sound(&db.snapshot());
 }
