@@ -3,6 +3,7 @@ module bowline/interop
 go 1.26.0
 
 tool (
+	go.etcd.io/bbolt/cmd/bbolt
 	go.etcd.io/etcd/etcdctl/v3
 	go.etcd.io/etcd/etcdutl/v3
 	go.etcd.io/etcd/server/v3

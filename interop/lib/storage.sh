@@ -32,7 +32,8 @@ storage_bolt() {
         same "the same changes by either: $shape" bin/boltdump "$theirs" = bin/boltdump "$ours"
     done
     storage_bolt_odd "$theirs"
-    echo "bolt files: $((2 * ${#shapes[@]} + 2)) shapes"
+    storage_bolt_large "$ours"
+    echo "bolt files: $((2 * ${#shapes[@]} + 4)) shapes"
 }
 
 # Shapes that only bbolt makes: pages filled to the brim, and more free pages than a page header can count.
@@ -48,9 +49,21 @@ storage_bolt_odd() {
     same_bolt "$file" "bbolt: many free pages, and then a round of ours"
 }
 
+# A million changes by us, and then all of it in a new file.
+storage_bolt_large() {
+    local file=$1
+    rm -f "$file"
+    ours bolt_tool write --seed 3 --count 1000000 --nested --deletes "$file"
+    same_bolt "$file" "ours: a million changes"
+    ours bolt_tool defrag "$file"
+    same_bolt "$file" "ours: a million changes, defragmented"
+    rm "$file"
+}
+
 # Both sides find a file sound, and the same in it.
 same_bolt() {
     local file=$1 what=$2
+    [[ $(bin/bbolt check "$file" 2>&1) == OK ]] || fail "bbolt check: $what"
     same "contents, $what" bin/boltdump "$file" = ours bolt_tool dump "$file"
     same "check, $what" bin/boltcheck "$file" = ours bolt_tool check "$file"
 }
@@ -120,6 +133,31 @@ ls_segments() {
 same_log() {
     local wal=$1 snap=$2 what=$3
     same "log, $what" bin/waldump -snap "$snap" "$wal" = ours wal_dump "$wal" --snap "$snap"
+}
+
+# ---- locks ----
+
+# Whoever has a database or a log open for writing keeps the other side out.
+storage_locks() {
+    local file=$work/locked.db log=$work/locked
+    rm -rf "$file" "$log"
+    bin/boltwrite -seed 1 -count 10 "$file"
+    bin/waltool append -seed 4 -round 0 "$log"
+    refused "bbolt beside us" timeout ours bolt_tool hold "$file" bin/boltwrite -seed 1 -count 10 "$file"
+    refused "us beside bbolt" timeout bin/boltwrite -hold "$file" "$(ours_path bolt_tool)" round --round 0 "$file"
+    refused "etcd's log beside ours" 'already locked' ours wal_dump --hold "$log" bin/waltool check "$log"
+    refused "our log beside etcd's" 'already locked' bin/waltool hold "$log" "$(ours_path wal_dump)" --check "$log"
+    rm -rf "$file" "$log"
+    echo "locks: each side keeps the other out"
+}
+
+# A command fails, and says why:
+#
+#     refused WHAT PATTERN COMMAND...
+refused() {
+    local said
+    if said=$("${@:3}" 2>&1); then fail "$1: not refused"; fi
+    [[ $said =~ $2 ]] || fail "$1: refused for another reason: $said"
 }
 
 # ---- data directories ----
@@ -228,7 +266,11 @@ same() {
 
 # Our side, built by storage_build.
 ours() {
-    "${CARGO_TARGET_DIR:-$root/target}/release/examples/$1" "${@:2}"
+    "$(ours_path "$1")" "${@:2}"
+}
+
+ours_path() {
+    echo "${CARGO_TARGET_DIR:-$root/target}/release/examples/$1"
 }
 
 storage_build() {
@@ -266,7 +308,9 @@ fetch_debian() {
     need apt-get
     need dpkg-deb
     mkdir -p "$dir"
-    (cd "$dir" && apt-get download -qq "$package") || fail "apt-get cannot download $package; are the package lists up to date?"
+    # A machine that was just made has no package lists yet.
+    (cd "$dir" && { apt-get download -qq "$package" || { apt-get update -qq && apt-get download -qq "$package"; }; }) ||
+        fail "apt-get cannot download $package"
     dpkg-deb -x "$dir"/*.deb "$dir/unpacked"
     install -m 755 "$dir/unpacked/$inside" "$to"
     rm -r "$dir"

@@ -11,10 +11,12 @@
 //! snap 0000000000000001-0000000000000001.snap 1 1 3182873102 9f86d0...
 //! ```
 //!
-//! `wal_dump --check DIR` instead opens the log for writing at its newest snapshot, and tells how it ends.
+//! `wal_dump --check DIR` instead opens the log for writing at its newest snapshot, and tells how it ends; `wal_dump --hold DIR
+//! COMMAND` runs a command while it is open.
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use env::{Disk, OsDisk};
@@ -33,17 +35,32 @@ type Failure = Box<dyn std::error::Error>;
 /// Longer data is told by its hash.
 const HEX_BYTES_MAX: usize = 1024;
 
-fn main() -> Result<(), Failure> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("wal_dump: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Failure> {
     let mut out = BufWriter::new(io::stdout().lock());
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--check", dir] => check(&mut out, Path::new(dir))?,
+        ["--hold", dir, command, ref arguments @ ..] => hold(Path::new(dir), command, arguments)?,
         [dir] => dump_log(&mut out, Path::new(dir))?,
         [dir, "--snap", snap] => {
             dump_log(&mut out, Path::new(dir))?;
             dump_snapshots(&mut out, Path::new(snap))?;
         }
-        _ => return Err("usage: wal_dump DIR [--snap DIR] | wal_dump --check DIR".into()),
+        _ => {
+            return Err(
+                "usage: wal_dump DIR [--snap DIR] | --check DIR | --hold DIR COMMAND".into()
+            );
+        }
     }
     Ok(out.flush()?)
 }
@@ -107,11 +124,24 @@ fn dump_snapshots(out: &mut impl Write, dir: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn check(out: &mut impl Write, dir: &Path) -> Result<(), Failure> {
+/// Opens the log as a server does: for writing, at the newest snapshot.
+fn open(dir: &Path) -> Result<(Wal, wal::Contents, walpb::Snapshot), Failure> {
     let start: walpb::Snapshot =
         wal::valid_snapshots(&OsDisk, dir)?.pop().ok_or("the log has no snapshot")?;
     let opening = Wal::open(Arc::new(OsDisk), dir, &start, Config::default())?;
     let (wal, contents) = opening.read_all()?;
+    Ok((wal, contents, start))
+}
+
+fn hold(dir: &Path, command: &str, arguments: &[&str]) -> Result<(), Failure> {
+    let (wal, ..) = open(dir)?;
+    let status = std::process::Command::new(command).args(arguments).status()?;
+    wal.close()?;
+    if status.success() { Ok(()) } else { Err(format!("{command}: {status}").into()) }
+}
+
+fn check(out: &mut impl Write, dir: &Path) -> Result<(), Failure> {
+    let (wal, contents, start) = open(dir)?;
     wal.close()?;
     let last = contents.entries.last().map_or(start.index(), Entry::index);
     let (count, state) = (contents.entries.len(), contents.state);

@@ -6,6 +6,7 @@
 //! entries, which do nothing.
 
 use std::path::Path;
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use env::{OsDisk, SeededRandom};
@@ -24,7 +25,17 @@ const BIG_BYTES: u64 = 1 << 20;
 /// Whom the one member votes for: itself.
 const VOTE: u64 = 1;
 
-fn main() -> Result<(), Failure> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("wal_write: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [dir, "--noops", count] => noops(Path::new(dir), count.parse()?),

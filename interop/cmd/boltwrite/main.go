@@ -4,6 +4,7 @@
 //	boltwrite -seed 1 -count 5000 -nested -deletes FILE    fill a file
 //	boltwrite -seed 1 -round 0 FILE                        one of the rounds that two programs take in turn
 //	boltwrite -seed 1 -expect 3 FILE                       change nothing; is there what rounds 0 to 2 leave?
+//	boltwrite -hold FILE COMMAND [ARGUMENT...]             run a command while the file is open
 //
 // Files of odd shapes come by way of -page-size, -fill, -sync-freelist and -drop.
 package main
@@ -11,6 +12,9 @@ package main
 import (
 	"flag"
 	"log"
+	"os"
+	"os/exec"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -23,6 +27,7 @@ type options struct {
 	count, round, expect, pageSize int
 	fill                           float64
 	nested, deletes, sync, drop    bool
+	command                        []string
 }
 
 func main() {
@@ -39,11 +44,12 @@ func main() {
 	flag.Float64Var(&want.fill, "fill", bolt.DefaultFillPercent, "how full pages are made")
 	flag.BoolVar(&want.sync, "sync-freelist", false, "write the list of free pages into the file")
 	flag.BoolVar(&want.drop, "drop", false, "at the end drop bucket alpha, which frees most pages")
+	hold := flag.Bool("hold", false, "run a command while the file is open")
 	flag.Parse()
-	if flag.NArg() != 1 {
-		log.Fatal("usage: boltwrite [flags] FILE")
+	if flag.NArg() < 1 || *hold != (flag.NArg() > 1) {
+		log.Fatal("usage: boltwrite [flags] FILE, or boltwrite -hold FILE COMMAND [ARGUMENT...]")
 	}
-	want.file = flag.Arg(0)
+	want.file, want.command = flag.Arg(0), flag.Args()[1:]
 	if err := run(want); err != nil {
 		log.Fatal(err)
 	}
@@ -54,12 +60,17 @@ func run(want options) error {
 		ReadOnly: want.expect >= 0, PageSize: want.pageSize, NoFreelistSync: !want.sync,
 		// Nothing here has to survive a power cut.
 		NoSync: true, NoGrowSync: true,
+		Timeout: time.Second,
 	})
 	if err != nil {
 		return err
 	}
 	defer db.Close()
 	switch {
+	case len(want.command) > 0:
+		run := exec.Command(want.command[0], want.command[1:]...)
+		run.Stdout, run.Stderr = os.Stdout, os.Stderr
+		return run.Run()
 	case want.expect >= 0:
 		return compare(db, want.seed, want.expect)
 	case want.round >= 0:

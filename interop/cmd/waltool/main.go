@@ -4,13 +4,16 @@
 //	waltool check DIR                          open, read all, say what is there
 //	waltool append -seed 1 -round 0 [-big] DIR the saves of a round, which Bowline's wal_write knows too
 //	waltool noops -n 5 DIR                     empty entries behind the last one, all committed
+//	waltool hold DIR COMMAND [ARGUMENT...]     run a command while the log is open
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"log"
 	"os"
+	"os/exec"
 
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
@@ -20,7 +23,7 @@ import (
 	"bowline/interop/internal/workload"
 )
 
-const usage = "usage: waltool check|append|noops [flags] DIR"
+const usage = "usage: waltool check|append|noops [flags] DIR, or waltool hold DIR COMMAND [ARGUMENT...]"
 
 func main() {
 	log.SetFlags(0)
@@ -34,7 +37,7 @@ func main() {
 	big := flags.Bool("big", false, "entries of over a megabyte, so that segments fill")
 	n := flags.Int("n", 1, "number of empty entries")
 	flags.Parse(os.Args[2:])
-	if flags.NArg() != 1 {
+	if flags.NArg() < 1 || (os.Args[1] == "hold") != (flags.NArg() > 1) {
 		log.Fatal(usage)
 	}
 	dir := flags.Arg(0)
@@ -47,12 +50,24 @@ func main() {
 		err = appendRound(dir, workload.LogRound(*seed, *round, *big))
 	case "noops":
 		err = noops(dir, *n)
+	case "hold":
+		err = hold(dir, flags.Args()[1:])
 	default:
 		log.Fatal(usage)
 	}
 	if err != nil {
 		log.Fatal(err)
 	}
+}
+
+func hold(dir string, command []string) error {
+	l, err := open(dir)
+	if err != nil {
+		return err
+	}
+	run := exec.Command(command[0], command[1:]...)
+	run.Stdout, run.Stderr = os.Stdout, os.Stderr
+	return errors.Join(run.Run(), l.Close())
 }
 
 func check(dir string) error {

@@ -8,6 +8,7 @@
 //! bolt_tool round --seed S --round R FILE
 //! bolt_tool defrag FILE
 //! bolt_tool snapshot FILE OUT          a copy of the newest state
+//! bolt_tool hold FILE COMMAND...       run a command while the file is open for writing
 //! ```
 //!
 //! `write` and `round` make changes that follow from the seed, the same that `boltwrite` in `interop` makes with bbolt.
@@ -26,11 +27,10 @@ use anyhow::{Context, Result, bail, ensure};
 use bolt::{Db, Options};
 use env::{OsClock, OsDisk};
 
-const USAGE: &str =
-    "usage: bolt_tool dump|check|stats|write|round|defrag|snapshot [flags] FILE [OUT]";
+const USAGE: &str = "usage: bolt_tool dump|check|stats|write|round|defrag|snapshot|hold [flags] FILE [OUT|COMMAND...]";
 
 /// How long to wait for somebody else who has the file open.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     match Args::parse(std::env::args().skip(1)).and_then(|args| run(&args)) {
@@ -53,6 +53,7 @@ fn run(args: &Args) -> Result<()> {
             args.open()?.defragment(&OsClock::default())?;
             Ok(())
         }
+        "hold" => hold(args),
         "snapshot" => snapshot(args.file()?, args.files.get(1).context("no OUT given")?),
         other => bail!("no command {other:?}; {USAGE}"),
     }
@@ -78,6 +79,11 @@ impl Args {
         let mut args = Args { command, seed: 1, ..Args::default() };
         while let Some(word) = words.next() {
             match word.as_str() {
+                // What follows belongs to the command.
+                _ if args.command == "hold" && !args.files.is_empty() => {
+                    args.files.push(word.into());
+                    args.files.extend(words.by_ref().map(PathBuf::from));
+                }
                 "--nested" => args.nested = true,
                 "--deletes" => args.deletes = true,
                 "--sync-freelist" => args.sync_freelist = true,
@@ -164,6 +170,14 @@ fn stats(path: &Path) -> Result<()> {
         "overflow pages {} bytes in all of these {}",
         stats.overflow_pages, stats.allocated_bytes
     );
+    Ok(())
+}
+
+fn hold(args: &Args) -> Result<()> {
+    let _held = args.open()?;
+    let command = args.files.get(1).context("no COMMAND given")?;
+    let status = std::process::Command::new(command).args(&args.files[2..]).status()?;
+    ensure!(status.success(), "{}: {status}", command.display());
     Ok(())
 }
 
