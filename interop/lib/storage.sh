@@ -224,6 +224,20 @@ storage_assembled() {
     echo "data directories: one of our own, served by etcd"
 }
 
+# A snapshot goes from one to the other: one that etcd sends us is read, and from one that we take etcd restores.
+storage_snapshots() {
+    local dir=$work/assembled saved=$work/saved.snap taken=$work/taken.snap restored=$work/restored
+    bin/serve -name default "$dir" bin/etcdctl snapshot save "$saved" >/dev/null 2>&1
+    same "status of a snapshot by etcd" bin/etcdutl snapshot status "$saved" -w json = ours data_dir status "$saved"
+    same "contents of a snapshot by etcd" bin/boltdump "$saved" = ours bolt_tool dump "$saved"
+    ours bolt_tool snapshot "$dir/member/snap/db" "$taken"
+    bin/etcdutl snapshot restore "$taken" --skip-hash-check --data-dir "$restored" >/dev/null 2>&1
+    same_member "$restored" "restored by etcd"
+    same "keys restored from our snapshot" bin/serve -name default "$dir" bin/etcdctl get "" --prefix = \
+        bin/serve -name default "$restored" bin/etcdctl get "" --prefix
+    echo "snapshots: both ways"
+}
+
 # The keys and values that `data_dir assemble` says its directory has at a revision.
 assembled_at() {
     awk -v until="$1" '
