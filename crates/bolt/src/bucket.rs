@@ -129,6 +129,9 @@ impl<'a> Bucket<'a> {
             stats.depth = stats.depth.max(depth);
             let view = self.tree.view(subtree)?;
             stats.add_page(&view, self.tree.state.meta.page_size);
+            if let View::Page(page) = &view {
+                self.tree.ok(&view, page.verify_apart())?;
+            }
             for index in 0..view.count() {
                 if !view.is_leaf() {
                     todo.push((self.tree.ok(&view, view.child(index))?, depth + 1));

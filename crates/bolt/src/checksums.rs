@@ -11,19 +11,19 @@
 //!  +--------+-----------+----------+------+----------------+-------+---------+----------------------//
 //! ```
 //!
-//! The sums live in memory, a word for each page, and follow every commit. They are saved when the database is closed and after a
-//! scrub; not with each commit, so they cost no sync. Saved sums hold for exactly the state they name: if the file has moved on without
+//! The sums live in memory, a word for each page, and follow every commit. They are saved when the database is closed; not with
+//! each commit, so they cost no sync. Saved sums hold for exactly the state they name: if the file has moved on without
 //! them, by a crash or because etcd wrote to it, they are dropped, and the next scrub learns them anew.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use env::{Create, Disk, Open};
+use env::{Create, Disk, Open, parent};
 
 use crate::freelist::Run;
 use crate::meta::{META_BYTES, fnv1a};
-use crate::open::{beside, parent};
+use crate::open::beside;
 use crate::page::{PageId, u32_at, u64_at};
 use crate::state::State;
 
@@ -38,15 +38,45 @@ const UNKNOWN: u32 = 0;
 /// The checksums of a database's pages.
 #[derive(Debug, Default)]
 pub(crate) struct Checksums {
-    sums: Mutex<Vec<u32>>,
+    sums: Mutex<Sums>,
+}
+
+#[derive(Debug, Default)]
+struct Sums {
+    pages: Vec<u32>,
+    /// Which file they are of: another one once defragmentation has replaced it.
+    file: u64,
+}
+
+/// What is known of some pages, of one file.
+#[derive(Debug)]
+pub(crate) struct Known {
+    file: u64,
+    sums: Vec<u32>,
 }
 
 /// What a look at a page showed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Same,
-    Learned,
+    /// It was not known; now it can be.
+    New,
     Differs,
+}
+
+impl Known {
+    /// Compares the page at some place in the list.
+    pub(crate) fn verify(&mut self, index: usize, page: &[u8]) -> Verdict {
+        let found = sum(page);
+        match std::mem::replace(&mut self.sums[index], found) {
+            UNKNOWN => Verdict::New,
+            known if known == found => Verdict::Same,
+            known => {
+                self.sums[index] = known;
+                Verdict::Differs
+            }
+        }
+    }
 }
 
 impl Checksums {
@@ -56,7 +86,7 @@ impl Checksums {
         let sums = match disk.kind(&path) {
             Ok(None) => Vec::new(),
             _ => match disk
-                .read(&path)
+                .read(&path, HEADER as u64 + 4 * state.meta.high_water)
                 .map_err(|error| error.to_string())
                 .and_then(|saved| decode(&saved, state))
             {
@@ -67,30 +97,39 @@ impl Checksums {
                 }
             },
         };
-        Checksums { sums: Mutex::new(sums) }
+        Checksums { sums: Mutex::new(Sums { pages: sums, file: 0 }) }
     }
 
     /// Notes pages as they were just written.
     pub(crate) fn note(&self, runs: &[Run], bytes: &[u8], page_size: usize) {
         let mut sums = self.lock();
+        let sums = &mut sums.pages;
         let ids = runs.iter().flat_map(|(start, len)| *start..start + len);
         for (id, page) in ids.zip(bytes.chunks_exact(page_size)) {
-            *slot(&mut sums, id) = sum(page);
+            *slot(sums, id) = sum(page);
         }
     }
 
-    /// Compares a page with what is known of it, or gets to know it.
-    pub(crate) fn verify(&self, id: PageId, page: &[u8]) -> Verdict {
-        let found = sum(page);
+    /// What is known of some pages. The caller holds the writer, so it is the newest file's.
+    pub(crate) fn known(&self, ids: &[PageId]) -> Known {
+        let sums = self.lock();
+        let sum = |id: &PageId| {
+            usize::try_from(*id).ok().and_then(|index| sums.pages.get(index).copied())
+        };
+        Known { file: sums.file, sums: ids.iter().map(|id| sum(id).unwrap_or(UNKNOWN)).collect() }
+    }
+
+    /// Takes in what was not known, unless the file has been replaced since.
+    pub(crate) fn learn(&self, ids: &[PageId], seen: &Known) {
         let mut sums = self.lock();
-        let known = slot(&mut sums, id);
-        match *known {
-            UNKNOWN => {
-                *known = found;
-                Verdict::Learned
+        if sums.file != seen.file {
+            return;
+        }
+        for (id, seen) in ids.iter().zip(&seen.sums) {
+            let known = slot(&mut sums.pages, *id);
+            if *known == UNKNOWN {
+                *known = *seen;
             }
-            known if known == found => Verdict::Same,
-            _ => Verdict::Differs,
         }
     }
 
@@ -99,7 +138,7 @@ impl Checksums {
         let path = sums_path(&state.path);
         let temporary = beside(&path, "new");
         let file = disk.open(&temporary, Open::create(Create::Truncate))?;
-        file.write_at(&encode(&self.lock(), state), 0)?;
+        file.write_at(&encode(&self.lock().pages, state), 0)?;
         file.sync_data()?;
         disk.rename(&temporary, &path)?;
         disk.sync_dir(parent(&path))
@@ -107,10 +146,12 @@ impl Checksums {
 
     /// Takes over the sums of the file that replaces this one.
     pub(crate) fn take_over(&self, from: &Checksums) {
-        *self.lock() = std::mem::take(&mut *from.lock());
+        let mut sums = self.lock();
+        sums.pages = std::mem::take(&mut from.lock().pages);
+        sums.file += 1;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<u32>> {
+    fn lock(&self) -> MutexGuard<'_, Sums> {
         self.sums.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
@@ -59,11 +60,11 @@ pub struct Db {
     options: Options,
     /// What readers get. Locked for as long as it takes to clone a pointer.
     current: RwLock<Arc<State>>,
-    writer: Mutex<Writer>,
+    pub(crate) writer: Mutex<Writer>,
     /// Held by whoever defragments.
     pub(crate) defrag: Mutex<()>,
     pub(crate) checksums: Option<Checksums>,
-    /// What was wrong with the newer meta page, if the older one had to do.
+    /// What was wrong with a meta page, if the other one had to do.
     fell_back: Option<&'static str>,
 }
 
@@ -137,7 +138,8 @@ impl Db {
         &self.options
     }
 
-    /// If the newer meta page was unusable when the file was opened: what was wrong with it. The commit before was taken.
+    /// If one of the meta pages was unusable when the file was opened: what was wrong with it. If that was the newer one, the last
+    /// commit is lost, and the one before was taken.
     pub fn fell_back(&self) -> Option<&'static str> {
         self.fell_back
     }
@@ -178,8 +180,8 @@ impl Db {
         CommitError::Io { path: self.path.to_path_buf(), action, error: Arc::new(error) }
     }
 
-    /// Saves the checksums, if it keeps any, and lets go of the file. Without this they are learned anew next time; nothing else
-    /// is lost, as every commit is durable by itself.
+    /// Saves the checksums, if it keeps any, and lets go of the file, which stays locked for as long as a [`Snapshot`] of it lives.
+    /// Without this they are learned anew next time; nothing else is lost, as every commit is durable by itself.
     pub fn close(self) -> io::Result<()> {
         let healthy = self.lock_writer().is_ok();
         match &self.checksums {
@@ -211,13 +213,13 @@ impl Db {
 impl Writer {
     /// Frees what no state that is read, and neither meta page, still needs. `newest` is the last committed transaction.
     pub(crate) fn release_pages(&mut self, newest: u64) {
-        while self.replaced.front().is_some_and(|(_, state)| state.strong_count() == 0) {
-            self.replaced.pop_front();
-        }
+        self.replaced.retain(|(_, state)| state.strong_count() > 0);
+        // Whoever dropped a state has read the last of it before that.
+        fence(Ordering::Acquire);
         self.cut_retired();
-        // A state needs the pages that later transactions gave up. The meta page before the newest leads to such a state too.
-        let oldest_read = self.replaced.front().map_or(u64::MAX, |(txid, _)| *txid);
-        self.freelist.release(oldest_read.min(newest.saturating_sub(1)));
+        let readers: Vec<u64> = self.replaced.iter().map(|(txid, _)| *txid).collect();
+        // The meta page before the newest leads to a state that needs what the newest transaction gave up.
+        self.freelist.release(newest.saturating_sub(1), &readers);
     }
 
     pub(crate) fn poison(&mut self, cause: &CommitError) {

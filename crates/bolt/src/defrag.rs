@@ -9,16 +9,17 @@
 //!   3. swap      the writer is held up: the last few changes, a sync, a rename, a sync of the folder
 //! ```
 //!
-//! Only the third step makes a transaction wait, and it is bounded: with more than [`SWAP_CHANGES_MAX`] changes to
-//! catch up with it is put off. Readers never wait; snapshots of the old file stay readable, and its space is given back
+//! Only the third step makes a transaction wait, and it is bounded: with more than [`SWAP_CHANGES_MAX`] changes, or
+//! [`SWAP_BYTES_MAX`] bytes of them, to catch up with, it is put off. Readers never wait; snapshots of the old file stay readable, and its space is given back
 //! when the last of them is gone. A crash before the rename leaves the old file, after it the new one; both are whole.
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use env::{Clock, Create, File, Lock, Locking, Open};
+use env::{Clock, Create, File, Lock, Locking, Open, parent};
 
 use crate::checksums::Checksums;
 use crate::db::{Db, Options, Parts, Writer};
@@ -26,18 +27,20 @@ use crate::diff::{Changes, diff};
 use crate::error::{CommitError, Damaged, Error};
 use crate::freelist::Freelist;
 use crate::meta::Meta;
-use crate::open::{self, beside, parent};
+use crate::open::{self, beside};
 use crate::snapshot::Snapshot;
 use crate::state::State;
 use crate::write::{BucketMut, WriteTx};
 
 /// Most changes that are copied while the writer waits.
 pub const SWAP_CHANGES_MAX: u64 = 1000;
+/// Most bytes of keys and values, likewise; a few of the largest requests.
+pub const SWAP_BYTES_MAX: usize = 8 << 20;
 /// Bytes of keys and values copied in one transaction of the new file.
 const BATCH_BYTES: usize = 8 << 20;
 /// Most times to catch up. Each round is as long as it takes to copy what was written in the one before, so there are few.
 const ROUNDS_MAX: u64 = 100;
-/// Replaced files whose lock is kept.
+/// Replaced files whose lock is kept. Whoever still waits for one that was replaced so long ago gets a file without a name.
 const RETIRED_MAX: usize = 64;
 
 /// Why a defragmentation was given up. The database is as it was, except after `Unsure`.
@@ -62,6 +65,9 @@ pub enum DefragError {
     /// More is written than can be copied.
     #[error("gave up after {0} rounds: more is written than can be copied")]
     Outrun(u64),
+    /// It has failed before, or is done.
+    #[error("the defragmentation has ended")]
+    Ended,
     /// It is not sure which of the two files survives a power cut, so the database takes no more writes until opened again.
     #[error("{}: the new file is in place, but its name may not be durable: {error}", path.display())]
     Unsure {
@@ -101,6 +107,7 @@ pub struct Defrag<'db> {
     report: DefragReport,
     /// The new file has the name.
     swapped: bool,
+    failed: bool,
     _alone: MutexGuard<'db, ()>,
 }
 
@@ -108,10 +115,20 @@ impl Db {
     /// Rewrites the file without its free pages, while it is in use.
     pub fn defragment(&self, clock: &dyn Clock) -> Result<DefragReport, DefragError> {
         let mut defrag = self.begin_defragment()?;
-        loop {
+        let report = loop {
             if let Some(report) = defrag.turn(clock)? {
-                return Ok(report);
+                break report;
             }
+        };
+        drop(defrag);
+        self.give_back_space();
+        Ok(report)
+    }
+
+    /// Gives back the space of files that were replaced and that nobody reads any more. Commits do so too.
+    pub fn give_back_space(&self) {
+        if let Ok(mut writer) = self.lock_writer() {
+            writer.cut_retired();
         }
     }
 
@@ -122,34 +139,56 @@ impl Db {
         let copy = Copy::create(self, &beside(&self.path, "defrag"))?;
         let report =
             DefragReport { size_before: self.snapshot().size(), ..DefragReport::default() };
-        Ok(Defrag { db: self, copy, at: None, report, swapped: false, _alone: alone })
+        Ok(Defrag {
+            db: self,
+            copy,
+            at: None,
+            report,
+            swapped: false,
+            failed: false,
+            _alone: alone,
+        })
     }
 }
 
 impl Defrag<'_> {
-    /// The first turn copies everything; each further one what was committed since, and swaps the files if that leaves little to do.
-    /// Then it tells what was done.
+    /// The first turn copies everything; each further one catches up, and swaps the files if that leaves little to do. Then it tells
+    /// what was done. After an error there is no other turn.
     pub fn turn(&mut self, clock: &dyn Clock) -> Result<Option<DefragReport>, DefragError> {
-        let now = self.db.snapshot();
-        let changes = self.copy.catch_up(self.at.as_ref(), &now)?;
-        // Everything but the last changes is made durable beforehand, or the writer would wait for it.
-        self.copy.sync()?;
         let first = self.at.is_none();
-        let at = self.at.insert(now).clone();
-        if first {
+        self.catch_up()?;
+        if first { Ok(None) } else { self.try_swap(clock) }
+    }
+
+    /// Copies what was committed since the last time, or everything, and makes it durable: what the writer waits for is only
+    /// what comes after.
+    pub fn catch_up(&mut self) -> Result<(), DefragError> {
+        self.once_failed()?;
+        let now = self.db.snapshot();
+        let changes = self.copy.catch_up(self.at.as_ref(), &now).and_then(|changes| {
+            self.copy.sync()?;
+            Ok(changes)
+        });
+        let changes = self.noting_failure(changes)?;
+        if self.at.replace(now).is_none() {
             self.report.copied = changes;
-            return Ok(None);
+            return Ok(());
         }
         self.report.rounds += 1;
         self.report.caught_up += changes;
-        if self.report.rounds > ROUNDS_MAX {
-            return Err(DefragError::Outrun(ROUNDS_MAX));
-        }
-        self.try_swap(&at, clock)
+        let outrun = self.report.rounds > ROUNDS_MAX;
+        self.noting_failure(if outrun { Err(DefragError::Outrun(ROUNDS_MAX)) } else { Ok(()) })
     }
 
-    /// The last step, unless too much has been committed since `at`.
-    fn try_swap(
+    /// The last step, unless too much has been committed since it was last caught up, or nothing was copied yet.
+    pub fn try_swap(&mut self, clock: &dyn Clock) -> Result<Option<DefragReport>, DefragError> {
+        self.once_failed()?;
+        let Some(at) = self.at.clone() else { return Ok(None) };
+        let swapped = self.swap_from(&at, clock);
+        self.noting_failure(swapped)
+    }
+
+    fn swap_from(
         &mut self,
         at: &Snapshot,
         clock: &dyn Clock,
@@ -157,10 +196,10 @@ impl Defrag<'_> {
         let mut writer = self.db.lock_writer()?;
         let started = clock.monotonic();
         let now = self.db.snapshot();
-        let mut count = Count::default();
-        diff(Some(&at.root()), &now.root(), &mut Vec::new(), &mut count)?;
-        if count.changes > SWAP_CHANGES_MAX {
-            return Ok(None);
+        match diff(Some(&at.root()), &now.root(), &mut Vec::new(), &mut Count::default()) {
+            Ok(()) => {}
+            Err(TooMuch::Changes) => return Ok(None),
+            Err(TooMuch::Damaged(damaged)) => return Err(damaged.into()),
         }
         let changes = self.copy.catch_up(Some(at), &now)?;
         let new = self.copy.finish(now.txid() + 1, &self.db.path)?;
@@ -170,6 +209,16 @@ impl Defrag<'_> {
         self.report.swap_changes = changes;
         self.report.caught_up += changes;
         Ok(Some(self.report))
+    }
+
+    /// What could not be synced is not synced by trying again, so one failure ends it.
+    fn noting_failure<T>(&mut self, outcome: Result<T, DefragError>) -> Result<T, DefragError> {
+        self.failed |= outcome.is_err();
+        outcome
+    }
+
+    fn once_failed(&self) -> Result<(), DefragError> {
+        if self.failed || self.swapped { Err(DefragError::Ended) } else { Ok(()) }
     }
 }
 
@@ -190,8 +239,14 @@ impl Db {
         new: State,
         swapped: &mut bool,
     ) -> Result<(), DefragError> {
-        let renamed = self.disk.rename(&copy.db.path, &self.path);
-        renamed.map_err(|error| copy.error("rename", error))?;
+        if let Err(error) = self.disk.rename(&copy.db.path, &self.path) {
+            // It may have happened all the same.
+            match new.file.is_at(&self.path) {
+                Ok(false) => return Err(copy.error("rename", error)),
+                Ok(true) => {}
+                Err(_) => return Err(self.unsure(writer, error)),
+            }
+        }
         // From here on the name means the new file, so everybody has to.
         *swapped = true;
         let (freelist, file_len) = copy.give_up_writer();
@@ -206,12 +261,15 @@ impl Db {
             ours.take_over(theirs);
         }
         self.replace(new);
-        self.disk.sync_dir(parent(&self.path)).map_err(|error| {
-            writer.poison(
-                &self.commit_error("sync folder", io::Error::new(error.kind(), error.to_string())),
-            );
-            DefragError::Unsure { path: self.path.to_path_buf(), error }
-        })
+        let synced = self.disk.sync_dir(parent(&self.path));
+        synced.map_err(|error| self.unsure(writer, error))
+    }
+
+    /// Whichever file it is, what is committed to it may be gone after a power cut. So nothing is.
+    fn unsure(&self, writer: &mut Writer, error: io::Error) -> DefragError {
+        let told = io::Error::new(error.kind(), error.to_string());
+        writer.poison(&self.commit_error("defragment", told));
+        DefragError::Unsure { path: self.path.to_path_buf(), error }
     }
 }
 
@@ -237,6 +295,8 @@ impl Writer {
             if !retired.readers.is_empty()
                 && retired.readers.iter().all(|state| state.strong_count() == 0)
             {
+                // Whoever dropped a state has read the last of it before that.
+                fence(Ordering::Acquire);
                 retired.readers.clear();
                 // If this fails the space is given back when we stop.
                 let _ = retired.file.set_len(0);
@@ -404,39 +464,54 @@ impl Changes for Batches<'_> {
     }
 }
 
-/// Counts changes.
+/// Counts changes, up to what the writer may be held up for.
 #[derive(Default)]
 struct Count {
     changes: u64,
+    bytes: usize,
+}
+
+/// Why the count was given up.
+enum TooMuch {
+    Changes,
+    Damaged(Damaged),
+}
+
+impl From<Damaged> for TooMuch {
+    fn from(damaged: Damaged) -> TooMuch {
+        TooMuch::Damaged(damaged)
+    }
 }
 
 impl Count {
-    fn one(&mut self) -> Result<(), DefragError> {
+    fn one(&mut self, bytes: usize) -> Result<(), TooMuch> {
         self.changes += 1;
-        Ok(())
+        self.bytes += bytes;
+        let fits = self.changes <= SWAP_CHANGES_MAX && self.bytes <= SWAP_BYTES_MAX;
+        if fits { Ok(()) } else { Err(TooMuch::Changes) }
     }
 }
 
 impl Changes for Count {
-    type Error = DefragError;
+    type Error = TooMuch;
 
-    fn put(&mut self, _: &[&[u8]], _: &[u8], _: &[u8]) -> Result<(), DefragError> {
-        self.one()
+    fn put(&mut self, _: &[&[u8]], key: &[u8], value: &[u8]) -> Result<(), TooMuch> {
+        self.one(key.len() + value.len())
     }
 
-    fn delete(&mut self, _: &[&[u8]], _: &[u8]) -> Result<(), DefragError> {
-        self.one()
+    fn delete(&mut self, _: &[&[u8]], key: &[u8]) -> Result<(), TooMuch> {
+        self.one(key.len())
     }
 
-    fn create_bucket(&mut self, _: &[&[u8]], _: &[u8]) -> Result<(), DefragError> {
-        self.one()
+    fn create_bucket(&mut self, _: &[&[u8]], name: &[u8]) -> Result<(), TooMuch> {
+        self.one(name.len())
     }
 
-    fn delete_bucket(&mut self, _: &[&[u8]], _: &[u8]) -> Result<(), DefragError> {
-        self.one()
+    fn delete_bucket(&mut self, _: &[&[u8]], name: &[u8]) -> Result<(), TooMuch> {
+        self.one(name.len())
     }
 
-    fn set_sequence(&mut self, _: &[&[u8]], _: u64) -> Result<(), DefragError> {
-        self.one()
+    fn set_sequence(&mut self, _: &[&[u8]], _: u64) -> Result<(), TooMuch> {
+        self.one(0)
     }
 }

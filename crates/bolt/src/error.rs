@@ -132,13 +132,14 @@ pub enum Error {
     IncompatibleValue,
 }
 
-/// Why a transaction could not be started or committed. Nothing of it is in the file.
+/// Why a transaction could not be started or committed. Readers do not see it; after `Io`, whether it is in the file shows when that is
+/// opened again.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CommitError {
     /// The file was opened to be read.
     #[error("{}: database is in read-only mode", .0.display())]
     ReadOnly(PathBuf),
-    /// The disk failed. Whether this commit is in the file shows when it is opened again.
+    /// The disk failed.
     #[error("{}: {action}: {error}", path.display())]
     Io {
         /// The file.

@@ -5,10 +5,10 @@
 //!  given up by transaction    17: 40 41   18: 12     19: 13 14
 //! ```
 //!
-//! A page given up by transaction 19 still belongs to the state before it, which a reader may hold, and to which the file falls
-//! back if the newest meta page is lost. It becomes free when no state before 19 is read any more and another commit has
-//! followed, so that neither meta page leads to it. (bbolt reuses it one commit earlier; then the older meta page may lead
-//! into pages that were written over, and a damaged newer one cannot be survived.)
+//! A page written by transaction 15 and given up by transaction 19 belongs to the states 15 to 18. It becomes free when none of these is
+//! read any more and another commit has followed, so that neither meta page leads to it. A reader of state 12 does not hold it up. (bbolt
+//! reuses it one commit earlier; then the older meta page may lead into pages that were written over, and a damaged newer one cannot be
+//! survived.)
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -27,14 +27,21 @@ pub(crate) struct Freelist {
     free: u64,
     /// Runs given up, by transaction, oldest first.
     pending: VecDeque<(u64, Vec<Run>)>,
-    /// Pages in those.
+    /// Runs that some reader holds up: given up by a transaction that neither meta page knows.
+    held_up: Vec<(u64, Run)>,
+    /// Pages in both.
     pending_pages: u64,
+    /// The states that were read when it was last seen what they hold up, in order.
+    readers: Vec<u64>,
+    /// The transaction that wrote each page, counted from `born_from`; zero for those that were there before, or long ago.
+    born: Vec<u32>,
+    born_from: u64,
 }
 
 impl Freelist {
-    /// All pages of a file but those in use, by a bit for each.
-    pub(crate) fn from_used(used: &PageSet, high_water: PageId) -> Freelist {
-        let mut list = Freelist::default();
+    /// All pages of a file but those in use, by a bit for each. `txid` is the file's newest transaction.
+    pub(crate) fn from_used(used: &PageSet, high_water: PageId, txid: u64) -> Freelist {
+        let mut list = Freelist { born_from: txid, ..Freelist::default() };
         let mut start = None;
         for id in 2..high_water {
             match (used.contains(id), start) {
@@ -76,15 +83,53 @@ impl Freelist {
         }
     }
 
-    /// Frees what was given up by transactions up to this one.
-    pub(crate) fn release(&mut self, txid: u64) {
+    /// Notes which pages a transaction has written.
+    pub(crate) fn note_born(&mut self, txid: u64, runs: &[Run]) {
+        let born = u32::try_from(txid - self.born_from).unwrap_or_default();
+        for (start, len) in runs {
+            let end = usize::try_from(start + len).expect("pages of a mapped file");
+            if end > self.born.len() {
+                self.born.resize(end, 0);
+            }
+            let start = usize::try_from(*start).expect("before the end");
+            self.born[start..end].fill(born);
+        }
+    }
+
+    /// Frees what was given up by transactions up to this one, unless one of the states that are read, in order, needs it.
+    pub(crate) fn release(&mut self, txid: u64, readers: &[u64]) {
+        // What is held up stays so until one of the readers has gone; new ones need none of it.
+        let mut candidates = Vec::new();
+        if self.readers.iter().any(|reader| readers.binary_search(reader).is_err()) {
+            candidates = std::mem::take(&mut self.held_up);
+        }
+        self.readers = readers.to_vec();
         while self.pending.front().is_some_and(|(by, _)| *by <= txid) {
-            let (_, runs) = self.pending.pop_front().expect("was just looked at");
-            for (start, len) in runs {
-                self.pending_pages -= len;
-                self.add(start, len);
+            let (by, runs) = self.pending.pop_front().expect("was just looked at");
+            candidates.extend(runs.into_iter().map(|run| (by, run)));
+        }
+        for (by, run) in candidates {
+            // The first state that is read among those that may have it.
+            let first = readers.partition_point(|reader| *reader < self.born_of(run.0));
+            if readers.get(first).is_some_and(|reader| *reader < by) {
+                self.held_up.push((by, run));
+            } else {
+                self.pending_pages -= run.1;
+                self.add(run.0, run.1);
             }
         }
+    }
+
+    /// The first state that may have a page.
+    fn born_of(&self, id: PageId) -> u64 {
+        let born = usize::try_from(id).ok().and_then(|id| self.born.get(id).copied()).unwrap_or(0);
+        if born == 0 { 0 } else { self.born_from + u64::from(born) }
+    }
+
+    /// All that was given up and is not free yet.
+    fn given_up(&self) -> impl Iterator<Item = Run> {
+        let waiting = self.pending.iter().flat_map(|(_, runs)| runs.iter().copied());
+        waiting.chain(self.held_up.iter().map(|(_, run)| *run))
     }
 
     /// Pages that hold nothing of the newest state.
@@ -94,11 +139,38 @@ impl Freelist {
 
     /// All of these pages, in order.
     pub(crate) fn unused_ids(&self) -> Vec<PageId> {
-        let given_up = self.pending.iter().flat_map(|(_, runs)| runs.iter().copied());
-        let mut runs: Vec<Run> =
-            self.runs.iter().map(|(start, len)| (*start, *len)).chain(given_up).collect();
+        let free = self.runs.iter().map(|(start, len)| (*start, *len));
+        let mut runs: Vec<Run> = free.chain(self.given_up()).collect();
         runs.sort_unstable();
         runs.into_iter().flat_map(|(start, len)| start..start + len).collect()
+    }
+
+    /// Up to so many pages, from one on, that hold something of the newest state; and where to go on after them.
+    pub(crate) fn used_from(
+        &self,
+        from: PageId,
+        high_water: PageId,
+        most: usize,
+    ) -> (Vec<PageId>, PageId) {
+        let mut given_up = PageSet::default();
+        for id in self.given_up().flat_map(|(start, len)| start..start + len) {
+            given_up.insert(id);
+        }
+        let mut used = Vec::new();
+        let mut id = from.max(2);
+        while id < high_water && used.len() < most {
+            if let Some((start, len)) = self.runs.range(..=id).next_back()
+                && id < start + len
+            {
+                id = start + len;
+                continue;
+            }
+            if !given_up.contains(id) {
+                used.push(id);
+            }
+            id += 1;
+        }
+        (used, id)
     }
 
     /// Puts a run back, joined with its neighbours.
@@ -236,10 +308,42 @@ mod tests {
         list.give_up(6, vec![(9, 1)]);
         assert_eq!((list.allocate(1), list.unused()), (None, 3));
         assert_eq!(list.unused_ids(), [7, 8, 9]);
-        list.release(5);
+        list.release(5, &[]);
         assert_eq!((list.allocate(2), list.allocate(1)), (Some(7), None));
-        list.release(9);
+        list.release(9, &[]);
         assert_eq!(list.allocate(1), Some(9));
+    }
+
+    #[test]
+    fn a_reader_holds_up_what_its_state_has_and_nothing_else() {
+        let mut list = Freelist { born_from: 10, ..Freelist::default() };
+        list.note_born(13, &[(30, 1)]);
+        list.note_born(15, &[(50, 2)]);
+        list.give_up(17, vec![(20, 1), (30, 1), (50, 2)]);
+        list.release(17, &[14]);
+        assert_eq!(
+            (list.allocate(2), list.allocate(1)),
+            (Some(50), None),
+            "written after state 14"
+        );
+        assert_eq!(list.unused(), 2);
+        list.release(18, &[14, 16]);
+        assert_eq!(list.allocate(1), None);
+        // State 16 has both as well; with 14 alone gone, nothing changes.
+        list.release(19, &[16]);
+        assert_eq!(list.allocate(1), None);
+        list.release(20, &[17]);
+        assert_eq!((list.allocate(1), list.allocate(1)), (Some(20), Some(30)));
+    }
+
+    #[test]
+    fn what_is_neither_free_nor_given_up_is_used() {
+        let mut list = list(&[(4, 2), (9, 1)]);
+        list.give_up(5, vec![(7, 1)]);
+        assert_eq!(list.used_from(0, 12, 100), (vec![2, 3, 6, 8, 10, 11], 12));
+        assert_eq!(list.used_from(0, 12, 3), (vec![2, 3, 6], 7));
+        assert_eq!(list.used_from(7, 12, 1), (vec![8], 9));
+        assert_eq!(list.used_from(12, 12, 5), (vec![], 12));
     }
 
     #[test]
@@ -249,7 +353,7 @@ mod tests {
             assert!(used.insert(id));
             assert!(!used.insert(id));
         }
-        let list = Freelist::from_used(&used, 80);
+        let list = Freelist::from_used(&used, 80, 5);
         assert_eq!(list.runs, BTreeMap::from([(4, 2), (7, 63), (71, 9)]));
     }
 

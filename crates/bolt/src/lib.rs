@@ -56,7 +56,7 @@ mod write;
 pub use bucket::{Bucket, BucketStats};
 pub use cursor::{Cursor, Item};
 pub use db::{Db, GROW_BYTES_DEFAULT, Options};
-pub use defrag::{Defrag, DefragError, DefragReport, SWAP_CHANGES_MAX};
+pub use defrag::{Defrag, DefragError, DefragReport, SWAP_BYTES_MAX, SWAP_CHANGES_MAX};
 pub use error::{CommitError, Damaged, Error, OpenError};
 pub use scrub::{Scrub, ScrubReport};
 pub use snapshot::Snapshot;

@@ -7,6 +7,7 @@
 use env::Map;
 
 use crate::page::{BUCKET, ELEMENT, HEADER, LeafElement, OVERLAP, Page, PageId, compare};
+use crate::write::{KEY_MAX, VALUE_MAX};
 
 /// Where some bytes are: an offset into the mapped file or, with the highest bit, a place in the arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,6 +219,13 @@ impl Node {
             if compare(page.key(index - 1)?, page.key(index)?).is_ge() {
                 return Err("keys out of order");
             }
+        }
+        if let Elements::Leaf(entries) = &self.elements
+            && entries.iter().any(|entry| {
+                entry.key.len as usize > KEY_MAX || entry.value_len as usize > VALUE_MAX
+            })
+        {
+            return Err("a key or value longer than there can be");
         }
         if self.size() > page.bytes().len() { Err(OVERLAP) } else { Ok(()) }
     }

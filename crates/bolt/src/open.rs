@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use env::{Clock, Create, Disk, File, Lock, Locking, Map, Open};
+use env::{Clock, Create, Disk, File, Lock, Locking, Map, Open, parent};
 
-use crate::checksums::Checksums;
+use crate::checksums::{self, Checksums};
 use crate::db::{Db, Options, Parts};
 use crate::error::{Damaged, OpenError};
 use crate::freelist::Freelist;
@@ -52,9 +52,10 @@ pub(crate) fn open(
     if !options.read_only {
         remove_leftovers(&*disk, path).map_err(io("remove unfinished files"))?;
         let used = walk::used_pages(&state).map_err(OpenError::Damaged)?;
-        freelist = Freelist::from_used(&used, meta.high_water);
+        freelist = Freelist::from_used(&used, meta.high_water, meta.txid);
         state.free_pages = freelist.unused();
         make_durable(&state, slot).map_err(io("sync meta page"))?;
+        // A file that was made or rewritten by a process that was then killed may have its name in memory only.
         disk.sync_dir(parent(path)).map_err(io("sync folder"))?;
     }
     let checksums = options.checksums.then(|| Checksums::load(&disk, &state));
@@ -62,19 +63,24 @@ pub(crate) fn open(
     Ok(Db::assemble(disk, options, parts))
 }
 
-/// Writes the meta page that was found once more. Whoever wrote it may have been killed before it was synced, or the sync may have
-/// failed: then it is read back from memory, and gone after a power cut. But pages that only the state before it needs count as
-/// free from now on, so it must not be lost. For the same reason the folder is synced: a file that was made or rewritten by a process
-/// that was then killed may have its name in memory only.
+/// Writes the state that was found into both meta pages.
+///
+/// Once more into its own: whoever wrote it may have been killed before it was synced, or the sync may have failed. Then it is read
+/// back from memory, and gone after a power cut; but pages that only the state before needs count as free from now on. Then into the
+/// other, as one transaction younger, because that state must not be fallen back to either.
 fn make_durable(state: &State, slot: PageId) -> io::Result<()> {
-    state.file.write_at(&state.meta.encode_at(slot), slot * state.meta.page_size as u64)?;
-    state.file.sync_data()
+    let older = Meta { txid: state.meta.txid.saturating_sub(1), ..state.meta };
+    for (meta, slot) in [(state.meta, slot), (older, 1 - slot)] {
+        state.file.write_at(&meta.encode_at(slot), slot * state.meta.page_size as u64)?;
+        state.file.sync_data()?;
+    }
+    Ok(())
 }
 
 /// Removes unfinished files that a crash left behind.
 fn remove_leftovers(disk: &dyn Disk, path: &Path) -> io::Result<()> {
-    for purpose in ["defrag", "init"] {
-        let leftover = beside(path, purpose);
+    let sums = beside(&checksums::sums_path(path), "new");
+    for leftover in [beside(path, "defrag"), beside(path, "init"), sums] {
         if disk.kind(&leftover)?.is_some() {
             disk.remove_file(&leftover)?;
         }
@@ -187,13 +193,6 @@ pub(crate) fn beside(path: &Path, purpose: &str) -> PathBuf {
     name.push(".tmp.");
     name.push(purpose);
     path.with_file_name(name)
-}
-
-pub(crate) fn parent(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    }
 }
 
 /// Makes an empty database of a file.

@@ -185,8 +185,13 @@ impl<'a> Page<'a> {
         Ok(u64_at(self.element(index).ok_or("no such element")?, 8))
     }
 
+    /// Whether each element has its own bytes.
+    pub(crate) fn verify_apart(&self) -> Result<(), Damage> {
+        if self.size_of_elements()? > self.bytes.len() { Err(OVERLAP) } else { Ok(()) }
+    }
+
     /// Bytes that the page takes if each element has its own.
-    pub(crate) fn size_of_elements(&self) -> Result<usize, Damage> {
+    fn size_of_elements(&self) -> Result<usize, Damage> {
         let size = |index| match self.is_leaf {
             true => self.leaf_element(index).map(|found| found.key.len() + found.value.len()),
             false => self.key(index).map(<[u8]>::len),

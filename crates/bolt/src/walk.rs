@@ -45,9 +45,15 @@ impl<'a> Walk<'a> {
                 let pages = (page.bytes().len() / self.state.meta.page_size) as u64;
                 take(self.state, &mut self.used, id, pages)?;
             }
+            let mut apart = false;
             for index in 0..page.count() {
                 if page.is_leaf {
                     if tree.ok(&view, page.is_bucket(index))? {
+                        // Buckets that share bytes would be gone through again and again.
+                        if !apart {
+                            tree.ok(&view, page.verify_apart())?;
+                            apart = true;
+                        }
                         let element = tree.ok(&view, page.leaf_element(index))?;
                         self.bucket(&bucket.inner(element)?, nesting + 1)?;
                     }

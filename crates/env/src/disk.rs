@@ -77,7 +77,7 @@ pub trait File: Send + Sync + Debug {
     ///
     /// # Safety
     /// While a slice taken from the map lives, nobody may write to the bytes it covers or cut the file before
-    /// its end; not by this handle, another one, or another process.
+    /// its end; not by this handle, another one, or another process. A `previous` map must be one of this same file.
     #[expect(unsafe_code, reason = "the caller must keep writers away from what it reads")]
     unsafe fn map(&self, len: u64, previous: Option<&Map>) -> io::Result<Map>;
 
@@ -94,13 +94,44 @@ pub trait File: Send + Sync + Debug {
 }
 
 impl dyn Disk {
-    /// The whole contents of a file that is small, or that is held whole anyway.
-    pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+    /// The whole contents of a file, which must not be longer than it can be expected to be.
+    pub fn read(&self, path: &Path, len_max: u64) -> io::Result<Vec<u8>> {
         let file = self.open(path, Open::read())?;
-        let len = usize::try_from(file.len()?).map_err(io::Error::other)?;
+        let len = file.len()?;
+        if len > len_max {
+            return Err(io::Error::new(
+                io::ErrorKind::FileTooLarge,
+                format!("{len} bytes, where at most {len_max} can be"),
+            ));
+        }
+        let len = usize::try_from(len).map_err(io::Error::other)?;
         let mut contents = vec![0; len];
         file.read_exact_at(&mut contents, 0)?;
         Ok(contents)
+    }
+}
+
+impl dyn Disk {
+    /// Makes a folder and those above it that are missing, and makes their names durable.
+    pub fn create_dir_all_durably(&self, path: &Path) -> io::Result<()> {
+        if path.as_os_str().is_empty() || self.kind(path)? == Some(Kind::Dir) {
+            return Ok(());
+        }
+        let above = parent(path);
+        if above != path {
+            self.create_dir_all_durably(above)?;
+        }
+        self.create_dir_all(path)?;
+        self.sync_dir(above)
+    }
+}
+
+/// The folder that a file or folder is in. A root is in itself.
+pub fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
+        Some(folder) => folder,
+        None => path,
     }
 }
 

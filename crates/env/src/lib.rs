@@ -17,7 +17,7 @@ mod random;
 mod sim;
 
 pub use clock::{Clock, OsClock, SimClock};
-pub use disk::{Create, Disk, File, Kind, Lock, Locking, Open};
+pub use disk::{Create, Disk, File, Kind, Lock, Locking, Open, parent};
 pub use map::Map;
 pub use os::OsDisk;
 pub use random::{OsRandom, Random, SeededRandom};

@@ -17,6 +17,9 @@ use crate::write::rebalance::rebalance;
 use crate::write::spill::{Output, inline};
 use crate::write::{OpenBucket, Work, WriteTx};
 
+/// Bytes of the buffer that are kept for the next commit.
+const BUFFER_KEPT: usize = 32 << 20;
+
 /// What the disk was asked to do when it failed.
 type Failed = (&'static str, io::Error);
 
@@ -41,6 +44,7 @@ impl WriteTx<'_> {
         let mut output =
             Output::new(old.meta.page_size, old.meta.high_water, &mut writer.freelist, buffer);
         let Some(root) = write_root(&mut self.work, &mut self.root, &mut output)? else {
+            writer.buffer = output.bytes;
             return Ok(old.meta.txid);
         };
         self.work.freed.extend(saved_freelist(&old)?);
@@ -63,6 +67,8 @@ impl WriteTx<'_> {
             checksums.note(&runs, &bytes, meta.page_size);
         }
         writer.buffer = bytes;
+        writer.buffer.shrink_to(BUFFER_KEPT);
+        writer.freelist.note_born(meta.txid, &runs);
         writer.freelist.give_up(meta.txid, std::mem::take(&mut self.work.freed));
         writer.arena = std::mem::take(&mut self.work.arena).emptied();
         self.db.publish(writer, meta).map_err(|source| self.db.commit_error("map", source))?;

@@ -3,7 +3,10 @@
 //! All have small pages, and a root bucket on page 3. Opened to be written, most are refused, because the walk that finds the free pages
 //! meets the lie; opened to be read, it is met on the way.
 
+use std::sync::Arc;
+
 use bolt::{Db, Error, OpenError, Options};
+use env::{Disk, OsClock, OsDisk};
 
 use crate::exercise::{Outcome, open_and_use};
 use crate::support::image::{
@@ -386,4 +389,59 @@ fn a_cursor_that_met_damage_shows_nothing_that_is_not_there() {
             assert!(there.contains(&item.key), "{item:?}");
         }
     }
+}
+
+/// A leaf whose elements are all buckets, and all the same bytes: an inline bucket with as many elements. Following each of them would take
+/// the square of the file's size.
+#[test]
+fn buckets_that_share_their_bytes_are_not_followed() {
+    const BUCKETS: usize = 10_000;
+    let mut image = file(&[]);
+    let value_len = 16 + HEADER + 16 * BUCKETS;
+    let data = HEADER + 16 * BUCKETS;
+    let pages = (data + 8 + value_len).div_ceil(PAGE_SIZE);
+    let at = usize::try_from(ROOT).unwrap() * PAGE_SIZE;
+    image.bytes.resize(at + pages * PAGE_SIZE, 0);
+    let short = |number: usize| u32::try_from(number).unwrap().to_le_bytes();
+    let page = &mut image.bytes[at..];
+    page[8..10].copy_from_slice(&2_u16.to_le_bytes());
+    page[10..12].copy_from_slice(&short(BUCKETS)[..2]);
+    page[12..16].copy_from_slice(&short(pages - 1));
+    for element in (HEADER..).step_by(16).take(BUCKETS) {
+        let numbers = [short(1), short(data - element), short(8), short(value_len)];
+        page[element..element + 16].copy_from_slice(numbers.as_flattened());
+    }
+    let inline = &mut page[data + 8 + 16..];
+    inline[8..10].copy_from_slice(&2_u16.to_le_bytes());
+    inline[10..12].copy_from_slice(&short(BUCKETS)[..2]);
+    image.set_meta(META_HIGH_WATER, ROOT + pages as u64);
+    assert!(matches!(open(&disk_with(&image.bytes), &options()), Err(OpenError::Damaged(_))));
+    let db = read_only(&image);
+    assert_eq!(db.snapshot().check().len(), 1, "and what is behind it is not looked at");
+    assert!(db.snapshot().root().stats().is_err());
+}
+
+/// A key and a value that together are longer than a number can tell.
+#[test]
+fn a_pair_longer_than_there_can_be_is_not_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(FILE);
+    let (disk, clock): (Arc<dyn Disk>, _) = (Arc::new(OsDisk), OsClock::default());
+    drop(Db::open(Arc::clone(&disk), &clock, &path, options()).unwrap());
+    let mut image = Image::new(std::fs::read(&path).unwrap());
+    let pages = (1_u64 << 20) + 2;
+    let page = &mut image.bytes[usize::try_from(ROOT).unwrap() * 4096..];
+    page[10..12].copy_from_slice(&1_u16.to_le_bytes());
+    page[12..16].copy_from_slice(&u32::try_from(pages - 1).unwrap().to_le_bytes());
+    for (at, number) in [(16, 0_u32), (20, 16), (24, 1 << 31), (28, 1 << 31)] {
+        page[at..at + 4].copy_from_slice(&number.to_le_bytes());
+    }
+    image.set_meta(META_HIGH_WATER, ROOT + pages);
+    std::fs::write(&path, &image.bytes).unwrap();
+    // The rest is zeros that take no space.
+    disk.open(&path, env::Open::write()).unwrap().set_len((ROOT + pages) * 4096).unwrap();
+    let db = Db::open(disk, &clock, &path, options()).unwrap();
+    let mut tx = db.write().unwrap();
+    let refused = tx.create_bucket_if_missing(b"x").map(drop);
+    assert!(matches!(refused, Err(Error::Damaged(_))), "{refused:?}");
 }

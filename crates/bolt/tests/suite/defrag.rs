@@ -1,7 +1,10 @@
 //! What a defragmentation leaves behind: locks, checksums, both meta pages, and no unfinished files.
 
-use bolt::{Db, OpenError, Options};
-use env::{SimClock, SimDisk};
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+
+use bolt::{Db, DefragError, OpenError, Options, SWAP_BYTES_MAX, SWAP_CHANGES_MAX};
+use env::{Fault, OsClock, OsDisk, SimClock, SimDisk};
 
 use crate::support::contents::Contents;
 use crate::support::image::Image;
@@ -102,4 +105,87 @@ fn checksums_come_along() {
     let report = db.scrub().unwrap().finish();
     assert_eq!((report.learned, report.damaged), (0, vec![]));
     assert!(report.verified > 10);
+}
+
+#[test]
+fn the_swap_is_put_off_while_there_is_much_to_catch_up_with() {
+    let put = |db: &Db, from: u64, count: u64, value: &[u8]| {
+        let mut tx = db.write().unwrap();
+        let mut bucket = tx.create_bucket_if_missing(b"many").unwrap();
+        (from..from + count).for_each(|key| bucket.put(&key.to_be_bytes(), value).unwrap());
+        tx.commit().unwrap();
+    };
+    let clock = SimClock::default();
+    let (_disk, db, _) = grown(9, &options());
+    let mut defrag = db.begin_defragment().unwrap();
+    assert!(defrag.try_swap(&clock).unwrap().is_none(), "nothing was copied yet");
+    defrag.catch_up().unwrap();
+    put(&db, 0, SWAP_CHANGES_MAX + 1, b"v");
+    assert!(defrag.try_swap(&clock).unwrap().is_none(), "too many changes");
+    defrag.catch_up().unwrap();
+    put(&db, 0, 10, &vec![7; SWAP_BYTES_MAX / 10]);
+    assert!(defrag.try_swap(&clock).unwrap().is_none(), "too many bytes");
+    defrag.catch_up().unwrap();
+    put(&db, 0, SWAP_CHANGES_MAX, b"w");
+    let report = defrag.try_swap(&clock).unwrap().expect("just few enough");
+    assert_eq!((report.swap_changes, report.rounds), (SWAP_CHANGES_MAX, 2));
+    assert!(matches!(defrag.turn(&clock), Err(DefragError::Ended)));
+    drop(defrag);
+    assert_sound(&db.snapshot());
+}
+
+/// A sync that failed once succeeds the next time, without what it was to sync.
+#[test]
+fn one_that_failed_is_not_gone_on_with() {
+    let (disk, db, _) = grown(10, &options());
+    let clock = SimClock::default();
+    let mut defrag = db.begin_defragment().unwrap();
+    disk.fail_from_change(0, Fault::Eio);
+    assert!(matches!(defrag.turn(&clock), Err(DefragError::Io { .. } | DefragError::Refused(_))));
+    disk.heal();
+    assert!(matches!(defrag.turn(&clock), Err(DefragError::Ended)));
+    assert!(matches!(defrag.try_swap(&clock), Err(DefragError::Ended)));
+    drop(defrag);
+    db.defragment(&clock).unwrap();
+}
+
+#[test]
+fn one_that_is_outrun_gives_up() {
+    let (disk, db, _) = grown(11, &options());
+    let mut defrag = db.begin_defragment().unwrap();
+    let outrun = (0..200).find_map(|_| defrag.catch_up().err());
+    assert!(matches!(outrun, Some(DefragError::Outrun(100))));
+    drop(defrag);
+    assert!(disk.contents(UNFINISHED).is_none());
+}
+
+#[test]
+fn the_space_of_the_old_file_is_given_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let (disk, clock) = (Arc::new(OsDisk), OsClock::default());
+    let db = Db::open(disk, &clock, &folder.path().join("db"), options()).unwrap();
+    let mut tx = db.write().unwrap();
+    let mut bucket = tx.create_bucket_if_missing(b"key").unwrap();
+    (0..1000_u64).for_each(|key| bucket.put(&key.to_be_bytes(), &[7; 1000]).unwrap());
+    tx.commit().unwrap();
+    let held = db.snapshot();
+    db.defragment(&clock).unwrap();
+    let inode = |file: std::fs::Metadata| (file.len(), file.nlink());
+    let nameless = || {
+        let open = std::fs::read_dir("/proc/self/fd").unwrap();
+        let folder = folder.path().to_str().unwrap().to_owned();
+        let ours = move |path: &std::path::Path| {
+            std::fs::read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with(&folder))
+        };
+        open.map(|fd| fd.unwrap().path())
+            .filter(|path| ours(path))
+            .map(|path| inode(std::fs::metadata(path).unwrap()))
+            .filter(|(_, links)| *links == 0)
+            .map(|(len, _)| len)
+            .collect::<Vec<_>>()
+    };
+    assert!(nameless()[0] > 1_000_000, "somebody reads it: {:?}", nameless());
+    drop(held);
+    db.give_back_space();
+    assert_eq!(nameless(), [0], "empty, and its lock still held");
 }

@@ -7,7 +7,7 @@ use env::{SeededRandom, SimDisk};
 
 use crate::dump::dump;
 use crate::support::contents::Contents;
-use crate::support::image::{Image, META_FREELIST};
+use crate::support::image::{Image, META_FREELIST, META_ROOT};
 use crate::support::ops::Workload;
 use crate::support::verify::{verify, verify_size};
 use crate::support::{FILE, assert_sound, disk_with, open, options};
@@ -54,10 +54,24 @@ fn bbolts_files_are_read() {
 }
 
 #[test]
-fn opening_a_file_of_bbolts_changes_nothing_that_is_read() {
+fn opening_a_file_of_bbolts_changes_only_where_the_older_meta_page_leads() {
     each_file(|name, disk, options| {
+        let before = Image::new(testdata(&format!("{name}.db")));
         drop(open(&disk, &options).unwrap());
-        assert!(disk.contents(FILE).unwrap() == testdata(&format!("{name}.db")), "{name}");
+        let after = Image::new(disk.contents(FILE).unwrap());
+        let data = 2 * before.page_size;
+        assert!(before.bytes[data..] == after.bytes[data..], "{name}");
+        assert_eq!(before.newest_meta(), after.newest_meta(), "{name}");
+        assert_eq!(before.meta(META_ROOT), after.meta(META_ROOT), "{name}");
+        // Without the newer one, the other tells the same.
+        let newest = after.newest_meta() as u64 * before.page_size as u64;
+        disk.flip_bit(FILE, (newest + 20) * 8);
+        let db = open(&disk, &options).unwrap();
+        assert!(db.fell_back().is_some());
+        assert!(
+            text(&db) == String::from_utf8(testdata(&format!("{name}.txt"))).unwrap(),
+            "{name}"
+        );
     });
 }
 

@@ -1,7 +1,9 @@
 //! A flipped bit is found where checksums are kept.
 
-use bolt::Options;
-use env::SimDisk;
+use std::sync::Arc;
+
+use bolt::{Db, Options};
+use env::{Create, Disk, Fault, Open, OsClock, OsDisk, SimClock, SimDisk};
 
 use crate::support::image::{BRANCH, ELEMENT, HEADER, Image, META_ROOT};
 use crate::support::{FILE, assert_sound, open, options};
@@ -151,4 +153,69 @@ fn a_scrub_goes_on_in_steps_while_commits_go_on() {
     }
     assert!(steps > 3);
     assert_eq!(scrub.finish().damaged, []);
+}
+
+/// A round through a large file takes hours, in which pages must be reused.
+#[test]
+fn a_scrub_under_way_does_not_make_the_file_grow() {
+    let sizes = [false, true].map(|scrubbing| {
+        let disk = SimDisk::new(0);
+        let db = open(&disk, &checked()).unwrap();
+        let overwrite = |round: u8| {
+            let mut tx = db.write().unwrap();
+            let mut bucket = tx.create_bucket_if_missing(b"key").unwrap();
+            (0..100_u8).for_each(|key| bucket.put(&[key], &[round; 100]).unwrap());
+            tx.commit().unwrap();
+        };
+        overwrite(0);
+        let mut scrub = db.scrub().unwrap();
+        if scrubbing {
+            assert!(scrub.step(2));
+        }
+        (1..100).for_each(overwrite);
+        db.snapshot().size()
+    });
+    assert_eq!(sizes[0], sizes[1]);
+}
+
+#[test]
+fn a_file_that_is_rewritten_during_a_scrub_is_not_taken_for_damaged() {
+    let disk = SimDisk::new(0);
+    let db = open(&disk, &checked()).unwrap();
+    for round in 0..20_u8 {
+        let mut tx = db.write().unwrap();
+        let mut bucket = tx.create_bucket_if_missing(b"key").unwrap();
+        (0..50_u8).for_each(|key| bucket.put(&[round, key], &[round; 100]).unwrap());
+        tx.commit().unwrap();
+    }
+    let mut scrub = db.scrub().unwrap();
+    assert!(scrub.step(3));
+    db.defragment(&SimClock::default()).unwrap();
+    assert_eq!(scrub.finish().damaged, []);
+    let report = db.scrub().unwrap().finish();
+    assert_eq!((report.learned, report.damaged), (0, vec![]));
+}
+
+#[test]
+fn a_page_that_cannot_be_read_is_reported() {
+    let disk = saved();
+    let db = open(&disk, &checked()).unwrap();
+    disk.fail_call(2, Fault::Eio);
+    let report = db.scrub().unwrap().finish();
+    assert_eq!(report.damaged.len(), 1, "{report:?}");
+    assert!(report.damaged[0].reason().contains("cannot be read"), "{report:?}");
+}
+
+/// The file of sums is not needed, so nothing in it may stop a start.
+#[test]
+fn sums_longer_than_they_can_be_are_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let (disk, clock): (Arc<dyn Disk>, _) = (Arc::new(OsDisk), OsClock::default());
+    drop(Db::open(Arc::clone(&disk), &clock, &path, checked()).unwrap());
+    let sums = disk.open(&folder.path().join("db.sums"), Open::create(Create::IfMissing)).unwrap();
+    // More than there is memory; none of it takes space.
+    sums.set_len(15 << 40).unwrap();
+    let db = Db::open(disk, &clock, &path, checked()).unwrap();
+    assert_eq!(db.scrub().unwrap().finish().damaged, []);
 }

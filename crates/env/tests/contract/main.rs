@@ -37,7 +37,7 @@ impl Ground {
     }
 
     fn read(&self, name: &str) -> Vec<u8> {
-        self.disk.read(&self.path(name)).unwrap()
+        self.disk.read(&self.path(name), u64::MAX).unwrap()
     }
 }
 

@@ -140,3 +140,25 @@ fn a_folder_that_was_moved_about_is_found_once() {
     assert!(seen.contains(&[false, false, false, true, true, false]), "as it should be");
     assert!(seen.iter().all(|[.., inside_a, _, _, inside_c]| !inside_a && !inside_c));
 }
+
+#[test]
+fn folders_made_durably_survive_whatever_was_missing() {
+    let disk = SimDisk::new(3);
+    let any: &dyn Disk = &disk;
+    any.create_dir_all_durably(Path::new("/a/b/c")).unwrap();
+    any.create_dir_all_durably(Path::new("/a/b/d")).unwrap();
+    for cut in 0..50 {
+        assert_eq!(disk.power_cut(cut).read_dir(Path::new("/a/b")).unwrap(), ["c", "d"]);
+    }
+    any.create_dir_all_durably(Path::new("relative/folder")).unwrap();
+    assert_eq!(disk.kind(Path::new("relative/folder")).unwrap(), Some(Kind::Dir));
+}
+
+#[test]
+fn a_file_longer_than_expected_is_not_read() {
+    let disk = SimDisk::new(3);
+    disk.open(Path::new("f"), Open::create(Create::New)).unwrap().write_at(b"12345", 0).unwrap();
+    let any: &dyn Disk = &disk;
+    assert_eq!(any.read(Path::new("f"), 5).unwrap(), b"12345");
+    assert_eq!(any.read(Path::new("f"), 4).unwrap_err().kind(), std::io::ErrorKind::FileTooLarge);
+}
