@@ -38,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) progress: Mutex<Progress>,
     /// Wakes the thread that commits.
     pub(crate) wake: Condvar,
+    /// Wakes those who wait for a commit, or for its failure.
+    pub(crate) moved: Condvar,
 }
 
 /// The last entry of the log that was applied.
@@ -85,7 +87,8 @@ pub struct Stats {
 }
 
 impl Backend {
-    /// Opens a file, or makes it, with the bucket [`Bucket::Meta`], which every file has.
+    /// Opens a file, or makes it, with the bucket [`Bucket::Meta`], which every file has. The folder it is in must be there, durably
+    /// ([`create_dir_all_durably`](trait@env::Disk)).
     pub fn open(
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
@@ -107,6 +110,7 @@ impl Backend {
             layers: RwLock::new(Arc::new(Layers::new(snapshot))),
             progress: Mutex::default(),
             wake: Condvar::new(),
+            moved: Condvar::new(),
         };
         Ok(Backend { shared: Arc::new(shared) })
     }
@@ -146,19 +150,35 @@ impl Backend {
         self.shared.progress().durable
     }
 
+    /// Waits until a transaction is in the file. Somebody has to commit it: a [`CommitThread`](crate::CommitThread), within the batch
+    /// interval. An error: nothing will be committed any more. This is also how to learn of a failure in the background.
+    pub fn wait_durable(&self, sequence: Sequence) -> Result<(), CommitError> {
+        let mut progress = self.shared.progress();
+        while progress.check()?.durable < sequence {
+            progress = self.shared.moved.wait(progress).unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok(())
+    }
+
+    /// Why nothing is accepted any more, if that is so.
+    #[must_use]
+    pub fn failure(&self) -> Option<Arc<str>> {
+        self.shared.progress().poisoned.clone()
+    }
+
     /// The one who commits to the file. Somebody has to let it: a [`CommitThread`](crate::CommitThread), or whoever schedules.
     #[must_use]
     pub fn committer(&self) -> Committer {
         Committer::new(Arc::clone(&self.shared))
     }
 
-    /// Commits what is pending, and lets go of the file. The last handle also saves the checksums of its pages; without that they are
-    /// learned anew.
+    /// Commits what is pending, saves the checksums of the pages, and lets go of the file. Threads must have been stopped before, and
+    /// other handles dropped.
     pub fn close(self) -> Result<(), CloseError> {
         self.force_commit()?;
         match Arc::try_unwrap(self.shared) {
             Ok(Shared { db, .. }) => Ok(db.close()?),
-            Err(_others) => Ok(()),
+            Err(_others) => Err(CloseError::InUse),
         }
     }
 
@@ -200,10 +220,11 @@ impl Backend {
         let shared = &*self.shared;
         let report = shared.db.defragment(&*shared.clock).inspect_err(|error| {
             if let bolt::DefragError::Unsure { .. } = error {
-                shared.progress().poisoned = Some(error.to_string().into());
+                shared.poison(error.to_string());
             }
         })?;
         crate::commit::refresh(shared);
+        shared.db.give_back_space();
         tracing::info!(before = report.size_before, after = report.size_after, "defragmented");
         Ok(report)
     }
@@ -216,6 +237,13 @@ impl Backend {
 }
 
 impl Shared {
+    /// Nothing is accepted any more.
+    pub(crate) fn poison(&self, cause: String) {
+        self.progress().poisoned = Some(cause.into());
+        self.moved.notify_all();
+        self.wake.notify_all();
+    }
+
     pub(crate) fn layers(&self) -> Arc<Layers> {
         Arc::clone(&self.layers.read().unwrap_or_else(PoisonError::into_inner))
     }

@@ -96,7 +96,8 @@ impl Versions {
         if self.newest.sequence <= sequence {
             return Some(&self.newest.value);
         }
-        self.older.iter().rev().find(|old| old.sequence <= sequence).map(|old| &old.value)
+        let later = self.older.partition_point(|old| old.sequence <= sequence);
+        Some(&self.older.get(later.checked_sub(1)?)?.value)
     }
 }
 

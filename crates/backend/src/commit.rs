@@ -88,11 +88,12 @@ fn commit(shared: &Shared, _turn: &MutexGuard<'_, ()>) -> Result<Option<Committe
     let started = shared.clock.monotonic();
     if let Err(error) = write(&shared.db, &batch) {
         tracing::error!(%error, "commit failed; nothing is accepted until the database is opened again");
-        shared.progress().poisoned = Some(error.to_string().into());
+        shared.poison(error.to_string());
         return Err(error);
     }
     let took = shared.clock.monotonic().saturating_sub(started);
     let committed = Committed { sequence: batch.newest, load: batch.load, took };
+    drop(batch);
     publish(shared, committed);
     Ok(Some(committed))
 }
@@ -158,4 +159,5 @@ fn publish(shared: &Shared, committed: Committed) {
     progress.commits += 1;
     progress.commit_time += committed.took;
     progress.last = Some(committed);
+    shared.moved.notify_all();
 }

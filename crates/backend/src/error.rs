@@ -125,4 +125,7 @@ pub enum CloseError {
     /// The checksums of its pages could not be saved.
     #[error("save page checksums: {0}")]
     Io(#[from] io::Error),
+    /// Somebody else has a handle, a committer or a thread: the file is still open. What was pending is committed.
+    #[error("the database is still in use")]
+    InUse,
 }

@@ -78,7 +78,10 @@ fn read(batch: &RwLock<Batch>) -> RwLockReadGuard<'_, Batch> {
     batch.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The database at one moment, between two transactions. Cheap to take and to clone; keeps in memory, and in the file, what it shows.
+/// The database at one moment, between two transactions. Cheap to take and to clone.
+///
+/// It keeps what it shows: up to two batches in memory, also when they are in the file long since, and pages of the file. So a walk that
+/// takes long should take a new view every now and then, where it may.
 #[derive(Clone, Debug)]
 pub struct View {
     layers: Arc<Layers>,

@@ -37,6 +37,9 @@ impl<'b> Tx<'b> {
     }
 
     /// Sets the value of a key.
+    ///
+    /// Key and value are kept as they are handed over until a commit: a slice of a larger buffer keeps all of that, which the bound
+    /// on pending bytes does not see.
     pub fn put(
         &mut self,
         bucket: Bucket,
@@ -104,8 +107,13 @@ impl<'b> Tx<'b> {
     }
 
     /// Likewise, for what comes with every transaction, and is written only once for each batch.
-    pub(crate) fn set_uncounted(&mut self, bucket: Bucket, key: &'static [u8], value: Bytes) {
-        self.changes.set(bucket, Bytes::from_static(key), Some(value), 0);
+    pub(crate) fn set_uncounted(
+        &mut self,
+        bucket: Bucket,
+        key: &'static [u8],
+        value: Option<Bytes>,
+    ) {
+        self.changes.set(bucket, Bytes::from_static(key), value, 0);
     }
 
     /// The last entry that was applied, this transaction included.

@@ -37,19 +37,19 @@ pub fn applied(from: &impl Read) -> Result<(Index, Term), ReadError> {
     Ok((Index(index), Term(number(from, TERM)?.unwrap_or(0))))
 }
 
-/// Sets the last entry that was applied; never to zero, as in etcd, for that means that none was.
+/// Sets the last entry that was applied. Zero is not written, as in etcd: it means that none was.
 pub(crate) fn set_applied_index(tx: &mut Tx<'_>, index: Index) {
-    if index > Index::ZERO {
-        let value = Bytes::copy_from_slice(&index.0.to_be_bytes());
-        tx.set_uncounted(Bucket::Meta, CONSISTENT_INDEX, value);
-    }
+    set_number(tx, CONSISTENT_INDEX, index.0);
 }
 
-/// Sets its term; never to zero, as in etcd, for that means that it is not known.
+/// Sets its term. Zero is not written, as in etcd: it means that the term is not known.
 pub(crate) fn set_applied_term(tx: &mut Tx<'_>, term: Term) {
-    if term > Term::ZERO {
-        tx.set_uncounted(Bucket::Meta, TERM, Bytes::copy_from_slice(&term.0.to_be_bytes()));
-    }
+    set_number(tx, TERM, term.0);
+}
+
+fn set_number(tx: &mut Tx<'_>, key: &'static [u8], number: u64) {
+    let value = (number > 0).then(|| Bytes::copy_from_slice(&number.to_be_bytes()));
+    tx.set_uncounted(Bucket::Meta, key, value);
 }
 
 /// Up to which revision history was to be dropped, if ever.

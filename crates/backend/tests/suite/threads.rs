@@ -1,12 +1,13 @@
 //! The thread that commits, with readers and a writer beside it.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use backend::schema::{Bucket, meta};
-use backend::{Backend, CommitThread, Config, Read as _};
-use env::{OsClock, OsDisk};
+use backend::{Backend, CommitError, CommitThread, Config, Read as _};
+use env::{Fault, OsClock, OsDisk, SimDisk};
 use types::{Index, Term};
 
 use crate::config;
@@ -84,9 +85,7 @@ fn the_thread_commits_by_itself_when_the_time_has_come() {
     let thread = CommitThread::spawn(&backend).unwrap();
     for round in 1..=3 {
         let sequence = backend.create_buckets(&[Bucket::Key]).unwrap();
-        while backend.durable() < sequence {
-            std::thread::yield_now();
-        }
+        backend.wait_durable(sequence).unwrap();
         assert!(backend.stats().commits >= round);
     }
     drop(thread);
@@ -104,9 +103,7 @@ fn the_thread_is_woken_by_a_full_batch() {
             tx.put(Bucket::Key, n.to_be_bytes().to_vec(), "1").unwrap();
         }
         let sequence = tx.commit().unwrap();
-        while backend.durable() < sequence {
-            std::thread::yield_now();
-        }
+        backend.wait_durable(sequence).unwrap();
         assert_eq!(backend.stats().commits, round);
     }
     thread.stop().unwrap();
@@ -135,4 +132,19 @@ fn defragmenting_goes_on_beside_everything_else() {
     assert_eq!(meta::applied(&backend.view()).unwrap(), (Index(TRANSACTIONS), Term(1)));
     assert_eq!(backend.view().all(Bucket::Key).unwrap().count() as u64, TRANSACTIONS);
     assert_eq!(backend.snapshot().unwrap().check(), []);
+}
+
+#[test]
+fn whoever_waits_learns_that_the_disk_failed() {
+    let (disk, clock) = (SimDisk::new(0), OsClock::default());
+    let config = Config { batch_interval: Duration::from_millis(1), ..config() };
+    let path = Path::new("db");
+    let backend = Backend::open(Arc::new(disk.clone()), Arc::new(clock), path, config).unwrap();
+    let thread = CommitThread::spawn(&backend).unwrap();
+    assert_eq!(backend.failure(), None);
+    disk.fail_from_change(0, Fault::Eio);
+    let sequence = backend.create_buckets(&[Bucket::Key]).unwrap();
+    assert!(matches!(backend.wait_durable(sequence), Err(CommitError::Poisoned(_))));
+    assert!(backend.failure().is_some());
+    assert!(thread.stop().is_err());
 }
