@@ -4,6 +4,8 @@
 //! a temporary folder, or below `BOWLINE_BENCH_DIR`. `-- --quick` runs everything small, to see that it runs; so does `cargo test
 //! --benches`. `-- NAME` runs the figures whose name contains it.
 
+#![expect(clippy::disallowed_types, reason = "a benchmark is about time")]
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -16,7 +16,7 @@
 //! The same finds everything there is in a state, as what changed since there was nothing.
 
 use std::cmp::Ordering;
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use crate::bucket::Bucket;
 use crate::error::Damaged;
@@ -128,8 +128,8 @@ fn changed_leaves<'a>(
 }
 
 fn leave_out_common(old: &mut Vec<PageId>, new: &mut Vec<PageId>) {
-    let in_new: HashSet<PageId> = new.iter().copied().collect();
-    let common: HashSet<PageId> = old.iter().copied().filter(|id| in_new.contains(id)).collect();
+    let in_new: BTreeSet<PageId> = new.iter().copied().collect();
+    let common: BTreeSet<PageId> = old.iter().copied().filter(|id| in_new.contains(id)).collect();
     old.retain(|id| !common.contains(id));
     new.retain(|id| !common.contains(id));
 }

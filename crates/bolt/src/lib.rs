@@ -33,25 +33,31 @@
 //!
 //! What this crate does not know: what the buckets and keys mean (`backend` does), and when to commit.
 
-mod bucket;
-mod check;
-mod checksums;
-mod cursor;
-mod db;
-mod defrag;
-mod diff;
-mod error;
-mod freelist;
 mod meta;
-mod node;
-mod open;
 mod page;
-mod scrub;
+
+mod bucket;
+mod cursor;
 mod snapshot;
 mod state;
 mod tree;
-mod walk;
+
+mod db;
+mod open;
+
+mod freelist;
+mod node;
 mod write;
+
+mod check;
+mod checksums;
+mod scrub;
+mod walk;
+
+mod defrag;
+mod diff;
+
+mod error;
 
 pub use bucket::{Bucket, BucketStats};
 pub use cursor::{Cursor, Item};

@@ -9,11 +9,13 @@
 //! make slower, and the crates above stay free of type parameters. The one hot path, reading a mapped file, goes through
 //! the plain struct [`Map`].
 
-mod clock;
 mod disk;
 mod map;
 mod os;
+
+mod clock;
 mod random;
+
 mod sim;
 
 pub use clock::{Clock, OsClock, SimClock};
