@@ -112,17 +112,22 @@ impl dyn Disk {
 }
 
 impl dyn Disk {
-    /// Makes a folder and those above it that are missing, and makes their names durable.
+    /// Makes a folder and those above it that are missing, and makes their names durable; also of those that are there, since whoever
+    /// made them may have been stopped before that.
     pub fn create_dir_all_durably(&self, path: &Path) -> io::Result<()> {
-        if path.as_os_str().is_empty() || self.kind(path)? == Some(Kind::Dir) {
-            return Ok(());
-        }
         let above = parent(path);
         if above != path {
             self.create_dir_all_durably(above)?;
         }
-        self.create_dir_all(path)?;
-        self.sync_dir(above)
+        let was_there = self.kind(path)? == Some(Kind::Dir);
+        if !was_there {
+            self.create_dir_all(path)?;
+        }
+        match self.sync_dir(above) {
+            // Somebody else's, who has seen to it.
+            Err(error) if was_there && error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            done => done,
+        }
     }
 }
 

@@ -116,7 +116,8 @@ fn dump_snapshots(out: &mut impl Write, dir: &Path) -> Result<(), Failure> {
         let path: PathBuf = dir.join(name);
         let snapshot = snap::read(&OsDisk, &path)?;
         let disk: &dyn Disk = &OsDisk;
-        let crc = snappb::Snapshot::decode(&disk.read(&path)?[..])?.crc();
+        let crc =
+            snappb::Snapshot::decode(&disk.read(&path, wal::snap::SNAP_BYTES_MAX)?[..])?.crc();
         let metadata = snapshot.metadata.clone().unwrap_or_default();
         let hash = plain_hex(&sha256(snapshot.data()));
         writeln!(out, "snap {name} {} {} {crc} {hash}", metadata.index(), metadata.term())?;

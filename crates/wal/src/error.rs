@@ -208,7 +208,8 @@ pub enum SaveError {
     /// An earlier call failed; this is why. Nothing was written.
     #[error("wal: refused since an earlier failure: {0}")]
     Poisoned(#[source] Arc<Failure>),
-    /// Nothing was written, and the log goes on.
+    /// More than one save may bring. Nothing was written, and the log goes on: the caller must split the entries over
+    /// several saves, of which only the last needs the state and a sync.
     #[error("wal: a save of {bytes} bytes is over the bound of {SAVE_BYTES_MAX}")]
     TooLarge {
         /// What was to be written, about.

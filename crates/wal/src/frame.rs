@@ -25,6 +25,8 @@ use crc32c::crc32c_append;
 use prost::Message;
 use prost::encoding::{encode_varint, encoded_len_varint};
 
+use crate::SAVE_BYTES_MAX;
+
 /// Bytes of the length field.
 pub(crate) const LENGTH_BYTES: u64 = LENGTH_SIZE as u64;
 
@@ -36,6 +38,11 @@ const FRAME_ALIGN: usize = 8;
 
 /// The longest that a record can be before its data: three tags, and varints of 10, 5 and 10 bytes.
 pub(crate) const HEADER_BYTES_MAX: u64 = 28;
+
+/// The longest that a record can be: a whole save of one entry. Whatever says that it is longer was never written, and gets
+/// no memory. etcd has no bound but the file's length, and writes no entry near this one: it refuses requests over its
+/// `--max-request-bytes`, 1.5 MiB unless set.
+pub(crate) const RECORD_BYTES_MAX: u64 = SAVE_BYTES_MAX as u64 + HEADER_BYTES_MAX;
 
 /// The length of the largest checksum as a varint.
 const CRC_VARINT_MAX: usize = 5;
@@ -233,6 +240,7 @@ impl Encoder {
     fn end(&mut self, start: usize) {
         let record = start + LENGTH_SIZE;
         let len = self.buffer.len() - record;
+        assert!(len as u64 <= RECORD_BYTES_MAX, "a record of {len} bytes would not be read back");
         self.buffer.resize(self.buffer.len().next_multiple_of(FRAME_ALIGN), 0);
         let pad = self.buffer.len() - record - len;
         let field = encode_length(len as u64, pad as u64);
@@ -256,6 +264,7 @@ mod tests {
             (8, 0, 8),
             (1, 7, 0x8700_0000_0000_0001),
             (14, 2, 0x8200_0000_0000_000e),
+            (RECORD_BYTES_MAX, 4, 0x8400_0000_4000_001c),
             (0x00ff_ffff_ffff_fff8, 0, 0x00ff_ffff_ffff_fff8),
         ] {
             assert_eq!(encode_length(len, pad), field);

@@ -56,6 +56,7 @@ mod segment;
 mod contents;
 mod reader;
 mod replay;
+mod starts;
 mod window;
 
 mod log;

@@ -10,14 +10,12 @@ use crate::segment::{self, SUFFIX};
 /// Removes the oldest segments until `keep` are left, or until one is locked, which says that it is needed. Gives back
 /// their names.
 ///
-/// Zero keeps every segment that is locked, and no other. (To etcd's flags zero means no limit; that is for the
-/// caller.)
+/// Zero sets no limit, as in etcd's flags, and removes nothing.
 pub fn purge(disk: &dyn Disk, dir: &Path, keep: usize) -> Result<Vec<String>, OpenError> {
     let mut names = segment::read_dir(disk, dir)?;
     names.retain(|name| name.ends_with(SUFFIX));
-    names.truncate(names.len().saturating_sub(keep));
     let mut removed = Vec::new();
-    for name in names {
+    for name in surplus(names, keep) {
         let path = dir.join(&name);
         let file = disk.open(&path, Open::write()).map_err(|e| Failure::new("open", &path, e))?;
         let free = file.try_lock(Locking::Ofd, Lock::Exclusive);
@@ -29,4 +27,11 @@ pub fn purge(disk: &dyn Disk, dir: &Path, keep: usize) -> Result<Vec<String>, Op
         removed.push(name);
     }
     Ok(removed)
+}
+
+/// Of some names, oldest first, those that have to go for `keep` to be left. Zero keeps all.
+pub(crate) fn surplus(mut names: Vec<String>, keep: usize) -> Vec<String> {
+    let gone = if keep == 0 { 0 } else { names.len().saturating_sub(keep) };
+    names.truncate(gone);
+    names
 }

@@ -17,6 +17,7 @@
 //!
 //! - A length field is never half there: it is zero, or what was written. One that no writer would write is damage, not
 //!   a torn write.
+//! - A length that is more than a record can be, 1 GiB, was never written, whether the file is that long or not: damage.
 //! - Whatever shares a sector with a length field that is there, and belongs to the same record, is there too. If the
 //!   start of the record, which tells its length once more, is there and contradicts the length field, that is damage.
 //! - A record whose data does not match its checksum is torn only if a whole sector after the one with its length field
@@ -37,7 +38,9 @@ use crc32c::crc32c_append;
 use env::Disk;
 
 use crate::error::{OpenError, Place, ReadError};
-use crate::frame::{self, HEADER_BYTES_MAX, Header, Kind, LENGTH_BYTES, NoHeader};
+use crate::frame::{
+    self, HEADER_BYTES_MAX, Header, Kind, LENGTH_BYTES, NoHeader, RECORD_BYTES_MAX,
+};
 use crate::segment::{self, Segment};
 use crate::window::Window;
 
@@ -179,7 +182,9 @@ impl Records {
         let Some((len, pad)) = frame::decode_length(field) else {
             return Err(self.damaged("the length field is not one that is written"));
         };
-        // Neither sum can wrap: a length has 56 bits, and an offset lies in the file.
+        if len > RECORD_BYTES_MAX {
+            return Err(self.damaged("the length field tells of more than a record can be"));
+        }
         let frame_len = LENGTH_BYTES + len + pad;
         let fits = frame_len <= left;
         let header = self.header(len, fits)?;
@@ -233,7 +238,7 @@ impl Records {
         let Ok(header) = Header::decode(self.window.get(start, left.min(HEADER_BYTES_MAX))?) else {
             return Ok(false);
         };
-        let fits = header.record_len().is_some_and(|len| len <= left);
+        let fits = header.record_len().is_some_and(|len| len <= left.min(RECORD_BYTES_MAX));
         Ok(fits && self.window.crc(self.crc, start + header.len, header.data_len)? == header.crc)
     }
 

@@ -10,9 +10,6 @@ use crate::error::{Failure, OpenError, RepairError};
 use crate::reader::Records;
 use crate::segment;
 
-/// What the name of a copy of something broken ends with.
-pub(crate) const BROKEN_SUFFIX: &str = ".broken";
-
 /// How much is copied at a time.
 const COPY_BYTES: usize = 1 << 20;
 
@@ -65,9 +62,7 @@ fn keep_copy(
     path: &Path,
     file: &dyn File,
 ) -> Result<PathBuf, Failure> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(BROKEN_SUFFIX);
-    let copy_path = PathBuf::from(name);
+    let copy_path = segment::suffixed(path, segment::BROKEN_SUFFIX);
     let done = || {
         let to = disk.open(&copy_path, Open::create(Create::Truncate))?;
         copy(file, &*to, file.len()?)?;

@@ -17,6 +17,16 @@
 //!
 //! etcd takes e9 there for an entry of the log. It then believes that its log ends in a term in which it does not, and
 //! may vote for a member that lacks e8'.
+//!
+//! Two logs that agree on the term at an index agree on all before it, and two that differ there need not agree on
+//! anything after it. So where the entry at the snapshot's index was of another term, the snapshot is a leader's, and took
+//! the place of that entry and of all behind it, whatever their terms. Where it was of the same term, the snapshot is
+//! our own, and they stay.
+//!
+//! ```text
+//!  records    e8@4 e9@6  snapshot{8@5}    from 8   nothing
+//!  records    e8@5 e9@6  snapshot{8@5}    from 8   e9@6
+//! ```
 
 use std::path::Path;
 
@@ -30,6 +40,7 @@ use crate::error::ReadError;
 use crate::frame::Kind;
 use crate::reader::{Record, Records};
 use crate::segment;
+use crate::starts::Starts;
 
 /// How far the term of an entry may be ahead of the last state. A state that is taken for an entry, since a bit flipped
 /// in the kind of its record, has the id of a member where an entry has its term, and those are larger by chance.
@@ -86,7 +97,7 @@ pub fn read(
         Err(error) if error.is_torn() => {}
         done => done?,
     }
-    replay.finish().map(|(summary, _)| summary)
+    replay.finish().map(|ending| ending.summary)
 }
 
 /// Collects entries, the later over the earlier.
@@ -127,6 +138,8 @@ pub(crate) struct Replay {
     start_term: u64,
     /// Whether the record of the snapshot to start from was met.
     found: bool,
+    /// The term at the start's index, in the log as it reads so far.
+    term_at_start: Option<u64>,
     metadata: Option<Bytes>,
     state: HardState,
     /// The last index of the log as it reads so far.
@@ -138,6 +151,18 @@ pub(crate) struct Replay {
     /// What the log that goes on from here takes for its last index: that of the last entry record or of a snapshot
     /// beyond.
     saved_index: u64,
+    /// From where the log that goes on can be replayed.
+    starts: Starts,
+}
+
+/// What a log says when it has been read to its end.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    pub(crate) summary: Summary,
+    /// What the log that goes on takes for its last index.
+    pub(crate) last_index: u64,
+    /// From where it can be replayed, once what was read is durable.
+    pub(crate) starts: Starts,
 }
 
 impl Replay {
@@ -146,12 +171,14 @@ impl Replay {
             start_index: start.index(),
             start_term: start.term(),
             found: false,
+            term_at_start: None,
             metadata: None,
             state: HardState::default(),
             last: start.index(),
             stale: None,
             terms: Vec::new(),
             saved_index: 0,
+            starts: Starts::new(start.index()),
         }
     }
 
@@ -169,16 +196,18 @@ impl Replay {
         Ok(())
     }
 
-    /// The result, with the last index saved.
-    pub(crate) fn finish(self) -> Result<(Summary, u64), ReadError> {
+    /// The result.
+    pub(crate) fn finish(mut self) -> Result<Ending, ReadError> {
         if !self.found {
             return Err(ReadError::SnapshotNotFound {
                 index: self.start_index,
                 term: self.start_term,
             });
         }
+        self.starts.confirm(self.state.commit());
         let metadata = self.metadata.unwrap_or_default();
-        Ok((Summary { metadata, state: self.state }, self.saved_index))
+        let summary = Summary { metadata, state: self.state };
+        Ok(Ending { summary, last_index: self.saved_index, starts: self.starts })
     }
 
     /// Takes in a record; gives back what it does to the entries.
@@ -187,7 +216,7 @@ impl Replay {
             Kind::Entry => return self.entry(record),
             Kind::State => self.state = contents::state(record)?,
             Kind::Metadata => self.metadata(record)?,
-            Kind::Snapshot => self.snapshot(record)?,
+            Kind::Snapshot => return self.snapshot(record),
             Kind::Crc => {}
         }
         Ok(None)
@@ -200,6 +229,7 @@ impl Replay {
         }
         self.saved_index = entry.index();
         if entry.index() <= self.start_index {
+            self.term_at_start = (entry.index() == self.start_index).then(|| entry.term());
             return Ok(self.overwrite());
         }
         if self.is_stale(&entry) {
@@ -220,7 +250,7 @@ impl Replay {
         entry.term() < self.start_term || follows && entry.index() - 1 > self.last
     }
 
-    /// The log was overwritten from before the snapshot on.
+    /// The log was overwritten from the snapshot on, or from before.
     fn overwrite(&mut self) -> Option<Replayed> {
         let had_entries = self.last > self.start_index;
         self.last = self.start_index;
@@ -269,11 +299,12 @@ impl Replay {
         }
     }
 
-    fn snapshot(&mut self, record: &Record) -> Result<(), ReadError> {
+    fn snapshot(&mut self, record: &Record) -> Result<Option<Replayed>, ReadError> {
         let snapshot = contents::snapshot(record)?;
         self.saved_index = self.saved_index.max(snapshot.index());
+        self.starts.add(snapshot.index());
         if snapshot.index() != self.start_index {
-            return Ok(());
+            return Ok(None);
         }
         if snapshot.term() != self.start_term {
             return Err(ReadError::SnapshotMismatch {
@@ -284,6 +315,9 @@ impl Replay {
             });
         }
         self.found = true;
-        Ok(())
+        // From here on the snapshot is what is at its index.
+        let replaced = self.term_at_start.replace(self.start_term);
+        let was_another = replaced.is_some_and(|term| term != self.start_term);
+        Ok(if was_another { self.overwrite() } else { None })
     }
 }

@@ -8,7 +8,7 @@
 //! it without opening them.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use env::{Disk, File, Lock, Locking, Open};
@@ -20,6 +20,9 @@ pub(crate) const SUFFIX: &str = ".wal";
 
 /// What the name of a file being prepared ends with.
 pub(crate) const TMP_SUFFIX: &str = ".tmp";
+
+/// What the name of something broken ends with, or of a copy of it.
+pub(crate) const BROKEN_SUFFIX: &str = ".broken";
 
 /// The name of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,6 +45,13 @@ impl fmt::Display for SegmentName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}-{:016x}{SUFFIX}", self.seq, self.index)
     }
+}
+
+/// A path with something behind its name.
+pub(crate) fn suffixed(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
 }
 
 /// Sixteen hexadecimal digits.

@@ -1,6 +1,6 @@
 //! What a power cut leaves of names.
 
-use env::{Disk, Kind, SimDisk};
+use env::{Disk, Fault, Kind, SimDisk};
 
 use super::*;
 
@@ -152,6 +152,20 @@ fn folders_made_durably_survive_whatever_was_missing() {
     }
     any.create_dir_all_durably(Path::new("relative/folder")).unwrap();
     assert_eq!(disk.kind(Path::new("relative/folder")).unwrap(), Some(Kind::Dir));
+}
+
+#[test]
+fn folders_are_made_durable_by_another_try() {
+    for change in 0..6 {
+        let disk = SimDisk::new(3);
+        let any: &dyn Disk = &disk;
+        disk.fail_change(change, Fault::Eio);
+        assert!(any.create_dir_all_durably(Path::new("/a/b/c")).is_err(), "change {change}");
+        any.create_dir_all_durably(Path::new("/a/b/c")).unwrap();
+        for cut in 0..50 {
+            assert_eq!(disk.power_cut(cut).read_dir(Path::new("/a/b")).unwrap(), ["c"]);
+        }
+    }
 }
 
 #[test]

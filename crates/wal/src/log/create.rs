@@ -1,10 +1,10 @@
 //! A new log.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use env::Disk;
+use env::{Disk, parent};
 use proto::raftpb::HardState;
 use proto::walpb::Snapshot;
 
@@ -13,14 +13,17 @@ use crate::error::{Failure, OpenError};
 use crate::frame::{Encoder, Kind};
 use crate::prepare::{Prepared, Slot};
 use crate::segment::{self, Segment, SegmentName};
+use crate::starts::Starts;
 
 impl Wal {
     /// Makes a log in a folder that has none, with metadata that tells whose it is.
     ///
-    /// It is made under another name and then renamed, so that it is there whole or not at all.
+    /// It is made under another name and then renamed, so that it is there whole or not at all. Folders above it that are
+    /// missing are made too, and as durable as the log.
     ///
     /// # Panics
-    /// If the configuration asks for segments of no size.
+    /// If the configuration asks for segments of no size, or the metadata is longer than
+    /// [`SAVE_BYTES_MAX`](crate::SAVE_BYTES_MAX).
     pub fn create(
         disk: Arc<dyn Disk>,
         dir: &Path,
@@ -32,7 +35,8 @@ impl Wal {
             return Err(OpenError::Exists { dir: dir.to_owned() });
         }
         let metadata = metadata.into();
-        let tmp = beside(dir);
+        let tmp = segment::suffixed(dir, segment::TMP_SUFFIX);
+        make_room(&disk, parent(dir))?;
         let First { segment, encoder, offset } = make(&*disk, &tmp, &metadata, config)
             .and_then(|first| publish(&*disk, &tmp, dir).map(|()| first))
             .inspect_err(|_| clean_up(&*disk, &tmp))?;
@@ -43,6 +47,7 @@ impl Wal {
             metadata,
             state: HardState::default(),
             last_index: 0,
+            starts: Starts::new(0),
             durable: Position { seq: segment.name.seq, offset },
             held: vec![segment],
             offset,
@@ -59,6 +64,11 @@ struct First {
     segment: Segment,
     encoder: Encoder,
     offset: u64,
+}
+
+/// Makes the folders that the log's own goes into.
+fn make_room(disk: &Arc<dyn Disk>, above: &Path) -> Result<(), Failure> {
+    disk.create_dir_all_durably(above).map_err(|e| Failure::new("create", above, e))
 }
 
 /// Makes a folder with the first segment in it, durable but for its own name.
@@ -94,29 +104,13 @@ fn publish(disk: &dyn Disk, tmp: &Path, dir: &Path) -> Result<(), OpenError> {
     // It may be there, but has no log.
     remove(disk, dir)?;
     disk.rename(tmp, dir).map_err(|e| Failure::new("rename", tmp, e))?;
-    let parent = parent(dir);
-    disk.sync_dir(parent).map_err(|e| {
+    let above = parent(dir);
+    disk.sync_dir(above).map_err(|e| {
         // The name may vanish again, so the log must not be taken for one that was created.
         clean_up(disk, dir);
-        Failure::new("sync", parent, e)
+        Failure::new("sync", above, e)
     })?;
     Ok(())
-}
-
-/// The name beside a folder under which it is made.
-fn beside(dir: &Path) -> PathBuf {
-    let mut name = dir.as_os_str().to_owned();
-    name.push(segment::TMP_SUFFIX);
-    name.into()
-}
-
-/// The folder that a folder is in.
-pub(super) fn parent(dir: &Path) -> &Path {
-    match dir.parent() {
-        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
-        Some(parent) => parent,
-        None => dir,
-    }
 }
 
 fn remove(disk: &dyn Disk, dir: &Path) -> Result<(), Failure> {

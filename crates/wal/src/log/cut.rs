@@ -71,7 +71,7 @@ impl Wal {
         self.held.push(Segment { name, file });
         self.offset = self.encoder.bytes().len() as u64;
         self.encoder.clear(WRITE_BYTES_MAX);
-        self.durable = self.written();
+        self.all_is_durable();
         Ok(())
     }
 }

@@ -34,6 +34,7 @@ use crate::error::{Failure, SaveError};
 use crate::frame::{Encoder, Kind};
 use crate::prepare::{Preparer, Slot};
 use crate::segment::Segment;
+use crate::starts::Starts;
 use crate::{SAVE_BYTES_MAX, SEGMENT_BYTES};
 
 /// What is written at once. A save that is longer takes several writes, and still one sync.
@@ -84,6 +85,8 @@ pub struct Wal {
     state: HardState,
     /// The last entry saved, or a snapshot beyond.
     last_index: u64,
+    /// From where it could be replayed.
+    starts: Starts,
     /// The segments locked, oldest first. The last is the one being written.
     held: Vec<Segment>,
     /// Where the next record goes in that one.
@@ -125,7 +128,9 @@ impl Wal {
 
     /// Appends a place from which the log can be replayed, and makes everything durable.
     ///
-    /// What it stands for must be durable already: the snapshot file or the database.
+    /// What it stands for must be durable already: the snapshot file or the database. It counts once a state that was
+    /// saved, before or after it, has a commit index that is not before it; until then a reader starts at an earlier one,
+    /// and [`release_to`](Wal::release_to) keeps what that takes.
     pub fn save_snapshot(&mut self, snapshot: &Snapshot) -> Result<(), SaveError> {
         self.check_poison()?;
         check_complete(snapshot)?;
@@ -142,14 +147,19 @@ impl Wal {
                 let synced = self.tail().file.sync_data();
                 self.checked("sync", self.tail_path(), synced)?;
             }
-            self.durable = self.written();
+            self.all_is_durable();
         }
         Ok(())
     }
 
     /// Lets go of the segments that are not needed to replay from a snapshot at this index, so that
     /// [`purge`](crate::purge) may remove them.
+    ///
+    /// It never goes beyond the last snapshot that counts: the one at which the log was opened, or one saved later with
+    /// [`save_snapshot`](Wal::save_snapshot) that a durable state covers. So there is always one to start from, and it is
+    /// no harm to ask for too much.
     pub fn release_to(&mut self, index: u64) {
+        let index = index.min(self.starts.valid());
         // The last segment that begins before the index may hold entries up to it.
         let beyond = self.held.iter().position(|segment| segment.name.index >= index);
         let needed = beyond.unwrap_or(self.held.len()).saturating_sub(1);
@@ -223,6 +233,13 @@ impl Wal {
     fn push_snapshot(&mut self, snapshot: &Snapshot) {
         self.encoder.push_message(Kind::Snapshot, snapshot);
         self.last_index = self.last_index.max(snapshot.index());
+        self.starts.add(snapshot.index());
+    }
+
+    /// What was saved so far survives a power cut from now on.
+    fn all_is_durable(&mut self) {
+        self.durable = self.written();
+        self.starts.confirm(self.state.commit());
     }
 
     /// Writes what was assembled behind what is there.

@@ -3,17 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use env::{Disk, File};
+use env::{Disk, File, parent};
 use proto::walpb::Snapshot;
 
-use super::create::parent;
 use super::{Config, Position, Wal};
 use crate::error::{Failure, OpenError, ReadError};
 use crate::frame::Encoder;
 use crate::prepare::{self, Slot};
 use crate::reader::Records;
 use crate::repair::copy;
-use crate::replay::{Contents, Entries, Replay, Replayed, Summary};
+use crate::replay::{Contents, Ending, Entries, Replay, Replayed, Summary};
 use crate::segment;
 
 /// A log that is locked and must be read to its end before it can be written.
@@ -57,7 +56,7 @@ impl Opening {
     pub fn read(mut self, visit: impl FnMut(Replayed)) -> Result<(Wal, Summary), ReadError> {
         let mut replay = Replay::new(&self.start);
         replay.run(&mut self.records, visit)?;
-        let (summary, last_index) = replay.finish()?;
+        let Ending { summary, last_index, starts } = replay.finish()?;
         self.make_ready()?;
         let (offset, crc) = (self.records.offset(), self.records.crc());
         let held = self.records.into_segments();
@@ -69,6 +68,7 @@ impl Opening {
             metadata: summary.metadata.clone(),
             state: summary.state,
             last_index,
+            starts,
             held,
             offset,
             durable: Position { seq, offset },

@@ -13,7 +13,8 @@ use crate::segment::hex16;
 const COPY_BYTES: usize = 1 << 20;
 
 impl Snapshotter {
-    /// Saves a database image, durably, and tells its length. If there is one with this index already, it stays.
+    /// Saves a database image, durably, and tells its length. If there is one with this index already, it stays, and is
+    /// durable afterwards too.
     pub fn save_db(&self, image: &mut dyn Read, index: u64) -> Result<u64, SnapError> {
         let tmp = self.tmp_path();
         let len = self.receive(image, &tmp).inspect_err(|_| self.try_remove(&tmp))?;
@@ -24,9 +25,11 @@ impl Snapshotter {
         };
         if self.disk.kind(&path).map_err(failed)?.is_some() {
             self.try_remove(&tmp);
-            return Ok(len);
+        } else {
+            self.disk.rename(&tmp, &path).map_err(failed)?;
         }
-        self.disk.rename(&tmp, &path).map_err(failed)?;
+        // An image that was there was synced before it had its name; whoever gave it the name may have failed, or been
+        // killed, before this.
         self.disk.sync_dir(&self.dir).map_err(|e| Failure::new("sync", &self.dir, e))?;
         tracing::info!(file = %path.display(), bytes = len, "saved a database snapshot");
         Ok(len)

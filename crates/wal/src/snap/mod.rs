@@ -29,7 +29,8 @@ use thiserror::Error;
 pub use file::read;
 
 use crate::error::Failure;
-use crate::repair::BROKEN_SUFFIX;
+use crate::purge::surplus;
+use crate::segment::{BROKEN_SUFFIX, suffixed};
 
 const SNAP_SUFFIX: &str = ".snap";
 const DB_SUFFIX: &str = ".snap.db";
@@ -152,10 +153,9 @@ impl Snapshotter {
     }
 
     fn set_aside(&self, path: &Path, why: &SnapError) -> Result<(), Failure> {
-        let mut broken = path.as_os_str().to_owned();
-        broken.push(BROKEN_SUFFIX);
+        let broken = suffixed(path, BROKEN_SUFFIX);
         tracing::warn!(%why, "set a broken snapshot file aside");
-        self.disk.rename(path, Path::new(&broken)).map_err(|e| Failure::new("rename", path, e))
+        self.disk.rename(path, &broken).map_err(|e| Failure::new("rename", path, e))
     }
 
     /// Removes what was on its way when an earlier process ended. Called once at start, before anything else.
@@ -169,13 +169,12 @@ impl Snapshotter {
         Ok(())
     }
 
-    /// Removes the oldest `.snap` files, and the oldest database images, until at most `keep` of each are left.
+    /// Removes the oldest `.snap` files, and the oldest database images, until at most `keep` of each are left. Zero sets no
+    /// limit, as in etcd's flags, and removes nothing.
     pub fn purge(&self, keep: usize) -> Result<Vec<String>, SnapError> {
         let mut removed = Vec::new();
         for suffix in [SNAP_SUFFIX, DB_SUFFIX] {
-            let mut names = self.names(suffix)?;
-            names.truncate(names.len().saturating_sub(keep));
-            for name in names {
+            for name in surplus(self.names(suffix)?, keep) {
                 self.remove(&name)?;
                 tracing::info!(file = name, "purged");
                 removed.push(name);
@@ -209,8 +208,13 @@ impl Snapshotter {
     }
 
     fn try_remove(&self, path: &Path) {
-        if let Err(error) = self.disk.remove_file(path) {
-            tracing::warn!(file = %path.display(), %error, "could not remove an unfinished file");
+        match self.disk.remove_file(path) {
+            Ok(()) => {}
+            // It has its name already.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                tracing::warn!(file = %path.display(), %error, "could not remove an unfinished file");
+            }
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Files that are not as they were written.
 
-use env::{Disk, Open, SimDisk};
+use std::sync::Arc;
+
+use env::{Disk, Open, OsDisk, SimDisk};
 use proptest::prelude::*;
 use prost::Message;
 use proto::raftpb::{Entry, EntryType, HardState};
@@ -137,12 +139,51 @@ fn a_length_beyond_the_file_is_torn_only_if_the_record_says_so_too() {
     // The length field says more than the record does: damage.
     let field = &whole[usize::try_from(start).unwrap()..][..8];
     let field = u64::from_le_bytes(field.try_into().unwrap());
-    overwrite(&disk, start, &(field + (1 << 30)).to_le_bytes());
+    overwrite(&disk, start, &(field + (1 << 29)).to_le_bytes());
     assert!(
         error_of(&disk).ends_with("the record and its length field disagree"),
         "{}",
         error_of(&disk)
     );
+}
+
+/// The file is that long, though it takes no space, and the record itself agrees with its length.
+#[test]
+fn a_record_longer_than_any_is_refused_before_it_takes_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("wal");
+    let os: Arc<dyn Disk> = Arc::new(OsDisk);
+    let wal = Wal::create(Arc::clone(&os), &dir, METADATA, segments_of(4096)).unwrap();
+    let end = wal.written().offset;
+    wal.close().unwrap();
+    let file = os.open(&dir.join(FIRST), Open::write()).unwrap();
+    // One byte more than the longest, and more than any memory.
+    for record_len in [(1 << 30) + 29, 7 << 40] {
+        let mut record = vec![0x08, 2, 0x10, 0, 0x1a];
+        // Six bytes hold the size of either.
+        let data_len: u64 = record_len - 11;
+        record.extend((0..6).map(|at| {
+            let more = if at < 5 { 0x80 } else { 0 };
+            u8::try_from(data_len >> (7 * at) & 0x7f).unwrap() | more
+        }));
+        let pad = record_len.next_multiple_of(8) - record_len;
+        let top = if pad == 0 { 0 } else { 0x80 | pad };
+        file.write_at(&(record_len | top << 56).to_le_bytes(), end).unwrap();
+        file.write_at(&record, end + 8).unwrap();
+        file.set_len(end + 8 + record_len + pad).unwrap();
+        let expected = format!(
+            "wal: damaged record: in file '{FIRST}' at position: {end}: \
+             the length field tells of more than a record can be"
+        );
+        let errors = [
+            wal::valid_snapshots(&*os, &dir).unwrap_err(),
+            wal::read_all(&*os, &dir, &snapshot(0, 0)).unwrap_err(),
+        ];
+        assert_eq!(errors.map(|error| error.to_string()), [&*expected; 2]);
+        // Nor is it summed up, should its length field be lost.
+        file.write_at(&[0; 8], end).unwrap();
+        assert_eq!(wal::read_all(&*os, &dir, &snapshot(0, 0)).unwrap().entries, []);
+    }
 }
 
 #[test]

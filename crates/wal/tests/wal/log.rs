@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use env::{Create, Disk, Fault, Open};
+use env::{Create, Disk, Fault, Open, SimDisk};
 use prost::Message;
 use proto::raftpb::HardState;
 use proto::walpb::Snapshot;
@@ -182,6 +182,38 @@ fn a_leaders_snapshot_ends_what_was_after_it() {
     assert_eq!(reopen(&disk, 1 << 20, &snapshot(3, 2)).1.entries, entries(2, 4..=4, 10));
 }
 
+/// The leader's entry at the snapshot is not the one we had, so what we had behind it goes, though its term is later.
+#[test]
+fn a_leaders_snapshot_ends_what_was_after_another_entry() {
+    let disk = disk(1);
+    let mut wal = create(&disk, 1 << 20);
+    wal.save(&state(4, 1), &entries(4, 1..=8, 10), true).unwrap();
+    wal.save(&state(6, 1), &entries(6, 9..=9, 10), true).unwrap();
+    wal.save_snapshot(&snapshot(8, 5)).unwrap();
+    wal.save(&state(7, 8), &[], true).unwrap();
+    let mut seen = Vec::new();
+    wal::read(&disk, dir(), &snapshot(8, 5), |replayed| seen.push(replayed)).unwrap();
+    assert_eq!(seen, [Replayed::Entry(entry(6, 9, 10)), Replayed::Overwritten]);
+    wal.save(&state(7, 8), &entries(7, 9..=10, 10), true).unwrap();
+    // The same snapshot once more ends nothing.
+    wal.save_snapshot(&snapshot(8, 5)).unwrap();
+    wal.close().unwrap();
+    assert_eq!(reopen(&disk, 1 << 20, &snapshot(8, 5)).1.entries, entries(7, 9..=10, 10));
+}
+
+/// A member's own snapshot is of an entry that it has, and what is behind stays, of the same term or a later one.
+#[test]
+fn a_snapshot_of_ones_own_leaves_what_is_after_it() {
+    let disk = disk(1);
+    let mut wal = create(&disk, 1 << 20);
+    wal.save(&state(4, 1), &entries(4, 1..=8, 10), true).unwrap();
+    wal.save(&state(5, 1), &entries(5, 8..=8, 10), true).unwrap();
+    wal.save(&state(6, 8), &entries(6, 9..=9, 10), true).unwrap();
+    wal.save_snapshot(&snapshot(8, 5)).unwrap();
+    wal.close().unwrap();
+    assert_eq!(reopen(&disk, 1 << 20, &snapshot(8, 5)).1.entries, entries(6, 9..=9, 10));
+}
+
 #[test]
 #[should_panic(expected = "entry 3 was to be saved after 1")]
 fn a_gap_is_never_written() {
@@ -355,31 +387,17 @@ fn metadata_must_not_change() {
 }
 
 #[test]
-fn locks_are_released_behind_a_snapshot_and_files_purged() {
-    let disk = disk(1);
-    let mut wal = create(&disk, SMALL);
-    for index in 1..=17 {
-        wal.save(&state(1, index), &[entry(1, index, 500)], true).unwrap();
+fn the_folders_above_a_new_log_are_durable_too() {
+    let disk = SimDisk::new(1);
+    let dir = Path::new("/data/member/wal");
+    let mut wal = Wal::create(shared(&disk), dir, METADATA, segments_of(SMALL)).unwrap();
+    wal.save(&state(1, 1), &entries(1, 1..=3, 10), true).unwrap();
+    for seed in 0..50 {
+        let found = disk.power_cut(seed);
+        assert!(wal::exists(&found, dir).unwrap(), "seed {seed}");
+        let read = wal::read_all(&found, dir, &snapshot(0, 0)).unwrap();
+        assert_eq!(read.entries, entries(1, 1..=3, 10));
     }
-    wal.save_snapshot(&snapshot(12, 1)).unwrap();
-    let all = names(&disk);
-    assert_eq!(all.len(), 5, "{all:?}");
-    let purge = |keep| wal::purge(&disk, dir(), keep).unwrap();
-    assert!(purge(2).is_empty(), "all are locked");
-    wal.release_to(0);
-    wal.release_to(1);
-    assert!(purge(2).is_empty());
-    // Segments start at 0, 5, 9, 13 and 17: entry 12 is in the third.
-    wal.release_to(12);
-    assert!(purge(5).is_empty(), "few enough");
-    assert_eq!(purge(4), all[..1]);
-    assert_eq!(purge(2), all[1..2], "the third is still locked");
-    wal.release_to(13);
-    assert!(purge(2).is_empty(), "it is the last that begins before 13");
-    wal.release_to(18);
-    assert_eq!(purge(2), all[2..3]);
-    assert_eq!(purge(0), all[3..4], "never the one being written");
-    wal.save(&state(1, 17), &[entry(1, 18, 10)], true).unwrap();
 }
 
 #[test]

@@ -8,5 +8,6 @@ mod damage;
 mod faults;
 mod log;
 mod prepare;
+mod release;
 mod snap;
 mod story;

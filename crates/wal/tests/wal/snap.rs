@@ -120,6 +120,44 @@ fn a_database_image_is_saved_and_found() {
     assert_eq!(names(&disk), ["0000000000000011.snap.db"]);
 }
 
+/// A call that failed after the file had its name has not made the name durable, so the next one does.
+fn assert_durable_at_the_second_try(
+    path: &Path,
+    save: impl Fn(&Snapshotter) -> Result<(), SnapError>,
+) {
+    let changes = {
+        let disk = disk(1);
+        let before = disk.calls().changes();
+        save(&snapshotter(&disk)).unwrap();
+        disk.calls().changes() - before
+    };
+    for change in 0..changes {
+        let disk = disk(1);
+        let snap = snapshotter(&disk);
+        disk.fail_change(change, Fault::Eio);
+        save(&snap).unwrap_err();
+        save(&snap).unwrap();
+        let written = disk.contents(path).unwrap();
+        for seed in 0..50 {
+            let found = disk.power_cut(seed).contents(path);
+            assert_eq!(found.as_ref(), Some(&written), "change {change}, seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_snapshot_saved_at_the_second_try_is_durable() {
+    assert_durable_at_the_second_try(&path(1, 17), |snap| snap.save(&snapshot(1, 17)));
+}
+
+#[test]
+fn an_image_saved_at_the_second_try_is_durable() {
+    assert_durable_at_the_second_try(&dir().join("0000000000000011.snap.db"), |snap| {
+        assert_eq!(snap.save_db(&mut &b"image"[..], 17)?, 5);
+        Ok(())
+    });
+}
+
 #[test]
 fn an_image_that_breaks_off_leaves_nothing() {
     let disk = disk(1);
@@ -148,6 +186,7 @@ fn old_files_are_removed() {
     }
     snap.release_dbs(3).unwrap();
     assert_eq!(names(&disk).len(), 6);
+    assert!(snap.purge(0).unwrap().is_empty(), "no limit");
     let removed = snap.purge(1).unwrap();
     assert_eq!(removed, [name(1, 1), name(1, 2), name(1, 3), "0000000000000003.snap.db".into()]);
     assert_eq!(

@@ -4,6 +4,9 @@
 //! record handed to the log, in order, with the segment it went to, and how many of them are durable for sure. Whatever
 //! the disk does, the log must afterwards hold a beginning of these records that has all the durable ones, to the byte
 //! and in order.
+//!
+//! It also remembers its log as a member does in memory, by the terms of its entries. Whenever the log is opened again with
+//! nothing lost, that is what it must read.
 
 use env::{SeededRandom, SimDisk};
 use proto::raftpb::{Entry, HardState};
@@ -50,12 +53,18 @@ pub(crate) struct Story {
     pub(crate) account: Account,
     term: u64,
     commit: u64,
+    /// The commit index of the last state saved.
+    saved_commit: u64,
     /// The terms of the entries after the last snapshot from a leader.
     terms: Vec<u64>,
     /// The index before the first of these.
     base: u64,
-    /// The last snapshot whose place is committed.
+    /// The term there.
+    base_term: u64,
+    /// The last snapshot that a saved state covers.
     snapshot: Snapshot,
+    /// One behind it that none covers yet.
+    waiting: Option<Snapshot>,
 }
 
 impl Story {
@@ -68,9 +77,12 @@ impl Story {
             account: Account::default(),
             term: 1,
             commit: 0,
+            saved_commit: 0,
             terms: Vec::new(),
             base: 0,
+            base_term: 0,
             snapshot: snapshot(0, 0),
+            waiting: None,
         }
     }
 
@@ -104,7 +116,7 @@ impl Story {
         match self.random.below(20) {
             0..=9 => self.save(),
             10..=11 => self.save_snapshot(),
-            12 => self.install_snapshot(),
+            12 => self.install_snapshot(disk),
             13 => self.purge(disk),
             14 => self.reopen(disk),
             15 => self.sync(),
@@ -116,9 +128,16 @@ impl Story {
         self.base + self.terms.len() as u64
     }
 
+    fn term_at(&self, index: u64) -> u64 {
+        match index.checked_sub(self.base + 1) {
+            Some(at) => self.terms[usize::try_from(at).unwrap()],
+            None => self.base_term,
+        }
+    }
+
     /// Entries, often after the last, sometimes over it; a state, often; a sync, if there are entries.
     fn save(&mut self) -> Option<()> {
-        if self.random.chance(1, 8) {
+        if self.random.chance(1, 5) {
             self.term += 1;
         }
         let overwrite = self.random.chance(1, 6);
@@ -147,55 +166,81 @@ impl Story {
         self.note(lines.filter(|line| *line != Line::State(HardState::default())).collect());
         self.wal.as_mut()?.save(&state, &entries, must_sync).ok()?;
         self.note_durable();
+        if state.commit.is_some() {
+            self.note_commit();
+        }
         Some(())
     }
 
-    /// A place to replay from, at something committed.
+    /// A place to replay from, at something committed. Often the state that says so comes first, so that it counts.
     fn save_snapshot(&mut self) -> Option<()> {
-        // The state that says so comes first, so that the snapshot counts.
         let at = self.commit;
         if at <= self.base {
             return Some(());
         }
-        let term = self.terms[usize::try_from(at - self.base - 1).unwrap()];
-        let (state, snapshot) = (state(self.term, self.commit), snapshot(at, term));
-        self.note(vec![Line::State(state)]);
-        self.wal.as_mut()?.save(&state, &[], false).ok()?;
-        self.note(vec![Line::Snapshot(snapshot.clone())]);
-        self.wal.as_mut()?.save_snapshot(&snapshot).ok()?;
-        self.note_durable();
-        self.snapshot = snapshot;
-        Some(())
+        if self.random.chance(2, 3) {
+            self.save_state(false)?;
+        }
+        self.put_snapshot(snapshot(at, self.term_at(at)))
     }
 
     /// A leader's snapshot, ahead of all that is here, or in place of what was not committed; then the state that makes
     /// it count.
-    fn install_snapshot(&mut self) -> Option<()> {
+    fn install_snapshot(&mut self, disk: &SimDisk) -> Option<()> {
+        let (at, term) = self.leaders_place();
+        self.put_snapshot(snapshot(at, term))?;
+        (self.base, self.base_term, self.commit) = (at, term, at);
+        self.terms.clear();
+        if self.random.chance(1, 4) {
+            self.purge(disk)?;
+        }
+        let must_sync = self.random.chance(3, 4);
+        self.save_state(must_sync)?;
+        // Before later entries hide what the snapshot took away.
+        if self.random.chance(1, 3) { self.reopen(disk) } else { Some(()) }
+    }
+
+    /// Where a leader's snapshot may be, with its term. Had we the same term there, we would not need it; any other may
+    /// be, from that of what is committed on, and ours behind it may be later.
+    fn leaders_place(&mut self) -> (u64, u64) {
         let uncommitted = self.last() - self.commit;
-        let at = if self.random.chance(1, 2) && uncommitted > 0 {
-            self.term += 1;
-            self.commit + 1 + self.random.below(uncommitted)
-        } else {
-            self.last() + 1 + self.random.below(5)
-        };
-        let snapshot = snapshot(at, self.term);
+        let inside = self.random.chance(2, 3) && uncommitted > 0;
+        self.term += 1;
+        let lowest = self.term_at(self.commit).max(1);
+        let term = lowest + self.random.below(self.term - lowest + 1);
+        if !inside {
+            return (self.last() + 1 + self.random.below(5), term);
+        }
+        let at = self.commit + 1 + self.random.below(uncommitted);
+        (at, if term == self.term_at(at) { self.term } else { term })
+    }
+
+    fn put_snapshot(&mut self, snapshot: Snapshot) -> Option<()> {
         self.note(vec![Line::Snapshot(snapshot.clone())]);
         self.wal.as_mut()?.save_snapshot(&snapshot).ok()?;
         self.note_durable();
-        (self.base, self.commit) = (at, at);
-        self.terms.clear();
-        let state = state(self.term, at);
-        self.note(vec![Line::State(state)]);
-        self.wal.as_mut()?.save(&state, &[], true).ok()?;
-        self.note_durable();
-        self.snapshot = snapshot;
+        if snapshot.index() <= self.saved_commit {
+            self.snapshot = snapshot;
+        } else {
+            self.waiting = Some(snapshot);
+        }
         Some(())
     }
 
+    fn save_state(&mut self, must_sync: bool) -> Option<()> {
+        let state = state(self.term, self.commit);
+        self.note(vec![Line::State(state)]);
+        self.wal.as_mut()?.save(&state, &[], must_sync).ok()?;
+        self.note_durable();
+        self.note_commit();
+        Some(())
+    }
+
+    /// Removes what is not needed, asking for more at times.
     fn purge(&mut self, disk: &SimDisk) -> Option<()> {
-        let index = self.snapshot.index();
+        let all = self.random.chance(1, 2);
         let wal = self.wal.as_mut()?;
-        wal.release_to(index);
+        wal.release_to(if all { u64::MAX } else { self.snapshot.index() });
         // Whatever happens, only these may go.
         self.account.purged_to = wal.written().seq;
         // That it fails is no harm to the log.
@@ -221,11 +266,19 @@ impl Story {
         };
         let all = self.account.lines.len();
         assert_same(&contents, &self.account.contents(all, &self.snapshot));
+        self.assert_remembered(&contents);
         self.preparer = Some(wal.preparer());
         self.wal = Some(wal);
         // Whoever has read it will act on it.
         self.account.durable = all;
         Some(())
+    }
+
+    /// The entries are those that this member had before.
+    fn assert_remembered(&self, contents: &Contents) {
+        let read: Vec<u64> = contents.entries.iter().map(Entry::term).collect();
+        let skipped = usize::try_from(self.snapshot.index() - self.base).unwrap();
+        assert_eq!(read, self.terms[skipped..], "terms after {:?}", self.snapshot);
     }
 
     fn sync(&mut self) -> Option<()> {
@@ -244,6 +297,13 @@ impl Story {
     fn note(&mut self, lines: Vec<Line>) {
         let seq = self.wal.as_ref().map_or(0, |wal| wal.written().seq);
         self.account.lines.extend(lines.into_iter().map(|line| (seq, line)));
+    }
+
+    fn note_commit(&mut self) {
+        self.saved_commit = self.commit;
+        if let Some(snapshot) = self.waiting.take_if(|waiting| waiting.index() <= self.commit) {
+            self.snapshot = snapshot;
+        }
     }
 
     fn note_durable(&mut self) {
@@ -347,6 +407,14 @@ impl Account {
                     contents.entries.push(entry.clone());
                 }
                 Line::State(state) => contents.state = *state,
+                Line::Snapshot(snapshot) if snapshot == start => {
+                    // A leader's, if our entry there was another; all behind that went with it.
+                    let other =
+                        |one: &Entry| one.index() == start.index() && one.term() != start.term();
+                    if contents.entries.iter().any(other) {
+                        contents.entries.clear();
+                    }
+                }
                 Line::Snapshot(_) => {}
             }
         }
