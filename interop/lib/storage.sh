@@ -334,8 +334,15 @@ fetch_debian() {
 
 # Etcd's storage and ours at the same work, as a table: name, theirs, ours, how many times slower we are.
 bench_storage() {
-    bin/storagebench -dir "$1" | tee "$work/bench.theirs"
-    (cd "$root" && BOWLINE_BENCH_DIR=$1 cargo bench -p bolt -p wal) | tee "$work/bench.ours"
+    # The log first, before gigabytes of databases keep the disk busy; and each with the disk at rest.
+    sync
+    bin/storagebench -dir "$1" -only wal | tee "$work/bench.theirs"
+    sync
+    (cd "$root" && BOWLINE_BENCH_DIR=$1 cargo bench -p wal) | tee "$work/bench.ours"
+    sync
+    bin/storagebench -dir "$1" -skip wal | tee -a "$work/bench.theirs"
+    sync
+    (cd "$root" && BOWLINE_BENCH_DIR=$1 cargo bench -p bolt) | tee -a "$work/bench.ours"
     printf '\n%-26s %12s %12s %8s\n' "" etcd bowline ratio
     awk '$1 !~ /^(bolt|wal)_/ || NF != 3 { next }
         NR == FNR { theirs[$1] = $2; next }

@@ -95,6 +95,8 @@ fn commit(shared: &Shared, _turn: &MutexGuard<'_, ()>) -> Result<Option<Committe
     let committed = Committed { sequence: batch.newest, load: batch.load, took };
     drop(batch);
     publish(shared, committed);
+    // Views that kept a file which was replaced may be gone by now.
+    shared.db.give_back_space();
     Ok(Some(committed))
 }
 

@@ -216,7 +216,6 @@ impl Writer {
         self.replaced.retain(|(_, state)| state.strong_count() > 0);
         // Whoever dropped a state has read the last of it before that.
         fence(Ordering::Acquire);
-        self.cut_retired();
         let readers: Vec<u64> = self.replaced.iter().map(|(txid, _)| *txid).collect();
         // The meta page before the newest leads to a state that needs what the newest transaction gave up.
         self.freelist.release(newest.saturating_sub(1), &readers);

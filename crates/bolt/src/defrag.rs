@@ -32,8 +32,8 @@ use crate::snapshot::Snapshot;
 use crate::state::State;
 use crate::write::{BucketMut, WriteTx};
 
-/// Most changes that are copied while the writer waits.
-pub const SWAP_CHANGES_MAX: u64 = 1000;
+/// Most changes that are copied while the writer waits: as many as the largest transaction that etcd makes.
+pub const SWAP_CHANGES_MAX: u64 = 10_000;
 /// Most bytes of keys and values, likewise; a few of the largest requests.
 pub const SWAP_BYTES_MAX: usize = 8 << 20;
 /// Bytes of keys and values copied in one transaction of the new file.
@@ -125,10 +125,15 @@ impl Db {
         Ok(report)
     }
 
-    /// Gives back the space of files that were replaced and that nobody reads any more. Commits do so too.
+    /// Gives back the space of files that were replaced and that nobody reads any more. [`Db::defragment`] does so at its end; for
+    /// files that were still read then, call it again. Cutting a large file takes a while, during which nobody waits.
     pub fn give_back_space(&self) {
-        if let Ok(mut writer) = self.lock_writer() {
-            writer.cut_retired();
+        let Ok(mut writer) = self.lock_writer() else { return };
+        let unread = writer.take_unread();
+        drop(writer);
+        for file in unread {
+            // If this fails the space is given back when we stop.
+            let _ = file.set_len(0);
         }
     }
 
@@ -289,24 +294,24 @@ impl Writer {
         }
     }
 
-    /// Gives back the space of replaced files that nobody reads any more.
-    pub(crate) fn cut_retired(&mut self) {
-        for retired in &mut self.retired {
-            if !retired.readers.is_empty()
+    /// Replaced files that nobody reads any more, each only once.
+    fn take_unread(&mut self) -> Vec<Arc<dyn File>> {
+        let unread = |retired: &&mut Retired| {
+            !retired.readers.is_empty()
                 && retired.readers.iter().all(|state| state.strong_count() == 0)
-            {
-                // Whoever dropped a state has read the last of it before that.
-                fence(Ordering::Acquire);
-                retired.readers.clear();
-                // If this fails the space is given back when we stop.
-                let _ = retired.file.set_len(0);
-            }
-        }
+        };
+        let files = self.retired.iter_mut().filter(unread).map(|retired| {
+            retired.readers.clear();
+            Arc::clone(&retired.file)
+        });
+        let files = files.collect();
+        // Whoever dropped a state has read the last of it before that.
+        fence(Ordering::Acquire);
+        files
     }
 }
 
-/// The new file while it is being filled. Its commits are not synced, a power cut leaves it useless anyway; but what was written is
-/// sent to the disk batch by batch, so that a transaction of the database is not queued behind all of it.
+/// The new file while it is being filled. Its commits are not synced: a power cut leaves it useless anyway.
 #[derive(Debug)]
 struct Copy {
     db: Db,
@@ -348,7 +353,8 @@ impl Copy {
 
     /// Copies what changed between two states; all there is if there is no first. Tells how much that was.
     fn catch_up(&self, before: Option<&Snapshot>, after: &Snapshot) -> Result<u64, DefragError> {
-        let mut batches = Batches { copy: self, tx: None, bytes: 0, changes: 0 };
+        let copying = before.is_none();
+        let mut batches = Batches { copy: self, copying, tx: None, bytes: 0, changes: 0 };
         let before = before.map(Snapshot::root);
         diff(before.as_ref(), &after.root(), &mut Vec::new(), &mut batches)?;
         batches.commit()?;
@@ -392,6 +398,7 @@ impl Copy {
 /// Applies changes in transactions of a bounded size.
 struct Batches<'c> {
     copy: &'c Copy,
+    copying: bool,
     tx: Option<WriteTx<'c>>,
     bytes: usize,
     changes: u64,
@@ -424,10 +431,11 @@ impl Batches<'_> {
         Ok(())
     }
 
-    /// A batch is full.
+    /// A batch is full. While everything is copied, it goes to the disk at once, or a transaction of the database would be queued
+    /// behind all of it; while it catches up, speed counts, or it would be outrun.
     fn next(&mut self) -> Result<(), DefragError> {
         self.commit()?;
-        self.copy.sync()
+        if self.copying { self.copy.sync() } else { Ok(()) }
     }
 }
 
