@@ -212,6 +212,10 @@ fn change(tx: &mut bolt::WriteTx<'_>) -> Result<(), Error> {
         bucket.set_sequence(index as u64);
         bucket.put(b"~large", &[9; 5000])?;
     }
+    // A pair with this name would be in the way.
+    if tx.read().get(b"~fuzz")?.is_some() {
+        tx.root().delete(b"~fuzz")?;
+    }
     let mut bucket = tx.create_bucket_if_missing(b"~fuzz")?;
     bucket.put(b"small", b"value")?;
     bucket.create_bucket_if_missing(b"inside")?.put(b"deep", &[1; 100])
