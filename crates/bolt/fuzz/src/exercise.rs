@@ -52,8 +52,13 @@ pub(crate) fn open_and_use(bytes: &[u8]) -> Outcome {
     let outcome = read(&db);
     let written = write(&db);
     if outcome == Outcome::Sound {
-        written.unwrap_or_else(|error| panic!("a sound file cannot be written: {error}"));
         assert_eq!(db.snapshot().check(), [], "a sound file, after a write");
+        match written {
+            Ok(()) => {}
+            // The file has a bucket where we put a pair, or the other way round.
+            Err(error) if error == bolt::Error::IncompatibleValue.to_string() => return outcome,
+            Err(error) => panic!("a sound file cannot be written: {error}"),
+        }
         drop(db);
         let db = open(&disk, false).expect("a sound file, after a write");
         assert_eq!(db.snapshot().check(), [], "a sound file, opened again");
