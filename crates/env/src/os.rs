@@ -151,8 +151,8 @@ impl File for OsFile {
         }
         let reserved = len.saturating_mul(2).max(RESERVED_MIN);
         let region: MmapRaw = MmapOptions::new().len(reserved).map_raw_read_only(&self.0)?;
-        // What is read from the disk from now on comes in large pieces, which the processor finds its way to with fewer steps: a
-        // random read of a large file takes a quarter less. Systems that cannot do so need not.
+        // What is read from the disk from now on comes in large pieces, which the processor finds its way to with fewer steps.
+        // Systems that cannot do so need not.
         #[cfg(target_os = "linux")]
         let _ = region.advise(memmap2::Advice::HugePage);
         // SAFETY: the region owns `reserved` bytes of address space, and the file backs the first `len`.

@@ -107,12 +107,7 @@ pub(crate) fn open_to_read(
     dir: &Path,
     names: &[SegmentName],
 ) -> Result<Vec<Segment>, OpenError> {
-    let open = |&name: &SegmentName| {
-        let path = dir.join(name.to_string());
-        let file = disk.open(&path, Open::read()).map_err(|e| Failure::new("open", &path, e))?;
-        Ok(Segment { name, file })
-    };
-    names.iter().map(open).collect()
+    names.iter().map(|name| open(disk, dir, *name, Open::read())).collect()
 }
 
 /// Opens segments to write, each locked against everybody else.
@@ -121,13 +116,18 @@ pub(crate) fn open_locked(
     dir: &Path,
     names: &[SegmentName],
 ) -> Result<Vec<Segment>, OpenError> {
-    let open = |&name: &SegmentName| {
-        let path = dir.join(name.to_string());
-        let file = disk.open(&path, Open::write()).map_err(|e| Failure::new("open", &path, e))?;
-        lock(&*file, &path)?;
-        Ok(Segment { name, file })
+    let open_one = |name: &SegmentName| {
+        let segment = open(disk, dir, *name, Open::write())?;
+        lock(&*segment.file, &dir.join(name.to_string()))?;
+        Ok(segment)
     };
-    names.iter().map(open).collect()
+    names.iter().map(open_one).collect()
+}
+
+fn open(disk: &dyn Disk, dir: &Path, name: SegmentName, how: Open) -> Result<Segment, OpenError> {
+    let path = dir.join(name.to_string());
+    let file = disk.open(&path, how).map_err(|e| Failure::new("open", &path, e))?;
+    Ok(Segment { name, file })
 }
 
 /// Takes the lock that etcd takes.
