@@ -61,6 +61,7 @@ mod thread;
 mod tx;
 
 pub use backend::{Backend, Stats};
+pub use bolt::Damaged;
 pub use batch::{Load, Sequence};
 pub use commit::{Committed, Committer};
 pub use config::{

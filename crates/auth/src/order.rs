@@ -1,0 +1,158 @@
+//! The order of permissions with equal keys.
+//!
+//! etcd appends a permission to those of a role and sorts them by key with an unstable sort. Where two of them have the same key,
+//! their order shows in the file, and decides what a later grant finds ([`grant`](crate::roles)); so every member has to arrive at the same
+//! one. What that sort does to a list that is in order but for its last item:
+//!
+//! | length | what happens |
+//! | --- | --- |
+//! | up to 12, and from 50 on | the last item sinks to its place, past none with an equal key |
+//! | 13 to 49 | nothing if the last item is in its place already; otherwise a quicksort, with its swaps |
+//!
+//! The quicksort, `pdqsort`, takes the median of three places as its pivot, puts up to 12 items in order by insertion, gathers items that are
+//! equal to the pivot before, and after an unbalanced split swaps three items for others, drawn from a fixed sequence.
+
+use std::ops::Range;
+
+/// Up to here, insertion.
+const INSERTION_MAX: usize = 12;
+/// From here on, a list that is nearly in order is mended rather than split.
+const MENDED_MIN: usize = 50;
+
+/// Sorts a list that is in order but for its last item, as etcd does.
+pub(crate) fn sort_appended<T, K: Ord + ?Sized>(items: &mut [T], key: impl Fn(&T) -> &K) {
+    let less = |one: &T, other: &T| key(one) < key(other);
+    match items.len() {
+        0..=INSERTION_MAX | MENDED_MIN.. => insertion(items, &less),
+        len => Quicksort { items, less: &less }.sort(0..len),
+    }
+}
+
+fn insertion<T>(items: &mut [T], less: &impl Fn(&T, &T) -> bool) {
+    for end in 1..items.len() {
+        let mut at = end;
+        while at > 0 && less(&items[at], &items[at - 1]) {
+            items.swap(at, at - 1);
+            at -= 1;
+        }
+    }
+}
+
+/// The sort of a list of medium length. Spans of it are given as ranges, because a span looks at the item before it.
+struct Quicksort<'a, T, L> {
+    items: &'a mut [T],
+    less: &'a L,
+}
+
+impl<T, L: Fn(&T, &T) -> bool> Quicksort<'_, T, L> {
+    fn sort(&mut self, mut span: Range<usize>) {
+        let (mut balanced, mut untouched) = (true, true);
+        while span.len() > INSERTION_MAX {
+            if !balanced {
+                self.scatter(&span);
+            }
+            let (pivot, in_order) = self.pivot(&span);
+            if balanced && untouched && in_order && self.is_sorted(&span) {
+                return;
+            }
+            if span.start > 0 && !self.is_less(span.start - 1, pivot) {
+                span.start = self.gather_equal(&span, pivot);
+                continue;
+            }
+            let (middle, moved) = self.split(&span, pivot);
+            untouched = !moved;
+            let (left, right) = (span.start..middle, middle + 1..span.end);
+            balanced = left.len().min(span.end - middle) >= span.len() / 8;
+            // The shorter side first; the other is what remains.
+            span = if left.len() < span.end - middle {
+                self.sort(left);
+                right
+            } else {
+                self.sort(right);
+                left
+            };
+        }
+        insertion(&mut self.items[span], self.less);
+    }
+
+    fn is_less(&self, one: usize, other: usize) -> bool {
+        (self.less)(&self.items[one], &self.items[other])
+    }
+
+    fn is_sorted(&self, span: &Range<usize>) -> bool {
+        (span.start + 1..span.end).all(|at| !self.is_less(at, at - 1))
+    }
+
+    /// The median of the items at one, two and three quarters; and whether they were in order.
+    fn pivot(&self, span: &Range<usize>) -> (usize, bool) {
+        let quarter = span.len() / 4;
+        let mut places = [1, 2, 3].map(|quarters| span.start + quarters * quarter);
+        let mut in_order = true;
+        for (one, other) in [(0, 1), (1, 2), (0, 1)] {
+            if self.is_less(places[other], places[one]) {
+                places.swap(one, other);
+                in_order = false;
+            }
+        }
+        (places[1], in_order)
+    }
+
+    /// Puts what is less than the pivot before it, and the rest after. Returns where the pivot is then, and whether anything had to move.
+    fn split(&mut self, span: &Range<usize>, pivot: usize) -> (usize, bool) {
+        let first = span.start;
+        self.items.swap(first, pivot);
+        // Items before `low` are less than the pivot, those from `high` on are not.
+        let (mut low, mut high, mut moved) = (first + 1, span.end, false);
+        loop {
+            while low < high && self.is_less(low, first) {
+                low += 1;
+            }
+            while low < high && !self.is_less(high - 1, first) {
+                high -= 1;
+            }
+            if low >= high {
+                break;
+            }
+            self.items.swap(low, high - 1);
+            (low, high, moved) = (low + 1, high - 1, true);
+        }
+        self.items.swap(high - 1, first);
+        (high - 1, moved)
+    }
+
+    /// Puts what equals the pivot, than which nothing here is less, to the front. Returns where the rest begins.
+    fn gather_equal(&mut self, span: &Range<usize>, pivot: usize) -> usize {
+        let first = span.start;
+        self.items.swap(first, pivot);
+        let (mut low, mut high) = (first + 1, span.end);
+        loop {
+            while low < high && !self.is_less(first, low) {
+                low += 1;
+            }
+            while low < high && self.is_less(first, high - 1) {
+                high -= 1;
+            }
+            if low >= high {
+                return low;
+            }
+            self.items.swap(low, high - 1);
+            (low, high) = (low + 1, high - 1);
+        }
+    }
+
+    /// Swaps the three items in the middle for others.
+    fn scatter(&mut self, span: &Range<usize>) {
+        let mut drawn = span.len() as u64;
+        let mask = (span.len() + 1).next_power_of_two() - 1;
+        let middle = span.start + span.len() / 4 * 2;
+        for at in middle - 1..=middle + 1 {
+            drawn ^= drawn << 13;
+            drawn ^= drawn >> 7;
+            drawn ^= drawn << 17;
+            #[expect(clippy::cast_possible_truncation, reason = "it is masked to below 64")]
+            let other = drawn as usize & mask;
+            let other = if other >= span.len() { other - span.len() } else { other };
+            self.items.swap(at, span.start + other);
+        }
+    }
+}

@@ -1,0 +1,1 @@
+pub(crate) const GO_HASHES: [(&str, &str); 0] = [];

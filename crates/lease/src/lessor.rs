@@ -1,0 +1,277 @@
+//! The lessor: what the log does to leases, and what can be asked at any member.
+
+use std::array;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use backend::schema::Bucket;
+use backend::schema::version::Version;
+use backend::{Read, ReadError, Tx};
+use bytes::Bytes;
+use types::LeaseId;
+
+use crate::attachments::Attachments;
+use crate::config::{Config, TTL_MAX_SECONDS};
+use crate::error::{GrantError, RevokeError};
+use crate::lease::Lease;
+use crate::metrics::Counts;
+use crate::moment::Moment;
+use crate::primary::Checkpoint;
+use crate::record::Record;
+use crate::shard::{Leases, Reign, Shard};
+
+/// Bits of a mixed id that choose its shard.
+const SHARD_BITS: u32 = 6;
+/// How many parts the leases are spread over: of a million, some 16,000 are behind one lock.
+pub(crate) const SHARDS: usize = 1 << SHARD_BITS;
+
+/// Most keys that are copied before the lock is given back to those that apply.
+const KEYS_STEP_MAX: usize = 1024;
+
+/// All leases of a member. Shared by the thread that applies the log, those that serve renewals and questions, and the one that takes turns.
+///
+/// [`grant`](Lessor::grant), [`revoke`](Lessor::revoke), [`checkpoint`](Lessor::checkpoint), [`attach`](Lessor::attach),
+/// [`detach`](Lessor::detach) and [`restore`](Lessor::restore) belong to the thread that applies, in the order of the log. They write
+/// to the transaction first and to memory then; if that transaction is not committed, the member has to stop.
+#[derive(Debug)]
+pub struct Lessor {
+    pub(crate) config: Config,
+    /// See [`Reign`]. Which leases a shard has does not depend on it, so nothing else is ordered by it.
+    pub(crate) reign: AtomicU64,
+    pub(crate) shards: Box<[Mutex<Shard>]>,
+    /// Locked before a shard if both are.
+    attachments: Mutex<Attachments>,
+}
+
+/// How long a lease has to live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeToLive {
+    /// Seconds granted.
+    pub granted: i64,
+    /// Whole seconds left, rounded towards zero; negative if it has expired for longer than that. None if this lessor is not primary:
+    /// only the primary knows.
+    pub remaining: Option<i64>,
+}
+
+impl Lessor {
+    /// A lessor without leases, not primary.
+    #[must_use]
+    pub fn new(config: Config) -> Lessor {
+        Lessor {
+            config: config.with_defaults(),
+            reign: AtomicU64::default(),
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            attachments: Mutex::default(),
+        }
+    }
+
+    /// Takes over the leases of a database: at a start, or after one was received. What was there before is forgotten, attached keys
+    /// too, and the lessor is not primary. After an error nothing is changed.
+    pub fn restore(&self, from: &impl Read) -> Result<(), ReadError> {
+        let mut restored: [Leases; SHARDS] = array::from_fn(|_| Leases::default());
+        for item in from.all(Bucket::Lease)? {
+            let Record { id, ttl, remaining_ttl } = Record::decode(&item?)?;
+            let lease = Lease::new(ttl.max(self.config.ttl_min_seconds), remaining_ttl);
+            restored[shard_of(id)].insert(id, lease);
+        }
+        self.demote();
+        *self.lock_attachments() = Attachments::default();
+        for (shard, leases) in self.shards.iter().zip(restored) {
+            lock(shard).replace(leases);
+        }
+        Ok(())
+    }
+
+    /// Grants a lease. Returns its time to live: what was asked for, or the minimum if that is more.
+    pub fn grant(
+        &self,
+        tx: &mut Tx<'_>,
+        id: LeaseId,
+        ttl: i64,
+        now: Duration,
+    ) -> Result<i64, GrantError> {
+        let Some(id) = LeaseId::from_wire(id.0) else { return Err(GrantError::NotFound) };
+        if ttl > TTL_MAX_SECONDS {
+            return Err(GrantError::TtlTooLarge);
+        }
+        let mut shard = self.lock(id);
+        if shard.leases.contains_key(&id) {
+            return Err(GrantError::Exists);
+        }
+        let lease = Lease::new(ttl.max(self.config.ttl_min_seconds), 0);
+        lease.record(id).put(tx);
+        let primary = self.as_primary(&shard, now);
+        shard.insert(id, lease, primary);
+        Ok(lease.ttl)
+    }
+
+    /// Ends a lease. Returns the keys that were attached to it, sorted: they are to be deleted in the same transaction.
+    pub fn revoke(&self, tx: &mut Tx<'_>, id: LeaseId) -> Result<Vec<Bytes>, RevokeError> {
+        let mut attachments = self.lock_attachments();
+        let mut shard = self.lock(id);
+        if !shard.leases.contains_key(&id) {
+            return Err(RevokeError::NotFound);
+        }
+        Record::delete(tx, id);
+        shard.remove(id);
+        // Renewals need not wait for the keys.
+        drop(shard);
+        Ok(attachments.detach_all(id))
+    }
+
+    /// Notes how much of a lease is left, for the next leader to start from. A lease that is not there has been revoked meanwhile.
+    ///
+    /// Whether that goes to the database depends on the version of the cluster, as in etcd: before 3.6 it was an option.
+    pub fn checkpoint(
+        &self,
+        tx: &mut Tx<'_>,
+        checkpoint: Checkpoint,
+        cluster: Option<Version>,
+        now: Duration,
+    ) {
+        let Checkpoint { id, remaining_ttl } = checkpoint;
+        let mut shard = self.lock(id);
+        let Some(lease) = shard.leases.get(&id) else { return };
+        if self.config.persists_checkpoints(cluster) {
+            Record { remaining_ttl, ..lease.record(id) }.put(tx);
+        }
+        let primary = self.as_primary(&shard, now);
+        shard.checkpoint(checkpoint, primary);
+    }
+
+    /// Whether there is such a lease.
+    #[must_use]
+    pub fn contains(&self, id: LeaseId) -> bool {
+        self.lock(id).leases.contains_key(&id)
+    }
+
+    /// Attaches a key to a lease; it is detached from any other. Returns whether there is such a lease: if not, nothing is changed.
+    pub fn attach(&self, id: LeaseId, key: &[u8]) -> bool {
+        let mut attachments = self.lock_attachments();
+        let exists = self.contains(id);
+        if exists {
+            attachments.attach(id, key);
+        }
+        exists
+    }
+
+    /// Detaches a key from a lease, if it is attached to that one.
+    pub fn detach(&self, id: LeaseId, key: &[u8]) {
+        self.lock_attachments().detach(id, key);
+    }
+
+    /// The lease that a key is attached to.
+    #[must_use]
+    pub fn lease_of(&self, key: &[u8]) -> Option<LeaseId> {
+        self.lock_attachments().lease_of(key)
+    }
+
+    /// The keys attached to a lease, sorted. None if there is no such lease.
+    ///
+    /// A long list is copied in steps, so that nobody waits for it; what is attached or detached meanwhile may be in it or not.
+    #[must_use]
+    pub fn keys_of(&self, id: LeaseId) -> Option<Vec<Bytes>> {
+        if !self.contains(id) {
+            return None;
+        }
+        let (mut keys, mut last) = (Vec::new(), None);
+        loop {
+            let step = self.lock_attachments().keys_after(id, last.as_ref(), KEYS_STEP_MAX);
+            keys.extend(step.iter().map(|key| Bytes::copy_from_slice(key)));
+            if step.len() < KEYS_STEP_MAX {
+                return Some(keys);
+            }
+            last = step.last().cloned();
+        }
+    }
+
+    /// How long a lease has to live. None if there is no such lease.
+    #[must_use]
+    pub fn time_to_live(&self, id: LeaseId, now: Duration) -> Option<TimeToLive> {
+        let shard = self.lock(id);
+        let lease = shard.leases.get(&id)?;
+        let left = || lease.deadline.seconds_since(Moment::from_clock(now));
+        let remaining = self.is_primary_for(&shard).then(left);
+        Some(TimeToLive { granted: lease.ttl, remaining })
+    }
+
+    /// All leases: at the primary those that expire first come first, elsewhere by id.
+    #[must_use]
+    pub fn leases(&self) -> Vec<LeaseId> {
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            let shard = lock(shard);
+            let primary = self.is_primary_for(&shard);
+            let deadline = |it| if primary { it } else { Moment::FOREVER };
+            all.extend(shard.deadlines().map(|(at, id)| (deadline(at), id)));
+        }
+        all.sort_unstable();
+        all.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// How many leases there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).leases.len()).sum()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What has been counted.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let mut sum = Counts::default();
+        self.shards.iter().for_each(|shard| sum += &lock(shard).counts);
+        sum
+    }
+
+    pub(crate) fn reign(&self) -> Reign {
+        Reign(self.reign.load(Ordering::Acquire))
+    }
+
+    /// Whether time runs for the leases of a shard. While a promotion is under way, it does for some shards only.
+    pub(crate) fn is_primary_for(&self, shard: &Shard) -> bool {
+        shard.reign.is_primary() && shard.reign == self.reign()
+    }
+
+    fn as_primary(&self, shard: &Shard, now: Duration) -> Option<(Moment, &Config)> {
+        self.is_primary_for(shard).then(|| (Moment::from_clock(now), &self.config))
+    }
+
+    pub(crate) fn lock(&self, id: LeaseId) -> MutexGuard<'_, Shard> {
+        lock(&self.shards[shard_of(id)])
+    }
+
+    fn lock_attachments(&self) -> MutexGuard<'_, Attachments> {
+        lock(&self.attachments)
+    }
+}
+
+/// Whoever panicked with a lock has left whole values behind: nothing here is changed in steps that could panic between.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where a lease is. Ids often differ in their last digits only, so they are mixed first, and always in the same way: a run must repeat.
+fn shard_of(id: LeaseId) -> usize {
+    let mixed = id.0.cast_unsigned().wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> (u64::BITS - SHARD_BITS)) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_in_sequence_are_spread_evenly() {
+        let mut found = [0; SHARDS];
+        (0x694d_81bd_3c00..).take(64_000).for_each(|id| found[shard_of(LeaseId(id))] += 1);
+        assert!(found.iter().all(|n| (900..1100).contains(n)), "{found:?}");
+        assert!([i64::MIN, -1, 0, i64::MAX].iter().all(|id| shard_of(LeaseId(*id)) < SHARDS));
+    }
+}

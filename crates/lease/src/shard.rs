@@ -1,0 +1,324 @@
+//! A part of the leases, with their queues: what is behind one lock.
+
+use std::time::Duration;
+
+use types::LeaseId;
+
+use crate::config::Config;
+use crate::error::RenewError;
+use crate::lease::Lease;
+use crate::metrics::Counts;
+use crate::moment::Moment;
+use crate::primary::{Checkpoint, Renewal};
+use crate::queue::{Entry, Queue};
+
+/// Most entries of a queue that are looked at before the lock is given back.
+pub(crate) const STEP_MAX: usize = 128;
+
+/// A table that is this many times as large as what is in it gets smaller.
+const SPARSE: usize = 8;
+/// A table of this size is left alone.
+const SMALL: usize = 1024;
+
+/// Leases by id.
+#[expect(
+    clippy::disallowed_types,
+    reason = "a renewal is a single lookup, and whatever is walked is sorted before anyone sees it"
+)]
+pub(crate) type Leases = std::collections::HashMap<LeaseId, Lease>;
+
+/// Counts promotions and demotions: odd while the lessor is primary.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reign(pub(crate) u64);
+
+impl Reign {
+    pub(crate) fn is_primary(self) -> bool {
+        self.0 % 2 == 1
+    }
+}
+
+/// A part of the leases.
+#[derive(Debug, Default)]
+pub(crate) struct Shard {
+    pub(crate) leases: Leases,
+    /// In which reign time was started for these leases. In any other, deadlines and queues mean nothing.
+    pub(crate) reign: Reign,
+    /// The latest time heard of. Renewals come from many threads and the one that asked for the time first may come last: without this a
+    /// deadline could go back by as much.
+    now: Moment,
+    expiries: Queue,
+    checkpoints: Queue,
+    pub(crate) counts: Counts,
+}
+
+impl Default for Moment {
+    fn default() -> Moment {
+        Moment::ZERO
+    }
+}
+
+impl Shard {
+    /// Lets time run for all leases.
+    pub(crate) fn promote(&mut self, reign: Reign, now: Moment, extend: Duration, config: &Config) {
+        self.reign = reign;
+        let now = self.advance(now);
+        self.leases.values_mut().for_each(|lease| lease.start(now, extend, config));
+        self.expiries =
+            Queue::from_entries(self.leases.iter().map(|(id, lease)| (lease.queued, *id)));
+        let due = self.leases.iter().map(|(id, lease)| (lease.checkpoint_due, *id));
+        self.checkpoints = Queue::from_entries(due.filter(|(at, _)| *at != Moment::FOREVER));
+    }
+
+    /// Forgets the queues: they mean nothing until the next promotion, which makes them anew.
+    pub(crate) fn demote(&mut self) {
+        (self.expiries, self.checkpoints) = (Queue::default(), Queue::default());
+    }
+
+    /// Puts other leases in place of these. Time does not run for them.
+    pub(crate) fn replace(&mut self, leases: Leases) {
+        self.leases = leases;
+        self.demote();
+    }
+
+    /// Adds a lease, and lets its time run if `primary`.
+    pub(crate) fn insert(
+        &mut self,
+        id: LeaseId,
+        mut lease: Lease,
+        primary: Option<(Moment, &Config)>,
+    ) {
+        if let Some((now, config)) = primary {
+            lease.start(self.advance(now), Duration::ZERO, config);
+            self.expiries.push(lease.queued, id);
+            self.push_checkpoint(lease.checkpoint_due, id);
+        }
+        self.counts.grant(lease.ttl);
+        self.leases.insert(id, lease);
+    }
+
+    pub(crate) fn remove(&mut self, id: LeaseId) -> Option<Lease> {
+        let lease = self.leases.remove(&id)?;
+        self.counts.revoked += 1;
+        if self.leases.capacity() > SMALL.max(SPARSE * self.leases.len()) {
+            self.leases.shrink_to(2 * self.leases.len());
+        }
+        self.tidy();
+        Some(lease)
+    }
+
+    pub(crate) fn renew(&mut self, id: LeaseId, now: Moment) -> Result<Renewal, RenewError> {
+        let now = self.advance(now);
+        let lease = self.leases.get_mut(&id).ok_or(RenewError::NotFound)?;
+        if lease.is_expired(now) {
+            return Ok(Renewal::AwaitRevoke);
+        }
+        if lease.remaining_ttl > 0 {
+            return Ok(Renewal::ClearCheckpoint);
+        }
+        let ttl = lease.ttl;
+        lease.deadline = now.after_seconds(ttl);
+        // Only a promotion gives more than the time to live, so this happens once for each at most.
+        if lease.deadline < lease.queued {
+            lease.queued = lease.deadline;
+            self.expiries.push(lease.queued, id);
+            self.tidy();
+        }
+        self.counts.renewed += 1;
+        Ok(Renewal::Renewed { ttl })
+    }
+
+    /// Takes over a checkpoint from the log.
+    pub(crate) fn checkpoint(
+        &mut self,
+        checkpoint: Checkpoint,
+        primary: Option<(Moment, &Config)>,
+    ) {
+        let Checkpoint { id, remaining_ttl } = checkpoint;
+        let Some(lease) = self.leases.get_mut(&id) else { return };
+        let Some((now, config)) = primary else {
+            lease.remaining_ttl = remaining_ttl;
+            return;
+        };
+        lease.checkpoint(remaining_ttl, now, config);
+        let due = lease.checkpoint_due;
+        self.push_checkpoint(due, id);
+        self.tidy();
+    }
+
+    /// Moves a deadline to a later moment, unless it was changed since it was `from`.
+    pub(crate) fn delay(&mut self, id: LeaseId, from: Moment, to: Moment) {
+        if let Some(lease) = self.leases.get_mut(&id).filter(|lease| lease.deadline == from) {
+            lease.deadline = to;
+        }
+    }
+
+    /// The next lease that has expired, of those that come up in a step. It comes up again after `retry`.
+    pub(crate) fn take_expired(&mut self, now: Moment, retry: Duration) -> Option<LeaseId> {
+        for _ in 0..STEP_MAX {
+            let due = self.expiries.due(now)?;
+            let (at, id) = due.entry();
+            let Some(lease) = self.leases.get_mut(&id).filter(|lease| lease.queued == at) else {
+                due.drop_entry();
+                continue;
+            };
+            let expired = lease.is_expired(now);
+            lease.queued = if expired { now.after(retry) } else { lease.deadline };
+            due.postpone(lease.queued);
+            if expired {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// The next checkpoint to propose, of those that come up in a step. It comes up again after `interval`, in case the proposal is lost.
+    pub(crate) fn take_checkpoint(
+        &mut self,
+        now: Moment,
+        interval: Duration,
+    ) -> Option<Checkpoint> {
+        for _ in 0..STEP_MAX {
+            let due = self.checkpoints.due(now)?;
+            let (at, id) = due.entry();
+            let lease = self.leases.get_mut(&id).filter(|lease| lease.checkpoint_due == at);
+            let Some(lease) = lease.filter(|lease| !lease.is_expired(now)) else {
+                due.drop_entry();
+                continue;
+            };
+            lease.checkpoint_due = now.after(interval);
+            due.postpone(lease.checkpoint_due);
+            if let Some(remaining_ttl) = lease.checkpoint_value(now) {
+                return Some(Checkpoint { id, remaining_ttl });
+            }
+        }
+        None
+    }
+
+    /// When there may be something to take.
+    pub(crate) fn expiry_due(&self) -> Option<Moment> {
+        self.expiries.first()
+    }
+
+    /// Likewise.
+    pub(crate) fn checkpoint_due(&self) -> Option<Moment> {
+        self.checkpoints.first()
+    }
+
+    /// All leases with their deadlines, in no order.
+    pub(crate) fn deadlines(&self) -> impl Iterator<Item = Entry> {
+        self.leases.iter().map(|(id, lease)| (lease.deadline, *id))
+    }
+
+    fn advance(&mut self, now: Moment) -> Moment {
+        self.now = self.now.max(now);
+        self.now
+    }
+
+    fn push_checkpoint(&mut self, at: Moment, id: LeaseId) {
+        if at != Moment::FOREVER {
+            self.checkpoints.push(at, id);
+        }
+    }
+
+    /// Drops old entries once they are most of a queue, so that a queue is never larger than a small multiple of what counts.
+    fn tidy(&mut self) {
+        let leases = &self.leases;
+        if self.expiries.is_crowded(leases.len()) {
+            self.expiries.retain(|(at, id)| leases.get(&id).is_some_and(|it| it.queued == at));
+        }
+        if self.checkpoints.is_crowded(leases.len()) {
+            self.checkpoints
+                .retain(|(at, id)| leases.get(&id).is_some_and(|it| it.checkpoint_due == at));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REIGN: Reign = Reign(1);
+
+    fn at(seconds: u64) -> Moment {
+        Moment::from_clock(Duration::from_secs(seconds))
+    }
+
+    fn grant(shard: &mut Shard, id: i64, ttl: i64, now: u64) {
+        let config = Config { checkpoint: true, ..Config::default() };
+        shard.insert(LeaseId(id), Lease::new(ttl, 0), Some((at(now), &config)));
+    }
+
+    #[test]
+    fn a_lease_renewed_forever_has_one_entry() {
+        let mut shard = Shard::default();
+        grant(&mut shard, 1, 10, 0);
+        for second in 0..10_000 {
+            assert_eq!(shard.renew(LeaseId(1), at(second)), Ok(Renewal::Renewed { ttl: 10 }));
+            assert_eq!(shard.take_expired(at(second), Duration::from_secs(3)), None);
+            assert_eq!(shard.expiries.len(), 1);
+        }
+        assert_eq!(shard.take_expired(at(10_009), Duration::from_secs(3)), Some(LeaseId(1)));
+    }
+
+    #[test]
+    fn leases_that_come_and_go_leave_nothing_behind() {
+        let mut shard = Shard::default();
+        for id in 1..=100_000 {
+            grant(&mut shard, id, 1_000_000, 0);
+            if id > 10 {
+                assert!(shard.remove(LeaseId(id)).is_some());
+            }
+            assert!(shard.expiries.len() <= 100 && shard.checkpoints.len() <= 100);
+        }
+        assert_eq!(shard.leases.len(), 10);
+        assert!(shard.leases.capacity() <= 2 * SMALL);
+    }
+
+    #[test]
+    fn a_table_that_was_large_gets_smaller() {
+        let mut shard = Shard::default();
+        (1..=50_000).for_each(|id| grant(&mut shard, id, 60, 0));
+        (1..=49_999).for_each(|id| assert!(shard.remove(LeaseId(id)).is_some()));
+        assert!(shard.leases.capacity() <= 2 * SMALL, "{}", shard.leases.capacity());
+        assert!(shard.expiries.len() <= 100);
+    }
+
+    #[test]
+    fn checkpoints_that_follow_one_another_leave_nothing_behind() {
+        let mut shard = Shard::default();
+        grant(&mut shard, 1, 1_000_000, 0);
+        let config = Config { checkpoint: true, ..Config::default() };
+        for second in 0..10_000_u64 {
+            let remaining_ttl = 999_000 - i64::try_from(second).unwrap();
+            let checkpoint = Checkpoint { id: LeaseId(1), remaining_ttl };
+            shard.checkpoint(checkpoint, Some((at(second), &config)));
+            assert_eq!(shard.leases[&LeaseId(1)].remaining_ttl, remaining_ttl);
+            assert!(shard.checkpoints.len() <= 100);
+        }
+    }
+
+    #[test]
+    fn time_does_not_go_back() {
+        let mut shard = Shard::default();
+        grant(&mut shard, 1, 10, 5);
+        assert_eq!(shard.renew(LeaseId(1), at(4)), Ok(Renewal::Renewed { ttl: 10 }));
+        assert_eq!(shard.leases[&LeaseId(1)].deadline, at(15));
+        assert_eq!(shard.expiries.len(), 1);
+    }
+
+    #[test]
+    fn a_renewal_after_a_promotion_takes_back_what_was_given_on_top() {
+        let mut shard = Shard::default();
+        grant(&mut shard, 1, 10, 0);
+        shard.promote(REIGN, at(0), Duration::from_secs(100), &Config::default());
+        assert_eq!(shard.take_expired(at(109), Duration::from_secs(3)), None);
+        shard.promote(REIGN, at(109), Duration::from_secs(100), &Config::default());
+        assert_eq!(shard.renew(LeaseId(1), at(110)), Ok(Renewal::Renewed { ttl: 10 }));
+        assert_eq!(shard.take_expired(at(120), Duration::from_secs(3)), Some(LeaseId(1)));
+        // The entry of the old deadline comes up and counts for nothing.
+        assert_eq!(shard.expiries.len(), 2);
+        assert_eq!(shard.take_expired(at(300), Duration::from_secs(3)), Some(LeaseId(1)));
+        assert_eq!(shard.take_expired(at(302), Duration::from_secs(3)), None);
+        assert_eq!(shard.expiries.len(), 1);
+    }
+}

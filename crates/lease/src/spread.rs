@@ -1,0 +1,92 @@
+//! Not all at once.
+//!
+//! A promotion starts all leases at the same moment, so those with the same time to live would expire together, and a turn hands out only
+//! [`EXPIRED_PER_TURN_MAX`]. So they are moved apart, to at most three quarters of that within the time
+//! between two turns: 375 in any half second. The rest is left for what expires besides.
+//!
+//! ```text
+//!   with 2 in any half second:   10.0 10.0 10.0 10.0 10.2 30.0   →   10.0 10.0 10.5 10.5 11.0 30.0
+//! ```
+//!
+//! etcd spreads to about 750 a second too. There windows follow the gaps between deadlines, which lets more through where leases come evenly, but
+//! faster than that; here the bound always holds.
+
+use std::time::Duration;
+
+use crate::moment::Moment;
+use crate::primary::{EXPIRED_PER_TURN_MAX, TURN_INTERVAL};
+use crate::queue::Entry;
+
+/// With fewer leases nothing can pile up: two turns hand out all of them.
+pub const SPREAD_LEASES_MIN: usize = 2 * EXPIRED_PER_TURN_MAX;
+
+/// Most deadlines in any [`TURN_INTERVAL`] afterwards.
+const PER_INTERVAL: usize = EXPIRED_PER_TURN_MAX * 3 / 4;
+
+/// Moves deadlines, which are sorted, apart: none to an earlier moment. Returns those that were moved, with where from and where to.
+pub(crate) fn spread(sorted: &[Entry]) -> impl Iterator<Item = (Entry, Moment)> {
+    let moved = if sorted.len() < SPREAD_LEASES_MIN {
+        Vec::new()
+    } else {
+        move_apart(sorted, PER_INTERVAL, TURN_INTERVAL)
+    };
+    sorted.iter().copied().zip(moved).filter(|((from, _), to)| to > from)
+}
+
+/// The new deadlines: each as it was, or one interval after that of the `per_interval`th before it.
+fn move_apart(sorted: &[Entry], per_interval: usize, interval: Duration) -> Vec<Moment> {
+    let mut moved: Vec<Moment> = Vec::with_capacity(sorted.len());
+    for (n, (deadline, _)) in sorted.iter().enumerate() {
+        let before = n.checked_sub(per_interval).map(|n| moved[n].after(interval));
+        moved.push(before.map_or(*deadline, |earliest| earliest.max(*deadline)));
+    }
+    moved
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use types::LeaseId;
+
+    use super::*;
+
+    fn at(ms: u64) -> Moment {
+        Moment::from_clock(Duration::from_millis(ms))
+    }
+
+    fn entries(deadlines: &[u64]) -> Vec<Entry> {
+        deadlines.iter().map(|ms| (at(*ms), LeaseId(1))).collect()
+    }
+
+    #[test]
+    fn moves_apart_as_drawn() {
+        let drawn = entries(&[10_000, 10_000, 10_000, 10_000, 10_200, 30_000]);
+        let moved = move_apart(&drawn, 2, TURN_INTERVAL);
+        assert_eq!(moved, [10_000, 10_000, 10_500, 10_500, 11_000, 30_000].map(at));
+    }
+
+    #[test]
+    fn few_are_left_where_they_are() {
+        let few = entries(&[5; SPREAD_LEASES_MIN - 1]);
+        assert_eq!(spread(&few).count(), 0);
+        let enough = entries(&[5; SPREAD_LEASES_MIN]);
+        assert_eq!(spread(&enough).count(), SPREAD_LEASES_MIN - PER_INTERVAL);
+    }
+
+    proptest! {
+        #[test]
+        fn never_earlier_never_out_of_order_never_too_many(
+            mut deadlines in prop::collection::vec(0_u64..5_000, 0..300),
+            per_interval in 1_usize..20,
+        ) {
+            deadlines.sort_unstable();
+            let before = entries(&deadlines);
+            let after = move_apart(&before, per_interval, TURN_INTERVAL);
+            prop_assert!(after.is_sorted());
+            prop_assert!(before.iter().zip(&after).all(|((from, _), to)| from <= to));
+            for window in after.windows(per_interval + 1) {
+                prop_assert!(window[per_interval] >= window[0].after(TURN_INTERVAL));
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Bytes that nobody should have written: whatever they are, they are an error or a value, never a panic.
+
+use backend::schema::Bucket;
+use bytes::Bytes;
+use membership::{AlarmStore, Change, Member, v2};
+use proptest::prelude::*;
+use proto::etcdserverpb::Request;
+use proto::raftpb::ConfChange;
+
+use crate::{cluster, database};
+
+/// Text that is nearly JSON of a member, a context or an image: pieces of them in any order.
+fn nearly_json() -> impl Strategy<Value = String> {
+    let pieces = prop::sample::select(vec![
+        "{",
+        "}",
+        "[",
+        "]",
+        ":",
+        ",",
+        "\"",
+        "null",
+        "true",
+        "7",
+        "-1",
+        "1e999",
+        "\"id\":",
+        "\"peerURLs\":",
+        "[\"http://a:1\"]",
+        "\"isLearner\":",
+        "\"name\":",
+        "\"clientURLs\":",
+        "\"isPromote\":",
+        "\"Root\":",
+        "\"Children\":{",
+        "\"0\":{",
+        "\"members\":{",
+        "\"a\":{",
+        "\"raftAttributes\":{",
+        "\"Value\":\"{}\"",
+        "\"removed_members\":{",
+        "\"version\":{",
+        "\\u0000",
+        "\u{2028}",
+    ]);
+    prop::collection::vec(pieces, 0..24).prop_map(|pieces| pieces.concat())
+}
+
+fn hostile() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..200),
+        nearly_json().prop_map(String::into_bytes),
+        // An object round it, so that what is within is looked at.
+        nearly_json().prop_map(|text| format!("{{{text}}}").into_bytes()),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn members_are_read_or_refused(text in hostile()) {
+        if let Ok(member) = Member::from_json(&text) {
+            prop_assert_eq!(Member::from_json(member.to_json().as_bytes()).unwrap(), member);
+        }
+    }
+
+    #[test]
+    fn changes_are_read_or_refused(
+        context in hostile(),
+        kind in prop::option::of(-1..6i32),
+        node_id in prop::option::of(prop_oneof![Just(0), Just(7), any::<u64>()]),
+    ) {
+        let context = Some(Bytes::from(context));
+        let entry = ConfChange { id: None, r#type: kind, node_id, context };
+        if let Ok(change) = Change::decode(&entry) {
+            let again = change.to_conf_change(None);
+            prop_assert_eq!(Change::decode(&again).unwrap(), change);
+        }
+    }
+
+    #[test]
+    fn images_are_read_or_refused(image in hostile()) {
+        if let Ok(membership) = v2::decode(&image) {
+            let again = v2::decode(&v2::encode(&membership)).unwrap();
+            prop_assert_eq!(again.removed().count(), membership.removed().count());
+            prop_assert!(again.ids().eq(membership.ids()));
+        }
+    }
+
+    #[test]
+    fn v2_requests_are_read_or_refused(method in "PUT|GET", path in "/0/(members/)?[0-9a-f]{0,17}(/attributes|version)?", val in nearly_json()) {
+        let text = Some;
+        let request = Request { method: text(method), path: text(path.clone()), val: text(val), ..Request::default() };
+        if let Ok(v3) = v2::to_v3(&request) {
+            prop_assert_eq!(v3.cluster_version_set.is_some(), path == "/0/version");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn buckets_are_read_or_refused(
+        bucket in prop::sample::select(vec![
+            Bucket::Members, Bucket::MembersRemoved, Bucket::Cluster, Bucket::Alarm,
+        ]),
+        key in prop_oneof![
+            prop::collection::vec(any::<u8>(), 1..20),
+            prop::sample::select(vec!["7", "clusterVersion", "downgrade"]).prop_map(|key| key.as_bytes().to_vec()),
+        ],
+        value in hostile(),
+    ) {
+        let backend = database();
+        let mut tx = backend.begin();
+        tx.put(bucket, key, value).unwrap();
+        tx.commit().unwrap();
+        let (view, cluster) = (backend.view(), cluster());
+        match cluster.restore(&view) {
+            Ok(()) => prop_assert_eq!(&membership::store::read(&view).unwrap(), &*cluster.now()),
+            Err(error) => prop_assert!(!error.to_string().is_empty()),
+        }
+        if bucket != Bucket::Alarm {
+            prop_assert!(AlarmStore::restore(&view).unwrap().get(0).is_empty());
+        } else if let Ok(alarms) = AlarmStore::restore(&view) {
+            prop_assert_eq!(alarms.get(0).len(), 1);
+        }
+    }
+}
+
+#[test]
+fn json_that_is_nested_too_deep_is_refused() {
+    let image =
+        format!(r#"{{"Root":{{"Children":{{"0":{}"#, r#"{"Children":{"a":"#.repeat(100_000));
+    assert!(v2::decode(image.as_bytes()).is_err());
+    let context = format!(r#"{{"new":{}"#, "[".repeat(100_000));
+    assert!(Member::from_json(context.as_bytes()).is_err());
+}

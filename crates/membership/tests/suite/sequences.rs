@@ -1,0 +1,191 @@
+//! Any sequence of entries: what a member has in memory is what it would read after a restart, a second member comes to the
+//! same, and so does a model that knows nothing of databases.
+
+use std::collections::BTreeMap;
+
+use backend::schema::Bucket;
+use membership::{Attributes, Change, Cluster, Member, Membership, RaftAttributes, Refused, v2};
+use proptest::prelude::*;
+use types::MemberId;
+
+use crate::{apply, cluster, database, dump, restored};
+
+#[derive(Clone, Debug)]
+enum Entry {
+    Change(Change),
+    Attributes(u64, Attributes),
+    Version(u32),
+    Downgrade(bool),
+}
+
+/// Few ids and few URLs, so that they collide.
+fn entries() -> impl Strategy<Value = Vec<Entry>> {
+    prop::collection::vec(
+        prop_oneof![
+            4 => (1..8u64, 0..8u8, any::<bool>()).prop_map(|(id, url, learner)| Change::Add(member(id, url, learner))).prop_map(Entry::Change),
+            2 => (1..8u64).prop_map(|id| Entry::Change(Change::Promote(MemberId(id)))),
+            1 => (1..8u64).prop_map(|id| Entry::Change(Change::Remove(MemberId(id)))),
+            2 => (1..8u64, 0..8u8).prop_map(|(id, url)| Entry::Change(Change::Update(member(id, url, false)))),
+            2 => (1..8u64, "[a-c<&>]{0,3}", prop::collection::vec("http://[a-c&]:1", 0..3)).prop_map(|(id, name, client_urls)| Entry::Attributes(id, Attributes { name, client_urls })),
+            1 => (0..=7u32).prop_map(Entry::Version),
+            1 => any::<bool>().prop_map(Entry::Downgrade),
+        ],
+        0..40,
+    )
+}
+
+fn member(id: u64, url: u8, is_learner: bool) -> Member {
+    let raft = RaftAttributes { peer_urls: vec![format!("http://10.0.0.{url}:2380")], is_learner };
+    Member { id: MemberId(id), raft, attributes: Attributes::default() }
+}
+
+/// What is refused, and what becomes of the members: the rules once more, told as plainly as possible.
+#[derive(Default)]
+struct Model {
+    members: BTreeMap<u64, Member>,
+    removed: Vec<u64>,
+}
+
+impl Model {
+    fn change(&mut self, change: &Change) -> Result<(), Refused> {
+        let id = change.member().0;
+        if self.removed.contains(&id) {
+            return Err(Refused::IdRemoved);
+        }
+        match change {
+            Change::Add(member) => {
+                self.check_add(member)?;
+                self.members.insert(id, member.clone());
+            }
+            Change::Promote(_) => {
+                let member = self.members.get_mut(&id).ok_or(Refused::IdNotFound)?;
+                if !member.raft.is_learner {
+                    return Err(Refused::MemberNotLearner);
+                }
+                member.raft.is_learner = false;
+            }
+            Change::Remove(_) => {
+                self.members.remove(&id).ok_or(Refused::IdNotFound)?;
+                self.removed.push(id);
+            }
+            Change::Update(updated) => {
+                if !self.members.contains_key(&id) {
+                    return Err(Refused::IdNotFound);
+                }
+                self.check_urls(updated)?;
+                let member = self.members.get_mut(&id).unwrap();
+                member.raft.peer_urls.clone_from(&updated.raft.peer_urls);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_add(&self, member: &Member) -> Result<(), Refused> {
+        if self.members.contains_key(&member.id.0) {
+            return Err(Refused::IdExists);
+        }
+        self.check_urls(member)?;
+        let learners = self.members.values().filter(|member| member.raft.is_learner).count();
+        if member.raft.is_learner && learners >= 1 {
+            return Err(Refused::TooManyLearners);
+        }
+        Ok(())
+    }
+
+    fn check_urls(&self, of: &Member) -> Result<(), Refused> {
+        let mut others = self.members.values().filter(|member| member.id != of.id);
+        if others.any(|member| member.raft.peer_urls == of.raft.peer_urls) {
+            return Err(Refused::PeerUrlExists);
+        }
+        Ok(())
+    }
+}
+
+/// Applies an entry, as `server` would. Attributes of whoever never was are not proposed.
+fn apply_entry(cluster: &Cluster, tx: &mut backend::Tx<'_>, entry: &Entry) -> Result<(), Refused> {
+    match entry {
+        Entry::Change(change) => return apply(cluster, tx, change),
+        Entry::Attributes(id, attributes) => {
+            let (id, now) = (MemberId(*id), cluster.now());
+            if now.member(id).is_some() || now.is_removed(id) {
+                cluster.update_attributes(tx, id, attributes.clone()).unwrap();
+            }
+        }
+        Entry::Version(minor) => {
+            cluster.set_version(tx, &format!("3.{minor}.0")).unwrap();
+        }
+        Entry::Downgrade(enabled) => {
+            cluster.set_downgrade(tx, enabled.then_some("3.6.0")).unwrap();
+        }
+    }
+    Ok(())
+}
+
+fn model_entry(model: &mut Model, entry: &Entry) -> Result<(), Refused> {
+    match entry {
+        Entry::Change(change) => model.change(change),
+        Entry::Attributes(id, attributes) => {
+            if let Some(member) = model.members.get_mut(id) {
+                member.attributes.clone_from(attributes);
+            }
+            Ok(())
+        }
+        Entry::Version(_) | Entry::Downgrade(_) => Ok(()),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn memory_database_model_and_another_member_agree(entries in entries()) {
+        let (backend, mut known, mut model) = (database(), cluster(), Model::default());
+        for (at, entry) in entries.iter().enumerate() {
+            // Now and then the member starts anew.
+            if at % 7 == 6 {
+                known = cluster();
+                known.restore(&backend.view()).unwrap();
+            }
+            let mut tx = backend.begin();
+            let outcome = apply_entry(&known, &mut tx, entry);
+            tx.commit().unwrap();
+            prop_assert_eq!(outcome, model_entry(&mut model, entry), "{:?}", entry);
+        }
+        let now = known.now();
+        prop_assert_eq!(&restored(&backend), &*now);
+        prop_assert!(now.members().eq(model.members.values()));
+        model.removed.sort_unstable();
+        prop_assert!(now.removed().map(|id| id.0).eq(model.removed));
+
+        let (other_backend, other) = (database(), cluster());
+        let mut tx = other_backend.begin();
+        for entry in &entries {
+            let _ = apply_entry(&other, &mut tx, entry);
+        }
+        tx.commit().unwrap();
+        for bucket in [Bucket::Members, Bucket::MembersRemoved, Bucket::Cluster] {
+            prop_assert_eq!(dump(&backend, bucket), dump(&other_backend, bucket));
+        }
+        prop_assert_eq!(v2::decode(&v2::encode(&now)).unwrap(), as_in_image(&now));
+    }
+}
+
+/// What the v2 store has room for: no downgrade, and no name without client URLs.
+fn as_in_image(membership: &Membership) -> Membership {
+    let (backend, cluster) = (database(), cluster());
+    let mut tx = backend.begin();
+    for member in membership.members() {
+        let mut member = member.clone();
+        if member.attributes.client_urls.is_empty() {
+            member.attributes = Attributes::default();
+        }
+        cluster.add_member(&mut tx, member).unwrap();
+    }
+    for id in membership.removed() {
+        cluster.remove_member(&mut tx, id).unwrap();
+    }
+    if let Some(version) = membership.version() {
+        cluster.set_version(&mut tx, &version.to_string()).unwrap();
+    }
+    Membership::clone(&cluster.now())
+}

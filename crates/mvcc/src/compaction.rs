@@ -1,0 +1,255 @@
+//! Compaction: dropping the history before a revision.
+//!
+//! Of each key the newest revision at or before it stays, unless that is a tombstone from before it. A request takes effect at once: nothing
+//! below its revision can be read any more. What is no longer readable is then dropped in small turns, first from the index, then from the
+//! file, while reading and writing go on:
+//!
+//! ```text
+//!   request      meta scheduledCompactRev 7                    with the applied index of the entry
+//!   turn         index: keys "" .. "k"                         revisions that stay are noted
+//!   turn         index: keys "k" ..
+//!   turn         file: the first 1000 revisions up to 7        those that were not noted are deleted
+//!   turn         file: the rest; meta finishedCompactRev 7
+//! ```
+//!
+//! A compaction that was begun and not finished, because the power was cut, is begun anew at the next start.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use backend::schema::{Bucket, meta, revision};
+use backend::{Read, Tx};
+use bytes::Bytes;
+use types::Revision;
+
+use crate::error::{Error, Fault};
+use crate::hash::{Hasher, decode};
+use crate::store::{NEVER_COMPACTED, Store};
+
+/// Names a compaction, in the order in which they were asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CompactionTicket(u64);
+
+/// What a turn of compaction left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompactionTurn {
+    /// There was nothing to do.
+    Idle,
+    /// There is more to do.
+    More,
+}
+
+/// Compactions that are not finished.
+#[derive(Debug, Default)]
+pub(crate) struct Compactions {
+    queue: Mutex<Queue>,
+    /// Held for a turn.
+    turning: Mutex<()>,
+}
+
+#[derive(Default)]
+struct Queue {
+    asked: CompactionTicket,
+    done: CompactionTicket,
+    jobs: VecDeque<Job>,
+    waiting: Vec<(CompactionTicket, Box<dyn FnOnce() + Send>)>,
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("asked", &self.asked).field("done", &self.done).finish()
+    }
+}
+
+struct Job {
+    at: i64,
+    /// The compacted revision before it: its hash is computed with that.
+    previous: i64,
+    /// Whether that compaction was finished. If not, revisions are still there that a member which finished it has not, and the hash means nothing.
+    follows_finished: bool,
+    phase: Phase,
+}
+
+enum Phase {
+    /// In the index, from a key on.
+    Index { from: Box<[u8]>, kept: Vec<Revision> },
+    /// In the file, from a revision on.
+    File { from: Revision, hasher: Box<Hasher> },
+}
+
+impl Store {
+    /// Begins a compaction: takes note of it in a transaction of the backend, and of what can still be read.
+    ///
+    /// # Errors
+    /// If the revision is compacted already, or still to come. Then nothing was changed.
+    pub fn compact(&self, tx: &mut Tx<'_>, at: i64) -> Result<CompactionTicket, Error> {
+        let follows_finished = meta::scheduled_compaction(tx)? == meta::finished_compaction(tx)?;
+        let mut state = self.state_mut();
+        if at <= state.compacted {
+            return Err(Error::Compacted);
+        }
+        if at > state.current {
+            return Err(Error::FutureRevision);
+        }
+        meta::set_scheduled_compaction(tx, at);
+        let previous = std::mem::replace(&mut state.compacted, at);
+        drop(state);
+        Ok(self.compactions.push(at, previous, follows_finished))
+    }
+
+    /// Begins a compaction again that was cut short.
+    pub(crate) fn resume_compaction(&self, at: i64) {
+        let previous = std::mem::replace(&mut self.state_mut().compacted, at);
+        tracing::info!(at, "resumes a compaction");
+        self.compactions.push(at, previous, false);
+    }
+
+    /// Does a bounded piece of what compactions have left to do. Whoever calls it lets some time pass between turns.
+    ///
+    /// # Errors
+    /// This member has to stop.
+    pub fn turn_compaction(&self) -> Result<CompactionTurn, Fault> {
+        let _turning = self.compactions.turning.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut job) = self.compactions.queue().jobs.pop_front() else {
+            return Ok(CompactionTurn::Idle);
+        };
+        if self.advance(&mut job)? {
+            self.compactions.finish();
+        } else {
+            self.compactions.queue().jobs.push_front(job);
+        }
+        Ok(CompactionTurn::More)
+    }
+
+    /// Whether a compaction is finished, and with it all that were asked for before.
+    #[must_use]
+    pub fn is_compacted(&self, ticket: CompactionTicket) -> bool {
+        self.compactions.queue().done >= ticket
+    }
+
+    /// The last compaction that was asked for.
+    #[must_use]
+    pub fn last_compaction(&self) -> CompactionTicket {
+        self.compactions.queue().asked
+    }
+
+    /// Calls back when a compaction is finished; at once if it is.
+    pub fn when_compacted(&self, ticket: CompactionTicket, call: Box<dyn FnOnce() + Send>) {
+        let mut queue = self.compactions.queue();
+        if queue.done < ticket {
+            queue.waiting.push((ticket, call));
+            return;
+        }
+        drop(queue);
+        call();
+    }
+
+    /// Returns whether the job is done.
+    fn advance(&self, job: &mut Job) -> Result<bool, Fault> {
+        match &mut job.phase {
+            Phase::Index { from, kept } => {
+                match self.state_mut().index.compact(from, job.at, kept) {
+                    Some(next) => *from = next,
+                    None => job.phase = Phase::file(std::mem::take(kept), job.previous, job.at),
+                }
+                Ok(false)
+            }
+            Phase::File { from, hasher } => {
+                let Some(next) = self.compact_file(*from, job.at, hasher)? else {
+                    self.note_hash(job.follows_finished, hasher);
+                    return Ok(true);
+                };
+                *from = next;
+                Ok(false)
+            }
+        }
+    }
+
+    /// Deletes some revisions from the file. Returns where to go on.
+    fn compact_file(
+        &self,
+        from: Revision,
+        at: i64,
+        hasher: &mut Hasher,
+    ) -> Result<Option<Revision>, Fault> {
+        let (drops, last) = self.find_dropped(from, at, hasher)?;
+        let mut tx = self.backend.begin();
+        for key in drops {
+            tx.delete(Bucket::Key, key);
+        }
+        if last.is_none() {
+            meta::set_finished_compaction(&mut tx, at);
+        }
+        tx.commit()?;
+        Ok(last.map(|last| Revision::new(last.main, last.sub + 1)))
+    }
+
+    /// Looks at some revisions of the file. Returns the keys of those that are to be dropped, and the last that was looked at unless it is the end.
+    fn find_dropped(
+        &self,
+        from: Revision,
+        at: i64,
+        hasher: &mut Hasher,
+    ) -> Result<(Vec<Bytes>, Option<Revision>), Fault> {
+        let (view, mut drops, mut last) = (self.backend.view(), Vec::new(), None);
+        let (first, end) = (revision::encode(from), revision::encode(Revision::new(at + 1, 0)));
+        let mut seen = 0;
+        for item in view.range(Bucket::Key, &first, Some(&end))? {
+            let item = item?;
+            let key = decode(&item.key)?;
+            if !hasher.add(key, &item.key, &item.value) {
+                drops.push(item.key.into_bytes());
+            }
+            seen += 1;
+            if seen == self.config.compaction_batch_limit {
+                last = Some(key.revision);
+                break;
+            }
+        }
+        Ok((drops, last))
+    }
+
+    fn note_hash(&self, follows_finished: bool, hasher: &Hasher) {
+        let hash = hasher.finish();
+        tracing::info!(at = hash.revision, hash = hash.hash, "finished a compaction");
+        if follows_finished {
+            self.hashes.store(hash);
+        }
+    }
+}
+
+impl Phase {
+    fn file(mut kept: Vec<Revision>, previous: i64, at: i64) -> Phase {
+        kept.sort_unstable();
+        kept.dedup();
+        Phase::File { from: Revision::ZERO, hasher: Box::new(Hasher::new(previous, at, kept)) }
+    }
+}
+
+impl Compactions {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, at: i64, previous: i64, follows_finished: bool) -> CompactionTicket {
+        debug_assert!(at > previous && previous >= NEVER_COMPACTED);
+        let mut queue = self.queue();
+        let phase = Phase::Index { from: Box::default(), kept: Vec::new() };
+        queue.jobs.push_back(Job { at, previous, follows_finished, phase });
+        queue.asked.0 += 1;
+        queue.asked
+    }
+
+    fn finish(&self) {
+        let mut queue = self.queue();
+        queue.done.0 += 1;
+        let done = queue.done;
+        let (due, waiting) =
+            std::mem::take(&mut queue.waiting).into_iter().partition(|(ticket, _)| *ticket <= done);
+        queue.waiting = waiting;
+        drop(queue);
+        let due: Vec<_> = due;
+        due.into_iter().for_each(|(_, call)| call());
+    }
+}

@@ -1,0 +1,142 @@
+//! The hash by which members find out that they hold different things.
+//!
+//! CRC-32C over the name of the bucket, then key and value of every revision up to one. What a compaction has dropped, or is about to, is
+//! left out, so that members agree however far their compactions have come: of the revisions at or below the compacted one only those count
+//! that stay. The result belongs to that pair of revisions.
+//!
+//! A compaction looks at everything up to its revision anyway, and leaves the hash of it: the last few can be asked for also when what they
+//! are about is gone.
+
+use std::sync::{Mutex, PoisonError};
+
+use backend::schema::Bucket;
+use backend::schema::revision::RevisionKey;
+use backend::{Read, ReadError};
+use types::Revision;
+
+use crate::error::{Error, Fault};
+use crate::store::{State, Store};
+
+/// How many hashes of compactions are kept.
+const HASHES_MAX: usize = 10;
+
+/// A hash, and what it is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyValueHash {
+    /// CRC-32C.
+    pub hash: u32,
+    /// The compacted revision that it was computed with.
+    pub compact_revision: i64,
+    /// The revision up to which it was computed.
+    pub revision: i64,
+}
+
+/// A hash in the making. Revisions come in order.
+#[derive(Clone, Debug)]
+pub(crate) struct Hasher {
+    hash: KeyValueHash,
+    /// What stays, sorted.
+    pub(crate) kept: Vec<Revision>,
+    /// How many of these were passed.
+    passed: usize,
+}
+
+impl Hasher {
+    pub(crate) fn new(compact_revision: i64, revision: i64, kept: Vec<Revision>) -> Hasher {
+        let hash = crc32c::crc32c(Bucket::Key.name().as_bytes());
+        Hasher { hash: KeyValueHash { hash, compact_revision, revision }, kept, passed: 0 }
+    }
+
+    /// Adds a revision, unless it does not count. Returns whether it is one of those that stay.
+    pub(crate) fn add(&mut self, at: RevisionKey, key: &[u8], value: &[u8]) -> bool {
+        let stays = self.pass(at.revision);
+        let KeyValueHash { compact_revision, revision, .. } = self.hash;
+        let main = at.revision.main;
+        // Compat: as in etcd, if nothing stays at all, everything counts.
+        let dropped = main <= compact_revision && !self.kept.is_empty() && !stays;
+        // Releases before 3.5.16 dropped a tombstone at the compacted revision, later ones keep it: it never counts.
+        let unsure = main == compact_revision && at.tombstone;
+        if main <= revision && !dropped && !unsure {
+            self.hash.hash = crc32c::crc32c_append(self.hash.hash, key);
+            self.hash.hash = crc32c::crc32c_append(self.hash.hash, value);
+        }
+        stays
+    }
+
+    pub(crate) fn finish(&self) -> KeyValueHash {
+        self.hash
+    }
+
+    fn pass(&mut self, revision: Revision) -> bool {
+        while self.kept.get(self.passed).is_some_and(|kept| *kept < revision) {
+            self.passed += 1;
+        }
+        self.kept.get(self.passed) == Some(&revision)
+    }
+}
+
+/// Hashes that compactions left.
+#[derive(Debug, Default)]
+pub(crate) struct Hashes(Mutex<Vec<KeyValueHash>>);
+
+impl Hashes {
+    pub(crate) fn store(&self, hash: KeyValueHash) {
+        let mut hashes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        hashes.push(hash);
+        hashes.sort_by_key(|hash| hash.revision);
+        let surplus = hashes.len().saturating_sub(HASHES_MAX);
+        hashes.drain(..surplus);
+    }
+
+    fn find(&self, revision: i64) -> Option<KeyValueHash> {
+        let hashes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        hashes.iter().find(|hash| hash.revision == revision).copied()
+    }
+
+    fn all(&self) -> Vec<KeyValueHash> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Store {
+    /// The hash of all revisions up to one, or up to the last if it is zero; and the revision of the store.
+    ///
+    /// # Errors
+    /// If the revision is compacted, and no hash was left of it; or if it is still to come.
+    pub fn hash_kv(&self, revision: i64) -> Result<(KeyValueHash, i64), Error> {
+        if let Some(stored) = self.hashes.find(revision) {
+            return Ok((stored, self.current()));
+        }
+        let state = self.state();
+        let State { current, compacted, .. } = *state;
+        if revision > 0 && revision < compacted {
+            return Err(Error::Compacted);
+        }
+        if revision > current {
+            return Err(Error::FutureRevision);
+        }
+        let (index, view) = (state.index.clone(), self.backend.view());
+        drop(state);
+        let upto = if revision == 0 { current } else { revision };
+        let mut hasher = Hasher::new(compacted, upto, index.keep(upto));
+        for item in view.all(Bucket::Key)? {
+            let item = item?;
+            hasher.add(decode(&item.key)?, &item.key, &item.value);
+        }
+        Ok((hasher.finish(), current))
+    }
+
+    /// The hashes that the last compactions left, by revision.
+    #[must_use]
+    pub fn compaction_hashes(&self) -> Vec<KeyValueHash> {
+        self.hashes.all()
+    }
+}
+
+/// The revision that a key of the file is.
+pub(crate) fn decode(key: &[u8]) -> Result<RevisionKey, Fault> {
+    let malformed = |error: backend::schema::revision::NotARevision| {
+        ReadError::malformed(Bucket::Key, key, error.to_string())
+    };
+    Ok(RevisionKey::decode(key).map_err(malformed)?)
+}

@@ -1,0 +1,237 @@
+//! Some dozens of keys with their histories: a leaf of the index.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use types::Revision;
+
+use super::history::{History, Kept};
+use super::many::Many;
+use super::packed::Packed;
+use super::{Found, KeyRange};
+
+/// A leaf with more bytes than this is split, if it has two keys.
+const BYTES_MAX: usize = if cfg!(test) { 256 } else { 4096 };
+/// A leaf with fewer is joined with its neighbour, where there is room.
+const BYTES_MIN: usize = BYTES_MAX / 4;
+/// A history that would be longer than this becomes a [`Many`].
+const HISTORY_BYTES_MAX: usize = 96;
+/// A [`Many`] with fewer revisions than this becomes short again.
+const MANY_MIN: usize = 8;
+/// What stands for a history that is a [`Many`]. No history is empty.
+const ELSEWHERE: &[u8] = &[];
+
+/// Keys in order, and the history of each.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Leaf {
+    keys: Packed,
+    histories: Packed,
+    /// Long histories. There are few.
+    many: BTreeMap<Box<[u8]>, Arc<Many>>,
+    /// How many of the keys are there by now.
+    pub(super) live: u64,
+    /// The newest revision.
+    pub(super) newest: i64,
+}
+
+impl Leaf {
+    pub(super) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// The lowest key.
+    pub(super) fn first(&self) -> &[u8] {
+        self.keys.get(0)
+    }
+
+    #[inline]
+    pub(super) fn get(&self, key: &[u8], revision: i64) -> Option<Found> {
+        self.found(self.keys.search(key).ok()?, revision)
+    }
+
+    pub(super) fn contains(&self, key: &[u8]) -> bool {
+        self.keys.search(key).is_ok()
+    }
+
+    /// Calls back with the keys of a range that are there at a revision, in order.
+    pub(super) fn visit<F>(&self, range: &KeyRange<'_>, revision: i64, f: &mut F) -> ControlFlow<()>
+    where
+        F: FnMut(&[u8], Found) -> ControlFlow<()>,
+    {
+        for at in self.places(range) {
+            if let Some(found) = self.found(at, revision) {
+                f(self.keys.get(at), found)?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    pub(super) fn count(&self, range: &KeyRange<'_>, revision: i64) -> u64 {
+        self.places(range).filter(|at| self.found(*at, revision).is_some()).count() as u64
+    }
+
+    /// Adds a revision of a key; or, of a key that is not known, what is found of it. Returns the key as it was.
+    pub(super) fn add(&mut self, key: &[u8], found: Found, tombstone: bool) -> Option<Found> {
+        self.newest = self.newest.max(found.modified.main);
+        let before = match self.keys.search(key) {
+            Ok(at) => self.add_to(at, found.modified, tombstone),
+            Err(at) => {
+                self.keys.insert(at, key);
+                let mut history = Vec::with_capacity(HISTORY_BYTES_MAX);
+                History::begin(found, tombstone, &mut history);
+                self.histories.insert(at, &history);
+                None
+            }
+        };
+        self.live = self.live - u64::from(before.is_some()) + u64::from(!tombstone);
+        before
+    }
+
+    /// Whether it has grown too large.
+    pub(super) fn is_full(&self) -> bool {
+        self.size() > BYTES_MAX && self.len() > 1
+    }
+
+    /// Whether it has room for another.
+    pub(super) fn has_room_for(&self, other: &Leaf) -> bool {
+        self.size() + other.size() <= BYTES_MAX / 2
+    }
+
+    /// Whether it should be joined with a neighbour.
+    pub(super) fn is_small(&self) -> bool {
+        self.size() < BYTES_MIN
+    }
+
+    /// Takes away the upper part: half of it, or the last key if that was added last, because more may come in order.
+    pub(super) fn split(&mut self, added: &[u8]) -> Leaf {
+        let last = self.len() - 1;
+        let at = if self.keys.get(last) == added { last } else { self.len() / 2 };
+        let (keys, histories) = (self.keys.split_off(at), self.histories.split_off(at));
+        let many = self.many.split_off(keys.get(0));
+        let mut upper = Leaf { keys, histories, many, live: 0, newest: self.newest };
+        upper.live = upper.count_live();
+        self.live -= upper.live;
+        upper
+    }
+
+    /// Takes in the neighbour above.
+    pub(super) fn join(&mut self, above: &Leaf) {
+        self.keys.append(&above.keys);
+        self.histories.append(&above.histories);
+        self.many.extend(above.many.iter().map(|(key, many)| (key.clone(), Arc::clone(many))));
+        self.live += above.live;
+        self.newest = self.newest.max(above.newest);
+    }
+
+    /// What a compaction keeps of each key.
+    pub(super) fn kept(&self, at: i64) -> impl Iterator<Item = Kept> {
+        (0..self.len()).map(move |place| self.kept_of(place, at))
+    }
+
+    /// What a compaction leaves.
+    pub(super) fn compact(&self, at: i64) -> Leaf {
+        let mut left = Leaf { newest: self.newest, ..Leaf::default() };
+        let mut buffer = Vec::with_capacity(HISTORY_BYTES_MAX);
+        for place in 0..self.len() {
+            let kept = self.kept_of(place, at);
+            if !kept.empty {
+                buffer.clear();
+                let many = self.compact_one(place, kept, at, &mut buffer);
+                let key = self.keys.get(place);
+                left.keys.push(key);
+                left.histories.push(&buffer);
+                left.many.extend(many.map(|many| (key.into(), many)));
+            }
+        }
+        left.live = left.count_live();
+        left
+    }
+
+    /// Writes what is left of a history, unless it is a long one, which is returned.
+    fn compact_one(
+        &self,
+        place: usize,
+        kept: Kept,
+        at: i64,
+        out: &mut Vec<u8>,
+    ) -> Option<Arc<Many>> {
+        let Some(many) = self.many_at(place) else {
+            match kept.drops {
+                true => History(self.histories.get(place)).compact(at, out),
+                false => out.extend_from_slice(self.histories.get(place)),
+            }
+            return None;
+        };
+        let left = if kept.drops { Arc::new((**many).clone().compact(at)) } else { many.clone() };
+        if left.len() < MANY_MIN {
+            left.write(out);
+            return None;
+        }
+        Some(left)
+    }
+
+    fn add_to(&mut self, at: usize, revision: Revision, tombstone: bool) -> Option<Found> {
+        let old = self.histories.get(at);
+        if old == ELSEWHERE {
+            let many = self.many.get_mut(self.keys.get(at)).expect("it is elsewhere");
+            let before = many.at(i64::MAX);
+            Arc::make_mut(many).add(revision, tombstone);
+            return before;
+        }
+        let before = History(old).at(i64::MAX);
+        let mut new = Vec::with_capacity(HISTORY_BYTES_MAX + HISTORY_BYTES_MAX / 2);
+        History(old).add(revision, tombstone, &mut new);
+        if new.len() > HISTORY_BYTES_MAX {
+            let many = Arc::new(Many::from(History(&new)));
+            self.many.insert(self.keys.get(at).into(), many);
+            new.clear();
+        }
+        self.histories.replace(at, &new);
+        before
+    }
+
+    #[inline]
+    fn found(&self, at: usize, revision: i64) -> Option<Found> {
+        match self.many_at(at) {
+            None => History(self.histories.get(at)).at(revision),
+            Some(many) => many.at(revision),
+        }
+    }
+
+    fn kept_of(&self, at: usize, compaction: i64) -> Kept {
+        match self.many_at(at) {
+            None => History(self.histories.get(at)).kept(compaction),
+            Some(many) => many.kept(compaction),
+        }
+    }
+
+    #[inline]
+    fn many_at(&self, at: usize) -> Option<&Arc<Many>> {
+        let elsewhere = self.histories.get(at) == ELSEWHERE;
+        elsewhere.then(|| self.many.get(self.keys.get(at)).expect("it is elsewhere"))
+    }
+
+    fn count_live(&self) -> u64 {
+        let live = |at: &usize| match self.many_at(*at) {
+            None => History(self.histories.get(*at)).is_live(),
+            Some(many) => many.is_live(),
+        };
+        (0..self.len()).filter(live).count() as u64
+    }
+
+    fn places(&self, range: &KeyRange<'_>) -> std::ops::Range<usize> {
+        let place = |key: &[u8]| self.keys.search(key).unwrap_or_else(|place| place);
+        let from = place(range.from);
+        let to = range.to.map_or(self.len(), place);
+        from..to.max(from)
+    }
+
+    fn size(&self) -> usize {
+        self.keys.size() + self.histories.size()
+    }
+}

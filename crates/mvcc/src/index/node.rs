@@ -1,0 +1,323 @@
+//! A node of the index, and what is done to the tree below it.
+//!
+//! Nodes are shared: a copy of the tree is a copy of the pointer to its root. Whoever changes the tree then copies the nodes on the way to what
+//! it changes, once, if somebody else still has them, and changes them in place otherwise (`Arc::make_mut`).
+//!
+//! Each node knows how many keys below it are there by now, and the newest revision below it. So a count at a revision looks only into
+//! nodes that changed since, and at the two ends of the range.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use types::Revision;
+
+use super::leaf::Leaf;
+use super::packed::Packed;
+use super::{Found, KeyRange};
+
+/// Most children of a node.
+const CHILDREN_MAX: usize = if cfg!(test) { 6 } else { 64 };
+/// With fewer, it is joined with its neighbour, where there is room.
+const CHILDREN_MIN: usize = CHILDREN_MAX / 4;
+
+#[derive(Clone, Debug)]
+pub(super) enum Node {
+    Leaf(Leaf),
+    Inner(Inner),
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Inner {
+    /// For each child a key that is not above any of its own, and above all of the child before. That of the first is not looked at: what is
+    /// below all others belongs there.
+    bounds: Packed,
+    children: Vec<Arc<Node>>,
+    live: u64,
+    newest: i64,
+}
+
+/// A node that was split: its upper part, and the lowest key of that.
+pub(super) type Split = Option<(Box<[u8]>, Arc<Node>)>;
+
+/// What adding a revision did: the key as it was before, and the split that followed.
+pub(super) type Added = (Option<Found>, Split);
+
+impl Node {
+    #[inline]
+    pub(super) fn live(&self) -> u64 {
+        match self {
+            Node::Leaf(leaf) => leaf.live,
+            Node::Inner(inner) => inner.live,
+        }
+    }
+
+    fn newest(&self) -> i64 {
+        match self {
+            Node::Leaf(leaf) => leaf.newest,
+            Node::Inner(inner) => inner.newest,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Node::Leaf(leaf) => leaf.is_empty(),
+            Node::Inner(inner) => inner.children.is_empty(),
+        }
+    }
+
+    /// How many keys there are, deleted ones whose history is kept included.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Node::Leaf(leaf) => leaf.len(),
+            Node::Inner(inner) => inner.children.iter().map(|child| child.len()).sum(),
+        }
+    }
+
+    /// The leaf that a key belongs to.
+    #[inline]
+    pub(super) fn leaf(&self, key: &[u8]) -> &Leaf {
+        let mut node = self;
+        loop {
+            match node {
+                Node::Leaf(leaf) => return leaf,
+                Node::Inner(inner) => node = &inner.children[inner.child(key)],
+            }
+        }
+    }
+
+    /// Adds a revision of a key; or, of a key that is not known, what is found of it.
+    pub(super) fn add(this: &mut Arc<Node>, key: &[u8], found: Found, tombstone: bool) -> Added {
+        match Arc::make_mut(this) {
+            Node::Leaf(leaf) => {
+                let before = leaf.add(key, found, tombstone);
+                let split = leaf.is_full().then(|| {
+                    let upper = leaf.split(key);
+                    (upper.first().into(), Arc::new(Node::Leaf(upper)))
+                });
+                (before, split)
+            }
+            Node::Inner(inner) => inner.add(key, found, tombstone),
+        }
+    }
+
+    /// Calls back with the keys of a range that are there at a revision, in order.
+    pub(super) fn visit<F>(&self, range: &KeyRange<'_>, revision: i64, f: &mut F) -> ControlFlow<()>
+    where
+        F: FnMut(&[u8], Found) -> ControlFlow<()>,
+    {
+        match self {
+            Node::Leaf(leaf) => leaf.visit(range, revision, f),
+            Node::Inner(inner) => {
+                for at in inner.part(range) {
+                    inner.children[at].visit(range, revision, f)?;
+                }
+                ControlFlow::Continue(())
+            }
+        }
+    }
+
+    /// How many keys of a range are there at a revision.
+    pub(super) fn count(&self, range: &KeyRange<'_>, revision: i64) -> u64 {
+        match self {
+            Node::Leaf(leaf) => leaf.count(range, revision),
+            Node::Inner(inner) => inner.count(range, revision),
+        }
+    }
+
+    /// Calls back with what a compaction would keep of each key.
+    pub(super) fn kept(&self, at: i64, f: &mut dyn FnMut(super::history::Kept)) {
+        match self {
+            Node::Leaf(leaf) => leaf.kept(at).for_each(f),
+            Node::Inner(inner) => inner.children.iter().for_each(|child| child.kept(at, f)),
+        }
+    }
+
+    /// Compacts the node above the leaves that a key belongs to, from that key's leaf on, or a single leaf. Returns where to go on.
+    pub(super) fn compact(
+        this: &mut Arc<Node>,
+        from: &[u8],
+        at: i64,
+        kept: &mut Vec<Revision>,
+    ) -> Option<Box<[u8]>> {
+        if let Node::Leaf(leaf) = &**this {
+            if let Some(compacted) = compact_leaf(leaf, at, kept) {
+                *this = Arc::new(Node::Leaf(compacted));
+            }
+            return None;
+        }
+        let Node::Inner(inner) = Arc::make_mut(this) else { unreachable!("it is no leaf") };
+        inner.compact(from, at, kept)
+    }
+
+    /// The only child of a root that has one.
+    pub(super) fn only_child(&self) -> Option<&Arc<Node>> {
+        match self {
+            Node::Inner(Inner { children, .. }) if children.len() == 1 => children.first(),
+            _ => None,
+        }
+    }
+
+    /// A root above two nodes.
+    pub(super) fn above(lower: Arc<Node>, bound: &[u8], upper: Arc<Node>) -> Node {
+        let mut inner = Inner::default();
+        inner.push(&[], lower);
+        inner.push(bound, upper);
+        inner.count_again();
+        Node::Inner(inner)
+    }
+
+    fn is_small(&self) -> bool {
+        match self {
+            Node::Leaf(leaf) => leaf.is_small(),
+            Node::Inner(inner) => inner.children.len() < CHILDREN_MIN,
+        }
+    }
+
+    fn has_room_for(&self, other: &Node) -> bool {
+        match (self, other) {
+            (Node::Leaf(leaf), Node::Leaf(other)) => leaf.has_room_for(other),
+            (Node::Inner(inner), Node::Inner(other)) => {
+                inner.children.len() + other.children.len() <= CHILDREN_MAX / 2
+            }
+            _ => unreachable!("neighbours are alike"),
+        }
+    }
+
+    /// Takes in the neighbour above, which begins at a bound.
+    fn join(&mut self, bound: &[u8], above: &Node) {
+        match (self, above) {
+            (Node::Leaf(leaf), Node::Leaf(above)) => leaf.join(above),
+            (Node::Inner(inner), Node::Inner(above)) => inner.join(bound, above),
+            _ => unreachable!("neighbours are alike"),
+        }
+    }
+}
+
+impl Inner {
+    /// The child that a key belongs to.
+    #[inline]
+    fn child(&self, key: &[u8]) -> usize {
+        match self.bounds.search_from(1, key) {
+            Ok(at) => at,
+            Err(above) => above - 1,
+        }
+    }
+
+    /// The children that a range touches.
+    fn part(&self, range: &KeyRange<'_>) -> std::ops::RangeInclusive<usize> {
+        let last = range.to.map_or(self.children.len() - 1, |to| self.child(to));
+        self.child(range.from)..=last
+    }
+
+    fn push(&mut self, bound: &[u8], child: Arc<Node>) {
+        self.bounds.push(bound);
+        self.children.push(child);
+    }
+
+    fn count_again(&mut self) {
+        self.live = self.children.iter().map(|child| child.live()).sum();
+        self.newest = self.children.iter().map(|child| child.newest()).max().unwrap_or(0);
+    }
+
+    fn add(&mut self, key: &[u8], found: Found, tombstone: bool) -> Added {
+        let at = self.child(key);
+        let (before, split) = Node::add(&mut self.children[at], key, found, tombstone);
+        self.live = self.live - u64::from(before.is_some()) + u64::from(!tombstone);
+        self.newest = self.newest.max(found.modified.main);
+        let Some((bound, upper)) = split else { return (before, None) };
+        self.bounds.insert(at + 1, &bound);
+        self.children.insert(at + 1, upper);
+        (before, (self.children.len() > CHILDREN_MAX).then(|| self.split(at + 1)).flatten())
+    }
+
+    /// Takes away the upper part: half of it, or the last child if that was added last.
+    fn split(&mut self, added: usize) -> Split {
+        let last = self.children.len() - 1;
+        let at = if added == last { last } else { self.children.len() / 2 };
+        let bounds = self.bounds.split_off(at);
+        let bound = bounds.get(0).into();
+        let children = self.children.split_off(at);
+        self.children.shrink_to_fit();
+        let mut upper = Inner { bounds, children, ..Inner::default() };
+        upper.count_again();
+        self.count_again();
+        Some((bound, Arc::new(Node::Inner(upper))))
+    }
+
+    fn count(&self, range: &KeyRange<'_>, revision: i64) -> u64 {
+        let part = self.part(range);
+        let (first, last) = (*part.start(), *part.end());
+        let child = |at: usize| {
+            let child = &*self.children[at];
+            let whole = at > first && (at < last || range.to.is_none());
+            if whole && child.newest() <= revision {
+                child.live()
+            } else {
+                child.count(range, revision)
+            }
+        };
+        part.map(child).sum()
+    }
+
+    fn compact(&mut self, from: &[u8], at: i64, kept: &mut Vec<Revision>) -> Option<Box<[u8]>> {
+        let first = self.child(from);
+        let next = match &*self.children[first] {
+            Node::Leaf(_) => {
+                for child in &mut self.children[first..] {
+                    Node::compact(child, from, at, kept);
+                }
+                self.tidy();
+                None
+            }
+            Node::Inner(_) => {
+                let next = Node::compact(&mut self.children[first], from, at, kept);
+                let behind = (first + 1 < self.children.len()).then(|| self.bounds.get(first + 1));
+                let next = next.or_else(|| behind.map(Into::into));
+                self.tidy();
+                next
+            }
+        };
+        self.count_again();
+        next
+    }
+
+    /// Takes out children that are empty, and joins small ones with their neighbours.
+    fn tidy(&mut self) {
+        let needless = |at: usize| {
+            let child = &*self.children[at];
+            child.is_empty() || (child.is_small() && at + 1 < self.children.len())
+        };
+        if !(0..self.children.len()).any(needless) {
+            return;
+        }
+        let mut tidied = Inner::default();
+        for (at, child) in self.children.iter().enumerate().filter(|(_, child)| !child.is_empty()) {
+            let bound = self.bounds.get(at);
+            match tidied.children.last_mut() {
+                Some(last) if last.is_small() && last.has_room_for(child) => {
+                    Arc::make_mut(last).join(bound, child);
+                }
+                _ => tidied.push(bound, Arc::clone(child)),
+            }
+        }
+        *self = tidied;
+    }
+
+    fn join(&mut self, bound: &[u8], above: &Inner) {
+        for (at, child) in above.children.iter().enumerate() {
+            let bound = if at == 0 { bound } else { above.bounds.get(at) };
+            self.push(bound, Arc::clone(child));
+        }
+        self.count_again();
+    }
+}
+
+/// What a compaction leaves of a leaf; none if that is all of it.
+fn compact_leaf(leaf: &Leaf, at: i64, kept: &mut Vec<Revision>) -> Option<Leaf> {
+    let mut changes = false;
+    for one in leaf.kept(at) {
+        changes |= one.drops || one.empty;
+        kept.extend(one.revision);
+    }
+    changes.then(|| leaf.compact(at))
+}

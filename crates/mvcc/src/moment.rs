@@ -1,0 +1,137 @@
+//! The store as somebody sees it: a reader from outside, or a transaction that has changed something already.
+
+use std::cmp::Ordering;
+use std::ops::ControlFlow;
+
+use backend::{Read, Value};
+use bytes::Bytes;
+use proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
+use proto::etcdserverpb::{Compare, RangeRequest};
+
+use crate::error::{Error, Fault};
+use crate::index::{Found, Index};
+use crate::kv::KeyValueRef;
+use crate::range::{Query, key_range, stored};
+use crate::response::{Kvs, RangeResult};
+
+/// The number to compare with, if it is of the kind that is compared.
+macro_rules! number {
+    ($with:expr, $kind:ident) => {
+        match $with {
+            Some(TargetUnion::$kind(number)) => *number,
+            _ => 0,
+        }
+    };
+}
+
+/// The index and the values behind it, with the revisions between which they can be read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment<'a, R> {
+    pub(crate) index: &'a Index,
+    pub(crate) values: &'a R,
+    pub(crate) current: i64,
+    pub(crate) compacted: i64,
+}
+
+impl<'a, R: Read> Moment<'a, R> {
+    pub(crate) fn range(&self, request: &RangeRequest) -> Result<RangeResult, Error> {
+        let query = Query::new(request, self.current, self.compacted)?;
+        Ok(query.load(query.select(self.index), self.values)?)
+    }
+
+    /// The stored form of a key.
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Value<'a>>, Fault> {
+        let found = self.index.get(key, self.current);
+        found.map(|found| stored(found.modified, self.values)).transpose()
+    }
+
+    /// The stored forms of a range of keys.
+    pub(crate) fn all(&self, key: &[u8], end: &[u8], field: u8) -> Result<Kvs, Fault> {
+        let mut kvs = Kvs::new(field);
+        self.for_each(key, end, |_, found| {
+            kvs.push(&stored(found.modified, self.values)?);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(kvs)
+    }
+
+    /// The keys of a range.
+    pub(crate) fn keys(&self, key: &[u8], end: &[u8]) -> Vec<Bytes> {
+        let mut single = Vec::new();
+        let range = key_range(key, end, &mut single);
+        let mut keys = Vec::new();
+        let all = self.index.visit(&range, self.current, |key, _| {
+            keys.push(Bytes::copy_from_slice(key));
+            ControlFlow::Continue(())
+        });
+        debug_assert_eq!(all, ControlFlow::Continue(()));
+        keys
+    }
+
+    /// Whether a comparison holds: of every key in the range; of a key that is not there, as if everything of it were zero.
+    pub(crate) fn compare(&self, compare: &Compare) -> Result<bool, Fault> {
+        let (mut holds, mut any) = (true, false);
+        self.for_each(&compare.key, &compare.range_end, |_, found| {
+            any = true;
+            holds = self.compare_one(compare, found)?;
+            Ok(if holds { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        })?;
+        let value = compare.target == CompareTarget::Value as i32;
+        // Compat: a value that is not there equals none, not even the empty one; nor is it unequal to any.
+        Ok(if any { holds } else { !value && holds_for(compare, &KeyValueRef::default()) })
+    }
+
+    fn compare_one(&self, compare: &Compare, found: Found) -> Result<bool, Fault> {
+        let target = CompareTarget::try_from(compare.target);
+        if matches!(target, Ok(CompareTarget::Value | CompareTarget::Lease)) {
+            let stored = stored(found.modified, self.values)?;
+            return Ok(holds_for(compare, &KeyValueRef::parse(&stored).unwrap_or_default()));
+        }
+        let Found { modified, created: create_revision, version } = found;
+        let mod_revision = modified.main;
+        let kv = KeyValueRef { create_revision, mod_revision, version, ..KeyValueRef::default() };
+        Ok(holds_for(compare, &kv))
+    }
+
+    fn for_each(
+        &self,
+        key: &[u8],
+        end: &[u8],
+        mut f: impl FnMut(&[u8], Found) -> Result<ControlFlow<()>, Fault>,
+    ) -> Result<(), Fault> {
+        let mut single = Vec::new();
+        let range = key_range(key, end, &mut single);
+        let mut failed = Ok(());
+        let _ = self.index.visit(&range, self.current, |key, found| {
+            f(key, found).unwrap_or_else(|fault| {
+                failed = Err(fault);
+                ControlFlow::Break(())
+            })
+        });
+        failed
+    }
+}
+
+/// Compat: as in etcd, what to compare with counts as zero if it is missing or of another kind, a target that is not known compares as equal,
+/// and a result that is not known always holds.
+fn holds_for(compare: &Compare, kv: &KeyValueRef<'_>) -> bool {
+    let with = compare.target_union.as_ref();
+    let ordering = match CompareTarget::try_from(compare.target) {
+        Ok(CompareTarget::Version) => kv.version.cmp(&number!(with, Version)),
+        Ok(CompareTarget::Create) => kv.create_revision.cmp(&number!(with, CreateRevision)),
+        Ok(CompareTarget::Mod) => kv.mod_revision.cmp(&number!(with, ModRevision)),
+        Ok(CompareTarget::Lease) => kv.lease.cmp(&number!(with, Lease)),
+        Ok(CompareTarget::Value) => match with {
+            Some(TargetUnion::Value(value)) => kv.value.cmp(value),
+            _ => kv.value.cmp(&[]),
+        },
+        Err(_unknown) => Ordering::Equal,
+    };
+    match CompareResult::try_from(compare.result) {
+        Ok(CompareResult::Equal) => ordering.is_eq(),
+        Ok(CompareResult::NotEqual) => ordering.is_ne(),
+        Ok(CompareResult::Greater) => ordering.is_gt(),
+        Ok(CompareResult::Less) => ordering.is_lt(),
+        Err(_unknown) => true,
+    }
+}

@@ -1,0 +1,253 @@
+//! What requests about keys are answered with, ready to be framed.
+//!
+//! A result holds keys as they are stored, so that an answer is put together by copying bytes. `encode` writes the message of etcd's API that
+//! a result stands for:
+//!
+//! ```text
+//!   RangeResponse   0a len header   12 len kv  12 len kv ...   18 01 (more)   20 count
+//! ```
+//!
+//! Within a transaction the answers are nested, and their headers carry the revision alone.
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use prost::Message as _;
+use prost::encoding::encoded_len_varint;
+use proto::etcdserverpb::ResponseHeader;
+
+use crate::kv::{message_len, number_len, put_message, put_number, put_varint};
+
+const HEADER: u8 = 1;
+
+/// Keys as they are stored, each framed as an item of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kvs {
+    field: u8,
+    framed: BytesMut,
+    count: usize,
+}
+
+impl Kvs {
+    pub(crate) fn new(field: u8) -> Kvs {
+        Kvs { field, ..Kvs::default() }
+    }
+
+    pub(crate) fn push(&mut self, kv: &[u8]) {
+        put_message(self.field, kv, &mut self.framed);
+        self.count += 1;
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Bytes they take in the answer.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.framed.len()
+    }
+
+    /// Each as an encoded `mvccpb.KeyValue`.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = &self.framed[..];
+        std::iter::from_fn(move || {
+            rest = rest.get(1..)?;
+            let len = prost::encoding::decode_varint(&mut rest).ok()?;
+            let (kv, behind) = rest.split_at(usize::try_from(len).ok()?);
+            rest = behind;
+            Some(kv)
+        })
+    }
+}
+
+/// The answer to a range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RangeResult {
+    /// The revision of the store.
+    pub revision: i64,
+    /// The keys.
+    pub kvs: Kvs,
+    /// Whether there would be more without the limit.
+    pub more: bool,
+    /// How many keys are in the range.
+    pub count: i64,
+}
+
+/// The answer to a put.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PutResult {
+    /// The revision that it made.
+    pub revision: i64,
+    /// The key as it was, if that was asked for.
+    pub prev_kv: Option<Bytes>,
+}
+
+/// The answer to the deletion of a range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeleteRangeResult {
+    /// The revision that it made, or the one before if there was nothing to delete.
+    pub revision: i64,
+    /// How many keys were deleted.
+    pub deleted: i64,
+    /// These keys as they were, if that was asked for.
+    pub prev_kvs: Kvs,
+}
+
+/// The answer to a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TxnResult {
+    /// The revision that it made, or the one before if it changed nothing. None of a nested one.
+    pub revision: i64,
+    /// Whether all comparisons held.
+    pub succeeded: bool,
+    /// The answers to its operations.
+    pub responses: Vec<OpResult>,
+}
+
+/// The answer to an operation of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpResult {
+    /// To a range.
+    Range(RangeResult),
+    /// To a put.
+    Put(PutResult),
+    /// To a deletion.
+    DeleteRange(DeleteRangeResult),
+    /// To a nested transaction.
+    Txn(TxnResult),
+    /// To an operation that says nothing.
+    Nothing,
+}
+
+/// An answer that can be framed.
+pub trait Response {
+    /// The revision that belongs in its header.
+    fn revision(&self) -> i64;
+
+    /// How long it is without its header.
+    fn body_len(&self) -> usize;
+
+    /// Appends all but its header.
+    fn encode_body(&self, out: &mut BytesMut);
+
+    /// How long it is.
+    fn encoded_len(&self, header: &ResponseHeader) -> usize {
+        message_len(header.encoded_len()) + self.body_len()
+    }
+
+    /// Appends it. The header is to have this answer's revision.
+    fn encode(&self, header: &ResponseHeader, out: &mut BytesMut) {
+        out.reserve(self.encoded_len(header));
+        put_message(HEADER, &header.encode_to_vec(), out);
+        self.encode_body(out);
+    }
+}
+
+impl Response for RangeResult {
+    fn revision(&self) -> i64 {
+        self.revision
+    }
+
+    fn body_len(&self) -> usize {
+        self.kvs.size() + number_len(self.more.into()) + number_len(self.count)
+    }
+
+    fn encode_body(&self, out: &mut BytesMut) {
+        out.put_slice(&self.kvs.framed);
+        put_number(3, self.more.into(), out);
+        put_number(4, self.count, out);
+    }
+}
+
+impl Response for PutResult {
+    fn revision(&self) -> i64 {
+        self.revision
+    }
+
+    fn body_len(&self) -> usize {
+        self.prev_kv.as_ref().map_or(0, |kv| message_len(kv.len()))
+    }
+
+    fn encode_body(&self, out: &mut BytesMut) {
+        if let Some(kv) = &self.prev_kv {
+            put_message(2, kv, out);
+        }
+    }
+}
+
+impl Response for DeleteRangeResult {
+    fn revision(&self) -> i64 {
+        self.revision
+    }
+
+    fn body_len(&self) -> usize {
+        number_len(self.deleted) + self.prev_kvs.size()
+    }
+
+    fn encode_body(&self, out: &mut BytesMut) {
+        put_number(2, self.deleted, out);
+        out.put_slice(&self.prev_kvs.framed);
+    }
+}
+
+impl Response for TxnResult {
+    fn revision(&self) -> i64 {
+        self.revision
+    }
+
+    fn body_len(&self) -> usize {
+        let responses = self.responses.iter().map(|response| message_len(response.len()));
+        number_len(self.succeeded.into()) + responses.sum::<usize>()
+    }
+
+    fn encode_body(&self, out: &mut BytesMut) {
+        put_number(2, self.succeeded.into(), out);
+        for response in &self.responses {
+            put_head(3, response.len(), out);
+            response.encode(out);
+        }
+    }
+}
+
+impl OpResult {
+    fn inner(&self) -> Option<(u8, &dyn Response)> {
+        Some(match self {
+            OpResult::Range(range) => (1, range),
+            OpResult::Put(put) => (2, put),
+            OpResult::DeleteRange(delete) => (3, delete),
+            OpResult::Txn(txn) => (4, txn),
+            OpResult::Nothing => return None,
+        })
+    }
+
+    fn len(&self) -> usize {
+        self.inner().map_or(0, |(_, inner)| message_len(inner.encoded_len(&header_of(inner))))
+    }
+
+    fn encode(&self, out: &mut BytesMut) {
+        if let Some((field, inner)) = self.inner() {
+            let header = header_of(inner);
+            put_head(field, inner.encoded_len(&header), out);
+            inner.encode(&header, out);
+        }
+    }
+}
+
+/// The header of a nested answer: its revision, and nothing of the member.
+fn header_of(response: &dyn Response) -> ResponseHeader {
+    ResponseHeader { revision: response.revision(), ..ResponseHeader::default() }
+}
+
+/// Appends what comes before a message of some length.
+fn put_head(field: u8, len: usize, out: &mut BytesMut) {
+    out.reserve(1 + encoded_len_varint(len as u64));
+    out.put_u8(field << 3 | 2);
+    put_varint(len as u64, out);
+}

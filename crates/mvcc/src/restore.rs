@@ -1,0 +1,134 @@
+//! Reading a store back from its file.
+//!
+//! The file has every revision in order, and the index wants keys: each revision is one step in the history of its key. One thread walks the file
+//! and another builds the index; between them go chunks, of which a few may wait.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use backend::schema::revision::RevisionKey;
+use backend::schema::{Bucket, meta};
+use backend::{Read, ReadError, Value, View};
+use bytes::Bytes;
+use types::LeaseId;
+
+use crate::error::Fault;
+use crate::index::{Found, Index};
+use crate::kv::KeyValueRef;
+use crate::store::{FIRST_REVISION, Leases, NEVER_COMPACTED, State};
+
+/// Revisions in a chunk.
+const CHUNK: usize = 2048;
+/// Chunks that may wait to be indexed.
+const CHUNKS_MAX: usize = 4;
+
+type Chunk<'a> = Vec<(RevisionKey, Value<'a>)>;
+
+/// What was read.
+pub(crate) struct Restored {
+    pub(crate) state: State,
+    /// A compaction that was begun and not finished.
+    pub(crate) unfinished: Option<i64>,
+}
+
+/// What the index is built from, and what else comes to light on the way.
+#[derive(Default)]
+struct Builder {
+    index: Index,
+    newest: i64,
+    leases: BTreeMap<Bytes, LeaseId>,
+}
+
+pub(crate) fn restore(view: &View, leases: &dyn Leases) -> Result<Restored, Fault> {
+    let finished = meta::finished_compaction(view)?;
+    let scheduled = meta::scheduled_compaction(view)?;
+    let built = std::thread::scope(|scope| {
+        let (send, receive) = sync_channel(CHUNKS_MAX);
+        let builder = scope.spawn(|| build(receive));
+        let read = read_all(view, send);
+        let built = builder.join().expect("building an index does not panic");
+        read.and(built)
+    })?;
+    for (key, lease) in &built.leases {
+        leases.attach(*lease, key);
+    }
+    let compacted = finished.unwrap_or(NEVER_COMPACTED);
+    // What was written last may have been deleted and compacted since: then only the compaction tells how far it had come. And if that was cut
+    // short after its last batch, only its beginning does.
+    let current = built.newest.max(FIRST_REVISION).max(compacted).max(scheduled.unwrap_or(0));
+    let state = State { index: built.index, current, compacted };
+    let unfinished = scheduled.filter(|scheduled| *scheduled > compacted);
+    tracing::info!(current, compacted, keys = state.index.len(), "restored the keys");
+    Ok(Restored { state, unfinished })
+}
+
+fn read_all<'a>(view: &'a View, to: SyncSender<Chunk<'a>>) -> Result<(), Fault> {
+    let mut chunk = Vec::with_capacity(CHUNK);
+    for item in view.all(Bucket::Key)? {
+        let item = item?;
+        let key = RevisionKey::decode(&item.key)
+            .map_err(|error| ReadError::malformed(Bucket::Key, &item.key, error.to_string()))?;
+        chunk.push((key, item.value));
+        if chunk.len() == CHUNK {
+            let full = std::mem::replace(&mut chunk, Vec::with_capacity(CHUNK));
+            if to.send(full).is_err() {
+                // Whoever builds has found something wrong, and says so.
+                return Ok(());
+            }
+        }
+    }
+    let _ = to.send(chunk);
+    Ok(())
+}
+
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "dropped at an error, so that the sender learns of it"
+)]
+fn build(from: Receiver<Chunk<'_>>) -> Result<Builder, Fault> {
+    let mut builder = Builder::default();
+    for chunk in &from {
+        for (key, value) in chunk {
+            builder.add(key, &value)?;
+        }
+    }
+    Ok(builder)
+}
+
+impl Builder {
+    fn add(&mut self, at: RevisionKey, value: &[u8]) -> Result<(), Fault> {
+        let kv = parse(at, value)?;
+        self.newest = at.revision.main;
+        let (created, version) = match at.tombstone {
+            // When it was created is no longer known; nobody asks for it any more.
+            true => (0, 1),
+            false => (kv.create_revision, kv.version),
+        };
+        let found = Found { modified: at.revision, created, version };
+        if !self.index.maybe_restore(kv.key, found, at.tombstone) {
+            tracing::warn!(revision = %at.revision, "skipped a deletion of a key that is not there");
+        }
+        self.note_lease(kv.key, LeaseId::from_wire(kv.lease).filter(|_| !at.tombstone));
+        Ok(())
+    }
+
+    fn note_lease(&mut self, key: &[u8], lease: Option<LeaseId>) {
+        match lease {
+            Some(lease) => drop(self.leases.insert(Bytes::copy_from_slice(key), lease)),
+            None if self.leases.is_empty() => {}
+            None => drop(self.leases.remove(key)),
+        }
+    }
+}
+
+fn parse(at: RevisionKey, value: &[u8]) -> Result<KeyValueRef<'_>, Fault> {
+    let wrong = |reason: &str| {
+        Fault::Read(ReadError::malformed(Bucket::Key, &at.encode(), reason.to_owned()))
+    };
+    let kv = KeyValueRef::parse(value).ok_or_else(|| wrong("not a KeyValue"))?;
+    let created = (0..=at.revision.main).contains(&kv.create_revision);
+    if !at.tombstone && (!created || kv.version < 1) {
+        return Err(wrong("created after it was put, or never"));
+    }
+    Ok(kv)
+}

@@ -1,0 +1,245 @@
+//! The store: the index, the values behind it, and the revisions between which it can be read.
+//!
+//! ```text
+//!    compacted 4      current 9
+//!        |                |
+//!   ..3  4  5  6  7  8  9            reads at 4 to 9;  the next write transaction makes revision 10
+//! ```
+//!
+//! One writer at a time, whoever applies the log, goes through a [`WriteTxn`]: it puts values into a transaction of the backend and revisions into
+//! the index, where nobody looks for them yet, since everybody reads at `current` or before. When the transaction of the backend is
+//! committed, [`Store::publish`] moves `current`, and all of it is there at once.
+//!
+//! Readers take a lock to look at a few keys, and a copy of the index, which costs a pointer, to look at many. They read values from a view of the
+//! backend taken under the same lock: what a compaction drops from the index first, and from the backend later, is in both or not asked for.
+
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use backend::schema::Bucket;
+use backend::{Backend, Tx, View};
+use bytes::Bytes;
+use proto::etcdserverpb::{RangeRequest, TxnRequest};
+use types::LeaseId;
+
+use crate::compaction::Compactions;
+use crate::error::{Error, Fault};
+use crate::event::Event;
+use crate::hash::Hashes;
+use crate::index::Index;
+use crate::moment::Moment;
+use crate::range::{Query, stored};
+use crate::response::{RangeResult, TxnResult};
+use crate::txn;
+use crate::write::WriteTxn;
+
+/// The revision of a store that nothing was written to.
+pub const FIRST_REVISION: i64 = 1;
+
+/// The compacted revision of a store that was never compacted.
+pub const NEVER_COMPACTED: i64 = -1;
+
+/// Most keys that are looked at under the lock. More are looked at in a copy of the index.
+const KEYS_UNDER_LOCK_MAX: usize = 257;
+
+/// How a store behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Most revisions that a compaction looks at in one turn.
+    pub compaction_batch_limit: usize,
+}
+
+/// Etcd's `--compaction-batch-limit`.
+pub const COMPACTION_BATCH_LIMIT_DEFAULT: usize = 1000;
+
+impl Default for Config {
+    fn default() -> Config {
+        Config { compaction_batch_limit: COMPACTION_BATCH_LIMIT_DEFAULT }
+    }
+}
+
+/// What keys have to do with leases. Neither knows the other: whoever owns both joins them.
+pub trait Leases {
+    /// Whether there is such a lease.
+    fn contains(&self, id: LeaseId) -> bool;
+    /// The lease that a key is attached to.
+    fn lease_of(&self, key: &[u8]) -> Option<LeaseId>;
+    /// A key is attached to a lease.
+    fn attach(&self, id: LeaseId, key: &[u8]);
+    /// A key is no longer attached to a lease.
+    fn detach(&self, id: LeaseId, key: &[u8]);
+}
+
+/// Without leases.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoLeases;
+
+impl Leases for NoLeases {
+    fn contains(&self, _: LeaseId) -> bool {
+        false
+    }
+
+    fn lease_of(&self, _: &[u8]) -> Option<LeaseId> {
+        None
+    }
+
+    fn attach(&self, _: LeaseId, _: &[u8]) {}
+
+    fn detach(&self, _: LeaseId, _: &[u8]) {}
+}
+
+/// Keys and their history.
+#[derive(Debug)]
+pub struct Store {
+    pub(crate) backend: Backend,
+    pub(crate) config: Config,
+    pub(crate) state: RwLock<State>,
+    pub(crate) compactions: Compactions,
+    pub(crate) hashes: Hashes,
+}
+
+/// What readers and the writer share.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) index: Index,
+    pub(crate) current: i64,
+    pub(crate) compacted: i64,
+}
+
+/// What a write transaction did.
+#[derive(Debug)]
+#[must_use = "its revision is not there before it is published"]
+pub struct Changes {
+    /// The revision of the store after it.
+    pub revision: i64,
+    /// What happened to which keys, in order. None: then the revision is that of before.
+    pub events: Vec<Event>,
+}
+
+impl Store {
+    /// Makes the buckets that are missing, and reads what is there.
+    pub fn open(backend: Backend, leases: &dyn Leases, config: Config) -> Result<Store, Fault> {
+        backend.create_buckets(&[Bucket::Key, Bucket::Meta])?;
+        let restored = crate::restore::restore(&backend.view(), leases)?;
+        let store = Store {
+            backend,
+            config,
+            state: RwLock::new(restored.state),
+            compactions: Compactions::default(),
+            hashes: Hashes::default(),
+        };
+        if let Some(at) = restored.unfinished {
+            store.resume_compaction(at);
+        }
+        Ok(store)
+    }
+
+    /// The last revision.
+    #[must_use]
+    pub fn current(&self) -> i64 {
+        self.state().current
+    }
+
+    /// The revision before which nothing is kept; [`NEVER_COMPACTED`] if everything is.
+    #[must_use]
+    pub fn compacted(&self) -> i64 {
+        self.state().compacted
+    }
+
+    /// How many keys there are.
+    #[must_use]
+    pub fn keys(&self) -> u64 {
+        self.state().index.live()
+    }
+
+    /// Answers a range.
+    pub fn range(&self, request: &RangeRequest) -> Result<RangeResult, Error> {
+        let state = self.state();
+        let query = Query::new(request, state.current, state.compacted)?;
+        let view = self.backend.view();
+        let selection = if query.is_brief(KEYS_UNDER_LOCK_MAX) {
+            let selection = query.select(&state.index);
+            drop(state);
+            selection
+        } else {
+            let index = state.index.clone();
+            drop(state);
+            query.select(&index)
+        };
+        Ok(query.load(selection, &view)?)
+    }
+
+    /// Answers a transaction that only reads.
+    pub fn read_txn(&self, request: &TxnRequest) -> Result<TxnResult, Error> {
+        let reader = self.reader();
+        txn::read(&reader.moment(), request)
+    }
+
+    /// The store as it is now.
+    #[must_use]
+    pub fn reader(&self) -> Reader {
+        let state = self.state();
+        let State { current, compacted, .. } = *state;
+        Reader { index: state.index.clone(), view: self.backend.view(), current, compacted }
+    }
+
+    /// Begins a write transaction, as part of one of the backend. There is one at a time.
+    #[must_use]
+    pub fn write<'a, 'b>(&'a self, tx: &'a mut Tx<'b>, leases: &'a dyn Leases) -> WriteTxn<'a, 'b> {
+        WriteTxn::new(self, tx, leases)
+    }
+
+    /// Makes visible what a write transaction did, once that of the backend is committed.
+    pub fn publish(&self, changes: &Changes) {
+        self.state_mut().current = changes.revision;
+    }
+
+    /// The stored form of a key at a revision; none if it is not there then.
+    pub fn value_at(&self, key: &[u8], revision: i64) -> Result<Option<Bytes>, Error> {
+        let state = self.state();
+        if revision < state.compacted {
+            return Err(Error::Compacted);
+        }
+        let Some(found) = state.index.get(key, revision.min(state.current)) else {
+            return Ok(None);
+        };
+        let view = self.backend.view();
+        drop(state);
+        Ok(Some(stored(found.modified, &view)?.into_bytes()))
+    }
+
+    pub(crate) fn state(&self) -> RwLockReadGuard<'_, State> {
+        // Whoever panicked has left a revision in the index that nobody reads at.
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn state_mut(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The store at one moment, for as long as it is kept.
+#[derive(Debug)]
+pub struct Reader {
+    index: Index,
+    view: View,
+    current: i64,
+    compacted: i64,
+}
+
+impl Reader {
+    pub(crate) fn moment(&self) -> Moment<'_, View> {
+        let Reader { index, view, current, compacted } = self;
+        Moment { index, values: view, current: *current, compacted: *compacted }
+    }
+
+    /// The last revision.
+    #[must_use]
+    pub fn current(&self) -> i64 {
+        self.current
+    }
+
+    /// Answers a range.
+    pub fn range(&self, request: &RangeRequest) -> Result<RangeResult, Error> {
+        self.moment().range(request)
+    }
+}

@@ -1,0 +1,112 @@
+//! Watchers by what they watch: given a key, who wants to know?
+//!
+//! ```text
+//!   keys     "foo" → [3, 8]   "bar" → [1]         an ordered map: one search
+//!   ranges   [a, c) → [2]     [b, open) → [5, 7]  an interval tree: those that the key is in, and few others
+//! ```
+//!
+//! Members are numbers, and what they stand for is the owner's affair. Each has a *place* in the list it is in, which the owner keeps, so
+//! that it leaves without being looked for: the last of the list takes its place.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::interval::IntervalTree;
+use super::span::Span;
+
+/// Members by their keys.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    keys: BTreeMap<Bytes, Vec<usize>>,
+    ranges: IntervalTree,
+    len: usize,
+}
+
+impl Group {
+    /// How many members there are.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Adds a member. Returns its place.
+    pub(super) fn add(&mut self, span: &Span, member: usize) -> usize {
+        let members = match span {
+            Span::Key(key) => self.keys.entry(key.clone()).or_default(),
+            Span::Range { start, end } => self.ranges.members(start, end),
+        };
+        members.push(member);
+        self.len += 1;
+        members.len() - 1
+    }
+
+    /// Takes a member out. Returns who has its place now.
+    pub(super) fn remove(&mut self, span: &Span, place: usize) -> Option<usize> {
+        let members = match span {
+            Span::Key(key) => self.keys.get_mut(key),
+            Span::Range { start, end } => self.ranges.get_mut(start, end),
+        };
+        let members = members.expect("who has a place in a list is in it");
+        members.swap_remove(place);
+        self.len -= 1;
+        let moved = members.get(place).copied();
+        if members.is_empty() {
+            self.forget(span);
+        }
+        moved
+    }
+
+    /// Calls `f` with every member that watches a key.
+    pub(super) fn each(&self, key: &[u8], f: &mut impl FnMut(usize)) {
+        if let Some(members) = self.keys.get(key) {
+            members.iter().copied().for_each(&mut *f);
+        }
+        self.ranges.stab(key, &mut |members| members.iter().copied().for_each(&mut *f));
+    }
+
+    fn forget(&mut self, span: &Span) {
+        match span {
+            Span::Key(key) => drop(self.keys.remove(key)),
+            Span::Range { start, end } => self.ranges.remove(start, end),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn who(group: &Group, key: &str) -> Vec<usize> {
+        let mut found = Vec::new();
+        group.each(key.as_bytes(), &mut |member| found.push(member));
+        found.sort_unstable();
+        found
+    }
+
+    #[test]
+    fn keys_and_ranges_are_found_together() {
+        let mut group = Group::default();
+        group.add(&Span::new(b"b", b"").unwrap(), 1);
+        group.add(&Span::new(b"a", b"c").unwrap(), 2);
+        group.add(&Span::new(b"b", b"\0").unwrap(), 3);
+        assert_eq!(who(&group, "a"), [2]);
+        assert_eq!(who(&group, "b"), [1, 2, 3]);
+        assert_eq!(who(&group, "c"), [3]);
+        assert_eq!(group.len(), 3);
+    }
+
+    #[test]
+    fn the_last_of_a_list_takes_the_place_of_who_leaves() {
+        for end in ["", "z"] {
+            let span = Span::new(b"b", end.as_bytes()).unwrap();
+            let mut group = Group::default();
+            let places: Vec<_> = (10..13).map(|member| group.add(&span, member)).collect();
+            assert_eq!(places, [0, 1, 2]);
+            assert_eq!(group.remove(&span, 0), Some(12));
+            assert_eq!(group.remove(&span, 1), None);
+            assert_eq!(who(&group, "b"), [12]);
+            assert_eq!(group.remove(&span, 0), None);
+            assert_eq!((who(&group, "b"), group.len()), (vec![], 0));
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! What waits to be read by the client of a stream: a queue with bounds.
+//!
+//! ```text
+//!   created 0   created 1   events 0 @7   events 1 @7   events 0 @8   progress -1 @8   canceled 1
+//!   answer      answer      ◄────────── 128 responses, 4 MiB ───────►  answer          answer          16 answers
+//! ```
+//!
+//! There is one queue for everything, filled under the hub's lock, so order within a stream is order of events in the hub: no event
+//! of a watcher is before its creation, and no progress before what it promises.
+//!
+//! Events are *offered*, and refused when there is no room; whoever offered them asks, by that, to be told when there is room again, which
+//! is when half of it is free. Answers are bounded by refusing the requests. An answer or a watcher's end always gets in: the latter takes less
+//! than the watcher that it is the end of.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::limits::Limits;
+use crate::event::Event;
+
+/// Called when there is something to read, or to do.
+pub type Notify = Arc<dyn Fn() + Send + Sync>;
+
+/// The queue of a stream.
+pub(super) struct Outbox {
+    /// The stream's number in the hub.
+    pub(super) stream: u64,
+    queue: Mutex<Queue>,
+    notify: Notify,
+    limits: Limits,
+    /// Events in all queues of the hub.
+    pending: Arc<AtomicUsize>,
+}
+
+#[derive(Default)]
+struct Queue {
+    items: VecDeque<Item>,
+    bytes: usize,
+    answers: usize,
+    /// Somebody was refused, and waits for room.
+    room_wanted: bool,
+}
+
+/// A response in the making: what is expensive is left to who reads it.
+#[derive(Debug)]
+pub(super) struct Item {
+    pub(super) watch_id: i64,
+    pub(super) revision: i64,
+    pub(super) what: What,
+}
+
+/// What a response says.
+#[derive(Debug)]
+pub(super) enum What {
+    Created,
+    Refused(Cow<'static, str>),
+    Canceled,
+    Compacted(i64),
+    Progress,
+    Events { batch: Batch, prev_kv: bool, fragment: bool },
+}
+
+/// Some events of a transaction, or of several. All watchers of a transaction share its events.
+#[derive(Clone, Debug)]
+pub(super) struct Batch {
+    events: Arc<[Event]>,
+    /// Which of them, if not all.
+    picked: Option<Box<[usize]>>,
+    bytes: usize,
+}
+
+/// What was taken from the queue, and whether somebody waited for the room.
+pub(super) struct Popped {
+    pub(super) item: Item,
+    pub(super) room: bool,
+}
+
+impl Outbox {
+    pub(super) fn new(
+        stream: u64,
+        notify: Notify,
+        limits: Limits,
+        pending: Arc<AtomicUsize>,
+    ) -> Outbox {
+        Outbox { stream, queue: Mutex::default(), notify, limits, pending }
+    }
+
+    /// Adds what must get in. Returns whether the reader has to be told.
+    pub(super) fn push(&self, item: Item) -> bool {
+        self.add(&mut self.queue(), item)
+    }
+
+    /// Adds events, and returns whether the reader has to be told; or returns the item, if there is no room.
+    pub(super) fn offer(&self, item: Item) -> Result<bool, Item> {
+        let mut queue = self.queue();
+        if !queue.has_room(&self.limits) {
+            queue.room_wanted = true;
+            return Err(item);
+        }
+        Ok(self.add(&mut queue, item))
+    }
+
+    /// Whether there is room. If not, room is wanted.
+    pub(super) fn wait_for_room(&self) -> bool {
+        let mut queue = self.queue();
+        let room = queue.has_room(&self.limits);
+        queue.room_wanted |= !room;
+        room
+    }
+
+    /// Whether there is room. Nobody is told about it.
+    pub(super) fn has_room(&self) -> bool {
+        self.queue().has_room(&self.limits)
+    }
+
+    /// Whether further answers may be added.
+    pub(super) fn accepts(&self) -> bool {
+        self.queue().answers < self.limits.stream_answers
+    }
+
+    /// The next item.
+    pub(super) fn pop(&self) -> Option<Popped> {
+        let mut queue = self.queue();
+        let item = queue.items.pop_front()?;
+        queue.bytes -= item.bytes();
+        queue.answers -= usize::from(item.is_answer());
+        self.pending.fetch_sub(item.events(), Ordering::Relaxed);
+        let room = queue.room_wanted && queue.is_half_empty(&self.limits);
+        queue.room_wanted &= !room;
+        Some(Popped { item, room })
+    }
+
+    /// Tells the reader that there is something.
+    pub(super) fn notify(&self) {
+        (self.notify)();
+    }
+
+    fn add(&self, queue: &mut Queue, item: Item) -> bool {
+        queue.bytes += item.bytes();
+        queue.answers += usize::from(item.is_answer());
+        self.pending.fetch_add(item.events(), Ordering::Relaxed);
+        queue.items.push_back(item);
+        queue.items.len() == 1
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Outbox {
+    fn drop(&mut self) {
+        let queue = self.queue.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let events = queue.items.iter().map(Item::events).sum();
+        self.pending.fetch_sub(events, Ordering::Relaxed);
+    }
+}
+
+impl Queue {
+    fn has_room(&self, limits: &Limits) -> bool {
+        // A response that alone is larger than all that may wait has to get through too: it is let in while there is room at all.
+        self.items.len() < limits.stream_responses && self.bytes < limits.stream_bytes
+    }
+
+    fn is_half_empty(&self, limits: &Limits) -> bool {
+        self.items.len() <= limits.stream_responses / 2 && self.bytes <= limits.stream_bytes / 2
+    }
+}
+
+impl Item {
+    /// How much it holds.
+    pub(super) fn bytes(&self) -> usize {
+        match &self.what {
+            What::Events { batch, .. } => batch.bytes,
+            _ => 0,
+        }
+    }
+
+    fn events(&self) -> usize {
+        match &self.what {
+            What::Events { batch, .. } => batch.len(),
+            _ => 0,
+        }
+    }
+
+    fn is_answer(&self) -> bool {
+        !matches!(self.what, What::Events { .. })
+    }
+}
+
+impl Batch {
+    /// All of some events.
+    pub(super) fn all(events: Arc<[Event]>) -> Batch {
+        let bytes = events.iter().map(event_bytes).sum();
+        Batch { events, picked: None, bytes }
+    }
+
+    /// Some of the events of a whole batch.
+    pub(super) fn pick(&self, picked: Box<[usize]>) -> Batch {
+        let bytes = picked.iter().map(|&i| event_bytes(&self.events[i])).sum();
+        Batch { events: Arc::clone(&self.events), picked: Some(picked), bytes }
+    }
+
+    /// How many events there are.
+    pub(super) fn len(&self) -> usize {
+        self.picked.as_ref().map_or(self.events.len(), |picked| picked.len())
+    }
+
+    /// The events.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Event> {
+        let all = if self.picked.is_none() { &self.events[..] } else { &[] };
+        let some = self.picked.iter().flat_map(|picked| picked.iter());
+        all.iter().chain(some.map(|&i| &self.events[i]))
+    }
+}
+
+/// What an event counts as: its bytes, and the place it takes.
+pub(super) fn event_bytes(event: &Event) -> usize {
+    event.kv.len() + size_of::<Event>()
+}

@@ -1,0 +1,226 @@
+//! A client's stream: its requests go in, responses come out.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::history::{History, HistoryError};
+use super::hub::Shared;
+use super::outbox::{Batch, Item, Outbox, What};
+use super::request::{Busy, CreateRequest, Refusal};
+use super::response::{NO_WATCH_ID, Response, WatchedEvent};
+use super::state::State;
+use super::watcher::Watcher;
+use crate::event::Event;
+
+/// The watchers of a client. Dropping it cancels them all.
+pub struct Stream {
+    shared: Arc<Shared>,
+    outbox: Arc<Outbox>,
+    /// The rest of a response that was split.
+    pieces: VecDeque<Response>,
+}
+
+impl Stream {
+    pub(super) fn new(shared: Arc<Shared>, outbox: Arc<Outbox>) -> Stream {
+        Stream { shared, outbox, pieces: VecDeque::new() }
+    }
+
+    /// Whether requests are taken. If not, responses have to be read first, and requests left where they are.
+    #[must_use]
+    pub fn accepts_requests(&self) -> bool {
+        self.outbox.accepts()
+    }
+
+    /// Creates a watcher. Its answer is the first that is said about it; if it is refused, the answer says why. Returns its id.
+    ///
+    /// Whether the client may read those keys is for the caller to find out, and [`Stream::refuse`] if it may not. etcd does that
+    /// after refusing a negative start revision, and before it looks at anything else.
+    ///
+    /// # Errors
+    ///
+    /// [`Busy`] if too many answers are unread. Nothing was done.
+    pub fn create(&self, request: &CreateRequest) -> Result<Option<i64>, Busy> {
+        self.check_accepts()?;
+        let (created, slow) = self.shared.with(|state, alerts| {
+            let watcher = self.admit(state, request);
+            let (watch_id, what) = match &watcher {
+                Ok(watcher) => (watcher.id, What::Created),
+                Err(refusal) => (NO_WATCH_ID, What::Refused(refusal.to_string().into())),
+            };
+            alerts.add(&self.outbox, self.push(state, watch_id, what));
+            let created = watcher.ok().map(|watcher| {
+                state.insert(watcher);
+                watch_id
+            });
+            (created, !state.unsynced.is_empty())
+        });
+        if slow {
+            self.shared.wake();
+        }
+        Ok(created)
+    }
+
+    /// Tells the client that a watcher was not created, for a reason that is not the hub's.
+    ///
+    /// # Errors
+    ///
+    /// [`Busy`] if too many answers are unread. Nothing was done.
+    pub fn refuse(&self, reason: impl Into<Cow<'static, str>>) -> Result<(), Busy> {
+        self.check_accepts()?;
+        let what = What::Refused(reason.into());
+        self.shared.with(|state, alerts| {
+            alerts.add(&self.outbox, self.push(state, NO_WATCH_ID, what));
+        });
+        Ok(())
+    }
+
+    /// Cancels a watcher. What it got before is still read before the answer. There is no answer if it is not known.
+    ///
+    /// # Errors
+    ///
+    /// [`Busy`] if too many answers are unread. Nothing was done.
+    pub fn cancel(&self, watch_id: i64) -> Result<(), Busy> {
+        self.check_accepts()?;
+        self.shared.with(|state, alerts| {
+            let stream = state.stream(self.outbox.stream);
+            if let Some(&slot) = stream.ids.get(&watch_id) {
+                state.remove(slot);
+            } else if !stream.ended.remove(&watch_id) {
+                return;
+            }
+            alerts.add(&self.outbox, self.push(state, watch_id, What::Canceled));
+        });
+        Ok(())
+    }
+
+    /// Asks how far all watchers of the stream are. Returns whether there is an answer: only if there are watchers, and all have everything up
+    /// to the current revision, and have begun.
+    ///
+    /// # Errors
+    ///
+    /// [`Busy`] if too many answers are unread. Nothing was done.
+    pub fn request_progress(&self) -> Result<bool, Busy> {
+        self.check_accepts()?;
+        Ok(self.shared.with(|state, alerts| state.answer_progress(self.outbox.stream, alerts)))
+    }
+
+    /// The next response, if there is one. After a call of `notify`, read until there is none.
+    ///
+    /// # Errors
+    ///
+    /// If an earlier value that a watcher asked for cannot be read because the database is damaged. The member has to stop.
+    pub fn next(&mut self, history: &dyn History) -> Result<Option<Response>, HistoryError> {
+        if let Some(piece) = self.pieces.pop_front() {
+            return Ok(Some(piece));
+        }
+        let Some(popped) = self.outbox.pop() else { return Ok(None) };
+        if popped.room {
+            self.shared.has_room(self.outbox.stream);
+        }
+        let (response, fragment) = respond(popped.item, history)?;
+        if !fragment {
+            return Ok(Some(response));
+        }
+        self.pieces = response.split(self.shared.fragment_bytes).into();
+        Ok(self.pieces.pop_front())
+    }
+
+    fn check_accepts(&self) -> Result<(), Busy> {
+        if self.accepts_requests() { Ok(()) } else { Err(Busy) }
+    }
+
+    /// Checks a request: a watcher with its id.
+    fn admit(&self, state: &mut State, request: &CreateRequest) -> Result<Watcher, Refusal> {
+        let mut watcher = Watcher::new(request, request.span()?, Arc::clone(&self.outbox));
+        let stream = state.stream(self.outbox.stream);
+        if watcher.id == 0 {
+            watcher.id = stream.choose_id();
+        } else if stream.knows(watcher.id) {
+            return Err(Refusal::DuplicateId);
+        }
+        if request.progress_notify {
+            stream.progress.add(watcher.id);
+        }
+        Ok(watcher)
+    }
+
+    fn push(&self, state: &State, watch_id: i64, what: What) -> bool {
+        self.outbox.push(Item { watch_id, revision: state.current, what })
+    }
+
+    /// Removes some of the watchers. False if there were none left.
+    fn remove_some(&self) -> bool {
+        self.shared.with(|state, _| {
+            let count = state.limits.drop_watchers;
+            let ids = &state.stream(self.outbox.stream).ids;
+            let slots: Vec<usize> = ids.values().copied().take(count).collect();
+            slots.iter().for_each(|&slot| state.remove(slot));
+            !slots.is_empty()
+        })
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // In steps, so that what is published meanwhile does not wait for thousands of watchers to go.
+        while self.remove_some() {}
+        self.shared.with(|state, _| {
+            let number = self.outbox.stream;
+            if let Some(stream) = state.streams.remove(&number) {
+                state.progress_due.remove(&(stream.progress.due(), number));
+            }
+        });
+    }
+}
+
+/// Makes the response of an item, and says whether it may be split.
+fn respond(item: Item, history: &dyn History) -> Result<(Response, bool), HistoryError> {
+    let mut response =
+        Response { watch_id: item.watch_id, revision: item.revision, ..Response::default() };
+    match item.what {
+        What::Created => response.created = true,
+        What::Refused(reason) => {
+            response.created = true;
+            response.canceled = true;
+            response.cancel_reason = reason;
+        }
+        What::Canceled => response.canceled = true,
+        What::Compacted(revision) => {
+            response.canceled = true;
+            response.compact_revision = revision;
+        }
+        What::Progress => {}
+        What::Events { batch, prev_kv, fragment } => {
+            response.events = watched(&batch, prev_kv, history)?;
+            return Ok((response, fragment));
+        }
+    }
+    Ok((response, false))
+}
+
+/// The events of a batch, with what was before if that is wanted.
+fn watched(
+    batch: &Batch,
+    prev_kv: bool,
+    history: &dyn History,
+) -> Result<Vec<WatchedEvent>, HistoryError> {
+    let watch = |event: &Event| {
+        let prev_kv = if prev_kv { previous(event, history)? } else { None };
+        Ok(WatchedEvent { event: event.clone(), prev_kv })
+    };
+    batch.iter().map(watch).collect()
+}
+
+/// What a key was before an event. None if it was not there, or if nobody knows any more.
+fn previous(event: &Event, history: &dyn History) -> Result<Option<Bytes>, HistoryError> {
+    if event.created {
+        return Ok(None);
+    }
+    match history.value_at(&event.key, event.revision.main - 1) {
+        Err(HistoryError::Compacted(_)) => Ok(None),
+        value => value,
+    }
+}

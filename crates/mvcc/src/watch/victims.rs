@@ -1,0 +1,70 @@
+//! Watchers whose stream is full.
+//!
+//! A victim waits for room with the one response that it was refused with, and with nothing if the victims of its stream hold too much
+//! already. Whatever happens meanwhile it reads from history later:
+//!
+//! ```text
+//!   synced ──publish @8, full──► victim, holds @8, next 9 ──room──► unsynced, reads 9..   (or synced, if nothing came after)
+//!                              └► victim, holds nothing, next 8 ──room──► unsynced, reads 8..
+//! ```
+//!
+//! So a stream that nobody reads costs its queue, what its victims may hold, and the watchers themselves, however much is written. Only what
+//! compaction removes before there is room is missed, and then the watcher is ended and its client told.
+
+use std::sync::Arc;
+
+use super::outbox::Item;
+use super::state::{Alerts, State};
+use super::watcher::Standing;
+
+impl State {
+    /// A watcher that is in no group was refused with a response for the revisions `from..next`: it is a victim now.
+    pub(super) fn refused(&mut self, slot: usize, item: Item, from: i64, next: i64) {
+        let held = self.stream(self.watchers[slot].outbox.stream).victim_bytes;
+        let hold = held + item.bytes() <= self.limits.victim_bytes;
+        self.watchers[slot].next = if hold { next } else { from };
+        self.join_victims(slot, hold.then_some(item));
+    }
+
+    /// Moves at most `count` victims of a stream on, while there is room. Returns how many it moved, and whether some could still be moved.
+    pub(super) fn move_victims(
+        &mut self,
+        stream: u64,
+        count: usize,
+        alerts: &mut Alerts,
+    ) -> (usize, bool) {
+        for moved in 0..count {
+            let Some(stream) = self.streams.get(&stream) else { return (moved, false) };
+            let Some((_, &slot)) = stream.victims.first_key_value() else { return (moved, false) };
+            if !self.move_victim(slot, alerts) {
+                return (moved, false);
+            }
+        }
+        (count, self.streams.get(&stream).is_some_and(|stream| !stream.victims.is_empty()))
+    }
+
+    /// Moves a victim on if there is room.
+    fn move_victim(&mut self, slot: usize, alerts: &mut Alerts) -> bool {
+        let outbox = Arc::clone(&self.watchers[slot].outbox);
+        if !outbox.wait_for_room() {
+            return false;
+        }
+        if let Some(item) = self.take_held(slot) {
+            // Whoever else fills the queue needs the hub's lock, so the room is still there.
+            alerts.add(&outbox, outbox.push(item));
+        }
+        self.detach(slot);
+        self.settle(slot);
+        true
+    }
+
+    /// What a victim holds.
+    fn take_held(&mut self, slot: usize) -> Option<Item> {
+        let watcher = &mut self.watchers[slot];
+        let Standing::Victim { held, .. } = &mut watcher.standing else { return None };
+        let item = held.take()?;
+        let stream = watcher.outbox.stream;
+        self.stream(stream).victim_bytes -= item.bytes();
+        Some(*item)
+    }
+}

@@ -1,0 +1,194 @@
+//! A write transaction: the changes of one revision.
+
+use backend::Tx;
+use backend::schema::Bucket;
+use backend::schema::revision::RevisionKey;
+use bytes::{Bytes, BytesMut};
+use proto::etcdserverpb::{DeleteRangeRequest, PutRequest};
+use types::{LeaseId, Revision};
+
+use crate::error::{Error, Fault};
+use crate::event::{Event, EventKind};
+use crate::kv::{self, KeyValueRef};
+use crate::moment::Moment;
+use crate::response::{DeleteRangeResult, Kvs, PutResult};
+use crate::store::{Changes, Leases, Store};
+
+/// `DeleteRangeResponse.prev_kvs`.
+const PREV_KVS: u8 = 3;
+
+/// Changes of keys that become one revision: `begin + 1`. Reads what it has changed.
+///
+/// What it does to the index is not undone if it is dropped: whoever cannot commit has to stop.
+#[derive(Debug)]
+pub struct WriteTxn<'a, 'b> {
+    store: &'a Store,
+    pub(crate) tx: &'a mut Tx<'b>,
+    leases: LeasesRef<'a>,
+    begin: i64,
+    changes: Vec<Event>,
+}
+
+/// Leases, which need not be printable.
+pub(crate) struct LeasesRef<'a>(pub(crate) &'a dyn Leases);
+
+impl std::fmt::Debug for LeasesRef<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Leases")
+    }
+}
+
+impl<'a, 'b> WriteTxn<'a, 'b> {
+    pub(crate) fn new(store: &'a Store, tx: &'a mut Tx<'b>, leases: &'a dyn Leases) -> Self {
+        let begin = store.current();
+        WriteTxn { store, tx, leases: LeasesRef(leases), begin, changes: Vec::new() }
+    }
+
+    /// The revision of the store, as this transaction sees it.
+    #[must_use]
+    pub fn revision(&self) -> i64 {
+        self.begin + i64::from(!self.changes.is_empty())
+    }
+
+    /// Carries out a put.
+    pub fn put(&mut self, request: &PutRequest) -> Result<PutResult, Error> {
+        self.check_put(request)?;
+        Ok(self.put_checked(request)?)
+    }
+
+    /// Carries out the deletion of a range.
+    pub fn delete_range(
+        &mut self,
+        request: &DeleteRangeRequest,
+    ) -> Result<DeleteRangeResult, Error> {
+        Ok(self.delete_range_checked(request)?)
+    }
+
+    /// Deletes keys, those of them that are there, in this order.
+    pub fn delete_keys(&mut self, keys: &[Bytes]) -> Result<(), Fault> {
+        for key in keys {
+            if self.store.state().index.get(key, self.revision()).is_some() {
+                self.delete(key)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends it. The changes are visible once the transaction of the backend is committed and they are published.
+    pub fn finish(self) -> Changes {
+        Changes { revision: self.revision(), events: self.changes }
+    }
+
+    /// Whether a put can be carried out: its lease is known, and so is the key if something of it is to stay as it is.
+    pub(crate) fn check_put(&self, request: &PutRequest) -> Result<(), Error> {
+        let PutRequest { key, lease, ignore_value, ignore_lease, .. } = request;
+        let lease = LeaseId::from_wire(*lease);
+        if lease.is_some_and(|lease| !self.leases.0.contains(lease)) {
+            return Err(Error::LeaseNotFound);
+        }
+        let needs_key = *ignore_value || *ignore_lease;
+        if needs_key && self.store.state().index.get(key, self.revision()).is_none() {
+            return Err(Error::KeyNotFound);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn put_checked(&mut self, request: &PutRequest) -> Result<PutResult, Fault> {
+        let PutRequest { key, value, lease, .. } = request;
+        if !(request.prev_kv || request.ignore_value || request.ignore_lease) {
+            self.set(key, value, *lease)?;
+            return Ok(PutResult { revision: self.revision(), prev_kv: None });
+        }
+        let before = self.with(|moment| Ok(moment.get(key)?.map(backend::Value::into_bytes)))?;
+        let parsed = before.as_deref().and_then(KeyValueRef::parse).unwrap_or_default();
+        let value = if request.ignore_value { parsed.value } else { value };
+        let lease = if request.ignore_lease { parsed.lease } else { *lease };
+        self.set(key, value, lease)?;
+        Ok(PutResult { revision: self.revision(), prev_kv: before.filter(|_| request.prev_kv) })
+    }
+
+    pub(crate) fn delete_range_checked(
+        &mut self,
+        request: &DeleteRangeRequest,
+    ) -> Result<DeleteRangeResult, Fault> {
+        let DeleteRangeRequest { key, range_end, prev_kv } = request;
+        let prev_kvs = match prev_kv {
+            true => self.with(|moment| moment.all(key, range_end, PREV_KVS))?,
+            false => Kvs::new(PREV_KVS),
+        };
+        let keys = self.with(|moment| Ok(moment.keys(key, range_end)))?;
+        for key in &keys {
+            self.delete(key)?;
+        }
+        let deleted = i64::try_from(keys.len()).expect("counted in memory");
+        Ok(DeleteRangeResult { revision: self.revision(), deleted, prev_kvs })
+    }
+
+    /// The store as this transaction sees it. Nobody else reads or writes meanwhile what it has changed.
+    pub(crate) fn with<T>(
+        &self,
+        f: impl FnOnce(&Moment<'_, Tx<'b>>) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let state = self.store.state();
+        let (index, compacted) = (&state.index, state.compacted);
+        f(&Moment { index, values: &*self.tx, current: self.revision(), compacted })
+    }
+
+    fn set(&mut self, key: &Bytes, value: &[u8], lease: i64) -> Result<(), Fault> {
+        let revision = self.next();
+        let before = self.store.state_mut().index.put(key, revision);
+        let stored = KeyValueRef {
+            key,
+            create_revision: before.map_or(revision.main, |found| found.created),
+            mod_revision: revision.main,
+            version: before.map_or(1, |found| found.version + 1),
+            value,
+            lease,
+        }
+        .encode();
+        self.tx.put(Bucket::Key, RevisionKey::put(revision).encode(), stored.clone())?;
+        self.move_lease(key, before.is_some(), LeaseId::from_wire(lease));
+        let created = before.is_none();
+        let key = key_of(&stored, key.len());
+        self.changes.push(Event { kind: EventKind::Put, revision, created, key, kv: stored });
+        Ok(())
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<(), Fault> {
+        let revision = self.next();
+        self.store.state_mut().index.tombstone(key, revision);
+        let mut stored = BytesMut::with_capacity(key.len() + kv::FIELD_BYTES_MAX);
+        kv::encode_tombstone(key, &mut stored);
+        self.tx.put(Bucket::Key, RevisionKey::tombstone(revision).encode(), stored.freeze())?;
+        if let Some(lease) = self.leases.0.lease_of(key) {
+            self.leases.0.detach(lease, key);
+        }
+        self.changes.push(Event::delete(revision, key));
+        Ok(())
+    }
+
+    fn move_lease(&self, key: &[u8], existed: bool, lease: Option<LeaseId>) {
+        let leases = self.leases.0;
+        let before = if existed { leases.lease_of(key) } else { None };
+        if before == lease {
+            return;
+        }
+        if let Some(before) = before {
+            leases.detach(before, key);
+        }
+        if let Some(lease) = lease {
+            leases.attach(lease, key);
+        }
+    }
+
+    fn next(&self) -> Revision {
+        let sub = i64::try_from(self.changes.len()).expect("counted in memory");
+        Revision::new(self.begin + 1, sub)
+    }
+}
+
+/// The key within its stored form: behind a tag and its length, which take as many bytes as they need.
+fn key_of(stored: &Bytes, len: usize) -> Bytes {
+    let start = kv::message_len(len) - len;
+    stored.slice(start..start + len)
+}

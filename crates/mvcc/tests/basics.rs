@@ -1,0 +1,276 @@
+//! What a store does, one behaviour each.
+
+use std::sync::Arc;
+
+use backend::Backend;
+use bytes::{Bytes, BytesMut};
+use mvcc::{Changes, CompactionTurn, Config, Error, NoLeases, RangeResult, Response, Store};
+use prost::Message as _;
+use proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
+use proto::etcdserverpb::request_op::Request;
+use proto::etcdserverpb::{
+    Compare, DeleteRangeRequest, PutRequest, RangeRequest, RangeResponse, RequestOp,
+    ResponseHeader, TxnRequest, TxnResponse,
+};
+
+struct Fixture {
+    backend: Backend,
+    store: Store,
+}
+
+fn open(disk: &Arc<env::SimDisk>) -> Fixture {
+    let clock = Arc::new(env::SimClock::default());
+    let disk: Arc<env::SimDisk> = Arc::clone(disk);
+    let backend = Backend::open(disk, clock, "db".as_ref(), backend::Config::default()).unwrap();
+    let store = Store::open(backend.clone(), &NoLeases, Config::default()).unwrap();
+    Fixture { backend, store }
+}
+
+fn new() -> Fixture {
+    open(&Arc::new(env::SimDisk::new(0)))
+}
+
+impl Fixture {
+    fn write<T>(
+        &self,
+        f: impl FnOnce(&mut mvcc::WriteTxn<'_, '_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut tx = self.backend.begin();
+        let mut txn = self.store.write(&mut tx, &NoLeases);
+        let result = f(&mut txn)?;
+        let changes: Changes = txn.finish();
+        tx.commit().unwrap();
+        self.store.publish(&changes);
+        Ok(result)
+    }
+
+    fn put(&self, key: &str, value: &str) -> i64 {
+        self.write(|txn| txn.put(&put(key, value))).unwrap().revision
+    }
+
+    fn delete(&self, key: &str) -> i64 {
+        self.write(|txn| txn.delete_range(&delete(key))).unwrap().deleted
+    }
+
+    fn compact(&self, at: i64) -> Result<(), Error> {
+        let mut tx = self.backend.begin();
+        self.store.compact(&mut tx, at)?;
+        tx.commit().unwrap();
+        while self.store.turn_compaction().unwrap() == CompactionTurn::More {}
+        Ok(())
+    }
+
+    fn all(&self, revision: i64) -> Result<Vec<(String, String, i64, i64, i64)>, Error> {
+        let request =
+            RangeRequest { key: b("\0"), range_end: b("\0"), revision, ..RangeRequest::default() };
+        Ok(message(&self.store.range(&request)?)
+            .kvs
+            .into_iter()
+            .map(|kv| {
+                let text = |bytes: Bytes| String::from_utf8(bytes.to_vec()).unwrap();
+                (text(kv.key), text(kv.value), kv.create_revision, kv.mod_revision, kv.version)
+            })
+            .collect())
+    }
+}
+
+fn b(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+fn put(key: &str, value: &str) -> PutRequest {
+    PutRequest { key: b(key), value: b(value), ..PutRequest::default() }
+}
+
+fn delete(key: &str) -> DeleteRangeRequest {
+    DeleteRangeRequest { key: b(key), ..DeleteRangeRequest::default() }
+}
+
+fn message(result: &RangeResult) -> RangeResponse {
+    let mut out = BytesMut::new();
+    let header = ResponseHeader { revision: result.revision, ..ResponseHeader::default() };
+    result.encode(&header, &mut out);
+    assert_eq!(out.len(), result.encoded_len(&header));
+    RangeResponse::decode(out.freeze()).unwrap()
+}
+
+fn row(
+    key: &str,
+    value: &str,
+    create: i64,
+    modified: i64,
+    version: i64,
+) -> (String, String, i64, i64, i64) {
+    (key.to_owned(), value.to_owned(), create, modified, version)
+}
+
+#[test]
+fn a_store_begins_at_one_and_each_write_makes_a_revision() {
+    let it = new();
+    assert_eq!((it.store.current(), it.store.compacted()), (1, -1));
+    assert_eq!(it.put("a", "1"), 2);
+    assert_eq!(it.put("a", "2"), 3);
+    assert_eq!(it.delete("b"), 0);
+    assert_eq!(it.store.current(), 3, "nothing was deleted");
+    assert_eq!(it.delete("a"), 1);
+    assert_eq!(it.put("a", "3"), 5);
+    assert_eq!(it.all(2).unwrap(), [row("a", "1", 2, 2, 1)]);
+    assert_eq!(it.all(3).unwrap(), [row("a", "2", 2, 3, 2)]);
+    assert_eq!(it.all(4).unwrap(), []);
+    assert_eq!(it.all(0).unwrap(), [row("a", "3", 5, 5, 1)]);
+    assert_eq!(it.all(6), Err(Error::FutureRevision));
+}
+
+#[test]
+fn a_compaction_drops_what_is_before_it_and_keeps_a_tombstone_at_it() {
+    let it = new();
+    it.put("a", "1");
+    it.put("b", "1");
+    it.put("a", "2");
+    it.delete("a"); // 5
+    it.put("c", "1");
+    assert_eq!(it.compact(7), Err(Error::FutureRevision));
+    it.compact(5).unwrap();
+    assert_eq!(it.compact(5), Err(Error::Compacted));
+    assert_eq!(it.all(4), Err(Error::Compacted));
+    assert_eq!(it.all(5).unwrap(), [row("b", "1", 3, 3, 1)]);
+    let stored = |it: &Fixture| {
+        use backend::Read as _;
+        it.backend.view().all(backend::schema::Bucket::Key).unwrap().count()
+    };
+    assert_eq!(stored(&it), 3, "b, the tombstone at 5, c");
+    it.compact(6).unwrap();
+    assert_eq!(stored(&it), 2);
+}
+
+#[test]
+fn what_was_written_is_read_again_at_the_next_start() {
+    let disk = Arc::new(env::SimDisk::new(0));
+    let it = open(&disk);
+    for round in 0..3 {
+        for key in ["a", "b", "c"] {
+            it.put(key, &format!("{round}"));
+        }
+        it.delete("b");
+    }
+    it.compact(8).unwrap();
+    let before: Vec<_> = (8..=it.store.current()).map(|at| it.all(at).unwrap()).collect();
+    let hash = it.store.hash_kv(0).unwrap();
+    it.backend.force_commit().unwrap();
+    drop(it);
+    let it = open(&disk);
+    assert_eq!((it.store.current(), it.store.compacted()), (13, 8));
+    let after: Vec<_> = (8..=it.store.current()).map(|at| it.all(at).unwrap()).collect();
+    assert_eq!(after, before);
+    assert_eq!(it.store.hash_kv(0).unwrap(), hash);
+}
+
+/// etcd bug 17780: the last revision was a tombstone, the compaction deleted it, and the power was cut before it was noted as finished.
+#[test]
+fn bug_17780_the_revision_does_not_go_back_after_an_unfinished_compaction() {
+    let disk = Arc::new(env::SimDisk::new(0));
+    let it = open(&disk);
+    it.put("a", "1");
+    it.delete("a");
+    it.put("b", "1");
+    it.delete("b"); // 5
+    let mut tx = it.backend.begin();
+    it.store.compact(&mut tx, 5).unwrap();
+    // As if all but the last step of the compaction had been done by a release that drops tombstones.
+    use backend::Read as _;
+    use backend::schema::Bucket;
+    let keys: Vec<_> = it
+        .backend
+        .view()
+        .all(Bucket::Key)
+        .unwrap()
+        .map(|item| item.unwrap().key.into_bytes())
+        .collect();
+    for key in keys {
+        tx.delete(Bucket::Key, key);
+    }
+    tx.commit().unwrap();
+    it.backend.force_commit().unwrap();
+    drop(it);
+    let it = open(&disk);
+    assert_eq!((it.store.current(), it.store.compacted()), (5, 5));
+    while it.store.turn_compaction().unwrap() == CompactionTurn::More {}
+    assert_eq!(it.put("c", "1"), 6);
+}
+
+fn compare_version(key: &str, version: i64) -> Compare {
+    Compare {
+        result: CompareResult::Equal as i32,
+        target: CompareTarget::Version as i32,
+        key: b(key),
+        target_union: Some(TargetUnion::Version(version)),
+        ..Compare::default()
+    }
+}
+
+fn op(request: Request) -> RequestOp {
+    RequestOp { request: Some(request) }
+}
+
+#[test]
+fn a_transaction_compares_with_what_was_before_it_and_reads_what_it_wrote() {
+    let it = new();
+    it.put("a", "old");
+    let nested = TxnRequest {
+        compare: vec![compare_version("b", 0)],
+        success: vec![op(Request::RequestPut(put("c", "was not there")))],
+        failure: vec![],
+    };
+    let range = RangeRequest { key: b("b"), ..RangeRequest::default() };
+    let request = TxnRequest {
+        compare: vec![compare_version("a", 1)],
+        success: vec![
+            op(Request::RequestRange(range.clone())),
+            op(Request::RequestPut(put("b", "new"))),
+            op(Request::RequestRange(range)),
+            op(Request::RequestTxn(nested)),
+            op(Request::RequestDeleteRange(delete("a"))),
+        ],
+        failure: vec![],
+    };
+    let result = it.write(|txn| txn.txn(&request, false)).unwrap();
+    let mut out = BytesMut::new();
+    let header = ResponseHeader { revision: result.revision, ..ResponseHeader::default() };
+    result.encode(&header, &mut out);
+    assert_eq!(out.len(), result.encoded_len(&header));
+    let response = TxnResponse::decode(out.freeze()).unwrap();
+    use proto::etcdserverpb::response_op::Response as R;
+    let got: Vec<_> = response.responses.into_iter().map(|op| op.response.unwrap()).collect();
+    let revisions: Vec<_> = got
+        .iter()
+        .map(|op| match op {
+            R::ResponseRange(range) => range.header.as_ref().unwrap().revision,
+            R::ResponsePut(put) => put.header.as_ref().unwrap().revision,
+            R::ResponseDeleteRange(delete) => delete.header.as_ref().unwrap().revision,
+            R::ResponseTxn(txn) => txn.header.as_ref().unwrap().revision,
+        })
+        .collect();
+    assert_eq!(revisions, [2, 3, 3, 0, 3]);
+    assert_eq!((it.store.current(), response.succeeded), (3, true));
+    assert_eq!(it.all(0).unwrap(), [row("b", "new", 3, 3, 1), row("c", "was not there", 3, 3, 1)]);
+}
+
+/// etcd bug 18667: a transaction that reads at a compacted revision fails as a whole, and changes nothing.
+#[test]
+fn bug_18667_a_compacted_revision_in_a_transaction_changes_nothing() {
+    let it = new();
+    it.put("a", "1");
+    it.put("a", "2");
+    it.put("a", "3");
+    it.compact(4).unwrap();
+    for (revision, error) in [(2, Error::Compacted), (9, Error::FutureRevision)] {
+        let range = RangeRequest { key: b("a"), revision, ..RangeRequest::default() };
+        let request = TxnRequest {
+            success: vec![op(Request::RequestPut(put("a", "4"))), op(Request::RequestRange(range))],
+            ..TxnRequest::default()
+        };
+        assert_eq!(it.write(|txn| txn.txn(&request, false)).unwrap_err(), error);
+        assert_eq!(it.write(|txn| txn.txn(&request, true)).unwrap_err(), error);
+    }
+    assert_eq!(it.all(0).unwrap(), [row("a", "3", 2, 4, 3)]);
+}

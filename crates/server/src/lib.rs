@@ -1,0 +1,1 @@
+//! The replicated state machine: entries of the log in, results out.
