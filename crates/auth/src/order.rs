@@ -156,3 +156,28 @@ impl<T, L: Fn(&T, &T) -> bool> Quicksort<'_, T, L> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_keys_end_up_where_go_puts_them() {
+        let mut unstable = 0;
+        for line in crate::testdata::GO_ORDER.lines() {
+            let (keys, expected) = line.split_once('=').unwrap();
+            let numbers = |text: &str| -> Vec<usize> {
+                text.split_whitespace().map(|number| number.parse().unwrap()).collect()
+            };
+            let mut items: Vec<(usize, usize)> = Vec::new();
+            for (position, key) in numbers(keys).into_iter().enumerate() {
+                items.push((key, position));
+                sort_appended(&mut items, |(key, _)| key);
+            }
+            let found: Vec<usize> = items.iter().map(|(_, position)| *position).collect();
+            assert_eq!(found, numbers(expected), "{line}");
+            unstable += usize::from(!items.is_sorted());
+        }
+        assert!(unstable > 10, "only {unstable} lists show the difference to a stable sort");
+    }
+}

@@ -258,7 +258,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Where a lease is. Ids often differ in their last digits only, so they are mixed first, and always in the same way: a run must repeat.
-fn shard_of(id: LeaseId) -> usize {
+pub(crate) fn shard_of(id: LeaseId) -> usize {
     let mixed = id.0.cast_unsigned().wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> (u64::BITS - SHARD_BITS)) as usize
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Nanoseconds since the moment that the clock counts from. There is room for 584 years; the longest lease takes 285. Sums that would be too
 /// large are [`Moment::FOREVER`], so that whatever number comes from the log or a file, it is later and never earlier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(u64);
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;

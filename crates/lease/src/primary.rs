@@ -20,10 +20,10 @@ use tracing::info;
 use types::LeaseId;
 
 use crate::error::RenewError;
-use crate::lessor::{Lessor, lock};
+use crate::lessor::{Lessor, lock, shard_of};
 use crate::moment::Moment;
 use crate::queue::Entry;
-use crate::shard::{Reign, Shard};
+use crate::shard::{Reign, STEP_MAX, Shard};
 use crate::spread::spread;
 
 /// How often [`Lessor::turn`] is to be called.
@@ -99,18 +99,25 @@ impl Lessor {
             if self.reign() != reign {
                 return;
             }
-            shard.promote(reign, now, extend, &self.config);
-            started.extend(shard.deadlines());
+            started.extend(shard.promote(reign, now, extend, &self.config));
         }
         info!(leases = started.len(), "became primary lessor");
         started.sort_unstable();
-        // One at a time, so that nobody waits. Whatever was renewed or revoked meanwhile stays as it is.
-        for ((from, id), to) in spread(&started) {
-            let mut shard = self.lock(id);
-            if shard.reign != reign {
-                return;
+        self.delay(reign, spread(&started));
+    }
+
+    /// Moves deadlines to later moments: shard by shard, where most of what is needed is in the cache, and in steps, so that nobody waits.
+    fn delay(&self, reign: Reign, delays: impl Iterator<Item = (Entry, Moment)>) {
+        let mut by_shard = vec![Vec::new(); self.shards.len()];
+        delays.for_each(|delay| by_shard[shard_of(delay.0.1)].push(delay));
+        for (shard, delays) in self.shards.iter().zip(by_shard) {
+            for step in delays.chunks(STEP_MAX) {
+                let mut shard = lock(shard);
+                if shard.reign != reign {
+                    return;
+                }
+                step.iter().for_each(|((from, id), to)| shard.delay(*id, *from, *to));
             }
-            shard.delay(id, from, to);
         }
     }
 

@@ -42,6 +42,11 @@ impl Queue {
         self.heap.push(Reverse((at, id)));
     }
 
+    /// All entries, in no order.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> {
+        self.heap.iter().map(|Reverse(entry)| *entry)
+    }
+
     /// The time of the first entry, whether it still counts or not.
     pub(crate) fn first(&self) -> Option<Moment> {
         self.heap.peek().map(|Reverse((at, _))| *at)

@@ -51,22 +51,28 @@ pub(crate) struct Shard {
     pub(crate) counts: Counts,
 }
 
-impl Default for Moment {
-    fn default() -> Moment {
-        Moment::ZERO
-    }
-}
-
 impl Shard {
-    /// Lets time run for all leases.
-    pub(crate) fn promote(&mut self, reign: Reign, now: Moment, extend: Duration, config: &Config) {
+    /// Lets time run for all leases. Returns them with their deadlines.
+    pub(crate) fn promote(
+        &mut self,
+        reign: Reign,
+        now: Moment,
+        extend: Duration,
+        config: &Config,
+    ) -> impl Iterator<Item = Entry> {
         self.reign = reign;
         let now = self.advance(now);
-        self.leases.values_mut().for_each(|lease| lease.start(now, extend, config));
-        self.expiries =
-            Queue::from_entries(self.leases.iter().map(|(id, lease)| (lease.queued, *id)));
+        self.expiries = Queue::from_entries(self.leases.iter_mut().map(|(id, lease)| {
+            lease.start(now, extend, config);
+            (lease.queued, *id)
+        }));
         let due = self.leases.iter().map(|(id, lease)| (lease.checkpoint_due, *id));
-        self.checkpoints = Queue::from_entries(due.filter(|(at, _)| *at != Moment::FOREVER));
+        self.checkpoints = if config.checkpoint {
+            Queue::from_entries(due.filter(|(at, _)| *at != Moment::FOREVER))
+        } else {
+            Queue::default()
+        };
+        self.expiries.entries()
     }
 
     /// Forgets the queues: they mean nothing until the next promotion, which makes them anew.
@@ -310,9 +316,12 @@ mod tests {
     fn a_renewal_after_a_promotion_takes_back_what_was_given_on_top() {
         let mut shard = Shard::default();
         grant(&mut shard, 1, 10, 0);
-        shard.promote(REIGN, at(0), Duration::from_secs(100), &Config::default());
+        let (extend, config) = (Duration::from_secs(100), Config::default());
+        let started = shard.promote(REIGN, at(0), extend, &config);
+        assert!(started.eq([(at(110), LeaseId(1))]));
         assert_eq!(shard.take_expired(at(109), Duration::from_secs(3)), None);
-        shard.promote(REIGN, at(109), Duration::from_secs(100), &Config::default());
+        let again = shard.promote(REIGN, at(109), extend, &config);
+        assert!(again.eq([(at(219), LeaseId(1))]));
         assert_eq!(shard.renew(LeaseId(1), at(110)), Ok(Renewal::Renewed { ttl: 10 }));
         assert_eq!(shard.take_expired(at(120), Duration::from_secs(3)), Some(LeaseId(1)));
         // The entry of the old deadline comes up and counts for nothing.

@@ -15,8 +15,8 @@
 //! - An entry that the database already has must not be applied again: there is no second copy of this state that would need it.
 //! - A change that fails with [`StopError`] has changed nothing in memory. The transaction is to be dropped, and the member stops.
 //!
-//! Compat: etcd 3.7 changes what is in memory also when it replays entries that its database has. It comes to the same, except
-//! after an update that was refused: that one shows in etcd's memory until a restart later, and here it does not.
+//! Compat: when etcd 3.7 replays entries that its database has, it changes what is in memory once more, unchecked. That comes to
+//! the same, except with an update that was refused in its time: after a restart etcd shows its peer URLs, and we do not.
 //!
 //! Who proposes what, and when, is left to `server`; so is telling peers and raft.
 

@@ -20,18 +20,45 @@
 //! | [`v2`] | the same state in the form that older members read and wrote |
 //! | [`AlarmStore`], [`quota`] | alarms; what requests cost |
 //!
+//! ```
+//! # use std::sync::Arc;
+//! # let (disk, clock) = (Arc::new(env::SimDisk::new(0)), Arc::new(env::SimClock::default()));
+//! # let backend = backend::Backend::open(disk, clock, "db".as_ref(), backend::Config::default())?;
+//! use membership::{Change, Cluster, LEARNERS_MAX_DEFAULT, Membership, Refused};
+//!
+//! // A member begins a cluster of its own: it knows its id and who will be in it, and proposes to add them.
+//! let names = [("default".to_owned(), vec!["http://localhost:2380".to_owned()])];
+//! let (id, first) = Membership::bootstrap("etcd-cluster", &names.into())?;
+//! assert_eq!(id.to_string(), "cdf818194e3a8c32");
+//! let member = first.members().next().expect("there is one").clone();
+//! let entry = Change::Add(member.clone()).to_conf_change(None);
+//!
+//! // Once the entry is committed, it is applied: in one transaction with the index of the entry.
+//! let cluster = Cluster::new(id, member.id, LEARNERS_MAX_DEFAULT, first);
+//! let mut tx = backend.begin();
+//! let change = cluster.check(&tx, &entry)??;
+//! cluster.apply(&mut tx, change)?;
+//! assert_eq!(cluster.check(&tx, &entry)?, Err(Refused::IdExists), "once is enough");
+//! tx.commit()?;
+//!
+//! // And after a restart it is all there.
+//! let again = Cluster::new(id, member.id, LEARNERS_MAX_DEFAULT, Membership::default());
+//! again.restore(&backend.view())?;
+//! assert_eq!(again.now().member(member.id), Some(&member));
+//! # Ok::<(), anyhow::Error>(())
+//! ```
+//!
 //! What is always true: the same entries give the same state and the same bytes in the database, here and in etcd. What is
 //! wrong with a request is a [`Refused`] and leaves all members as they were; what is wrong with this member is a [`StopError`].
 //!
 //! Not here: raft's own view of who votes (`raft`), how members are reached (`peer`), when something is proposed (`server`).
-
-mod json;
 
 mod alarm;
 mod change;
 mod cluster;
 mod error;
 mod id;
+mod json;
 mod member;
 mod membership;
 pub mod quota;

@@ -169,12 +169,7 @@ impl<'a> Query<'a> {
     }
 
     /// Keys that are equal in what is sorted by stay in the order of the keys.
-    fn sort(
-        &self,
-        order: &mut Vec<usize>,
-        picks: &[Pick],
-        values: &impl Read,
-    ) -> Result<(), Fault> {
+    fn sort(&self, order: &mut [usize], picks: &[Pick], values: &impl Read) -> Result<(), Fault> {
         let descend = self.order == SortOrder::Descend;
         match self.target {
             SortTarget::Key if descend => order.reverse(),

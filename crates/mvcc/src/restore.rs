@@ -62,6 +62,10 @@ pub(crate) fn restore(view: &View, leases: &dyn Leases) -> Result<Restored, Faul
     Ok(Restored { state, unfinished })
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "dropped at the end, so that the receiver learns of it"
+)]
 fn read_all<'a>(view: &'a View, to: SyncSender<Chunk<'a>>) -> Result<(), Fault> {
     let mut chunk = Vec::with_capacity(CHUNK);
     for item in view.all(Bucket::Key)? {

@@ -59,7 +59,7 @@ fn part(text: &str) -> Option<(i128, &str)> {
     let end = rest.find(|c: char| c == '.' || c.is_ascii_digit()).unwrap_or(rest.len());
     let (name, rest) = rest.split_at(end);
     let (_, unit) = UNITS.iter().find(|(unit, _)| *unit == name)?;
-    let whole: i128 = if whole.is_empty() { 0 } else { whole.parse::<i64>().ok()?.into() };
+    let whole: i128 = if whole.is_empty() { 0 } else { whole.parse::<u64>().ok()?.into() };
     Some((whole * unit + fraction_of(fraction, *unit)?, rest))
 }
 

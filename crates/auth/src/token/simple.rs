@@ -89,7 +89,7 @@ impl SimpleTokens {
             return None;
         }
         let user = entry.user.clone();
-        if expires >= entry.expires + SLIDE_MIN {
+        if expires >= entry.expires.saturating_add(SLIDE_MIN) {
             let entry = known.forget(token)?;
             known.remember(token.to_owned(), Entry { expires, ..entry });
         }
@@ -223,6 +223,15 @@ mod tests {
         }
         assert_eq!(tokens.user_of(&token, seconds(40.1)), None);
         assert_eq!(tokens.user_of(&token, seconds(29.9)), None, "once expired, forgotten");
+    }
+
+    #[test]
+    fn a_token_may_live_forever() {
+        let tokens = SimpleTokens::new(Duration::MAX);
+        tokens.set_enabled(true);
+        let token = tokens.assign("alice".into(), "a", Index(1), TTL);
+        assert_eq!(tokens.user_of(&token, Duration::MAX).unwrap(), "alice");
+        assert_eq!(SimpleTokens::new(Duration::ZERO).ttl, SIMPLE_TOKEN_TTL_DEFAULT);
     }
 
     #[test]

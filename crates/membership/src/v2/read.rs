@@ -1,4 +1,7 @@
 //! Reading the tree out of a snapshot, as far as it is about members.
+//!
+//! What is kept is never more than was in the text, and how deep it is nested is bounded by `serde_json` (128 levels): an image
+//! that nobody should have written costs no more than one of its length.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -68,11 +71,11 @@ struct Image {
 
 #[derive(Deserialize)]
 struct Root {
-    #[serde(rename = "Children")]
+    #[serde(rename = "Children", default, deserialize_with = "json::or_default")]
     children: Namespaces,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Namespaces {
     #[serde(rename = "0")]
     membership: Option<Node>,
@@ -80,7 +83,7 @@ struct Namespaces {
 
 #[derive(Deserialize)]
 struct Node {
-    #[serde(rename = "Value", default)]
+    #[serde(rename = "Value", default, deserialize_with = "json::or_default")]
     value: String,
     #[serde(rename = "Children", default, deserialize_with = "json::or_default")]
     children: BTreeMap<String, Node>,
@@ -182,5 +185,7 @@ pub(super) mod tests {
     fn a_store_without_members_has_none() {
         let user = br#"{"Root":{"Children":{"1":{"Children":{"k":{"Value":"v"}}}}}}"#;
         assert_eq!(decode(user).unwrap(), Membership::default());
+        assert_eq!(decode(br#"{"Root":{"Children":null}}"#).unwrap(), Membership::default());
+        assert!(decode(b"{}").is_err(), "but a store has a root");
     }
 }

@@ -2,12 +2,17 @@
 
 use backend::schema::Bucket;
 use bytes::Bytes;
-use membership::{AlarmStore, Change, Member, v2};
+use membership::{AlarmStore, Change, Member, Membership, v2};
 use proptest::prelude::*;
 use proto::etcdserverpb::Request;
 use proto::raftpb::ConfChange;
+use types::MemberId;
 
-use crate::{cluster, database};
+use crate::{cluster, database, member};
+
+const BUCKETS: [Bucket; 4] =
+    [Bucket::Members, Bucket::MembersRemoved, Bucket::Cluster, Bucket::Alarm];
+const KEYS: [&str; 3] = ["7", "clusterVersion", "downgrade"];
 
 /// Text that is nearly JSON of a member, a context or an image: pieces of them in any order.
 fn nearly_json() -> impl Strategy<Value = String> {
@@ -46,17 +51,43 @@ fn nearly_json() -> impl Strategy<Value = String> {
     prop::collection::vec(pieces, 0..24).prop_map(|pieces| pieces.concat())
 }
 
+/// What somebody might well have written, with a few bytes changed and perhaps without its end.
+fn damaged() -> impl Strategy<Value = Vec<u8>> {
+    let whole = Membership::of([member(7, true), member(0xab, false)]);
+    let texts = vec![
+        member(7, true).to_json().into_bytes(),
+        Change::Promote(MemberId(7)).to_conf_change(None).context.unwrap().to_vec(),
+        v2::encode(&whole),
+    ];
+    let changes = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4);
+    let end = prop_oneof![3 => Just(None), 1 => any::<prop::sample::Index>().prop_map(Some)];
+    (prop::sample::select(texts), changes, end).prop_map(|(mut text, changes, end)| {
+        for (at, byte) in changes {
+            // Near the beginning, where a long image says something.
+            let at = at.index(text.len().min(1200));
+            text[at] = byte;
+        }
+        text.truncate(end.map_or(text.len(), |end| end.index(text.len())));
+        text
+    })
+}
+
 fn hostile() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         prop::collection::vec(any::<u8>(), 0..200),
         nearly_json().prop_map(String::into_bytes),
+        damaged(),
         // An object round it, so that what is within is looked at.
         nearly_json().prop_map(|text| format!("{{{text}}}").into_bytes()),
     ]
 }
 
+pub(crate) fn cases(cases: u32) -> ProptestConfig {
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(2000))]
 
     #[test]
     fn members_are_read_or_refused(text in hostile()) {
@@ -89,26 +120,29 @@ proptest! {
     }
 
     #[test]
-    fn v2_requests_are_read_or_refused(method in "PUT|GET", path in "/0/(members/)?[0-9a-f]{0,17}(/attributes|version)?", val in nearly_json()) {
-        let text = Some;
-        let request = Request { method: text(method), path: text(path.clone()), val: text(val), ..Request::default() };
+    fn v2_requests_are_read_or_refused(
+        method in "PUT|GET",
+        path in "/0/(members/)?[0-9a-f]{0,17}(/attributes|version)?",
+        val in nearly_json(),
+    ) {
+        let path_is_version = path == "/0/version";
+        let (method, path, val) = (Some(method), Some(path), Some(val));
+        let request = Request { method, path, val, ..Request::default() };
         if let Ok(v3) = v2::to_v3(&request) {
-            prop_assert_eq!(v3.cluster_version_set.is_some(), path == "/0/version");
+            prop_assert_eq!(v3.cluster_version_set.is_some(), path_is_version);
         }
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(200))]
 
     #[test]
     fn buckets_are_read_or_refused(
-        bucket in prop::sample::select(vec![
-            Bucket::Members, Bucket::MembersRemoved, Bucket::Cluster, Bucket::Alarm,
-        ]),
+        bucket in prop::sample::select(&BUCKETS[..]),
         key in prop_oneof![
             prop::collection::vec(any::<u8>(), 1..20),
-            prop::sample::select(vec!["7", "clusterVersion", "downgrade"]).prop_map(|key| key.as_bytes().to_vec()),
+            prop::sample::select(&KEYS[..]).prop_map(|key| key.as_bytes().to_vec()),
         ],
         value in hostile(),
     ) {

@@ -1,4 +1,14 @@
-//! Members and alarms through a database, and what etcd wrote through both.
+//! Members and alarms through a database.
+//!
+//! | file | what it shows |
+//! | --- | --- |
+//! | `changes` | what each entry of the log does, and when it is refused |
+//! | `sequences` | any number of them: memory, database, another member and a model agree |
+//! | `alarms` | raising and clearing |
+//! | `captured` | what real clusters wrote is understood, and written again byte for byte |
+//! | `hostile` | what nobody should have written is an error |
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 
 mod alarms;
 mod captured;

@@ -8,6 +8,7 @@ use membership::{Attributes, Change, Cluster, Member, Membership, RaftAttributes
 use proptest::prelude::*;
 use types::MemberId;
 
+use crate::hostile::cases;
 use crate::{apply, cluster, database, dump, restored};
 
 #[derive(Clone, Debug)]
@@ -20,18 +21,30 @@ enum Entry {
 
 /// Few ids and few URLs, so that they collide.
 fn entries() -> impl Strategy<Value = Vec<Entry>> {
-    prop::collection::vec(
-        prop_oneof![
-            4 => (1..8u64, 0..8u8, any::<bool>()).prop_map(|(id, url, learner)| Change::Add(member(id, url, learner))).prop_map(Entry::Change),
-            2 => (1..8u64).prop_map(|id| Entry::Change(Change::Promote(MemberId(id)))),
-            1 => (1..8u64).prop_map(|id| Entry::Change(Change::Remove(MemberId(id)))),
-            2 => (1..8u64, 0..8u8).prop_map(|(id, url)| Entry::Change(Change::Update(member(id, url, false)))),
-            2 => (1..8u64, "[a-c<&>]{0,3}", prop::collection::vec("http://[a-c&]:1", 0..3)).prop_map(|(id, name, client_urls)| Entry::Attributes(id, Attributes { name, client_urls })),
-            1 => (0..=7u32).prop_map(Entry::Version),
-            1 => any::<bool>().prop_map(Entry::Downgrade),
-        ],
-        0..40,
-    )
+    let entry = prop_oneof![
+        9 => change().prop_map(Entry::Change),
+        2 => (1..8u64, attributes()).prop_map(|(id, attributes)| Entry::Attributes(id, attributes)),
+        1 => (0..=7u32).prop_map(Entry::Version),
+        1 => any::<bool>().prop_map(Entry::Downgrade),
+    ];
+    prop::collection::vec(entry, 0..40)
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let any_member = (1..8u64, 0..8u8, any::<bool>());
+    let any_member = any_member.prop_map(|(id, url, is_learner)| member(id, url, is_learner));
+    let any_id = (1..8u64).prop_map(MemberId);
+    prop_oneof![
+        4 => any_member.clone().prop_map(Change::Add),
+        2 => any_id.clone().prop_map(Change::Promote),
+        1 => any_id.prop_map(Change::Remove),
+        2 => any_member.prop_map(Change::Update),
+    ]
+}
+
+fn attributes() -> impl Strategy<Value = Attributes> {
+    let urls = prop::collection::vec("http://[a-c&]:1", 0..3);
+    ("[a-c<&>]{0,3}", urls).prop_map(|(name, client_urls)| Attributes { name, client_urls })
 }
 
 fn member(id: u64, url: u8, is_learner: bool) -> Member {
@@ -135,7 +148,7 @@ fn model_entry(model: &mut Model, entry: &Entry) -> Result<(), Refused> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(128))]
 
     #[test]
     fn memory_database_model_and_another_member_agree(entries in entries()) {

@@ -141,7 +141,7 @@ impl Index {
         while let Some(child) = self.root.only_child() {
             self.root = Arc::clone(child);
         }
-        if next.is_none() && self.root.len() == 0 {
+        if next.is_none() && self.root.is_empty() {
             *self = Index::default();
         }
         next

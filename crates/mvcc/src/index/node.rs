@@ -58,7 +58,7 @@ impl Node {
         }
     }
 
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         match self {
             Node::Leaf(leaf) => leaf.is_empty(),
             Node::Inner(inner) => inner.children.is_empty(),

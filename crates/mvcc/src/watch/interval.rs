@@ -268,7 +268,7 @@ mod tests {
                 tree.stab(&[key], &mut |members| {
                     assert!(members.iter().all(|&m| found.insert(names[m].clone())), "twice");
                 });
-                let within = |r: &&(Bytes, End)| r.0[..] <= [key] && r.1.is_after(&[key]);
+                let within = |r: &&(Bytes, End)| r.0[0] <= key && r.1.is_after(&[key]);
                 let expected: BTreeSet<_> = list.iter().filter(within).cloned().collect();
                 prop_assert_eq!(found, expected);
             }

@@ -70,7 +70,7 @@ pub struct WatchedEvent {
 impl Response {
     /// Appends the bytes of the message. All of the header is the caller's, except for the revision.
     pub fn encode(&self, header: &ResponseHeader, out: &mut BytesMut) {
-        let header = ResponseHeader { revision: self.revision, ..header.clone() };
+        let header = ResponseHeader { revision: self.revision, ..*header };
         out.reserve(self.len_max());
         put_message(HEADER, &header.encode_to_vec(), out);
         put_number(WATCH_ID, self.watch_id, out);

@@ -1,0 +1,345 @@
+//! What is granted is a set of keys; and no request makes the store panic.
+
+use std::collections::BTreeSet;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::{Index as Pick, select};
+use proto::etcdserverpb::request_op::Request;
+use proto::etcdserverpb::{
+    Compare, DeleteRangeRequest, InternalRaftRequest, PutRequest, RangeRequest, RequestOp,
+    TxnRequest,
+};
+
+use crate::*;
+
+type Range = (Vec<u8>, Vec<u8>);
+
+const LETTERS: [u8; 4] = [0, b'a', b'b', 0xff];
+const ROLES: [&str; 2] = ["ops", "web"];
+
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    vec(select(&LETTERS[..]), 1..=2)
+}
+
+/// A range as a request has it.
+fn range() -> impl Strategy<Value = Range> {
+    (key(), prop_oneof![Just(vec![]), Just(vec![0]), key()])
+}
+
+/// All keys of one or two letters, and what comes right after each. Ranges over such keys begin and end nowhere else, so two keys between
+/// which there is none of these are in the same ranges: whoever has all of these has all keys.
+fn world() -> Vec<Vec<u8>> {
+    let one = LETTERS.map(|letter| vec![letter]).into_iter();
+    let two = LETTERS.into_iter().flat_map(|a| LETTERS.map(|b| vec![a, b]));
+    let keys: Vec<Vec<u8>> = one.chain(two).collect();
+    let after = keys.iter().map(|key| [&key[..], &[0]].concat());
+    after.chain(keys.clone()).collect()
+}
+
+/// The keys of the world that are in a range.
+fn keys_in((key, end): &Range) -> BTreeSet<Vec<u8>> {
+    let inside = |candidate: &Vec<u8>| match &end[..] {
+        [] => candidate == key,
+        [0] => candidate >= key,
+        _ => candidate >= key && candidate < end,
+    };
+    world().into_iter().filter(inside).collect()
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Grant { role: usize, kind: i32, range: Range },
+    Revoke { role: usize, which: Pick },
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let grant = (0..2_usize, 0..4_i32, range()).prop_map(|(role, kind, range)| Change::Grant {
+        role,
+        kind,
+        range,
+    });
+    let revoke =
+        (0..2_usize, any::<Pick>()).prop_map(|(role, which)| Change::Revoke { role, which });
+    prop_oneof![3 => grant, 1 => revoke]
+}
+
+/// Alice with two roles, after changes to these.
+fn changed(changes: Vec<Change>) -> Fixture {
+    let fixture = Fixture::enabled();
+    fixture.role_add("web").unwrap();
+    fixture.user_grant_role("alice", "web").unwrap();
+    for change in changes {
+        match change {
+            Change::Grant { role, kind, range: (key, end) } => {
+                let valid = end.is_empty() || end == [0] || key < end;
+                assert_eq!(fixture.grant(ROLES[role], kind, &key, &end).is_ok(), valid);
+            }
+            Change::Revoke { role, which } => {
+                let held = fixture.permissions_of(ROLES[role]).unwrap();
+                if !held.is_empty() {
+                    let Permission { key, range_end, .. } = which.get(&held);
+                    fixture.revoke(ROLES[role], key, range_end).unwrap();
+                }
+            }
+        }
+    }
+    fixture
+}
+
+/// The keys that alice may read, or write, as her roles list them.
+fn granted(fixture: &Fixture, wanted: i32) -> BTreeSet<Vec<u8>> {
+    let permissions = ROLES.iter().flat_map(|role| fixture.permissions_of(role).unwrap());
+    permissions
+        .filter(|permission| [wanted, READWRITE].contains(&permission.perm_type))
+        .flat_map(|permission| keys_in(&(permission.key.into(), permission.range_end.into())))
+        .collect()
+}
+
+/// Whether a range is granted, key by key. One without keys is judged by where it begins.
+fn is_granted(granted: &BTreeSet<Vec<u8>>, range: &Range) -> bool {
+    let wanted = keys_in(range);
+    if wanted.is_empty() { granted.contains(&range.0) } else { wanted.is_subset(granted) }
+}
+
+/// Whether alice may read a range, and whether she may delete it.
+fn answers(store: &AuthStore, caller: &AuthInfo, (key, end): &Range) -> (bool, bool) {
+    let (key, range_end) = (Bytes::from(key.clone()), Bytes::from(end.clone()));
+    let delete =
+        DeleteRangeRequest { key: key.clone(), range_end: range_end.clone(), prev_kv: false };
+    let delete = InternalRaftRequest { delete_range: Some(delete), ..Default::default() };
+    let read = RangeRequest { key, range_end, ..Default::default() };
+    (
+        store.check_range(caller, &read).is_ok(),
+        store.check_apply(caller, &delete, &Leases::default()).is_ok(),
+    )
+}
+
+fn config(cases: u32) -> ProptestConfig {
+    ProptestConfig { cases, failure_persistence: None, ..Default::default() }
+}
+
+proptest! {
+    #![proptest_config(config(128))]
+
+    #[test]
+    fn a_range_is_allowed_if_all_of_its_keys_are(
+        changes in vec(change(), 1..25),
+        asked in vec(range(), 1..20),
+    ) {
+        let fixture = changed(changes);
+        let (reread, alice) = (fixture.reread(), fixture.caller("alice"));
+        let (readable, writable) = (granted(&fixture, READ), granted(&fixture, WRITE));
+        for range in asked {
+            let expected = (is_granted(&readable, &range), is_granted(&writable, &range));
+            prop_assert_eq!(answers(&fixture.store, &alice, &range), expected, "{:?}", &range);
+            prop_assert_eq!(answers(&reread, &alice, &range), expected, "as read from the database");
+        }
+    }
+}
+
+/// Names of which some are there, some not, some empty and some long.
+fn name() -> impl Strategy<Value = String> {
+    prop_oneof![
+        4 => select(vec!["root", "alice", "bob", "ops", "web", ""]).prop_map(str::to_owned),
+        1 => ".*",
+        1 => Just("n".repeat(auth::NAME_BYTES_MAX + 1)),
+    ]
+}
+
+fn bytes() -> impl Strategy<Value = Bytes> {
+    prop_oneof![vec(any::<u8>(), 0..4), key()].prop_map(Bytes::from)
+}
+
+fn op(depth: u32) -> BoxedStrategy<Option<Request>> {
+    let range = (bytes(), bytes()).prop_map(|(key, range_end)| {
+        Request::RequestRange(RangeRequest { key, range_end, ..Default::default() })
+    });
+    let put = (bytes(), any::<i64>(), any::<bool>()).prop_map(|(key, lease, prev_kv)| {
+        Request::RequestPut(PutRequest { key, lease, prev_kv, ..Default::default() })
+    });
+    let delete = (bytes(), bytes(), any::<bool>()).prop_map(|(key, range_end, prev_kv)| {
+        Request::RequestDeleteRange(DeleteRangeRequest { key, range_end, prev_kv })
+    });
+    let flat = prop_oneof![range, put, delete];
+    if depth == 0 {
+        return prop::option::of(flat).boxed();
+    }
+    let nested = txn(depth - 1).prop_map(Request::RequestTxn);
+    prop::option::of(prop_oneof![flat, nested]).boxed()
+}
+
+fn txn(depth: u32) -> impl Strategy<Value = TxnRequest> {
+    let compare = (bytes(), bytes()).prop_map(|(key, range_end)| Compare {
+        key,
+        range_end,
+        ..Default::default()
+    });
+    let ops = || vec(op(depth).prop_map(|request| RequestOp { request }), 0..3);
+    (vec(compare, 0..3), ops(), ops()).prop_map(|(compare, success, failure)| TxnRequest {
+        compare,
+        success,
+        failure,
+    })
+}
+
+/// One request to change something, out of whatever a client could send.
+fn request() -> impl Strategy<Value = InternalRaftRequest> {
+    let none = InternalRaftRequest::default;
+    let permission = prop::option::of((any::<i32>(), bytes(), bytes()));
+    (0..11, name(), name(), ".{0,80}", bytes(), bytes(), permission, any::<Option<bool>>())
+        .prop_map(move |(kind, name, role, text, key, range_end, permission, no_password)| {
+            match kind {
+                0 => InternalRaftRequest { auth_enable: Some(pb::AuthEnableRequest {}), ..none() },
+                1 => {
+                    InternalRaftRequest { auth_disable: Some(pb::AuthDisableRequest {}), ..none() }
+                }
+                2 | 3 => InternalRaftRequest {
+                    auth_user_add: Some(pb::AuthUserAddRequest {
+                        name,
+                        hashed_password: text,
+                        options: no_password.map(|no_password| UserAddOptions { no_password }),
+                        ..Default::default()
+                    }),
+                    ..none()
+                },
+                4 => InternalRaftRequest {
+                    auth_user_delete: Some(pb::AuthUserDeleteRequest { name }),
+                    ..none()
+                },
+                5 => InternalRaftRequest {
+                    auth_user_change_password: Some(pb::AuthUserChangePasswordRequest {
+                        name,
+                        hashed_password: text,
+                        ..Default::default()
+                    }),
+                    ..none()
+                },
+                6 => InternalRaftRequest {
+                    auth_user_grant_role: Some(pb::AuthUserGrantRoleRequest { user: name, role }),
+                    ..none()
+                },
+                7 => InternalRaftRequest {
+                    auth_user_revoke_role: Some(pb::AuthUserRevokeRoleRequest { name, role }),
+                    ..none()
+                },
+                8 => InternalRaftRequest {
+                    auth_role_add: Some(pb::AuthRoleAddRequest { name }),
+                    ..none()
+                },
+                9 => InternalRaftRequest {
+                    auth_role_grant_permission: Some(pb::AuthRoleGrantPermissionRequest {
+                        name,
+                        perm: permission
+                            .map(|(perm_type, key, end)| crate::permission(perm_type, &key, &end)),
+                    }),
+                    ..none()
+                },
+                _ => InternalRaftRequest {
+                    auth_role_delete: Some(pb::AuthRoleDeleteRequest { role: role.clone() }),
+                    auth_role_revoke_permission: Some(pb::AuthRoleRevokePermissionRequest {
+                        role,
+                        key,
+                        range_end,
+                    }),
+                    ..none()
+                },
+            }
+        })
+}
+
+/// Applies what a request has, whatever it is.
+fn apply(fixture: &Fixture, request: &InternalRaftRequest) -> Vec<Result<(), Error>> {
+    let mut results = Vec::new();
+    fixture.apply(|store, tx| {
+        if request.auth_enable.is_some() {
+            results.push(store.enable(tx).map(drop));
+        }
+        if request.auth_disable.is_some() {
+            store.disable(tx);
+        }
+        let mut note = |result| results.extend(result);
+        note(request.auth_user_add.as_ref().map(|r| store.user_add(tx, r).map(drop)));
+        note(request.auth_user_delete.as_ref().map(|r| store.user_delete(tx, r).map(drop)));
+        let change = request.auth_user_change_password.as_ref();
+        note(change.map(|r| store.user_change_password(tx, r).map(drop)));
+        note(request.auth_user_grant_role.as_ref().map(|r| store.user_grant_role(tx, r).map(drop)));
+        let revoke = request.auth_user_revoke_role.as_ref();
+        note(revoke.map(|r| store.user_revoke_role(tx, r).map(drop)));
+        note(request.auth_role_add.as_ref().map(|r| store.role_add(tx, r).map(drop)));
+        let grant = request.auth_role_grant_permission.as_ref();
+        note(grant.map(|r| store.role_grant_permission(tx, r).map(drop)));
+        let revoke = request.auth_role_revoke_permission.as_ref();
+        note(revoke.map(|r| store.role_revoke_permission(tx, r).map(drop)));
+        note(request.auth_role_delete.as_ref().map(|r| store.role_delete(tx, r).map(drop)));
+    });
+    results
+}
+
+proptest! {
+    #![proptest_config(config(96))]
+
+    #[test]
+    fn whatever_is_asked_memory_and_database_agree(requests in vec(request(), 1..30)) {
+        let (fixture, twin) = (Fixture::enabled(), Fixture::enabled());
+        for request in &requests {
+            prop_assert_eq!(apply(&fixture, request), apply(&twin, request));
+        }
+        let (store, reread) = (&fixture.store, fixture.reread());
+        prop_assert_eq!(store.status(), reread.status());
+        prop_assert_eq!(store.user_list(), reread.user_list());
+        for name in store.user_list().users {
+            let request = pb::AuthUserGetRequest { name };
+            let roles = store.user_get(&request).unwrap().roles;
+            prop_assert!(roles.is_sorted());
+            prop_assert_eq!(roles, reread.user_get(&request).unwrap().roles);
+        }
+        for role in store.role_list().roles {
+            let request = pb::AuthRoleGetRequest { role };
+            let permissions = store.role_get(&request).unwrap().perm;
+            prop_assert!(permissions.is_sorted_by_key(|permission| &permission.key));
+            prop_assert_eq!(permissions, reread.role_get(&request).unwrap().perm);
+        }
+    }
+
+    #[test]
+    fn whatever_is_in_a_transaction_root_may_and_nobody_may_not(txn in txn(3), lease in any::<i64>()) {
+        let fixture = Fixture::enabled();
+        let leases = Leases([(lease, vec!["a"])].into());
+        let check = |caller: &AuthInfo| fixture.store.check_txn(caller, &txn, &leases);
+        prop_assert_eq!(check(&fixture.caller("root")), Ok(()));
+        let (nobody, alice) = (check(&AuthInfo::default()), check(&fixture.caller("alice")));
+        prop_assert_eq!(nobody.is_ok(), alice.is_ok(), "alice has nothing, so she may do as little");
+    }
+
+}
+
+proptest! {
+    #![proptest_config(config(32))]
+
+    #[test]
+    fn no_token_and_no_key_file_panics(token in ".{0,60}", file in vec(any::<u8>(), 0..200), pem in any::<bool>()) {
+        let fixture = Fixture::enabled();
+        prop_assert!(fixture.store.info_from_token(&token).is_err());
+        let _ = fixture.store.index_of_token(&token);
+        let file = if pem { in_pem(&file) } else { file };
+        for method in ["RS256", "ES512", "EdDSA"] {
+            for half in ["pub-key", "priv-key"] {
+                let options = format!("jwt,sign-method={method},{half}=k");
+                let tokens = Tokens::parse(&options, Duration::ZERO, |_| Ok(file.clone()));
+                prop_assert!(tokens.is_err());
+            }
+        }
+        let options = format!("jwt,sign-method=HS256,priv-key=k,{token}");
+        let _ = Tokens::parse(&options, Duration::ZERO, |_| Ok(file.clone()));
+        let secret = Tokens::parse("jwt,sign-method=HS256,priv-key=k", Duration::ZERO, |_| Ok(vec![1]));
+        let fixture = Fixture::with(secret.unwrap()).with_users();
+        prop_assert!(fixture.store.info_from_token(&token).is_err());
+    }
+}
+
+fn in_pem(bytes: &[u8]) -> Vec<u8> {
+    use base64::Engine as _;
+    let body = base64::engine::general_purpose::STANDARD.encode(bytes);
+    format!("-----BEGIN KEY-----\n{body}\n-----END KEY-----\n").into_bytes()
+}

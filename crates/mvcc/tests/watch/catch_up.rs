@@ -1,0 +1,329 @@
+//! Watchers that start in the past.
+
+use std::ops::ControlFlow;
+
+use backend::ReadError;
+use backend::schema::Bucket;
+use bytes::Bytes;
+use mvcc::Event;
+use mvcc::watch::{CreateRequest, History, HistoryError, Limits, Next};
+
+use crate::model::{Meddled, Moment, World, delete, everything, from, key, put, range};
+
+#[test]
+fn history_is_read_from_the_start_and_then_events_go_on() {
+    let world = World::new();
+    world.put("a", "1");
+    world.write(&[put("b", "1"), put("a", "2")]);
+    world.delete("a");
+    let mut client = world.client();
+    client.watch(&from(3, key("a")));
+    assert_eq!(world.hub.slow_watchers(), 1);
+    assert!(world.wakes() > 0);
+    world.settle();
+    assert_eq!(world.hub.slow_watchers(), 0);
+    world.put("a", "3");
+    assert_eq!(client.read(), ["0 @4: a=2@3 a-@4", "0 @5: a=3@5"]);
+}
+
+#[test]
+fn a_watcher_with_nothing_to_read_is_synced_silently() {
+    let world = World::new();
+    world.put("a", "1");
+    let mut client = world.client();
+    client.watch(&from(2, key("b")));
+    assert_eq!(world.turn(), Next::Idle);
+    assert_eq!(world.hub.slow_watchers(), 0);
+    assert_eq!(client.read(), [""; 0]);
+}
+
+#[test]
+fn a_turn_with_nothing_to_do_reads_nothing() {
+    let world = World::new();
+    let mut client = world.client();
+    client.watch(&everything());
+    client.watch(&from(100, everything()));
+    let untouched = Meddled(&world.log, |moment| assert_eq!(moment, Moment::Looked));
+    assert_eq!(world.hub.turn(&untouched), Ok(Next::Idle));
+}
+
+#[test]
+fn what_is_written_while_history_is_read_comes_with_it() {
+    let world = World::new();
+    world.put("a", "1");
+    let mut client = world.client();
+    client.watch(&from(2, key("a")));
+    client.watch(&from(3, key("a")));
+    let busy = Meddled(&world.log, |moment| {
+        if moment == Moment::Walked {
+            world.put("a", "2");
+            world.put("b", "3");
+        }
+    });
+    assert_eq!(world.hub.turn(&busy), Ok(Next::Idle));
+    assert_eq!(client.read(), ["1 @3: a=2@3", "0 @4: a=1@2 a=2@3"]);
+    assert_eq!(world.hub.slow_watchers(), 0);
+}
+
+#[test]
+fn if_too_much_is_written_meanwhile_the_rest_is_read_again() {
+    let world = World::bounded(|limits| limits.tail_events = 2);
+    world.put("a", "1");
+    let mut client = world.client();
+    client.watch(&from(2, key("a")));
+    let busy = Meddled(&world.log, |moment| {
+        if moment == Moment::Walked {
+            for value in ["2", "3", "4"] {
+                world.put("a", value);
+            }
+        }
+    });
+    assert_eq!(world.hub.turn(&busy), Ok(Next::Again));
+    assert_eq!(client.read(), ["0 @5: a=1@2 a=2@3 a=3@4"]);
+    assert_eq!(world.turn(), Next::Idle);
+    assert_eq!(client.read(), ["0 @5: a=4@5"]);
+}
+
+#[test]
+fn a_watcher_can_be_cancelled_while_history_is_read_for_it() {
+    let world = World::new();
+    world.put("a", "1");
+    let mut client = world.client();
+    client.watch(&from(2, key("a")));
+    let stream = &client.stream;
+    let cancelling = Meddled(&world.log, |moment| {
+        if moment == Moment::Walked {
+            stream.cancel(0).unwrap();
+            // Another one takes its slot, and must not get what was read for the first.
+            assert_eq!(stream.create(&key("a")), Ok(Some(1)));
+        }
+    });
+    assert_eq!(world.hub.turn(&cancelling), Ok(Next::Idle));
+    assert_eq!(client.read(), ["0 @2: canceled", "1 @2: created"]);
+    assert_eq!((world.hub.watchers(), world.hub.slow_watchers()), (1, 0));
+}
+
+#[test]
+fn a_response_has_at_most_so_many_revisions() {
+    let world = World::new();
+    for count in 0..2500 {
+        world.put("a", &count.to_string());
+    }
+    let mut client = world.client();
+    client.watch(&from(1, key("a")));
+    world.settle();
+    let responses: Vec<_> = std::iter::from_fn(|| client.next()).collect();
+    let sizes: Vec<_> = responses.iter().map(|r| (r.events.len(), r.revision)).collect();
+    // Compat: as in etcd, the header says what is current, also when more follows.
+    assert_eq!(sizes, [(1000, 2501), (1000, 2501), (500, 2501)]);
+    let revisions = responses.iter().flat_map(|r| &r.events).map(|e| e.event.revision.main);
+    assert!(revisions.eq(2..=2501));
+}
+
+#[test]
+fn a_response_ends_with_the_revision_that_reaches_so_many_bytes() {
+    let world = World::bounded(|limits| limits.catch_up_bytes = 1000);
+    let large = "x".repeat(600);
+    for _ in 0..3 {
+        world.write(&[put("a", &large), put("b", &large), put("c", "")]);
+    }
+    let mut client = world.client();
+    client.watch(&from(1, everything()));
+    world.settle();
+    let responses: Vec<_> = std::iter::from_fn(|| client.next()).collect();
+    assert_eq!(responses.len(), 3);
+    assert!(responses.iter().all(|r| r.events.len() == 3), "a revision is never split");
+}
+
+#[test]
+fn a_turn_reads_a_bounded_number_of_changes() {
+    let world = World::bounded(|limits| {
+        limits.turn_changes = 10;
+        limits.catch_up_revisions = 10;
+    });
+    for count in 0..95 {
+        world.put(if count % 50 == 0 { "a" } else { "b" }, &count.to_string());
+    }
+    let mut client = world.client();
+    client.watch(&from(2, key("a")));
+    assert_eq!(world.turn(), Next::Again);
+    assert_eq!(client.read(), ["0 @96: a=0@2"]);
+    assert_eq!(world.settle(), 9);
+    assert_eq!(client.read(), ["0 @96: a=50@52"]);
+}
+
+#[test]
+fn one_walk_serves_many_watchers() {
+    let world = World::new();
+    for count in 0..100 {
+        world.put(&format!("k{count:02}"), "1");
+    }
+    let mut clients: Vec<_> = (0..50).map(|_| world.client()).collect();
+    for (count, client) in clients.iter_mut().enumerate() {
+        client.watch(&from(count.try_into().unwrap(), range("k", "l")));
+        client.watch(&from(2, key(&format!("k{count:02}"))));
+    }
+    assert_eq!(world.turn(), Next::Idle);
+    for (count, client) in clients.iter_mut().enumerate() {
+        let events: Vec<_> = std::iter::from_fn(|| client.next()).map(|r| r.events.len()).collect();
+        // Revision 0 is from now on, and 1 and 2 are from the first change on.
+        let expected = if count == 0 { vec![1] } else { vec![102 - count.max(2), 1] };
+        assert_eq!(events, expected);
+    }
+}
+
+#[test]
+fn a_turn_serves_a_bounded_number_of_watchers() {
+    let world = World::new();
+    world.put("a", "1");
+    let mut clients: Vec<_> = (0..60).map(|_| world.client()).collect();
+    for client in &mut clients {
+        for _ in 0..20 {
+            client.watch(&from(2, key("a")));
+        }
+    }
+    let slow: Vec<_> = (0..3)
+        .map(|_| {
+            world.turn();
+            world.hub.slow_watchers()
+        })
+        .collect();
+    assert_eq!(slow, [1200 - 512, 1200 - 1024, 0]);
+    assert!(clients.iter_mut().all(|client| client.read().len() == 20));
+}
+
+#[test]
+fn those_far_behind_do_not_hold_up_others() {
+    let limits = Limits { turn_changes: 10, catch_up_revisions: 5, ..Limits::default() };
+    let world = World::bounded(|l| *l = limits);
+    for count in 0..1000 {
+        world.put("a", &count.to_string());
+    }
+    let (mut far, mut near) = (world.client(), world.client());
+    far.watch(&from(2, key("b")));
+    far.watch(&from(300, key("b")));
+    near.watch(&from(1000, key("a")));
+    for _ in 0..3 {
+        world.turn();
+    }
+    assert_eq!(near.read(), ["0 @1001: a=998@1000 a=999@1001"]);
+    assert_eq!(world.hub.slow_watchers(), 2);
+    world.settle();
+    assert_eq!(world.hub.slow_watchers(), 0);
+}
+
+#[test]
+fn a_start_in_the_compacted_past_ends_the_watcher() {
+    let world = World::new();
+    for value in ["1", "2", "3", "4"] {
+        world.put("a", value);
+    }
+    world.log.compact(4);
+    let mut client = world.client();
+    client.watch(&from(3, key("a")));
+    client.watch(&from(4, key("a")));
+    world.settle();
+    assert_eq!(client.read(), ["0 @0: canceled compacted 4", "1 @5: a=3@4 a=4@5"]);
+    assert_eq!(world.hub.watchers(), 1);
+    // The client may still cancel it, once, and the id is taken until then.
+    assert_eq!(client.stream.request_progress(), Ok(true));
+    client.stream.cancel(0).unwrap();
+    client.stream.cancel(0).unwrap();
+    assert_eq!(client.read(), ["-1 @5:", "0 @5: canceled"]);
+}
+
+#[test]
+fn only_so_many_ended_watchers_are_remembered() {
+    let world = World::bounded(|limits| limits.ended_ids = 1);
+    world.put("a", "1");
+    world.log.compact(2);
+    let mut client = world.client();
+    for _ in 0..2 {
+        client.watch(&from(1, key("a")));
+    }
+    world.settle();
+    assert_eq!(client.read().len(), 2);
+    (0..2).for_each(|id| client.stream.cancel(id).unwrap());
+    assert_eq!(client.read(), ["0 @2: canceled"]);
+}
+
+#[test]
+fn compaction_does_not_end_those_who_have_it_all() {
+    let world = World::new();
+    let mut client = world.client();
+    client.watch(&key("a"));
+    client.watch(&from(2, key("a")));
+    for _ in 0..10 {
+        world.put("b", "1");
+    }
+    world.log.compact(10);
+    world.settle();
+    world.put("a", "1");
+    assert_eq!(client.read(), ["0 @12: a=1@12", "1 @12: a=1@12"]);
+}
+
+#[test]
+fn compaction_while_history_is_read_ends_those_it_overtakes() {
+    let world = World::new();
+    for value in ["1", "2", "3", "4"] {
+        world.put("a", value);
+    }
+    let mut client = world.client();
+    client.watch(&from(2, key("a")));
+    client.watch(&from(4, key("a")));
+    // Compaction comes between the look at where it is and the walk.
+    let late = Meddled(&world.log, |moment| {
+        if moment == Moment::Looked {
+            world.log.compact(3);
+        }
+    });
+    assert_eq!(world.hub.turn(&late), Ok(Next::Again));
+    assert_eq!(client.read(), ["0 @0: canceled compacted 3"]);
+    assert_eq!(world.turn(), Next::Idle);
+    assert_eq!(client.read(), ["1 @5: a=3@4 a=4@5"]);
+}
+
+/// A database that cannot be read.
+struct Damaged;
+
+impl History for Damaged {
+    fn compacted(&self) -> i64 {
+        -1
+    }
+
+    fn changes(
+        &self,
+        _: i64,
+        _: i64,
+        _: &mut dyn FnMut(Event) -> ControlFlow<()>,
+    ) -> Result<(), HistoryError> {
+        Err(ReadError::malformed(Bucket::Key, b"k", "torn").into())
+    }
+
+    fn value_at(&self, _: &[u8], _: i64) -> Result<Option<Bytes>, HistoryError> {
+        Err(ReadError::malformed(Bucket::Key, b"k", "torn").into())
+    }
+}
+
+#[test]
+fn damage_is_an_error_and_nobody_is_lost() {
+    let world = World::new();
+    world.write(&[put("a", "1"), delete("b")]);
+    let mut client = world.client();
+    client.watch(&from(2, everything()));
+    let error = world.hub.turn(&Damaged).unwrap_err();
+    assert_eq!(error.to_string(), "bucket key, key k: torn");
+    world.settle();
+    assert_eq!(client.read(), ["0 @2: a=1@2 b-@2"]);
+}
+
+#[test]
+fn damage_is_an_error_for_who_wants_the_value_before() {
+    let world = World::new();
+    let mut client = world.client();
+    client.watch(&CreateRequest { prev_kv: true, ..key("a") });
+    world.put("a", "1");
+    world.put("a", "2");
+    assert!(client.stream.next(&Damaged).is_ok(), "nothing was before");
+    assert!(client.stream.next(&Damaged).is_err());
+}

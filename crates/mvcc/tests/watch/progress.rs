@@ -1,0 +1,155 @@
+//! Progress: notifications, and answers to requests.
+
+use std::time::Duration;
+
+use mvcc::watch::{Config, CreateRequest};
+
+use crate::model::{Client, World, everything, from, key, no_put};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn notified(request: CreateRequest) -> CreateRequest {
+    CreateRequest { progress_notify: true, ..request }
+}
+
+/// A client whose one watcher, of "a", is told every ten minutes.
+fn notified_client(world: &World) -> Client {
+    let mut client = world.client();
+    client.watch(&notified(key("a")));
+    client
+}
+
+#[test]
+fn a_quiet_watcher_is_told_every_interval() {
+    let world = World::new();
+    let mut client = notified_client(&world);
+    client.watch(&key("b"));
+    world.put("c", "1");
+    assert_eq!(world.hub.tick_progress(9 * MINUTE), Some(10 * MINUTE));
+    assert_eq!(client.read(), [""; 0]);
+    assert_eq!(world.hub.tick_progress(10 * MINUTE), Some(20 * MINUTE));
+    assert_eq!(client.read(), ["0 @2:"], "and not the one that did not ask");
+    // A late tick keeps the beat, and what was missed is left out.
+    assert_eq!(world.hub.tick_progress(45 * MINUTE), Some(50 * MINUTE));
+    assert_eq!(client.read(), ["0 @2:"]);
+}
+
+#[test]
+fn a_watcher_that_had_events_is_not_told() {
+    let world = World::new();
+    let mut client = notified_client(&world);
+    world.put("a", "1");
+    world.hub.tick_progress(10 * MINUTE);
+    assert_eq!(client.read(), ["0 @2: a=1@2"]);
+    world.hub.tick_progress(20 * MINUTE);
+    assert_eq!(client.read(), ["0 @2:"]);
+}
+
+#[test]
+fn filtered_events_do_not_count_as_events() {
+    let world = World::new();
+    let mut client = world.client();
+    client.watch(&notified(CreateRequest { filters: no_put(), ..key("a") }));
+    world.put("a", "1");
+    world.hub.tick_progress(10 * MINUTE);
+    assert_eq!(client.read(), ["0 @2:"]);
+}
+
+#[test]
+fn an_unsynced_watcher_is_not_told() {
+    let world = World::new();
+    world.put("a", "1");
+    let mut client = world.client();
+    client.watch(&notified(from(2, key("b"))));
+    world.hub.tick_progress(10 * MINUTE);
+    assert_eq!(client.read(), [""; 0]);
+    world.settle();
+    world.hub.tick_progress(20 * MINUTE);
+    assert_eq!(client.read(), ["0 @2:"]);
+}
+
+#[test]
+fn the_interval_has_jitter_and_a_minimum() {
+    let config = Config { progress_interval: Duration::from_millis(1), ..Config::new(1) };
+    let world = World::with(&config);
+    let mut client = world.client_at(5 * MINUTE, Duration::from_millis(7));
+    client.watch(&notified(key("a")));
+    let due = 5 * MINUTE + Duration::from_millis(107);
+    assert_eq!(world.hub.tick_progress(Duration::ZERO), Some(due));
+    world.hub.tick_progress(due);
+    assert_eq!(client.read(), ["0 @1:"]);
+}
+
+#[test]
+fn a_full_stream_is_not_told_and_the_next_time_begins_with_the_others() {
+    let world = World::bounded(|limits| limits.stream_responses = 2);
+    let mut client = world.client();
+    for _ in 0..3 {
+        client.watch(&notified(key("a")));
+    }
+    let mut told = |minutes: u32| {
+        world.hub.tick_progress(minutes * MINUTE);
+        client.read()
+    };
+    assert_eq!(told(10), ["0 @1:", "1 @1:"]);
+    assert_eq!(told(20), ["2 @1:", "0 @1:"]);
+    assert_eq!(told(30), ["1 @1:", "2 @1:"]);
+}
+
+#[test]
+fn dropped_streams_are_not_due() {
+    let world = World::new();
+    let client = notified_client(&world);
+    drop(client);
+    assert_eq!(world.hub.tick_progress(10 * MINUTE), None);
+}
+
+#[test]
+fn a_request_is_answered_for_the_whole_stream() {
+    let world = World::new();
+    let mut client = world.client();
+    assert_eq!(client.stream.request_progress(), Ok(false), "nobody to answer for");
+    client.watch(&key("a"));
+    client.watch(&key("b"));
+    world.put("a", "1");
+    assert_eq!(client.stream.request_progress(), Ok(true));
+    world.put("b", "1");
+    assert_eq!(client.read(), ["0 @2: a=1@2", "-1 @2:", "1 @3: b=1@3"]);
+}
+
+#[test]
+fn a_request_is_not_answered_while_a_watcher_is_unsynced() {
+    let world = World::new();
+    world.put("a", "1");
+    let mut client = world.client();
+    client.watch(&key("a"));
+    client.watch(&from(2, key("b")));
+    assert_eq!(client.stream.request_progress(), Ok(false));
+    world.settle();
+    assert_eq!(client.stream.request_progress(), Ok(true));
+    assert_eq!(client.read(), ["-1 @2:"]);
+}
+
+#[test]
+fn a_request_is_not_answered_while_a_watcher_is_a_victim() {
+    let world = World::bounded(|limits| limits.stream_responses = 1);
+    let mut client = world.client();
+    client.watch(&everything());
+    world.put("a", "1");
+    world.put("a", "2");
+    assert_eq!(client.stream.request_progress(), Ok(false));
+    client.read();
+    world.settle();
+    assert_eq!(client.stream.request_progress(), Ok(true));
+    assert_eq!(client.read(), ["0 @3: a=2@3", "-1 @3:"]);
+}
+
+#[test]
+fn a_request_is_answered_although_the_stream_is_full_of_what_it_promises() {
+    let world = World::bounded(|limits| limits.stream_responses = 1);
+    let mut client = world.client();
+    client.watch(&everything());
+    world.put("a", "1");
+    assert_eq!(client.stream.request_progress(), Ok(true));
+    assert_eq!(client.read(), ["0 @2: a=1@2", "-1 @2:"]);
+}

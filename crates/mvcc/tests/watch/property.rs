@@ -1,0 +1,482 @@
+//! Whatever happens, in whatever order: what clients are told is checked against the log.
+//!
+//! A seed decides the bounds, mostly tiny, and then every step: writes, compactions, snapshots, new watchers of all kinds, cancellations, requests
+//! for progress, readers that read a little or not at all, and turns during which all of that happens too. Each client checks every
+//! response as it reads it. In the end everybody reads on until there is nothing more, and must have everything.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use env::SeededRandom;
+use mvcc::watch::{
+    Busy, Config, CreateRequest, Filters, History as _, Limits, NO_WATCH_ID, Next, Response,
+    WatchedEvent,
+};
+use mvcc::{Event, EventKind};
+
+use crate::model::{Client, Meddled, Moment, Op, World, delete, put, short, short_event};
+
+const SEEDS: u64 = 3000;
+const STEPS: u64 = 120;
+const CLIENTS: u64 = 3;
+const KEYS: [&str; 5] = ["a", "ab", "b", "c", "d"];
+
+#[test]
+fn clients_are_told_what_is_in_the_log() {
+    let mut seen = Seen::default();
+    for seed in 0..SEEDS {
+        let named = Named(seed);
+        Run::new(seed).all(&mut seen);
+        drop(named);
+    }
+    seen.check();
+}
+
+/// Says which seed it was if a run fails.
+struct Named(u64);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("failed with seed {}", self.0);
+        }
+    }
+}
+
+/// What has happened at all, so that a test that tests nothing is noticed.
+#[derive(Debug, Default)]
+struct Seen {
+    events: u64,
+    prev_kvs: u64,
+    fragments: u64,
+    progress: u64,
+    stream_progress: u64,
+    ended: u64,
+    canceled: u64,
+    busy: u64,
+}
+
+impl Seen {
+    fn check(&self) {
+        let counts = [
+            self.events,
+            self.prev_kvs,
+            self.fragments,
+            self.progress,
+            self.stream_progress,
+            self.ended,
+            self.canceled,
+            self.busy,
+        ];
+        assert!(counts.iter().all(|&count| count > SEEDS / 10), "{self:?}");
+    }
+}
+
+struct Run {
+    world: World,
+    random: RefCell<SeededRandom>,
+    clients: Vec<RefCell<Checker>>,
+    now: RefCell<Duration>,
+}
+
+impl Run {
+    fn new(seed: u64) -> Run {
+        let mut random = SeededRandom::new(seed);
+        let config = Config {
+            limits: limits(&mut random),
+            fragment_bytes: usize::try_from(60 + random.below(200)).unwrap(),
+            ..Config::new(1)
+        };
+        let world = World::with(&config);
+        let clients = (0..CLIENTS).map(|_| RefCell::new(Checker::new(&world))).collect();
+        Run { world, random: RefCell::new(random), clients, now: RefCell::default() }
+    }
+
+    fn all(&self, seen: &mut Seen) {
+        for _ in 0..STEPS {
+            match self.below(8) {
+                0 => self.turn(),
+                1 | 2 => self.read(seen),
+                _ => self.meddle(),
+            }
+        }
+        self.finish(seen);
+        seen.busy += self.clients.iter().map(|client| client.borrow().busy).sum::<u64>();
+    }
+
+    /// A turn, during which other things happen.
+    fn turn(&self) {
+        let history = Meddled(&self.world.log, |_: Moment| {
+            if self.below(4) == 0 {
+                self.meddle();
+            }
+        });
+        self.world.hub.turn(&history).unwrap();
+    }
+
+    /// A client reads some responses.
+    fn read(&self, seen: &mut Seen) {
+        let mut client = self.any_client().borrow_mut();
+        for _ in 0..self.below(6) {
+            client.read_one(&self.world, seen);
+        }
+    }
+
+    /// Anything that may happen at any time.
+    fn meddle(&self) {
+        match self.below(20) {
+            0..8 => self.write(),
+            8..12 => {
+                let request = self.request();
+                self.any_client().borrow_mut().create(request);
+            }
+            12..14 => self.any_client().borrow_mut().request_progress(),
+            14 => {
+                let pick = self.below(10);
+                self.any_client().borrow_mut().cancel(pick);
+            }
+            15 => self.compact(),
+            16 => self.snapshot(),
+            17..19 => {
+                *self.now.borrow_mut() += Duration::from_secs(60 * self.below(12));
+                self.world.hub.tick_progress(*self.now.borrow());
+            }
+            _ => {
+                let i = usize::try_from(self.below(CLIENTS)).unwrap();
+                if self.below(4) == 0 {
+                    self.clients[i].replace(Checker::new(&self.world));
+                }
+            }
+        }
+    }
+
+    fn write(&self) {
+        self.world.write(&self.transaction());
+    }
+
+    fn compact(&self) {
+        let (compacted, current) = (self.world.log.compacted().max(0), self.world.log.current());
+        let step = self.below(current.abs_diff(compacted) + 1).cast_signed();
+        self.world.log.compact(compacted + step);
+    }
+
+    fn snapshot(&self) {
+        let transactions: Vec<_> = (0..1 + self.below(3)).map(|_| self.transaction()).collect();
+        let slices: Vec<&[Op]> = transactions.iter().map(|ops| &ops[..]).collect();
+        self.world.receive_snapshot(&slices);
+    }
+
+    /// Changes of different keys.
+    fn transaction(&self) -> Vec<Op> {
+        let keys: BTreeSet<&str> = (0..1 + self.below(3)).map(|_| self.key()).collect();
+        keys.into_iter().map(|key| self.op(key)).collect()
+    }
+
+    fn op(&self, key: &str) -> Op {
+        match self.below(4) {
+            0 => delete(key),
+            n => put(key, &"x".repeat(usize::try_from(n * self.below(20)).unwrap())),
+        }
+    }
+
+    fn request(&self) -> CreateRequest {
+        let current = self.world.log.current().cast_unsigned();
+        let start_revision = match self.below(4) {
+            0 => 0,
+            1 => current + self.below(5),
+            _ => self.below(current + 1),
+        };
+        let ends = ["", "", "b", "c", "e", "\0"];
+        CreateRequest {
+            key: self.key().into(),
+            range_end: ends[usize::try_from(self.below(6)).unwrap()].into(),
+            start_revision: start_revision.cast_signed(),
+            watch_id: self.below(4).cast_signed() * 10,
+            filters: Filters { no_put: self.below(6) == 0, no_delete: self.below(6) == 0 },
+            progress_notify: self.below(2) == 0,
+            prev_kv: self.below(2) == 0,
+            fragment: self.below(2) == 0,
+        }
+    }
+
+    /// Everybody reads until there is nothing more.
+    fn finish(&self, seen: &mut Seen) {
+        for _ in 0..10_000 {
+            let next = self.world.turn();
+            let read = self.clients.iter().map(|c| c.borrow_mut().read_all(&self.world, seen));
+            if read.sum::<usize>() == 0 && next == Next::Idle {
+                break;
+            }
+        }
+        assert_eq!((self.world.hub.slow_watchers(), self.world.hub.pending_events()), (0, 0));
+        let mut watchers = 0;
+        for client in &self.clients {
+            let mut client = client.borrow_mut();
+            client.check_complete(&self.world);
+            watchers += client.live.len();
+            // All are synced now: who asks, and has begun everywhere, gets an answer.
+            let begun =
+                client.live.values().all(|w| w.request.start_revision <= self.world.log.current());
+            let answered = client.client.stream.request_progress().unwrap();
+            assert_eq!(answered, begun && !client.live.is_empty());
+            client.read_all(&self.world, seen);
+        }
+        assert_eq!(self.world.hub.watchers(), watchers);
+    }
+
+    fn any_client(&self) -> &RefCell<Checker> {
+        &self.clients[usize::try_from(self.below(CLIENTS)).unwrap()]
+    }
+
+    fn key(&self) -> &'static str {
+        KEYS[usize::try_from(self.below(5)).unwrap()]
+    }
+
+    fn below(&self, bound: u64) -> u64 {
+        self.random.borrow_mut().below(bound)
+    }
+}
+
+fn limits(random: &mut SeededRandom) -> Limits {
+    if random.below(8) == 0 {
+        return Limits::default();
+    }
+    let mut below = |bound: u64| usize::try_from(random.below(bound)).unwrap();
+    Limits {
+        stream_responses: 1 + below(6),
+        stream_bytes: 1 + below(2000),
+        stream_answers: 1 + below(6),
+        victim_bytes: below(1000),
+        // Who is forgotten is not answered, which is tested elsewhere.
+        ended_ids: usize::MAX,
+        turn_watchers: 1 + below(6),
+        turn_changes: 1 + below(10),
+        turn_bytes: 1 + below(2000),
+        catch_up_revisions: 1 + below(6),
+        catch_up_bytes: 1 + below(1000),
+        tail_events: below(6),
+        tail_bytes: below(1000),
+        drop_watchers: 1 + below(3),
+    }
+}
+
+/// A client that knows what it may be told.
+struct Checker {
+    client: Client,
+    /// Requests that are not answered yet, in order.
+    asked: Vec<Asked>,
+    live: BTreeMap<i64, Expected>,
+    /// Watchers that compaction ended, and that can be cancelled once.
+    ended: BTreeSet<i64>,
+    busy: u64,
+}
+
+enum Asked {
+    Created(i64, CreateRequest),
+    Refused,
+    Canceled(i64),
+    Progress,
+}
+
+/// A watcher as the client sees it.
+struct Expected {
+    request: CreateRequest,
+    /// The first revision it may get.
+    from: i64,
+    /// How many of the events that it has to get it got.
+    got: usize,
+    /// The last revision it had something of, or a promise for.
+    last: i64,
+    in_fragments: bool,
+}
+
+impl Checker {
+    fn new(world: &World) -> Checker {
+        let (asked, live, ended) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
+        Checker { client: world.client(), asked, live, ended, busy: 0 }
+    }
+
+    fn create(&mut self, request: CreateRequest) {
+        match self.client.stream.create(&request) {
+            Ok(Some(id)) => self.asked.push(Asked::Created(id, request)),
+            Ok(None) => self.asked.push(Asked::Refused),
+            Err(Busy) => self.busy += 1,
+        }
+    }
+
+    fn request_progress(&mut self) {
+        match self.client.stream.request_progress() {
+            Ok(true) => self.asked.push(Asked::Progress),
+            Ok(false) => {}
+            Err(Busy) => self.busy += 1,
+        }
+    }
+
+    fn cancel(&mut self, pick: u64) {
+        // Only those that were announced, and not twice: whether there is an answer is tested elsewhere.
+        let asked =
+            |id: i64| self.asked.iter().any(|a| matches!(a, Asked::Canceled(i) if *i == id));
+        let mut known = self.live.keys().copied().filter(|&id| !asked(id));
+        let Some(id) = known.nth(usize::try_from(pick).unwrap()) else { return };
+        drop(known);
+        match self.client.stream.cancel(id) {
+            Ok(()) => self.asked.push(Asked::Canceled(id)),
+            Err(Busy) => self.busy += 1,
+        }
+    }
+
+    fn read_all(&mut self, world: &World, seen: &mut Seen) -> usize {
+        std::iter::from_fn(|| self.read_one(world, seen).then_some(())).count()
+    }
+
+    fn read_one(&mut self, world: &World, seen: &mut Seen) -> bool {
+        let Some(response) = self.client.next() else { return false };
+        if !response.events.is_empty() {
+            self.on_events(world, &response, seen);
+        } else if response.created {
+            self.on_created(&response);
+        } else if response.compact_revision != 0 {
+            seen.ended += 1;
+            self.on_ended(world, &response);
+        } else if response.canceled {
+            seen.canceled += 1;
+            self.on_canceled(&response);
+        } else {
+            self.on_progress(world, &response, seen);
+        }
+        true
+    }
+
+    fn on_created(&mut self, response: &Response) {
+        match self.asked.remove(0) {
+            Asked::Created(id, request) => {
+                assert!(!response.canceled && response.watch_id == id, "{}", short(response));
+                let now = response.revision;
+                let from =
+                    if request.start_revision == 0 { now + 1 } else { request.start_revision };
+                let expected = Expected { request, from, got: 0, last: 0, in_fragments: false };
+                assert!(self.live.insert(id, expected).is_none(), "created twice");
+            }
+            Asked::Refused => {
+                assert!(response.canceled && response.watch_id == NO_WATCH_ID);
+            }
+            _ => panic!("nobody asked for {}", short(response)),
+        }
+    }
+
+    fn on_events(&mut self, world: &World, response: &Response, seen: &mut Seen) {
+        let watcher = self.live.get_mut(&response.watch_id).expect("announced, and not ended");
+        seen.events += response.events.len() as u64;
+        seen.fragments += u64::from(response.fragment);
+        watcher.check_events(world, response);
+        seen.prev_kvs += response.events.iter().filter(|e| e.prev_kv.is_some()).count() as u64;
+    }
+
+    fn on_ended(&mut self, world: &World, response: &Response) {
+        let watcher = self.live.remove(&response.watch_id).expect("announced");
+        assert!(response.canceled && response.revision == 0);
+        assert!(response.compact_revision <= world.log.compacted());
+        assert!(!watcher.in_fragments);
+        // It was not given up for nothing: what it was promised is before the compacted revision.
+        let next = watcher.from.max(watcher.last + 1);
+        assert!(next < response.compact_revision, "{next}: {}", short(response));
+        self.ended.insert(response.watch_id);
+    }
+
+    fn on_canceled(&mut self, response: &Response) {
+        let id = response.watch_id;
+        assert!(matches!(self.asked.remove(0), Asked::Canceled(asked) if asked == id));
+        let known = self.live.remove(&id).is_some() || self.ended.remove(&id);
+        assert!(known, "{}", short(response));
+    }
+
+    fn on_progress(&mut self, world: &World, response: &Response, seen: &mut Seen) {
+        assert!(response.revision > 0, "{}", short(response));
+        if response.watch_id == NO_WATCH_ID {
+            seen.stream_progress += 1;
+            // The answer to the first request for progress: those before it are answered already.
+            if matches!(self.asked.first(), Some(Asked::Progress)) {
+                self.asked.remove(0);
+            }
+            assert!(!self.live.is_empty());
+            self.live.values_mut().for_each(|w| w.check_progress(world, response.revision));
+        } else {
+            seen.progress += 1;
+            let watcher = self.live.get_mut(&response.watch_id).expect("announced");
+            assert!(watcher.request.progress_notify);
+            watcher.check_progress(world, response.revision);
+        }
+    }
+
+    fn check_complete(&self, world: &World) {
+        assert!(self.asked.is_empty(), "all requests are answered");
+        for (id, watcher) in &self.live {
+            let expected = watcher.expected(world);
+            assert_eq!(watcher.got, expected.len(), "watcher {id}");
+        }
+    }
+}
+
+impl Expected {
+    /// All that it has to get, as far as that has happened.
+    fn expected(&self, world: &World) -> Vec<Event> {
+        let mut events = world.log.events();
+        events.retain(|event| {
+            event.revision.main <= world.log.current()
+                && event.revision.main >= self.from
+                && self.wants(event)
+        });
+        events
+    }
+
+    fn wants(&self, event: &Event) -> bool {
+        let (key, end) = (&self.request.key, &self.request.range_end);
+        let within = match &end[..] {
+            b"" => event.key == *key,
+            b"\0" => event.key >= *key,
+            _ => event.key >= *key && event.key < *end,
+        };
+        within
+            && match event.kind {
+                EventKind::Put => !self.request.filters.no_put,
+                EventKind::Delete => !self.request.filters.no_delete,
+            }
+    }
+
+    fn check_events(&mut self, world: &World, response: &Response) {
+        let expected = self.expected(world);
+        for watched in &response.events {
+            let next = expected.get(self.got).map(short_event);
+            assert_eq!(Some(short_event(&watched.event)), next, "the next in order");
+            self.check_previous(world, watched);
+            self.got += 1;
+        }
+        self.in_fragments = response.fragment;
+        assert!(!response.fragment || self.request.fragment);
+        self.last = expected[self.got - 1].revision.main;
+        assert!(response.revision >= self.last, "{}", short(response));
+        // A revision is whole, at the latest with the last fragment.
+        let split = expected.get(self.got).is_some_and(|e| e.revision.main == self.last);
+        assert!(!split || response.fragment, "{}", short(response));
+    }
+
+    fn check_previous(&self, world: &World, watched: &WatchedEvent) {
+        let event = &watched.event;
+        let before = world.log.value_at(&event.key, event.revision.main - 1).unwrap();
+        let expected = before.filter(|_| self.request.prev_kv && !event.created);
+        // A response is split after the values before were looked up: what is compacted in between is there all the same.
+        if watched.prev_kv.is_none() || expected.is_some() || !self.request.fragment {
+            assert_eq!(watched.prev_kv, expected);
+        }
+    }
+
+    fn check_progress(&mut self, world: &World, revision: i64) {
+        let mut expected = self.expected(world);
+        expected.retain(|event| event.revision.main <= revision);
+        assert!(self.got >= expected.len(), "progress {revision} before what it promises");
+        assert!(revision >= self.request.start_revision, "progress before it began");
+        assert!(!self.in_fragments);
+        self.last = self.last.max(revision);
+    }
+}

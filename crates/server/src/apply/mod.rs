@@ -1,0 +1,127 @@
+//! Applying the log: one entry after the other, each once.
+//!
+//! Everything that an entry changes goes into one transaction of the backend, and with it the index of the entry. What is in memory (the index of keys,
+//! leases, users, members) is changed along the way; so if the transaction cannot be committed, or anything else goes wrong that does not on
+//! other members, this one must not go on.
+
+mod conf_change;
+mod layers;
+mod outcome;
+mod request;
+
+use backend::Tx;
+use membership::v2;
+use mvcc::Changes;
+use prost::Message as _;
+use proto::etcdserverpb::{InternalRaftRequest, Request};
+use raft::{Entry, EntryType};
+use types::Index;
+
+pub use conf_change::ConfChanges;
+pub use outcome::{Applied, Fault, Outcome, Refusal, Reply};
+
+use crate::state::StateMachine;
+
+impl StateMachine {
+    /// Applies an entry. Entries come in the order of the log, without gaps; those that were applied before a restart may come again.
+    ///
+    /// `waits` says whether somebody waits for the answer to a request. If nobody does, what only reads is left out. Changes of members are
+    /// handed to consensus through `conf_changes`.
+    ///
+    /// # Errors
+    /// This member has to stop.
+    pub fn apply(
+        &self,
+        entry: &Entry,
+        waits: &dyn Fn(u64) -> bool,
+        conf_changes: &mut dyn ConfChanges,
+    ) -> Result<Applied, Fault> {
+        let mut tx = self.backend.begin();
+        if entry.index <= tx.applied().0 {
+            return Ok(Applied::Already);
+        }
+        tx.set_applied(entry.index, entry.term);
+        match entry.kind {
+            EntryType::Normal if entry.data.is_empty() => {
+                self.commit(tx, None)?;
+                Ok(Applied::Empty)
+            }
+            EntryType::Normal => self.apply_normal(tx, entry, waits).map(Applied::Request),
+            EntryType::ConfChange => self.apply_conf_change(tx, entry, conf_changes),
+            EntryType::ConfChangeV2 => Err(Fault::UnknownKind(entry.index)),
+        }
+    }
+
+    fn apply_normal(
+        &self,
+        mut tx: Tx<'_>,
+        entry: &Entry,
+        waits: &dyn Fn(u64) -> bool,
+    ) -> Result<Outcome, Fault> {
+        let request = decode(entry)?;
+        let id = id_of(&request);
+        let waits = waits(id);
+        if !waits && only_reads(&request) {
+            self.commit(tx, None)?;
+            return Ok(Outcome {
+                id,
+                revision: self.store.current(),
+                result: None,
+                lowered: false,
+            });
+        }
+        let mut done = Done::default();
+        let context = Context { index: entry.index, waits };
+        let result = self.carry_out(&mut tx, &request, context, &mut done)?;
+        self.commit(tx, done.changes)?;
+        let revision = self.store.current();
+        Ok(Outcome { id, revision, result: Some(result), lowered: done.lowered })
+    }
+}
+
+/// What carrying out a request has to know beside the request.
+#[derive(Clone, Copy, Debug)]
+struct Context {
+    index: Index,
+    waits: bool,
+}
+
+/// What carrying out a request leaves to be done.
+#[derive(Debug, Default)]
+struct Done {
+    /// What happened to keys: to be shown once it is committed.
+    changes: Option<Changes>,
+    /// The cluster's version was lowered.
+    lowered: bool,
+}
+
+/// The request in an entry. Up to 3.4 members published what they are as requests to the v2 store, and as such they are still in logs.
+fn decode(entry: &Entry) -> Result<InternalRaftRequest, Fault> {
+    match InternalRaftRequest::decode(entry.data.clone()) {
+        Ok(InternalRaftRequest { v2: Some(v2), .. }) => from_v2(&v2),
+        Ok(request) => Ok(request),
+        Err(source) => match Request::decode(entry.data.clone()) {
+            Ok(v2) => from_v2(&v2),
+            Err(_) => Err(Fault::Decode { index: entry.index, source }),
+        },
+    }
+}
+
+fn from_v2(request: &Request) -> Result<InternalRaftRequest, Fault> {
+    Ok(v2::to_v3(request).map_err(membership::StopError::from)?)
+}
+
+fn id_of(request: &InternalRaftRequest) -> u64 {
+    match (request.id, &request.header) {
+        (0, Some(header)) => header.id,
+        (id, _) => id,
+    }
+}
+
+/// What need not be done unless somebody waits for the answer.
+fn only_reads(request: &InternalRaftRequest) -> bool {
+    request.range.is_some()
+        || request.auth_user_get.is_some()
+        || request.auth_role_get.is_some()
+        || request.auth_status.is_some()
+}

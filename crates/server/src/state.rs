@@ -1,0 +1,142 @@
+//! All that members agree on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use auth::AuthStore;
+use backend::schema::{Bucket, meta};
+use backend::{Backend, Tx};
+use bytes::Bytes;
+use env::Clock;
+use lease::Lessor;
+use membership::quota::Quota;
+use membership::{AlarmStore, Cluster};
+use mvcc::watch::Hub;
+use mvcc::{Changes, Store};
+use types::{Index, LeaseId, Term};
+
+use crate::apply::Fault;
+
+/// What the state machine has to know beside what is in its database.
+pub struct Config {
+    /// How keys are kept.
+    pub store: mvcc::Config,
+    /// How leases are kept.
+    pub lease: lease::Config,
+    /// How the hub for watchers behaves. Its revision is that of the store.
+    pub watch: mvcc::watch::Config,
+    /// Called when there is something to do for the hub.
+    pub wake_watch: mvcc::watch::Notify,
+    /// How large the database may grow.
+    pub quota: Quota,
+}
+
+/// All that members agree on, behind one backend.
+pub struct StateMachine {
+    /// Where it is kept.
+    pub backend: Backend,
+    /// Keys.
+    pub store: Store,
+    /// Who watches them.
+    pub hub: Hub,
+    /// Leases.
+    pub lessor: Lessor,
+    /// Users and roles.
+    pub auth: AuthStore,
+    /// Members.
+    pub cluster: Cluster,
+    /// Alarms.
+    pub alarms: AlarmStore,
+    pub(crate) quota: Quota,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl StateMachine {
+    /// Takes up what the database holds; makes what a new one is missing.
+    pub fn open(
+        backend: Backend,
+        clock: Arc<dyn Clock>,
+        auth: AuthStore,
+        cluster: Cluster,
+        config: Config,
+    ) -> Result<StateMachine, Fault> {
+        backend.create_buckets(&Bucket::ALL)?;
+        let mut tx = backend.begin();
+        auth.start(&mut tx)?;
+        tx.commit()?;
+        let view = backend.view();
+        cluster.restore(&view)?;
+        let alarms = AlarmStore::restore(&view)?;
+        let lessor = Lessor::new(config.lease);
+        lessor.restore(&view)?;
+        let store = Store::open(backend.clone(), &Attached(&lessor), config.store)?;
+        let mut watch = config.watch;
+        watch.revision = store.current();
+        let hub = Hub::new(&watch, config.wake_watch);
+        let quota = config.quota;
+        Ok(StateMachine { backend, store, hub, lessor, auth, cluster, alarms, quota, clock })
+    }
+
+    /// The last entry that was applied, and its term.
+    pub fn applied(&self) -> Result<(Index, Term), Fault> {
+        Ok(meta::applied(&self.backend.view())?)
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.clock.monotonic()
+    }
+
+    /// Commits a transaction; then shows what it did to keys, to readers and watchers at once.
+    pub(crate) fn commit(&self, tx: Tx<'_>, changes: Option<Changes>) -> Result<(), Fault> {
+        tx.commit()?;
+        if let Some(changes) = changes.filter(|changes| !changes.events.is_empty()) {
+            let Changes { revision, events } = &changes;
+            self.hub.publish(*revision, events, || self.store.publish(&changes));
+        }
+        Ok(())
+    }
+}
+
+/// Leases as keys and users see them.
+pub(crate) struct Attached<'a>(pub(crate) &'a Lessor);
+
+impl mvcc::Leases for Attached<'_> {
+    fn contains(&self, id: LeaseId) -> bool {
+        self.0.contains(id)
+    }
+
+    fn lease_of(&self, key: &[u8]) -> Option<LeaseId> {
+        self.0.lease_of(key)
+    }
+
+    fn attach(&self, id: LeaseId, key: &[u8]) {
+        if !self.0.attach(id, key) {
+            // At a start, as in etcd: the key stays, though nothing will ever delete it.
+            tracing::error!(lease = %id, key = %key.escape_ascii(), "key is attached to a lease that is not there");
+        }
+    }
+
+    fn detach(&self, id: LeaseId, key: &[u8]) {
+        self.0.detach(id, key);
+    }
+}
+
+impl auth::LeaseKeys for Attached<'_> {
+    fn keys_of(&self, id: LeaseId) -> Vec<Bytes> {
+        self.0.keys_of(id).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Debug for StateMachine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StateMachine")
+            .field("revision", &self.store.current())
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Config").field("quota", &self.quota).finish_non_exhaustive()
+    }
+}
