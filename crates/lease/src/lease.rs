@@ -92,7 +92,7 @@ mod tests {
     /// Started at second 0.
     fn started(ttl: i64, remaining_ttl: i64) -> Lease {
         let mut lease = Lease::new(ttl, remaining_ttl);
-        lease.start(Moment::ZERO, Duration::ZERO, &config());
+        lease.start(Moment::default(), Duration::ZERO, &config());
         lease
     }
 
@@ -114,12 +114,16 @@ mod tests {
     #[test]
     fn a_checkpoint_says_what_is_left() {
         let mut lease = started(600, 0);
-        assert_eq!(lease.checkpoint_value(Moment::ZERO), None, "all of it");
+        assert_eq!(lease.checkpoint_value(Moment::default()), None, "all of it");
         assert_eq!(lease.checkpoint_value(at(1)), Some(599));
         let half = Moment::from_clock(Duration::from_millis(1500));
         assert_eq!(lease.checkpoint_value(half), Some(599), "rounded up");
         lease.remaining_ttl = 20;
-        assert_eq!(lease.checkpoint_value(Moment::ZERO), Some(0), "all of it, other than known");
+        assert_eq!(
+            lease.checkpoint_value(Moment::default()),
+            Some(0),
+            "all of it, other than known"
+        );
     }
 
     #[test]

@@ -12,7 +12,6 @@ const NANOS_PER_SECOND: u64 = 1_000_000_000;
 impl Moment {
     /// Later than any time that a clock shows.
     pub(crate) const FOREVER: Moment = Moment(u64::MAX);
-    pub(crate) const ZERO: Moment = Moment(0);
 
     /// What a clock shows.
     pub(crate) fn from_clock(now: Duration) -> Moment {
@@ -77,6 +76,6 @@ mod tests {
         assert_eq!(at(2500).seconds_since_ceil(at(1000)), 2);
         assert_eq!(at(2000).seconds_since_ceil(at(1000)), 1);
         assert_eq!(at(1000).seconds_since_ceil(at(2000)), 0);
-        assert_eq!(Moment::FOREVER.seconds_since(Moment::ZERO), 18_446_744_073);
+        assert_eq!(Moment::FOREVER.seconds_since(Moment::default()), 18_446_744_073);
     }
 }

@@ -151,6 +151,13 @@ impl Store {
         self.state().index.live()
     }
 
+    /// Bytes of memory that the index takes, without what the allocator adds. Looks at all of it.
+    #[must_use]
+    pub fn index_bytes(&self) -> usize {
+        let index = self.state().index.clone();
+        index.bytes()
+    }
+
     /// Answers a range.
     pub fn range(&self, request: &RangeRequest) -> Result<RangeResult, Error> {
         let state = self.state();

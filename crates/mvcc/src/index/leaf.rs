@@ -44,6 +44,15 @@ impl Leaf {
         self.keys.is_empty()
     }
 
+    /// Bytes of memory behind it.
+    pub(super) fn heap_bytes(&self) -> usize {
+        let many = |(key, many): (&Box<[u8]>, &Arc<Many>)| {
+            key.len() + size_of_val(key) + size_of::<Many>() + many.heap_bytes()
+        };
+        let many: usize = self.many.iter().map(many).sum();
+        self.keys.heap_bytes() + self.histories.heap_bytes() + many
+    }
+
     /// The lowest key.
     pub(super) fn first(&self) -> &[u8] {
         self.keys.get(0)

@@ -39,6 +39,12 @@ impl Many {
         !self.deleted
     }
 
+    /// Bytes of memory behind it.
+    pub(super) fn heap_bytes(&self) -> usize {
+        let revisions: usize = self.generations.iter().map(Generation::capacity).sum();
+        self.generations.capacity() * size_of::<Generation>() + revisions * size_of::<Revision>()
+    }
+
     /// Revisions in all.
     pub(super) fn len(&self) -> usize {
         self.generations.iter().map(Generation::len).sum()
@@ -145,6 +151,10 @@ impl Generation {
 
     fn len(&self) -> usize {
         self.chunks.len() * CHUNK + self.tail.len()
+    }
+
+    fn capacity(&self) -> usize {
+        self.chunks.len() * CHUNK + self.tail.capacity()
     }
 
     fn get(&self, at: usize) -> Revision {

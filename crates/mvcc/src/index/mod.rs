@@ -104,6 +104,11 @@ impl Index {
         self.root.len()
     }
 
+    /// Bytes of memory that it takes, without what the allocator adds. Looks at all of it.
+    pub(crate) fn bytes(&self) -> usize {
+        self.root.bytes()
+    }
+
     /// A key was put. Returns it as it was before.
     pub(crate) fn put(&mut self, key: &[u8], revision: Revision) -> Option<Found> {
         let new = Found { modified: revision, created: revision.main, version: 1 };

@@ -73,6 +73,20 @@ impl Node {
         }
     }
 
+    /// Bytes of memory, this node included.
+    pub(super) fn bytes(&self) -> usize {
+        let below = match self {
+            Node::Leaf(leaf) => leaf.heap_bytes(),
+            Node::Inner(inner) => {
+                let pointers = inner.children.capacity() * size_of::<Arc<Node>>();
+                let children: usize = inner.children.iter().map(|child| child.bytes()).sum();
+                inner.bounds.heap_bytes() + pointers + children
+            }
+        };
+        // Behind the pointer are two counters too.
+        below + size_of::<Node>() + 2 * size_of::<usize>()
+    }
+
     /// The leaf that a key belongs to.
     #[inline]
     pub(super) fn leaf(&self, key: &[u8]) -> &Leaf {

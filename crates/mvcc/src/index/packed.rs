@@ -36,6 +36,11 @@ impl Packed {
         self.bytes.len()
     }
 
+    /// Bytes of memory behind it.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.bytes.capacity() + self.ends.capacity() * size_of::<u32>()
+    }
+
     #[inline]
     pub(super) fn get(&self, at: usize) -> &[u8] {
         &self.bytes[self.place(at)]

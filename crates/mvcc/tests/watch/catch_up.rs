@@ -213,6 +213,25 @@ fn those_far_behind_do_not_hold_up_others() {
 }
 
 #[test]
+fn the_first_in_line_is_served_although_others_keep_coming_before_it() {
+    let world = World::bounded(|limits| {
+        limits.turn_changes = 3;
+        limits.catch_up_revisions = 3;
+    });
+    for _ in 0..100 {
+        world.write(&[put("a", "1"), put("b", "1"), put("c", "1")]);
+    }
+    let (mut first, mut others) = (world.client(), world.client());
+    first.watch(&from(50, key("a")));
+    // A walk is as long as one of these revisions, and there is always somebody who needs an earlier one.
+    for _ in 0..4 {
+        others.watch(&from(48, key("x")));
+        world.turn();
+    }
+    assert_eq!(first.next().map(|response| response.events[0].event.revision.main), Some(50));
+}
+
+#[test]
 fn a_start_in_the_compacted_past_ends_the_watcher() {
     let world = World::new();
     for value in ["1", "2", "3", "4"] {

@@ -46,6 +46,9 @@ pub(crate) struct Driver {
 /// The cheapest hash there is: it is not what is being tested.
 const COST: u32 = 4;
 
+/// Ids of leases that nobody chose.
+const GENERATED: i64 = 1 << 62;
+
 /// A promoted lease has a little longer, and nothing here takes long.
 const NO_EXTENSION: std::time::Duration = std::time::Duration::ZERO;
 
@@ -182,7 +185,13 @@ impl Driver {
         let payload = frame.payload.clone();
         let mut request = pb::InternalRaftRequest::default();
         match frame.method {
-            6 => request.lease_grant = Some(pb::LeaseGrantRequest::decode(payload)?),
+            6 => {
+                let grant = request.lease_grant.insert(pb::LeaseGrantRequest::decode(payload)?);
+                if grant.id == 0 {
+                    // Whoever does not choose an id gets one.
+                    grant.id = GENERATED | self.index.0.cast_signed();
+                }
+            }
             7 => request.lease_revoke = Some(pb::LeaseRevokeRequest::decode(payload)?),
             8 => return self.time_to_live(frame),
             _ => return Ok(self.leases(frame)),

@@ -1,0 +1,215 @@
+//! Requests of every kind, over a few keys.
+//!
+//! A request is drawn before anybody knows how far the store will have come, so its revisions are drawn as distances: 3 is the
+//! newest revision, 4 the one before, 2 and 1 are still to come, and 0 and below mean what they mean. [`Resolve`] puts the
+//! revisions in their place.
+
+use bytes::Bytes;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+use proto::etcdserverpb::compare::TargetUnion;
+use proto::etcdserverpb::request_op::Request;
+use proto::etcdserverpb::{
+    Compare, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest,
+};
+
+use crate::state::{Keys, LEASES, UNKNOWN_LEASE};
+
+/// Some are the beginning of others, some are at the very ends.
+pub(crate) const KEYS: [&[u8]; 10] =
+    [b"\0", b"a", b"a\0", b"aa", b"ab", b"b", b"ba", b"c", b"\xff", b"\xff\xff"];
+
+/// One is longer than a length of one byte can say.
+const VALUES: [&[u8]; 4] = [b"", b"x", b"y", &[b'z'; 200]];
+
+/// The distance that stands for the newest revision.
+const NEWEST: i64 = 3;
+
+pub(crate) fn key() -> impl Strategy<Value = Bytes> + Clone {
+    select(&KEYS[..]).prop_map(Bytes::from_static)
+}
+
+/// One key, all from it on, up to another; and that may lie before it.
+pub(crate) fn end() -> impl Strategy<Value = Bytes> + Clone {
+    prop_oneof![4 => Just(Bytes::new()), 2 => Just(Bytes::from_static(b"\0")), 5 => key()]
+}
+
+pub(crate) fn value() -> impl Strategy<Value = Bytes> + Clone {
+    select(&VALUES[..]).prop_map(Bytes::from_static)
+}
+
+fn lease() -> impl Strategy<Value = i64> + Clone {
+    prop_oneof![20 => Just(0), 20 => known_lease(), 1 => Just(UNKNOWN_LEASE)]
+}
+
+pub(crate) fn known_lease() -> impl Strategy<Value = i64> + Clone {
+    select(&LEASES[..])
+}
+
+/// A revision, as a distance.
+pub(crate) fn revision() -> impl Strategy<Value = i64> + Clone {
+    prop_oneof![8 => Just(0), 6 => 3..12_i64, 4 => 3..40_i64, 1 => -3..3_i64]
+}
+
+/// Likewise, mostly one that can be read.
+pub(crate) fn near_revision() -> impl Strategy<Value = i64> + Clone {
+    prop_oneof![30 => Just(0), 10 => 3..8_i64, 1 => -3..20_i64]
+}
+
+pub(crate) fn put() -> impl Strategy<Value = PutRequest> + Clone {
+    let ignore = || prop::bool::weighted(0.1);
+    (key(), value(), lease(), any::<bool>(), ignore(), ignore()).prop_map(
+        |(key, value, lease, prev_kv, ignore_value, ignore_lease)| {
+            PutRequest { key, value, lease, prev_kv, ignore_value, ignore_lease }
+        },
+    )
+}
+
+pub(crate) fn delete() -> impl Strategy<Value = DeleteRangeRequest> + Clone {
+    (key(), end(), any::<bool>())
+        .prop_map(|(key, range_end, prev_kv)| DeleteRangeRequest { key, range_end, prev_kv })
+}
+
+pub(crate) fn range(
+    revision: impl Strategy<Value = i64> + Clone,
+) -> impl Strategy<Value = RangeRequest> + Clone {
+    let limit = prop_oneof![4 => Just(0), 6 => 1..5_i64, 1 => Just(-1), 1 => Just(i64::MAX)];
+    let filter = || prop_oneof![12 => Just(0), 1 => -3..20_i64];
+    let filters = (filter(), filter(), filter(), filter());
+    let flags = (any::<bool>(), prop::bool::weighted(0.3), prop::bool::weighted(0.2));
+    (key(), end(), limit, revision, 0..3, 0..5, flags, filters).prop_map(
+        |(key, range_end, limit, revision, sort_order, sort_target, flags, filters)| RangeRequest {
+            key,
+            range_end,
+            limit,
+            revision,
+            sort_order,
+            sort_target,
+            serializable: flags.0,
+            keys_only: flags.1,
+            count_only: flags.2,
+            min_mod_revision: filters.0,
+            max_mod_revision: filters.1,
+            min_create_revision: filters.2,
+            max_create_revision: filters.3,
+        },
+    )
+}
+
+/// A comparison. Its number is a distance from what the key has, or zero, or missing, or of another kind.
+fn compare() -> impl Strategy<Value = Compare> + Clone {
+    let own = prop_oneof![6 => Just(0), 1 => -1..2_i64];
+    let union = prop_oneof![
+        3 => own.clone().prop_map(|own| Some(TargetUnion::Version(own))),
+        3 => own.clone().prop_map(|own| Some(TargetUnion::CreateRevision(own))),
+        3 => own.clone().prop_map(|own| Some(TargetUnion::ModRevision(own))),
+        3 => own.prop_map(|own| Some(TargetUnion::Lease(own))),
+        4 => value().prop_map(|value| Some(TargetUnion::Value(value))),
+        2 => Just(None),
+    ];
+    let result = prop_oneof![8 => Just(0), 5 => 0..4, 1 => 4..6];
+    let end = prop_oneof![3 => Just(Bytes::new()), 1 => end()];
+    let matching = prop::bool::weighted(0.9);
+    (key(), end, result, 0..6, union, matching).prop_map(
+        |(key, range_end, result, target, target_union, matching)| {
+            let own = target_union.as_ref().filter(|_| matching).map(target_of);
+            Compare { result, target: own.unwrap_or(target), key, target_union, range_end }
+        },
+    )
+}
+
+/// The target that a number belongs to.
+fn target_of(union: &TargetUnion) -> i32 {
+    use proto::etcdserverpb::compare::CompareTarget as T;
+    let target = match union {
+        TargetUnion::Version(_) => T::Version,
+        TargetUnion::CreateRevision(_) => T::Create,
+        TargetUnion::ModRevision(_) => T::Mod,
+        TargetUnion::Value(_) => T::Value,
+        TargetUnion::Lease(_) => T::Lease,
+    };
+    target as i32
+}
+
+/// An operation, with transactions nested so deep.
+fn op(depth: u32) -> BoxedStrategy<RequestOp> {
+    let wrap = |request| RequestOp { request: Some(request) };
+    let range = range(near_revision()).prop_map(Request::RequestRange).prop_map(wrap);
+    let put = put().prop_map(Request::RequestPut).prop_map(wrap);
+    let delete = delete().prop_map(Request::RequestDeleteRange).prop_map(wrap);
+    let nothing = Just(RequestOp { request: None });
+    if depth == 0 {
+        return prop_oneof![20 => range, 30 => put, 12 => delete, 1 => nothing].boxed();
+    }
+    let nested = txn(depth - 1).prop_map(Request::RequestTxn).prop_map(wrap);
+    prop_oneof![20 => range, 30 => put, 12 => delete, 1 => nothing, 20 => nested].boxed()
+}
+
+/// A transaction, with others nested so deep.
+pub(crate) fn txn(depth: u32) -> impl Strategy<Value = TxnRequest> + Clone {
+    (vec(compare(), 0..3), vec(op(depth), 0..5), vec(op(depth), 0..4))
+        .prop_map(|(compare, success, failure)| TxnRequest { compare, success, failure })
+}
+
+/// A transaction that only reads.
+pub(crate) fn read_txn() -> impl Strategy<Value = TxnRequest> + Clone {
+    let wrap = |range| RequestOp { request: Some(Request::RequestRange(range)) };
+    let ranges = || vec(range(near_revision()).prop_map(wrap), 0..4);
+    (vec(compare(), 0..3), ranges(), ranges())
+        .prop_map(|(compare, success, failure)| TxnRequest { compare, success, failure })
+}
+
+/// What distances are counted from.
+pub(crate) struct Resolve<'a> {
+    pub(crate) current: i64,
+    pub(crate) keys: &'a Keys,
+}
+
+impl Resolve<'_> {
+    pub(crate) fn revision(&self, distance: i64) -> i64 {
+        if distance <= 0 { distance } else { self.current + NEWEST - distance }
+    }
+
+    pub(crate) fn range(&self, mut request: RangeRequest) -> RangeRequest {
+        let revisions = [
+            &mut request.revision,
+            &mut request.min_mod_revision,
+            &mut request.max_mod_revision,
+            &mut request.min_create_revision,
+            &mut request.max_create_revision,
+        ];
+        revisions.into_iter().for_each(|revision| *revision = self.revision(*revision));
+        request
+    }
+
+    pub(crate) fn txn(&self, request: TxnRequest) -> TxnRequest {
+        let TxnRequest { compare, success, failure } = request;
+        TxnRequest {
+            compare: compare.into_iter().map(|compare| self.compare(compare)).collect(),
+            success: success.into_iter().map(|op| self.op(op)).collect(),
+            failure: failure.into_iter().map(|op| self.op(op)).collect(),
+        }
+    }
+
+    fn op(&self, op: RequestOp) -> RequestOp {
+        let request = op.request.map(|request| match request {
+            Request::RequestRange(range) => Request::RequestRange(self.range(range)),
+            Request::RequestTxn(txn) => Request::RequestTxn(self.txn(txn)),
+            other => other,
+        });
+        RequestOp { request }
+    }
+
+    fn compare(&self, mut compare: Compare) -> Compare {
+        let own = self.keys.get(&compare.key).cloned().unwrap_or_default();
+        match &mut compare.target_union {
+            Some(TargetUnion::Version(number)) => *number += own.version,
+            Some(TargetUnion::CreateRevision(number)) => *number += own.create_revision,
+            Some(TargetUnion::ModRevision(number)) => *number += own.mod_revision,
+            Some(TargetUnion::Lease(number)) => *number += own.lease,
+            Some(TargetUnion::Value(_)) | None => {}
+        }
+        compare
+    }
+}

@@ -1,0 +1,10 @@
+//! What the tests share.
+
+pub(crate) mod member;
+pub(crate) mod observe;
+pub(crate) mod requests;
+pub(crate) mod workload;
+
+pub(crate) use member::{Member, Setup};
+pub(crate) use observe::Observed;
+pub(crate) use workload::Workload;

@@ -1,0 +1,157 @@
+//! All that can be seen of a member: the bytes of its database, and what it answers from memory.
+
+use std::collections::BTreeMap;
+
+use backend::schema::Bucket;
+use backend::{Read, View};
+use membership::Membership;
+use mvcc::{Error, KeyValueHash, RangeResult};
+use proto::etcdserverpb::{
+    AlarmMember, AuthRoleGetRequest, AuthStatusResponse, AuthUserGetRequest, RangeRequest,
+};
+use server::StateMachine;
+use types::LeaseId;
+
+/// The most revisions that keys are looked at: the last ones.
+const REVISIONS_MAX: i64 = 60;
+
+/// Pairs of a bucket, in order.
+pub(crate) type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// What a member looks like from outside. Two that are equal cannot be told apart.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Observed {
+    pub(crate) buckets: BTreeMap<&'static str, Pairs>,
+    pub(crate) answers: Answers,
+}
+
+/// What it answers from memory.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Answers {
+    pub(crate) current: i64,
+    pub(crate) compacted: i64,
+    pub(crate) keys: u64,
+    pub(crate) hash: Result<(KeyValueHash, i64), Error>,
+    /// Everything, at each revision that can be read.
+    pub(crate) ranges: Vec<(i64, Result<RangeResult, Error>)>,
+    pub(crate) leases: Vec<Lease>,
+    pub(crate) auth: AuthStatusResponse,
+    /// Users with their roles, and roles with their permissions.
+    pub(crate) users: Vec<String>,
+    pub(crate) membership: Membership,
+    pub(crate) alarms: Vec<AlarmMember>,
+}
+
+/// A lease, the seconds that it was granted for, and its keys.
+type Lease = (LeaseId, i64, Vec<Vec<u8>>);
+
+impl Observed {
+    /// Looks at everything.
+    pub(crate) fn of(machine: &StateMachine) -> Observed {
+        Observed { buckets: buckets(&machine.backend.view()), answers: Answers::of(machine) }
+    }
+
+    /// Fails with what differs, rather than with all there is.
+    pub(crate) fn assert_same(&self, wanted: &Observed, when: &dyn std::fmt::Display) {
+        for (name, pairs) in &self.buckets {
+            let other = &wanted.buckets[name];
+            if let Some((found, wanted)) = first_difference(pairs, other) {
+                panic!("{when}: bucket {name} has {found}, not {wanted}");
+            }
+        }
+        self.answers.assert_same(&wanted.answers, when);
+    }
+}
+
+impl Answers {
+    /// Asks for everything.
+    pub(crate) fn of(machine: &StateMachine) -> Answers {
+        let StateMachine { store, lessor, auth, cluster, alarms, .. } = machine;
+        Answers {
+            current: store.current(),
+            compacted: store.compacted(),
+            keys: store.keys(),
+            hash: store.hash_kv(0),
+            ranges: ranges(machine),
+            leases: lessor.leases().into_iter().map(|id| lease(machine, id)).collect(),
+            auth: auth.status(),
+            users: users(machine),
+            membership: Membership::clone(&cluster.now()),
+            alarms: alarms.get(0),
+        }
+    }
+
+    /// Fails with what differs.
+    pub(crate) fn assert_same(&self, wanted: &Answers, when: &dyn std::fmt::Display) {
+        assert_eq!(self.current, wanted.current, "{when}: revision");
+        assert_eq!(self.compacted, wanted.compacted, "{when}: compacted revision");
+        assert_eq!(self.keys, wanted.keys, "{when}: number of keys");
+        for (found, wanted) in self.ranges.iter().zip(&wanted.ranges) {
+            assert_eq!(found, wanted, "{when}: keys at a revision");
+        }
+        assert_eq!(self.hash, wanted.hash, "{when}: HashKV");
+        assert_eq!(self.leases, wanted.leases, "{when}: leases");
+        assert_eq!(self.auth, wanted.auth, "{when}: authentication");
+        assert_eq!(self.users, wanted.users, "{when}: users and roles");
+        assert_eq!(self.membership, wanted.membership, "{when}: members");
+        assert_eq!(self.alarms, wanted.alarms, "{when}: alarms");
+        assert_eq!(self, wanted, "{when}");
+    }
+}
+
+/// All there is in the database, byte by byte.
+pub(crate) fn buckets(view: &View) -> BTreeMap<&'static str, Pairs> {
+    Bucket::ALL.into_iter().map(|bucket| (bucket.name(), pairs(view, bucket))).collect()
+}
+
+/// What is in a bucket.
+pub(crate) fn pairs(view: &View, bucket: Bucket) -> Pairs {
+    let all = view.all(bucket).expect("a sound database").map(|item| item.expect("a sound one"));
+    all.map(|item| (item.key.to_vec(), item.value.to_vec())).collect()
+}
+
+fn ranges(machine: &StateMachine) -> Vec<(i64, Result<RangeResult, Error>)> {
+    let (compacted, current) = (machine.store.compacted(), machine.store.current());
+    let first = compacted.max(1).max(current.saturating_sub(REVISIONS_MAX));
+    let everything = |revision| RangeRequest {
+        key: vec![0].into(),
+        range_end: vec![0].into(),
+        revision,
+        ..RangeRequest::default()
+    };
+    let range = |revision| (revision, machine.store.range(&everything(revision)));
+    (first..=current).map(range).collect()
+}
+
+fn lease(machine: &StateMachine, id: LeaseId) -> Lease {
+    let lessor = &machine.lessor;
+    let granted = lessor.time_to_live(id, std::time::Duration::ZERO).expect("it is listed").granted;
+    let keys = lessor.keys_of(id).expect("it is listed");
+    assert!(keys.iter().all(|key| lessor.lease_of(key) == Some(id)), "both ways of lease {id}");
+    (id, granted, keys.into_iter().map(Vec::from).collect())
+}
+
+fn users(machine: &StateMachine) -> Vec<String> {
+    let auth = &machine.auth;
+    let user = |name: String| {
+        let roles = auth.user_get(&AuthUserGetRequest { name: name.clone() });
+        format!("user {name}: {:?}", roles.map(|found| found.roles))
+    };
+    let role = |role: String| {
+        let permissions = auth.role_get(&AuthRoleGetRequest { role: role.clone() });
+        format!("role {role}: {:?}", permissions.map(|found| found.perm))
+    };
+    let users = auth.user_list().users.into_iter().map(user);
+    users.chain(auth.role_list().roles.into_iter().map(role)).collect()
+}
+
+/// The first pair that only one of them has, as text.
+fn first_difference(found: &Pairs, wanted: &Pairs) -> Option<(String, String)> {
+    let text = |pair: Option<&(Vec<u8>, Vec<u8>)>| match pair {
+        Some((key, value)) => format!("{} → {}", key.escape_ascii(), value.escape_ascii()),
+        None => "no more".to_owned(),
+    };
+    let longest = found.len().max(wanted.len());
+    let differs = (0..longest).find(|at| found.get(*at) != wanted.get(*at))?;
+    Some((text(found.get(differs)), text(wanted.get(differs))))
+}
