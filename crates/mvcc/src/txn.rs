@@ -1,7 +1,7 @@
 //! Transactions: compare, then do one thing or another.
 //!
 //! All comparisons, also those of nested transactions, are made against the state before anything is done. They decide which operations are to be
-//! done: a [`Plan`]. Then the plan is checked as a whole, and only if nothing in it can fail is it carried out.
+//! done: a plan. Then the plan is checked as a whole, and only if nothing in it can fail is it carried out.
 
 use backend::Read;
 use proto::etcdserverpb::request_op::Request;

@@ -18,6 +18,9 @@ struct Fixture {
     store: Store,
 }
 
+/// Key, value, and the revisions of a key.
+type Row = (String, String, i64, i64, i64);
+
 fn open(disk: &Arc<env::SimDisk>) -> Fixture {
     let clock = Arc::new(env::SimClock::default());
     let disk: Arc<env::SimDisk> = Arc::clone(disk);
@@ -60,7 +63,7 @@ impl Fixture {
         Ok(())
     }
 
-    fn all(&self, revision: i64) -> Result<Vec<(String, String, i64, i64, i64)>, Error> {
+    fn all(&self, revision: i64) -> Result<Vec<Row>, Error> {
         let request =
             RangeRequest { key: b("\0"), range_end: b("\0"), revision, ..RangeRequest::default() };
         Ok(message(&self.store.range(&request)?)
@@ -94,13 +97,7 @@ fn message(result: &RangeResult) -> RangeResponse {
     RangeResponse::decode(out.freeze()).unwrap()
 }
 
-fn row(
-    key: &str,
-    value: &str,
-    create: i64,
-    modified: i64,
-    version: i64,
-) -> (String, String, i64, i64, i64) {
+fn row(key: &str, value: &str, create: i64, modified: i64, version: i64) -> Row {
     (key.to_owned(), value.to_owned(), create, modified, version)
 }
 

@@ -42,6 +42,8 @@ var killed = []step{
 // quota is small enough to be reached in a moment.
 const quota = 4 << 20
 
+var quotaFlag = fmt.Sprintf("--quota-backend-bytes=%d", quota)
+
 // crowded runs out of space, is helped, and runs out of it again.
 var crowded = []step{
 	{"fill", with(fill)},

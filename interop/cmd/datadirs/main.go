@@ -5,6 +5,7 @@
 //	OUT/killed/m1   killed in the middle of writing
 //	OUT/quota/m1    ran out of space twice; the second alarm still stands
 //	OUT/three/m*    a cluster of three, of which a member was removed and one is killed, and a learner (m4)
+//	OUT/logged/m*   a cluster of three whose logs have every kind of entry, from the first one on; only if asked for
 //
 // Beside each is the server's log, m1.log.
 //
@@ -33,6 +34,8 @@ type life struct {
 	size  int
 	flags []string
 	steps []step
+	// asked says that it is only made when it is named.
+	asked bool
 }
 
 type step struct {
@@ -41,10 +44,11 @@ type step struct {
 }
 
 var lives = []life{
-	{"busy", 1, []string{"--snapshot-count=200"}, busy},
-	{"killed", 1, []string{"--snapshot-count=100"}, killed},
-	{"quota", 1, []string{"--snapshot-count=10000", fmt.Sprintf("--quota-backend-bytes=%d", quota)}, crowded},
-	{"three", 3, nil, three},
+	{name: "busy", size: 1, flags: []string{"--snapshot-count=200"}, steps: busy},
+	{name: "killed", size: 1, flags: []string{"--snapshot-count=100"}, steps: killed},
+	{name: "quota", size: 1, flags: []string{"--snapshot-count=10000", quotaFlag}, steps: crowded},
+	{name: "three", size: 3, steps: three},
+	{name: "logged", size: 3, flags: []string{loggedEntries, quotaFlag}, steps: logged, asked: true},
 }
 
 func main() {
@@ -62,7 +66,7 @@ func main() {
 		log.Fatal(err)
 	}
 	for _, life := range lives {
-		if *only != "" && !slices.Contains(strings.Split(*only, ","), life.name) {
+		if named := slices.Contains(strings.Split(*only, ","), life.name); !named && (life.asked || *only != "") {
 			continue
 		}
 		if err := life.live(ctx, binary, filepath.Join(*out, life.name)); err != nil {

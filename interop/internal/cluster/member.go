@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -140,12 +141,23 @@ func (m *Member) DoAs(
 	return use(ctx, client)
 }
 
-// freeAddr finds a loopback port that nobody listens on.
+const (
+	// firstPort to lastPort are below those that systems give to outgoing connections, one of which could take an
+	// address between its being found free and a server's listening on it.
+	firstPort = 10000
+	lastPort  = 32000
+	portTries = 100
+)
+
+// freeAddr finds a loopback port that nobody listens on. It is drawn, so that programs that look at a time rarely meet.
 func freeAddr() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+	var err error
+	for range portTries {
+		addr := fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(lastPort-firstPort))
+		var listener net.Listener
+		if listener, err = net.Listen("tcp", addr); err == nil {
+			return addr, listener.Close()
+		}
 	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
+	return "", fmt.Errorf("no free port: %w", err)
 }

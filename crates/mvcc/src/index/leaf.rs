@@ -46,10 +46,9 @@ impl Leaf {
 
     /// Bytes of memory behind it.
     pub(super) fn heap_bytes(&self) -> usize {
-        let many = |(key, many): (&Box<[u8]>, &Arc<Many>)| {
-            key.len() + size_of_val(key) + size_of::<Many>() + many.heap_bytes()
-        };
-        let many: usize = self.many.iter().map(many).sum();
+        let keys: usize = self.many.keys().map(|key| key.len() + size_of_val(key)).sum();
+        let many = self.many.values().map(|many| size_of::<Many>() + many.heap_bytes());
+        let many = keys + many.sum::<usize>();
         self.keys.heap_bytes() + self.histories.heap_bytes() + many
     }
 

@@ -44,7 +44,7 @@ impl Model {
 
     /// Answers a transaction that only reads.
     pub(crate) fn read_txn(&self, request: &TxnRequest) -> Result<TxnResponse, Error> {
-        self.clone().write(|write| write.txn(request, false))
+        Write::new(self).txn(request, false)
     }
 
     /// Does something to the newest revision that becomes the next one, or fails and changes nothing.
@@ -52,7 +52,7 @@ impl Model {
         &mut self,
         f: impl FnOnce(&mut Write<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let mut write = Write { model: self, keys: self.keys().clone(), changes: Vec::new() };
+        let mut write = Write::new(self);
         let result = f(&mut write)?;
         let Write { keys, changes, .. } = write;
         self.add(keys, changes);
@@ -137,7 +137,11 @@ pub(crate) struct Write<'m> {
     changes: Vec<Change>,
 }
 
-impl Write<'_> {
+impl<'m> Write<'m> {
+    fn new(model: &'m Model) -> Write<'m> {
+        Write { model, keys: model.keys().clone(), changes: Vec::new() }
+    }
+
     fn revision(&self) -> i64 {
         self.model.current() + i64::from(!self.changes.is_empty())
     }

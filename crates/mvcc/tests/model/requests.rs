@@ -7,7 +7,6 @@
 use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::sample::select;
 use proto::etcdserverpb::compare::TargetUnion;
 use proto::etcdserverpb::request_op::Request;
 use proto::etcdserverpb::{
@@ -26,97 +25,123 @@ const VALUES: [&[u8]; 4] = [b"", b"x", b"y", &[b'z'; 200]];
 /// The distance that stands for the newest revision.
 const NEWEST: i64 = 3;
 
-pub(crate) fn key() -> impl Strategy<Value = Bytes> + Clone {
-    select(&KEYS[..]).prop_map(Bytes::from_static)
+/// Ends of ranges: one key, all from it on, up to another; and that may lie before the first.
+const ENDS: [&[u8]; 17] = [
+    b"", b"", b"", b"", b"", b"\0", b"\0", b"\0", b"a", b"a\0", b"aa", b"ab", b"b", b"ba", b"c", b"\xff",
+    b"\xff\xff",
+];
+
+/// Revisions as distances, the likely ones more than once.
+const REVISIONS: [i64; 32] = [
+    0, 0, 0, 0, 0, 0, 0, 0, 3, 4, 4, 5, 5, 6, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 40, 2, 1, -1, -2,
+    -3,
+];
+
+/// Likewise, mostly such as can be read.
+const NEAR_REVISIONS: [i64; 40] = [
+    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 3, 3, 3, 4, 4, 4, 5, 5, 6,
+    7, 8, 12, 2, -1,
+];
+
+const FILTERS: [i64; 24] =
+    [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 4, 5, 7, 10, -2];
+const LIMITS: [i64; 10] = [0, 0, 0, 1, 1, 2, 3, 4, -1, i64::MAX];
+const PUT_LEASES: [i64; 13] =
+    [0, 0, 0, 0, 0, 0, LEASES[0], LEASES[0], LEASES[1], LEASES[1], LEASES[2], LEASES[2], UNKNOWN_LEASE];
+/// The last is not known.
+const RESULTS: [i32; 9] = [0, 0, 0, 0, 0, 1, 2, 3, 4];
+/// How far from what the key has.
+const OFFSETS: [i64; 6] = [0, 0, 0, 0, -1, 1];
+
+/// One of a list, the simplest first.
+fn one_of<T: Copy + std::fmt::Debug>(list: &'static [T]) -> impl Strategy<Value = T> + Clone {
+    (0..list.len()).prop_map(|at| list[at])
 }
 
-/// One key, all from it on, up to another; and that may lie before it.
+pub(crate) fn key() -> impl Strategy<Value = Bytes> + Clone {
+    one_of(&KEYS).prop_map(Bytes::from_static)
+}
+
 pub(crate) fn end() -> impl Strategy<Value = Bytes> + Clone {
-    prop_oneof![4 => Just(Bytes::new()), 2 => Just(Bytes::from_static(b"\0")), 5 => key()]
+    one_of(&ENDS).prop_map(Bytes::from_static)
 }
 
 pub(crate) fn value() -> impl Strategy<Value = Bytes> + Clone {
-    select(&VALUES[..]).prop_map(Bytes::from_static)
-}
-
-fn lease() -> impl Strategy<Value = i64> + Clone {
-    prop_oneof![20 => Just(0), 20 => known_lease(), 1 => Just(UNKNOWN_LEASE)]
+    one_of(&VALUES).prop_map(Bytes::from_static)
 }
 
 pub(crate) fn known_lease() -> impl Strategy<Value = i64> + Clone {
-    select(&LEASES[..])
+    one_of(&LEASES)
 }
 
 /// A revision, as a distance.
 pub(crate) fn revision() -> impl Strategy<Value = i64> + Clone {
-    prop_oneof![8 => Just(0), 6 => 3..12_i64, 4 => 3..40_i64, 1 => -3..3_i64]
+    one_of(&REVISIONS)
 }
 
-/// Likewise, mostly one that can be read.
-pub(crate) fn near_revision() -> impl Strategy<Value = i64> + Clone {
-    prop_oneof![30 => Just(0), 10 => 3..8_i64, 1 => -3..20_i64]
-}
-
-pub(crate) fn put() -> impl Strategy<Value = PutRequest> + Clone {
+pub(crate) fn put() -> BoxedStrategy<PutRequest> {
     let ignore = || prop::bool::weighted(0.1);
-    (key(), value(), lease(), any::<bool>(), ignore(), ignore()).prop_map(
-        |(key, value, lease, prev_kv, ignore_value, ignore_lease)| {
-            PutRequest { key, value, lease, prev_kv, ignore_value, ignore_lease }
-        },
-    )
+    (key(), value(), one_of(&PUT_LEASES), any::<bool>(), ignore(), ignore())
+        .prop_map(|(key, value, lease, prev_kv, ignore_value, ignore_lease)| PutRequest {
+            key,
+            value,
+            lease,
+            prev_kv,
+            ignore_value,
+            ignore_lease,
+        })
+        .boxed()
 }
 
-pub(crate) fn delete() -> impl Strategy<Value = DeleteRangeRequest> + Clone {
+pub(crate) fn delete() -> BoxedStrategy<DeleteRangeRequest> {
     (key(), end(), any::<bool>())
         .prop_map(|(key, range_end, prev_kv)| DeleteRangeRequest { key, range_end, prev_kv })
+        .boxed()
 }
 
-pub(crate) fn range(
-    revision: impl Strategy<Value = i64> + Clone,
-) -> impl Strategy<Value = RangeRequest> + Clone {
-    let limit = prop_oneof![4 => Just(0), 6 => 1..5_i64, 1 => Just(-1), 1 => Just(i64::MAX)];
-    let filter = || prop_oneof![12 => Just(0), 1 => -3..20_i64];
+pub(crate) fn range(revision: impl Strategy<Value = i64> + 'static) -> BoxedStrategy<RangeRequest> {
+    let filter = || one_of(&FILTERS);
     let filters = (filter(), filter(), filter(), filter());
     let flags = (any::<bool>(), prop::bool::weighted(0.3), prop::bool::weighted(0.2));
-    (key(), end(), limit, revision, 0..3, 0..5, flags, filters).prop_map(
-        |(key, range_end, limit, revision, sort_order, sort_target, flags, filters)| RangeRequest {
-            key,
-            range_end,
-            limit,
-            revision,
-            sort_order,
-            sort_target,
-            serializable: flags.0,
-            keys_only: flags.1,
-            count_only: flags.2,
-            min_mod_revision: filters.0,
-            max_mod_revision: filters.1,
-            min_create_revision: filters.2,
-            max_create_revision: filters.3,
-        },
-    )
+    (key(), end(), one_of(&LIMITS), revision, 0..3, 0..5, flags, filters)
+        .prop_map(|(key, range_end, limit, revision, sort_order, sort_target, flags, filters)| {
+            RangeRequest {
+                key,
+                range_end,
+                limit,
+                revision,
+                sort_order,
+                sort_target,
+                serializable: flags.0,
+                keys_only: flags.1,
+                count_only: flags.2,
+                min_mod_revision: filters.0,
+                max_mod_revision: filters.1,
+                min_create_revision: filters.2,
+                max_create_revision: filters.3,
+            }
+        })
+        .boxed()
 }
 
 /// A comparison. Its number is a distance from what the key has, or zero, or missing, or of another kind.
-fn compare() -> impl Strategy<Value = Compare> + Clone {
-    let own = prop_oneof![6 => Just(0), 1 => -1..2_i64];
-    let union = prop_oneof![
-        3 => own.clone().prop_map(|own| Some(TargetUnion::Version(own))),
-        3 => own.clone().prop_map(|own| Some(TargetUnion::CreateRevision(own))),
-        3 => own.clone().prop_map(|own| Some(TargetUnion::ModRevision(own))),
-        3 => own.prop_map(|own| Some(TargetUnion::Lease(own))),
-        4 => value().prop_map(|value| Some(TargetUnion::Value(value))),
-        2 => Just(None),
-    ];
-    let result = prop_oneof![8 => Just(0), 5 => 0..4, 1 => 4..6];
-    let end = prop_oneof![3 => Just(Bytes::new()), 1 => end()];
-    let matching = prop::bool::weighted(0.9);
-    (key(), end, result, 0..6, union, matching).prop_map(
-        |(key, range_end, result, target, target_union, matching)| {
+fn compare() -> BoxedStrategy<Compare> {
+    let own = (0..6, one_of(&OFFSETS), value()).prop_map(|(kind, own, value)| match kind {
+        0 => Some(TargetUnion::Version(own)),
+        1 => Some(TargetUnion::CreateRevision(own)),
+        2 => Some(TargetUnion::ModRevision(own)),
+        3 => Some(TargetUnion::Lease(own)),
+        4 => Some(TargetUnion::Value(value)),
+        _ => None,
+    });
+    let (single, matching) = (prop::bool::weighted(0.7), prop::bool::weighted(0.9));
+    (key(), end(), single, one_of(&RESULTS), 0..6, own, matching)
+        .prop_map(|(key, end, single, result, target, target_union, matching)| {
             let own = target_union.as_ref().filter(|_| matching).map(target_of);
+            let range_end = if single { Bytes::new() } else { end };
             Compare { result, target: own.unwrap_or(target), key, target_union, range_end }
-        },
-    )
+        })
+        .boxed()
 }
 
 /// The target that a number belongs to.
@@ -135,7 +160,7 @@ fn target_of(union: &TargetUnion) -> i32 {
 /// An operation, with transactions nested so deep.
 fn op(depth: u32) -> BoxedStrategy<RequestOp> {
     let wrap = |request| RequestOp { request: Some(request) };
-    let range = range(near_revision()).prop_map(Request::RequestRange).prop_map(wrap);
+    let range = range(one_of(&NEAR_REVISIONS)).prop_map(Request::RequestRange).prop_map(wrap);
     let put = put().prop_map(Request::RequestPut).prop_map(wrap);
     let delete = delete().prop_map(Request::RequestDeleteRange).prop_map(wrap);
     let nothing = Just(RequestOp { request: None });
@@ -147,17 +172,19 @@ fn op(depth: u32) -> BoxedStrategy<RequestOp> {
 }
 
 /// A transaction, with others nested so deep.
-pub(crate) fn txn(depth: u32) -> impl Strategy<Value = TxnRequest> + Clone {
+pub(crate) fn txn(depth: u32) -> BoxedStrategy<TxnRequest> {
     (vec(compare(), 0..3), vec(op(depth), 0..5), vec(op(depth), 0..4))
         .prop_map(|(compare, success, failure)| TxnRequest { compare, success, failure })
+        .boxed()
 }
 
 /// A transaction that only reads.
-pub(crate) fn read_txn() -> impl Strategy<Value = TxnRequest> + Clone {
+pub(crate) fn read_txn() -> BoxedStrategy<TxnRequest> {
     let wrap = |range| RequestOp { request: Some(Request::RequestRange(range)) };
-    let ranges = || vec(range(near_revision()).prop_map(wrap), 0..4);
+    let ranges = || vec(range(one_of(&NEAR_REVISIONS)).prop_map(wrap), 0..4);
     (vec(compare(), 0..3), ranges(), ranges())
         .prop_map(|(compare, success, failure)| TxnRequest { compare, success, failure })
+        .boxed()
 }
 
 /// What distances are counted from.

@@ -24,6 +24,11 @@ const DATA_LOSS: u8 = 15;
 const UNAUTHENTICATED: u8 = 16;
 
 impl Refused {
+    /// Longer than a request may be.
+    pub(crate) fn too_large() -> Refused {
+        Refused::new(INVALID_ARGUMENT, "etcdserver: request is too large")
+    }
+
     fn new(code: u8, text: impl Into<String>) -> Refused {
         Refused { code, text: text.into() }
     }

@@ -46,6 +46,9 @@ pub(crate) struct Driver {
 /// The cheapest hash there is: it is not what is being tested.
 const COST: u32 = 4;
 
+/// Etcd's `--max-request-bytes`, unless it says otherwise.
+const REQUEST_BYTES_MAX: usize = 3 << 19;
+
 /// Ids of leases that nobody chose.
 const GENERATED: i64 = 1 << 62;
 
@@ -105,14 +108,18 @@ impl Driver {
         frame: &Frame,
         request: pb::InternalRaftRequest,
     ) -> anyhow::Result<Result<(Reply, i64), Refused>> {
-        self.index = self.index.next();
-        let mut header = pb::RequestHeader { id: self.index.0, ..pb::RequestHeader::default() };
+        let index = self.index.next();
+        let mut header = pb::RequestHeader { id: index.0, ..pb::RequestHeader::default() };
         if self.machine.auth.enabled() {
             self.caller(frame).write_to(&mut header);
         }
         let request = pb::InternalRaftRequest { header: Some(header), ..request };
         let data = Bytes::from(request.encode_to_vec());
-        let entry = Entry { term: Term(1), index: self.index, data, ..Entry::default() };
+        if data.len() > REQUEST_BYTES_MAX {
+            return Ok(Err(Refused::too_large()));
+        }
+        let entry = Entry { term: Term(1), index, data, ..Entry::default() };
+        self.index = index;
         match self.machine.apply(&entry, &|_| true, &mut NoConfChanges)? {
             Applied::Request(Outcome { revision, result: Some(result), .. }) => Ok(result
                 .map(|reply| (reply, revision))
@@ -184,6 +191,10 @@ impl Driver {
     fn lease(&mut self, frame: &Frame) -> anyhow::Result<Answer> {
         let payload = frame.payload.clone();
         let mut request = pb::InternalRaftRequest::default();
+        let caller = self.caller_if_any(frame);
+        if let Err(error) = self.machine.auth.check_any_user(caller.as_ref()) {
+            return Ok(Err((&error).into()));
+        }
         match frame.method {
             6 => {
                 let grant = request.lease_grant.insert(pb::LeaseGrantRequest::decode(payload)?);
@@ -285,7 +296,7 @@ impl Driver {
 
 fn open(folder: &Path, clock: &Arc<OsClock>, ttl_min_seconds: i64) -> anyhow::Result<StateMachine> {
     std::fs::create_dir_all(folder)?;
-    let disk = Arc::new(OsDisk::default());
+    let disk = Arc::new(OsDisk);
     let clock: Arc<dyn Clock> = Arc::clone(clock) as _;
     let path = folder.join("db");
     let backend = Backend::open(disk, Arc::clone(&clock), &path, backend::Config::default())?;

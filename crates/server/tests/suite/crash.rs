@@ -18,11 +18,11 @@ use server::Applied;
 use crate::support::{Member, Observed, Setup, Workload};
 
 /// Power cuts drawn from each moment.
-const CUTS: u64 = 2;
+const CUTS: u64 = 3;
 /// Workloads, unless the environment asks for another number.
-const SEEDS: u64 = 24;
+const SEEDS: u64 = 40;
 /// Power cuts that an ordinary run must have made.
-const CUTS_MIN: u64 = 4_000;
+const CUTS_MIN: u64 = 8_000;
 /// Entries of a log.
 const ENTRIES: usize = 45;
 
@@ -209,7 +209,7 @@ fn crash_under_load_keeps_members_the_same_13766() {
         let mut disk = SimDisk::new(seed);
         let mut durable = 0;
         loop {
-            disk.fail_change(random.below(120), Fault::Crash);
+            disk.fail_change(random.below(50), Fault::Crash);
             match carry_load(&disk, &log, &mut random, &mut durable) {
                 Ok(member) => {
                     let last = log.states.last().unwrap();

@@ -4,9 +4,19 @@
 //! | --- | --- |
 //! | `crash` | a power cut at any change leaves the state after some entry, from which the log leads on |
 //! | `named_bugs` | bugs that etcd had when power failed |
+//! | `members` | members that differ in all that is their own hold the same |
+//! | `alarms` | what alarms and the quota refuse |
+//! | `rights` | who may do what, and in which order things are asked |
+//! | `entries` | old requests, requests that nobody waits for, entries that make no sense |
+//! | `conf_changes` | changes of members, made and refused |
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 
+mod alarms;
+mod conf_changes;
 mod crash;
+mod entries;
+mod members;
 mod named_bugs;
+mod rights;
 mod support;

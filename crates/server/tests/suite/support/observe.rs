@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use backend::schema::Bucket;
 use backend::{Read, View};
 use membership::Membership;
-use mvcc::{Error, KeyValueHash, RangeResult};
+use mvcc::{Error, KeyValueHash, RangeResult, Store};
 use proto::etcdserverpb::{
     AlarmMember, AuthRoleGetRequest, AuthStatusResponse, AuthUserGetRequest, RangeRequest,
 };
@@ -18,20 +18,21 @@ const REVISIONS_MAX: i64 = 60;
 /// Pairs of a bucket, in order.
 pub(crate) type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// What a member looks like from outside. Two that are equal cannot be told apart.
-#[derive(Clone, Debug, PartialEq)]
+/// What a member looks like from outside.
+#[derive(Clone, Debug)]
 pub(crate) struct Observed {
     pub(crate) buckets: BTreeMap<&'static str, Pairs>,
     pub(crate) answers: Answers,
 }
 
 /// What it answers from memory.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Answers {
     pub(crate) current: i64,
     pub(crate) compacted: i64,
     pub(crate) keys: u64,
-    pub(crate) hash: Result<(KeyValueHash, i64), Error>,
+    /// None after a compaction at zero: see [`hash`].
+    pub(crate) hash: Option<Result<(KeyValueHash, i64), Error>>,
     /// Everything, at each revision that can be read.
     pub(crate) ranges: Vec<(i64, Result<RangeResult, Error>)>,
     pub(crate) leases: Vec<Lease>,
@@ -66,14 +67,14 @@ impl Observed {
 impl Answers {
     /// Asks for everything.
     pub(crate) fn of(machine: &StateMachine) -> Answers {
-        let StateMachine { store, lessor, auth, cluster, alarms, .. } = machine;
+        let StateMachine { store, auth, cluster, alarms, .. } = machine;
         Answers {
             current: store.current(),
             compacted: store.compacted(),
             keys: store.keys(),
-            hash: store.hash_kv(0),
+            hash: hash(store),
             ranges: ranges(machine),
-            leases: lessor.leases().into_iter().map(|id| lease(machine, id)).collect(),
+            leases: leases(machine),
             auth: auth.status(),
             users: users(machine),
             membership: Membership::clone(&cluster.now()),
@@ -89,13 +90,15 @@ impl Answers {
         for (found, wanted) in self.ranges.iter().zip(&wanted.ranges) {
             assert_eq!(found, wanted, "{when}: keys at a revision");
         }
-        assert_eq!(self.hash, wanted.hash, "{when}: HashKV");
+        assert_eq!(self.ranges.len(), wanted.ranges.len(), "{when}: revisions that can be read");
+        if let (Some(found), Some(wanted)) = (&self.hash, &wanted.hash) {
+            assert_eq!(found, wanted, "{when}: HashKV");
+        }
         assert_eq!(self.leases, wanted.leases, "{when}: leases");
         assert_eq!(self.auth, wanted.auth, "{when}: authentication");
         assert_eq!(self.users, wanted.users, "{when}: users and roles");
         assert_eq!(self.membership, wanted.membership, "{when}: members");
         assert_eq!(self.alarms, wanted.alarms, "{when}: alarms");
-        assert_eq!(self, wanted, "{when}");
     }
 }
 
@@ -110,6 +113,15 @@ pub(crate) fn pairs(view: &View, bucket: Bucket) -> Pairs {
     all.map(|item| (item.key.to_vec(), item.value.to_vec())).collect()
 }
 
+/// The hash of everything.
+///
+/// As in etcd, a compaction leaves its hash under its revision, also under zero, where the hash of everything is asked for: until a restart
+/// it stands in that one's place.
+fn hash(store: &Store) -> Option<Result<(KeyValueHash, i64), Error>> {
+    let hidden = store.compaction_hashes().iter().any(|hash| hash.revision == 0);
+    (!hidden).then(|| store.hash_kv(0))
+}
+
 fn ranges(machine: &StateMachine) -> Vec<(i64, Result<RangeResult, Error>)> {
     let (compacted, current) = (machine.store.compacted(), machine.store.current());
     let first = compacted.max(1).max(current.saturating_sub(REVISIONS_MAX));
@@ -121,6 +133,13 @@ fn ranges(machine: &StateMachine) -> Vec<(i64, Result<RangeResult, Error>)> {
     };
     let range = |revision| (revision, machine.store.range(&everything(revision)));
     (first..=current).map(range).collect()
+}
+
+/// By id: their order is by expiry on the member that leads.
+fn leases(machine: &StateMachine) -> Vec<Lease> {
+    let mut ids = machine.lessor.leases();
+    ids.sort_unstable();
+    ids.into_iter().map(|id| lease(machine, id)).collect()
 }
 
 fn lease(machine: &StateMachine, id: LeaseId) -> Lease {

@@ -192,7 +192,7 @@ impl Writer {
     fn users(&mut self) -> Request {
         let (user, role) = (self.pick(&USERS), self.pick(&ROLES));
         let (key, end) = (self.pick(&KEYS), self.pick(&["", "x"]));
-        match self.random.below(16) {
+        match self.random.below(22) {
             0..3 => of::user_add(user),
             3 => of::user_delete(user),
             4 => of::user_change_password(user, "secret"),

@@ -1,0 +1,201 @@
+//! Watchers over a real store: what they hear is what the store holds.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backend::Backend;
+use bytes::Bytes;
+use env::{Random as _, SeededRandom, SimClock, SimDisk};
+use mvcc::kv::KeyValueRef;
+use mvcc::watch::{Config as WatchConfig, CreateRequest, Hub, Next, Response, Stream};
+use mvcc::{CompactionTurn, Config, EventKind, NoLeases, Store};
+use proto::etcdserverpb::{DeleteRangeRequest, PutRequest};
+
+struct Fixture {
+    backend: Backend,
+    store: Store,
+    hub: Hub,
+    /// All that happened: revision, key, and the value or none if it was deleted.
+    log: Vec<(i64, Bytes, Option<Bytes>)>,
+}
+
+/// What a watcher heard: revision, key, value, and the value before.
+type Heard = (i64, Bytes, Option<Bytes>, Option<Bytes>);
+
+impl Fixture {
+    fn new() -> Fixture {
+        let (disk, clock) = (Arc::new(SimDisk::new(0)), Arc::new(SimClock::default()));
+        let backend =
+            Backend::open(disk, clock, "db".as_ref(), backend::Config::default()).unwrap();
+        let config = Config { compaction_batch_limit: 3 };
+        let store = Store::open(backend.clone(), &NoLeases, config).unwrap();
+        let hub = Hub::new(&WatchConfig::new(store.current()), Arc::new(|| {}));
+        Fixture { backend, store, hub, log: Vec::new() }
+    }
+
+    fn change(&mut self, key: &Bytes, value: Option<Bytes>) {
+        let mut tx = self.backend.begin();
+        let mut txn = self.store.write(&mut tx, &NoLeases);
+        match value {
+            Some(value) => {
+                let put = PutRequest { key: key.clone(), value, ..PutRequest::default() };
+                txn.put(&put).unwrap();
+            }
+            None => {
+                let delete = DeleteRangeRequest { key: key.clone(), ..Default::default() };
+                txn.delete_range(&delete).unwrap();
+            }
+        }
+        let changes = txn.finish();
+        tx.commit().unwrap();
+        if changes.events.is_empty() {
+            return;
+        }
+        for event in &changes.events {
+            let value = (event.kind == EventKind::Put).then(|| value_of(&event.kv));
+            self.log.push((changes.revision, event.key.clone(), value));
+        }
+        self.hub.publish(changes.revision, &changes.events, || self.store.publish(&changes));
+    }
+
+    fn compact(&self, at: i64) {
+        let mut tx = self.backend.begin();
+        self.store.compact(&mut tx, at).unwrap();
+        tx.commit().unwrap();
+    }
+
+    fn finish_compactions(&self) {
+        while self.store.turn_compaction().unwrap() == CompactionTurn::More {}
+    }
+
+    fn stream(&self) -> Stream {
+        self.hub.stream(Arc::new(|| {}), Duration::ZERO, Duration::ZERO)
+    }
+
+    fn drain(&self, stream: &mut Stream) -> Vec<Response> {
+        let mut all = Vec::new();
+        loop {
+            while self.hub.turn(&self.store).unwrap() == Next::Again {}
+            match stream.next(&self.store).unwrap() {
+                Some(response) => all.push(response),
+                None => return all,
+            }
+        }
+    }
+
+    /// What happened from a revision on, with what was before as far as that can still be read.
+    fn expected(&self, from: i64, compacted: i64) -> Vec<Heard> {
+        let mut heard = Vec::new();
+        for (at, (revision, key, value)) in self.log.iter().enumerate() {
+            let before = self.log[..at].iter().rfind(|(_, other, _)| other == key);
+            let before = before.and_then(|(_, _, value)| value.clone());
+            if *revision >= from {
+                let before = before.filter(|_| revision - 1 >= compacted);
+                heard.push((*revision, key.clone(), value.clone(), before));
+            }
+        }
+        heard
+    }
+}
+
+fn value_of(kv: &Bytes) -> Bytes {
+    kv.slice_ref(KeyValueRef::parse(kv).unwrap().value)
+}
+
+fn all_from(start_revision: i64) -> CreateRequest {
+    let (key, range_end) = (Bytes::from_static(b"\0"), Bytes::from_static(b"\0"));
+    CreateRequest { key, range_end, start_revision, prev_kv: true, ..CreateRequest::default() }
+}
+
+fn heard(responses: &[Response]) -> Vec<Heard> {
+    let events = responses.iter().flat_map(|response| &response.events);
+    events
+        .map(|watched| {
+            let event = &watched.event;
+            let value = (event.kind == EventKind::Put).then(|| value_of(&event.kv));
+            let before = watched.prev_kv.as_ref().map(value_of);
+            (event.revision.main, event.key.clone(), value, before)
+        })
+        .collect()
+}
+
+/// etcd bugs 18089 and 19179: a key deleted at the revision of the compaction; who watches from there hears of it.
+#[test]
+fn bug_18089_19179_a_deletion_at_the_compacted_revision_is_heard_of() {
+    let mut it = Fixture::new();
+    let key = Bytes::from_static(b"a");
+    it.change(&key, Some(Bytes::from_static(b"1")));
+    it.change(&key, Some(Bytes::from_static(b"2")));
+    it.change(&key, None); // 4
+    it.change(&key, Some(Bytes::from_static(b"3")));
+    it.compact(4);
+    it.finish_compactions();
+    let mut stream = it.stream();
+    stream.create(&all_from(4)).unwrap();
+    let responses = it.drain(&mut stream);
+    assert_eq!(heard(&responses), it.expected(4, 4));
+    let revisions: Vec<_> = heard(&responses).iter().map(|(revision, ..)| *revision).collect();
+    assert_eq!(revisions, [4, 5]);
+
+    let mut late = it.stream();
+    late.create(&all_from(3)).unwrap();
+    let told = it.drain(&mut late).pop().unwrap();
+    assert_eq!((told.canceled, told.compact_revision), (true, 4));
+}
+
+/// Watchers that come at any time, from any revision, while history is being dropped in small pieces.
+#[test]
+fn what_watchers_hear_is_what_happened() {
+    for seed in 0..60 {
+        let mut random = SeededRandom::new(seed);
+        let mut roll = |below: u64| random.next_u64().unwrap() % below;
+        let mut it = Fixture::new();
+        let mut watching: Vec<(i64, i64, Stream, Vec<Response>)> = Vec::new();
+        for _ in 0..150 {
+            match roll(12) {
+                0 => {
+                    let (current, compacted) = (it.store.current(), it.store.compacted());
+                    let from = compacted.max(1) + i64::try_from(roll(8)).unwrap();
+                    let stream = it.stream();
+                    stream.create(&all_from(from)).unwrap();
+                    if from <= current + 1 {
+                        watching.push((from, compacted, stream, Vec::new()));
+                    }
+                }
+                1 if it.store.current() > it.store.compacted().max(1) => {
+                    // Everybody reads up first, so that nobody is overtaken.
+                    for (_, _, stream, responses) in &mut watching {
+                        responses.extend(it.drain(stream));
+                    }
+                    let (low, high) = (it.store.compacted().max(1), it.store.current());
+                    it.compact(low + 1 + i64::try_from(roll((high - low).unsigned_abs())).unwrap());
+                }
+                2 => drop(it.store.turn_compaction().unwrap()),
+                3 => {
+                    if let Some((_, _, stream, responses)) = watching.last_mut() {
+                        responses.extend(it.drain(stream));
+                    }
+                }
+                _ => {
+                    let key = Bytes::from(vec![b'a' + u8::try_from(roll(4)).unwrap()]);
+                    let value = Bytes::from(roll(1000).to_string());
+                    it.change(&key, Some(value).filter(|value| value.len() > 1));
+                }
+            }
+        }
+        for (from, _, mut stream, mut responses) in watching {
+            responses.extend(it.drain(&mut stream));
+            // What was before may be compacted by the time it is looked up: then it is left out.
+            let plain = |heard: Vec<Heard>| -> Vec<_> {
+                heard.into_iter().map(|(revision, key, value, _)| (revision, key, value)).collect()
+            };
+            let (said, happened) = (heard(&responses), it.expected(from, 0));
+            for (one, other) in said.iter().zip(&happened) {
+                assert!(one.3.is_none() || one.3 == other.3, "seed {seed}: {one:?} {other:?}");
+            }
+            assert_eq!(plain(said), plain(happened), "seed {seed}, from {from}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Changes of members: made, with who votes from then on; or refused, and passed on as a change of nobody.
+
+use backend::schema::meta;
+use membership::{Change, Refused};
+use raft::EntryType;
+use server::Applied;
+use types::MemberId;
+
+use crate::support::observe::buckets;
+use crate::support::{Member, Setup, requests as of};
+
+/// Voters 1 and 2, learner 3; 4 has left.
+fn member() -> Member {
+    let mut member = Member::new(Setup::default());
+    let changes = [
+        Change::Add(of::member(1, "m1", false)),
+        Change::Add(of::member(2, "m2", false)),
+        Change::Add(of::member(3, "m3", true)),
+        Change::Add(of::member(4, "m4", false)),
+        Change::Remove(MemberId(4)),
+    ];
+    for change in changes {
+        let (result, _) = apply(&mut member, &change);
+        result.unwrap();
+    }
+    member
+}
+
+fn apply(member: &mut Member, change: &Change) -> (Result<(), Refused>, Option<MemberId>) {
+    let entry = member.next_raw(EntryType::ConfChange, of::conf_change(change, 77));
+    match member.apply(&entry).unwrap() {
+        Applied::ConfChange { id: 77, result, removed } => (result, removed),
+        other => panic!("{change:?} was applied as {other:?}"),
+    }
+}
+
+#[test]
+fn a_change_that_is_made_reaches_consensus_and_the_database() {
+    let cases: Vec<(Change, Vec<u64>, Vec<u64>, Option<MemberId>)> = vec![
+        (Change::Add(of::member(5, "m5", false)), vec![1, 2, 5], vec![3], None),
+        (Change::Promote(MemberId(3)), vec![1, 2, 3], vec![], None),
+        (Change::Remove(MemberId(2)), vec![1], vec![3], Some(MemberId(2))),
+        (Change::Remove(MemberId(1)), vec![2], vec![3], Some(MemberId(1))),
+        (Change::Remove(MemberId(3)), vec![1, 2], vec![], Some(MemberId(3))),
+        (Change::Update(of::member(2, "elsewhere", false)), vec![1, 2], vec![3], None),
+    ];
+    for (change, voters, learners, left) in cases {
+        let mut member = member();
+        assert_eq!(apply(&mut member, &change), (Ok(()), left), "{change:?}");
+        let (index, heard) = member.voters.heard.last().unwrap().clone();
+        assert_eq!((index, heard), (member.applied().0, change.to_conf_change(Some(77))));
+        let again = member.reopened();
+        let conf = meta::conf_state(&again.machine.backend.view()).unwrap().unwrap();
+        assert_eq!((conf.voters, conf.learners), (voters, learners), "{change:?}");
+        assert_eq!(again.machine.cluster.now(), member.machine.cluster.now(), "{change:?}");
+    }
+}
+
+#[test]
+fn a_change_that_is_refused_is_passed_on_as_one_of_nobody() {
+    let cases = [
+        (Change::Add(of::member(1, "new", false)), Refused::IdExists),
+        (Change::Add(of::member(4, "new", false)), Refused::IdRemoved),
+        (Change::Add(of::member(5, "m1", false)), Refused::PeerUrlExists),
+        (Change::Add(of::member(5, "m5", true)), Refused::TooManyLearners),
+        (Change::Promote(MemberId(1)), Refused::MemberNotLearner),
+        (Change::Promote(MemberId(9)), Refused::IdNotFound),
+        (Change::Remove(MemberId(9)), Refused::IdNotFound),
+        (Change::Remove(MemberId(4)), Refused::IdRemoved),
+        (Change::Update(of::member(2, "m1", false)), Refused::PeerUrlExists),
+        (Change::Update(of::member(9, "m9", false)), Refused::IdNotFound),
+    ];
+    for (change, refused) in cases {
+        let mut member = member();
+        let mut before = buckets(&member.machine.backend.view());
+        let known = member.machine.cluster.now();
+        assert_eq!(apply(&mut member, &change), (Err(refused), None), "{change:?}");
+        let (index, heard) = member.voters.heard.last().unwrap().clone();
+        let mut nobody = change.to_conf_change(Some(77));
+        nobody.node_id = Some(0);
+        assert_eq!((index, heard), (member.applied().0, nobody), "{change:?}");
+        assert_eq!(member.machine.cluster.now(), known, "{change:?}");
+        // Nothing is written but the index, not even who votes.
+        let mut after = buckets(&member.machine.backend.view());
+        for side in [&mut before, &mut after] {
+            let meta = side.get_mut("meta").unwrap();
+            meta.retain(|(key, _)| key != meta::CONSISTENT_INDEX);
+        }
+        assert_eq!(after, before, "{change:?}");
+        assert_eq!(member.applied().0, types::Index(6));
+    }
+}
+
+/// Who votes is not saved by a change that is refused, even if it is the first of all.
+#[test]
+fn a_refused_change_saves_nothing_of_who_votes() {
+    let mut member = Member::new(Setup::default());
+    let (result, _) = apply(&mut member, &Change::Remove(MemberId(1)));
+    assert_eq!(result, Err(Refused::IdNotFound));
+    assert_eq!(meta::conf_state(&member.machine.backend.view()).unwrap(), None);
+    assert_eq!(member.voters.heard.len(), 1);
+}

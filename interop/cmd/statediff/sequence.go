@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"maps"
+	"slices"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+
+	"bowline/interop/internal/compare"
+	"bowline/interop/internal/machine"
+	"bowline/interop/internal/scenario"
+)
+
+// lateness is how long after a marker events may still arrive, from a server that had no room for them in time.
+const lateness = 3 * time.Second
+
+// sequence is a scenario played by two machines.
+type sequence struct {
+	name     string
+	scenario *scenario.Scenario
+	theirs   machine.Machine
+	ours     machine.Machine
+	tally    *tally
+	verbose  bool
+
+	streams map[uint32]*compare.Watch
+}
+
+// run plays a number of steps, and on to where the streams are looked at.
+func (s *sequence) run(ctx context.Context, steps int) error {
+	s.streams = map[uint32]*compare.Watch{}
+	var step scenario.Step
+	for index := 0; index < steps || step.Kind != scenario.Settle; index++ {
+		step = s.scenario.Next()
+		if s.verbose {
+			log.Printf("%s, step %d: %s", s.name, index, step)
+		}
+		if err := s.do(ctx, step); err != nil {
+			return fmt.Errorf("%s, step %d: %s\n%w", s.name, index, step, err)
+		}
+	}
+	return nil
+}
+
+func (s *sequence) do(ctx context.Context, step scenario.Step) error {
+	switch step.Kind {
+	case scenario.Call:
+		_, err := s.call(ctx, step)
+		return err
+	case scenario.Watch:
+		return s.watch(ctx, step)
+	case scenario.Settle:
+		return s.settle(ctx, step.User)
+	default:
+		return s.restart(ctx)
+	}
+}
+
+// call has both machines answer, and returns etcd's answer.
+func (s *sequence) call(ctx context.Context, step scenario.Step) (machine.Answer, error) {
+	theirs, err := s.theirs.Call(ctx, step.Method, step.User, step.Request)
+	if err != nil {
+		return theirs, fmt.Errorf("etcd: %w", err)
+	}
+	ours, err := s.ours.Call(ctx, step.Method, step.User, step.Request)
+	if err != nil {
+		return theirs, fmt.Errorf("ours: %w", err)
+	}
+	s.tally.add(step.Method, theirs)
+	if !compare.Answers(step.Request, theirs, ours) {
+		return theirs, fmt.Errorf("--- etcd ---\n%s\n--- ours ---\n%s", theirs, ours)
+	}
+	s.scenario.Learn(step, theirs)
+	return theirs, nil
+}
+
+func (s *sequence) watch(ctx context.Context, step scenario.Step) error {
+	request := step.Request.(*pb.WatchRequest)
+	created, err := s.theirs.Watch(ctx, step.Stream, step.User, request)
+	if err != nil {
+		return fmt.Errorf("etcd: %w", err)
+	}
+	if _, err := s.ours.Watch(ctx, step.Stream, step.User, request); err != nil {
+		return fmt.Errorf("ours: %w", err)
+	}
+	if s.streams[step.Stream] == nil {
+		s.streams[step.Stream] = compare.NewWatch()
+	}
+	s.scenario.LearnWatch(step, created)
+	return nil
+}
+
+// settle writes the marker, which comes last on every stream that sees it, and compares what came before.
+func (s *sequence) settle(ctx context.Context, user string) error {
+	for _, m := range []machine.Machine{s.theirs, s.ours} {
+		if err := m.CatchUp(ctx, user); err != nil {
+			return err
+		}
+	}
+	put := &pb.PutRequest{Key: []byte(machine.MarkerKey)}
+	answer, err := s.call(ctx, scenario.Step{Method: machine.Put, User: user, Request: put})
+	if err != nil {
+		return err
+	}
+	if answer.Code != codes.OK {
+		return fmt.Errorf("the marker cannot be written: %s", answer)
+	}
+	marker := answer.Reply.(*pb.PutResponse).Header.Revision
+	for _, number := range slices.Sorted(maps.Keys(s.streams)) {
+		if err := s.drain(ctx, number, marker); err != nil {
+			return fmt.Errorf("stream %d: %w", number, err)
+		}
+	}
+	return nil
+}
+
+// drain compares two streams. Events for which a server had no room in time come after the marker, so there may be
+// another look.
+func (s *sequence) drain(ctx context.Context, number uint32, marker int64) error {
+	both := s.streams[number]
+	deadline := time.Now().Add(lateness)
+	for {
+		for which, m := range []machine.Machine{s.theirs, s.ours} {
+			responses, err := m.Drain(ctx, number, marker)
+			if err != nil {
+				return err
+			}
+			s.tally.addWatch(which, responses)
+			if err := both.Add(which, responses); err != nil {
+				return fmt.Errorf("%s: %w", []string{"etcd", "ours"}[which], err)
+			}
+		}
+		err := both.Settled()
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func (s *sequence) restart(ctx context.Context) error {
+	for _, m := range []machine.Machine{s.theirs, s.ours} {
+		if err := m.Restart(ctx); err != nil {
+			return err
+		}
+	}
+	clear(s.streams)
+	s.scenario.LearnRestart()
+	return nil
+}

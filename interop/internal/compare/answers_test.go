@@ -1,0 +1,155 @@
+package compare
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"bowline/interop/internal/machine"
+)
+
+func reply(message proto.Message) machine.Answer { return machine.Answer{Reply: message} }
+
+func header(cluster, member, term uint64, revision int64) *pb.ResponseHeader {
+	return &pb.ResponseHeader{ClusterId: cluster, MemberId: member, RaftTerm: term, Revision: revision}
+}
+
+func expect(t *testing.T, what string, request, one, other proto.Message, want bool) {
+	t.Helper()
+	if got := Answers(request, reply(one), reply(other)); got != want {
+		t.Errorf("%s: same is %t", what, got)
+	}
+}
+
+func TestServersMayDifferInTheirHeadersButNotInTheRevision(t *testing.T) {
+	request := &pb.PutRequest{}
+	here := &pb.PutResponse{Header: header(1, 2, 3, 4)}
+	expect(t, "ids", request, here, &pb.PutResponse{Header: header(5, 6, 7, 4)}, true)
+	expect(t, "revision", request, here, &pb.PutResponse{Header: header(1, 2, 3, 5)}, false)
+	expect(t, "no header", request, here, &pb.PutResponse{}, false)
+}
+
+func TestErrorsAreComparedByCodeAndText(t *testing.T) {
+	denied := machine.Answer{Code: codes.PermissionDenied, Text: "no"}
+	for what, other := range map[string]machine.Answer{
+		"text":  {Code: codes.PermissionDenied, Text: "No"},
+		"code":  {Code: codes.Unknown, Text: "no"},
+		"reply": reply(&pb.PutResponse{}),
+	} {
+		if Answers(&pb.PutRequest{}, denied, other) {
+			t.Errorf("%s made no difference", what)
+		}
+	}
+	if !Answers(&pb.PutRequest{}, denied, denied) {
+		t.Error("the same error is not the same")
+	}
+}
+
+func TestWhatIsLeftOfALeaseOnlyHasToBePossible(t *testing.T) {
+	request := &pb.LeaseTimeToLiveRequest{}
+	of := func(left, granted int64, keys ...string) *pb.LeaseTimeToLiveResponse {
+		r := &pb.LeaseTimeToLiveResponse{TTL: left, GrantedTTL: granted}
+		for _, key := range keys {
+			r.Keys = append(r.Keys, []byte(key))
+		}
+		return r
+	}
+	expect(t, "left", request, of(99, 100), of(98, 100), true)
+	expect(t, "more than granted", request, of(99, 100), of(101, 100), false)
+	expect(t, "nothing", request, of(99, 100), of(0, 100), false)
+	expect(t, "gone", request, of(99, 100), of(-1, 0), false)
+	expect(t, "granted", request, of(99, 100), of(99, 101), false)
+	expect(t, "order of keys", request, of(9, 10, "a", "b"), of(9, 10, "b", "a"), true)
+	expect(t, "keys", request, of(9, 10, "a", "b"), of(9, 10, "a"), false)
+}
+
+func TestLeasesAndAlarmsAreSets(t *testing.T) {
+	leases := func(ids ...int64) *pb.LeaseLeasesResponse {
+		r := &pb.LeaseLeasesResponse{}
+		for _, id := range ids {
+			r.Leases = append(r.Leases, &pb.LeaseStatus{ID: id})
+		}
+		return r
+	}
+	expect(t, "order", &pb.LeaseLeasesRequest{}, leases(1, 2), leases(2, 1), true)
+	expect(t, "twice", &pb.LeaseLeasesRequest{}, leases(1, 2), leases(1, 1), false)
+	one := &pb.AlarmMember{MemberID: 1, Alarm: pb.AlarmType_NOSPACE}
+	two := &pb.AlarmMember{MemberID: 1, Alarm: pb.AlarmType_CORRUPT}
+	expect(t, "alarms", &pb.AlarmRequest{},
+		&pb.AlarmResponse{Alarms: []*pb.AlarmMember{one, two}}, &pb.AlarmResponse{Alarms: []*pb.AlarmMember{two, one}}, true)
+}
+
+// versions is a reply with keys a, b, c, ... of these versions.
+func versions(more bool, count int64, of ...int64) *pb.RangeResponse {
+	r := &pb.RangeResponse{Count: count, More: more}
+	for i, version := range of {
+		r.Kvs = append(r.Kvs, &mvccpb.KeyValue{Key: fmt.Appendf(nil, "%c", 'a'+i), Version: version})
+	}
+	return r
+}
+
+func swap(r *pb.RangeResponse, i, j int) *pb.RangeResponse {
+	r = proto.Clone(r).(*pb.RangeResponse)
+	r.Kvs[i], r.Kvs[j] = r.Kvs[j], r.Kvs[i]
+	return r
+}
+
+func TestEqualsOfALongSortMayStandInAnyOrder(t *testing.T) {
+	byVersion := &pb.RangeRequest{SortTarget: pb.RangeRequest_VERSION}
+	long := versions(false, 13, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3)
+	expect(t, "equals", byVersion, long, swap(long, 0, 7), true)
+	expect(t, "across", byVersion, long, swap(long, 7, 8), false)
+	expect(t, "by key", &pb.RangeRequest{}, long, swap(long, 0, 7), false)
+	short := versions(false, 12, 1, 1, 2)
+	expect(t, "few", byVersion, short, swap(short, 0, 1), false)
+}
+
+func TestALimitMayCutThroughEqualsAnywhere(t *testing.T) {
+	byVersion := &pb.RangeRequest{SortTarget: pb.RangeRequest_VERSION, Limit: 4}
+	cut := versions(true, 13, 1, 1, 2, 2)
+	other := proto.Clone(cut).(*pb.RangeResponse)
+	other.Kvs[3].Key = []byte("z")
+	expect(t, "last", byVersion, cut, other, true)
+	other.More = false
+	expect(t, "more", byVersion, cut, other, false)
+	other = proto.Clone(cut).(*pb.RangeResponse)
+	other.Kvs[0].Key = []byte("z")
+	expect(t, "first", byVersion, cut, other, false)
+	other = proto.Clone(cut).(*pb.RangeResponse)
+	other.Kvs[3].Version = 3
+	expect(t, "another version", byVersion, cut, other, false)
+}
+
+func TestRangesInTransactionsAreTreatedAlike(t *testing.T) {
+	sorted := &pb.RequestOp{Request: &pb.RequestOp_RequestRange{
+		RequestRange: &pb.RangeRequest{SortTarget: pb.RangeRequest_VERSION},
+	}}
+	inner := &pb.TxnRequest{Success: []*pb.RequestOp{sorted}}
+	request := &pb.TxnRequest{Failure: []*pb.RequestOp{{Request: &pb.RequestOp_RequestTxn{RequestTxn: inner}}}}
+	answer := func(r *pb.RangeResponse) *pb.TxnResponse {
+		within := &pb.TxnResponse{Succeeded: true, Responses: []*pb.ResponseOp{
+			{Response: &pb.ResponseOp_ResponseRange{ResponseRange: r}},
+		}}
+		return &pb.TxnResponse{Responses: []*pb.ResponseOp{
+			{Response: &pb.ResponseOp_ResponseTxn{ResponseTxn: within}},
+		}}
+	}
+	long := versions(false, 13, slices.Repeat([]int64{1}, 13)...)
+	expect(t, "equals", request, answer(long), answer(swap(long, 0, 12)), true)
+	long.Kvs[0].Version = 0
+	expect(t, "unequal", request, answer(long), answer(swap(long, 0, 12)), false)
+}
+
+func TestAnswersStayAsTheyWere(t *testing.T) {
+	long := versions(true, 13, 1, 1, 1)
+	before := proto.Clone(long)
+	Answers(&pb.RangeRequest{SortTarget: pb.RangeRequest_VERSION}, reply(long), reply(long))
+	if !proto.Equal(before, long) {
+		t.Error("comparing changed an answer")
+	}
+}

@@ -1,0 +1,138 @@
+package compare
+
+import (
+	"strings"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+)
+
+// events is a response with an event of each of these revisions.
+func events(id int64, revisions ...int64) *pb.WatchResponse {
+	r := &pb.WatchResponse{WatchId: id, Header: &pb.ResponseHeader{}}
+	for _, revision := range revisions {
+		r.Header.Revision = revision
+		r.Events = append(r.Events, &mvccpb.Event{Kv: &mvccpb.KeyValue{Key: []byte("k"), ModRevision: revision}})
+	}
+	return r
+}
+
+func created(id, revision int64) *pb.WatchResponse {
+	return &pb.WatchResponse{WatchId: id, Created: true, Header: &pb.ResponseHeader{Revision: revision}}
+}
+
+func progress(revision int64) *pb.WatchResponse {
+	return &pb.WatchResponse{WatchId: -1, Header: &pb.ResponseHeader{Revision: revision}}
+}
+
+// verdict is what comes of two streams, or of the first promise that is broken.
+func verdict(one, other []*pb.WatchResponse) error {
+	w := NewWatch()
+	for which, responses := range [][]*pb.WatchResponse{one, other} {
+		if err := w.Add(which, responses); err != nil {
+			return err
+		}
+	}
+	return w.Settled()
+}
+
+func TestStreamsThatAreTheSame(t *testing.T) {
+	cases := map[string][2][]*pb.WatchResponse{
+		"in other pieces":  {{created(1, 5), events(1, 6, 7, 7, 8)}, {created(1, 5), events(1, 6), events(1, 7, 7), events(1, 8)}},
+		"in another order": {{events(1, 6), events(2, 6)}, {events(2, 6), events(1, 6)}},
+		"one id twice":     {{events(1, 6), created(1, 6), events(1, 6)}, {events(1, 6), created(1, 6), events(1, 6)}},
+		"progress beside a failure": {
+			{progress(6), {WatchId: -1, Created: true, Canceled: true}}, {{WatchId: -1, Created: true, Canceled: true}, progress(6)},
+		},
+	}
+	for what, streams := range cases {
+		if err := verdict(streams[0], streams[1]); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestStreamsThatDiffer(t *testing.T) {
+	cases := map[string]struct {
+		one, other []*pb.WatchResponse
+		why        string
+	}{
+		"lost":             {[]*pb.WatchResponse{events(1, 6, 7)}, []*pb.WatchResponse{events(1, 6)}, "nothing more"},
+		"too much":         {nil, []*pb.WatchResponse{events(1, 6)}, "nothing more"},
+		"another watch":    {[]*pb.WatchResponse{events(1, 6)}, []*pb.WatchResponse{events(2, 6)}, "watch 1"},
+		"created when":     {[]*pb.WatchResponse{created(1, 6)}, []*pb.WatchResponse{created(1, 7)}, "watch 1"},
+		"progress to what": {[]*pb.WatchResponse{progress(6)}, []*pb.WatchResponse{progress(7)}, "watch -1"},
+		"created late":     {[]*pb.WatchResponse{created(1, 6), events(1, 7)}, []*pb.WatchResponse{events(1, 7), created(1, 6)}, "watch 1"},
+	}
+	for what, c := range cases {
+		if err := verdict(c.one, c.other); err == nil || !strings.Contains(err.Error(), c.why) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestPromises(t *testing.T) {
+	late := events(1, 7)
+	late.Header.Revision = 6
+	mixed := events(1, 7)
+	mixed.Canceled = true
+	cases := map[string][]*pb.WatchResponse{
+		"revision 7 in pieces":    {events(1, 7), events(1, 7)},
+		"revision 6 after 7":      {events(1, 7), events(1, 6)},
+		"revision 7 after 8":      {events(1, 8, 7)},
+		"under a header of 6":     {late},
+		"together with something": {mixed},
+	}
+	for why, responses := range cases {
+		if err := NewWatch().Add(1, responses); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: %v", why, err)
+		}
+	}
+	fragment := events(1, 7)
+	fragment.Fragment = true
+	if err := NewWatch().Add(1, []*pb.WatchResponse{fragment, events(1, 7)}); err != nil {
+		t.Errorf("fragments: %v", err)
+	}
+}
+
+func TestWhatArrivesLaterSettlesADifference(t *testing.T) {
+	w := NewWatch()
+	w.Add(0, []*pb.WatchResponse{events(1, 6)})
+	w.Add(1, []*pb.WatchResponse{events(1, 6, 7)})
+	if w.Settled() == nil {
+		t.Error("an event that is missing made no difference")
+	}
+	w.Add(0, []*pb.WatchResponse{events(1, 7)})
+	if err := w.Settled(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestProgressBesideACompactedWatch(t *testing.T) {
+	compacted := &pb.WatchResponse{WatchId: 3, Canceled: true, CompactRevision: 7}
+	progress := &pb.WatchResponse{WatchId: -1, Header: &pb.ResponseHeader{Revision: 9}}
+	both := func(ended bool) error {
+		w := NewWatch()
+		for which := range 2 {
+			if ended {
+				must(t, w.Add(which, []*pb.WatchResponse{compacted}))
+			}
+		}
+		must(t, w.Add(1, []*pb.WatchResponse{progress}))
+		return w.Settled()
+	}
+	if err := both(true); err != nil {
+		t.Errorf("etcd is silent there: %v", err)
+	}
+	if both(false) == nil {
+		t.Error("only one side reports progress, and that is no difference")
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,124 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+)
+
+// patience is how long a server may take over anything a stream waits for.
+const patience = 30 * time.Second
+
+// stream is a watch stream and what has arrived over it.
+type stream struct {
+	client etcdserverpb.Watch_WatchClient
+	end    context.CancelFunc
+
+	mu       sync.Mutex
+	received []*etcdserverpb.WatchResponse
+	// created counts the answers to creations, and lastCreated is the newest of them.
+	created     int
+	lastCreated *etcdserverpb.WatchResponse
+	// marked says that the stream watches the marker, marker the newest one it has seen.
+	marked bool
+	marker int64
+	err    error
+	// news has room for one, which is enough to wake the one who waits.
+	news chan struct{}
+}
+
+func openStream(ctx context.Context, conn *grpc.ClientConn) (*stream, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	client, err := etcdserverpb.NewWatchClient(conn).Watch(ctx)
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("open a watch stream: %w", err)
+	}
+	s := &stream{client: client, end: cancel, news: make(chan struct{}, 1)}
+	go s.receive()
+	return s, nil
+}
+
+func (s *stream) receive() {
+	for {
+		response, err := s.client.Recv()
+		s.note(response, err)
+		select {
+		case s.news <- struct{}{}:
+		default:
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (s *stream) note(response *etcdserverpb.WatchResponse, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.err = err
+		return
+	}
+	s.received = append(s.received, response)
+	if response.Created {
+		s.created++
+		s.lastCreated = response
+		s.marked = s.marked || response.WatchId == MarkerID
+	}
+	if n := len(response.Events); n > 0 && response.WatchId == MarkerID {
+		s.marker = response.Events[n-1].Kv.ModRevision
+	}
+}
+
+// create sends a creation and returns the answer to it.
+func (s *stream) create(ctx context.Context, request *etcdserverpb.WatchRequest) (*etcdserverpb.WatchResponse, error) {
+	s.mu.Lock()
+	want := s.created + 1
+	s.mu.Unlock()
+	if err := s.client.Send(request); err != nil {
+		return nil, fmt.Errorf("send a watch: %w", err)
+	}
+	if err := s.until(ctx, func() bool { return s.created == want }); err != nil {
+		return nil, fmt.Errorf("answer to the creation of a watch: %w", err)
+	}
+	return s.lastCreated, nil
+}
+
+// take waits for a marker and empties the stream.
+func (s *stream) take(ctx context.Context, marker int64) ([]*etcdserverpb.WatchResponse, error) {
+	if err := s.until(ctx, func() bool { return !s.marked || s.marker >= marker }); err != nil {
+		return nil, fmt.Errorf("marker %d: %w", marker, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	received := s.received
+	s.received = nil
+	return received, nil
+}
+
+// until waits for something to come true of what has arrived.
+func (s *stream) until(ctx context.Context, happened func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		s.mu.Lock()
+		done, err := happened(), s.err
+		s.mu.Unlock()
+		switch {
+		case done:
+			return nil
+		case err != nil:
+			return err
+		}
+		select {
+		case <-s.news:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

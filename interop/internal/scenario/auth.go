@@ -1,0 +1,233 @@
+package scenario
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"go.etcd.io/etcd/api/v3/authpb"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/protobuf/proto"
+
+	"bowline/interop/internal/machine"
+)
+
+const (
+	root = "root"
+	// markerRole lets a user see the marker, so that streams of all users can be waited for.
+	markerRole = "marker"
+)
+
+var (
+	userNames = []string{root, "ann", "bob", "cat", "dan"}
+	roleNames = []string{root, "reader", "writer", "other"}
+)
+
+// guarded is what there is to do about users, beside what is plain.
+var guarded = []choice{
+	{600, (*Scenario).userAdd},
+	{300, (*Scenario).userGet},
+	{100, (*Scenario).userList},
+	{120, (*Scenario).userDelete},
+	{100, (*Scenario).userChangePassword},
+	{900, (*Scenario).userGrantRole},
+	{300, (*Scenario).userRevokeRole},
+	{400, (*Scenario).roleAdd},
+	{300, (*Scenario).roleGet},
+	{100, (*Scenario).roleList},
+	{100, (*Scenario).roleDelete},
+	{1200, (*Scenario).roleGrantPermission},
+	{400, (*Scenario).roleRevokePermission},
+	{100, func(s *Scenario) *Step { return s.call(machine.AuthStatus, &pb.AuthStatusRequest{}) }},
+	{100, func(s *Scenario) *Step { return s.call(machine.AuthEnable, &pb.AuthEnableRequest{}) }},
+	{30, func(s *Scenario) *Step { return s.call(machine.AuthDisable, &pb.AuthDisableRequest{}) }},
+	{200, (*Scenario).lockUp},
+}
+
+// caller is in whose name a request is made. A user who cannot log in makes none, nor one who is not there.
+func (s *Scenario) caller() string {
+	if !s.world.authEnabled {
+		return ""
+	}
+	switch n := s.dice.below(100); {
+	case n < 40:
+		return root
+	case n < 93:
+		return one(s.dice, s.world.able())
+	default:
+		return ""
+	}
+}
+
+// admin is who may do everything.
+func (s *Scenario) admin() string {
+	if s.world.authEnabled {
+		return root
+	}
+	return ""
+}
+
+// able are the users who can log in. While auth is enabled, root is always one.
+func (w *world) able() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(w.users)), func(name string) bool { return w.users[name].password == "" })
+}
+
+// Password is what a user logs in with.
+func (s *Scenario) Password(name string) string { return s.world.users[name].password }
+
+// lockUp does all that it takes to enable auth.
+func (s *Scenario) lockUp() *Step {
+	if s.world.authEnabled {
+		return nil
+	}
+	as := func(method machine.Method, request proto.Message) func() *Step {
+		return func() *Step { return s.callAs("", method, request) }
+	}
+	return s.then(
+		as(machine.UserAdd, &pb.AuthUserAddRequest{Name: root, Password: s.password()}),
+		as(machine.UserGrantRole, &pb.AuthUserGrantRoleRequest{User: root, Role: root}),
+		as(machine.AuthEnable, &pb.AuthEnableRequest{}),
+	)
+}
+
+// showMarker gives a user the right to see the marker.
+func (s *Scenario) showMarker(name string) []func() *Step {
+	if name == "" || name == root {
+		return nil
+	}
+	as := func(method machine.Method, request proto.Message) func() *Step {
+		return func() *Step { return s.callAs(s.admin(), method, request) }
+	}
+	return []func() *Step{
+		as(machine.RoleAdd, &pb.AuthRoleAddRequest{Name: markerRole}),
+		as(machine.RoleGrantPermission, &pb.AuthRoleGrantPermissionRequest{
+			Name: markerRole, Perm: &authpb.Permission{Key: []byte(machine.MarkerKey), PermType: authpb.Permission_READ},
+		}),
+		as(machine.UserGrantRole, &pb.AuthUserGrantRoleRequest{User: name, Role: markerRole}),
+	}
+}
+
+func (s *Scenario) password() string { return fmt.Sprintf("secret %d", s.dice.below(1000)) }
+
+func (s *Scenario) userName() string {
+	if s.dice.chance(50) {
+		return one(s.dice, []string{"", "nobody"})
+	}
+	return one(s.dice, userNames)
+}
+
+func (s *Scenario) roleName() string {
+	if s.dice.chance(50) {
+		return one(s.dice, []string{"", "none", markerRole})
+	}
+	return one(s.dice, roleNames)
+}
+
+// userAdd gives root a password in any case, so that somebody always can do everything.
+func (s *Scenario) userAdd() *Step {
+	request := &pb.AuthUserAddRequest{Name: s.userName(), Password: s.password()}
+	if request.Name != root {
+		switch n := s.dice.below(100); {
+		case n < 10:
+			request.Options = &authpb.UserAddOptions{NoPassword: true}
+		case n < 20:
+			request.Options = &authpb.UserAddOptions{}
+		case n < 25:
+			request.Password = ""
+		}
+	}
+	return s.call(machine.UserAdd, request)
+}
+
+func (s *Scenario) userGet() *Step {
+	return s.call(machine.UserGet, &pb.AuthUserGetRequest{Name: s.userName()})
+}
+
+func (s *Scenario) userList() *Step { return s.call(machine.UserList, &pb.AuthUserListRequest{}) }
+
+func (s *Scenario) userDelete() *Step {
+	return s.call(machine.UserDelete, &pb.AuthUserDeleteRequest{Name: s.userName()})
+}
+
+func (s *Scenario) userChangePassword() *Step {
+	request := &pb.AuthUserChangePasswordRequest{Name: s.userName(), Password: s.password()}
+	if request.Name != root && s.dice.chance(100) {
+		request.Password = ""
+	}
+	return s.call(machine.UserChangePassword, request)
+}
+
+func (s *Scenario) userGrantRole() *Step {
+	return s.call(machine.UserGrantRole, &pb.AuthUserGrantRoleRequest{User: s.userName(), Role: s.roleName()})
+}
+
+func (s *Scenario) userRevokeRole() *Step {
+	return s.call(machine.UserRevokeRole, &pb.AuthUserRevokeRoleRequest{Name: s.userName(), Role: s.roleName()})
+}
+
+func (s *Scenario) roleAdd() *Step {
+	return s.call(machine.RoleAdd, &pb.AuthRoleAddRequest{Name: s.roleName()})
+}
+
+func (s *Scenario) roleGet() *Step {
+	return s.call(machine.RoleGet, &pb.AuthRoleGetRequest{Role: s.roleName()})
+}
+
+func (s *Scenario) roleList() *Step { return s.call(machine.RoleList, &pb.AuthRoleListRequest{}) }
+
+func (s *Scenario) roleDelete() *Step {
+	return s.call(machine.RoleDelete, &pb.AuthRoleDeleteRequest{Role: s.roleName()})
+}
+
+func (s *Scenario) roleGrantPermission() *Step {
+	request := &pb.AuthRoleGrantPermissionRequest{Name: s.roleName()}
+	if !s.dice.chance(20) {
+		key := s.key()
+		request.Perm = &authpb.Permission{Key: key, RangeEnd: s.anyEnd(key), PermType: authpb.Permission_Type(s.enum(3))}
+	}
+	return s.call(machine.RoleGrantPermission, request)
+}
+
+func (s *Scenario) roleRevokePermission() *Step {
+	key := s.key()
+	request := &pb.AuthRoleRevokePermissionRequest{Role: s.roleName(), Key: key}
+	if s.dice.chance(700) {
+		request.RangeEnd = s.anyEnd(key)
+	}
+	return s.call(machine.RoleRevokePermission, request)
+}
+
+// learnAuth takes note of a change to users that etcd has made.
+func (w *world) learnAuth(request proto.Message) {
+	switch request := request.(type) {
+	case *pb.AuthEnableRequest:
+		w.authEnabled = true
+	case *pb.AuthDisableRequest:
+		w.authEnabled = false
+		w.silence(func(*stream) bool { return true })
+	case *pb.AuthUserAddRequest:
+		w.setPassword(request.Name, request.Password, request.Options.GetNoPassword())
+	case *pb.AuthUserDeleteRequest:
+		delete(w.users, request.Name)
+		w.silence(func(s *stream) bool { return s.user == request.Name })
+	case *pb.AuthUserChangePasswordRequest:
+		w.setPassword(request.Name, request.Password, w.users[request.Name].unkeyed)
+		w.silence(func(s *stream) bool { return s.user == request.Name })
+	}
+}
+
+func (w *world) setPassword(name, password string, unkeyed bool) {
+	if unkeyed {
+		password = ""
+	}
+	w.users[name] = user{password, unkeyed}
+}
+
+// silence stops streams from making watches: their token has ended, which our side, having no tokens, cannot know.
+func (w *world) silence(these func(*stream) bool) {
+	for _, stream := range w.streams {
+		if stream.user != "" && these(stream) {
+			stream.silent = true
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package scenario
+
+import (
+	"math"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"bowline/interop/internal/machine"
+)
+
+// maxLeaseTTL is the longest that etcd grants.
+const maxLeaseTTL = 9_000_000_000
+
+// someLease is an id from a small pool, so that leases are granted twice and looked for in vain.
+func (s *Scenario) someLease() int64 {
+	if s.dice.chance(50) {
+		return one(s.dice, []int64{-7, math.MaxInt64, math.MinInt64, 1 << 40})
+	}
+	return s.dice.between(1, 30)
+}
+
+// leaseID is what a put is given: mostly none, else one that is there, else perhaps not.
+func (s *Scenario) leaseID() int64 {
+	switch n := s.dice.below(100); {
+	case n < 65 || len(s.world.leases) == 0:
+		return 0
+	case n < 95:
+		return one(s.dice, s.world.leases).id
+	default:
+		return s.someLease()
+	}
+}
+
+func (s *Scenario) grant() *Step {
+	request := &pb.LeaseGrantRequest{ID: s.someLease(), TTL: s.ttl()}
+	// The server would choose an id; so only where it comes to nothing.
+	if request.TTL > maxLeaseTTL && s.dice.chance(300) {
+		request.ID = 0
+	}
+	return s.call(machine.LeaseGrant, request)
+}
+
+func (s *Scenario) ttl() int64 {
+	switch n := s.dice.below(100); {
+	case n < 75:
+		return s.dice.between(3600, 100000)
+	case n < 90:
+		return one(s.dice, []int64{0, 1, -1, machine.MinLeaseTTL - 1, machine.MinLeaseTTL, math.MinInt64})
+	default:
+		return one(s.dice, []int64{maxLeaseTTL, maxLeaseTTL + 1, math.MaxInt64})
+	}
+}
+
+func (s *Scenario) revoke() *Step { return s.call(machine.LeaseRevoke, revokeOf(s.knownLease())) }
+
+func revokeOf(id int64) *pb.LeaseRevokeRequest { return &pb.LeaseRevokeRequest{ID: id} }
+
+func (s *Scenario) timeToLive() *Step {
+	return s.call(machine.LeaseTimeToLive, &pb.LeaseTimeToLiveRequest{ID: s.knownLease(), Keys: s.dice.chance(700)})
+}
+
+func (s *Scenario) leases() *Step { return s.call(machine.LeaseLeases, &pb.LeaseLeasesRequest{}) }
+
+func (s *Scenario) knownLease() int64 {
+	if len(s.world.leases) == 0 || s.dice.chance(150) {
+		return s.someLease()
+	}
+	return one(s.dice, s.world.leases).id
+}

@@ -1,0 +1,144 @@
+package scenario
+
+import (
+	"math"
+	"slices"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"bowline/interop/internal/machine"
+)
+
+// rememberedHashes is how many compactions a server knows the hashes of.
+const rememberedHashes = 10
+
+// compact lets everything arrive, since it decides what prev_kv a watcher gets, and waits for the one before, since it
+// decides whether a hash is remembered.
+func (s *Scenario) compact() *Step {
+	request := &pb.CompactionRequest{Revision: s.compactRevision(), Physical: s.dice.chance(400)}
+	return s.then(s.settle, s.finishCompaction, func() *Step {
+		if s.world.compacting {
+			return nil
+		}
+		return s.call(machine.Compact, request)
+	})
+}
+
+func (s *Scenario) compactRevision() int64 {
+	w := &s.world
+	switch n := s.dice.below(100); {
+	case n < 50:
+		return s.dice.between(max(w.compacted, 0), w.revision)
+	case n < 70:
+		return w.revision - s.dice.between(0, 5)
+	default:
+		return s.wrongCompaction()
+	}
+}
+
+// wrongCompaction changes nothing, except that nothing can yet be compacted to revision 0.
+func (s *Scenario) wrongCompaction() int64 {
+	w := &s.world
+	return one(s.dice, []int64{0, -1, 1, w.compacted, w.compacted - 1, w.revision + 100, math.MaxInt64, math.MinInt64})
+}
+
+// finishCompaction waits for a compaction that is at work, by asking for the same again.
+func (s *Scenario) finishCompaction() *Step {
+	if !s.world.compacting {
+		return nil
+	}
+	return s.callAs(s.admin(), machine.Compact, &pb.CompactionRequest{Revision: s.world.compacted, Physical: true})
+}
+
+func (s *Scenario) hash() *Step {
+	return s.then(s.finishCompaction, func() *Step {
+		request := &pb.HashKVRequest{Revision: s.hashRevision()}
+		if s.world.compacting || s.forgot(request.Revision) {
+			return nil
+		}
+		return s.call(machine.HashKV, request)
+	})
+}
+
+func (s *Scenario) hashRevision() int64 {
+	w := &s.world
+	switch n := s.dice.below(100); {
+	case n < 30:
+		return 0
+	case n < 60:
+		return s.dice.between(max(w.compacted, 1), w.revision)
+	case n < 80 && len(w.compactions) > 0:
+		return one(s.dice, w.compactions[max(0, len(w.compactions)-rememberedHashes-2):])
+	default:
+		return s.someRevision()
+	}
+}
+
+// forgot says whether a hash is remembered on one side only.
+func (s *Scenario) forgot(revision int64) bool {
+	return revision <= s.world.forgotten && slices.Contains(s.world.compactions, revision)
+}
+
+// alarms raises an alarm for a while, in which there is no settling: the marker could not be written. Actions that do
+// not exist are left out, because they crash the server.
+func (s *Scenario) alarms() *Step {
+	d := s.dice
+	request := &pb.AlarmRequest{
+		Action:   pb.AlarmRequest_AlarmAction(d.below(3)),
+		Alarm:    pb.AlarmType(d.below(3)),
+		MemberID: uint64(d.below(3)),
+	}
+	if request.Action != pb.AlarmRequest_ACTIVATE {
+		return s.call(machine.Alarm, request)
+	}
+	return s.then(s.settle, s.endShortLease, func() *Step {
+		s.alarmed = 5 + d.below(25)
+		return s.call(machine.Alarm, request)
+	})
+}
+
+// endShortLease revokes short leases while that is possible.
+func (s *Scenario) endShortLease() *Step {
+	id := s.world.overdue(math.MaxInt)
+	if id == 0 {
+		return nil
+	}
+	s.then(s.endShortLease)
+	return s.callAs(s.admin(), machine.LeaseRevoke, revokeOf(id))
+}
+
+// whileAlarmed does what an alarm may stand in the way of, and at last takes it back.
+func (s *Scenario) whileAlarmed() *Step {
+	s.alarmed--
+	if s.alarmed > 0 {
+		return s.duringAlarm().pick(s.dice)(s)
+	}
+	for _, alarm := range s.world.alarms {
+		request := &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, Alarm: alarm.Alarm, MemberID: alarm.MemberID}
+		s.next = append(s.next, func() *Step { return s.callAs(s.admin(), machine.Alarm, request) })
+	}
+	return s.callAs(s.admin(), machine.Alarm, &pb.AlarmRequest{})
+}
+
+func (s *Scenario) duringAlarm() *weighted {
+	return newWeighted([]choice{
+		{20, (*Scenario).put},
+		{10, (*Scenario).deleteRange},
+		{20, (*Scenario).rangeKeys},
+		{40, (*Scenario).txn},
+		{5, (*Scenario).grant},
+		{5, (*Scenario).revoke},
+		{3, (*Scenario).timeToLive},
+		{3, func(s *Scenario) *Step {
+			return s.call(machine.Compact, &pb.CompactionRequest{Revision: s.world.revision + 1})
+		}},
+		{3, func(s *Scenario) *Step {
+			return s.call(machine.Alarm, &pb.AlarmRequest{
+				Action: pb.AlarmRequest_ACTIVATE, Alarm: pb.AlarmType(s.dice.below(3)), MemberID: uint64(s.dice.below(3)),
+			})
+		}},
+		{3, func(s *Scenario) *Step {
+			return s.call(machine.Alarm, &pb.AlarmRequest{Alarm: pb.AlarmType(s.dice.below(3))})
+		}},
+	})
+}

@@ -1,0 +1,199 @@
+// Package scenario makes up long sequences of requests, over few keys, in
+// which most have something to work on and some are wrong in every way that a
+// client can be wrong.
+//
+// A seed decides everything, together with what a real etcd answered to the
+// steps before: from that a scenario learns which revisions, leases, watches
+// and users there are. What is left out is what etcd itself does not decide:
+//
+//   - a lease whose id the server chooses, and leases that end by themselves
+//   - what a watcher is sent if it is canceled, or history compacted, while events are on their way to it: such a step
+//     is preceded by one that lets everything arrive
+//   - hashes while a compaction runs: it is waited for
+//   - ranges that end before they begin, by users who may not read everything
+//   - what crashes a server (see spare and alarms)
+package scenario
+
+import (
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"bowline/interop/internal/machine"
+)
+
+// Kind is the way a step is done.
+type Kind int
+
+const (
+	// Call is a request with an answer.
+	Call Kind = iota
+	// Watch is a request over a stream.
+	Watch
+	// Settle waits until all that is under way has arrived. It writes the marker.
+	Settle
+	// Restart ends all streams, and what can be restarted is.
+	Restart
+)
+
+// Step is one thing to do on both sides.
+type Step struct {
+	Kind    Kind
+	Method  machine.Method
+	User    string
+	Stream  uint32
+	Request proto.Message
+}
+
+func (s Step) String() string {
+	switch s.Kind {
+	case Call:
+		return fmt.Sprintf("%s by %q\n%s", s.Method, s.User, machine.Text(s.Request))
+	case Watch:
+		return fmt.Sprintf("Watch on stream %d by %q\n%s", s.Stream, s.User, machine.Text(s.Request))
+	case Settle:
+		return "Settle"
+	default:
+		return "Restart"
+	}
+}
+
+const (
+	// settleEvery is how many steps at most go by before streams are looked at.
+	settleEvery = 60
+	// shortLife is how many steps a lease of MinLeaseTTL may live, which is a fraction of that time.
+	shortLife = 20
+)
+
+// Scenario is a sequence of steps that has no end.
+type Scenario struct {
+	dice  *dice
+	world world
+	kinds *weighted
+	// auth is set where users are asked for.
+	auth bool
+	// next are steps that belong together with one before them. One that has no longer any point is nil.
+	next []func() *Step
+	// steps counts all, unsettled those since the streams were looked at.
+	steps     int
+	unsettled int
+	// alarmed is for how many more steps an alarm is to stand.
+	alarmed int
+	// historic is set when there has been a long history, of which one is enough.
+	historic bool
+}
+
+// New is a scenario without users, or one that is mostly about them. It begins by writing the marker.
+func New(seed uint64, auth bool) *Scenario {
+	s := &Scenario{dice: newDice(seed), world: newWorld(), kinds: newWeighted(plain), auth: auth}
+	if auth {
+		s.kinds = newWeighted(slices.Concat(plain, guarded))
+	}
+	s.then(s.settle)
+	return s
+}
+
+// Next is the next step.
+func (s *Scenario) Next() Step {
+	s.steps++
+	s.unsettled++
+	for {
+		if step := s.draw(); step != nil {
+			return *step
+		}
+	}
+}
+
+func (s *Scenario) draw() *Step {
+	switch {
+	case len(s.next) > 0:
+		first := s.next[0]
+		s.next = s.next[1:]
+		return first()
+	case s.alarmed > 0:
+		return s.whileAlarmed()
+	case s.unsettled > settleEvery:
+		return s.settle()
+	case s.world.overdue(s.steps) != 0:
+		return s.callAs(s.admin(), machine.LeaseRevoke, revokeOf(s.world.overdue(s.steps)))
+	default:
+		return s.kinds.pick(s.dice)(s)
+	}
+}
+
+// then puts steps before all others that wait.
+func (s *Scenario) then(steps ...func() *Step) *Step {
+	s.next = append(steps, s.next...)
+	return nil
+}
+
+func (s *Scenario) settle() *Step {
+	s.unsettled = 0
+	return &Step{Kind: Settle, User: s.admin()}
+}
+
+// call is a request by whoever comes along.
+func (s *Scenario) call(method machine.Method, request proto.Message) *Step {
+	return s.callAs(s.caller(), method, request)
+}
+
+func (s *Scenario) callAs(user string, method machine.Method, request proto.Message) *Step {
+	return &Step{Kind: Call, Method: method, User: user, Request: request}
+}
+
+// restart is rare: everything is held to what the files say. Streams do not outlive it.
+func (s *Scenario) restart() *Step {
+	return s.then(s.settle, func() *Step { return &Step{Kind: Restart} })
+}
+
+// choice is something to do, and how often.
+type choice struct {
+	weight int
+	draw   func(*Scenario) *Step
+}
+
+// plain is what there is to do without users, in parts of about ten thousand.
+var plain = []choice{
+	{2700, (*Scenario).put},
+	{900, (*Scenario).deleteRange},
+	{2400, (*Scenario).rangeKeys},
+	{1900, (*Scenario).txn},
+	{400, (*Scenario).grant},
+	{250, (*Scenario).revoke},
+	{300, (*Scenario).timeToLive},
+	{60, (*Scenario).leases},
+	{150, (*Scenario).compact},
+	{150, (*Scenario).hash},
+	{400, (*Scenario).watch},
+	{200, (*Scenario).cancel},
+	{100, (*Scenario).progress},
+	{4, (*Scenario).bulk},
+	{5, (*Scenario).history},
+	{15, (*Scenario).alarms},
+	{5, (*Scenario).restart},
+}
+
+// weighted picks among choices.
+type weighted struct {
+	choices []choice
+	total   int
+}
+
+func newWeighted(choices []choice) *weighted {
+	w := &weighted{choices: choices}
+	for _, c := range choices {
+		w.total += c.weight
+	}
+	return w
+}
+
+func (w *weighted) pick(d *dice) func(*Scenario) *Step {
+	n := d.below(w.total)
+	for _, c := range w.choices {
+		if n -= c.weight; n < 0 {
+			return c.draw
+		}
+	}
+	panic("the weights do not add up")
+}

@@ -1,0 +1,196 @@
+package scenario
+
+import (
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/protobuf/proto"
+
+	"bowline/interop/internal/machine"
+)
+
+const (
+	// deepest is how many transactions are in each other at most.
+	deepest = 3
+	// maxTxnOps is etcd's limit, which a few requests go beyond.
+	maxTxnOps = 128
+	// maxMessage is less than gRPC refuses by itself, before there is anything to compare.
+	maxMessage = 1900 << 10
+)
+
+func (s *Scenario) txn() *Step {
+	request := s.txnRequest(1)
+	switch {
+	case s.dice.chance(10):
+		request = s.longTxn(request)
+	case s.dice.chance(100):
+		readOnly(request)
+	}
+	spare(request)
+	fit(request)
+	return s.call(machine.Txn, request)
+}
+
+func (s *Scenario) txnRequest(depth int) *pb.TxnRequest {
+	request := &pb.TxnRequest{}
+	for range s.dice.below(4) {
+		request.Compare = append(request.Compare, s.compare())
+	}
+	request.Success = s.ops(depth)
+	request.Failure = s.ops(depth)
+	return request
+}
+
+func (s *Scenario) ops(depth int) []*pb.RequestOp {
+	var ops []*pb.RequestOp
+	for range s.dice.below(5) {
+		ops = append(ops, s.op(depth))
+	}
+	return ops
+}
+
+func (s *Scenario) op(depth int) *pb.RequestOp {
+	switch n := s.dice.below(1000); {
+	case n < 400:
+		return &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: s.putRequest()}}
+	case n < 550:
+		return &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: s.deleteRequest()}}
+	case n < 850 || depth == deepest:
+		return rangeOp(s.rangeRequest())
+	case n < 995:
+		return &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: s.txnRequest(depth + 1)}}
+	default:
+		return &pb.RequestOp{}
+	}
+}
+
+func rangeOp(request *pb.RangeRequest) *pb.RequestOp {
+	return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: request}}
+}
+
+// compare is right about half the time, since most keys have a small version.
+func (s *Scenario) compare() *pb.Compare {
+	d, key := s.dice, s.key()
+	compare := &pb.Compare{
+		Key:    key,
+		Result: pb.Compare_CompareResult(s.enum(4)),
+		Target: pb.Compare_CompareTarget(s.enum(5)),
+	}
+	if d.chance(250) {
+		compare.RangeEnd = s.rangeEnd(key)
+	}
+	union := compare.Target
+	switch {
+	case d.chance(50):
+		// Nothing to compare with.
+		return compare
+	case d.chance(50):
+		union = pb.Compare_CompareTarget(d.below(5))
+	}
+	s.compareWith(compare, union)
+	return compare
+}
+
+func (s *Scenario) compareWith(compare *pb.Compare, target pb.Compare_CompareTarget) {
+	revision := s.dice.between(0, s.world.revision)
+	if s.dice.chance(400) {
+		revision = 0
+	}
+	switch target {
+	case pb.Compare_VERSION:
+		compare.TargetUnion = &pb.Compare_Version{Version: int64(s.dice.below(5))}
+	case pb.Compare_CREATE:
+		compare.TargetUnion = &pb.Compare_CreateRevision{CreateRevision: revision}
+	case pb.Compare_MOD:
+		compare.TargetUnion = &pb.Compare_ModRevision{ModRevision: revision}
+	case pb.Compare_VALUE:
+		compare.TargetUnion = &pb.Compare_Value{Value: one(s.dice, values)}
+	case pb.Compare_LEASE:
+		compare.TargetUnion = &pb.Compare_Lease{Lease: s.leaseID()}
+	}
+}
+
+// longTxn is at, or just beyond, the limit of operations, at the top or one level down.
+func (s *Scenario) longTxn(request *pb.TxnRequest) *pb.TxnRequest {
+	length := maxTxnOps + s.dice.below(2)
+	if s.dice.chance(500) {
+		outer := 1 + s.dice.below(maxTxnOps-1)
+		inner := &pb.TxnRequest{Failure: s.counts(length - outer)}
+		request.Success = append(s.counts(outer-1), &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: inner}})
+		return request
+	}
+	switch s.dice.below(3) {
+	case 0:
+		request.Success = s.counts(length)
+	case 1:
+		request.Failure = s.counts(length)
+	default:
+		request.Compare = make([]*pb.Compare, length)
+		for i := range request.Compare {
+			request.Compare[i] = &pb.Compare{Key: []byte("a"), Result: pb.Compare_GREATER}
+		}
+	}
+	return request
+}
+
+// counts is that many operations with small answers.
+func (s *Scenario) counts(n int) []*pb.RequestOp {
+	ops := make([]*pb.RequestOp, n)
+	for i := range ops {
+		ops[i] = rangeOp(&pb.RangeRequest{Key: []byte("a"), CountOnly: true})
+	}
+	return ops
+}
+
+// readOnly leaves nothing but ranges, which makes it a request that does not go through the log.
+func readOnly(request *pb.TxnRequest) {
+	for _, ops := range []*[]*pb.RequestOp{&request.Success, &request.Failure} {
+		var kept []*pb.RequestOp
+		for _, op := range *ops {
+			if op.GetRequestRange() != nil {
+				kept = append(kept, op)
+			}
+		}
+		*ops = kept
+	}
+}
+
+// spare takes out what crashes etcd: a put that keeps a value or lease, in one transaction with a delete to the end of
+// all keys. The check that a key is not both deleted and put does not see such an end, and applying finds nothing to keep.
+func spare(request *pb.TxnRequest) {
+	open := false
+	each(request, func(op *pb.RequestOp) {
+		end := op.GetRequestDeleteRange().GetRangeEnd()
+		open = open || len(end) == 1 && end[0] == 0
+	})
+	if !open {
+		return
+	}
+	each(request, func(op *pb.RequestOp) {
+		if put := op.GetRequestPut(); put != nil {
+			put.IgnoreValue, put.IgnoreLease = false, false
+		}
+	})
+}
+
+// fit empties the values of a request that is too large for gRPC. One that is only too large for etcd stays.
+func fit(request *pb.TxnRequest) {
+	if proto.Size(request) <= maxMessage {
+		return
+	}
+	each(request, func(op *pb.RequestOp) {
+		if put := op.GetRequestPut(); put != nil {
+			put.Value = nil
+		}
+	})
+}
+
+// each visits all operations at every depth.
+func each(request *pb.TxnRequest, visit func(*pb.RequestOp)) {
+	for _, ops := range [][]*pb.RequestOp{request.Success, request.Failure} {
+		for _, op := range ops {
+			visit(op)
+			if inner := op.GetRequestTxn(); inner != nil {
+				each(inner, visit)
+			}
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package scenario
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"bowline/interop/internal/machine"
+	"bowline/interop/internal/workload"
+)
+
+const (
+	// maxStreams is how many streams make watches, maxWatches how many each may have.
+	maxStreams = 3
+	maxWatches = 10
+	// maxSilent is how many streams may be there beside, until all are ended.
+	maxSilent = 8
+)
+
+// watch creates a watch, on a new stream if need be.
+func (s *Scenario) watch() *Step {
+	open := s.world.open()
+	if len(s.world.streams) > maxSilent {
+		return s.restart()
+	}
+	if len(open) == 0 || len(open) < maxStreams && s.dice.chance(100) {
+		return s.openStream()
+	}
+	stream := one(s.dice, open)
+	if len(stream.watches) >= maxWatches {
+		return s.cancelOn(stream)
+	}
+	return s.create(stream, s.createRequest())
+}
+
+// open are the streams that still make watches.
+func (w *world) open() []*stream {
+	var open []*stream
+	for _, stream := range w.streams {
+		if !stream.silent {
+			open = append(open, stream)
+		}
+	}
+	return open
+}
+
+// openStream opens a stream with a watch of the marker. Who is not allowed to see it is given the right first.
+func (s *Scenario) openStream() *Step {
+	s.world.nextStream++
+	stream := &stream{number: s.world.nextStream, user: s.watcher()}
+	marker := func() *Step {
+		s.world.streams = append(s.world.streams, stream)
+		return s.create(stream, &pb.WatchCreateRequest{Key: []byte(machine.MarkerKey), WatchId: machine.MarkerID})
+	}
+	return s.then(append(s.showMarker(stream.user), marker)...)
+}
+
+// watcher is whose stream it is: more often than with other requests, that of somebody who may do something but not all.
+func (s *Scenario) watcher() string {
+	if s.world.authEnabled && s.dice.chance(700) {
+		return one(s.dice, s.world.able())
+	}
+	return s.caller()
+}
+
+func (s *Scenario) create(stream *stream, request *pb.WatchCreateRequest) *Step {
+	return s.over(stream, &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: request}})
+}
+
+func (s *Scenario) over(stream *stream, request *pb.WatchRequest) *Step {
+	return &Step{Kind: Watch, Stream: stream.number, User: stream.user, Request: request}
+}
+
+func (s *Scenario) createRequest() *pb.WatchCreateRequest {
+	d, key := s.dice, s.key()
+	request := &pb.WatchCreateRequest{
+		Key:            key,
+		StartRevision:  s.startRevision(),
+		ProgressNotify: d.chance(200),
+		PrevKv:         d.chance(400),
+		Fragment:       d.chance(200),
+	}
+	if d.chance(600) {
+		request.RangeEnd = s.rangeEnd(key)
+	}
+	for range d.below(3) {
+		if d.chance(300) {
+			request.Filters = append(request.Filters, pb.WatchCreateRequest_FilterType(s.enum(2)))
+		}
+	}
+	if d.chance(300) {
+		request.WatchId = one(d, []int64{1, 2, 3, 4, 5, 100, -5, math.MaxInt64})
+	}
+	return request
+}
+
+const (
+	// bulkValues of largeValue are more than a server sends in one response.
+	bulkValues = 9
+	// longHistory is more revisions than a watcher catches up with at a time.
+	longHistory = 1100
+)
+
+// bulk makes a watch catch up with more than fits a response, and clears away what it wrote.
+func (s *Scenario) bulk() *Step {
+	first := s.world.revision + 1
+	var steps []func() *Step
+	for i := range bulkValues {
+		put := &pb.PutRequest{Key: fmt.Appendf(nil, "foo/%d", 1+i), Value: workload.Fill(s.dice.random.Next(), largeValue)}
+		steps = append(steps, func() *Step { return s.callAs(s.admin(), machine.Put, put) })
+	}
+	cleared := &pb.DeleteRangeRequest{Key: []byte("foo/"), RangeEnd: []byte("foo0")}
+	return s.then(append(steps, s.watchFrom(first), s.watchFrom(first),
+		func() *Step { return s.callAs(s.admin(), machine.DeleteRange, cleared) })...)
+}
+
+// history makes a watch catch up with more revisions than are read at a time. Once, because it takes many steps.
+func (s *Scenario) history() *Step {
+	if s.historic {
+		return nil
+	}
+	s.historic = true
+	first := s.world.revision + 1
+	var steps []func() *Step
+	for range longHistory {
+		put := &pb.PutRequest{Key: one(s.dice, keys), Value: one(s.dice, values)}
+		steps = append(steps, func() *Step { return s.callAs(s.admin(), machine.Put, put) })
+	}
+	return s.then(append(steps, s.watchFrom(first), s.watchFrom(first))...)
+}
+
+// watchFrom watches all keys from a revision on, on any stream there is.
+func (s *Scenario) watchFrom(revision int64) func() *Step {
+	return func() *Step {
+		open := s.world.open()
+		if len(open) == 0 {
+			return nil
+		}
+		return s.create(one(s.dice, open), &pb.WatchCreateRequest{
+			Key: []byte{0}, RangeEnd: []byte{0}, StartRevision: revision, PrevKv: s.dice.chance(500), Fragment: s.dice.chance(700),
+		})
+	}
+}
+
+// startRevision may be any but the compacted one while the compaction is at work, which decides what is left of it.
+func (s *Scenario) startRevision() int64 {
+	w := &s.world
+	switch n := s.dice.below(100); {
+	case n < 45:
+		return 0
+	case n < 65:
+		return s.dice.between(max(w.compacted+1, 1), w.revision)
+	case n < 75:
+		return w.revision + s.dice.between(1, 30)
+	default:
+		if start := s.someRevision(); start != w.compacted || !w.compacting {
+			return start
+		}
+		return 0
+	}
+}
+
+func (s *Scenario) cancel() *Step {
+	if len(s.world.streams) == 0 {
+		return nil
+	}
+	return s.cancelOn(one(s.dice, s.world.streams))
+}
+
+// cancelOn ends a watch, or none, after everything has arrived: events that are on their way when a watch is canceled
+// may be lost. Nothing answers the cancellation of a watch that is not there, but the creation after it is answered.
+func (s *Scenario) cancelOn(stream *stream) *Step {
+	id := one(s.dice, []int64{77, -1, 1, 0})
+	if n := len(stream.watches); n > 0 && s.dice.chance(850) {
+		id = one(s.dice, stream.watches)
+	}
+	return s.then(s.settle, func() *Step {
+		stream.watches = slices.DeleteFunc(stream.watches, func(known int64) bool { return known == id })
+		return s.over(stream, &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{
+			CancelRequest: &pb.WatchCancelRequest{WatchId: id},
+		}})
+	}, s.ping(stream))
+}
+
+// progress asks how far a stream is. It is answered only if all its watches are, so they are given time to be.
+func (s *Scenario) progress() *Step {
+	if len(s.world.streams) == 0 {
+		return nil
+	}
+	stream := one(s.dice, s.world.streams)
+	return s.then(s.settle, func() *Step {
+		return s.over(stream, &pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{
+			ProgressRequest: &pb.WatchProgressRequest{},
+		}})
+	}, s.ping(stream))
+}
+
+// ping asks for what is refused at once, so that the refusal tells that what came before has been dealt with.
+func (s *Scenario) ping(stream *stream) func() *Step {
+	return func() *Step { return s.create(stream, &pb.WatchCreateRequest{Key: []byte("ping"), StartRevision: -1}) }
+}

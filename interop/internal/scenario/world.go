@@ -1,0 +1,148 @@
+package scenario
+
+import (
+	"math"
+	"slices"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+
+	"bowline/interop/internal/machine"
+)
+
+// world is what etcd's answers have told so far.
+type world struct {
+	revision  int64
+	compacted int64
+	// compactions are the revisions that were compacted to, whose hashes a server remembers.
+	compactions []int64
+	// compacting is set while a compaction may be at work.
+	compacting bool
+	// forgotten is the last compaction before a restart. Hashes up to it are remembered on one side only.
+	forgotten int64
+
+	leases []lease
+	alarms []*pb.AlarmMember
+
+	streams    []*stream
+	nextStream uint32
+
+	authEnabled bool
+	users       map[string]user
+}
+
+type lease struct {
+	id int64
+	// due is the step by which a short lease has to go, 0 for a long one.
+	due int
+}
+
+// stream is a watch stream and the watches on it.
+type stream struct {
+	number  uint32
+	user    string
+	watches []int64
+	// silent streams make no more watches, since what their user may do is no longer the same on both sides.
+	silent bool
+}
+
+type user struct {
+	// password is empty if nobody can log in with it.
+	password string
+	// unkeyed users were made to have none, whatever is set later.
+	unkeyed bool
+}
+
+func newWorld() world {
+	return world{revision: 1, compacted: -1, forgotten: math.MinInt64, users: map[string]user{}}
+}
+
+// Learn takes note of etcd's answer to a step.
+func (s *Scenario) Learn(step Step, answer machine.Answer) {
+	w := &s.world
+	if compact, ok := step.Request.(*pb.CompactionRequest); ok {
+		w.learnCompaction(compact, answer)
+	}
+	if answer.Code != codes.OK {
+		return
+	}
+	if header := headerOf(answer); header != nil {
+		w.revision = max(w.revision, header.Revision)
+	}
+	switch request := step.Request.(type) {
+	case *pb.LeaseGrantRequest:
+		w.leases = append(w.leases, newLease(request, s.steps))
+	case *pb.LeaseRevokeRequest:
+		w.leases = slices.DeleteFunc(w.leases, func(l lease) bool { return l.id == request.ID })
+	case *pb.AlarmRequest:
+		w.learnAlarm(request, answer.Reply.(*pb.AlarmResponse))
+	default:
+		w.learnAuth(step.Request)
+	}
+}
+
+func headerOf(answer machine.Answer) *pb.ResponseHeader {
+	if reply, ok := answer.Reply.(interface{ GetHeader() *pb.ResponseHeader }); ok {
+		return reply.GetHeader()
+	}
+	return nil
+}
+
+// learnCompaction knows that a physical compaction waits for the one at work, even if there is nothing to do for it.
+func (w *world) learnCompaction(request *pb.CompactionRequest, answer machine.Answer) {
+	switch {
+	case answer.Code == codes.OK:
+		w.compacted = request.Revision
+		w.compactions = append(w.compactions, request.Revision)
+		w.compacting = !request.Physical
+	case request.Physical && answer.Text == rpctypes.ErrorDesc(rpctypes.ErrGRPCCompacted):
+		w.compacting = false
+	}
+}
+
+func (w *world) learnAlarm(request *pb.AlarmRequest, reply *pb.AlarmResponse) {
+	switch request.Action {
+	case pb.AlarmRequest_ACTIVATE:
+		w.alarms = append(w.alarms, reply.Alarms...)
+	case pb.AlarmRequest_DEACTIVATE:
+		w.alarms = slices.DeleteFunc(w.alarms, func(a *pb.AlarmMember) bool {
+			return a.MemberID == request.MemberID && a.Alarm == request.Alarm
+		})
+	}
+}
+
+// LearnWatch takes note of etcd's answer to the creation of a watch.
+func (s *Scenario) LearnWatch(step Step, created *pb.WatchResponse) {
+	if created == nil || created.Canceled || created.WatchId == machine.MarkerID {
+		return
+	}
+	for _, stream := range s.world.streams {
+		if stream.number == step.Stream {
+			stream.watches = append(stream.watches, created.WatchId)
+		}
+	}
+}
+
+// LearnRestart takes note that the streams are gone, and on one side what was only remembered.
+func (s *Scenario) LearnRestart() {
+	s.world.streams = nil
+	s.world.forgotten = s.world.compacted
+}
+
+// overdue is a lease that must go before it goes by itself, or 0.
+func (w *world) overdue(step int) int64 {
+	for _, l := range w.leases {
+		if l.due != 0 && l.due < step {
+			return l.id
+		}
+	}
+	return 0
+}
+
+func newLease(request *pb.LeaseGrantRequest, step int) lease {
+	if request.TTL <= machine.MinLeaseTTL {
+		return lease{request.ID, step + shortLife}
+	}
+	return lease{request.ID, 0}
+}

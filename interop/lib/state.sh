@@ -1,0 +1,55 @@
+# The state machine, ours and theirs: what check_state in ../run is made of. Sourced, not run, after storage.sh.
+#
+# On their side stands etcd itself, on ours the examples state_machine, which answers requests, and replay, which makes
+# a database from a log.
+
+# How many requests, from which seed on. STATE_OPS and STATE_SEED ask for other ones than CI does.
+state_ops=${STATE_OPS:-100000}
+state_seed=${STATE_SEED:-1}
+
+# Etcd does not differ from itself, or else the comparison finds what is none.
+state_control() {
+    bin/statediff -both-etcd -seed "$state_seed" -ops 4000
+}
+
+state_requests() {
+    bin/statediff -ours "$(ours_path state_machine)" -seed "$state_seed" -ops "$state_ops"
+}
+
+# The comparison sees what it ought to see.
+state_planted() {
+    bin/statediff -ours "$(ours_path state_machine)" -ops 5000 -plant all
+}
+
+# The logs of every version, applied by us, give the databases that its members have. They are made side by side, since
+# clusters mostly wait.
+state_logs() {
+    local version member maker makers=() count=0 dirs=$work/logged
+    for version in "$etcd_version" "${old_versions[@]}"; do
+        bin/datadirs -etcd "$(etcd_of "$version")" -out "$dirs/$version" -only logged &
+        makers+=($!)
+    done
+    for maker in "${makers[@]}"; do
+        wait "$maker" || fail "datadirs"
+    done
+    for version in "$etcd_version" "${old_versions[@]}"; do
+        for member in "$dirs/$version"/logged/m[123]; do
+            same_state "$member" "$(cut -d . -f 1,2 <<<"$version")" "$version ${member#"$dirs/$version/"}"
+            count=$((count + 1))
+        done
+    done
+    echo "logs applied: $count, of etcd $etcd_version ${old_versions[*]}"
+}
+
+same_state() {
+    local theirs=$1/member/snap/db minor=$2 what=$3 ours=$work/applied.db
+    rm -f "$ours"
+    # A lease is granted for one and a half election timeouts at least, which with these clusters is a second.
+    ours replay "$1" "$ours" --ttl-min 1 || fail "replay: $what"
+    bin/dbdiff -version "$minor" "$theirs" "$ours" || fail "databases differ: $what"
+    same "hash of keys, $what" bin/etcdutl hashkv "$theirs" = bin/etcdutl hashkv "$ours"
+}
+
+state_build() {
+    (cd "$root" && cargo build --release --examples -p server)
+}
