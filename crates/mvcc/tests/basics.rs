@@ -271,3 +271,33 @@ fn bug_18667_a_compacted_revision_in_a_transaction_changes_nothing() {
     }
     assert_eq!(it.all(0).unwrap(), [row("a", "3", 2, 4, 3)]);
 }
+
+/// A deletion to the end of all keys passes beside puts. When such a transaction's revision was compacted, etcd keeps the tombstone, drops the
+/// value, and crashes when it is read; here the key is there, because it was put last.
+#[test]
+fn a_key_deleted_and_put_in_one_revision_survives_its_compaction() {
+    let it = new();
+    it.put("b", "old");
+    let open_ended = DeleteRangeRequest { range_end: b("\0"), ..delete("a") };
+    let request = TxnRequest {
+        success: vec![
+            op(Request::RequestDeleteRange(open_ended)),
+            op(Request::RequestPut(put("b", "new"))),
+        ],
+        ..TxnRequest::default()
+    };
+    mvcc::check::txn(&request, mvcc::check::TXN_OPS_MAX_DEFAULT).unwrap();
+    it.write(|txn| txn.txn(&request, false)).unwrap();
+    it.compact(3).unwrap();
+    assert_eq!(it.all(0).unwrap(), [row("b", "new", 3, 3, 1)]);
+
+    // And if the value or the lease is to stay as it is, which by then is gone, it is as if it had been empty.
+    let keep = PutRequest { key: b("b"), ignore_value: true, ..PutRequest::default() };
+    let open_ended = DeleteRangeRequest { range_end: b("\0"), ..delete("a") };
+    let request = TxnRequest {
+        success: vec![op(Request::RequestDeleteRange(open_ended)), op(Request::RequestPut(keep))],
+        ..TxnRequest::default()
+    };
+    it.write(|txn| txn.txn(&request, false)).unwrap();
+    assert_eq!(it.all(0).unwrap(), [row("b", "", 4, 4, 1)]);
+}

@@ -98,12 +98,12 @@ func TestNothingIsAskedThatEtcdDoesNotDecide(t *testing.T) {
 }
 
 func crashes(request *pb.TxnRequest) bool {
-	open, keeps := false, false
+	open, behind := false, false
 	each(request, func(op *pb.RequestOp) {
 		open = open || string(op.GetRequestDeleteRange().GetRangeEnd()) == "\x00"
-		keeps = keeps || op.GetRequestPut().GetIgnoreValue() || op.GetRequestPut().GetIgnoreLease()
+		behind = behind || open && op.GetRequestPut() != nil
 	})
-	return open && keeps
+	return behind
 }
 
 func TestAShortLeaseIsRevokedInTime(t *testing.T) {

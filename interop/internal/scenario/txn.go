@@ -153,20 +153,17 @@ func readOnly(request *pb.TxnRequest) {
 	}
 }
 
-// spare takes out what crashes etcd: a put that keeps a value or lease, in one transaction with a delete to the end of
-// all keys. The check that a key is not both deleted and put does not see such an end, and applying finds nothing to keep.
+// spare takes out what crashes etcd: a put behind a delete to the end of all keys, in one transaction. The check that a
+// key is not both deleted and put does not see such an end. If the put is to keep a value or lease, applying it finds
+// nothing to keep; and a compaction at that revision keeps the deletion and drops the value, which is missed when it is
+// next read.
 func spare(request *pb.TxnRequest) {
 	open := false
 	each(request, func(op *pb.RequestOp) {
 		end := op.GetRequestDeleteRange().GetRangeEnd()
 		open = open || len(end) == 1 && end[0] == 0
-	})
-	if !open {
-		return
-	}
-	each(request, func(op *pb.RequestOp) {
-		if put := op.GetRequestPut(); put != nil {
-			put.IgnoreValue, put.IgnoreLease = false, false
+		if put := op.GetRequestPut(); put != nil && open {
+			op.Request = rangeOp(&pb.RangeRequest{Key: put.Key}).Request
 		}
 	})
 }

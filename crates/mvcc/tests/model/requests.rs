@@ -27,27 +27,55 @@ const NEWEST: i64 = 3;
 
 /// Ends of ranges: one key, all from it on, up to another; and that may lie before the first.
 const ENDS: [&[u8]; 17] = [
-    b"", b"", b"", b"", b"", b"\0", b"\0", b"\0", b"a", b"a\0", b"aa", b"ab", b"b", b"ba", b"c", b"\xff",
+    b"",
+    b"",
+    b"",
+    b"",
+    b"",
+    b"\0",
+    b"\0",
+    b"\0",
+    b"a",
+    b"a\0",
+    b"aa",
+    b"ab",
+    b"b",
+    b"ba",
+    b"c",
+    b"\xff",
     b"\xff\xff",
 ];
 
 /// Revisions as distances, the likely ones more than once.
 const REVISIONS: [i64; 32] = [
-    0, 0, 0, 0, 0, 0, 0, 0, 3, 4, 4, 5, 5, 6, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 40, 2, 1, -1, -2,
-    -3,
+    0, 0, 0, 0, 0, 0, 0, 0, 3, 4, 4, 5, 5, 6, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 40, 2, 1,
+    -1, -2, -3,
 ];
 
 /// Likewise, mostly such as can be read.
 const NEAR_REVISIONS: [i64; 40] = [
-    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 3, 3, 3, 4, 4, 4, 5, 5, 6,
-    7, 8, 12, 2, -1,
+    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 3, 3, 3, 4, 4, 4,
+    5, 5, 6, 7, 8, 12, 2, -1,
 ];
 
 const FILTERS: [i64; 24] =
     [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 4, 5, 7, 10, -2];
 const LIMITS: [i64; 10] = [0, 0, 0, 1, 1, 2, 3, 4, -1, i64::MAX];
-const PUT_LEASES: [i64; 13] =
-    [0, 0, 0, 0, 0, 0, LEASES[0], LEASES[0], LEASES[1], LEASES[1], LEASES[2], LEASES[2], UNKNOWN_LEASE];
+const PUT_LEASES: [i64; 13] = [
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    LEASES[0],
+    LEASES[0],
+    LEASES[1],
+    LEASES[1],
+    LEASES[2],
+    LEASES[2],
+    UNKNOWN_LEASE,
+];
 /// The last is not known.
 const RESULTS: [i32; 9] = [0, 0, 0, 0, 0, 1, 2, 3, 4];
 /// How far from what the key has.

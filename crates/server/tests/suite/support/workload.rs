@@ -128,8 +128,8 @@ impl Writer {
             52..60 => of::grant(self.below(9), self.below(1000)),
             60..64 => of::revoke(self.lease()),
             64..67 => of::checkpoint(self.lease(), self.below(500)),
-            67..77 => self.compaction(),
-            77..90 => self.users(),
+            67..75 => self.compaction(),
+            75..90 => self.users(),
             90..93 => of::raise(self.random.below(3), self.pick(&ALARMS)),
             93..96 => self.published(),
             96 => of::range(self.pick(&KEYS)),
@@ -192,17 +192,17 @@ impl Writer {
     fn users(&mut self) -> Request {
         let (user, role) = (self.pick(&USERS), self.pick(&ROLES));
         let (key, end) = (self.pick(&KEYS), self.pick(&["", "x"]));
-        match self.random.below(22) {
+        match self.random.below(27) {
             0..3 => of::user_add(user),
             3 => of::user_delete(user),
             4 => of::user_change_password(user, "secret"),
             5..7 => of::user_grant_role(user, role),
             7 => of::user_revoke_role(user, role),
-            8 => of::role_add(role),
-            9 => of::role_delete(role),
-            10 => of::role_grant(role, key, end),
-            11 => of::role_revoke(role, key, end),
-            12 => of::auth_disable(),
+            8..12 => of::role_add(role),
+            12 => of::role_delete(role),
+            13..17 => of::role_grant(role, key, end),
+            17 => of::role_revoke(role, key, end),
+            18 => of::auth_disable(),
             _ => self.toward_enabled(),
         }
     }

@@ -1,0 +1,16 @@
+//! Fuzzes the state machine with a log of any bytes.
+//!
+//! `cargo +nightly fuzz run apply` in `crates/server`, with cargo-fuzz installed. The corpus is replayed by the ordinary tests.
+
+#![no_main]
+
+mod exercise;
+#[path = "../../tests/suite/support/"]
+mod support {
+    pub(crate) mod member;
+    pub(crate) mod observe;
+}
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| exercise::exercise(input));
