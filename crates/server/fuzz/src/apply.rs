@@ -5,6 +5,7 @@
 #![no_main]
 
 mod exercise;
+#[expect(dead_code, reason = "the tests use the rest of it")]
 #[path = "../../tests/suite/support/"]
 mod support {
     pub(crate) mod member;

@@ -15,7 +15,7 @@ use prost::Message as _;
 use prost::bytes::{Buf as _, Bytes};
 use proto::etcdserverpb::InternalRaftRequest;
 use raft::{Entry, EntryType};
-use server::{Applied, Fault, Outcome, Refusal};
+use server::{Applied, Fault, Outcome};
 
 use crate::support::member::{Member, Setup};
 use crate::support::observe::{Answers, Pairs, buckets};
@@ -168,9 +168,7 @@ impl Life {
 fn refusal(applied: &Applied) -> Option<String> {
     match applied {
         Applied::Request(Outcome { result: Some(Err(refusal)), .. }) => {
-            // There is space for anything here.
-            let alarmed = !matches!(refusal, Refusal::NoSpace | Refusal::Corrupt);
-            Some(format!("{refusal}, alarms {}", if alarmed { "aside" } else { "raised" }))
+            Some(refusal.to_string())
         }
         Applied::ConfChange { result: Err(refused), .. } => Some(refused.to_string()),
         _ => None,

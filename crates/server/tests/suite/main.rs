@@ -9,6 +9,8 @@
 //! | `rights` | who may do what, and in which order things are asked |
 //! | `entries` | old requests, requests that nobody waits for, entries that make no sense |
 //! | `conf_changes` | changes of members, made and refused |
+//! | `hostile` | whatever is in the log: no panic, and memory and database agree |
+//! | `fuzz_corpus` | what a fuzzer has found worth keeping |
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 
@@ -16,6 +18,10 @@ mod alarms;
 mod conf_changes;
 mod crash;
 mod entries;
+#[path = "../../fuzz/src/exercise.rs"]
+mod exercise;
+mod fuzz_corpus;
+mod hostile;
 mod members;
 mod named_bugs;
 mod rights;

@@ -1,5 +1,6 @@
 //! What the tests share.
 
+pub(crate) mod arbitrary;
 pub(crate) mod member;
 pub(crate) mod observe;
 pub(crate) mod requests;

@@ -1,0 +1,19 @@
+//! What a fuzzer has found worth keeping: each input reaches code that no other does.
+
+use std::path::PathBuf;
+
+use crate::exercise::exercise;
+
+#[test]
+fn the_corpus_is_survived() {
+    let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "fuzz/corpus/apply"].iter().collect();
+    let mut inputs: Vec<PathBuf> =
+        std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    inputs.sort();
+    assert!(inputs.len() > 20, "{} inputs", inputs.len());
+    for input in inputs {
+        let bytes = std::fs::read(&input).unwrap();
+        let survived = std::panic::catch_unwind(|| exercise(&bytes));
+        assert!(survived.is_ok(), "{}", input.display());
+    }
+}
