@@ -9,9 +9,9 @@ use proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use proto::etcdserverpb::{Compare, RangeRequest};
 
 use crate::error::{Error, Fault};
-use crate::index::{Found, Index};
+use crate::index::{Found, Index, Keys};
 use crate::kv::KeyValueRef;
-use crate::range::{Query, key_range, stored};
+use crate::range::{Query, stored};
 use crate::response::{Kvs, RangeResult};
 
 /// The number to compare with, if it is of the kind that is compared.
@@ -57,10 +57,8 @@ impl<'a, R: Read> Moment<'a, R> {
 
     /// The keys of a range.
     pub(crate) fn keys(&self, key: &[u8], end: &[u8]) -> Vec<Bytes> {
-        let mut single = Vec::new();
-        let range = key_range(key, end, &mut single);
         let mut keys = Vec::new();
-        let all = self.index.visit(&range, self.current, |key, _| {
+        let all = self.index.visit(Keys::new(key, end), self.current, |key, _| {
             keys.push(Bytes::copy_from_slice(key));
             ControlFlow::Continue(())
         });
@@ -99,10 +97,8 @@ impl<'a, R: Read> Moment<'a, R> {
         end: &[u8],
         mut f: impl FnMut(&[u8], Found) -> Result<ControlFlow<()>, Fault>,
     ) -> Result<(), Fault> {
-        let mut single = Vec::new();
-        let range = key_range(key, end, &mut single);
         let mut failed = Ok(());
-        let _ = self.index.visit(&range, self.current, |key, found| {
+        let _ = self.index.visit(Keys::new(key, end), self.current, |key, found| {
             f(key, found).unwrap_or_else(|fault| {
                 failed = Err(fault);
                 ControlFlow::Break(())

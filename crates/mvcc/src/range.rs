@@ -15,27 +15,12 @@ use proto::etcdserverpb::range_request::{SortOrder, SortTarget};
 use types::Revision;
 
 use crate::error::{Error, Fault};
-use crate::index::{Found, Index, KeyRange};
+use crate::index::{Found, Index, Keys};
 use crate::kv::KeyValueRef;
 use crate::response::{Kvs, RangeResult};
 
 /// `RangeResponse.kvs`.
 const KVS: u8 = 2;
-
-/// The range of keys that a request names: one key, those before an end, or all from it on.
-///
-/// Compat: as in etcd, an end that is not past the key gives an empty range, not an error.
-pub(crate) fn key_range<'a>(key: &'a [u8], end: &'a [u8], single: &'a mut Vec<u8>) -> KeyRange<'a> {
-    match end {
-        [] => {
-            single.extend_from_slice(key);
-            single.push(0);
-            KeyRange { from: key, to: Some(single) }
-        }
-        [0] => KeyRange { from: key, to: None },
-        end => KeyRange { from: key, to: Some(end) },
-    }
-}
 
 /// What a range asks for, with what follows from the request.
 #[derive(Clone, Copy, Debug)]
@@ -107,17 +92,14 @@ impl<'a> Query<'a> {
     }
 
     pub(crate) fn select(&self, index: &Index) -> Selection {
-        let mut single = Vec::new();
-        let range = key_range(&self.request.key, &self.request.range_end, &mut single);
+        let keys = Keys::new(&self.request.key, &self.request.range_end);
         if self.request.count_only {
-            return Selection {
-                count: signed(index.count(&range, self.at)),
-                ..Selection::default()
-            };
+            let count = signed(index.count(keys, self.at));
+            return Selection { count, ..Selection::default() };
         }
         let mut selection = Selection::default();
         let mut seen = 0;
-        let ended = index.visit(&range, self.at, |key, found| {
+        let ended = index.visit(keys, self.at, |key, found| {
             seen += 1;
             if self.lets_through(found) {
                 if self.keys_only() {
@@ -129,7 +111,7 @@ impl<'a> Query<'a> {
         });
         selection.count = match ended {
             ControlFlow::Continue(()) => signed(seen as u64),
-            ControlFlow::Break(()) => signed(index.count(&range, self.at)),
+            ControlFlow::Break(()) => signed(index.count(keys, self.at)),
         };
         selection
     }

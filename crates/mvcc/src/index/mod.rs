@@ -40,11 +40,33 @@ pub(crate) struct Found {
     pub(crate) version: i64,
 }
 
+/// Keys that a request names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keys<'a> {
+    /// One key.
+    One(&'a [u8]),
+    /// Several.
+    Range(KeyRange<'a>),
+}
+
+impl<'a> Keys<'a> {
+    /// One key if there is no end, all from it on if the end is one zero byte, else those before the end.
+    ///
+    /// Compat: as in etcd, an end that is not past the key gives an empty range, not an error.
+    pub(crate) fn new(key: &'a [u8], end: &'a [u8]) -> Keys<'a> {
+        match end {
+            [] => Keys::One(key),
+            [0] => Keys::Range(KeyRange { from: key, to: None }),
+            end => Keys::Range(KeyRange { from: key, to: Some(end) }),
+        }
+    }
+}
+
 /// The keys from one to another, which is not included, or to the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyRange<'a> {
-    pub(crate) from: &'a [u8],
-    pub(crate) to: Option<&'a [u8]>,
+    from: &'a [u8],
+    to: Option<&'a [u8]>,
 }
 
 impl KeyRange<'_> {
@@ -78,20 +100,28 @@ impl Index {
         self.root.leaf(key).contains(key)
     }
 
-    /// Calls back with the keys of a range that are there at a revision, in order, until told to stop.
-    pub(crate) fn visit<F>(&self, range: &KeyRange<'_>, revision: i64, mut f: F) -> ControlFlow<()>
+    /// Calls back with those keys that are there at a revision, in order, until told to stop.
+    pub(crate) fn visit<F>(&self, keys: Keys<'_>, revision: i64, mut f: F) -> ControlFlow<()>
     where
         F: FnMut(&[u8], Found) -> ControlFlow<()>,
     {
-        if range.is_empty() {
-            return ControlFlow::Continue(());
+        match keys {
+            Keys::One(key) => match self.get(key, revision) {
+                Some(found) => f(key, found),
+                None => ControlFlow::Continue(()),
+            },
+            Keys::Range(range) if range.is_empty() => ControlFlow::Continue(()),
+            Keys::Range(range) => self.root.visit(&range, revision, &mut f),
         }
-        self.root.visit(range, revision, &mut f)
     }
 
-    /// How many keys of a range are there at a revision.
-    pub(crate) fn count(&self, range: &KeyRange<'_>, revision: i64) -> u64 {
-        if range.is_empty() { 0 } else { self.root.count(range, revision) }
+    /// How many of these keys are there at a revision.
+    pub(crate) fn count(&self, keys: Keys<'_>, revision: i64) -> u64 {
+        match keys {
+            Keys::One(key) => self.get(key, revision).is_some().into(),
+            Keys::Range(range) if range.is_empty() => 0,
+            Keys::Range(range) => self.root.count(&range, revision),
+        }
     }
 
     /// How many keys are there by now.

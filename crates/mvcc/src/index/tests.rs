@@ -143,14 +143,15 @@ impl Pair {
 fn check(index: &Index, model: &Model, range: &KeyRange<'_>, at: i64) {
     let expected = model.range(range, at);
     let mut seen = Vec::new();
-    let ended = index.visit(range, at, |key, found| {
+    let ended = index.visit(Keys::Range(*range), at, |key, found| {
         seen.push((key.to_vec(), found));
         ControlFlow::Continue(())
     });
     assert_eq!((seen, ended), (expected.clone(), ControlFlow::Continue(())));
-    assert_eq!(index.count(range, at), expected.len() as u64);
+    assert_eq!(index.count(Keys::Range(*range), at), expected.len() as u64);
     for (key, found) in expected {
         assert_eq!(index.get(&key, at), Some(found));
+        assert_eq!(index.count(Keys::One(&key), at), 1);
     }
 }
 

@@ -1,1 +1,177 @@
-//! (being written)
+//! A writer, readers, compaction and commits at the same time: nobody sees half of a transaction, nor time going back.
+//!
+//! Each transaction puts the same value to ten keys, or deletes them all. There are many other keys which nobody changes, so that some ranges
+//! are read under the lock and others from a copy of the index.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use backend::Backend;
+use bytes::Bytes;
+use mvcc::{Config, Error, NoLeases, Store};
+use proto::etcdserverpb::{DeleteRangeRequest, PutRequest, RangeRequest, RangeResponse};
+
+use crate::subject::{Subject, message};
+
+const WRITES: i64 = 4000;
+const COMPACT_EVERY: i64 = 40;
+const KEYS: usize = 10;
+const OTHERS: usize = 600;
+
+fn key(number: usize) -> Bytes {
+    Bytes::from(format!("k{number}"))
+}
+
+fn range(from: &'static str, to: &'static str) -> RangeRequest {
+    RangeRequest { key: from.into(), range_end: to.into(), ..RangeRequest::default() }
+}
+
+#[test]
+fn nobody_sees_half_of_a_transaction() {
+    let subject = Subject::new(Config { compaction_batch_limit: 7 }, &BTreeSet::new());
+    // Leases are of one thread.
+    let Subject { backend, store, .. } = subject;
+    write_others(&backend, &store);
+    let done = AtomicBool::new(false);
+    let until_done = |f: &dyn Fn()| {
+        while !done.load(Ordering::Relaxed) {
+            f();
+            thread::yield_now();
+        }
+    };
+    thread::scope(|scope| {
+        let turns = scope.spawn(|| until_done(&|| _ = store.turn_compaction().unwrap()));
+        let commits = scope.spawn(|| until_done(&|| backend.force_commit().unwrap()));
+        let readers = [
+            scope.spawn(|| read(&store, &done, read_newest)),
+            scope.spawn(|| read(&store, &done, read_again)),
+            scope.spawn(|| read(&store, &done, read_one_by_one)),
+        ];
+        let written = scope.spawn(|| (0..WRITES).for_each(|count| write(&backend, &store, count)));
+        let written = written.join();
+        // Whatever happened: nobody waits for ever.
+        done.store(true, Ordering::Relaxed);
+        written.unwrap();
+        turns.join().unwrap();
+        commits.join().unwrap();
+        for reader in readers {
+            assert!(reader.join().unwrap() > 10, "it has read");
+        }
+    });
+    assert_eq!(store.current(), 2 + WRITES);
+}
+
+fn write_others(backend: &Backend, store: &Store) {
+    let mut tx = backend.begin();
+    let mut txn = store.write(&mut tx, &NoLeases);
+    for number in 0..OTHERS {
+        let key = Bytes::from(format!("other{number}"));
+        txn.put(&PutRequest { key, ..PutRequest::default() }).unwrap();
+    }
+    let changes = txn.finish();
+    tx.commit().unwrap();
+    store.publish(&changes);
+}
+
+/// One entry: all keys with one value, or none at all. Now and then a compaction is asked for.
+fn write(backend: &Backend, store: &Store, count: i64) {
+    let mut tx = backend.begin();
+    if count % COMPACT_EVERY == COMPACT_EVERY - 1 {
+        store.compact(&mut tx, store.current() - 5).unwrap();
+    }
+    let mut txn = store.write(&mut tx, &NoLeases);
+    if count % 10 == 9 {
+        let all = DeleteRangeRequest { key: "k".into(), range_end: "l".into(), prev_kv: true };
+        assert_eq!(txn.delete_range(&all).unwrap().prev_kvs.len(), KEYS);
+    } else {
+        let value = Bytes::from(count.to_string());
+        for number in 0..KEYS {
+            let (key, value) = (key(number), value.clone());
+            txn.put(&PutRequest { key, value, ..PutRequest::default() }).unwrap();
+        }
+    }
+    let changes = txn.finish();
+    tx.commit().unwrap();
+    store.publish(&changes);
+}
+
+/// Reads until the writer is done. Returns how often.
+fn read(store: &Store, done: &AtomicBool, once: fn(&Store, &mut i64)) -> u64 {
+    let (mut newest, mut times) = (0, 0);
+    while !done.load(Ordering::Relaxed) {
+        once(store, &mut newest);
+        times += 1;
+    }
+    times
+}
+
+/// The revision never goes back.
+fn advance(newest: &mut i64, answer: &RangeResponse) {
+    let revision = answer.header.as_ref().unwrap().revision;
+    assert!(revision >= *newest, "{revision} comes after {newest}");
+    *newest = revision;
+}
+
+/// All keys with one value, or none.
+fn check_whole(answer: &RangeResponse, at: i64) {
+    let kvs: Vec<_> = answer.kvs.iter().filter(|kv| kv.key.starts_with(b"k")).collect();
+    assert!(kvs.is_empty() || kvs.len() == KEYS, "{kvs:?}");
+    for kv in &kvs {
+        assert_eq!((&kv.value, kv.mod_revision), (&kvs[0].value, at), "{kvs:?}");
+    }
+    // The value is the number of the write, and so is the revision. Nobody reads between two of them.
+    let write = at - 3;
+    assert_eq!(kvs.is_empty(), write < 0 || write % 10 == 9, "at {at}");
+    assert!(kvs.is_empty() || kvs[0].value == write.to_string());
+}
+
+fn read_newest(store: &Store, newest: &mut i64) {
+    let everything = RangeRequest { limit: 0, ..range("\0", "\0") };
+    for request in [range("k", "l"), everything, RangeRequest { limit: 20, ..range("k", "\0") }] {
+        let answer: RangeResponse = message(&store.range(&request).unwrap());
+        advance(newest, &answer);
+        check_whole(&answer, *newest);
+    }
+    let count = store.range(&RangeRequest { count_only: true, ..range("k", "l") }).unwrap();
+    assert!(count.count == 0 || count.count == KEYS as i64);
+}
+
+/// At one revision everything is the same however often it is asked for, until that is compacted.
+fn read_again(store: &Store, newest: &mut i64) {
+    let revision = store.current();
+    assert!(revision >= *newest);
+    *newest = revision;
+    let request = RangeRequest { revision, ..range("k", "\0") };
+    let reader = store.reader();
+    let first = store.hash_kv(revision);
+    for _ in 0..3 {
+        match store.range(&request) {
+            Ok(answer) => check_whole(&message(&answer), revision),
+            Err(error) => assert_eq!(error, Error::Compacted),
+        }
+        let held = reader.range(&RangeRequest { revision: 0, ..request.clone() }).unwrap();
+        check_whole(&message(&held), reader.current());
+        if let (Ok((first, _)), Ok((again, _))) = (&first, &store.hash_kv(revision))
+            && first.compact_revision == again.compact_revision
+        {
+            assert_eq!(first, again);
+        }
+    }
+}
+
+/// Keys one by one: the same value at the same revision.
+fn read_one_by_one(store: &Store, newest: &mut i64) {
+    for number in 0..KEYS {
+        let request = RangeRequest { key: key(number), ..RangeRequest::default() };
+        let answer: RangeResponse = message(&store.range(&request).unwrap());
+        advance(newest, &answer);
+        let at = *newest;
+        assert_eq!(answer.kvs.is_empty(), at < 3 || (at - 3) % 10 == 9, "at {at}");
+        if let Some(kv) = answer.kvs.first() {
+            assert_eq!((kv.mod_revision, kv.value.as_ref()), (at, (at - 3).to_string().as_bytes()));
+            let stored = store.value_at(&kv.key, at);
+            assert!(matches!(stored, Ok(Some(_)) | Err(Error::Compacted)), "{stored:?}");
+        }
+    }
+}
