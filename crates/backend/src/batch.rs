@@ -152,7 +152,12 @@ impl Batch {
 
     /// What a key was after a transaction; none if this batch does not say.
     pub(crate) fn get(&self, bucket: Bucket, key: &[u8], at: Sequence) -> Option<Option<Bytes>> {
-        self.buckets[bucket.slot()].get(key)?.at(at).cloned()
+        let pairs = &self.buckets[bucket.slot()];
+        // Revisions only grow: most that are asked for are older than all of the batch.
+        if pairs.first_key_value().is_none_or(|(first, _)| key < &first[..]) {
+            return None;
+        }
+        pairs.get(key)?.at(at).cloned()
     }
 
     /// Some keys in order, as they were after a transaction.

@@ -61,8 +61,8 @@ mod thread;
 mod tx;
 
 pub use backend::{Backend, Stats};
-pub use bolt::Damaged;
 pub use batch::{Load, Sequence};
+pub use bolt::Damaged;
 pub use commit::{Committed, Committer};
 pub use config::{
     BATCH_BYTES_DEFAULT, BATCH_INTERVAL_DEFAULT, BATCH_OPS_DEFAULT, Config,

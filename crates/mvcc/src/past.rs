@@ -29,6 +29,9 @@ impl History for Store {
         if from < state.compacted {
             return Err(HistoryError::Compacted(state.compacted));
         }
+        if to < from {
+            return Ok(());
+        }
         let view = self.backend.view();
         drop(state);
         let first = revision::encode(Revision::new(from.max(0), 0));

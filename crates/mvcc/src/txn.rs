@@ -65,6 +65,7 @@ impl WriteTxn<'_, '_> {
     /// # Panics
     /// If something was changed in this write transaction before: comparisons are made against what it began with.
     pub fn txn(&mut self, request: &TxnRequest, skip_ranges: bool) -> Result<TxnResult, Error> {
+        assert!(self.is_unchanged(), "a transaction is the first of its revision");
         let begin = self.revision();
         let (plan, compacted) =
             self.with(|moment| Ok((Plan::new(moment, request)?, moment.compacted)))?;

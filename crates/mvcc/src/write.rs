@@ -50,6 +50,11 @@ impl<'a, 'b> WriteTxn<'a, 'b> {
         self.begin + i64::from(!self.changes.is_empty())
     }
 
+    /// Whether nothing was changed yet.
+    pub(crate) fn is_unchanged(&self) -> bool {
+        self.changes.is_empty()
+    }
+
     /// Carries out a put.
     pub fn put(&mut self, request: &PutRequest) -> Result<PutResult, Error> {
         self.check_put(request)?;
@@ -137,9 +142,10 @@ impl<'a, 'b> WriteTxn<'a, 'b> {
     fn set(&mut self, key: &Bytes, value: &[u8], lease: i64) -> Result<(), Fault> {
         let revision = self.next();
         let before = self.store.state_mut().index.put(key, revision);
+        let create_revision = before.map_or(revision.main, |found| found.created);
         let stored = KeyValueRef {
             key,
-            create_revision: before.map_or(revision.main, |found| found.created),
+            create_revision,
             mod_revision: revision.main,
             version: before.map_or(1, |found| found.version + 1),
             value,
@@ -148,7 +154,7 @@ impl<'a, 'b> WriteTxn<'a, 'b> {
         .encode();
         self.tx.put(Bucket::Key, RevisionKey::put(revision).encode(), stored.clone())?;
         self.move_lease(key, before.is_some(), LeaseId::from_wire(lease));
-        let created = before.is_none();
+        let created = create_revision == revision.main;
         let key = key_of(&stored, key.len());
         self.changes.push(Event { kind: EventKind::Put, revision, created, key, kv: stored });
         Ok(())

@@ -1,5 +1,7 @@
 //! What a store does, one behaviour each.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
+
 use std::sync::Arc;
 
 use backend::Backend;

@@ -92,7 +92,7 @@ impl Fixture {
             let before = self.log[..at].iter().rfind(|(_, other, _)| other == key);
             let before = before.and_then(|(_, _, value)| value.clone());
             if *revision >= from {
-                let before = before.filter(|_| revision - 1 >= compacted);
+                let before = before.filter(|_| *revision > compacted);
                 heard.push((*revision, key.clone(), value.clone(), before));
             }
         }

@@ -141,7 +141,9 @@ impl Life {
                 assert_makes_no_sense(&entry, &fault);
                 assert_eq!(after.view.sequence(), before.view.sequence(), "{fault}");
                 self.tally.faults += 1;
-                // It has to stop, and finds what was there before.
+                // It has to stop. A view would keep the file in use.
+                drop((before, after));
+                self.member().commit();
                 self.restart();
             }
         }
@@ -167,9 +169,7 @@ impl Life {
 /// Why an entry was refused; none if it was not.
 fn refusal(applied: &Applied) -> Option<String> {
     match applied {
-        Applied::Request(Outcome { result: Some(Err(refusal)), .. }) => {
-            Some(refusal.to_string())
-        }
+        Applied::Request(Outcome { result: Some(Err(refusal)), .. }) => Some(refusal.to_string()),
         Applied::ConfChange { result: Err(refused), .. } => Some(refused.to_string()),
         _ => None,
     }

@@ -165,9 +165,7 @@ fn ranges_within_a_transaction_are_left_out_if_nobody_waits() {
 #[test]
 fn the_id_of_a_request_is_its_own_or_its_headers() {
     let header = |id| Some(pb::RequestHeader { id, ..pb::RequestHeader::default() });
-    for (id, header, wanted) in
-        [(0, header(7), 7), (9, None, 9), (9, header(7), 9), (0, None, 0)]
-    {
+    for (id, header, wanted) in [(0, header(7), 7), (9, None, 9), (9, header(7), 9), (0, None, 0)] {
         let mut member = Member::new(Setup::default());
         let request = Request { id, header, ..of::range("k") };
         assert_eq!(member.apply_next(&request).id, wanted);

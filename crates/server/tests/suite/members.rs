@@ -81,7 +81,7 @@ impl Fed {
 }
 
 const BUSY: Habits = Habits {
-    setup: Setup { quota: -1, compaction_batch_limit: 2, waits: true },
+    setup: Setup { compaction_batch_limit: 2, ..Setup::DEFAULT },
     commits: 9,
     compacts: 9,
     restarts: 0,
@@ -90,7 +90,7 @@ const BUSY: Habits = Habits {
 
 /// Nobody asks it anything, it has no space, and it restarts often.
 const IDLE: Habits = Habits {
-    setup: Setup { quota: 1, compaction_batch_limit: 1000, waits: false },
+    setup: Setup { quota: 1, compaction_batch_limit: 1000, waits: false, ..Setup::DEFAULT },
     commits: 2,
     compacts: 1,
     restarts: 1,
@@ -191,6 +191,6 @@ fn a_log_has_everything_in_it() {
         ("a downgrade", &|it| it.answers.membership.downgrade().enabled),
     ];
     for (what, has) in seen {
-        assert!(count(has) >= logs.len() / 4, "{what} in {} of {}", count(has), logs.len());
+        assert!(count(has) >= logs.len() / 5, "{what} in {} of {}", count(has), logs.len());
     }
 }

@@ -23,8 +23,11 @@ fn log(requests: &[Request]) -> Vec<Entry> {
     (1..).zip(requests).map(entry).collect()
 }
 
+/// Whatever is a transaction of its own is committed on its own.
+const EAGER: Setup = Setup { pending_bytes_max: 0, ..Setup::DEFAULT };
+
 fn run(disk: &SimDisk, log: &[Entry], between: Between<'_>) -> anyhow::Result<()> {
-    let mut member = Member::open(disk, Setup::default())?;
+    let mut member = Member::open(disk, EAGER)?;
     for entry in log {
         member.apply(entry)?;
         between(&member)?;

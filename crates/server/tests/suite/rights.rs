@@ -41,7 +41,8 @@ fn refused(error: Error) -> Result<Reply, Refusal> {
 }
 
 fn nested(op: Op) -> Request {
-    let within = |op| Op::RequestTxn(TxnRequest { failure: vec![of::op(op)], ..of::txn_of(vec![]) });
+    let within =
+        |op| Op::RequestTxn(TxnRequest { failure: vec![of::op(op)], ..of::txn_of(vec![]) });
     of::txn(of::txn_of(vec![within(within(op))]))
 }
 

@@ -23,7 +23,7 @@ const LONG: usize = 33_000;
 /// Mostly a small number, where there is something.
 fn number() -> BoxedStrategy<i64> {
     let ends = [0, -1, i64::MAX, i64::MIN, i64::MAX - 1, 9_000_000_000, 9_000_000_001];
-    prop_oneof![4 => 0..12_i64, 1 => select(&ends[..])].boxed()
+    prop_oneof![4 => 0..12_i64, 1 => select(ends.to_vec())].boxed()
 }
 
 /// One of an enum, or of none.
@@ -34,18 +34,18 @@ fn choice() -> BoxedStrategy<i32> {
 fn key() -> BoxedStrategy<Bytes> {
     let some = [&b""[..], b"\0", b"a", b"b", b"ab", b"c", b"\xff", b"\xff\xff"];
     let long = Just(Bytes::from(vec![b'k'; LONG]));
-    prop_oneof![40 => select(&some[..]).prop_map(Bytes::from_static), 1 => long].boxed()
+    prop_oneof![40 => select(some.to_vec()).prop_map(Bytes::from_static), 1 => long].boxed()
 }
 
 fn name() -> BoxedStrategy<String> {
     let some = ["root", "root", "alice", "bob", "ops", "", "\0", "ä\u{2028}<&>"];
     let long = Just("n".repeat(LONG));
-    prop_oneof![40 => select(&some[..]).prop_map(str::to_owned), 1 => long].boxed()
+    prop_oneof![40 => select(some.to_vec()).prop_map(str::to_owned), 1 => long].boxed()
 }
 
 fn version() -> BoxedStrategy<String> {
     let some = ["3.7.0", "3.6.0", "3.5.0", "3.0.0", "2.3.4", "3.8.0", "4.0.0", "", "x", "3.7"];
-    select(&some[..]).prop_map(str::to_owned).boxed()
+    select(some.to_vec()).prop_map(str::to_owned).boxed()
 }
 
 fn header() -> BoxedStrategy<Option<pb::RequestHeader>> {
@@ -211,23 +211,32 @@ fn users() -> Vec<(u32, BoxedStrategy<Request>)> {
         (1, with(authenticate.boxed(), |all, it| all.authenticate = Some(it))),
         (5, with(grant.boxed(), |all, it| all.auth_user_grant_role = Some(it))),
         (1, with(revoke.boxed(), |all, it| all.auth_user_revoke_role = Some(it))),
-        (1, with(name(), |all, name| {
-            all.auth_user_delete = Some(pb::AuthUserDeleteRequest { name });
-        })),
+        (
+            1,
+            with(name(), |all, name| {
+                all.auth_user_delete = Some(pb::AuthUserDeleteRequest { name });
+            }),
+        ),
         (1, with(name(), |all, name| all.auth_user_get = Some(pb::AuthUserGetRequest { name }))),
         (2, with(Just(()).boxed(), |all, ()| all.auth_enable = Some(pb::AuthEnableRequest {}))),
         (1, with(Just(()).boxed(), |all, ()| all.auth_disable = Some(pb::AuthDisableRequest {}))),
         (1, with(Just(()).boxed(), |all, ()| all.auth_status = Some(pb::AuthStatusRequest {}))),
-        (1, with(Just(()).boxed(), |all, ()| {
-            all.auth_user_list = Some(pb::AuthUserListRequest {});
-        })),
+        (
+            1,
+            with(Just(()).boxed(), |all, ()| {
+                all.auth_user_list = Some(pb::AuthUserListRequest {});
+            }),
+        ),
     ]
 }
 
 /// About roles.
 fn roles() -> Vec<(u32, BoxedStrategy<Request>)> {
-    let permission = (choice(), key(), key())
-        .prop_map(|(perm_type, key, range_end)| Permission { perm_type, key, range_end });
+    let permission = (choice(), key(), key()).prop_map(|(perm_type, key, range_end)| Permission {
+        perm_type,
+        key,
+        range_end,
+    });
     let grant = (name(), option::weighted(0.9, permission))
         .prop_map(|(name, perm)| pb::AuthRoleGrantPermissionRequest { name, perm });
     let revoke = (name(), key(), key()).prop_map(|(role, key, range_end)| {
@@ -235,13 +244,19 @@ fn roles() -> Vec<(u32, BoxedStrategy<Request>)> {
     });
     vec![
         (3, with(name(), |all, name| all.auth_role_add = Some(pb::AuthRoleAddRequest { name }))),
-        (1, with(name(), |all, role| {
-            all.auth_role_delete = Some(pb::AuthRoleDeleteRequest { role });
-        })),
+        (
+            1,
+            with(name(), |all, role| {
+                all.auth_role_delete = Some(pb::AuthRoleDeleteRequest { role });
+            }),
+        ),
         (1, with(name(), |all, role| all.auth_role_get = Some(pb::AuthRoleGetRequest { role }))),
-        (1, with(Just(()).boxed(), |all, ()| {
-            all.auth_role_list = Some(pb::AuthRoleListRequest {});
-        })),
+        (
+            1,
+            with(Just(()).boxed(), |all, ()| {
+                all.auth_role_list = Some(pb::AuthRoleListRequest {});
+            }),
+        ),
         (3, with(grant.boxed(), |all, it| all.auth_role_grant_permission = Some(it))),
         (1, with(revoke.boxed(), |all, it| all.auth_role_revoke_permission = Some(it))),
     ]
@@ -264,17 +279,28 @@ fn cluster() -> Vec<(u32, BoxedStrategy<Request>)> {
         text(&["/0/version", "/0/members/1/attributes", "/0/members/1/", "/1/x"]),
         text(&["3.5.0", "{}", r#"{"name":"m1"}"#, "x"]),
     )
-        .prop_map(|(method, path, val)| pb::Request { method, path, val, ..Default::default() });
+        .prop_map(|(method, path, val)| pb::Request {
+            method,
+            path,
+            val,
+            ..Default::default()
+        });
     vec![
         (2, with(alarm.boxed(), |all, it| all.alarm = Some(it))),
-        (1, with(version(), |all, ver| {
-            all.cluster_version_set = Some(membershippb::ClusterVersionSetRequest { ver });
-        })),
+        (
+            1,
+            with(version(), |all, ver| {
+                all.cluster_version_set = Some(membershippb::ClusterVersionSetRequest { ver });
+            }),
+        ),
         (1, with(published.boxed(), |all, it| all.cluster_member_attr_set = Some(it))),
         (1, with(downgrade.boxed(), |all, it| all.downgrade_info_set = Some(it))),
-        (1, with(version(), |all, ver| {
-            all.downgrade_version_test = Some(pb::DowngradeVersionTestRequest { ver });
-        })),
+        (
+            1,
+            with(version(), |all, ver| {
+                all.downgrade_version_test = Some(pb::DowngradeVersionTestRequest { ver });
+            }),
+        ),
         (1, with(v2.boxed(), |all, it| all.v2 = Some(it))),
     ]
 }
@@ -283,7 +309,6 @@ fn cluster() -> Vec<(u32, BoxedStrategy<Request>)> {
 pub(crate) fn request() -> impl Strategy<Value = Request> {
     let kinds = [keys(), users(), roles(), cluster()].concat();
     let request = proptest::strategy::Union::new_weighted(kinds);
-    (request, header(), option::weighted(0.1, any::<u64>())).prop_map(|(request, header, id)| {
-        Request { header, id: id.unwrap_or_default(), ..request }
-    })
+    (request, header(), option::weighted(0.1, any::<u64>()))
+        .prop_map(|(request, header, id)| Request { header, id: id.unwrap_or_default(), ..request })
 }

@@ -30,14 +30,26 @@ pub(crate) struct Setup {
     pub(crate) quota: i64,
     /// Revisions that a turn of compaction looks at.
     pub(crate) compaction_batch_limit: usize,
+    /// Bytes that may be pending. If few, each transaction of the backend becomes one of the file.
+    pub(crate) pending_bytes_max: usize,
     /// Whether somebody waits for answers here.
     pub(crate) waits: bool,
 }
 
 impl Default for Setup {
     fn default() -> Setup {
-        Setup { quota: -1, compaction_batch_limit: 3, waits: true }
+        Setup::DEFAULT
     }
+}
+
+impl Setup {
+    /// Space for anything, and commits only where a test makes them.
+    pub(crate) const DEFAULT: Setup = Setup {
+        quota: -1,
+        compaction_batch_limit: 3,
+        pending_bytes_max: backend::PENDING_BYTES_MAX_DEFAULT,
+        waits: true,
+    };
 }
 
 /// A member that is fed with entries by hand.
@@ -58,8 +70,9 @@ impl Member {
     pub(crate) fn open(disk: &SimDisk, setup: Setup) -> anyhow::Result<Member> {
         let clock: Arc<dyn Clock> = Arc::new(SimClock::default());
         let shared = Arc::new(disk.clone());
-        let backend = Backend::open(shared, Arc::clone(&clock), Path::new(FILE), small_pages())
-            .context("open the database")?;
+        let backend =
+            Backend::open(shared, Arc::clone(&clock), Path::new(FILE), small_pages(setup))
+                .context("open the database")?;
         let auth = AuthStore::new(Tokens::simple(DEFAULT_TTL), Arc::clone(&clock), cheap());
         let (id, local) = (ClusterId(1), MemberId(1));
         let cluster = Cluster::new(id, local, LEARNERS_MAX_DEFAULT, Membership::default());
@@ -143,11 +156,14 @@ impl Member {
     }
 }
 
-/// Small pages and little growth, so that a commit touches many pages and a cut has little to copy.
-fn small_pages() -> backend::Config {
-    let mut config = backend::Config::default();
+/// Small pages and little growth, so that a commit touches many pages and a cut has little to copy; and no waiting for a file that a test forgot
+/// to let go of.
+fn small_pages(setup: Setup) -> backend::Config {
+    let pending_bytes_max = setup.pending_bytes_max;
+    let mut config = backend::Config { pending_bytes_max, ..backend::Config::default() };
     config.bolt.page_size = 1024;
     config.bolt.grow_bytes = 8 << 10;
+    config.bolt.lock_timeout = Some(std::time::Duration::from_secs(1));
     config
 }
 

@@ -130,8 +130,8 @@ impl Writer {
             64..67 => of::checkpoint(self.lease(), self.below(500)),
             67..75 => self.compaction(),
             75..90 => self.users(),
-            90..93 => of::raise(self.random.below(3), self.pick(&ALARMS)),
-            93..96 => self.published(),
+            90..92 => of::raise(self.random.below(3), self.pick(&ALARMS)),
+            92..96 => self.published(),
             96 => of::range(self.pick(&KEYS)),
             97 => of::user_get(self.pick(&USERS)),
             98 => of::auth_status(),
@@ -223,9 +223,9 @@ impl Writer {
     fn published(&mut self) -> Request {
         let known = self.member.machine.cluster.now();
         let known: Vec<MemberId> = known.ids().chain(known.removed()).collect();
-        match self.random.below(4) {
+        match self.random.below(5) {
             0 => of::cluster_version(self.pick(&["3.5.0", "3.6.0", "3.7.0"])),
-            1 => of::downgrade(self.pick(&[None, Some("3.6.0")])),
+            1..3 => of::downgrade(self.pick(&[None, Some("3.6.0")])),
             _ => of::attributes(self.pick(&known).0, self.pick(&HOSTS)),
         }
     }
