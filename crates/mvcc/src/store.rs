@@ -39,7 +39,7 @@ pub const FIRST_REVISION: i64 = 1;
 pub const NEVER_COMPACTED: i64 = -1;
 
 /// Most keys that are looked at under the lock. More are looked at in a copy of the index.
-const KEYS_UNDER_LOCK_MAX: usize = 257;
+const KEYS_UNDER_LOCK_MAX: usize = 1001;
 
 /// How a store behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
