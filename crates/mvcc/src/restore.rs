@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use backend::schema::revision::RevisionKey;
+use backend::schema::revision::{self, RevisionKey};
 use backend::schema::{Bucket, meta};
 use backend::{Read, ReadError, Value, View};
 use bytes::Bytes;
-use types::LeaseId;
+use types::{LeaseId, Revision};
 
 use crate::error::Fault;
 use crate::index::{Found, Index};
@@ -21,6 +21,9 @@ use crate::store::{FIRST_REVISION, Leases, NEVER_COMPACTED, State};
 const CHUNK: usize = 2048;
 /// Chunks that may wait to be indexed.
 const CHUNKS_MAX: usize = 4;
+
+/// A file that says it has come further is damaged: nobody has written that much, and the next revision must exist.
+const REVISION_MAX: i64 = 1 << 62;
 
 type Chunk<'a> = Vec<(RevisionKey, Value<'a>)>;
 
@@ -56,6 +59,10 @@ pub(crate) fn restore(view: &View, leases: &dyn Leases) -> Result<Restored, Faul
     // What was written last may have been deleted and compacted since: then only the compaction tells how far it had come. And if that was cut
     // short after its last batch, only its beginning does.
     let current = built.newest.max(FIRST_REVISION).max(compacted).max(scheduled.unwrap_or(0));
+    if current > REVISION_MAX {
+        let key = revision::encode(Revision::new(current, 0));
+        return Err(ReadError::malformed(Bucket::Key, &key, "no store comes that far").into());
+    }
     let state = State { index: built.index, current, compacted };
     let unfinished = scheduled.filter(|scheduled| *scheduled > compacted);
     tracing::info!(current, compacted, keys = state.index.len(), "restored the keys");

@@ -303,3 +303,40 @@ fn a_key_deleted_and_put_in_one_revision_survives_its_compaction() {
     it.write(|txn| txn.txn(&request, false)).unwrap();
     assert_eq!(it.all(0).unwrap(), [row("b", "", 4, 4, 1)]);
 }
+
+/// What a damaged file may say is an error at the start, not a surprise later.
+#[test]
+fn a_file_that_makes_no_sense_is_refused() {
+    use backend::schema::Bucket;
+    use backend::schema::revision::RevisionKey;
+    use mvcc::kv::KeyValueRef;
+    use types::Revision;
+    let kv = |create_revision: i64, version: i64| {
+        KeyValueRef {
+            key: b"k",
+            create_revision,
+            mod_revision: 5,
+            version,
+            ..KeyValueRef::default()
+        }
+        .encode()
+    };
+    let at = |main: i64| RevisionKey::put(Revision::new(main, 0)).encode();
+    let cases = [
+        (b("short"), kv(5, 1), "invalid revision length: 5"),
+        (at(5), b("\x0b"), "not a KeyValue"),
+        (at(5), kv(6, 1), "created after it was put, or never"),
+        (at(5), kv(i64::MIN, 1), "created after it was put, or never"),
+        (at(5), kv(5, 0), "created after it was put, or never"),
+        (at(i64::MAX), kv(5, 1), "no store comes that far"),
+    ];
+    for (key, value, reason) in cases {
+        let disk = Arc::new(env::SimDisk::new(0));
+        let it = open(&disk);
+        let mut tx = it.backend.begin();
+        tx.put(Bucket::Key, key, value).unwrap();
+        tx.commit().unwrap();
+        let refused = Store::open(it.backend.clone(), &NoLeases, Config::default()).unwrap_err();
+        assert!(refused.to_string().contains(reason), "{refused}, not {reason}");
+    }
+}
