@@ -53,3 +53,31 @@ same_state() {
 state_build() {
     (cd "$root" && cargo build --release --examples -p server)
 }
+
+# ---- measurements ----
+
+# Etcd's state machine and ours at the same work, and then each figure of theirs above ours.
+bench_state() {
+    sync
+    bin/statebench -dir "$1" | tee "$work/state.theirs"
+    (cd "$root" && cargo bench --no-run -p mvcc -p lease)
+    sync
+    (cd "$root" && TMPDIR=$1 cargo bench -p mvcc -p lease) | tee "$work/state.ours"
+    echo
+    bench_pairs "$work/state.theirs" "$work/state.ours"
+}
+
+# Lines that differ in nothing but numbers are the same figure, the second of them the second. Those that begin with a
+# number are headings.
+bench_pairs() {
+    awk 'function figure(line) {
+            gsub(/[0-9.]+(ns|µs|ms|s)?/, "", line)
+            gsub(/ +/, " ", line)
+            return line " " ++seen[FILENAME, line]
+        }
+        /^[0-9]/ || !/[0-9]/ { next }
+        NR == FNR { theirs[figure($0)] = $0; next }
+        { name = figure($0) }
+        name in theirs { print "etcd      " theirs[name] "\nbowline   " $0 "\n" }
+    ' "$1" "$2"
+}

@@ -25,8 +25,8 @@ const ELSEWHERE: &[u8] = &[];
 /// Keys in order, and the history of each.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Leaf {
+    /// The history is what belongs to a key.
     keys: Packed,
-    histories: Packed,
     /// Long histories. There are few.
     many: BTreeMap<Box<[u8]>, Arc<Many>>,
     /// How many of the keys are there by now.
@@ -49,21 +49,21 @@ impl Leaf {
         let keys: usize = self.many.keys().map(|key| key.len() + size_of_val(key)).sum();
         let many = self.many.values().map(|many| size_of::<Many>() + many.heap_bytes());
         let many = keys + many.sum::<usize>();
-        self.keys.heap_bytes() + self.histories.heap_bytes() + many
+        self.keys.heap_bytes() + many
     }
 
     /// The lowest key.
     pub(super) fn first(&self) -> &[u8] {
-        self.keys.get(0)
+        self.keys.key(0)
     }
 
     #[inline]
     pub(super) fn get(&self, key: &[u8], revision: i64) -> Option<Found> {
-        self.found(self.keys.search(key).ok()?, revision)
+        self.found(self.keys.find(key)?, revision)
     }
 
     pub(super) fn contains(&self, key: &[u8]) -> bool {
-        self.keys.search(key).is_ok()
+        self.keys.find(key).is_some()
     }
 
     /// Calls back with the keys of a range that are there at a revision, in order.
@@ -73,7 +73,7 @@ impl Leaf {
     {
         for at in self.places(range) {
             if let Some(found) = self.found(at, revision) {
-                f(self.keys.get(at), found)?;
+                f(self.keys.key(at), found)?;
             }
         }
         ControlFlow::Continue(())
@@ -89,10 +89,9 @@ impl Leaf {
         let before = match self.keys.search(key) {
             Ok(at) => self.add_to(at, found.modified, tombstone),
             Err(at) => {
-                self.keys.insert(at, key);
                 let mut history = Vec::with_capacity(HISTORY_BYTES_MAX);
                 History::begin(found, tombstone, &mut history);
-                self.histories.insert(at, &history);
+                self.keys.insert(at, key, &history);
                 None
             }
         };
@@ -118,10 +117,10 @@ impl Leaf {
     /// Takes away the upper part: half of it, or the last key if that was added last, because more may come in order.
     pub(super) fn split(&mut self, added: &[u8]) -> Leaf {
         let last = self.len() - 1;
-        let at = if self.keys.get(last) == added { last } else { self.len() / 2 };
-        let (keys, histories) = (self.keys.split_off(at), self.histories.split_off(at));
-        let many = self.many.split_off(keys.get(0));
-        let mut upper = Leaf { keys, histories, many, live: 0, newest: self.newest };
+        let at = if self.keys.key(last) == added { last } else { self.len() / 2 };
+        let keys = self.keys.split_off(at);
+        let many = self.many.split_off(keys.key(0));
+        let mut upper = Leaf { keys, many, live: 0, newest: self.newest };
         upper.live = upper.count_live();
         self.live -= upper.live;
         upper
@@ -130,7 +129,6 @@ impl Leaf {
     /// Takes in the neighbour above.
     pub(super) fn join(&mut self, above: &Leaf) {
         self.keys.append(&above.keys);
-        self.histories.append(&above.histories);
         self.many.extend(above.many.iter().map(|(key, many)| (key.clone(), Arc::clone(many))));
         self.live += above.live;
         self.newest = self.newest.max(above.newest);
@@ -150,9 +148,8 @@ impl Leaf {
             if !kept.empty {
                 buffer.clear();
                 let many = self.compact_one(place, kept, at, &mut buffer);
-                let key = self.keys.get(place);
-                left.keys.push(key);
-                left.histories.push(&buffer);
+                let key = self.keys.key(place);
+                left.keys.push(key, &buffer);
                 left.many.extend(many.map(|many| (key.into(), many)));
             }
         }
@@ -170,8 +167,8 @@ impl Leaf {
     ) -> Option<Arc<Many>> {
         let Some(many) = self.many_at(place) else {
             match kept.drops {
-                true => History(self.histories.get(place)).compact(at, out),
-                false => out.extend_from_slice(self.histories.get(place)),
+                true => History(self.keys.tail(place)).compact(at, out),
+                false => out.extend_from_slice(self.keys.tail(place)),
             }
             return None;
         };
@@ -184,9 +181,9 @@ impl Leaf {
     }
 
     fn add_to(&mut self, at: usize, revision: Revision, tombstone: bool) -> Option<Found> {
-        let old = self.histories.get(at);
+        let old = self.keys.tail(at);
         if old == ELSEWHERE {
-            let many = self.many.get_mut(self.keys.get(at)).expect("it is elsewhere");
+            let many = self.many.get_mut(self.keys.key(at)).expect("it is elsewhere");
             let before = many.at(i64::MAX);
             Arc::make_mut(many).add(revision, tombstone);
             return before;
@@ -196,37 +193,37 @@ impl Leaf {
         History(old).add(revision, tombstone, &mut new);
         if new.len() > HISTORY_BYTES_MAX {
             let many = Arc::new(Many::from(History(&new)));
-            self.many.insert(self.keys.get(at).into(), many);
+            self.many.insert(self.keys.key(at).into(), many);
             new.clear();
         }
-        self.histories.replace(at, &new);
+        self.keys.replace_tail(at, &new);
         before
     }
 
     #[inline]
     fn found(&self, at: usize, revision: i64) -> Option<Found> {
         match self.many_at(at) {
-            None => History(self.histories.get(at)).at(revision),
+            None => History(self.keys.tail(at)).at(revision),
             Some(many) => many.at(revision),
         }
     }
 
     fn kept_of(&self, at: usize, compaction: i64) -> Kept {
         match self.many_at(at) {
-            None => History(self.histories.get(at)).kept(compaction),
+            None => History(self.keys.tail(at)).kept(compaction),
             Some(many) => many.kept(compaction),
         }
     }
 
     #[inline]
     fn many_at(&self, at: usize) -> Option<&Arc<Many>> {
-        let elsewhere = self.histories.get(at) == ELSEWHERE;
-        elsewhere.then(|| self.many.get(self.keys.get(at)).expect("it is elsewhere"))
+        let elsewhere = self.keys.tail(at) == ELSEWHERE;
+        elsewhere.then(|| self.many.get(self.keys.key(at)).expect("it is elsewhere"))
     }
 
     fn count_live(&self) -> u64 {
         let live = |at: &usize| match self.many_at(*at) {
-            None => History(self.histories.get(*at)).is_live(),
+            None => History(self.keys.tail(*at)).is_live(),
             Some(many) => many.is_live(),
         };
         (0..self.len()).filter(live).count() as u64
@@ -240,6 +237,6 @@ impl Leaf {
     }
 
     fn size(&self) -> usize {
-        self.keys.size() + self.histories.size()
+        self.keys.size()
     }
 }

@@ -9,7 +9,7 @@
 //!     "bar" {4}  "foo" {2, 3, 5t}     "moo" {6, 9}  "tea" {7}  "zoo" {8}
 //! ```
 //!
-//! What a node costs is the bytes of its keys and about twenty for each: see [`packed`] and [`history`]. Values are not here: they are in
+//! What a node costs is the bytes of its keys and some twenty-five for each: see [`packed`] and [`history`]. Values are not here: they are in
 //! the backend, under their revision.
 
 mod history;

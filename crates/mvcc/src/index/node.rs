@@ -28,8 +28,7 @@ pub(super) enum Node {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inner {
-    /// For each child a key that is not above any of its own, and above all of the child before. That of the first is not looked at: what is
-    /// below all others belongs there.
+    /// For each child but the first, a key that is not above any of its own, and above all of the child before.
     bounds: Packed,
     children: Vec<Arc<Node>>,
     live: u64,
@@ -173,8 +172,7 @@ impl Node {
 
     /// A root above two nodes.
     pub(super) fn above(lower: Arc<Node>, bound: &[u8], upper: Arc<Node>) -> Node {
-        let mut inner = Inner::default();
-        inner.push(&[], lower);
+        let mut inner = Inner { children: vec![lower], ..Inner::default() };
         inner.push(bound, upper);
         inner.count_again();
         Node::Inner(inner)
@@ -211,9 +209,9 @@ impl Inner {
     /// The child that a key belongs to.
     #[inline]
     fn child(&self, key: &[u8]) -> usize {
-        match self.bounds.search_from(1, key) {
-            Ok(at) => at,
-            Err(above) => above - 1,
+        match self.bounds.search(key) {
+            Ok(at) => at + 1,
+            Err(above) => above,
         }
     }
 
@@ -223,9 +221,17 @@ impl Inner {
         self.child(range.from)..=last
     }
 
+    /// Adds a child behind the others. The first has no bound.
     fn push(&mut self, bound: &[u8], child: Arc<Node>) {
-        self.bounds.push(bound);
+        if !self.children.is_empty() {
+            self.bounds.push(bound, &[]);
+        }
         self.children.push(child);
+    }
+
+    /// The key that divides a child from the one before it.
+    fn bound(&self, child: usize) -> &[u8] {
+        if child == 0 { &[] } else { self.bounds.key(child - 1) }
     }
 
     fn count_again(&mut self) {
@@ -239,7 +245,7 @@ impl Inner {
         self.live = self.live - u64::from(before.is_some()) + u64::from(!tombstone);
         self.newest = self.newest.max(found.modified.main);
         let Some((bound, upper)) = split else { return (before, None) };
-        self.bounds.insert(at + 1, &bound);
+        self.bounds.insert(at, &bound, &[]);
         self.children.insert(at + 1, upper);
         (before, (self.children.len() > CHILDREN_MAX).then(|| self.split(at + 1)).flatten())
     }
@@ -249,7 +255,8 @@ impl Inner {
         let last = self.children.len() - 1;
         let at = if added == last { last } else { self.children.len() / 2 };
         let bounds = self.bounds.split_off(at);
-        let bound = bounds.get(0).into();
+        let bound = self.bounds.key(at - 1).into();
+        drop(self.bounds.split_off(at - 1));
         let children = self.children.split_off(at);
         self.children.shrink_to_fit();
         let mut upper = Inner { bounds, children, ..Inner::default() };
@@ -285,7 +292,7 @@ impl Inner {
             }
             Node::Inner(_) => {
                 let next = Node::compact(&mut self.children[first], from, at, kept);
-                let behind = (first + 1 < self.children.len()).then(|| self.bounds.get(first + 1));
+                let behind = (first + 1 < self.children.len()).then(|| self.bound(first + 1));
                 let next = next.or_else(|| behind.map(Into::into));
                 self.tidy();
                 next
@@ -306,7 +313,7 @@ impl Inner {
         }
         let mut tidied = Inner::default();
         for (at, child) in self.children.iter().enumerate().filter(|(_, child)| !child.is_empty()) {
-            let bound = self.bounds.get(at);
+            let bound = self.bound(at);
             match tidied.children.last_mut() {
                 Some(last) if last.is_small() && last.has_room_for(child) => {
                     Arc::make_mut(last).join(bound, child);
@@ -319,7 +326,7 @@ impl Inner {
 
     fn join(&mut self, bound: &[u8], above: &Inner) {
         for (at, child) in above.children.iter().enumerate() {
-            let bound = if at == 0 { bound } else { above.bounds.get(at) };
+            let bound = if at == 0 { bound } else { above.bound(at) };
             self.push(bound, Arc::clone(child));
         }
         self.count_again();

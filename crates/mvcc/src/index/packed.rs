@@ -1,12 +1,17 @@
-//! A list of byte strings in one piece of memory.
+//! Keys in order, each with some bytes that belong to it, in one piece of memory.
 //!
 //! ```text
-//!   "foo" "foobar" ""     bytes  f o o f o o b a r      ends  3 9 9
+//!   "foo/1" → x    "foo/25" → yz            all keys begin with 4 bytes, "foo/"
+//!
+//!   slots                                    records
+//!   head "1\0\0\0"   key ends 5   ends 6     f o o / 1 x
+//!   head "25\0\0"    key ends 12  ends 14    f o o / 2 5 y z
 //! ```
 //!
-//! A node of the index holds some dozens of keys, each shorter than what an allocation and a pointer to it would cost. Laid out like
-//! this they cost their own bytes and four more, a search stays within a few lines of the processor's cache, and a copy of the node
-//! is a copy of two arrays.
+//! A node of the index holds some dozens of keys, and most of what looking one up costs is waiting for memory. So everything is in one allocation; the slots, a
+//! few lines of the processor's cache, are searched by the *head* of each key, the four bytes behind what all keys begin with; and the record that
+//! is found has the key and what belongs to it side by side. A key costs its own bytes and twelve more, and a copy of the node is a
+//! copy of one array.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -14,56 +19,155 @@ use std::ops::Range;
 /// By how much memory grows when it is full: an eighth. Doubling would leave a quarter of it unused on average.
 const GROWTH_SHIFT: u32 = 3;
 
-/// A list of byte strings.
+/// Bytes of a slot: three numbers of four.
+const SLOT_BYTES: usize = 12;
+
+/// Keys in order, with what belongs to each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Packed {
-    bytes: Vec<u8>,
-    /// Where each string ends.
-    ends: Vec<u32>,
+    /// All slots, then all records.
+    data: Vec<u8>,
+    len: u32,
+    /// How many bytes all keys begin with.
+    prefix: u32,
+}
+
+/// What is known of a record without looking at it. Places are counted from where the records begin.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    /// Four bytes of the key, as a number: in the order of the keys.
+    head: u32,
+    key_end: u32,
+    end: u32,
 }
 
 impl Packed {
     pub(super) fn len(&self) -> usize {
-        self.ends.len()
+        self.len as usize
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+        self.len == 0
     }
 
-    /// Bytes of all strings.
+    /// Bytes of all keys and what belongs to them.
     pub(super) fn size(&self) -> usize {
-        self.bytes.len()
+        self.data.len() - self.records()
     }
 
     /// Bytes of memory behind it.
     pub(super) fn heap_bytes(&self) -> usize {
-        self.bytes.capacity() + self.ends.capacity() * size_of::<u32>()
+        self.data.capacity()
     }
 
     #[inline]
-    pub(super) fn get(&self, at: usize) -> &[u8] {
-        &self.bytes[self.place(at)]
+    pub(super) fn key(&self, at: usize) -> &[u8] {
+        let (start, records) = (self.start(at), self.records());
+        &self.data[records + start..records + self.slot(at).key_end as usize]
     }
 
-    #[cfg(test)]
-    fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        (0..self.len()).map(|at| self.get(at))
-    }
-
-    /// Where a string is in a sorted list, or where it would be.
+    /// What belongs to a key.
     #[inline]
-    pub(super) fn search(&self, wanted: &[u8]) -> Result<usize, usize> {
-        self.search_from(0, wanted)
+    pub(super) fn tail(&self, at: usize) -> &[u8] {
+        let (Slot { key_end, end, .. }, records) = (self.slot(at), self.records());
+        &self.data[records + key_end as usize..records + end as usize]
     }
 
-    /// Likewise, in the strings from a place on.
+    /// Where a key is.
     #[inline]
-    pub(super) fn search_from(&self, first: usize, wanted: &[u8]) -> Result<usize, usize> {
-        let (mut low, mut high) = (first, self.len());
+    pub(super) fn find(&self, key: &[u8]) -> Option<usize> {
+        // If it does not begin as all do, it is none of those that its head is equal to.
+        let head = head_of(key.get(self.prefix as usize..)?);
+        self.search_equal_heads(head, key).ok()
+    }
+
+    /// Where a key is, or where it would be.
+    #[inline]
+    pub(super) fn search(&self, key: &[u8]) -> Result<usize, usize> {
+        if self.is_empty() {
+            return Err(0);
+        }
+        let prefix = self.prefix as usize;
+        let beginning = &key[..prefix.min(key.len())];
+        match beginning.cmp(&self.key(0)[..prefix]) {
+            Ordering::Less => Err(0),
+            Ordering::Equal => self.search_equal_heads(head_of(&key[prefix..]), key),
+            Ordering::Greater => Err(self.len()),
+        }
+    }
+
+    pub(super) fn push(&mut self, key: &[u8], tail: &[u8]) {
+        self.insert(self.len(), key, tail);
+    }
+
+    pub(super) fn insert(&mut self, at: usize, key: &[u8], tail: &[u8]) {
+        let start = self.start(at);
+        let place = self.records() + start;
+        self.splice(place..place, &[key, tail]);
+        let key_end = number(start + key.len());
+        let slot = Slot { head: 0, key_end, end: key_end + number(tail.len()) };
+        self.splice(at * SLOT_BYTES..at * SLOT_BYTES, &[&slot.encode()]);
+        self.len += 1;
+        self.move_ends(at + 1, 0, key.len() + tail.len());
+        self.head_again(at);
+    }
+
+    /// Replaces what belongs to a key.
+    pub(super) fn replace_tail(&mut self, at: usize, tail: &[u8]) {
+        let (slot, records) = (self.slot(at), self.records());
+        let before = (slot.end - slot.key_end) as usize;
+        self.splice(records + slot.key_end as usize..records + slot.end as usize, &[tail]);
+        self.set_slot(at, Slot { end: slot.key_end + number(tail.len()), ..slot });
+        self.move_ends(at + 1, before, tail.len());
+    }
+
+    /// Takes away the keys from a place on.
+    pub(super) fn split_off(&mut self, at: usize) -> Packed {
+        let (lower, upper) = (self.part(0..at), self.part(at..self.len()));
+        *self = lower;
+        upper
+    }
+
+    /// Takes in keys that come behind all of these.
+    pub(super) fn append(&mut self, other: &Packed) {
+        let mut both = Packed { len: self.len + other.len, ..Packed::default() };
+        both.data.reserve_exact(self.data.len() + other.data.len());
+        both.data.extend_from_slice(&self.data[..self.records()]);
+        both.data.extend_from_slice(&other.data[..other.records()]);
+        both.data.extend_from_slice(&self.data[self.records()..]);
+        both.data.extend_from_slice(&other.data[other.records()..]);
+        both.move_ends(self.len(), 0, self.size());
+        both.heads_again();
+        *self = both;
+    }
+
+    /// A list of its own of some of the keys.
+    fn part(&self, range: Range<usize>) -> Packed {
+        let (from, to) = (self.start(range.start), self.start(range.end));
+        let slots = &self.data[range.start * SLOT_BYTES..range.end * SLOT_BYTES];
+        let records = &self.data[self.records() + from..self.records() + to];
+        let data = [slots, records].concat();
+        let mut part = Packed { data, len: number(range.len()), prefix: 0 };
+        part.move_ends(0, from, 0);
+        part.heads_again();
+        part
+    }
+
+    /// Searches among the keys with a head. Those before and behind it are before and behind.
+    #[inline]
+    fn search_equal_heads(&self, head: u32, key: &[u8]) -> Result<usize, usize> {
+        let mut low = self.partition(0, |other| other < head);
+        let mut high = low;
+        // Mostly there is one, or none.
+        while high < self.len() && self.head(high) == head && high - low < 4 {
+            high += 1;
+        }
+        if high - low == 4 {
+            high = self.partition(high, |other| other <= head);
+        }
         while low < high {
             let middle = low.midpoint(high);
-            match self.get(middle).cmp(wanted) {
+            match self.key(middle).cmp(key) {
                 Ordering::Less => low = middle + 1,
                 Ordering::Equal => return Ok(middle),
                 Ordering::Greater => high = middle,
@@ -72,127 +176,212 @@ impl Packed {
         Err(low)
     }
 
-    pub(super) fn push(&mut self, string: &[u8]) {
-        self.insert(self.len(), string);
-    }
-
-    pub(super) fn insert(&mut self, at: usize, string: &[u8]) {
-        let start = self.start(at);
-        self.splice(start..start, string);
-        if self.ends.len() == self.ends.capacity() {
-            self.ends.reserve_exact((self.ends.len() >> GROWTH_SHIFT).max(1));
+    /// From a place on, the first key whose head does not fulfil a condition that those before it do.
+    #[inline]
+    fn partition(&self, from: usize, holds: impl Fn(u32) -> bool) -> usize {
+        let (mut low, mut high) = (from, self.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            if holds(self.head(middle)) { low = middle + 1 } else { high = middle }
         }
-        self.ends.insert(at, end(start));
-        self.move_ends(at, 0, string.len());
+        low
     }
 
-    pub(super) fn replace(&mut self, at: usize, string: &[u8]) {
-        let place = self.place(at);
-        let len = place.len();
-        self.splice(place, string);
-        self.move_ends(at, len, string.len());
+    /// Where the records begin.
+    #[inline]
+    fn records(&self) -> usize {
+        self.len() * SLOT_BYTES
     }
 
-    /// Takes away the strings from a place on.
-    pub(super) fn split_off(&mut self, at: usize) -> Packed {
-        let start = self.start(at);
-        let mut ends = self.ends.split_off(at);
-        for moved in &mut ends {
-            *moved -= end(start);
-        }
-        let bytes = self.bytes.split_off(start);
-        self.bytes.shrink_to_fit();
-        self.ends.shrink_to_fit();
-        Packed { bytes, ends }
-    }
-
-    pub(super) fn append(&mut self, other: &Packed) {
-        let start = end(self.bytes.len());
-        self.bytes.reserve_exact(other.bytes.len());
-        self.bytes.extend_from_slice(&other.bytes);
-        self.ends.reserve_exact(other.ends.len());
-        self.ends.extend(other.ends.iter().map(|end| end + start));
-    }
-
+    /// Where a record begins.
+    #[inline]
     fn start(&self, at: usize) -> usize {
-        if at == 0 { 0 } else { self.ends[at - 1] as usize }
+        if at == 0 { 0 } else { self.slot(at - 1).end as usize }
     }
 
-    fn place(&self, at: usize) -> Range<usize> {
-        self.start(at)..self.ends[at] as usize
+    #[inline]
+    fn head(&self, at: usize) -> u32 {
+        read(&self.data, at * SLOT_BYTES)
+    }
+
+    #[inline]
+    fn slot(&self, at: usize) -> Slot {
+        let at = at * SLOT_BYTES;
+        let [head, key_end, end] = [0, 4, 8].map(|offset| read(&self.data, at + offset));
+        Slot { head, key_end, end }
+    }
+
+    fn set_slot(&mut self, at: usize, slot: Slot) {
+        self.data[at * SLOT_BYTES..(at + 1) * SLOT_BYTES].copy_from_slice(&slot.encode());
+    }
+
+    /// Sets the head of a key that was put in; or of all, if they no longer begin alike.
+    fn head_again(&mut self, at: usize) {
+        let outermost = at == 0 || at + 1 == self.len();
+        if outermost && self.common() != self.prefix as usize {
+            return self.heads_again();
+        }
+        let head = head_of(&self.key(at)[self.prefix as usize..]);
+        self.set_slot(at, Slot { head, ..self.slot(at) });
+    }
+
+    fn heads_again(&mut self) {
+        self.prefix = number(self.common());
+        for at in 0..self.len() {
+            let head = head_of(&self.key(at)[self.prefix as usize..]);
+            self.set_slot(at, Slot { head, ..self.slot(at) });
+        }
+    }
+
+    /// How many bytes all keys begin with: since they are in order, those that the first and the last do.
+    fn common(&self) -> usize {
+        if self.is_empty() {
+            return 0;
+        }
+        let (first, last) = (self.key(0), self.key(self.len() - 1));
+        first.iter().zip(last).take_while(|(one, other)| one == other).count()
     }
 
     /// Puts other bytes in some place, and moves what is behind it.
-    fn splice(&mut self, place: Range<usize>, string: &[u8]) {
-        let (len, more) = (self.bytes.len(), string.len().saturating_sub(place.len()));
-        if more > self.bytes.capacity() - len {
-            self.bytes.reserve_exact(more.max(len >> GROWTH_SHIFT));
+    fn splice(&mut self, place: Range<usize>, parts: &[&[u8]]) {
+        let new: usize = parts.iter().map(|part| part.len()).sum();
+        let (len, more) = (self.data.len(), new.saturating_sub(place.len()));
+        if more > self.data.capacity() - len {
+            self.data.reserve_exact(more.max(len >> GROWTH_SHIFT));
         }
-        self.bytes.resize(len + more, 0);
-        self.bytes.copy_within(place.end..len, place.start + string.len());
-        self.bytes[place.start..place.start + string.len()].copy_from_slice(string);
-        self.bytes.truncate(len - place.len() + string.len());
+        self.data.resize(len + more, 0);
+        self.data.copy_within(place.end..len, place.start + new);
+        let mut at = place.start;
+        for part in parts {
+            self.data[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        self.data.truncate(len - place.len() + new);
     }
 
+    /// What was before records from a place on has another length.
     fn move_ends(&mut self, from: usize, before: usize, after: usize) {
-        let (before, after) = (end(before), end(after));
-        for moved in &mut self.ends[from..] {
-            *moved = *moved - before + after;
+        let (before, after) = (number(before), number(after));
+        let moved = |end: u32| end - before + after;
+        for at in from..self.len() {
+            let Slot { head, key_end, end } = self.slot(at);
+            self.set_slot(at, Slot { head, key_end: moved(key_end), end: moved(end) });
         }
     }
 }
 
+impl Slot {
+    fn encode(self) -> [u8; SLOT_BYTES] {
+        let mut bytes = [0; SLOT_BYTES];
+        bytes[..4].copy_from_slice(&self.head.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.key_end.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.end.to_le_bytes());
+        bytes
+    }
+}
+
+/// The first four bytes as a number, filled up with zeros: never smaller for a string that comes later.
+#[inline]
+fn head_of(rest: &[u8]) -> u32 {
+    if let Some(four) = rest.first_chunk() {
+        return u32::from_be_bytes(*four);
+    }
+    let mut head = [0; 4];
+    head[..rest.len()].copy_from_slice(rest);
+    u32::from_be_bytes(head)
+}
+
+#[inline]
+fn read(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(*bytes[at..].first_chunk().expect("a slot is whole"))
+}
+
 /// A request, and so a key, is far shorter than this can count; and a node holds little more than one that is long.
-fn end(place: usize) -> u32 {
+fn number(place: usize) -> u32 {
     u32::try_from(place).expect("a node of the index is split long before")
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use proptest::prelude::*;
 
     use super::*;
 
     #[derive(Clone, Debug)]
     enum Step {
-        Insert(usize, Vec<u8>),
-        Replace(usize, Vec<u8>),
+        Put(Vec<u8>, Vec<u8>),
+        Find(Vec<u8>),
         SplitAndAppend(usize),
+        Split(usize, bool),
+    }
+
+    /// Keys that begin alike, or not, or with nothing but zeros.
+    fn key() -> impl Strategy<Value = Vec<u8>> {
+        let bytes =
+            |len| proptest::collection::vec(prop_oneof![Just(0), Just(1), any::<u8>()], len);
+        let prefix =
+            prop_oneof![Just(Vec::new()), Just(b"common/".to_vec()), Just(b"com".to_vec())];
+        (prefix, bytes(0..9)).prop_map(|(prefix, rest)| [prefix, rest].concat())
     }
 
     fn step() -> impl Strategy<Value = Step> {
-        let string = || proptest::collection::vec(any::<u8>(), 0..20);
+        let tail = || proptest::collection::vec(any::<u8>(), 0..20);
         prop_oneof![
-            3 => (any::<usize>(), string()).prop_map(|(at, s)| Step::Insert(at, s)),
-            1 => (any::<usize>(), string()).prop_map(|(at, s)| Step::Replace(at, s)),
+            6 => (key(), tail()).prop_map(|(key, tail)| Step::Put(key, tail)),
+            3 => key().prop_map(Step::Find),
             1 => any::<usize>().prop_map(Step::SplitAndAppend),
+            1 => (any::<usize>(), any::<bool>()).prop_map(|(at, lower)| Step::Split(at, lower)),
         ]
+    }
+
+    fn pairs(packed: &Packed) -> Vec<(Vec<u8>, Vec<u8>)> {
+        (0..packed.len()).map(|at| (packed.key(at).to_vec(), packed.tail(at).to_vec())).collect()
     }
 
     proptest! {
         #[test]
-        fn like_a_list_of_strings(steps in proptest::collection::vec(step(), 0..60)) {
-            let (mut packed, mut model) = (Packed::default(), Vec::<Vec<u8>>::new());
+        fn like_a_map(steps in proptest::collection::vec(step(), 0..80)) {
+            let (mut packed, mut model) = (Packed::default(), BTreeMap::<Vec<u8>, Vec<u8>>::new());
             for step in steps {
                 let len = model.len();
                 match step {
-                    Step::Insert(at, string) => {
-                        packed.insert(at % (len + 1), &string);
-                        model.insert(at % (len + 1), string);
+                    Step::Put(key, tail) => {
+                        match packed.search(&key) {
+                            Ok(at) => packed.replace_tail(at, &tail),
+                            Err(at) => packed.insert(at, &key, &tail),
+                        }
+                        model.insert(key, tail);
                     }
-                    Step::Replace(at, string) if len > 0 => {
-                        packed.replace(at % len, &string);
-                        model[at % len] = string;
+                    Step::Find(key) => {
+                        let place = model.keys().position(|other| *other >= key).unwrap_or(len);
+                        let there = model.contains_key(&key);
+                        prop_assert_eq!(packed.find(&key), there.then_some(place));
+                        prop_assert_eq!(packed.search(&key), if there { Ok(place) } else { Err(place) });
                     }
                     Step::SplitAndAppend(at) => {
-                        let rest = packed.split_off(at % (len + 1));
-                        prop_assert_eq!(rest.len(), len - at % (len + 1));
-                        packed.append(&rest);
+                        let upper = packed.split_off(at % (len + 1));
+                        prop_assert_eq!(upper.len(), len - at % (len + 1));
+                        packed.append(&upper);
                     }
-                    Step::Replace(..) => {}
+                    Step::Split(at, keep_lower) => {
+                        let at = at % (len + 1);
+                        let upper = packed.split_off(at);
+                        let mut upper_model = model.clone();
+                        if let Some(bound) = model.keys().nth(at).cloned() {
+                            upper_model = model.split_off(&bound);
+                        } else {
+                            upper_model.clear();
+                        }
+                        if !keep_lower {
+                            (packed, model) = (upper, upper_model);
+                        }
+                    }
                 }
-                prop_assert!(packed.iter().eq(model.iter().map(Vec::as_slice)));
-                prop_assert_eq!(packed.size(), model.iter().map(Vec::len).sum::<usize>());
+                prop_assert_eq!(pairs(&packed), model.clone().into_iter().collect::<Vec<_>>());
+                let size: usize = model.iter().map(|(key, tail)| key.len() + tail.len()).sum();
+                prop_assert_eq!(packed.size(), size);
             }
         }
     }

@@ -275,8 +275,7 @@ impl<'m> Write<'m> {
             kv.lease = left.lease;
         }
         self.keys.insert(kv.key.clone(), kv.clone());
-        let (key, created) = (kv.key.clone(), before.is_none());
-        self.changes.push(Change { revision, key, kv: Some(kv), created });
+        self.changes.push(Change { revision, key: kv.key.clone(), kv: Some(kv) });
         let prev_kv = before.filter(|_| request.prev_kv);
         PutResponse { header: header(self.revision()), prev_kv }
     }
@@ -284,7 +283,7 @@ impl<'m> Write<'m> {
     fn delete(&mut self, key: &Bytes) {
         self.keys.remove(key);
         let (revision, key) = (self.next(), key.clone());
-        self.changes.push(Change { revision, key, kv: None, created: false });
+        self.changes.push(Change { revision, key, kv: None });
     }
 }
 

@@ -31,8 +31,6 @@ pub(crate) struct Change {
     pub(crate) key: Bytes,
     /// None: it was deleted.
     pub(crate) kv: Option<KeyValue>,
-    /// Whether it was not there before.
-    pub(crate) created: bool,
 }
 
 /// A compaction that is not finished.

@@ -15,7 +15,7 @@ use proto::etcdserverpb::{DeleteRangeRequest, PutRequest, RangeRequest, RangeRes
 use crate::subject::{Subject, message};
 
 const WRITES: i64 = 4000;
-const COMPACT_EVERY: i64 = 40;
+const COMPACT_EVERY: i64 = 4;
 const KEYS: usize = 10;
 const OTHERS: usize = 600;
 
@@ -29,7 +29,8 @@ fn range(from: &'static str, to: &'static str) -> RangeRequest {
 
 #[test]
 fn nobody_sees_half_of_a_transaction() {
-    let subject = Subject::new(Config { compaction_batch_limit: 7 }, &BTreeSet::new());
+    // Compactions are done in few turns, so that they overtake readers.
+    let subject = Subject::new(Config { compaction_batch_limit: 500 }, &BTreeSet::new());
     // Leases are of one thread.
     let Subject { backend, store, .. } = subject;
     write_others(&backend, &store);
@@ -47,6 +48,7 @@ fn nobody_sees_half_of_a_transaction() {
             scope.spawn(|| read(&store, &done, read_newest)),
             scope.spawn(|| read(&store, &done, read_again)),
             scope.spawn(|| read(&store, &done, read_one_by_one)),
+            scope.spawn(|| read(&store, &done, read_oldest)),
         ];
         let written = scope.spawn(|| (0..WRITES).for_each(|count| write(&backend, &store, count)));
         let written = written.join();
@@ -78,7 +80,7 @@ fn write_others(backend: &Backend, store: &Store) {
 fn write(backend: &Backend, store: &Store, count: i64) {
     let mut tx = backend.begin();
     if count % COMPACT_EVERY == COMPACT_EVERY - 1 {
-        store.compact(&mut tx, store.current() - 5).unwrap();
+        store.compact(&mut tx, store.current()).unwrap();
     }
     let mut txn = store.write(&mut tx, &NoLeases);
     if count % 10 == 9 {
@@ -156,6 +158,21 @@ fn read_again(store: &Store, newest: &mut i64) {
             && first.compact_revision == again.compact_revision
         {
             assert_eq!(first, again);
+        }
+    }
+}
+
+/// What may be compacted at any moment is there as a whole, or refused.
+fn read_oldest(store: &Store, newest: &mut i64) {
+    let revision = store.compacted().max(2);
+    assert!(revision >= *newest);
+    *newest = revision;
+    for request in [range("\0", "\0"), range("k", "l"), range("k1", "")] {
+        let single = request.range_end.is_empty();
+        match store.range(&RangeRequest { revision, ..request }) {
+            Ok(answer) if single => assert!(answer.kvs.len() < 2),
+            Ok(answer) => check_whole(&message(&answer), revision),
+            Err(error) => assert_eq!(error, Error::Compacted),
         }
     }
 }

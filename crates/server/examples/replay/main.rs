@@ -1,0 +1,120 @@
+//! Applies a member's log from its first entry to a new database: `replay DATA_DIR NEW_DB [--ttl-min SECONDS] [--member OUT_DIR]`.
+//!
+//! What comes out is to be compared with the database of the member that wrote the log. The log must be there from its beginning; its entries
+//! are applied as far as they are known to be committed, and every compaction is finished before the next entry. With `--member` a
+//! whole data directory is made of it as well, in which the log is replaced by a snapshot: one that an etcd can go on with.
+
+mod log;
+mod member;
+mod voters;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail, ensure};
+use auth::{AuthStore, Cost, Tokens};
+use backend::Backend;
+use env::{Clock, OsClock, OsDisk};
+use membership::quota::Quota;
+use membership::{Cluster, ClusterId, LEARNERS_MAX_DEFAULT, Membership};
+use mvcc::CompactionTurn;
+use proto::etcdserverpb::Metadata;
+use server::{Applied, Config, StateMachine};
+use types::MemberId;
+
+use log::Log;
+use member::Image;
+use voters::Voters;
+
+const USAGE: &str = "usage: replay DATA_DIR NEW_DB [--ttl-min SECONDS] [--member OUT_DIR]";
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse(std::env::args().skip(1))?;
+    let log = Log::read(&arguments.from.join("member").join("wal"))?;
+    let machine = open(&arguments.to, &log.metadata, arguments.ttl_min_seconds)?;
+    let mut voters = Voters::default();
+    apply(&machine, &log, &mut voters)?;
+    let image = Image::of(&machine, voters.conf_state())?;
+    let StateMachine { backend, store, .. } = machine;
+    drop(store);
+    backend.close()?;
+    match arguments.member {
+        Some(dir) => member::assemble(&dir, &arguments.to, &log, &image),
+        None => Ok(()),
+    }
+}
+
+struct Arguments {
+    from: PathBuf,
+    to: PathBuf,
+    ttl_min_seconds: i64,
+    member: Option<PathBuf>,
+}
+
+impl Arguments {
+    fn parse(mut words: impl Iterator<Item = String>) -> anyhow::Result<Arguments> {
+        let mut word = || words.next();
+        let (from, to) = (word().context(USAGE)?.into(), word().context(USAGE)?.into());
+        let ttl_min_seconds = lease::TTL_MIN_SECONDS_DEFAULT;
+        let mut arguments = Arguments { from, to, ttl_min_seconds, member: None };
+        while let Some(flag) = word() {
+            let value = word().context(USAGE)?;
+            match &*flag {
+                "--ttl-min" => arguments.ttl_min_seconds = value.parse()?,
+                "--member" => arguments.member = Some(value.into()),
+                _ => bail!(USAGE),
+            }
+        }
+        Ok(arguments)
+    }
+}
+
+/// Applies what is committed, and prints what came of it.
+fn apply(machine: &StateMachine, log: &Log, voters: &mut Voters) -> anyhow::Result<()> {
+    let mut tally = BTreeMap::<&str, usize>::new();
+    for entry in log.committed() {
+        let entry = raft::Entry::try_from(entry.clone())?;
+        let applied = machine
+            .apply(&entry, &|_| true, voters)
+            .with_context(|| format!("apply entry {}", entry.index))?;
+        *tally.entry(kind_of(&applied)).or_default() += 1;
+        while machine.store.turn_compaction()? == CompactionTurn::More {}
+    }
+    let (hash, revision) = machine.store.hash_kv(0)?;
+    println!("revision {revision} hash {} compacted {}", hash.hash, hash.compact_revision);
+    tally.iter().for_each(|(kind, count)| println!("{kind} {count}"));
+    Ok(())
+}
+
+fn kind_of(applied: &Applied) -> &'static str {
+    match applied {
+        Applied::Already => "already",
+        Applied::Empty => "empty",
+        Applied::Request(outcome) => match &outcome.result {
+            Some(Ok(_)) => "requests",
+            Some(Err(_)) => "refused",
+            None => "skipped",
+        },
+        Applied::ConfChange { result: Ok(()), .. } => "conf changes",
+        Applied::ConfChange { .. } => "conf changes refused",
+    }
+}
+
+fn open(path: &Path, metadata: &Metadata, ttl_min_seconds: i64) -> anyhow::Result<StateMachine> {
+    ensure!(!path.exists(), "{} is there already", path.display());
+    let clock: Arc<dyn Clock> = Arc::new(OsClock::default());
+    let disk = Arc::new(OsDisk);
+    let backend = Backend::open(disk, Arc::clone(&clock), path, backend::Config::default())?;
+    let auth = AuthStore::new(Tokens::Nop, Arc::clone(&clock), Cost::default());
+    let (id, local) = (ClusterId(metadata.cluster_id()), MemberId(metadata.node_id()));
+    let cluster = Cluster::new(id, local, LEARNERS_MAX_DEFAULT, Membership::default());
+    let config = Config {
+        store: mvcc::Config::default(),
+        lease: lease::Config { ttl_min_seconds, ..lease::Config::default() },
+        watch: mvcc::watch::Config::new(1),
+        wake_watch: Arc::new(|| {}),
+        quota: Quota::new(-1),
+    };
+    Ok(StateMachine::open(backend, clock, auth, cluster, config)?)
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/server/v3/etcdserver/txn"
+	"go.etcd.io/etcd/server/v3/lease"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+)
+
+const (
+	keyBytes   = 64
+	valueBytes = 256
+	rangeKeys  = 500
+	// Etcd counts all keys to the end of a range, whatever its limit is, so its ranges are measured for a while and not to a number.
+	rangesTake = 15 * time.Second
+)
+
+// all is the key and the end of a range over everything.
+var all = []byte{0}
+
+// storeBench is a store at work.
+type storeBench struct {
+	store  mvcc.WatchableKV
+	keys   int
+	random uint64
+}
+
+func measureStore(folder string, effort effort) {
+	keys := effort.keys
+	fmt.Printf("%d keys of %d bytes, values of %d\n\n", keys, keyBytes, valueBytes)
+	withStore(folder, func(store mvcc.WatchableKV) {
+		bench := &storeBench{store: store, keys: keys, random: 1}
+		bench.putAll("put, new keys at random")
+		bench.read()
+		bench.ranges()
+		bench.compareAndPut()
+		bench.rangeBesideAWriter()
+	})
+	restore(folder, keys, "one revision each")
+	withStore(folder, func(store mvcc.WatchableKV) {
+		bench := &storeBench{store: store, keys: keys, random: 1}
+		for range 4 {
+			bench.putAll("put, known keys at random")
+		}
+	})
+	restore(folder, keys, "five revisions each, and a few more")
+	fmt.Println()
+}
+
+// key is the nth of all, in an order that has nothing to do with theirs.
+func key(n, keys int) []byte {
+	shuffled := uint64(n) * 0x9E3779B1 % uint64(keys)
+	name := fmt.Appendf(make([]byte, 0, keyBytes), "/registry/pods/default/%012d/", shuffled)
+	for len(name) < keyBytes {
+		name = append(name, 'x')
+	}
+	return name
+}
+
+func putRequest(key []byte) *pb.PutRequest {
+	return &pb.PutRequest{Key: key, Value: bytes.Repeat([]byte{'v'}, valueBytes)}
+}
+
+func (b *storeBench) randomKey() []byte {
+	b.random = b.random*6_364_136_223_846_793_005 + 1
+	return key(int(b.random>>33)%b.keys, b.keys)
+}
+
+// put does what the applier does with a put.
+func (b *storeBench) put(request *pb.PutRequest) {
+	_, _, err := txn.Put(context.Background(), zap.NewNop(), &lease.FakeLessor{}, b.store, request)
+	must(err)
+}
+
+// get does what a server does with a range once it may be read.
+func (b *storeBench) get(request *pb.RangeRequest) *pb.RangeResponse {
+	return b.getCounted(request, true)
+}
+
+// getCounted leaves out, if told so, how many keys there are beyond the limit.
+func (b *storeBench) getCounted(request *pb.RangeRequest, withTotal bool) *pb.RangeResponse {
+	response, _, err := txn.Range(context.Background(), zap.NewNop(), b.store, request, withTotal)
+	must(err)
+	return response
+}
+
+func (b *storeBench) putAll(what string) {
+	took := timed(func() {
+		for n := range b.keys {
+			b.put(putRequest(key(n, b.keys)))
+		}
+	})
+	report(what, b.keys, took)
+	count := b.get(&pb.RangeRequest{Key: all, RangeEnd: all, CountOnly: true}).Count
+	check(int(count) == b.keys, "keys are missing")
+}
+
+func (b *storeBench) read() {
+	took := timed(func() {
+		for range b.keys {
+			framed := frame(b.get(&pb.RangeRequest{Key: b.randomKey()}))
+			check(len(framed) > valueBytes, "a key is missing")
+		}
+	})
+	report("point read at latest, framed", b.keys, took)
+}
+
+// frame makes of a response the bytes that a client gets.
+func frame(response *pb.RangeResponse) []byte {
+	framed, err := proto.Marshal(response)
+	must(err)
+	return framed
+}
+
+func (b *storeBench) ranges() {
+	b.rangeOften("range of 500 keys, framed", b.get)
+	b.rangeOften("range of 500 keys, only the keys", func(request *pb.RangeRequest) *pb.RangeResponse {
+		request.KeysOnly = true
+		return b.get(request)
+	})
+	revision := b.store.Rev() - 1
+	b.rangeOften("range of 500 keys, before the last write", func(request *pb.RangeRequest) *pb.RangeResponse {
+		request.Revision = revision
+		return b.get(request)
+	})
+	// Only a stream of ranges does without the count. It is here to tell what the count costs, and has no counterpart.
+	b.rangeOften("range of 500 keys, framed, not counted", func(request *pb.RangeRequest) *pb.RangeResponse {
+		return b.getCounted(request, false)
+	})
+}
+
+func (b *storeBench) rangeOften(what string, get func(*pb.RangeRequest) *pb.RangeResponse) {
+	rounds, begun := 0, time.Now()
+	for rounds < min(b.keys/rangeKeys, 2000) && time.Since(begun) < rangesTake {
+		request := &pb.RangeRequest{Key: b.randomKey(), RangeEnd: all, Limit: rangeKeys}
+		check(len(frame(get(request))) > keyBytes, "a range is empty")
+		rounds++
+	}
+	report(what, rounds, time.Since(begun))
+}
+
+func (b *storeBench) compareAndPut() {
+	rounds := b.keys / 4
+	took := timed(func() {
+		for range rounds {
+			key := b.randomKey()
+			// With the shared buffer, as by default.
+			response, _, err := txn.Txn(context.Background(), zap.NewNop(), compareRequest(key), true, b.store, &lease.FakeLessor{}, false)
+			must(err)
+			check(response.Succeeded, "a key is missing")
+		}
+	})
+	report("compare and put", rounds, took)
+}
+
+// compareRequest puts a key if it has ever been put.
+func compareRequest(key []byte) *pb.TxnRequest {
+	compare := &pb.Compare{
+		Result: pb.Compare_GREATER, Target: pb.Compare_MOD, Key: key, TargetUnion: &pb.Compare_ModRevision{ModRevision: 0},
+	}
+	put := &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: putRequest(key)}}
+	return &pb.TxnRequest{Compare: []*pb.Compare{compare}, Success: []*pb.RequestOp{put}}
+}
+
+// rangeBesideAWriter finds how long a put takes at most while all keys are ranged over, again and again; and without that.
+func (b *storeBench) rangeBesideAWriter() {
+	for _, hasReader := range []bool{false, true} {
+		var done atomic.Bool
+		var reader sync.WaitGroup
+		ranges := 0
+		if hasReader {
+			reader.Go(func() { ranges = b.rangeUntil(&done) })
+		}
+		took := b.slowestPuts()
+		done.Store(true)
+		reader.Wait()
+		fmt.Printf("put beside %d ranges over all: p50 %.1f us, p99.9 %.1f us, slowest %.0f us\n",
+			ranges, micros(took[0]), micros(took[1]), micros(took[2]))
+	}
+}
+
+func (b *storeBench) rangeUntil(done *atomic.Bool) (ranges int) {
+	for ; !done.Load(); ranges++ {
+		check(len(b.get(&pb.RangeRequest{Key: all, RangeEnd: all}).Kvs) == b.keys, "keys are missing")
+	}
+	return ranges
+}
+
+func (b *storeBench) slowestPuts() [3]time.Duration {
+	took := make([]time.Duration, b.keys/5)
+	for n := range took {
+		request := putRequest(key(n, b.keys))
+		took[n] = timed(func() { b.put(request) })
+	}
+	slices.Sort(took)
+	last := len(took) - 1
+	return [3]time.Duration{took[len(took)/2], took[last-len(took)/1000], took[last]}
+}
+
+// restore opens a store as after a restart.
+func restore(folder string, keys int, what string) {
+	// Etcd's metrics hold on to the store that was opened last, which is to be gone before this one is weighed.
+	inFolder(folder, func(empty string) { withStore(empty, func(mvcc.WatchableKV) {}) })
+	database := openBackend(folder)
+	var store mvcc.WatchableKV
+	var took time.Duration
+	kept := bytesKept(func() {
+		took = timed(func() { store = openStore(database) })
+	})
+	fmt.Printf("\nrestored in %.2f s: %s\n", took.Seconds(), what)
+	bench := &storeBench{store: store, keys: keys}
+	count := bench.get(&pb.RangeRequest{Key: all, RangeEnd: all, CountOnly: true}).Count
+	check(int(count) == keys, "keys are missing")
+	fmt.Printf("index: %.1f bytes for each key beyond the key itself\n", kept/float64(keys)-keyBytes)
+	must(store.Close())
+	must(database.Close())
+}
+
+func report(what string, count int, took time.Duration) {
+	fmt.Printf("%-44s %12.0f /s %9.2f us\n", what, rate(count, took), micros(took)/float64(count))
+}
