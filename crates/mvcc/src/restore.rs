@@ -1,7 +1,8 @@
 //! Reading a store back from its file.
 //!
 //! The file has every revision in order, and the index wants keys: each revision is one step in the history of its key. One thread walks the file
-//! and another builds the index; between them go chunks, of which a few may wait.
+//! and another builds the index; between them go chunks, of which a few may wait. A chunk is put into the index in the order of its keys: neighbours are found where
+//! the one before them was, and the processor has not to wait for memory each time.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -18,9 +19,9 @@ use crate::kv::KeyValueRef;
 use crate::store::{FIRST_REVISION, Leases, NEVER_COMPACTED, State};
 
 /// Revisions in a chunk.
-const CHUNK: usize = 2048;
+const CHUNK: usize = 1 << 16;
 /// Chunks that may wait to be indexed.
-const CHUNKS_MAX: usize = 4;
+const CHUNKS_MAX: usize = 2;
 
 /// A file that says it has come further is damaged: nobody has written that much, and the next revision must exist.
 const REVISION_MAX: i64 = 1 << 62;
@@ -99,17 +100,18 @@ fn read_all<'a>(view: &'a View, to: SyncSender<Chunk<'a>>) -> Result<(), Fault> 
 fn build(from: Receiver<Chunk<'_>>) -> Result<Builder, Fault> {
     let mut builder = Builder::default();
     for chunk in &from {
-        for (key, value) in chunk {
-            builder.add(key, &value)?;
-        }
+        let parsed = chunk.iter().map(|(at, value)| Ok((*at, parse(*at, value)?)));
+        let mut parsed = parsed.collect::<Result<Vec<_>, Fault>>()?;
+        // Stable: the revisions of a key stay in order.
+        parsed.sort_by_key(|(_, kv)| kv.key);
+        parsed.into_iter().for_each(|(at, kv)| builder.add(at, kv));
     }
     Ok(builder)
 }
 
 impl Builder {
-    fn add(&mut self, at: RevisionKey, value: &[u8]) -> Result<(), Fault> {
-        let kv = parse(at, value)?;
-        self.newest = at.revision.main;
+    fn add(&mut self, at: RevisionKey, kv: KeyValueRef<'_>) {
+        self.newest = self.newest.max(at.revision.main);
         let (created, version) = match at.tombstone {
             // When it was created is no longer known; nobody asks for it any more.
             true => (0, 1),
@@ -120,7 +122,6 @@ impl Builder {
             tracing::warn!(revision = %at.revision, "skipped a deletion of a key that is not there");
         }
         self.note_lease(kv.key, LeaseId::from_wire(kv.lease).filter(|_| !at.tombstone));
-        Ok(())
     }
 
     fn note_lease(&mut self, key: &[u8], lease: Option<LeaseId>) {

@@ -206,9 +206,9 @@ impl Packed {
 
     #[inline]
     fn slot(&self, at: usize) -> Slot {
-        let at = at * SLOT_BYTES;
-        let [head, key_end, end] = [0, 4, 8].map(|offset| read(&self.data, at + offset));
-        Slot { head, key_end, end }
+        let bytes: &[u8; SLOT_BYTES] =
+            self.data[at * SLOT_BYTES..].first_chunk().expect("a slot is whole");
+        Slot { head: read(bytes, 0), key_end: read(bytes, 4), end: read(bytes, 8) }
     }
 
     fn set_slot(&mut self, at: usize, slot: Slot) {
