@@ -50,6 +50,51 @@ same_state() {
     same "hash of keys, $what" bin/etcdutl hashkv "$theirs" = bin/etcdutl hashkv "$ours"
 }
 
+# Etcd of every version goes on with a data directory that we have made of a member's log, as it does with that member's
+# own. Two of the three members are missing, so it goes on alone.
+state_goes_on() {
+    local version one going=()
+    for version in "$etcd_version" "${old_versions[@]}"; do
+        goes_on "$version" &
+        going+=($!)
+    done
+    for one in "${going[@]}"; do
+        wait "$one" || fail "etcd does not go on as with its own files"
+    done
+    echo "data directories made of a log: served by etcd $etcd_version ${old_versions[*]}"
+}
+
+goes_on() {
+    local version=$1 from=$work/logged/$1/logged/m1 dir=$work/goes_on/$1
+    # What `same` keeps must not meet that of another version at the same time.
+    local work=$dir
+    mkdir -p "$dir"
+    cp -r "$from" "$dir/theirs"
+    ours replay "$from" "$dir/applied.db" --ttl-min 1 --member "$dir/ours" >/dev/null || fail "replay: $version"
+    [[ $version == "$etcd_version" ]] || image_is_read
+    same "answers of etcd $version, going on" alone theirs lib/goes_on = alone ours lib/goes_on
+    # By then it has taken snapshots of its own. What they say of the members comes from ours, or from its log.
+    same "image of the members by etcd $version" members_of theirs = members_of ours
+}
+
+# Until 3.5 a server knows its members from the image in a snapshot file alone: what that says, it says.
+image_is_read() {
+    cp -r "$dir/ours" "$dir/planted"
+    bin/snapimage -replace http://127.0.0.1:=http://127.0.0.2: "$dir/planted/member/snap"
+    [[ $(alone planted bin/etcdctl member list) == *" http://127.0.0.2:"* ]] || fail "etcd $version does not read our image"
+}
+
+# A command beside an etcd that goes on without the other members, and takes a snapshot every other entry.
+alone() {
+    ETCD_FORCE_NEW_CLUSTER=true ETCD_SNAPSHOT_COUNT=1 ETCD_HEARTBEAT_INTERVAL=50 ETCD_ELECTION_TIMEOUT=500 \
+        bin/serve -etcd "$(etcd_of "$version")" "$dir/$1" "${@:2}"
+}
+
+# Clients reach it elsewhere each time.
+members_of() {
+    bin/snapimage "$dir/$1/member/snap" | sed 's/"clientURLs":.*//'
+}
+
 state_build() {
     (cd "$root" && cargo build --release --examples -p server)
 }

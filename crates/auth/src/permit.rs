@@ -129,16 +129,19 @@ impl AuthStore {
         })
     }
 
-    /// Whether a user may list leases: these.
+    /// Whether a user may list leases: these. Users and roles may change between one lease and the next; if they did, it has to be asked again.
     pub fn check_lease_leases(
         &self,
         caller: Option<&AuthInfo>,
         ids: impl IntoIterator<Item = LeaseId>,
         leases: &dyn LeaseKeys,
     ) -> Result<(), Error> {
-        self.check_some(caller, leases, |check| {
-            ids.into_iter().try_for_each(|id| check.lease_reads(id))
-        })
+        let revision = self.revision();
+        self.check_some(caller, leases, |_| Ok(()))?;
+        for id in ids {
+            self.check_some(caller, leases, |check| check.lease_reads(id))?;
+        }
+        self.check_revision(revision)
     }
 
     /// Whether a user holds the role root.

@@ -1,5 +1,6 @@
 //! The store: users and roles behind a lock, and the tokens of those who have authenticated.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use backend::schema::Bucket;
@@ -14,7 +15,7 @@ use types::Index;
 use crate::error::Error;
 use crate::info::AuthInfo;
 use crate::password::{self, Cost};
-use crate::state::{ROOT, State, is_root};
+use crate::state::{Account, ROOT, State, is_root};
 use crate::token::Tokens;
 
 /// Users, roles and tokens. One thread changes them, as log entries are applied; any number ask.
@@ -58,12 +59,14 @@ impl AuthStore {
         let mut state = self.change();
         let before = std::mem::replace(&mut *state, restored);
         self.tokens.set_enabled(state.enabled);
-        for (name, account) in before.users {
-            let now = state.users.get(&name);
-            if now.is_none_or(|now| now.user.password != account.user.password) {
-                self.tokens.invalidate_user(&String::from_utf8_lossy(&name));
-            }
-        }
+        let changed = |(name, account): &(Bytes, Account)| {
+            let now = state.users.get(name);
+            now.is_none_or(|now| now.user.password != account.user.password)
+        };
+        let changed = before.users.into_iter().filter(changed);
+        let changed: BTreeSet<String> =
+            changed.map(|(name, _)| String::from_utf8_lossy(&name).into_owned()).collect();
+        self.tokens.invalidate(|user| changed.contains(user));
         Ok(())
     }
 
@@ -235,7 +238,7 @@ impl AuthStore {
         tx: &mut Tx<'_>,
         request: &pb::AuthUserAddRequest,
     ) -> Result<pb::AuthUserAddResponse, Error> {
-        self.change().user_add(tx, request, self.cost)?;
+        self.change().user_add(tx, request)?;
         tracing::info!(user = request.name, "added a user");
         Ok(pb::AuthUserAddResponse::default())
     }
@@ -261,7 +264,7 @@ impl AuthStore {
         request: &pb::AuthUserChangePasswordRequest,
     ) -> Result<pb::AuthUserChangePasswordResponse, Error> {
         let mut state = self.change();
-        state.user_change_password(tx, request, self.cost)?;
+        state.user_change_password(tx, request)?;
         // Under the lock: nobody has seen the new revision, with which an old token would pass.
         self.tokens.invalidate_user(&request.name);
         tracing::info!(user = request.name, "changed the password of a user");

@@ -9,7 +9,7 @@ use proto::etcdserverpb::{
 };
 
 use crate::error::Error;
-use crate::password::{self, Cost};
+use crate::password;
 use crate::state::{ROOT, State};
 
 impl State {
@@ -17,7 +17,6 @@ impl State {
         &mut self,
         tx: &mut Tx<'_>,
         request: &AuthUserAddRequest,
-        cost: Cost,
     ) -> Result<(), Error> {
         if request.name.is_empty() {
             return Err(Error::UserEmpty);
@@ -30,7 +29,7 @@ impl State {
         let given = Given { password: &request.password, hashed: &request.hashed_password };
         let user = User {
             name: Bytes::from(request.name.clone()),
-            password: self.password_for(&request.name, Some(&options), &given, cost)?,
+            password: self.password_for(&request.name, Some(&options), &given)?,
             roles: Vec::new(),
             options: Some(options),
         };
@@ -57,11 +56,10 @@ impl State {
         &mut self,
         tx: &mut Tx<'_>,
         request: &AuthUserChangePasswordRequest,
-        cost: Cost,
     ) -> Result<(), Error> {
         let mut user = self.user(&request.name).ok_or(Error::UserNotFound)?.clone();
         let given = Given { password: &request.password, hashed: &request.hashed_password };
-        user.password = self.password_for(&request.name, user.options.as_ref(), &given, cost)?;
+        user.password = self.password_for(&request.name, user.options.as_ref(), &given)?;
         self.put_user(tx, user)?;
         self.next_revision(tx);
         Ok(())
@@ -110,7 +108,6 @@ impl State {
         name: &str,
         options: Option<&UserAddOptions>,
         given: &Given<'_>,
-        cost: Cost,
     ) -> Result<Bytes, Error> {
         if options.is_some_and(|options| options.no_password) {
             return Ok(Bytes::new());
@@ -119,8 +116,7 @@ impl State {
             return password::decode(given.hashed).ok_or(Error::NoPasswordUser);
         }
         // An entry of the log from before 3.5, when passwords were hashed as they were applied.
-        password::hash_at_apply(name, self.revision, given.password, cost)
-            .ok_or(Error::NoPasswordUser)
+        password::hash_at_apply(name, self.revision, given.password).ok_or(Error::NoPasswordUser)
     }
 }
 

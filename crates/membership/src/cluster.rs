@@ -72,10 +72,14 @@ impl Cluster {
         Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes what the database says in place of all that was known: at a start, and after a snapshot.
+    /// Takes what the database says in place of all that was known: at a start, and after a snapshot. A database that knows of no member, now
+    /// or ever, is new: then it stays with what this member was told to begin with.
     pub fn restore(&self, from: &impl Read) -> Result<(), StopError> {
         let read = store::read(from)?;
         version::check_server(read.version)?;
+        if read.members.is_empty() && read.removed.is_empty() {
+            return Ok(());
+        }
         if read.downgrade.enabled {
             tracing::info!(target = read.downgrade.target_version, "cluster is downgrading");
         }

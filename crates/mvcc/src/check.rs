@@ -1,8 +1,10 @@
 //! What can be said against a request before anything is asked of the store.
 //!
-//! These are the checks that the member makes which receives a request. What is in the log has passed them.
+//! These are the checks that the member makes which receives a request. Applying does not rely on them: what is in the log may have come in through another
+//! member, with other limits.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use proto::etcdserverpb::range_request::{SortOrder, SortTarget};
 use proto::etcdserverpb::request_op::Request;
@@ -118,7 +120,7 @@ fn check_op(op: &RequestOp, ops_max: usize, depth_max: usize) -> Result<(), Refu
 #[derive(Default)]
 struct Touched<'a> {
     puts: BTreeSet<&'a [u8]>,
-    deletes: Vec<&'a DeleteRangeRequest>,
+    deletes: Intervals,
 }
 
 /// Finds out which keys operations change, and that none is changed twice.
@@ -129,7 +131,7 @@ fn touched(ops: &[RequestOp]) -> Result<Touched<'_>, Refused> {
     let mut all = Touched::default();
     for op in ops {
         if let Some(Request::RequestDeleteRange(delete)) = &op.request {
-            all.deletes.push(delete);
+            all.deletes.add_range(delete);
         }
     }
     for op in ops {
@@ -154,22 +156,50 @@ impl<'a> Touched<'a> {
         for key in other.puts.difference(&then.puts) {
             self.add_put(key)?;
         }
-        self.deletes.extend(then.deletes);
-        self.deletes.extend(other.deletes);
+        for deletes in [then.deletes, other.deletes] {
+            deletes.0.into_iter().for_each(|(from, to)| self.deletes.add(from, to));
+        }
         Ok(())
     }
 
     fn add_put(&mut self, key: &'a [u8]) -> Result<(), Refused> {
-        let deleted = self.deletes.iter().any(|delete| deletes(delete, key));
+        let deleted = self.deletes.contains(key);
         if deleted || !self.puts.insert(key) { Err(Refused::DuplicateKey) } else { Ok(()) }
     }
 }
 
-/// Compat: an end of one zero byte means all keys from the first on, but not here: as in etcd, such a deletion passes beside puts.
-fn deletes(delete: &DeleteRangeRequest, key: &[u8]) -> bool {
-    let DeleteRangeRequest { key: from, range_end, .. } = delete;
-    match &range_end[..] {
-        [] => from == key,
-        end => key >= &from[..] && key < end,
+/// Keys that are deleted, as intervals that do not touch: where each begins, and where it ends. However many there are, asking for one takes no longer.
+#[derive(Default)]
+struct Intervals(BTreeMap<Vec<u8>, Vec<u8>>);
+
+impl Intervals {
+    /// Compat: an end of one zero byte means all keys from the first on, but not here: as in etcd, such a deletion passes beside puts.
+    fn add_range(&mut self, delete: &DeleteRangeRequest) {
+        let (from, to) = (delete.key.to_vec(), delete.range_end.to_vec());
+        match to.is_empty() {
+            true => self.add(from, [&delete.key[..], &[0]].concat()),
+            false => self.add(from, to),
+        }
+    }
+
+    fn add(&mut self, mut from: Vec<u8>, mut to: Vec<u8>) {
+        if to <= from {
+            return;
+        }
+        // Those that begin no later than this one ends, and end no sooner than it begins, become one with it.
+        while let Some((first, last)) = self.0.range(..=to.clone()).next_back() {
+            if *last < from {
+                break;
+            }
+            let (first, last) = (first.clone(), last.clone());
+            self.0.remove(&first);
+            (from, to) = (from.min(first), to.max(last));
+        }
+        self.0.insert(from, to);
+    }
+
+    fn contains(&self, key: &[u8]) -> bool {
+        let before = (Bound::Unbounded, Bound::Included(key));
+        self.0.range::<[u8], _>(before).next_back().is_some_and(|(_, to)| key < &to[..])
     }
 }

@@ -149,7 +149,9 @@ impl Store {
     fn advance(&self, job: &mut Job) -> Result<bool, Fault> {
         match &mut job.phase {
             Phase::Index { from, kept } => {
-                match self.state_mut().index.compact(from, job.at, kept) {
+                // The lock is let go of before what was noted is sorted.
+                let next = self.state_mut().index.compact(from, job.at, kept);
+                match next {
                     Some(next) => *from = next,
                     None => job.phase = Phase::file(std::mem::take(kept), job.previous, job.at),
                 }

@@ -36,7 +36,7 @@ pub struct KeyValueHash {
 pub(crate) struct Hasher {
     hash: KeyValueHash,
     /// What stays, sorted.
-    pub(crate) kept: Vec<Revision>,
+    kept: Vec<Revision>,
     /// How many of these were passed.
     passed: usize,
 }

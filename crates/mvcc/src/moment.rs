@@ -7,11 +7,12 @@ use backend::{Read, Value};
 use bytes::Bytes;
 use proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use proto::etcdserverpb::{Compare, RangeRequest};
+use types::Revision;
 
 use crate::error::{Error, Fault};
 use crate::index::{Found, Index, Keys};
 use crate::kv::KeyValueRef;
-use crate::range::{Query, stored};
+use crate::range::{Query, parsed, stored};
 use crate::response::{Kvs, RangeResult};
 
 /// The number to compare with, if it is of the kind that is compared.
@@ -39,10 +40,12 @@ impl<'a, R: Read> Moment<'a, R> {
         Ok(query.load(query.select(self.index), self.values)?)
     }
 
-    /// The stored form of a key.
-    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Value<'a>>, Fault> {
-        let found = self.index.get(key, self.current);
-        found.map(|found| stored(found.modified, self.values)).transpose()
+    /// The stored form of a key, and its revision.
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<(Revision, Value<'a>)>, Fault> {
+        let Some(Found { modified, .. }) = self.index.get(key, self.current) else {
+            return Ok(None);
+        };
+        Ok(Some((modified, stored(modified, self.values)?)))
     }
 
     /// The stored forms of a range of keys.
@@ -83,7 +86,7 @@ impl<'a, R: Read> Moment<'a, R> {
         let target = CompareTarget::try_from(compare.target);
         if matches!(target, Ok(CompareTarget::Value | CompareTarget::Lease)) {
             let stored = stored(found.modified, self.values)?;
-            return Ok(holds_for(compare, &KeyValueRef::parse(&stored).unwrap_or_default()));
+            return Ok(holds_for(compare, &parsed(found.modified, &stored)?));
         }
         let Found { modified, created: create_revision, version } = found;
         let mod_revision = modified.main;

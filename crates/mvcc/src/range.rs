@@ -8,8 +8,8 @@
 
 use std::ops::ControlFlow;
 
-use backend::Read;
 use backend::schema::{Bucket, revision};
+use backend::{Read, ReadError};
 use proto::etcdserverpb::RangeRequest;
 use proto::etcdserverpb::range_request::{SortOrder, SortTarget};
 use types::Revision;
@@ -79,11 +79,9 @@ impl<'a> Query<'a> {
         Ok(query)
     }
 
-    /// Whether it looks at no more keys than can be looked at while a writer waits.
-    pub(crate) fn is_brief(&self, keys_max: usize) -> bool {
-        let one = self.request.range_end.is_empty();
-        let newest = self.at == self.current;
-        one || (newest && (self.request.count_only || self.limit <= keys_max))
+    /// Whether it is about one key alone.
+    pub(crate) fn is_of_one_key(&self) -> bool {
+        self.request.range_end.is_empty()
     }
 
     /// Keys are answered from the index, without a lease, unless their values have to be seen in order to sort them.
@@ -164,8 +162,11 @@ impl<'a> Query<'a> {
                     .iter()
                     .map(|pick| stored(pick.found.modified, values))
                     .collect::<Result<_, Fault>>()?;
-                let parsed: Vec<_> = loaded.iter().map(|kv| value_of(kv)).collect();
-                sort_by(order, descend, |at| parsed[at]);
+                let values = picks.iter().zip(&loaded);
+                let values: Vec<_> = values
+                    .map(|(pick, kv)| Ok(parsed(pick.found.modified, kv)?.value))
+                    .collect::<Result<_, Fault>>()?;
+                sort_by(order, descend, |at| values[at]);
             }
         }
         Ok(())
@@ -179,8 +180,7 @@ impl<'a> Query<'a> {
     ) -> Result<(), Fault> {
         let stored = stored(revision, values)?;
         if self.request.keys_only {
-            let parsed = KeyValueRef::parse(&stored).unwrap_or_default();
-            kvs.push(&KeyValueRef { value: &[], ..parsed }.encode());
+            kvs.push(&KeyValueRef { value: &[], ..parsed(revision, &stored)? }.encode());
         } else {
             kvs.push(&stored);
         }
@@ -201,8 +201,11 @@ fn push_key(key: &[u8], found: Found, kvs: &mut Kvs) {
     kvs.push(&kv.encode());
 }
 
-fn value_of(stored: &[u8]) -> &[u8] {
-    KeyValueRef::parse(stored).unwrap_or_default().value
+/// The fields of what is stored under a revision. What cannot be read must not pass for an empty value: other members can read theirs.
+pub(crate) fn parsed(revision: Revision, stored: &[u8]) -> Result<KeyValueRef<'_>, Fault> {
+    let key = revision::encode(revision);
+    let wrong = || ReadError::malformed(Bucket::Key, &key, "not a KeyValue");
+    Ok(KeyValueRef::parse(stored).ok_or_else(wrong)?)
 }
 
 fn sort_by<T: Ord>(order: &mut [usize], descend: bool, by: impl Fn(usize) -> T) {

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use types::{LeaseId, Revision};
 
 use crate::error::Fault;
+use crate::hash::decode;
 use crate::index::{Found, Index};
 use crate::kv::KeyValueRef;
 use crate::store::{FIRST_REVISION, Leases, NEVER_COMPACTED, State};
@@ -23,8 +24,8 @@ const CHUNK: usize = 1 << 16;
 /// Chunks that may wait to be indexed.
 const CHUNKS_MAX: usize = 2;
 
-/// A file that says it has come further is damaged: nobody has written that much, and the next revision must exist.
-const REVISION_MAX: i64 = 1 << 62;
+/// A file that says it has come further is damaged: nobody has written that much, and the next revision, or version, must exist.
+const NUMBER_MAX: i64 = 1 << 62;
 
 type Chunk<'a> = Vec<(RevisionKey, Value<'a>)>;
 
@@ -60,7 +61,7 @@ pub(crate) fn restore(view: &View, leases: &dyn Leases) -> Result<Restored, Faul
     // What was written last may have been deleted and compacted since: then only the compaction tells how far it had come. And if that was cut
     // short after its last batch, only its beginning does.
     let current = built.newest.max(FIRST_REVISION).max(compacted).max(scheduled.unwrap_or(0));
-    if current > REVISION_MAX {
+    if current > NUMBER_MAX {
         let key = revision::encode(Revision::new(current, 0));
         return Err(ReadError::malformed(Bucket::Key, &key, "no store comes that far").into());
     }
@@ -76,10 +77,14 @@ pub(crate) fn restore(view: &View, leases: &dyn Leases) -> Result<Restored, Faul
 )]
 fn read_all<'a>(view: &'a View, to: SyncSender<Chunk<'a>>) -> Result<(), Fault> {
     let mut chunk = Vec::with_capacity(CHUNK);
+    let mut last = None;
     for item in view.all(Bucket::Key)? {
         let item = item?;
-        let key = RevisionKey::decode(&item.key)
-            .map_err(|error| ReadError::malformed(Bucket::Key, &item.key, error.to_string()))?;
+        let key = decode(&item.key)?;
+        if last.replace(key.revision) == Some(key.revision) {
+            // As a put and as a deletion.
+            return Err(ReadError::malformed(Bucket::Key, &item.key, "a revision twice").into());
+        }
         chunk.push((key, item.value));
         if chunk.len() == CHUNK {
             let full = std::mem::replace(&mut chunk, Vec::with_capacity(CHUNK));
@@ -138,7 +143,10 @@ fn parse(at: RevisionKey, value: &[u8]) -> Result<KeyValueRef<'_>, Fault> {
         Fault::Read(ReadError::malformed(Bucket::Key, &at.encode(), reason.to_owned()))
     };
     let kv = KeyValueRef::parse(value).ok_or_else(|| wrong("not a KeyValue"))?;
-    let created = (0..=at.revision.main).contains(&kv.create_revision);
+    if at.revision.sub > NUMBER_MAX || kv.version > NUMBER_MAX {
+        return Err(wrong("no store comes that far"));
+    }
+    let created = (1..=at.revision.main).contains(&kv.create_revision);
     if !at.tombstone && (!created || kv.version < 1) {
         return Err(wrong("created after it was put, or never"));
     }

@@ -10,7 +10,7 @@
 //! the index, where nobody looks for them yet, since everybody reads at `current` or before. When the transaction of the backend is
 //! committed, [`Store::publish`] moves `current`, and all of it is there at once.
 //!
-//! Readers take a lock to look at a few keys, and a copy of the index, which costs a pointer, to look at many. They read values from a view of the
+//! Readers take a lock to look at one key, and a copy of the index, which costs a pointer, to look at more. They read values from a view of the
 //! backend taken under the same lock: what a compaction drops from the index first, and from the backend later, is in both or not asked for.
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -38,13 +38,10 @@ pub const FIRST_REVISION: i64 = 1;
 /// The compacted revision of a store that was never compacted.
 pub const NEVER_COMPACTED: i64 = -1;
 
-/// Most keys that are looked at under the lock. More are looked at in a copy of the index.
-const KEYS_UNDER_LOCK_MAX: usize = 1001;
-
 /// How a store behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Most revisions that a compaction looks at in one turn.
+    /// Most revisions that a compaction looks at in one turn. Zero is the default.
     pub compaction_batch_limit: usize,
 }
 
@@ -117,7 +114,10 @@ pub struct Changes {
 
 impl Store {
     /// Makes the buckets that are missing, and reads what is there.
-    pub fn open(backend: Backend, leases: &dyn Leases, config: Config) -> Result<Store, Fault> {
+    pub fn open(backend: Backend, leases: &dyn Leases, mut config: Config) -> Result<Store, Fault> {
+        if config.compaction_batch_limit == 0 {
+            config.compaction_batch_limit = COMPACTION_BATCH_LIMIT_DEFAULT;
+        }
         backend.create_buckets(&[Bucket::Key, Bucket::Meta])?;
         let restored = crate::restore::restore(&backend.view(), leases)?;
         let store = Store {
@@ -163,11 +163,12 @@ impl Store {
         let state = self.state();
         let query = Query::new(request, state.current, state.compacted)?;
         let view = self.backend.view();
-        let selection = if query.is_brief(KEYS_UNDER_LOCK_MAX) {
+        let selection = if query.is_of_one_key() {
             let selection = query.select(&state.index);
             drop(state);
             selection
         } else {
+            // However many keys there are, and were: nobody waits for the walk.
             let index = state.index.clone();
             drop(state);
             query.select(&index)
@@ -176,6 +177,9 @@ impl Store {
     }
 
     /// Answers a transaction that only reads.
+    ///
+    /// # Panics
+    /// If it does not ([`txn::is_read_only`]).
     pub fn read_txn(&self, request: &TxnRequest) -> Result<TxnResult, Error> {
         let reader = self.reader();
         txn::read(&reader.moment(), request)
@@ -206,9 +210,10 @@ impl Store {
         if revision < state.compacted {
             return Err(Error::Compacted);
         }
-        let Some(found) = state.index.get(key, revision.min(state.current)) else {
-            return Ok(None);
-        };
+        if revision > state.current {
+            return Err(Error::FutureRevision);
+        }
+        let Some(found) = state.index.get(key, revision) else { return Ok(None) };
         let view = self.backend.view();
         drop(state);
         Ok(Some(stored(found.modified, &view)?.into_bytes()))

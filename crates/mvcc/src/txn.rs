@@ -48,6 +48,7 @@ pub(crate) fn read<R: Read>(
     moment: &Moment<'_, R>,
     request: &TxnRequest,
 ) -> Result<TxnResult, Error> {
+    assert!(is_read_only(request), "whoever may write goes through the log");
     let plan = Plan::new(moment, request)?;
     plan.check(moment.current, moment.compacted, &|_| Ok(()))?;
     let responses = plan.ops.iter().map(|op| match op {

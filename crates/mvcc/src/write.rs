@@ -11,6 +11,7 @@ use crate::error::{Error, Fault};
 use crate::event::{Event, EventKind};
 use crate::kv::{self, KeyValueRef};
 use crate::moment::Moment;
+use crate::range::parsed;
 use crate::response::{DeleteRangeResult, Kvs, PutResult};
 use crate::store::{Changes, Leases, Store};
 
@@ -104,12 +105,18 @@ impl<'a, 'b> WriteTxn<'a, 'b> {
             self.set(key, value, *lease)?;
             return Ok(PutResult { revision: self.revision(), prev_kv: None });
         }
-        let before = self.with(|moment| Ok(moment.get(key)?.map(backend::Value::into_bytes)))?;
-        let parsed = before.as_deref().and_then(KeyValueRef::parse).unwrap_or_default();
+        let before = self.with(|moment| {
+            Ok(moment.get(key)?.map(|(revision, stored)| (revision, stored.into_bytes())))
+        })?;
+        let parsed = match &before {
+            Some((revision, stored)) => parsed(*revision, stored)?,
+            None => KeyValueRef::default(),
+        };
         let value = if request.ignore_value { parsed.value } else { value };
         let lease = if request.ignore_lease { parsed.lease } else { *lease };
         self.set(key, value, lease)?;
-        Ok(PutResult { revision: self.revision(), prev_kv: before.filter(|_| request.prev_kv) })
+        let prev_kv = before.filter(|_| request.prev_kv).map(|(_, stored)| stored);
+        Ok(PutResult { revision: self.revision(), prev_kv })
     }
 
     pub(crate) fn delete_range_checked(
@@ -135,8 +142,10 @@ impl<'a, 'b> WriteTxn<'a, 'b> {
         f: impl FnOnce(&Moment<'_, Tx<'b>>) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
         let state = self.store.state();
-        let (index, compacted) = (&state.index, state.compacted);
-        f(&Moment { index, values: &*self.tx, current: self.revision(), compacted })
+        let (index, compacted) = (state.index.clone(), state.compacted);
+        // Whoever else needs the lock need not wait for all that is read.
+        drop(state);
+        f(&Moment { index: &index, values: &*self.tx, current: self.revision(), compacted })
     }
 
     fn set(&mut self, key: &Bytes, value: &[u8], lease: i64) -> Result<(), Fault> {

@@ -328,12 +328,21 @@ fn a_file_that_makes_no_sense_is_refused() {
         (at(5), kv(6, 1), "created after it was put, or never"),
         (at(5), kv(i64::MIN, 1), "created after it was put, or never"),
         (at(5), kv(5, 0), "created after it was put, or never"),
+        (at(5), kv(0, 1), "created after it was put, or never"),
+        (at(5), kv(5, i64::MAX), "no store comes that far"),
         (at(i64::MAX), kv(5, 1), "no store comes that far"),
+        (
+            RevisionKey::put(Revision::new(5, i64::MAX)).encode(),
+            kv(5, 1),
+            "no store comes that far",
+        ),
+        (RevisionKey::tombstone(Revision::new(3, 0)).encode(), kv(0, 0), "a revision twice"),
     ];
     for (key, value, reason) in cases {
         let disk = Arc::new(env::SimDisk::new(0));
         let it = open(&disk);
         let mut tx = it.backend.begin();
+        tx.put(Bucket::Key, at(3), kv(3, 1)).unwrap();
         tx.put(Bucket::Key, key, value).unwrap();
         tx.commit().unwrap();
         let refused = Store::open(it.backend.clone(), &NoLeases, Config::default()).unwrap_err();

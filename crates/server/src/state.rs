@@ -1,6 +1,7 @@
 //! All that members agree on.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use auth::AuthStore;
@@ -49,6 +50,8 @@ pub struct StateMachine {
     pub alarms: AlarmStore,
     pub(crate) quota: Quota,
     pub(crate) clock: Arc<dyn Clock>,
+    /// The last entry that came; zero before the first.
+    pub(crate) last: AtomicU64,
 }
 
 impl StateMachine {
@@ -60,12 +63,13 @@ impl StateMachine {
         cluster: Cluster,
         config: Config,
     ) -> Result<StateMachine, Fault> {
+        // First of all, whether this is a database for us: nothing is written to one that is not.
+        cluster.restore(&backend.view())?;
         backend.create_buckets(&Bucket::ALL)?;
         let mut tx = backend.begin();
         auth.start(&mut tx)?;
         tx.commit()?;
         let view = backend.view();
-        cluster.restore(&view)?;
         let alarms = AlarmStore::restore(&view)?;
         let lessor = Lessor::new(config.lease);
         lessor.restore(&view)?;
@@ -74,7 +78,8 @@ impl StateMachine {
         watch.revision = store.current();
         let hub = Hub::new(&watch, config.wake_watch);
         let quota = config.quota;
-        Ok(StateMachine { backend, store, hub, lessor, auth, cluster, alarms, quota, clock })
+        let last = AtomicU64::new(0);
+        Ok(StateMachine { backend, store, hub, lessor, auth, cluster, alarms, quota, clock, last })
     }
 
     /// The last entry that was applied, and its term.

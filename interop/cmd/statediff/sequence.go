@@ -29,11 +29,14 @@ type sequence struct {
 	verbose  bool
 
 	streams map[uint32]*compare.Watch
+	// begun is when the first step was taken, renewed how long after that our leases were last given all their time again.
+	begun   time.Time
+	renewed time.Duration
 }
 
 // run plays a number of steps, and on to where the streams are looked at.
 func (s *sequence) run(ctx context.Context, steps int) error {
-	s.streams = map[uint32]*compare.Watch{}
+	s.streams, s.begun = map[uint32]*compare.Watch{}, time.Now()
 	var step scenario.Step
 	for index := 0; index < steps || step.Kind != scenario.Settle; index++ {
 		step = s.scenario.Next()
@@ -72,7 +75,7 @@ func (s *sequence) call(ctx context.Context, step scenario.Step) (machine.Answer
 		return theirs, fmt.Errorf("ours: %w", err)
 	}
 	s.tally.add(step.Method, theirs)
-	if !compare.Answers(step.Request, theirs, ours) {
+	if !compare.Answers(step.Request, theirs, ours, s.renewed) {
 		return theirs, fmt.Errorf("--- etcd ---\n%s\n--- ours ---\n%s", theirs, ours)
 	}
 	s.scenario.Learn(step, theirs)
@@ -91,6 +94,7 @@ func (s *sequence) watch(ctx context.Context, step scenario.Step) error {
 	if s.streams[step.Stream] == nil {
 		s.streams[step.Stream] = compare.NewWatch()
 	}
+	s.streams[step.Stream].Asked(request)
 	s.scenario.LearnWatch(step, created)
 	return nil
 }
@@ -131,7 +135,7 @@ func (s *sequence) drain(ctx context.Context, number uint32, marker int64) error
 				return err
 			}
 			s.tally.addWatch(which, responses)
-			if err := both.Add(which, responses); err != nil {
+			if err := both.Add(which, responses, marker); err != nil {
 				return fmt.Errorf("%s: %w", []string{"etcd", "ours"}[which], err)
 			}
 		}
@@ -150,6 +154,7 @@ func (s *sequence) restart(ctx context.Context) error {
 		}
 	}
 	clear(s.streams)
+	s.renewed = time.Since(s.begun)
 	s.scenario.LearnRestart()
 	return nil
 }

@@ -4,9 +4,10 @@
 //
 //   - cluster, member and term in a header
 //   - the order of leases, of a lease's keys and of alarms, which etcd takes from a map
-//   - how much of a lease is left, as long as something is and not more than was granted
-//   - the order of equals in a sorted range of more than a dozen keys, where etcd's sort is not stable
-//   - how many responses the events of a watch come in (see Watch)
+//   - how much of a lease is left, within a minute, as long as something is and not more than was granted; a restart gives
+//     leases their whole time again
+//   - the order of equals in a sorted range, where etcd sorted more than a dozen keys and so did not keep it
+//   - how many responses the events of a watch come in, as long as each is sound (see Watch)
 //   - reports of progress on a stream with a watch that a compaction ended: etcd gives none
 package compare
 
@@ -14,6 +15,7 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/protobuf/proto"
@@ -21,15 +23,17 @@ import (
 	"bowline/interop/internal/machine"
 )
 
-// Answers says whether two answers to a request are the same.
-func Answers(request proto.Message, one, other machine.Answer) bool {
+// Answers says whether two answers to a request are the same. Of a lease, the other side may have left what has run out
+// in the time from its grant to the last restart, which only that side went through: renewed is the most that can be.
+func Answers(request proto.Message, one, other machine.Answer, renewed time.Duration) bool {
 	if one.Code != other.Code || one.Text != other.Text {
 		return false
 	}
 	if one.Reply == nil || other.Reply == nil {
 		return one.Reply == nil && other.Reply == nil
 	}
-	return proto.Equal(normal(request, one.Reply), normal(request, other.Reply))
+	return closeInTime(one.Reply, other.Reply, renewed) &&
+		proto.Equal(normal(request, one.Reply), normal(request, other.Reply))
 }
 
 // normal is a reply with all that may differ made the same. It is a copy.
@@ -61,6 +65,24 @@ func normalHeader(header *pb.ResponseHeader) {
 	}
 }
 
+// secondsApart is how long one side may be behind the other with a request.
+const secondsApart = 60
+
+// closeInTime says whether about as much is left of a lease on both sides.
+func closeInTime(one, other proto.Message, renewed time.Duration) bool {
+	here, ok := one.(*pb.LeaseTimeToLiveResponse)
+	if !ok {
+		return true
+	}
+	there, ok := other.(*pb.LeaseTimeToLiveResponse)
+	if !ok {
+		return false
+	}
+	more := there.TTL - here.TTL
+	return more >= -secondsApart && more <= secondsApart+int64(renewed.Seconds())
+}
+
+// normalTimeToLive forgets how much is left, which closeInTime looks at, unless it cannot be.
 func normalTimeToLive(reply *pb.LeaseTimeToLiveResponse) {
 	slices.SortFunc(reply.Keys, bytes.Compare)
 	if reply.TTL > 0 && reply.TTL <= reply.GrantedTTL {

@@ -15,7 +15,7 @@ const stable = 12
 // them were kept if the limit cut through them.
 func normalRange(request *pb.RangeRequest, reply *pb.RangeResponse) {
 	normalHeader(reply.Header)
-	if request.SortTarget == pb.RangeRequest_KEY || reply.Count <= stable {
+	if request.SortTarget == pb.RangeRequest_KEY || sorted(request, reply) <= stable {
 		return
 	}
 	for kvs := reply.Kvs; len(kvs) > 0; {
@@ -27,6 +27,24 @@ func normalRange(request *pb.RangeRequest, reply *pb.RangeResponse) {
 		}
 		slices.SortFunc(tie, func(a, b *mvccpb.KeyValue) int { return bytes.Compare(a.Key, b.Key) })
 	}
+}
+
+// sorted is how many elements etcd has sorted for a reply, or the most that may have been: unless the limit cut some off,
+// those that are there; without an order and filters, one more than the limit; else up to all that are counted.
+func sorted(request *pb.RangeRequest, reply *pb.RangeResponse) int64 {
+	switch {
+	case !reply.More:
+		return int64(len(reply.Kvs))
+	case request.SortOrder == pb.RangeRequest_NONE && !filtered(request):
+		return int64(len(reply.Kvs)) + 1
+	default:
+		return reply.Count
+	}
+}
+
+func filtered(request *pb.RangeRequest) bool {
+	return request.MinModRevision != 0 || request.MaxModRevision != 0 ||
+		request.MinCreateRevision != 0 || request.MaxCreateRevision != 0
 }
 
 // equals counts how many at the start of a sorted list are as one to the sort.
@@ -55,9 +73,15 @@ func same(request *pb.RangeRequest, a, b *mvccpb.KeyValue) bool {
 	}
 }
 
-// forget leaves of each element only what it was sorted by.
+// forget leaves of each element only what it was sorted by. One that no reply may hold, because its key is not in the
+// range or has come before, stays as it is, and so a difference.
 func forget(request *pb.RangeRequest, tie []*mvccpb.KeyValue) {
+	seen := map[string]bool{}
 	for i, kv := range tie {
+		if seen[string(kv.Key)] || !within(request, kv.Key) {
+			continue
+		}
+		seen[string(kv.Key)] = true
 		tie[i] = &mvccpb.KeyValue{}
 		switch request.SortTarget {
 		case pb.RangeRequest_VERSION:
@@ -69,5 +93,17 @@ func forget(request *pb.RangeRequest, tie []*mvccpb.KeyValue) {
 		case pb.RangeRequest_VALUE:
 			tie[i].Value = kv.Value
 		}
+	}
+}
+
+// within says whether a request asks for a key. No end means that one key, and a zero byte all from there on.
+func within(request *pb.RangeRequest, key []byte) bool {
+	switch end := request.RangeEnd; {
+	case len(end) == 0:
+		return bytes.Equal(key, request.Key)
+	case bytes.Equal(end, []byte{0}):
+		return bytes.Compare(key, request.Key) >= 0
+	default:
+		return bytes.Compare(key, request.Key) >= 0 && bytes.Compare(key, end) < 0
 	}
 }

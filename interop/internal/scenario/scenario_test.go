@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"slices"
 	"testing"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -97,13 +98,86 @@ func TestNothingIsAskedThatEtcdDoesNotDecide(t *testing.T) {
 	})
 }
 
+// crashes looks for a put of a key that a delete without an end has deleted, on every way through a transaction.
 func crashes(request *pb.TxnRequest) bool {
-	open, behind := false, false
-	each(request, func(op *pb.RequestOp) {
-		open = open || string(op.GetRequestDeleteRange().GetRangeEnd()) == "\x00"
-		behind = behind || open && op.GetRequestPut() != nil
-	})
-	return behind
+	for _, path := range paths(request) {
+		var deleted []string
+		for _, op := range path {
+			if remove := op.GetRequestDeleteRange(); string(remove.GetRangeEnd()) == "\x00" && len(remove.Key) > 0 {
+				deleted = append(deleted, string(remove.Key))
+			}
+			put := op.GetRequestPut()
+			if put != nil && slices.ContainsFunc(deleted, func(from string) bool { return string(put.Key) >= from }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// paths are the operations that are done, in order, for every choice of branches.
+func paths(request *pb.TxnRequest) [][]*pb.RequestOp {
+	return append(pathsOf(request.Success), pathsOf(request.Failure)...)
+}
+
+func pathsOf(ops []*pb.RequestOp) [][]*pb.RequestOp {
+	all := [][]*pb.RequestOp{nil}
+	for _, op := range ops {
+		ways := [][]*pb.RequestOp{{op}}
+		if inner := op.GetRequestTxn(); inner != nil {
+			ways = paths(inner)
+		}
+		var longer [][]*pb.RequestOp
+		for _, path := range all {
+			for _, way := range ways {
+				longer = append(longer, slices.Concat(path, way))
+			}
+		}
+		all = longer
+	}
+	return all
+}
+
+func putOf(key string) *pb.RequestOp {
+	return &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte(key)}}}
+}
+
+func deleteFrom(key string) *pb.RequestOp {
+	return &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{
+		RequestDeleteRange: &pb.DeleteRangeRequest{Key: []byte(key), RangeEnd: []byte{0}},
+	}}
+}
+
+func nested(success, failure []*pb.RequestOp) *pb.RequestOp {
+	return &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: &pb.TxnRequest{Success: success, Failure: failure}}}
+}
+
+func TestOnlyPutsOfDeletedKeysAreTakenOut(t *testing.T) {
+	type ops = []*pb.RequestOp
+	for what, c := range map[string]struct {
+		success, failure ops
+		taken            bool
+	}{
+		"behind":                {ops{deleteFrom("b"), putOf("b")}, nil, true},
+		"before":                {ops{putOf("b"), deleteFrom("b")}, nil, false},
+		"a lower key":           {ops{deleteFrom("b"), putOf("a")}, nil, false},
+		"the lower of two":      {ops{deleteFrom("a"), deleteFrom("c"), putOf("b")}, nil, true},
+		"the other branch":      {ops{deleteFrom("b")}, ops{putOf("b")}, false},
+		"further down":          {ops{deleteFrom("b"), nested(nil, ops{putOf("b")})}, nil, true},
+		"further up":            {ops{nested(nil, ops{deleteFrom("b")}), putOf("b")}, nil, true},
+		"beside":                {ops{nested(ops{deleteFrom("b")}, nil), nested(ops{putOf("b")}, nil)}, nil, true},
+		"the other branch down": {ops{nested(ops{deleteFrom("b")}, ops{putOf("b")})}, nil, false},
+	} {
+		request := &pb.TxnRequest{Success: c.success, Failure: c.failure}
+		if crashes(request) != c.taken {
+			t.Errorf("%s: crashes is %t", what, !c.taken)
+		}
+		before := proto.Clone(request)
+		spare(request)
+		if crashes(request) || proto.Equal(before, request) == c.taken {
+			t.Errorf("%s: %s", what, machine.Text(request))
+		}
+	}
 }
 
 func TestAShortLeaseIsRevokedInTime(t *testing.T) {

@@ -1,6 +1,8 @@
 package scenario
 
 import (
+	"bytes"
+
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/protobuf/proto"
 
@@ -153,19 +155,39 @@ func readOnly(request *pb.TxnRequest) {
 	}
 }
 
-// spare takes out what crashes etcd: a put behind a delete to the end of all keys, in one transaction. The check that a
-// key is not both deleted and put does not see such an end. If the put is to keep a value or lease, applying it finds
-// nothing to keep; and a compaction at that revision keeps the deletion and drops the value, which is missed when it is
-// next read.
-func spare(request *pb.TxnRequest) {
-	open := false
-	each(request, func(op *pb.RequestOp) {
-		end := op.GetRequestDeleteRange().GetRangeEnd()
-		open = open || len(end) == 1 && end[0] == 0
-		if put := op.GetRequestPut(); put != nil && open {
+// spare takes out what crashes etcd: a put of a key behind its deletion by a delete to the end of all keys, in one
+// transaction. The check that a key is not both deleted and put does not see such an end. If the put is to keep a value
+// or lease, applying it finds nothing to keep; and a compaction at that revision keeps the deletion and drops the value,
+// which is missed when it is next read.
+func spare(request *pb.TxnRequest) { spareAfter(request, nil) }
+
+// spareAfter spares etcd after operations that may have deleted all keys from one on, or none if that is nil. It returns
+// the same for what comes after the request: of two branches only one is taken, and it is not known which.
+func spareAfter(request *pb.TxnRequest, deleted []byte) []byte {
+	return lower(spareOps(request.Success, deleted), spareOps(request.Failure, deleted))
+}
+
+func spareOps(ops []*pb.RequestOp, deleted []byte) []byte {
+	for _, op := range ops {
+		if remove := op.GetRequestDeleteRange(); bytes.Equal(remove.GetRangeEnd(), []byte{0}) {
+			deleted = lower(deleted, remove.Key)
+		}
+		if inner := op.GetRequestTxn(); inner != nil {
+			deleted = spareAfter(inner, deleted)
+		}
+		if put := op.GetRequestPut(); put != nil && deleted != nil && bytes.Compare(put.Key, deleted) >= 0 {
 			op.Request = rangeOp(&pb.RangeRequest{Key: put.Key}).Request
 		}
-	})
+	}
+	return deleted
+}
+
+// lower is the lower of two keys, where nil is none. A request with an empty key is refused, so it deletes nothing.
+func lower(a, b []byte) []byte {
+	if a == nil || b != nil && bytes.Compare(b, a) < 0 {
+		return b
+	}
+	return a
 }
 
 // fit empties the values of a request that is too large for gRPC. One that is only too large for etcd stays.

@@ -74,8 +74,13 @@ impl Tokens {
     }
 
     pub(crate) fn invalidate_user(&self, name: &str) {
+        self.invalidate(|user| user == name);
+    }
+
+    /// Forgets the tokens of all users of whom that is so.
+    pub(crate) fn invalidate(&self, gone: impl Fn(&str) -> bool) {
         if let Tokens::Simple(tokens) = self {
-            tokens.invalidate_user(name);
+            tokens.invalidate(gone);
         }
     }
 

@@ -96,11 +96,11 @@ impl SimpleTokens {
         Some(user)
     }
 
-    pub(crate) fn invalidate_user(&self, name: &str) {
+    pub(crate) fn invalidate(&self, gone: impl Fn(&str) -> bool) {
         let mut known = self.known();
         let Known { users, by_expiry, .. } = &mut *known;
-        by_expiry.retain(|(_, token)| users.get(token).is_some_and(|entry| entry.user != name));
-        users.retain(|_, entry| entry.user != name);
+        users.retain(|_, entry| !gone(&entry.user));
+        by_expiry.retain(|(_, token)| users.contains_key(token));
     }
 
     /// When a token that is used now expires.
@@ -250,7 +250,7 @@ mod tests {
         let tokens = tokens();
         let assign = |user: &str, index| tokens.assign(user.into(), "a", Index(index), TTL);
         let (one, two, other) = (assign("alice", 1), assign("alice", 2), assign("bob", 3));
-        tokens.invalidate_user("alice");
+        tokens.invalidate(|user| user == "alice");
         assert_eq!([&one, &two].map(|token| tokens.user_of(token, TTL)), [None, None]);
         assert_eq!(tokens.user_of(&other, TTL).unwrap(), "bob");
         assert_eq!(tokens.known().by_expiry.len(), 1);

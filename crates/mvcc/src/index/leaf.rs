@@ -52,9 +52,11 @@ impl Leaf {
         self.keys.heap_bytes() + many
     }
 
-    /// The lowest key.
-    pub(super) fn first(&self) -> &[u8] {
-        self.keys.key(0)
+    /// The shortest key that divides it from the one above it: above all keys here, and not above any there.
+    pub(super) fn bound(&self, above: &Leaf) -> Box<[u8]> {
+        let (last, first) = (self.keys.key(self.len() - 1), above.keys.key(0));
+        let common = last.iter().zip(first).take_while(|(one, other)| one == other).count();
+        first[..=common].into()
     }
 
     #[inline]
@@ -172,7 +174,7 @@ impl Leaf {
             }
             return None;
         };
-        let left = if kept.drops { Arc::new((**many).clone().compact(at)) } else { many.clone() };
+        let left = if kept.drops { Arc::new(many.compact(at)) } else { Arc::clone(many) };
         if left.len() < MANY_MIN {
             left.write(out);
             return None;

@@ -12,6 +12,7 @@
 //! What a node costs is the bytes of its keys and some twenty-five for each: see [`packed`] and [`history`]. Values are not here: they are in
 //! the backend, under their revision.
 
+mod chunked;
 mod history;
 mod leaf;
 mod many;

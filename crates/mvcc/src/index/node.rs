@@ -105,7 +105,7 @@ impl Node {
                 let before = leaf.add(key, found, tombstone);
                 let split = leaf.is_full().then(|| {
                     let upper = leaf.split(key);
-                    (upper.first().into(), Arc::new(Node::Leaf(upper)))
+                    (leaf.bound(&upper), Arc::new(Node::Leaf(upper)))
                 });
                 (before, split)
             }
@@ -121,8 +121,11 @@ impl Node {
         match self {
             Node::Leaf(leaf) => leaf.visit(range, revision, f),
             Node::Inner(inner) => {
-                for at in inner.part(range) {
-                    inner.children[at].visit(range, revision, f)?;
+                for child in &inner.children[inner.part(range)] {
+                    // Where all keys are deleted, as of then, there is nothing to look at.
+                    if child.live() > 0 || child.newest() > revision {
+                        child.visit(range, revision, f)?;
+                    }
                 }
                 ControlFlow::Continue(())
             }
@@ -271,7 +274,7 @@ impl Inner {
         let child = |at: usize| {
             let child = &*self.children[at];
             let whole = at > first && (at < last || range.to.is_none());
-            if whole && child.newest() <= revision {
+            if child.newest() <= revision && (whole || child.live() == 0) {
                 child.live()
             } else {
                 child.count(range, revision)

@@ -5,15 +5,16 @@
 //! other members, this one must not go on.
 
 mod conf_change;
+mod decode;
 mod layers;
 mod outcome;
 mod request;
 
+use std::sync::atomic::Ordering;
+
 use backend::Tx;
-use membership::v2;
 use mvcc::Changes;
-use prost::Message as _;
-use proto::etcdserverpb::{InternalRaftRequest, Request};
+use proto::etcdserverpb::InternalRaftRequest;
 use raft::{Entry, EntryType};
 use types::Index;
 
@@ -37,6 +38,7 @@ impl StateMachine {
         conf_changes: &mut dyn ConfChanges,
     ) -> Result<Applied, Fault> {
         let mut tx = self.backend.begin();
+        self.check_order(entry.index)?;
         if entry.index <= tx.applied().0 {
             return Ok(Applied::Already);
         }
@@ -52,13 +54,24 @@ impl StateMachine {
         }
     }
 
+    /// Nothing may be missing between the last entry that came and this one.
+    fn check_order(&self, index: Index) -> Result<(), Fault> {
+        // Whoever has the transaction open is the only one here.
+        let last = self.last.load(Ordering::Relaxed);
+        if last != 0 && index.0 > last + 1 {
+            return Err(Fault::Gap { wanted: Index(last + 1), found: index });
+        }
+        self.last.store(index.0, Ordering::Relaxed);
+        Ok(())
+    }
+
     fn apply_normal(
         &self,
         mut tx: Tx<'_>,
         entry: &Entry,
         waits: &dyn Fn(u64) -> bool,
     ) -> Result<Outcome, Fault> {
-        let request = decode(entry)?;
+        let request = decode::decode(entry)?;
         let id = id_of(&request);
         let waits = waits(id);
         if !waits && only_reads(&request) {
@@ -93,22 +106,6 @@ struct Done {
     changes: Option<Changes>,
     /// The cluster's version was lowered.
     lowered: bool,
-}
-
-/// The request in an entry. Up to 3.4 members published what they are as requests to the v2 store, and as such they are still in logs.
-fn decode(entry: &Entry) -> Result<InternalRaftRequest, Fault> {
-    match InternalRaftRequest::decode(entry.data.clone()) {
-        Ok(InternalRaftRequest { v2: Some(v2), .. }) => from_v2(&v2),
-        Ok(request) => Ok(request),
-        Err(source) => match Request::decode(entry.data.clone()) {
-            Ok(v2) => from_v2(&v2),
-            Err(_) => Err(Fault::Decode { index: entry.index, source }),
-        },
-    }
-}
-
-fn from_v2(request: &Request) -> Result<InternalRaftRequest, Fault> {
-    Ok(v2::to_v3(request).map_err(membership::StopError::from)?)
 }
 
 fn id_of(request: &InternalRaftRequest) -> u64 {

@@ -125,6 +125,14 @@ pub enum Fault {
         /// Why.
         source: prost::DecodeError,
     },
+    /// Entries are missing.
+    #[error("entry {found} comes where {wanted} should")]
+    Gap {
+        /// The one that should come.
+        wanted: Index,
+        /// The one that came.
+        found: Index,
+    },
     /// A request that this release does not know, or none at all.
     #[error("entry {0} asks for nothing that is known here")]
     Unknown(Index),

@@ -29,7 +29,7 @@ impl StateMachine {
         context: Context,
         done: &mut Done,
     ) -> Carried {
-        if let Some(published) = self.publish(tx, request, done)? {
+        if let Some(published) = self.publish(tx, request, context, done)? {
             return Ok(Ok(published));
         }
         if let Err(refusal) = self.check(request) {
@@ -51,6 +51,7 @@ impl StateMachine {
         &self,
         tx: &mut Tx<'_>,
         request: &InternalRaftRequest,
+        context: Context,
         done: &mut Done,
     ) -> Result<Option<Reply>, Fault> {
         let InternalRaftRequest {
@@ -63,7 +64,7 @@ impl StateMachine {
         if let Some(set) = cluster_version_set {
             self.set_version(tx, set, done)?;
         } else if let Some(set) = cluster_member_attr_set {
-            self.set_attributes(tx, set)?;
+            self.set_attributes(tx, set, context.index)?;
         } else if let Some(DowngradeInfoSetRequest { enabled, ver }) = downgrade_info_set {
             self.cluster.set_downgrade(tx, enabled.then_some(ver.as_str()))?;
         } else if downgrade_version_test.is_none() {
@@ -87,8 +88,9 @@ impl StateMachine {
         &self,
         tx: &mut Tx<'_>,
         set: &ClusterMemberAttrSetRequest,
+        index: Index,
     ) -> Result<(), Fault> {
-        let attributes = set.member_attributes.clone().unwrap_or_default();
+        let attributes = set.member_attributes.clone().ok_or(Fault::Unknown(index))?;
         let attributes = Attributes { name: attributes.name, client_urls: attributes.client_urls };
         Ok(self.cluster.update_attributes(tx, MemberId(set.member_id), attributes)?)
     }

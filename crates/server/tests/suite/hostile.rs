@@ -53,7 +53,7 @@ fn item() -> impl Strategy<Value = Item> {
 }
 
 proptest! {
-    #![proptest_config(config(120))]
+    #![proptest_config(config(200))]
 
     #[test]
     fn any_request_leaves_memory_and_database_in_agreement(items in vec(item(), 1..30)) {

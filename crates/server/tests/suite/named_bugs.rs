@@ -123,6 +123,30 @@ fn the_revision_does_not_go_back_after_a_crash_17780() {
     }
 }
 
+/// Releases before 3.5.16 dropped a deletion at the revision of a compaction: their files may tell of it by the compaction alone, also if that was
+/// cut short after all was dropped.
+#[test]
+fn a_file_of_an_older_release_with_nothing_left_in_it_keeps_its_revision_17780() {
+    for finished in [true, false] {
+        let mut member = Member::new(Setup::default());
+        for request in [of::put("a", b"1", 0), of::delete("a", ""), of::compact(3)] {
+            member.answer(&request).unwrap();
+        }
+        let mut tx = member.machine.backend.begin();
+        for (key, _) in pairs(&member.machine.backend.view(), Bucket::Key) {
+            tx.delete(Bucket::Key, key);
+        }
+        if finished {
+            meta::set_finished_compaction(&mut tx, 3);
+        }
+        tx.commit().unwrap();
+        let mut member = member.reopened();
+        assert_eq!(member.machine.store.current(), 3, "finished: {finished}");
+        member.finish_compactions();
+        assert_eq!(member.apply_next(&of::put("a", b"2", 0)).revision, 4);
+    }
+}
+
 /// Whoever finds a compaction finished finds nothing that it should have dropped; if not, it is begun again.
 #[test]
 fn a_compaction_that_was_cut_short_is_finished_at_the_next_start() {

@@ -192,19 +192,25 @@ impl Writer {
     fn users(&mut self) -> Request {
         let (user, role) = (self.pick(&USERS), self.pick(&ROLES));
         let (key, end) = (self.pick(&KEYS), self.pick(&["", "x"]));
-        match self.random.below(27) {
+        match self.random.below(29) {
             0..3 => of::user_add(user),
             3 => of::user_delete(user),
             4 => of::user_change_password(user, "secret"),
-            5..7 => of::user_grant_role(user, role),
-            7 => of::user_revoke_role(user, role),
-            8..12 => of::role_add(role),
-            12 => of::role_delete(role),
-            13..17 => of::role_grant(role, key, end),
-            17 => of::role_revoke(role, key, end),
-            18 => of::auth_disable(),
+            5..8 => of::user_grant_role(user, role),
+            8 => of::user_revoke_role(user, self.held_by(user).unwrap_or(role)),
+            9..13 => of::role_add(role),
+            13..15 => of::role_delete(self.held_by(user).unwrap_or(role)),
+            15..19 => of::role_grant(role, key, end),
+            19 => of::role_revoke(role, key, end),
+            20 => of::auth_disable(),
             _ => self.toward_enabled(),
         }
+    }
+
+    /// A role of a user, if there is one.
+    fn held_by(&self, user: &str) -> Option<&'static str> {
+        let auth = &self.member.machine.auth;
+        ROLES.into_iter().rev().find(|role| auth.has_role(user, role))
     }
 
     /// Whatever is missing for authentication to be enabled.
