@@ -73,12 +73,12 @@ impl Cluster {
     }
 
     /// Takes what the database says in place of all that was known: at a start, and after a snapshot. A database that knows of no member, now
-    /// or ever, is new: then it stays with what this member was told to begin with.
+    /// or ever, is new: then it stays with the members that this one was told to begin with.
     pub fn restore(&self, from: &impl Read) -> Result<(), StopError> {
-        let read = store::read(from)?;
+        let mut read = store::read(from)?;
         version::check_server(read.version)?;
         if read.members.is_empty() && read.removed.is_empty() {
-            return Ok(());
+            read.members.clone_from(&self.now().members);
         }
         if read.downgrade.enabled {
             tracing::info!(target = read.downgrade.target_version, "cluster is downgrading");

@@ -194,6 +194,10 @@ fn event(revision: i64) -> Event {
 struct Past<'a>(&'a [Event]);
 
 impl History for Past<'_> {
+    fn current(&self) -> i64 {
+        self.0.last().map_or(1, |event| event.revision.main)
+    }
+
     fn compacted(&self) -> i64 {
         -1
     }

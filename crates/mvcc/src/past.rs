@@ -14,6 +14,10 @@ use crate::store::Store;
 use crate::watch::{History, HistoryError};
 
 impl History for Store {
+    fn current(&self) -> i64 {
+        Store::current(self)
+    }
+
     fn compacted(&self) -> i64 {
         Store::compacted(self)
     }

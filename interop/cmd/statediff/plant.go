@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"math"
+	"slices"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/authpb"
@@ -53,6 +55,7 @@ var plants = []plant{
 		return false
 	})},
 	{name: "granted", answer: in(func(r *pb.LeaseTimeToLiveResponse) bool { return r.TTL > 0 && changed(&r.TTL, r.GrantedTTL+1) })},
+	{name: "left", answer: in(func(r *pb.LeaseTimeToLiveResponse) bool { return r.TTL > longLease && changed(&r.TTL, 1) })},
 	{name: "key of a lease", answer: in(func(r *pb.LeaseTimeToLiveResponse) bool { return shorter(&r.Keys) })},
 	{name: "lease", answer: in(func(r *pb.LeaseLeasesResponse) bool { return shorter(&r.Leases) })},
 	{name: "hash", answer: in(func(r *pb.HashKVResponse) bool { r.Hash++; return true })},
@@ -70,6 +73,24 @@ var plants = []plant{
 	{name: "progress", watch: response(func(r *pb.WatchResponse) bool {
 		r.Header.Revision--
 		return !r.Created && !r.Canceled && len(r.Events) == 0
+	})},
+	{name: "future", watch: response(func(r *pb.WatchResponse) bool {
+		return len(r.Events) > 0 && changed(&r.Header.Revision, math.MaxInt64)
+	})},
+	{name: "fragment for nobody", watch: response(func(r *pb.WatchResponse) bool {
+		return r.WatchId == machine.MarkerID && len(r.Events) > 0 && changed(&r.Fragment, true)
+	})},
+	{name: "fragments without end", watch: fragmented(func(pieces []*pb.WatchResponse) []*pb.WatchResponse {
+		pieces[len(pieces)-1].Fragment = true
+		return pieces
+	})},
+	{name: "fragments in one", watch: fragmented(func(pieces []*pb.WatchResponse) []*pb.WatchResponse {
+		whole := pieces[len(pieces)-1]
+		whole.Events = nil
+		for _, piece := range pieces {
+			whole.Events = append(whole.Events, piece.Events...)
+		}
+		return pieces[len(pieces)-1:]
 	})},
 	{name: "twice", watch: func(r []*pb.WatchResponse) ([]*pb.WatchResponse, bool) {
 		return append(r, r...), len(r) > 0
@@ -90,6 +111,9 @@ var plants = []plant{
 	}},
 }
 
+// longLease is, in seconds, so much that a second is not about the same.
+const longLease = 1000
+
 // in falsifies replies of one type.
 func in[Reply proto.Message](falsify func(Reply) bool) func(*machine.Answer) bool {
 	return func(a *machine.Answer) bool {
@@ -106,6 +130,29 @@ func response(falsify func(*pb.WatchResponse) bool) func([]*pb.WatchResponse) ([
 			if falsify(r) {
 				responses[i] = r
 				return responses, true
+			}
+		}
+		return responses, false
+	}
+}
+
+// fragmented falsifies the first response that comes in several pieces, which are put where the last of them was.
+func fragmented(falsify func([]*pb.WatchResponse) []*pb.WatchResponse) func([]*pb.WatchResponse) ([]*pb.WatchResponse, bool) {
+	return func(responses []*pb.WatchResponse) ([]*pb.WatchResponse, bool) {
+		first := slices.IndexFunc(responses, func(r *pb.WatchResponse) bool { return r.Fragment })
+		if first < 0 {
+			return responses, false
+		}
+		falsified := slices.Clone(responses[:first])
+		var pieces []*pb.WatchResponse
+		for i, r := range responses[first:] {
+			if r.WatchId != responses[first].WatchId {
+				falsified = append(falsified, r)
+				continue
+			}
+			pieces = append(pieces, proto.CloneOf(r))
+			if !r.Fragment {
+				return slices.Concat(falsified, falsify(pieces), responses[first+i+1:]), true
 			}
 		}
 		return responses, false

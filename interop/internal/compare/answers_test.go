@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -21,7 +22,7 @@ func header(cluster, member, term uint64, revision int64) *pb.ResponseHeader {
 
 func expect(t *testing.T, what string, request, one, other proto.Message, want bool) {
 	t.Helper()
-	if got := Answers(request, reply(one), reply(other)); got != want {
+	if got := Answers(request, reply(one), reply(other), 0); got != want {
 		t.Errorf("%s: same is %t", what, got)
 	}
 }
@@ -41,16 +42,16 @@ func TestErrorsAreComparedByCodeAndText(t *testing.T) {
 		"code":  {Code: codes.Unknown, Text: "no"},
 		"reply": reply(&pb.PutResponse{}),
 	} {
-		if Answers(&pb.PutRequest{}, denied, other) {
+		if Answers(&pb.PutRequest{}, denied, other, 0) {
 			t.Errorf("%s made no difference", what)
 		}
 	}
-	if !Answers(&pb.PutRequest{}, denied, denied) {
+	if !Answers(&pb.PutRequest{}, denied, denied, 0) {
 		t.Error("the same error is not the same")
 	}
 }
 
-func TestWhatIsLeftOfALeaseOnlyHasToBePossible(t *testing.T) {
+func TestWhatIsLeftOfALeaseHasToBePossibleAndAboutTheSame(t *testing.T) {
 	request := &pb.LeaseTimeToLiveRequest{}
 	of := func(left, granted int64, keys ...string) *pb.LeaseTimeToLiveResponse {
 		r := &pb.LeaseTimeToLiveResponse{TTL: left, GrantedTTL: granted}
@@ -60,12 +61,21 @@ func TestWhatIsLeftOfALeaseOnlyHasToBePossible(t *testing.T) {
 		return r
 	}
 	expect(t, "left", request, of(99, 100), of(98, 100), true)
+	expect(t, "a minute less", request, of(99, 100), of(39, 100), true)
+	expect(t, "more than a minute less", request, of(99, 100), of(38, 100), false)
+	expect(t, "more than a minute more", request, of(38, 100), of(99, 100), false)
 	expect(t, "more than granted", request, of(99, 100), of(101, 100), false)
 	expect(t, "nothing", request, of(99, 100), of(0, 100), false)
 	expect(t, "gone", request, of(99, 100), of(-1, 0), false)
 	expect(t, "granted", request, of(99, 100), of(99, 101), false)
 	expect(t, "order of keys", request, of(9, 10, "a", "b"), of(9, 10, "b", "a"), true)
 	expect(t, "keys", request, of(9, 10, "a", "b"), of(9, 10, "a"), false)
+	renewed := func(here, there int64) bool {
+		return Answers(request, reply(of(here, 1000)), reply(of(there, 1000)), 100*time.Second)
+	}
+	if !renewed(500, 660) || renewed(500, 661) || renewed(661, 500) {
+		t.Error("a restart gives leases on one side what had run out, and no more")
+	}
 }
 
 func TestLeasesAndAlarmsAreSets(t *testing.T) {
@@ -105,12 +115,29 @@ func TestEqualsOfALongSortMayStandInAnyOrder(t *testing.T) {
 	expect(t, "equals", byVersion, long, swap(long, 0, 7), true)
 	expect(t, "across", byVersion, long, swap(long, 7, 8), false)
 	expect(t, "by key", &pb.RangeRequest{}, long, swap(long, 0, 7), false)
-	short := versions(false, 12, 1, 1, 2)
+	short := versions(false, 99, 1, 1, 2)
 	expect(t, "few", byVersion, short, swap(short, 0, 1), false)
 }
 
+func TestWithoutAnOrderOnlyWhatTheLimitLeavesIsSorted(t *testing.T) {
+	cut := versions(true, 99, slices.Repeat([]int64{1}, 11)...)
+	expect(t, "no order", &pb.RangeRequest{SortTarget: pb.RangeRequest_VERSION, Limit: 11}, cut, swap(cut, 0, 1), false)
+	expect(t, "an order", &pb.RangeRequest{
+		Key: []byte("a"), RangeEnd: []byte{0}, Limit: 11, SortTarget: pb.RangeRequest_VERSION, SortOrder: pb.RangeRequest_DESCEND,
+	}, cut, swap(cut, 0, 1), true)
+	expect(t, "a filter", &pb.RangeRequest{
+		Key: []byte("a"), RangeEnd: []byte{0}, Limit: 11, SortTarget: pb.RangeRequest_VERSION, MinModRevision: -1,
+	}, cut, swap(cut, 0, 1), true)
+	longer := versions(true, 99, slices.Repeat([]int64{1}, 12)...)
+	expect(t, "too many", &pb.RangeRequest{
+		Key: []byte("a"), RangeEnd: []byte{0}, Limit: 12, SortTarget: pb.RangeRequest_VERSION,
+	}, longer, swap(longer, 0, 1), true)
+}
+
 func TestALimitMayCutThroughEqualsAnywhere(t *testing.T) {
-	byVersion := &pb.RangeRequest{SortTarget: pb.RangeRequest_VERSION, Limit: 4}
+	byVersion := &pb.RangeRequest{
+		Key: []byte("a"), RangeEnd: []byte{0}, Limit: 4, SortTarget: pb.RangeRequest_VERSION, SortOrder: pb.RangeRequest_ASCEND,
+	}
 	cut := versions(true, 13, 1, 1, 2, 2)
 	other := proto.Clone(cut).(*pb.RangeResponse)
 	other.Kvs[3].Key = []byte("z")
@@ -123,6 +150,27 @@ func TestALimitMayCutThroughEqualsAnywhere(t *testing.T) {
 	other = proto.Clone(cut).(*pb.RangeResponse)
 	other.Kvs[3].Version = 3
 	expect(t, "another version", byVersion, cut, other, false)
+}
+
+func TestWhatALimitLeavesOfEqualsIsInTheRange(t *testing.T) {
+	byValue := &pb.RangeRequest{
+		Key: []byte("a"), RangeEnd: []byte("m"), Limit: 3, KeysOnly: true,
+		SortTarget: pb.RangeRequest_VALUE, SortOrder: pb.RangeRequest_ASCEND,
+	}
+	cut := versions(true, 13, 1, 1, 1)
+	with := func(key string) *pb.RangeResponse {
+		r := proto.CloneOf(cut)
+		r.Kvs[2].Key = []byte(key)
+		return r
+	}
+	expect(t, "another key", byValue, cut, with("l"), true)
+	expect(t, "a key beyond", byValue, cut, with("m"), false)
+	expect(t, "a key before", byValue, cut, with("Z"), false)
+	expect(t, "a key twice", byValue, cut, with("b"), false)
+	expect(t, "fewer", byValue, cut, versions(true, 13, 1, 1), false)
+	valued := with("c")
+	valued.Kvs[2].Value = []byte("1")
+	expect(t, "a value", byValue, cut, valued, false)
 }
 
 func TestRangesInTransactionsAreTreatedAlike(t *testing.T) {
@@ -148,7 +196,7 @@ func TestRangesInTransactionsAreTreatedAlike(t *testing.T) {
 func TestAnswersStayAsTheyWere(t *testing.T) {
 	long := versions(true, 13, 1, 1, 1)
 	before := proto.Clone(long)
-	Answers(&pb.RangeRequest{SortTarget: pb.RangeRequest_VERSION}, reply(long), reply(long))
+	Answers(&pb.RangeRequest{SortTarget: pb.RangeRequest_VERSION}, reply(long), reply(long), 0)
 	if !proto.Equal(before, long) {
 		t.Error("comparing changed an answer")
 	}

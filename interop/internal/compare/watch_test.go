@@ -22,15 +22,36 @@ func created(id, revision int64) *pb.WatchResponse {
 	return &pb.WatchResponse{WatchId: id, Created: true, Header: &pb.ResponseHeader{Revision: revision}}
 }
 
+// newest is beyond all revisions here.
+const newest = 9
+
+// fragment is a response that another follows.
+func fragment(id int64, revisions ...int64) *pb.WatchResponse {
+	r := events(id, revisions...)
+	r.Fragment = true
+	return r
+}
+
+// asking compares streams on which these watches are created, all with fragments or all without.
+func asking(watches int, fragments bool) *Watch {
+	w := NewWatch()
+	for range watches {
+		w.Asked(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{
+			CreateRequest: &pb.WatchCreateRequest{Fragment: fragments},
+		}})
+	}
+	return w
+}
+
 func progress(revision int64) *pb.WatchResponse {
 	return &pb.WatchResponse{WatchId: -1, Header: &pb.ResponseHeader{Revision: revision}}
 }
 
 // verdict is what comes of two streams, or of the first promise that is broken.
 func verdict(one, other []*pb.WatchResponse) error {
-	w := NewWatch()
+	w := asking(2, false)
 	for which, responses := range [][]*pb.WatchResponse{one, other} {
-		if err := w.Add(which, responses); err != nil {
+		if err := w.Add(which, responses, newest); err != nil {
 			return err
 		}
 	}
@@ -75,6 +96,8 @@ func TestStreamsThatDiffer(t *testing.T) {
 func TestPromises(t *testing.T) {
 	late := events(1, 7)
 	late.Header.Revision = 6
+	future := events(1, 7)
+	future.Header.Revision = newest + 1
 	mixed := events(1, 7)
 	mixed.Canceled = true
 	cases := map[string][]*pb.WatchResponse{
@@ -82,28 +105,67 @@ func TestPromises(t *testing.T) {
 		"revision 6 after 7":      {events(1, 7), events(1, 6)},
 		"revision 7 after 8":      {events(1, 8, 7)},
 		"under a header of 6":     {late},
+		"newest revision was 9":   {future},
 		"together with something": {mixed},
+		"nobody asked for":        {created(1, 6), created(2, 6)},
+		"was not asked for":       {created(1, 6), fragment(1, 7)},
 	}
 	for why, responses := range cases {
-		if err := NewWatch().Add(1, responses); err == nil || !strings.Contains(err.Error(), why) {
+		if err := asking(1, false).Add(1, responses, newest); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v", why, err)
 		}
 	}
-	fragment := events(1, 7)
-	fragment.Fragment = true
-	if err := NewWatch().Add(1, []*pb.WatchResponse{fragment, events(1, 7)}); err != nil {
-		t.Errorf("fragments: %v", err)
+}
+
+func TestFragmentsEnd(t *testing.T) {
+	w := asking(1, true)
+	must(t, w.Add(1, []*pb.WatchResponse{created(1, 6), fragment(1, 7)}, newest))
+	must(t, w.Add(0, []*pb.WatchResponse{created(1, 6), events(1, 7, 7)}, newest))
+	if err := w.Settled(); err == nil || !strings.Contains(err.Error(), "ours: watch 1 ends in a fragment") {
+		t.Errorf("not yet: %v", err)
+	}
+	must(t, w.Add(1, []*pb.WatchResponse{events(1, 7)}, newest))
+	must(t, w.Settled())
+	canceled := &pb.WatchResponse{WatchId: 1, Canceled: true}
+	if err := w.Add(1, []*pb.WatchResponse{fragment(1, 8), canceled}, newest); err == nil {
+		t.Error("a watch that is canceled after a fragment")
+	}
+}
+
+func TestFragmentsAreSmall(t *testing.T) {
+	sized := func(bytes int, revisions ...int64) *pb.WatchResponse {
+		r := events(1, revisions...)
+		r.Events[0].Kv.Value = make([]byte, bytes)
+		return r
+	}
+	for _, c := range []struct {
+		what      string
+		which     int
+		fragments bool
+		response  *pb.WatchResponse
+		small     bool
+	}{
+		{"two events", 1, true, sized(maxFragment, 7, 7), false},
+		{"a little less", 1, true, sized(maxFragment-100, 7, 7), true},
+		{"one event", 1, true, sized(maxFragment, 7), true},
+		{"without fragments", 1, false, sized(maxFragment, 7, 7), true},
+		{"etcd", 0, true, sized(maxFragment, 7, 7), true},
+	} {
+		err := asking(1, c.fragments).Add(c.which, []*pb.WatchResponse{created(1, 6), c.response}, newest)
+		if (err == nil) != c.small {
+			t.Errorf("%s: %v", c.what, err)
+		}
 	}
 }
 
 func TestWhatArrivesLaterSettlesADifference(t *testing.T) {
 	w := NewWatch()
-	w.Add(0, []*pb.WatchResponse{events(1, 6)})
-	w.Add(1, []*pb.WatchResponse{events(1, 6, 7)})
+	must(t, w.Add(0, []*pb.WatchResponse{events(1, 6)}, newest))
+	must(t, w.Add(1, []*pb.WatchResponse{events(1, 6, 7)}, newest))
 	if w.Settled() == nil {
 		t.Error("an event that is missing made no difference")
 	}
-	w.Add(0, []*pb.WatchResponse{events(1, 7)})
+	must(t, w.Add(0, []*pb.WatchResponse{events(1, 7)}, newest))
 	if err := w.Settled(); err != nil {
 		t.Error(err)
 	}
@@ -116,10 +178,10 @@ func TestProgressBesideACompactedWatch(t *testing.T) {
 		w := NewWatch()
 		for which := range 2 {
 			if ended {
-				must(t, w.Add(which, []*pb.WatchResponse{compacted}))
+				must(t, w.Add(which, []*pb.WatchResponse{compacted}, newest))
 			}
 		}
-		must(t, w.Add(1, []*pb.WatchResponse{progress}))
+		must(t, w.Add(1, []*pb.WatchResponse{progress}, newest))
 		return w.Settled()
 	}
 	if err := both(true); err != nil {

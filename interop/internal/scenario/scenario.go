@@ -168,7 +168,7 @@ var plain = []choice{
 	{400, (*Scenario).watch},
 	{200, (*Scenario).cancel},
 	{100, (*Scenario).progress},
-	{4, (*Scenario).bulk},
+	{10, (*Scenario).bulk},
 	{5, (*Scenario).history},
 	{15, (*Scenario).alarms},
 	{5, (*Scenario).restart},

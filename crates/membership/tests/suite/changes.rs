@@ -2,7 +2,9 @@
 
 use backend::schema::version::Version;
 use backend::schema::{Bucket, cluster as schema, keys};
-use membership::{Attributes, Change, Member, Membership, Refused, StopError, store};
+use membership::{
+    Attributes, Change, Cluster, ClusterId, Member, Membership, Refused, StopError, store,
+};
 use proto::raftpb::ConfChangeType;
 use types::MemberId;
 
@@ -238,4 +240,20 @@ fn whoever_looks_keeps_what_it_saw() {
     apply(&cluster, &mut tx, &Change::Add(member(1, false))).unwrap();
     assert_eq!(before.members().count(), 0);
     assert_eq!(cluster.now().members().count(), 1);
+}
+
+/// A member that begins, or joins, knows the others before any entry of the log tells of them: it has to reach them first.
+#[test]
+fn a_new_database_leaves_the_members_that_one_was_told_of() {
+    let backend = database();
+    let told = Membership::of([member(1, false), member(2, false)]);
+    let cluster = Cluster::new(ClusterId(7), ONE, 1, told.clone());
+    cluster.restore(&backend.view()).unwrap();
+    assert_eq!(*cluster.now(), told);
+
+    let mut tx = backend.begin();
+    cluster.remove_member(&mut tx, ONE).unwrap();
+    tx.commit().unwrap();
+    cluster.restore(&backend.view()).unwrap();
+    assert!(cluster.now().members().next().is_none(), "now the database knows better");
 }

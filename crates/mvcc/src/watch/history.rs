@@ -10,6 +10,9 @@ use crate::event::Event;
 ///
 /// All that was handed to [`Hub::publish`](super::Hub::publish) can be read here by then. It is never called with a lock of the hub held.
 pub trait History {
+    /// The last revision.
+    fn current(&self) -> i64;
+
     /// The revision that was compacted last: those below it are gone. -1 if there was none.
     fn compacted(&self) -> i64;
 

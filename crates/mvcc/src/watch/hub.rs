@@ -142,7 +142,8 @@ impl Hub {
         self.shared.move_victims();
         let compacted = history.compacted();
         if let Some(mut round) = self.begin_round(compacted) {
-            let walked = round.walk(history);
+            // A history that does not come so far is that of a store which was replaced meanwhile: then nothing was read.
+            let walked = round.walk(history).map(|()| history.current() >= round.to);
             self.shared.with(|state, alerts| state.finish_round(round, walked, alerts))?;
         }
         Ok(self.next())

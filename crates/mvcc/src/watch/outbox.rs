@@ -62,12 +62,10 @@ pub(super) enum What {
     Events { batch: Batch, prev_kv: bool, fragment: bool },
 }
 
-/// Some events of a transaction, or of several. All watchers of a transaction share its events.
+/// Some events of a transaction, or of several. Watchers that want all events of a transaction share them.
 #[derive(Clone, Debug)]
 pub(super) struct Batch {
-    events: Arc<[Event]>,
-    /// Which of them, if not all.
-    picked: Option<Box<[usize]>>,
+    events: Arc<Vec<Event>>,
     bytes: usize,
 }
 
@@ -192,27 +190,34 @@ impl Item {
 
 impl Batch {
     /// All of some events.
-    pub(super) fn all(events: Arc<[Event]>) -> Batch {
+    pub(super) fn all(events: Vec<Event>) -> Batch {
         let bytes = events.iter().map(event_bytes).sum();
-        Batch { events, picked: None, bytes }
+        Batch::counted(events, bytes)
     }
 
-    /// Some of the events of a whole batch.
-    pub(super) fn pick(&self, picked: Box<[usize]>) -> Batch {
-        let bytes = picked.iter().map(|&i| event_bytes(&self.events[i])).sum();
-        Batch { events: Arc::clone(&self.events), picked: Some(picked), bytes }
+    /// Likewise, with their bytes counted already.
+    pub(super) fn counted(events: Vec<Event>, bytes: usize) -> Batch {
+        Batch { events: Arc::new(events), bytes }
+    }
+
+    /// Some of the events of a whole batch. They do not keep the others in memory.
+    pub(super) fn pick(&self, picked: impl Iterator<Item = usize>) -> Batch {
+        Batch::all(picked.map(|at| self.events[at].clone()).collect())
+    }
+
+    /// The events, to share them.
+    pub(super) fn events(&self) -> &Arc<Vec<Event>> {
+        &self.events
     }
 
     /// How many events there are.
     pub(super) fn len(&self) -> usize {
-        self.picked.as_ref().map_or(self.events.len(), |picked| picked.len())
+        self.events.len()
     }
 
     /// The events.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Event> {
-        let all = if self.picked.is_none() { &self.events[..] } else { &[] };
-        let some = self.picked.iter().flat_map(|picked| picked.iter());
-        all.iter().chain(some.map(|&i| &self.events[i]))
+        self.events.iter()
     }
 }
 

@@ -2,8 +2,6 @@
 //!
 //! Its events are put into one shared list, and each watcher's response points into that: nothing is copied per watcher but a pointer.
 
-use std::sync::Arc;
-
 use super::outbox::Batch;
 use super::state::{Alerts, State};
 use super::watcher::Standing;
@@ -18,11 +16,11 @@ impl State {
         assert!(revision > self.current, "revisions grow: {revision} after {}", self.current);
         let matches = self.matches(revision, events);
         if self.tail.is_some() || !matches.is_empty() {
-            let batch: Arc<[Event]> = events.into();
+            let batch = Batch::all(events.to_vec());
             if let Some(tail) = &mut self.tail {
-                tail.add(revision, &batch, &self.limits);
+                tail.add(revision, batch.events(), &self.limits);
             }
-            self.deliver_all(revision, &matches, &Batch::all(batch), alerts);
+            self.deliver_all(revision, &matches, &batch, alerts);
         }
         self.current = revision;
     }
@@ -49,7 +47,7 @@ impl State {
             let batch = if matched.len() == all.len() {
                 all.clone()
             } else {
-                all.pick(matched.iter().map(|&(_, i)| i).collect())
+                all.pick(matched.iter().map(|&(_, i)| i))
             };
             self.deliver(matched[0].0, revision, batch, alerts);
         }

@@ -10,8 +10,9 @@
 //!
 //! **Who is chosen.** Watchers wait in line. The first in line always reads, and sets where the walk begins: at the lowest revision
 //! that any of the first 512 needs, if that is not far below its own. Those within reach of the walk read with it. Who is not done goes to
-//! the end of the line; who was not reached keeps its place, and if that was the first in line, the next walk begins right there. So a watcher that is a million revisions behind has its share of walks, each of bounded length, and those that need only the
-//! last few revisions get theirs between them.
+//! the end of the line; who was not reached keeps its place, and if that was the first in line, the next walk begins right there. So a
+//! watcher that is a million revisions behind has its share of walks, each of bounded length, and those that need only the last few
+//! revisions get theirs between them.
 //!
 //! **What bounds a walk.** A number of changes and of bytes, counted at the ends of revisions, because a revision is never split. What a watcher
 //! gets in one response is bounded likewise. A single revision that is larger than these still goes through whole.
@@ -36,7 +37,7 @@ pub(super) struct Round {
     limits: Limits,
     epoch: u64,
     from: i64,
-    to: i64,
+    pub(super) to: i64,
     /// All up to here was looked at.
     reached: i64,
     readers: Vec<Reader>,
@@ -79,16 +80,16 @@ impl State {
     pub(super) fn finish_round(
         &mut self,
         mut round: Round,
-        walked: Result<(), HistoryError>,
+        walked: Result<bool, HistoryError>,
         alerts: &mut Alerts,
     ) -> Result<(), HistoryError> {
         let tail = self.tail.take();
         match walked {
-            Ok(()) if round.epoch == self.epoch => {
+            Ok(true) if round.epoch == self.epoch => {
                 round.add_tail(tail);
                 self.settle_readers(round, alerts);
             }
-            Ok(()) => self.put_back(round),
+            Ok(_) => self.put_back(round),
             Err(HistoryError::Compacted(compacted)) => self.end_readers(round, compacted, alerts),
             Err(error) => {
                 self.put_back(round);
@@ -172,7 +173,7 @@ impl State {
         watcher.next = next;
         if !reader.events.is_empty() {
             watcher.quiet = false;
-            let item = watcher.events(self.current, Batch::all(reader.events.into()));
+            let item = watcher.events(self.current, Batch::counted(reader.events, reader.bytes));
             match watcher.outbox.offer(item) {
                 Ok(tell) => alerts.add(&watcher.outbox, tell),
                 Err(item) => return self.refused(slot, item, reader.next, next),

@@ -19,7 +19,7 @@ use crate::event::Event;
 pub(super) struct Tail {
     /// The last revision that is kept, or the one before the first.
     pub(super) end: i64,
-    pub(super) transactions: Vec<Arc<[Event]>>,
+    pub(super) transactions: Vec<Arc<Vec<Event>>>,
     events: usize,
     bytes: usize,
     full: bool,
@@ -32,7 +32,7 @@ impl Tail {
     }
 
     /// Keeps a transaction, if there is room for it and was for all before.
-    pub(super) fn add(&mut self, revision: i64, events: &Arc<[Event]>, limits: &Limits) {
+    pub(super) fn add(&mut self, revision: i64, events: &Arc<Vec<Event>>, limits: &Limits) {
         self.events += events.len();
         self.bytes += events.iter().map(event_bytes).sum::<usize>();
         self.full |= self.events > limits.tail_events || self.bytes > limits.tail_bytes;

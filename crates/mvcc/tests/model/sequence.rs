@@ -271,12 +271,14 @@ impl Run {
     fn value_at(&self, key: &Bytes, revision: i64) {
         let revision = self.resolve().revision(revision);
         let keys = self.model.keys_at(revision.min(self.model.current()));
-        let expected = keys.get(key).map(|kv| Bytes::from(kv.encode_to_vec()));
-        let compacted = revision < self.model.compacted;
+        let expected = match revision {
+            past if past < self.model.compacted => Err(Error::Compacted),
+            future if future > self.model.current() => Err(Error::FutureRevision),
+            _ => Ok(keys.get(key).map(|kv| Bytes::from(kv.encode_to_vec()))),
+        };
         let store = &self.subject.store;
-        let told = if compacted { None } else { expected.clone() };
+        let told = expected.clone().unwrap_or_default();
         assert_eq!(mvcc::watch::History::value_at(store, key, revision), Ok(told));
-        let expected = if compacted { Err(Error::Compacted) } else { Ok(expected) };
         assert_eq!(store.value_at(key, revision), expected);
     }
 

@@ -128,6 +128,10 @@ impl LogState {
 }
 
 impl History for Log {
+    fn current(&self) -> i64 {
+        Log::current(self)
+    }
+
     fn compacted(&self) -> i64 {
         self.state().compacted
     }
@@ -175,6 +179,10 @@ pub(crate) enum Moment {
 pub(crate) struct Meddled<'a, F>(pub(crate) &'a Log, pub(crate) F);
 
 impl<F: Fn(Moment)> History for Meddled<'_, F> {
+    fn current(&self) -> i64 {
+        self.0.current()
+    }
+
     fn compacted(&self) -> i64 {
         let compacted = self.0.compacted();
         self.1(Moment::Looked);

@@ -36,22 +36,22 @@ fn apply(member: &mut Member, change: &Change) -> (Result<(), Refused>, Option<M
 
 #[test]
 fn a_change_that_is_made_reaches_consensus_and_the_database() {
-    let cases: Vec<(Change, Vec<u64>, Vec<u64>, Option<MemberId>)> = vec![
-        (Change::Add(of::member(5, "m5", false)), vec![1, 2, 5], vec![3], None),
-        (Change::Promote(MemberId(3)), vec![1, 2, 3], vec![], None),
-        (Change::Remove(MemberId(2)), vec![1], vec![3], Some(MemberId(2))),
-        (Change::Remove(MemberId(1)), vec![2], vec![3], Some(MemberId(1))),
-        (Change::Remove(MemberId(3)), vec![1, 2], vec![], Some(MemberId(3))),
-        (Change::Update(of::member(2, "elsewhere", false)), vec![1, 2], vec![3], None),
+    let cases = [
+        (Change::Add(of::member(5, "m5", false)), &[1_u64, 2, 5][..], &[3_u64][..], None),
+        (Change::Promote(MemberId(3)), &[1, 2, 3], &[], None),
+        (Change::Remove(MemberId(2)), &[1], &[3], Some(2)),
+        (Change::Remove(MemberId(1)), &[2], &[3], Some(1)),
+        (Change::Remove(MemberId(3)), &[1, 2], &[], Some(3)),
+        (Change::Update(of::member(2, "elsewhere", false)), &[1, 2], &[3], None),
     ];
     for (change, voters, learners, left) in cases {
         let mut member = member();
-        assert_eq!(apply(&mut member, &change), (Ok(()), left), "{change:?}");
+        assert_eq!(apply(&mut member, &change), (Ok(()), left.map(MemberId)), "{change:?}");
         let (index, heard) = member.voters.heard.last().unwrap().clone();
         assert_eq!((index, heard), (member.applied().0, change.to_conf_change(Some(77))));
         let again = member.reopened();
         let conf = meta::conf_state(&again.machine.backend.view()).unwrap().unwrap();
-        assert_eq!((conf.voters, conf.learners), (voters, learners), "{change:?}");
+        assert_eq!((&conf.voters[..], &conf.learners[..]), (voters, learners), "{change:?}");
         assert_eq!(again.machine.cluster.now(), member.machine.cluster.now(), "{change:?}");
     }
 }

@@ -172,14 +172,15 @@ fn takes_space(reply: &Reply) -> bool {
     matches!(reply, Reply::Put(_) | Reply::Txn(_) | Reply::LeaseGrant { .. })
 }
 
+/// Something that a log should lead to.
+type Seen<'a> = &'a dyn Fn(&Observed) -> bool;
+
 /// The other tests mean something only if logs have everything in them.
 #[test]
 fn a_log_has_everything_in_it() {
     let logs: Vec<Workload> = (0..SEEDS).map(|seed| Workload::new(seed, ENTRIES)).collect();
-    let count = |has: &dyn Fn(&Observed) -> bool| {
-        logs.iter().filter(|log| log.states.iter().any(has)).count()
-    };
-    let seen: [(&str, &dyn Fn(&Observed) -> bool); 9] = [
+    let count = |has: Seen<'_>| logs.iter().filter(|log| log.states.iter().any(has)).count();
+    let seen: [(&str, Seen<'_>); 9] = [
         ("a key at a lease", &|it| it.answers.leases.iter().any(|lease| !lease.2.is_empty())),
         ("a compaction", &|it| it.answers.compacted > 4),
         ("a tombstone", &|it| it.buckets["key"].iter().any(|(key, _)| key.len() == 18)),
