@@ -78,7 +78,7 @@ pub enum Reply {
     Nothing,
 }
 
-/// Why a request was refused. The same on every member, and nothing was changed, with one exception.
+/// Why a request was refused. The same on every member with the same flags, and nothing was changed, with one exception.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
     /// About keys.
