@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use auth::{AuthInfo, AuthStore, Cost, Tokens};
-use backend::Backend;
+use backend::{Backend, CommitThread};
 use bytes::{Bytes, BytesMut};
 use env::{Clock, OsClock, OsDisk, SeededRandom};
 use membership::quota::Quota;
@@ -38,6 +38,7 @@ pub(crate) struct Driver {
     clock: Arc<OsClock>,
     ttl_min: i64,
     pub(crate) machine: StateMachine,
+    committer: CommitThread,
     index: Index,
     pub(crate) streams: Streams,
     pub(crate) random: SeededRandom,
@@ -59,15 +60,26 @@ impl Driver {
     pub(crate) fn open(folder: &Path, ttl_min: i64) -> anyhow::Result<Driver> {
         let clock = Arc::new(OsClock::default());
         let machine = open(folder, &clock, ttl_min)?;
+        let committer = CommitThread::spawn(&machine.backend)?;
         let index = machine.applied()?.0;
         let streams = Streams::default();
         let random = SeededRandom::new(0);
-        Ok(Driver { folder: folder.into(), clock, ttl_min, machine, index, streams, random })
+        Ok(Driver {
+            folder: folder.into(),
+            clock,
+            ttl_min,
+            machine,
+            committer,
+            index,
+            streams,
+            random,
+        })
     }
 
     pub(crate) fn close(self) -> anyhow::Result<()> {
-        let Driver { machine, streams, .. } = self;
+        let Driver { machine, streams, committer, .. } = self;
         drop(streams);
+        committer.stop()?;
         let StateMachine { backend, store, .. } = machine;
         drop(store);
         Ok(backend.close()?)
@@ -284,12 +296,11 @@ impl Driver {
     /// Closes everything, and takes up again what the files hold. Streams are gone.
     fn restart(&mut self) -> anyhow::Result<Answer> {
         self.streams = Streams::default();
-        self.machine.backend.force_commit()?;
-        let empty = open(&self.folder.join("aside"), &self.clock, self.ttl_min)?;
-        let StateMachine { backend, store, .. } = std::mem::replace(&mut self.machine, empty);
-        drop(store);
-        backend.close()?;
-        self.machine = open(&self.folder, &self.clock, self.ttl_min)?;
+        let aside = Driver::open(&self.folder.join("aside"), self.ttl_min)?;
+        std::mem::replace(self, aside).close()?;
+        let folder = self.folder.parent().context("a folder above the one aside")?.to_owned();
+        let opened = Driver::open(&folder, self.ttl_min)?;
+        std::mem::replace(self, opened).close()?;
         Ok(Ok(Bytes::new()))
     }
 }
