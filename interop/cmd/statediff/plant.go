@@ -80,10 +80,7 @@ var plants = []plant{
 	{name: "fragment for nobody", watch: response(func(r *pb.WatchResponse) bool {
 		return r.WatchId == machine.MarkerID && len(r.Events) > 0 && changed(&r.Fragment, true)
 	})},
-	{name: "fragments without end", watch: fragmented(func(pieces []*pb.WatchResponse) []*pb.WatchResponse {
-		pieces[len(pieces)-1].Fragment = true
-		return pieces
-	})},
+	{name: "fragments without end", watch: endless},
 	{name: "fragments in one", watch: fragmented(func(pieces []*pb.WatchResponse) []*pb.WatchResponse {
 		whole := pieces[len(pieces)-1]
 		whole.Events = nil
@@ -157,6 +154,18 @@ func fragmented(falsify func([]*pb.WatchResponse) []*pb.WatchResponse) func([]*p
 		}
 		return responses, false
 	}
+}
+
+// endless marks the last there is for a watch that gets fragments as one that another follows.
+func endless(responses []*pb.WatchResponse) ([]*pb.WatchResponse, bool) {
+	first := slices.IndexFunc(responses, func(r *pb.WatchResponse) bool { return r.Fragment })
+	for i := len(responses) - 1; first >= 0 && i > first; i-- {
+		if responses[i].WatchId == responses[first].WatchId {
+			responses[i] = proto.CloneOf(responses[i])
+			return responses, len(responses[i].Events) > 0 && changed(&responses[i].Fragment, true)
+		}
+	}
+	return responses, false
 }
 
 // changed sets something, if it was not so before.

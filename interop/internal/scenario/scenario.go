@@ -84,13 +84,14 @@ type Scenario struct {
 	historic bool
 }
 
-// New is a scenario without users, or one that is mostly about them. It begins by writing the marker.
+// New is a scenario without users, or one that is mostly about them. It begins by writing the marker, and with what is
+// too rare to be left to chance.
 func New(seed uint64, auth bool) *Scenario {
 	s := &Scenario{dice: newDice(seed), world: newWorld(), kinds: newWeighted(plain), auth: auth}
 	if auth {
 		s.kinds = newWeighted(slices.Concat(plain, guarded))
 	}
-	s.then(s.settle)
+	s.then(s.settle, s.openStream, s.bulk)
 	return s
 }
 
@@ -168,7 +169,7 @@ var plain = []choice{
 	{400, (*Scenario).watch},
 	{200, (*Scenario).cancel},
 	{100, (*Scenario).progress},
-	{10, (*Scenario).bulk},
+	{4, (*Scenario).bulk},
 	{5, (*Scenario).history},
 	{15, (*Scenario).alarms},
 	{5, (*Scenario).restart},

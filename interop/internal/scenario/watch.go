@@ -99,21 +99,33 @@ func (s *Scenario) createRequest() *pb.WatchCreateRequest {
 const (
 	// bulkValues of largeValue are more than a server sends in one response.
 	bulkValues = 9
+	// bulkPuts of largeValue fit one request, but together with what they replace not one response.
+	bulkPuts = 4
 	// longHistory is more revisions than a watcher catches up with at a time.
 	longHistory = 1100
 )
 
-// bulk makes a watch catch up with more than fits a response, and clears away what it wrote.
+// bulk makes a watch catch up with more than fits a response, in many revisions and in one, and clears away what it wrote.
 func (s *Scenario) bulk() *Step {
 	first := s.world.revision + 1
 	var steps []func() *Step
 	for i := range bulkValues {
-		put := &pb.PutRequest{Key: fmt.Appendf(nil, "foo/%d", 1+i), Value: workload.Fill(s.dice.random.Next(), largeValue)}
-		steps = append(steps, func() *Step { return s.callAs(s.admin(), machine.Put, put) })
+		steps = append(steps, func() *Step { return s.callAs(s.admin(), machine.Put, s.largePut(i)) })
 	}
+	again := &pb.TxnRequest{}
+	for i := range bulkPuts {
+		op := &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: s.largePut(i)}}
+		again.Success = append(again.Success, op)
+	}
+	steps = append(steps, func() *Step { return s.callAs(s.admin(), machine.Txn, again) })
 	cleared := &pb.DeleteRangeRequest{Key: []byte("foo/"), RangeEnd: []byte("foo0")}
-	return s.then(append(steps, s.watchFrom(first), s.watchFrom(first),
+	return s.then(append(steps, s.watchFrom(first, true), s.watchFrom(first, s.dice.chance(500)),
 		func() *Step { return s.callAs(s.admin(), machine.DeleteRange, cleared) })...)
+}
+
+// largePut is to one of the keys that are cleared away.
+func (s *Scenario) largePut(i int) *pb.PutRequest {
+	return &pb.PutRequest{Key: fmt.Appendf(nil, "foo/%d", 1+i), Value: workload.Fill(s.dice.random.Next(), largeValue)}
 }
 
 // history makes a watch catch up with more revisions than are read at a time. Once, because it takes many steps.
@@ -128,18 +140,18 @@ func (s *Scenario) history() *Step {
 		put := &pb.PutRequest{Key: one(s.dice, keys), Value: one(s.dice, values)}
 		steps = append(steps, func() *Step { return s.callAs(s.admin(), machine.Put, put) })
 	}
-	return s.then(append(steps, s.watchFrom(first), s.watchFrom(first))...)
+	return s.then(append(steps, s.watchFrom(first, true), s.watchFrom(first, false))...)
 }
 
 // watchFrom watches all keys from a revision on, on any stream there is.
-func (s *Scenario) watchFrom(revision int64) func() *Step {
+func (s *Scenario) watchFrom(revision int64, fragment bool) func() *Step {
 	return func() *Step {
 		open := s.world.open()
 		if len(open) == 0 {
 			return nil
 		}
 		return s.create(one(s.dice, open), &pb.WatchCreateRequest{
-			Key: []byte{0}, RangeEnd: []byte{0}, StartRevision: revision, PrevKv: s.dice.chance(500), Fragment: s.dice.chance(700),
+			Key: []byte{0}, RangeEnd: []byte{0}, StartRevision: revision, PrevKv: fragment || s.dice.chance(500), Fragment: fragment,
 		})
 	}
 }
