@@ -238,7 +238,7 @@ func (c *config) findPlanted(ctx context.Context) error {
 			err := c.one(ctx, c.seed, c.ops, p.auth, p, newTally())
 			switch {
 			case !p.done:
-				return fmt.Errorf("%q could not be planted within %d steps: %w", p.name, c.ops, err)
+				return fmt.Errorf("%q could not be planted within %d steps: %v", p.name, c.ops, err)
 			case err == nil:
 				return fmt.Errorf("%q was planted and not found", p.name)
 			case !strings.Contains(err.Error(), "---") && !strings.Contains(err.Error(), "ours: "):

@@ -40,7 +40,7 @@ impl StateMachine {
             Some(result) => result,
             None => match self.leases(tx, request, done)? {
                 Some(result) => result,
-                None => self.users(tx, request, context)?,
+                None => self.others(tx, request, context)?,
             },
         };
         Ok(if has_space { result } else { result.and(Err(Refusal::NoSpace)) })
@@ -107,12 +107,10 @@ impl StateMachine {
         if let Some(range) = range {
             return Ok(Some(keys(self.store.range(range))?.map(Reply::Range)));
         }
-        if let Some(compaction) = compaction {
+        if put.is_none() && delete_range.is_none() && txn.is_none() {
+            let Some(compaction) = compaction else { return Ok(None) };
             let ticket = keys(self.store.compact(tx, compaction.revision))?;
             return Ok(Some(ticket.map(Reply::Compaction)));
-        }
-        if put.is_none() && delete_range.is_none() && txn.is_none() {
-            return Ok(None);
         }
         let leases = Attached(&self.lessor);
         let mut write = self.store.write(tx, &leases);
@@ -177,8 +175,8 @@ impl StateMachine {
         }
     }
 
-    /// What is about users, roles and alarms.
-    fn users(&self, tx: &mut Tx<'_>, request: &InternalRaftRequest, context: Context) -> Carried {
+    /// What is about alarms, or users and roles.
+    fn others(&self, tx: &mut Tx<'_>, request: &InternalRaftRequest, context: Context) -> Carried {
         let auth = &self.auth;
         Ok(if let Some(alarm) = &request.alarm {
             let alarms = self.alarms.apply(tx, alarm);
