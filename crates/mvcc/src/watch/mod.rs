@@ -27,7 +27,7 @@
 //!
 //! What the member can rely on: applying a transaction costs a search for each of its keys and a pointer for each watcher that wants it, and waits
 //! for nobody who reads; history is read without the lock; all that waits is bounded ([`Limits`]), and a client that does not read is
-//! left behind rather than remembered for.
+//! left behind rather than remembered for. Not counted is what was before an event: it is read, for one response at a time, when the client takes it.
 //!
 //! Time arrives as an argument, and so does history ([`History`]). Who may watch what, the framing of messages and the threads that take the turns are
 //! the business of those above.

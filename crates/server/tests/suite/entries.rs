@@ -264,3 +264,46 @@ fn who_votes_is_saved_with_a_change_of_members() {
     let conf = meta::conf_state(&member.machine.backend.view()).unwrap().unwrap();
     assert_eq!((conf.voters, conf.learners), (vec![7], vec![]));
 }
+
+/// Nothing may be missing: not even an entry that would not have changed anything.
+#[test]
+fn a_gap_in_the_log_stops_the_member() {
+    let mut member = member(Setup::default());
+    let first = member.next(&of::put("a", b"1", 0));
+    assert!(matches!(member.apply(&first), Ok(Applied::Request(_))));
+    let before = buckets(&member.machine.backend.view());
+    let skipped = member.next(&of::put("a", b"2", 0)).index;
+    let mut late = member.next(&of::put("a", b"3", 0));
+    late.index = skipped.next();
+    let fault = member.apply(&late).unwrap_err();
+    assert!(
+        matches!(fault, Fault::Gap { wanted, found } if (wanted, found) == (skipped, late.index)),
+        "{fault}"
+    );
+    assert_eq!(buckets(&member.machine.backend.view()), before);
+    // What was applied already may come again, and after it what follows.
+    assert!(matches!(member.apply(&first), Ok(Applied::Already)));
+    let next = member.next(&of::put("a", b"2", 0));
+    assert!(matches!(member.apply(&next), Ok(Applied::Request(_))));
+}
+
+/// A database of a newer release is not for us, and stays as it is.
+#[test]
+fn a_database_of_a_newer_cluster_is_not_written_to() {
+    use backend::schema::{cluster, version::Version};
+    let disk = env::SimDisk::new(0);
+    let open = || {
+        let clock = std::sync::Arc::new(env::SimClock::default());
+        let (disk, config) = (std::sync::Arc::new(disk.clone()), backend::Config::default());
+        backend::Backend::open(disk, clock, "db".as_ref(), config).unwrap()
+    };
+    let backend = open();
+    let mut tx = backend.begin();
+    cluster::set_version(&mut tx, Version::new(3, 8));
+    tx.commit().unwrap();
+    let before = buckets(&backend.view());
+    backend.close().unwrap();
+    assert!(Member::open(&disk, Setup::default()).is_err());
+    let backend = open();
+    assert_eq!(buckets(&backend.view()), before);
+}
