@@ -89,7 +89,8 @@ impl Lessor {
     /// live, or what its last checkpoint left of it, and `extend`, the time that clients may have needed to find the new leader. If
     /// there are many, they are [spread](crate::SPREAD_LEASES_MIN).
     ///
-    /// Returns early if the lessor is demoted meanwhile.
+    /// Returns early if the lessor is demoted meanwhile. One that was demoted just before is promoted all the same: whoever promotes has to look again
+    /// whether it still leads, and to demote if not.
     pub fn promote(&self, extend: Duration, now: Duration) {
         let reign = self.next_reign(true);
         let now = Moment::from_clock(now);
