@@ -33,7 +33,7 @@ raft-sim  simulate clusters of the consensus core, in release mode
   --seeds <n>       how many seeds
   --from <seed>     the first of them
   --keep-going      run on after a seed that fails
-crash     cut the power of a simulated disk at every change, under bolt, wal and backend, in release mode
+crash     cut the power of a simulated disk at every change, under bolt, wal, backend and server, in release mode
   --seeds <n>       how many workloads of each
 
 steps of verify, in order:

@@ -46,8 +46,20 @@ pub(crate) fn raft(workspace: &Workspace, options: &Options) -> Result<ExitCode>
 
 /// Cuts the power at every change, and returns the code it ended with.
 pub(crate) fn crash(workspace: &Workspace, seeds: Option<u64>) -> Result<ExitCode> {
-    let test =
-        ["test", "--release", "-p", "bolt", "-p", "wal", "-p", "backend", "--tests", "power_cut"];
+    let test = [
+        "test",
+        "--release",
+        "-p",
+        "bolt",
+        "-p",
+        "wal",
+        "-p",
+        "backend",
+        "-p",
+        "server",
+        "--tests",
+        "power_cut",
+    ];
     let seeds = seeds.map(|seeds| seeds.to_string());
     let variables: Vec<(&str, &str)> =
         seeds.iter().map(|seeds| ("BOWLINE_CRASH_SEEDS", seeds.as_str())).collect();
