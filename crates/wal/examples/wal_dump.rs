@@ -114,7 +114,11 @@ fn members(state: &ConfState) -> String {
 fn dump_snapshots(out: &mut impl Write, dir: &Path) -> Result<(), Failure> {
     for name in OsDisk.read_dir(dir)?.iter().filter(|name| name.ends_with(".snap")) {
         let path: PathBuf = dir.join(name);
-        let snapshot = snap::read(&OsDisk, &path)?;
+        // A server that was killed while it wrote one leaves it so.
+        let Ok(snapshot) = snap::read(&OsDisk, &path) else {
+            writeln!(out, "snap {name} unreadable")?;
+            continue;
+        };
         let disk: &dyn Disk = &OsDisk;
         let crc =
             snappb::Snapshot::decode(&disk.read(&path, wal::snap::SNAP_BYTES_MAX)?[..])?.crc();

@@ -13,7 +13,8 @@ import (
 )
 
 // Snapshots prints a line for each snapshot file in a folder: name, index,
-// term, checksum, and the SHA-256 of the state it carries.
+// term, checksum, and the SHA-256 of the state it carries. A server that is
+// killed while it writes one leaves it unreadable.
 func Snapshots(w io.Writer, dir string) error {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.snap"))
 	if err != nil {
@@ -30,6 +31,7 @@ func Snapshots(w io.Writer, dir string) error {
 func dumpSnapshot(w io.Writer, path string) error {
 	snapshot, err := snap.Read(zap.NewNop(), path)
 	if err != nil {
+		_, err = fmt.Fprintf(w, "snap %s unreadable\n", filepath.Base(path))
 		return err
 	}
 	file, err := os.ReadFile(path)
