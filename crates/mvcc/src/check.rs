@@ -203,3 +203,45 @@ impl Intervals {
         self.0.range::<[u8], _>(before).next_back().is_some_and(|(_, to)| key < &to[..])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key() -> impl Strategy<Value = Vec<u8>> {
+        proptest::collection::vec(0..4_u8, 1..4)
+    }
+
+    proptest! {
+        /// Whatever is deleted in whatever order: within each other, overlapping, touching, upside down.
+        #[test]
+        fn intervals_are_like_a_list_of_them(
+            deletes in proptest::collection::vec((key(), proptest::option::of(key())), 0..12),
+            keys in proptest::collection::vec(key(), 30),
+        ) {
+            let (mut intervals, mut list) = (Intervals::default(), Vec::new());
+            for (key, range_end) in deletes {
+                let end = range_end.clone().unwrap_or_default();
+                intervals.add_range(&DeleteRangeRequest {
+                    key: key.clone().into(),
+                    range_end: end.into(),
+                    ..DeleteRangeRequest::default()
+                });
+                list.push((key, range_end));
+            }
+            for key in keys {
+                let deleted = list.iter().any(|(from, end)| match end {
+                    None => *from == key,
+                    Some(end) => *from <= key && key < *end,
+                });
+                prop_assert_eq!(intervals.contains(&key), deleted, "{:?}", key);
+            }
+            let apart = intervals.0.iter().zip(intervals.0.iter().skip(1));
+            for ((_, to), (from, _)) in apart {
+                prop_assert!(to < from, "those that touch are one");
+            }
+        }
+    }
+}
