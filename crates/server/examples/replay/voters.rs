@@ -25,6 +25,13 @@ impl Voters {
     }
 }
 
+impl From<ConfState> for Voters {
+    fn from(conf: ConfState) -> Voters {
+        let ConfState { voters, learners, .. } = conf;
+        Voters { voters: voters.into_iter().collect(), learners: learners.into_iter().collect() }
+    }
+}
+
 impl ConfChanges for Voters {
     fn apply(&mut self, _: Index, change: &ConfChange) -> ConfState {
         let id = change.node_id();

@@ -1,6 +1,5 @@
 //! A member without a network: the state machine over a simulated disk, and what consensus would tell it.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,10 +14,15 @@ use membership::{Cluster, ClusterId, LEARNERS_MAX_DEFAULT, Membership};
 use mvcc::CompactionTurn;
 use prost::Message as _;
 use proto::etcdserverpb::{InternalRaftRequest, RequestHeader};
-use proto::raftpb::{ConfChange, ConfChangeType, ConfState};
+use proto::raftpb::{ConfChange, ConfState};
 use raft::{Entry, EntryType};
 use server::{Applied, ConfChanges, Config, Fault, Outcome, Refusal, Reply, StateMachine};
 use types::{Index, MemberId, Term};
+
+#[path = "../../../examples/replay/voters.rs"]
+mod voters;
+
+use voters::Voters;
 
 /// The file of every member.
 const FILE: &str = "db";
@@ -56,7 +60,7 @@ impl Setup {
 pub(crate) struct Member {
     pub(crate) disk: SimDisk,
     pub(crate) machine: StateMachine,
-    pub(crate) voters: Voters,
+    pub(crate) voters: Heard,
     pub(crate) setup: Setup,
 }
 
@@ -85,7 +89,8 @@ impl Member {
             quota: Quota::new(setup.quota),
         };
         let machine = StateMachine::open(backend, clock, auth, cluster, config)?;
-        let voters = Voters::of(meta::conf_state(&machine.backend.view())?);
+        let conf = meta::conf_state(&machine.backend.view())?.unwrap_or_default();
+        let voters = Heard { voters: conf.into(), heard: Vec::new() };
         Ok(Member { disk: disk.clone(), machine, voters, setup })
     }
 
@@ -186,41 +191,16 @@ pub(crate) fn header(member: &Member, user: &str) -> Option<RequestHeader> {
     Some(RequestHeader { id: 1, username: user.to_owned(), auth_revision })
 }
 
-/// Who votes, without consensus: each change is of one member. And what was passed on.
+/// Who votes, and what was passed on.
 #[derive(Default)]
-pub(crate) struct Voters {
-    voters: BTreeSet<u64>,
-    learners: BTreeSet<u64>,
+pub(crate) struct Heard {
+    voters: Voters,
     pub(crate) heard: Vec<(Index, ConfChange)>,
 }
 
-impl Voters {
-    fn of(conf: Option<ConfState>) -> Voters {
-        let ConfState { voters, learners, .. } = conf.unwrap_or_default();
-        let (voters, learners) = (voters.into_iter().collect(), learners.into_iter().collect());
-        Voters { voters, learners, heard: Vec::new() }
-    }
-}
-
-impl ConfChanges for Voters {
+impl ConfChanges for Heard {
     fn apply(&mut self, index: Index, change: &ConfChange) -> ConfState {
         self.heard.push((index, change.clone()));
-        let id = change.node_id();
-        if id != 0 && change.r#type() != ConfChangeType::ConfChangeUpdateNode {
-            self.voters.remove(&id);
-            self.learners.remove(&id);
-        }
-        match change.r#type() {
-            _ if id == 0 => {}
-            ConfChangeType::ConfChangeAddNode => drop(self.voters.insert(id)),
-            ConfChangeType::ConfChangeAddLearnerNode => drop(self.learners.insert(id)),
-            ConfChangeType::ConfChangeRemoveNode | ConfChangeType::ConfChangeUpdateNode => {}
-        }
-        ConfState {
-            voters: self.voters.iter().copied().collect(),
-            learners: self.learners.iter().copied().collect(),
-            auto_leave: Some(false),
-            ..ConfState::default()
-        }
+        self.voters.apply(index, change)
     }
 }
