@@ -1,4 +1,14 @@
-//! The replicated state machine: entries of the log in, results out.
+//! A member: consensus, the log, the replicated state, and the requests of clients.
+//!
+//! [`Member::start`] takes up what is in a folder and runs; [`Server`] is the handle through which everybody else asks it for something. Between the two is
+//! a pipeline of stages, each a struct with a `turn` (take what waits, do it, say what follows), which a thread calls in a process and a
+//! scheduler in a simulation:
+//!
+//! ```text
+//!   request ─► raft loop ─► log: write, one sync ─► raft loop ─► apply ─► reply
+//!              (consensus)    others meanwhile       (quorum)      │
+//!                                                                  └─► pending batch ─► database file
+//! ```
 //!
 //! [`StateMachine`] holds all that members agree on, and [`StateMachine::apply`] changes it by one entry of the log: in the same way, to the same bytes, on
 //! every member. The crates that hold the parts do not know each other; here they are joined.
@@ -11,12 +21,52 @@
 //!                 one backend transaction, with the applied index ─► commit ─► watch hub ─► result
 //! ```
 //!
-//! What is always true: an entry's changes and its index become durable together; an entry at or below the applied index changes nothing; what watchers
-//! hear of is there to be read. A failure that is the same on every member is the result of the entry ([`Refusal`]); any other is a
-//! [`Fault`], after which this member has to stop, because it no longer knows what the others know.
+//! What is always true: nothing is answered before a quorum has it durably; an entry's changes and its index become durable together; an entry at or below
+//! the applied index changes nothing; what watchers hear of is there to be read. A failure that is the same on every member is the result of the entry
+//! ([`Refusal`]); any other is a [`Fault`], after which this member has to stop, because it no longer knows what the others know.
+//!
+//! Nothing here knows gRPC, HTTP or a runtime: what takes time is a future of the standard library, woken by the stages.
 
+mod config;
+mod error;
+mod server;
+mod transport;
+
+mod request;
+
+mod raft_loop;
+mod reads;
+
+mod log_writer;
+
+mod applier;
 pub mod apply;
 mod state;
+mod voters;
+
+mod snapshots;
+
+mod bootstrap;
+mod chores;
+mod member;
+pub mod metrics;
+
+mod bell;
+mod ids;
+mod inbox;
+mod pool;
+mod progress;
+mod promise;
+mod waits;
 
 pub use apply::{Applied, ConfChanges, Fault, Outcome, Refusal, Reply};
+pub use bootstrap::StartError;
+pub use config::{AutoCompaction, Features, ServerConfig};
+pub use error::Error;
+pub use member::{Machine, Member};
+pub use request::*;
+pub use server::{APPLY_GAP_MAX, APPLY_GAP_PRIORITY_MAX, PROPOSALS_MAX, Server, StopReason};
 pub use state::{Config, StateMachine};
+pub use transport::{Alone, Transport};
+pub use voters::Voters;
+pub use waits::{Proposal, Settled};

@@ -6,7 +6,6 @@
 
 mod log;
 mod member;
-mod voters;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,7 +24,7 @@ use types::MemberId;
 
 use log::Log;
 use member::Image;
-use voters::Voters;
+use server::Voters;
 
 const USAGE: &str = "usage: replay DATA_DIR NEW_DB [--ttl-min SECONDS] [--member OUT_DIR]";
 

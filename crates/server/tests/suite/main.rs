@@ -25,4 +25,5 @@ mod hostile;
 mod members;
 mod named_bugs;
 mod rights;
+mod running;
 mod support;

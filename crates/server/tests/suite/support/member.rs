@@ -19,10 +19,7 @@ use raft::{Entry, EntryType};
 use server::{Applied, ConfChanges, Config, Fault, Outcome, Refusal, Reply, StateMachine};
 use types::{Index, MemberId, Term};
 
-#[path = "../../../examples/replay/voters.rs"]
-mod voters;
-
-use voters::Voters;
+use server::Voters;
 
 /// The file of every member.
 const FILE: &str = "db";

@@ -1,21 +1,24 @@
-//! Who votes, without consensus: each change is of one member.
+//! Who votes, as the state machine follows it: each change in the log is of one member.
+//!
+//! Consensus computes the same when it hears of the change; the two are compared there. So applying need not wait for the raft loop.
 
 use std::collections::BTreeSet;
 
 use proto::raftpb::{ConfChange, ConfChangeType, ConfState};
-use server::ConfChanges;
 use types::Index;
 
+use crate::apply::ConfChanges;
+
 /// The configuration so far.
-#[derive(Default)]
-pub(crate) struct Voters {
+#[derive(Clone, Debug, Default)]
+pub struct Voters {
     voters: BTreeSet<u64>,
     learners: BTreeSet<u64>,
 }
 
 impl Voters {
-    /// The same, as raft says it.
-    pub(crate) fn conf_state(&self) -> ConfState {
+    /// The configuration as raft says it.
+    pub fn conf_state(&self) -> ConfState {
         ConfState {
             voters: self.voters.iter().copied().collect(),
             learners: self.learners.iter().copied().collect(),
@@ -25,13 +28,7 @@ impl Voters {
     }
 }
 
-impl From<ConfState> for Voters {
-    fn from(conf: ConfState) -> Voters {
-        let ConfState { voters, learners, .. } = conf;
-        Voters { voters: voters.into_iter().collect(), learners: learners.into_iter().collect() }
-    }
-}
-
+/// Without consensus, this is all there is to tell.
 impl ConfChanges for Voters {
     fn apply(&mut self, _: Index, change: &ConfChange) -> ConfState {
         let id = change.node_id();
@@ -46,5 +43,12 @@ impl ConfChanges for Voters {
             ConfChangeType::ConfChangeRemoveNode | ConfChangeType::ConfChangeUpdateNode => {}
         }
         self.conf_state()
+    }
+}
+
+impl From<ConfState> for Voters {
+    fn from(conf: ConfState) -> Voters {
+        let ConfState { voters, learners, .. } = conf;
+        Voters { voters: voters.into_iter().collect(), learners: learners.into_iter().collect() }
     }
 }

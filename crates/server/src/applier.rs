@@ -1,0 +1,239 @@
+//! The apply thread: committed entries into the state machine, in the order of the log, and answers to those who wait.
+//!
+//! It never waits for a disk: what it changes goes into the pending batch of the backend. (Unless so much is pending that the backend makes it
+//! wait; then requests are turned away, because applying falls behind what is committed.)
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proto::etcdserverpb::{
+    AlarmRequest, AlarmType, InternalRaftRequest, alarm_request::AlarmAction,
+};
+use proto::raftpb;
+use raft::{ConfChangeV2, Entry, Message};
+use types::{Index, MemberId, Term};
+
+use crate::apply::{Applied, ConfChanges, Fault, Outcome, Refusal, Reply};
+use crate::inbox::Inbox;
+use crate::raft_loop::Event;
+use crate::server::{Server, Shared, StopReason};
+use crate::snapshots::Snapshot;
+use crate::state::StateMachine;
+use crate::voters::Voters;
+use crate::waits::Settled;
+
+/// What is to be applied.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// Committed entries, and what to say once they are applied.
+    Apply(Box<Message>),
+}
+
+/// How many entries are applied before the log in memory is looked at. Fewer would gain little.
+const COMPACT_ENTRIES: u64 = 100;
+
+/// Who applies.
+pub(crate) struct Applier {
+    shared: Arc<Shared>,
+    inbox: Arc<Inbox<Work>>,
+    work: Vec<Work>,
+    voters: Voters,
+    /// Where the last snapshot is to be taken to.
+    snapshots: Arc<Inbox<Snapshot>>,
+    snapshot_index: Index,
+    compacted_index: Index,
+    /// A snapshot is to be taken whatever the count: the cluster's version was lowered.
+    is_snapshot_forced: bool,
+}
+
+/// How long a member that was removed goes on, so that others hear its acknowledgement.
+const STOP_DELAY: Duration = Duration::from_secs(1);
+
+impl Applier {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        inbox: Arc<Inbox<Work>>,
+        snapshots: Arc<Inbox<Snapshot>>,
+        voters: Voters,
+        snapshot_index: Index,
+    ) -> Applier {
+        Applier {
+            shared,
+            inbox,
+            work: Vec::new(),
+            voters,
+            snapshots,
+            snapshot_index,
+            compacted_index: snapshot_index,
+            is_snapshot_forced: false,
+        }
+    }
+
+    /// Applies all that waits.
+    ///
+    /// # Errors
+    /// This member has to stop.
+    pub(crate) fn turn(&mut self) -> Result<(), Fault> {
+        let mut work = std::mem::take(&mut self.work);
+        self.inbox.take(&mut work);
+        for Work::Apply(message) in work.drain(..) {
+            self.apply_all(*message)?;
+        }
+        self.work = work;
+        Ok(())
+    }
+
+    fn apply_all(&mut self, message: Message) -> Result<(), Fault> {
+        let state = self.shared.state();
+        for entry in &message.entries {
+            self.apply(&state, entry)?;
+        }
+        if let Some(last) = message.entries.last() {
+            self.shared.applied.advance(last.index);
+            self.shared.raft.push(Event::Applied(message.responses));
+            self.maybe_snapshot(&state, last.index, last.term);
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, state: &StateMachine, entry: &Entry) -> Result<(), Fault> {
+        let shared = Arc::clone(&self.shared);
+        let began = shared.now();
+        let mut conf_changes = Told { shared: &shared, voters: &mut self.voters };
+        let waits = |id| shared.waits.contains(id);
+        match state.apply(entry, &waits, &mut conf_changes)? {
+            Applied::Already => {}
+            Applied::Empty => promote(&shared, state),
+            Applied::Request(outcome) => {
+                self.is_snapshot_forced |= outcome.lowered;
+                settle(&shared, state, outcome);
+            }
+            Applied::ConfChange { id, result, removed } => {
+                shared.transport.set_members(&state.cluster.now());
+                shared.waits.settle(id, Ok(Settled::ConfChange(result)));
+                removed.into_iter().for_each(|member| self.note_removed(member));
+            }
+        }
+        let took = shared.now().saturating_sub(began);
+        if took > shared.config.warning_apply_duration {
+            shared.metrics.slow_apply.inc();
+            tracing::warn!(
+                took = ?took,
+                expected_duration = ?shared.config.warning_apply_duration,
+                index = entry.index.0,
+                bytes = entry.data.len(),
+                "apply request took too long"
+            );
+        }
+        Ok(())
+    }
+
+    fn note_removed(&self, member: MemberId) {
+        if member == self.shared.local {
+            tracing::warn!(local_member_id = %member, "this member was removed from the cluster; it stops");
+            self.shared.end_at(self.shared.now() + STOP_DELAY, StopReason::Removed);
+        }
+    }
+
+    /// Every so often the log can be shortened: in memory, and by a snapshot on disk.
+    fn maybe_snapshot(&mut self, state: &StateMachine, applied: Index, term: Term) {
+        let config = &self.shared.config;
+        if applied.0 > self.compacted_index.0 + COMPACT_ENTRIES {
+            self.compacted_index = applied;
+            let conf_state = raft_conf_state(self.voters.conf_state());
+            self.shared.raft.push(Event::Compact { applied, conf_state });
+        }
+        let forced = self.is_snapshot_forced && applied != self.snapshot_index;
+        if !forced && applied.0.saturating_sub(self.snapshot_index.0) <= config.snapshot_count {
+            return;
+        }
+        tracing::info!(
+            local_member_id = %self.shared.local,
+            local_member_applied_index = applied.0,
+            local_member_snapshot_index = self.snapshot_index.0,
+            local_member_snapshot_count = config.snapshot_count,
+            snapshot_forced = forced,
+            "triggering snapshot"
+        );
+        self.is_snapshot_forced = false;
+        self.snapshot_index = applied;
+        let members = membership::v2::encode(&state.cluster.now());
+        let conf_state = self.voters.conf_state();
+        self.snapshots.push(Snapshot { index: applied, term, conf_state, members });
+    }
+}
+
+/// A leader's lessor takes over once everything of earlier terms is applied.
+fn promote(shared: &Shared, state: &StateMachine) {
+    if !shared.progress.leads() {
+        return;
+    }
+    state.lessor.promote(shared.config.election_timeout(), shared.now());
+    // Leadership may have been lost between the two, and the demotion that came with it undone.
+    if !shared.progress.leads() {
+        state.lessor.demote();
+    }
+}
+
+/// Answers whoever waits. If there was no space, others are told first.
+fn settle(shared: &Arc<Shared>, state: &StateMachine, outcome: Outcome) {
+    let Outcome { id, revision, result, .. } = outcome;
+    let Some(result) = result else { return };
+    let is_new_alarm =
+        result == Err(Refusal::NoSpace) && !state.alarms.is_active(AlarmType::Nospace);
+    if is_new_alarm {
+        raise_no_space(shared);
+    }
+    if matches!(result, Ok(Reply::Compaction(_))) {
+        shared.compaction.ring();
+    }
+    shared.waits.settle(id, Ok(Settled::Request { revision, result }));
+}
+
+fn raise_no_space(shared: &Arc<Shared>) {
+    tracing::warn!(
+        quota_size_bytes = shared.config.quota_backend_bytes,
+        error = %Refusal::NoSpace,
+        "message exceeded backend quota; raising alarm"
+    );
+    let alarm = AlarmRequest {
+        action: AlarmAction::Activate.into(),
+        member_id: shared.local.0,
+        alarm: AlarmType::Nospace.into(),
+    };
+    let request = InternalRaftRequest { alarm: Some(alarm), ..InternalRaftRequest::default() };
+    // Nobody waits for it: should it be lost, the next request that finds no space raises it.
+    drop(Server { shared: Arc::clone(shared) }.propose(request));
+}
+
+/// Tells consensus of changes of members, and follows them.
+struct Told<'a> {
+    shared: &'a Shared,
+    voters: &'a mut Voters,
+}
+
+impl ConfChanges for Told<'_> {
+    fn apply(&mut self, index: Index, change: &raftpb::ConfChange) -> raftpb::ConfState {
+        let conf_state = self.voters.apply(index, change);
+        match raft::ConfChange::try_from(change.clone()) {
+            Ok(change) => {
+                let change = ConfChangeV2::from(change);
+                let conf_state = raft_conf_state(conf_state.clone());
+                self.shared.raft.push(Event::ConfChanged { index, change, conf_state });
+            }
+            Err(error) => self.shared.fail("read a change of members", &error),
+        }
+        conf_state
+    }
+}
+
+fn raft_conf_state(conf: raftpb::ConfState) -> raft::ConfState {
+    let members = |ids: Vec<u64>| ids.into_iter().map(MemberId).collect();
+    raft::ConfState {
+        voters: members(conf.voters),
+        learners: members(conf.learners),
+        voters_outgoing: members(conf.voters_outgoing),
+        learners_next: members(conf.learners_next),
+        auto_leave: conf.auto_leave.unwrap_or(false),
+    }
+}

@@ -1,0 +1,130 @@
+//! The log of a member that was there before, or of a new one.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use env::Disk;
+use membership::ClusterId;
+use prost::Message as _;
+use proto::etcdserverpb::Metadata;
+use proto::raftpb::HardState;
+use proto::walpb::Snapshot;
+use raft::{ConfState, Entry, MemoryStorage, SnapshotMetadata};
+use types::{Index, MemberId, Term};
+use wal::{Contents, ReadError, Wal};
+
+use super::StartError;
+use crate::config::ServerConfig;
+use crate::voters::Voters;
+
+/// What a log says.
+pub(super) struct Log {
+    pub(super) wal: Wal,
+    /// Whose it is.
+    pub(super) metadata: Metadata,
+    pub(super) state: HardState,
+    pub(super) entries: Vec<Entry>,
+}
+
+/// The newest place to start from. A torn end is cut first.
+pub(super) fn start(config: &ServerConfig, disk: &dyn Disk) -> Result<Snapshot, StartError> {
+    let folder = config.wal_path();
+    let starts = or_repair(disk, &folder, || wal::valid_snapshots(disk, &folder))?;
+    let start = starts.into_iter().next_back().ok_or(StartError::NoStart)?;
+    tracing::info!(snapshot_index = start.index(), "found the place in the log to start from");
+    Ok(start)
+}
+
+/// Reads the log from there on, and goes on with it.
+pub(super) fn open(
+    config: &ServerConfig,
+    disk: &Arc<dyn Disk>,
+    start: &Snapshot,
+) -> Result<Log, StartError> {
+    let folder = config.wal_path();
+    let read = || -> Result<_, StartError> {
+        let opening = Wal::open(Arc::clone(disk), &folder, start, wal_config(config))?;
+        Ok(opening.read_all()?)
+    };
+    let (wal, contents) = match read() {
+        Err(StartError::ReadLog(error)) if error.is_torn() => {
+            repair(&**disk, &folder)?;
+            read()?
+        }
+        other => other?,
+    };
+    let Contents { metadata, state, entries } = contents;
+    let metadata = Metadata::decode(metadata).map_err(StartError::Metadata)?;
+    let entries = entries.into_iter().map(entry).collect::<Result<_, _>>()?;
+    Ok(Log { wal, metadata, state, entries })
+}
+
+fn entry(entry: proto::raftpb::Entry) -> Result<Entry, StartError> {
+    Entry::try_from(entry).map_err(|error| StartError::Entry(error.to_string()))
+}
+
+/// Cuts a torn end, once, and tries again.
+fn or_repair<T>(
+    disk: &dyn Disk,
+    folder: &Path,
+    read: impl Fn() -> Result<T, ReadError>,
+) -> Result<T, StartError> {
+    match read() {
+        Err(error) if error.is_torn() => {
+            repair(disk, folder)?;
+            Ok(read()?)
+        }
+        other => Ok(other?),
+    }
+}
+
+fn repair(disk: &dyn Disk, folder: &Path) -> Result<(), StartError> {
+    let repair = wal::repair(disk, folder)?;
+    tracing::warn!(?repair, path = %folder.display(), "repaired WAL");
+    Ok(())
+}
+
+/// The log of a member that begins.
+pub(super) fn create(
+    config: &ServerConfig,
+    disk: &Arc<dyn Disk>,
+    cluster_id: ClusterId,
+    local: MemberId,
+) -> Result<Wal, StartError> {
+    let metadata = Metadata { node_id: Some(local.0), cluster_id: Some(cluster_id.0) };
+    let folder = config.wal_path();
+    Ok(Wal::create(Arc::clone(disk), &folder, metadata.encode_to_vec(), wal_config(config))?)
+}
+
+fn wal_config(config: &ServerConfig) -> wal::Config {
+    wal::Config { unsafe_no_fsync: config.unsafe_no_fsync, ..wal::Config::default() }
+}
+
+/// The log as consensus reads it, with the voters as of what is applied.
+pub(super) fn storage(
+    start: &Snapshot,
+    log: &Log,
+    voters: &Voters,
+    applied: Index,
+) -> Result<MemoryStorage, StartError> {
+    let members = |ids: Vec<u64>| ids.into_iter().map(MemberId).collect();
+    let conf = voters.conf_state();
+    let conf_state = ConfState {
+        voters: members(conf.voters),
+        learners: members(conf.learners),
+        ..ConfState::default()
+    };
+    let (index, term) = (Index(start.index()), Term(start.term()));
+    let metadata = SnapshotMetadata { conf_state, index, term };
+    let mut storage = MemoryStorage::new();
+    let failed = |error: raft::MemoryStorageError| StartError::Entry(error.to_string());
+    storage
+        .apply_snapshot(raft::Snapshot { metadata, ..raft::Snapshot::default() })
+        .map_err(failed)?;
+    storage.append(&log.entries).map_err(failed)?;
+    let mut state = raft::HardState::from(log.state);
+    // A commit index alone is not made durable at once, so the database may know of more.
+    state.commit = state.commit.max(applied);
+    storage.set_hard_state(state);
+    Ok(storage)
+}

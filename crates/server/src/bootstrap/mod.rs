@@ -1,0 +1,176 @@
+//! From a folder to a member: what is on disk is opened, checked and taken up; what is missing in an empty one is made.
+//!
+//! ```text
+//!   member/wal    is there a log?  no ─► a new cluster: ids from names and URLs, a log that begins with its members
+//!                                  yes ─► whose it is, the newest place to start from, the entries behind that
+//!   member/snap   <index>.snap.db  a database that a leader sent, if the place to start from is beyond our own
+//!                 db               the state; it says itself how far the log is applied
+//! ```
+//!
+//! The log may have been written by etcd 3.4 to 3.7. Members and voters come from the database, which has them as of the entry that it says was applied
+//! last; entries behind that are handed out to be applied as soon as they are known to be committed.
+
+mod error;
+mod log;
+mod state;
+
+use std::sync::Arc;
+
+use backend::Backend;
+use bytes::Bytes;
+use env::{Clock, Disk, Random};
+use membership::{Cluster, ClusterId, Membership};
+use raft::{MemoryStorage, Peer, RawNode};
+use types::{Index, MemberId};
+use wal::Wal;
+use wal::snap::Snapshotter;
+
+pub use error::StartError;
+
+use crate::bell::Bell;
+use crate::config::ServerConfig;
+use crate::state::StateMachine;
+use crate::voters::Voters;
+use log::Log;
+
+/// A member that is ready to run.
+pub(crate) struct Bootstrapped {
+    pub(crate) cluster_id: ClusterId,
+    pub(crate) local: MemberId,
+    pub(crate) state: StateMachine,
+    pub(crate) wal: Wal,
+    pub(crate) node: RawNode<MemoryStorage>,
+    pub(crate) voters: Voters,
+    pub(crate) applied: Index,
+    /// The place in the log from which it was started.
+    pub(crate) snapshot_index: Index,
+    /// Rung when there is something to do for watchers.
+    pub(crate) watch: Arc<Bell>,
+}
+
+/// The surroundings of a member.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) disk: &'a Arc<dyn Disk>,
+    pub(crate) clock: &'a Arc<dyn Clock>,
+    pub(crate) random: &'a mut dyn Random,
+}
+
+/// Takes up what is in the folder, or begins a cluster in an empty one.
+pub(crate) fn bootstrap(
+    config: &ServerConfig,
+    around: &mut Surroundings<'_>,
+) -> Result<Bootstrapped, StartError> {
+    make_folders(config, around.disk)?;
+    Snapshotter::new(Arc::clone(around.disk), config.snap_path()).clean()?;
+    let has_log = wal::exists(&**around.disk, &config.wal_path())?;
+    if has_log { restart(config, around) } else { begin(config, around) }
+}
+
+fn make_folders(config: &ServerConfig, disk: &Arc<dyn Disk>) -> Result<(), StartError> {
+    for folder in [config.data_dir.clone(), config.snap_path()] {
+        disk.create_dir_all_durably(&folder)
+            .map_err(|source| StartError::Folder { folder, source })?;
+    }
+    Ok(())
+}
+
+/// A member that was there before.
+fn restart(
+    config: &ServerConfig,
+    around: &mut Surroundings<'_>,
+) -> Result<Bootstrapped, StartError> {
+    let start = log::start(config, &**around.disk)?;
+    let backend = state::open_backend(config, around, Some(&start))?;
+    let log = log::open(config, around.disk, &start)?;
+    let Log { wal, metadata, .. } = &log;
+    let (cluster_id, local) = (ClusterId(metadata.cluster_id()), MemberId(metadata.node_id()));
+    let cluster = Cluster::new(cluster_id, local, config.max_learners, Membership::default());
+    let watch = Arc::new(Bell::default());
+    let state = state::open(config, around, backend, cluster, &watch)?;
+    let applied = state.applied()?.0.max(Index(start.index()));
+    if applied.0 > wal.last_index() {
+        let last = Index(wal.last_index());
+        return Err(StartError::LogBehindDatabase { applied, last });
+    }
+    let members = state.cluster.now();
+    tracing::info!(
+        cluster_id = %cluster_id,
+        local_member_id = %local,
+        commit_index = log.state.commit(),
+        applied_index = applied.0,
+        members = members.members().count(),
+        "restarting local member"
+    );
+    let voters = Voters::from(members.conf_state());
+    let storage = log::storage(&start, &log, &voters, applied)?;
+    let seed = seed(around.random)?;
+    let node = RawNode::new(raft_config(config, local, applied, seed), storage)?;
+    let snapshot_index = Index(start.index());
+    let wal = log.wal;
+    Ok(Bootstrapped { cluster_id, local, state, wal, node, voters, applied, snapshot_index, watch })
+}
+
+/// The first member of its name.
+fn begin(config: &ServerConfig, around: &mut Surroundings<'_>) -> Result<Bootstrapped, StartError> {
+    let (cluster_id, members) =
+        Membership::bootstrap(&config.cluster_token, &config.initial_cluster)?;
+    let named = |member: &&membership::Member| member.attributes.name == config.name;
+    let local = members
+        .members()
+        .find(named)
+        .ok_or_else(|| StartError::NotInCluster(config.name.clone()))?
+        .id;
+    let peers = peers(&members);
+    tracing::info!(local_member_id = %local, cluster_id = %cluster_id, "starting local member");
+    let backend = state::open_backend(config, around, None)?;
+    let cluster = Cluster::new(cluster_id, local, config.max_learners, members);
+    let watch = Arc::new(Bell::default());
+    let state = state::open(config, around, backend, cluster, &watch)?;
+    let wal = log::create(config, around.disk, cluster_id, local)?;
+    let seed = seed(around.random)?;
+    let node_config = raft_config(config, local, Index::ZERO, seed);
+    let mut node = RawNode::new(node_config, MemoryStorage::new())?;
+    node.bootstrap(&peers)?;
+    Ok(Bootstrapped {
+        cluster_id,
+        local,
+        state,
+        wal,
+        node,
+        voters: Voters::default(),
+        applied: Index::ZERO,
+        snapshot_index: Index::ZERO,
+        watch,
+    })
+}
+
+/// The members of a new cluster, as the first entries of its log say them: in the order of their ids, on every member.
+fn peers(members: &Membership) -> Vec<Peer> {
+    let peer = |member: &membership::Member| Peer {
+        id: member.id,
+        context: Bytes::from(member.to_json()),
+    };
+    members.members().map(peer).collect()
+}
+
+fn raft_config(config: &ServerConfig, local: MemberId, applied: Index, seed: u64) -> raft::Config {
+    raft::Config {
+        election_ticks: config.election_ticks,
+        heartbeat_ticks: 1,
+        seed,
+        applied,
+        async_storage_writes: true,
+        check_quorum: true,
+        pre_vote: config.pre_vote,
+        ..raft::Config::new(local)
+    }
+}
+
+fn seed(random: &mut dyn Random) -> Result<u64, StartError> {
+    random.next_u64().map_err(StartError::Random)
+}
+
+/// Lets go of a database whose file is to be replaced.
+fn close(backend: Backend) -> Result<(), StartError> {
+    Ok(backend.close()?)
+}

@@ -1,0 +1,153 @@
+//! The database of a member, and what it holds.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use auth::{AuthStore, Cost, Tokens};
+use backend::Backend;
+use backend::schema::{meta, version};
+use env::Kind;
+use membership::Cluster;
+use membership::quota::Quota;
+use proto::walpb::Snapshot;
+use types::Index;
+use wal::snap::{SnapError, Snapshotter};
+
+use super::{StartError, Surroundings, close};
+use crate::bell::Bell;
+use crate::config::ServerConfig;
+use crate::state::{Config, StateMachine};
+
+/// What a message may have on top of the largest request.
+const MESSAGE_OVERHEAD_BYTES: usize = 512 << 10;
+
+/// Opens the database, or makes it. If the log was cut behind a snapshot, the database has to have that.
+pub(super) fn open_backend(
+    config: &ServerConfig,
+    around: &Surroundings<'_>,
+    start: Option<&Snapshot>,
+) -> Result<Backend, StartError> {
+    let path = config.snap_path().join("db");
+    let existed = around.disk.kind(&path).ok().flatten() == Some(Kind::File);
+    let mut backend = open_file(config, around, &path)?;
+    if let Some(start) = start {
+        backend = recover(config, around, backend, existed, Index(start.index()))?;
+    }
+    if existed {
+        let (size, in_use) = (backend.size(), backend.size_in_use());
+        tracing::info!(
+            backend_size_bytes = size,
+            backend_size_in_use_bytes = in_use,
+            "recovered v3 backend"
+        );
+        version::validate(&backend.view())?;
+        maybe_defragment(config, &backend)?;
+    }
+    Ok(backend)
+}
+
+fn open_file(
+    config: &ServerConfig,
+    around: &Surroundings<'_>,
+    path: &PathBuf,
+) -> Result<Backend, StartError> {
+    let (disk, clock) = (Arc::clone(around.disk), Arc::clone(around.clock));
+    Ok(Backend::open(disk, clock, path, config.backend.clone())?)
+}
+
+/// A snapshot that the database does not have yet was sent by a leader, and is in a file of its own.
+fn recover(
+    config: &ServerConfig,
+    around: &Surroundings<'_>,
+    backend: Backend,
+    existed: bool,
+    start: Index,
+) -> Result<Backend, StartError> {
+    let applied =
+        meta::applied(&backend.view()).map_err(|error| StartError::State(error.into()))?;
+    if applied.0 >= start {
+        return Ok(backend);
+    }
+    let path = config.snap_path().join("db");
+    let files = Snapshotter::new(Arc::clone(around.disk), config.snap_path());
+    match files.find_db(start.0) {
+        Ok(sent) => {
+            close(backend)?;
+            let renamed = around
+                .disk
+                .rename(&sent, &path)
+                .and_then(|()| around.disk.sync_dir(&config.snap_path()));
+            renamed.map_err(|source| StartError::Folder { folder: path.clone(), source })?;
+            tracing::info!(path = %path.display(), "recovered the database that a leader sent");
+            open_file(config, around, &path)
+        }
+        Err(SnapError::NoDatabase { .. }) if existed && applied.0 == Index::ZERO => {
+            tracing::warn!(snapshot_index = start.0, "consistent index was never saved");
+            Ok(backend)
+        }
+        Err(SnapError::NoDatabase { .. }) if existed => {
+            Err(StartError::DatabaseBehindSnapshot { path, applied: applied.0, snapshot: start })
+        }
+        Err(SnapError::NoDatabase { .. }) => Err(StartError::DatabaseMissing(path)),
+        Err(other) => Err(other.into()),
+    }
+}
+
+fn maybe_defragment(config: &ServerConfig, backend: &Backend) -> Result<(), StartError> {
+    let threshold = config.bootstrap_defrag_threshold_bytes;
+    let (size, in_use) = (backend.size(), backend.size_in_use());
+    if threshold == 0 {
+        return Ok(());
+    }
+    if size.saturating_sub(in_use) < threshold {
+        tracing::info!(
+            current_db_size_bytes = size,
+            current_db_size_in_use_bytes = in_use,
+            bootstrap_defrag_threshold_bytes = threshold,
+            "Skipping defragmentation"
+        );
+        return Ok(());
+    }
+    backend.defragment()?;
+    Ok(())
+}
+
+/// Takes up what the database holds.
+pub(super) fn open(
+    config: &ServerConfig,
+    around: &Surroundings<'_>,
+    backend: Backend,
+    cluster: Cluster,
+    watch: &Arc<Bell>,
+) -> Result<StateMachine, StartError> {
+    let disk = around.disk;
+    let key_bytes_max = u64::try_from(auth::KEY_FILE_BYTES_MAX).unwrap_or(u64::MAX);
+    let tokens = Tokens::parse(&config.auth_token, config.auth_token_ttl, |path| {
+        disk.read(path.as_ref(), key_bytes_max)
+    })?;
+    let clock = Arc::clone(around.clock);
+    let auth = AuthStore::new(tokens, Arc::clone(&clock), Cost::new(config.bcrypt_cost));
+    let rung = Arc::clone(watch);
+    let machine = Config {
+        store: mvcc::Config { compaction_batch_limit: config.compaction_batch_limit },
+        lease: lease_config(config),
+        watch: mvcc::watch::Config {
+            fragment_bytes: config.max_request_bytes + MESSAGE_OVERHEAD_BYTES,
+            progress_interval: config.watch_progress_notify_interval,
+            ..mvcc::watch::Config::new(0)
+        },
+        wake_watch: Arc::new(move || rung.ring()),
+        quota: Quota::new(config.quota_backend_bytes),
+    };
+    Ok(StateMachine::open(backend, clock, auth, cluster, machine)?)
+}
+
+fn lease_config(config: &ServerConfig) -> lease::Config {
+    lease::Config {
+        ttl_min_seconds: lease::ttl_min_seconds(config.election_ticks, config.heartbeat),
+        expired_retry: config.request_timeout(),
+        checkpoint: config.features.lease_checkpoint,
+        checkpoint_persist: config.features.lease_checkpoint_persist,
+        ..lease::Config::default()
+    }
+}

@@ -1,0 +1,129 @@
+//! The log thread: it makes durable what consensus hands out, and says so.
+//!
+//! While it waits for the disk, more gathers; it takes all of that and pays one sync for it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use proto::raftpb::{Entry, HardState};
+use proto::walpb;
+use raft::Message;
+use wal::{SaveError, Wal};
+
+use crate::inbox::Inbox;
+use crate::raft_loop::Event;
+use crate::server::Shared;
+
+/// What is to be written.
+#[derive(Debug)]
+pub(crate) enum LogWork {
+    /// Entries, a state, and what to say once they are durable.
+    Append(Box<Message>),
+    /// A place to start from, which is durable; then what is before it can go.
+    Snapshot(walpb::Snapshot),
+}
+
+/// Who writes the log.
+pub(crate) struct LogWriter {
+    shared: Arc<Shared>,
+    wal: Wal,
+    inbox: Arc<Inbox<LogWork>>,
+    /// Handed back and forth with the inbox.
+    work: Vec<LogWork>,
+    batch: Batch,
+}
+
+/// What is written in one go.
+#[derive(Debug, Default)]
+struct Batch {
+    entries: Vec<Entry>,
+    state: HardState,
+    must_sync: bool,
+    appends: Vec<Box<Message>>,
+}
+
+impl LogWriter {
+    pub(crate) fn new(shared: Arc<Shared>, wal: Wal, inbox: Arc<Inbox<LogWork>>) -> LogWriter {
+        LogWriter { shared, wal, inbox, work: Vec::new(), batch: Batch::default() }
+    }
+
+    /// Writes all that waits. After an error nobody knows what the log has: the member has to stop.
+    pub(crate) fn turn(&mut self) -> Result<(), SaveError> {
+        let mut work = std::mem::take(&mut self.work);
+        self.inbox.take(&mut work);
+        for item in work.drain(..) {
+            match item {
+                LogWork::Append(append) => self.add(append)?,
+                LogWork::Snapshot(snapshot) => {
+                    self.write()?;
+                    self.wal.save_snapshot(&snapshot)?;
+                    self.wal.release_to(snapshot.index());
+                }
+            }
+        }
+        self.work = work;
+        self.write()
+    }
+
+    /// Adds to the batch. What overwrites a part of it comes behind it.
+    fn add(&mut self, append: Box<Message>) -> Result<(), SaveError> {
+        let follows = |first: &raft::Entry| {
+            let last = self.batch.entries.last();
+            last.is_none_or(|last| last.index() + 1 == first.index.0)
+        };
+        if !append.entries.first().is_none_or(follows) {
+            self.write()?;
+        }
+        let batch = &mut self.batch;
+        batch.entries.extend(append.entries.iter().cloned().map(Entry::from));
+        if let Some(state) = append.hard_state() {
+            let state = HardState::from(state);
+            let saved = self.wal.state();
+            // A commit index alone need not be durable: it is learned anew.
+            batch.must_sync |= (state.term(), state.vote()) != (saved.term(), saved.vote());
+            batch.state = state;
+        }
+        batch.must_sync |= !append.entries.is_empty();
+        batch.appends.push(append);
+        Ok(())
+    }
+
+    /// Writes the batch, and says so.
+    fn write(&mut self) -> Result<(), SaveError> {
+        let batch = &mut self.batch;
+        if batch.appends.is_empty() {
+            return Ok(());
+        }
+        let shared = &self.shared;
+        let began = shared.now();
+        shared.sync_began.store(nanos(began), Ordering::Relaxed);
+        self.wal.save(&batch.state, &batch.entries, false)?;
+        let written = shared.now();
+        if batch.must_sync {
+            self.wal.sync()?;
+            let took = shared.now().saturating_sub(written);
+            shared.metrics.wal_fsync_duration.observe(took.as_secs_f64());
+        }
+        shared.sync_began.store(0, Ordering::Relaxed);
+        let took = written.saturating_sub(began);
+        shared.metrics.wal_write_duration.observe(took.as_secs_f64());
+        batch.entries.clear();
+        batch.state = HardState::default();
+        batch.must_sync = false;
+        for append in batch.appends.drain(..) {
+            shared.raft.push(Event::Appended(append));
+        }
+        Ok(())
+    }
+
+    /// Makes everything durable and lets go of the files.
+    pub(crate) fn close(self) -> Result<(), SaveError> {
+        self.wal.close()
+    }
+}
+
+/// Zero stands for none.
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1)
+}

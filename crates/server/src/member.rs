@@ -1,0 +1,288 @@
+//! A member as a process has it: the stages, each in a thread of its own.
+//!
+//! ```text
+//!   raft      the raft loop                      compact   compactions, a step at a time
+//!   wal       the log                            watch     watchers that are behind
+//!   apply     the state machine                  chores    what a member does by itself
+//!   commit    the database file                  snapshot  snapshots
+//!   scrub     looks for bit rot                  pool-0, 1 what takes long
+//! ```
+//!
+//! A thread is a loop round the `turn` of its stage: it sleeps until there is something to do. A stage that fails ends the member.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use backend::{Backend, CommitThread, SCRUB_INTERVAL_DEFAULT, SCRUB_PAGES_DEFAULT, ScrubThread};
+use env::{Clock, Disk, Random};
+use mvcc::CompactionTurn;
+use mvcc::watch::Next;
+
+use crate::applier::{Applier, Work};
+use crate::bell::Bell;
+use crate::bootstrap::{Bootstrapped, StartError, Surroundings, bootstrap};
+use crate::chores::Chores;
+use crate::config::ServerConfig;
+use crate::inbox::Inbox;
+use crate::log_writer::{LogWork, LogWriter};
+use crate::metrics::Metrics;
+use crate::raft_loop::RaftLoop;
+use crate::server::{Server, Shared, StopReason};
+use crate::snapshots::{Snapshot, Snapshots};
+use crate::state::StateMachine;
+use crate::transport::Transport;
+
+/// A running member. Dropping it without [`Member::stop`] leaves its threads to the end of the process.
+#[derive(Debug)]
+pub struct Member {
+    server: Server,
+    bells: Vec<Arc<Bell>>,
+    log: Arc<Inbox<LogWork>>,
+    apply: Arc<Inbox<Work>>,
+    snapshots: Arc<Inbox<Snapshot>>,
+    raft: JoinHandle<()>,
+    stages: Vec<JoinHandle<()>>,
+    commit: CommitThread,
+    scrub: ScrubThread,
+}
+
+/// What a member gets from the machine.
+#[derive(Debug)]
+pub struct Machine {
+    /// Its disk.
+    pub disk: Arc<dyn Disk>,
+    /// Its clock.
+    pub clock: Arc<dyn Clock>,
+    /// Its randomness.
+    pub random: Box<dyn Random>,
+}
+
+impl Member {
+    /// Takes up what is in the folder, or begins a cluster in an empty one, and runs.
+    ///
+    /// # Errors
+    /// Nothing runs then.
+    pub fn start(
+        config: ServerConfig,
+        machine: Machine,
+        transport: Arc<dyn Transport>,
+        registry: &prometheus::Registry,
+    ) -> Result<Member, StartError> {
+        let Machine { disk, clock, mut random } = machine;
+        let mut around = Surroundings { disk: &disk, clock: &clock, random: &mut *random };
+        let booted = bootstrap(&config, &mut around)?;
+        let metrics = Metrics::new(registry)?;
+        let Bootstrapped { cluster_id, local, state, mut wal, node, voters, .. } = booted;
+        let backend = state.backend.clone();
+        transport.set_members(&state.cluster.now());
+        let shared = Shared::new(config, disk, clock, cluster_id, local, state, transport, metrics);
+        let shared = Arc::new(shared);
+        shared.applied.advance(booted.applied);
+        shared.progress.set_committed(booted.applied);
+        let server = Server { shared: Arc::clone(&shared) };
+        let (log, apply, snapshots): (Arc<Inbox<_>>, Arc<Inbox<_>>, Arc<Inbox<_>>) =
+            Default::default();
+        wal.prepare_in_background().map_err(StartError::Thread)?;
+        let writer = LogWriter::new(Arc::clone(&shared), wal, Arc::clone(&log));
+        let applier = Applier::new(
+            Arc::clone(&shared),
+            Arc::clone(&apply),
+            Arc::clone(&snapshots),
+            voters,
+            booted.snapshot_index,
+        );
+        let raft = RaftLoop::new(Arc::clone(&shared), node, Arc::clone(&log), Arc::clone(&apply));
+        let taker = Snapshots::new(Arc::clone(&shared), Arc::clone(&snapshots), Arc::clone(&log));
+        let chores = Arc::new(Bell::default());
+        let spawn = || -> io::Result<_> {
+            let stages = vec![
+                spawn("wal", &shared, run_log(&log, writer))?,
+                spawn("apply", &shared, run_apply(&apply, applier))?,
+                spawn("snapshot", &shared, run_snapshots(&snapshots, taker))?,
+                spawn("compact", &shared, run_compaction)?,
+                spawn("watch", &shared, run_watch(&booted.watch))?,
+                spawn("chores", &shared, run_chores(&chores, Chores::new(server.clone())))?,
+            ];
+            let pool = shared.pool.spawn()?;
+            let stages = stages.into_iter().chain(pool).collect();
+            let raft = spawn("raft", &shared, run_raft(raft))?;
+            let commit = CommitThread::spawn(&backend)?;
+            let scrub = ScrubThread::spawn(&backend, SCRUB_PAGES_DEFAULT, SCRUB_INTERVAL_DEFAULT)?;
+            Ok((stages, raft, commit, scrub))
+        };
+        let (stages, raft, commit, scrub) = spawn().map_err(StartError::Thread)?;
+        let bells = vec![chores, booted.watch];
+        Ok(Member { server, bells, log, apply, snapshots, raft, stages, commit, scrub })
+    }
+
+    /// The handle for everybody else.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Ends everything: whoever waits is told, what was applied is committed to the database, and all files are closed.
+    ///
+    /// Returns why it stopped: because of this, or of something before.
+    pub fn stop(self) -> StopReason {
+        let Member { server, bells, log, apply, snapshots, raft, stages, commit, scrub } = self;
+        let shared = server.shared;
+        shared.end(StopReason::Asked);
+        join(raft);
+        log.close();
+        apply.close();
+        snapshots.close();
+        shared.compaction.close();
+        shared.pool.close();
+        bells.iter().for_each(|bell| bell.close());
+        stages.into_iter().for_each(join);
+        scrub.stop();
+        if let Err(error) = commit.stop() {
+            tracing::error!(%error, "the database was not committed before the end");
+        }
+        let reason = shared.reason();
+        close(shared);
+        reason
+    }
+}
+
+/// A panic has been logged by then.
+fn join(thread: JoinHandle<()>) {
+    let _ = thread.join();
+}
+
+/// Closes the database, if nobody uses it any more. Everything in it is committed anyway.
+fn close(shared: Arc<Shared>) {
+    let Ok(shared) = Arc::try_unwrap(shared) else { return };
+    let Some(StateMachine { backend, store, .. }) = shared.into_state() else { return };
+    drop(store);
+    if let Err(error) = Backend::close(backend) {
+        tracing::warn!(%error, "close the database");
+    }
+}
+
+/// Runs a stage. If it panics, the member ends.
+fn spawn(
+    name: &str,
+    shared: &Arc<Shared>,
+    run: impl FnOnce(&Shared) + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    let shared = Arc::clone(shared);
+    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        let guard = EndOnPanic(&shared);
+        run(&shared);
+        drop(guard);
+    })
+}
+
+struct EndOnPanic<'a>(&'a Shared);
+
+impl Drop for EndOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let thread = std::thread::current();
+            let name = thread.name().unwrap_or_default().to_owned();
+            self.0.fail("a thread panicked", &name);
+        }
+    }
+}
+
+fn run_raft(mut raft: RaftLoop) -> impl FnOnce(&Shared) + Send + use<> {
+    move |shared| {
+        while let Some(time) = raft.turn() {
+            shared.raft.wait(Some(time));
+        }
+    }
+}
+
+fn run_log(
+    inbox: &Arc<Inbox<LogWork>>,
+    mut writer: LogWriter,
+) -> impl FnOnce(&Shared) + Send + use<> {
+    let inbox = Arc::clone(inbox);
+    move |shared| {
+        while !inbox.is_over() {
+            inbox.wait(None);
+            if let Err(error) = writer.turn() {
+                return shared.fail("write the log", &error);
+            }
+        }
+        if let Err(error) = writer.close() {
+            shared.fail("close the log", &error);
+        }
+    }
+}
+
+fn run_apply(
+    inbox: &Arc<Inbox<Work>>,
+    mut applier: Applier,
+) -> impl FnOnce(&Shared) + Send + use<> {
+    let inbox = Arc::clone(inbox);
+    move |shared| {
+        while !inbox.is_over() {
+            inbox.wait(None);
+            if let Err(error) = applier.turn() {
+                return shared.fail("apply the log", &error);
+            }
+        }
+    }
+}
+
+fn run_snapshots(
+    inbox: &Arc<Inbox<Snapshot>>,
+    mut snapshots: Snapshots,
+) -> impl FnOnce(&Shared) + Send + use<> {
+    let inbox = Arc::clone(inbox);
+    move |shared| {
+        while !inbox.is_over() {
+            inbox.wait(None);
+            if let Err(error) = snapshots.turn() {
+                return shared.fail("take a snapshot", &error);
+            }
+        }
+    }
+}
+
+/// Between two steps of a compaction others get their turn.
+fn run_compaction(shared: &Shared) {
+    loop {
+        let wait = match shared.state().store.turn_compaction() {
+            Ok(CompactionTurn::More) => Some(shared.config.compaction_sleep_interval),
+            Ok(CompactionTurn::Idle) => None,
+            Err(error) => return shared.fail("compact", &error),
+        };
+        if !shared.compaction.wait(wait) {
+            return;
+        }
+    }
+}
+
+fn run_watch(bell: &Arc<Bell>) -> impl FnOnce(&Shared) + Send + use<> {
+    let bell = Arc::clone(bell);
+    move |shared| {
+        let mut wait = None;
+        while bell.wait(wait) {
+            let state = shared.state();
+            loop {
+                match state.hub.turn(&state.store) {
+                    Ok(Next::Again) => {}
+                    Ok(Next::Idle) => break,
+                    Err(error) => return shared.fail("read history for watchers", &error),
+                }
+            }
+            let now = shared.now();
+            wait = state.hub.tick_progress(now).map(|at| at.saturating_sub(now));
+        }
+    }
+}
+
+fn run_chores(bell: &Arc<Bell>, mut chores: Chores) -> impl FnOnce(&Shared) + Send + use<> {
+    let bell = Arc::clone(bell);
+    move |shared| {
+        let mut wait = Duration::ZERO;
+        while bell.wait(Some(wait)) {
+            wait = chores.turn(shared.now());
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! What is read when somebody asks for metrics, rather than counted while it changes.
+//!
+//! ```text
+//!   etcd_server_has_leader                              1        from the progress of consensus
+//!   etcd_debugging_mvcc_keys_total                      20000    from the store
+//!   etcd_cluster_version {cluster_version="3.7"}        1        the one it speaks
+//!                        {cluster_version="3.6"}        0        one it spoke when somebody asked before
+//! ```
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use ::proto::etcdserverpb::AlarmType;
+use backend::schema::version::Version;
+use lease::Counts;
+use membership::quota;
+use membership::version::short;
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::{self, MetricFamily, MetricType};
+use types::MemberId;
+
+use crate::server::{Server, Shared};
+use crate::state::StateMachine;
+
+/// Reads metrics from a running member; none once it has stopped.
+#[derive(Debug)]
+pub struct ServerCollector {
+    /// Weakly, so that a registry does not keep a member that has stopped, and its database, open.
+    server: Weak<Shared>,
+    descs: Vec<Desc>,
+    seen: Mutex<Seen>,
+}
+
+/// What was there when somebody asked before: once it is gone, it is shown as zero.
+#[derive(Debug, Default)]
+struct Seen {
+    versions: BTreeSet<Version>,
+    alarms: BTreeSet<(i32, u64)>,
+}
+
+impl ServerCollector {
+    /// For a member that runs.
+    ///
+    /// # Errors
+    /// None as long as the names are valid, which they are.
+    pub fn new(server: &Server) -> Result<ServerCollector, prometheus::Error> {
+        let weak = Arc::downgrade(&server.shared);
+        let mut collector =
+            ServerCollector { server: weak, descs: Vec::new(), seen: Mutex::default() };
+        let families = collector.read(server);
+        collector.descs = families.iter().map(Family::desc).collect::<Result<_, _>>()?;
+        Ok(collector)
+    }
+
+    /// All families, in the order of etcd's documentation.
+    fn read(&self, server: &Server) -> Vec<Family> {
+        let state = server.state();
+        let mut families = consensus(server);
+        families.extend(self.cluster(server.local(), &state));
+        families.extend(database(&state));
+        families.extend(watchers(&state));
+        families.extend(leases(&state.lessor.counts()));
+        families
+    }
+
+    fn cluster(&self, local: MemberId, state: &StateMachine) -> Vec<Family> {
+        vec![
+            labelled(
+                "etcd_server_id",
+                "The id of this member: 1 for the label that has it.",
+                &["server_id"],
+                [(vec![local.to_string()], true)],
+            ),
+            self.cluster_version(state),
+            known_peers(local, state),
+            self.alarms(state),
+            gauge(
+                "etcd_debugging_auth_revision",
+                "The revision of users and roles.",
+                state.auth.revision() as f64,
+            ),
+        ]
+    }
+
+    fn cluster_version(&self, state: &StateMachine) -> Family {
+        let now = state.cluster.now().version();
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.versions.extend(now);
+        let versions = seen.versions.iter();
+        labelled(
+            "etcd_cluster_version",
+            "The version that the cluster speaks: 1 for the label that names it.",
+            &["cluster_version"],
+            versions.map(|version| (vec![short(*version)], Some(*version) == now)),
+        )
+    }
+
+    fn alarms(&self, state: &StateMachine) -> Family {
+        let raised = state.alarms.get(AlarmType::None.into());
+        let now: BTreeSet<_> = raised.iter().map(|it| (it.alarm, it.member_id)).collect();
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.alarms.extend(&now);
+        let alarms = seen.alarms.iter();
+        labelled(
+            "etcd_debugging_server_alarms",
+            "Alarms: 1 for those that are raised.",
+            &["alarm_type", "server_id"],
+            alarms.map(|alarm| {
+                let labels = vec![alarm_name(alarm.0), MemberId(alarm.1).to_string()];
+                (labels, now.contains(alarm))
+            }),
+        )
+    }
+}
+
+impl Collector for ServerCollector {
+    fn desc(&self) -> Vec<&Desc> {
+        self.descs.iter().collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let Some(shared) = self.server.upgrade() else { return Vec::new() };
+        self.read(&Server { shared }).into_iter().map(Family::into_proto).collect()
+    }
+}
+
+fn consensus(server: &Server) -> Vec<Family> {
+    let has_leader = server.leader().is_some();
+    // In this order, so that applied is never more than committed.
+    let applied = server.applied().0;
+    vec![
+        gauge("etcd_server_has_leader", "1 if there is a leader.", f64::from(has_leader)),
+        gauge("etcd_server_is_leader", "1 if this member leads.", server.is_leader().into()),
+        gauge("etcd_server_is_learner", "1 if it has no vote.", server.is_learner().into()),
+        gauge(
+            "etcd_server_proposals_committed_total",
+            "The last entry of the log that is committed.",
+            server.committed().0 as f64,
+        ),
+        gauge(
+            "etcd_server_proposals_applied_total",
+            "The last entry of the log that is applied.",
+            applied as f64,
+        ),
+        gauge(
+            "etcd_server_proposals_pending",
+            "Proposals that wait to be settled.",
+            server.shared.waits.len() as f64,
+        ),
+        gauge(
+            "etcd_server_quota_backend_bytes",
+            "How large the database may grow.",
+            quota_bytes(server.config().quota_backend_bytes),
+        ),
+    ]
+}
+
+fn known_peers(local: MemberId, state: &StateMachine) -> Family {
+    let cluster = state.cluster.now();
+    let labels = |remote: MemberId| vec![local.to_string(), remote.to_string()];
+    let members = cluster.ids().map(|id| (labels(id), true));
+    let removed = cluster.removed().map(|id| (labels(id), false));
+    labelled(
+        "etcd_network_known_peers",
+        "Members: 1 for those that are, 0 for those that were.",
+        &["Local", "Remote"],
+        members.chain(removed),
+    )
+}
+
+fn database(state: &StateMachine) -> Vec<Family> {
+    let (backend, store) = (&state.backend, &state.store);
+    vec![
+        gauge(
+            "etcd_mvcc_db_total_size_in_bytes",
+            "The size of the database file.",
+            backend.size() as f64,
+        ),
+        gauge(
+            "etcd_mvcc_db_total_size_in_use_in_bytes",
+            "The size of the database file without what is free in it.",
+            backend.size_in_use() as f64,
+        ),
+        gauge("etcd_debugging_mvcc_keys_total", "Keys.", store.keys() as f64),
+        gauge(
+            "etcd_debugging_mvcc_current_revision",
+            "The revision of the store.",
+            store.current() as f64,
+        ),
+        gauge(
+            "etcd_debugging_mvcc_compact_revision",
+            "The revision it was compacted to; -1 if it never was.",
+            store.compacted() as f64,
+        ),
+    ]
+}
+
+fn watchers(state: &StateMachine) -> Vec<Family> {
+    let hub = &state.hub;
+    let families = [
+        ("etcd_debugging_mvcc_watch_stream_total", "Streams of watchers.", hub.streams()),
+        ("etcd_debugging_mvcc_watcher_total", "Watchers.", hub.watchers()),
+        (
+            "etcd_debugging_mvcc_slow_watcher_total",
+            "Watchers that are behind.",
+            hub.slow_watchers(),
+        ),
+        (
+            "etcd_debugging_mvcc_pending_events_total",
+            "Events that wait to be sent.",
+            hub.pending_events(),
+        ),
+    ];
+    families.into_iter().map(|(name, help, value)| gauge(name, help, value as f64)).collect()
+}
+
+fn leases(counts: &Counts) -> Vec<Family> {
+    vec![
+        counter("etcd_debugging_lease_granted_total", "Leases granted.", counts.granted),
+        counter("etcd_debugging_lease_revoked_total", "Leases revoked.", counts.revoked),
+        counter("etcd_debugging_lease_renewed_total", "Leases renewed here.", counts.renewed),
+        Family {
+            name: "etcd_debugging_lease_ttl_total",
+            help: "Times to live of leases, in seconds.",
+            labels: &[],
+            kind: MetricType::HISTOGRAM,
+            metrics: vec![ttls(counts)],
+        },
+    ]
+}
+
+/// The histogram that the lessor keeps.
+fn ttls(counts: &Counts) -> proto::Metric {
+    let (last, bounded) = counts.ttl.split_last().unwrap_or((&0, &[]));
+    let mut sum = 0;
+    let mut bound = 1.0;
+    let mut buckets = Vec::new();
+    for count in bounded {
+        sum += count;
+        let mut bucket = proto::Bucket::default();
+        bucket.set_cumulative_count(sum);
+        bucket.set_upper_bound(bound);
+        buckets.push(bucket);
+        bound *= 2.0;
+    }
+    let mut histogram = proto::Histogram::default();
+    histogram.set_bucket(buckets);
+    histogram.set_sample_count(sum + last);
+    histogram.set_sample_sum(counts.ttl_sum as f64);
+    let mut metric = proto::Metric::default();
+    metric.set_histogram(histogram);
+    metric
+}
+
+// Compat: as in etcd, what is negative is shown as it was given, and is no limit.
+fn quota_bytes(configured: i64) -> f64 {
+    if configured == 0 { quota::BYTES_DEFAULT as f64 } else { configured as f64 }
+}
+
+fn alarm_name(kind: i32) -> String {
+    AlarmType::try_from(kind).map_or_else(|_| kind.to_string(), |it| it.as_str_name().to_owned())
+}
+
+/// A name, and the series under it.
+struct Family {
+    name: &'static str,
+    help: &'static str,
+    labels: &'static [&'static str],
+    kind: MetricType,
+    metrics: Vec<proto::Metric>,
+}
+
+impl Family {
+    fn desc(&self) -> Result<Desc, prometheus::Error> {
+        let labels = self.labels.iter().copied().map(str::to_owned).collect();
+        let constant = std::iter::empty().collect();
+        Desc::new(self.name.to_owned(), self.help.to_owned(), labels, constant)
+    }
+
+    fn into_proto(self) -> MetricFamily {
+        let mut family = MetricFamily::default();
+        family.set_name(self.name.to_owned());
+        family.set_help(self.help.to_owned());
+        family.set_field_type(self.kind);
+        family.set_metric(self.metrics);
+        family
+    }
+}
+
+fn gauge(name: &'static str, help: &'static str, value: f64) -> Family {
+    let metrics = vec![gauge_metric(value)];
+    Family { name, help, labels: &[], kind: MetricType::GAUGE, metrics }
+}
+
+fn gauge_metric(value: f64) -> proto::Metric {
+    let mut gauge = proto::Gauge::default();
+    gauge.set_value(value);
+    proto::Metric::from_gauge(gauge)
+}
+
+fn counter(name: &'static str, help: &'static str, value: u64) -> Family {
+    let mut counter = proto::Counter::default();
+    counter.set_value(value as f64);
+    let mut metric = proto::Metric::default();
+    metric.set_counter(counter);
+    Family { name, help, labels: &[], kind: MetricType::COUNTER, metrics: vec![metric] }
+}
+
+/// A gauge with labels, 1 where it holds. Labels are sorted by name.
+fn labelled(
+    name: &'static str,
+    help: &'static str,
+    labels: &'static [&'static str],
+    series: impl IntoIterator<Item = (Vec<String>, bool)>,
+) -> Family {
+    let metric = |(values, holds): (Vec<String>, bool)| {
+        let mut metric = gauge_metric(f64::from(holds));
+        metric.set_label(labels.iter().zip(values).map(pair).collect());
+        metric
+    };
+    let metrics = series.into_iter().map(metric).collect();
+    Family { name, help, labels, kind: MetricType::GAUGE, metrics }
+}
+
+fn pair((name, value): (&&str, String)) -> proto::LabelPair {
+    let mut pair = proto::LabelPair::default();
+    pair.set_name((*name).to_owned());
+    pair.set_value(value);
+    pair
+}

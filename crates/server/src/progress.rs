@@ -1,0 +1,129 @@
+//! Where consensus is, for everybody to read without asking the raft loop.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use types::{Index, MemberId, Term};
+
+/// Where consensus is. The raft loop writes; everybody reads.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    term: AtomicU64,
+    lead: AtomicU64,
+    committed: AtomicU64,
+    leads: AtomicBool,
+    /// Whether this member leads a cluster in which it is the only voter.
+    rules_alone: AtomicBool,
+    /// When the leader was elected, or this member learned of it.
+    elected_at: AtomicU64,
+    /// Since when there is no leader; zero while there is one.
+    leaderless_since: AtomicU64,
+    /// The last tick.
+    ticked_at: AtomicU64,
+}
+
+fn nanos(time: Duration) -> u64 {
+    // Five hundred years; and never the zero that stands for none.
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1)
+}
+
+impl Progress {
+    pub(crate) fn term(&self) -> Term {
+        Term(self.term.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn set_term(&self, term: Term) {
+        self.term.store(term.0, Ordering::Release);
+    }
+
+    pub(crate) fn leader(&self) -> Option<MemberId> {
+        Some(MemberId(self.lead.load(Ordering::Acquire))).filter(|lead| lead.0 != 0)
+    }
+
+    pub(crate) fn leads(&self) -> bool {
+        self.leads.load(Ordering::Acquire)
+    }
+
+    /// There is another leader, or none. True if it is one that was not known before.
+    pub(crate) fn set_leader(&self, lead: Option<MemberId>, leads: bool, now: Duration) -> bool {
+        let before = self.leader();
+        self.lead.store(lead.map_or(0, |lead| lead.0), Ordering::Release);
+        self.leads.store(leads, Ordering::Release);
+        let is_new = lead.is_some() && lead != before;
+        if is_new {
+            self.elected_at.store(nanos(now), Ordering::Release);
+        }
+        let since = if lead.is_none() { nanos(now) } else { 0 };
+        if lead.is_some() || before.is_some() {
+            self.leaderless_since.store(since, Ordering::Release);
+        }
+        is_new
+    }
+
+    pub(crate) fn elected_at(&self) -> Duration {
+        Duration::from_nanos(self.elected_at.load(Ordering::Acquire))
+    }
+
+    /// How long there has been no leader; none while there is one.
+    pub(crate) fn leaderless_for(&self, now: Duration) -> Option<Duration> {
+        if self.leader().is_some() {
+            return None;
+        }
+        let since = Duration::from_nanos(self.leaderless_since.load(Ordering::Acquire));
+        Some(now.saturating_sub(since))
+    }
+
+    pub(crate) fn committed(&self) -> Index {
+        Index(self.committed.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn set_committed(&self, index: Index) {
+        self.committed.store(index.0, Ordering::Release);
+    }
+
+    /// Whether nobody else can lead: then what is applied here is all that there is.
+    pub(crate) fn rules_alone(&self) -> bool {
+        self.rules_alone.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_rules_alone(&self, alone: bool) {
+        self.rules_alone.store(alone, Ordering::Release);
+    }
+
+    pub(crate) fn ticked_at(&self) -> Duration {
+        Duration::from_nanos(self.ticked_at.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn set_ticked(&self, now: Duration) {
+        self.ticked_at.store(nanos(now), Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_leader_is_new_once() {
+        let progress = Progress::default();
+        let one = Some(MemberId(1));
+        assert!(progress.set_leader(one, true, SECOND));
+        assert!(!progress.set_leader(one, true, 2 * SECOND));
+        assert_eq!(progress.elected_at(), SECOND);
+        assert!(!progress.set_leader(None, false, 3 * SECOND));
+        assert!(progress.set_leader(Some(MemberId(2)), false, 4 * SECOND));
+    }
+
+    #[test]
+    fn time_without_a_leader_is_measured() {
+        let progress = Progress::default();
+        assert_eq!(progress.leaderless_for(SECOND), Some(SECOND), "since the beginning");
+        progress.set_leader(Some(MemberId(1)), false, SECOND);
+        assert_eq!(progress.leaderless_for(2 * SECOND), None);
+        progress.set_leader(None, false, 3 * SECOND);
+        progress.set_leader(None, false, 4 * SECOND);
+        assert_eq!(progress.leaderless_for(5 * SECOND), Some(2 * SECOND));
+    }
+}

@@ -1,0 +1,412 @@
+//! The raft loop: it owns consensus, and is the only one to talk to it.
+//!
+//! Each [`turn`](RaftLoop::turn) takes everything that waits (proposals, messages, acknowledgements of the log and of applying), lets time pass, and
+//! hands out what follows: entries to the log, committed ones to be applied, messages to other members. It waits for neither disk nor network.
+//!
+//! ```text
+//!   proposals, reads ─┐                       ┌─► log      (append, and what to say once it is durable)
+//!   peers ────────────┼─► turn ─► ready ──────┼─► apply    (committed entries)
+//!   log, apply, ticks ┘                       └─► transport (messages)
+//! ```
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use proto::raftpb;
+use raft::{
+    ConfChangeV2, LOCAL_APPEND_THREAD, LOCAL_APPLY_THREAD, MemoryStorage, Message, RawNode, Ready,
+    RoleKind, SoftState, Storage as _,
+};
+use types::{Index, MemberId};
+
+use crate::applier::Work;
+use crate::error::Error;
+use crate::inbox::Inbox;
+use crate::log_writer::LogWork;
+use crate::promise::Promise;
+use crate::reads::Reads;
+use crate::server::{Shared, StopReason};
+
+/// All reasons for the raft loop to do something, except that time passes.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A request is to be appended to the log.
+    Propose { id: u64, data: Bytes, since: Duration },
+    /// A change of members is.
+    ProposeConfChange { id: u64, change: raftpb::ConfChange },
+    /// Somebody wants to read what is committed.
+    Read { promise: Promise<Result<(), Error>> },
+    /// Another member says something.
+    Peer(Box<Message>),
+    /// It could not be told something.
+    Unreachable(MemberId),
+    /// It got a snapshot, or did not.
+    SnapshotSent { to: MemberId, arrived: bool },
+    /// The log has what this message asked for, durably.
+    Appended(Box<Message>),
+    /// The state machine has what was to be applied; these are its acknowledgements.
+    Applied(Vec<Message>),
+    /// The state machine has come to a change of members.
+    ConfChanged { index: Index, change: ConfChangeV2, conf_state: raft::ConfState },
+    /// Entries behind this one are needed by nobody; a snapshot there has this configuration.
+    Compact { applied: Index, conf_state: raft::ConfState },
+    /// Leadership shall go to another.
+    TransferLeader(MemberId),
+    /// Somebody wants to know.
+    Status(Promise<raft::Status>),
+    /// Somebody wants to be woken.
+    Sleep { until: Duration, promise: Promise<()> },
+    /// It will be time to end.
+    StopAt { at: Duration, reason: StopReason },
+    /// It is time to end.
+    Stop,
+}
+
+/// Consensus, and who waits for it.
+pub(crate) struct RaftLoop {
+    shared: Arc<Shared>,
+    node: RawNode<MemoryStorage>,
+    log: Arc<Inbox<LogWork>>,
+    apply: Arc<Inbox<Work>>,
+    reads: Reads,
+    /// Proposals that wait for a leader.
+    held: VecDeque<Held>,
+    sleepers: BTreeMap<Duration, Vec<Promise<()>>>,
+    next_tick: Duration,
+    stop_at: Option<(Duration, StopReason)>,
+    /// Whether this member is the only voter.
+    is_sole_voter: bool,
+    /// Handed back and forth with the inbox.
+    events: Vec<Event>,
+    is_over: bool,
+}
+
+#[derive(Debug)]
+struct Held {
+    id: u64,
+    data: Bytes,
+    since: Duration,
+}
+
+impl RaftLoop {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        node: RawNode<MemoryStorage>,
+        log: Arc<Inbox<LogWork>>,
+        apply: Arc<Inbox<Work>>,
+    ) -> RaftLoop {
+        let next_tick = shared.now() + shared.config.heartbeat;
+        let mut raft = RaftLoop {
+            shared,
+            node,
+            log,
+            apply,
+            reads: Reads::default(),
+            held: VecDeque::new(),
+            sleepers: BTreeMap::new(),
+            next_tick,
+            stop_at: None,
+            is_sole_voter: false,
+            events: Vec::new(),
+            is_over: false,
+        };
+        raft.note_voters();
+        raft
+    }
+
+    /// Does all there is to do now. Returns how long there will be nothing, unless something comes; none when it is over.
+    pub(crate) fn turn(&mut self) -> Option<Duration> {
+        self.take_events();
+        if self.is_over {
+            return None;
+        }
+        let now = self.shared.now();
+        self.propose_held();
+        self.tick(now);
+        self.campaign_alone();
+        self.ask_for_reads(now);
+        while self.node.has_ready() {
+            let ready = self.node.ready();
+            self.hand_out(ready, now);
+            self.propose_held();
+            self.ask_for_reads(now);
+        }
+        self.note_progress();
+        Some(self.next_tick.saturating_sub(self.shared.now()))
+    }
+
+    fn take_events(&mut self) {
+        let mut events = std::mem::take(&mut self.events);
+        self.shared.raft.take(&mut events);
+        events.drain(..).for_each(|event| self.handle(event));
+        self.events = events;
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Propose { id, data, since } => self.held.push_back(Held { id, data, since }),
+            Event::ProposeConfChange { id, change } => self.propose_conf_change(id, change),
+            Event::Read { promise } => self.reads.add(promise),
+            Event::Peer(message) => self.step(*message),
+            Event::Unreachable(member) => self.node.report_unreachable(member),
+            Event::SnapshotSent { to, arrived } => self.node.report_snapshot(to, arrived),
+            Event::Appended(append) => self.appended(*append),
+            Event::Applied(responses) => self.deliver(responses),
+            Event::ConfChanged { index, change, conf_state } => {
+                self.conf_changed(index, &change, &conf_state);
+            }
+            Event::Compact { applied, conf_state } => self.compact(applied, conf_state),
+            Event::TransferLeader(to) => self.node.transfer_leader(to),
+            Event::Status(promise) => promise.keep(self.node.status()),
+            Event::Sleep { until, promise } => {
+                self.sleepers.entry(until).or_default().push(promise);
+            }
+            Event::StopAt { at, reason } => self.stop_at = Some((at, reason)),
+            Event::Stop => self.end(),
+        }
+    }
+
+    /// Proposes all that waits, in one go, if there is somebody to propose to.
+    fn propose_held(&mut self) {
+        if self.held.is_empty() || self.node.basic_status().soft_state.lead.is_none() {
+            return;
+        }
+        let held = std::mem::take(&mut self.held);
+        let batch = held.iter().map(|held| held.data.clone());
+        if self.node.propose_batch(batch).is_err() {
+            let drop = |held: &Held| self.shared.waits.settle(held.id, Err(Error::ProposalDropped));
+            held.iter().for_each(drop);
+            self.shared.metrics.proposals_failed.inc_by(count(held.len()));
+        }
+    }
+
+    fn propose_conf_change(&mut self, id: u64, change: raftpb::ConfChange) {
+        let proposed = raft::ConfChange::try_from(change)
+            .map_err(|_| ())
+            .and_then(|change| self.node.propose_conf_change(change).map_err(|_| ()));
+        if proposed.is_err() {
+            self.shared.waits.settle(id, Err(Error::ProposalDropped));
+        }
+    }
+
+    fn step(&mut self, message: Message) {
+        let (from, kind) = (message.from, message.kind);
+        if let Err(error) = self.node.step(message) {
+            tracing::debug!(%from, kind = kind.as_str(), %error, "refused a message");
+        }
+    }
+
+    /// What the log has, consensus may read back; and only now may anybody be told.
+    fn appended(&mut self, append: Message) {
+        let hard_state = append.hard_state();
+        let storage = self.node.storage_mut();
+        hard_state.into_iter().for_each(|state| storage.set_hard_state(state));
+        if let Err(error) = storage.append(&append.entries) {
+            return self.shared.fail("append to the log in memory", &error);
+        }
+        self.deliver(append.responses);
+    }
+
+    /// Acknowledgements of the storage threads: to this member's own consensus, or to others.
+    fn deliver(&mut self, responses: Vec<Message>) {
+        let local = self.shared.local;
+        let (own, others): (Vec<_>, Vec<_>) =
+            responses.into_iter().partition(|message| message.to == local);
+        for message in own {
+            // An acknowledgement means nothing to a member that has been removed.
+            let _ = self.node.step_local(message);
+        }
+        self.send(others);
+    }
+
+    fn send(&self, messages: Vec<Message>) {
+        if !messages.is_empty() {
+            self.shared.transport.send(messages);
+        }
+    }
+
+    fn conf_changed(&mut self, index: Index, change: &ConfChangeV2, conf_state: &raft::ConfState) {
+        match self.node.apply_conf_change(index, change) {
+            Ok(Some(conf)) if !conf.is_equivalent(conf_state) => {
+                let error = format!("{conf:?} is not {conf_state:?}");
+                self.shared.fail("consensus and the state machine differ about who votes", &error);
+            }
+            Ok(_) => self.note_voters(),
+            Err(error) => self.shared.fail("apply a change of members", &error),
+        }
+    }
+
+    fn note_voters(&mut self) {
+        let config = self.node.status().config;
+        let conf = config.to_conf_state();
+        self.is_sole_voter = conf.voters == [self.shared.local] && conf.voters_outgoing.is_empty();
+        // At once, before anybody else can be asked for a vote: see `Server::linearizable`.
+        self.note_rule();
+    }
+
+    /// Forgets entries that everybody should have.
+    fn compact(&mut self, applied: Index, conf_state: raft::ConfState) {
+        let kept = self.shared.config.snapshot_catchup_entries;
+        let storage = self.node.storage_mut();
+        // Both refuse what was done before; there is nothing to do then.
+        let _ = storage.create_snapshot(applied, Some(conf_state), Bytes::new());
+        let _ = storage.compact(Index(applied.0.saturating_sub(kept)));
+    }
+
+    fn tick(&mut self, now: Duration) {
+        if now < self.next_tick {
+            return;
+        }
+        let heartbeat = self.shared.config.heartbeat;
+        self.next_tick += heartbeat;
+        if self.next_tick <= now {
+            // It was held up. Time that nobody lived through does not count: others would be voted out for it.
+            self.next_tick = now + heartbeat;
+        }
+        self.node.tick();
+        self.shared.progress.set_ticked(now);
+        self.expire(now);
+    }
+
+    fn expire(&mut self, now: Duration) {
+        let shared = Arc::clone(&self.shared);
+        let awake = self.sleepers.split_off(&(now + Duration::from_nanos(1)));
+        let woken = std::mem::replace(&mut self.sleepers, awake);
+        woken.into_values().flatten().for_each(|promise| promise.keep(()));
+        if let Some((_, reason)) = self.stop_at.take_if(|(at, _)| *at <= now) {
+            shared.end(reason);
+        }
+        let Some(until) = now.checked_sub(shared.config.request_timeout()) else { return };
+        // Nobody took them: they waited for a leader in vain. What nobody waits for any more goes as well.
+        for held in self.held.iter().filter(|held| held.since <= until) {
+            shared.waits.settle(held.id, Err(Error::DeadlineExceeded));
+        }
+        self.held.retain(|held| shared.waits.contains(held.id));
+        let expired = shared.waits.expire(until, |since| self.timeout(since));
+        shared.metrics.proposals_failed.inc_by(count(expired));
+        if self.reads.expire(until) {
+            tracing::warn!(
+                "timed out waiting for read index response (local node might have slow network)"
+            );
+            shared.metrics.slow_read_indexes.inc();
+        }
+    }
+
+    /// Why an answer did not come, as far as one can guess.
+    fn timeout(&self, since: Duration) -> Error {
+        let (progress, config) = (&self.shared.progress, &self.shared.config);
+        let elected = progress.elected_at();
+        let lost = elected.saturating_sub(2 * config.election_timeout());
+        let Some(lead) = progress.leader() else { return Error::Timeout };
+        if since > lost && since < elected {
+            return Error::TimeoutLeaderFail;
+        }
+        let connected = |member| {
+            self.shared.transport.active_since(member).is_some_and(|active| active < since)
+        };
+        let is_connected =
+            if lead == self.shared.local { self.has_quorum(connected) } else { connected(lead) };
+        if is_connected { Error::Timeout } else { Error::TimeoutConnectionLost }
+    }
+
+    fn has_quorum(&self, connected: impl Fn(MemberId) -> bool) -> bool {
+        let members = self.shared.state().cluster.now();
+        let all = members.members().count();
+        let local = self.shared.local;
+        members.ids().filter(|id| *id == local || connected(*id)).count() > all / 2
+    }
+
+    /// A member that is alone need not wait to see whether somebody else leads.
+    fn campaign_alone(&mut self) {
+        if !self.is_sole_voter {
+            return;
+        }
+        let status = self.node.basic_status();
+        let waits = status.soft_state == SoftState::default();
+        if waits && status.applied == status.hard_state.commit {
+            self.node.campaign();
+        }
+    }
+
+    fn ask_for_reads(&mut self, now: Duration) {
+        let ids = &self.shared.ids;
+        if let Some(context) = self.reads.ask(now, || ids.next()) {
+            self.node.read_index(context);
+        }
+    }
+
+    /// What consensus wants done.
+    fn hand_out(&mut self, ready: Ready, now: Duration) {
+        if let Some(soft_state) = ready.soft_state {
+            self.note_leader(soft_state, now);
+        }
+        for read in ready.read_states {
+            if !self.reads.answered(&read.request_context, read.index, &self.shared.applied) {
+                self.shared.metrics.slow_read_indexes.inc();
+            }
+        }
+        let mut others = Vec::new();
+        for message in ready.messages {
+            match message.to {
+                LOCAL_APPEND_THREAD => drop(self.log.push(LogWork::Append(Box::new(message)))),
+                LOCAL_APPLY_THREAD => drop(self.apply.push(Work::Apply(Box::new(message)))),
+                _ => others.push(message),
+            }
+        }
+        self.send(others);
+    }
+
+    fn note_leader(&mut self, soft_state: SoftState, now: Duration) {
+        let SoftState { lead, role } = soft_state;
+        let leads = role == RoleKind::Leader;
+        let shared = Arc::clone(&self.shared);
+        let had_leader = shared.progress.leader().is_some();
+        if shared.progress.set_leader(lead, leads, now) {
+            shared.metrics.leader_changes.inc();
+            if self.reads.leader_changed(had_leader) {
+                shared.metrics.read_indexes_failed.inc();
+            }
+        }
+        if !leads {
+            self.note_rule();
+            shared.state().lessor.demote();
+        }
+    }
+
+    /// For those who look without asking.
+    fn note_progress(&mut self) {
+        let status = self.node.basic_status();
+        let progress = &self.shared.progress;
+        progress.set_term(status.hard_state.term);
+        if progress.committed() < status.hard_state.commit {
+            progress.set_committed(status.hard_state.commit);
+        }
+        self.note_rule();
+    }
+
+    /// Whether this member leads alone, and has applied something of its own term; so it has applied all that was ever acknowledged.
+    fn note_rule(&self) {
+        let status = self.node.basic_status();
+        let term = self.node.storage().term(self.shared.applied.get());
+        let leads = self.is_sole_voter && status.soft_state.role == RoleKind::Leader;
+        self.shared.progress.set_rules_alone(leads && term == Ok(status.hard_state.term));
+    }
+
+    /// Whoever waits for consensus is told that there is none any more.
+    fn end(&mut self) {
+        self.is_over = true;
+        self.shared.progress.set_rules_alone(false);
+        self.shared.raft.close();
+        self.shared.waits.fail_all(&Error::Stopped);
+        self.shared.applied.fail_all(&Error::Stopped);
+        // Dropped promises wake those who wait.
+        self.reads = Reads::default();
+        self.sleepers.clear();
+    }
+}
+
+fn count(many: usize) -> u64 {
+    u64::try_from(many).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,137 @@
+//! Keys: what changes them, and what forgets their history. Reading is in [`reading`](super::reading).
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mvcc::{CompactionTicket, DeleteRangeResult, PutResult, TxnResult};
+use proto::etcdserverpb as pb;
+use proto::etcdserverpb::InternalRaftRequest;
+use proto::etcdserverpb::alarm_request::AlarmAction;
+
+use super::wait::within;
+use super::{Credentials, reply};
+use crate::apply::Refusal;
+use crate::error::Error;
+use crate::promise::promise;
+use crate::server::Server;
+use crate::state::StateMachine;
+
+/// How often whoever waits for a compaction looks whether there is still anybody who compacts.
+const COMPACTION_LOOK: Duration = Duration::from_secs(1);
+
+impl Server {
+    /// Puts a key.
+    ///
+    /// # Errors
+    /// As [`Error`] tells; the same goes for all that go through the log.
+    pub async fn put(&self, who: &Credentials, r: pb::PutRequest) -> Result<PutResult, Error> {
+        let request = InternalRaftRequest { put: Some(r), ..InternalRaftRequest::default() };
+        reply!(self.log(who, request).await?, Put)
+    }
+
+    /// Deletes keys.
+    pub async fn delete_range(
+        &self,
+        who: &Credentials,
+        r: pb::DeleteRangeRequest,
+    ) -> Result<DeleteRangeResult, Error> {
+        let request =
+            InternalRaftRequest { delete_range: Some(r), ..InternalRaftRequest::default() };
+        reply!(self.log(who, request).await?, DeleteRange)
+    }
+
+    /// Carries out a transaction that may write. One that only reads is [`Reading::txn`](super::Reading::txn)'s.
+    pub async fn txn(&self, who: &Credentials, r: pb::TxnRequest) -> Result<TxnResult, Error> {
+        let request = InternalRaftRequest { txn: Some(r), ..InternalRaftRequest::default() };
+        reply!(self.log(who, request).await?, Txn)
+    }
+
+    /// Forgets the history before a revision. If it is to be so physically, returns when everything is gone, and durably so.
+    pub async fn compact(
+        &self,
+        who: &Credentials,
+        r: pb::CompactionRequest,
+    ) -> Result<pb::CompactionResponse, Error> {
+        self.check_admin(who).await?;
+        let request = InternalRaftRequest { compaction: Some(r), ..InternalRaftRequest::default() };
+        let answered = match self.log(who, request).await {
+            Ok(answered) => reply!(answered, Compaction),
+            Err(error) => Err(error),
+        };
+        if r.physical
+            && let Some(ticket) = self.compaction_to_wait_for(&answered)
+        {
+            self.finish_compaction(ticket).await?;
+        }
+        answered?;
+        Ok(pb::CompactionResponse { header: Some(self.header_now()) })
+    }
+
+    /// Compat: as in etcd, a compaction that is refused because there was a later one waits for that.
+    fn compaction_to_wait_for(
+        &self,
+        answered: &Result<CompactionTicket, Error>,
+    ) -> Option<CompactionTicket> {
+        match answered {
+            Ok(ticket) => Some(*ticket),
+            Err(Error::Refused(Refusal::Keys(mvcc::Error::Compacted))) => {
+                Some(self.state().store.last_compaction())
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// Waits for a compaction, and makes it durable: after a power cut it would be done again, and the hash of the file be another for a while.
+    async fn finish_compaction(&self, ticket: CompactionTicket) -> Result<(), Error> {
+        let state = self.state();
+        let (promise, finished) = promise();
+        state.store.when_compacted(ticket, Box::new(move || promise.keep(())));
+        self.finished_or_stopped(&state, finished).await?;
+        let committed = self.aside(move || state.backend.force_commit()).await?;
+        committed.map_err(|error| Error::Fault(error.to_string()))
+    }
+
+    /// Nobody finishes a compaction when the member stops, or if a snapshot came and another state machine took over.
+    async fn finished_or_stopped(
+        &self,
+        state: &Arc<StateMachine>,
+        finished: impl Future<Output = Option<()>>,
+    ) -> Result<(), Error> {
+        let mut finished = pin!(finished);
+        while within(finished.as_mut(), self.sleep(COMPACTION_LOOK)).await.is_none() {
+            self.check_running()?;
+            if !Arc::ptr_eq(state, &self.state()) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there is space for what costs so much ([`membership::quota`]). If not, all members are told before the one who asked is.
+    ///
+    /// # Errors
+    /// There is none.
+    pub async fn check_quota(&self, cost: u64) -> Result<(), Error> {
+        let state = self.state();
+        if state.quota.is_available(state.backend.size(), cost) {
+            return Ok(());
+        }
+        let alarm = pb::AlarmRequest {
+            action: AlarmAction::Activate.into(),
+            member_id: self.local().0,
+            alarm: pb::AlarmType::Nospace.into(),
+        };
+        let raised = pb::AlarmMember { member_id: alarm.member_id, alarm: alarm.alarm };
+        // Once is enough: a member that is full would otherwise fill its log as well.
+        if !state.alarms.get(alarm.alarm).contains(&raised) {
+            let request =
+                InternalRaftRequest { alarm: Some(alarm), ..InternalRaftRequest::default() };
+            if let Err(error) = self.log_unasked(request).await {
+                tracing::warn!(%error, "could not raise the alarm that there is no space");
+            }
+        }
+        Err(Refusal::NoSpace.into())
+    }
+}

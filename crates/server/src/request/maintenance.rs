@@ -1,0 +1,150 @@
+//! Maintenance: alarms go through the log; all else is about this member alone, as it is.
+
+use backend::schema::{ignored_by_hash, version};
+use membership::quota;
+use proto::etcdserverpb as pb;
+use proto::etcdserverpb::InternalRaftRequest;
+
+use super::{Credentials, reply};
+use crate::error::Error;
+use crate::server::Server;
+
+/// The release of etcd that this server answers like, and says it is: clients choose by it what they ask for.
+pub const SERVER_VERSION: &str = "3.7.1";
+
+impl Server {
+    /// Raises, clears or lists alarms.
+    pub async fn alarm(
+        &self,
+        who: &Credentials,
+        r: pb::AlarmRequest,
+    ) -> Result<pb::AlarmResponse, Error> {
+        let caller = self.auth_info(who).await?;
+        self.state().auth.check_alarm(caller.as_ref(), &r)?;
+        let request = InternalRaftRequest { alarm: Some(r), ..InternalRaftRequest::default() };
+        let response = reply!(self.log(who, request).await?, Alarm)?;
+        Ok(pb::AlarmResponse { header: Some(self.header_now()), ..response })
+    }
+
+    /// How this member is.
+    pub async fn status(&self, who: &Credentials) -> Result<pb::StatusResponse, Error> {
+        self.check_any_user(who).await?;
+        let state = self.state();
+        let cluster = state.cluster.now();
+        let downgrade = cluster.downgrade();
+        Ok(pb::StatusResponse {
+            header: Some(self.header_now()),
+            version: SERVER_VERSION.to_owned(),
+            db_size: signed(state.backend.size()),
+            leader: self.leader().map_or(0, |leader| leader.0),
+            raft_index: self.committed().0,
+            raft_term: self.term().0,
+            raft_applied_index: self.applied().0,
+            errors: self.errors(),
+            db_size_in_use: signed(state.backend.size_in_use()),
+            is_learner: self.is_learner(),
+            storage_version: self.storage_version(),
+            db_size_quota: quota_shown(self.config().quota_backend_bytes),
+            downgrade_info: Some(pb::DowngradeInfo {
+                enabled: downgrade.enabled,
+                target_version: downgrade.target_version.clone(),
+            }),
+        })
+    }
+
+    /// What is wrong: that nobody leads, and alarms.
+    fn errors(&self) -> Vec<String> {
+        let leaderless = self.leader().is_none().then(|| Error::NoLeader.to_string());
+        let alarms = self.state().alarms.get(pb::AlarmType::None.into());
+        leaderless.into_iter().chain(alarms.iter().map(alarm_text)).collect()
+    }
+
+    /// The version of the file's layout: `3.7.0`. Nothing if it is not known.
+    fn storage_version(&self) -> String {
+        let detected = version::detect(&self.state().backend.view());
+        detected.map(|version| version.to_string()).unwrap_or_else(|error| {
+            tracing::warn!(%error, "failed to detect schema version");
+            String::new()
+        })
+    }
+
+    /// The hash of all keys up to a revision, or of all there are for zero.
+    pub async fn hash_kv(
+        &self,
+        who: &Credentials,
+        revision: i64,
+    ) -> Result<pb::HashKvResponse, Error> {
+        self.check_admin(who).await?;
+        let state = self.state();
+        let (hash, current) = self.aside(move || state.store.hash_kv(revision)).await??;
+        Ok(pb::HashKvResponse {
+            header: Some(self.header(current)),
+            hash: hash.hash,
+            compact_revision: hash.compact_revision,
+            hash_revision: hash.revision,
+        })
+    }
+
+    /// The hash of the whole file.
+    pub async fn hash(&self, who: &Credentials) -> Result<pb::HashResponse, Error> {
+        self.check_admin(who).await?;
+        let (state, revision) = (self.state(), self.state().store.current());
+        let hash = self.aside(move || state.backend.hash(&ignored_by_hash)).await?;
+        let hash = hash.map_err(|error| Error::Fault(error.to_string()))?;
+        Ok(pb::HashResponse { header: Some(self.header(revision)), hash })
+    }
+
+    /// Rewrites the database without what is free in it. Everything else goes on meanwhile.
+    pub async fn defragment(&self, who: &Credentials) -> Result<(), Error> {
+        self.check_admin(who).await?;
+        tracing::info!("starting defragment");
+        let state = self.state();
+        let report = self.aside(move || state.backend.defragment()).await?;
+        if let Err(error) = report {
+            tracing::warn!(%error, "failed to defragment");
+            return Err(Error::Fault(error.to_string()));
+        }
+        tracing::info!("finished defragment");
+        Ok(())
+    }
+}
+
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+/// The quota as it was given, or the default if it was not.
+fn quota_shown(configured: i64) -> i64 {
+    if configured == 0 { signed(quota::BYTES_DEFAULT) } else { configured }
+}
+
+/// An alarm in etcd's words, which are protobuf's text form: `memberID:5 alarm:NOSPACE`, without what is zero. (In etcd there are one or two spaces
+/// between the two: its library sees to it that nobody relies on either.)
+fn alarm_text(alarm: &pb::AlarmMember) -> String {
+    let member = (alarm.member_id != 0).then(|| format!("memberID:{}", alarm.member_id));
+    let kind = match pb::AlarmType::try_from(alarm.alarm) {
+        Ok(pb::AlarmType::None) => None,
+        Ok(known) => Some(format!("alarm:{}", known.as_str_name())),
+        Err(_) => Some(format!("alarm:{}", alarm.alarm)),
+    };
+    member.into_iter().chain(kind).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alarms_are_told_as_etcd_tells_them() {
+        let text = |member_id, alarm| alarm_text(&pb::AlarmMember { member_id, alarm });
+        assert_eq!(text(5, 1), "memberID:5 alarm:NOSPACE");
+        assert_eq!(text(0, 2), "alarm:CORRUPT");
+        assert_eq!(text(6, 7), "memberID:6 alarm:7");
+        assert_eq!(text(0, 0), "");
+    }
+
+    #[test]
+    fn a_quota_that_was_not_given_is_the_default() {
+        assert_eq!([0, -1, 5].map(quota_shown), [2_147_483_648, -1, 5]);
+    }
+}

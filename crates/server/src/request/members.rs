@@ -1,0 +1,179 @@
+//! Members: added, removed, promoted, moved, listed.
+//!
+//! A change is asked about three times. Before it is proposed: whether whoever asks may, and whether the cluster would keep its quorum
+//! (`--strict-reconfig-check`). By consensus: one change at a time. And as it is applied, by every member alike: whether it makes sense.
+//!
+//! Compat: as in etcd, the headers of these answers have no revision.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use membership::reconfig::{self, Health, Unsafe};
+use membership::{Change, Member, RaftAttributes, Refused};
+use proto::etcdserverpb as pb;
+use types::MemberId;
+
+use super::leader::Leader;
+use super::{Credentials, another_kind};
+use crate::error::Error;
+use crate::server::Server;
+use crate::waits::Settled;
+
+/// How long to wait before the leader is looked for again.
+const RETRY: Duration = Duration::from_millis(50);
+
+impl Server {
+    /// Adds a member. Where it is reached was checked before.
+    pub async fn member_add(
+        &self,
+        who: &Credentials,
+        r: pb::MemberAddRequest,
+    ) -> Result<pb::MemberAddResponse, Error> {
+        self.check_admin(who).await?;
+        let pb::MemberAddRequest { mut peer_urls, is_learner } = r;
+        peer_urls.sort_unstable();
+        let member = Member::to_add(peer_urls, is_learner, self.unix_seconds());
+        self.if_strict("add", member.id, |server| server.may_add(is_learner))?;
+        let members = self.change_members(Change::Add(member.clone())).await?;
+        let header = Some(self.header_without_revision());
+        Ok(pb::MemberAddResponse { header, member: Some(member.into()), members })
+    }
+
+    /// Removes a member, for good.
+    pub async fn member_remove(
+        &self,
+        who: &Credentials,
+        r: pb::MemberRemoveRequest,
+    ) -> Result<pb::MemberRemoveResponse, Error> {
+        self.check_admin(who).await?;
+        let id = MemberId(r.id);
+        self.if_strict("remove", id, |server| server.may_remove(id))?;
+        let members = self.change_members(Change::Remove(id)).await?;
+        Ok(pb::MemberRemoveResponse { header: Some(self.header_without_revision()), members })
+    }
+
+    /// Changes where a member is reached by others.
+    pub async fn member_update(
+        &self,
+        who: &Credentials,
+        r: pb::MemberUpdateRequest,
+    ) -> Result<pb::MemberUpdateResponse, Error> {
+        self.check_admin(who).await?;
+        let raft = RaftAttributes { peer_urls: r.peer_urls, is_learner: false };
+        let member = Member { id: MemberId(r.id), raft, ..Member::default() };
+        let members = self.change_members(Change::Update(member)).await?;
+        Ok(pb::MemberUpdateResponse { header: Some(self.header_without_revision()), members })
+    }
+
+    /// Makes a voter of a learner that has nearly all of the leader's log. Only the leader knows that.
+    pub async fn member_promote(
+        &self,
+        who: &Credentials,
+        r: pb::MemberPromoteRequest,
+    ) -> Result<pb::MemberPromoteResponse, Error> {
+        self.check_admin(who).await?;
+        let members = self.promote(MemberId(r.id)).await?;
+        Ok(pb::MemberPromoteResponse { header: Some(self.header_without_revision()), members })
+    }
+
+    async fn promote(&self, id: MemberId) -> Result<Vec<pb::Member>, Error> {
+        let deadline = self.deadline();
+        loop {
+            match self.promote_here(id).await {
+                Err(Error::NotLeader) => {}
+                promoted => return promoted,
+            }
+            if let Leader::Elsewhere(leader) = self.find_leader(deadline).await? {
+                return self.ask_elsewhere(&leader);
+            }
+            self.pause(RETRY, deadline).await?;
+        }
+    }
+
+    async fn promote_here(&self, id: MemberId) -> Result<Vec<pb::Member>, Error> {
+        self.check_learner(id).await?;
+        self.if_strict("promote", id, |server| {
+            reconfig::may_promote(&server.state().cluster.now())
+        })?;
+        self.change_members(Change::Promote(id)).await
+    }
+
+    /// Whether a learner has enough of the log. Whether it is one at all is found out when the change is applied.
+    async fn check_learner(&self, id: MemberId) -> Result<(), Error> {
+        self.catch_up().await?;
+        let progress = self.raft_status().await?.progress;
+        let leader = progress.get(self.local()).ok_or(Error::NotLeader)?;
+        let learner = progress.get(id).ok_or(Refused::IdNotFound)?;
+        reconfig::learner_is_ready(learner.matched, leader.matched).inspect_err(|error| {
+            tracing::error!(member = %id, learner = %learner.matched, leader = %leader.matched, %error, "rejecting promote learner");
+        })?;
+        Ok(())
+    }
+
+    /// All members: as this one knows them, or with whatever was decided when it was asked.
+    pub async fn member_list(
+        &self,
+        who: &Credentials,
+        r: pb::MemberListRequest,
+    ) -> Result<pb::MemberListResponse, Error> {
+        if r.linearizable {
+            self.linearizable().await?;
+        }
+        self.check_any_user(who).await?;
+        let header = Some(self.header_without_revision());
+        Ok(pb::MemberListResponse { header, members: self.members() })
+    }
+
+    /// Takes a change through the log. Returns all members after it.
+    async fn change_members(&self, change: Change) -> Result<Vec<pb::Member>, Error> {
+        match self.propose_conf_change(&change)?.await? {
+            Settled::ConfChange(result) => result?,
+            Settled::Request { .. } => return Err(another_kind()),
+        }
+        tracing::info!(local_member_id = %self.local(), member = %change.member(), "applied a configuration change through raft");
+        Ok(self.members())
+    }
+
+    /// In the order of their ids.
+    fn members(&self) -> Vec<pb::Member> {
+        self.state().cluster.now().members().cloned().map(pb::Member::from).collect()
+    }
+
+    /// Asks whether a change is safe, if that is to be asked.
+    fn if_strict(
+        &self,
+        change: &str,
+        member: MemberId,
+        ask: impl FnOnce(&Server) -> Result<(), Unsafe>,
+    ) -> Result<(), Error> {
+        if !self.config().strict_reconfig_check {
+            return Ok(());
+        }
+        ask(self).inspect_err(|error| {
+            tracing::warn!(local_member_id = %self.local(), %member, %error, "rejecting member {change} request");
+        })?;
+        Ok(())
+    }
+
+    fn may_add(&self, is_learner: bool) -> Result<(), Unsafe> {
+        let (membership, local) = (self.state().cluster.now(), self.local());
+        let connected_for = |id| self.connected_for(id);
+        Health { membership: &membership, local, connected_for }.may_add(is_learner)
+    }
+
+    fn may_remove(&self, id: MemberId) -> Result<(), Unsafe> {
+        let (membership, local) = (self.state().cluster.now(), self.local());
+        let connected_for = |id| self.connected_for(id);
+        Health { membership: &membership, local, connected_for }.may_remove(id)
+    }
+
+    fn connected_for(&self, member: MemberId) -> Option<Duration> {
+        let since = self.transport().active_since(member)?;
+        Some(self.now().saturating_sub(since))
+    }
+
+    /// The date, which makes the id of a new member its own.
+    fn unix_seconds(&self) -> i64 {
+        let since = self.clock().wall().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+    }
+}

@@ -1,0 +1,410 @@
+//! A running member, as everybody but its own stages sees it.
+//!
+//! [`Server`] is a handle, cheap to clone. What changes something is proposed ([`Server::propose`]) and settled once it has been applied here;
+//! what reads waits until everything is applied that was committed when it asked ([`Server::linearizable`]), and then reads the
+//! [`StateMachine`] on the caller's own time.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use env::{Clock, Disk};
+use membership::{Change, ClusterId};
+use prost::Message as _;
+use proto::etcdserverpb::InternalRaftRequest;
+use types::{Index, MemberId, Term};
+
+use crate::bell::Bell;
+use crate::config::ServerConfig;
+use crate::error::Error;
+use crate::ids::Ids;
+use crate::inbox::Inbox;
+use crate::metrics::Metrics;
+use crate::pool::Pool;
+use crate::progress::Progress;
+use crate::promise::{Promise, promise};
+use crate::raft_loop::Event;
+use crate::state::StateMachine;
+use crate::transport::Transport;
+use crate::waits::{AppliedIndex, Proposal, Waits};
+
+/// How far applying may be behind what is committed before requests are turned away.
+pub const APPLY_GAP_MAX: u64 = 5_000;
+/// The same for what must go on nevertheless, if the feature `PriorityRequest` is on.
+pub const APPLY_GAP_PRIORITY_MAX: u64 = 2 * APPLY_GAP_MAX;
+/// The most proposals that may wait to be settled: with the longest requests, what a member's memory can bear.
+pub const PROPOSALS_MAX: usize = 1 << 16;
+
+/// A running member.
+#[derive(Clone, Debug)]
+pub struct Server {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What the stages of a member share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: ServerConfig,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) local: MemberId,
+    pub(crate) cluster_id: ClusterId,
+    pub(crate) ids: Ids,
+    pub(crate) state: RwLock<Arc<StateMachine>>,
+    pub(crate) progress: Progress,
+    pub(crate) applied: AppliedIndex,
+    pub(crate) waits: Arc<Waits>,
+    pub(crate) raft: Inbox<Event>,
+    pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) metrics: Metrics,
+    /// For what takes long.
+    pub(crate) pool: Arc<Pool>,
+    /// Rung when there is a compaction to carry out.
+    pub(crate) compaction: Bell,
+    /// When the write to the log began that is under way, in nanoseconds of the clock; zero if none is.
+    pub(crate) sync_began: AtomicU64,
+    stopping: AtomicBool,
+    /// Why it stops, if not because it was asked to; and who wants to hear of it.
+    end: Mutex<End>,
+}
+
+#[derive(Debug, Default)]
+struct End {
+    reason: Option<StopReason>,
+    waiting: Vec<Promise<StopReason>>,
+}
+
+/// Why a member stops.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum StopReason {
+    /// It was asked to.
+    #[error("stopped")]
+    Asked,
+    /// It is no member any more.
+    #[error("the member has been permanently removed from the cluster")]
+    Removed,
+    /// It cannot go on.
+    #[error("{0}")]
+    Fault(Arc<str>),
+}
+
+impl Shared {
+    #[expect(clippy::too_many_arguments, reason = "all that a member is made of")]
+    pub(crate) fn new(
+        config: ServerConfig,
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        cluster_id: ClusterId,
+        local: MemberId,
+        state: StateMachine,
+        transport: Arc<dyn Transport>,
+        metrics: Metrics,
+    ) -> Shared {
+        let start = clock.wall().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        Shared {
+            config,
+            disk,
+            clock,
+            local,
+            cluster_id,
+            ids: Ids::new(local, start),
+            state: RwLock::new(Arc::new(state)),
+            progress: Progress::default(),
+            applied: AppliedIndex::default(),
+            waits: Arc::default(),
+            raft: Inbox::default(),
+            transport,
+            metrics,
+            pool: Arc::default(),
+            compaction: Bell::default(),
+            sync_began: AtomicU64::new(0),
+            stopping: AtomicBool::new(false),
+            end: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.clock.monotonic()
+    }
+
+    pub(crate) fn state(&self) -> Arc<StateMachine> {
+        Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Ends everything: nobody is served from here on. The first reason counts.
+    pub(crate) fn end(&self, reason: StopReason) {
+        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        if end.reason.is_some() {
+            return;
+        }
+        end.reason = Some(reason.clone());
+        let waiting = std::mem::take(&mut end.waiting);
+        drop(end);
+        self.stopping.store(true, Ordering::Release);
+        self.raft.push(Event::Stop);
+        waiting.into_iter().for_each(|promise| promise.keep(reason.clone()));
+    }
+
+    /// Why it ended, or is about to.
+    pub(crate) fn reason(&self) -> StopReason {
+        let end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        end.reason.clone().unwrap_or(StopReason::Asked)
+    }
+
+    /// The state, if nobody else has it.
+    pub(crate) fn into_state(self) -> Option<StateMachine> {
+        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Arc::try_unwrap(state).ok()
+    }
+
+    /// Ends everything a little later.
+    pub(crate) fn end_at(&self, at: Duration, reason: StopReason) {
+        self.raft.push(Event::StopAt { at, reason });
+    }
+
+    /// This member cannot go on.
+    pub(crate) fn fail(&self, what: &str, error: &dyn std::fmt::Display) {
+        tracing::error!(%error, "{what}; the member stops");
+        self.end(StopReason::Fault(format!("{what}: {error}").into()));
+    }
+}
+
+impl Server {
+    /// This member.
+    pub fn local(&self) -> MemberId {
+        self.shared.local
+    }
+
+    /// Its cluster.
+    pub fn cluster_id(&self) -> ClusterId {
+        self.shared.cluster_id
+    }
+
+    /// How it behaves.
+    pub fn config(&self) -> &ServerConfig {
+        &self.shared.config
+    }
+
+    /// What it counts.
+    pub fn metrics(&self) -> &Metrics {
+        &self.shared.metrics
+    }
+
+    /// All that members agree on, as far as it has been applied here. Not to be kept: a snapshot may put another in its place.
+    pub fn state(&self) -> Arc<StateMachine> {
+        self.shared.state()
+    }
+
+    /// Monotonic time.
+    pub fn now(&self) -> Duration {
+        self.shared.now()
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.shared.clock
+    }
+
+    /// The term.
+    pub fn term(&self) -> Term {
+        self.shared.progress.term()
+    }
+
+    /// Who leads.
+    pub fn leader(&self) -> Option<MemberId> {
+        self.shared.progress.leader()
+    }
+
+    /// Whether this member does.
+    pub fn is_leader(&self) -> bool {
+        self.shared.progress.leads()
+    }
+
+    /// How long there has been no leader; none while there is one.
+    pub fn leaderless_for(&self) -> Option<Duration> {
+        self.shared.progress.leaderless_for(self.now())
+    }
+
+    /// How long ago the raft loop last ticked: long, if this member was paused or its loop is stuck.
+    pub fn since_tick(&self) -> Duration {
+        self.now().saturating_sub(self.shared.progress.ticked_at())
+    }
+
+    /// Whether this member has no vote.
+    pub fn is_learner(&self) -> bool {
+        self.state().cluster.now().is_learner(self.local())
+    }
+
+    /// What is committed.
+    pub fn committed(&self) -> Index {
+        self.shared.progress.committed()
+    }
+
+    /// What is applied.
+    pub fn applied(&self) -> Index {
+        self.shared.applied.get()
+    }
+
+    /// An id that no other request has.
+    pub fn next_id(&self) -> u64 {
+        self.shared.ids.next()
+    }
+
+    /// Proposes a request. Its header is there, with the user in it if there is one; the id is filled in.
+    ///
+    /// # Errors
+    /// It was not proposed. Otherwise it may be carried out even if its future never says so.
+    pub fn propose(&self, mut request: InternalRaftRequest) -> Result<Proposal, Error> {
+        self.check_gap(&request)?;
+        let id = self.next_id();
+        request.header.get_or_insert_default().id = id;
+        let data = Bytes::from(request.encode_to_vec());
+        if data.len() > self.config().max_request_bytes {
+            return Err(Error::RequestTooLarge);
+        }
+        self.submit(id, |since| Event::Propose { id, data, since })
+    }
+
+    /// Proposes a change of members.
+    ///
+    /// # Errors
+    /// As for [`Server::propose`].
+    pub fn propose_conf_change(&self, change: &Change) -> Result<Proposal, Error> {
+        let id = self.next_id();
+        let change = change.to_conf_change(Some(id));
+        self.submit(id, |_| Event::ProposeConfChange { id, change })
+    }
+
+    fn submit(&self, id: u64, event: impl FnOnce(Duration) -> Event) -> Result<Proposal, Error> {
+        let shared = &self.shared;
+        if shared.waits.len() >= PROPOSALS_MAX {
+            return Err(Error::TooManyRequests);
+        }
+        let now = self.now();
+        let proposal = shared.waits.register(id, now);
+        if shared.is_stopping() || !shared.raft.push(event(now)) {
+            return Err(Error::Stopped);
+        }
+        Ok(proposal)
+    }
+
+    /// Applying must not fall too far behind.
+    fn check_gap(&self, request: &InternalRaftRequest) -> Result<(), Error> {
+        let priority = self.config().features.priority_request && request.lease_revoke.is_some();
+        let gap_max = if priority { APPLY_GAP_PRIORITY_MAX } else { APPLY_GAP_MAX };
+        // In this order, so that it never seems larger than it is.
+        let committed = self.committed().0;
+        if committed > self.applied().0.saturating_add(gap_max) {
+            return Err(Error::TooManyRequests);
+        }
+        Ok(())
+    }
+
+    /// Returns once this member has applied all that was committed, anywhere, when it was called.
+    ///
+    /// # Errors
+    /// It could not be made sure of.
+    pub async fn linearizable(&self) -> Result<(), Error> {
+        // Nobody else can have committed anything, and what was acknowledged is applied: there is nothing to wait for. Should somebody come
+        // to lead meanwhile, then after this read began; and the raft loop says so before it hears of anybody else's vote.
+        if self.shared.progress.rules_alone() {
+            return Ok(());
+        }
+        let (promise, waiting) = promise();
+        self.shared.raft.push(Event::Read { promise });
+        waiting.await.unwrap_or(Err(Error::Stopped))
+    }
+
+    /// Returns once an index has been applied here. There is no bound on the time: the caller gives up when it likes.
+    ///
+    /// # Errors
+    /// The member stops.
+    pub async fn wait_applied(&self, index: Index) -> Result<(), Error> {
+        if self.applied() >= index {
+            return Ok(());
+        }
+        let (promise, waiting) = promise();
+        self.shared.applied.when(index, promise);
+        waiting.await.unwrap_or(Err(Error::Stopped))
+    }
+
+    /// The state of consensus, with the progress of others if this member leads.
+    ///
+    /// # Errors
+    /// The member stops.
+    pub async fn raft_status(&self) -> Result<raft::Status, Error> {
+        let (promise, waiting) = promise();
+        self.shared.raft.push(Event::Status(promise));
+        waiting.await.ok_or(Error::Stopped)
+    }
+
+    /// Asks for leadership to go to another member.
+    pub fn transfer_leader(&self, to: MemberId) {
+        self.shared.raft.push(Event::TransferLeader(to));
+    }
+
+    /// Returns when so much time has passed, to within a tick; or the member stops.
+    pub async fn sleep(&self, time: Duration) {
+        let (promise, waiting) = promise();
+        self.shared.raft.push(Event::Sleep { until: self.now() + time, promise });
+        waiting.await;
+    }
+
+    /// Has one of a few threads do what takes long. None if too much of that waits already, or the member stops.
+    pub async fn offload<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        self.shared.pool.run(job).await
+    }
+
+    /// How long the write to the log that is under way has taken; none if there is none.
+    pub fn log_busy_for(&self) -> Option<Duration> {
+        let began = self.shared.sync_began.load(Ordering::Relaxed);
+        (began != 0).then(|| self.now().saturating_sub(Duration::from_nanos(began)))
+    }
+
+    /// Another member says something.
+    pub fn step(&self, message: raft::Message) {
+        self.shared.raft.push(Event::Peer(Box::new(message)));
+    }
+
+    /// A message to another member could not be delivered.
+    pub fn report_unreachable(&self, member: MemberId) {
+        self.shared.raft.push(Event::Unreachable(member));
+    }
+
+    /// A snapshot reached another member, or did not.
+    pub fn report_snapshot(&self, to: MemberId, arrived: bool) {
+        self.shared.raft.push(Event::SnapshotSent { to, arrived });
+    }
+
+    /// How other members are reached.
+    pub fn transport(&self) -> &Arc<dyn Transport> {
+        &self.shared.transport
+    }
+
+    /// Returns when the member stops, with the reason.
+    pub async fn stopped(&self) -> StopReason {
+        let waiting = {
+            let mut end = self.shared.end.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(reason) = &end.reason {
+                return reason.clone();
+            }
+            let (promise, waiting) = promise();
+            end.waiting.push(promise);
+            waiting
+        };
+        waiting.await.unwrap_or(StopReason::Asked)
+    }
+
+    /// Whether the member is stopping, or has stopped.
+    pub fn is_stopping(&self) -> bool {
+        self.shared.is_stopping()
+    }
+}

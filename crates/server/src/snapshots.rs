@@ -1,0 +1,91 @@
+//! Snapshots: what the log need not be replayed from the beginning for.
+//!
+//! The database is the state, so a snapshot is little more than a note that it has everything up to some entry:
+//!
+//! ```text
+//!   commit the database ─► member/snap/<term>-<index>.snap ─► a record in the log ─► earlier segments may go
+//! ```
+//!
+//! in this order: each step speaks of what the one before has made durable.
+
+use std::sync::Arc;
+
+use backend::CommitError;
+use proto::raftpb::{ConfState, SnapshotMetadata};
+use proto::{raftpb, walpb};
+use types::{Index, Term};
+use wal::snap::{SnapError, Snapshotter};
+
+use crate::inbox::Inbox;
+use crate::log_writer::LogWork;
+use crate::server::Shared;
+
+/// A moment at which everything up to an entry was applied.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) index: Index,
+    pub(crate) term: Term,
+    pub(crate) conf_state: ConfState,
+    /// The members, as older releases keep them in the file.
+    pub(crate) members: Vec<u8>,
+}
+
+/// Why no snapshot could be taken.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SnapshotFault {
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    #[error(transparent)]
+    File(#[from] SnapError),
+}
+
+/// Who takes snapshots.
+pub(crate) struct Snapshots {
+    shared: Arc<Shared>,
+    inbox: Arc<Inbox<Snapshot>>,
+    log: Arc<Inbox<LogWork>>,
+    files: Snapshotter,
+    work: Vec<Snapshot>,
+}
+
+impl Snapshots {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        inbox: Arc<Inbox<Snapshot>>,
+        log: Arc<Inbox<LogWork>>,
+    ) -> Snapshots {
+        let files = Snapshotter::new(Arc::clone(&shared.disk), shared.config.snap_path());
+        Snapshots { shared, inbox, log, files, work: Vec::new() }
+    }
+
+    /// Takes the newest of those that wait.
+    ///
+    /// # Errors
+    /// This member has to stop: it cannot write to its disk.
+    pub(crate) fn turn(&mut self) -> Result<(), SnapshotFault> {
+        self.inbox.take(&mut self.work);
+        let newest = self.work.drain(..).next_back();
+        newest.map_or(Ok(()), |snapshot| self.save(snapshot))
+    }
+
+    fn save(&self, snapshot: Snapshot) -> Result<(), SnapshotFault> {
+        let Snapshot { index, term, conf_state, members } = snapshot;
+        // The database then has the applied index of the snapshot, or a later one.
+        self.shared.state().backend.force_commit()?;
+        let metadata = SnapshotMetadata {
+            conf_state: Some(conf_state.clone()),
+            index: Some(index.0),
+            term: Some(term.0),
+        };
+        let data = Some(members.into());
+        self.files.save(&raftpb::Snapshot { data, metadata: Some(metadata) })?;
+        let snapshot = walpb::Snapshot {
+            index: Some(index.0),
+            term: Some(term.0),
+            conf_state: Some(conf_state),
+        };
+        self.log.push(LogWork::Snapshot(snapshot));
+        tracing::info!(snapshot_index = index.0, "saved snapshot to disk");
+        Ok(())
+    }
+}

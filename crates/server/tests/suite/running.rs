@@ -1,0 +1,127 @@
+//! A member that runs: its threads, its files, its end.
+
+use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+use env::{OsClock, OsDisk, OsRandom};
+use proto::etcdserverpb as pb;
+use server::{Alone, Error, Machine, Member, Server, ServerConfig, Settled, StopReason};
+
+/// Waits for a future on this thread.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+fn start(folder: &Path) -> Member {
+    start_with(folder, |_| {})
+}
+
+fn start_with(folder: &Path, change: impl FnOnce(&mut ServerConfig)) -> Member {
+    let mut config = ServerConfig::new("default", folder);
+    change(&mut config);
+    let machine = Machine {
+        disk: Arc::new(OsDisk),
+        clock: Arc::new(OsClock::default()),
+        random: Box::new(OsRandom),
+    };
+    Member::start(config, machine, Arc::new(Alone), &prometheus::Registry::new()).unwrap()
+}
+
+fn put(server: &Server, key: &str, value: &str) -> i64 {
+    let put = pb::PutRequest {
+        key: key.to_owned().into(),
+        value: value.to_owned().into(),
+        ..Default::default()
+    };
+    let request = pb::InternalRaftRequest { put: Some(put), ..Default::default() };
+    match block_on(server.propose(request).unwrap()).unwrap() {
+        Settled::Request { revision, result } => {
+            result.unwrap();
+            revision
+        }
+        other @ Settled::ConfChange(_) => panic!("{other:?}"),
+    }
+}
+
+fn keys(server: &Server) -> u64 {
+    block_on(server.linearizable()).unwrap();
+    server.state().store.keys()
+}
+
+#[test]
+fn a_new_member_leads_and_takes_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let member = start(folder.path());
+    let server = member.server();
+    assert_eq!(put(server, "a", "1"), 2);
+    assert_eq!(put(server, "b", "2"), 3);
+    assert!(server.is_leader());
+    assert_eq!(server.leader(), Some(server.local()));
+    assert_eq!(keys(server), 2);
+    assert_eq!(member.stop(), StopReason::Asked);
+}
+
+#[test]
+fn what_was_acknowledged_is_there_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    for round in 0..3 {
+        let member = start(folder.path());
+        let server = member.server().clone();
+        assert_eq!(keys(&server), round * 10);
+        for n in 0..10 {
+            put(&server, &format!("{round}-{n}"), "x");
+        }
+        assert_eq!(member.stop(), StopReason::Asked);
+    }
+}
+
+#[test]
+fn a_stopped_member_turns_requests_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let member = start(folder.path());
+    let server = member.server().clone();
+    put(&server, "a", "1");
+    member.stop();
+    assert_eq!(block_on(server.linearizable()), Err(Error::Stopped));
+    let request = pb::InternalRaftRequest::default();
+    assert_eq!(server.propose(request).unwrap_err(), Error::Stopped);
+    assert_eq!(block_on(server.stopped()), StopReason::Asked);
+}
+
+#[test]
+fn snapshots_shorten_the_log_and_a_member_starts_from_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let few = |config: &mut ServerConfig| {
+        config.snapshot_count = 20;
+        config.snapshot_catchup_entries = 5;
+    };
+    let member = start_with(folder.path(), few);
+    for n in 0..100 {
+        put(member.server(), &format!("{n}"), "x");
+    }
+    member.stop();
+    let snapshots = std::fs::read_dir(folder.path().join("member/snap")).unwrap();
+    let is_snapshot = |name: &std::ffi::OsString| name.to_string_lossy().ends_with(".snap");
+    let count = snapshots.map(|entry| entry.unwrap().file_name()).filter(is_snapshot).count();
+    assert!(count >= 2, "{count} snapshots");
+    let member = start_with(folder.path(), few);
+    assert_eq!(keys(member.server()), 100);
+    put(member.server(), "more", "x");
+    member.stop();
+}
