@@ -23,7 +23,7 @@ use mvcc::watch::Next;
 use crate::applier::{Applier, Work};
 use crate::bell::Bell;
 use crate::bootstrap::{Bootstrapped, StartError, Surroundings, bootstrap};
-use crate::chores::Chores;
+use crate::chores::{Chores, Published};
 use crate::config::ServerConfig;
 use crate::inbox::Inbox;
 use crate::log_writer::{LogWork, LogWriter};
@@ -38,6 +38,7 @@ use crate::transport::Transport;
 #[derive(Debug)]
 pub struct Member {
     server: Server,
+    published: Arc<Published>,
     bells: Vec<Arc<Bell>>,
     log: Arc<Inbox<LogWork>>,
     apply: Arc<Inbox<Work>>,
@@ -96,6 +97,8 @@ impl Member {
         let raft = RaftLoop::new(Arc::clone(&shared), node, Arc::clone(&log), Arc::clone(&apply));
         let taker = Snapshots::new(Arc::clone(&shared), Arc::clone(&snapshots), Arc::clone(&log));
         let chores = Arc::new(Bell::default());
+        let all_chores = Chores::new(server.clone());
+        let published = all_chores.published();
         let spawn = || -> io::Result<_> {
             let stages = vec![
                 spawn("wal", &shared, run_log(&log, writer))?,
@@ -103,7 +106,7 @@ impl Member {
                 spawn("snapshot", &shared, run_snapshots(&snapshots, taker))?,
                 spawn("compact", &shared, run_compaction)?,
                 spawn("watch", &shared, run_watch(&booted.watch))?,
-                spawn("chores", &shared, run_chores(&chores, Chores::new(server.clone())))?,
+                spawn("chores", &shared, run_chores(&chores, all_chores))?,
             ];
             let pool = shared.pool.spawn()?;
             let stages = stages.into_iter().chain(pool).collect();
@@ -114,7 +117,7 @@ impl Member {
         };
         let (stages, raft, commit, scrub) = spawn().map_err(StartError::Thread)?;
         let bells = vec![chores, booted.watch];
-        Ok(Member { server, bells, log, apply, snapshots, raft, stages, commit, scrub })
+        Ok(Member { server, published, bells, log, apply, snapshots, raft, stages, commit, scrub })
     }
 
     /// The handle for everybody else.
@@ -122,11 +125,16 @@ impl Member {
         &self.server
     }
 
+    /// Returns once the cluster knows this member's name and where clients reach it: then they may be served. None if that will not be.
+    pub async fn published(&self) -> Option<()> {
+        self.published.wait().await
+    }
+
     /// Ends everything: whoever waits is told, what was applied is committed to the database, and all files are closed.
     ///
     /// Returns why it stopped: because of this, or of something before.
     pub fn stop(self) -> StopReason {
-        let Member { server, bells, log, apply, snapshots, raft, stages, commit, scrub } = self;
+        let Member { server, bells, log, apply, snapshots, raft, stages, commit, scrub, .. } = self;
         let shared = server.shared;
         shared.end(StopReason::Asked);
         join(raft);

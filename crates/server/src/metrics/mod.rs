@@ -161,8 +161,6 @@ metrics! {
     watch_send_control_duration: histogram("etcd_debugging_server_watch_send_loop_control_stream_duration_seconds", DISK),
     /// Time to send a watcher a progress notification, in seconds.
     watch_send_progress_duration: histogram("etcd_debugging_server_watch_send_loop_progress_duration_seconds", DISK),
-    /// Streams that broke while they were sent to or received from (`send`, `receive`), by service (`watch`, `lease-keepalive`).
-    stream_failures: counters("etcd_network_server_stream_failures_total", &["Type", "API"]),
 
     /// Whether a feature gate is on, by its name and stage.
     feature_enabled: gauges("etcd_server_feature_enabled", &["name", "stage"]),

@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use prometheus::proto::{MetricFamily, MetricType};
+use prometheus::proto::{LabelPair, MetricFamily, MetricType};
 use prometheus::{Registry, TextEncoder};
 
 use super::*;
+use crate::chores::tests::{Rig, header};
+use proto::etcdserverpb as pb;
+use proto::etcdserverpb::InternalRaftRequest;
 
 fn gathered(registry: &Registry) -> BTreeMap<String, MetricFamily> {
     registry.gather().into_iter().map(|family| (family.name().to_owned(), family)).collect()
@@ -17,7 +20,6 @@ fn touched() -> Registry {
     let registry = Registry::new();
     let metrics = Metrics::new(&registry).unwrap();
     metrics.learner_promote_failures.with_label_values(&["x"]).inc();
-    metrics.stream_failures.with_label_values(&["send", "watch"]).inc();
     metrics.feature_enabled.with_label_values(&["AllAlpha", "ALPHA"]).set(0);
     metrics.apply_duration.observe(Op::Put, true, Duration::from_millis(1));
     metrics.request_duration.observe(Op::ReadonlyTxn, false, Duration::from_millis(1));
@@ -37,7 +39,7 @@ fn kind(kind: MetricType) -> &'static str {
 /// One line of what there is: name, type, labels, and the first and last bound.
 fn line(family: &MetricFamily) -> String {
     let metric = &family.get_metric()[0];
-    let labels: Vec<&str> = metric.get_label().iter().map(|label| label.name()).collect();
+    let labels: Vec<&str> = metric.get_label().iter().map(LabelPair::name).collect();
     let buckets = metric.get_histogram().get_bucket();
     let bounds = buckets.first().zip(buckets.last()).map_or(String::new(), |(first, last)| {
         format!(" {}..{}/{}", first.upper_bound(), last.upper_bound(), buckets.len())
@@ -81,4 +83,87 @@ fn a_registry_takes_them_once() {
     metrics.clone().leader_changes.inc();
     assert_eq!(metrics.leader_changes.get(), 1, "a clone counts the same");
     assert!(Metrics::new(&registry).is_err());
+}
+
+fn with_collector(rig: &Rig) -> Registry {
+    let registry = Registry::new();
+    registry.register(Box::new(ServerCollector::new(&rig.server).unwrap())).unwrap();
+    registry
+}
+
+fn set_version(rig: &mut Rig, ver: &str) {
+    let set = proto::membershippb::ClusterVersionSetRequest { ver: ver.to_owned() };
+    rig.done(&InternalRaftRequest { cluster_version_set: Some(set), ..header() });
+}
+
+fn alarm(rig: &mut Rig, action: i32) {
+    let alarm = Some(pb::AlarmRequest { action, member_id: 0xab, alarm: 1 });
+    rig.done(&InternalRaftRequest { alarm, ..header() });
+}
+
+#[test]
+fn what_is_read_has_etcds_names_too() {
+    let mut rig = Rig::new();
+    set_version(&mut rig, "3.7.0");
+    alarm(&mut rig, 1);
+    let lines: Vec<String> = gathered(&with_collector(&rig)).values().map(line).collect();
+    let wanted: Vec<&str> = include_str!("../../testdata/metrics/read.txt").lines().collect();
+    assert_eq!(lines, wanted);
+}
+
+#[test]
+fn what_is_read_is_what_is_there() {
+    let mut rig = Rig::new();
+    rig.lead();
+    rig.put("a");
+    rig.put("b");
+    rig.put("a");
+    let lease_grant = Some(pb::LeaseGrantRequest { id: 7, ttl: 60 });
+    rig.done(&InternalRaftRequest { lease_grant, ..header() });
+    let registry = with_collector(&rig);
+    let text = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
+    for line in [
+        "etcd_server_has_leader 1",
+        "etcd_server_is_leader 1",
+        "etcd_server_is_learner 0",
+        "etcd_server_id{server_id=\"1\"} 1",
+        "etcd_network_known_peers{Local=\"1\",Remote=\"1\"} 1",
+        "etcd_server_quota_backend_bytes 2147483648",
+        "etcd_debugging_mvcc_keys_total 2",
+        "etcd_debugging_mvcc_current_revision 4",
+        "etcd_debugging_mvcc_compact_revision -1",
+        "etcd_debugging_lease_granted_total 1",
+        "etcd_debugging_lease_ttl_total_bucket{le=\"32\"} 0",
+        "etcd_debugging_lease_ttl_total_bucket{le=\"64\"} 1",
+        "etcd_debugging_lease_ttl_total_sum 60",
+        "etcd_debugging_auth_revision 1",
+    ] {
+        assert!(text.lines().any(|it| it == line), "{line} in\n{text}");
+    }
+}
+
+#[test]
+fn what_was_there_is_zero() {
+    let mut rig = Rig::new();
+    set_version(&mut rig, "3.6.0");
+    alarm(&mut rig, 1);
+    let registry = with_collector(&rig);
+    set_version(&mut rig, "3.7.0");
+    alarm(&mut rig, 2);
+    let text = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
+    for line in [
+        "etcd_cluster_version{cluster_version=\"3.6\"} 0",
+        "etcd_cluster_version{cluster_version=\"3.7\"} 1",
+        "etcd_debugging_server_alarms{alarm_type=\"NOSPACE\",server_id=\"ab\"} 0",
+    ] {
+        assert!(text.lines().any(|it| it == line), "{line} in\n{text}");
+    }
+}
+
+#[test]
+fn a_member_that_is_gone_is_not_kept() {
+    let rig = Rig::new();
+    let registry = with_collector(&rig);
+    drop(rig);
+    assert!(registry.gather().is_empty());
 }

@@ -34,6 +34,7 @@ impl Server {
     /// Finds the leader; waits for one until the deadline if there is none.
     pub(super) async fn find_leader(&self, deadline: Duration) -> Result<Leader, Error> {
         loop {
+            self.check_running()?;
             if self.is_leader() {
                 return Ok(Leader::Here);
             }

@@ -9,6 +9,7 @@
 //! | `rights` | who may do what, and in which order things are asked |
 //! | `entries` | old requests, requests that nobody waits for, entries that make no sense |
 //! | `conf_changes` | changes of members, made and refused |
+//! | `requests` | what clients ask of a member that runs, and are answered |
 //! | `hostile` | whatever is in the log: no panic, and memory and database agree |
 //! | `fuzz_corpus` | what a fuzzer has found worth keeping |
 
@@ -24,6 +25,7 @@ mod fuzz_corpus;
 mod hostile;
 mod members;
 mod named_bugs;
+mod requests;
 mod rights;
 mod running;
 mod support;

@@ -1,0 +1,66 @@
+//! Which of the two a request is for.
+
+use ::http::header::CONTENT_TYPE;
+use ::http::{Request, Response, Version};
+use net::Connection;
+
+use crate::body::Body;
+use crate::grpc::{Grpc, RequestBody};
+use crate::http::{Http, Member, Surface};
+
+/// All that a port offers.
+#[derive(Debug)]
+pub struct Api<M> {
+    surface: Surface,
+    grpc: Grpc,
+    http: std::sync::Arc<Http<M>>,
+}
+
+impl<M: Member> Api<M> {
+    /// What a port offers depends on what it is for.
+    pub fn new(surface: Surface, grpc: Grpc, http: std::sync::Arc<Http<M>>) -> Api<M> {
+        Api { surface, grpc, http }
+    }
+
+    /// Answers a request.
+    pub async fn call<B: RequestBody>(
+        &self,
+        connection: &Connection,
+        request: Request<B>,
+    ) -> Response<Body> {
+        if self.is_grpc(connection, &request) {
+            return self.grpc.call(connection, request).await;
+        }
+        let (asked, _) = request.into_parts();
+        self.http.call(self.surface, connection.tls, &asked).await.map(Body::from)
+    }
+
+    /// Compat: without TLS, etcd tells the two apart by the version of HTTP alone; with it, by what the request says it holds.
+    fn is_grpc<B>(&self, connection: &Connection, request: &Request<B>) -> bool {
+        let says_so = || {
+            let kind = request.headers().get(CONTENT_TYPE);
+            kind.and_then(|kind| kind.to_str().ok()).is_some_and(|kind| kind.contains(GRPC))
+        };
+        match self.surface {
+            Surface::ClientHttpOnly | Surface::Metrics | Surface::Peer => false,
+            Surface::ClientGrpcOnly => true,
+            Surface::Client => {
+                request.version() == Version::HTTP_2 && (!connection.tls || says_so())
+            }
+        }
+    }
+}
+
+const GRPC: &str = "application/grpc";
+
+impl<M: Member + 'static> net::Handler for Api<M> {
+    type Body = Body;
+
+    async fn call(
+        &self,
+        connection: &std::sync::Arc<Connection>,
+        request: Request<hyper::body::Incoming>,
+    ) -> Response<Body> {
+        Api::call(self, connection, request).await
+    }
+}

@@ -1,0 +1,332 @@
+//! A call: what every method has in common, before its handler and after.
+//!
+//! ```text
+//!   unary           message ─► decoded ─► counted ─► admitted ─► handler(context, request) ─► reply, or status
+//!   server stream                        counted ─► admitted ─► handler(context, request, replies) ─► status
+//!   bidi stream                          counted ─► admitted ─► handler(context, requests, replies) ─► status
+//! ```
+//!
+//! The order is etcd's: a unary call whose message cannot be read is none at all for the metrics, while a stream is counted before anything of it is read.
+
+use std::marker::PhantomData;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Poll, ready};
+
+use bytes::Bytes;
+use http::{HeaderMap, Response};
+use net::Connection;
+use prost::Message;
+use proto::etcdserverpb::ResponseHeader;
+use server::{Credentials, Server};
+
+use super::Shared;
+use super::deadline::Deadline;
+use super::gate::{Metadata, credentials};
+use super::headers::{Format, Headers};
+use super::message::{Messages, PREFIX, RequestBody, frame};
+use super::metrics::MethodMetrics;
+use super::reply::Reply;
+use super::rpc::Method;
+use super::slow;
+use super::status::{Code, Status};
+use crate::body::{Body, Sink};
+
+/// What a handler knows beside the request.
+#[derive(Debug)]
+pub(crate) struct Context {
+    shared: Arc<Shared>,
+    /// Who asks.
+    pub(crate) who: Credentials,
+    metadata: Metadata,
+}
+
+impl Context {
+    pub(crate) fn new(shared: &Arc<Shared>, _: &Connection, headers: &HeaderMap) -> Context {
+        let shared = Arc::clone(shared);
+        Context { shared, who: credentials(headers), metadata: Metadata::read(headers) }
+    }
+
+    /// The member.
+    pub(crate) fn server(&self) -> &Server {
+        &self.shared.server
+    }
+
+    /// What all calls share.
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// The same, to be kept while the context is given away.
+    pub(crate) fn shared_handle(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+
+    /// The header of an answer of a revision.
+    pub(crate) fn header(&self, revision: i64) -> ResponseHeader {
+        self.server().header(revision)
+    }
+}
+
+/// A call that has arrived.
+#[derive(Debug)]
+pub(crate) struct Call<'a, B> {
+    context: Context,
+    connection: &'a Connection,
+    method: &'static Method,
+    metrics: Arc<MethodMetrics>,
+    format: Format,
+    deadline: Deadline,
+    messages: Messages<B>,
+}
+
+impl<'a, B: RequestBody> Call<'a, B> {
+    pub(crate) fn new(
+        context: Context,
+        connection: &'a Connection,
+        at: usize,
+        method: &'static Method,
+        headers: Headers,
+        body: B,
+    ) -> Call<'a, B> {
+        let shared = &context.shared;
+        let metrics = Arc::clone(shared.metrics.method(at));
+        let messages = Messages::new(body, shared.message_bytes_max);
+        let Headers { format, deadline, .. } = headers;
+        Call { context, connection, method, metrics, format, deadline, messages }
+    }
+
+    /// There is such a method, but nobody to answer it.
+    pub(crate) fn unserved(self) -> Response<Body> {
+        let Method { service, name, .. } = self.method;
+        let text = format!("unknown method {name} for service {service}");
+        self.format.refused(&Status::new(Code::Unimplemented, text))
+    }
+
+    /// Answers a unary call.
+    pub(crate) async fn unary<Q, R, F>(
+        self,
+        handler: impl FnOnce(Context, Q) -> F,
+    ) -> Response<Body>
+    where
+        Q: Message + Default,
+        R: Reply,
+        F: Future<Output = Result<R, Status>>,
+    {
+        self.unary_for_learners(|_| false, handler).await
+    }
+
+    /// Answers a unary call that a member without a vote may answer too, depending on the request.
+    pub(crate) async fn unary_for_learners<Q, R, F>(
+        self,
+        for_learners: impl FnOnce(&Q) -> bool,
+        handler: impl FnOnce(Context, Q) -> F,
+    ) -> Response<Body>
+    where
+        Q: Message + Default,
+        R: Reply,
+        F: Future<Output = Result<R, Status>>,
+    {
+        let format = self.format.clone();
+        match self.answer(for_learners, handler).await {
+            Ok(message) => format.response(Body::unary(message, &Status::OK)),
+            Err(status) => format.refused(&status),
+        }
+    }
+
+    async fn answer<Q, R, F>(
+        mut self,
+        for_learners: impl FnOnce(&Q) -> bool,
+        handler: impl FnOnce(Context, Q) -> F,
+    ) -> Result<Bytes, Status>
+    where
+        Q: Message + Default,
+        R: Reply,
+        F: Future<Output = Result<R, Status>>,
+    {
+        let Call { context, connection, method, metrics, deadline, .. } = self;
+        let asked = deadline.limit(only_message(&mut self.messages)).await?;
+        let shared = Arc::clone(&context.shared);
+        shared.metrics.received_bytes.inc_by(asked.len() as u64);
+        let request =
+            Q::decode(asked.clone()).map_err(|_| unreadable("error unmarshalling request"))?;
+        metrics.received();
+        let counted = metrics.begin();
+        let unary = slow::Unary { method, connection, started: counted.started, asked };
+        let admitted = context.metadata.admit(&shared, method.kind, for_learners(&request));
+        let result = match admitted {
+            Ok(()) => deadline.limit(handler(context, request)).await,
+            Err(refused) => Err(refused.into()),
+        };
+        counted.end(result.as_ref().map_or_else(|status| status.code, |_| Code::Ok));
+        metrics.sent();
+        let count = result.as_ref().map_or(0, Reply::count);
+        let message = result.and_then(Reply::into_frame);
+        let length = message.as_ref().ok().map(|message| message.len() - PREFIX);
+        shared.metrics.sent_bytes.inc_by(length.unwrap_or_default() as u64);
+        unary.report(&shared.config, length.map(|length| (count, length)));
+        message
+    }
+
+    /// Answers a call with one request and many replies.
+    pub(crate) fn server_stream<Q, F>(
+        self,
+        for_learners: bool,
+        handler: impl FnOnce(Context, Q, Replies) -> F + Send + 'static,
+    ) -> Response<Body>
+    where
+        Q: Message + Default + 'static,
+        F: Future<Output = Result<(), Status>> + Send + 'static,
+    {
+        self.stream(for_learners, async move |context, mut requests: Requests<B, Q>, replies| {
+            let request = requests.only().await?;
+            handler(context, request, replies).await
+        })
+    }
+
+    /// Answers a call with many requests and many replies.
+    pub(crate) fn bidi_stream<Q, F>(
+        self,
+        handler: impl FnOnce(Context, Requests<B, Q>, Replies) -> F,
+    ) -> Response<Body>
+    where
+        Q: Message + Default + 'static,
+        F: Future<Output = Result<(), Status>> + Send + 'static,
+    {
+        self.stream(false, handler)
+    }
+
+    fn stream<Q, F>(
+        self,
+        for_learners: bool,
+        handler: impl FnOnce(Context, Requests<B, Q>, Replies) -> F,
+    ) -> Response<Body>
+    where
+        Q: Message + Default,
+        F: Future<Output = Result<(), Status>> + Send + 'static,
+    {
+        let Call { context, method, metrics, format, deadline, messages, .. } = self;
+        let counted = metrics.begin();
+        let shared = Arc::clone(&context.shared);
+        if let Err(refused) = context.metadata.admit(&shared, method.kind, for_learners) {
+            counted.end(refused.code());
+            return format.refused(&refused.into());
+        }
+        let sink = Sink::default();
+        let ended = shared.ends.wait(context.metadata.needs_leader);
+        let stream = StreamMetrics { shared, metrics };
+        let replies = Replies { sink: sink.clone(), stream: stream.clone() };
+        let requests = Requests { messages, stream, request: PhantomData };
+        let work = handler(context, requests, replies);
+        format.response(Body::stream(&sink, async move {
+            let result = deadline.limit(unless(work, ended)).await;
+            let status = result.err().unwrap_or(Status::OK);
+            counted.end(status.code);
+            status
+        }))
+    }
+}
+
+/// What a stream counts.
+#[derive(Clone, Debug)]
+struct StreamMetrics {
+    shared: Arc<Shared>,
+    metrics: Arc<MethodMetrics>,
+}
+
+/// The requests of a stream.
+#[derive(Debug)]
+pub(crate) struct Requests<B, Q> {
+    messages: Messages<B>,
+    stream: StreamMetrics,
+    request: PhantomData<fn() -> Q>,
+}
+
+impl<B: RequestBody, Q: Message + Default> Requests<B, Q> {
+    /// The next request; none if the client has sent its last.
+    pub(crate) async fn next(&mut self) -> Result<Option<Q>, Status> {
+        std::future::poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// The same, for those who wait for something else too.
+    pub(crate) fn poll_next(
+        &mut self,
+        cx: &mut std::task::Context<'_>,
+    ) -> Poll<Result<Option<Q>, Status>> {
+        let received = ready!(self.messages.poll_next(cx));
+        // Compat: also if there is none, or it is no message.
+        self.stream.metrics.received();
+        let Some(message) = received? else { return Poll::Ready(Ok(None)) };
+        self.stream.shared.metrics.received_bytes.inc_by(message.len() as u64);
+        let request = Q::decode(message);
+        let request = request.map_err(|_| unreadable("failed to unmarshal the received message"));
+        Poll::Ready(request.map(Some))
+    }
+
+    /// The one request that there is to be.
+    async fn only(&mut self) -> Result<Q, Status> {
+        let violated = |what: &str| {
+            let text = format!("cardinality violation: received {what} non-client-streaming RPC");
+            Status::new(Code::Internal, text)
+        };
+        let request = self.next().await?;
+        let request = request.ok_or_else(|| violated("no request message from"))?;
+        match self.messages.next().await? {
+            None => Ok(request),
+            Some(_) => Err(violated("multiple request messages for")),
+        }
+    }
+}
+
+/// Where a stream replies.
+#[derive(Clone, Debug)]
+pub(crate) struct Replies {
+    sink: Sink,
+    stream: StreamMetrics,
+}
+
+impl Replies {
+    /// Sends a reply. Returns when the next may be sent: as soon as the client has room for it.
+    pub(crate) async fn send(&self, reply: &impl Reply) -> Result<(), Status> {
+        let sent = self.sink.write(|out| {
+            let before = out.len() + PREFIX;
+            frame(out, |out| reply.write(out))?;
+            Ok::<_, Status>(out.len() - before)
+        })?;
+        self.stream.metrics.sent();
+        self.stream.shared.metrics.sent_bytes.inc_by(sent as u64);
+        self.sink.room().await;
+        Ok(())
+    }
+}
+
+/// The message of a unary call.
+async fn only_message<B: RequestBody>(messages: &mut Messages<B>) -> Result<Bytes, Status> {
+    match messages.next().await {
+        Ok(Some(message)) => Ok(message),
+        // Compat: these two have no code of their own in etcd's gRPC library.
+        Ok(None) => Err(Status::new(Code::Unknown, "EOF")),
+        Err(status) if status.message == "unexpected EOF" => {
+            Err(Status { code: Code::Unknown, ..status })
+        }
+        Err(status) => Err(status),
+    }
+}
+
+fn unreadable(what: &str) -> Status {
+    let text = format!("grpc: {what}: proto: cannot parse invalid wire-format data");
+    Status::new(Code::Internal, text)
+}
+
+/// Does something, unless something else happens first.
+async fn unless<T>(
+    work: impl Future<Output = Result<T, Status>>,
+    ended: impl Future<Output = Status>,
+) -> Result<T, Status> {
+    let (mut work, mut ended) = (pin!(work), pin!(ended));
+    std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Ready(result) => Poll::Ready(result),
+        Poll::Pending => ended.as_mut().poll(cx).map(Err),
+    })
+    .await
+}

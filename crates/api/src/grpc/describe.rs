@@ -1,0 +1,210 @@
+//! Requests as the log tells of them: in protobuf's text form, with the length of a value in place of the value.
+//!
+//! ```text
+//!   key:"a" value_size:5 lease:7
+//!   compare:<target:MOD key:"a" mod_revision:5> success:<request_put:<key:"a" value_size:1>> failure:<>
+//! ```
+
+use std::fmt::{self, Display, Formatter};
+
+use proto::etcdserverpb::compare::TargetUnion;
+use proto::etcdserverpb::request_op::Request;
+use proto::etcdserverpb::{
+    Compare, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest,
+};
+
+/// A request, to be told of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Loggable<T>(pub(crate) T);
+
+/// Writes fields that are set, with spaces between them.
+struct Fields<'a, 'b> {
+    f: &'a mut Formatter<'b>,
+    first: bool,
+}
+
+impl<'a, 'b> Fields<'a, 'b> {
+    fn new(f: &'a mut Formatter<'b>) -> Fields<'a, 'b> {
+        Fields { f, first: true }
+    }
+
+    fn field(&mut self, name: &str, value: &dyn Display) -> fmt::Result {
+        let space = if std::mem::take(&mut self.first) { "" } else { " " };
+        write!(self.f, "{space}{name}:{value}")
+    }
+
+    fn bytes(&mut self, name: &str, value: &[u8]) -> fmt::Result {
+        match value {
+            [] => Ok(()),
+            value => self.field(name, &format_args!("\"{}\"", value.escape_ascii())),
+        }
+    }
+
+    fn number(&mut self, name: &str, value: i64) -> fmt::Result {
+        if value == 0 { Ok(()) } else { self.field(name, &value) }
+    }
+
+    fn size(&mut self, name: &str, value: &[u8]) -> fmt::Result {
+        if value.is_empty() { Ok(()) } else { self.field(name, &value.len()) }
+    }
+
+    fn flag(&mut self, name: &str, value: bool) -> fmt::Result {
+        if value { self.field(name, &true) } else { Ok(()) }
+    }
+
+    /// Unless it is the first of its kind.
+    fn choice(&mut self, name: &str, number: i32, value: &str) -> fmt::Result {
+        if number == 0 { Ok(()) } else { self.field(name, &value) }
+    }
+}
+
+impl Display for Loggable<&RangeRequest> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let range = self.0;
+        let mut fields = Fields::new(f);
+        fields.bytes("key", &range.key)?;
+        fields.bytes("range_end", &range.range_end)?;
+        fields.number("limit", range.limit)?;
+        fields.number("revision", range.revision)?;
+        fields.choice("sort_order", range.sort_order, range.sort_order().as_str_name())?;
+        fields.choice("sort_target", range.sort_target, range.sort_target().as_str_name())?;
+        fields.flag("serializable", range.serializable)?;
+        fields.flag("keys_only", range.keys_only)?;
+        fields.flag("count_only", range.count_only)?;
+        fields.number("min_mod_revision", range.min_mod_revision)?;
+        fields.number("max_mod_revision", range.max_mod_revision)?;
+        fields.number("min_create_revision", range.min_create_revision)?;
+        fields.number("max_create_revision", range.max_create_revision)
+    }
+}
+
+impl Display for Loggable<&PutRequest> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let put = self.0;
+        let mut fields = Fields::new(f);
+        fields.bytes("key", &put.key)?;
+        fields.size("value_size", &put.value)?;
+        fields.number("lease", put.lease)?;
+        fields.flag("prev_kv", put.prev_kv)?;
+        fields.flag("ignore_value", put.ignore_value)?;
+        fields.flag("ignore_lease", put.ignore_lease)
+    }
+}
+
+impl Display for Loggable<&DeleteRangeRequest> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let mut fields = Fields::new(f);
+        fields.bytes("key", &self.0.key)?;
+        fields.bytes("range_end", &self.0.range_end)?;
+        fields.flag("prev_kv", self.0.prev_kv)
+    }
+}
+
+impl Display for Loggable<&TxnRequest> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        // As deep as requests are nested, which decoding has bounded.
+        let TxnRequest { compare, success, failure } = self.0;
+        write!(f, "compare:<{}> ", Listed(compare))?;
+        write!(f, "success:<{}> failure:<{}>", Listed(success), Listed(failure))
+    }
+}
+
+/// One after the other, with spaces between them.
+struct Listed<'a, T>(&'a [T]);
+
+impl<'a, T> Display for Listed<'a, T>
+where
+    Loggable<&'a T>: Display,
+{
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.0.iter().enumerate().try_for_each(|(at, item)| {
+            let space = if at == 0 { "" } else { " " };
+            write!(f, "{space}{}", Loggable(item))
+        })
+    }
+}
+
+impl Display for Loggable<&RequestOp> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match &self.0.request {
+            Some(Request::RequestRange(range)) => write!(f, "request_range:<{}>", Loggable(range)),
+            Some(Request::RequestPut(put)) => write!(f, "request_put:<{}>", Loggable(put)),
+            Some(Request::RequestDeleteRange(delete)) => {
+                write!(f, "request_delete_range:<{}>", Loggable(delete))
+            }
+            Some(Request::RequestTxn(txn)) => write!(f, "request_txn:<{}>", Loggable(txn)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Display for Loggable<&Compare> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let compare = self.0;
+        let mut fields = Fields::new(f);
+        fields.choice("result", compare.result, compare.result().as_str_name())?;
+        fields.choice("target", compare.target, compare.target().as_str_name())?;
+        fields.bytes("key", &compare.key)?;
+        match &compare.target_union {
+            Some(TargetUnion::Version(version)) => fields.field("version", version)?,
+            Some(TargetUnion::CreateRevision(at)) => fields.field("create_revision", at)?,
+            Some(TargetUnion::ModRevision(at)) => fields.field("mod_revision", at)?,
+            Some(TargetUnion::Value(value)) => fields.size("value_size", value)?,
+            Some(TargetUnion::Lease(lease)) => fields.field("lease", lease)?,
+            None => {}
+        }
+        fields.bytes("range_end", &compare.range_end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proto::etcdserverpb::compare::{CompareResult, CompareTarget};
+    use proto::etcdserverpb::range_request::{SortOrder, SortTarget};
+
+    #[test]
+    fn fields_that_are_not_set_are_left_out() {
+        let range = RangeRequest {
+            key: "a\0".into(),
+            limit: 5,
+            sort_order: SortOrder::Descend.into(),
+            sort_target: SortTarget::Mod.into(),
+            serializable: true,
+            ..RangeRequest::default()
+        };
+        let text = r#"key:"a\x00" limit:5 sort_order:DESCEND sort_target:MOD serializable:true"#;
+        assert_eq!(Loggable(&range).to_string(), text);
+        assert_eq!(Loggable(&RangeRequest::default()).to_string(), "");
+    }
+
+    #[test]
+    fn no_value_is_told_at_any_depth() {
+        let put = PutRequest { key: "k".into(), value: "secret".into(), ..PutRequest::default() };
+        let op = |request| RequestOp { request: Some(request) };
+        let nested =
+            TxnRequest { success: vec![op(Request::RequestPut(put))], ..TxnRequest::default() };
+        let compare = Compare {
+            result: CompareResult::Greater.into(),
+            target: CompareTarget::Value.into(),
+            key: "c".into(),
+            target_union: Some(TargetUnion::Value("secret".into())),
+            ..Compare::default()
+        };
+        let delete = DeleteRangeRequest { key: "d".into(), ..DeleteRangeRequest::default() };
+        let txn = TxnRequest {
+            compare: vec![compare],
+            success: vec![op(Request::RequestTxn(nested)), op(Request::RequestDeleteRange(delete))],
+            failure: vec![],
+        };
+        let put = r#"request_put:<key:"k" value_size:6>"#;
+        let nested = format!("request_txn:<compare:<> success:<{put}> failure:<>>");
+        assert_eq!(
+            Loggable(&txn).to_string(),
+            format!(
+                "compare:<result:GREATER target:VALUE key:\"c\" value_size:6> \
+                 success:<{nested} request_delete_range:<key:\"d\">> failure:<>"
+            )
+        );
+    }
+}

@@ -1,0 +1,276 @@
+//! Messages on the wire, and how they are read off it.
+//!
+//! ```text
+//!   00         00 00 00 05     0a 03 66 6f 6f
+//!   plain      length          RangeRequest { key: "foo" }
+//! ```
+//!
+//! A message that came in one piece, which is nearly every one, is handed on where it lies; one in several pieces is put together first.
+//! Nothing is read ahead: what the caller has not asked for stays with the connection, whose window then closes.
+
+use std::fmt::Display;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use http_body::Body;
+
+use super::status::{Code, Status};
+
+/// What comes before a message.
+pub(crate) const PREFIX: usize = 5;
+
+/// The longest message that is sent: what etcd allows, 2^31-1 bytes.
+const SEND_MAX: usize = i32::MAX as usize;
+
+/// The body of a request. Pieces come as they were received.
+pub trait RequestBody: Body<Data = Bytes, Error: Display> + Send + Unpin + 'static {}
+
+impl<B: Body<Data = Bytes, Error: Display> + Send + Unpin + 'static> RequestBody for B {}
+
+/// The messages of a request, one after the other.
+#[derive(Debug)]
+pub(crate) struct Messages<B> {
+    body: B,
+    /// What was received of the next messages.
+    pieces: Pieces,
+    bytes_max: usize,
+}
+
+impl<B: RequestBody> Messages<B> {
+    pub(crate) fn new(body: B, bytes_max: usize) -> Messages<B> {
+        Messages { body, pieces: Pieces::default(), bytes_max }
+    }
+
+    /// The next message; none if the client has sent its last.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Status> {
+        std::future::poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// The same, for those who wait for something else too.
+    pub(crate) fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, Status>> {
+        loop {
+            if let Some(message) = self.take()? {
+                return Poll::Ready(Ok(Some(message)));
+            }
+            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                // Trailers of a request mean nothing here.
+                Some(Ok(frame)) => {
+                    frame.into_data().into_iter().for_each(|data| self.pieces.add(data))
+                }
+                Some(Err(error)) => return Poll::Ready(Err(broken(&error))),
+                None if self.pieces.len() == 0 => return Poll::Ready(Ok(None)),
+                None => return Poll::Ready(Err(cut_off())),
+            }
+        }
+    }
+
+    /// A whole message, if one is there.
+    fn take(&mut self) -> Result<Option<Bytes>, Status> {
+        let Some([flag, length @ ..]) = self.pieces.peek() else { return Ok(None) };
+        let length = u32::from_be_bytes(length) as usize;
+        if length > self.bytes_max {
+            return Err(too_large(length, self.bytes_max));
+        }
+        check(flag)?;
+        if self.pieces.len() < PREFIX + length {
+            // No room is made for what may never come: the buffer grows with what is received.
+            return Ok(None);
+        }
+        self.pieces.skip(PREFIX);
+        Ok(Some(self.pieces.take(length)))
+    }
+}
+
+/// A way of compressing that is not known here.
+pub(crate) fn no_decompressor(encoding: &str) -> Status {
+    let text = format!("grpc: Decompressor is not installed for grpc-encoding {encoding:?}");
+    Status::new(Code::Unimplemented, text)
+}
+
+/// Whether a message is one that can be read. (A request that says how its messages are compressed is refused before.)
+fn check(flag: u8) -> Result<(), Status> {
+    let text = match flag {
+        0 => return Ok(()),
+        1 => "grpc: compressed flag set with identity or empty encoding".into(),
+        flag => format!("grpc: received unexpected payload format {flag}"),
+    };
+    Err(Status::new(Code::Internal, text))
+}
+
+fn too_large(length: usize, bytes_max: usize) -> Status {
+    let text = format!("grpc: received message larger than max ({length} vs. {bytes_max})");
+    Status::new(Code::ResourceExhausted, text)
+}
+
+fn cut_off() -> Status {
+    Status::new(Code::Internal, "unexpected EOF")
+}
+
+/// The client has gone, or its connection. Nobody will read this, but the metrics count it.
+fn broken(error: &dyn Display) -> Status {
+    tracing::debug!(%error, "the body of a request ended early");
+    Status::CANCELED
+}
+
+/// Received bytes: one piece as it came, or several put together. At most one of the two holds something.
+#[derive(Debug, Default)]
+struct Pieces {
+    first: Bytes,
+    joined: BytesMut,
+}
+
+impl Pieces {
+    fn len(&self) -> usize {
+        self.first.len() + self.joined.len()
+    }
+
+    /// Adds what was received. Only what does not end with a message is ever copied.
+    fn add(&mut self, data: Bytes) {
+        if self.len() == 0 {
+            self.first = data;
+            return;
+        }
+        self.join();
+        self.joined.put_slice(&data);
+    }
+
+    fn join(&mut self) {
+        if !self.first.is_empty() {
+            self.joined.put_slice(&std::mem::take(&mut self.first));
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        if self.first.is_empty() { &self.joined } else { &self.first }
+    }
+
+    /// What comes before the next message.
+    fn peek(&self) -> Option<[u8; PREFIX]> {
+        self.bytes().first_chunk().copied()
+    }
+
+    fn skip(&mut self, count: usize) {
+        if self.first.is_empty() { self.joined.advance(count) } else { self.first.advance(count) }
+    }
+
+    fn take(&mut self, count: usize) -> Bytes {
+        match self.first.is_empty() {
+            true => self.joined.split_to(count).freeze(),
+            false => self.first.split_to(count),
+        }
+    }
+}
+
+/// Appends a message, which `write` appends itself, with what comes before one.
+pub(crate) fn frame(out: &mut BytesMut, write: impl FnOnce(&mut BytesMut)) -> Result<(), Status> {
+    let start = out.len();
+    out.put_bytes(0, PREFIX);
+    write(out);
+    let length = out.len() - start - PREFIX;
+    if length > SEND_MAX {
+        out.truncate(start);
+        let text =
+            format!("grpc: trying to send message larger than max ({length} vs. {SEND_MAX})");
+        return Err(Status::new(Code::ResourceExhausted, text));
+    }
+    let length = u32::try_from(length).expect("at most 2^31-1");
+    out[start + 1..start + PREFIX].copy_from_slice(&length.to_be_bytes());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::{Full, StreamBody};
+
+    use super::*;
+
+    const MAX: usize = 64;
+
+    fn message(payload: &[u8]) -> Vec<u8> {
+        let mut out = BytesMut::new();
+        frame(&mut out, |out| out.put_slice(payload)).unwrap();
+        out.to_vec()
+    }
+
+    /// What comes out of pieces that come in.
+    async fn read(pieces: Vec<Vec<u8>>) -> Vec<Result<Bytes, Status>> {
+        let frames = pieces.into_iter().map(|piece| {
+            Ok::<_, std::convert::Infallible>(http_body::Frame::data(Bytes::from(piece)))
+        });
+        let body = StreamBody::new(Frames(frames));
+        let mut messages = Messages::new(body, MAX);
+        let mut all = Vec::new();
+        loop {
+            match messages.next().await {
+                Ok(Some(message)) => all.push(Ok(message)),
+                Ok(None) => return all,
+                Err(status) => {
+                    all.push(Err(status));
+                    return all;
+                }
+            }
+        }
+    }
+
+    struct Frames<I>(I);
+
+    impl<I: Iterator + Unpin> tonic::codegen::tokio_stream::Stream for Frames<I> {
+        type Item = I::Item;
+
+        fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<I::Item>> {
+            Poll::Ready(self.0.next())
+        }
+    }
+
+    #[tokio::test]
+    async fn messages_are_the_same_wherever_they_are_cut() {
+        let bytes = [message(b"one"), message(b""), message(b"three")].concat();
+        for first in 0..bytes.len() {
+            for second in first..bytes.len() {
+                let pieces = vec![
+                    bytes[..first].to_vec(),
+                    bytes[first..second].to_vec(),
+                    bytes[second..].to_vec(),
+                ];
+                let read = read(pieces).await;
+                let read: Vec<_> = read.into_iter().map(Result::unwrap).collect();
+                assert_eq!(read, [&b"one"[..], b"", b"three"], "cut at {first} and {second}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_message_in_one_piece_is_not_copied() {
+        let piece = Bytes::from(message(b"here"));
+        let mut messages = Messages::new(Full::new(piece.clone()), MAX);
+        let read = messages.next().await.unwrap().unwrap();
+        assert_eq!(read.as_ptr(), piece[PREFIX..].as_ptr());
+    }
+
+    async fn refused(bytes: Vec<u8>) -> (Code, String) {
+        let status = read(vec![bytes]).await.pop().unwrap().unwrap_err();
+        (status.code, status.message.into_owned())
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_read_is_told_in_grpcs_words() {
+        let large = message(&[0; MAX + 1]);
+        let told = refused(large[..PREFIX].to_vec()).await;
+        let text = "grpc: received message larger than max (65 vs. 64)";
+        assert_eq!(told, (Code::ResourceExhausted, text.to_owned()));
+
+        let told = refused(vec![1, 0, 0, 0, 0]).await;
+        let text = "grpc: compressed flag set with identity or empty encoding";
+        assert_eq!(told, (Code::Internal, text.to_owned()));
+
+        let told = refused(vec![7, 0, 0, 0, 0]).await;
+        assert_eq!(told, (Code::Internal, "grpc: received unexpected payload format 7".to_owned()));
+
+        let told = refused(message(b"cut")[..7].to_vec()).await;
+        assert_eq!(told, (Code::Internal, "unexpected EOF".to_owned()));
+    }
+}

@@ -1,0 +1,180 @@
+//! gRPC: from a request of HTTP/2 to a call of the server, and back.
+//!
+//! ```text
+//!   request ─► headers ─► method ─► message ─► counted ─► admitted ─► handler ─► reply ─► message, trailers
+//!              content-    rpc       message    metrics    gate        kv, lease,  reply    body
+//!              type,       (table)   (5 bytes,             (learner,   watch, …
+//!              timeout                protobuf)             leader)       │
+//!                  └───────────┴─────────┴──────────────────────┴─────────┴─► status, in trailers alone
+//! ```
+//!
+//! There is one table of methods (`rpc`) and one of errors ([`errors`]). A service is a file with a function for each of its methods, which gets a decoded request and
+//! gives a reply or a [`Status`]; everything that all methods have in common happens before and after, in `call`. Framing is our own: answers about keys are
+//! copied from what is stored, with no message in between, and where something is wrong with a request the words are those of
+//! etcd's gRPC library.
+//!
+//! What is always true:
+//!
+//! - A message is read only when its handler asks for it, and is no longer than [`Grpc`] was told; a client that does not read holds up its own streams.
+//! - Work on a request ends when its client gives up, or its deadline passes: what runs is dropped, and counted as such.
+//! - A method is counted once when it starts and once when it ends, however that comes about.
+//!
+//! Connections, limits of HTTP/2 and TLS are the business of [`net`]; whether something may be done and how is the business of [`server`].
+
+mod call;
+mod deadline;
+mod describe;
+mod ends;
+pub mod errors;
+mod gate;
+mod headers;
+mod heavy;
+mod message;
+mod metrics;
+mod reply;
+mod rpc;
+mod slow;
+mod status;
+mod versions;
+
+mod auth;
+mod cluster;
+mod election;
+mod health;
+mod kv;
+mod lease;
+mod lock;
+mod maintenance;
+mod recipe;
+mod snapshot;
+mod watch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use net::Connection;
+use server::Server;
+
+use crate::body::Body;
+use call::{Call, Context};
+use ends::Ends;
+use headers::Headers;
+use heavy::Heavy;
+use metrics::Metrics;
+use rpc::Rpc;
+
+pub use errors::Canonical;
+pub use message::RequestBody;
+pub use status::{CODES, Code, Status};
+
+/// What a message may have on top of the request in it: etcd's allowance.
+const OVERHEAD_BYTES: usize = 512 << 10;
+
+/// How gRPC is served.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Unary calls that take longer are told of in the log. `--warning-unary-request-duration`
+    pub warning_unary_request_duration: Duration,
+    /// Whether to measure how long calls take. `--metrics=extensive`
+    pub extensive_metrics: bool,
+    /// Whether gRPC's health service says that the member does not serve while it defragments. The gate `StopGRPCServiceOnDefrag`
+    pub stop_service_on_defragment: bool,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            warning_unary_request_duration: Duration::from_millis(300),
+            extensive_metrics: false,
+            stop_service_on_defragment: false,
+        }
+    }
+}
+
+/// The gRPC side of a member. Clones are the same.
+#[derive(Clone, Debug)]
+pub struct Grpc {
+    shared: Arc<Shared>,
+}
+
+/// What all calls share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    server: Server,
+    config: Config,
+    metrics: Metrics,
+    ends: Ends,
+    heavy: Heavy,
+    health: health::Health,
+    /// The longest message that is received.
+    message_bytes_max: usize,
+}
+
+impl Grpc {
+    /// Serves a member. What is counted goes into the registry.
+    ///
+    /// # Errors
+    /// The registry has some of it already.
+    pub fn new(
+        server: Server,
+        config: Config,
+        registry: &prometheus::Registry,
+    ) -> prometheus::Result<Grpc> {
+        let message_bytes_max = server.config().max_request_bytes + OVERHEAD_BYTES;
+        let shared = Shared {
+            metrics: Metrics::new(registry, config.extensive_metrics)?,
+            ends: Ends::default(),
+            heavy: Heavy::default(),
+            health: health::Health::new(config.stop_service_on_defragment),
+            server,
+            config,
+            message_bytes_max,
+        };
+        Ok(Grpc { shared: Arc::new(shared) })
+    }
+
+    /// Answers a request.
+    pub async fn call<B: RequestBody>(
+        &self,
+        connection: &Connection,
+        request: Request<B>,
+    ) -> Response<Body> {
+        let (parts, body) = request.into_parts();
+        let headers = match Headers::read(&parts) {
+            Ok(headers) => headers,
+            Err(refused) => return refused,
+        };
+        let (at, method) = match headers.method(parts.uri.path()) {
+            Ok(found) => found,
+            Err(refused) => return refused,
+        };
+        let context = Context::new(&self.shared, connection, &parts.headers);
+        serve(method.rpc, Call::new(context, connection, at, method, headers, body)).await
+    }
+
+    /// Watches over the leader for those streams that want one, until the member stops. Somebody has to run this, once.
+    pub async fn run(&self) {
+        self.shared.ends.run(&self.shared.server).await;
+    }
+
+    /// Ends all streams, since the member is about to stop. Clients take them up elsewhere.
+    pub fn close(&self) {
+        self.shared.ends.close();
+    }
+}
+
+/// Hands a call to its service.
+async fn serve<B: RequestBody>(rpc: Rpc, call: Call<'_, B>) -> Response<Body> {
+    match rpc {
+        Rpc::Kv(rpc) => kv::serve(rpc, call).await,
+        Rpc::Watch(rpc) => watch::serve(rpc, call),
+        Rpc::Lease(rpc) => lease::serve(rpc, call).await,
+        Rpc::Cluster(rpc) => cluster::serve(rpc, call).await,
+        Rpc::Maintenance(rpc) => maintenance::serve(rpc, call).await,
+        Rpc::Auth(rpc) => auth::serve(rpc, call).await,
+        Rpc::Health(rpc) => health::serve(rpc, call).await,
+        Rpc::Lock(rpc) => lock::serve(rpc, call).await,
+        Rpc::Election(rpc) => election::serve(rpc, call).await,
+    }
+}

@@ -1,0 +1,164 @@
+//! What the client port and the metrics port answer over HTTP to those who do not speak gRPC.
+//!
+//! ```text
+//!   GET /health                200  {"health":"true","reason":""}
+//!   GET /readyz?verbose        200  [+]data_corruption ok … ok
+//!   GET /livez                 200  ok
+//!   GET /version               200  {"etcdserver":"3.7.1","etcdcluster":"3.7.0","storage":"3.7.0"}
+//!   GET /metrics               200  # HELP etcd_server_has_leader …
+//!   GET /debug/vars            200  {"cmdline": […], … "raft.status": {…}}
+//!   anything else              404  404 page not found
+//! ```
+//!
+//! [`Http::call`] is a function from the head of a request to a response: no socket, no body, no runtime. Bodies of requests are not read, as none of these paths
+//! has a use for one. Status, body and headers are etcd's to the byte, whatever the method, the path or the query; only the order of the checks
+//! in `/readyz`, which etcd leaves to chance, is always the same here.
+//!
+//! What is always true: nothing here changes the member; a check that fails says so with 503 and its reason; no answer needs a user. Who may connect at all, and
+//! whether a request is gRPC, is decided before.
+
+mod access;
+mod answer;
+mod health;
+mod member;
+mod metrics;
+mod path;
+mod process;
+#[cfg(test)]
+mod tests;
+mod vars;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Method, Response};
+
+pub use access::Access;
+pub use member::Member;
+
+use answer::{json, not_found, only_get};
+use health::Checks;
+use metrics::Exposition;
+use process::ProcessMetrics;
+
+/// Which port a request came in by, and so what it may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Surface {
+    /// `--listen-client-urls`, if there are no others for HTTP: gRPC and every path.
+    Client,
+    /// `--listen-client-urls`, if there are others for HTTP: gRPC alone.
+    ClientGrpcOnly,
+    /// `--listen-client-http-urls`: every path, and no gRPC.
+    ClientHttpOnly,
+    /// `--listen-metrics-urls`: metrics and health, for anybody who gets there.
+    Metrics,
+    /// `--listen-peer-urls`: of the paths here only the version, which members ask each other for.
+    Peer,
+}
+
+impl Surface {
+    /// Whether gRPC is spoken there.
+    pub fn serves_grpc(self) -> bool {
+        matches!(self, Surface::Client | Surface::ClientGrpcOnly)
+    }
+
+    /// Whether paths are served there.
+    pub fn serves_http(self) -> bool {
+        self != Surface::ClientGrpcOnly
+    }
+}
+
+/// How the paths are served.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// Which hosts and origins may ask.
+    pub access: Access,
+    /// The command line, for `/debug/vars`.
+    pub command_line: Vec<String>,
+}
+
+/// The HTTP side of a member.
+#[derive(Debug)]
+pub struct Http<M> {
+    member: M,
+    config: Config,
+    checks: Checks,
+    exposition: Exposition,
+}
+
+impl<M: Member> Http<M> {
+    /// Serves a member. What is counted here goes into the registry, and the registry is what `/metrics` shows.
+    ///
+    /// # Errors
+    /// The registry has some of it already.
+    pub fn new(
+        member: M,
+        config: Config,
+        registry: prometheus::Registry,
+    ) -> prometheus::Result<Http<M>> {
+        let checks = Checks::new(&registry)?;
+        registry.register(Box::new(ProcessMetrics::new()?))?;
+        Ok(Http { member, config, checks, exposition: Exposition::new(registry)? })
+    }
+
+    /// Answers a request. `secure` says whether it came over TLS.
+    pub async fn call(&self, surface: Surface, secure: bool, asked: &Parts) -> Response<Bytes> {
+        let mut response = match surface {
+            Surface::Metrics | Surface::Peer => self.route(surface, asked).await,
+            _ => self.admit(surface, secure, asked).await,
+        };
+        if asked.method == Method::HEAD {
+            // The length stays, as for a GET; what it counts is not sent.
+            answer::strip(&mut response);
+        }
+        response
+    }
+
+    /// The client port looks at host and origin first.
+    async fn admit(&self, surface: Surface, secure: bool, asked: &Parts) -> Response<Bytes> {
+        let access = &self.config.access;
+        if asked.uri.path() == "*" {
+            return answer::star(&asked.method);
+        }
+        if !secure && let Err(refused) = access.check_host(asked) {
+            return refused;
+        }
+        let mut response = match asked.method {
+            Method::OPTIONS => Response::default(),
+            _ => self.route(surface, asked).await,
+        };
+        access.allow_origin(asked, response.headers_mut());
+        response
+    }
+
+    async fn route(&self, surface: Surface, asked: &Parts) -> Response<Bytes> {
+        if let Some(elsewhere) = path::redirect(asked) {
+            return elsewhere;
+        }
+        let path = path::decoded(asked.uri.path());
+        match (surface, path.as_ref()) {
+            (Surface::Peer, path) if path != "/version" => not_found(),
+            (_, "/metrics") => self.exposition.answer(),
+            (_, "/health") => self.checks.health(&self.member, asked).await,
+            (Surface::Metrics, "/version" | "/debug/vars") => not_found(),
+            (_, "/version") => only_get(asked).unwrap_or_else(|| self.version()),
+            (_, "/debug/vars") => match only_get(asked) {
+                Some(refused) => refused,
+                None => vars::answer(&self.member, &self.config.command_line).await,
+            },
+            (_, path) => match self.checks.find(path) {
+                Some(found) => self.checks.answer(&self.member, &found, asked).await,
+                None => not_found(),
+            },
+        }
+    }
+
+    /// What the server, the cluster and the file are versions of.
+    fn version(&self) -> Response<Bytes> {
+        let cluster = self.member.cluster_version().unwrap_or_else(|| "not_decided".to_owned());
+        let storage = self.member.storage_version().unwrap_or_else(|| "unknown".to_owned());
+        let server = server::SERVER_VERSION;
+        json(format!(
+            r#"{{"etcdserver":"{server}","etcdcluster":"{cluster}","storage":"{storage}"}}"#
+        ))
+    }
+}

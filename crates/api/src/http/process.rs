@@ -1,0 +1,237 @@
+//! What the system knows of this process, read from `/proc/self` when it is asked for.
+//!
+//! ```text
+//!   stat            30411 (bowline) S … utime 14 stime 2 … starttime 731066 vsize … rss …
+//!   limits          Max open files            20000                20000                files
+//!   fd/             0 1 2 3 …
+//!   net/netstat     IpExt: … InOctets OutOctets …
+//!                   IpExt: … 2563437  2500388   …
+//!   /proc/stat      btime 1794758630
+//! ```
+//!
+//! A number that cannot be read is left out, so on other systems there are none of these metrics. Go's own (`go_*`) have no counterpart here.
+
+use std::collections::HashMap;
+use std::fs;
+
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::{Counter, Gauge, Metric, MetricFamily, MetricType};
+
+/// The system counts a process's time in hundredths of a second, whatever its own clock does.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// A process in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Process {
+    /// Time spent on processors.
+    pub(super) cpu_seconds: Option<f64>,
+    /// Open file descriptors.
+    pub(super) open_fds: Option<u64>,
+    /// The most file descriptors that may be open.
+    pub(super) max_fds: Option<u64>,
+    /// Bytes of the address space in use.
+    pub(super) virtual_bytes: Option<u64>,
+    /// Bytes of memory.
+    pub(super) resident_bytes: Option<u64>,
+    /// The most bytes of address space; the largest number if there is no limit.
+    pub(super) virtual_max_bytes: Option<u64>,
+    /// When it began, in seconds since 1970.
+    pub(super) start_seconds: Option<f64>,
+    /// Bytes that came in over the network, to whomever here.
+    pub(super) received_bytes: Option<u64>,
+    /// Bytes that went out over the network.
+    pub(super) transmitted_bytes: Option<u64>,
+}
+
+impl Process {
+    /// This process, now.
+    pub(super) fn now() -> Process {
+        let read = |name: &str| fs::read_to_string(format!("/proc/self/{name}")).ok();
+        let boot = || fs::read_to_string("/proc/stat").ok().and_then(|text| boot_seconds(&text));
+        let mut process = Process::default();
+        if let Some(stat) = read("stat") {
+            process.read_stat(&stat, boot());
+        }
+        if let Some(status) = read("status") {
+            process.resident_bytes = field(&status, "VmRSS:").map(|kib| kib * 1024);
+        }
+        if let Some(limits) = read("limits") {
+            process.max_fds = limit(&limits, "Max open files");
+            process.virtual_max_bytes = limit(&limits, "Max address space");
+        }
+        if let Some(netstat) = read("net/netstat") {
+            process.received_bytes = octets(&netstat, "InOctets");
+            process.transmitted_bytes = octets(&netstat, "OutOctets");
+        }
+        process.open_fds = fs::read_dir("/proc/self/fd").ok().map(|fds| fds.count() as u64);
+        process
+    }
+
+    /// The name of the program stands in parentheses, and may have anything in it; what follows is counted from behind it.
+    fn read_stat(&mut self, stat: &str, boot: Option<f64>) {
+        let Some((_, rest)) = stat.rsplit_once(')') else { return };
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        let number = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok());
+        let seconds = |at: usize| number(at).map(|ticks| as_float(ticks) / TICKS_PER_SECOND);
+        let [user, system, start, size] = [11, 12, 19, 20];
+        self.cpu_seconds = seconds(user).zip(seconds(system)).map(|(user, system)| user + system);
+        self.start_seconds = boot.zip(seconds(start)).map(|(boot, start)| boot + start);
+        self.virtual_bytes = number(size);
+    }
+
+    /// Values in the order of [`METRICS`], as far as there are any.
+    fn values(&self) -> [Option<f64>; METRICS.len()] {
+        let whole = |number: Option<u64>| number.map(as_float);
+        [
+            self.cpu_seconds,
+            whole(self.open_fds),
+            whole(self.max_fds),
+            whole(self.virtual_bytes),
+            whole(self.virtual_max_bytes),
+            whole(self.resident_bytes),
+            self.start_seconds,
+            whole(self.received_bytes),
+            whole(self.transmitted_bytes),
+        ]
+    }
+}
+
+/// Name, what it tells, and whether it only grows.
+const METRICS: [(&str, &str, bool); 9] = [
+    ("process_cpu_seconds_total", "Processor time spent, in seconds.", true),
+    ("process_open_fds", "Open file descriptors.", false),
+    ("process_max_fds", "The most file descriptors that may be open.", false),
+    ("process_virtual_memory_bytes", "Address space in use, in bytes.", false),
+    ("process_virtual_memory_max_bytes", "The most address space, in bytes.", false),
+    ("process_resident_memory_bytes", "Memory in use, in bytes.", false),
+    ("process_start_time_seconds", "When the process began, in seconds since 1970.", false),
+    ("process_network_receive_bytes_total", "Bytes received over the network.", true),
+    ("process_network_transmit_bytes_total", "Bytes sent over the network.", true),
+];
+
+/// The metrics of this process, as they are when they are collected.
+#[derive(Debug)]
+pub(super) struct ProcessMetrics {
+    descriptions: Vec<Desc>,
+}
+
+impl ProcessMetrics {
+    pub(super) fn new() -> prometheus::Result<ProcessMetrics> {
+        let descriptions = METRICS.map(|(name, help, _)| {
+            Desc::new(name.to_owned(), help.to_owned(), Vec::new(), HashMap::new())
+        });
+        Ok(ProcessMetrics { descriptions: descriptions.into_iter().collect::<Result<_, _>>()? })
+    }
+}
+
+impl Collector for ProcessMetrics {
+    fn desc(&self) -> Vec<&Desc> {
+        self.descriptions.iter().collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let known = METRICS.into_iter().zip(Process::now().values());
+        known.filter_map(|(metric, value)| Some(family(metric, value?))).collect()
+    }
+}
+
+fn family((name, help, grows): (&str, &str, bool), value: f64) -> MetricFamily {
+    let mut metric = Metric::default();
+    let mut family = MetricFamily::default();
+    family.set_name(name.to_owned());
+    family.set_help(help.to_owned());
+    if grows {
+        let mut counter = Counter::default();
+        counter.set_value(value);
+        metric.set_counter(counter);
+        family.set_field_type(MetricType::COUNTER);
+    } else {
+        let mut gauge = Gauge::default();
+        gauge.set_value(value);
+        metric.set_gauge(gauge);
+        family.set_field_type(MetricType::GAUGE);
+    }
+    family.set_metric(vec![metric]);
+    family
+}
+
+#[expect(clippy::cast_precision_loss, reason = "metrics are floats")]
+fn as_float(number: u64) -> f64 {
+    number as f64
+}
+
+/// The line `btime`: when the system began.
+fn boot_seconds(stat: &str) -> Option<f64> {
+    field(stat, "btime").map(as_float)
+}
+
+/// The number behind the name at the beginning of a line.
+fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// The soft limit in a table of limits.
+fn limit(limits: &str, name: &str) -> Option<u64> {
+    let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
+    match line.split_whitespace().find(|word| *word == "unlimited" || word.parse::<u64>().is_ok()) {
+        Some("unlimited") => Some(u64::MAX),
+        soft => soft?.parse().ok(),
+    }
+}
+
+/// A number from two lines, of which one has the names.
+fn octets(netstat: &str, name: &str) -> Option<u64> {
+    let mut lines = netstat.lines().filter(|line| line.starts_with("IpExt:"));
+    let at = lines.next()?.split_whitespace().position(|word| word == name)?;
+    lines.next()?.split_whitespace().nth(at)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STAT: &str = "30411 (bow (l) ine) S 1 30411 30411 0 -1 4194560 3 0 0 0 14 2 0 0 20 0 \
+                        11 0 731066 12575776768 8495 18446744073709551615 1 1";
+
+    #[test]
+    fn numbers_are_found_behind_any_name() {
+        let mut process = Process::default();
+        process.read_stat(STAT, Some(1000.0));
+        assert_eq!(process.cpu_seconds, Some(0.16));
+        assert_eq!(process.start_seconds, Some(8310.66));
+        assert_eq!(process.virtual_bytes, Some(12_575_776_768));
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_known() {
+        let mut process = Process::default();
+        process.read_stat("", None);
+        process.read_stat("1 (x) S 1", None);
+        assert_eq!(process, Process::default());
+        assert_eq!(limit("Max open files   soft", "Max open files"), None);
+        assert_eq!(octets("IpExt: A B\nIpExt: 1", "B"), None);
+    }
+
+    #[test]
+    fn tables_are_read() {
+        let limits = "Max address space         unlimited            unlimited            bytes\n\
+                      Max open files            20000                40000                files\n";
+        assert_eq!(limit(limits, "Max open files"), Some(20_000));
+        assert_eq!(limit(limits, "Max address space"), Some(u64::MAX));
+        let netstat = "TcpExt: A InOctets\nTcpExt: 8 9\nIpExt: A InOctets\nIpExt: 1 2\n";
+        assert_eq!(octets(netstat, "InOctets"), Some(2));
+        assert_eq!(boot_seconds("cpu 1\nbtime 1794758630\n"), Some(1_794_758_630.0));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn this_process_has_numbers() {
+        let process = Process::now();
+        assert!(process.open_fds.is_some_and(|open| open > 2));
+        assert!(process.max_fds >= process.open_fds);
+        assert!(process.resident_bytes.is_some_and(|bytes| bytes > 1 << 16));
+        assert!(process.virtual_bytes >= process.resident_bytes);
+        assert!(process.start_seconds.is_some_and(|start| start > 1e9));
+    }
+}

@@ -1,0 +1,347 @@
+//! What etcd answers, held to the byte: each response here was seen from etcd 3.7.1.
+
+use std::future::ready;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use http::Request;
+use http::header::HeaderMap;
+use proto::etcdserverpb::AlarmType;
+
+use super::*;
+use proto::etcdserverpb::AlarmMember;
+
+/// A member whose state is made up.
+struct Patient {
+    alarms: Vec<AlarmType>,
+    leader: bool,
+    learner: bool,
+    local_read: Result<(), &'static str>,
+    linearizable_read: Result<(), &'static str>,
+    versions: [Option<&'static str>; 2],
+}
+
+const WELL: Patient = Patient {
+    alarms: Vec::new(),
+    leader: true,
+    learner: false,
+    local_read: Ok(()),
+    linearizable_read: Ok(()),
+    versions: [Some("3.7.0"), Some("3.7.0")],
+};
+
+const STATUS: &str = r#"{"id":"2bc21162cab8eb93","term":2}"#;
+
+impl Member for Patient {
+    fn alarms(&self) -> Vec<AlarmMember> {
+        let raised = self.alarms.iter();
+        raised.map(|&alarm| AlarmMember { member_id: 1, alarm: alarm.into() }).collect()
+    }
+
+    fn has_leader(&self) -> bool {
+        self.leader
+    }
+
+    fn is_learner(&self) -> bool {
+        self.learner
+    }
+
+    fn probe(
+        &self,
+        linearizable: bool,
+    ) -> impl Future<Output = Result<(), impl std::fmt::Display + Send>> + Send {
+        ready(if linearizable { self.linearizable_read } else { self.local_read })
+    }
+
+    fn cluster_version(&self) -> Option<String> {
+        self.versions[0].map(str::to_owned)
+    }
+
+    fn storage_version(&self) -> Option<String> {
+        self.versions[1].map(str::to_owned)
+    }
+
+    fn raft_status(&self) -> impl Future<Output = Option<String>> + Send {
+        ready(Some(STATUS.to_owned()))
+    }
+}
+
+/// Nothing here waits.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => output,
+        Poll::Pending => panic!("a path waited"),
+    }
+}
+
+fn serve(member: Patient, config: Config) -> Http<Patient> {
+    Http::new(member, config, prometheus::Registry::new()).unwrap()
+}
+
+fn head(method: &str, uri: &str, headers: &[(&str, &str)]) -> Parts {
+    let mut request = Request::builder().method(method).uri(uri);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    request.body(()).unwrap().into_parts().0
+}
+
+/// Status, headers but those of CORS, and body.
+fn ask_on(http: &Http<Patient>, surface: Surface, method: &str, uri: &str) -> String {
+    let response = now(http.call(surface, false, &head(method, uri, &[])));
+    let mut text = response.status().as_u16().to_string();
+    text.push('\n');
+    for (name, value) in response.headers() {
+        if !name.as_str().starts_with("access-control-") {
+            text.push_str(&format!("{name}: {}\n", value.to_str().unwrap()));
+        }
+    }
+    text + "\n" + std::str::from_utf8(response.body()).unwrap()
+}
+
+fn ask(member: Patient, uri: &str) -> String {
+    ask_on(&serve(member, Config::default()), Surface::Client, "GET", uri)
+}
+
+const OK: &str = "200\ncontent-type: text/plain; charset=utf-8\n";
+const HEALTHY: &str =
+    "200\ncontent-type: text/plain; charset=utf-8\n\n{\"health\":\"true\",\"reason\":\"\"}";
+const FAILED: &str =
+    "503\ncontent-type: text/plain; charset=utf-8\nx-content-type-options: nosniff\n\n";
+const NOT_FOUND: &str = "404\ncontent-type: text/plain; charset=utf-8\nx-content-type-options: nosniff\n\n404 page not found\n";
+const NOT_ALLOWED: &str = "405\ncontent-type: text/plain; charset=utf-8\nx-content-type-options: nosniff\nallow: GET\n\nMethod Not Allowed\n";
+
+#[test]
+fn health_of_a_member_that_is_well() {
+    for uri in ["/health", "/health?serializable=true", "/health?exclude=%zz&a;b", "/he%61lth"] {
+        assert_eq!(ask(WELL, uri), HEALTHY, "{uri}");
+    }
+}
+
+#[test]
+fn health_names_the_first_thing_that_is_wrong() {
+    let sick = |alarms: &[AlarmType]| Patient {
+        alarms: alarms.to_vec(),
+        leader: false,
+        linearizable_read: Err("etcdserver: request timed out"),
+        ..WELL
+    };
+    let reason = |reason| format!("{FAILED}{{\"health\":\"false\",\"reason\":\"{reason}\"}}\n");
+    let both = [AlarmType::Nospace, AlarmType::Corrupt];
+    assert_eq!(ask(sick(&both), "/health"), reason("ALARM NOSPACE"));
+    assert_eq!(ask(sick(&both), "/health?exclude=NOSPACE"), reason("ALARM CORRUPT"));
+    let uri = "/health?exclude=NOSPACE&exclude=CORRUPT";
+    assert_eq!(ask(sick(&both), uri), reason("RAFT NO LEADER"));
+    assert_eq!(ask(sick(&[]), "/health?serializable=true"), HEALTHY);
+    let led = Patient { leader: true, ..sick(&[]) };
+    assert_eq!(ask(led, "/health"), reason("RANGE ERROR:etcdserver: request timed out"));
+}
+
+#[test]
+fn checks_that_pass_are_named_if_asked() {
+    let ok = format!("{OK}x-content-type-options: nosniff\n\n");
+    for (uri, body) in [
+        ("/livez", "ok\n"),
+        ("/livez?verbose", "[+]serializable_read ok\nok\n"),
+        ("/livez?verbose&exclude=serializable_read", "ok\n"),
+        ("/livez/serializable_read", "ok\n"),
+        (
+            "/readyz?verbose=0",
+            "[+]data_corruption ok\n[+]serializable_read ok\n[+]linearizable_read ok\n[+]non_learner ok\nok\n",
+        ),
+        (
+            "/readyz?verbose&exclude=linearizable_read&exclude=nope",
+            "[+]data_corruption ok\n[+]serializable_read ok\n[+]non_learner ok\nok\n",
+        ),
+        // What has one check has nothing to exclude.
+        ("/readyz/non_learner?verbose&exclude=non_learner", "[+]non_learner ok\nok\n"),
+    ] {
+        assert_eq!(ask(WELL, uri), format!("{ok}{body}"), "{uri}");
+    }
+}
+
+#[test]
+fn checks_that_fail_are_named_with_all_others() {
+    let sick = || Patient {
+        alarms: vec![AlarmType::Corrupt],
+        learner: true,
+        local_read: Err("etcdserver: server stopped"),
+        linearizable_read: Err("etcdserver: request timed out"),
+        ..WELL
+    };
+    let lines = "[-]data_corruption failed: alarm activated: CORRUPT\n\
+                 [-]serializable_read failed: etcdserver: server stopped\n\
+                 [-]linearizable_read failed: etcdserver: request timed out\n\
+                 [-]non_learner failed: not supported for learner\n";
+    assert_eq!(ask(sick(), "/readyz"), format!("{FAILED}{lines}\n"));
+    let one = "[-]data_corruption failed: alarm activated: CORRUPT\n\n";
+    assert_eq!(ask(sick(), "/readyz/data_corruption"), format!("{FAILED}{one}"));
+    // The database being full is no reason to go elsewhere.
+    let full = Patient { alarms: vec![AlarmType::Nospace], ..WELL };
+    assert!(ask(full, "/readyz").starts_with("200\n"));
+}
+
+#[test]
+fn versions_are_those_of_server_cluster_and_file() {
+    let json = "200\ncontent-type: application/json\n\n";
+    let known = r#"{"etcdserver":"3.7.1","etcdcluster":"3.7.0","storage":"3.7.0"}"#;
+    assert_eq!(ask(WELL, "/version"), format!("{json}{known}"));
+    let young = Patient { versions: [None, None], ..WELL };
+    let unknown = r#"{"etcdserver":"3.7.1","etcdcluster":"not_decided","storage":"unknown"}"#;
+    assert_eq!(ask(young, "/version"), format!("{json}{unknown}"));
+}
+
+#[test]
+fn what_is_not_served_is_not_found() {
+    for uri in ["/", "/nope", "/health/", "/livez/nope", "/livez/data_corruption", "/v3/kv/range"] {
+        assert_eq!(ask(WELL, uri), NOT_FOUND, "{uri}");
+    }
+    let http = serve(WELL, Config::default());
+    for uri in ["/version", "/debug/vars", "/nope"] {
+        assert_eq!(ask_on(&http, Surface::Metrics, "GET", uri), NOT_FOUND, "{uri}");
+    }
+    for uri in ["/metrics", "/health", "/livez", "/readyz/non_learner"] {
+        assert!(ask_on(&http, Surface::Metrics, "GET", uri).starts_with("200\n"), "{uri}");
+    }
+}
+
+#[test]
+fn all_but_metrics_is_for_get_alone() {
+    let http = serve(WELL, Config::default());
+    for uri in ["/health", "/livez", "/readyz/non_learner", "/version", "/debug/vars"] {
+        for method in ["POST", "PUT", "DELETE", "CONNECT", "TRACE", "FOO"] {
+            assert_eq!(ask_on(&http, Surface::Client, method, uri), NOT_ALLOWED, "{method} {uri}");
+        }
+    }
+    assert!(ask_on(&http, Surface::Client, "POST", "/metrics").starts_with("200\n"));
+    assert_eq!(ask_on(&http, Surface::Metrics, "OPTIONS", "/health"), NOT_ALLOWED);
+    let length = "content-length: 19\n\n";
+    let refused = NOT_ALLOWED.replace("\nMethod Not Allowed\n", length);
+    assert_eq!(ask_on(&http, Surface::Client, "HEAD", "/health"), refused);
+}
+
+#[test]
+fn unclean_paths_are_redirected() {
+    let html = "307\ncontent-type: text/html; charset=utf-8\nlocation: ";
+    for (uri, to, link) in [
+        ("//health", "/health", "/health"),
+        ("/x/../health", "/health", "/health"),
+        ("//v%2f3?x=1&y", "/v%252f3?x=1&y", "/v%252f3?x=1&amp;y"),
+    ] {
+        let body = format!("<a href=\"{link}\">Temporary Redirect</a>.\n\n");
+        assert_eq!(ask(WELL, uri), format!("{html}{to}\n\n{body}"), "{uri}");
+    }
+    let http = serve(WELL, Config::default());
+    let posted = ask_on(&http, Surface::Client, "POST", "//health");
+    assert_eq!(posted, "307\nlocation: /health\n\n");
+}
+
+#[test]
+fn options_are_answered_for_every_path() {
+    let http = serve(WELL, Config::default());
+    for uri in ["/nope", "/health", "*"] {
+        assert_eq!(ask_on(&http, Surface::Client, "OPTIONS", uri), "200\n\n", "{uri}");
+    }
+    assert_eq!(ask_on(&http, Surface::Client, "GET", "*"), "400\nconnection: close\n\n");
+}
+
+fn origin_headers(config: Config, origin: Option<&str>) -> HeaderMap {
+    let headers: Vec<_> = origin.iter().map(|origin| ("origin", *origin)).collect();
+    let http = serve(WELL, config);
+    let asked = head("GET", "/health", &headers);
+    now(http.call(Surface::Client, false, &asked)).headers().clone()
+}
+
+#[test]
+fn browsers_are_told_which_origins_may_look() {
+    let some = || Config {
+        access: Access { origins: ["http://a.b".to_owned()].into(), ..Access::default() },
+        ..Config::default()
+    };
+    for (config, origin, allowed) in [
+        (Config::default(), None, Some("*")),
+        (Config::default(), Some("http://a.b"), Some("*")),
+        (some(), Some("http://a.b"), Some("http://a.b")),
+        (some(), Some("http://c.d"), None),
+        (some(), None, None),
+    ] {
+        let headers = origin_headers(config, origin);
+        let header = |name| headers.get(name).map(|value| value.to_str().unwrap());
+        assert_eq!(header("access-control-allow-origin"), allowed);
+        let methods = allowed.map(|_| "POST, GET, OPTIONS, PUT, DELETE");
+        assert_eq!(header("access-control-allow-methods"), methods);
+        let names = allowed.map(|_| "accept, content-type, authorization");
+        assert_eq!(header("access-control-allow-headers"), names);
+    }
+}
+
+#[test]
+fn hosts_that_are_not_ours_are_refused_on_plaintext() {
+    let access = Access { hosts: ["good.host".to_owned()].into(), ..Access::default() };
+    let http = serve(WELL, Config { access, ..Config::default() });
+    let status = |secure, uri, host| {
+        let asked = head("GET", uri, &[("host", host)]);
+        now(http.call(Surface::Client, secure, &asked)).status().as_u16()
+    };
+    assert_eq!(status(false, "/health", "good.host:2379"), 200);
+    assert_eq!(status(false, "/health", "GOOD.HOST"), 421);
+    assert_eq!(status(true, "/health", "evil"), 200);
+    assert_eq!(status(false, "http://good.host/health", "evil"), 200);
+    assert_eq!(status(false, "http://evil/health", "good.host"), 421);
+
+    let refused = ask_on(&http, Surface::Client, "GET", "http://[::1]:22/health");
+    let told = r#"
+etcd received your request, but the Host header was unrecognized.
+
+To fix this, choose one of the following options:
+- Enable TLS, then any HTTPS request will be allowed.
+- Add the hostname you want to use to the whitelist in settings.
+  - e.g. etcd --host-whitelist "::1"
+
+This requirement has been added to help prevent "DNS Rebinding" attacks (CVE-2018-5702).
+
+"#;
+    assert_eq!(refused, FAILED.replace("503", "421") + told);
+    assert!(ask_on(&http, Surface::Metrics, "GET", "/health").starts_with("200\n"));
+}
+
+#[test]
+fn metrics_tell_of_health_and_of_the_process() {
+    let http = serve(WELL, Config::default());
+    for uri in ["/health", "/health", "/livez", "/readyz?exclude=linearizable_read"] {
+        ask_on(&http, Surface::Client, "GET", uri);
+    }
+    let metrics = ask_on(&http, Surface::Client, "GET", "/metrics");
+    let head = "200\ncontent-type: text/plain; version=0.0.4; charset=utf-8; escaping=underscores\n\n# HELP ";
+    assert!(metrics.starts_with(head), "{metrics}");
+    for line in [
+        "# TYPE etcd_server_health_success counter",
+        "etcd_server_health_success 2",
+        "etcd_server_health_failures 0",
+        "# TYPE etcd_server_healthcheck gauge",
+        "etcd_server_healthcheck{name=\"serializable_read\",type=\"livez\"} 1",
+        "# TYPE etcd_server_healthchecks_total counter",
+        "etcd_server_healthchecks_total{name=\"non_learner\",status=\"success\",type=\"readyz\"} 1",
+        "promhttp_metric_handler_requests_in_flight 1",
+        "promhttp_metric_handler_requests_total{code=\"200\"} 0",
+        "# TYPE process_cpu_seconds_total counter",
+        "# TYPE process_resident_memory_bytes gauge",
+    ] {
+        assert!(metrics.lines().any(|shown| shown == line), "{line} is not in {metrics}");
+    }
+    assert!(!metrics.contains("name=\"linearizable_read\""));
+}
+
+#[test]
+fn variables_are_json() {
+    let command_line = vec!["bowline".to_owned(), "--name".to_owned(), "a\"b".to_owned()];
+    let http = serve(WELL, Config { command_line, ..Config::default() });
+    let answer = ask_on(&http, Surface::Client, "GET", "/debug/vars");
+    let (head, body) = answer.split_once("\n\n").unwrap();
+    assert_eq!(head, "200\ncontent-type: application/json; charset=utf-8");
+    assert!(body.starts_with("{\n\"cmdline\": [\"bowline\",\"--name\",\"a\\\"b\"],\n\"file_"));
+    assert!(body.ends_with(&format!(",\n\"raft.status\": {STATUS}\n}}\n")));
+    let values: serde_json::Value = serde_json::from_str(body).unwrap();
+    assert!(values["file_descriptor_limit"].as_u64().unwrap() > 0);
+    assert!(values["memstats"]["Sys"].as_u64().unwrap() > 0);
+}

@@ -1,0 +1,162 @@
+//! A member in a folder of its own, and clients that reach it without a socket.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use api::Body;
+use api::grpc::{Config, Grpc};
+use bytes::{BufMut as _, Bytes, BytesMut};
+use env::{OsClock, OsDisk, OsRandom};
+use http::{HeaderMap, Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use net::{Connection, Peer};
+use prost::Message;
+use server::{Alone, Machine, Member, Server, ServerConfig};
+use tempfile::TempDir;
+
+/// A running member that is asked over gRPC.
+pub(crate) struct Fixture {
+    member: Option<Member>,
+    pub(crate) grpc: Grpc,
+    pub(crate) registry: prometheus::Registry,
+    _folder: TempDir,
+}
+
+impl Fixture {
+    pub(crate) fn start() -> Fixture {
+        Fixture::with(|_| {}, Config::default())
+    }
+
+    pub(crate) fn with(change: impl FnOnce(&mut ServerConfig), config: Config) -> Fixture {
+        let folder = tempfile::tempdir().unwrap();
+        let mut server_config = ServerConfig::new("default", folder.path());
+        server_config.heartbeat = Duration::from_millis(20);
+        server_config.unsafe_no_fsync = true;
+        server_config.bcrypt_cost = 4;
+        change(&mut server_config);
+        let machine = Machine {
+            disk: Arc::new(OsDisk),
+            clock: Arc::new(OsClock::default()),
+            random: Box::new(OsRandom),
+        };
+        let registry = prometheus::Registry::new();
+        let member = Member::start(server_config, machine, Arc::new(Alone), &registry).unwrap();
+        let grpc = Grpc::new(member.server().clone(), config, &registry).unwrap();
+        Fixture { member: Some(member), grpc, registry, _folder: folder }
+    }
+
+    pub(crate) fn server(&self) -> &Server {
+        self.member.as_ref().unwrap().server()
+    }
+
+    /// A client's side of a connection.
+    pub(crate) fn channel(&self) -> Channel {
+        Channel { grpc: self.grpc.clone() }
+    }
+
+    /// A request in bytes, answered in bytes.
+    pub(crate) async fn ask(&self, request: Request<Full<Bytes>>) -> Answer {
+        let response = self.grpc.call(&connection(), request).await;
+        let (parts, body) = response.into_parts();
+        let collected = body.collect().await.unwrap();
+        let trailers = collected.trailers().cloned();
+        Answer { parts, trailers, body: collected.to_bytes() }
+    }
+
+    /// A unary call.
+    pub(crate) async fn unary(&self, path: &str, message: &impl Message) -> Answer {
+        self.ask(post(path).body(Full::new(framed(message))).unwrap()).await
+    }
+
+    /// The value of a series, as `/metrics` would show it.
+    pub(crate) fn metric(&self, series: &str) -> Option<f64> {
+        let text = prometheus::TextEncoder::new();
+        let text = text.encode_to_string(&self.registry.gather()).unwrap();
+        let line = text.lines().find(|line| line.starts_with(&format!("{series} ")))?;
+        line.rsplit(' ').next()?.parse().ok()
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        if let Some(member) = self.member.take() {
+            member.stop();
+        }
+    }
+}
+
+/// An answer, taken apart.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) parts: http::response::Parts,
+    pub(crate) trailers: Option<HeaderMap>,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    /// The code and the text, wherever they are.
+    pub(crate) fn status(&self) -> (u16, String) {
+        let headers = self.trailers.as_ref().unwrap_or(&self.parts.headers);
+        let text = |name: &str| {
+            headers.get(name).map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default()
+        };
+        (text("grpc-status").parse().unwrap(), text("grpc-message"))
+    }
+
+    /// All messages of the answer.
+    pub(crate) fn messages<M: Message + Default>(&self) -> Vec<M> {
+        let mut rest = &self.body[..];
+        let mut all = Vec::new();
+        while let [0, a, b, c, d, behind @ ..] = rest {
+            let length = u32::from_be_bytes([*a, *b, *c, *d]) as usize;
+            let (message, behind) = behind.split_at(length);
+            all.push(M::decode(message).unwrap());
+            rest = behind;
+        }
+        assert!(rest.is_empty(), "whole messages, and nothing behind them");
+        all
+    }
+}
+
+/// The head of a call.
+pub(crate) fn post(path: &str) -> http::request::Builder {
+    Request::post(path).version(http::Version::HTTP_2).header("content-type", "application/grpc")
+}
+
+/// A message behind its length.
+pub(crate) fn framed(message: &impl Message) -> Bytes {
+    let mut out = BytesMut::new();
+    out.put_u8(0);
+    out.put_u32(u32::try_from(message.encoded_len()).unwrap());
+    message.encode(&mut out).unwrap();
+    out.freeze()
+}
+
+pub(crate) fn connection() -> Connection {
+    Connection { peer: Peer::Unix, listener: 0, tls: false }
+}
+
+/// What generated clients call through.
+#[derive(Clone, Debug)]
+pub(crate) struct Channel {
+    grpc: Grpc,
+}
+
+impl tonic::codegen::Service<Request<tonic::body::Body>> for Channel {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<tonic::body::Body>) -> Self::Future {
+        let grpc = self.grpc.clone();
+        Box::pin(async move { Ok(grpc.call(&connection(), request).await) })
+    }
+}

@@ -1,0 +1,256 @@
+//! `Watch`, through the generated client.
+
+use std::time::Duration;
+
+use api::grpc::Config;
+use proto::etcdserverpb::watch_request::RequestUnion;
+use proto::etcdserverpb::{
+    CompactionRequest, PutRequest, WatchCancelRequest, WatchCreateRequest, WatchProgressRequest,
+    WatchRequest, WatchResponse,
+};
+use proto::mvccpb::event::EventType;
+use rpc::etcdserverpb::kv_client::KvClient;
+use rpc::etcdserverpb::watch_client::WatchClient;
+use tokio::sync::mpsc;
+use tonic::codegen::tokio_stream::wrappers::ReceiverStream;
+use tonic::metadata::MetadataValue;
+use tonic::{Code, Request, Status, Streaming};
+
+use crate::support::Fixture;
+
+/// A client's stream.
+struct Watch {
+    requests: Option<mpsc::Sender<WatchRequest>>,
+    responses: Streaming<WatchResponse>,
+}
+
+impl Watch {
+    async fn open(member: &Fixture) -> Watch {
+        Watch::open_with(member, false).await.unwrap()
+    }
+
+    async fn open_with(member: &Fixture, needs_leader: bool) -> Result<Watch, Status> {
+        let (sender, receiver) = mpsc::channel(64);
+        let mut request = Request::new(ReceiverStream::new(receiver));
+        if needs_leader {
+            request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
+        }
+        let client = WatchClient::new(member.channel());
+        let mut client = client.max_decoding_message_size(usize::MAX);
+        let responses = client.watch(request).await?.into_inner();
+        Ok(Watch { requests: Some(sender), responses })
+    }
+
+    async fn ask(&self, request: RequestUnion) {
+        let request = WatchRequest { request_union: Some(request) };
+        self.requests.as_ref().unwrap().send(request).await.unwrap();
+    }
+
+    async fn create(&self, request: WatchCreateRequest) {
+        self.ask(RequestUnion::CreateRequest(request)).await;
+    }
+
+    async fn next(&mut self) -> WatchResponse {
+        self.responses.message().await.unwrap().unwrap()
+    }
+}
+
+fn key(key: &str) -> WatchCreateRequest {
+    WatchCreateRequest { key: key.to_owned().into(), ..Default::default() }
+}
+
+async fn put(member: &Fixture, key: &str, value: &str) {
+    let (key, value) = (key.to_owned().into(), value.to_owned().into());
+    let put = PutRequest { key, value, ..Default::default() };
+    KvClient::new(member.channel()).put(put).await.unwrap();
+}
+
+fn values(response: &WatchResponse) -> Vec<&[u8]> {
+    response.events.iter().map(|event| &event.kv.as_ref().unwrap().value[..]).collect()
+}
+
+#[tokio::test]
+async fn what_happens_is_told_after_the_watch_was_created() {
+    let member = Fixture::start();
+    let mut watch = Watch::open(&member).await;
+    watch.create(key("a")).await;
+    let created = watch.next().await;
+    assert!(created.created && !created.canceled && created.events.is_empty());
+    assert_eq!(created.header, Some(member.server().header(1)));
+    put(&member, "a", "1").await;
+    put(&member, "b", "2").await;
+    put(&member, "a", "3").await;
+    let first = watch.next().await;
+    assert_eq!((values(&first), first.header.unwrap().revision), (vec![&b"1"[..]], 2));
+    let second = watch.next().await;
+    assert_eq!((values(&second), second.header.unwrap().revision), (vec![&b"3"[..]], 4));
+    assert_eq!(second.events[0].r#type(), EventType::Put);
+}
+
+#[tokio::test]
+async fn history_is_told_from_where_the_client_wants_it() {
+    let member = Fixture::start();
+    for value in ["1", "2", "3"] {
+        put(&member, "a", value).await;
+    }
+    let mut watch = Watch::open(&member).await;
+    watch.create(WatchCreateRequest { start_revision: 3, prev_kv: true, ..key("a") }).await;
+    assert!(watch.next().await.created);
+    let past = watch.next().await;
+    assert_eq!(values(&past), [b"2", b"3"]);
+    assert_eq!(past.events[0].prev_kv.as_ref().unwrap().value, "1");
+    assert_eq!(past.header.unwrap().revision, 4);
+}
+
+#[tokio::test]
+async fn a_watch_that_starts_in_compacted_history_ends() {
+    let member = Fixture::start();
+    for value in ["1", "2", "3"] {
+        put(&member, "a", value).await;
+    }
+    let compact = CompactionRequest { revision: 4, physical: false };
+    KvClient::new(member.channel()).compact(compact).await.unwrap();
+    let mut watch = Watch::open(&member).await;
+    watch.create(WatchCreateRequest { start_revision: 2, ..key("a") }).await;
+    assert!(watch.next().await.created);
+    let ended = watch.next().await;
+    assert!(ended.canceled);
+    assert_eq!((ended.compact_revision, ended.header.unwrap().revision), (4, 0));
+    assert_eq!(ended.cancel_reason, "");
+}
+
+#[tokio::test]
+async fn what_is_refused_is_created_and_canceled_at_once() {
+    let member = Fixture::start();
+    let mut watch = Watch::open(&member).await;
+    let empty = WatchCreateRequest { range_end: "a".into(), ..key("b") };
+    let negative = WatchCreateRequest { start_revision: -1, ..key("b") };
+    let named = WatchCreateRequest { watch_id: 5, ..key("b") };
+    let reasons = [
+        (empty, "mvcc: watcher range is empty"),
+        (negative, "etcdserver: mvcc: required revision has been compacted"),
+        (named.clone(), ""),
+        (named, "mvcc: duplicate watch ID provided on the WatchStream"),
+    ];
+    for (request, reason) in reasons {
+        watch.create(request).await;
+        let answer = watch.next().await;
+        assert!(answer.created);
+        assert_eq!(answer.cancel_reason, reason);
+        assert_eq!(answer.canceled, !reason.is_empty());
+        assert_eq!(answer.watch_id, if reason.is_empty() { 5 } else { -1 });
+    }
+}
+
+#[tokio::test]
+async fn requests_are_answered_in_order() {
+    let member = Fixture::start();
+    let mut watch = Watch::open(&member).await;
+    watch.create(key("a")).await;
+    watch.ask(RequestUnion::ProgressRequest(WatchProgressRequest {})).await;
+    let cancel = |watch_id| RequestUnion::CancelRequest(WatchCancelRequest { watch_id });
+    watch.ask(cancel(7)).await;
+    watch.ask(cancel(0)).await;
+    assert!(watch.next().await.created);
+    let progress = watch.next().await;
+    assert_eq!((progress.watch_id, progress.header.unwrap().revision), (-1, 1));
+    let canceled = watch.next().await;
+    assert!(
+        canceled.canceled && !canceled.created,
+        "nothing was said of the one that is not known"
+    );
+    assert_eq!(canceled.watch_id, 0);
+}
+
+#[tokio::test]
+async fn who_has_said_its_last_may_still_listen() {
+    let member = Fixture::start();
+    let mut watch = Watch::open(&member).await;
+    watch.create(key("a")).await;
+    assert!(watch.next().await.created);
+    watch.requests = None;
+    put(&member, "a", "1").await;
+    assert_eq!(values(&watch.next().await), [b"1"]);
+    put(&member, "a", "2").await;
+    assert_eq!(values(&watch.next().await), [b"2"]);
+}
+
+#[tokio::test]
+async fn many_requests_are_all_answered_however_slowly_answers_are_read() {
+    let member = Fixture::start();
+    let mut watch = Watch::open(&member).await;
+    // More than may wait for being read: the rest stays with the client.
+    for _ in 0..60 {
+        watch.create(key("a")).await;
+    }
+    for watch_id in 0..60 {
+        let created = watch.next().await;
+        assert_eq!((created.watch_id, created.created), (watch_id, true));
+    }
+    put(&member, "a", "1").await;
+    let mut told: Vec<i64> = Vec::new();
+    while told.len() < 60 {
+        told.push(watch.next().await.watch_id);
+    }
+    told.sort_unstable();
+    assert_eq!(told, (0..60).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn large_responses_come_in_fragments_if_the_client_can_take_them() {
+    let member = Fixture::start();
+    for number in 0..5 {
+        put(&member, "a", &number.to_string().repeat(1 << 20)).await;
+    }
+    let mut watch = Watch::open(&member).await;
+    let create = WatchCreateRequest { start_revision: 1, fragment: true, ..key("a") };
+    watch.create(create).await;
+    assert!(watch.next().await.created);
+    let mut events = 0;
+    while events < 5 {
+        let piece = watch.next().await;
+        assert!(piece.events.len() == 1, "two would be more than two MiB");
+        events += 1;
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_is_dropped_is_gone() {
+    let member = Fixture::start();
+    let mut watch = Watch::open(&member).await;
+    watch.create(key("a")).await;
+    assert!(watch.next().await.created);
+    assert_eq!(member.server().state().hub.watchers(), 1);
+    drop(watch);
+    assert_eq!(member.server().state().hub.streams(), 0);
+    let handled = r#"grpc_server_handled_total{grpc_code="Canceled",grpc_method="Watch",grpc_service="etcdserverpb.Watch",grpc_type="bidi_stream"}"#;
+    assert_eq!(member.metric(handled), Some(1.0));
+}
+
+#[tokio::test]
+async fn streams_end_when_the_member_stops() {
+    let member = Fixture::start();
+    let mut watch = Watch::open(&member).await;
+    watch.create(key("a")).await;
+    assert!(watch.next().await.created);
+    member.grpc.close();
+    let end = watch.responses.message().await.unwrap_err();
+    assert_eq!((end.code(), end.message()), (Code::Unavailable, "etcdserver: server stopped"));
+    let mut later = Watch::open(&member).await;
+    assert_eq!(later.responses.message().await.unwrap_err().code(), Code::Unavailable);
+}
+
+#[tokio::test]
+async fn without_a_leader_nothing_is_begun_that_needs_one() {
+    // With nobody to elect it: the other member is never there.
+    let alone_of_two = |config: &mut server::ServerConfig| {
+        let url = "http://localhost:2480".to_owned();
+        config.initial_cluster.insert("other".to_owned(), vec![url]);
+        config.heartbeat = Duration::from_millis(1);
+    };
+    let member = Fixture::with(alone_of_two, Config::default());
+    let refused = Watch::open_with(&member, true).await;
+    let refused = refused.map(|_| ()).unwrap_err();
+    assert_eq!((refused.code(), refused.message()), (Code::Unavailable, "etcdserver: no leader"));
+    assert!(Watch::open_with(&member, false).await.is_ok());
+}

@@ -1,0 +1,287 @@
+//! Flags whose effect can be seen from outside, one by one.
+
+use std::fs;
+use std::path::Path;
+
+use e2e::{Client, Member, Options, Place, http};
+use proto::etcdserverpb::{Member as Listed, MemberListResponse};
+use proto::etcdserverpb::{MemberListRequest, RangeRequest, WatchCreateRequest};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn listen_client_urls_may_be_a_unix_socket() {
+    let member = Member::start(Options::new().flag("listen-client-urls", "unix://{dir}/client"));
+    let socket = member.place().path("client");
+    let client = Client::new(&format!("unix://{}", socket.display()));
+    client.put("k", "v").await.unwrap();
+    assert_eq!(client.get("k").await.unwrap().count, 1);
+    assert_eq!(http::get_unix(&socket, "/health").status, 200);
+    member.terminate();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn listen_metrics_urls_serve_metrics_and_health_alone() {
+    let url = "http://127.0.0.1:{extra}";
+    let member = Member::start(Options::new().flag("listen-metrics-urls", url));
+    let ask = |path| http::get(&member.place().extra_address(), path);
+    // The port is served with the others, but nothing says which of them is first.
+    member.log().wait_for_message("now serving peer/client/metrics");
+    assert!(ask("/metrics").text().contains("\netcd_server_has_leader 1\n"));
+    for (path, status) in [
+        ("/health", 200),
+        ("/livez", 200),
+        ("/readyz", 200),
+        ("/version", 404),
+        ("/debug/vars", 404),
+    ] {
+        assert_eq!(ask(path).status, status, "{path}");
+    }
+    assert_eq!(member.get("/metrics").status, 200, "clients can still ask where they could before");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn listen_client_http_urls_take_http_away_from_the_port_of_grpc() {
+    let url = "http://127.0.0.1:{extra}";
+    let member = Member::start(Options::new().flag("listen-client-http-urls", url));
+    member.client().put("k", "v").await.unwrap();
+    let both =
+        |line: &str| line.contains("serving client traffic insecurely") && line.contains("http");
+    member.log().wait_for(both);
+    assert_eq!(http::get(&member.place().extra_address(), "/health").status, 200);
+    let elsewhere = Client::new(&format!("http://{}", member.place().extra_address()));
+    assert!(elsewhere.put("k", "v").await.is_err(), "no gRPC where HTTP has a port of its own");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn name_and_advertised_urls_are_what_the_cluster_knows() {
+    let options =
+        Options::new().flag("name", "m1").flag("initial-cluster", "m1=http://127.0.0.1:{peer}");
+    let member = Member::start(options.flag("advertise-client-urls", "http://one.example:1234"));
+    let listed = listed(&member.client()).await;
+    assert_eq!(listed.name, "m1");
+    assert_eq!(listed.client_urls, ["http://one.example:1234"]);
+    assert_eq!(listed.peer_urls, [format!("http://{}", member.place().peer_address())]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_data_dir_the_name_says_where() {
+    let options = Options::new().without("data-dir").flag("name", "m2");
+    let options = options.flag("initial-cluster", "m2=http://127.0.0.1:{peer}");
+    let member = Member::start(options);
+    assert!(member.place().path("m2.etcd/member/snap/db").is_file());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wal_dir_keeps_the_log_elsewhere() {
+    let member = Member::start(Options::new().flag("wal-dir", "{dir}/log"));
+    member.client().put("k", "v").await.unwrap();
+    let stopped = member.kill();
+    assert!(count_files(&stopped.place.path("log"), "wal") > 0);
+    assert!(!stopped.data_dir().join("member/wal").exists());
+    let member = stopped.start();
+    assert_eq!(member.client().get("k").await.unwrap().count, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn initial_cluster_token_makes_it_another_cluster() {
+    let id = async |token: &str| {
+        let place = Place::new();
+        // The same peer URL in both, whatever port is listened on.
+        let options = Options::new().flag("initial-cluster-token", token);
+        let options = options.flag("initial-advertise-peer-urls", "http://127.0.0.1:1");
+        let options = options.flag("initial-cluster", "default=http://127.0.0.1:1");
+        let member = Member::start_in(place, options);
+        let header = member.client().status().await.unwrap().header.unwrap();
+        (header.cluster_id, header.member_id)
+    };
+    // As etcd derives them from that URL.
+    assert_eq!(id("etcd-cluster").await, (0x8ec5_ed4d_d6ee_da47, 0x45dc_46ee_33c7_1ab3));
+    assert_eq!(id("other").await, (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_come_from_the_environment() {
+    let options = Options::bare()
+        .setting("ETCD_NAME", "m3")
+        .setting("ETCD_DATA_DIR", "{dir}/data")
+        .setting("ETCD_LISTEN_CLIENT_URLS", "http://127.0.0.1:{client}")
+        .setting("ETCD_ADVERTISE_CLIENT_URLS", "http://127.0.0.1:{client}")
+        .setting("ETCD_LISTEN_PEER_URLS", "http://127.0.0.1:{peer}")
+        .setting("ETCD_INITIAL_ADVERTISE_PEER_URLS", "http://127.0.0.1:{peer}")
+        .setting("ETCD_INITIAL_CLUSTER", "m3=http://127.0.0.1:{peer}")
+        .setting("ETCD_QUOTA_BACKEND_BYTES", "12345678")
+        .setting("ETCD_WHAT_IS_THIS", "1");
+    let member = Member::start(options);
+    assert_eq!(listed(&member.client()).await.name, "m3");
+    assert_eq!(member.client().status().await.unwrap().db_size_quota, 12_345_678);
+    let warned = member.log().wait_for_message("unrecognized environment variable");
+    assert_eq!(warned["environment-variable"], "ETCD_WHAT_IS_THIS=1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_config_file_replaces_all_flags() {
+    let place = Place::new();
+    let file = "
+name: m4
+data-dir: {dir}/data
+listen-client-urls: http://127.0.0.1:{client}
+advertise-client-urls: http://127.0.0.1:{client}
+listen-peer-urls: http://127.0.0.1:{peer}
+initial-advertise-peer-urls: http://127.0.0.1:{peer}
+initial-cluster: m4=http://127.0.0.1:{peer}
+quota-backend-bytes: 23456789
+";
+    fs::write(place.path("config.yml"), place.fill(file)).unwrap();
+    let options = Options::bare().flag("config-file", "{dir}/config.yml").flag("name", "ignored");
+    let member = Member::start_in(place, options);
+    assert_eq!(listed(&member.client()).await.name, "m4");
+    assert_eq!(member.metric("etcd_server_quota_backend_bytes"), 23_456_789.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn host_whitelist_says_under_which_names_it_may_be_asked() {
+    let member = Member::start(Options::new().flag("host-whitelist", "good.example,127.0.0.1"));
+    let ask = |host| {
+        let address = member.place().client_address();
+        http::request(&address, "GET", "/health", &[("Host", host)], "")
+    };
+    assert_eq!(ask("good.example:2379").status, 200);
+    let refused = ask("evil.example");
+    assert_eq!(refused.status, 421);
+    assert!(refused.text().contains("--host-whitelist"), "{}", refused.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cors_names_the_pages_that_may_ask() {
+    let member = Member::start(Options::new().flag("cors", "http://good.example"));
+    let ask = |origin| {
+        let address = member.place().client_address();
+        let answer = http::request(&address, "GET", "/health", &[("Origin", origin)], "");
+        answer.header("access-control-allow-origin").map(str::to_owned)
+    };
+    assert_eq!(ask("http://good.example").as_deref(), Some("http://good.example"));
+    assert_eq!(ask("http://evil.example"), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_extensive_adds_how_long_calls_take() {
+    let series = "grpc_server_handling_seconds_count{grpc_method=\"Put\",grpc_service=\"etcdserverpb.KV\",grpc_type=\"unary\"}";
+    let basic = Member::start(Options::new());
+    basic.client().put("k", "v").await.unwrap();
+    assert!(!basic.get("/metrics").text().contains("grpc_server_handling_seconds"));
+    let extensive = Member::start(Options::new().flag("metrics", "extensive"));
+    extensive.client().put("k", "v").await.unwrap();
+    assert_eq!(extensive.metric(series), 1.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn feature_gates_are_switched_and_told_of() {
+    let member = Member::start(Options::new().flag("feature-gates", "LeaseCheckpoint=true"));
+    let gate = |name, stage| {
+        member.metric(&format!("etcd_server_feature_enabled{{name=\"{name}\",stage=\"{stage}\"}}"))
+    };
+    assert_eq!(gate("LeaseCheckpoint", "ALPHA"), 1.0);
+    assert_eq!(gate("CompactHashCheck", "ALPHA"), 0.0);
+    assert_eq!(gate("FastLeaseKeepAlive", "BETA"), 1.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unsafe_no_fsync_writes_without_waiting_for_the_disk() {
+    let syncs = "etcd_disk_wal_fsync_duration_seconds_count";
+    let safe = Member::start(Options::new());
+    safe.client().put("k", "v").await.unwrap();
+    assert!(safe.metric(syncs) > 0.0);
+    let hasty = Member::start(Options::new().flag("unsafe-no-fsync", "true"));
+    hasty.client().put("k", "v").await.unwrap();
+    assert_eq!(hasty.metric(syncs), 0.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn backend_batch_limit_commits_before_the_interval_is_over() {
+    let commits = async |limit: &str| {
+        let options = Options::new().flag("backend-batch-interval", "1h");
+        let member = Member::start(options.flag("backend-batch-limit", limit));
+        let commits = || member.metric("etcd_disk_backend_commit_duration_seconds_count");
+        let before = commits();
+        for _ in 0..50 {
+            member.client().put("k", "v").await.unwrap();
+        }
+        commits() - before
+    };
+    assert!(commits("1").await >= 2.0);
+    assert_eq!(commits("1000000").await, 0.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn snapshot_count_says_when_a_snapshot_is_taken() {
+    let member = Member::start(Options::new().flag("snapshot-count", "10"));
+    for _ in 0..30 {
+        member.client().put("k", "v").await.unwrap();
+    }
+    member.log().wait_for_message("saved snapshot to disk");
+    assert!(count_files(&member.data_dir().join("member/snap"), "snap") > 0);
+    let member = member.kill().start();
+    assert_eq!(member.client().get("k").await.unwrap().kvs[0].version, 30);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn auto_compaction_forgets_what_is_older_than_its_period() {
+    let options = Options::new().flag("auto-compaction-mode", "periodic");
+    let member = Member::start(options.flag("auto-compaction-retention", "1s"));
+    let client = member.client();
+    for value in ["a", "b", "c"] {
+        client.put("k", value).await.unwrap();
+    }
+    member.log().wait_for_message("completed auto periodic compaction");
+    let past = RangeRequest { key: "k".into(), revision: 2, ..RangeRequest::default() };
+    let refused = client.range(past).await.unwrap_err();
+    assert_eq!(refused.message(), "etcdserver: mvcc: required revision has been compacted");
+    assert_eq!(client.get("k").await.unwrap().kvs[0].value, "c");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn watch_progress_notify_interval_says_how_often_watchers_hear_that_there_is_nothing() {
+    let member = Member::start(Options::new().flag("watch-progress-notify-interval", "100ms"));
+    let client = member.client();
+    client.put("other", "v").await.unwrap();
+    let create =
+        WatchCreateRequest { key: "k".into(), progress_notify: true, ..Default::default() };
+    let mut watching = client.watch(create).await.unwrap();
+    for _ in 0..2 {
+        let progress = watching.next().await.unwrap();
+        assert_eq!((progress.events.len(), progress.header.unwrap().revision), (0, 2));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bootstrap_defrag_threshold_makes_a_file_small_at_the_start() {
+    let member = Member::start(Options::new());
+    let client = member.client();
+    let value = "v".repeat(1 << 20);
+    for _ in 0..4 {
+        client.put("k", &value).await.unwrap();
+    }
+    let revision = client.delete("k").await.unwrap().header.unwrap().revision;
+    client.compact(revision).await.unwrap();
+    let stopped = member.terminate();
+    let size = |data: &Path| fs::metadata(data.join("member/snap/db")).unwrap().len();
+    let before = size(&stopped.data_dir());
+    assert!(before > 4 << 20, "{before}");
+    let threshold = |options: Options| options.flag("bootstrap-defrag-threshold-megabytes", "1");
+    let member = stopped.start_with(threshold);
+    let after = size(&member.data_dir());
+    assert!(after < before / 4, "{after} of {before}");
+    assert_eq!(member.client().get("k").await.unwrap().header.unwrap().revision, revision);
+}
+
+async fn listed(client: &Client) -> Listed {
+    let ask = MemberListRequest { linearizable: true };
+    let MemberListResponse { members, .. } =
+        client.cluster().member_list(ask).await.unwrap().into_inner();
+    members.into_iter().next().unwrap()
+}
+
+/// Files in a folder whose names end so.
+fn count_files(folder: &Path, extension: &str) -> usize {
+    let ends = |path: &Path| path.extension().is_some_and(|known| known == extension);
+    fs::read_dir(folder).unwrap().filter(|entry| ends(&entry.as_ref().unwrap().path())).count()
+}

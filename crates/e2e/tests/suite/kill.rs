@@ -1,0 +1,144 @@
+//! Killed under load, a member has every write that it acknowledged, and each transaction whole.
+//!
+//! Each writer puts, in one transaction, a key that nobody wrote before and its own counter:
+//!
+//! ```text
+//!   writer 2, step 17:    w2/00017 = 17    count/2 = 17
+//! ```
+//!
+//! Afterwards the keys of a writer must be those up to its counter without a gap, and the counter at least what was acknowledged.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use e2e::{Client, Member, Options};
+use proto::etcdserverpb::request_op::Request;
+use proto::etcdserverpb::{PutRequest, RequestOp, TxnRequest};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+const WRITERS: u64 = 6;
+const ROUNDS: usize = 4;
+/// The kill comes after this many acknowledgements, and up to as many more.
+const ACKNOWLEDGED_MIN: u64 = 100;
+const ACKNOWLEDGED_SPREAD: u64 = 400;
+
+/// What a writer knows to be done.
+#[derive(Clone, Copy, Default)]
+struct Acknowledged {
+    step: u64,
+    revision: i64,
+}
+
+/// Counts acknowledgements of all writers, and says when there are enough.
+struct Count {
+    left: AtomicU64,
+    enough: Notify,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_acknowledged_survives_a_kill() {
+    let mut member = Member::start(Options::new());
+    let mut known = [Acknowledged::default(); WRITERS as usize];
+    for round in 0..ROUNDS {
+        let kill_after = ACKNOWLEDGED_MIN + any_number() % ACKNOWLEDGED_SPREAD;
+        println!("round {round}: kill after {kill_after} acknowledgements");
+        let count = Arc::new(Count { left: kill_after.into(), enough: Notify::new() });
+        let mut writers = start_writers(&member, known, &count);
+        count.enough.notified().await;
+        let stopped = member.kill();
+        while let Some(ended) = writers.join_next().await {
+            let (writer, acknowledged) = ended.unwrap();
+            known[writer] = acknowledged;
+        }
+        member = stopped.start();
+        let found = check(&member.client(), &known).await;
+        // What was under way may be done or not; from here on it is known which.
+        known = found;
+    }
+}
+
+fn start_writers(
+    member: &Member,
+    known: [Acknowledged; WRITERS as usize],
+    count: &Arc<Count>,
+) -> JoinSet<(usize, Acknowledged)> {
+    let mut writers = JoinSet::new();
+    for (writer, known) in known.into_iter().enumerate() {
+        writers.spawn(write(writer, member.client(), known, Arc::clone(count)));
+    }
+    writers
+}
+
+/// Writes until the server is gone.
+async fn write(
+    writer: usize,
+    client: Client,
+    mut known: Acknowledged,
+    count: Arc<Count>,
+) -> (usize, Acknowledged) {
+    loop {
+        let step = known.step + 1;
+        let Ok(answer) = client.txn(both_puts(writer, step)).await else {
+            return (writer, known);
+        };
+        known = Acknowledged { step, revision: answer.header.unwrap().revision };
+        if count.left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            count.enough.notify_one();
+        }
+    }
+}
+
+fn both_puts(writer: usize, step: u64) -> TxnRequest {
+    let put = |key: String| {
+        let (key, value) = (key.into(), step.to_string().into());
+        let put = PutRequest { key, value, ..PutRequest::default() };
+        RequestOp { request: Some(Request::RequestPut(put)) }
+    };
+    let success = vec![put(format!("w{writer}/{step:05}")), put(format!("count/{writer}"))];
+    TxnRequest { success, ..TxnRequest::default() }
+}
+
+/// Compares what is there with what was acknowledged, and returns what is there.
+async fn check(
+    client: &Client,
+    known: &[Acknowledged; WRITERS as usize],
+) -> [Acknowledged; WRITERS as usize] {
+    let mut found = *known;
+    for (writer, known) in known.iter().enumerate() {
+        let counter = client.get(&format!("count/{writer}")).await.unwrap();
+        let revision = counter.header.unwrap().revision;
+        assert!(revision >= known.revision, "revision {revision} after {}", known.revision);
+        let counter = counter.kvs.first().map_or((0, 0), |kv| (number(&kv.value), kv.mod_revision));
+        let steps = steps(client, writer).await;
+        assert!(counter.0 >= known.step, "writer {writer}: {} of {}", counter.0, known.step);
+        assert!(counter.0 <= known.step + 1, "writer {writer} did not write step {}", counter.0);
+        assert!(steps.keys().copied().eq(1..=counter.0), "writer {writer}: a step is missing");
+        if known.step > 0 {
+            assert_eq!(steps[&known.step], known.revision, "writer {writer} step {}", known.step);
+        }
+        assert_eq!(steps.get(&counter.0).copied().unwrap_or_default(), counter.1, "half a txn");
+        found[writer] = Acknowledged { step: counter.0, revision: counter.1 };
+    }
+    found
+}
+
+/// The steps of a writer that are there, with the revisions of their keys.
+async fn steps(client: &Client, writer: usize) -> BTreeMap<u64, i64> {
+    let keys = client.get_prefix(&format!("w{writer}/")).await.unwrap();
+    let step = |kv: &proto::mvccpb::KeyValue| (number(&kv.value), kv.mod_revision);
+    let steps: BTreeMap<_, _> = keys.kvs.iter().map(step).collect();
+    assert_eq!(steps.len(), keys.kvs.len(), "each step has a key of its own");
+    steps
+}
+
+fn number(text: &[u8]) -> u64 {
+    std::str::from_utf8(text).unwrap().parse().unwrap()
+}
+
+/// Another one each time.
+fn any_number() -> u64 {
+    RandomState::new().hash_one(0)
+}

@@ -1,0 +1,77 @@
+//! The log: where it goes, how it looks, and how much of it there is.
+
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+
+use e2e::{Member, Options, PATIENCE, Place};
+
+const READY: &str = "ready to serve client requests";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_are_json_with_the_fields_of_etcd() {
+    let member = Member::start(Options::new());
+    let line = member.log().wait_for_message(READY);
+    assert_eq!(line["level"], "info");
+    assert!(line["caller"].as_str().unwrap().contains(':'), "{line}");
+    let time = line["ts"].as_str().unwrap();
+    assert_eq!(time.find('T'), Some(10), "{time}");
+    let lines = member.log().lines();
+    assert_eq!(member.log().records().len(), lines.len(), "{lines:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_console_format_is_for_people() {
+    let member = Member::start(Options::new().flag("log-format", "console"));
+    let line = member.log().wait_for(|line| line.contains(READY)).unwrap();
+    let columns: Vec<_> = line.split('\t').collect();
+    assert_eq!((columns[1], columns[3]), ("info", READY), "{line}");
+    assert_eq!(member.log().records().len(), 0, "not a line is JSON");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_gets_the_same_lines_as_stderr() {
+    let options = Options::new().flag("log-outputs", "stderr,{dir}/server.log");
+    let stopped = Member::start(options).terminate();
+    let file = fs::read_to_string(stopped.place.path("server.log")).unwrap();
+    assert!(file.contains(READY), "{file}");
+    assert_eq!(file.lines().collect::<Vec<_>>(), stopped.end.stderr.lines());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn debug_says_more() {
+    let member = Member::start(Options::new().flag("log-level", "debug"));
+    let is_debug = |record: &serde_json::Value| record["level"] == "debug";
+    member.client().put("k", "v").await.unwrap();
+    assert!(member.log().records().iter().any(is_debug), "{}", member.log().tail());
+}
+
+/// With errors alone there is nothing to say, so systemd's way tells that it serves.
+#[tokio::test(flavor = "multi_thread")]
+async fn error_says_nothing_as_long_as_all_is_well() {
+    let place = Place::new();
+    let socket = UnixDatagram::bind(place.path("notify")).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let options = Options::new().flag("log-level", "error");
+    let process = place.spawn(&options.setting("NOTIFY_SOCKET", "{dir}/notify"));
+    let mut told = [0; 64];
+    let length = socket.recv(&mut told).unwrap();
+    assert_eq!(&told[..length], b"READY=1");
+    assert_eq!(e2e::http::get(&place.client_address(), "/health").status, 200);
+    assert_eq!(process.stderr().lines(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_slow_is_told_of_and_counted() {
+    let options = Options::new().flag("warning-apply-duration", "1ns");
+    let member = Member::start(options.flag("warning-unary-request-duration", "1ns"));
+    let before = member.metric("etcd_server_slow_apply_total");
+    member.client().put("k", "v").await.unwrap();
+    let apply = member.log().wait_for_message("apply request took too long");
+    assert_eq!(apply["level"], "warn");
+    assert!(member.metric("etcd_server_slow_apply_total") > before);
+    let unary = member.log().wait_for_message("request stats");
+    assert_eq!(
+        (&unary["level"], &unary["response type"]),
+        (&"warn".into(), &"/etcdserverpb.KV/Put".into())
+    );
+}

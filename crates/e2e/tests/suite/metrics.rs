@@ -1,0 +1,68 @@
+//! What `/metrics` has: every family of etcd's, with its type, but for those that tell of Go.
+
+use std::collections::BTreeMap;
+
+use e2e::{Member, Options};
+
+/// `name type` of every family that a member of etcd 3.7.1 shows after its first requests.
+const FAMILIES: &str = include_str!("../../testdata/metrics");
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_family_of_etcd_is_there_with_its_type() {
+    let member = Member::start(Options::new());
+    member.client().put("k", "v").await.unwrap();
+    member.client().get("k").await.unwrap();
+    for path in ["/health", "/livez", "/readyz", "/metrics"] {
+        assert_eq!(member.get(path).status, 200);
+    }
+    let text = member.get("/metrics").text();
+    let family = |line: &str| {
+        let (name, kind) = line.split_once(' ')?;
+        Some((name.to_owned(), kind.to_owned()))
+    };
+    let shown = text.lines().filter_map(|line| family(line.strip_prefix("# TYPE ")?));
+    let shown: BTreeMap<_, _> = shown.collect();
+    let wanted =
+        FAMILIES.lines().filter(|line| !line.starts_with('#')).map(|line| family(line).unwrap());
+    let wanted: Vec<_> = wanted.collect();
+    let missing: Vec<_> =
+        wanted.iter().filter(|(name, kind)| shown.get(name) != Some(kind)).collect();
+    assert!(missing.is_empty(), "missing or of another type: {missing:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn numbers_follow_what_happens() {
+    let member = Member::start(Options::new());
+    let client = member.client();
+    for _ in 0..3 {
+        client.put("k", "value").await.unwrap();
+    }
+    client.delete("k").await.unwrap();
+    client.get("k").await.unwrap();
+    let put = r#"grpc_method="Put",grpc_service="etcdserverpb.KV",grpc_type="unary"}"#;
+    let expected = [
+        (format!("grpc_server_started_total{{{put}"), 3.0),
+        (format!("grpc_server_handled_total{{grpc_code=\"OK\",{put}"), 3.0),
+        (format!("grpc_server_handled_total{{grpc_code=\"DataLoss\",{put}"), 0.0),
+        ("etcd_mvcc_put_total".to_owned(), 3.0),
+        ("etcd_mvcc_delete_total".to_owned(), 1.0),
+        ("etcd_debugging_mvcc_keys_total".to_owned(), 0.0),
+        ("etcd_debugging_mvcc_current_revision".to_owned(), 5.0),
+        ("etcd_debugging_mvcc_total_put_size_in_bytes".to_owned(), 18.0),
+        ("etcd_server_has_leader".to_owned(), 1.0),
+        ("etcd_server_is_leader".to_owned(), 1.0),
+        ("etcd_server_is_learner".to_owned(), 0.0),
+        ("etcd_server_leader_changes_seen_total".to_owned(), 1.0),
+        ("etcd_cluster_version{cluster_version=\"3.7\"}".to_owned(), 1.0),
+        ("etcd_server_version{server_version=\"3.7.1\"}".to_owned(), 1.0),
+    ];
+    for (series, value) in expected {
+        assert_eq!(member.metric(&series), value, "{series}");
+    }
+    let status = client.status().await.unwrap();
+    let applied = member.metric("etcd_server_proposals_applied_total");
+    assert_eq!(applied, status.raft_applied_index as f64);
+    assert!(member.metric("etcd_disk_wal_fsync_duration_seconds_count") >= 4.0);
+    assert!(member.metric("process_resident_memory_bytes") > 1e6);
+    assert!(member.metric("process_open_fds") > 5.0);
+}

@@ -1,0 +1,91 @@
+//! A database that is full: writes are refused, and there is a way out.
+
+use std::fs;
+
+use e2e::{Client, Member, Options};
+use proto::etcdserverpb::alarm_request::AlarmAction;
+use proto::etcdserverpb::{
+    AlarmMember, AlarmRequest, AlarmType, DefragmentRequest, LeaseGrantRequest,
+};
+use tonic::Code;
+
+const QUOTA_BYTES: u64 = 4 << 20;
+const VALUE_BYTES: usize = 256 << 10;
+/// Far more values than there is room for.
+const VALUES_MAX: usize = 100;
+const FULL: &str = "etcdserver: mvcc: database space exceeded";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_database_refuses_writes_until_it_is_given_room() {
+    let options = Options::new().flag("quota-backend-bytes", QUOTA_BYTES.to_string());
+    let member = Member::start(options);
+    let client = member.client();
+    assert_eq!(member.metric("etcd_server_quota_backend_bytes"), 4_194_304.0);
+    let filled = fill(&client).await;
+
+    let own = AlarmMember { member_id: member_id(&client).await, alarm: AlarmType::Nospace.into() };
+    assert_eq!(alarms(&client, AlarmAction::Get).await, [own]);
+    let small = client.put("small", "value").await.unwrap_err();
+    assert_eq!((small.code(), small.message()), (Code::ResourceExhausted, FULL));
+    let grant = client.lease().lease_grant(LeaseGrantRequest { ttl: 60, id: 0 }).await.unwrap_err();
+    assert_eq!((grant.code(), grant.message()), (Code::ResourceExhausted, FULL));
+    let health = member.get("/health");
+    assert_eq!(health.status, 503);
+    assert_eq!(health.text(), "{\"health\":\"false\",\"reason\":\"ALARM NOSPACE\"}\n");
+    assert_eq!(member.get("/health?exclude=NOSPACE").status, 200);
+    assert_eq!(member.get("/readyz").status, 200, "a full member still serves reads");
+
+    // The alarm is in the log: it is still there after a restart.
+    let member = member.terminate().start();
+    let client = member.client();
+    assert_eq!(alarms(&client, AlarmAction::Get).await, [own]);
+    for number in 0..filled {
+        assert_eq!(client.get(&key(number)).await.unwrap().count, 1);
+        assert_eq!(client.delete(&key(number)).await.unwrap().deleted, 1);
+    }
+    give_room(&member, &client).await;
+    assert_eq!(alarms(&client, AlarmAction::Deactivate).await, [own]);
+    assert_eq!(alarms(&client, AlarmAction::Get).await, []);
+    client.put("small", "value").await.unwrap();
+    assert_eq!(member.get("/health").status, 200);
+}
+
+/// Compacts and defragments, after which the file is small.
+async fn give_room(member: &Member, client: &Client) {
+    let revision = client.get("x").await.unwrap().header.unwrap().revision;
+    client.compact(revision).await.unwrap();
+    let still_full = client.put("small", "value").await.unwrap_err();
+    assert_eq!(still_full.message(), FULL, "the alarm stays until it is disarmed");
+    client.maintenance().defragment(DefragmentRequest {}).await.unwrap();
+    let size = fs::metadata(member.data_dir().join("member/snap/db")).unwrap().len();
+    assert!(size < QUOTA_BYTES / 2, "{size} bytes are left after defragmenting");
+    let told = client.status().await.unwrap();
+    assert_eq!(u64::try_from(told.db_size).unwrap(), size);
+}
+
+/// Puts large values until one is refused, and says how many were not.
+async fn fill(client: &Client) -> usize {
+    let value = "v".repeat(VALUE_BYTES);
+    for number in 0..VALUES_MAX {
+        if let Err(status) = client.put(&key(number), &value).await {
+            assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, FULL));
+            return number;
+        }
+    }
+    panic!("{VALUES_MAX} values of {VALUE_BYTES} bytes fit into {QUOTA_BYTES}");
+}
+
+fn key(number: usize) -> String {
+    format!("k/{number:03}")
+}
+
+async fn member_id(client: &Client) -> u64 {
+    client.status().await.unwrap().header.unwrap().member_id
+}
+
+/// Lists alarms, or ends those there are and says which.
+async fn alarms(client: &Client, action: AlarmAction) -> Vec<AlarmMember> {
+    let alarm = AlarmType::Nospace.into();
+    let ask = AlarmRequest { action: action.into(), member_id: 0, alarm };
+    client.maintenance().alarm(ask).await.unwrap().into_inner().alarms
+}

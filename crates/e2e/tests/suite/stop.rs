@@ -1,0 +1,90 @@
+//! An orderly end: nobody is left waiting, and nothing that was promised is lost.
+
+use e2e::process::Signal;
+use e2e::{Client, Member, Options};
+use proto::etcdserverpb::LeaseGrantRequest;
+use proto::v3lockpb::LockRequest;
+use tokio::sync::oneshot;
+use tonic::Code;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn open_watches_end_as_unavailable() {
+    let member = Member::start(Options::new());
+    let client = member.client();
+    let mut watching = client.watch_prefix("k", 0).await.unwrap();
+    client.put("k", "v").await.unwrap();
+    assert_eq!(watching.events(1).await.unwrap().len(), 1);
+    member.process().signal(Signal::TERM);
+    let ended = watching.next().await.unwrap_err();
+    assert_eq!(ended.code(), Code::Unavailable, "{ended:?}");
+    assert_eq!(member.wait().end.signal(), Some(Signal::TERM));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_for_a_lock_is_told_that_it_will_not_come() {
+    let member = Member::start(Options::new());
+    let client = member.client();
+    lock(&client).await.unwrap();
+    let waiting = tokio::spawn({
+        let client = member.client();
+        async move { lock(&client).await }
+    });
+    // The second key under the lock is that of whoever waits.
+    let mut keys = client.watch_prefix("lock/", 1).await.unwrap();
+    keys.events(2).await.unwrap();
+    member.process().signal(Signal::TERM);
+    let status = waiting.await.unwrap().unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable, "{status:?}");
+    assert_eq!(member.wait().end.signal(), Some(Signal::TERM));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_under_way_are_done_or_refused_and_never_half() {
+    let member = Member::start(Options::new());
+    let (first, began) = oneshot::channel();
+    let writer = tokio::spawn(write_until_refused(member.client(), first));
+    began.await.unwrap();
+    let stopped = member.terminate();
+    assert_eq!(stopped.end.signal(), Some(Signal::TERM));
+    let (written, status) = writer.await.unwrap();
+    assert_eq!(status.code(), Code::Unavailable, "{status:?}");
+
+    let member = stopped.start();
+    let kept = member.client().get_prefix("k/").await.unwrap().count;
+    assert!(kept == written || kept == written + 1, "{kept} keys, {written} acknowledged");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_server_on_the_same_directory_is_refused_and_harms_nothing() {
+    let member = Member::start(Options::new());
+    let client = member.client();
+    client.put("k", "v").await.unwrap();
+    let second = e2e::Place::new();
+    let data = member.data_dir().display().to_string();
+    let ended = second.run(&Options::new().flag("data-dir", data));
+    assert_eq!(ended.code(), Some(1), "{}", ended.text());
+    assert!(ended.text().contains("lock"), "{}", ended.text());
+    assert_eq!(client.get("k").await.unwrap().count, 1);
+    client.put("k", "w").await.unwrap();
+}
+
+/// Puts keys one after the other. How many were acknowledged, and why there were not more.
+async fn write_until_refused(client: Client, first: oneshot::Sender<()>) -> (i64, tonic::Status) {
+    let mut first = Some(first);
+    for number in 0.. {
+        if let Err(status) = client.put(&format!("k/{number}"), "v").await {
+            return (number, status);
+        }
+        if let Some(first) = first.take() {
+            first.send(()).unwrap();
+        }
+    }
+    unreachable!("the numbers do not end")
+}
+
+async fn lock(client: &Client) -> Result<(), tonic::Status> {
+    let grant = LeaseGrantRequest { ttl: 600, id: 0 };
+    let lease = client.lease().lease_grant(grant).await?.into_inner().id;
+    client.lock().lock(LockRequest { name: "lock".into(), lease }).await?;
+    Ok(())
+}

@@ -1,0 +1,51 @@
+//! What a handler may know of the connection that a request came over.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+/// A connection, as its requests see it.
+#[derive(Debug)]
+pub struct Connection {
+    /// Who is at the other end.
+    pub peer: Peer,
+    /// Which listener accepted it: [`Listener::with_index`](crate::Listener::with_index).
+    pub listener: usize,
+    /// Whether it is encrypted.
+    pub tls: bool,
+}
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// Over TCP.
+    Tcp(SocketAddr),
+    /// Over a unix socket, where clients have no address.
+    Unix,
+}
+
+/// As Go prints the address of a peer.
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // A connection over IPv4 to a socket of both families.
+            Self::Tcp(address) => {
+                SocketAddr::new(address.ip().to_canonical(), address.port()).fmt(f)
+            }
+            Self::Unix => f.write_str("@"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_printed_as_in_go() {
+        let of = |text: &str| Peer::Tcp(text.parse().unwrap()).to_string();
+        assert_eq!(of("127.0.0.1:5000"), "127.0.0.1:5000");
+        assert_eq!(of("[::ffff:127.0.0.1]:5000"), "127.0.0.1:5000");
+        assert_eq!(of("[::1]:5000"), "[::1]:5000");
+        assert_eq!(Peer::Unix.to_string(), "@");
+    }
+}

@@ -1,0 +1,314 @@
+//! Small writes of one turn, gathered into one.
+//!
+//! h2 hands each frame of data from 256 bytes on to the socket by itself and flushes right after: a system call for every reply, although
+//! eight of them may be ready. [`Gather`] lies about both. What is small it keeps, a flush it puts off, and when the task of the connection has
+//! had its turn, it flushes for good with the [`Flush`] it holds:
+//!
+//! ```text
+//!   turn of a connection                                         on the wire
+//!   write 9+300, flush, write 9+300, flush, write 20, flush      nothing
+//!   then: Flush::poll                                            one write of 638 bytes
+//! ```
+//!
+//! What is large is written at once, together with what was kept and without a copy.
+//!
+//! *Invariants:* bytes go out in the order they came in; at most [`GATHERED_BYTES_MAX`] are kept; nothing is kept while the task waits, unless
+//! the socket takes no more.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// What is kept at most. As much as a frame, so that a full one goes straight through.
+const GATHERED_BYTES_MAX: usize = 16 << 10;
+
+/// A stream that puts off small writes, and the means to have them written.
+pub(crate) fn gather<S>(stream: S) -> (Gather<S>, Flush<S>) {
+    let kept = BytesMut::with_capacity(GATHERED_BYTES_MAX);
+    let shared = Arc::new(Mutex::new(Outgoing { stream, kept }));
+    (Gather(Arc::clone(&shared)), Flush(shared))
+}
+
+/// The side that is read and written.
+#[derive(Debug)]
+pub(crate) struct Gather<S>(Arc<Mutex<Outgoing<S>>>);
+
+/// The side that flushes. Both are used by one task, so neither ever waits for the other.
+#[derive(Debug)]
+pub(crate) struct Flush<S>(Arc<Mutex<Outgoing<S>>>);
+
+#[derive(Debug)]
+struct Outgoing<S> {
+    stream: S,
+    kept: BytesMut,
+}
+
+fn lock<S>(shared: &Mutex<Outgoing<S>>) -> MutexGuard<'_, Outgoing<S>> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<S: AsyncWrite + Unpin> Flush<S> {
+    /// Writes what was kept.
+    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut outgoing = lock(&self.0);
+        ready!(outgoing.poll_kept(cx))?;
+        Pin::new(&mut outgoing.stream).poll_flush(cx)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Outgoing<S> {
+    fn poll_kept(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.kept.is_empty() {
+            match ready!(Pin::new(&mut self.stream).poll_write(cx, &self.kept))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                size => self.forget(size),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Keeps what fits, and writes what does not.
+    fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let size = slices.iter().map(|slice| slice.len()).sum();
+        if self.kept.len() + size <= GATHERED_BYTES_MAX {
+            slices.iter().for_each(|slice| self.kept.extend_from_slice(slice));
+            return Poll::Ready(Ok(size));
+        }
+        self.poll_through(cx, slices)
+    }
+
+    /// Writes what was kept and these, until some of these have gone.
+    fn poll_through(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            // h2 never has more than two: the header of a frame and its payload. Of more, the rest comes back.
+            let mut parts = slices.iter().filter(|slice| !slice.is_empty());
+            let mut part = || IoSlice::new(parts.next().map_or(&[], |slice| slice));
+            let together = [IoSlice::new(&self.kept), part(), part()];
+            let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, &together))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            let of_kept = written.min(self.kept.len());
+            self.forget(of_kept);
+            if written > of_kept {
+                return Poll::Ready(Ok(written - of_kept));
+            }
+        }
+    }
+
+    /// So many of the kept have been written.
+    fn forget(&mut self, size: usize) {
+        if size == self.kept.len() {
+            // The whole buffer is free again.
+            self.kept.clear();
+        } else {
+            self.kept.advance(size);
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Gather<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut lock(&self.0).stream).poll_read(cx, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Gather<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        lock(&self.0).poll_write(cx, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        lock(&self.0).poll_write(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    /// Put off.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut outgoing = lock(&self.0);
+        ready!(outgoing.poll_kept(cx))?;
+        Pin::new(&mut outgoing.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    /// A socket that takes so many bytes before it takes no more, and at most a portion at a time.
+    #[derive(Debug, Default)]
+    struct Socket {
+        sent: Vec<u8>,
+        writes: usize,
+        room: usize,
+        portion: usize,
+        closed: bool,
+    }
+
+    impl AsyncWrite for Socket {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
+        }
+
+        fn poll_write_vectored(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            slices: &[IoSlice<'_>],
+        ) -> Poll<io::Result<usize>> {
+            let before = self.sent.len();
+            let bytes = slices.iter().flat_map(|slice| slice.iter().copied());
+            let most = self.portion.min(self.room);
+            self.sent.extend(bytes.take(most));
+            let size = self.sent.len() - before;
+            if size == 0 {
+                return Poll::Pending;
+            }
+            self.room -= size;
+            self.writes += 1;
+            Poll::Ready(Ok(size))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.closed = true;
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    fn with(room: usize, portion: usize) -> (Gather<Socket>, Flush<Socket>) {
+        gather(Socket { room, portion, ..Socket::default() })
+    }
+
+    fn write(gather: &mut Gather<Socket>, slices: &[&[u8]]) -> Poll<usize> {
+        let slices: Vec<IoSlice<'_>> = slices.iter().map(|slice| IoSlice::new(slice)).collect();
+        let mut cx = Context::from_waker(Waker::noop());
+        Pin::new(gather).poll_write_vectored(&mut cx, &slices).map(Result::unwrap)
+    }
+
+    fn flush(flush: &Flush<Socket>) -> Poll<()> {
+        flush.poll(&mut Context::from_waker(Waker::noop())).map(Result::unwrap)
+    }
+
+    fn shut_down(gather: &mut Gather<Socket>) -> Poll<()> {
+        let mut cx = Context::from_waker(Waker::noop());
+        Pin::new(gather).poll_shutdown(&mut cx).map(Result::unwrap)
+    }
+
+    #[test]
+    fn small_writes_go_out_together_when_the_turn_is_over() {
+        let (mut gather, end) = with(usize::MAX, usize::MAX);
+        for _ in 0..8 {
+            assert_eq!(write(&mut gather, &[&[1; 9], &[2; 300]]), Poll::Ready(309));
+            let mut cx = Context::from_waker(Waker::noop());
+            assert!(Pin::new(&mut gather).poll_flush(&mut cx).is_ready());
+        }
+        assert_eq!(lock(&end.0).stream.writes, 0);
+        assert_eq!(flush(&end), Poll::Ready(()));
+        assert_eq!(lock(&end.0).stream.writes, 1);
+        assert_eq!(lock(&end.0).stream.sent.len(), 8 * 309);
+        assert_eq!(flush(&end), Poll::Ready(()));
+        assert_eq!(lock(&end.0).stream.writes, 1, "there is nothing left");
+    }
+
+    #[test]
+    fn a_large_write_takes_what_was_kept_along() {
+        let (mut gather, end) = with(usize::MAX, usize::MAX);
+        assert_eq!(write(&mut gather, &[&[1; 100]]), Poll::Ready(100));
+        let large = vec![2; GATHERED_BYTES_MAX];
+        assert_eq!(write(&mut gather, &[&[], &[3; 9], &large]), Poll::Ready(9 + large.len()));
+        let outgoing = lock(&end.0);
+        assert_eq!((outgoing.stream.writes, outgoing.kept.len()), (1, 0));
+        assert_eq!(outgoing.stream.sent, [&[1; 100][..], &[3; 9], &large].concat());
+    }
+
+    #[test]
+    fn a_socket_that_takes_no_more_is_waited_for_and_no_more_is_kept() {
+        let (mut gather, end) = with(10, usize::MAX);
+        let chunk = [7; 1000];
+        let kept = (0..).take_while(|_| write(&mut gather, &[&chunk]).is_ready()).count();
+        // What fits, and ten bytes that went.
+        assert_eq!(kept, GATHERED_BYTES_MAX / chunk.len());
+        assert_eq!(flush(&end), Poll::Pending);
+        assert!(lock(&end.0).kept.len() <= GATHERED_BYTES_MAX);
+
+        lock(&end.0).stream.room = usize::MAX;
+        assert_eq!(flush(&end), Poll::Ready(()));
+        assert_eq!(lock(&end.0).stream.sent, vec![7; kept * chunk.len()]);
+    }
+
+    #[test]
+    fn closing_writes_what_was_kept_first() {
+        let (mut gather, end) = with(3, usize::MAX);
+        assert_eq!(write(&mut gather, &[b"farewell"]), Poll::Ready(8));
+        assert_eq!(shut_down(&mut gather), Poll::Pending);
+        assert!(!lock(&end.0).stream.closed);
+        lock(&end.0).stream.room = usize::MAX;
+        assert_eq!(shut_down(&mut gather), Poll::Ready(()));
+        assert_eq!(lock(&end.0).stream.sent, b"farewell");
+        assert!(lock(&end.0).stream.closed);
+    }
+
+    #[test]
+    fn bytes_keep_their_order_whatever_is_kept_and_whatever_is_taken() {
+        for portion in [1, 5, 1000, GATHERED_BYTES_MAX, usize::MAX] {
+            let (mut gather, end) = with(usize::MAX, portion);
+            let sizes = [1, 40_000, 300, 9, 16_384, 16_383, 2, 100_000, 0, 7];
+            let all: Vec<u8> = sizes.iter().zip(0..).flat_map(|(size, n)| vec![n; *size]).collect();
+            let mut rest = &all[..];
+            for size in sizes {
+                let mut piece;
+                (piece, rest) = rest.split_at(size);
+                while !piece.is_empty() {
+                    let (head, tail) = piece.split_at(piece.len() / 3);
+                    let Poll::Ready(size) = write(&mut gather, &[head, tail]) else { panic!() };
+                    piece = &piece[size..];
+                }
+                if size % 2 == 1 {
+                    assert_eq!(flush(&end), Poll::Ready(()));
+                }
+            }
+            assert_eq!(flush(&end), Poll::Ready(()));
+            assert!(lock(&end.0).stream.sent == all, "in portions of {portion}");
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Accepts connections and serves them.
+//!
+//! The accept loop runs on the first runtime and does nothing but accept: what it has goes to the runtime with the fewest
+//! connections at once. There a task for each connection finds out what it speaks, and runs the library that speaks it until the
+//! connection ends, or until it is told to finish (see [`Phase`]).
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{sleep, timeout};
+use tracing::{debug, warn};
+
+use crate::config::{
+    CONNECTION_WINDOW_BYTES, Config, FRAME_BYTES_MAX, HEADER_BYTES_MAX, HTTP1_HEADERS_MAX,
+    LOCAL_RESETS_MAX, PENDING_RESETS_MAX, SEND_BUFFER_BYTES, STREAM_WINDOW_BYTES,
+    STREAMS_UNLIMITED,
+};
+use crate::connection::Connection;
+use crate::gather::gather;
+use crate::guard::{Guard, Limits};
+use crate::handler::Handler;
+use crate::listener::{Acceptor, Listener};
+use crate::opening::{self, Protocol, Replay};
+use crate::runtimes::{Places, Runtimes};
+use crate::serving::{Phase, Seat, Seats, Serving};
+use crate::stream::{Accepted, Stream};
+
+/// The first and the longest pause after an error of accepting, such as having no file descriptor left. It doubles between them.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Serves a listener on these runtimes, until what is returned says otherwise.
+pub fn serve<H: Handler>(
+    runtimes: &Runtimes,
+    listener: Listener,
+    handler: Arc<H>,
+    config: Config,
+) -> io::Result<Serving> {
+    let (local, index) = (listener.local(), listener.index());
+    let (sender, phase) = watch::channel(Phase::Serve);
+    let (seats, listening) = Seats::new(config.connections_max);
+    let opening_max = config.opening_max.max(1);
+    let server = Arc::new(Server {
+        handler,
+        config,
+        index,
+        places: runtimes.places(),
+        seats: seats.clone(),
+        opening: Arc::new(Semaphore::new(opening_max)),
+        opening_max,
+        phase,
+    });
+    let acceptor = runtimes.within(|| listener.into_acceptor())?;
+    runtimes.background().spawn(async move {
+        accept(&acceptor, server).await;
+        // In this order: whoever waits for the seat finds the address free.
+        drop(acceptor);
+        drop(listening);
+    });
+    Ok(Serving { local, phase: sender, seats })
+}
+
+/// What all connections of a listener share.
+struct Server<H> {
+    handler: Arc<H>,
+    config: Config,
+    index: usize,
+    places: Places,
+    seats: Seats,
+    opening: Arc<Semaphore>,
+    opening_max: usize,
+    phase: watch::Receiver<Phase>,
+}
+
+/// A connection that nobody has looked at.
+struct Arrival {
+    accepted: Accepted,
+    seat: Seat,
+    opening: OwnedSemaphorePermit,
+}
+
+/// The accept loop.
+async fn accept<H: Handler>(acceptor: &Acceptor, server: Arc<Server<H>>) {
+    let mut phase = server.phase.clone();
+    let mut pause = PAUSE_MIN;
+    loop {
+        let arrival = tokio::select! {
+            biased;
+            _ = phase.changed() => return,
+            arrival = server.arrival(acceptor) => arrival,
+        };
+        match arrival {
+            Ok(arrival) => {
+                pause = PAUSE_MIN;
+                Arc::clone(&server).start(arrival);
+            }
+            // The client has gone again, which is nothing to wait for.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(error) => {
+                warn!(%error, ?pause, "failed to accept a connection");
+                tokio::select! {
+                    _ = phase.changed() => return,
+                    () = sleep(pause) => pause = PAUSE_MAX.min(2 * pause),
+                }
+            }
+        }
+    }
+}
+
+impl<H: Handler> Server<H> {
+    /// The next connection, once there is room for one.
+    async fn arrival(&self, acceptor: &Acceptor) -> io::Result<Arrival> {
+        let mut seat = self.seats.take().await;
+        let opening = Arc::clone(&self.opening).acquire_owned().await;
+        let opening = opening.expect("the semaphore is never closed");
+        let accepted = acceptor.accept().await?;
+        self.seats.sit(&mut seat);
+        Ok(Arrival { accepted, seat, opening })
+    }
+
+    /// Hands a connection to a runtime.
+    fn start(self: Arc<Self>, arrival: Arrival) {
+        let place = self.places.take();
+        place.handle().spawn(async move {
+            let peer = arrival.accepted.peer();
+            if let Err(error) = self.connection(arrival).await {
+                debug!(%peer, %error, "connection ended");
+            }
+            drop(place);
+        });
+    }
+
+    /// A connection, from its first byte to its last.
+    async fn connection(self: Arc<Self>, arrival: Arrival) -> Result<(), ConnectionError> {
+        let Arrival { accepted, seat: _seat, opening } = arrival;
+        let connection =
+            Arc::new(Connection { peer: accepted.peer(), listener: self.index, tls: false });
+        let stream = accepted.register()?;
+        let opened = self.open(stream).await?;
+        drop(opening);
+        match opened {
+            None => Ok(()),
+            Some((Protocol::Http1, stream)) => self.http1(stream, connection).await,
+            Some((Protocol::Http2, stream)) => self.http2(stream, connection).await,
+            Some((Protocol::Tls, _)) => Err(ConnectionError::Tls),
+        }
+    }
+
+    /// Finds out what is spoken; `None` if the connection ends, or is to end, before anything was said.
+    async fn open(
+        &self,
+        stream: Stream,
+    ) -> Result<Option<(Protocol, Replay<Stream>)>, ConnectionError> {
+        let crowded = self.opening.available_permits() < self.opening_max / 2;
+        let config = &self.config;
+        let limit = if crowded { config.crowded_timeout } else { config.opening_timeout };
+        let mut phase = self.phase.clone();
+        tokio::select! {
+            biased;
+            _ = phase.changed() => Ok(None),
+            opened = timeout(limit, opening::open(stream)) => {
+                Ok(opened.map_err(|_| ConnectionError::Silent)??)
+            }
+        }
+    }
+
+    async fn http1(
+        &self,
+        stream: Replay<Stream>,
+        connection: Arc<Connection>,
+    ) -> Result<(), ConnectionError> {
+        let running = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.config.headers_timeout)
+            .max_headers(HTTP1_HEADERS_MAX)
+            .max_header_size(HEADER_BYTES_MAX as usize)
+            // Compat: Go writes `Content-Type`, and people search for that.
+            .title_case_headers(true)
+            .serve_connection(TokioIo::new(stream), self.service(connection))
+            .with_upgrades();
+        run(running, http1::UpgradeableConnection::graceful_shutdown, self.phase.clone(), |_| {
+            Poll::Ready(Ok(()))
+        })
+        .await
+    }
+
+    async fn http2(
+        &self,
+        stream: Replay<Stream>,
+        connection: Arc<Connection>,
+    ) -> Result<(), ConnectionError> {
+        let config = &self.config;
+        let (stream, flush) = gather(stream);
+        let guard = Guard::new(
+            stream,
+            Limits {
+                ping_min_time: config.keep_alive.min_time,
+                opening_timeout: config.opening_timeout,
+                headers_timeout: config.headers_timeout,
+            },
+        );
+        let streams_max = (config.streams_max != STREAMS_UNLIMITED).then_some(config.streams_max);
+        let running = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(config.keep_alive.interval)
+            .keep_alive_timeout(config.keep_alive.timeout)
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .max_concurrent_streams(streams_max)
+            .max_frame_size(FRAME_BYTES_MAX)
+            .max_header_list_size(HEADER_BYTES_MAX)
+            .max_local_error_reset_streams(LOCAL_RESETS_MAX)
+            .max_pending_accept_reset_streams(PENDING_RESETS_MAX)
+            .max_send_buf_size(SEND_BUFFER_BYTES)
+            // Compat: no response of grpc-go has one.
+            .auto_date_header(false)
+            .serve_connection(TokioIo::new(guard), self.service(connection));
+        run(running, http2::Connection::graceful_shutdown, self.phase.clone(), |cx| flush.poll(cx))
+            .await
+    }
+
+    /// The handler, in the shape that hyper calls.
+    fn service(
+        &self,
+        connection: Arc<Connection>,
+    ) -> impl hyper::service::Service<
+        Request<Incoming>,
+        Response = http::Response<H::Body>,
+        Error = Infallible,
+        Future: Send + 'static,
+    > + Send
+    + 'static {
+        let handler = Arc::clone(&self.handler);
+        service_fn(move |request| {
+            let (handler, connection) = (Arc::clone(&handler), Arc::clone(&connection));
+            async move { Ok(handler.call(&connection, request).await) }
+        })
+    }
+}
+
+/// Runs a connection until it ends, or until it is to end; after each of its turns, what it left to be flushed.
+async fn run<C: Future<Output = hyper::Result<()>>>(
+    connection: C,
+    finish: impl Fn(Pin<&mut C>),
+    mut phase: watch::Receiver<Phase>,
+    flush: impl Fn(&mut Context<'_>) -> Poll<io::Result<()>>,
+) -> Result<(), ConnectionError> {
+    let mut connection = pin!(connection);
+    loop {
+        let turn = poll_fn(|cx| {
+            if let Poll::Ready(result) = connection.as_mut().poll(cx) {
+                return Poll::Ready(result.map_err(ConnectionError::from));
+            }
+            match flush(cx) {
+                Poll::Ready(Err(error)) => Poll::Ready(Err(error.into())),
+                Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
+            }
+        });
+        tokio::select! {
+            biased;
+            result = turn => return result,
+            changed = phase.changed() => {
+                // An error says that nobody holds this listener any more.
+                if changed.is_err() || *phase.borrow_and_update() == Phase::Cut {
+                    return Ok(());
+                }
+                finish(connection.as_mut());
+            }
+        }
+    }
+}
+
+/// Why a connection ended before its client ended it.
+#[derive(Debug, thiserror::Error)]
+enum ConnectionError {
+    #[error("the client did not say what it speaks")]
+    Silent,
+    #[error("the client speaks TLS, which this listener does not")]
+    Tls,
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Http(#[from] hyper::Error),
+}

@@ -1,0 +1,149 @@
+//! Clients: those of hyper, and one that says whatever bytes it is told to.
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub(crate) const SETTINGS: u8 = 4;
+pub(crate) const PING: u8 = 6;
+pub(crate) const GOAWAY: u8 = 7;
+
+/// A connection of HTTP/2, and the task that runs it.
+pub(crate) struct Http2 {
+    pub(crate) sender: http2::SendRequest<Full<Bytes>>,
+    pub(crate) ended: JoinHandle<hyper::Result<()>>,
+}
+
+impl Http2 {
+    pub(crate) async fn connect(address: &str) -> Self {
+        Self::over(TcpStream::connect(address).await.unwrap()).await
+    }
+
+    pub(crate) async fn over(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Self {
+        let (sender, connection) =
+            http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+        Self { sender, ended: tokio::spawn(connection) }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> hyper::Result<String> {
+        self.post(path, Bytes::new()).await.map(|body| String::from_utf8(body.into()).unwrap())
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Bytes) -> hyper::Result<Bytes> {
+        let request = request(&format!("http://localhost{path}"), body);
+        body_of(self.sender.clone().send_request(request).await?).await
+    }
+}
+
+/// A connection of HTTP/1.
+pub(crate) struct Http1 {
+    sender: http1::SendRequest<Full<Bytes>>,
+    pub(crate) ended: JoinHandle<hyper::Result<()>>,
+}
+
+impl Http1 {
+    pub(crate) async fn connect(address: &str) -> Self {
+        Self::over(TcpStream::connect(address).await.unwrap()).await
+    }
+
+    pub(crate) async fn over(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Self {
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+        Self { sender, ended: tokio::spawn(connection) }
+    }
+
+    pub(crate) async fn get(&mut self, path: &str) -> hyper::Result<String> {
+        self.post(path, Bytes::new()).await.map(|body| String::from_utf8(body.into()).unwrap())
+    }
+
+    pub(crate) async fn post(&mut self, path: &str, body: Bytes) -> hyper::Result<Bytes> {
+        body_of(self.sender.send_request(request(path, body)).await?).await
+    }
+}
+
+fn request(uri: &str, body: Bytes) -> Request<Full<Bytes>> {
+    Request::post(uri).header("host", "localhost").body(Full::new(body)).unwrap()
+}
+
+async fn body_of(response: Response<Incoming>) -> hyper::Result<Bytes> {
+    response.into_body().collect().await.map(http_body_util::Collected::to_bytes)
+}
+
+/// Says what it is told.
+pub(crate) struct Raw(pub(crate) TcpStream);
+
+/// A frame of HTTP/2.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Frame {
+    pub(crate) kind: u8,
+    pub(crate) flags: u8,
+    pub(crate) stream: u32,
+    pub(crate) payload: Vec<u8>,
+}
+
+impl Frame {
+    pub(crate) fn new(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Self {
+        Self { kind, flags, stream, payload: payload.to_vec() }
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let length = u32::try_from(self.payload.len()).unwrap().to_be_bytes();
+        let stream = self.stream.to_be_bytes();
+        [&length[1..], &[self.kind, self.flags], &stream, &self.payload].concat()
+    }
+}
+
+impl Raw {
+    pub(crate) async fn connect(address: &str) -> Self {
+        Self(TcpStream::connect(address).await.unwrap())
+    }
+
+    /// Connects, and says what every client of HTTP/2 says first.
+    pub(crate) async fn connect_http2(address: &str) -> Self {
+        let mut raw = Self::connect(address).await;
+        raw.say(PREFACE).await;
+        raw.say(&Frame::new(SETTINGS, 0, 0, &[]).encode()).await;
+        raw
+    }
+
+    pub(crate) async fn say(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).await.unwrap();
+    }
+
+    pub(crate) async fn ping(&mut self) {
+        self.say(&Frame::new(PING, 0, 0, b"8 bytes!").encode()).await;
+    }
+
+    /// The next frame, or `None` when the server has closed.
+    pub(crate) async fn frame(&mut self) -> Option<Frame> {
+        let mut header = [0; 9];
+        self.0.read_exact(&mut header).await.ok()?;
+        let [l0, l1, l2, kind, flags, s0, s1, s2, s3] = header;
+        let mut payload = vec![0; u32::from_be_bytes([0, l0, l1, l2]) as usize];
+        self.0.read_exact(&mut payload).await.unwrap();
+        Some(Frame { kind, flags, stream: u32::from_be_bytes([s0, s1, s2, s3]), payload })
+    }
+
+    /// The next frame of a kind.
+    pub(crate) async fn frame_of(&mut self, kind: u8) -> Frame {
+        loop {
+            let frame = self.frame().await.expect("the server has closed");
+            if frame.kind == kind {
+                return frame;
+            }
+        }
+    }
+
+    /// Everything the server says until it closes.
+    pub(crate) async fn rest(&mut self) -> String {
+        let mut bytes = Vec::new();
+        self.0.read_to_end(&mut bytes).await.unwrap();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}

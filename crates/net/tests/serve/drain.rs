@@ -1,0 +1,119 @@
+//! The end of a listener.
+
+use std::time::Duration;
+
+use net::{Address, Config, Listener, SocketOptions};
+use tokio::net::TcpStream;
+
+use crate::client::{Http1, Http2, Raw};
+use crate::handler::{PATIENCE, SHORT, Server};
+
+#[tokio::test]
+async fn connections_that_do_nothing_are_closed() {
+    let server = Server::start(Config::default());
+    let (mut http1, http2) =
+        (Http1::connect(&server.address()).await, Http2::connect(&server.address()).await);
+    http1.get("/whoami").await.unwrap();
+    http2.get("/whoami").await.unwrap();
+    let mut silent = Raw::connect(&server.address()).await;
+    while server.serving.connections() < 3 {
+        tokio::task::yield_now().await;
+    }
+
+    server.serving.drain(PATIENCE).await;
+    assert_eq!(server.serving.connections(), 0);
+    http1.ended.await.unwrap().unwrap();
+    http2.ended.await.unwrap().unwrap();
+    assert_eq!(silent.rest().await, "");
+}
+
+#[tokio::test]
+async fn what_was_begun_is_finished() {
+    let mut server = Server::start(Config::default());
+    let (mut http1, http2) =
+        (Http1::connect(&server.address()).await, Http2::connect(&server.address()).await);
+    let asking = async { tokio::join!(http1.get("/hold"), http2.get("/hold")) };
+    let draining = async {
+        server.begun.recv().await.unwrap();
+        server.begun.recv().await.unwrap();
+        let drain = server.serving.drain(PATIENCE);
+        let rest = async {
+            // Nobody new is let in, once the drain has begun.
+            while TcpStream::connect(server.address()).await.is_ok() {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(server.serving.connections(), 2);
+            server.let_go();
+            server.let_go();
+        };
+        tokio::join!(drain, rest);
+    };
+    let ((over_http1, over_http2), ()) = tokio::join!(asking, draining);
+    assert_eq!(over_http1.unwrap(), "held");
+    assert_eq!(over_http2.unwrap(), "held");
+    assert_eq!(server.serving.connections(), 0);
+}
+
+#[tokio::test]
+async fn what_does_not_end_is_cut_in_the_end() {
+    let mut server = Server::start(Config::default());
+    let (mut http1, http2) =
+        (Http1::connect(&server.address()).await, Http2::connect(&server.address()).await);
+    let asking = async { tokio::join!(http1.get("/hold"), http2.get("/hold")) };
+    let draining = async {
+        let mut endings = [server.begun.recv().await.unwrap(), server.begun.recv().await.unwrap()];
+        server.serving.drain(SHORT).await;
+        assert_eq!(server.serving.connections(), 0);
+        for ending in &mut endings {
+            assert_eq!(ending.recv().await, None, "the handler is gone too");
+        }
+    };
+    let ((over_http1, over_http2), ()) = tokio::join!(asking, draining);
+    assert!(over_http1.is_err());
+    assert!(over_http2.is_err());
+}
+
+#[tokio::test]
+async fn the_address_is_free_afterwards() {
+    let server = Server::start(Config::default());
+    let address = server.address();
+    Http1::connect(&address).await.get("/whoami").await.unwrap();
+    server.serving.drain(PATIENCE).await;
+    assert!(TcpStream::connect(&address).await.is_err());
+    Listener::bind(&Address::Tcp(address), SocketOptions::default()).unwrap();
+}
+
+#[tokio::test]
+async fn the_file_of_a_unix_socket_goes_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("client.sock");
+    let server = Server::listen(&Address::Unix(path.clone()), Config::default());
+    assert!(path.exists());
+    server.serving.drain(PATIENCE).await;
+    assert!(!path.exists());
+}
+
+#[tokio::test]
+async fn a_second_drain_can_cut_the_first_short() {
+    let mut server = Server::start(Config::default());
+    let client = Http2::connect(&server.address()).await;
+    let asking = client.get("/hold");
+    let draining = async {
+        server.begun.recv().await.unwrap();
+        tokio::join!(server.serving.drain(PATIENCE), server.serving.drain(Duration::ZERO));
+    };
+    assert!(tokio::join!(asking, draining).0.is_err());
+}
+
+#[tokio::test]
+async fn a_listener_that_is_dropped_cuts_its_connections() {
+    let mut server = Server::start(Config::default());
+    let client = Http2::connect(&server.address()).await;
+    let asking = client.get("/hold");
+    let dropping = async {
+        let mut ending = server.begun.recv().await.unwrap();
+        drop(server.serving);
+        assert_eq!(ending.recv().await, None);
+    };
+    assert!(tokio::join!(asking, dropping).0.is_err());
+}

@@ -1,0 +1,100 @@
+//! What the tests serve.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use net::{Address, Config, Connection, Handler, Listener, Runtimes, Serving, SocketOptions};
+use tokio::sync::{Semaphore, mpsc};
+
+/// Answers by path:
+///
+/// - `/whoami` tells of the connection,
+/// - `/echo` gives back what it gets,
+/// - `/hold` says that it has begun, and answers when it is let go.
+pub(crate) struct Paths {
+    begun: mpsc::UnboundedSender<Ending>,
+    go: Arc<Semaphore>,
+}
+
+/// Ends when the handler of a call does, whether with an answer or because it was dropped.
+pub(crate) type Ending = mpsc::Receiver<Infallible>;
+
+impl Handler for Paths {
+    type Body = BoxBody<Bytes, hyper::Error>;
+
+    async fn call(
+        &self,
+        connection: &Arc<Connection>,
+        request: Request<Incoming>,
+    ) -> Response<Self::Body> {
+        let body = match request.uri().path() {
+            "/whoami" => whoami(connection, &request),
+            "/echo" => return Response::new(request.into_body().boxed()),
+            "/hold" => self.hold().await,
+            path => panic!("no test asks for {path}"),
+        };
+        let mut response = Response::new(Full::from(body).map_err(|never| match never {}).boxed());
+        response.headers_mut().insert("content-type", HeaderValue::from_static("text/plain"));
+        response
+    }
+}
+
+impl Paths {
+    async fn hold(&self) -> String {
+        let (_held, ending) = mpsc::channel(1);
+        self.begun.send(ending).expect("the test waits for this");
+        self.go.acquire().await.expect("never closed").forget();
+        "held".to_owned()
+    }
+}
+
+fn whoami(connection: &Connection, request: &Request<Incoming>) -> String {
+    let Connection { peer, listener, tls } = connection;
+    format!("{:?} from {peer} by {listener}, tls {tls}", request.version())
+}
+
+/// A listener at work.
+pub(crate) struct Server {
+    pub(crate) serving: Serving,
+    /// Calls of `/hold` as they begin.
+    pub(crate) begun: mpsc::UnboundedReceiver<Ending>,
+    go: Arc<Semaphore>,
+    // Dropped last, so that everything above is served to its end.
+    _runtimes: Runtimes,
+}
+
+impl Server {
+    pub(crate) fn start(config: Config) -> Self {
+        Self::listen(&Address::Tcp("127.0.0.1:0".into()), config)
+    }
+
+    pub(crate) fn listen(address: &Address, config: Config) -> Self {
+        let runtimes = Runtimes::start(2).unwrap();
+        let listener = Listener::bind(address, SocketOptions::default()).unwrap().with_index(7);
+        let (sender, begun) = mpsc::unbounded_channel();
+        let go = Arc::new(Semaphore::new(0));
+        let handler = Arc::new(Paths { begun: sender, go: Arc::clone(&go) });
+        let serving = net::serve(&runtimes, listener, handler, config).unwrap();
+        Self { serving, begun, go, _runtimes: runtimes }
+    }
+
+    pub(crate) fn address(&self) -> String {
+        self.serving.local().to_string()
+    }
+
+    /// Lets one call of `/hold` go.
+    pub(crate) fn let_go(&self) {
+        self.go.add_permits(1);
+    }
+}
+
+/// Longer than anything should take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// What tests wait for when something must happen by itself.
+pub(crate) const SHORT: Duration = Duration::from_millis(50);

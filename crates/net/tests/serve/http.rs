@@ -1,0 +1,109 @@
+//! Both protocols, over TCP and unix sockets.
+
+use bytes::Bytes;
+use net::{Address, Config};
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::client::{Http1, Http2, Raw};
+use crate::handler::Server;
+
+#[tokio::test]
+async fn one_port_serves_both_protocols() {
+    let server = Server::start(Config::default());
+    let stream = TcpStream::connect(server.address()).await.unwrap();
+    let me = stream.local_addr().unwrap();
+    let answer = Http1::over(stream).await.get("/whoami").await.unwrap();
+    assert_eq!(answer, format!("HTTP/1.1 from {me} by 7, tls false"));
+
+    let stream = TcpStream::connect(server.address()).await.unwrap();
+    let me = stream.local_addr().unwrap();
+    let answer = Http2::over(stream).await.get("/whoami").await.unwrap();
+    assert_eq!(answer, format!("HTTP/2.0 from {me} by 7, tls false"));
+}
+
+#[tokio::test]
+async fn a_unix_socket_serves_both_protocols() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("client.sock");
+    let server = Server::listen(&Address::Unix(path.clone()), Config::default());
+    assert_eq!(server.address(), path.display().to_string());
+
+    let mut http1 = Http1::over(UnixStream::connect(&path).await.unwrap()).await;
+    assert_eq!(http1.get("/whoami").await.unwrap(), "HTTP/1.1 from @ by 7, tls false");
+    let http2 = Http2::over(UnixStream::connect(&path).await.unwrap()).await;
+    assert_eq!(http2.get("/whoami").await.unwrap(), "HTTP/2.0 from @ by 7, tls false");
+}
+
+/// Sizes on both sides of every bound that bytes pass: frames, what is gathered, windows.
+const SIZES: [usize; 7] = [0, 1, 255, 257, 16_384, 70_000, 3 << 20];
+
+#[tokio::test]
+async fn bodies_of_any_size_go_both_ways() {
+    let server = Server::start(Config::default());
+    let http2 = Http2::connect(&server.address()).await;
+    let mut http1 = Http1::connect(&server.address()).await;
+    for size in SIZES {
+        let body: Bytes = (0..size).map(|n| u8::try_from(n % 251).unwrap()).collect();
+        assert!(http2.post("/echo", body.clone()).await.unwrap() == body, "{size}");
+        assert!(http1.post("/echo", body.clone()).await.unwrap() == body, "{size}");
+    }
+}
+
+#[tokio::test]
+async fn calls_on_a_connection_do_not_wait_for_each_other() {
+    let mut server = Server::start(Config::default());
+    let client = Http2::connect(&server.address()).await;
+    let held = client.get("/hold");
+    let others = async {
+        server.begun.recv().await.unwrap();
+        for n in 0..100 {
+            let body = Bytes::from(vec![n; 500]);
+            assert_eq!(client.post("/echo", body.clone()).await.unwrap(), body);
+        }
+        server.let_go();
+    };
+    assert_eq!(tokio::join!(held, others).0.unwrap(), "held");
+}
+
+#[tokio::test]
+async fn many_calls_at_once_all_get_their_own_answer() {
+    let server = Server::start(Config::default());
+    let client = Http2::connect(&server.address()).await;
+    let mut calls = tokio::task::JoinSet::new();
+    for n in 0..200_u8 {
+        let (sender, ended) = (client.sender.clone(), tokio::spawn(async { Ok(()) }));
+        calls.spawn(async move {
+            let body = Bytes::from(vec![n; usize::from(n) * 10]);
+            let echo = Http2 { sender, ended }.post("/echo", body.clone()).await.unwrap();
+            assert_eq!(echo, body);
+        });
+    }
+    assert_eq!(calls.join_all().await.len(), 200);
+}
+
+#[tokio::test]
+async fn headers_of_http1_are_written_as_go_writes_them() {
+    let server = Server::start(Config::default());
+    let mut raw = Raw::connect(&server.address()).await;
+    raw.say(b"GET /whoami HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
+    let answer = raw.rest().await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert!(answer.contains("\r\nContent-Type: text/plain\r\n"), "{answer}");
+    assert!(answer.contains("\r\nDate: "), "{answer}");
+}
+
+#[tokio::test]
+async fn a_client_that_speaks_tls_is_told_nothing() {
+    let server = Server::start(Config::default());
+    let mut raw = Raw::connect(&server.address()).await;
+    raw.say(b"\x16").await;
+    assert_eq!(raw.rest().await, "");
+}
+
+#[tokio::test]
+async fn what_is_no_request_is_refused() {
+    let server = Server::start(Config::default());
+    let mut raw = Raw::connect(&server.address()).await;
+    raw.say(b"what is this?\r\n\r\n").await;
+    assert!(raw.rest().await.starts_with("HTTP/1.1 400 Bad Request\r\n"));
+}

@@ -1,0 +1,189 @@
+//! What clients may not do.
+
+use bytes::Bytes;
+use http_body_util::Full;
+use net::{Config, HEADER_BYTES_MAX};
+
+use crate::client::{Frame, Http1, Http2, PREFACE, Raw, SETTINGS};
+use crate::handler::{PATIENCE, SHORT, Server};
+
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+/// A setting.
+const MAX_CONCURRENT_STREAMS: u16 = 3;
+/// A reason.
+const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
+
+/// `GET http://localhost/hold`, in HPACK without any table but the static one.
+const GET_HOLD: &[u8] = b"\x82\x86\x04\x05/hold\x01\x09localhost";
+
+#[tokio::test]
+async fn a_connection_must_say_what_it_speaks() {
+    let config = Config { opening_timeout: SHORT, ..Config::default() };
+    let server = Server::start(config);
+    for beginning in [&b""[..], &PREFACE[..10], &PREFACE[..23]] {
+        let mut raw = Raw::connect(&server.address()).await;
+        raw.say(beginning).await;
+        assert_eq!(raw.rest().await, "", "closed without a word");
+    }
+    // With HTTP/2 the first frame must come, too.
+    let mut raw = Raw::connect(&server.address()).await;
+    raw.say(PREFACE).await;
+    while raw.frame().await.is_some() {}
+}
+
+#[tokio::test]
+async fn headers_of_http1_must_end() {
+    let config = Config { headers_timeout: SHORT, ..Config::default() };
+    let server = Server::start(config);
+    let mut raw = Raw::connect(&server.address()).await;
+    raw.say(b"GET /whoami HTTP/1.1\r\nHost: loc").await;
+    assert_eq!(raw.rest().await, "");
+}
+
+#[tokio::test]
+async fn headers_of_http2_must_end() {
+    let config = Config { headers_timeout: SHORT, ..Config::default() };
+    let server = Server::start(config);
+    let mut raw = Raw::connect_http2(&server.address()).await;
+    raw.say(&Frame::new(HEADERS, END_STREAM, 1, GET_HOLD).encode()).await;
+    while raw.frame().await.is_some() {}
+}
+
+#[tokio::test]
+async fn a_call_may_take_longer_than_its_headers() {
+    let config = Config { headers_timeout: SHORT, opening_timeout: SHORT, ..Config::default() };
+    let mut server = Server::start(config);
+    let (mut http1, http2) =
+        (Http1::connect(&server.address()).await, Http2::connect(&server.address()).await);
+    let asking = async { tokio::join!(http1.get("/hold"), http2.get("/hold")) };
+    let holding = async {
+        server.begun.recv().await.unwrap();
+        server.begun.recv().await.unwrap();
+        // Time has passed when somebody who came later has used up theirs.
+        assert_eq!(Raw::connect(&server.address()).await.rest().await, "");
+        server.let_go();
+        server.let_go();
+    };
+    let ((over_http1, over_http2), ()) = tokio::join!(asking, holding);
+    assert_eq!(over_http1.unwrap(), "held");
+    assert_eq!(over_http2.unwrap(), "held");
+}
+
+#[tokio::test]
+async fn headers_have_a_size() {
+    let server = Server::start(Config::default());
+    let mut raw = Raw::connect(&server.address()).await;
+    let long = "x".repeat(HEADER_BYTES_MAX as usize);
+    // It closes before it has read all of this, so not all may arrive.
+    let _ = tokio::io::AsyncWriteExt::write_all(
+        &mut raw.0,
+        format!("GET /whoami HTTP/1.1\r\nLong: {long}\r\n\r\n").as_bytes(),
+    )
+    .await;
+    let mut start = [0; 12];
+    tokio::io::AsyncReadExt::read_exact(&mut raw.0, &mut start).await.unwrap();
+    assert_eq!(&start, b"HTTP/1.1 431");
+
+    let client = Http2::connect(&server.address()).await;
+    let request = http::Request::get("http://localhost/whoami").header("long", long);
+    let request = request.body(Full::<Bytes>::default()).unwrap();
+    let result = client.sender.clone().send_request(request).await;
+    assert!(result.map_or(true, |response| response.status() == 431));
+}
+
+#[tokio::test]
+async fn streams_are_bounded_if_asked_for() {
+    let config = Config { streams_max: 2, ..Config::default() };
+    let mut server = Server::start(config);
+    let mut raw = Raw::connect_http2(&server.address()).await;
+    let settings = raw.frame_of(SETTINGS).await;
+    assert_eq!(setting(&settings, MAX_CONCURRENT_STREAMS), Some(2));
+    for stream in [1, 3, 5] {
+        let flags = END_STREAM | END_HEADERS;
+        raw.say(&Frame::new(HEADERS, flags, stream, GET_HOLD).encode()).await;
+    }
+    let refused = Frame::new(RST_STREAM, 0, 5, &REFUSED_STREAM);
+    assert_eq!(raw.frame_of(RST_STREAM).await, refused);
+    server.begun.recv().await.unwrap();
+    server.begun.recv().await.unwrap();
+    server.let_go();
+    let ended = raw.frame_of(HEADERS).await;
+    assert!([1, 3].contains(&ended.stream));
+}
+
+#[tokio::test]
+async fn as_in_grpc_go_no_bound_is_announced_by_default() {
+    let server = Server::start(Config::default());
+    let mut raw = Raw::connect_http2(&server.address()).await;
+    let settings = raw.frame_of(SETTINGS).await;
+    assert_eq!(setting(&settings, MAX_CONCURRENT_STREAMS), None);
+}
+
+fn setting(frame: &Frame, id: u16) -> Option<u32> {
+    let settings = frame.payload.chunks(6).map(|setting| {
+        let (id, value) = setting.split_at(2);
+        (u16::from_be_bytes(id.try_into().unwrap()), u32::from_be_bytes(value.try_into().unwrap()))
+    });
+    settings.into_iter().find(|(found, _)| *found == id).map(|(_, value)| value)
+}
+
+#[tokio::test]
+async fn connections_above_the_bound_wait_for_a_place() {
+    let config = Config { connections_max: 2, ..Config::default() };
+    let mut server = Server::start(config);
+    let (first, mut second) =
+        (Http2::connect(&server.address()).await, Http1::connect(&server.address()).await);
+    first.get("/whoami").await.unwrap();
+    second.get("/whoami").await.unwrap();
+
+    // The kernel connects it, and nobody looks at it.
+    let mut third = Http1::connect(&server.address()).await;
+    let mut call = std::pin::pin!(third.get("/whoami"));
+    let waited = tokio::time::timeout(SHORT, call.as_mut()).await;
+    assert!(waited.is_err());
+    assert_eq!(server.serving.connections(), 2);
+
+    // Those who have a place are served all the while.
+    let asking = first.get("/hold");
+    let others = async {
+        server.begun.recv().await.unwrap();
+        drop(second);
+        assert!(call.await.unwrap().starts_with("HTTP/1.1"));
+        server.let_go();
+    };
+    assert_eq!(tokio::join!(asking, others).0.unwrap(), "held");
+    assert_eq!(server.serving.connections(), 2);
+}
+
+#[tokio::test]
+async fn those_who_say_nothing_make_room() {
+    let config = Config { connections_max: 1, opening_timeout: SHORT, ..Config::default() };
+    let server = Server::start(config);
+    let mut silent = Vec::new();
+    for _ in 0..5 {
+        silent.push(Raw::connect(&server.address()).await);
+    }
+    let mut client = Http1::connect(&server.address()).await;
+    assert!(client.get("/whoami").await.unwrap().starts_with("HTTP/1.1"));
+}
+
+#[tokio::test]
+async fn those_who_make_a_crowd_must_speak_up_sooner() {
+    let config = Config {
+        opening_max: 4,
+        opening_timeout: PATIENCE,
+        crowded_timeout: SHORT,
+        ..Config::default()
+    };
+    let server = Server::start(config);
+    let mut silent = Vec::new();
+    for _ in 0..3 {
+        silent.push(Raw::connect(&server.address()).await);
+    }
+    // The third is one more than half of four. It goes, and the others stay.
+    assert_eq!(silent.pop().unwrap().rest().await, "");
+    assert_eq!(server.serving.connections(), 2);
+}

@@ -1,0 +1,89 @@
+//! Pings, theirs and ours.
+
+use std::time::Duration;
+
+use net::{Config, KeepAlive};
+
+use crate::client::{Frame, GOAWAY, Http2, PING, Raw};
+use crate::handler::{SHORT, Server};
+
+const ACK: u8 = 1;
+
+fn too_many_pings(last_stream: u8) -> Frame {
+    let payload = [&[0, 0, 0, last_stream, 0, 0, 0, 0xb][..], b"too_many_pings"].concat();
+    Frame::new(GOAWAY, 0, 0, &payload)
+}
+
+#[tokio::test]
+async fn a_client_that_pings_for_nothing_is_told_so_and_cut() {
+    let server = Server::start(Config::default());
+    let mut raw = Raw::connect_http2(&server.address()).await;
+    // The first is free and two are forgiven, each of them answered.
+    for _ in 0..3 {
+        raw.ping().await;
+        assert_eq!(raw.frame_of(PING).await, Frame::new(PING, ACK, 0, b"8 bytes!"));
+    }
+    raw.ping().await;
+    assert_eq!(raw.frame_of(GOAWAY).await, too_many_pings(0));
+    assert_eq!(raw.frame().await, None);
+}
+
+#[tokio::test]
+async fn pings_are_free_while_responses_flow() {
+    let server = Server::start(Config::default());
+    let mut raw = Raw::connect_http2(&server.address()).await;
+    let get = b"\x82\x86\x04\x07/whoami\x01\x09localhost";
+    for stream in (1..100).step_by(2) {
+        raw.say(&Frame::new(1, 0x5, stream, get).encode()).await;
+        while raw.frame().await.unwrap().flags & 1 == 0 {}
+        raw.ping().await;
+        raw.ping().await;
+        raw.frame_of(PING).await;
+        raw.frame_of(PING).await;
+    }
+    // And then they are not.
+    for _ in 0..4 {
+        raw.ping().await;
+    }
+    assert_eq!(raw.frame_of(GOAWAY).await, too_many_pings(99));
+}
+
+#[tokio::test]
+async fn during_a_call_the_least_interval_is_what_was_configured() {
+    let keep_alive = KeepAlive { min_time: Duration::from_nanos(1), ..KeepAlive::default() };
+    let mut server = Server::start(Config { keep_alive, ..Config::default() });
+    let mut raw = Raw::connect_http2(&server.address()).await;
+    raw.say(&Frame::new(1, 0x5, 1, b"\x82\x86\x04\x05/hold\x01\x09localhost").encode()).await;
+    let _ending = server.begun.recv().await.unwrap();
+    for _ in 0..20 {
+        raw.ping().await;
+        raw.frame_of(PING).await;
+    }
+}
+
+#[tokio::test]
+async fn a_silent_client_is_pinged_and_stays_if_it_answers() {
+    let keep_alive = KeepAlive { interval: SHORT, ..KeepAlive::default() };
+    let server = Server::start(Config { keep_alive, ..Config::default() });
+    let mut raw = Raw::connect_http2(&server.address()).await;
+    for _ in 0..3 {
+        let ping = raw.frame_of(PING).await;
+        assert_eq!((ping.flags, ping.payload.len()), (0, 8));
+        raw.say(&Frame { flags: ACK, ..ping }.encode()).await;
+    }
+    assert_eq!(server.serving.connections(), 1);
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_answer_is_cut() {
+    let keep_alive = KeepAlive { interval: SHORT, timeout: SHORT, ..KeepAlive::default() };
+    let server = Server::start(Config { keep_alive, ..Config::default() });
+    // A client of hyper answers by itself.
+    let client = Http2::connect(&server.address()).await;
+    client.get("/whoami").await.unwrap();
+    let mut raw = Raw::connect_http2(&server.address()).await;
+    raw.frame_of(PING).await;
+    while raw.frame().await.is_some() {}
+    client.get("/whoami").await.unwrap();
+    assert_eq!(server.serving.connections(), 1);
+}

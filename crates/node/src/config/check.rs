@@ -1,0 +1,153 @@
+//! etcd's validation: what flags must not be, alone or together.
+//!
+//! The order is etcd's, since only the first thing that is wrong is told of.
+
+use std::net::IpAddr;
+
+use super::gates::Gate;
+use super::go::{GoDuration, quote};
+use super::notice::Notice;
+use super::refusal::Refusal;
+use super::table::Flags;
+use super::tls::TlsVersion;
+use super::url::{Url, list, split_host_port};
+
+/// The name of a member that nobody named.
+pub(crate) const DEFAULT_NAME: &str = "default";
+/// The longest that a cluster may go without noticing that it has no leader.
+const ELECTION_MS_MAX: u64 = 50_000;
+/// Traces are sampled by the million.
+const TRACING_RATE_MAX: i64 = 1_000_000;
+
+/// Refuses what etcd refuses, once logs are known to be sound, and notes what it warns of.
+pub(crate) fn check(flags: &Flags, notices: &mut Vec<Notice>) -> Result<(), Refusal> {
+    check_urls(flags, notices)?;
+    check_cluster(flags)?;
+    check_timing(flags)?;
+    check_rest(flags)?;
+    check_gates(flags, notices)?;
+    if flags.compact_hash_check_time <= GoDuration::default() {
+        return Err(Refusal::CompactHashCheckTime(flags.compact_hash_check_time));
+    }
+    if flags.name == DEFAULT_NAME {
+        notices.push(Notice::DefaultName { name: flags.name.clone() });
+    }
+    check_tls(flags)
+}
+
+fn check_urls(flags: &Flags, notices: &mut Vec<Notice>) -> Result<(), Refusal> {
+    check_bind(flags.listen_peer_urls.urls())?;
+    check_bind(flags.listen_client_urls.urls())?;
+    check_bind(flags.listen_client_http_urls.urls())?;
+    if flags.listen_client_http_urls.urls().is_empty() {
+        notices.push(Notice::SinglePort);
+    }
+    check_bind(flags.listen_metrics_urls.urls())?;
+    if let Some((urls, url)) = without_host(flags.initial_advertise_peer_urls.urls()) {
+        return Err(Refusal::AdvertisePeerHost { urls, url });
+    }
+    if let Some((urls, url)) = without_host(flags.advertise_client_urls.urls()) {
+        return Err(Refusal::AdvertiseClientHost { urls, url });
+    }
+    Ok(())
+}
+
+/// One listens on addresses. The name `localhost` is let pass for one.
+fn check_bind(urls: &[Url]) -> Result<(), Refusal> {
+    let is_address = |url: &Url| {
+        let host = split_host_port(url.host()).map_or("", |(host, _)| host);
+        host == "localhost" || host.parse::<IpAddr>().is_ok()
+    };
+    match urls.iter().find(|url| !url.scheme().is_unix() && !is_address(url)) {
+        Some(url) => Err(Refusal::BindName(url.to_string())),
+        None => Ok(()),
+    }
+}
+
+/// The first URL without a host, behind all of them in quotes.
+fn without_host(urls: &[Url]) -> Option<(String, String)> {
+    let empty = |url: &&Url| {
+        !url.scheme().is_unix()
+            && split_host_port(url.host()).is_none_or(|(host, _)| host.is_empty())
+    };
+    let url = urls.iter().find(empty)?;
+    Some((quote(&list::texts(urls).join(",")), url.to_string()))
+}
+
+fn check_cluster(flags: &Flags) -> Result<(), Refusal> {
+    if !["new", "existing"].contains(&flags.initial_cluster_state.as_str()) {
+        return Err(Refusal::ClusterState(flags.initial_cluster_state.clone()));
+    }
+    let ways = [
+        !flags.initial_cluster.is_empty(),
+        !flags.discovery_srv.is_empty(),
+        !flags.discovery_endpoints.is_empty(),
+    ];
+    if ways.iter().filter(|way| **way).count() > 1 {
+        return Err(Refusal::BootstrapConflict);
+    }
+    if flags.discovery_token.is_empty() != flags.discovery_endpoints.is_empty() {
+        return Err(Refusal::DiscoveryHalf);
+    }
+    if flags.discovery_endpoints.iter().any(|endpoint| endpoint.trim().is_empty()) {
+        return Err(Refusal::DiscoveryEmpty);
+    }
+    Ok(())
+}
+
+fn check_timing(flags: &Flags) -> Result<(), Refusal> {
+    let (heartbeat, election) = (flags.heartbeat_interval, flags.election_timeout);
+    if heartbeat == 0 {
+        return Err(Refusal::Heartbeat);
+    }
+    if election == 0 {
+        return Err(Refusal::Election);
+    }
+    if heartbeat.saturating_mul(5) > election {
+        return Err(Refusal::ElectionShort { election, heartbeat });
+    }
+    if election > ELECTION_MS_MAX {
+        return Err(Refusal::ElectionLong { election, max: ELECTION_MS_MAX });
+    }
+    Ok(())
+}
+
+fn check_rest(flags: &Flags) -> Result<(), Refusal> {
+    if flags.advertise_client_urls.urls().is_empty() {
+        return Err(Refusal::AdvertiseClientUnset);
+    }
+    match flags.auto_compaction_mode.as_str() {
+        "periodic" | "revision" => {}
+        "" => return Err(Refusal::CompactionModeEmpty),
+        other => return Err(Refusal::CompactionMode(other.to_owned())),
+    }
+    match flags.distributed_tracing_sampling_rate {
+        _ if !flags.enable_distributed_tracing => Ok(()),
+        ..0 => Err(Refusal::TracingRate("positive")),
+        0..=TRACING_RATE_MAX => Ok(()),
+        _ => Err(Refusal::TracingRate("less than 1000000")),
+    }
+}
+
+fn check_gates(flags: &Flags, notices: &mut Vec<Notice>) -> Result<(), Refusal> {
+    let told = flags.feature_gates.enabled(Gate::LeaseCheckpoint);
+    match flags.feature_gates.enabled(Gate::LeaseCheckpointPersist) {
+        true if !told => return Err(Refusal::CheckpointPersist),
+        false if told => notices.push(Notice::CheckpointNotKept),
+        _ => {}
+    }
+    Ok(())
+}
+
+fn check_tls(flags: &Flags) -> Result<(), Refusal> {
+    let min = TlsVersion::parse(&flags.tls_min_version)?;
+    let max = TlsVersion::parse(&flags.tls_max_version)?;
+    if max.is_some() && min > max {
+        let (min, max) = (flags.tls_min_version.clone(), flags.tls_max_version.clone());
+        return Err(Refusal::TlsVersions { min, max });
+    }
+    if min == Some(TlsVersion::Tls13) && !flags.cipher_suites.is_empty() {
+        return Err(Refusal::CipherSuites13);
+    }
+    Ok(())
+}

@@ -1,0 +1,160 @@
+//! The configuration file: YAML, and so JSON too.
+//!
+//! ```text
+//!     name: m1
+//!     heartbeat-interval: 100                     milliseconds, as the flag
+//!     grpc-keepalive-interval: 7200000000000      durations are whole nanoseconds
+//!     listen-client-urls: http://10.0.0.7:2379    lists of URLs are one text
+//!     log-outputs: [stderr, b.log]                other lists are lists
+//!     client-transport-security:
+//!       cert-file: server.crt                     --cert-file
+//! ```
+//!
+//! A key is the name of a flag in any case of letters; [`keys`] has what differs. What follows takes the place of everything that was typed.
+//! A value of the wrong type is refused in the words of Go's JSON decoder, which tells of the first one in the order of keys. A key that
+//! stands for nothing is told of in the log and has no other effect.
+//!
+//! Differs from etcd, which reads YAML 1.1: `yes`, `on` and the like are booleans wherever one is wanted, also in quotes, and texts elsewhere.
+
+mod decode;
+mod keys;
+mod yaml;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read as _};
+
+use serde_json::{Map, Value};
+
+use super::json::mismatch;
+use super::notice::Notice;
+use super::refusal::Refusal;
+use super::table::Flags;
+use super::url::list::{self, UniqueUrls};
+use super::value::unique_words;
+use decode::Decoder;
+
+/// The largest configuration file that is read.
+const FILE_BYTES_MAX: u64 = 256 * 1024;
+
+/// Why a file was not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum FileError {
+    /// As any configuration may be.
+    Refused(Refusal),
+    /// Said on the standard error, and no more.
+    Printed(String),
+}
+
+impl From<Refusal> for FileError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// The flags that a file stands for.
+pub(crate) fn read(path: &str, notices: &mut Vec<Notice>) -> Result<Flags, FileError> {
+    let keys = parse(&load(path)?)?;
+    let mut decoder = Decoder::new(Flags::new());
+    decoder.decode(&keys);
+    let Decoder { mut flags, error, unknown, texts, .. } = decoder;
+    if let Some(text) = error {
+        return Err(Refusal::Type(text).into());
+    }
+    notices.extend(unknown.into_iter().map(|key| Notice::UnknownKey { key }));
+    take_texts(&mut flags, &keys, &texts)?;
+    adjust(&mut flags);
+    Ok(flags)
+}
+
+/// Reads the file, up to a bound.
+fn load(path: &str) -> Result<Vec<u8>, Refusal> {
+    let refuse = |doing: &str, error: &io::Error| {
+        Refusal::File(format!("{doing} {path}: {}", reason(error)))
+    };
+    let file = File::open(path).map_err(|error| refuse("open", &error))?;
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| refuse("read", &error))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(Refusal::File(format!("read {path}: larger than {FILE_BYTES_MAX} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// What the system says, without its number and, as Go has it, in small letters.
+fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut chars = text.chars();
+    chars
+        .next()
+        .map_or_else(String::new, |first| first.to_ascii_lowercase().to_string() + chars.as_str())
+}
+
+/// The keys at the top; none if there is nothing.
+fn parse(bytes: &[u8]) -> Result<Map<String, Value>, Refusal> {
+    match yaml::parse(bytes).map_err(Refusal::Yaml)? {
+        Value::Object(keys) => Ok(keys),
+        Value::Null => Ok(Map::new()),
+        other => Err(Refusal::Type(mismatch(&other, "value", "embed.configYAML", false))),
+    }
+}
+
+/// Takes what comes as a text and is more than that, in the order in which etcd would find it wrong.
+fn take_texts(
+    flags: &mut Flags,
+    keys: &Map<String, Value>,
+    texts: &BTreeMap<&'static str, String>,
+) -> Result<(), FileError> {
+    let text = |key: &str| texts.get(key).filter(|text| !text.is_empty());
+    if let Some(text) = text("feature-gates") {
+        flags.feature_gates.set(text).map_err(Refusal::from)?;
+    }
+    if keys.get("peer-transport-security").is_some_and(Value::is_null) {
+        return Err(Refusal::PeerSecurity.into());
+    }
+    let lists: [(&str, &str, &mut UniqueUrls); 6] = [
+        ("listen-peer-urls", "listen-peer-urls", &mut flags.listen_peer_urls),
+        ("listen-client-urls", "listen-client-urls", &mut flags.listen_client_urls),
+        ("listen-client-http-urls", "listen-client-http-urls", &mut flags.listen_client_http_urls),
+        (
+            "initial-advertise-peer-urls",
+            "initial-advertise-peer-urls",
+            &mut flags.initial_advertise_peer_urls,
+        ),
+        // Compat: etcd tells of this one by another name.
+        ("advertise-client-urls", "advertise-peer-urls", &mut flags.advertise_client_urls),
+        ("listen-metrics-urls", "listen-metrics-urls", &mut flags.listen_metrics_urls),
+    ];
+    for (key, said, urls) in lists {
+        if let Some(text) = text(key) {
+            urls.replace(list::parse(text).map_err(|error| unexpected(said, &error))?);
+        }
+    }
+    if let Some(text) = text("cors") {
+        flags.cors = UniqueUrls::default();
+        flags.cors.set(text, "*").map_err(|error| unexpected("cors", &error))?;
+    }
+    if let Some(text) = text("host-whitelist") {
+        flags.host_whitelist = unique_words(text);
+    }
+    Ok(())
+}
+
+fn unexpected(key: &str, error: &super::url::UrlError) -> FileError {
+    FileError::Printed(format!("unexpected error setting up {key}: {error}\n"))
+}
+
+/// What a file leaves out, and what follows from what it has.
+fn adjust(flags: &mut Flags) {
+    let discovers = !flags.discovery_srv.is_empty() || !flags.discovery_endpoints.is_empty();
+    if discovers && flags.initial_cluster == Flags::new().initial_cluster {
+        flags.initial_cluster.clear();
+    }
+    if flags.initial_cluster_state.is_empty() {
+        "new".clone_into(&mut flags.initial_cluster_state);
+    }
+    flags.self_signed_cert_validity = flags.self_signed_cert_validity.max(1);
+}

@@ -1,0 +1,341 @@
+//! What the flags say about logs.
+
+use serde_json::Value;
+
+use super::go::quote_list;
+use super::json::{mismatch, whole};
+use super::refusal::Refusal;
+use super::table::Flags;
+
+/// How to log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Logs {
+    /// The least grave lines that are written.
+    pub level: LogLevel,
+    /// What lines look like.
+    pub format: LogFormat,
+    /// Where they go.
+    pub outputs: Vec<LogOutput>,
+    /// When a file is full, and what becomes of it then.
+    pub rotation: Option<LogRotation>,
+}
+
+/// How grave a line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// Each step.
+    Debug,
+    /// State changed.
+    Info,
+    /// Odd, we went on.
+    Warn,
+    /// Someone must look.
+    Error,
+    /// Between error and panic; a level to filter by.
+    DPanic,
+    /// A thread ends.
+    Panic,
+    /// The process ends.
+    Fatal,
+}
+
+/// What lines look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// An object in each line.
+    Json,
+    /// To be read.
+    Console,
+}
+
+/// Where lines go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogOutput {
+    /// The standard error.
+    Stderr,
+    /// The standard output.
+    Stdout,
+    /// The journal of systemd.
+    Journal,
+    /// A file, by its path.
+    File(String),
+}
+
+/// When a log file is full, and what becomes of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogRotation {
+    /// It is full with that many megabytes.
+    pub size_mb_max: u64,
+    /// It is deleted after that many days; 0 is never.
+    pub age_days_max: u64,
+    /// That many are kept; 0 is all.
+    pub backups_max: u64,
+    /// Its name has the local time, not UTC.
+    pub local_time: bool,
+    /// It is compressed.
+    pub compress: bool,
+}
+
+const DEFAULT: &str = "default";
+const STDERR: &str = "stderr";
+const STDOUT: &str = "stdout";
+const JOURNAL: &str = "systemd/journal";
+/// The size of a file if none, or none that is one, was given.
+const ROTATION_SIZE_MB: u64 = 100;
+
+impl Default for Logs {
+    /// As long as nothing was said: JSON to the standard error.
+    fn default() -> Self {
+        let outputs = vec![LogOutput::Stderr];
+        Self { level: LogLevel::Info, format: LogFormat::Json, outputs, rotation: None }
+    }
+}
+
+impl Logs {
+    /// Checks in etcd's order, which decides what is told of first.
+    pub(crate) fn from_flags(flags: &Flags) -> Result<Self, Refusal> {
+        match flags.logger.as_str() {
+            "zap" => {}
+            "capnslog" => return Err(Refusal::Capnslog),
+            other => return Err(Refusal::Logger(other.to_owned())),
+        }
+        let outputs = given_outputs(flags);
+        if outputs.len() > 1 && outputs.contains(&DEFAULT) {
+            return Err(Refusal::DefaultOutput);
+        }
+        let rotation = flags.enable_log_rotation.then(|| rotation(&outputs, flags)).transpose()?;
+        if outputs.len() > 1 && outputs.contains(&JOURNAL) {
+            return Err(Refusal::JournalOutput(quote_list(&outputs)));
+        }
+        let level = LogLevel::parse(&flags.log_level)?;
+        let format = LogFormat::parse(&flags.log_format)?;
+        let outputs = outputs.into_iter().map(LogOutput::parse).collect();
+        Ok(Self { level, format, outputs, rotation })
+    }
+}
+
+fn given_outputs(flags: &Flags) -> Vec<&str> {
+    match flags.log_outputs.as_slice() {
+        [] => vec![DEFAULT],
+        outputs => outputs.iter().map(String::as_str).collect(),
+    }
+}
+
+impl LogLevel {
+    fn parse(text: &str) -> Result<Self, Refusal> {
+        match text.to_ascii_lowercase().as_str() {
+            "debug" => Ok(Self::Debug),
+            "info" | "" => Ok(Self::Info),
+            "warn" | "warning" => Ok(Self::Warn),
+            "error" => Ok(Self::Error),
+            "dpanic" => Ok(Self::DPanic),
+            "panic" => Ok(Self::Panic),
+            "fatal" => Ok(Self::Fatal),
+            _ => Err(Refusal::LogLevel(text.to_owned())),
+        }
+    }
+}
+
+impl LogFormat {
+    fn parse(text: &str) -> Result<Self, Refusal> {
+        match text {
+            "json" | "" => Ok(Self::Json),
+            "console" => Ok(Self::Console),
+            _ => Err(Refusal::LogFormat(text.to_owned())),
+        }
+    }
+}
+
+impl LogOutput {
+    fn parse(text: &str) -> Self {
+        match text {
+            DEFAULT | STDERR => Self::Stderr,
+            STDOUT => Self::Stdout,
+            JOURNAL => Self::Journal,
+            path => Self::File(path.to_owned()),
+        }
+    }
+}
+
+fn rotation(outputs: &[&str], flags: &Flags) -> Result<LogRotation, Refusal> {
+    let files = outputs.iter().filter(|output| ![DEFAULT, STDERR, STDOUT].contains(output)).count();
+    if files > 1 || (files == 0 && outputs.len() == 1) {
+        return Err(Refusal::RotationOutput);
+    }
+    LogRotation::parse(&flags.log_rotation_config_json)
+}
+
+impl LogRotation {
+    fn parse(text: &str) -> Result<Self, Refusal> {
+        let value: Value =
+            serde_json::from_str(text).map_err(|error| syntax_error(text, &error))?;
+        let fields = match value {
+            Value::Object(fields) => fields,
+            Value::Null => serde_json::Map::new(),
+            other => {
+                let text = mismatch(&other, "value", "embed.logRotationConfig", false);
+                return Err(Refusal::RotationType(text));
+            }
+        };
+        let (mut rotation, mut size) = (Self::empty(), 0);
+        for (key, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
+            match key.to_ascii_lowercase().as_str() {
+                "maxsize" => size = count("maxsize", value)?,
+                "maxage" => rotation.age_days_max = count("maxage", value)?,
+                "maxbackups" => rotation.backups_max = count("maxbackups", value)?,
+                "localtime" => rotation.local_time = boolean("localtime", value)?,
+                "compress" => rotation.compress = boolean("compress", value)?,
+                _ => {}
+            }
+        }
+        rotation.size_mb_max = if size == 0 { ROTATION_SIZE_MB } else { size };
+        Ok(rotation)
+    }
+
+    fn empty() -> Self {
+        Self { size_mb_max: 0, age_days_max: 0, backups_max: 0, local_time: false, compress: false }
+    }
+}
+
+/// A number; one below zero means what zero means.
+fn count(key: &str, value: &Value) -> Result<u64, Refusal> {
+    let number = whole(value).and_then(|number| i64::try_from(number).ok());
+    let number = number.ok_or_else(|| rotation_type(key, value, "int"))?;
+    Ok(u64::try_from(number).unwrap_or(0))
+}
+
+fn boolean(key: &str, value: &Value) -> Result<bool, Refusal> {
+    value.as_bool().ok_or_else(|| rotation_type(key, value, "bool"))
+}
+
+fn rotation_type(key: &str, value: &Value, wanted: &str) -> Refusal {
+    let place = format!("struct field logRotationConfig.Logger.{key}");
+    Refusal::RotationType(mismatch(value, &place, wanted, wanted == "int"))
+}
+
+/// Says it in Go's words where it can.
+fn syntax_error(text: &str, error: &serde_json::Error) -> Refusal {
+    let found = text.lines().nth(error.line().saturating_sub(1)).unwrap_or_default();
+    let found = found.chars().nth(error.column().saturating_sub(1)).unwrap_or('\0');
+    let said = error.to_string();
+    Refusal::RotationSyntax(match said.as_str() {
+        _ if error.is_eof() => "unexpected end of JSON input".to_owned(),
+        said if said.starts_with("expected value") => {
+            format!("invalid character '{found}' looking for beginning of value")
+        }
+        said if said.starts_with("trailing characters") => {
+            format!("invalid character '{found}' after top-level value")
+        }
+        _ => said,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LogFormat, LogLevel, LogOutput, LogRotation, Logs};
+    use crate::config::Flags;
+
+    fn logs(set: impl FnOnce(&mut Flags)) -> Result<Logs, String> {
+        let mut flags = Flags::new();
+        set(&mut flags);
+        Logs::from_flags(&flags).map_err(|refusal| refusal.to_string())
+    }
+
+    fn outputs(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    #[test]
+    fn the_default_is_json_to_the_standard_error() {
+        assert_eq!(logs(|_| {}), Ok(Logs::default()));
+        assert_eq!(logs(|flags| flags.log_outputs.clear()), Ok(Logs::default()));
+    }
+
+    #[test]
+    fn several_outputs_at_once() {
+        let logs = logs(|flags| {
+            flags.log_outputs = outputs(&["stdout", "b.log", "stderr"]);
+            flags.log_format = "console".to_owned();
+            flags.log_level = "Warning".to_owned();
+        })
+        .expect("sound");
+        let file = LogOutput::File("b.log".to_owned());
+        assert_eq!(logs.outputs, [LogOutput::Stdout, file, LogOutput::Stderr]);
+        assert_eq!((logs.level, logs.format), (LogLevel::Warn, LogFormat::Console));
+    }
+
+    #[test]
+    fn rotation_takes_lumberjacks_keys() {
+        let rotation =
+            LogRotation::parse(r#"{"maxsize": 1, "MaxAge": 2.0, "localtime": true, "x": []}"#);
+        let expected = LogRotation {
+            size_mb_max: 1,
+            age_days_max: 2,
+            backups_max: 0,
+            local_time: true,
+            compress: false,
+        };
+        assert_eq!(rotation, Ok(expected));
+        assert_eq!(LogRotation::parse("{}").map(|rotation| rotation.size_mb_max), Ok(100));
+    }
+
+    #[test]
+    fn refusals_are_in_etcds_words() {
+        let rotated = |text: &str| {
+            let text = text.to_owned();
+            logs(|flags| {
+                flags.enable_log_rotation = true;
+                flags.log_outputs = outputs(&["a.log"]);
+                flags.log_rotation_config_json = text;
+            })
+        };
+        let cases = [
+            (
+                logs(|flags| flags.logger = "capnslog".to_owned()),
+                "--logger=capnslog is removed in v3.5",
+            ),
+            (logs(|flags| flags.logger = "x".to_owned()), r#"unknown logger option "x""#),
+            (
+                logs(|flags| flags.log_outputs = outputs(&["default", "stderr"])),
+                r#"multi logoutput for "default" is not supported yet"#,
+            ),
+            (
+                logs(|flags| flags.log_outputs = outputs(&["stdout", "systemd/journal"])),
+                r#"running with systemd/journal but other '--log-outputs' values (["stdout" "systemd/journal"]) are configured with 'default'; override 'default' value with something else"#,
+            ),
+            (logs(|flags| flags.log_level = "x".to_owned()), r#"unrecognized level: "x""#),
+            (
+                logs(|flags| flags.log_format = "x".to_owned()),
+                "unknown log format: x, supported values json, console",
+            ),
+            (
+                logs(|flags| flags.enable_log_rotation = true),
+                "--log-outputs requires a single file path when --log-rotate-config-json is defined",
+            ),
+            (
+                rotated("x"),
+                "improperly formatted log rotation config: invalid character 'x' looking for beginning of value",
+            ),
+            (rotated(""), "improperly formatted log rotation config: unexpected end of JSON input"),
+            (
+                rotated(r#"{"maxsize":1} x"#),
+                "improperly formatted log rotation config: invalid character 'x' after top-level value",
+            ),
+            (
+                rotated(r#"{"maxsize":true}"#),
+                "invalid log rotation config: json: cannot unmarshal bool into Go struct field logRotationConfig.Logger.maxsize of type int",
+            ),
+            (
+                rotated(r#"{"maxsize":1.5}"#),
+                "invalid log rotation config: json: cannot unmarshal number 1.5 into Go struct field logRotationConfig.Logger.maxsize of type int",
+            ),
+            (
+                rotated("5"),
+                "invalid log rotation config: json: cannot unmarshal number into Go value of type embed.logRotationConfig",
+            ),
+        ];
+        for (given, expected) in cases {
+            assert_eq!(given, Err(expected.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! A configuration as it is meant: checked, with every default in its place.
+//!
+//! Plain data, and nothing that could still be wrong: addresses are addresses, zero no longer stands for something else, and what is
+//! off is `None`. How it follows from [`Flags`](super::Flags) is told in [`resolve`](super::resolve).
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::gates::FeatureGates;
+use super::logs::Logs;
+use super::tls::Tls;
+use super::url::{ListenUrl, Url};
+
+/// The whole configuration of a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The name of the member.
+    pub name: String,
+    /// Where its data is.
+    pub data_dir: PathBuf,
+    /// Where its log is, if not with the data.
+    pub wal_dir: Option<PathBuf>,
+    /// Where it listens.
+    pub listen: Listen,
+    /// How others reach it.
+    pub advertise: Advertise,
+    /// The cluster that it starts with.
+    pub cluster: Cluster,
+    /// The pace of consensus.
+    pub raft: Raft,
+    /// The database.
+    pub backend: Backend,
+    /// What becomes of history.
+    pub compaction: Compaction,
+    /// What clients may ask for.
+    pub limits: Limits,
+    /// Connections of clients.
+    pub client: Client,
+    /// Users, passwords and tokens.
+    pub auth: Auth,
+    /// Looking for damage.
+    pub checks: Checks,
+    /// What is measured and told.
+    pub monitoring: Monitoring,
+    /// Finding other members.
+    pub discovery: Discovery,
+    /// TLS.
+    pub tls: Tls,
+    /// Logs.
+    pub logs: Logs,
+    /// Switches for what is young.
+    pub gates: FeatureGates,
+    /// Do not wait for the disk.
+    pub unsafe_no_fsync: bool,
+}
+
+/// Where a member listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// For other members.
+    pub peer: Vec<ListenUrl>,
+    /// For clients: gRPC, and HTTP unless that has URLs of its own.
+    pub client: Vec<ListenUrl>,
+    /// For clients: HTTP only.
+    pub client_http: Vec<ListenUrl>,
+    /// For metrics and health only.
+    pub metrics: Vec<ListenUrl>,
+    /// Set SO_REUSEPORT.
+    pub reuse_port: bool,
+    /// Set SO_REUSEADDR.
+    pub reuse_address: bool,
+}
+
+/// How others reach a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Advertise {
+    /// Other members, in the order of texts.
+    pub peer: Vec<Url>,
+    /// Clients, in the order of texts.
+    pub client: Vec<Url>,
+}
+
+/// The cluster that a member starts with, unless it has data already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cluster {
+    /// Whether it is a new one.
+    pub state: ClusterState,
+    /// Keeps clusters apart that have the same URLs.
+    pub token: String,
+    /// Its members, as typed; what it says is asked for with [`Config::initial_cluster`], and only if there is no data.
+    pub initial: String,
+    /// Make a cluster of one out of a member of a lost cluster.
+    pub force_new: bool,
+    /// Refuse changes of membership that would cost the quorum.
+    pub strict_reconfig_check: bool,
+    /// Most learners.
+    pub learners_max: u64,
+}
+
+/// Whether a cluster is to be made or joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClusterState {
+    /// To be made.
+    New,
+    /// To be joined.
+    Existing,
+}
+
+impl ClusterState {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Existing => "existing",
+        }
+    }
+}
+
+/// The pace of consensus.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Raft {
+    /// One tick, and one heartbeat.
+    pub tick: Duration,
+    /// Ticks without a leader until an election; at least five.
+    pub election_ticks: u64,
+    /// Ask whether an election could be won before there is one.
+    pub pre_vote: bool,
+    /// Do not wait out a whole election timeout after a start.
+    pub initial_election_tick_advance: bool,
+    /// Entries applied between two snapshots on disk.
+    pub snapshot_count: u64,
+    /// Entries kept behind a snapshot for followers that lag.
+    pub snapshot_catchup_entries: u64,
+    /// Snapshot files to keep; `None` keeps all.
+    pub snapshots_max: Option<u64>,
+    /// Files of the log to keep; `None` keeps all.
+    pub wals_max: Option<u64>,
+    /// Time that a read from another member may take.
+    pub read_timeout: Duration,
+    /// Time that a write to another member may take.
+    pub write_timeout: Duration,
+}
+
+impl Raft {
+    /// Time without a leader until an election. Whole ticks, so it may be less than was asked for.
+    pub fn election_timeout(&self) -> Duration {
+        self.tick.saturating_mul(u32::try_from(self.election_ticks).unwrap_or(u32::MAX))
+    }
+
+    /// Time that a request may take: five seconds for queues and disks, and two elections.
+    pub fn request_timeout(&self) -> Duration {
+        Duration::from_secs(5) + 2 * self.election_timeout()
+    }
+}
+
+/// The database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backend {
+    /// Its size that stops writes; `None` is no limit.
+    pub quota_bytes: Option<u64>,
+    /// How its free pages are kept track of.
+    pub freelist: Freelist,
+    /// Longest time until what was written is committed.
+    pub batch_interval: Duration,
+    /// Most operations until what was written is committed.
+    pub batch_operations: u64,
+    /// Defragment at the start if that frees as many megabytes; `None` is never.
+    pub bootstrap_defrag_megabytes: Option<u64>,
+    /// Keep its pages in memory.
+    pub mlock: bool,
+}
+
+/// How free pages are kept track of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freelist {
+    /// By size.
+    Map,
+    /// By place.
+    Array,
+}
+
+/// What becomes of history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compaction {
+    /// What the server compacts by itself; `None` is nothing.
+    pub auto: Option<AutoCompaction>,
+    /// Revisions compacted in one go.
+    pub batch_revisions: u64,
+    /// Pause between two such goes.
+    pub pause: Duration,
+}
+
+/// How much history is kept when the server compacts by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AutoCompaction {
+    /// As much time.
+    Periodic(Duration),
+    /// As many revisions.
+    Revision(u64),
+}
+
+/// What clients may ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most operations in a transaction.
+    pub txn_operations: u64,
+    /// Largest request, in bytes.
+    pub request_bytes: u64,
+}
+
+impl Limits {
+    /// Largest message that is taken from a client: a request, and what is round it.
+    pub fn message_bytes(&self) -> u64 {
+        const OVERHEAD_BYTES: u64 = 512 * 1024;
+        self.request_bytes.saturating_add(OVERHEAD_BYTES)
+    }
+}
+
+/// Connections of clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Client {
+    /// Most streams open at once on one.
+    pub streams_max: u32,
+    /// Shortest time between two pings of a client; `None` enforces nothing.
+    pub ping_interval_min: Option<Duration>,
+    /// Pings of the server; `None` is none.
+    pub keepalive: Option<Keepalive>,
+    /// Serve the API as JSON over HTTP too.
+    pub gateway: bool,
+    /// Origins that web pages may come from; `*` is any.
+    pub cors: BTreeSet<String>,
+    /// Names that requests without TLS may be addressed to; `*` is any.
+    pub host_whitelist: BTreeSet<String>,
+    /// Time between two progress notes to a watcher; `None` leaves it to the server.
+    pub watch_progress_interval: Option<Duration>,
+}
+
+/// Pings of the server, to see whether a client is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keepalive {
+    /// Time between two.
+    pub interval: Duration,
+    /// Time that an answer may take.
+    pub timeout: Duration,
+}
+
+/// Users, passwords and tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Auth {
+    /// Kind of tokens, and their options, as typed.
+    pub token: String,
+    /// How hard hashing a password is.
+    pub bcrypt_cost: u32,
+    /// Time that a simple token lives without being used.
+    pub token_ttl: Duration,
+}
+
+/// Looking for damage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checks {
+    /// Time between two comparisons with the other members; `None` is never.
+    pub corruption_interval: Option<Duration>,
+    /// Time between two comparisons of what was compacted.
+    pub compact_hash_interval: Duration,
+    /// Time between two looks at whether a downgrade is done; `None` is never.
+    pub downgrade_interval: Option<Duration>,
+}
+
+/// What is measured and told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Monitoring {
+    /// Measure the times of calls too.
+    pub extensive_metrics: bool,
+    /// Serve profiles.
+    pub pprof: bool,
+    /// Time that applying a request may take before the log tells.
+    pub slow_apply: Duration,
+    /// Time that a request may take before the log tells.
+    pub slow_request: Duration,
+    /// Traces.
+    pub tracing: Option<Tracing>,
+}
+
+/// Where traces go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tracing {
+    /// Where the collector listens.
+    pub address: String,
+    /// Name of the service.
+    pub service_name: String,
+    /// Name of this member; empty is none.
+    pub instance_id: String,
+    /// Requests traced, of a million.
+    pub rate_per_million: u32,
+}
+
+/// Finding other members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Discovery {
+    /// Where to ask; none is nobody.
+    pub endpoints: Vec<String>,
+    /// Token of the cluster to be.
+    pub token: String,
+    /// Time that connecting may take.
+    pub dial_timeout: Duration,
+    /// Time that a request may take.
+    pub request_timeout: Duration,
+    /// Time between two pings.
+    pub keepalive_time: Duration,
+    /// Time that an answer to a ping may take.
+    pub keepalive_timeout: Duration,
+    /// Connect without TLS.
+    pub insecure_transport: bool,
+    /// Trust any server.
+    pub insecure_skip_verify: bool,
+    /// File with the certificate to show.
+    pub cert_file: String,
+    /// File with its key.
+    pub key_file: String,
+    /// File with the authorities to trust.
+    pub ca_file: String,
+    /// User, or user:password.
+    pub user: String,
+    /// Password.
+    pub password: String,
+    /// DNS domain whose SRV records name the members; empty is none.
+    pub srv_domain: String,
+    /// Suffix of the service name in those records.
+    pub srv_name: String,
+}

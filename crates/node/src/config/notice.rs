@@ -1,0 +1,276 @@
+//! What the log is to be told about the configuration, once there is a log.
+
+use tracing::{error, info, warn};
+
+use super::go::GoDuration;
+use super::refusal::Refusal;
+
+/// Where lines go that the process ends with: the log writes them as fatal.
+const FATAL: &str = "fatal";
+
+/// Something for the log, in etcd's words where etcd has some.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Notice {
+    /// Runs where nobody promised that it would.
+    ArchAllowed {
+        /// The architecture.
+        arch: String,
+    },
+    /// Would run where nobody promised that it would.
+    ArchRefused {
+        /// The architecture.
+        arch: String,
+    },
+    /// A variable that would be a flag which nobody can mean.
+    SpecialVariable {
+        /// The variable.
+        key: String,
+        /// Its value.
+        value: String,
+    },
+    /// A variable was taken.
+    VariableUsed {
+        /// The variable.
+        name: String,
+        /// Its value.
+        value: String,
+    },
+    /// A variable that looks like a flag.
+    UnknownVariable {
+        /// With its value: `ETCD_NMAE=m1`.
+        variable: String,
+    },
+    /// A variable whose flag was typed.
+    ShadowedVariable {
+        /// The variable.
+        variable: String,
+    },
+    /// A key of the configuration file that stands for nothing.
+    UnknownKey {
+        /// The key.
+        key: String,
+    },
+    /// A timeout that was too short.
+    TimeoutRaised {
+        /// Its flag.
+        flag: &'static str,
+        /// What it is now.
+        to: GoDuration,
+    },
+    /// No listener for HTTP alone.
+    SinglePort,
+    /// Leases are told of, and forgotten.
+    CheckpointNotKept,
+    /// Nobody gave the member a name.
+    DefaultName {
+        /// Its name.
+        name: String,
+    },
+    /// A configuration file was taken.
+    FileLoaded {
+        /// Where it is.
+        path: String,
+    },
+    /// A flag that will go away.
+    Deprecated(&'static str),
+    /// How the process was started.
+    Running {
+        /// With the name of the program.
+        args: Vec<String>,
+    },
+    /// The configuration is refused.
+    Refused(Refusal),
+    /// A hint at how to mend that.
+    AdvertiseUnset(Refusal),
+    /// The configuration is sound, but cannot be started with.
+    NotStarted(Refusal),
+    /// An address of this machine was found to advertise.
+    DefaultHost {
+        /// The address.
+        host: String,
+    },
+    /// None was found.
+    NoDefaultHost {
+        /// Why.
+        error: String,
+    },
+    /// Nobody said where the data is to be.
+    DefaultDataDir {
+        /// Where it is.
+        dir: String,
+    },
+    /// Requests may be larger than is good.
+    LargeRequests {
+        /// As large as that.
+        bytes: u64,
+    },
+    /// The database may be larger than is good.
+    LargeQuota {
+        /// As large as that.
+        bytes: u64,
+    },
+    /// A cost that bcrypt does not have.
+    BcryptCost {
+        /// The cost.
+        given: u64,
+    },
+    /// Entries until a snapshot: none were said.
+    SnapshotCount {
+        /// What it is now.
+        updated: u64,
+    },
+    /// Entries behind a snapshot: none were said.
+    CatchUpEntries {
+        /// What it is now.
+        updated: u64,
+    },
+    /// Progress notes would come too often.
+    ProgressInterval {
+        /// What it is now.
+        min: GoDuration,
+    },
+}
+
+/// The most that a request should have, in bytes; etcd's recommendation.
+pub(crate) const REQUEST_BYTES_RECOMMENDED: u64 = 10 * 1024 * 1024;
+/// The most that a database should have, in bytes; etcd's recommendation.
+pub(crate) const QUOTA_BYTES_RECOMMENDED: u64 = 8 * 1024 * 1024 * 1024;
+/// The costs that bcrypt has.
+pub(crate) const BCRYPT_COSTS: std::ops::RangeInclusive<u64> = 4..=31;
+/// The cost if a given one is none.
+pub(crate) const BCRYPT_COST: u32 = 10;
+
+impl Notice {
+    /// Tells the log. A list, with an arm for each.
+    pub fn log(&self) {
+        match self {
+            Self::ArchAllowed { arch } => {
+                info!(
+                    arch,
+                    "running etcd on unsupported architecture since ETCD_UNSUPPORTED_ARCH is set"
+                );
+            }
+            Self::ArchRefused { arch } => error!(
+                arch,
+                "Refusing to run etcd on unsupported architecture since ETCD_UNSUPPORTED_ARCH is not set"
+            ),
+            Self::SpecialVariable { key, value } => {
+                warn!(key, value, "cannot set special environment variable");
+            }
+            Self::VariableUsed { name, value } => info!(
+                variable_name = name,
+                variable_value = value,
+                "recognized and used environment variable"
+            ),
+            Self::UnknownVariable { variable } => {
+                warn!(environment_variable = variable, "unrecognized environment variable");
+            }
+            Self::ShadowedVariable { variable } => error!(
+                target: FATAL,
+                environment_variable = variable,
+                "conflicting environment variable is shadowed by corresponding command-line flag \
+                 (either unset environment variable or disable flag))"
+            ),
+            Self::UnknownKey { key } => warn!(key, "unrecognized key in the configuration file"),
+            Self::TimeoutRaised { flag, to } => info!("{flag} increased to minimum value: {to}"),
+            Self::SinglePort => warn!(
+                "Running http and grpc server on single port. This is not recommended for production."
+            ),
+            Self::CheckpointNotKept => warn!(
+                "Detected that checkpointing is enabled without persistence. \
+                 Consider enabling feature gate LeaseCheckpointPersist"
+            ),
+            Self::DefaultName { name } => warn!(
+                name,
+                "it isn't recommended to use default name, please set a value for --name. \
+                 Note that etcd might run into issue when multiple members have the same default name"
+            ),
+            Self::FileLoaded { path } => info!(
+                path,
+                "loaded server configuration, other configuration command line flags and \
+                 environment variables will be ignored if provided"
+            ),
+            Self::Deprecated(text) => warn!("{text}"),
+            Self::Running { args } => info!(?args, "Running: "),
+            Self::Refused(error) => warn!(%error, "failed to verify flags"),
+            Self::AdvertiseUnset(error) => warn!(%error, "advertise client URLs are not set"),
+            Self::NotStarted(error) => error!(target: FATAL, %error, "discovery failed"),
+            Self::DefaultHost { host } => info!(host, "detected default host for advertise"),
+            Self::NoDefaultHost { error } => info!(error, "failed to detect default host"),
+            Self::DefaultDataDir { dir } => {
+                warn!(data_dir = dir, "'data-dir' was empty; using default");
+            }
+            Self::LargeRequests { bytes } => warn!(
+                max_request_bytes = bytes,
+                max_request_size = human_bytes(*bytes),
+                recommended_request_bytes = REQUEST_BYTES_RECOMMENDED,
+                recommended_request_size = human_bytes(REQUEST_BYTES_RECOMMENDED),
+                "exceeded recommended request limit"
+            ),
+            Self::LargeQuota { bytes } => warn!(
+                quota_size_bytes = bytes,
+                quota_size = human_bytes(*bytes),
+                quota_maximum_size_bytes = QUOTA_BYTES_RECOMMENDED,
+                quota_maximum_size = human_bytes(QUOTA_BYTES_RECOMMENDED),
+                "quota exceeds the maximum value"
+            ),
+            Self::BcryptCost { given } => warn!(
+                min_cost = BCRYPT_COSTS.start(),
+                max_cost = BCRYPT_COSTS.end(),
+                default_cost = BCRYPT_COST,
+                given_cost = given,
+                "use default bcrypt cost instead of the invalid given cost"
+            ),
+            Self::SnapshotCount { updated } => info!(
+                given_snapshot_count = 0,
+                updated_snapshot_count = updated,
+                "updating snapshot-count to default"
+            ),
+            Self::CatchUpEntries { updated } => info!(
+                given_snapshot_catchup_entries = 0,
+                updated_snapshot_catchup_entries = updated,
+                "updating snapshot catch-up entries to default"
+            ),
+            Self::ProgressInterval { min } => warn!(
+                min_watch_progress_notify_interval = %min,
+                "adjusting watch progress notify interval to minimum period"
+            ),
+        }
+    }
+}
+
+/// A number of bytes for people, in powers of a thousand: `10 MB`, `2.1 GB`.
+fn human_bytes(bytes: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
+    let (mut unit, mut scale) = (0, 1_u64);
+    while bytes / scale >= 1000 && unit + 1 < UNITS.len() {
+        (unit, scale) = (unit + 1, scale * 1000);
+    }
+    let tenths = (u128::from(bytes) * 10 + u128::from(scale) / 2) / u128::from(scale);
+    match tenths {
+        _ if unit == 0 => format!("{bytes} B"),
+        0..100 => format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit]),
+        _ => format!("{} {}", (tenths + 5) / 10, UNITS[unit]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::human_bytes;
+
+    #[test]
+    fn bytes_for_people() {
+        let cases = [
+            (82, "82 B"),
+            (1_000, "1.0 kB"),
+            (10 * 1024 * 1024, "10 MB"),
+            (2 * 1024 * 1024 * 1024, "2.1 GB"),
+            (8 * 1024 * 1024 * 1024, "8.6 GB"),
+            (u64::MAX, "18 EB"),
+        ];
+        for (bytes, text) in cases {
+            assert_eq!(human_bytes(bytes), text);
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! What Bowline cannot do yet, and refuses rather than leaves undone.
+//!
+//! A flag in [`FLAGS`] may be given with its default, and with nothing else. A line here goes when what it is about has come.
+
+use super::refusal::Refusal;
+use super::table::{Flags, Slot, find};
+use super::url::list::{self, UniqueUrls, UrlsMap};
+
+const CLIENT_TLS: &str = "TLS for clients is still to come";
+const PEER_TLS: &str = "TLS between members is still to come";
+const TLS: &str = "TLS is still to come";
+const DISCOVERY: &str = "discovery is still to come; give the members with --initial-cluster";
+const CLUSTER: &str = "clusters of more than one member are still to come";
+const TRACING: &str = "distributed tracing is still to come";
+
+/// Flags that cannot act, and why.
+const FLAGS: &[(&str, &str)] = &[
+    ("cert-file", CLIENT_TLS),
+    ("key-file", CLIENT_TLS),
+    ("client-cert-file", CLIENT_TLS),
+    ("client-key-file", CLIENT_TLS),
+    ("client-cert-auth", CLIENT_TLS),
+    ("client-crl-file", CLIENT_TLS),
+    ("client-cert-allowed-hostname", CLIENT_TLS),
+    ("trusted-ca-file", CLIENT_TLS),
+    ("auto-tls", CLIENT_TLS),
+    ("peer-cert-file", PEER_TLS),
+    ("peer-key-file", PEER_TLS),
+    ("peer-client-cert-file", PEER_TLS),
+    ("peer-client-key-file", PEER_TLS),
+    ("peer-client-cert-auth", PEER_TLS),
+    ("peer-trusted-ca-file", PEER_TLS),
+    ("peer-cert-allowed-cn", PEER_TLS),
+    ("peer-cert-allowed-hostname", PEER_TLS),
+    ("peer-auto-tls", PEER_TLS),
+    ("peer-crl-file", PEER_TLS),
+    ("peer-skip-client-san-verification", PEER_TLS),
+    ("self-signed-cert-validity", TLS),
+    ("cipher-suites", TLS),
+    ("tls-min-version", TLS),
+    ("tls-max-version", TLS),
+    ("discovery-token", DISCOVERY),
+    ("discovery-endpoints", DISCOVERY),
+    ("discovery-dial-timeout", DISCOVERY),
+    ("discovery-request-timeout", DISCOVERY),
+    ("discovery-keepalive-time", DISCOVERY),
+    ("discovery-keepalive-timeout", DISCOVERY),
+    ("discovery-insecure-transport", DISCOVERY),
+    ("discovery-insecure-skip-tls-verify", DISCOVERY),
+    ("discovery-cert", DISCOVERY),
+    ("discovery-key", DISCOVERY),
+    ("discovery-cacert", DISCOVERY),
+    ("discovery-user", DISCOVERY),
+    ("discovery-password", DISCOVERY),
+    ("discovery-srv", DISCOVERY),
+    ("discovery-srv-name", DISCOVERY),
+    ("initial-cluster-state", CLUSTER),
+    ("force-new-cluster", "there is no cluster yet that a member could be taken out of"),
+    ("enable-distributed-tracing", TRACING),
+    ("distributed-tracing-address", TRACING),
+    ("distributed-tracing-service-name", TRACING),
+    ("distributed-tracing-instance-id", TRACING),
+    ("distributed-tracing-sampling-rate", TRACING),
+    ("enable-pprof", "there is no profile to be had yet"),
+    ("memory-mlock", "the pages of the database cannot be locked yet"),
+];
+
+/// Subcommands of etcd that are none of ours yet.
+pub(crate) const SUBCOMMANDS: [&str; 2] = ["gateway", "grpc-proxy"];
+
+/// What to say to a subcommand.
+pub(crate) fn subcommand(name: &str) -> String {
+    format!("{name} is not yet supported by Bowline\n")
+}
+
+/// Refuses whatever cannot act, all of it at once.
+pub(crate) fn check(flags: &Flags) -> Result<(), Refusal> {
+    let mut reasons: Vec<String> = Vec::new();
+    for (name, reason) in FLAGS.iter().filter(|(name, _)| !is_default(flags, name)) {
+        reasons.push(format!("--{name} is not yet supported by Bowline: {reason}"));
+    }
+    reasons.extend(secure_urls(flags));
+    reasons.extend(more_members(flags));
+    for key in &flags.file_only {
+        reasons.push(format!("{key} in the configuration file is not yet supported by Bowline"));
+    }
+    if reasons.is_empty() { Ok(()) } else { Err(Refusal::Unsupported(reasons)) }
+}
+
+/// URLs that ask for TLS. What is advertised to clients may: something in front of the member can speak it.
+fn secure_urls(flags: &Flags) -> Vec<String> {
+    let lists: [(&str, &UniqueUrls, &str); 5] = [
+        ("listen-peer-urls", &flags.listen_peer_urls, PEER_TLS),
+        ("listen-client-urls", &flags.listen_client_urls, CLIENT_TLS),
+        ("listen-client-http-urls", &flags.listen_client_http_urls, CLIENT_TLS),
+        ("listen-metrics-urls", &flags.listen_metrics_urls, CLIENT_TLS),
+        ("initial-advertise-peer-urls", &flags.initial_advertise_peer_urls, PEER_TLS),
+    ];
+    let secure = |urls: &UniqueUrls| urls.urls().iter().any(|url| url.scheme().is_secure());
+    let refused = lists.into_iter().filter(|(_, urls, _)| secure(urls));
+    refused
+        .map(|(name, urls, reason)| {
+            let urls = list::texts(urls.urls()).join(",");
+            format!("--{name}={urls} is not yet supported by Bowline: {reason}")
+        })
+        .collect()
+}
+
+/// An initial cluster with others in it. One that cannot be read is not for here.
+fn more_members(flags: &Flags) -> Option<String> {
+    let members = UrlsMap::parse(&flags.initial_cluster).ok()?;
+    (members.len() > 1).then(|| {
+        format!(
+            "--initial-cluster with {} members is not yet supported by Bowline: {CLUSTER}",
+            members.len()
+        )
+    })
+}
+
+/// Whether a flag has the value that it has when nobody sets it.
+fn is_default(flags: &Flags, name: &str) -> bool {
+    let Some(flag) = find(name) else { return false };
+    let (mut given, mut fresh) = (flags.clone(), Flags::new());
+    let (given, fresh) = (&mut given, &mut fresh);
+    match flag.slot {
+        Slot::Text(field) | Slot::Choice(_, field) => field(given) == field(fresh),
+        Slot::Bool(field) => field(given) == field(fresh),
+        Slot::Uint(field) | Slot::Uint64(field) => field(given) == field(fresh),
+        Slot::Uint32(field) => field(given) == field(fresh),
+        Slot::Int(field) | Slot::Int64(field) => field(given) == field(fresh),
+        Slot::Duration(field) => field(given) == field(fresh),
+        Slot::Urls(_, field) => field(given).urls() == field(fresh).urls(),
+        Slot::Words(field) | Slot::List(field) | Slot::Stages(_, field) => {
+            field(given) == field(fresh)
+        }
+        Slot::Gates(field) => field(given) == field(fresh),
+        Slot::Ignored => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FLAGS, check, is_default};
+    use crate::config::Flags;
+    use crate::config::table::{Slot, find};
+
+    fn refusal(flags: &Flags) -> String {
+        check(flags).expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn every_flag_of_the_list_is_a_flag_and_is_refused() {
+        for (name, reason) in FLAGS {
+            let flag = find(name).expect(name);
+            let mut flags = Flags::new();
+            let value = match flag.slot {
+                Slot::Bool(_) if flag.default == "true" => "false",
+                Slot::Bool(_) => "true",
+                Slot::Duration(_) => "77s",
+                Slot::Choice(..) => "existing",
+                _ => "77",
+            };
+            flags.set(&flag, value).expect(name);
+            assert_eq!(
+                refusal(&flags),
+                format!("--{name} is not yet supported by Bowline: {reason}")
+            );
+        }
+    }
+
+    #[test]
+    fn defaults_are_not_refused() {
+        assert_eq!(check(&Flags::new()), Ok(()));
+        assert!(FLAGS.iter().all(|(name, _)| is_default(&Flags::new(), name)));
+    }
+
+    #[test]
+    fn urls_with_tls_are_refused_but_not_for_clients_to_see() {
+        let mut flags = Flags::new();
+        flags.advertise_client_urls.set("https://a:1", "").expect("sound");
+        assert_eq!(check(&flags), Ok(()));
+        flags.listen_peer_urls.set("https://1.2.3.4:1", "").expect("sound");
+        assert_eq!(
+            refusal(&flags),
+            "--listen-peer-urls=https://1.2.3.4:1 is not yet supported by Bowline: TLS between members is still to come"
+        );
+    }
+
+    #[test]
+    fn other_members_are_refused_with_all_else() {
+        let mut flags = Flags::new();
+        flags.initial_cluster = "a=http://1:1,b=http://2:1".to_owned();
+        flags.enable_pprof = true;
+        assert_eq!(
+            refusal(&flags),
+            "--enable-pprof is not yet supported by Bowline: there is no profile to be had yet; \
+             --initial-cluster with 2 members is not yet supported by Bowline: \
+             clusters of more than one member are still to come"
+        );
+    }
+}

@@ -1,0 +1,267 @@
+//! A member from its start to its end.
+
+use std::net::{IpAddr, ToSocketAddrs as _};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::task::Poll;
+use std::time::Duration;
+
+use api::http::Surface;
+use api::{Api, Grpc, Http};
+use env::{Disk, OsClock, OsDisk, OsRandom};
+use net::{Runtimes, Serving};
+use prometheus::Registry;
+use server::metrics::ServerCollector;
+use server::{Alone, Machine, Member, Server, StopReason};
+
+use crate::config::{Config, InitialCluster};
+use crate::listeners::{Listeners, texts};
+use crate::logging::{self, Logs};
+use crate::signals::Signal;
+use crate::{FLUSH_MAX, settings, signals};
+
+/// Why the process ends.
+enum Event {
+    Signal(Signal),
+    Stopped(StopReason),
+}
+
+/// Why it did not begin.
+#[derive(Debug, thiserror::Error)]
+enum StartError {
+    #[error("data directory: {0}")]
+    Folder(std::io::Error),
+    #[error(transparent)]
+    Bind(#[from] net::BindError),
+    #[error("{0}")]
+    Descriptors(#[from] net::DescriptorError),
+    #[error(transparent)]
+    InitialCluster(#[from] crate::config::BootstrapError),
+    #[error(transparent)]
+    Log(#[from] wal::OpenError),
+    #[error(transparent)]
+    Member(#[from] server::StartError),
+    #[error("metrics: {0}")]
+    Metrics(#[from] prometheus::Error),
+    #[error("start a thread: {0}")]
+    Thread(std::io::Error),
+    #[error("serve: {0}")]
+    Serve(std::io::Error),
+}
+
+/// Runs until a signal, or until the member stops by itself.
+pub(crate) fn run(config: &Config, args: Vec<String>, logs: Logs) -> ExitCode {
+    let code = match Running::start(config, args) {
+        Ok(running) => running.until_the_end(config),
+        Err(error) => {
+            tracing::error!(target: logging::FATAL_TARGET, %error, "failed to start");
+            End::Code(ExitCode::FAILURE)
+        }
+    };
+    logs.flush(FLUSH_MAX);
+    match code {
+        End::Code(code) => code,
+        End::Signal(signal) => {
+            signal.end_process();
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+enum End {
+    Code(ExitCode),
+    Signal(Signal),
+}
+
+/// A member that serves.
+struct Running {
+    member: Member,
+    runtimes: Runtimes,
+    edge: Edge,
+    serving: Vec<Serving>,
+    events: mpsc::Receiver<Event>,
+}
+
+impl Running {
+    fn start(config: &Config, args: Vec<String>) -> Result<Running, StartError> {
+        let connections_max = net::connections_max(net::raise_descriptor_limit())?;
+        let listeners = Listeners::bind(config)?;
+        let initial = initial_cluster(config)?;
+        tell_start(config, initial.is_none());
+        let registry = Registry::new();
+        let member = start_member(config, initial.as_ref(), &registry)?;
+        let server = member.server().clone();
+        let runtimes = Runtimes::start(Runtimes::count_default()).map_err(StartError::Thread)?;
+        let (sender, events) = mpsc::channel();
+        signals::watch(sender.clone(), Event::Signal).map_err(StartError::Thread)?;
+        let stopped = server.clone();
+        runtimes.background().spawn(async move {
+            let _ = sender.send(Event::Stopped(stopped.stopped().await));
+        });
+        let edge = Edge::new(config, args, &server, registry)?;
+        let leaderless = edge.grpc.clone();
+        runtimes.background().spawn(async move { leaderless.run().await });
+        // Clients are served once others can know where.
+        runtimes.block_on(member.published());
+        let mut running = Running { member, runtimes, edge, serving: Vec::new(), events };
+        running.serve(config, connections_max, listeners)?;
+        logging::notify_ready();
+        Ok(running)
+    }
+
+    fn serve(
+        &mut self,
+        config: &Config,
+        connections_max: u32,
+        listeners: Listeners,
+    ) -> Result<(), StartError> {
+        let Listeners { peers, clients, metrics } = listeners;
+        let connections = settings::connections(config, connections_max);
+        let peers = peers.into_iter().map(|listener| (listener, Surface::Peer));
+        let metrics = metrics.into_iter().map(|listener| (listener, Surface::Metrics));
+        for (listener, surface) in peers.chain(clients).chain(metrics) {
+            let local = listener.local();
+            let handler = Arc::new(self.edge.port(surface));
+            let serving = net::serve(&self.runtimes, listener, handler, connections.clone());
+            self.serving.push(serving.map_err(StartError::Serve)?);
+            tell_serving(surface, &local);
+        }
+        tracing::info!(
+            local_member_id = %self.member.server().local(),
+            listen_client_urls = ?texts(&config.listen.client),
+            listen_metrics_urls = ?texts(&config.listen.metrics),
+            "now serving peer/client/metrics"
+        );
+        Ok(())
+    }
+
+    fn until_the_end(self, config: &Config) -> End {
+        let event = self.events.recv();
+        let signal = match event {
+            Ok(Event::Signal(signal)) => {
+                tracing::info!(signal = signal.name(), "received signal; shutting down");
+                Some(signal)
+            }
+            Ok(Event::Stopped(_)) | Err(mpsc::RecvError) => None,
+        };
+        tracing::info!(name = config.name, data_dir = %config.data_dir.display(), "closing etcd server");
+        let Running { member, runtimes, serving, edge, .. } = self;
+        // Streams never end by themselves: they are told to, and their clients go elsewhere.
+        edge.grpc.close();
+        let patience = config.raft.request_timeout();
+        runtimes.block_on(drain(&serving, patience));
+        drop(edge);
+        let reason = member.stop();
+        drop(serving);
+        runtimes.stop();
+        tracing::info!(name = config.name, %reason, "closed etcd server");
+        match (signal, reason) {
+            (Some(signal), _) => End::Signal(signal),
+            (None, StopReason::Fault(_)) => End::Code(ExitCode::FAILURE),
+            (None, StopReason::Asked | StopReason::Removed) => End::Code(ExitCode::SUCCESS),
+        }
+    }
+}
+
+/// Lets clients finish what they have begun, on all ports at once.
+async fn drain(serving: &[Serving], patience: Duration) {
+    let mut drains: Vec<_> = serving.iter().map(|port| Box::pin(port.drain(patience))).collect();
+    std::future::poll_fn(|cx| {
+        drains.retain_mut(|drain| drain.as_mut().poll(cx).is_pending());
+        if drains.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+/// The cluster to begin with; none if the member has data already, and whatever it says about that does not matter.
+fn initial_cluster(config: &Config) -> Result<Option<InitialCluster>, StartError> {
+    let server = settings::server(config, None);
+    let disk: &dyn Disk = &OsDisk;
+    if wal::exists(disk, &server.wal_path())? {
+        return Ok(None);
+    }
+    Ok(Some(config.initial_cluster(&resolve)?))
+}
+
+fn resolve(host: &str) -> Result<IpAddr, String> {
+    let mut addresses = (host, 0).to_socket_addrs().map_err(|error| error.to_string())?;
+    addresses.next().map(|address| address.ip()).ok_or_else(|| format!("{host} has no address"))
+}
+
+fn start_member(
+    config: &Config,
+    initial: Option<&InitialCluster>,
+    registry: &Registry,
+) -> Result<Member, StartError> {
+    let machine = Machine {
+        disk: Arc::new(OsDisk),
+        clock: Arc::new(OsClock::default()),
+        random: Box::new(OsRandom),
+    };
+    let settings = settings::server(config, initial);
+    Ok(Member::start(settings, machine, Arc::new(Alone), registry)?)
+}
+
+/// What clients speak.
+struct Edge {
+    grpc: Grpc,
+    http: Arc<Http<Server>>,
+}
+
+impl Edge {
+    fn new(
+        config: &Config,
+        args: Vec<String>,
+        server: &Server,
+        registry: Registry,
+    ) -> Result<Edge, StartError> {
+        registry.register(Box::new(ServerCollector::new(server)?))?;
+        let grpc = Grpc::new(server.clone(), settings::grpc(config), &registry)?;
+        let http = Http::new(server.clone(), settings::http(config, args), registry)?;
+        Ok(Edge { grpc, http: Arc::new(http) })
+    }
+
+    fn port(&self, surface: Surface) -> Api<Server> {
+        Api::new(surface, self.grpc.clone(), Arc::clone(&self.http))
+    }
+}
+
+fn tell_start(config: &Config, has_data: bool) {
+    tracing::info!(
+        etcd_version = crate::config::ETCD_VERSION,
+        bowline_version = crate::config::BOWLINE_VERSION,
+        max_cpu_available = Runtimes::count_default(),
+        member_initialized = has_data,
+        name = config.name,
+        data_dir = %config.data_dir.display(),
+        heartbeat_interval = ?config.raft.tick,
+        election_timeout = ?config.raft.election_timeout(),
+        snapshot_count = config.raft.snapshot_count,
+        listen_peer_urls = ?texts(&config.listen.peer),
+        listen_client_urls = ?texts(&config.listen.client),
+        initial_cluster = config.cluster.initial,
+        initial_cluster_state = config.cluster.state.as_str(),
+        initial_cluster_token = config.cluster.token,
+        quota_backend_bytes = config.backend.quota_bytes,
+        max_request_bytes = config.limits.request_bytes,
+        pre_vote = config.raft.pre_vote,
+        "starting an etcd server"
+    );
+}
+
+fn tell_serving(surface: Surface, local: &net::Local) {
+    let traffic = match surface {
+        Surface::Client => "grpc+http",
+        Surface::ClientGrpcOnly => "grpc",
+        Surface::ClientHttpOnly => "http",
+        Surface::Metrics => return tracing::info!(address = %local, "serving metrics"),
+        Surface::Peer => return tracing::info!(address = %local, "serving peer traffic"),
+    };
+    tracing::info!("ready to serve client requests");
+    tracing::info!(
+        traffic,
+        address = %local,
+        "serving client traffic insecurely; this is strongly discouraged!"
+    );
+}

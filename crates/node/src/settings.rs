@@ -1,0 +1,188 @@
+//! What the flags mean to each part: one function a part.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use server::{AutoCompaction, Features, ServerConfig};
+
+use crate::config::gates::Gate;
+use crate::config::url::Address;
+use crate::config::{self, Config, InitialCluster, LogFormat, LogLevel, LogOutput};
+use crate::logging;
+
+/// How the member behaves. `initial` is none if it has data already.
+pub fn server(config: &Config, initial: Option<&InitialCluster>) -> ServerConfig {
+    let mut server = ServerConfig::new(&config.name, &config.data_dir);
+    server.wal_dir.clone_from(&config.wal_dir);
+    server.peer_urls = texts(&config.advertise.peer);
+    server.client_urls = texts(&config.advertise.client);
+    server.initial_cluster = initial.map(members).unwrap_or_default();
+    server.cluster_token.clone_from(&config.cluster.token);
+    server.strict_reconfig_check = config.cluster.strict_reconfig_check;
+    server.max_learners = count(config.cluster.learners_max);
+    set_raft(&mut server, &config.raft);
+    set_backend(&mut server, config);
+    set_limits(&mut server, config);
+    set_checks(&mut server, &config.checks);
+    server.features = features(config);
+    server.unsafe_no_fsync = config.unsafe_no_fsync;
+    server
+}
+
+fn set_raft(server: &mut ServerConfig, raft: &config::Raft) {
+    server.heartbeat = raft.tick;
+    server.election_ticks = u32::try_from(raft.election_ticks).unwrap_or(u32::MAX);
+    server.pre_vote = raft.pre_vote;
+    server.initial_election_tick_advance = raft.initial_election_tick_advance;
+    server.snapshot_count = raft.snapshot_count;
+    server.snapshot_catchup_entries = raft.snapshot_catchup_entries;
+    // Zero keeps all.
+    server.max_snapshots = raft.snapshots_max.map_or(0, count);
+    server.max_wals = raft.wals_max.map_or(0, count);
+}
+
+fn set_backend(server: &mut ServerConfig, config: &Config) {
+    let backend = &config.backend;
+    // Below zero there is no limit.
+    server.quota_backend_bytes =
+        backend.quota_bytes.map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX));
+    server.backend.batch_interval = backend.batch_interval;
+    server.backend.batch_ops = count(backend.batch_operations);
+    server.bootstrap_defrag_threshold_bytes =
+        backend.bootstrap_defrag_megabytes.unwrap_or(0).saturating_mul(1 << 20);
+    let compaction = &config.compaction;
+    server.compaction_batch_limit = count(compaction.batch_revisions);
+    server.compaction_sleep_interval = compaction.pause;
+    server.auto_compaction = match compaction.auto {
+        None => AutoCompaction::Off,
+        Some(config::AutoCompaction::Periodic(time)) => AutoCompaction::Periodic(time),
+        Some(config::AutoCompaction::Revision(revisions)) => {
+            AutoCompaction::Revision(i64::try_from(revisions).unwrap_or(i64::MAX))
+        }
+    };
+}
+
+fn set_limits(server: &mut ServerConfig, config: &Config) {
+    server.max_request_bytes = count(config.limits.request_bytes);
+    server.max_txn_ops = count(config.limits.txn_operations);
+    if let Some(interval) = config.client.watch_progress_interval {
+        server.watch_progress_notify_interval = interval;
+    }
+    server.auth_token.clone_from(&config.auth.token);
+    server.auth_token_ttl = config.auth.token_ttl;
+    server.bcrypt_cost = config.auth.bcrypt_cost;
+    server.warning_apply_duration = config.monitoring.slow_apply;
+}
+
+fn set_checks(server: &mut ServerConfig, checks: &config::Checks) {
+    server.corrupt_check_time = checks.corruption_interval.unwrap_or_default();
+    server.compact_hash_check_time = checks.compact_hash_interval;
+    server.downgrade_check_time = checks.downgrade_interval.unwrap_or_default();
+}
+
+fn features(config: &Config) -> Features {
+    let enabled = |gate| config.gates.enabled(gate);
+    Features {
+        compact_hash_check: enabled(Gate::CompactHashCheck),
+        fast_lease_keep_alive: enabled(Gate::FastLeaseKeepAlive),
+        initial_corrupt_check: enabled(Gate::InitialCorruptCheck),
+        lease_checkpoint: enabled(Gate::LeaseCheckpoint),
+        lease_checkpoint_persist: enabled(Gate::LeaseCheckpointPersist),
+        priority_request: enabled(Gate::PriorityRequest),
+    }
+}
+
+fn members(initial: &InitialCluster) -> BTreeMap<String, Vec<String>> {
+    initial.members.iter().map(|(name, urls)| (name.to_owned(), texts(urls))).collect()
+}
+
+fn texts(urls: &[config::url::Url]) -> Vec<String> {
+    config::url::list::texts(urls)
+}
+
+fn count(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// How connections of clients are treated.
+pub fn connections(config: &Config, connections_max: u32) -> net::Config {
+    let client = &config.client;
+    let (interval, timeout) =
+        client.keepalive.map(|ping| (ping.interval, ping.timeout)).unwrap_or_default();
+    let min_time = client.ping_interval_min.unwrap_or_default();
+    net::Config {
+        connections_max,
+        streams_max: client.streams_max,
+        keep_alive: net::KeepAlive::from_flags(min_time, interval, timeout),
+        ..net::Config::default()
+    }
+}
+
+/// How gRPC is served.
+pub fn grpc(config: &Config) -> api::grpc::Config {
+    api::grpc::Config {
+        warning_unary_request_duration: config.monitoring.slow_request,
+        extensive_metrics: config.monitoring.extensive_metrics,
+        stop_service_on_defragment: config.gates.enabled(Gate::StopGrpcServiceOnDefrag),
+    }
+}
+
+/// How paths are served.
+pub fn http(config: &Config, command_line: Vec<String>) -> api::http::Config {
+    let client = &config.client;
+    let access =
+        api::http::Access { hosts: client.host_whitelist.clone(), origins: client.cors.clone() };
+    api::http::Config { access, command_line }
+}
+
+/// Where to listen.
+pub fn address(address: &Address) -> net::Address {
+    match address {
+        Address::Tcp { host, port } if host.contains(':') => {
+            net::Address::Tcp(format!("[{host}]:{port}"))
+        }
+        Address::Tcp { host, port } => net::Address::Tcp(format!("{host}:{port}")),
+        Address::Unix(path) => net::Address::Unix(PathBuf::from(path)),
+    }
+}
+
+/// How to log.
+pub fn logs(logs: &config::Logs) -> logging::Config {
+    let rotation = logs.rotation.as_ref().map(|rotation| logging::Rotation {
+        size_mb_max: rotation.size_mb_max,
+        age_days_max: rotation.age_days_max,
+        backups_max: rotation.backups_max,
+        local_time: rotation.local_time,
+        compress: rotation.compress,
+    });
+    logging::Config {
+        level: level(logs.level),
+        format: match logs.format {
+            LogFormat::Json => logging::Format::Json,
+            LogFormat::Console => logging::Format::Console,
+        },
+        outputs: logs.outputs.iter().map(output).collect(),
+        rotation,
+    }
+}
+
+fn level(level: LogLevel) -> logging::Level {
+    match level {
+        LogLevel::Debug => logging::Level::Debug,
+        LogLevel::Info => logging::Level::Info,
+        LogLevel::Warn => logging::Level::Warn,
+        LogLevel::Error => logging::Level::Error,
+        LogLevel::DPanic => logging::Level::DPanic,
+        LogLevel::Panic => logging::Level::Panic,
+        LogLevel::Fatal => logging::Level::Fatal,
+    }
+}
+
+fn output(output: &LogOutput) -> logging::Output {
+    match output {
+        LogOutput::Stderr => logging::Output::Stderr,
+        LogOutput::Stdout => logging::Output::Stdout,
+        LogOutput::Journal => logging::Output::Journal,
+        LogOutput::File(path) => logging::Output::File(path.clone()),
+    }
+}

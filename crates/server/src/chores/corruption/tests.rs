@@ -1,0 +1,196 @@
+//! Members that hold other things are found, whoever they are.
+
+use std::sync::Mutex;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+use super::super::tests::{LOCAL, Rig, SECOND, header};
+use super::*;
+use proto::etcdserverpb as pb;
+
+pub(super) fn hash(hash: u32, compact_revision: i64, revision: i64) -> KeyValueHash {
+    KeyValueHash { hash, compact_revision, revision }
+}
+
+pub(super) fn peer(member: u64, revision: i64, hash: KeyValueHash) -> PeerHash {
+    PeerHash { member: MemberId(member), answer: Ok(PeerAnswer { revision, hash }) }
+}
+
+pub(super) fn silent(member: u64) -> PeerHash {
+    PeerHash { member: MemberId(member), answer: Err(Error::Timeout) }
+}
+
+/// Other members that answer with what they are told to, for each revision.
+#[derive(Debug, Default)]
+struct Fake {
+    answers: Vec<(i64, Vec<PeerHash>)>,
+    asked: Mutex<Vec<i64>>,
+}
+
+impl PeerHashes for Fake {
+    fn at(&self, revision: i64) -> Pin<Box<dyn Future<Output = Vec<PeerHash>> + Send + '_>> {
+        self.asked.lock().unwrap().push(revision);
+        let answer = self.answers.iter().find(|(at, _)| *at == revision);
+        Box::pin(std::future::ready(answer.map_or_else(Vec::new, |(_, peers)| peers.clone())))
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Unpark>) {
+        self.0.unpark();
+    }
+}
+
+/// Waits for a future, woken by whoever keeps its promise.
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+/// A leader with some keys, and threads for what takes long.
+fn leader() -> Rig {
+    let mut rig = Rig::new();
+    rig.lead();
+    ["a", "b", "c"].into_iter().for_each(|key| rig.put(key));
+    rig.server.shared.pool.spawn().unwrap();
+    rig
+}
+
+fn own(rig: &Rig) -> KeyValueHash {
+    rig.server.state().store.hash_kv(0).unwrap().0
+}
+
+fn alarms(rig: &mut Rig) -> Vec<u64> {
+    let alarm = |it: &InternalRaftRequest| {
+        let alarm = it.alarm.unwrap();
+        assert_eq!(alarm.alarm, i32::from(AlarmType::Corrupt));
+        alarm.member_id
+    };
+    rig.settle_all().iter().map(alarm).collect()
+}
+
+fn compact(rig: &mut Rig, revision: i64) {
+    let compaction = Some(pb::CompactionRequest { revision, physical: false });
+    rig.done(&InternalRaftRequest { compaction, ..header() });
+    let state = rig.server.state();
+    while state.store.turn_compaction().unwrap() == mvcc::CompactionTurn::More {}
+}
+
+#[test]
+fn a_member_that_is_alone_finds_nothing() {
+    let mut rig = leader();
+    wait(check_all_keys(rig.server.clone(), Arc::new(NoPeers))).unwrap();
+    wait(initial_check(rig.server.clone(), Arc::new(NoPeers))).unwrap();
+    compact(&mut rig, 2);
+    assert_eq!(wait(check_compactions(rig.server.clone(), Arc::new(NoPeers), 0)), 0);
+    assert!(alarms(&mut rig).is_empty());
+    assert_eq!(rig.server.metrics().hash_rev_duration.get_sample_count(), 3);
+}
+
+#[test]
+fn a_follower_that_differs_gets_the_alarm() {
+    let mut rig = leader();
+    let own = own(&rig);
+    let differs = KeyValueHash { hash: own.hash ^ 1, ..own };
+    let answers =
+        vec![(own.revision, vec![peer(2, own.revision, own), peer(3, own.revision, differs)])];
+    let peers = Arc::new(Fake { answers, ..Fake::default() });
+    wait(check_all_keys(rig.server.clone(), peers)).unwrap();
+    assert_eq!(alarms(&mut rig), [3]);
+    assert!(rig.server.state().alarms.is_active(AlarmType::Corrupt));
+}
+
+#[test]
+fn a_check_that_cannot_be_sure_raises_nothing() {
+    let mut rig = leader();
+    let own = own(&rig);
+    let differs = KeyValueHash { hash: own.hash ^ 1, ..own };
+    let answers = vec![(own.revision, vec![peer(2, own.revision, differs)])];
+    rig.server.shared.raft.close();
+    rig.server.shared.progress.set_rules_alone(false);
+    let peers = Arc::new(Fake { answers, ..Fake::default() });
+    assert_eq!(wait(check_all_keys(rig.server.clone(), peers)), Err(Error::Stopped));
+    assert!(alarms(&mut rig).is_empty());
+}
+
+#[test]
+fn a_member_that_differs_does_not_start() {
+    let rig = leader();
+    let own = own(&rig);
+    let differs = KeyValueHash { hash: own.hash ^ 1, ..own };
+    let answers = vec![(own.revision, vec![peer(2, own.revision, differs)])];
+    let peers = Arc::new(Fake { answers, ..Fake::default() });
+    let outcome = wait(initial_check(rig.server.clone(), peers));
+    assert_eq!(outcome, Err(Inconsistent::Differs(LOCAL)));
+    assert_eq!(outcome.unwrap_err().to_string(), "1 found data inconsistency with peers");
+}
+
+#[test]
+fn compactions_are_compared_from_the_newest_on() {
+    let mut rig = leader();
+    compact(&mut rig, 2);
+    compact(&mut rig, 3);
+    let hashes = rig.server.state().store.compaction_hashes();
+    let answers = vec![
+        (3, vec![peer(2, 4, hashes[1]), silent(3)]),
+        (2, vec![peer(2, 4, hashes[0]), peer(3, 4, hashes[0])]),
+    ];
+    let peers = Arc::new(Fake { answers, ..Fake::default() });
+    let agreed = wait(check_compactions(rig.server.clone(), peers.clone(), 0));
+    assert_eq!(agreed, 2, "the newest that all are known to agree on");
+    assert_eq!(*peers.asked.lock().unwrap(), [3, 2]);
+    assert_eq!(wait(check_compactions(rig.server.clone(), peers.clone(), 2)), 2);
+    assert_eq!(*peers.asked.lock().unwrap(), [3, 2, 3], "what was checked is not asked for again");
+    assert!(alarms(&mut rig).is_empty());
+}
+
+#[test]
+fn whoever_made_another_compaction_of_it_gets_the_alarm() {
+    let mut rig = leader();
+    compact(&mut rig, 2);
+    compact(&mut rig, 3);
+    let own = rig.server.state().store.compaction_hashes()[1];
+    let differs = KeyValueHash { hash: own.hash ^ 1, ..own };
+    let answers = vec![(3, vec![peer(2, 4, own), peer(3, 4, differs)])];
+    let peers = Arc::new(Fake { answers, ..Fake::default() });
+    assert_eq!(wait(check_compactions(rig.server.clone(), peers.clone(), 0)), 0);
+    assert_eq!(alarms(&mut rig), [3]);
+    assert_eq!(*peers.asked.lock().unwrap(), [3], "that is enough for once");
+}
+
+#[test]
+fn only_the_leader_compares_and_only_if_asked_to() {
+    let rig = Rig::new();
+    let peers: Arc<dyn PeerHashes> = Arc::new(NoPeers);
+    assert!(AllKeys::new(rig.server.clone(), Arc::clone(&peers)).is_none());
+    assert!(Compactions::new(rig.server.clone(), peers).is_none());
+
+    let mut rig = Rig::with(|config| {
+        config.corrupt_check_time = SECOND;
+        config.features.compact_hash_check = true;
+    });
+    rig.put("a");
+    compact(&mut rig, 2);
+    let fake = Arc::new(Fake::default());
+    let peers: Arc<dyn PeerHashes> = fake.clone();
+    let mut all = AllKeys::new(rig.server.clone(), Arc::clone(&peers)).unwrap();
+    let mut compactions = Compactions::new(rig.server.clone(), peers).unwrap();
+    rig.follow();
+    let now = rig.advance(60 * SECOND);
+    assert_eq!(all.turn(now), now + SECOND);
+    assert_eq!(compactions.turn(now), now + 60 * SECOND);
+    assert!(fake.asked.lock().unwrap().is_empty());
+    rig.lead();
+    let now = rig.advance(60 * SECOND);
+    assert!(all.turn(now) < now + SECOND, "under way");
+    assert_eq!(compactions.turn(now), now + 60 * SECOND);
+    assert_eq!(*fake.asked.lock().unwrap(), [2]);
+}

@@ -1,0 +1,220 @@
+//! The cluster's version, the database's, and the end of a downgrade.
+
+use backend::schema::version::{Version, detect};
+use proto::membershippb::{ClusterVersionSetRequest, DowngradeInfoSetRequest};
+
+use proto::walpb::Snapshot;
+use wal::Wal;
+
+use super::super::Chore as _;
+use super::super::storage::follow;
+use super::super::versions::{ClusterVersion, DowngradeEnd};
+use super::*;
+
+fn set_version(rig: &mut Rig, ver: &str) {
+    rig.done(&version_request(ver));
+}
+
+fn set_downgrade(rig: &mut Rig, ver: &str) {
+    let downgrade_info_set = Some(DowngradeInfoSetRequest { enabled: true, ver: ver.to_owned() });
+    rig.done(&InternalRaftRequest { downgrade_info_set, ..header() });
+}
+
+fn add_member(rig: &Rig, id: u64) {
+    let state = rig.server.state();
+    let mut tx = state.backend.begin();
+    let urls = vec![format!("http://localhost:{id}")];
+    let member = Member { id: MemberId(id), ..Member::at_bootstrap("", urls, "token") };
+    state.cluster.add_member(&mut tx, member).unwrap();
+    tx.commit().unwrap();
+}
+
+fn version(rig: &Rig) -> Option<Version> {
+    rig.server.state().cluster.now().version()
+}
+
+fn versions_proposed(requests: &[InternalRaftRequest]) -> Vec<String> {
+    requests.iter().filter_map(|it| it.cluster_version_set.clone()).map(|it| it.ver).collect()
+}
+
+#[test]
+fn a_new_leader_decides_at_once() {
+    let mut rig = Rig::new();
+    let mut chore = ClusterVersion::new(rig.server.clone());
+    let now = rig.now();
+    assert!(chore.turn(now) < now + SECOND / 10, "as soon as there is a leader");
+    assert!(rig.take_proposed().is_empty());
+    rig.lead();
+    chore.turn(now);
+    assert_eq!(versions_proposed(&rig.settle_all()), ["3.7.0"]);
+    assert_eq!(chore.turn(now), now + 4 * SECOND);
+    assert_eq!(version(&rig), Some(Version::new(3, 7)));
+}
+
+#[test]
+fn one_that_is_not_heard_of_keeps_the_cluster_at_the_oldest() {
+    let mut rig = Rig::new();
+    add_member(&rig, 2);
+    rig.lead();
+    let mut chore = ClusterVersion::new(rig.server.clone());
+    let now = rig.now();
+    chore.turn(now);
+    assert_eq!(versions_proposed(&rig.settle_all()), ["3.0.0"]);
+    chore.turn(now);
+    let now = rig.advance(4 * SECOND);
+    chore.turn(now);
+    assert!(rig.take_proposed().is_empty(), "and it stays there");
+}
+
+#[test]
+fn a_cluster_is_raised_within_four_seconds() {
+    let mut rig = Rig::new();
+    set_version(&mut rig, "3.6.0");
+    rig.lead();
+    let mut chore = ClusterVersion::new(rig.server.clone());
+    let now = rig.now();
+    assert_eq!(chore.turn(now), now + 4 * SECOND);
+    assert!(rig.take_proposed().is_empty());
+    let now = rig.advance(4 * SECOND);
+    chore.turn(now);
+    assert_eq!(versions_proposed(&rig.settle_all()), ["3.7.0"]);
+}
+
+#[test]
+fn a_proposal_that_fails_is_made_again() {
+    let mut rig = Rig::new();
+    set_version(&mut rig, "3.6.0");
+    rig.lead();
+    let mut chore = ClusterVersion::new(rig.server.clone());
+    for _ in 0..2 {
+        let now = rig.advance(4 * SECOND);
+        chore.turn(now);
+        rig.look();
+        assert_eq!(rig.proposed.len(), 1);
+        rig.fail_all(&Error::Timeout);
+        assert_eq!(chore.turn(now), now + 4 * SECOND);
+    }
+}
+
+#[test]
+fn a_downgrade_lowers_the_version() {
+    let mut rig = Rig::new();
+    set_version(&mut rig, "3.7.0");
+    set_downgrade(&mut rig, "3.6.0");
+    rig.lead();
+    let mut chore = ClusterVersion::new(rig.server.clone());
+    let now = rig.advance(4 * SECOND);
+    chore.turn(now);
+    assert_eq!(versions_proposed(&rig.settle_all()), ["3.6.0"]);
+}
+
+#[test]
+fn a_downgrade_goes_on_while_this_member_runs_the_newer_release() {
+    let mut rig = Rig::new();
+    set_version(&mut rig, "3.7.0");
+    set_downgrade(&mut rig, "3.6.0");
+    rig.lead();
+    let mut chore = DowngradeEnd::new(rig.server.clone()).unwrap();
+    let now = rig.advance(5 * SECOND);
+    assert_eq!(chore.turn(now), now + 5 * SECOND);
+    assert!(rig.take_proposed().is_empty());
+}
+
+#[test]
+fn a_downgrade_to_what_this_member_runs_is_over() {
+    let mut rig = Rig::new();
+    set_version(&mut rig, "3.7.0");
+    set_downgrade(&mut rig, "3.7.0");
+    let mut chore = DowngradeEnd::new(rig.server.clone()).unwrap();
+    let now = rig.advance(5 * SECOND);
+    chore.turn(now);
+    assert!(rig.take_proposed().is_empty(), "the leader ends it");
+    rig.lead();
+    let now = rig.advance(5 * SECOND);
+    chore.turn(now);
+    rig.settle_all();
+    chore.turn(now);
+    assert!(!rig.server.state().cluster.now().downgrade().enabled);
+}
+
+#[test]
+fn nobody_looks_after_downgrades_if_the_flags_say_so() {
+    let rig = Rig::with(|config| config.downgrade_check_time = Duration::ZERO);
+    assert!(DowngradeEnd::new(rig.server.clone()).is_none());
+}
+
+#[test]
+fn the_database_follows_the_cluster() {
+    let mut rig = Rig::new();
+    follow(&rig.server.shared);
+    assert_eq!(stored(&rig), None, "nobody has decided yet");
+    set_version(&mut rig, "3.0.0");
+    follow(&rig.server.shared);
+    assert_eq!(stored(&rig), Some(Version::new(3, 5)), "as good as undecided");
+    set_version(&mut rig, "3.7.0");
+    follow(&rig.server.shared);
+    assert_eq!(stored(&rig), Some(Version::new(3, 7)));
+}
+
+/// Begins a log on the disk of a member, with some requests in it.
+fn begin_log(rig: &Rig, requests: &[InternalRaftRequest]) -> Wal {
+    let (disk, dir) = (&rig.server.shared.disk, rig.server.config().wal_path());
+    disk.create_dir_all_durably(dir.parent().unwrap()).unwrap();
+    let mut log = Wal::create(Arc::clone(disk), &dir, "", wal::Config::default()).unwrap();
+    let entry = |(number, request): (usize, &InternalRaftRequest)| proto::raftpb::Entry {
+        term: Some(2),
+        index: Some(number as u64 + 1),
+        data: Some(request.encode_to_vec().into()),
+        r#type: None,
+    };
+    let entries: Vec<_> = requests.iter().enumerate().map(entry).collect();
+    let commit = Some(entries.len() as u64);
+    let state = proto::raftpb::HardState { term: Some(2), vote: Some(1), commit };
+    log.save(&state, &entries, true).unwrap();
+    log
+}
+
+fn version_request(ver: &str) -> InternalRaftRequest {
+    let cluster_version_set = Some(ClusterVersionSetRequest { ver: ver.to_owned() });
+    InternalRaftRequest { cluster_version_set, ..header() }
+}
+
+/// One that only 3.7 understands.
+fn newer_request() -> InternalRaftRequest {
+    let test = pb::DowngradeVersionTestRequest { ver: "3.7.0".to_owned() };
+    InternalRaftRequest { downgrade_version_test: Some(test), ..header() }
+}
+
+/// On its way from 3.7 to 3.6.
+fn downgrading() -> Rig {
+    let mut rig = Rig::new();
+    set_version(&mut rig, "3.7.0");
+    follow(&rig.server.shared);
+    set_downgrade(&mut rig, "3.6.0");
+    set_version(&mut rig, "3.6.0");
+    rig
+}
+
+fn stored(rig: &Rig) -> Option<Version> {
+    detect(&rig.server.state().backend.view()).ok()
+}
+
+#[test]
+fn a_database_is_moved_down_once_the_older_release_can_read_the_log() {
+    let rig = downgrading();
+    let mut log = begin_log(&rig, &[newer_request(), version_request("3.6.0")]);
+    follow(&rig.server.shared);
+    assert_eq!(stored(&rig), Some(Version::new(3, 7)), "3.6 could not read the log");
+    let conf_state = Some(proto::raftpb::ConfState::default());
+    let snapshot = Snapshot { index: Some(2), term: Some(2), conf_state };
+    log.save_snapshot(&snapshot).unwrap();
+    follow(&rig.server.shared);
+    assert_eq!(stored(&rig), Some(Version::new(3, 6)), "nobody reads that part any more");
+}
+
+#[test]
+fn a_database_is_not_moved_down_if_the_log_cannot_be_read() {
+    let rig = downgrading();
+    follow(&rig.server.shared);
+    assert_eq!(stored(&rig), Some(Version::new(3, 7)));
+}

@@ -1,0 +1,148 @@
+//! Maintenance.
+
+use std::time::Duration;
+
+use membership::version::DowngradeError;
+use pb::alarm_request::AlarmAction;
+use pb::downgrade_request::DowngradeAction;
+use proto::etcdserverpb as pb;
+use server::{Error, Refusal, SERVER_VERSION, Server};
+
+use super::{NOBODY, Running, block_on, keys, put, put_often};
+
+fn alarm(server: &Server, action: AlarmAction, member_id: u64, alarm: pb::AlarmType) -> usize {
+    let (action, alarm) = (action.into(), alarm.into());
+    let request = pb::AlarmRequest { action, member_id, alarm };
+    block_on(server.alarm(NOBODY, request)).unwrap().alarms.len()
+}
+
+fn downgrade(
+    server: &Server,
+    action: DowngradeAction,
+    version: &str,
+) -> Result<pb::DowngradeResponse, Error> {
+    let request = pb::DowngradeRequest { action: action.into(), version: version.to_owned() };
+    block_on(server.downgrade(NOBODY, request))
+}
+
+/// Waits until the cluster has a version.
+fn await_version(server: &Server) {
+    while server.state().cluster.now().version().is_none() {
+        block_on(server.sleep(Duration::from_millis(10)));
+    }
+}
+
+#[test]
+fn a_member_tells_how_it_is() {
+    let running = Running::start_with(|config| config.quota_backend_bytes = 1 << 30);
+    let server = running.server();
+    put(&server, "a", "1");
+    let status = block_on(server.status(NOBODY)).unwrap();
+    let header = status.header.unwrap();
+    assert_eq!((header.revision, header.member_id), (2, server.local().0));
+    assert_eq!(status.version, SERVER_VERSION);
+    assert_eq!(status.leader, server.local().0);
+    assert_eq!(status.raft_term, header.raft_term);
+    assert!(status.raft_applied_index > 0 && status.raft_index >= status.raft_applied_index);
+    assert!(status.db_size >= status.db_size_in_use && status.db_size_in_use > 0);
+    assert_eq!(status.db_size_quota, 1 << 30);
+    assert!(["3.5.0", "3.7.0"].contains(&status.storage_version.as_str()), "{status:?}");
+    assert_eq!(status.downgrade_info, Some(pb::DowngradeInfo::default()));
+    assert!(status.errors.is_empty() && !status.is_learner);
+}
+
+#[test]
+fn alarms_are_raised_told_and_cleared() {
+    let running = Running::start();
+    let server = running.server();
+    assert_eq!(alarm(&server, AlarmAction::Activate, 5, pb::AlarmType::Nospace), 1);
+    assert_eq!(alarm(&server, AlarmAction::Activate, 0, pb::AlarmType::Corrupt), 1);
+    assert_eq!(alarm(&server, AlarmAction::Get, 0, pb::AlarmType::None), 2);
+    let status = block_on(server.status(NOBODY)).unwrap();
+    assert_eq!(status.errors, ["memberID:5 alarm:NOSPACE", "alarm:CORRUPT"]);
+    let request = super::put_request("a", "1");
+    let corrupt = block_on(server.put(NOBODY, request)).unwrap_err();
+    assert_eq!(corrupt, Error::Refused(Refusal::Corrupt));
+    assert_eq!(alarm(&server, AlarmAction::Deactivate, 0, pb::AlarmType::Corrupt), 1);
+    assert_eq!(alarm(&server, AlarmAction::Deactivate, 5, pb::AlarmType::Nospace), 1);
+    assert_eq!(put(&server, "a", "1"), 2);
+}
+
+#[test]
+fn hashes_are_those_of_the_keys_and_of_the_file() {
+    let running = Running::start();
+    let server = running.server();
+    put_often(&server, "a", 10, "x");
+    let hash = block_on(server.hash_kv(NOBODY, 5)).unwrap();
+    let (expected, current) = server.state().store.hash_kv(5).unwrap();
+    assert_eq!((hash.hash, hash.hash_revision), (expected.hash, 5));
+    assert_eq!(hash.compact_revision, expected.compact_revision);
+    assert_eq!(hash.header.unwrap().revision, current);
+    let future = block_on(server.hash_kv(NOBODY, 50)).unwrap_err();
+    assert_eq!(future, Error::Refused(Refusal::Keys(mvcc::Error::FutureRevision)));
+    let whole = block_on(server.hash(NOBODY)).unwrap();
+    assert_eq!(whole.header.unwrap().revision, 11);
+    put(&server, "b", "1");
+    assert_ne!(block_on(server.hash(NOBODY)).unwrap().hash, whole.hash);
+}
+
+#[test]
+fn a_defragmented_member_has_less_and_holds_the_same() {
+    let running = Running::start();
+    let server = running.server();
+    put_often(&server, "a", 200, &"x".repeat(10_000));
+    let compact = pb::CompactionRequest { revision: 201, physical: true };
+    block_on(server.compact(NOBODY, compact)).unwrap();
+    let before = block_on(server.status(NOBODY)).unwrap();
+    block_on(server.defragment(NOBODY)).unwrap();
+    let after = block_on(server.status(NOBODY)).unwrap();
+    assert!(after.db_size < before.db_size, "{} {}", after.db_size, before.db_size);
+    assert_eq!(keys(&server, "a", "z"), ["a"]);
+    assert_eq!(put(&server, "b", "1"), 202);
+}
+
+#[test]
+fn a_downgrade_goes_one_version_down() {
+    let running = Running::start();
+    let server = running.server();
+    await_version(&server);
+    let validate = |version| downgrade(&server, DowngradeAction::Validate, version);
+    let response = validate("3.6").unwrap();
+    assert_eq!((response.version.as_str(), response.header.unwrap().revision), ("3.7", 1));
+    let refused = |error| Err(Error::Downgrade(error));
+    for version in ["3.5", "3.7.0", "4.6"] {
+        assert_eq!(validate(version), refused(DowngradeError::InvalidTarget), "{version}");
+    }
+    assert_eq!(validate("x"), refused(DowngradeError::WrongFormat));
+    let enable = downgrade(&server, DowngradeAction::Enable, "3.5");
+    assert_eq!(enable, refused(DowngradeError::InvalidTarget));
+    assert!(!server.state().cluster.now().downgrade().enabled);
+}
+
+#[test]
+fn a_downgrade_is_begun_once_and_called_off_as_often_as_one_likes() {
+    let running = Running::start();
+    let server = running.server();
+    await_version(&server);
+    downgrade(&server, DowngradeAction::Enable, "3.6.14").unwrap();
+    let status = block_on(server.status(NOBODY)).unwrap();
+    let info = status.downgrade_info.unwrap();
+    assert_eq!((info.enabled, info.target_version.as_str()), (true, "3.6.0"));
+    // Which of the two depends on whether the cluster has gone down by now.
+    let again = downgrade(&server, DowngradeAction::Enable, "3.6").unwrap_err();
+    let possible = [DowngradeError::InProcess, DowngradeError::InvalidTarget];
+    assert!(possible.map(Error::Downgrade).contains(&again), "{again}");
+    for _ in 0..2 {
+        downgrade(&server, DowngradeAction::Cancel, "").unwrap();
+        assert!(!server.state().cluster.now().downgrade().enabled);
+    }
+}
+
+#[test]
+fn there_are_three_things_to_do_about_downgrades() {
+    let running = Running::start();
+    let request = pb::DowngradeRequest { action: 9, version: "3.6".to_owned() };
+    let error = block_on(running.server().downgrade(NOBODY, request)).unwrap_err();
+    assert_eq!(error, Error::UnknownMethod);
+    assert_eq!(error.to_string(), "etcdserver: unknown method");
+}

@@ -1,0 +1,144 @@
+//! Members.
+
+use membership::Refused;
+use membership::reconfig::Unsafe;
+use proto::etcdserverpb as pb;
+use server::{Error, Server};
+
+use super::{NOBODY, Running, block_on, put};
+
+fn add(server: &Server, url: &str, is_learner: bool) -> Result<pb::MemberAddResponse, Error> {
+    let peer_urls = vec![url.to_owned()];
+    block_on(server.member_add(NOBODY, pb::MemberAddRequest { peer_urls, is_learner }))
+}
+
+fn remove(server: &Server, id: u64) -> Result<pb::MemberRemoveResponse, Error> {
+    block_on(server.member_remove(NOBODY, pb::MemberRemoveRequest { id }))
+}
+
+fn promote(server: &Server, id: u64) -> Result<pb::MemberPromoteResponse, Error> {
+    block_on(server.member_promote(NOBODY, pb::MemberPromoteRequest { id }))
+}
+
+fn update(server: &Server, id: u64, url: &str) -> Result<pb::MemberUpdateResponse, Error> {
+    let peer_urls = vec![url.to_owned()];
+    block_on(server.member_update(NOBODY, pb::MemberUpdateRequest { id, peer_urls }))
+}
+
+fn list(server: &Server) -> pb::MemberListResponse {
+    let request = pb::MemberListRequest { linearizable: true };
+    block_on(server.member_list(NOBODY, request)).unwrap()
+}
+
+#[test]
+fn a_member_knows_itself() {
+    let running = Running::start();
+    let server = running.server();
+    put(&server, "a", "1");
+    let response = list(&server);
+    let [member] = &response.members[..] else { panic!("{response:?}") };
+    assert_eq!((member.id, member.name.as_str()), (server.local().0, "default"));
+    assert_eq!(member.peer_urls, ["http://localhost:2380"]);
+    let header = response.header.unwrap();
+    assert_eq!(header.revision, 0, "as in etcd");
+    assert_eq!((header.cluster_id, header.member_id), (server.cluster_id().0, server.local().0));
+    assert!(header.raft_term > 0);
+}
+
+#[test]
+fn a_learner_comes_and_goes() {
+    let running = Running::start();
+    let server = running.server();
+    let added = add(&server, "http://b:2380", true).unwrap();
+    let learner = added.member.unwrap();
+    assert!(learner.is_learner && learner.name.is_empty());
+    assert_eq!(added.members.len(), 2);
+    assert!(added.members.is_sorted_by_key(|member| member.id));
+    assert_eq!(added.members, list(&server).members);
+    let another = add(&server, "http://c:2380", true).unwrap_err();
+    assert_eq!(another, Error::Members(Refused::TooManyLearners));
+    assert_eq!(put(&server, "a", "1"), 2, "one vote is enough, as before");
+    let left = remove(&server, learner.id).unwrap();
+    assert_eq!(left.members.len(), 1);
+    assert_eq!(remove(&server, learner.id).unwrap_err(), Error::Members(Refused::IdRemoved));
+}
+
+#[test]
+fn a_learner_that_has_heard_of_nothing_is_not_promoted() {
+    let running = Running::start();
+    let server = running.server();
+    let learner = add(&server, "http://b:2380", true).unwrap().member.unwrap().id;
+    let lags = promote(&server, learner).unwrap_err();
+    assert_eq!(lags, Error::Unsafe(Unsafe::LearnerNotReady));
+    assert_eq!(promote(&server, 1).unwrap_err(), Error::Members(Refused::IdNotFound));
+    let votes = promote(&server, server.local().0).unwrap_err();
+    assert_eq!(votes, Error::Members(Refused::MemberNotLearner));
+}
+
+#[test]
+fn a_change_that_makes_no_sense_is_refused() {
+    let running = Running::start();
+    let server = running.server();
+    let last = remove(&server, server.local().0).unwrap_err();
+    assert_eq!(last, Error::Unsafe(Unsafe::NotEnoughStarted));
+    assert_eq!(remove(&server, 1).unwrap_err(), Error::Members(Refused::IdNotFound));
+    let taken = add(&server, "http://localhost:2380", true).unwrap_err();
+    assert_eq!(taken, Error::Members(Refused::PeerUrlExists));
+    let unknown = update(&server, 1, "http://b:2380").unwrap_err();
+    assert_eq!(unknown, Error::Members(Refused::IdNotFound));
+    assert_eq!(list(&server).members.len(), 1);
+}
+
+/// Consensus takes one change at a time: whoever is told of one must be able to ask for the next.
+#[test]
+fn one_change_may_follow_another_at_once() {
+    let running = Running::start();
+    let server = running.server();
+    for n in 0..100 {
+        let url = format!("http://moved{n}:2380");
+        let moved = update(&server, server.local().0, &url).unwrap();
+        assert_eq!(moved.members[0].peer_urls, [url]);
+    }
+}
+
+#[test]
+fn a_member_moves() {
+    let running = Running::start();
+    let server = running.server();
+    let moved = update(&server, server.local().0, "http://moved:2380").unwrap();
+    assert_eq!(moved.members[0].peer_urls, ["http://moved:2380"]);
+    assert_eq!(moved.members[0].name, "default", "nothing else changes");
+    assert_eq!(moved.header.unwrap().revision, 0);
+}
+
+#[test]
+fn a_second_voter_may_be_added_to_one_that_has_started() {
+    let running = Running::start();
+    let server = running.server();
+    let added = add(&server, "http://b:2380", false).unwrap();
+    assert_eq!(added.members.iter().filter(|member| !member.is_learner).count(), 2);
+    let third = add(&server, "http://c:2380", false).unwrap_err();
+    assert_eq!(third, Error::Unsafe(Unsafe::NotEnoughStarted));
+    let learner = add(&server, "http://c:2380", true).unwrap_err();
+    assert_eq!(learner, Error::Unsafe(Unsafe::Unhealthy));
+}
+
+#[test]
+fn leadership_goes_to_voters_only() {
+    let running = Running::start();
+    let server = running.server();
+    let learner = add(&server, "http://b:2380", true).unwrap().member.unwrap().id;
+    let bad = Err(Error::BadLeaderTransferee);
+    assert_eq!(block_on(server.move_leader(NOBODY, learner)), bad);
+    assert_eq!(block_on(server.move_leader(NOBODY, 1)), bad);
+    assert_eq!(block_on(server.move_leader(NOBODY, server.local().0)), Ok(()), "it leads");
+}
+
+#[test]
+fn leadership_that_is_not_taken_is_not_waited_for_forever() {
+    let running = Running::start_fast(20, |config| config.heartbeat *= 10);
+    let server = running.server();
+    let added = add(&server, "http://b:2380", false).unwrap().member.unwrap();
+    let error = block_on(server.move_leader(NOBODY, added.id)).unwrap_err();
+    assert!(matches!(error, Error::TimeoutLeaderTransfer | Error::NotLeader), "{error}");
+}

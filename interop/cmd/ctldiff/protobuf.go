@@ -1,0 +1,64 @@
+package main
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"bowline/interop/internal/machine"
+)
+
+// messages are what commands print when they are asked for protobuf, by how the commands begin.
+var messages = map[string]proto.Message{
+	"get": &pb.RangeResponse{},
+	"put": &pb.PutResponse{},
+	"del": &pb.DeleteRangeResponse{},
+	"txn": &pb.TxnResponse{},
+	// Of a grant, only the header.
+	"lease grant":   &pb.ResponseHeader{},
+	"lease list":    &pb.LeaseLeasesResponse{},
+	"lease revoke":  &pb.LeaseRevokeResponse{},
+	"member list":   &pb.MemberListResponse{},
+	"member add":    &pb.MemberAddResponse{},
+	"member remove": &pb.MemberRemoveResponse{},
+	"member update": &pb.MemberUpdateResponse{},
+	"alarm":         &pb.AlarmResponse{},
+	"user add":      &pb.AuthUserAddResponse{},
+	"user get":      &pb.AuthUserGetResponse{},
+	"user list":     &pb.AuthUserListResponse{},
+	"role add":      &pb.AuthRoleAddResponse{},
+	"role get":      &pb.AuthRoleGetResponse{},
+	"role list":     &pb.AuthRoleListResponse{},
+}
+
+// readable is an output in which numbers of any length can be found: protobuf becomes text.
+func readable(words []string, out string) string {
+	if !slices.Contains(words, "protobuf") && !slices.Contains(words, "--write-out=protobuf") {
+		return out
+	}
+	for begin, message := range messages {
+		if !strings.HasPrefix(strings.Join(words, " ")+" ", begin+" ") {
+			continue
+		}
+		message = proto.Clone(message)
+		if err := proto.Unmarshal([]byte(out), message); err != nil {
+			return "no message: " + err.Error() + "\n" + out
+		}
+		return machine.Text(message) + unknown(message)
+	}
+	return out
+}
+
+// unknown is what a message has beyond the fields that it ought to have.
+func unknown(message proto.Message) string {
+	rest := message.ProtoReflect().GetUnknown()
+	if len(rest) == 0 {
+		return ""
+	}
+	number, _, _ := protowire.ConsumeTag(rest)
+	return "\nand an unknown field " + strconv.Itoa(int(number))
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"bowline/interop/internal/cluster"
+)
+
+// server does what a server statement says.
+func (s *side) server(ctx context.Context, words []string) error {
+	switch {
+	case s.cluster == nil:
+		return s.begin(ctx, words)
+	case len(words) == 0:
+		return errors.New("the server has been started already")
+	}
+	m := s.cluster.Members[0]
+	switch words[0] {
+	case "stop":
+		return m.Stop()
+	case "kill":
+		return m.Kill()
+	case "start":
+		if err := s.cluster.StartMember(m, words[1:]...); err != nil {
+			return err
+		}
+		return s.ready(ctx)
+	case "on":
+		return s.on(ctx, words[1])
+	default:
+		return fmt.Errorf("server %s?", words[0])
+	}
+}
+
+// begin starts the server on a new directory.
+func (s *side) begin(ctx context.Context, flags []string) error {
+	files := filepath.Join(s.dir, "files")
+	if err := os.MkdirAll(files, 0o755); err != nil {
+		return err
+	}
+	s.names["dir"] = files
+	c, err := cluster.New(s.binary, s.dir, 1)
+	if err != nil {
+		return err
+	}
+	s.cluster = c
+	if err := c.Start(ctx, flags...); err != nil {
+		return err
+	}
+	s.learnPlaces()
+	return s.ready(ctx)
+}
+
+// on starts the server on a directory that somebody else has made.
+func (s *side) on(ctx context.Context, dir string) error {
+	s.cluster.Close()
+	c, err := cluster.Existing(s.binary, "m1", dir)
+	if err != nil {
+		return err
+	}
+	s.cluster = c
+	s.learnPlaces()
+	return s.ready(ctx)
+}
+
+func (s *side) learnPlaces() {
+	m := s.cluster.Members[0]
+	s.names["endpoint"], s.names["peer"] = m.Endpoint(), m.PeerURL
+	s.names["member"] = fmt.Sprintf("%x", m.ID)
+	s.normal.Places(m.Endpoint(), "<client>", m.PeerURL, "<peer>", s.dir, "<dir>")
+}
+
+// ready waits until requests are answered, be it that they need a user.
+func (s *side) ready(ctx context.Context) error {
+	m := s.cluster.Members[0]
+	return cluster.Until(ctx, "the server to answer", func(ctx context.Context) error {
+		return m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
+			_, err := client.Get(ctx, "ready")
+			if errors.Is(err, rpctypes.ErrUserEmpty) {
+				return nil
+			}
+			return err
+		})
+	})
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"bowline/interop/internal/cluster"
+	"bowline/interop/internal/normal"
+	"bowline/interop/internal/script"
+)
+
+const (
+	// patience is how long a command may take.
+	patience = 40 * time.Second
+	// between is how long to wait before something is tried again.
+	between = 50 * time.Millisecond
+)
+
+// side is one of the servers, and the commands that speak to it.
+type side struct {
+	binary *cluster.Binary
+	tools  string
+	// dir has a folder for the server and one, files, for the commands.
+	dir     string
+	cluster *cluster.Cluster
+	normal  *normal.Normal
+	names   map[string]string
+	jobs    map[string]*job
+	// plant falsifies an answer, before it is made normal.
+	plant *plant
+}
+
+func newSide(binary *cluster.Binary, tools, dir string) *side {
+	return &side{
+		binary: binary, tools: tools, dir: dir,
+		normal: normal.New(), names: map[string]string{}, jobs: map[string]*job{},
+	}
+}
+
+func (s *side) close() {
+	for _, job := range s.jobs {
+		job.kill()
+	}
+	if s.cluster != nil {
+		s.cluster.Close()
+	}
+}
+
+// do carries out a statement. Its answer is normal.
+func (s *side) do(ctx context.Context, statement script.Statement) answer {
+	words := make([]string, len(statement.Words))
+	for i, word := range statement.Words {
+		words[i] = s.expand(word)
+	}
+	switch statement.Verb {
+	case script.Server:
+		return answer{failed: s.server(ctx, words)}
+	case script.HTTP:
+		return s.normalAnswer(statement, request(ctx, s.names["endpoint"], words))
+	case script.Background:
+		return answer{failed: s.background(statement.Name, words)}
+	case script.Await, script.Tell, script.End, script.Join:
+		return s.attend(statement, words)
+	case script.Until:
+		return answer{failed: s.until(ctx, words, statement.Text)}
+	default:
+		said := s.command(ctx, statement.Verb, words, s.expand(statement.Stdin))
+		if statement.Name != "" {
+			s.names[statement.Name] = normal.FirstID(said.out)
+		}
+		return s.normalAnswer(statement, said)
+	}
+}
+
+// expand puts in what names stand for.
+func (s *side) expand(text string) string {
+	return os.Expand(text, func(name string) string {
+		if value, known := s.names[name]; known {
+			return value
+		}
+		// Not ours, so perhaps a shell's.
+		return "$" + name
+	})
+}
+
+func (s *side) normalAnswer(statement script.Statement, said answer) answer {
+	said.out = readable(statement.Words, said.out)
+	s.plant.falsify(statement, &said)
+	said.out = s.normal.Text(statement.Words, said.out)
+	said.err = s.normal.Text(statement.Words, said.err)
+	if statement.Unordered {
+		said.out = normal.Unordered(said.out)
+	}
+	return said
+}
+
+// command runs one of etcd's command lines to its end.
+func (s *side) command(ctx context.Context, verb script.Verb, words []string, stdin string) answer {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	run := s.process(ctx, verb, words)
+	var out, err bytes.Buffer
+	run.Stdin, run.Stdout, run.Stderr = strings.NewReader(stdin), &out, &err
+	ended := run.Run()
+	if ctx.Err() != nil {
+		return answer{failed: fmt.Errorf("no end after %s; so far:\n%s%s", patience, &out, &err)}
+	}
+	return answer{code: exitCode(ended), out: out.String(), err: err.String()}
+}
+
+// process is a command line that knows where the server is.
+func (s *side) process(ctx context.Context, verb script.Verb, words []string) *exec.Cmd {
+	run := exec.CommandContext(ctx, filepath.Join(s.tools, "etcd"+string(verb)), words...)
+	run.Dir = s.names["dir"]
+	run.Env = append(slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "ETCDCTL_") }),
+		"ETCDCTL_ENDPOINTS="+s.names["endpoint"])
+	// What etcdutl is told by its environment, it complains about.
+	if verb == script.Utl {
+		run.Env = run.Env[:len(run.Env)-1]
+	}
+	return run
+}
+
+func exitCode(ended error) int {
+	var exit *exec.ExitError
+	switch {
+	case ended == nil:
+		return 0
+	case errors.As(ended, &exit):
+		return exit.ExitCode()
+	default:
+		// It could not even be started.
+		return -2
+	}
+}
+
+// until repeats a command until it prints a text.
+func (s *side) until(ctx context.Context, words []string, text string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		said := s.command(ctx, script.Ctl, words, "")
+		if strings.Contains(said.out, s.expand(text)) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("never said %q; last: %s", text, said)
+		case <-time.After(between):
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package normal
+
+import "testing"
+
+// pair is what two servers print for the same command.
+type pair struct{ command, one, other string }
+
+func (p pair) same() bool {
+	words := []string{p.command}
+	one := New("127.0.0.1:11111", "<client>", "/tmp/one", "<dir>").Text(words, p.one)
+	other := New("127.0.0.1:22222", "<client>", "/tmp/other", "<dir>").Text(words, p.other)
+	return one == other
+}
+
+func TestMayDiffer(t *testing.T) {
+	for _, p := range []pair{
+		{"member list", "8e9e05c52164694d, http://127.0.0.1:11111", "1e9e05c52164694d, http://127.0.0.1:22222"},
+		{"get", `"cluster_id":14841639068965178418,"raft_term":2`, `"cluster_id":10276657743932975437,"raft_term":3`},
+		{"get", `"RaftTerm" : 2`, `"RaftTerm" : 14`},
+		{"get", `{"ts":"2026-11-15T18:20:53.635044Z","target":"etcd-endpoints://0x2799caff4e00/127.0.0.1:11111"}`,
+			`{"ts":"2026-11-15T18:20:54.6Z","target":"etcd-endpoints://0x1/127.0.0.1:22222"}`},
+		{"endpoint health", "is healthy: successfully committed proposal: took = 1.25ms", "is healthy: successfully committed proposal: took = 932.1µs"},
+		{"endpoint health", `"took":"4.1351ms"`, `"took":"1s"`},
+		{"endpoint status", "127.0.0.1:11111, 3.7.0, 20 kB, 16 kB, 20%, 2.1 GB, true, false, 2, 4, 4, , , false",
+			"127.0.0.1:22222, 3.7.0, 1.2 MB, 160 kB, 2%, 2.1 GB, true, false, 12, 47, 46, , , false"},
+		{"endpoint status", "│ 127.0.0.1:11111 │   20 kB │  16 kB │     20% │ 2.1 GB │ true │ false │ 2 │  5 │  5 │",
+			"│ 127.0.0.1:22222 │ 1.2 MB │ 8 B │ 0% │ 2.1 GB │ true │ false │ 12 │  47 │  46 │"},
+		{"snapshot status", `{"hash":1,"revision":2,"totalKey":1,"totalSize":20480}`, `{"hash":2,"revision":2,"totalKey":1,"totalSize":24576}`},
+		{"snapshot status", "5a8d1c3e, 4, 3, 20 kB, 3.7.0", "ff, 4, 3, 33 kB, 3.7.0"},
+		{"lease timetolive", "granted with TTL(100s), remaining(99s)", "granted with TTL(100s), remaining(100s)"},
+	} {
+		if !p.same() {
+			t.Errorf("not the same: %+v", p)
+		}
+	}
+}
+
+func TestMustNotDiffer(t *testing.T) {
+	for _, p := range []pair{
+		{"get", `"revision":2`, `"revision":3`},
+		{"get", "a\n1\n", "a\n1\n\n"},
+		{"get", "a  b", "a b"},
+		{"get", `"dbSizeQuota":2147483648`, `"dbSizeQuota":8589934592`},
+		{"endpoint hashkv", `"hash":2587454935`, `"hash":2587454936`},
+		{"endpoint status", "3.7.1, 3.7.0, 20 kB, 16 kB, 20%, 2.1 GB, true, false, 2, 4, 4, , , false", "3.7.1, 3.7.0, 20 kB, 16 kB, 20%, 2.1 GB, true, true, 2, 4, 4, , , false"},
+		{"snapshot status", "5a8d1c3e, 4, 3, 20 kB, 3.7.0", "5a8d1c3e, 5, 3, 20 kB, 3.7.0"},
+		{"lease timetolive", "granted with TTL(100s)", "granted with TTL(99s)"},
+		{"lease grant", "granted with TTL(100s)", "granted with TTL(99s)"},
+		{"lease timetolive", "already expired", "remaining(1s)"},
+		// Who is who is kept.
+		{"x", "8e9e05c52164694d 8e9e05c52164694d", "1e9e05c52164694d 2e9e05c52164694d"},
+		{"x", "8e9e05c52164694d", ""},
+		{"get", "http://127.0.0.1:11111", "http://127.0.0.1:33333"},
+	} {
+		if p.same() {
+			t.Errorf("the same: %+v", p)
+		}
+	}
+}
+
+func TestAnIDIsTheSameInHexAndDecimal(t *testing.T) {
+	n := New()
+	if one, other := n.Text(nil, "8e9e05c52164694d"), n.Text(nil, `"10276657743932975437"`); `"`+one+`"` != other {
+		t.Errorf("%s and %s", one, other)
+	}
+	if id := FirstID(`{"revision":1,"ID":7587898932526418698}`); id != "694da1e070cd8b0a" {
+		t.Errorf("first id: %s", id)
+	}
+}
+
+func TestUnordered(t *testing.T) {
+	if Unordered("b\na") != Unordered("a\nb") || Unordered("b\na") == Unordered("a\na") {
+		t.Error("lines")
+	}
+	if Unordered(`[{"a"},{"b"}]`) != Unordered(`[{"b"},{"a"}]`) || Unordered(`[{"a"},{"b"}]`) == Unordered(`[{"a"},{"c"}]`) {
+		t.Error("objects")
+	}
+}

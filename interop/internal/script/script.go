@@ -1,0 +1,149 @@
+// Package script reads lists of things to ask of a server, which are written
+// to be read by people first:
+//
+//	# A lease and a key under it.
+//	server --quota-backend-bytes=10000000     starts the server, with these flags beside the usual ones
+//	lease = lease grant 3600                  an etcdctl command; the first id it prints is $lease from here on
+//	put "a b" --lease=$lease                  quotes are as in Go, or single ones with nothing special between them
+//	| from standard input                     each such line is one of the standard input of the command above
+//	unordered member list                     its lines may come in any order
+//	utl snapshot status $dir/saved            an etcdutl command
+//	http POST /v3/kv/range {"key":"YQ=="}     a request to the client port; what follows the path is the body
+//	background w watch a --rev=1              a command that goes on
+//	await w "PUT"                             until it has printed this; again, this once more after that
+//	tell w progress                           a line for its standard input
+//	end w                                     interrupts it; what it printed is the answer to this statement
+//	join w                                    the same of one that ends by itself
+//	until get a has "1"                       repeats a command until it prints this; not compared
+//	server stop | kill | start [FLAG...]      the same data directory, later
+//	server on $dir/restored                   another data directory
+//
+// Known from the start are $dir, a folder for files, $endpoint and $peer, the
+// server's addresses, and $member, its id.
+package script
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Verb is what a statement does.
+type Verb string
+
+// The verbs. A statement that begins with none of these words is an etcdctl command.
+const (
+	Ctl        Verb = "ctl"
+	Utl        Verb = "utl"
+	HTTP       Verb = "http"
+	Server     Verb = "server"
+	Background Verb = "background"
+	Await      Verb = "await"
+	Tell       Verb = "tell"
+	End        Verb = "end"
+	Join       Verb = "join"
+	Until      Verb = "until"
+)
+
+var verbs = []Verb{Utl, HTTP, Server, Background, Await, Tell, End, Join, Until}
+
+// Statement is one thing to do.
+type Statement struct {
+	File string
+	Line int
+	Verb Verb
+	// Name is the background command that is meant, or what an id is to be called.
+	Name  string
+	Words []string
+	// Stdin is what the command reads.
+	Stdin string
+	// Text is what Until waits for.
+	Text      string
+	Unordered bool
+	Written   string
+}
+
+func (s Statement) String() string { return fmt.Sprintf("%s:%d: %s", s.File, s.Line, s.Written) }
+
+// Read reads a script.
+func Read(path string) ([]Statement, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, string(text))
+}
+
+// Parse reads a script from its text.
+func Parse(file, text string) ([]Statement, error) {
+	var statements []Statement
+	for i, line := range strings.Split(text, "\n") {
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if input, is := stdin(line); is {
+			if len(statements) == 0 {
+				return nil, fmt.Errorf("%s:%d: input without a command", file, i+1)
+			}
+			statements[len(statements)-1].Stdin += input + "\n"
+			continue
+		}
+		statement, err := parse(line)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", file, i+1, err)
+		}
+		statement.File, statement.Line, statement.Written = file, i+1, line
+		statements = append(statements, statement)
+	}
+	return statements, nil
+}
+
+func stdin(line string) (string, bool) {
+	if line == "|" {
+		return "", true
+	}
+	return strings.CutPrefix(line, "| ")
+}
+
+var named = regexp.MustCompile(`^([a-z]+) = (.*)$`)
+
+func parse(line string) (Statement, error) {
+	s := Statement{Verb: Ctl}
+	if parts := named.FindStringSubmatch(line); parts != nil {
+		s.Name, line = parts[1], parts[2]
+	}
+	line, s.Unordered = strings.CutPrefix(line, "unordered ")
+	words, err := Words(line)
+	if err != nil {
+		return s, err
+	}
+	if slices.Contains(verbs, Verb(words[0])) {
+		s.Verb, words = Verb(words[0]), words[1:]
+	}
+	s.Words = words
+	return s.shaped(line)
+}
+
+// shaped takes from the words what has a meaning of its own.
+func (s Statement) shaped(line string) (Statement, error) {
+	if s.Verb != Server && len(s.Words) == 0 {
+		return s, fmt.Errorf("%s what?", s.Verb)
+	}
+	switch s.Verb {
+	case Background, Await, Tell, End, Join:
+		s.Name, s.Words = s.Words[0], s.Words[1:]
+	case Until:
+		at := slices.Index(s.Words, "has")
+		if at < 1 || at != len(s.Words)-2 {
+			return s, fmt.Errorf("until COMMAND has TEXT, and not %q", s.Words)
+		}
+		s.Words, s.Text = s.Words[:at], s.Words[at+1]
+	case HTTP:
+		// A body keeps its quotes.
+		parts := strings.SplitN(line, " ", 4)
+		s.Words = parts[1:]
+	}
+	return s, nil
+}
