@@ -122,10 +122,10 @@ impl<H: Handler> Server<H> {
     /// The next connection, once there is room for one.
     async fn arrival(&self, acceptor: &Acceptor) -> io::Result<Arrival> {
         let mut seat = self.seats.take().await;
-        let opening = Arc::clone(&self.opening).acquire_owned().await;
-        let opening = opening.expect("the semaphore is never closed");
         let accepted = acceptor.accept().await?;
         self.seats.sit(&mut seat);
+        let opening = Arc::clone(&self.opening).acquire_owned().await;
+        let opening = opening.expect("the semaphore is never closed");
         Ok(Arrival { accepted, seat, opening })
     }
 

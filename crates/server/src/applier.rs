@@ -42,6 +42,8 @@ pub(crate) struct Applier {
     snapshots: Arc<Inbox<Snapshot>>,
     snapshot_index: Index,
     compacted_index: Index,
+    /// Changes of members that were applied, for those who wait.
+    conf_changes: Vec<(u64, Result<(), membership::Refused>)>,
     /// A snapshot is to be taken whatever the count: the cluster's version was lowered.
     is_snapshot_forced: bool,
 }
@@ -65,6 +67,7 @@ impl Applier {
             snapshots,
             snapshot_index,
             compacted_index: snapshot_index,
+            conf_changes: Vec::new(),
             is_snapshot_forced: false,
         }
     }
@@ -90,7 +93,9 @@ impl Applier {
         }
         if let Some(last) = message.entries.last() {
             self.shared.applied.advance(last.index);
-            self.shared.raft.push(Event::Applied(message.responses));
+            let (responses, conf_changes) =
+                (message.responses, std::mem::take(&mut self.conf_changes));
+            self.shared.raft.push(Event::Applied { responses, conf_changes });
             self.maybe_snapshot(&state, last.index, last.term);
         }
         Ok(())
@@ -110,7 +115,7 @@ impl Applier {
             }
             Applied::ConfChange { id, result, removed } => {
                 shared.transport.set_members(&state.cluster.now());
-                shared.waits.settle(id, Ok(Settled::ConfChange(result)));
+                self.conf_changes.push((id, result));
                 removed.into_iter().for_each(|member| self.note_removed(member));
             }
         }

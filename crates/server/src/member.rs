@@ -5,7 +5,8 @@
 //!   wal       the log                            watch     watchers that are behind
 //!   apply     the state machine                  chores    what a member does by itself
 //!   commit    the database file                  snapshot  snapshots
-//!   scrub     looks for bit rot                  pool-0, 1 what takes long
+//!   scrub     looks for bit rot                  pool-…    what takes long
+//!                                                password-… passwords
 //! ```
 //!
 //! A thread is a loop round the `turn` of its stage: it sleeps until there is something to do. A stage that fails ends the member.
@@ -108,8 +109,8 @@ impl Member {
                 spawn("watch", &shared, run_watch(&booted.watch))?,
                 spawn("chores", &shared, run_chores(&chores, all_chores))?,
             ];
-            let pool = shared.pool.spawn()?;
-            let stages = stages.into_iter().chain(pool).collect();
+            let (pool, passwords) = (shared.pool.spawn("pool")?, shared.passwords.spawn("password")?);
+            let stages = stages.into_iter().chain(pool).chain(passwords).collect();
             let raft = spawn("raft", &shared, run_raft(raft))?;
             let commit = CommitThread::spawn(&backend)?;
             let scrub = ScrubThread::spawn(&backend, SCRUB_PAGES_DEFAULT, SCRUB_INTERVAL_DEFAULT)?;
@@ -143,6 +144,7 @@ impl Member {
         snapshots.close();
         shared.compaction.close();
         shared.pool.close();
+        shared.passwords.close();
         bells.iter().for_each(|bell| bell.close());
         stages.into_iter().for_each(join);
         scrub.stop();

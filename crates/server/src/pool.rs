@@ -35,10 +35,10 @@ impl std::fmt::Debug for Queue {
 
 impl Pool {
     /// Starts the threads.
-    pub(crate) fn spawn(self: &Arc<Pool>) -> io::Result<Vec<JoinHandle<()>>> {
+    pub(crate) fn spawn(self: &Arc<Pool>, name: &str) -> io::Result<Vec<JoinHandle<()>>> {
         let one = |number| {
             let pool = Arc::clone(self);
-            let thread = std::thread::Builder::new().name(format!("pool-{number}"));
+            let thread = std::thread::Builder::new().name(format!("{name}-{number}"));
             thread.spawn(move || pool.work())
         };
         (0..THREADS).map(one).collect()
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn a_job_is_done_by_a_thread() {
         let pool = Arc::new(Pool::default());
-        let threads = pool.spawn().unwrap();
+        let threads = pool.spawn("pool").unwrap();
         let (done, wait) = std::sync::mpsc::channel();
         let job = pool.run(move || done.send(7).unwrap());
         assert_eq!(wait.recv().unwrap(), 7);

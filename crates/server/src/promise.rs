@@ -50,6 +50,11 @@ impl<T> Slot<T> {
 }
 
 impl<T> Promise<T> {
+    /// Whether somebody still waits.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.0.as_ref().is_some_and(|slot| Arc::strong_count(slot) > 1)
+    }
+
     /// Gives the answer.
     pub(crate) fn keep(mut self, value: T) {
         if let Some(slot) = self.0.take() {

@@ -28,6 +28,7 @@ use crate::log_writer::LogWork;
 use crate::promise::Promise;
 use crate::reads::Reads;
 use crate::server::{Shared, StopReason};
+use crate::waits::Settled;
 
 /// All reasons for the raft loop to do something, except that time passes.
 #[derive(Debug)]
@@ -35,7 +36,7 @@ pub(crate) enum Event {
     /// A request is to be appended to the log.
     Propose { id: u64, data: Bytes, since: Duration },
     /// A change of members is.
-    ProposeConfChange { id: u64, change: raftpb::ConfChange },
+    ProposeConfChange { id: u64, change: raftpb::ConfChange, since: Duration },
     /// Somebody wants to read what is committed.
     Read { promise: Promise<Result<(), Error>> },
     /// Another member says something.
@@ -46,8 +47,9 @@ pub(crate) enum Event {
     SnapshotSent { to: MemberId, arrived: bool },
     /// The log has what this message asked for, durably.
     Appended(Box<Message>),
-    /// The state machine has what was to be applied; these are its acknowledgements.
-    Applied(Vec<Message>),
+    /// The state machine has what was to be applied; these are its acknowledgements. Whoever waits for a change of members hears of it once
+    /// consensus has these: only then will it take another.
+    Applied { responses: Vec<Message>, conf_changes: Vec<(u64, ConfChanged)> },
     /// The state machine has come to a change of members.
     ConfChanged { index: Index, change: ConfChangeV2, conf_state: raft::ConfState },
     /// Entries behind this one are needed by nobody; a snapshot there has this configuration.
@@ -86,8 +88,31 @@ pub(crate) struct RaftLoop {
 #[derive(Debug)]
 struct Held {
     id: u64,
-    data: Bytes,
+    what: What,
     since: Duration,
+}
+
+#[derive(Debug)]
+enum What {
+    Request(Bytes),
+    ConfChange(raftpb::ConfChange),
+}
+
+/// Whether a change of members was made.
+type ConfChanged = Result<(), membership::Refused>;
+
+/// Requests that are proposed in one go.
+#[derive(Debug, Default)]
+struct Batch {
+    ids: Vec<u64>,
+    data: Vec<Bytes>,
+}
+
+impl Batch {
+    fn add(&mut self, id: u64, data: Bytes) {
+        self.ids.push(id);
+        self.data.push(data);
+    }
 }
 
 impl RaftLoop {
@@ -146,14 +171,23 @@ impl RaftLoop {
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Propose { id, data, since } => self.held.push_back(Held { id, data, since }),
-            Event::ProposeConfChange { id, change } => self.propose_conf_change(id, change),
+            Event::Propose { id, data, since } => {
+                self.held.push_back(Held { id, what: What::Request(data), since });
+            }
+            Event::ProposeConfChange { id, change, since } => {
+                self.held.push_back(Held { id, what: What::ConfChange(change), since });
+            }
             Event::Read { promise } => self.reads.add(promise),
             Event::Peer(message) => self.step(*message),
             Event::Unreachable(member) => self.node.report_unreachable(member),
             Event::SnapshotSent { to, arrived } => self.node.report_snapshot(to, arrived),
             Event::Appended(append) => self.appended(*append),
-            Event::Applied(responses) => self.deliver(responses),
+            Event::Applied { responses, conf_changes } => {
+                self.deliver(responses);
+                for (id, result) in conf_changes {
+                    self.shared.waits.settle(id, Ok(Settled::ConfChange(result)));
+                }
+            }
             Event::ConfChanged { index, change, conf_state } => {
                 self.conf_changed(index, &change, &conf_state);
             }
@@ -173,13 +207,28 @@ impl RaftLoop {
         if self.held.is_empty() || self.node.basic_status().soft_state.lead.is_none() {
             return;
         }
-        let held = std::mem::take(&mut self.held);
-        let batch = held.iter().map(|held| held.data.clone());
-        if self.node.propose_batch(batch).is_err() {
-            let drop = |held: &Held| self.shared.waits.settle(held.id, Err(Error::ProposalDropped));
-            held.iter().for_each(drop);
-            self.shared.metrics.proposals_failed.inc_by(count(held.len()));
+        let mut batch = Batch::default();
+        for Held { id, what, .. } in std::mem::take(&mut self.held) {
+            match what {
+                What::Request(data) => batch.add(id, data),
+                What::ConfChange(change) => {
+                    self.propose_batch(std::mem::take(&mut batch));
+                    self.propose_conf_change(id, change);
+                }
+            }
         }
+        self.propose_batch(batch);
+    }
+
+    fn propose_batch(&mut self, batch: Batch) {
+        if self.node.propose_batch(batch.data).is_err() {
+            batch.ids.into_iter().for_each(|id| self.drop_proposal(id));
+        }
+    }
+
+    fn drop_proposal(&self, id: u64) {
+        self.shared.waits.settle(id, Err(Error::ProposalDropped));
+        self.shared.metrics.proposals_failed.inc();
     }
 
     fn propose_conf_change(&mut self, id: u64, change: raftpb::ConfChange) {
@@ -187,7 +236,7 @@ impl RaftLoop {
             .map_err(|_| ())
             .and_then(|change| self.node.propose_conf_change(change).map_err(|_| ()));
         if proposed.is_err() {
-            self.shared.waits.settle(id, Err(Error::ProposalDropped));
+            self.drop_proposal(id);
         }
     }
 
@@ -275,6 +324,7 @@ impl RaftLoop {
         let awake = self.sleepers.split_off(&(now + Duration::from_nanos(1)));
         let woken = std::mem::replace(&mut self.sleepers, awake);
         woken.into_values().flatten().for_each(|promise| promise.keep(()));
+        shared.applied.forget_unwanted();
         if let Some((_, reason)) = self.stop_at.take_if(|(at, _)| *at <= now) {
             shared.end(reason);
         }

@@ -60,6 +60,8 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     /// For what takes long.
     pub(crate) pool: Arc<Pool>,
+    /// For passwords alone, which take long too: what somebody asks for who is not known yet must not hold up the rest, nor be held up.
+    pub(crate) passwords: Arc<Pool>,
     /// Rung when there is a compaction to carry out.
     pub(crate) compaction: Bell,
     /// When the write to the log began that is under way, in nanoseconds of the clock; zero if none is.
@@ -117,6 +119,7 @@ impl Shared {
             transport,
             metrics,
             pool: Arc::default(),
+            passwords: Arc::default(),
             compaction: Bell::default(),
             sync_began: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
@@ -277,7 +280,7 @@ impl Server {
     pub fn propose_conf_change(&self, change: &Change) -> Result<Proposal, Error> {
         let id = self.next_id();
         let change = change.to_conf_change(Some(id));
-        self.submit(id, |_| Event::ProposeConfChange { id, change })
+        self.submit(id, |since| Event::ProposeConfChange { id, change, since })
     }
 
     fn submit(&self, id: u64, event: impl FnOnce(Duration) -> Event) -> Result<Proposal, Error> {
@@ -363,6 +366,14 @@ impl Server {
         self.shared.pool.run(job).await
     }
 
+    /// Likewise, for passwords.
+    pub(crate) async fn offload_password<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        self.shared.passwords.run(job).await
+    }
+
     /// How long the write to the log that is under way has taken; none if there is none.
     pub fn log_busy_for(&self) -> Option<Duration> {
         let began = self.shared.sync_began.load(Ordering::Relaxed);
@@ -397,6 +408,7 @@ impl Server {
                 return reason.clone();
             }
             let (promise, waiting) = promise();
+            end.waiting.retain(Promise::is_wanted);
             end.waiting.push(promise);
             waiting
         };

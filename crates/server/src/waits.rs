@@ -155,6 +155,14 @@ impl AppliedIndex {
         }
     }
 
+    /// Forgets those who gave up: the index they wait for may never come.
+    pub(crate) fn forget_unwanted(&self) {
+        self.lock().retain(|_, waiting| {
+            waiting.retain(Promise::is_wanted);
+            !waiting.is_empty()
+        });
+    }
+
     /// It will come no further.
     pub(crate) fn fail_all(&self, error: &Error) {
         let all = std::mem::take(&mut *self.lock());
@@ -215,6 +223,9 @@ mod tests {
         assert_eq!(two.try_take(), Some(Ok(())));
         assert_eq!(three.try_take(), None);
         assert_eq!(wait(1).try_take(), Some(Ok(())), "it has been for long");
+        drop(wait(4));
+        applied.forget_unwanted();
+        assert_eq!(applied.lock().len(), 1);
         applied.fail_all(&Error::Stopped);
         assert_eq!(three.try_take(), Some(Err(Error::Stopped)));
     }

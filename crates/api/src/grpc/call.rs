@@ -96,13 +96,6 @@ impl<'a, B: RequestBody> Call<'a, B> {
         Call { context, connection, method, metrics, format, deadline, messages }
     }
 
-    /// There is such a method, but nobody to answer it.
-    pub(crate) fn unserved(self) -> Response<Body> {
-        let Method { service, name, .. } = self.method;
-        let text = format!("unknown method {name} for service {service}");
-        self.format.refused(&Status::new(Code::Unimplemented, text))
-    }
-
     /// Answers a unary call.
     pub(crate) async fn unary<Q, R, F>(
         self,

@@ -6,11 +6,21 @@
 //! | `keys` | `KV` |
 //! | `leases` | `Lease` |
 //! | `watches` | `Watch` |
+//! | `users` | `Auth`, and who may do what |
+//! | `members` | `Cluster` |
+//! | `upkeep` | `Maintenance` and `Health` |
+//! | `locks` | `Lock` and `Election` |
+//! | `pages` | HTTP: health, metrics, version |
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 
 mod calls;
 mod keys;
 mod leases;
+mod locks;
+mod members;
+mod pages;
 mod support;
+mod upkeep;
+mod users;
 mod watches;

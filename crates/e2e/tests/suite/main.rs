@@ -1,5 +1,7 @@
 //! The server as its users meet it: started, asked, killed, started again.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
+
 mod damage;
 mod files;
 mod flags;

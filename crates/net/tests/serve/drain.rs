@@ -16,9 +16,7 @@ async fn connections_that_do_nothing_are_closed() {
     http1.get("/whoami").await.unwrap();
     http2.get("/whoami").await.unwrap();
     let mut silent = Raw::connect(&server.address()).await;
-    while server.serving.connections() < 3 {
-        tokio::task::yield_now().await;
-    }
+    server.has_connections(3).await;
 
     server.serving.drain(PATIENCE).await;
     assert_eq!(server.serving.connections(), 0);

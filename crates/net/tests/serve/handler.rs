@@ -88,6 +88,13 @@ impl Server {
         self.serving.local().to_string()
     }
 
+    /// Waits until so many connections are open. A client sees the end of its own a moment before it is counted.
+    pub(crate) async fn has_connections(&self, count: usize) {
+        while self.serving.connections() != count {
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// Lets one call of `/hold` go.
     pub(crate) fn let_go(&self) {
         self.go.add_permits(1);

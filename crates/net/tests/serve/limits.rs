@@ -185,5 +185,5 @@ async fn those_who_make_a_crowd_must_speak_up_sooner() {
     }
     // The third is one more than half of four. It goes, and the others stay.
     assert_eq!(silent.pop().unwrap().rest().await, "");
-    assert_eq!(server.serving.connections(), 2);
+    server.has_connections(2).await;
 }

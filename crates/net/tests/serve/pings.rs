@@ -85,5 +85,5 @@ async fn a_client_that_does_not_answer_is_cut() {
     raw.frame_of(PING).await;
     while raw.frame().await.is_some() {}
     client.get("/whoami").await.unwrap();
-    assert_eq!(server.serving.connections(), 1);
+    server.has_connections(1).await;
 }

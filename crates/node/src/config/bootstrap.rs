@@ -55,6 +55,16 @@ pub enum BootstrapError {
         /// What it should have been.
         cluster: String,
     },
+    /// Both have the same URLs, but not as often.
+    #[error("failed to resolve {advertised} to match --initial-cluster={cluster} ({reason})")]
+    Unresolved {
+        /// All that are advertised.
+        advertised: String,
+        /// What it should have been.
+        cluster: String,
+        /// How the two were found to differ.
+        reason: String,
+    },
     /// A URL is there twice.
     #[error("initial cluster {0} has duplicate url")]
     DuplicateUrl(String),
@@ -87,6 +97,13 @@ impl Config {
         let extra = advertised.iter().filter(|text| own.iter().all(|url| url.as_str() != *text));
         let missing = extra.cloned().collect::<Vec<_>>().join(",");
         let cluster = self.advertise.peer.iter().map(named).collect::<Vec<_>>().join(",");
+        if missing.is_empty() {
+            return BootstrapError::Unresolved {
+                advertised: advertised.join(","),
+                cluster,
+                reason,
+            };
+        }
         BootstrapError::NotInCluster { missing, cluster }
     }
 }

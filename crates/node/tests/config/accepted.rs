@@ -140,7 +140,7 @@ fn what_is_kept_of_history() {
         );
         config(&[&mode, &retention]).compaction.auto
     };
-    let minutes = |minutes| Some(AutoCompaction::Periodic(Duration::from_secs(60 * minutes)));
+    let minutes = |minutes: u64| Some(AutoCompaction::Periodic(Duration::from_secs(60 * minutes)));
     assert_eq!(auto("periodic", "0"), None);
     assert_eq!(auto("periodic", ""), None);
     assert_eq!(auto("periodic", "2"), minutes(120));

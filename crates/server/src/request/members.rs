@@ -125,17 +125,13 @@ impl Server {
 
     /// Takes a change through the log. Returns all members after it.
     ///
-    /// Consensus takes one change at a time. It passes over one that comes before all is applied that may be another: from before there was a leader, or
-    /// just now. So that is waited for, before a change is proposed and before anybody is told that it was made.
+    /// Consensus takes one change at a time. It passes over one that comes before all is applied that may be another, from before there was a
+    /// leader. So that is waited for before a change is proposed.
     async fn change_members(&self, change: Change) -> Result<Vec<pb::Member>, Error> {
-        self.find_leader(self.deadline()).await?;
         self.linearizable().await?;
         self.consensus_catches_up().await?;
         match self.propose_conf_change(&change)?.await? {
-            Settled::ConfChange(result) => {
-                self.consensus_catches_up().await?;
-                result?;
-            }
+            Settled::ConfChange(result) => result?,
             Settled::Request { .. } => return Err(another_kind()),
         }
         tracing::info!(local_member_id = %self.local(), member = %change.member(), "applied a configuration change through raft");

@@ -76,7 +76,19 @@ impl Server {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Error> {
-        match self.offload(work).await {
+        self.done_or_refused(self.offload(work).await)
+    }
+
+    /// Likewise, by a thread for passwords.
+    pub(super) async fn aside_for_password<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        self.done_or_refused(self.offload_password(work).await)
+    }
+
+    fn done_or_refused<T>(&self, done: Option<T>) -> Result<T, Error> {
+        match done {
             Some(done) => Ok(done),
             None => self.check_running().and(Err(Error::TooManyRequests)),
         }

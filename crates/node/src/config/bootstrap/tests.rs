@@ -77,7 +77,7 @@ fn refusals_are_in_etcds_words() {
         ),
         (
             cluster("m=http://1.1.1.1:1,m=http://1.1.1.1:1", "http://1.1.1.1:1"),
-            r#"--initial-advertise-peer-urls has  but missing from --initial-cluster=m=http://1.1.1.1:1"#,
+            r#"failed to resolve http://1.1.1.1:1 to match --initial-cluster=m=http://1.1.1.1:1 (len(["http://1.1.1.1:1"]) != len(["http://1.1.1.1:1" "http://1.1.1.1:1"]))"#,
         ),
         (
             cluster("m=x", "http://1.1.1.1:1"),

@@ -60,7 +60,7 @@ fn leader() -> Rig {
     let mut rig = Rig::new();
     rig.lead();
     ["a", "b", "c"].into_iter().for_each(|key| rig.put(key));
-    rig.server.shared.pool.spawn().unwrap();
+    rig.server.shared.pool.spawn("pool").unwrap();
     rig
 }
 

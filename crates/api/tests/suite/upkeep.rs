@@ -1,0 +1,182 @@
+//! `Maintenance` and gRPC's `Health`, through the generated clients.
+
+use api::grpc::Config;
+use aws_lc_rs::digest;
+use proto::etcdserverpb as pb;
+use proto::health::health_check_response::ServingStatus;
+use proto::health::{HealthCheckRequest, HealthListRequest};
+use rpc::etcdserverpb::kv_client::KvClient;
+use rpc::etcdserverpb::maintenance_client::MaintenanceClient;
+use rpc::health::health_client::HealthClient;
+use tonic::{Code, Status};
+
+use crate::support::{Channel, Fixture};
+
+fn client(member: &Fixture) -> MaintenanceClient<Channel> {
+    MaintenanceClient::new(member.channel())
+}
+
+fn told(error: &Status) -> (Code, &str) {
+    (error.code(), error.message())
+}
+
+async fn put(member: &Fixture, key: &str, bytes: usize) {
+    let value = vec![7; bytes].into();
+    let put = pb::PutRequest { key: key.to_owned().into(), value, ..Default::default() };
+    KvClient::new(member.channel()).put(put).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_member_says_how_it_is() {
+    let member = Fixture::start();
+    put(&member, "a", 1).await;
+    let status = client(&member).status(pb::StatusRequest {}).await.unwrap().into_inner();
+    let server = member.server();
+    assert_eq!(status.header, Some(server.header(2)));
+    assert_eq!(status.version, "3.7.1");
+    assert_eq!(status.leader, server.local().0);
+    assert_eq!((status.raft_term, status.raft_index), (server.term().0, server.committed().0));
+    assert!(status.db_size >= status.db_size_in_use && status.db_size_in_use > 0);
+    assert_eq!(status.db_size_quota, 2 << 30);
+    assert_eq!(status.downgrade_info, Some(pb::DowngradeInfo::default()));
+    assert!(status.errors.is_empty() && !status.is_learner);
+}
+
+#[tokio::test]
+async fn alarms_are_raised_shown_and_cleared() {
+    let member = Fixture::start();
+    let mut client = client(&member);
+    let alarm = |action: i32, alarm: i32| pb::AlarmRequest { action, member_id: 5, alarm };
+    let raised = pb::AlarmMember { member_id: 5, alarm: 1 };
+    let response = client.alarm(alarm(1, 1)).await.unwrap().into_inner();
+    assert_eq!((response.header, &response.alarms[..]), (Some(member.server().header(1)), &[raised][..]));
+    assert_eq!(client.alarm(alarm(0, 0)).await.unwrap().into_inner().alarms, [raised]);
+    let status = client.status(pb::StatusRequest {}).await.unwrap().into_inner();
+    assert_eq!(status.errors, ["memberID:5 alarm:NOSPACE"]);
+    let refused = pb::PutRequest { key: "a".into(), ..Default::default() };
+    let error = KvClient::new(member.channel()).put(refused).await.unwrap_err();
+    let text = "etcdserver: mvcc: database space exceeded";
+    assert_eq!(told(&error), (Code::ResourceExhausted, text));
+    client.alarm(alarm(2, 1)).await.unwrap();
+    assert_eq!(client.alarm(alarm(0, 0)).await.unwrap().into_inner().alarms, []);
+}
+
+#[tokio::test]
+async fn hashes_have_the_revision_they_are_of() {
+    let member = Fixture::start();
+    put(&member, "a", 1).await;
+    put(&member, "b", 1).await;
+    let mut client = client(&member);
+    let at = |revision| pb::HashKvRequest { revision };
+    let now = client.hash_kv(at(0)).await.unwrap().into_inner();
+    assert_eq!((now.header, now.hash_revision), (Some(member.server().header(3)), 3));
+    let before = client.hash_kv(at(2)).await.unwrap().into_inner();
+    assert_eq!((before.header.unwrap().revision, before.hash_revision), (3, 2));
+    assert_ne!(before.hash, now.hash);
+    let error = client.hash_kv(at(9)).await.unwrap_err();
+    let text = "etcdserver: mvcc: required revision is a future revision";
+    assert_eq!(told(&error), (Code::OutOfRange, text));
+    let hash = client.hash(pb::HashRequest {}).await.unwrap().into_inner();
+    assert_eq!(hash.header, Some(member.server().header(3)));
+    assert_ne!(hash.hash, 0);
+}
+
+#[tokio::test]
+async fn a_snapshot_is_a_database_and_its_hash() {
+    let member = Fixture::start();
+    for key in 0..20 {
+        put(&member, &format!("key{key}"), 10_000).await;
+    }
+    let mut stream =
+        client(&member).snapshot(pb::SnapshotRequest {}).await.unwrap().into_inner();
+    let (mut file, mut last) = (Vec::new(), None::<pb::SnapshotResponse>);
+    while let Some(piece) = stream.message().await.unwrap() {
+        assert_eq!((&piece.header, piece.version.as_str()), (&None, "3.7.0"));
+        if let Some(before) = last.replace(piece) {
+            assert!(before.blob.len() == 32 << 10 || before.remaining_bytes == 0);
+            file.extend_from_slice(&before.blob);
+        }
+    }
+    let hash = last.unwrap();
+    assert_eq!(hash.remaining_bytes, 0);
+    assert_eq!(hash.blob, digest::digest(&digest::SHA256, &file).as_ref());
+
+    // The same, put together as clients do it, is a database that has the keys.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    std::fs::write(&path, &file).unwrap();
+    let clock = std::sync::Arc::new(env::OsClock::default());
+    let disk = std::sync::Arc::new(env::OsDisk);
+    let copy = backend::Backend::open(disk, clock, &path, &backend::Config::default()).unwrap();
+    let keys = mvcc::Store::open(copy, &mvcc::NoLeases, mvcc::Config::default()).unwrap();
+    assert_eq!(keys.current(), 21);
+}
+
+#[tokio::test]
+async fn a_snapshot_that_nobody_reads_ends() {
+    let member = Fixture::start();
+    for key in 0..40 {
+        put(&member, &format!("key{key}"), 100_000).await;
+    }
+    // More than may be sent at once, each given up after its first piece: were one kept, the last would wait for ever.
+    for _ in 0..20 {
+        let stream = client(&member).snapshot(pb::SnapshotRequest {}).await.unwrap();
+        assert!(stream.into_inner().message().await.unwrap().is_some());
+    }
+}
+
+#[tokio::test]
+async fn leadership_goes_to_voters_only() {
+    let member = Fixture::start();
+    let mut client = client(&member);
+    let to = |target_id| pb::MoveLeaderRequest { target_id };
+    let moved = client.move_leader(to(member.server().local().0)).await.unwrap().into_inner();
+    assert_eq!(moved.header, None);
+    let error = client.move_leader(to(5)).await.unwrap_err();
+    assert_eq!(told(&error), (Code::FailedPrecondition, "etcdserver: bad leader transferee"));
+}
+
+#[tokio::test]
+async fn a_downgrade_goes_one_version_down() {
+    let member = Fixture::start();
+    let mut client = client(&member);
+    let ask = |version: &str| pb::DowngradeRequest { action: 0, version: version.to_owned() };
+    let error = client.downgrade(ask("x")).await.unwrap_err();
+    let text = "etcdserver: wrong downgrade target version format";
+    assert_eq!(told(&error), (Code::InvalidArgument, text));
+}
+
+#[tokio::test]
+async fn a_defragmented_member_has_all_its_keys() {
+    let member = Fixture::start();
+    put(&member, "a", 100_000).await;
+    let done = client(&member).defragment(pb::DefragmentRequest {}).await.unwrap().into_inner();
+    assert_eq!(done.header, None);
+    let range = pb::RangeRequest { key: "a".into(), ..Default::default() };
+    let found = KvClient::new(member.channel()).range(range).await.unwrap().into_inner();
+    assert_eq!(found.kvs[0].value.len(), 100_000);
+}
+
+#[tokio::test]
+async fn health_is_that_of_all_services_together() {
+    let config = Config { stop_service_on_defragment: true, ..Config::default() };
+    let member = Fixture::with(|_| {}, config);
+    let mut health = HealthClient::new(member.channel());
+    let of = |service: &str| HealthCheckRequest { service: service.to_owned() };
+    let serving = i32::from(ServingStatus::Serving);
+    assert_eq!(health.check(of("")).await.unwrap().into_inner().status, serving);
+    let error = health.check(of("etcdserverpb.KV")).await.unwrap_err();
+    assert_eq!(told(&error), (Code::NotFound, "unknown service"));
+    let all = health.list(HealthListRequest {}).await.unwrap().into_inner();
+    assert_eq!(all.statuses.keys().collect::<Vec<_>>(), [""]);
+
+    let mut changes = health.watch(of("")).await.unwrap().into_inner();
+    assert_eq!(changes.message().await.unwrap().unwrap().status, serving);
+    let defragment = pb::DefragmentRequest {};
+    let (done, told) =
+        (tokio::spawn({ let mut client = client(&member); async move { client.defragment(defragment).await.is_ok() } }), changes.message().await);
+    assert!(done.await.unwrap());
+    // It may have been over before it could be told; then nothing more is.
+    assert_eq!(told.unwrap().unwrap().status, i32::from(ServingStatus::NotServing));
+    assert_eq!(changes.message().await.unwrap().unwrap().status, serving);
+}

@@ -1,0 +1,143 @@
+package clients
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// lockUp makes root and a user who may write below a prefix, and turns auth on.
+func lockUp(t *testing.T, s *server) {
+	t.Helper()
+	ctx, client := within(t), s.client(t)
+	got(client.UserAdd(ctx, "root", "pw"))(t)
+	got(client.RoleAdd(ctx, "root"))(t)
+	got(client.UserGrantRole(ctx, "root", "root"))(t)
+	got(client.UserAdd(ctx, "ann", "secret"))(t)
+	got(client.RoleAdd(ctx, "worker"))(t)
+	got(client.RoleGrantPermission(ctx, "worker", "a/", clientv3.GetPrefixRangeEnd("a/"), clientv3.PermissionType(clientv3.PermReadWrite)))(t)
+	got(client.UserGrantRole(ctx, "ann", "worker"))(t)
+	got(client.AuthEnable(ctx))(t)
+}
+
+func TestAuth(t *testing.T) {
+	ctx, s := within(t), alone(t)
+	lockUp(t, s)
+	nobody, root, ann := s.client(t), s.clientAs(t, "root", "pw"), s.clientAs(t, "ann", "secret")
+	_, err := nobody.Get(ctx, "a/1")
+	fails(t, "nobody", err, rpctypes.ErrUserEmpty)
+	config := s.config()
+	config.Username, config.Password = "ann", "wrong"
+	_, err = clientv3.New(config)
+	fails(t, "wrong password", err, rpctypes.ErrAuthFailed)
+
+	got(ann.Put(ctx, "a/1", "x"))(t)
+	_, err = ann.Put(ctx, "b/1", "x")
+	fails(t, "beyond", err, rpctypes.ErrPermissionDenied)
+	_, err = ann.Txn(ctx).Then(clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut("b/1", "x")}, nil)).Commit()
+	fails(t, "beyond, nested", err, rpctypes.ErrPermissionDenied)
+	_, err = ann.UserList(ctx)
+	fails(t, "users", err, rpctypes.ErrPermissionDenied)
+	refused := next(t, ann.Watch(ctx, "b/", clientv3.WithPrefix()))
+	fails(t, "watch", refused.Err(), rpctypes.ErrPermissionDenied)
+	allowed := ann.Watch(ctx, "a/", clientv3.WithPrefix(), clientv3.WithRev(1))
+	equal(t, "watch", len(next(t, allowed).Events), 1)
+
+	// What changes takes effect at once.
+	got(root.RoleGrantPermission(ctx, "worker", "b/1", "", clientv3.PermissionType(clientv3.PermWrite)))(t)
+	got(ann.Put(ctx, "b/1", "x"))(t)
+	got(root.UserRevokeRole(ctx, "ann", "worker"))(t)
+	_, err = ann.Put(ctx, "a/1", "x")
+	fails(t, "without a role", err, rpctypes.ErrPermissionDenied)
+	got(root.AuthDisable(ctx))(t)
+	got(nobody.Put(ctx, "b/2", "x"))(t)
+}
+
+// TestTokensAreRenewed when they have run out, and when the server has forgotten them.
+func TestTokensAreRenewed(t *testing.T) {
+	ctx, s := within(t), alone(t, "--auth-token-ttl=1")
+	lockUp(t, s)
+	ann := s.clientAs(t, "ann", "secret")
+	got(ann.Put(ctx, "a/1", "x"))(t)
+	// Twice what a token lives, and the time a server takes to look.
+	time.Sleep(3 * time.Second)
+	got(ann.Put(ctx, "a/1", "y"))(t)
+	s.stop(t)
+	s.startAgain(t)
+	got(ann.Put(ctx, "a/1", "z"))(t)
+	watch := ann.Watch(ctx, "a/1", clientv3.WithRev(1))
+	equal(t, "values", values(t, watch, 3), "x y z")
+}
+
+// TestPasswordChange ends tokens; a client that still knows the old password is told.
+func TestPasswordChange(t *testing.T) {
+	ctx, s := within(t), alone(t)
+	lockUp(t, s)
+	ann, root := s.clientAs(t, "ann", "secret"), s.clientAs(t, "root", "pw")
+	got(ann.Put(ctx, "a/1", "x"))(t)
+	got(root.UserChangePassword(ctx, "ann", "other"))(t)
+	_, err := ann.Put(ctx, "a/1", "y")
+	fails(t, "old password", err, rpctypes.ErrAuthFailed)
+	got(s.clientAs(t, "ann", "other").Put(ctx, "a/1", "y"))(t)
+	got(root.UserDelete(ctx, "ann"))(t)
+	_, err = ann.Put(ctx, "a/1", "z")
+	fails(t, "no user", err, rpctypes.ErrAuthFailed)
+}
+
+// TestSignedTokens are good over a restart, for as long as they say.
+func TestSignedTokens(t *testing.T) {
+	public, private := keyPair(t)
+	ctx, s := within(t), alone(t, "--auth-token=jwt,pub-key="+public+",priv-key="+private+",sign-method=RS256,ttl=2s")
+	lockUp(t, s)
+	ann := s.clientAs(t, "ann", "secret")
+	got(ann.Put(ctx, "a/1", "x"))(t)
+	s.stop(t)
+	s.startAgain(t)
+	got(ann.Put(ctx, "a/1", "y"))(t)
+	time.Sleep(3 * time.Second)
+	got(ann.Put(ctx, "a/1", "z"))(t)
+	_, err := ann.Put(ctx, "b/1", "x")
+	fails(t, "beyond", err, rpctypes.ErrPermissionDenied)
+	equal(t, "renewed", got(ann.KeepAliveOnce(ctx, got(ann.Grant(ctx, 50))(t).ID))(t).TTL, 50)
+}
+
+// keyPair writes a key and its public half into files.
+func keyPair(t *testing.T) (public, private string) {
+	t.Helper()
+	key := got(rsa.GenerateKey(rand.Reader, 2048))(t)
+	half := got(x509.MarshalPKIXPublicKey(&key.PublicKey))(t)
+	public, private = filepath.Join(t.TempDir(), "jwt.pub"), filepath.Join(t.TempDir(), "jwt.key")
+	must(t, os.WriteFile(public, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: half}), 0o600))
+	must(t, os.WriteFile(private, pem.EncodeToMemory(
+		&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}), 0o600))
+	return public, private
+}
+
+// TestLeasesOfUsers belong to whoever may write their keys.
+func TestLeasesOfUsers(t *testing.T) {
+	ctx, s := within(t), alone(t)
+	lockUp(t, s)
+	ann, root := s.clientAs(t, "ann", "secret"), s.clientAs(t, "root", "pw")
+	lease := got(root.Grant(ctx, 100))(t)
+	got(root.Put(ctx, "b/1", "x", clientv3.WithLease(lease.ID)))(t)
+	_, err := ann.Revoke(ctx, lease.ID)
+	fails(t, "revoke", err, rpctypes.ErrPermissionDenied)
+	_, err = ann.TimeToLive(ctx, lease.ID, clientv3.WithAttachedKeys())
+	fails(t, "keys", err, rpctypes.ErrPermissionDenied)
+	got(root.Revoke(ctx, lease.ID))(t)
+
+	keeping, cancel := context.WithCancel(ctx)
+	defer cancel()
+	own := got(ann.Grant(ctx, 60))(t)
+	alive := got(ann.KeepAlive(keeping, own.ID))(t)
+	equal(t, "renewed", next(t, alive).TTL, 60)
+}

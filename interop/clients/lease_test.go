@@ -1,0 +1,107 @@
+package clients
+
+import (
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// TestLeaseThatIsKeptAlive lives for several times what it was granted, and then ends by itself.
+func TestLeaseThatIsKeptAlive(t *testing.T) {
+	ctx, client := within(t), shared.client(t)
+	keeper := shared.client(t)
+	lease := got(client.Grant(ctx, 2))(t)
+	got(client.Put(ctx, prefixOf(t), "x", clientv3.WithLease(lease.ID)))(t)
+	alive := got(keeper.KeepAlive(ctx, lease.ID))(t)
+	for begun := time.Now(); time.Since(begun) < 5*time.Second; {
+		equal(t, "granted", next(t, alive).TTL, 2)
+	}
+	equal(t, "key", value(t, client, prefixOf(t)), "x")
+
+	watch := client.Watch(ctx, prefixOf(t), clientv3.WithCreatedNotify(), clientv3.WithPrevKV())
+	equal(t, "created", next(t, watch).Created, true)
+	ended := time.Now()
+	must(t, keeper.Close())
+	event := next(t, watch).Events[0]
+	equal(t, "deleted", event.Type.String(), "DELETE")
+	equal(t, "previous", string(event.PrevKv.Value), "x")
+	if lived := time.Since(ended); lived < time.Second {
+		t.Errorf("a lease of 2 s ended after %s", lived)
+	}
+	left := got(client.TimeToLive(ctx, lease.ID))(t)
+	equal(t, "left", left.TTL, -1)
+}
+
+// TestExpiryIsOneTransaction deletes all keys of a lease at one revision, in their order.
+func TestExpiryIsOneTransaction(t *testing.T) {
+	ctx, client := within(t), shared.client(t)
+	lease := got(client.Grant(ctx, 1))(t)
+	watch := client.Watch(ctx, prefixOf(t), clientv3.WithPrefix(), clientv3.WithFilterPut(), clientv3.WithCreatedNotify())
+	equal(t, "created", next(t, watch).Created, true)
+	var puts []clientv3.Op
+	for _, key := range []string{"c", "a", "b"} {
+		puts = append(puts, clientv3.OpPut(prefixOf(t)+key, "x", clientv3.WithLease(lease.ID)))
+	}
+	got(client.Txn(ctx).Then(puts...).Commit())(t)
+	events := next(t, watch).Events
+	equal(t, "events", len(events), 3)
+	for i, key := range []string{"a", "b", "c"} {
+		equal(t, "key", string(events[i].Kv.Key), prefixOf(t)+key)
+		equal(t, "revision", events[i].Kv.ModRevision, events[0].Kv.ModRevision)
+	}
+}
+
+func TestLeasesThatAreNot(t *testing.T) {
+	ctx, client := within(t), shared.client(t)
+	_, err := client.KeepAliveOnce(ctx, 12345)
+	fails(t, "keep alive", err, rpctypes.ErrLeaseNotFound)
+	_, err = client.Revoke(ctx, 12345)
+	fails(t, "revoke", err, rpctypes.ErrLeaseNotFound)
+	_, err = client.Put(ctx, prefixOf(t), "x", clientv3.WithLease(12345))
+	fails(t, "put", err, rpctypes.ErrLeaseNotFound)
+	_, err = client.Grant(ctx, 9_000_000_001)
+	fails(t, "grant", err, rpctypes.ErrLeaseTTLTooLarge)
+	left := got(client.TimeToLive(ctx, 12345))(t)
+	equal(t, "left", left.TTL, -1)
+	ended := got(client.KeepAlive(ctx, 12345))(t)
+	ends(t, ended)
+}
+
+// TestLeaseOverARestart is kept alive by a client that finds the server again, and is given its whole time after it.
+func TestLeaseOverARestart(t *testing.T) {
+	ctx, s := within(t), alone(t)
+	client := s.client(t)
+	lease := got(client.Grant(ctx, 10))(t)
+	long := got(client.Grant(ctx, 1000))(t)
+	got(client.Put(ctx, "k", "x", clientv3.WithLease(lease.ID)))(t)
+	alive := got(client.KeepAlive(ctx, lease.ID))(t)
+	next(t, alive)
+	s.kill(t)
+	s.startAgain(t)
+	for begun := time.Now(); time.Since(begun) < 4*time.Second; {
+		equal(t, "renewed", next(t, alive).TTL, 10)
+	}
+	left := got(client.TimeToLive(ctx, lease.ID, clientv3.WithAttachedKeys()))(t)
+	equal(t, "keys", len(left.Keys), 1)
+	equal(t, "leases", len(got(client.Leases(ctx))(t).Leases), 2)
+	equal(t, "granted", got(client.TimeToLive(ctx, long.ID))(t).GrantedTTL, 1000)
+	got(client.Revoke(ctx, lease.ID))(t)
+	equal(t, "keys", len(got(client.Get(ctx, "k"))(t).Kvs), 0)
+	ends(t, alive)
+}
+
+// TestHundredsOfLeases renews hundreds over the one stream that a client has.
+func TestHundredsOfLeases(t *testing.T) {
+	const leases = 300
+	ctx, client := within(t), shared.client(t)
+	for range leases {
+		lease := got(client.Grant(ctx, 60))(t)
+		alive := got(client.KeepAlive(ctx, lease.ID))(t)
+		equal(t, "renewed", next(t, alive).TTL, 60)
+	}
+	if n := len(got(client.Leases(ctx))(t).Leases); n < leases {
+		t.Errorf("%d leases", n)
+	}
+}

@@ -1,0 +1,90 @@
+package clients
+
+import (
+	"maps"
+	"net"
+	"slices"
+	"testing"
+
+	"go.etcd.io/etcd/client/v3/naming/endpoints"
+	"go.etcd.io/etcd/client/v3/naming/resolver"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+)
+
+func TestEndpoints(t *testing.T) {
+	ctx, client := within(t), shared.client(t)
+	service := "services/" + t.Name()
+	manager := got(endpoints.NewManager(client, service))(t)
+	changes := got(manager.NewWatchChannel(ctx))(t)
+	must(t, manager.AddEndpoint(ctx, service+"/1", endpoints.Endpoint{Addr: "127.0.0.1:1", Metadata: "one"}))
+	must(t, manager.AddEndpoint(ctx, service+"/2", endpoints.Endpoint{Addr: "127.0.0.1:2"}))
+	for _, want := range []string{service + "/1", service + "/2"} {
+		update := next(t, changes)
+		equal(t, "added", update[0].Key, want)
+		equal(t, "operation", update[0].Op, endpoints.Add)
+	}
+	listed := got(manager.List(ctx))(t)
+	equal(t, "listed", len(listed), 2)
+	equal(t, "metadata", listed[service+"/1"].Metadata, any("one"))
+
+	must(t, manager.Update(ctx, []*endpoints.UpdateWithOpts{
+		endpoints.NewDeleteUpdateOpts(service + "/1"),
+		endpoints.NewAddUpdateOpts(service+"/3", endpoints.Endpoint{Addr: "127.0.0.1:3"}),
+	}))
+	update := next(t, changes)
+	equal(t, "together", len(update), 2)
+	equal(t, "deleted", update[0].Op, endpoints.Delete)
+	must(t, manager.DeleteEndpoint(ctx, service+"/2"))
+	keys := slices.Sorted(maps.Keys(got(manager.List(ctx))(t)))
+	equal(t, "left", slices.Equal(keys, []string{service + "/3"}), true)
+}
+
+// TestResolver calls a service whose address only etcd knows, and which moves.
+func TestResolver(t *testing.T) {
+	ctx, client := within(t), shared.client(t)
+	service := "resolved/" + t.Name()
+	manager := got(endpoints.NewManager(client, service))(t)
+	here, stopHere := serveHealth(t)
+	must(t, manager.AddEndpoint(ctx, service+"/1", endpoints.Endpoint{Addr: here}))
+
+	builder := got(resolver.NewBuilder(client))(t)
+	conn := got(grpc.NewClient("etcd:///"+service, grpc.WithResolvers(builder),
+		grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
+	defer conn.Close()
+	check := func() error {
+		_, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{}, grpc.WaitForReady(true))
+		return err
+	}
+	must(t, check())
+
+	there, stopThere := serveHealth(t)
+	defer stopThere()
+	must(t, manager.AddEndpoint(ctx, service+"/2", endpoints.Endpoint{Addr: there}))
+	must(t, manager.DeleteEndpoint(ctx, service+"/1"))
+	stopHere()
+	eventually(t, "the other address is called", func() bool { return check() == nil })
+}
+
+func serveHealth(t *testing.T) (addr string, stop func()) {
+	t.Helper()
+	listener := got(net.Listen("tcp", "127.0.0.1:0"))(t)
+	s := grpc.NewServer()
+	grpc_health_v1.RegisterHealthServer(s, health.NewServer())
+	go s.Serve(listener)
+	return listener.Addr().String(), s.Stop
+}
+
+// TestHealthService asks the server itself, as a load balancer would.
+func TestHealthService(t *testing.T) {
+	ctx := within(t)
+	conn := got(grpc.NewClient(shared.endpoint(), grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
+	defer conn.Close()
+	client := grpc_health_v1.NewHealthClient(conn)
+	answer := got(client.Check(ctx, &grpc_health_v1.HealthCheckRequest{}))(t)
+	equal(t, "status", answer.Status, grpc_health_v1.HealthCheckResponse_SERVING)
+	watching := got(client.Watch(ctx, &grpc_health_v1.HealthCheckRequest{}))(t)
+	equal(t, "watched", got(watching.Recv())(t).Status, grpc_health_v1.HealthCheckResponse_SERVING)
+}

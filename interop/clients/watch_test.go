@@ -1,0 +1,193 @@
+package clients
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// eventually waits for something to come true, which no server announces.
+func eventually(t *testing.T, what string, happened func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !happened(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// revisions collects those of the next so many events.
+func revisions(t *testing.T, watch clientv3.WatchChan, count int) []int64 {
+	t.Helper()
+	var seen []int64
+	for len(seen) < count {
+		response := next(t, watch)
+		must(t, response.Err())
+		for _, event := range response.Events {
+			seen = append(seen, event.Kv.ModRevision)
+		}
+	}
+	return seen
+}
+
+// TestWatchOutlivesTheServer sees every change once and in order, over a stop, a kill and what was written in between.
+func TestWatchOutlivesTheServer(t *testing.T) {
+	ctx, s := within(t), alone(t)
+	client := s.client(t)
+	watch := client.Watch(ctx, "k", clientv3.WithPrefix(), clientv3.WithRev(1))
+	var wrote []int64
+	put := func(key string) {
+		wrote = append(wrote, got(client.Put(ctx, key, key))(t).Header.Revision)
+	}
+	put("k1")
+	seen := revisions(t, watch, 1)
+	for round, end := range []func(*testing.T){s.stop, s.kill, s.stop} {
+		put(fmt.Sprintf("k-before-%d", round))
+		end(t)
+		s.startAgain(t)
+		put(fmt.Sprintf("k-after-%d", round))
+	}
+	seen = append(seen, revisions(t, watch, len(wrote)-len(seen))...)
+	if !slices.Equal(seen, wrote) {
+		t.Errorf("saw %v of %v", seen, wrote)
+	}
+}
+
+// TestWatchOfWhatWasCompactedMeanwhile is told so after the server is back.
+func TestWatchOfWhatWasCompactedMeanwhile(t *testing.T) {
+	ctx, s := within(t), alone(t)
+	client, other := s.client(t), s.client(t)
+	last := got(client.Put(ctx, "k", "1"))(t).Header.Revision
+	for range 5 {
+		last = got(client.Put(ctx, "k", "x"))(t).Header.Revision
+	}
+	got(other.Compact(ctx, last))(t)
+	watch := client.Watch(ctx, "k", clientv3.WithRev(2))
+	response := next(t, watch)
+	fails(t, "watch", response.Err(), rpctypes.ErrCompacted)
+	equal(t, "compact revision", response.CompactRevision, last)
+	ends(t, watch)
+}
+
+func TestWatchOptions(t *testing.T) {
+	ctx, client := within(t), shared.client(t)
+	prefix := prefixOf(t)
+	watch := func(options ...clientv3.OpOption) clientv3.WatchChan {
+		return client.Watch(ctx, prefix, append(options, clientv3.WithPrefix(), clientv3.WithCreatedNotify())...)
+	}
+	puts, deletes, previous := watch(clientv3.WithFilterDelete()), watch(clientv3.WithFilterPut()), watch(clientv3.WithPrevKV())
+	for _, created := range []clientv3.WatchChan{puts, deletes, previous} {
+		equal(t, "created", next(t, created).Created, true)
+	}
+	got(client.Put(ctx, prefix+"a", "1"))(t)
+	got(client.Put(ctx, prefix+"a", "2"))(t)
+	got(client.Delete(ctx, prefix+"a"))(t)
+	got(client.Put(ctx, prefix+"a", "3"))(t)
+
+	equal(t, "puts", values(t, puts, 3), "1 2 3")
+	deleted := next(t, deletes).Events[0]
+	equal(t, "delete", deleted.IsCreate() || deleted.IsModify(), false)
+	var before []string
+	for len(before) < 4 {
+		for _, event := range next(t, previous).Events {
+			before = append(before, string(event.PrevKv.GetValue()))
+		}
+	}
+	equal(t, "previous", strings.Join(before, ","), ",1,2,")
+}
+
+func values(t *testing.T, watch clientv3.WatchChan, count int) string {
+	t.Helper()
+	var all []string
+	for len(all) < count {
+		for _, event := range next(t, watch).Events {
+			all = append(all, string(event.Kv.Value))
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+func TestWatchProgress(t *testing.T) {
+	ctx, s := within(t), alone(t, "--watch-progress-notify-interval=500ms")
+	client := s.client(t)
+	watch := client.Watch(ctx, "k", clientv3.WithProgressNotify(), clientv3.WithCreatedNotify())
+	equal(t, "created", next(t, watch).Created, true)
+	last := got(client.Put(ctx, "other", "x"))(t).Header.Revision
+	progress := next(t, watch)
+	equal(t, "by itself", progress.IsProgressNotify(), true)
+	equal(t, "revision", progress.Header.Revision, last)
+
+	must(t, client.RequestProgress(ctx))
+	progress = next(t, watch)
+	equal(t, "when asked", progress.IsProgressNotify(), true)
+}
+
+// TestWatchOfTheFuture hears nothing before its time.
+func TestWatchOfTheFuture(t *testing.T) {
+	ctx, s := within(t), alone(t)
+	client := s.client(t)
+	now := got(client.Get(ctx, "x"))(t).Header.Revision
+	watch := client.Watch(ctx, "k", clientv3.WithRev(now+3))
+	for range 5 {
+		got(client.Put(ctx, "k", "x"))(t)
+	}
+	seen := revisions(t, watch, 3)
+	equal(t, "first", seen[0], now+3)
+}
+
+// TestManyWatchers share a stream.
+func TestManyWatchers(t *testing.T) {
+	const watchers, rounds = 200, 5
+	ctx, client := within(t), shared.client(t)
+	var all []clientv3.WatchChan
+	for i := range watchers {
+		watch := client.Watch(ctx, fmt.Sprintf("%s%d", prefixOf(t), i%10), clientv3.WithCreatedNotify())
+		equal(t, "created", next(t, watch).Created, true)
+		all = append(all, watch)
+	}
+	for round := range rounds {
+		for i := range 10 {
+			got(client.Put(ctx, fmt.Sprintf("%s%d", prefixOf(t), i), fmt.Sprint(round)))(t)
+		}
+	}
+	for _, watch := range all {
+		equal(t, "values", values(t, watch, rounds), "0 1 2 3 4")
+	}
+}
+
+func TestWatchThatIsCanceled(t *testing.T) {
+	ctx, cancel := context.WithCancel(within(t))
+	client := shared.client(t)
+	watch := client.Watch(ctx, prefixOf(t), clientv3.WithCreatedNotify())
+	other := client.Watch(within(t), prefixOf(t), clientv3.WithCreatedNotify())
+	equal(t, "created", next(t, watch).Created, true)
+	equal(t, "created", next(t, other).Created, true)
+	cancel()
+	ends(t, watch)
+	got(client.Put(within(t), prefixOf(t), "x"))(t)
+	equal(t, "the other goes on", values(t, other, 1), "x")
+}
+
+// TestFragments puts a transaction together again that does not fit one response.
+func TestFragments(t *testing.T) {
+	const keys = 10
+	ctx, client := within(t), shared.client(t)
+	watch := client.Watch(ctx, prefixOf(t), clientv3.WithPrefix(), clientv3.WithFragment(), clientv3.WithCreatedNotify())
+	equal(t, "created", next(t, watch).Created, true)
+	for i := range keys {
+		got(client.Put(ctx, fmt.Sprintf("%s%d", prefixOf(t), i), strings.Repeat("x", 1<<20)))(t)
+	}
+	got(client.Delete(ctx, prefixOf(t), clientv3.WithPrefix()))(t)
+	equal(t, "events", len(revisions(t, watch, 2*keys)), 2*keys)
+
+	// And from history, where they come together.
+	again := client.Watch(ctx, prefixOf(t), clientv3.WithPrefix(), clientv3.WithFragment(), clientv3.WithPrevKV(), clientv3.WithRev(1))
+	seen := revisions(t, again, 2*keys)
+	equal(t, "in order", slices.IsSorted(seen), true)
+}
