@@ -39,7 +39,8 @@ func TestMutexKeepsOthersOut(t *testing.T) {
 
 func TestMutexOfASessionThatEnded(t *testing.T) {
 	ctx, client := within(t), shared.client(t)
-	one, other := session(t, client), session(t, client)
+	// A session learns of its end at a third of its time.
+	one, other := session(t, client, concurrency.WithTTL(3)), session(t, client)
 	first, second := concurrency.NewMutex(one, prefixOf(t)), concurrency.NewMutex(other, prefixOf(t))
 	must(t, first.Lock(ctx))
 	held := make(chan error)

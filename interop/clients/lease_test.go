@@ -10,6 +10,7 @@ import (
 
 // TestLeaseThatIsKeptAlive lives for several times what it was granted, and then ends by itself.
 func TestLeaseThatIsKeptAlive(t *testing.T) {
+	t.Parallel()
 	ctx, client := within(t), shared.client(t)
 	keeper := shared.client(t)
 	lease := got(client.Grant(ctx, 2))(t)
@@ -71,6 +72,7 @@ func TestLeasesThatAreNot(t *testing.T) {
 
 // TestLeaseOverARestart is kept alive by a client that finds the server again, and is given its whole time after it.
 func TestLeaseOverARestart(t *testing.T) {
+	t.Parallel()
 	ctx, s := within(t), alone(t)
 	client := s.client(t)
 	lease := got(client.Grant(ctx, 10))(t)
@@ -96,9 +98,12 @@ func TestLeaseOverARestart(t *testing.T) {
 func TestHundredsOfLeases(t *testing.T) {
 	const leases = 300
 	ctx, client := within(t), shared.client(t)
+	var all []<-chan *clientv3.LeaseKeepAliveResponse
 	for range leases {
 		lease := got(client.Grant(ctx, 60))(t)
-		alive := got(client.KeepAlive(ctx, lease.ID))(t)
+		all = append(all, got(client.KeepAlive(ctx, lease.ID))(t))
+	}
+	for _, alive := range all {
 		equal(t, "renewed", next(t, alive).TTL, 60)
 	}
 	if n := len(got(client.Leases(ctx))(t).Leases); n < leases {

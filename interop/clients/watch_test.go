@@ -38,6 +38,7 @@ func revisions(t *testing.T, watch clientv3.WatchChan, count int) []int64 {
 
 // TestWatchOutlivesTheServer sees every change once and in order, over a stop, a kill and what was written in between.
 func TestWatchOutlivesTheServer(t *testing.T) {
+	t.Parallel()
 	ctx, s := within(t), alone(t)
 	client := s.client(t)
 	watch := client.Watch(ctx, "k", clientv3.WithPrefix(), clientv3.WithRev(1))
@@ -61,6 +62,7 @@ func TestWatchOutlivesTheServer(t *testing.T) {
 
 // TestWatchOfWhatWasCompactedMeanwhile is told so after the server is back.
 func TestWatchOfWhatWasCompactedMeanwhile(t *testing.T) {
+	t.Parallel()
 	ctx, s := within(t), alone(t)
 	client, other := s.client(t), s.client(t)
 	last := got(client.Put(ctx, "k", "1"))(t).Header.Revision
@@ -114,6 +116,7 @@ func values(t *testing.T, watch clientv3.WatchChan, count int) string {
 }
 
 func TestWatchProgress(t *testing.T) {
+	t.Parallel()
 	ctx, s := within(t), alone(t, "--watch-progress-notify-interval=500ms")
 	client := s.client(t)
 	watch := client.Watch(ctx, "k", clientv3.WithProgressNotify(), clientv3.WithCreatedNotify())
@@ -130,6 +133,7 @@ func TestWatchProgress(t *testing.T) {
 
 // TestWatchOfTheFuture hears nothing before its time.
 func TestWatchOfTheFuture(t *testing.T) {
+	t.Parallel()
 	ctx, s := within(t), alone(t)
 	client := s.client(t)
 	now := got(client.Get(ctx, "x"))(t).Header.Revision

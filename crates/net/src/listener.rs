@@ -81,7 +81,7 @@ fn reason(error: &io::Error) -> String {
     letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
 }
 
-/// A socket that listens. Nothing is accepted before it is [served](crate::serve).
+/// A socket that listens. Nothing is accepted before it is [served](crate::serve()).
 #[derive(Debug)]
 pub struct Listener {
     socket: Socket,

@@ -50,7 +50,7 @@ pub fn serve<H: Handler>(
     let (local, index) = (listener.local(), listener.index());
     let (sender, phase) = watch::channel(Phase::Serve);
     let (seats, listening) = Seats::new(config.connections_max);
-    let opening_max = config.opening_max.max(1);
+    let opening_max = config.opening_max.clamp(1, Semaphore::MAX_PERMITS);
     let server = Arc::new(Server {
         handler,
         config,
@@ -88,6 +88,7 @@ struct Arrival {
     accepted: Accepted,
     seat: Seat,
     opening: OwnedSemaphorePermit,
+    patience: Duration,
 }
 
 /// The accept loop.
@@ -126,7 +127,13 @@ impl<H: Handler> Server<H> {
         self.seats.sit(&mut seat);
         let opening = Arc::clone(&self.opening).acquire_owned().await;
         let opening = opening.expect("the semaphore is never closed");
-        Ok(Arrival { accepted, seat, opening })
+        Ok(Arrival { accepted, seat, opening, patience: self.patience() })
+    }
+
+    /// How long somebody who comes now may take to say what is spoken.
+    fn patience(&self) -> Duration {
+        let crowded = self.opening.available_permits() < self.opening_max / 2;
+        if crowded { self.config.crowded_timeout } else { self.config.opening_timeout }
     }
 
     /// Hands a connection to a runtime.
@@ -143,11 +150,11 @@ impl<H: Handler> Server<H> {
 
     /// A connection, from its first byte to its last.
     async fn connection(self: Arc<Self>, arrival: Arrival) -> Result<(), ConnectionError> {
-        let Arrival { accepted, seat: _seat, opening } = arrival;
+        let Arrival { accepted, seat: _seat, opening, patience } = arrival;
         let connection =
             Arc::new(Connection { peer: accepted.peer(), listener: self.index, tls: false });
         let stream = accepted.register()?;
-        let opened = self.open(stream).await?;
+        let opened = self.open(stream, patience).await?;
         drop(opening);
         match opened {
             None => Ok(()),
@@ -161,15 +168,13 @@ impl<H: Handler> Server<H> {
     async fn open(
         &self,
         stream: Stream,
+        patience: Duration,
     ) -> Result<Option<(Protocol, Replay<Stream>)>, ConnectionError> {
-        let crowded = self.opening.available_permits() < self.opening_max / 2;
-        let config = &self.config;
-        let limit = if crowded { config.crowded_timeout } else { config.opening_timeout };
         let mut phase = self.phase.clone();
         tokio::select! {
             biased;
             _ = phase.changed() => Ok(None),
-            opened = timeout(limit, opening::open(stream)) => {
+            opened = timeout(patience, opening::open(stream)) => {
                 Ok(opened.map_err(|_| ConnectionError::Silent)??)
             }
         }

@@ -72,7 +72,7 @@ fn without_descriptors_accepting_waits_for_some() {
     let before = getrlimit(Resource::Nofile);
     let lowest = File::open("/dev/null").unwrap().as_raw_fd();
     let current = Some(u64::try_from(lowest).unwrap());
-    setrlimit(Resource::Nofile, Rlimit { current, ..before.clone() }).unwrap();
+    setrlimit(Resource::Nofile, Rlimit { current, ..before }).unwrap();
     let serving = net::serve(&runtimes, listener, Arc::new(Fine), Config::default()).unwrap();
     for _ in 0..3 {
         let message = log.recv().unwrap();

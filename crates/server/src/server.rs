@@ -351,11 +351,14 @@ impl Server {
         self.shared.raft.push(Event::TransferLeader(to));
     }
 
-    /// Returns when so much time has passed, to within a tick; or the member stops.
-    pub async fn sleep(&self, time: Duration) {
+    /// Returns when so much time has passed, to within a tick.
+    ///
+    /// # Errors
+    /// The member stops, and time with it: whoever sleeps in a loop must leave it.
+    pub async fn sleep(&self, time: Duration) -> Result<(), Error> {
         let (promise, waiting) = promise();
         self.shared.raft.push(Event::Sleep { until: self.now() + time, promise });
-        waiting.await;
+        waiting.await.ok_or(Error::Stopped)
     }
 
     /// Has one of a few threads do what takes long. None if too much of that waits already, or the member stops.

@@ -42,7 +42,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(crate) fn new(shared: &Arc<Shared>, _: &Connection, headers: &HeaderMap) -> Context {
+    pub(crate) fn new(shared: &Arc<Shared>, headers: &HeaderMap) -> Context {
         let shared = Arc::clone(shared);
         Context { shared, who: credentials(headers), metadata: Metadata::read(headers) }
     }

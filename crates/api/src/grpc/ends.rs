@@ -74,7 +74,9 @@ impl Ends {
             if lost {
                 self.signal.send_modify(|signal| signal.leaderless += 1);
             }
-            server.sleep(pause).await;
+            if server.sleep(pause).await.is_err() {
+                return;
+            }
         }
     }
 }

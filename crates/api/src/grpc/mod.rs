@@ -149,7 +149,8 @@ impl Grpc {
             Ok(found) => found,
             Err(refused) => return refused,
         };
-        let context = Context::new(&self.shared, connection, &parts.headers);
+        let context = Context::new(&self.shared, &parts.headers);
+        drop(parts);
         serve(method.rpc, Call::new(context, connection, at, method, headers, body)).await
     }
 

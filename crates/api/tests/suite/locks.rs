@@ -261,7 +261,8 @@ async fn observers_hear_of_every_leader() {
 
     let second = campaign(&member, 0xb, "two");
     let mut kv = KvClient::new(member.channel());
-    while kv.range(pb::RangeRequest { key: "e/b".into(), ..Default::default() }).await.unwrap().into_inner().count == 0 {
+    let stands = || pb::RangeRequest { key: "e/b".into(), ..Default::default() };
+    while kv.range(stands()).await.unwrap().into_inner().count == 0 {
         tokio::task::yield_now().await;
     }
     client.resign(epb::ResignRequest { leader: Some(first) }).await.unwrap();
@@ -269,6 +270,7 @@ async fn observers_hear_of_every_leader() {
     second.await.unwrap().unwrap();
 
     // Whoever comes later hears of the leader there is.
-    let mut late = client.observe(epb::LeaderRequest { name: "e".into() }).await.unwrap().into_inner();
+    let mut late =
+        client.observe(epb::LeaderRequest { name: "e".into() }).await.unwrap().into_inner();
     assert_eq!(next(&mut late).await, (5, "e/b".into(), "two".into()));
 }

@@ -49,8 +49,7 @@ async fn guarded() -> Fixture {
     add_user(&member, "root", "root").await;
     add_user(&member, "alice", "reader").await;
     let perm = Permission { perm_type: Type::Read.into(), key: "a".into(), ..Default::default() };
-    let grant =
-        pb::AuthRoleGrantPermissionRequest { name: "reader".to_owned(), perm: Some(perm) };
+    let grant = pb::AuthRoleGrantPermissionRequest { name: "reader".to_owned(), perm: Some(perm) };
     client(&member).role_grant_permission(grant).await.unwrap();
     client(&member).auth_enable(pb::AuthEnableRequest {}).await.unwrap();
     member
@@ -75,8 +74,7 @@ async fn users_and_roles_are_made_looked_at_and_deleted() {
 
     let perm = Permission { perm_type: Type::Write.into(), key: "k".into(), ..Default::default() };
     let writer = || "writer".to_owned();
-    let grant =
-        pb::AuthRoleGrantPermissionRequest { name: writer(), perm: Some(perm.clone()) };
+    let grant = pb::AuthRoleGrantPermissionRequest { name: writer(), perm: Some(perm.clone()) };
     client.role_grant_permission(grant).await.unwrap();
     let role = client.role_get(pb::AuthRoleGetRequest { role: writer() }).await.unwrap();
     assert_eq!(role.into_inner().perm, [perm]);
@@ -91,8 +89,7 @@ async fn users_and_roles_are_made_looked_at_and_deleted() {
     assert_eq!(told(&error), (Code::FailedPrecondition, text));
 
     let password = "other".to_owned();
-    let change =
-        pb::AuthUserChangePasswordRequest { name: bob(), password, ..Default::default() };
+    let change = pb::AuthUserChangePasswordRequest { name: bob(), password, ..Default::default() };
     client.user_change_password(change).await.unwrap();
     let revoke = pb::AuthUserRevokeRoleRequest { name: bob(), role: writer() };
     client.user_revoke_role(revoke).await.unwrap();
@@ -123,8 +120,7 @@ async fn auth_begins_with_root_and_ends_by_root() {
 #[tokio::test]
 async fn a_token_is_for_whoever_knows_the_password() {
     let member = guarded().await;
-    let wrong =
-        pb::AuthenticateRequest { name: "alice".to_owned(), password: "guess".to_owned() };
+    let wrong = pb::AuthenticateRequest { name: "alice".to_owned(), password: "guess".to_owned() };
     let error = client(&member).authenticate(wrong).await.unwrap_err();
     let text = "etcdserver: authentication failed, invalid user ID or password";
     assert_eq!(told(&error), (Code::InvalidArgument, text));

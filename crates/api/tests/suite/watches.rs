@@ -3,17 +3,19 @@
 use std::time::Duration;
 
 use api::grpc::Config;
+use proto::authpb::{Permission, permission};
 use proto::etcdserverpb::watch_request::RequestUnion;
 use proto::etcdserverpb::{
-    CompactionRequest, PutRequest, WatchCancelRequest, WatchCreateRequest, WatchProgressRequest,
-    WatchRequest, WatchResponse,
+    AuthEnableRequest, AuthRoleAddRequest, AuthRoleGrantPermissionRequest, AuthUserAddRequest,
+    AuthUserGrantRoleRequest, AuthenticateRequest, CompactionRequest, PutRequest,
+    WatchCancelRequest, WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse,
 };
 use proto::mvccpb::event::EventType;
+use rpc::etcdserverpb::auth_client::AuthClient;
 use rpc::etcdserverpb::kv_client::KvClient;
 use rpc::etcdserverpb::watch_client::WatchClient;
 use tokio::sync::mpsc;
 use tonic::codegen::tokio_stream::wrappers::ReceiverStream;
-use tonic::metadata::MetadataValue;
 use tonic::{Code, Request, Status, Streaming};
 
 use crate::support::Fixture;
@@ -26,14 +28,17 @@ struct Watch {
 
 impl Watch {
     async fn open(member: &Fixture) -> Watch {
-        Watch::open_with(member, false).await.unwrap()
+        Watch::open_with(member, None).await.unwrap()
     }
 
-    async fn open_with(member: &Fixture, needs_leader: bool) -> Result<Watch, Status> {
+    async fn open_with(
+        member: &Fixture,
+        metadata: Option<(&'static str, &str)>,
+    ) -> Result<Watch, Status> {
         let (sender, receiver) = mpsc::channel(64);
         let mut request = Request::new(ReceiverStream::new(receiver));
-        if needs_leader {
-            request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
+        if let Some((name, value)) = metadata {
+            request.metadata_mut().insert(name, value.parse().unwrap());
         }
         let client = WatchClient::new(member.channel());
         let mut client = client.max_decoding_message_size(usize::MAX);
@@ -249,8 +254,58 @@ async fn without_a_leader_nothing_is_begun_that_needs_one() {
         config.heartbeat = Duration::from_millis(1);
     };
     let member = Fixture::with(alone_of_two, Config::default());
-    let refused = Watch::open_with(&member, true).await;
+    let refused = Watch::open_with(&member, Some(("hasleader", "true"))).await;
     let refused = refused.map(|_| ()).unwrap_err();
     assert_eq!((refused.code(), refused.message()), (Code::Unavailable, "etcdserver: no leader"));
-    assert!(Watch::open_with(&member, false).await.is_ok());
+    assert!(Watch::open_with(&member, None).await.is_ok());
+}
+
+/// Users root and alice, who may read the key `a`, each with the password `p`. Returns alice's token.
+async fn enable_users(member: &Fixture) -> String {
+    let mut client = AuthClient::new(member.channel());
+    for name in ["root", "alice"] {
+        let (name, password) = (name.to_owned(), "p".to_owned());
+        let user = AuthUserAddRequest { name, password, ..Default::default() };
+        client.user_add(user).await.unwrap();
+    }
+    client.role_add(AuthRoleAddRequest { name: "reader".to_owned() }).await.unwrap();
+    let perm = Permission {
+        perm_type: permission::Type::Read.into(),
+        key: "a".into(),
+        ..Default::default()
+    };
+    let grant = AuthRoleGrantPermissionRequest { name: "reader".to_owned(), perm: Some(perm) };
+    client.role_grant_permission(grant).await.unwrap();
+    for (user, role) in [("root", "root"), ("alice", "reader")] {
+        let (user, role) = (user.to_owned(), role.to_owned());
+        client.user_grant_role(AuthUserGrantRoleRequest { user, role }).await.unwrap();
+    }
+    client.auth_enable(AuthEnableRequest {}).await.unwrap();
+    let (name, password) = ("alice".to_owned(), "p".to_owned());
+    let alice = client.authenticate(AuthenticateRequest { name, password }).await.unwrap();
+    alice.into_inner().token
+}
+
+#[tokio::test]
+async fn only_what_may_be_read_may_be_watched() {
+    let member = Fixture::start();
+    let token = enable_users(&member).await;
+    let refused =
+        |code: &str, text: &str| format!("rpc error: code = {code} desc = etcdserver: {text}");
+    let denied = refused("PermissionDenied", "permission denied");
+    let cases = [
+        (Some(("token", &token[..])), key("a"), String::new()),
+        (Some(("authorization", &format!("Bearer {token}"))), key("a"), String::new()),
+        (Some(("token", &token)), key("b"), denied.clone()),
+        (Some(("token", &token)), WatchCreateRequest { range_end: "b".into(), ..key("a") }, denied),
+        (Some(("token", "nobody.1")), key("a"), refused("Unauthenticated", "invalid auth token")),
+        (None, key("a"), refused("InvalidArgument", "user name is empty")),
+    ];
+    for (metadata, create, reason) in cases {
+        let mut watch = Watch::open_with(&member, metadata).await.unwrap();
+        watch.create(create).await;
+        let answer = watch.next().await;
+        assert_eq!(answer.cancel_reason, reason);
+        assert_eq!((answer.created, answer.canceled), (true, !reason.is_empty()));
+    }
 }

@@ -52,10 +52,6 @@ fn flags_that_make_no_sense_are_refused_in_the_log() {
             "--advertise-client-urls is required when --listen-client-urls is set explicitly",
         ),
         (
-            flag("listen-client-http-urls", "http://127.0.0.1:{client}"),
-            "cannot bind both --listen-client-urls and --listen-client-http-urls on the same url http://127.0.0.1:{client}",
-        ),
-        (
             flag("feature-gates", "LeaseCheckpointPersist=true"),
             "enabling feature gate LeaseCheckpointPersist requires enabling feature gate LeaseCheckpoint",
         ),
@@ -94,10 +90,24 @@ fn members_that_are_not_named_in_the_initial_cluster_are_refused() {
 }
 
 #[test]
+fn one_port_cannot_be_both_for_grpc_and_for_http_alone() {
+    let place = Place::new();
+    let options = Options::new().flag("listen-client-http-urls", "http://127.0.0.1:{client}");
+    let text =
+        "cannot bind both --listen-client-urls and --listen-client-http-urls on the same url";
+    let text = format!("{text} http://{}", place.client_address());
+    assert_refused(&place.run(&options), 1, &text);
+}
+
+#[test]
 fn options_of_tokens_that_make_no_sense_are_refused() {
-    for token in ["jwt", "jwt,sign-method=RS256", "nope"] {
-        let ended = Place::new().run(&Options::new().flag("auth-token", token));
-        assert_refused(&ended, 1, "auth: invalid auth options");
+    let expected = [
+        ("jwt", "auth: invalid auth options"),
+        ("nope", "auth: invalid auth options"),
+        ("jwt,sign-method=RS256", "auth: missing key data"),
+    ];
+    for (token, text) in expected {
+        assert_refused(&Place::new().run(&Options::new().flag("auth-token", token)), 1, text);
     }
 }
 

@@ -22,6 +22,8 @@ use crate::frames::{Frame, kind};
 /// How long a client may take to read its last frame and go. As in grpc-go.
 const LINGER: Duration = Duration::from_secs(1);
 const REASON: &[u8; 14] = b"too_many_pings";
+/// The last stream, the code, and the reason.
+const GOAWAY_BYTES: u32 = 4 + 4 + 14;
 const ENHANCE_YOUR_CALM: u32 = 0xb;
 
 /// How far the end has come.
@@ -133,8 +135,7 @@ fn too_many_pings() -> io::Error {
 }
 
 fn goaway(last: u32) -> Vec<u8> {
-    let length = 8 + REASON.len() as u32;
-    let header = Frame { length, kind: kind::GOAWAY, flags: 0, stream: 0 }.encode();
+    let header = Frame { length: GOAWAY_BYTES, kind: kind::GOAWAY, flags: 0, stream: 0 }.encode();
     [&header[..], &last.to_be_bytes(), &ENHANCE_YOUR_CALM.to_be_bytes(), REASON].concat()
 }
 

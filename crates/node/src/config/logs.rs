@@ -62,7 +62,7 @@ pub enum LogOutput {
 }
 
 /// When a log file is full, and what becomes of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogRotation {
     /// It is full with that many megabytes.
     pub size_mb_max: u64,
@@ -177,7 +177,7 @@ impl LogRotation {
                 return Err(Refusal::RotationType(text));
             }
         };
-        let (mut rotation, mut size) = (Self::empty(), 0);
+        let (mut rotation, mut size) = (Self::default(), 0);
         for (key, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
             match key.to_ascii_lowercase().as_str() {
                 "maxsize" => size = count("maxsize", value)?,
@@ -190,10 +190,6 @@ impl LogRotation {
         }
         rotation.size_mb_max = if size == 0 { ROTATION_SIZE_MB } else { size };
         Ok(rotation)
-    }
-
-    fn empty() -> Self {
-        Self { size_mb_max: 0, age_days_max: 0, backups_max: 0, local_time: false, compress: false }
     }
 }
 

@@ -251,7 +251,8 @@ fn human_bytes(bytes: u64) -> String {
     match tenths {
         _ if unit == 0 => format!("{bytes} B"),
         0..100 => format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit]),
-        _ => format!("{} {}", (tenths + 5) / 10, UNITS[unit]),
+        // A half goes to the even side, as Go prints it.
+        _ => format!("{} {}", (tenths + 4 + (tenths / 10) % 2) / 10, UNITS[unit]),
     }
 }
 
@@ -265,6 +266,9 @@ mod tests {
             (82, "82 B"),
             (1_000, "1.0 kB"),
             (10 * 1024 * 1024, "10 MB"),
+            (11_500_000, "12 MB"),
+            (11_600_000, "12 MB"),
+            (12_500_000, "12 MB"),
             (2 * 1024 * 1024 * 1024, "2.1 GB"),
             (8 * 1024 * 1024 * 1024, "8.6 GB"),
             (u64::MAX, "18 EB"),

@@ -100,8 +100,7 @@ impl Server {
         finished: impl Future<Output = Option<()>>,
     ) -> Result<(), Error> {
         let mut finished = pin!(finished);
-        while within(finished.as_mut(), self.sleep(COMPACTION_LOOK)).await.is_none() {
-            self.check_running()?;
+        while within(finished.as_mut(), self.sleep(COMPACTION_LOOK)).await?.is_none() {
             if !Arc::ptr_eq(state, &self.state()) {
                 return Ok(());
             }

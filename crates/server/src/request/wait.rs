@@ -13,15 +13,15 @@ use crate::server::Server;
 /// How long is waited for all to be applied that is committed, before a lease is looked up or a learner judged.
 const APPLY_TIME: Duration = Duration::from_secs(1);
 
-/// The first of two futures to end; none if it is the second.
+/// The first of two futures to end; none if it is the second, and its error if it has one.
 pub(super) async fn within<T>(
     future: impl Future<Output = T>,
-    end: impl Future<Output = ()>,
-) -> Option<T> {
+    end: impl Future<Output = Result<(), Error>>,
+) -> Result<Option<T>, Error> {
     let (mut future, mut end) = (pin!(future), pin!(end));
     poll_fn(|context| match future.as_mut().poll(context) {
-        Poll::Ready(value) => Poll::Ready(Some(value)),
-        Poll::Pending => end.as_mut().poll(context).map(|()| None),
+        Poll::Ready(value) => Poll::Ready(Ok(Some(value))),
+        Poll::Pending => end.as_mut().poll(context).map(|ended| ended.map(|()| None)),
     })
     .await
 }
@@ -30,7 +30,8 @@ impl Server {
     /// Waits until all is applied here that this member knows to be committed.
     pub(super) async fn catch_up(&self) -> Result<(), Error> {
         let applied = self.wait_applied(self.committed());
-        within(applied, self.sleep(APPLY_TIME)).await.unwrap_or(Err(Error::TimeoutWaitAppliedIndex))
+        let applied = within(applied, self.sleep(APPLY_TIME)).await?;
+        applied.unwrap_or(Err(Error::TimeoutWaitAppliedIndex))
     }
 
     /// Waits until an index is applied here that came from outside, and may be one that never is. False if it is not by the deadline.
@@ -43,10 +44,9 @@ impl Server {
             let step = self.sleep(left.min(self.config().heartbeat));
             // Who waits for an index is remembered until it comes: so only for one that will.
             if self.committed() >= index {
-                within(self.wait_applied(index), step).await.transpose()?;
+                within(self.wait_applied(index), step).await?.transpose()?;
             } else {
-                step.await;
-                self.check_running()?;
+                step.await?;
             }
         }
         Ok(true)
@@ -58,8 +58,7 @@ impl Server {
         if left.is_zero() {
             return Err(Error::Timeout);
         }
-        self.sleep(time.min(left)).await;
-        self.check_running()
+        self.sleep(time.min(left)).await
     }
 
     /// When a request that begins now has taken long enough.
@@ -109,9 +108,13 @@ mod tests {
 
     #[test]
     fn whatever_ends_first_decides() {
-        assert_eq!(poll(within(ready(7), pending())), Poll::Ready(Some(7)));
-        assert_eq!(poll(within(pending::<u8>(), ready(()))), Poll::Ready(None));
-        assert_eq!(poll(within(ready(7), ready(()))), Poll::Ready(Some(7)), "in time after all");
+        let time_is_up = || ready(Ok(()));
+        assert_eq!(poll(within(ready(7), pending())), Poll::Ready(Ok(Some(7))));
+        assert_eq!(poll(within(pending::<u8>(), time_is_up())), Poll::Ready(Ok(None)));
+        let in_time_after_all = poll(within(ready(7), time_is_up()));
+        assert_eq!(in_time_after_all, Poll::Ready(Ok(Some(7))));
+        let stopped = poll(within(pending::<u8>(), ready(Err(Error::Stopped))));
+        assert_eq!(stopped, Poll::Ready(Err(Error::Stopped)));
         assert_eq!(poll(within(pending::<u8>(), pending())), Poll::Pending);
     }
 }

@@ -129,7 +129,7 @@ fn an_expired_lease_cannot_be_renewed_and_is_gone_by_the_time_that_is_said() {
     let server = running.server();
     grant(&server, 7, 2);
     put_with(&server, "a", 7);
-    block_on(server.sleep(Duration::from_millis(2_050)));
+    block_on(server.sleep(Duration::from_millis(2_050))).unwrap();
     assert_eq!(block_on(server.lease_renew(NOBODY, 7)), Ok(0));
     assert!(!server.state().lessor.contains(LeaseId(7)));
     assert!(keys(&server, "a", "z").is_empty());

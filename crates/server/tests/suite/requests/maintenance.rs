@@ -28,7 +28,7 @@ fn downgrade(
 /// Waits until the cluster has a version.
 fn await_version(server: &Server) {
     while server.state().cluster.now().version().is_none() {
-        block_on(server.sleep(Duration::from_millis(10)));
+        block_on(server.sleep(Duration::from_millis(10))).unwrap();
     }
 }
 

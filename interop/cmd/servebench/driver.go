@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+)
+
+// raw passes messages on as the bytes they are: requests are marshalled before anything is measured, and of an answer
+// only the length is looked at. Its name is empty, so that servers see the content type that all clients send.
+type raw struct{}
+
+// received is how long an answer was.
+type received int
+
+func (raw) Marshal(message any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(message.([]byte))}, nil
+}
+
+func (raw) Unmarshal(data mem.BufferSlice, message any) error {
+	*message.(*received) = received(data.Len())
+	return nil
+}
+
+func (raw) Name() string { return "" }
+
+// link is one connection.
+type link struct{ *grpc.ClientConn }
+
+const maxAnswer = 64 << 20
+
+func dial(endpoint string) (link, error) {
+	conn, err := grpc.NewClient("passthrough:///"+endpoint,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithDisableRetry(),
+	)
+	return link{conn}, err
+}
+
+// dialSome opens that many connections.
+func dialSome(endpoint string, count int) (links []link, hangUp func(), err error) {
+	hangUp = func() {
+		for _, link := range links {
+			link.Close()
+		}
+	}
+	for range count {
+		link, err := dial(endpoint)
+		if err != nil {
+			hangUp()
+			return nil, nil, err
+		}
+		links = append(links, link)
+	}
+	return links, hangUp, nil
+}
+
+// ask sends one request and says how long the answer was.
+func (l link) ask(ctx context.Context, method string, request []byte) (int, error) {
+	var answer received
+	err := l.Invoke(ctx, method, request, &answer, grpc.ForceCodecV2(raw{}))
+	return int(answer), err
+}
+
+// open begins a stream of raw messages.
+func (l link) open(ctx context.Context, method string) (grpc.ClientStream, error) {
+	return l.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method, grpc.ForceCodecV2(raw{}))
+}
+
+func marshal(message proto.Message) []byte {
+	bytes, err := proto.Marshal(message)
+	if err != nil {
+		panic(err)
+	}
+	return bytes
+}
+
+// step is one request of one of the clients, which waits for the answer. It says how much was done by it.
+type step func(ctx context.Context) (units int, err error)
+
+// outcome is what clients saw while they were measured.
+type outcome struct {
+	units  int
+	took   time.Duration
+	sorted []time.Duration
+}
+
+func (o outcome) rate() float64 { return float64(o.units) / o.took.Seconds() }
+
+// client repeats a step until it is stopped.
+type client struct {
+	step  step
+	units int
+	took  []time.Duration
+}
+
+func (c *client) run(ctx context.Context, measuring, done *atomic.Bool) error {
+	for !done.Load() {
+		begun := time.Now()
+		units, err := c.step(ctx)
+		if err != nil {
+			return err
+		}
+		if measuring.Load() {
+			c.units += units
+			c.took = append(c.took, time.Since(begun))
+		}
+	}
+	return nil
+}
+
+// drive has all groups of clients at work at once, and calls around when the measured part begins and ends.
+func drive(ctx context.Context, effort effort, groups [][]step, around func() error) ([]outcome, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var measuring, done atomic.Bool
+	var workers sync.WaitGroup
+	clients := make([][]*client, len(groups))
+	for g, steps := range groups {
+		for _, step := range steps {
+			c := &client{step: step, took: make([]time.Duration, 0, 1<<14)}
+			clients[g] = append(clients[g], c)
+			workers.Go(func() {
+				if err := c.run(ctx, &measuring, &done); err != nil {
+					cancel(err)
+				}
+			})
+		}
+	}
+	sleep(ctx, effort.warm)
+	errs := []error{around()}
+	begun := time.Now()
+	measuring.Store(true)
+	sleep(ctx, effort.measure)
+	measuring.Store(false)
+	took := time.Since(begun)
+	errs = append(errs, around())
+	done.Store(true)
+	workers.Wait()
+	var outcomes []outcome
+	for _, group := range clients {
+		outcomes = append(outcomes, gather(group, took))
+	}
+	return outcomes, errors.Join(append(errs, context.Cause(ctx))...)
+}
+
+func gather(clients []*client, took time.Duration) outcome {
+	all := outcome{took: took}
+	for _, c := range clients {
+		all.units += c.units
+		all.sorted = append(all.sorted, c.took...)
+	}
+	slices.Sort(all.sorted)
+	return all
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// load is what to ask of a server.
+type load struct {
+	// unit is what is counted, and name how the clients are called in the figures.
+	name, unit string
+	steps      []step
+	end        func()
+}
+
+// measured makes a case of a load: how many a second, how long one takes, and what the server uses for it.
+func measured(prepare func(context.Context, *server, effort) (load, error)) func(string, program, effort) ([]figure, error) {
+	return func(folder string, program program, effort effort) ([]figure, error) {
+		return running(folder, program, func(ctx context.Context, s *server) ([]figure, error) {
+			load, err := prepare(ctx, s, effort)
+			if err != nil {
+				return nil, err
+			}
+			defer load.end()
+			outcomes, used, err := measureLoad(ctx, s, effort, load.steps)
+			if err != nil {
+				return nil, err
+			}
+			o := outcomes[0]
+			return []figure{
+				{load.name + ": processor time for " + load.unit, used.Seconds() * 1e6 / float64(max(o.units, 1)), microseconds},
+				{load.name + ": rate", o.rate(), perSecond},
+				inMicroseconds(load.name+": median", percentile(o.sorted, 0.5)),
+				inMicroseconds(load.name+": 99 %", percentile(o.sorted, 0.99)),
+			}, nil
+		})
+	}
+}
+
+// measureLoad also says what processor time the server used meanwhile.
+func measureLoad(ctx context.Context, s *server, effort effort, groups ...[]step) ([]outcome, time.Duration, error) {
+	var marks []time.Duration
+	outcomes, err := drive(ctx, effort, groups, func() error {
+		used, err := s.processorTime()
+		marks = append(marks, used)
+		return err
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("load: %w", err)
+	}
+	return outcomes, marks[1] - marks[0], nil
+}

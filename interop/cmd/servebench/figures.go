@@ -1,0 +1,127 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// figure is one number that was measured, with what it counts.
+type figure struct {
+	name  string
+	value float64
+	unit  unit
+}
+
+// unit says how a number is written.
+type unit int
+
+const (
+	perSecond unit = iota
+	microseconds
+	milliseconds
+	megabytes
+)
+
+func (u unit) write(value float64) string {
+	switch u {
+	case perSecond:
+		return fmt.Sprintf("%.0f/s", value)
+	case microseconds:
+		return fmt.Sprintf("%s µs", threeDigits(value))
+	case milliseconds:
+		return fmt.Sprintf("%s ms", threeDigits(value))
+	default:
+		return fmt.Sprintf("%s MB", threeDigits(value))
+	}
+}
+
+// threeDigits writes as many decimals as mean something.
+func threeDigits(value float64) string {
+	switch {
+	case value >= 100:
+		return fmt.Sprintf("%.0f", value)
+	case value >= 10:
+		return fmt.Sprintf("%.1f", value)
+	default:
+		return fmt.Sprintf("%.2f", value)
+	}
+}
+
+func inMicroseconds(name string, d time.Duration) figure {
+	return figure{name, d.Seconds() * 1e6, microseconds}
+}
+
+func inMilliseconds(name string, d time.Duration) figure {
+	return figure{name, d.Seconds() * 1e3, milliseconds}
+}
+
+// line is what one run came to, to watch the progress.
+func line(figures []figure) string {
+	var parts []string
+	for _, f := range figures {
+		parts = append(parts, f.name+" "+f.unit.write(f.value))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// table has all runs of a case.
+type table struct {
+	order  []figure
+	values map[string]map[string][]float64
+}
+
+func (t *table) add(program string, figures []figure) {
+	if t.values == nil {
+		t.values = make(map[string]map[string][]float64)
+		t.order = figures
+	}
+	for _, f := range figures {
+		if t.values[f.name] == nil {
+			t.values[f.name] = make(map[string][]float64)
+		}
+		t.values[f.name][program] = append(t.values[f.name][program], f.value)
+	}
+}
+
+// print writes a row for each figure: medians, in brackets the least and the most, and the ratio of the medians.
+func (t *table) print(theirs, ours string) {
+	for _, f := range t.order {
+		a, b := t.values[f.name][theirs], t.values[f.name][ours]
+		fmt.Printf("| %s | %s | %s | %.2f |\n", f.name, spread(f.unit, a), spread(f.unit, b), median(b)/median(a))
+	}
+}
+
+func spread(unit unit, values []float64) string {
+	if len(values) == 1 {
+		return unit.write(values[0])
+	}
+	return fmt.Sprintf("%s (%s .. %s)", unit.write(median(values)), unit.write(slices.Min(values)), unit.write(slices.Max(values)))
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[middle]
+	}
+	return (sorted[middle-1] + sorted[middle]) / 2
+}
+
+// percentile takes sorted durations and a share below 1.
+func percentile(sorted []time.Duration, share float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[int(share*float64(len(sorted)))]
+}
+
+func loadAverage() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	return strings.Join(strings.Fields(string(text))[:2], " ")
+}

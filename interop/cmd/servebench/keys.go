@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"bowline/interop/internal/workload"
+)
+
+const (
+	putMethod   = "/etcdserverpb.KV/Put"
+	rangeMethod = "/etcdserverpb.KV/Range"
+	txnMethod   = "/etcdserverpb.KV/Txn"
+
+	// clients are at work at once, over so many connections.
+	clients     = 64
+	connections = 8
+	// fewer clients suffice for long answers.
+	rangeClients = 16
+	valueBytes   = 256
+	// listed is how many keys a range has.
+	listed = 500
+	// prepared is how many marshalled requests a client goes through in turn.
+	prepared = 512
+	// batch is how many puts fit into a transaction: etcd takes 128 by default.
+	batch = 100
+)
+
+// key is the name of the n-th; they sort by number.
+func key(n int) []byte { return fmt.Appendf(nil, "/registry/things/default/thing-%08d", n) }
+
+func value(n int) []byte { return workload.Fill(workload.Seeded(2, uint64(n)).Next(), valueBytes) }
+
+func putRequest(n int) *pb.PutRequest { return &pb.PutRequest{Key: key(n), Value: value(n)} }
+
+// fill puts keys in transactions.
+func fill(ctx context.Context, endpoint string, keys int) error {
+	links, hangUp, err := dialSome(endpoint, connections)
+	if err != nil {
+		return err
+	}
+	defer hangUp()
+	var next atomic.Int64
+	group, ctx := errgroup.WithContext(ctx)
+	for _, link := range links {
+		group.Go(func() error {
+			for {
+				from := int(next.Add(batch)) - batch
+				if from >= keys {
+					return nil
+				}
+				if _, err := link.ask(ctx, txnMethod, marshal(fillTxn(from, min(from+batch, keys)))); err != nil {
+					return fmt.Errorf("fill: %w", err)
+				}
+			}
+		})
+	}
+	return group.Wait()
+}
+
+func fillTxn(from, to int) *pb.TxnRequest {
+	var txn pb.TxnRequest
+	for n := from; n < to; n++ {
+		txn.Success = append(txn.Success, &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: putRequest(n)}})
+	}
+	return &txn
+}
+
+// asking makes a load of clients that each go through requests of their own, drawn at random, whose answers have at
+// least so many bytes.
+func asking(ctx context.Context, s *server, name, method string, count, atLeast int, request func(random uint64) []byte) (load, error) {
+	links, hangUp, err := dialSome(s.endpoint, connections)
+	if err != nil {
+		return load{}, err
+	}
+	var steps []step
+	for n := range count {
+		random := workload.Seeded(3, uint64(n))
+		requests := make([][]byte, prepared)
+		for i := range requests {
+			requests[i] = request(random.Next())
+		}
+		steps = append(steps, askInTurn(links[n%len(links)], method, requests, atLeast))
+	}
+	return load{name: name, unit: "one", steps: steps, end: hangUp}, ctx.Err()
+}
+
+func askInTurn(link link, method string, requests [][]byte, atLeast int) step {
+	var turn int
+	return func(ctx context.Context) (int, error) {
+		turn++
+		got, err := link.ask(ctx, method, requests[turn%len(requests)])
+		if err == nil && got < atLeast {
+			err = fmt.Errorf("an answer of %d bytes, which should have at least %d", got, atLeast)
+		}
+		return 1, err
+	}
+}
+
+// chosen draws one of the keys.
+func chosen(random uint64, effort effort) int { return int(random % uint64(effort.keys)) }
+
+func putLoad(ctx context.Context, s *server, effort effort) (load, error) {
+	return asking(ctx, s, "put", putMethod, clients, 1, putting(effort))
+}
+
+func putting(effort effort) func(uint64) []byte {
+	return func(random uint64) []byte { return marshal(putRequest(chosen(random, effort))) }
+}
+
+func linearizableLoad(ctx context.Context, s *server, effort effort) (load, error) {
+	return getLoad(ctx, s, effort, "get, linearizable", false)
+}
+
+func serializableLoad(ctx context.Context, s *server, effort effort) (load, error) {
+	return getLoad(ctx, s, effort, "get, serializable", true)
+}
+
+func getLoad(ctx context.Context, s *server, effort effort, name string, serializable bool) (load, error) {
+	if err := fill(ctx, s.endpoint, effort.keys); err != nil {
+		return load{}, err
+	}
+	return asking(ctx, s, name, rangeMethod, clients, valueBytes, getting(effort, serializable))
+}
+
+func getting(effort effort, serializable bool) func(uint64) []byte {
+	return func(random uint64) []byte {
+		return marshal(&pb.RangeRequest{Key: key(chosen(random, effort)), Serializable: serializable})
+	}
+}
+
+// rangeLoad asks for ranges that have as many keys as are wanted.
+func rangeLoad(ctx context.Context, s *server, effort effort) (load, error) {
+	return listLoad(ctx, s, effort, "range of 500 keys", func(from int) *pb.RangeRequest {
+		return &pb.RangeRequest{Key: key(from), RangeEnd: key(from + listed)}
+	})
+}
+
+// pageLoad asks for the first keys of all that follow, as who lists in pages does.
+func pageLoad(ctx context.Context, s *server, effort effort) (load, error) {
+	return listLoad(ctx, s, effort, "page of 500 keys among many", func(from int) *pb.RangeRequest {
+		return &pb.RangeRequest{Key: key(from), RangeEnd: []byte("/registry/things0"), Limit: listed}
+	})
+}
+
+func listLoad(ctx context.Context, s *server, effort effort, name string, request func(from int) *pb.RangeRequest) (load, error) {
+	if err := fill(ctx, s.endpoint, effort.keys); err != nil {
+		return load{}, err
+	}
+	return asking(ctx, s, name, rangeMethod, rangeClients, listed*valueBytes, func(random uint64) []byte {
+		return marshal(request(int(random % uint64(effort.keys-listed))))
+	})
+}
+
+// txnLoad compares a key's version and puts it, as an update that must not overwrite another does.
+func txnLoad(ctx context.Context, s *server, effort effort) (load, error) {
+	if err := fill(ctx, s.endpoint, effort.keys); err != nil {
+		return load{}, err
+	}
+	return asking(ctx, s, "txn of a compare and a put", txnMethod, clients, 1, func(random uint64) []byte {
+		n := chosen(random, effort)
+		return marshal(&pb.TxnRequest{
+			Compare: []*pb.Compare{{
+				Key: key(n), Target: pb.Compare_VERSION, Result: pb.Compare_GREATER,
+				TargetUnion: &pb.Compare_Version{Version: 0},
+			}},
+			Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: putRequest(n)}}},
+		})
+	})
+}
+
+// readers ask beside as many writers as there are clients.
+const readers = 8
+
+// measureMixed has some clients read, each over its own connection, while others write as fast as they can.
+func measureMixed(folder string, program program, effort effort) ([]figure, error) {
+	return running(folder, program, func(ctx context.Context, s *server) ([]figure, error) {
+		if err := fill(ctx, s.endpoint, effort.keys); err != nil {
+			return nil, err
+		}
+		writing, err := asking(ctx, s, "", putMethod, clients, 1, putting(effort))
+		if err != nil {
+			return nil, err
+		}
+		defer writing.end()
+		reading, err := asking(ctx, s, "", rangeMethod, readers, valueBytes, getting(effort, false))
+		if err != nil {
+			return nil, err
+		}
+		defer reading.end()
+		outcomes, _, err := measureLoad(ctx, s, effort, reading.steps, writing.steps)
+		if err != nil {
+			return nil, err
+		}
+		reads, writes := outcomes[0], outcomes[1]
+		return []figure{
+			inMicroseconds("get beside 64 writers: median", percentile(reads.sorted, 0.5)),
+			inMicroseconds("get beside 64 writers: 99 %", percentile(reads.sorted, 0.99)),
+			inMicroseconds("get beside 64 writers: 99.9 %", percentile(reads.sorted, 0.999)),
+			{"get beside 64 writers: rate", reads.rate(), perSecond},
+			{"put beside 8 readers: rate", writes.rate(), perSecond},
+			inMicroseconds("put beside 8 readers: 99 %", percentile(writes.sorted, 0.99)),
+		}, nil
+	})
+}

@@ -1,0 +1,140 @@
+// Servebench measures a running member: etcd's server and Bowline's, as
+// processes on the same disk, asked by the same client over loopback, in turns.
+//
+//	servebench [-etcd PROGRAM] [-bowline PROGRAM] [-dir DIR] [-only put,get,...] [-rounds 3] [-seconds 6] [-quick]
+//
+// Each case runs on a fresh data directory and a fresh process, etcd and Bowline
+// alternating, as often as there are rounds; what is printed are medians with
+// the least and the most. Servers have their default settings but for addresses.
+//
+// The client and the server share the machine's processors, so requests a second
+// say what both take together. What a server takes alone is the processor time of
+// its process over the requests that it answered meanwhile: the figure to look at.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+)
+
+// effort is how much to measure.
+type effort struct {
+	rounds int
+	// warm is how long a load runs before it is measured, and measure for how long it is.
+	warm, measure time.Duration
+	// keys are what reads choose from.
+	keys int
+	// manyKeys are what memory and a start are measured with.
+	manyKeys int
+	// rest is how long a server is left alone before its memory is looked at.
+	rest time.Duration
+}
+
+var (
+	full  = effort{rounds: 3, warm: time.Second, measure: 6 * time.Second, keys: 10_000, manyKeys: 1_000_000, rest: 10 * time.Second}
+	quick = effort{rounds: 1, warm: 100 * time.Millisecond, measure: 300 * time.Millisecond, keys: 1_000, manyKeys: 2_000, rest: 100 * time.Millisecond}
+)
+
+// cases in the order in which they run and are printed.
+var cases = []struct {
+	name    string
+	measure func(folder string, program program, effort effort) ([]figure, error)
+}{
+	{"put", measured(putLoad)},
+	{"get", measured(linearizableLoad)},
+	{"serializable", measured(serializableLoad)},
+	{"range", measured(rangeLoad)},
+	{"page", measured(pageLoad)},
+	{"txn", measured(txnLoad)},
+	{"watch", measured(watchLoad)},
+	{"watch-connections", measured(watchConnectionsLoad)},
+	{"keepalive", measured(keepAliveLoad)},
+	{"read-under-writes", measureMixed},
+	{"start", measureStart},
+	{"many-keys", measureManyKeys},
+}
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("servebench: ")
+	etcd := flag.String("etcd", "bin/etcd", "etcd's server")
+	bowline := flag.String("bowline", "../target/release/bowline", "our server")
+	dir := flag.String("dir", os.TempDir(), "folder on the disk to measure")
+	only := flag.String("only", "", "which cases, separated by commas; all if empty")
+	rounds := flag.Int("rounds", 0, "how often to measure each case with each server")
+	seconds := flag.Float64("seconds", 0, "for how long to measure each time")
+	isQuick := flag.Bool("quick", false, "little of everything, to see that it runs")
+	flag.Parse()
+	// What the client collects, it takes from the server.
+	debug.SetGCPercent(800)
+
+	chosen := full
+	if *isQuick {
+		chosen = quick
+	}
+	if *rounds > 0 {
+		chosen.rounds = *rounds
+	}
+	if *seconds > 0 {
+		chosen.measure = time.Duration(*seconds * float64(time.Second))
+	}
+	if err := compare(program{"etcd", *etcd}, program{"bowline", *bowline}, *dir, names(*only), chosen); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func names(only string) []string {
+	if only == "" {
+		return nil
+	}
+	return strings.Split(only, ",")
+}
+
+// compare runs the chosen cases with both programs and prints a table.
+func compare(etcd, bowline program, dir string, only []string, effort effort) error {
+	fmt.Printf("load average before %s\n\n", loadAverage())
+	fmt.Println("| figure | etcd | Bowline | ratio |\n| --- | ---: | ---: | ---: |")
+	for _, c := range cases {
+		if only != nil && !slices.Contains(only, c.name) {
+			continue
+		}
+		var table table
+		for round := range effort.rounds {
+			// Whoever comes first has the emptier disk cache, so they take turns at that as well.
+			turn := []program{etcd, bowline}
+			if round%2 == 1 {
+				slices.Reverse(turn)
+			}
+			for _, program := range turn {
+				figures, err := inFolder(dir, func(folder string) ([]figure, error) { return c.measure(folder, program, effort) })
+				if err != nil {
+					return fmt.Errorf("%s with %s: %w", c.name, program.name, err)
+				}
+				table.add(program.name, figures)
+				fmt.Fprintf(os.Stderr, "%s, %s, load %s: %s\n", c.name, program.name, loadAverage(), line(figures))
+			}
+		}
+		table.print(etcd.name, bowline.name)
+	}
+	fmt.Printf("\nload average after %s\n", loadAverage())
+	return nil
+}
+
+// inFolder makes a folder for a while. It is kept if something goes wrong, for the server's log.
+func inFolder(dir string, use func(folder string) ([]figure, error)) ([]figure, error) {
+	folder, err := os.MkdirTemp(dir, "servebench-")
+	if err != nil {
+		return nil, err
+	}
+	figures, err := use(folder)
+	if err != nil {
+		return nil, fmt.Errorf("%w (see %s)", err, folder)
+	}
+	return figures, os.RemoveAll(folder)
+}

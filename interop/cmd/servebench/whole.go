@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+)
+
+// measureStart starts a server on an empty directory and looks at its memory once it has nothing more to do.
+func measureStart(folder string, program program, effort effort) ([]figure, error) {
+	s, figures, err := timedStart(folder, program, "empty")
+	if err != nil {
+		return nil, err
+	}
+	kept, err := s.memoryAfter(effort.rest)
+	return append(figures, kept.figures("idle")...), errors.Join(err, s.stop())
+}
+
+// settling is how many small puts follow a load of large transactions: more than a member keeps in memory of its
+// log, so that what is there are entries of the usual size.
+const settling = 25_000
+
+// measureManyKeys loads a server, looks at its memory, and starts it again on what it has.
+func measureManyKeys(folder string, program program, effort effort) ([]figure, error) {
+	loaded, err := running(folder, program, func(ctx context.Context, s *server) ([]figure, error) { return loadMany(ctx, s, effort) })
+	if err != nil {
+		return nil, err
+	}
+	s, started, err := timedStart(folder, program, "1 million keys")
+	if err != nil {
+		return nil, err
+	}
+	kept, err := s.memoryAfter(effort.rest)
+	figures := append(loaded, started...)
+	return append(figures, kept.figures("1 million keys, started again")...), errors.Join(err, s.stop())
+}
+
+func loadMany(ctx context.Context, s *server, effort effort) ([]figure, error) {
+	before, err := s.processorTime()
+	if err != nil {
+		return nil, err
+	}
+	begun := time.Now()
+	if err := fill(ctx, s.endpoint, effort.manyKeys); err != nil {
+		return nil, err
+	}
+	took := time.Since(begun)
+	after, err := s.processorTime()
+	if err != nil {
+		return nil, err
+	}
+	if err := settle(ctx, s, effort); err != nil {
+		return nil, err
+	}
+	kept, err := s.memoryAfter(effort.rest)
+	figures := []figure{
+		inMilliseconds("load 1 million keys in transactions of 100", took),
+		inMicroseconds("load 1 million keys: processor time for a key", (after-before)/time.Duration(effort.manyKeys)),
+	}
+	return append(figures, kept.figures("1 million keys, loaded")...), err
+}
+
+// settle puts keys one by one, from all clients.
+func settle(ctx context.Context, s *server, effort effort) error {
+	load, err := asking(ctx, s, "", putMethod, clients, 1, putting(effort))
+	if err != nil {
+		return err
+	}
+	defer load.end()
+	failed := make(chan error, len(load.steps))
+	for _, step := range load.steps {
+		go func() {
+			for range min(settling, effort.manyKeys) / len(load.steps) {
+				if _, err := step(ctx); err != nil {
+					failed <- err
+					return
+				}
+			}
+			failed <- nil
+		}()
+	}
+	var errs []error
+	for range load.steps {
+		errs = append(errs, <-failed)
+	}
+	return errors.Join(errs...)
+}
+
+// timedStart says how long it takes until a server answers a put and a get, and until it says that it is ready.
+func timedStart(folder string, program program, name string) (*server, []figure, error) {
+	s, err := start(program, folder)
+	if err != nil {
+		return nil, nil, err
+	}
+	answered, err := s.untilAnswered()
+	if err != nil {
+		return nil, nil, errors.Join(err, s.stop())
+	}
+	ready, err := s.untilReady()
+	if err != nil {
+		return nil, nil, errors.Join(err, s.stop())
+	}
+	return s, []figure{
+		inMilliseconds("start, "+name+": until ready", ready),
+		inMilliseconds("start, "+name+": until a put and a get are answered", answered),
+	}, nil
+}
+
+// untilAnswered knocks until somebody listens, then puts and gets.
+func (s *server) untilAnswered() (time.Duration, error) {
+	for {
+		conn, err := net.Dial("tcp", s.endpoint)
+		if err == nil {
+			conn.Close()
+			break
+		}
+		if time.Since(s.begun) > patience {
+			return 0, err
+		}
+		time.Sleep(time.Millisecond)
+	}
+	link, err := dial(s.endpoint)
+	if err != nil {
+		return 0, err
+	}
+	defer link.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for _, request := range []struct {
+		method string
+		bytes  []byte
+	}{{putMethod, marshal(putRequest(0))}, {rangeMethod, getting(effort{keys: 1}, false)(0)}} {
+		for {
+			_, err := link.ask(ctx, request.method, request.bytes)
+			if err == nil {
+				break
+			}
+			// There may be no leader yet.
+			if ctx.Err() != nil {
+				return 0, err
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	return time.Since(s.begun), nil
+}
+
+func (s *server) memoryAfter(rest time.Duration) (memory, error) {
+	time.Sleep(rest)
+	return s.memory()
+}
+
+func (m memory) figures(name string) []figure {
+	return []figure{
+		{"memory, " + name + ": resident", m.all, megabytes},
+		{"memory, " + name + ": its own", m.own, megabytes},
+		{"memory, " + name + ": resident at most", m.most, megabytes},
+	}
+}
