@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -108,15 +107,7 @@ func (s *server) startAgain(t *testing.T) {
 	t.Helper()
 	m := s.cluster.Members[0]
 	must(t, s.cluster.StartMember(m, s.flags...))
-	must(t, cluster.Until(context.Background(), "the server to answer", func(ctx context.Context) error {
-		return m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
-			_, err := client.Get(ctx, "ready")
-			if errors.Is(err, rpctypes.ErrUserEmpty) {
-				return nil
-			}
-			return err
-		})
-	}))
+	must(t, m.Ready(context.Background()))
 }
 
 // config is how clients reach the server.

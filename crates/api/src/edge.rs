@@ -1,5 +1,7 @@
 //! Which of the two a request is for.
 
+use std::sync::Arc;
+
 use ::http::header::CONTENT_TYPE;
 use ::http::{Request, Response, Version};
 use net::Connection;
@@ -8,17 +10,19 @@ use crate::body::Body;
 use crate::grpc::{Grpc, RequestBody};
 use crate::http::{Http, Member, Surface};
 
+const GRPC: &str = "application/grpc";
+
 /// All that a port offers.
 #[derive(Debug)]
 pub struct Api<M> {
     surface: Surface,
     grpc: Grpc,
-    http: std::sync::Arc<Http<M>>,
+    http: Arc<Http<M>>,
 }
 
 impl<M: Member> Api<M> {
     /// What a port offers depends on what it is for.
-    pub fn new(surface: Surface, grpc: Grpc, http: std::sync::Arc<Http<M>>) -> Api<M> {
+    pub fn new(surface: Surface, grpc: Grpc, http: Arc<Http<M>>) -> Api<M> {
         Api { surface, grpc, http }
     }
 
@@ -51,14 +55,12 @@ impl<M: Member> Api<M> {
     }
 }
 
-const GRPC: &str = "application/grpc";
-
 impl<M: Member + 'static> net::Handler for Api<M> {
     type Body = Body;
 
     async fn call(
         &self,
-        connection: &std::sync::Arc<Connection>,
+        connection: &Arc<Connection>,
         request: Request<hyper::body::Incoming>,
     ) -> Response<Body> {
         Api::call(self, connection, request).await

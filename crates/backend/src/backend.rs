@@ -9,7 +9,7 @@ use env::{Clock, Disk};
 use types::{Index, Term};
 
 use crate::batch::{Changes, Load, Sequence};
-use crate::commit::{Committed, Committer};
+use crate::commit::{Committed, Committer, Observer, Observers};
 use crate::config::Config;
 use crate::error::{CloseError, CommitError, DefragmentError, OpenError, SnapshotError};
 use crate::layers::{Layers, View};
@@ -40,6 +40,7 @@ pub(crate) struct Shared {
     pub(crate) wake: Condvar,
     /// Wakes those who wait for a commit, or for its failure.
     pub(crate) moved: Condvar,
+    pub(crate) observers: Observers,
 }
 
 /// The last entry of the log that was applied.
@@ -111,6 +112,7 @@ impl Backend {
             progress: Mutex::default(),
             wake: Condvar::new(),
             moved: Condvar::new(),
+            observers: Observers::default(),
         };
         Ok(Backend { shared: Arc::new(shared) })
     }
@@ -170,6 +172,12 @@ impl Backend {
     #[must_use]
     pub fn committer(&self) -> Committer {
         Committer::new(Arc::clone(&self.shared))
+    }
+
+    /// Has every commit from now on told of, whoever makes it: the thread that commits, or somebody who could not wait for it. The first who
+    /// asks for it counts.
+    pub fn observe_commits(&self, observer: Observer) {
+        self.shared.observers.set(observer);
     }
 
     /// Commits what is pending, saves the checksums of the pages, and lets go of the file. Threads must have been stopped before, and

@@ -1,6 +1,7 @@
 //! From the batch to the file.
 
-use std::sync::{Arc, MutexGuard, PoisonError, RwLock};
+use std::fmt;
+use std::sync::{Arc, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use crate::backend::{Progress, Shared};
@@ -14,6 +15,9 @@ use crate::schema::Bucket;
 pub struct Committer {
     shared: Arc<Shared>,
 }
+
+/// Hears of every commit, on the thread that made it: it must not take long.
+pub type Observer = Box<dyn Fn(&Committed) + Send + Sync>;
 
 /// One commit to the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,9 +99,34 @@ fn commit(shared: &Shared, _turn: &MutexGuard<'_, ()>) -> Result<Option<Committe
     let committed = Committed { sequence: batch.newest, load: batch.load, took };
     drop(batch);
     publish(shared, committed);
+    shared.observers.tell(&committed);
     // Views that kept a file which was replaced may be gone by now.
     shared.db.give_back_space();
     Ok(Some(committed))
+}
+
+/// Who hears of commits, if anybody does.
+#[derive(Default)]
+pub(crate) struct Observers(OnceLock<Observer>);
+
+impl Observers {
+    /// The first to ask is told.
+    pub(crate) fn set(&self, observer: Observer) {
+        // There is one member to a database, and it asks once.
+        let _ = self.0.set(observer);
+    }
+
+    fn tell(&self, committed: &Committed) {
+        if let Some(observer) = self.0.get() {
+            observer(committed);
+        }
+    }
+}
+
+impl fmt::Debug for Observers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Observers").field(&self.0.get().is_some()).finish()
+    }
 }
 
 /// Puts an empty batch in the place of the active one, between two transactions.

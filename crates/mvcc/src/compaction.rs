@@ -24,20 +24,32 @@ use bytes::Bytes;
 use types::Revision;
 
 use crate::error::{Error, Fault};
-use crate::hash::{Hasher, decode};
+use crate::hash::{Hasher, KeyValueHash, decode};
 use crate::store::{NEVER_COMPACTED, Store};
 
 /// Names a compaction, in the order in which they were asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CompactionTicket(u64);
 
-/// What a turn of compaction left.
+/// What a turn of compaction did. Unless it was nothing, there may be more to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompactionTurn {
     /// There was nothing to do.
     Idle,
-    /// There is more to do.
-    More,
+    /// It went through a part of the index.
+    Index,
+    /// It went through a part of the file, and dropped so many revisions.
+    File {
+        /// Revisions that are gone.
+        dropped: usize,
+    },
+    /// It went through what was left of the file, and the compaction is finished.
+    Finished {
+        /// Revisions that are gone.
+        dropped: usize,
+        /// The hash of all that it went through, up to the revision it compacted to.
+        hash: KeyValueHash,
+    },
 }
 
 /// Compactions that are not finished.
@@ -114,12 +126,12 @@ impl Store {
         let Some(mut job) = self.compactions.queue().jobs.pop_front() else {
             return Ok(CompactionTurn::Idle);
         };
-        if self.advance(&mut job)? {
-            self.compactions.finish();
-        } else {
-            self.compactions.queue().jobs.push_front(job);
+        let turn = self.advance(&mut job)?;
+        match turn {
+            CompactionTurn::Finished { .. } => self.compactions.finish(),
+            _ => self.compactions.queue().jobs.push_front(job),
         }
-        Ok(CompactionTurn::More)
+        Ok(turn)
     }
 
     /// Whether a compaction is finished, and with it all that were asked for before.
@@ -145,8 +157,7 @@ impl Store {
         call();
     }
 
-    /// Returns whether the job is done.
-    fn advance(&self, job: &mut Job) -> Result<bool, Fault> {
+    fn advance(&self, job: &mut Job) -> Result<CompactionTurn, Fault> {
         match &mut job.phase {
             Phase::Index { from, kept } => {
                 // The lock is let go of before what was noted is sorted.
@@ -155,27 +166,29 @@ impl Store {
                     Some(next) => *from = next,
                     None => job.phase = Phase::file(std::mem::take(kept), job.previous, job.at),
                 }
-                Ok(false)
+                Ok(CompactionTurn::Index)
             }
             Phase::File { from, hasher } => {
-                let Some(next) = self.compact_file(*from, job.at, hasher)? else {
-                    self.note_hash(job.follows_finished, hasher);
-                    return Ok(true);
+                let (dropped, next) = self.compact_file(*from, job.at, hasher)?;
+                let Some(next) = next else {
+                    let hash = self.note_hash(job.follows_finished, hasher);
+                    return Ok(CompactionTurn::Finished { dropped, hash });
                 };
                 *from = next;
-                Ok(false)
+                Ok(CompactionTurn::File { dropped })
             }
         }
     }
 
-    /// Deletes some revisions from the file. Returns where to go on.
+    /// Deletes some revisions from the file. Returns how many, and where to go on.
     fn compact_file(
         &self,
         from: Revision,
         at: i64,
         hasher: &mut Hasher,
-    ) -> Result<Option<Revision>, Fault> {
+    ) -> Result<(usize, Option<Revision>), Fault> {
         let (drops, last) = self.find_dropped(from, at, hasher)?;
+        let dropped = drops.len();
         let mut tx = self.backend.begin();
         for key in drops {
             tx.delete(Bucket::Key, key);
@@ -184,7 +197,7 @@ impl Store {
             meta::set_finished_compaction(&mut tx, at);
         }
         tx.commit()?;
-        Ok(last.map(|last| Revision::new(last.main, last.sub + 1)))
+        Ok((dropped, last.map(|last| Revision::new(last.main, last.sub + 1))))
     }
 
     /// Looks at some revisions of the file. Returns the keys of those that are to be dropped, and the last that was looked at unless it is the end.
@@ -212,12 +225,12 @@ impl Store {
         Ok((drops, last))
     }
 
-    fn note_hash(&self, follows_finished: bool, hasher: &Hasher) {
+    fn note_hash(&self, follows_finished: bool, hasher: &Hasher) -> KeyValueHash {
         let hash = hasher.finish();
-        tracing::info!(at = hash.revision, hash = hash.hash, "finished a compaction");
         if follows_finished {
             self.hashes.store(hash);
         }
+        hash
     }
 }
 

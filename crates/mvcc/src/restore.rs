@@ -138,10 +138,19 @@ impl Builder {
     }
 }
 
+/// Compat: `etcdutl snapshot restore --bump-revision` leaves a record without a value, to make the store begin at a later revision. As in etcd it stands for the key
+/// without a name, which nobody can ask for, and compactions keep it: hashes are to stay the same.
+fn bumped(at: RevisionKey) -> KeyValueRef<'static> {
+    KeyValueRef { create_revision: at.revision.main, version: 1, ..KeyValueRef::default() }
+}
+
 fn parse(at: RevisionKey, value: &[u8]) -> Result<KeyValueRef<'_>, Fault> {
     let wrong = |reason: &str| {
         Fault::Read(ReadError::malformed(Bucket::Key, &at.encode(), reason.to_owned()))
     };
+    if value.is_empty() && !at.tombstone {
+        return Ok(bumped(at));
+    }
     let kv = KeyValueRef::parse(value).ok_or_else(|| wrong("not a KeyValue"))?;
     if at.revision.sub > NUMBER_MAX || kv.version > NUMBER_MAX {
         return Err(wrong("no store comes that far"));

@@ -67,7 +67,7 @@ impl Fixture {
     }
 
     fn finish_compactions(&self) {
-        while self.store.turn_compaction().unwrap() == CompactionTurn::More {}
+        while self.store.turn_compaction().unwrap() != CompactionTurn::Idle {}
     }
 
     fn stream(&self) -> Stream {

@@ -64,6 +64,7 @@ mod descriptors;
 mod listener;
 mod stream;
 
+mod mail;
 mod runtimes;
 
 mod connection;

@@ -20,6 +20,8 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::mail::Mailbox;
+
 /// Threads for what takes long, at most.
 pub const BLOCKING_THREADS_MAX: usize = 16;
 /// How long a stop waits for them.
@@ -52,8 +54,13 @@ impl Runtimes {
         for n in 0..count.max(1) {
             // All that may block goes to the first.
             let runtime = build(if n == 0 { blocking } else { 1 })?;
-            places.push(Place { handle: runtime.handle().clone(), connections: Arc::default() });
-            workers.push(Worker::start(n, runtime)?);
+            let mailbox = Arc::new(Mailbox::default());
+            places.push(Place {
+                handle: runtime.handle().clone(),
+                mailbox: Arc::clone(&mailbox),
+                connections: Arc::default(),
+            });
+            workers.push(Worker::start(n, runtime, mailbox)?);
         }
         let background = Background {
             handle: places[0].handle.clone(),
@@ -102,9 +109,11 @@ impl Drop for Runtimes {
 }
 
 impl Worker {
-    fn start(n: usize, runtime: Runtime) -> io::Result<Self> {
+    fn start(n: usize, runtime: Runtime, mailbox: Arc<Mailbox>) -> io::Result<Self> {
         let (stop, stopped) = oneshot::channel();
         let run = move || {
+            mailbox.move_in();
+            runtime.spawn(mailbox.deliver());
             // An error says that the sender is gone, which is how it tells.
             let _ = runtime.block_on(stopped);
             runtime.shutdown_timeout(STOP_GRACE);
@@ -180,6 +189,7 @@ pub(crate) struct Places {
 #[derive(Clone, Debug)]
 struct Place {
     handle: Handle,
+    mailbox: Arc<Mailbox>,
     connections: Arc<AtomicUsize>,
 }
 
@@ -203,6 +213,11 @@ pub(crate) struct Taken(Place);
 impl Taken {
     pub(crate) fn handle(&self) -> Handle {
         self.0.handle.clone()
+    }
+
+    /// How requests there are woken by other threads.
+    pub(crate) fn mailbox(&self) -> Arc<Mailbox> {
+        Arc::clone(&self.0.mailbox)
     }
 }
 

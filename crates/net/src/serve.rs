@@ -16,7 +16,7 @@ use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
@@ -31,6 +31,7 @@ use crate::gather::gather;
 use crate::guard::{Guard, Limits};
 use crate::handler::Handler;
 use crate::listener::{Acceptor, Listener};
+use crate::mail::{MailExecutor, Mailbox};
 use crate::opening::{self, Protocol, Replay};
 use crate::runtimes::{Places, Runtimes};
 use crate::serving::{Phase, Seat, Seats, Serving};
@@ -141,7 +142,7 @@ impl<H: Handler> Server<H> {
         let place = self.places.take();
         place.handle().spawn(async move {
             let peer = arrival.accepted.peer();
-            if let Err(error) = self.connection(arrival).await {
+            if let Err(error) = self.connection(arrival, place.mailbox()).await {
                 debug!(%peer, %error, "connection ended");
             }
             drop(place);
@@ -149,7 +150,11 @@ impl<H: Handler> Server<H> {
     }
 
     /// A connection, from its first byte to its last.
-    async fn connection(self: Arc<Self>, arrival: Arrival) -> Result<(), ConnectionError> {
+    async fn connection(
+        self: Arc<Self>,
+        arrival: Arrival,
+        mailbox: Arc<Mailbox>,
+    ) -> Result<(), ConnectionError> {
         let Arrival { accepted, seat: _seat, opening, patience } = arrival;
         let connection =
             Arc::new(Connection { peer: accepted.peer(), listener: self.index, tls: false });
@@ -159,7 +164,7 @@ impl<H: Handler> Server<H> {
         match opened {
             None => Ok(()),
             Some((Protocol::Http1, stream)) => self.http1(stream, connection).await,
-            Some((Protocol::Http2, stream)) => self.http2(stream, connection).await,
+            Some((Protocol::Http2, stream)) => self.http2(stream, connection, mailbox).await,
             Some((Protocol::Tls, _)) => Err(ConnectionError::Tls),
         }
     }
@@ -204,6 +209,7 @@ impl<H: Handler> Server<H> {
         &self,
         stream: Replay<Stream>,
         connection: Arc<Connection>,
+        mailbox: Arc<Mailbox>,
     ) -> Result<(), ConnectionError> {
         let config = &self.config;
         let (stream, flush) = gather(stream);
@@ -216,7 +222,7 @@ impl<H: Handler> Server<H> {
             },
         );
         let streams_max = (config.streams_max != STREAMS_UNLIMITED).then_some(config.streams_max);
-        let running = http2::Builder::new(TokioExecutor::new())
+        let running = http2::Builder::new(MailExecutor(mailbox))
             .timer(TokioTimer::new())
             .keep_alive_interval(config.keep_alive.interval)
             .keep_alive_timeout(config.keep_alive.timeout)

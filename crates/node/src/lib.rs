@@ -59,7 +59,7 @@ pub fn main(
 }
 
 fn start_logs(logs: &config::Logs) -> Result<Logs, ExitCode> {
-    logging::start(&settings::logs(logs)).map_err(|error| {
+    logging::start(logs).map_err(|error| {
         let _ = writeln!(std::io::stderr(), "error creating the logger: {error}");
         ExitCode::FAILURE
     })

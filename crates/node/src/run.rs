@@ -12,10 +12,10 @@ use api::{Api, Grpc, Http};
 use env::{Disk, OsClock, OsDisk, OsRandom};
 use net::{Runtimes, Serving};
 use prometheus::Registry;
-use server::metrics::ServerCollector;
+use server::metrics::Metrics;
 use server::{Alone, Machine, Member, Server, StopReason};
 
-use crate::config::{Config, InitialCluster};
+use crate::config::{ClusterState, Config, InitialCluster};
 use crate::listeners::{Listeners, texts};
 use crate::logging::{self, Logs};
 use crate::signals::Signal;
@@ -30,14 +30,16 @@ enum Event {
 /// Why it did not begin.
 #[derive(Debug, thiserror::Error)]
 enum StartError {
-    #[error("data directory: {0}")]
-    Folder(std::io::Error),
     #[error(transparent)]
     Bind(#[from] net::BindError),
     #[error("{0}")]
     Descriptors(#[from] net::DescriptorError),
     #[error(transparent)]
     InitialCluster(#[from] crate::config::BootstrapError),
+    #[error(
+        "--initial-cluster-state=existing is not yet supported by Bowline: clusters of more than one member are still to come"
+    )]
+    Join,
     #[error(transparent)]
     Log(#[from] wal::OpenError),
     #[error(transparent)]
@@ -92,6 +94,7 @@ impl Running {
         let registry = Registry::new();
         let member = start_member(config, initial.as_ref(), &registry)?;
         let server = member.server().clone();
+        note_gates(config, server.metrics());
         let runtimes = Runtimes::start(Runtimes::count_default()).map_err(StartError::Thread)?;
         let (sender, events) = mpsc::channel();
         signals::watch(sender.clone(), Event::Signal).map_err(StartError::Thread)?;
@@ -143,7 +146,11 @@ impl Running {
                 tracing::info!(signal = signal.name(), "received signal; shutting down");
                 Some(signal)
             }
-            Ok(Event::Stopped(_)) | Err(mpsc::RecvError) => None,
+            Ok(Event::Stopped(reason)) => {
+                tracing::warn!(%reason, "the member has stopped; shutting down");
+                None
+            }
+            Err(mpsc::RecvError) => None,
         };
         tracing::info!(name = config.name, data_dir = %config.data_dir.display(), "closing etcd server");
         let Running { member, runtimes, serving, edge, .. } = self;
@@ -181,6 +188,9 @@ fn initial_cluster(config: &Config) -> Result<Option<InitialCluster>, StartError
     if wal::exists(disk, &server.wal_path())? {
         return Ok(None);
     }
+    if config.cluster.state == ClusterState::Existing {
+        return Err(StartError::Join);
+    }
     Ok(Some(config.initial_cluster(&resolve)?))
 }
 
@@ -216,7 +226,6 @@ impl Edge {
         server: &Server,
         registry: Registry,
     ) -> Result<Edge, StartError> {
-        registry.register(Box::new(ServerCollector::new(server)?))?;
         let grpc = Grpc::new(server.clone(), settings::grpc(config), &registry)?;
         let http = Http::new(server.clone(), settings::http(config, args), registry)?;
         Ok(Edge { grpc, http: Arc::new(http) })
@@ -224,6 +233,14 @@ impl Edge {
 
     fn port(&self, surface: Surface) -> Api<Server> {
         Api::new(surface, self.grpc.clone(), Arc::clone(&self.http))
+    }
+}
+
+/// Which features are on is told with what is counted.
+fn note_gates(config: &Config, metrics: &Metrics) {
+    for (name, stage, enabled) in config.gates.list() {
+        let labels = [name, stage.as_str()];
+        metrics.feature_enabled.with_label_values(&labels).set(i64::from(enabled));
     }
 }
 

@@ -7,11 +7,10 @@ use server::{AutoCompaction, Features, ServerConfig};
 
 use crate::config::gates::Gate;
 use crate::config::url::Address;
-use crate::config::{self, Config, InitialCluster, LogFormat, LogLevel, LogOutput};
-use crate::logging;
+use crate::config::{self, Config, InitialCluster};
 
 /// How the member behaves. `initial` is none if it has data already.
-pub fn server(config: &Config, initial: Option<&InitialCluster>) -> ServerConfig {
+pub(crate) fn server(config: &Config, initial: Option<&InitialCluster>) -> ServerConfig {
     let mut server = ServerConfig::new(&config.name, &config.data_dir);
     server.wal_dir.clone_from(&config.wal_dir);
     server.peer_urls = texts(&config.advertise.peer);
@@ -105,7 +104,7 @@ fn count(number: u64) -> usize {
 }
 
 /// How connections of clients are treated.
-pub fn connections(config: &Config, connections_max: u32) -> net::Config {
+pub(crate) fn connections(config: &Config, connections_max: u32) -> net::Config {
     let client = &config.client;
     let (interval, timeout) =
         client.keepalive.map(|ping| (ping.interval, ping.timeout)).unwrap_or_default();
@@ -119,7 +118,7 @@ pub fn connections(config: &Config, connections_max: u32) -> net::Config {
 }
 
 /// How gRPC is served.
-pub fn grpc(config: &Config) -> api::grpc::Config {
+pub(crate) fn grpc(config: &Config) -> api::grpc::Config {
     api::grpc::Config {
         warning_unary_request_duration: config.monitoring.slow_request,
         extensive_metrics: config.monitoring.extensive_metrics,
@@ -128,7 +127,7 @@ pub fn grpc(config: &Config) -> api::grpc::Config {
 }
 
 /// How paths are served.
-pub fn http(config: &Config, command_line: Vec<String>) -> api::http::Config {
+pub(crate) fn http(config: &Config, command_line: Vec<String>) -> api::http::Config {
     let client = &config.client;
     let access =
         api::http::Access { hosts: client.host_whitelist.clone(), origins: client.cors.clone() };
@@ -136,53 +135,12 @@ pub fn http(config: &Config, command_line: Vec<String>) -> api::http::Config {
 }
 
 /// Where to listen.
-pub fn address(address: &Address) -> net::Address {
+pub(crate) fn address(address: &Address) -> net::Address {
     match address {
         Address::Tcp { host, port } if host.contains(':') => {
             net::Address::Tcp(format!("[{host}]:{port}"))
         }
         Address::Tcp { host, port } => net::Address::Tcp(format!("{host}:{port}")),
         Address::Unix(path) => net::Address::Unix(PathBuf::from(path)),
-    }
-}
-
-/// How to log.
-pub fn logs(logs: &config::Logs) -> logging::Config {
-    let rotation = logs.rotation.as_ref().map(|rotation| logging::Rotation {
-        size_mb_max: rotation.size_mb_max,
-        age_days_max: rotation.age_days_max,
-        backups_max: rotation.backups_max,
-        local_time: rotation.local_time,
-        compress: rotation.compress,
-    });
-    logging::Config {
-        level: level(logs.level),
-        format: match logs.format {
-            LogFormat::Json => logging::Format::Json,
-            LogFormat::Console => logging::Format::Console,
-        },
-        outputs: logs.outputs.iter().map(output).collect(),
-        rotation,
-    }
-}
-
-fn level(level: LogLevel) -> logging::Level {
-    match level {
-        LogLevel::Debug => logging::Level::Debug,
-        LogLevel::Info => logging::Level::Info,
-        LogLevel::Warn => logging::Level::Warn,
-        LogLevel::Error => logging::Level::Error,
-        LogLevel::DPanic => logging::Level::DPanic,
-        LogLevel::Panic => logging::Level::Panic,
-        LogLevel::Fatal => logging::Level::Fatal,
-    }
-}
-
-fn output(output: &LogOutput) -> logging::Output {
-    match output {
-        LogOutput::Stderr => logging::Output::Stderr,
-        LogOutput::Stdout => logging::Output::Stdout,
-        LogOutput::Journal => logging::Output::Journal,
-        LogOutput::File(path) => logging::Output::File(path.clone()),
     }
 }

@@ -13,7 +13,7 @@ use proto::raftpb;
 use raft::{ConfChangeV2, Entry, Message};
 use types::{Index, MemberId, Term};
 
-use crate::apply::{Applied, ConfChanges, Fault, Outcome, Refusal, Reply};
+use crate::apply::{self, Applied, ConfChanges, Fault, Outcome, Refusal, Reply};
 use crate::inbox::Inbox;
 use crate::raft_loop::Event;
 use crate::server::{Server, Shared, StopReason};
@@ -44,9 +44,14 @@ pub(crate) struct Applier {
     compacted_index: Index,
     /// Changes of members that were applied, for those who wait.
     conf_changes: Vec<(u64, Result<(), membership::Refused>)>,
+    /// Requests that were applied, for those who wait: they are woken together, and so answer together.
+    settled: Vec<(u64, Settled)>,
     /// A snapshot is to be taken whatever the count: the cluster's version was lowered.
     is_snapshot_forced: bool,
 }
+
+/// Requests that are applied before those who wait for them are told.
+const SETTLED_MAX: usize = 64;
 
 /// How long a member that was removed goes on, so that others hear its acknowledgement.
 const STOP_DELAY: Duration = Duration::from_secs(1);
@@ -68,6 +73,7 @@ impl Applier {
             snapshot_index,
             compacted_index: snapshot_index,
             conf_changes: Vec::new(),
+            settled: Vec::new(),
             is_snapshot_forced: false,
         }
     }
@@ -90,12 +96,22 @@ impl Applier {
         let state = self.shared.state();
         for entry in &message.entries {
             self.apply(&state, entry)?;
+            if self.settled.len() >= SETTLED_MAX {
+                self.settle();
+            }
         }
         if let Some(last) = message.entries.last() {
             self.shared.applied.advance(last.index);
             let (responses, conf_changes) =
                 (message.responses, std::mem::take(&mut self.conf_changes));
-            self.shared.raft.push(Event::Applied { responses, conf_changes });
+            let can_wait = conf_changes.is_empty();
+            let applied = Event::Applied { responses, conf_changes };
+            if can_wait {
+                self.shared.raft.push_quietly(applied);
+            } else {
+                self.shared.raft.push(applied);
+            }
+            self.settle();
             self.maybe_snapshot(&state, last.index, last.term);
         }
         Ok(())
@@ -111,7 +127,8 @@ impl Applier {
             Applied::Empty => promote(&shared, state),
             Applied::Request(outcome) => {
                 self.is_snapshot_forced |= outcome.lowered;
-                settle(&shared, state, outcome);
+                count(&shared, entry, &outcome, shared.now().saturating_sub(began));
+                self.settled.extend(answer(&shared, state, outcome));
             }
             Applied::ConfChange { id, result, removed } => {
                 shared.transport.set_members(&state.cluster.now());
@@ -119,18 +136,11 @@ impl Applier {
                 removed.into_iter().for_each(|member| self.note_removed(member));
             }
         }
-        let took = shared.now().saturating_sub(began);
-        if took > shared.config.warning_apply_duration {
-            shared.metrics.slow_apply.inc();
-            tracing::warn!(
-                took = ?took,
-                expected_duration = ?shared.config.warning_apply_duration,
-                index = entry.index.0,
-                bytes = entry.data.len(),
-                "apply request took too long"
-            );
-        }
         Ok(())
+    }
+
+    fn settle(&mut self) {
+        self.shared.waits.settle_all(self.settled.drain(..));
     }
 
     fn note_removed(&self, member: MemberId) {
@@ -146,7 +156,7 @@ impl Applier {
         if applied.0 > self.compacted_index.0 + COMPACT_ENTRIES {
             self.compacted_index = applied;
             let conf_state = raft_conf_state(self.voters.conf_state());
-            self.shared.raft.push(Event::Compact { applied, conf_state });
+            self.shared.raft.push_quietly(Event::Compact { applied, conf_state });
         }
         let forced = self.is_snapshot_forced && applied != self.snapshot_index;
         if !forced && applied.0.saturating_sub(self.snapshot_index.0) <= config.snapshot_count {
@@ -180,10 +190,45 @@ fn promote(shared: &Shared, state: &StateMachine) {
     }
 }
 
-/// Answers whoever waits. If there was no space, others are told first.
-fn settle(shared: &Arc<Shared>, state: &StateMachine, outcome: Outcome) {
+/// Counts a request that was applied, and tells of one that took long or was refused.
+fn count(shared: &Shared, entry: &Entry, outcome: &Outcome, took: Duration) {
+    // What was left out, because nobody waits for it, does not count.
+    let (Some(result), Some(op)) = (&outcome.result, outcome.op) else { return };
+    let (metrics, success) = (&shared.metrics, outcome.is_success());
+    metrics.apply_duration.observe(op, success, took);
+    metrics.count(outcome.executed);
+    let expected = shared.config.warning_apply_duration;
+    if took > expected {
+        metrics.slow_apply.inc();
+        tracing::warn!(
+            took = ?took,
+            expected_duration = ?expected,
+            prefix = "",
+            request = apply::describe(entry),
+            response = outcome.size().map_or(String::new(), |size| format!("size:{size}")),
+            error = result.as_ref().err().map(tracing::field::display),
+            "apply request took too long"
+        );
+    }
+    if !success {
+        tracing::warn!(
+            took = ?took,
+            request = apply::describe(entry),
+            response = "",
+            error = result.as_ref().err().map(tracing::field::display),
+            "failed to apply request"
+        );
+    }
+}
+
+/// The answer for whoever waits, if there is one. If there was no space, others are told first.
+fn answer(
+    shared: &Arc<Shared>,
+    state: &StateMachine,
+    outcome: Outcome,
+) -> Option<(u64, Settled)> {
     let Outcome { id, revision, result, .. } = outcome;
-    let Some(result) = result else { return };
+    let result = result?;
     let is_new_alarm =
         result == Err(Refusal::NoSpace) && !state.alarms.is_active(AlarmType::Nospace);
     if is_new_alarm {
@@ -192,7 +237,7 @@ fn settle(shared: &Arc<Shared>, state: &StateMachine, outcome: Outcome) {
     if matches!(result, Ok(Reply::Compaction(_))) {
         shared.compaction.ring();
     }
-    shared.waits.settle(id, Ok(Settled::Request { revision, result }));
+    Some((id, Settled::Request { revision, result }))
 }
 
 fn raise_no_space(shared: &Arc<Shared>) {
@@ -208,7 +253,7 @@ fn raise_no_space(shared: &Arc<Shared>) {
     };
     let request = InternalRaftRequest { alarm: Some(alarm), ..InternalRaftRequest::default() };
     // Nobody waits for it: should it be lost, the next request that finds no space raises it.
-    drop(Server { shared: Arc::clone(shared) }.propose(request));
+    let _ = Server { shared: Arc::clone(shared) }.propose_unheard(request);
 }
 
 /// Tells consensus of changes of members, and follows them.

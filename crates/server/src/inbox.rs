@@ -19,14 +19,27 @@ pub(crate) struct Inbox<T> {
 #[derive(Debug)]
 struct Queue<T> {
     items: Vec<T>,
+    /// Whether one of them cannot wait.
+    is_urgent: bool,
     /// Whether the stage sleeps: waking costs a system call, which is saved while it is at work.
-    sleeps: bool,
+    sleep: Sleep,
     closed: bool,
+}
+
+/// How a stage sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sleep {
+    /// Not at all.
+    Awake,
+    /// Whatever comes wakes it.
+    Lightly,
+    /// What can wait does not: something else that it waits for comes soon, and both are then dealt with at once.
+    Soundly,
 }
 
 impl<T> Default for Inbox<T> {
     fn default() -> Inbox<T> {
-        let queue = Queue { items: Vec::new(), sleeps: false, closed: false };
+        let queue = Queue { items: Vec::new(), is_urgent: false, sleep: Sleep::Awake, closed: false };
         Inbox { queue: Mutex::new(queue), wake: Condvar::new() }
     }
 }
@@ -39,13 +52,28 @@ impl<T> Inbox<T> {
             return false;
         }
         queue.items.push(item);
+        queue.is_urgent = true;
         self.wake_from(queue);
+        true
+    }
+
+    /// Adds one that can wait, if the stage sleeps soundly.
+    pub(crate) fn push_quietly(&self, item: T) -> bool {
+        let mut queue = self.lock();
+        if queue.closed {
+            return false;
+        }
+        queue.items.push(item);
+        if queue.sleep != Sleep::Soundly {
+            self.wake_from(queue);
+        }
         true
     }
 
     /// Takes all that waits, behind what is in `into`.
     pub(crate) fn take(&self, into: &mut Vec<T>) {
         let mut queue = self.lock();
+        queue.is_urgent = false;
         if into.is_empty() {
             // The buffer is handed back and forth, so that neither side allocates.
             std::mem::swap(&mut queue.items, into);
@@ -56,12 +84,21 @@ impl<T> Inbox<T> {
 
     /// Sleeps until something waits, it is closed, or so much time has passed.
     pub(crate) fn wait(&self, time: Option<Duration>) {
+        self.wait_so(time, Sleep::Lightly);
+    }
+
+    /// The same, lightly or soundly. What waits already counts as if it came now.
+    pub(crate) fn wait_so(&self, time: Option<Duration>, sleep: Sleep) {
         let mut queue = self.lock();
-        if !queue.items.is_empty() || queue.closed {
+        let is_soon = match sleep {
+            Sleep::Soundly => queue.is_urgent,
+            Sleep::Awake | Sleep::Lightly => !queue.items.is_empty(),
+        };
+        if is_soon || queue.closed {
             return;
         }
-        queue.sleeps = true;
-        let idle = |queue: &mut Queue<T>| queue.items.is_empty() && !queue.closed;
+        queue.sleep = sleep;
+        let idle = |queue: &mut Queue<T>| queue.sleep != Sleep::Awake && !queue.closed;
         let mut queue = match time {
             Some(time) => {
                 let woken = self.wake.wait_timeout_while(queue, time, idle);
@@ -69,7 +106,7 @@ impl<T> Inbox<T> {
             }
             None => self.wake.wait_while(queue, idle).unwrap_or_else(PoisonError::into_inner),
         };
-        queue.sleeps = false;
+        queue.sleep = Sleep::Awake;
     }
 
     /// Takes nothing more. What waits can still be taken.
@@ -86,9 +123,9 @@ impl<T> Inbox<T> {
     }
 
     fn wake_from(&self, mut queue: MutexGuard<'_, Queue<T>>) {
-        let wakes = std::mem::take(&mut queue.sleeps);
+        let before = std::mem::replace(&mut queue.sleep, Sleep::Awake);
         drop(queue);
-        if wakes {
+        if before != Sleep::Awake {
             self.wake.notify_one();
         }
     }
@@ -125,6 +162,41 @@ mod tests {
         inbox.take(&mut taken);
         assert_eq!(taken, [1]);
         assert!(inbox.is_over());
+    }
+
+    #[test]
+    fn a_sound_sleep_is_disturbed_by_what_cannot_wait() {
+        let inbox = Arc::new(Inbox::default());
+        inbox.push_quietly(1);
+        let sleeper = {
+            let inbox = Arc::clone(&inbox);
+            std::thread::spawn(move || {
+                let mut taken = Vec::new();
+                inbox.wait_so(None, Sleep::Soundly);
+                inbox.take(&mut taken);
+                taken
+            })
+        };
+        while inbox.lock().sleep != Sleep::Soundly {
+            std::thread::yield_now();
+        }
+        inbox.push_quietly(2);
+        assert_eq!(inbox.lock().sleep, Sleep::Soundly);
+        inbox.push(3);
+        assert_eq!(sleeper.join().unwrap(), [1, 2, 3]);
+    }
+
+    #[test]
+    fn nobody_falls_asleep_over_what_cannot_wait() {
+        let inbox = Inbox::default();
+        inbox.push(1);
+        inbox.wait_so(None, Sleep::Soundly);
+        let mut taken = Vec::new();
+        inbox.take(&mut taken);
+        inbox.push_quietly(2);
+        inbox.wait(None);
+        inbox.take(&mut taken);
+        assert_eq!(taken, [1, 2]);
     }
 
     #[test]

@@ -34,6 +34,7 @@ mod transport;
 
 mod request;
 
+mod heartbeats;
 mod raft_loop;
 mod reads;
 
@@ -41,6 +42,7 @@ mod log_writer;
 
 mod applier;
 pub mod apply;
+mod compactor;
 mod state;
 mod voters;
 
@@ -48,6 +50,7 @@ mod snapshots;
 
 mod bootstrap;
 mod chores;
+pub mod describe;
 mod member;
 pub mod metrics;
 

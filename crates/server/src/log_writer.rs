@@ -12,6 +12,7 @@ use raft::Message;
 use wal::{SaveError, Wal};
 
 use crate::inbox::Inbox;
+use crate::metrics::seconds;
 use crate::raft_loop::Event;
 use crate::server::Shared;
 
@@ -40,11 +41,13 @@ struct Batch {
     entries: Vec<Entry>,
     state: HardState,
     must_sync: bool,
-    appends: Vec<Box<Message>>,
+    appends: Vec<Message>,
 }
 
 impl LogWriter {
     pub(crate) fn new(shared: Arc<Shared>, wal: Wal, inbox: Arc<Inbox<LogWork>>) -> LogWriter {
+        // A new log has its beginning already.
+        shared.metrics.wal_write_bytes.add(signed(wal.bytes_written()));
         LogWriter { shared, wal, inbox, work: Vec::new(), batch: Batch::default() }
     }
 
@@ -54,12 +57,8 @@ impl LogWriter {
         self.inbox.take(&mut work);
         for item in work.drain(..) {
             match item {
-                LogWork::Append(append) => self.add(append)?,
-                LogWork::Snapshot(snapshot) => {
-                    self.write()?;
-                    self.wal.save_snapshot(&snapshot)?;
-                    self.wal.release_to(snapshot.index());
-                }
+                LogWork::Append(append) => self.add(*append)?,
+                LogWork::Snapshot(snapshot) => self.note_snapshot(&snapshot)?,
             }
         }
         self.work = work;
@@ -67,7 +66,7 @@ impl LogWriter {
     }
 
     /// Adds to the batch. What overwrites a part of it comes behind it.
-    fn add(&mut self, append: Box<Message>) -> Result<(), SaveError> {
+    fn add(&mut self, append: Message) -> Result<(), SaveError> {
         let follows = |first: &raft::Entry| {
             let last = self.batch.entries.last();
             last.is_none_or(|last| last.index() + 1 == first.index.0)
@@ -98,22 +97,34 @@ impl LogWriter {
         let shared = &self.shared;
         let began = shared.now();
         shared.sync_began.store(nanos(began), Ordering::Relaxed);
+        let bytes_before = self.wal.bytes_written();
         self.wal.save(&batch.state, &batch.entries, false)?;
         let written = shared.now();
+        shared.metrics.wal_write_bytes.add(signed(self.wal.bytes_written() - bytes_before));
+        shared.metrics.wal_write_duration.observe(seconds(began, written));
         if batch.must_sync {
             self.wal.sync()?;
-            let took = shared.now().saturating_sub(written);
-            shared.metrics.wal_fsync_duration.observe(took.as_secs_f64());
+            shared.metrics.wal_fsync_duration.observe(seconds(written, shared.now()));
         }
         shared.sync_began.store(0, Ordering::Relaxed);
-        let took = written.saturating_sub(began);
-        shared.metrics.wal_write_duration.observe(took.as_secs_f64());
         batch.entries.clear();
         batch.state = HardState::default();
         batch.must_sync = false;
         for append in batch.appends.drain(..) {
-            shared.raft.push(Event::Appended(append));
+            shared.raft.push(Event::Appended(Box::new(append)));
         }
+        Ok(())
+    }
+
+    /// Writes where the log may be replayed from, and lets go of what is before.
+    fn note_snapshot(&mut self, snapshot: &walpb::Snapshot) -> Result<(), SaveError> {
+        self.write()?;
+        let (began, bytes_before) = (self.shared.now(), self.wal.bytes_written());
+        self.wal.save_snapshot(snapshot)?;
+        let metrics = &self.shared.metrics;
+        metrics.wal_write_bytes.add(signed(self.wal.bytes_written() - bytes_before));
+        metrics.wal_fsync_duration.observe(seconds(began, self.shared.now()));
+        self.wal.release_to(snapshot.index());
         Ok(())
     }
 
@@ -121,6 +132,10 @@ impl LogWriter {
     pub(crate) fn close(self) -> Result<(), SaveError> {
         self.wal.close()
     }
+}
+
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
 /// Zero stands for none.

@@ -18,17 +18,17 @@ use std::time::Duration;
 
 use backend::{Backend, CommitThread, SCRUB_INTERVAL_DEFAULT, SCRUB_PAGES_DEFAULT, ScrubThread};
 use env::{Clock, Disk, Random};
-use mvcc::CompactionTurn;
 use mvcc::watch::Next;
 
 use crate::applier::{Applier, Work};
 use crate::bell::Bell;
 use crate::bootstrap::{Bootstrapped, StartError, Surroundings, bootstrap};
 use crate::chores::{Chores, Published};
+use crate::compactor::Compactor;
 use crate::config::ServerConfig;
 use crate::inbox::Inbox;
 use crate::log_writer::{LogWork, LogWriter};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, ServerCollector};
 use crate::raft_loop::RaftLoop;
 use crate::server::{Server, Shared, StopReason};
 use crate::snapshots::{Snapshot, Snapshots};
@@ -78,12 +78,15 @@ impl Member {
         let metrics = Metrics::new(registry)?;
         let Bootstrapped { cluster_id, local, state, mut wal, node, voters, .. } = booted;
         let backend = state.backend.clone();
+        let commits = metrics.backend_commit_duration.clone();
+        backend.observe_commits(Box::new(move |it| commits.observe(it.took.as_secs_f64())));
         transport.set_members(&state.cluster.now());
         let shared = Shared::new(config, disk, clock, cluster_id, local, state, transport, metrics);
         let shared = Arc::new(shared);
         shared.applied.advance(booted.applied);
         shared.progress.set_committed(booted.applied);
         let server = Server { shared: Arc::clone(&shared) };
+        registry.register(Box::new(ServerCollector::new(&server)?))?;
         let (log, apply, snapshots): (Arc<Inbox<_>>, Arc<Inbox<_>>, Arc<Inbox<_>>) =
             Default::default();
         wal.prepare_in_background().map_err(StartError::Thread)?;
@@ -105,7 +108,7 @@ impl Member {
                 spawn("wal", &shared, run_log(&log, writer))?,
                 spawn("apply", &shared, run_apply(&apply, applier))?,
                 spawn("snapshot", &shared, run_snapshots(&snapshots, taker))?,
-                spawn("compact", &shared, run_compaction)?,
+                spawn("compact", &shared, run_compaction(Compactor::new(Arc::clone(&shared))))?,
                 spawn("watch", &shared, run_watch(&booted.watch))?,
                 spawn("chores", &shared, run_chores(&chores, all_chores))?,
             ];
@@ -201,7 +204,7 @@ impl Drop for EndOnPanic<'_> {
 fn run_raft(mut raft: RaftLoop) -> impl FnOnce(&Shared) + Send + use<> {
     move |shared| {
         while let Some(time) = raft.turn() {
-            shared.raft.wait(Some(time));
+            shared.raft.wait_so(Some(time), raft.sleep());
         }
     }
 }
@@ -254,16 +257,12 @@ fn run_snapshots(
     }
 }
 
-/// Between two steps of a compaction others get their turn.
-fn run_compaction(shared: &Shared) {
-    loop {
-        let wait = match shared.state().store.turn_compaction() {
-            Ok(CompactionTurn::More) => Some(shared.config.compaction_sleep_interval),
-            Ok(CompactionTurn::Idle) => None,
+fn run_compaction(mut compactor: Compactor) -> impl FnOnce(&Shared) + Send + use<> {
+    move |shared| loop {
+        match compactor.turn() {
+            Ok(wait) if shared.compaction.wait(wait) => {}
+            Ok(_) => return,
             Err(error) => return shared.fail("compact", &error),
-        };
-        if !shared.compaction.wait(wait) {
-            return;
         }
     }
 }

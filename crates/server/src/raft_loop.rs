@@ -16,14 +16,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use proto::raftpb;
 use raft::{
-    ConfChangeV2, LOCAL_APPEND_THREAD, LOCAL_APPLY_THREAD, MemoryStorage, Message, RawNode, Ready,
-    RoleKind, SoftState, Storage as _,
+    ConfChangeV2, LOCAL_APPEND_THREAD, LOCAL_APPLY_THREAD, MemoryStorage, Message, MessageType,
+    RawNode, Ready, RoleKind, SoftState, Storage as _,
 };
 use types::{Index, MemberId};
 
 use crate::applier::Work;
 use crate::error::Error;
-use crate::inbox::Inbox;
+use crate::heartbeats::Heartbeats;
+use crate::inbox::{Inbox, Sleep};
 use crate::log_writer::LogWork;
 use crate::promise::Promise;
 use crate::reads::Reads;
@@ -73,11 +74,14 @@ pub(crate) struct RaftLoop {
     log: Arc<Inbox<LogWork>>,
     apply: Arc<Inbox<Work>>,
     reads: Reads,
+    heartbeats: Heartbeats,
     /// Proposals that wait for a leader.
     held: VecDeque<Held>,
     sleepers: BTreeMap<Duration, Vec<Promise<()>>>,
     next_tick: Duration,
     stop_at: Option<(Duration, StopReason)>,
+    /// Appends that the log has not acknowledged.
+    appends: usize,
     /// Whether this member is the only voter.
     is_sole_voter: bool,
     /// Handed back and forth with the inbox.
@@ -123,16 +127,19 @@ impl RaftLoop {
         apply: Arc<Inbox<Work>>,
     ) -> RaftLoop {
         let next_tick = shared.now() + shared.config.heartbeat;
+        let heartbeats = Heartbeats::new(shared.config.heartbeat);
         let mut raft = RaftLoop {
             shared,
             node,
             log,
             apply,
             reads: Reads::default(),
+            heartbeats,
             held: VecDeque::new(),
             sleepers: BTreeMap::new(),
             next_tick,
             stop_at: None,
+            appends: 0,
             is_sole_voter: false,
             events: Vec::new(),
             is_over: false,
@@ -160,6 +167,12 @@ impl RaftLoop {
         }
         self.note_progress();
         Some(self.next_tick.saturating_sub(self.shared.now()))
+    }
+
+    /// While the log is at work, what is proposed need not wake the loop: it would queue up behind that. The acknowledgement does, and then all of it goes
+    /// into one append.
+    pub(crate) fn sleep(&self) -> Sleep {
+        if self.appends > 0 { Sleep::Soundly } else { Sleep::Lightly }
     }
 
     fn take_events(&mut self) {
@@ -227,8 +240,7 @@ impl RaftLoop {
     }
 
     fn drop_proposal(&self, id: u64) {
-        self.shared.waits.settle(id, Err(Error::ProposalDropped));
-        self.shared.metrics.proposals_failed.inc();
+        self.shared.waits.fail(id, Error::ProposalDropped);
     }
 
     fn propose_conf_change(&mut self, id: u64, change: raftpb::ConfChange) {
@@ -249,6 +261,7 @@ impl RaftLoop {
 
     /// What the log has, consensus may read back; and only now may anybody be told.
     fn appended(&mut self, append: Message) {
+        self.appends = self.appends.saturating_sub(1);
         let hard_state = append.hard_state();
         let storage = self.node.storage_mut();
         hard_state.into_iter().for_each(|state| storage.set_hard_state(state));
@@ -331,11 +344,10 @@ impl RaftLoop {
         let Some(until) = now.checked_sub(shared.config.request_timeout()) else { return };
         // Nobody took them: they waited for a leader in vain. What nobody waits for any more goes as well.
         for held in self.held.iter().filter(|held| held.since <= until) {
-            shared.waits.settle(held.id, Err(Error::DeadlineExceeded));
+            shared.waits.fail(held.id, Error::DeadlineExceeded);
         }
         self.held.retain(|held| shared.waits.contains(held.id));
-        let expired = shared.waits.expire(until, |since| self.timeout(since));
-        shared.metrics.proposals_failed.inc_by(count(expired));
+        shared.waits.expire(until, |since| self.timeout(since));
         if self.reads.expire(until) {
             tracing::warn!(
                 "timed out waiting for read index response (local node might have slow network)"
@@ -370,7 +382,7 @@ impl RaftLoop {
 
     /// A member that is alone need not wait to see whether somebody else leads.
     fn campaign_alone(&mut self) {
-        if !self.is_sole_voter {
+        if !self.is_sole_voter || !self.shared.config.initial_election_tick_advance {
             return;
         }
         let status = self.node.basic_status();
@@ -400,17 +412,37 @@ impl RaftLoop {
         let mut others = Vec::new();
         for message in ready.messages {
             match message.to {
-                LOCAL_APPEND_THREAD => drop(self.log.push(LogWork::Append(Box::new(message)))),
+                LOCAL_APPEND_THREAD => {
+                    self.appends += 1;
+                    self.log.push(LogWork::Append(Box::new(message)));
+                }
                 LOCAL_APPLY_THREAD => drop(self.apply.push(Work::Apply(Box::new(message)))),
                 _ => others.push(message),
             }
         }
+        self.note_heartbeats(&others, now);
         self.send(others);
+    }
+
+    /// Counts heartbeats that come too late.
+    fn note_heartbeats(&mut self, messages: &[Message], now: Duration) {
+        for heartbeat in messages.iter().filter(|message| message.kind == MessageType::MsgHeartbeat) {
+            let Some(late) = self.heartbeats.send(heartbeat.to, now) else { continue };
+            self.shared.metrics.heartbeat_send_failures.inc();
+            tracing::warn!(
+                to = %heartbeat.to,
+                heartbeat_interval = ?self.shared.config.heartbeat,
+                expected_duration = ?self.heartbeats.expected(),
+                exceeded_duration = ?late,
+                "leader failed to send out heartbeat on time; took too long, leader is overloaded likely from slow disk"
+            );
+        }
     }
 
     fn note_leader(&mut self, soft_state: SoftState, now: Duration) {
         let SoftState { lead, role } = soft_state;
         let leads = role == RoleKind::Leader;
+        self.heartbeats.forget();
         let shared = Arc::clone(&self.shared);
         let had_leader = shared.progress.leader().is_some();
         if shared.progress.set_leader(lead, leads, now) {
@@ -455,8 +487,4 @@ impl RaftLoop {
         self.reads = Reads::default();
         self.sleepers.clear();
     }
-}
-
-fn count(many: usize) -> u64 {
-    u64::try_from(many).unwrap_or(u64::MAX)
 }

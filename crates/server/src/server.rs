@@ -20,7 +20,7 @@ use crate::config::ServerConfig;
 use crate::error::Error;
 use crate::ids::Ids;
 use crate::inbox::Inbox;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Op};
 use crate::pool::Pool;
 use crate::progress::Progress;
 use crate::promise::{Promise, promise};
@@ -104,6 +104,7 @@ impl Shared {
         metrics: Metrics,
     ) -> Shared {
         let start = clock.wall().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let waits = Waits::new(Arc::clone(&clock), &metrics);
         Shared {
             config,
             disk,
@@ -114,7 +115,7 @@ impl Shared {
             state: RwLock::new(Arc::new(state)),
             progress: Progress::default(),
             applied: AppliedIndex::default(),
-            waits: Arc::default(),
+            waits: Arc::new(waits),
             raft: Inbox::default(),
             transport,
             metrics,
@@ -145,12 +146,13 @@ impl Shared {
         if end.reason.is_some() {
             return;
         }
-        end.reason = Some(reason.clone());
+        let told = reason.clone();
+        end.reason = Some(reason);
         let waiting = std::mem::take(&mut end.waiting);
         drop(end);
         self.stopping.store(true, Ordering::Release);
         self.raft.push(Event::Stop);
-        waiting.into_iter().for_each(|promise| promise.keep(reason.clone()));
+        waiting.into_iter().for_each(|promise| promise.keep(told.clone()));
     }
 
     /// Why it ended, or is about to.
@@ -264,13 +266,21 @@ impl Server {
     /// It was not proposed. Otherwise it may be carried out even if its future never says so.
     pub fn propose(&self, mut request: InternalRaftRequest) -> Result<Proposal, Error> {
         self.check_gap(&request)?;
-        let id = self.next_id();
+        let (id, op) = (self.next_id(), Op::of(&request));
         request.header.get_or_insert_default().id = id;
         let data = Bytes::from(request.encode_to_vec());
         if data.len() > self.config().max_request_bytes {
             return Err(Error::RequestTooLarge);
         }
-        self.submit(id, |since| Event::Propose { id, data, since })
+        self.submit(id, op, |since| Event::Propose { id, data, since })
+    }
+
+    /// Proposes a request whose outcome nobody wants to know.
+    ///
+    /// # Errors
+    /// As for [`Server::propose`].
+    pub(crate) fn propose_unheard(&self, request: InternalRaftRequest) -> Result<(), Error> {
+        self.propose(request).map(Proposal::let_go)
     }
 
     /// Proposes a change of members.
@@ -280,17 +290,21 @@ impl Server {
     pub fn propose_conf_change(&self, change: &Change) -> Result<Proposal, Error> {
         let id = self.next_id();
         let change = change.to_conf_change(Some(id));
-        self.submit(id, |since| Event::ProposeConfChange { id, change, since })
+        self.submit(id, None, |since| Event::ProposeConfChange { id, change, since })
     }
 
-    fn submit(&self, id: u64, event: impl FnOnce(Duration) -> Event) -> Result<Proposal, Error> {
+    fn submit(
+        &self,
+        id: u64,
+        op: Option<Op>,
+        event: impl FnOnce(Duration) -> Event,
+    ) -> Result<Proposal, Error> {
         let shared = &self.shared;
         if shared.waits.len() >= PROPOSALS_MAX {
             return Err(Error::TooManyRequests);
         }
-        let now = self.now();
-        let proposal = shared.waits.register(id, now);
-        if shared.is_stopping() || !shared.raft.push(event(now)) {
+        let (proposal, since) = shared.waits.register(id, op);
+        if shared.is_stopping() || !shared.raft.push_quietly(event(since)) {
             return Err(Error::Stopped);
         }
         Ok(proposal)

@@ -14,10 +14,11 @@ use backend::CommitError;
 use proto::raftpb::{ConfState, SnapshotMetadata};
 use proto::{raftpb, walpb};
 use types::{Index, Term};
-use wal::snap::{SnapError, Snapshotter};
+use wal::snap::{Encoded, SnapError, Snapshotter};
 
 use crate::inbox::Inbox;
 use crate::log_writer::LogWork;
+use crate::metrics::seconds;
 use crate::server::Shared;
 
 /// A moment at which everything up to an entry was applied.
@@ -78,7 +79,7 @@ impl Snapshots {
             term: Some(term.0),
         };
         let data = Some(members.into());
-        self.files.save(&raftpb::Snapshot { data, metadata: Some(metadata) })?;
+        self.write(&raftpb::Snapshot { data, metadata: Some(metadata) })?;
         let snapshot = walpb::Snapshot {
             index: Some(index.0),
             term: Some(term.0),
@@ -86,6 +87,21 @@ impl Snapshots {
         };
         self.log.push(LogWork::Snapshot(snapshot));
         tracing::info!(snapshot_index = index.0, "saved snapshot to disk");
+        Ok(())
+    }
+
+    /// Writes the file, and says how long each step took.
+    fn write(&self, snapshot: &raftpb::Snapshot) -> Result<(), SnapError> {
+        let Shared { metrics, .. } = &*self.shared;
+        let began = self.shared.now();
+        let Some(encoded) = Encoded::new(snapshot) else { return Ok(()) };
+        let encoded_at = self.shared.now();
+        metrics.snap_save_marshalling_duration.observe(seconds(began, encoded_at));
+        let written = self.files.write(&encoded);
+        let now = self.shared.now();
+        metrics.snap_fsync_duration.observe(seconds(encoded_at, now));
+        written?;
+        metrics.snap_save_total_duration.observe(seconds(began, now));
         Ok(())
     }
 }

@@ -1,4 +1,13 @@
 //! Who waits for what: for the outcome of a proposal, by its id; or for an index to be applied.
+//!
+//! It is also counted here what became of proposals, since here they all come to their end:
+//!
+//! ```text
+//!   settled, applied or refused     took 2 ms, a success (compat: a refusal is an answer like any other)
+//!   dropped by consensus, timed out took 7 s, a failure; one more that failed
+//!   given up by whoever asked       likewise
+//!   let go of at once               not counted
+//! ```
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -8,10 +17,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use env::Clock;
+use prometheus::IntCounter;
 use types::Index;
 
 use crate::apply::{Refusal, Reply};
 use crate::error::Error;
+use crate::metrics::{Metrics, Op, PerOp};
 use crate::promise::{Promise, Waiting, promise};
 
 /// What became of a proposal, once it was applied here.
@@ -31,21 +43,37 @@ pub enum Settled {
 type Answer = Result<Settled, Error>;
 
 /// The proposals that somebody waits for, by id. Ids grow with time, and all wait equally long: so the first is the first whose time is up.
-#[derive(Debug, Default)]
-pub(crate) struct Waits(Mutex<BTreeMap<u64, Waiter>>);
+#[derive(Debug)]
+pub(crate) struct Waits {
+    waiting: Mutex<BTreeMap<u64, Waiter>>,
+    clock: Arc<dyn Clock>,
+    took: PerOp,
+    failed: IntCounter,
+}
 
 #[derive(Debug)]
 struct Waiter {
     since: Duration,
+    is_counted: bool,
     answer: Promise<Answer>,
 }
 
 impl Waits {
-    /// Begins to wait. The id is new.
-    pub(crate) fn register(self: &Arc<Waits>, id: u64, now: Duration) -> Proposal {
+    pub(crate) fn new(clock: Arc<dyn Clock>, metrics: &Metrics) -> Waits {
+        Waits {
+            waiting: Mutex::default(),
+            clock,
+            took: metrics.request_duration.clone(),
+            failed: metrics.proposals_failed.clone(),
+        }
+    }
+
+    /// Begins to wait. The id is new. What has no kind, which are changes of members, is not counted.
+    pub(crate) fn register(self: &Arc<Waits>, id: u64, op: Option<Op>) -> (Proposal, Duration) {
         let (answer, waiting) = promise();
-        self.lock().insert(id, Waiter { since: now, answer });
-        Proposal { id, waits: Arc::clone(self), waiting }
+        let since = self.clock.monotonic();
+        self.lock().insert(id, Waiter { since, is_counted: op.is_some(), answer });
+        (Proposal { id, op, since, waits: Arc::clone(self), waiting }, since)
     }
 
     /// Whether somebody waits for this.
@@ -62,17 +90,41 @@ impl Waits {
         }
     }
 
+    /// Tells all of those who wait for these, one right after the other.
+    pub(crate) fn settle_all(&self, settled: impl Iterator<Item = (u64, Settled)>) {
+        let mut waiting = self.lock();
+        let found: Vec<_> = settled
+            .filter_map(|(id, settled)| Some((waiting.remove(&id)?.answer, settled)))
+            .collect();
+        drop(waiting);
+        found.into_iter().for_each(|(answer, settled)| answer.keep(Ok(settled)));
+    }
+
+    /// Tells whoever waits for this that it failed.
+    pub(crate) fn fail(&self, id: u64, error: Error) {
+        let waiter = self.lock().remove(&id);
+        waiter.into_iter().for_each(|waiter| self.fail_one(waiter, error.clone()));
+    }
+
+    fn fail_one(&self, waiter: Waiter, error: Error) {
+        if waiter.is_counted {
+            self.failed.inc();
+        }
+        waiter.answer.keep(Err(error));
+    }
+
     /// Tells those who began to wait at `until` or before that their time is up.
-    pub(crate) fn expire(&self, until: Duration, error: impl Fn(Duration) -> Error) -> usize {
+    pub(crate) fn expire(&self, until: Duration, error: impl Fn(Duration) -> Error) {
         let mut expired = Vec::new();
         let mut waits = self.lock();
         while let Some(first) = waits.first_entry().filter(|first| first.get().since <= until) {
             expired.push(first.remove());
         }
         drop(waits);
-        let count = expired.len();
-        expired.into_iter().for_each(|waiter| waiter.answer.keep(Err(error(waiter.since))));
-        count
+        for waiter in expired {
+            let error = error(waiter.since);
+            self.fail_one(waiter, error);
+        }
     }
 
     /// Nobody will be answered any more.
@@ -86,7 +138,7 @@ impl Waits {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Waiter>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -95,6 +147,9 @@ impl Waits {
 #[must_use = "nothing is waited for unless it is polled"]
 pub struct Proposal {
     id: u64,
+    /// What it asks for, until that is counted.
+    op: Option<Op>,
+    since: Duration,
     waits: Arc<Waits>,
     waiting: Waiting<Answer>,
 }
@@ -104,6 +159,18 @@ impl Proposal {
     pub fn id(&self) -> u64 {
         self.id
     }
+
+    /// Waits no more, because nobody ever wanted to know.
+    pub(crate) fn let_go(mut self) {
+        self.op = None;
+    }
+
+    fn count(&mut self, success: bool) {
+        if let Some(op) = self.op.take() {
+            let took = self.waits.clock.monotonic().saturating_sub(self.since);
+            self.waits.took.observe(op, success, took);
+        }
+    }
 }
 
 impl Future for Proposal {
@@ -111,13 +178,20 @@ impl Future for Proposal {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
         let waiting = Pin::new(&mut self.waiting);
-        waiting.poll(context).map(|answer| answer.unwrap_or(Err(Error::Stopped)))
+        let Poll::Ready(answer) = waiting.poll(context) else { return Poll::Pending };
+        let answer = answer.unwrap_or(Err(Error::Stopped));
+        self.count(answer.is_ok());
+        Poll::Ready(answer)
     }
 }
 
 impl Drop for Proposal {
     fn drop(&mut self) {
-        drop(self.waits.lock().remove(&self.id));
+        let waiter = self.waits.lock().remove(&self.id);
+        if waiter.is_some() && self.op.is_some() {
+            self.waits.failed.inc();
+            self.count(false);
+        }
     }
 }
 
@@ -125,8 +199,11 @@ impl Drop for Proposal {
 #[derive(Debug, Default)]
 pub(crate) struct AppliedIndex {
     index: AtomicU64,
-    waiting: Mutex<BTreeMap<u64, Vec<Promise<Result<(), Error>>>>>,
+    waiting: Mutex<ByIndex>,
 }
+
+/// Those who wait, by the index that they wait for.
+type ByIndex = BTreeMap<u64, Vec<Promise<Result<(), Error>>>>;
 
 impl AppliedIndex {
     pub(crate) fn get(&self) -> Index {
@@ -169,7 +246,7 @@ impl AppliedIndex {
         all.into_values().flatten().for_each(|promise| promise.keep(Err(error.clone())));
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Vec<Promise<Result<(), Error>>>>> {
+    fn lock(&self) -> MutexGuard<'_, ByIndex> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -178,36 +255,108 @@ impl AppliedIndex {
 mod tests {
     use super::*;
 
+    use env::SimClock;
+    use prometheus::Registry;
+
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn answer(proposal: &Proposal) -> Option<Answer> {
-        proposal.waiting.try_take()
+    struct Rig {
+        clock: Arc<SimClock>,
+        metrics: Metrics,
+        registry: Registry,
+        waits: Arc<Waits>,
+    }
+
+    impl Rig {
+        fn new() -> Rig {
+            let (clock, registry) = (Arc::new(SimClock::default()), Registry::new());
+            let metrics = Metrics::new(&registry).unwrap();
+            let waits = Arc::new(Waits::new(Arc::<SimClock>::clone(&clock), &metrics));
+            Rig { clock, metrics, registry, waits }
+        }
+
+        fn register(&self, id: u64) -> Proposal {
+            self.waits.register(id, Some(Op::Put)).0
+        }
+
+        /// How many requests took how long, all together, and came out like this.
+        fn counted(&self, success: &str) -> (u64, f64) {
+            let families = self.registry.gather();
+            let name = "etcd_server_request_duration_seconds";
+            let family = families.iter().find(|family| family.name() == name);
+            let metrics = family.into_iter().flat_map(|family| family.get_metric());
+            let labelled = |metric: &&prometheus::proto::Metric| {
+                metric.get_label().iter().any(|pair| pair.value() == success)
+            };
+            let found = metrics.into_iter().find(labelled).map(|metric| metric.get_histogram());
+            found.map_or((0, 0.0), |all| (all.get_sample_count(), all.get_sample_sum()))
+        }
+    }
+
+    fn poll(proposal: &mut Proposal) -> Option<Answer> {
+        match Pin::new(proposal).poll(&mut Context::from_waker(std::task::Waker::noop())) {
+            Poll::Ready(answer) => Some(answer),
+            Poll::Pending => None,
+        }
+    }
+
+    fn settled() -> Answer {
+        Ok(Settled::ConfChange(Ok(())))
     }
 
     #[test]
     fn an_answer_reaches_its_own_waiter() {
-        let waits = Arc::new(Waits::default());
-        let (first, second) = (waits.register(1, SECOND), waits.register(2, SECOND));
-        waits.settle(2, Ok(Settled::ConfChange(Ok(()))));
-        assert!(answer(&first).is_none());
-        assert!(matches!(answer(&second), Some(Ok(Settled::ConfChange(Ok(()))))));
-        assert!(!waits.contains(2));
+        let rig = Rig::new();
+        let (mut first, mut second) = (rig.register(1), rig.register(2));
+        rig.waits.settle(2, settled());
+        assert!(poll(&mut first).is_none());
+        assert!(matches!(poll(&mut second), Some(Ok(Settled::ConfChange(Ok(()))))));
+        assert!(!rig.waits.contains(2));
     }
 
     #[test]
-    fn whoever_gives_up_is_forgotten() {
-        let waits = Arc::new(Waits::default());
-        drop(waits.register(1, SECOND));
-        assert_eq!(waits.len(), 0);
+    fn what_is_settled_is_counted_with_the_time_it_took() {
+        let rig = Rig::new();
+        let mut proposal = rig.register(1);
+        rig.clock.advance(2 * SECOND);
+        rig.waits.settle(1, settled());
+        assert!(poll(&mut proposal).is_some());
+        drop(proposal);
+        assert_eq!(rig.counted("true"), (1, 2.0));
+        assert_eq!((rig.counted("false").0, rig.metrics.proposals_failed.get()), (0, 0));
+    }
+
+    #[test]
+    fn whoever_gives_up_is_forgotten_and_counted() {
+        let rig = Rig::new();
+        drop(rig.register(1));
+        assert_eq!(rig.waits.len(), 0);
+        assert_eq!((rig.counted("false").0, rig.metrics.proposals_failed.get()), (1, 1));
+    }
+
+    #[test]
+    fn what_nobody_wanted_to_know_and_changes_of_members_do_not_count() {
+        let rig = Rig::new();
+        rig.register(1).let_go();
+        drop(rig.waits.register(2, None));
+        let (mut change, _) = rig.waits.register(3, None);
+        rig.waits.fail(3, Error::ProposalDropped);
+        assert_eq!(poll(&mut change).unwrap().unwrap_err(), Error::ProposalDropped);
+        assert_eq!(rig.waits.len(), 0);
+        assert_eq!((rig.counted("false").0, rig.metrics.proposals_failed.get()), (0, 0));
     }
 
     #[test]
     fn time_runs_out_for_the_first_ones_first() {
-        let waits = Arc::new(Waits::default());
-        let (first, second) = (waits.register(1, SECOND), waits.register(2, 2 * SECOND));
-        assert_eq!(waits.expire(SECOND, |_| Error::Timeout), 1);
-        assert!(matches!(answer(&first), Some(Err(Error::Timeout))));
-        assert!(answer(&second).is_none());
+        let rig = Rig::new();
+        let mut first = rig.register(1);
+        let until = rig.clock.monotonic();
+        rig.clock.advance(SECOND);
+        let mut second = rig.register(2);
+        rig.waits.expire(until, |_| Error::Timeout);
+        assert!(matches!(poll(&mut first), Some(Err(Error::Timeout))));
+        assert!(poll(&mut second).is_none());
+        assert_eq!((rig.counted("false").0, rig.metrics.proposals_failed.get()), (1, 1));
     }
 
     #[test]

@@ -71,7 +71,7 @@ func (s *side) attend(statement script.Statement, words []string) answer {
 	default:
 		delete(s.jobs, statement.Name)
 		if statement.Verb == script.End {
-			j.process.Process.Signal(os.Interrupt)
+			j.interrupt()
 		}
 		said := j.join()
 		statement.Words = j.words
@@ -106,6 +106,23 @@ func (j *job) has(text string) bool {
 		j.seen += at + len(text)
 	}
 	return at >= 0
+}
+
+// quiet is how long nothing must have been printed: what is waited for may be in the middle of something.
+const quiet = 200 * time.Millisecond
+
+// interrupt ends the command when it has nothing more to say.
+func (j *job) interrupt() {
+	for before := -1; before != j.printed(); time.Sleep(quiet) {
+		before = j.printed()
+	}
+	j.process.Process.Signal(os.Interrupt)
+}
+
+func (j *job) printed() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.out.Len()
 }
 
 // join waits for the end of the command.

@@ -7,9 +7,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"bowline/interop/internal/cluster"
 )
 
@@ -31,7 +28,7 @@ func (s *side) server(ctx context.Context, words []string) error {
 		if err := s.cluster.StartMember(m, words[1:]...); err != nil {
 			return err
 		}
-		return s.ready(ctx)
+		return m.Ready(ctx)
 	case "on":
 		return s.on(ctx, words[1])
 	default:
@@ -55,7 +52,7 @@ func (s *side) begin(ctx context.Context, flags []string) error {
 		return err
 	}
 	s.learnPlaces()
-	return s.ready(ctx)
+	return s.cluster.Members[0].Ready(ctx)
 }
 
 // on starts the server on a directory that somebody else has made.
@@ -67,7 +64,7 @@ func (s *side) on(ctx context.Context, dir string) error {
 	}
 	s.cluster = c
 	s.learnPlaces()
-	return s.ready(ctx)
+	return s.cluster.Members[0].Ready(ctx)
 }
 
 func (s *side) learnPlaces() {
@@ -75,18 +72,4 @@ func (s *side) learnPlaces() {
 	s.names["endpoint"], s.names["peer"] = m.Endpoint(), m.PeerURL
 	s.names["member"] = fmt.Sprintf("%x", m.ID)
 	s.normal.Places(m.Endpoint(), "<client>", m.PeerURL, "<peer>", s.dir, "<dir>")
-}
-
-// ready waits until requests are answered, be it that they need a user.
-func (s *side) ready(ctx context.Context) error {
-	m := s.cluster.Members[0]
-	return cluster.Until(ctx, "the server to answer", func(ctx context.Context) error {
-		return m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
-			_, err := client.Get(ctx, "ready")
-			if errors.Is(err, rpctypes.ErrUserEmpty) {
-				return nil
-			}
-			return err
-		})
-	})
 }

@@ -64,8 +64,8 @@ func New(binary *Binary, dir string, size int) (*Cluster, error) {
 	return c, nil
 }
 
-// Existing starts a server alone on a data directory that is there already.
-func Existing(binary *Binary, name, dir string) (*Cluster, error) {
+// Existing starts a server alone on a data directory that is there already, with extra flags.
+func Existing(binary *Binary, name, dir string, extra ...string) (*Cluster, error) {
 	if _, err := os.Stat(filepath.Join(dir, "member")); err != nil {
 		return nil, fmt.Errorf("no data directory: %w", err)
 	}
@@ -78,7 +78,7 @@ func Existing(binary *Binary, name, dir string) (*Cluster, error) {
 	}
 	m.PeerURL = "http://" + m.peerAddr
 	c := &Cluster{Binary: binary, Net: proxy.New(), Dir: filepath.Dir(m.Dir), Members: []*Member{m}}
-	return c, m.Start("--initial-cluster="+name+"="+m.PeerURL, "--logger=zap")
+	return c, m.Start(append([]string{"--initial-cluster=" + name + "=" + m.PeerURL, "--logger=zap"}, extra...)...)
 }
 
 // checkpointFlags let the leader write down what is left of long leases. A

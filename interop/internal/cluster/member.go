@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 )
@@ -119,6 +120,24 @@ func (m *Member) Client(user, password string) (*clientv3.Client, error) {
 		Username:    user,
 		Password:    password,
 		Logger:      zap.NewNop(),
+	})
+}
+
+// Ready waits until the member answers requests, be it that they need a user.
+func (m *Member) Ready(ctx context.Context) error {
+	return Until(ctx, "the server to answer", func(ctx context.Context) error {
+		if !m.Running() {
+			return fatal{fmt.Errorf("%s has ended; its log is %s.log", m.Name, m.Dir)}
+		}
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		return m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
+			_, err := client.Get(ctx, "ready")
+			if errors.Is(err, rpctypes.ErrUserEmpty) {
+				return nil
+			}
+			return err
+		})
 	})
 }
 

@@ -92,6 +92,8 @@ var rules = []rule{
 	every(`LocalAddr: '127\.0\.0\.1:\d+'`, `LocalAddr: <local>`),
 	every(`etcd-endpoints://0x[0-9a-f]+/`, `etcd-endpoints://<pointer>/`),
 	every(`Logger: 0x[0-9a-f]+`, `Logger: <pointer>`),
+	// Go's protobuf library puts one blank between the fields of a message, or two, as each build decides by chance.
+	every(`(memberID:\d+) +(alarm:)`, `$1 $2`),
 	// An id that begins with a zero is padded.
 	every(`(Member|cluster) +`, `$1 `),
 	// How long it took.

@@ -53,13 +53,8 @@ impl Context {
     }
 
     /// What all calls share.
-    pub(crate) fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
-    }
-
-    /// The same, to be kept while the context is given away.
-    pub(crate) fn shared_handle(&self) -> Arc<Shared> {
-        Arc::clone(&self.shared)
     }
 
     /// The header of an answer of a revision.
@@ -121,7 +116,8 @@ impl<'a, B: RequestBody> Call<'a, B> {
         F: Future<Output = Result<R, Status>>,
     {
         let format = self.format.clone();
-        match self.answer(for_learners, handler).await {
+        // In a box of the size of this method: what is waited for here is moved about by those who wait for it.
+        match Box::pin(self.answer(for_learners, handler)).await {
             Ok(message) => format.response(Body::unary(message, &Status::OK)),
             Err(status) => format.refused(&status),
         }

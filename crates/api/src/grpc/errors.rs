@@ -244,11 +244,11 @@ impl From<&membership::Refused> for Canonical {
 
 impl From<&membership::reconfig::Unsafe> for Canonical {
     fn from(refused: &membership::reconfig::Unsafe) -> Canonical {
-        use membership::reconfig::Unsafe as U;
+        use membership::reconfig::Unsafe;
         match refused {
-            U::NotEnoughStarted => Canonical::MemberNotEnoughStarted,
-            U::Unhealthy => Canonical::Unhealthy,
-            U::LearnerNotReady => Canonical::LearnerNotReady,
+            Unsafe::NotEnoughStarted => Canonical::MemberNotEnoughStarted,
+            Unsafe::Unhealthy => Canonical::Unhealthy,
+            Unsafe::LearnerNotReady => Canonical::LearnerNotReady,
         }
     }
 }

@@ -35,16 +35,23 @@ pub(crate) struct Headers {
     encoding: Option<String>,
 }
 
+/// Why a request is none, as the client is told.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    format: Format,
+    http: StatusCode,
+    status: Status,
+}
+
 /// The content type that the client used, and is answered in.
 #[derive(Clone, Debug)]
 pub(crate) struct Format(HeaderValue);
 
 impl Headers {
     /// Reads them, or says what is wrong.
-    pub(crate) fn read(parts: &Parts) -> Result<Headers, Response<Body>> {
+    pub(crate) fn read(parts: &Parts) -> Result<Headers, Refused> {
         let format = Format::read(parts.headers.get(CONTENT_TYPE))?;
-        let aborted =
-            |http, code, text: String| Err(format.aborted(http, &Status::new(code, text)));
+        let aborted = |http, code, text| Err(format.aborted(http, Status::new(code, text)));
         let timeout = match parts.headers.get(GRPC_TIMEOUT).map(timeout).transpose() {
             Ok(timeout) => timeout,
             Err(error) => {
@@ -59,7 +66,7 @@ impl Headers {
             return aborted(StatusCode::METHOD_NOT_ALLOWED, Code::Internal, text);
         }
         if timeout == Some(Duration::ZERO) {
-            return Err(format.refused(&Status::DEADLINE_EXCEEDED));
+            return Err(format.aborted(StatusCode::OK, Status::DEADLINE_EXCEEDED));
         }
         let deadline = timeout.map_or_else(Deadline::default, Deadline::after);
         let encoding = parts.headers.get(GRPC_ENCODING).map(lossy);
@@ -68,12 +75,12 @@ impl Headers {
     }
 
     /// The method that a path names, if messages to it can be read.
-    pub(crate) fn method(&self, path: &str) -> Result<(usize, &'static Method), Response<Body>> {
+    pub(crate) fn method(&self, path: &str) -> Result<(usize, &'static Method), Refused> {
         let Some(found) = Method::find(path) else {
-            return Err(self.format.refused(&unknown(path)));
+            return Err(self.format.aborted(StatusCode::OK, unknown(path)));
         };
         match &self.encoding {
-            Some(encoding) => Err(self.format.refused(&no_decompressor(encoding))),
+            Some(encoding) => Err(self.format.aborted(StatusCode::OK, no_decompressor(encoding))),
             None => Ok(found),
         }
     }
@@ -81,14 +88,18 @@ impl Headers {
 
 impl Format {
     /// Compat: what follows `application/grpc` may be anything, and it is protobuf all the same.
-    fn read(value: Option<&HeaderValue>) -> Result<Format, Response<Body>> {
+    fn read(value: Option<&HeaderValue>) -> Result<Format, Refused> {
+        // What nearly everybody says costs nothing.
+        if value.is_some_and(|value| value == GRPC) {
+            return Ok(Format(HeaderValue::from_static(GRPC)));
+        }
         let text = value.map(lossy).unwrap_or_default();
         let valid = |rest: &str| rest.is_empty() || rest.starts_with(['+', ';']);
         if !text.strip_prefix(GRPC).is_some_and(valid) {
             let text = format!("invalid gRPC request content-type {text:?}");
             let status = Status::new(Code::InvalidArgument, text);
             let format = Format(HeaderValue::from_static(GRPC));
-            return Err(format.aborted(StatusCode::UNSUPPORTED_MEDIA_TYPE, &status));
+            return Err(format.aborted(StatusCode::UNSUPPORTED_MEDIA_TYPE, status));
         }
         let subtype = text[GRPC.len()..].trim_start_matches(['+', ';']);
         Ok(Format(match subtype {
@@ -113,10 +124,16 @@ impl Format {
         response
     }
 
+    fn aborted(&self, http: StatusCode, status: Status) -> Refused {
+        Refused { format: self.clone(), http, status }
+    }
+}
+
+impl Refused {
     /// What is no proper request is told so also in the words of HTTP.
-    fn aborted(&self, http: StatusCode, status: &Status) -> Response<Body> {
-        let mut response = self.refused(status);
-        *response.status_mut() = http;
+    pub(crate) fn into_response(self) -> Response<Body> {
+        let mut response = self.format.refused(&self.status);
+        *response.status_mut() = self.http;
         response
     }
 }
@@ -157,10 +174,11 @@ mod tests {
     }
 
     fn refused(headers: &[(&str, &str)]) -> (u16, String, String) {
-        told(&Headers::read(&parts(headers)).unwrap_err())
+        told(Headers::read(&parts(headers)).unwrap_err())
     }
 
-    fn told(response: &Response<Body>) -> (u16, String, String) {
+    fn told(refused: Refused) -> (u16, String, String) {
+        let response = refused.into_response();
         let header = |name: &str| response.headers()[name].to_str().unwrap().to_owned();
         (response.status().as_u16(), header("grpc-status"), header("grpc-message"))
     }
@@ -202,13 +220,13 @@ mod tests {
         let mut parts = parts(&[("content-type", GRPC)]);
         parts.method = http::Method::GET;
         let text = "Received a HEADERS frame with :method \"GET\" which should be POST";
-        assert_eq!(told(&Headers::read(&parts).unwrap_err()), is(405, "13", text));
+        assert_eq!(told(Headers::read(&parts).unwrap_err()), is(405, "13", text));
     }
 
     #[test]
     fn methods_that_are_not_there_are_told_apart() {
         let headers = Headers::read(&parts(&[("content-type", GRPC)])).unwrap();
-        let find = |path: &str| told(&headers.method(path).unwrap_err());
+        let find = |path: &str| told(headers.method(path).unwrap_err());
         let method = "unknown method Get for service etcdserverpb.KV";
         assert_eq!(find("/etcdserverpb.KV/Get"), is(200, "12", method));
         assert_eq!(find("/a/b/c"), is(200, "12", "unknown service a/b"));
@@ -223,7 +241,7 @@ mod tests {
             Headers::read(&parts(&headers)).unwrap().method("/etcdserverpb.KV/Range").map(|_| ())
         };
         let text = "grpc: Decompressor is not installed for grpc-encoding \"snappy\"";
-        assert_eq!(told(&with("snappy").unwrap_err()), is(200, "12", text));
+        assert_eq!(told(with("snappy").unwrap_err()), is(200, "12", text));
         assert!(with("identity").is_ok());
     }
 }

@@ -7,6 +7,8 @@
 //!   DeleteRange, Compact               check ─► through the log
 //! ```
 
+use std::sync::Arc;
+
 use bytes::{BufMut as _, BytesMut};
 use http::Response;
 use mvcc::{RangeResult, Response as _, check};
@@ -51,7 +53,7 @@ async fn range(cx: Context, request: RangeRequest) -> Result<Framed, Status> {
     if is_short(&cx, &request) {
         return answer_range(&cx, reading.range(&request)?);
     }
-    let shared = cx.shared_handle();
+    let shared = Arc::clone(cx.shared());
     shared.heavy.run(move || answer_range(&cx, reading.range(&request)?)).await
 }
 
@@ -161,7 +163,7 @@ async fn read_txn(cx: Context, request: TxnRequest) -> Result<Framed, Status> {
     if are_short(&cx, &request) {
         return answer_txn(&cx, reading.txn(&request)?);
     }
-    let shared = cx.shared_handle();
+    let shared = Arc::clone(cx.shared());
     shared.heavy.run(move || answer_txn(&cx, reading.txn(&request)?)).await
 }
 

@@ -59,7 +59,7 @@ impl<B: RequestBody> Messages<B> {
             match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
                 // Trailers of a request mean nothing here.
                 Some(Ok(frame)) => {
-                    frame.into_data().into_iter().for_each(|data| self.pieces.add(data))
+                    frame.into_data().into_iter().for_each(|data| self.pieces.add(data));
                 }
                 Some(Err(error)) => return Poll::Ready(Err(broken(&error))),
                 None if self.pieces.len() == 0 => return Poll::Ready(Ok(None)),

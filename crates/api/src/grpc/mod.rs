@@ -23,7 +23,6 @@
 
 mod call;
 mod deadline;
-mod describe;
 mod ends;
 pub mod errors;
 mod gate;
@@ -143,11 +142,11 @@ impl Grpc {
         let (parts, body) = request.into_parts();
         let headers = match Headers::read(&parts) {
             Ok(headers) => headers,
-            Err(refused) => return refused,
+            Err(refused) => return refused.into_response(),
         };
         let (at, method) = match headers.method(parts.uri.path()) {
             Ok(found) => found,
-            Err(refused) => return refused,
+            Err(refused) => return refused.into_response(),
         };
         let context = Context::new(&self.shared, &parts.headers);
         drop(parts);

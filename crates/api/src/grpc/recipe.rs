@@ -46,7 +46,7 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn new(cx: &Context) -> Client {
-        Client { shared: cx.shared_handle(), who: cx.who.clone() }
+        Client { shared: Arc::clone(cx.shared()), who: cx.who.clone() }
     }
 
     fn server(&self) -> &Server {

@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn a_reply_goes_out_behind_its_length() {
         let reply = LeaseStatus { id: 5 };
-        assert_eq!(reply.clone().into_frame().unwrap(), [0, 0, 0, 0, 2, 8, 5][..]);
+        assert_eq!(reply.into_frame().unwrap(), [0, 0, 0, 0, 2, 8, 5][..]);
         let framed = Framed::new(reply).unwrap();
         assert_eq!(framed.size_hint(), 2);
         let mut out = BytesMut::new();

@@ -6,6 +6,8 @@
 //!    service          method         what to call             grpc_type      place in the metrics
 //! ```
 
+#![expect(clippy::enum_variant_names, reason = "named as etcd names them")]
+
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 

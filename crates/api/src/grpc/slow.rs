@@ -14,9 +14,9 @@ use bytes::Bytes;
 use net::Connection;
 use prost::Message;
 use proto::etcdserverpb::{DeleteRangeRequest, PutRequest, RangeRequest, TxnRequest};
+use server::describe::Loggable;
 
 use super::Config;
-use super::describe::Loggable;
 use super::rpc::{Kv, Method, Rpc};
 
 /// What is not known of other methods.

@@ -117,10 +117,11 @@ impl<B: RequestBody> Watching<B> {
         let (response, seconds) = (&told.response, took.as_secs_f64());
         match u32::try_from(response.events.len()) {
             Ok(0) if response.created || response.canceled => {
-                metrics.watch_send_control_duration.observe(seconds)
+                metrics.watch_send_control_duration.observe(seconds);
             }
             Ok(0) => metrics.watch_send_progress_duration.observe(seconds),
             Ok(events) => {
+                metrics.events.inc_by(events.into());
                 metrics.watch_send_events_duration.observe(seconds);
                 metrics.watch_send_per_event_duration.observe(seconds / f64::from(events));
             }

@@ -1,7 +1,7 @@
 //! Responses of the shapes that Go's HTTP server gives them.
 
 use bytes::Bytes;
-use http::header::{self, HeaderName, HeaderValue};
+use http::header::{self, HeaderValue};
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
 
@@ -48,25 +48,24 @@ pub(super) fn only_get(asked: &Parts) -> Option<Response<Bytes>> {
     Some(response)
 }
 
-/// The path `*` asks about the server as a whole, which is a question for OPTIONS only.
-pub(super) fn star(method: &Method) -> Response<Bytes> {
+/// What names no path, and is no question about the server either.
+pub(super) fn no_path() -> Response<Bytes> {
     let mut response = Response::default();
-    if method != Method::OPTIONS {
-        *response.status_mut() = StatusCode::BAD_REQUEST;
-        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-    }
+    *response.status_mut() = StatusCode::BAD_REQUEST;
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
 /// Sends somebody elsewhere. Only who just looks is told so in HTML.
 pub(super) fn redirect(method: &Method, to: &str) -> Response<Bytes> {
-    let looks = matches!(*method, Method::GET | Method::HEAD);
-    let mut response = if looks {
-        let link = to.replace('&', "&amp;");
-        let text = format!("<a href=\"{link}\">Temporary Redirect</a>.\n\n");
-        body(HeaderValue::from_static("text/html; charset=utf-8"), text)
-    } else {
-        Response::default()
+    let html = |text: String| body(HeaderValue::from_static("text/html; charset=utf-8"), text);
+    let mut response = match *method {
+        Method::GET => {
+            let link = to.replace('&', "&amp;");
+            html(format!("<a href=\"{link}\">Temporary Redirect</a>.\n\n"))
+        }
+        Method::HEAD => html(String::new()),
+        _ => Response::default(),
     };
     *response.status_mut() = StatusCode::TEMPORARY_REDIRECT;
     // What is redirected to has been escaped, so it is a value; were it none, the status would still say enough.
@@ -79,7 +78,7 @@ pub(super) fn redirect(method: &Method, to: &str) -> Response<Bytes> {
 /// Takes the body away, and leaves its length.
 pub(super) fn strip(response: &mut Response<Bytes>) {
     let body = std::mem::take(response.body_mut());
-    let length = HeaderValue::from(body.len());
-    let name: HeaderName = header::CONTENT_LENGTH;
-    response.headers_mut().insert(name, length);
+    if !body.is_empty() {
+        response.headers_mut().insert(header::CONTENT_LENGTH, body.len().into());
+    }
 }

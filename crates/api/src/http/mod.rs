@@ -102,6 +102,10 @@ impl<M: Member> Http<M> {
 
     /// Answers a request. `secure` says whether it came over TLS.
     pub async fn call(&self, surface: Surface, secure: bool, asked: &Parts) -> Response<Bytes> {
+        if asked.method == Method::OPTIONS && asked.uri.path() == "*" {
+            // About the server as a whole, whatever it is for.
+            return Response::default();
+        }
         let mut response = match surface {
             Surface::Metrics | Surface::Peer => self.route(surface, asked).await,
             _ => self.admit(surface, secure, asked).await,
@@ -116,9 +120,6 @@ impl<M: Member> Http<M> {
     /// The client port looks at host and origin first.
     async fn admit(&self, surface: Surface, secure: bool, asked: &Parts) -> Response<Bytes> {
         let access = &self.config.access;
-        if asked.uri.path() == "*" {
-            return answer::star(&asked.method);
-        }
         if !secure && let Err(refused) = access.check_host(asked) {
             return refused;
         }
@@ -131,6 +132,9 @@ impl<M: Member> Http<M> {
     }
 
     async fn route(&self, surface: Surface, asked: &Parts) -> Response<Bytes> {
+        if asked.uri.path() == "*" {
+            return answer::no_path();
+        }
         if let Some(elsewhere) = path::redirect(asked) {
             return elsewhere;
         }

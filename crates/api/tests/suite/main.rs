@@ -2,6 +2,7 @@
 //!
 //! | file | what it shows |
 //! | --- | --- |
+//! | `edge` | which requests are gRPC, and which are for pages |
 //! | `calls` | what all calls have in common: framing, limits, deadlines, metrics |
 //! | `keys` | `KV` |
 //! | `leases` | `Lease` |
@@ -15,6 +16,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 
 mod calls;
+mod edge;
 mod keys;
 mod leases;
 mod locks;

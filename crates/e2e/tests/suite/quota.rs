@@ -86,6 +86,7 @@ async fn member_id(client: &Client) -> u64 {
 /// Lists alarms, or ends those there are and says which.
 async fn alarms(client: &Client, action: AlarmAction) -> Vec<AlarmMember> {
     let alarm = AlarmType::Nospace.into();
-    let ask = AlarmRequest { action: action.into(), member_id: 0, alarm };
+    let member_id = member_id(client).await;
+    let ask = AlarmRequest { action: action.into(), member_id, alarm };
     client.maintenance().alarm(ask).await.unwrap().into_inner().alarms
 }

@@ -197,7 +197,7 @@ impl Run {
     }
 
     fn finish_compaction(&self) {
-        while self.subject.store.turn_compaction().unwrap() == CompactionTurn::More {}
+        while self.subject.store.turn_compaction().unwrap() != CompactionTurn::Idle {}
         assert_eq!(self.subject.file().len(), self.histories.stored());
     }
 

@@ -345,8 +345,10 @@ impl Run {
                 assert_eq!(turn, CompactionTurn::Idle);
                 return;
             }
-            assert_eq!(turn, CompactionTurn::More);
-            assert!(before - self.subject.file().len() <= limit);
+            assert_ne!(turn, CompactionTurn::Idle);
+            let dropped = before - self.subject.file().len();
+            assert!(dropped <= limit);
+            assert_eq!(dropped, dropped_in(turn));
             if self.subject.store.is_compacted(self.tickets[0].0) {
                 self.finish_compaction(seen);
             }
@@ -460,6 +462,14 @@ impl Run {
         let hash = self.subject.store.hash_kv(self.model.current());
         let expected = self.model.hash_kv(&self.model.pairs(), self.model.current());
         assert_eq!(hash, expected.map(|hash| (hash, self.model.current())));
+    }
+}
+
+/// The revisions that a turn says it dropped.
+fn dropped_in(turn: CompactionTurn) -> usize {
+    match turn {
+        CompactionTurn::Idle | CompactionTurn::Index => 0,
+        CompactionTurn::File { dropped } | CompactionTurn::Finished { dropped, .. } => dropped,
     }
 }
 

@@ -7,74 +7,10 @@ use super::json::{mismatch, whole};
 use super::refusal::Refusal;
 use super::table::Flags;
 
-/// How to log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Logs {
-    /// The least grave lines that are written.
-    pub level: LogLevel,
-    /// What lines look like.
-    pub format: LogFormat,
-    /// Where they go.
-    pub outputs: Vec<LogOutput>,
-    /// When a file is full, and what becomes of it then.
-    pub rotation: Option<LogRotation>,
-}
-
-/// How grave a line is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LogLevel {
-    /// Each step.
-    Debug,
-    /// State changed.
-    Info,
-    /// Odd, we went on.
-    Warn,
-    /// Someone must look.
-    Error,
-    /// Between error and panic; a level to filter by.
-    DPanic,
-    /// A thread ends.
-    Panic,
-    /// The process ends.
-    Fatal,
-}
-
-/// What lines look like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
-    /// An object in each line.
-    Json,
-    /// To be read.
-    Console,
-}
-
-/// Where lines go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LogOutput {
-    /// The standard error.
-    Stderr,
-    /// The standard output.
-    Stdout,
-    /// The journal of systemd.
-    Journal,
-    /// A file, by its path.
-    File(String),
-}
-
-/// When a log file is full, and what becomes of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LogRotation {
-    /// It is full with that many megabytes.
-    pub size_mb_max: u64,
-    /// It is deleted after that many days; 0 is never.
-    pub age_days_max: u64,
-    /// That many are kept; 0 is all.
-    pub backups_max: u64,
-    /// Its name has the local time, not UTC.
-    pub local_time: bool,
-    /// It is compressed.
-    pub compress: bool,
-}
+pub use crate::logging::{
+    Config as Logs, Format as LogFormat, Level as LogLevel, Output as LogOutput,
+    Rotation as LogRotation,
+};
 
 const DEFAULT: &str = "default";
 const STDERR: &str = "stderr";
@@ -82,14 +18,6 @@ const STDOUT: &str = "stdout";
 const JOURNAL: &str = "systemd/journal";
 /// The size of a file if none, or none that is one, was given.
 const ROTATION_SIZE_MB: u64 = 100;
-
-impl Default for Logs {
-    /// As long as nothing was said: JSON to the standard error.
-    fn default() -> Self {
-        let outputs = vec![LogOutput::Stderr];
-        Self { level: LogLevel::Info, format: LogFormat::Json, outputs, rotation: None }
-    }
-}
 
 impl Logs {
     /// Checks in etcd's order, which decides what is told of first.

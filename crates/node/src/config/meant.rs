@@ -1,7 +1,7 @@
 //! A configuration as it is meant: checked, with every default in its place.
 //!
 //! Plain data, and nothing that could still be wrong: addresses are addresses, zero no longer stands for something else, and what is
-//! off is `None`. How it follows from [`Flags`](super::Flags) is told in [`resolve`](super::resolve).
+//! off is `None`. How it follows from [`Flags`](super::Flags) is told in `resolve`.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -1,16 +1,16 @@
 //! Flags, environment and configuration file: as typed, and as meant.
 //!
 //! ```text
-//!     command line ──► args ─┐
-//!     environment ──► environment ─┼─► Flags ──► logs, check ──► resolve ──► unsupported ──► Config
-//!     file ──────────► file ─┘   as typed     etcd's rules    defaults     our limits      as meant
+//!     args ─────────┐
+//!     environment ──┼─► Flags ───► logs, check ──► resolve ──► unsupported ──► Config
+//!     file ─────────┘   as typed   etcd's rules    defaults    our limits      as meant
 //! ```
 //!
 //! [`parse`] goes this way. What it hands back is a [`Config`] and notices for the log; or, on the way, an [`Exit`]: something to be
 //! printed (help, a flag that is none), or something to be logged (a configuration that is refused).
 //!
 //! Always true: what etcd 3.7.1 accepts is accepted and means the same, and what it refuses is refused in its words; what Bowline cannot do
-//! yet is refused, never left undone ([`unsupported`]). Nothing is read from the process: arguments, environment and machine are
+//! yet is refused, never left undone (`unsupported`). Nothing is read from the process: arguments, environment and machine are
 //! handed in. The one file that is opened is the configuration file.
 //!
 //! Whether there is data already, and so whether the initial cluster matters, is for others: [`Config::initial_cluster`] is asked then.

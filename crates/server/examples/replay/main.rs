@@ -78,7 +78,7 @@ fn apply(machine: &StateMachine, log: &Log, voters: &mut Voters) -> anyhow::Resu
             .apply(&entry, &|_| true, voters)
             .with_context(|| format!("apply entry {}", entry.index))?;
         *tally.entry(kind_of(&applied)).or_default() += 1;
-        while machine.store.turn_compaction()? == CompactionTurn::More {}
+        while machine.store.turn_compaction()? != CompactionTurn::Idle {}
     }
     let (hash, revision) = machine.store.hash_kv(0)?;
     println!("revision {revision} hash {} compacted {}", hash.hash, hash.compact_revision);

@@ -196,7 +196,7 @@ impl Driver {
         let compaction = Some(pb::CompactionRequest::decode(frame.payload.clone())?);
         let request = pb::InternalRaftRequest { compaction, ..pb::InternalRaftRequest::default() };
         let answer = self.propose(frame, request)?;
-        while self.machine.store.turn_compaction()? == CompactionTurn::More {}
+        while self.machine.store.turn_compaction()? != CompactionTurn::Idle {}
         Ok(answer.map(|(_, revision)| with_header(revision, &pb::CompactionResponse::default())))
     }
 

@@ -21,6 +21,8 @@ use types::Index;
 pub use conf_change::ConfChanges;
 pub use outcome::{Applied, Fault, Outcome, Refusal, Reply};
 
+use crate::describe::Loggable;
+use crate::metrics::{Executed, Op};
 use crate::state::StateMachine;
 
 impl StateMachine {
@@ -72,24 +74,23 @@ impl StateMachine {
         waits: &dyn Fn(u64) -> bool,
     ) -> Result<Outcome, Fault> {
         let request = decode::decode(entry)?;
-        let id = id_of(&request);
+        let (id, op) = (id_of(&request), Op::of(&request));
         let waits = waits(id);
-        if !waits && only_reads(&request) {
-            self.commit(tx, None)?;
-            return Ok(Outcome {
-                id,
-                revision: self.store.current(),
-                result: None,
-                lowered: false,
-            });
+        let (mut done, mut result) = (Done::default(), None);
+        if waits || !only_reads(&request) {
+            let context = Context { index: entry.index, waits };
+            result = Some(self.carry_out(&mut tx, &request, context, &mut done)?);
         }
-        let mut done = Done::default();
-        let context = Context { index: entry.index, waits };
-        let result = self.carry_out(&mut tx, &request, context, &mut done)?;
-        self.commit(tx, done.changes)?;
+        let Done { changes, lowered, executed } = done;
+        self.commit(tx, changes)?;
         let revision = self.store.current();
-        Ok(Outcome { id, revision, result: Some(result), lowered: done.lowered })
+        Ok(Outcome { id, revision, result, lowered, op, executed })
     }
+}
+
+/// The request in an entry, in words. It is decoded a second time, rather than kept for the rare case that somebody is to be told of it.
+pub(crate) fn describe(entry: &Entry) -> String {
+    decode::decode(entry).map_or(String::new(), |request| Loggable(&request).to_string())
 }
 
 /// What carrying out a request has to know beside the request.
@@ -106,6 +107,8 @@ struct Done {
     changes: Option<Changes>,
     /// The cluster's version was lowered.
     lowered: bool,
+    /// What was carried out, to be counted.
+    executed: Executed,
 }
 
 fn id_of(request: &InternalRaftRequest) -> u64 {

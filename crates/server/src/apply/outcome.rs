@@ -3,9 +3,13 @@
 use backend::{CommitError, ReadError};
 use lease::{GrantError, RevokeError};
 use membership::StopError;
-use mvcc::{CompactionTicket, DeleteRangeResult, PutResult, RangeResult, TxnResult};
+use mvcc::{
+    CompactionTicket, DeleteRangeResult, PutResult, RangeResult, Response as _, TxnResult,
+};
 use proto::etcdserverpb as pb;
 use types::{Index, MemberId};
+
+use crate::metrics::{Executed, Op};
 
 /// What applying an entry did.
 #[derive(Debug)]
@@ -38,6 +42,32 @@ pub struct Outcome {
     pub result: Option<Result<Reply, Refusal>>,
     /// The cluster's version was lowered: a snapshot is to be taken, which the older release can read.
     pub lowered: bool,
+    /// What was asked for, to be counted.
+    pub op: Option<Op>,
+    /// What was carried out for it, to be counted.
+    pub executed: Executed,
+}
+
+impl Outcome {
+    /// Whether it went well. As etcd counts: that a revision is compacted already is as well as could be.
+    pub(crate) fn is_success(&self) -> bool {
+        match &self.result {
+            Some(Err(refusal)) => *refusal == Refusal::Keys(mvcc::Error::Compacted),
+            Some(Ok(_)) | None => true,
+        }
+    }
+
+    /// The length of the answer, if there is one about keys.
+    pub(crate) fn size(&self) -> Option<usize> {
+        let header = pb::ResponseHeader { revision: self.revision, ..Default::default() };
+        match self.result.as_ref()?.as_ref().ok()? {
+            Reply::Range(range) => Some(range.encoded_len(&header)),
+            Reply::Put(put) => Some(put.encoded_len(&header)),
+            Reply::DeleteRange(deleted) => Some(deleted.encoded_len(&header)),
+            Reply::Txn(txn) => Some(txn.encoded_len(&header)),
+            _ => None,
+        }
+    }
 }
 
 /// The answer to a request. Those of etcd's API are without a header.

@@ -15,6 +15,7 @@ use types::{Index, LeaseId, MemberId};
 
 use super::outcome::keys;
 use super::{Context, Done, Fault, Refusal, Reply};
+use crate::metrics::Executed;
 use crate::state::{Attached, StateMachine};
 
 /// What a request came to: refused by every member alike, or by this one alone.
@@ -105,6 +106,7 @@ impl StateMachine {
     ) -> Result<Option<Result<Reply, Refusal>>, Fault> {
         let InternalRaftRequest { range, put, delete_range, txn, compaction, .. } = request;
         if let Some(range) = range {
+            done.executed = Executed::range();
             return Ok(Some(keys(self.store.range(range))?.map(Reply::Range)));
         }
         if put.is_none() && delete_range.is_none() && txn.is_none() {
@@ -124,6 +126,9 @@ impl StateMachine {
             unreachable!("one of them is there")
         };
         done.changes = Some(write.finish());
+        if let Ok(reply) = &result {
+            done.executed = executed(request, reply, !context.waits);
+        }
         keys(result).map(Some)
     }
 
@@ -163,6 +168,7 @@ impl StateMachine {
         let mut write = self.store.write(tx, &leases);
         write.delete_keys(&attached)?;
         done.changes = Some(write.finish());
+        done.executed = Executed::revoke(attached.len());
         Ok(Ok(Reply::LeaseRevoke))
     }
 
@@ -234,5 +240,16 @@ impl StateMachine {
             return Err(Fault::Unknown(context.index));
         };
         Ok(result.map_err(Refusal::from))
+    }
+}
+
+/// What was carried out on keys, to be counted.
+fn executed(request: &InternalRaftRequest, reply: &Reply, skipped_ranges: bool) -> Executed {
+    let InternalRaftRequest { put, delete_range, txn, .. } = request;
+    match (put, delete_range, txn, reply) {
+        (Some(put), ..) => Executed::put(put),
+        (_, Some(delete), ..) => Executed::delete_range(delete),
+        (.., Some(txn), Reply::Txn(result)) => Executed::txn(txn, result, skipped_ranges),
+        _ => Executed::default(),
     }
 }

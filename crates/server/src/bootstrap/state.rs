@@ -1,6 +1,6 @@
 //! The database of a member, and what it holds.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 use auth::{AuthStore, Cost, Tokens};
@@ -49,7 +49,7 @@ pub(super) fn open_backend(
 fn open_file(
     config: &ServerConfig,
     around: &Surroundings<'_>,
-    path: &PathBuf,
+    path: &Path,
 ) -> Result<Backend, StartError> {
     let (disk, clock) = (Arc::clone(around.disk), Arc::clone(around.clock));
     Ok(Backend::open(disk, clock, path, config.backend.clone())?)

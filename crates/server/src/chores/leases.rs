@@ -91,7 +91,7 @@ impl Leases {
 
     /// Nobody waits for it: one that is lost is made up for by the next.
     fn checkpoint(&self, batch: &[Checkpoint]) {
-        if let Err(error) = self.server.propose(checkpoint_request(batch)) {
+        if let Err(error) = self.server.propose_unheard(checkpoint_request(batch)) {
             tracing::warn!(%error, leases = batch.len(), "failed to checkpoint leases");
         }
     }

@@ -9,46 +9,115 @@
 //!   put a=1, prev_kv                           puts 1  ranges 1  txns 1
 //!   txn if mod(a)=3 then put a=1               puts 1  ranges 1
 //!   txn if mod(a)=3 then put a=1; get b        puts 1  ranges 2  txns 1
+//!   revoke a lease with 3 keys                 deletes 3  txns 1
 //! ```
+//!
+//! What was refused counts as nothing, unless it was carried out all the same, as when there is no space.
 
 use mvcc::{OpResult, TxnResult};
+use prometheus::IntCounter;
 use proto::etcdserverpb::request_op::Request;
 use proto::etcdserverpb::{DeleteRangeRequest, PutRequest, TxnRequest};
 
 use super::Metrics;
 
-/// What one storage transaction did.
+/// What was carried out for one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Executed {
+pub struct Executed {
     ranges: u64,
     puts: u64,
     deletes: u64,
+    /// Storage transactions of more than one operation.
+    txns: u64,
     put_bytes: usize,
 }
 
 impl Executed {
-    fn put(&mut self, request: &PutRequest) {
+    /// A put was carried out.
+    #[must_use]
+    pub fn put(request: &PutRequest) -> Executed {
+        let mut executed = Executed::default();
+        executed.add_put(request);
+        executed.end()
+    }
+
+    /// The deletion of a range was.
+    #[must_use]
+    pub fn delete_range(request: &DeleteRangeRequest) -> Executed {
+        let mut executed = Executed::default();
+        executed.add_delete_range(request);
+        executed.end()
+    }
+
+    /// A transaction that only reads was.
+    #[must_use]
+    pub fn read_txn(request: &TxnRequest, result: &TxnResult) -> Executed {
+        let mut executed = Executed::default();
+        executed.add_checks(request, result);
+        executed.add_branch(request, result, false);
+        executed.end()
+    }
+
+    /// A transaction from the log was; perhaps without the ranges in it, if nobody waits for the answer.
+    #[must_use]
+    pub fn txn(request: &TxnRequest, result: &TxnResult, skipped_ranges: bool) -> Executed {
+        let (mut read, mut written) = (Executed::default(), Executed::default());
+        read.add_checks(request, result);
+        written.add_branch(request, result, skipped_ranges);
+        read.end().and(written.end())
+    }
+
+    /// A lease was revoked, and so many keys deleted with it.
+    #[must_use]
+    pub fn revoke(keys: usize) -> Executed {
+        Executed { deletes: keys as u64, ..Executed::default() }.end()
+    }
+
+    /// A range was.
+    #[must_use]
+    pub fn range() -> Executed {
+        Executed { ranges: 1, ..Executed::default() }
+    }
+
+    /// The storage transaction ends.
+    fn end(self) -> Executed {
+        let txns = u64::from(self.ranges + self.puts + self.deletes > 1);
+        Executed { txns, ..self }
+    }
+
+    /// Both.
+    fn and(self, other: Executed) -> Executed {
+        Executed {
+            ranges: self.ranges + other.ranges,
+            puts: self.puts + other.puts,
+            deletes: self.deletes + other.deletes,
+            txns: self.txns + other.txns,
+            put_bytes: self.put_bytes + other.put_bytes,
+        }
+    }
+
+    fn add_put(&mut self, request: &PutRequest) {
         self.puts += 1;
-        // With the value it had before, if that is kept: how long that is is not known here.
+        // Without the value it had before, if that is kept: how long that is is not known here.
         self.put_bytes += request.key.len() + request.value.len();
         self.ranges += u64::from(looks_up(request));
     }
 
-    fn delete_range(&mut self, request: &DeleteRangeRequest) {
+    fn add_delete_range(&mut self, request: &DeleteRangeRequest) {
         self.deletes += 1;
         self.ranges += u64::from(request.prev_kv);
     }
 
     /// The operations of the branch that was taken.
-    fn branch(&mut self, request: &TxnRequest, result: &TxnResult, skipped_ranges: bool) {
+    fn add_branch(&mut self, request: &TxnRequest, result: &TxnResult, skipped_ranges: bool) {
         let branch = if result.succeeded { &request.success } else { &request.failure };
         for (op, result) in branch.iter().zip(&result.responses) {
             match (&op.request, result) {
                 (Some(Request::RequestRange(_)), _) => self.ranges += u64::from(!skipped_ranges),
-                (Some(Request::RequestPut(put)), _) => self.put(put),
-                (Some(Request::RequestDeleteRange(delete)), _) => self.delete_range(delete),
+                (Some(Request::RequestPut(put)), _) => self.add_put(put),
+                (Some(Request::RequestDeleteRange(delete)), _) => self.add_delete_range(delete),
                 (Some(Request::RequestTxn(txn)), OpResult::Txn(result)) => {
-                    self.branch(txn, result, skipped_ranges);
+                    self.add_branch(txn, result, skipped_ranges);
                 }
                 (Some(Request::RequestTxn(_)) | None, _) => {}
             }
@@ -56,14 +125,14 @@ impl Executed {
     }
 
     /// What was looked up beforehand: comparisons, and what puts would replace.
-    fn checks(&mut self, request: &TxnRequest, result: &TxnResult) {
+    fn add_checks(&mut self, request: &TxnRequest, result: &TxnResult) {
         self.ranges += compared(request, result.succeeded);
         let branch = if result.succeeded { &request.success } else { &request.failure };
         for (op, result) in branch.iter().zip(&result.responses) {
             match (&op.request, result) {
                 (Some(Request::RequestPut(put)), _) => self.ranges += u64::from(looks_up(put)),
                 (Some(Request::RequestTxn(txn)), OpResult::Txn(result)) => {
-                    self.checks(txn, result);
+                    self.add_checks(txn, result);
                 }
                 _ => {}
             }
@@ -82,54 +151,23 @@ fn compared(request: &TxnRequest, succeeded: bool) -> u64 {
 }
 
 impl Metrics {
-    /// A range was carried out.
-    pub fn count_range(&self) {
-        self.ranges.inc();
+    /// Counts what was carried out.
+    pub fn count(&self, executed: Executed) {
+        let Executed { ranges, puts, deletes, txns, put_bytes } = executed;
+        add(&self.ranges, ranges);
+        add(&self.puts, puts);
+        add(&self.deletes, deletes);
+        add(&self.txns, txns);
+        if put_bytes > 0 {
+            self.put_bytes.add(i64::try_from(put_bytes).unwrap_or(i64::MAX));
+        }
     }
+}
 
-    /// A put was.
-    pub fn count_put(&self, request: &PutRequest) {
-        let mut executed = Executed::default();
-        executed.put(request);
-        self.count(executed);
-    }
-
-    /// The deletion of a range was.
-    pub fn count_delete_range(&self, request: &DeleteRangeRequest) {
-        let mut executed = Executed::default();
-        executed.delete_range(request);
-        self.count(executed);
-    }
-
-    /// A transaction that only reads was.
-    pub fn count_read_txn(&self, request: &TxnRequest, result: &TxnResult) {
-        let mut executed = Executed::default();
-        executed.checks(request, result);
-        executed.branch(request, result, false);
-        self.count(executed);
-    }
-
-    /// A transaction from the log was; perhaps without the ranges in it, if nobody waits for the answer.
-    pub fn count_txn(&self, request: &TxnRequest, result: &TxnResult, skipped_ranges: bool) {
-        let (mut read, mut written) = (Executed::default(), Executed::default());
-        read.checks(request, result);
-        written.branch(request, result, skipped_ranges);
-        self.count(read);
-        self.count(written);
-    }
-
-    /// A lease was revoked, and so many keys deleted with it.
-    pub fn count_revoked_keys(&self, keys: usize) {
-        self.count(Executed { deletes: keys as u64, ..Executed::default() });
-    }
-
-    fn count(&self, executed: Executed) {
-        let Executed { ranges, puts, deletes, put_bytes } = executed;
-        self.ranges.inc_by(ranges);
-        self.puts.inc_by(puts);
-        self.deletes.inc_by(deletes);
-        self.put_bytes.add(i64::try_from(put_bytes).unwrap_or(i64::MAX));
-        self.txns.inc_by(u64::from(ranges + puts + deletes > 1));
+/// Most of what a request may do it does not, and an addition that others wait for is dearer than to look.
+fn add(counter: &IntCounter, count: u64) {
+    if count > 0 {
+        counter.inc_by(count);
     }
 }
 
@@ -179,11 +217,11 @@ mod tests {
     #[test]
     fn counts_are_as_drawn() {
         let one = metrics();
-        one.count_put(&put(false));
+        one.count(Executed::put(&put(false)));
         assert_eq!(counted(&one), [0, 1, 0, 0]);
         assert_eq!(one.put_bytes.get(), 3);
         let looked_up = metrics();
-        looked_up.count_put(&put(true));
+        looked_up.count(Executed::put(&put(true)));
         assert_eq!(counted(&looked_up), [1, 1, 0, 1]);
         let if_then = TxnRequest {
             compare: vec![Compare::default()],
@@ -191,15 +229,15 @@ mod tests {
             failure: vec![],
         };
         let txn = metrics();
-        txn.count_txn(&if_then, &done(vec![was_put()]), false);
+        txn.count(Executed::txn(&if_then, &done(vec![was_put()]), false));
         assert_eq!(counted(&txn), [1, 1, 0, 0]);
         let mut and_get = if_then;
         and_get.success.push(op(Request::RequestRange(RangeRequest::default())));
         let both = done(vec![was_put(), was_read()]);
         let (waited, skipped) = (metrics(), metrics());
-        waited.count_txn(&and_get, &both, false);
+        waited.count(Executed::txn(&and_get, &both, false));
         assert_eq!(counted(&waited), [2, 1, 0, 1]);
-        skipped.count_txn(&and_get, &both, true);
+        skipped.count(Executed::txn(&and_get, &both, true));
         assert_eq!(counted(&skipped), [1, 1, 0, 0]);
     }
 
@@ -213,14 +251,14 @@ mod tests {
             TxnRequest { success: vec![op(Request::RequestTxn(inner))], ..TxnRequest::default() };
         let nested = OpResult::Txn(done(vec![was_put()]));
         let metrics = metrics();
-        metrics.count_txn(&outer, &done(vec![nested]), false);
+        metrics.count(Executed::txn(&outer, &done(vec![nested]), false));
         assert_eq!(counted(&metrics), [0, 1, 0, 0]);
     }
 
     #[test]
     fn the_keys_of_a_lease_are_deleted_one_by_one() {
         let metrics = metrics();
-        metrics.count_revoked_keys(3);
+        metrics.count(Executed::revoke(3));
         assert_eq!(counted(&metrics), [0, 0, 3, 1]);
     }
 }

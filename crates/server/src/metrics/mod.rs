@@ -16,9 +16,12 @@ mod executed;
 mod make;
 mod op;
 
+use std::time::Duration;
+
 use prometheus::{Error, Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
 pub use collector::ServerCollector;
+pub use executed::Executed;
 pub use op::{Op, PerOp, PerOutcome};
 
 use crate::request::SERVER_VERSION;
@@ -94,9 +97,9 @@ metrics! {
     slow_apply: counter("etcd_server_slow_apply_total"),
     /// Time to apply an entry, in seconds, by what it asks for.
     apply_duration: per_op("etcd_server_apply_duration_seconds", APPLY, ["version", "op"], Some("v3")),
-    /// Time from a request to its answer, in seconds.
+    /// Time from a request to its answer, in seconds. An answer that refuses it is one, too.
     request_duration: per_op("etcd_server_request_duration_seconds", DISK, ["type"], None),
-    /// Time of a range, in seconds, also within a transaction.
+    /// Time of a range, in seconds; not of one within a transaction.
     range_duration: per_outcome("etcd_server_range_duration_seconds", APPLY),
     /// Leases that had expired, and that this leader revoked.
     lease_expired: counter("etcd_debugging_server_lease_expired_total"),
@@ -183,6 +186,11 @@ impl Metrics {
         register_unused(make)?;
         Metrics::register(make)
     }
+}
+
+/// From one moment to another, in seconds.
+pub(crate) fn seconds(began: Duration, now: Duration) -> f64 {
+    now.saturating_sub(began).as_secs_f64()
 }
 
 /// What has no meaning here, and is zero for ever: dashboards ask for it by name.

@@ -107,7 +107,12 @@ impl PerOp {
     }
 
     fn look_up(&self, op: Op, success: bool) -> Histogram {
-        let labels: Vec<&str> = self.first.into_iter().chain([op.name(), label(success)]).collect();
+        let name = match (op, self.first) {
+            // Compat: as in etcd, which forgot to give it a name when it is applied.
+            (Op::AuthStatus, Some(_)) => "unknown",
+            _ => op.name(),
+        };
+        let labels: Vec<&str> = self.first.into_iter().chain([name, label(success)]).collect();
         self.vec.with_label_values(&labels)
     }
 }

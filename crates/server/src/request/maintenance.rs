@@ -1,12 +1,14 @@
 //! Maintenance: alarms go through the log; all else is about this member alone, as it is.
 
 use backend::schema::{ignored_by_hash, version};
+use backend::{Backend, DefragmentError};
 use membership::quota;
 use proto::etcdserverpb as pb;
 use proto::etcdserverpb::InternalRaftRequest;
 
 use super::{Credentials, reply};
 use crate::error::Error;
+use crate::metrics::seconds;
 use crate::server::Server;
 
 /// The release of etcd that this server answers like, and says it is: clients choose by it what they ask for.
@@ -75,8 +77,15 @@ impl Server {
         revision: i64,
     ) -> Result<pb::HashKvResponse, Error> {
         self.check_admin(who).await?;
-        let state = self.state();
-        let (hash, current) = self.aside(move || state.store.hash_kv(revision)).await??;
+        let (state, server) = (self.state(), self.clone());
+        let hashed = self.aside(move || {
+            let began = server.now();
+            // What is refused took no time worth counting.
+            state.store.hash_kv(revision).inspect(|_| {
+                server.metrics().hash_rev_duration.observe(seconds(began, server.now()));
+            })
+        });
+        let (hash, current) = hashed.await??;
         Ok(pb::HashKvResponse {
             header: Some(self.header(current)),
             hash: hash.hash,
@@ -88,9 +97,15 @@ impl Server {
     /// The hash of the whole file.
     pub async fn hash(&self, who: &Credentials) -> Result<pb::HashResponse, Error> {
         self.check_admin(who).await?;
-        let (state, revision) = (self.state(), self.state().store.current());
-        let hash = self.aside(move || state.backend.hash(&ignored_by_hash)).await?;
-        let hash = hash.map_err(|error| Error::Fault(error.to_string()))?;
+        let (state, server) = (self.state(), self.clone());
+        let revision = state.store.current();
+        let hashed = self.aside(move || {
+            let began = server.now();
+            let hash = state.backend.hash(&ignored_by_hash);
+            server.metrics().hash_duration.observe(seconds(began, server.now()));
+            hash
+        });
+        let hash = hashed.await?.map_err(|error| Error::Fault(error.to_string()))?;
         Ok(pb::HashResponse { header: Some(self.header(revision)), hash })
     }
 
@@ -98,13 +113,23 @@ impl Server {
     pub async fn defragment(&self, who: &Credentials) -> Result<(), Error> {
         self.check_admin(who).await?;
         tracing::info!("starting defragment");
-        let state = self.state();
-        let report = self.aside(move || state.backend.defragment()).await?;
+        let (state, server) = (self.state(), self.clone());
+        let report = self.aside(move || server.measured_defragment(&state.backend)).await?;
         if let Err(error) = report {
             tracing::warn!(%error, "failed to defragment");
             return Err(Error::Fault(error.to_string()));
         }
         tracing::info!("finished defragment");
+        Ok(())
+    }
+
+    fn measured_defragment(&self, backend: &Backend) -> Result<(), DefragmentError> {
+        let (metrics, began) = (self.metrics(), self.now());
+        metrics.defrag_inflight.set(1);
+        let defragmented = backend.defragment();
+        metrics.defrag_inflight.set(0);
+        defragmented?;
+        metrics.backend_defrag_duration.observe(seconds(began, self.now()));
         Ok(())
     }
 }

@@ -80,12 +80,25 @@ impl Server {
         loop {
             match self.promote_here(id).await {
                 Err(Error::NotLeader) => {}
-                promoted => return promoted,
+                promoted => {
+                    self.count_promotion(&promoted);
+                    return promoted;
+                }
             }
             if let Leader::Elsewhere(leader) = self.find_leader(deadline).await? {
                 return self.ask_elsewhere(&leader);
             }
             self.pause(RETRY, deadline).await?;
+        }
+    }
+
+    fn count_promotion(&self, promoted: &Result<Vec<pb::Member>, Error>) {
+        let metrics = self.metrics();
+        match promoted {
+            Ok(_) => metrics.learner_promote_successes.inc(),
+            Err(error) => {
+                metrics.learner_promote_failures.with_label_values(&[&error.to_string()]).inc();
+            }
         }
     }
 

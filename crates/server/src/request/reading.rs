@@ -11,12 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use auth::AuthInfo;
-use mvcc::{RangeResult, Response as _, TxnResult};
+use mvcc::{OpResult, RangeResult, Response as _, TxnResult};
 use proto::etcdserverpb as pb;
 
 use super::caller::Credentials;
 use super::stream::RangeStream;
+use crate::describe::Loggable;
 use crate::error::Error;
+use crate::metrics::{Executed, Op};
 use crate::server::Server;
 use crate::state::{Attached, StateMachine};
 
@@ -27,6 +29,8 @@ pub struct Reading {
     pub(super) state: Arc<StateMachine>,
     pub(super) caller: AuthInfo,
     /// When it was asked for.
+    asked: Duration,
+    /// When it could begin.
     began: Duration,
 }
 
@@ -36,9 +40,9 @@ impl Server {
     /// # Errors
     /// It could not be made sure of, or the caller is nobody.
     pub async fn read(&self, who: &Credentials, linearizable: bool) -> Result<Reading, Error> {
-        let began = self.read_began(linearizable).await?;
+        let (asked, began) = self.read_began(linearizable).await?;
         let caller = self.auth_info(who).await?.unwrap_or_default();
-        Ok(Reading { server: self.clone(), state: self.state(), caller, began })
+        Ok(Reading { server: self.clone(), state: self.state(), caller, asked, began })
     }
 
     /// Begins to read in the name of this member itself, which may read everything.
@@ -46,18 +50,20 @@ impl Server {
     /// # Errors
     /// It could not be made sure of.
     pub async fn read_as_root(&self, linearizable: bool) -> Result<Reading, Error> {
-        let began = self.read_began(linearizable).await?;
+        let (asked, began) = self.read_began(linearizable).await?;
         let state = self.state();
         let caller = state.auth.root_info();
-        Ok(Reading { server: self.clone(), state, caller, began })
+        Ok(Reading { server: self.clone(), state, caller, asked, began })
     }
 
-    async fn read_began(&self, linearizable: bool) -> Result<Duration, Error> {
-        let began = self.now();
-        if linearizable {
-            self.linearizable().await?;
+    /// When it was asked for, and when it could begin.
+    async fn read_began(&self, linearizable: bool) -> Result<(Duration, Duration), Error> {
+        let asked = self.now();
+        if !linearizable {
+            return Ok((asked, asked));
         }
-        Ok(began)
+        self.linearizable().await?;
+        Ok((asked, self.now()))
     }
 }
 
@@ -67,11 +73,29 @@ impl Reading {
     /// # Errors
     /// The caller may not, or the revision is not there to be read.
     pub fn range(&self, request: &pb::RangeRequest) -> Result<RangeResult, Error> {
+        let result = self.range_if_permitted(request);
+        let found = |range: &RangeResult| {
+            let size = range.encoded_len(&revision_alone(range.revision));
+            format!("range_response_count:{} size:{size}", range.kvs.len())
+        };
+        let slow = Slow { prefix: "read-only range ", request: &Loggable(request), found };
+        self.ended(Op::Range, self.asked, &result, slow);
+        result
+    }
+
+    fn range_if_permitted(&self, request: &pb::RangeRequest) -> Result<RangeResult, Error> {
         self.state.auth.check_range(&self.caller, request)?;
-        let result = self.state.store.range(request);
-        let found = || result.as_ref().map(|found| (found.kvs.len(), found.body_len()));
-        self.warn_if_slow("read-only range ", &Keys(&request.key, &request.range_end), found);
+        let result = self.measured_range(request);
         self.check_unchanged()?;
+        result
+    }
+
+    pub(super) fn measured_range(&self, request: &pb::RangeRequest) -> Result<RangeResult, Error> {
+        let (metrics, began) = (self.server.metrics(), self.server.now());
+        let result = self.state.store.range(request);
+        let took = self.server.now().saturating_sub(began);
+        metrics.range_duration.observe(result.is_ok(), took);
+        metrics.count(Executed::range());
         Ok(result?)
     }
 
@@ -80,14 +104,27 @@ impl Reading {
     /// # Errors
     /// As for a range; or if it does not only read.
     pub fn txn(&self, request: &pb::TxnRequest) -> Result<TxnResult, Error> {
+        let result = self.txn_if_permitted(request);
+        let found = |txn: &TxnResult| {
+            let size = txn.encoded_len(&revision_alone(txn.revision));
+            format!("responses:<{}> size:{size}", Counts(txn))
+        };
+        let slow = Slow { prefix: "read-only txn ", request: &Loggable(request), found };
+        // Compat: as in etcd, without the time that it had to wait.
+        self.ended(Op::ReadonlyTxn, self.began, &result, slow);
+        result
+    }
+
+    fn txn_if_permitted(&self, request: &pb::TxnRequest) -> Result<TxnResult, Error> {
         if !mvcc::txn::is_read_only(request) {
             return Err(Error::Fault("a transaction that writes goes through the log".to_owned()));
         }
         let leases = Attached(&self.state.lessor);
         self.state.auth.check_txn(&self.caller, request, &leases)?;
         let result = self.state.store.read_txn(request);
-        let found = || result.as_ref().map(|found| (found.responses.len(), found.body_len()));
-        self.warn_if_slow("read-only txn ", &first_key(request), found);
+        if let Ok(result) = &result {
+            self.server.metrics().count(Executed::read_txn(request, result));
+        }
         self.check_unchanged()?;
         Ok(result?)
     }
@@ -106,68 +143,74 @@ impl Reading {
         Ok(self.server.state().auth.check_unchanged(&self.caller)?)
     }
 
-    /// Says so if a read took long, the time included that it had to wait.
-    fn warn_if_slow<'a>(
+    /// Counts a read, and says so if it took long.
+    fn ended<T>(
         &self,
-        prefix: &str,
-        request: &dyn Display,
-        found: impl FnOnce() -> Result<(usize, usize), &'a mvcc::Error>,
+        op: Op,
+        began: Duration,
+        result: &Result<T, Error>,
+        slow: Slow<'_, impl Fn(&T) -> String>,
     ) {
+        let (metrics, took) = (self.server.metrics(), self.server.now().saturating_sub(began));
+        metrics.request_duration.observe(op, result.is_ok(), took);
         let expected = self.server.config().warning_apply_duration;
-        let took = self.server.now().saturating_sub(self.began);
         if took <= expected {
             return;
         }
-        let response = match found() {
-            Ok((count, size)) => format!("range_response_count:{count} size:{size}"),
-            Err(error) => error.to_string(),
-        };
+        metrics.slow_apply.inc();
         tracing::warn!(
             took = ?took,
             expected_duration = ?expected,
-            prefix,
-            %request,
-            response,
+            prefix = slow.prefix,
+            request = %slow.request,
+            response = result.as_ref().map_or(String::new(), slow.found),
+            error = result.as_ref().err().map(tracing::field::display),
             "apply request took too long"
         );
     }
 }
 
-/// Keys as they are told to people.
-struct Keys<'a>(&'a [u8], &'a [u8]);
-
-impl Display for Keys<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "key:\"{}\"", self.0.escape_ascii())?;
-        match self.1 {
-            [] => Ok(()),
-            end => write!(f, " range_end:\"{}\"", end.escape_ascii()),
-        }
-    }
+/// What is said of a read that took long.
+struct Slow<'a, F> {
+    prefix: &'static str,
+    request: &'a dyn Display,
+    /// In words, what was found.
+    found: F,
 }
 
-/// The first keys that a transaction looks at: enough to find it again.
-fn first_key(request: &pb::TxnRequest) -> Keys<'_> {
-    use pb::request_op::Request;
-    let compared = request.compare.first().map(|compare| Keys(&compare.key, &compare.range_end));
-    let read = || match request.success.first()?.request.as_ref()? {
-        Request::RequestRange(range) => Some(Keys(&range.key, &range.range_end)),
-        _ => None,
-    };
-    compared.or_else(read).unwrap_or(Keys(&[], &[]))
+/// What counts of a header towards the size of an answer.
+fn revision_alone(revision: i64) -> pb::ResponseHeader {
+    pb::ResponseHeader { revision, ..pb::ResponseHeader::default() }
+}
+
+/// How many keys each range of a transaction found.
+struct Counts<'a>(&'a TxnResult);
+
+impl Display for Counts<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ranges = self.0.responses.iter().filter_map(|response| match response {
+            OpResult::Range(range) => Some(range.kvs.len()),
+            _ => None,
+        });
+        ranges.enumerate().try_for_each(|(at, count)| {
+            let space = if at == 0 { "" } else { " " };
+            write!(f, "{space}range_response_count:{count}")
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mvcc::Kvs;
 
     #[test]
-    fn keys_are_told_without_their_values() {
-        assert_eq!(Keys(b"a\0", b"").to_string(), r#"key:"a\x00""#);
-        assert_eq!(Keys(b"a", b"\xff").to_string(), r#"key:"a" range_end:"\xff""#);
-        let compare = pb::Compare { key: "c".into(), ..pb::Compare::default() };
-        let txn = pb::TxnRequest { compare: vec![compare], ..pb::TxnRequest::default() };
-        assert_eq!(first_key(&txn).to_string(), r#"key:"c""#);
-        assert_eq!(first_key(&pb::TxnRequest::default()).to_string(), r#"key:"""#);
+    fn what_a_transaction_found_is_told_range_by_range() {
+        let range = || {
+            OpResult::Range(RangeResult { revision: 2, kvs: Kvs::default(), more: false, count: 0 })
+        };
+        let found = |responses| Counts(&TxnResult { revision: 2, succeeded: true, responses }).to_string();
+        assert_eq!(found(vec![]), "");
+        assert_eq!(found(vec![range(), range()]), "range_response_count:0 range_response_count:0");
     }
 }

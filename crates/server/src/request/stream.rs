@@ -65,7 +65,7 @@ impl RangeStream {
     }
 
     fn read(&mut self, request: pb::RangeRequest) -> Result<Chunk, Error> {
-        let mut range = self.reading.state.store.range(&request)?;
+        let mut range = self.reading.measured_range(&request)?;
         // Before it is given out, not only in the end: what is left unsent needs no excuse.
         self.reading.check_unchanged()?;
         let revision = *self.revision.get_or_insert(range.revision);

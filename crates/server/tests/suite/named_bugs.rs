@@ -59,7 +59,7 @@ fn commit(member: &Member) -> anyhow::Result<()> {
 /// Every turn of compaction in a commit of its own.
 fn commit_and_compact(member: &Member) -> anyhow::Result<()> {
     commit(member)?;
-    while member.machine.store.turn_compaction()? == mvcc::CompactionTurn::More {
+    while member.machine.store.turn_compaction()? != mvcc::CompactionTurn::Idle {
         commit(member)?;
     }
     Ok(())

@@ -49,6 +49,7 @@ impl Wal {
             last_index: 0,
             starts: Starts::new(0),
             durable: Position { seq: segment.name.seq, offset },
+            bytes_written: offset,
             held: vec![segment],
             offset,
             encoder,

@@ -70,6 +70,7 @@ impl Wal {
         self.checked("sync", self.dir.clone(), synced)?;
         self.held.push(Segment { name, file });
         self.offset = self.encoder.bytes().len() as u64;
+        self.bytes_written += self.offset;
         self.encoder.clear(WRITE_BYTES_MAX);
         self.all_is_durable();
         Ok(())

@@ -92,6 +92,8 @@ pub struct Wal {
     /// Where the next record goes in that one.
     offset: u64,
     durable: Position,
+    /// Written since it was opened.
+    bytes_written: u64,
     encoder: Encoder,
     /// The first failure.
     poison: Option<Arc<Failure>>,
@@ -176,6 +178,11 @@ impl Wal {
         Position { seq: self.tail().name.seq, offset: self.offset }
     }
 
+    /// Bytes of all records written since it was opened.
+    pub fn bytes_written(&self) -> u64 {
+        self.bytes_written
+    }
+
     /// Up to where the log survives a power cut.
     pub fn durable(&self) -> Position {
         self.durable
@@ -252,6 +259,7 @@ impl Wal {
         let written = self.tail().file.write_at(bytes, self.offset);
         self.checked("write", self.tail_path(), written)?;
         self.offset += len;
+        self.bytes_written += len;
         self.encoder.clear(WRITE_BYTES_MAX);
         Ok(())
     }

@@ -72,6 +72,7 @@ impl Opening {
             held,
             offset,
             durable: Position { seq, offset },
+            bytes_written: 0,
             encoder: Encoder::new(crc),
             poison: None,
             slot: Slot::new(),

@@ -57,17 +57,20 @@ fn contents(disk: &dyn Disk, path: &Path) -> Result<Bytes, SnapError> {
     Ok(bytes.into())
 }
 
-/// Writes a snapshot file, durably.
-pub(super) fn write(to: &Snapshotter, path: &Path, snapshot: &Snapshot) -> Result<(), SnapError> {
+/// The bytes of a snapshot file.
+pub(super) fn encode(snapshot: &Snapshot) -> Vec<u8> {
     let data = snapshot.encode_to_vec();
     let crc = crc32c::crc32c(&data);
-    let envelope = snappb::Snapshot { crc: Some(crc), data: Some(data.into()) };
-    let bytes = envelope.encode_to_vec();
+    snappb::Snapshot { crc: Some(crc), data: Some(data.into()) }.encode_to_vec()
+}
+
+/// Writes a snapshot file, durably.
+pub(super) fn write(to: &Snapshotter, path: &Path, bytes: &[u8]) -> Result<(), SnapError> {
     let tmp = to.tmp_path();
     let written = || {
         let how = Open { mode: MODE, ..Open::create(Create::Truncate) };
         let file = to.disk.open(&tmp, how)?;
-        file.write_at(&bytes, 0)?;
+        file.write_at(bytes, 0)?;
         file.sync_data()?;
         to.disk.rename(&tmp, path)?;
         to.disk.sync_dir(&to.dir)

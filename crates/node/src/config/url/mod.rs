@@ -10,7 +10,7 @@
 //! Always true of a [`Url`]: its scheme is one of four; with `http` and `https` there is a host, a colon, a port of digits (or none),
 //! and no path. Its text is what Go's `url.URL.String` gives for it: member ids are hashed over these texts, and members compare them.
 //!
-//! [`list`] has lists of URLs and the map of an initial cluster. Whether a host may be listened on is [`check`](super::check)'s.
+//! [`list`] has lists of URLs and the map of an initial cluster. Whether a host may be listened on is for `check` to say.
 
 pub mod list;
 

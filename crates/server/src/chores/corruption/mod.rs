@@ -108,7 +108,7 @@ fn raise(server: &Server, member: MemberId) {
         alarm: AlarmType::Corrupt.into(),
     };
     let request = InternalRaftRequest { alarm: Some(alarm), ..InternalRaftRequest::default() };
-    if let Err(error) = server.propose(request) {
+    if let Err(error) = server.propose_unheard(request) {
         tracing::warn!(%error, %member, "failed to raise the alarm of a corrupt member");
     }
 }

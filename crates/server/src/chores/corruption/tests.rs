@@ -81,7 +81,7 @@ fn compact(rig: &mut Rig, revision: i64) {
     let compaction = Some(pb::CompactionRequest { revision, physical: false });
     rig.done(&InternalRaftRequest { compaction, ..header() });
     let state = rig.server.state();
-    while state.store.turn_compaction().unwrap() == mvcc::CompactionTurn::More {}
+    while state.store.turn_compaction().unwrap() != mvcc::CompactionTurn::Idle {}
 }
 
 #[test]

@@ -8,7 +8,9 @@
 //! | `users` | who asks, and may they; passwords and tokens |
 //! | `members` | who is in the cluster, and which changes are refused |
 //! | `maintenance` | status, hashes, alarms, downgrades |
+//! | `counted` | what is counted of all this |
 
+mod counted;
 mod keys;
 mod leases;
 mod maintenance;
@@ -31,6 +33,7 @@ use tempfile::TempDir;
 /// A member that runs until the end of a test.
 struct Running {
     member: Option<Member>,
+    registry: prometheus::Registry,
     folder: TempDir,
 }
 
@@ -58,7 +61,7 @@ impl Running {
         let machine = Machine { disk: Arc::new(OsDisk), clock, random: Box::new(OsRandom) };
         let registry = prometheus::Registry::new();
         let member = Member::start(config, machine, Arc::new(Alone), &registry).unwrap();
-        Running { member: Some(member), folder }
+        Running { member: Some(member), registry, folder }
     }
 
     fn server(&self) -> Server {

@@ -149,7 +149,7 @@ impl Member {
     /// Does a piece of it. Returns whether there was any.
     pub(crate) fn turn_compaction(&self) -> bool {
         let turn = self.machine.store.turn_compaction().expect("a disk without faults");
-        turn == CompactionTurn::More
+        turn != CompactionTurn::Idle
     }
 
     /// Commits to the file what is pending.

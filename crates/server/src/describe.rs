@@ -3,19 +3,25 @@
 //! ```text
 //!   key:"a" value_size:5 lease:7
 //!   compare:<target:MOD key:"a" mod_revision:5> success:<request_put:<key:"a" value_size:1>> failure:<>
+//!   header:<ID:7587891523440 username:"alice"> put:<key:"a" value_size:5>                                    as it is in the log of consensus
 //! ```
+//!
+//! Passwords, and hashes of them, are never told.
 
 use std::fmt::{self, Display, Formatter};
 
 use proto::etcdserverpb::compare::TargetUnion;
 use proto::etcdserverpb::request_op::Request;
 use proto::etcdserverpb::{
-    Compare, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest,
+    Compare, DeleteRangeRequest, InternalRaftRequest, PutRequest, RangeRequest, RequestHeader,
+    RequestOp, TxnRequest,
 };
+
+use crate::metrics::Op;
 
 /// A request, to be told of.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Loggable<T>(pub(crate) T);
+pub struct Loggable<T>(pub T);
 
 /// Writes fields that are set, with spaces between them.
 struct Fields<'a, 'b> {
@@ -157,6 +163,43 @@ impl Display for Loggable<&Compare> {
     }
 }
 
+impl Display for Loggable<&InternalRaftRequest> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let header = self.0.header.as_ref();
+        write!(f, "header:<{}> ", header.map(Loggable).map_or(String::new(), |it| it.to_string()))?;
+        let InternalRaftRequest { range, put, delete_range, txn, compaction, .. } = self.0;
+        let InternalRaftRequest { lease_grant, lease_revoke, .. } = self.0;
+        if let Some(put) = put {
+            write!(f, "put:<{}>", Loggable(put))
+        } else if let Some(txn) = txn {
+            write!(f, "txn:<{}>", Loggable(txn))
+        } else if let Some(range) = range {
+            write!(f, "range:<{}>", Loggable(range))
+        } else if let Some(delete) = delete_range {
+            write!(f, "delete_range:<{}>", Loggable(delete))
+        } else if let Some(compaction) = compaction {
+            write!(f, "compaction:<revision:{}>", compaction.revision)
+        } else if let Some(grant) = lease_grant {
+            write!(f, "lease_grant:<ttl:{}-second id:{:016x}>", grant.ttl, grant.id)
+        } else if let Some(revoke) = lease_revoke {
+            write!(f, "lease_revoke:<id:{:016x}>", revoke.id)
+        } else {
+            // What is about users or the cluster is short, and its name tells enough.
+            write!(f, "{}", Op::of(self.0).map_or("", Op::name))
+        }
+    }
+}
+
+impl Display for Loggable<&RequestHeader> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let RequestHeader { id, username, auth_revision } = self.0;
+        let mut fields = Fields::new(f);
+        fields.field("ID", id)?;
+        fields.bytes("username", username.as_bytes())?;
+        if *auth_revision == 0 { Ok(()) } else { fields.field("auth_revision", auth_revision) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,5 +249,28 @@ mod tests {
                  success:<{nested} request_delete_range:<key:\"d\">> failure:<>"
             )
         );
+    }
+
+    #[test]
+    fn a_request_in_the_log_is_told_with_who_asked_and_without_what_is_secret() {
+        let header = RequestHeader { id: 7, username: "alice".to_owned(), auth_revision: 3 };
+        let header = Some(header);
+        let put = Some(PutRequest { key: "k".into(), value: "xyz".into(), ..Default::default() });
+        let request = InternalRaftRequest { header, put, ..Default::default() };
+        assert_eq!(
+            Loggable(&request).to_string(),
+            r#"header:<ID:7 username:"alice" auth_revision:3> put:<key:"k" value_size:3>"#
+        );
+        let auth_user_add = Some(proto::etcdserverpb::AuthUserAddRequest {
+            name: "bob".to_owned(),
+            password: "secret".to_owned(),
+            ..Default::default()
+        });
+        let request = InternalRaftRequest { auth_user_add, ..Default::default() };
+        assert_eq!(Loggable(&request).to_string(), "header:<> AuthUserAdd");
+        let lease_grant = Some(proto::etcdserverpb::LeaseGrantRequest { id: 0xab, ttl: 60 });
+        let request = InternalRaftRequest { lease_grant, ..Default::default() };
+        let text = "header:<> lease_grant:<ttl:60-second id:00000000000000ab>";
+        assert_eq!(Loggable(&request).to_string(), text);
     }
 }

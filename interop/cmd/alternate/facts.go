@@ -1,0 +1,275 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// facts is all that a server knows and another must know after it: each kind of thing as lines of text.
+type facts struct {
+	revision  int64
+	compacted int64
+	sections  []section
+	// values are the keys of the present.
+	values map[string]string
+}
+
+type section struct {
+	name  string
+	lines []string
+}
+
+// facts asks the server for everything.
+func (p *play) facts(ctx context.Context) (*facts, error) {
+	f := &facts{values: map[string]string{}}
+	for _, part := range []struct {
+		name   string
+		gather func(context.Context, *play) ([]string, error)
+	}{
+		{"keys", f.keys},
+		{"hashes", f.hashes},
+		{"history", f.history},
+		{"the past", f.past},
+		{"leases", leases},
+		{"users", users},
+		{"roles", roles},
+		{"auth", auth},
+		{"alarms", alarms},
+		{"members", members},
+		{"versions", versions},
+	} {
+		lines, err := part.gather(ctx, p)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", part.name, err)
+		}
+		f.sections = append(f.sections, section{part.name, lines})
+	}
+	return f, nil
+}
+
+// shown is how many lines of a difference are printed.
+const shown = 5
+
+// same tells where other facts differ.
+func (f *facts) same(other *facts) error {
+	var all []error
+	for i, s := range f.sections {
+		if !slices.Equal(s.lines, other.sections[i].lines) {
+			all = append(all, fmt.Errorf("%s\n--- was\n%s--- is\n%s", s.name,
+				missing(s.lines, other.sections[i].lines), missing(other.sections[i].lines, s.lines)))
+		}
+	}
+	return errors.Join(all...)
+}
+
+// missing are the first of the lines that others are without.
+func missing(lines, others []string) string {
+	text, count := "", 0
+	for _, line := range lines {
+		if !slices.Contains(others, line) {
+			if count++; count <= shown {
+				text += line + "\n"
+			}
+		}
+	}
+	return text + fmt.Sprintf("%d of %d lines\n", count, len(lines))
+}
+
+func (f *facts) keys(ctx context.Context, p *play) ([]string, error) {
+	all, err := p.client.Get(ctx, "", clientv3.WithFromKey())
+	if err != nil {
+		return nil, err
+	}
+	f.revision = all.Header.Revision
+	for _, kv := range all.Kvs {
+		f.values[string(kv.Key)] = string(kv.Value)
+	}
+	return append(texts(all.Kvs), fmt.Sprintf("revision %d", f.revision)), nil
+}
+
+// longest is how much of a value is kept in a line. What is beyond it has its length there, and is in the hash.
+const longest = 40
+
+func texts(kvs []*mvccpb.KeyValue) []string {
+	var lines []string
+	for _, kv := range kvs {
+		lines = append(lines, text(kv))
+	}
+	return lines
+}
+
+func text(kv *mvccpb.KeyValue) string {
+	return fmt.Sprintf("%q created %d modified %d version %d lease %x %d bytes %q", kv.Key, kv.CreateRevision, kv.ModRevision,
+		kv.Version, kv.Lease, len(kv.Value), kv.Value[:min(len(kv.Value), longest)])
+}
+
+// hashes are of now and of some revisions before, as far back as they are kept.
+func (f *facts) hashes(ctx context.Context, p *play) ([]string, error) {
+	var lines []string
+	for _, back := range []int64{0, 1, 7, 40} {
+		hash, err := p.client.HashKV(ctx, p.cluster.Members[0].Endpoint(), f.revision-back)
+		if errors.Is(err, rpctypes.ErrCompacted) || f.revision-back < 1 {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		f.compacted = hash.CompactRevision
+		lines = append(lines, fmt.Sprintf("%d of revision %d, compacted %d", hash.Hash, hash.HashRevision, hash.CompactRevision))
+	}
+	return lines, nil
+}
+
+// history is every event that is kept, as a watcher gets them.
+func (f *facts) history(ctx context.Context, p *play) ([]string, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var lines []string
+	if f.compacted >= f.revision {
+		return nil, nil
+	}
+	// The last revision may have left no event that can be seen, so progress tells the end.
+	watch := p.client.Watch(ctx, "", clientv3.WithFromKey(), clientv3.WithRev(max(f.compacted, 0)+1), clientv3.WithPrevKV())
+	for response := range watch {
+		if err := response.Err(); err != nil {
+			return nil, err
+		}
+		for _, event := range response.Events {
+			line := event.Type.String() + " " + text(event.Kv)
+			if event.PrevKv != nil {
+				line += " after " + text(event.PrevKv)
+			}
+			lines = append(lines, line)
+		}
+		if response.Header.Revision >= f.revision && len(response.Events) > 0 &&
+			response.Events[len(response.Events)-1].Kv.ModRevision >= f.revision {
+			return lines, nil
+		}
+	}
+	return nil, errors.New("the watch ended before its time")
+}
+
+// past is what the keys were at some revisions.
+func (f *facts) past(ctx context.Context, p *play) ([]string, error) {
+	var lines []string
+	for _, revision := range []int64{f.compacted, f.compacted + 10, f.revision - 20, f.revision - 1} {
+		if revision < 1 || revision < f.compacted || revision > f.revision {
+			continue
+		}
+		then, err := p.client.Get(ctx, "", clientv3.WithFromKey(), clientv3.WithRev(revision))
+		if err != nil {
+			return nil, err
+		}
+		for _, line := range texts(then.Kvs) {
+			lines = append(lines, fmt.Sprintf("at %d: %s", revision, line))
+		}
+	}
+	return lines, nil
+}
+
+func leases(ctx context.Context, p *play) ([]string, error) {
+	all, err := p.client.Leases(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var lines []string
+	for _, lease := range all.Leases {
+		left, err := p.client.TimeToLive(ctx, lease.ID, clientv3.WithAttachedKeys())
+		if err != nil {
+			return nil, err
+		}
+		if left.TTL > left.GrantedTTL || left.TTL <= 0 {
+			return nil, fmt.Errorf("lease %x has %d left of %d", lease.ID, left.TTL, left.GrantedTTL)
+		}
+		slices.SortFunc(left.Keys, func(a, b []byte) int { return cmp.Compare(string(a), string(b)) })
+		lines = append(lines, fmt.Sprintf("%x granted %d keys %q", lease.ID, left.GrantedTTL, left.Keys))
+	}
+	slices.Sort(lines)
+	return lines, nil
+}
+
+func users(ctx context.Context, p *play) ([]string, error) {
+	all, err := p.client.UserList(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var lines []string
+	for _, name := range all.Users {
+		user, err := p.client.UserGet(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, fmt.Sprintf("%s %q", name, user.Roles))
+	}
+	return lines, nil
+}
+
+func roles(ctx context.Context, p *play) ([]string, error) {
+	all, err := p.client.RoleList(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var lines []string
+	for _, name := range all.Roles {
+		role, err := p.client.RoleGet(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		for _, perm := range role.Perm {
+			lines = append(lines, fmt.Sprintf("%s %s %q %q", name, perm.PermType, perm.Key, perm.RangeEnd))
+		}
+		lines = append(lines, name)
+	}
+	return lines, nil
+}
+
+func auth(ctx context.Context, p *play) ([]string, error) {
+	state, err := p.client.AuthStatus(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return []string{fmt.Sprintf("enabled %v revision %d", state.Enabled, state.AuthRevision)}, nil
+}
+
+func alarms(ctx context.Context, p *play) ([]string, error) {
+	all, err := p.client.AlarmList(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var lines []string
+	for _, alarm := range all.Alarms {
+		lines = append(lines, fmt.Sprintf("%s of %x", alarm.Alarm, alarm.MemberID))
+	}
+	slices.Sort(lines)
+	return lines, nil
+}
+
+// members are the same but for where clients reach them, which is elsewhere each time.
+func members(ctx context.Context, p *play) ([]string, error) {
+	all, err := p.client.MemberList(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lines := []string{fmt.Sprintf("cluster %x, asked %x", all.Header.ClusterId, all.Header.MemberId)}
+	for _, m := range all.Members {
+		lines = append(lines, fmt.Sprintf("%x %q %s learner %v", m.ID, m.Name, strings.Join(m.PeerURLs, ","), m.IsLearner))
+	}
+	return lines, nil
+}
+
+func versions(ctx context.Context, p *play) ([]string, error) {
+	state, err := pb.NewMaintenanceClient(p.client.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
+	if err != nil {
+		return nil, err
+	}
+	return []string{fmt.Sprintf("server %s storage %s", state.Version, state.StorageVersion)}, nil
+}

@@ -1,0 +1,110 @@
+// Alternate has etcd and our server take turns on one data directory. Each
+// finds what the other has left, changes all there is to change, and goes:
+// stopped, killed, or killed while many write.
+//
+//	alternate -ours PROGRAM [-etcd bin/etcd] [-turns 9] [-seed 1]                 on a new directory
+//	alternate -ours PROGRAM -from DIR [-name m1]                                  on a copy of one that is there
+//	alternate -both-etcd ...                                                      etcd after etcd: nothing must be missed
+//	alternate -both-etcd -plant all                                               files are changed between two turns, which must be noticed
+//
+// What a server knows is in facts.go, what is changed in changes.go.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"bowline/interop/internal/cluster"
+)
+
+type config struct {
+	theirs, ours *cluster.Binary
+	from, name   string
+	oursFirst    bool
+	turns        int
+	seed         uint64
+	dir          string
+}
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("alternate: ")
+	var c config
+	etcd := flag.String("etcd", "bin/etcd", "server to take turns with")
+	ours := flag.String("ours", "", "our server")
+	bothEtcd := flag.Bool("both-etcd", false, "take turns with another etcd instead")
+	plant := flag.String("plant", "", "change files in this way between two turns, or in all")
+	flag.StringVar(&c.from, "from", "", "directory to begin with a copy of; a new one if there is none")
+	flag.StringVar(&c.name, "name", "m1", "name of the member")
+	flag.BoolVar(&c.oursFirst, "ours-first", false, "our server begins")
+	flag.IntVar(&c.turns, "turns", 9, "how many turns there are")
+	flag.Uint64Var(&c.seed, "seed", 1, "seed of the changes")
+	flag.Parse()
+	if (*ours == "") != *bothEtcd || flag.NArg() > 0 {
+		log.Fatal("usage: alternate -ours PROGRAM | -both-etcd [flags]")
+	}
+	if *bothEtcd {
+		*ours = *etcd
+	}
+	if err := c.prepare(*etcd, *ours); err != nil {
+		log.Fatal(err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	run := c.play
+	if *plant != "" {
+		run = func(ctx context.Context) error { return c.findPlanted(ctx, *plant) }
+	}
+	if err := run(ctx); err != nil {
+		log.Fatalf("%v\nthe directory and the servers' logs are in %s", err, c.dir)
+	}
+	os.RemoveAll(c.dir)
+}
+
+func (c *config) prepare(etcd, ours string) error {
+	var errs [3]error
+	c.theirs, errs[0] = cluster.Find(etcd)
+	c.ours, errs[1] = cluster.Find(ours)
+	c.dir, errs[2] = os.MkdirTemp("", "alternate")
+	return errors.Join(errs[:]...)
+}
+
+// play takes all turns, and expects each server to find what the one before it left.
+func (c *config) play(ctx context.Context) error {
+	begun := time.Now()
+	p, err := c.newPlay(c.dir)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	for range c.turns {
+		if err := p.turn(ctx); err != nil {
+			return fmt.Errorf("turn %d, %s: %w", p.turns, p.who(), err)
+		}
+		p.turns++
+	}
+	// One more looks at what the last has left.
+	if err := p.arrive(ctx); err != nil {
+		return fmt.Errorf("after the last turn, %s: %w", p.who(), err)
+	}
+	log.Printf("%d turns%s: nothing was lost; revision %d, %d acknowledged under load; %.0f s",
+		p.turns, p.origin(), p.known.revision, p.loaded, time.Since(begun).Seconds())
+	return p.leave(stopped)
+}
+
+// newPlay prepares a directory below dir.
+func (c *config) newPlay(dir string) (*play, error) {
+	p := &play{config: c, data: filepath.Join(dir, c.name)}
+	if c.from == "" {
+		return p, nil
+	}
+	return p, os.CopyFS(p.data, os.DirFS(c.from))
+}

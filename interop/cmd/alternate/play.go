@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"bowline/interop/internal/cluster"
+)
+
+// flags make snapshots and new log files frequent, elections quick and passwords cheap.
+var flags = []string{
+	"--heartbeat-interval=50", "--election-timeout=500", "--snapshot-count=50", "--snapshot-catchup-entries=5", "--bcrypt-cost=4",
+}
+
+// ending is how a server goes.
+type ending int
+
+const (
+	stopped ending = iota
+	killed
+	killedUnderLoad
+)
+
+// play is a directory and whoever has it at the moment.
+type play struct {
+	*config
+	data  string
+	turns int
+
+	cluster *cluster.Cluster
+	client  *clientv3.Client
+	// known is what the last server knew. It is nil before the first turn, and after a server was killed under load.
+	known *facts
+	// acked is what was acknowledged before such a kill.
+	acked  *load
+	loaded int
+	// locked is set while auth is enabled.
+	locked bool
+	// learner is a member that was added, or 0.
+	learner uint64
+}
+
+func (p *play) binary() *cluster.Binary {
+	if (p.turns%2 == 1) != p.oursFirst {
+		return p.ours
+	}
+	return p.theirs
+}
+
+func (p *play) who() string { return filepath.Base(p.binary().Path) }
+
+func (p *play) origin() string {
+	if p.from == "" {
+		return ""
+	}
+	return " from " + p.from
+}
+
+// turn is one server's time on the directory.
+func (p *play) turn(ctx context.Context) error {
+	if err := p.arrive(ctx); err != nil {
+		return err
+	}
+	if err := p.change(ctx); err != nil {
+		return fmt.Errorf("change: %w", err)
+	}
+	how := ending(p.turns % 3)
+	if how == killedUnderLoad {
+		return p.killUnderLoad(ctx)
+	}
+	known, err := p.facts(ctx)
+	if err != nil {
+		return fmt.Errorf("facts: %w", err)
+	}
+	p.known = known
+	return p.leave(how)
+}
+
+// arrive starts a server and compares what it knows with what the last one knew.
+func (p *play) arrive(ctx context.Context) error {
+	if err := p.start(ctx); err != nil {
+		return err
+	}
+	found, err := p.facts(ctx)
+	if err != nil {
+		return fmt.Errorf("facts: %w", err)
+	}
+	if p.acked != nil {
+		if err := p.acked.check(found); err != nil {
+			return err
+		}
+		p.acked = nil
+	}
+	if p.known != nil {
+		if err := p.known.same(found); err != nil {
+			return err
+		}
+	}
+	p.known = found
+	return nil
+}
+
+func (p *play) start(ctx context.Context) error {
+	var err error
+	if p.turns == 0 && p.from == "" {
+		if p.cluster, err = cluster.New(p.binary(), filepath.Dir(p.data), 1); err == nil {
+			err = p.cluster.StartMember(p.cluster.Members[0], flags...)
+		}
+	} else {
+		p.cluster, err = cluster.Existing(p.binary(), p.name, p.data, flags...)
+	}
+	if err != nil {
+		return err
+	}
+	m := p.cluster.Members[0]
+	if err := m.Ready(ctx); err != nil {
+		return err
+	}
+	return p.login()
+}
+
+// login connects as whoever may see everything.
+func (p *play) login() error {
+	user, password := "", ""
+	if p.locked {
+		user, password = root, rootPassword
+	}
+	if p.client != nil {
+		p.client.Close()
+	}
+	var err error
+	p.client, err = p.cluster.Members[0].Client(user, password)
+	return err
+}
+
+// leave ends the server.
+func (p *play) leave(how ending) error {
+	m := p.cluster.Members[0]
+	p.client.Close()
+	if how == stopped {
+		return errors.Join(m.Stop(), p.closed())
+	}
+	return errors.Join(m.Kill(), p.closed())
+}
+
+func (p *play) closed() error {
+	p.cluster.Net.Close()
+	p.cluster = nil
+	return nil
+}
+
+func (p *play) close() {
+	if p.cluster != nil {
+		p.cluster.Close()
+	}
+}
