@@ -130,13 +130,13 @@ func (p *play) changeMembers(ctx context.Context) error {
 	return err
 }
 
-// compact keeps the last hundred revisions.
+// compact keeps the last hundred revisions, if there are that many.
 func (p *play) compact(ctx context.Context) error {
 	now, err := p.client.Get(ctx, "x")
 	if err != nil {
 		return err
 	}
-	_, err = p.client.Compact(ctx, now.Header.Revision-100, clientv3.WithCompactPhysical())
+	_, err = p.client.Compact(ctx, max(now.Header.Revision-100, 1), clientv3.WithCompactPhysical())
 	return err
 }
 

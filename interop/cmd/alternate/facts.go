@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -28,8 +29,13 @@ type section struct {
 	lines []string
 }
 
+// patience is how long a server may take to tell all it knows.
+const patience = 30 * time.Second
+
 // facts asks the server for everything.
 func (p *play) facts(ctx context.Context) (*facts, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	f := &facts{values: map[string]string{}}
 	for _, part := range []struct {
 		name   string
@@ -129,15 +135,17 @@ func (f *facts) hashes(ctx context.Context, p *play) ([]string, error) {
 	return lines, nil
 }
 
+// firstRevision is that of a store in which nothing has been written.
+const firstRevision = 1
+
 // history is every event that is kept, as a watcher gets them.
 func (f *facts) history(ctx context.Context, p *play) ([]string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var lines []string
-	if f.compacted >= f.revision {
+	if f.revision == firstRevision {
 		return nil, nil
 	}
-	// The last revision may have left no event that can be seen, so progress tells the end.
 	watch := p.client.Watch(ctx, "", clientv3.WithFromKey(), clientv3.WithRev(max(f.compacted, 0)+1), clientv3.WithPrevKV())
 	for response := range watch {
 		if err := response.Err(); err != nil {
@@ -150,8 +158,7 @@ func (f *facts) history(ctx context.Context, p *play) ([]string, error) {
 			}
 			lines = append(lines, line)
 		}
-		if response.Header.Revision >= f.revision && len(response.Events) > 0 &&
-			response.Events[len(response.Events)-1].Kv.ModRevision >= f.revision {
+		if n := len(response.Events); n > 0 && response.Events[n-1].Kv.ModRevision >= f.revision {
 			return lines, nil
 		}
 	}

@@ -23,7 +23,7 @@ type plant struct {
 
 func remove(bucket *bolt.Bucket, key, _ []byte) error { return bucket.Delete(key) }
 
-// last is the place of a value's last byte, which in a key is part of its value or lease.
+// falsify changes the last byte of a record, which in a key is one of its value or its lease.
 func falsify(bucket *bolt.Bucket, key, value []byte) error {
 	value = slices.Clone(value)
 	value[len(value)-1] ^= 1

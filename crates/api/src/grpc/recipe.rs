@@ -136,6 +136,8 @@ pub(super) fn unknown(error: impl Into<Status>) -> Status {
     let status = error.into();
     match status.code {
         Code::DeadlineExceeded | Code::Canceled => status,
+        // In etcd the connection is cut first, and that is unavailable too: the client asks another member.
+        Code::Unavailable if status == Canonical::Stopped.into() => status,
         _ => Status::new(Code::Unknown, status.message),
     }
 }

@@ -123,7 +123,7 @@ impl Checks {
 
     /// `/health`.
     pub(super) async fn health(&self, member: &impl Member, asked: &Parts) -> Response<Bytes> {
-        if let Some(refused) = refuse(asked, "/health error", "/health") {
+        if let Some(refused) = refuse(asked, "/health error", None) {
             return refused;
         }
         let Some(reason) = sickness(member, asked).await else {
@@ -157,7 +157,7 @@ impl Checks {
         asked: &Parts,
     ) -> Response<Bytes> {
         let path = asked.uri.path();
-        if let Some(refused) = refuse(asked, "Health request error", path) {
+        if let Some(refused) = refuse(asked, "Health request error", Some(path)) {
             return refused;
         }
         let (passed, reason) = self.run(member, found.kind, &chosen(found, asked)).await;
@@ -194,7 +194,7 @@ impl Checks {
     }
 }
 
-fn refuse(asked: &Parts, message: &str, path: &str) -> Option<Response<Bytes>> {
+fn refuse(asked: &Parts, message: &str, path: Option<&str>) -> Option<Response<Bytes>> {
     let refused = only_get(asked)?;
     tracing::warn!(path, status_code = refused.status().as_u16(), "{message}");
     Some(refused)
@@ -209,7 +209,9 @@ fn chosen(found: &Found, asked: &Parts) -> Vec<Check> {
     let mut chosen = found.checks.clone();
     chosen.retain(|check| !excluded.remove(check.name()));
     if !excluded.is_empty() {
-        tracing::warn!(missing = ?excluded, "some health checks cannot be excluded");
+        let names: Vec<String> = excluded.iter().map(|name| format!("{name:?}")).collect();
+        let missing_health_checks = names.join(",");
+        tracing::warn!(missing_health_checks, "some health checks cannot be excluded");
     }
     chosen
 }

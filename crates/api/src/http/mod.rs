@@ -131,6 +131,7 @@ impl<M: Member> Http<M> {
         response
     }
 
+    /// What is asked for. `/v3/`, the JSON gateway, is not there, as with `--enable-grpc-gateway=false`.
     async fn route(&self, surface: Surface, asked: &Parts) -> Response<Bytes> {
         if asked.uri.path() == "*" {
             return answer::no_path();

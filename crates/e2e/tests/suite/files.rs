@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// All files below a folder, with what is in them.
@@ -42,6 +43,11 @@ pub(crate) fn last(folder: &Path, ending: &str) -> PathBuf {
         paths.filter(|path| path.to_str().is_some_and(|path| path.ends_with(ending))).collect();
     paths.sort();
     paths.pop().unwrap_or_else(|| panic!("no {ending} in {folder:?}"))
+}
+
+/// What a file takes on the disk. A database grows in large steps ahead of what is written, which its length shows and its blocks do not.
+pub(crate) fn bytes_on_disk(path: &Path) -> u64 {
+    fs::metadata(path).unwrap().blocks() * 512
 }
 
 /// Where the records of a segment are, frames included.

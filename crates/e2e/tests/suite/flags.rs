@@ -5,6 +5,8 @@ use std::path::Path;
 
 use e2e::{Client, Member, Options, Place, http};
 use proto::etcdserverpb::{Member as Listed, MemberListResponse};
+
+use crate::files;
 use proto::etcdserverpb::{MemberListRequest, RangeRequest, WatchCreateRequest};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -274,7 +276,7 @@ async fn bootstrap_defrag_threshold_makes_a_file_small_at_the_start() {
     let revision = client.delete("k").await.unwrap().header.unwrap().revision;
     client.compact(revision).await.unwrap();
     let stopped = member.terminate();
-    let size = |data: &Path| fs::metadata(data.join("member/snap/db")).unwrap().len();
+    let size = |data: &Path| files::bytes_on_disk(&data.join("member/snap/db"));
     let before = size(&stopped.data_dir());
     assert!(before > 4 << 20, "{before}");
     let threshold = |options: Options| options.flag("bootstrap-defrag-threshold-megabytes", "1");

@@ -5,6 +5,8 @@ use e2e::{Member, Options};
 
 const HEALTHY: &str = r#"{"health":"true","reason":""}"#;
 const VERSION: &str = r#"{"etcdserver":"3.7.1","etcdcluster":"3.7.0","storage":"3.7.0"}"#;
+/// What a new cluster says once it has decided of which version it and its files are, a moment after it serves.
+const VERSIONS_KNOWN: &str = "updated storage version";
 const PLAIN: &str = "text/plain; charset=utf-8";
 const NOT_FOUND: &str = "404 page not found\n";
 
@@ -12,6 +14,7 @@ const NOT_FOUND: &str = "404 page not found\n";
 async fn every_path_answers_on_the_port_that_serves_grpc_too() {
     let member = Member::start(Options::new());
     member.client().put("k", "v").await.unwrap();
+    member.log().wait_for_message(VERSIONS_KNOWN);
     let expected = [
         ("/health", 200, PLAIN, HEALTHY),
         ("/health?serializable=true", 200, PLAIN, HEALTHY),
@@ -108,6 +111,7 @@ async fn metrics_are_text_that_prometheus_reads() {
 async fn the_port_of_members_serves_no_clients() {
     let member = Member::start(Options::new());
     let ask = |path| http::get(&member.place().peer_address(), path);
+    member.log().wait_for_message(VERSIONS_KNOWN);
     let version = ask("/version");
     assert_eq!((version.status, version.text().as_str()), (200, VERSION));
     assert_eq!(version.header("access-control-allow-origin"), None);

@@ -10,6 +10,7 @@ const FAMILIES: &str = include_str!("../../testdata/metrics");
 #[tokio::test(flavor = "multi_thread")]
 async fn every_family_of_etcd_is_there_with_its_type() {
     let member = Member::start(Options::new());
+    member.log().wait_for_message("cluster version is updated");
     member.client().put("k", "v").await.unwrap();
     member.client().get("k").await.unwrap();
     for path in ["/health", "/livez", "/readyz", "/metrics"] {
@@ -39,6 +40,7 @@ async fn numbers_follow_what_happens() {
     }
     client.delete("k").await.unwrap();
     client.get("k").await.unwrap();
+    member.log().wait_for_message("cluster version is updated");
     let put = r#"grpc_method="Put",grpc_service="etcdserverpb.KV",grpc_type="unary"}"#;
     let expected = [
         (format!("grpc_server_started_total{{{put}"), 3.0),

@@ -1,13 +1,13 @@
 //! A database that is full: writes are refused, and there is a way out.
 
-use std::fs;
-
 use e2e::{Client, Member, Options};
 use proto::etcdserverpb::alarm_request::AlarmAction;
 use proto::etcdserverpb::{
     AlarmMember, AlarmRequest, AlarmType, DefragmentRequest, LeaseGrantRequest,
 };
 use tonic::Code;
+
+use crate::files;
 
 const QUOTA_BYTES: u64 = 4 << 20;
 const VALUE_BYTES: usize = 256 << 10;
@@ -57,7 +57,7 @@ async fn give_room(member: &Member, client: &Client) {
     let still_full = client.put("small", "value").await.unwrap_err();
     assert_eq!(still_full.message(), FULL, "the alarm stays until it is disarmed");
     client.maintenance().defragment(DefragmentRequest {}).await.unwrap();
-    let size = fs::metadata(member.data_dir().join("member/snap/db")).unwrap().len();
+    let size = files::bytes_on_disk(&member.data_dir().join("member/snap/db"));
     assert!(size < QUOTA_BYTES / 2, "{size} bytes are left after defragmenting");
     let told = client.status().await.unwrap();
     assert!(told.db_size > 0 && told.db_size < 1 << 20, "{told:?}");

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use auth::{AuthStore, Cost, Tokens};
-use backend::Backend;
+use backend::{Backend, OpenError};
 use backend::schema::{meta, version};
 use env::Kind;
 use membership::Cluster;
@@ -17,6 +18,9 @@ use super::{StartError, Surroundings, close};
 use crate::bell::Bell;
 use crate::config::ServerConfig;
 use crate::state::{Config, StateMachine};
+
+/// How long the database of a process that is about to end is waited for without a word.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a message may have on top of the largest request.
 const MESSAGE_OVERHEAD_BYTES: usize = 512 << 10;
@@ -51,8 +55,22 @@ fn open_file(
     around: &Surroundings<'_>,
     path: &Path,
 ) -> Result<Backend, StartError> {
-    let (disk, clock) = (Arc::clone(around.disk), Arc::clone(around.clock));
-    Ok(Backend::open(disk, clock, path, config.backend.clone())?)
+    let open = |lock_timeout| {
+        let (disk, clock) = (Arc::clone(around.disk), Arc::clone(around.clock));
+        let mut config = config.backend.clone();
+        config.bolt.lock_timeout = lock_timeout;
+        Backend::open(disk, clock, path, config)
+    };
+    match open(Some(LOCK_PATIENCE)) {
+        Err(OpenError::Open(backend::FileError::Locked { .. })) => {
+            tracing::warn!(
+                path = %path.display(),
+                "db file is flocked by another process; waiting for it to end"
+            );
+            Ok(open(None)?)
+        }
+        opened => Ok(opened?),
+    }
 }
 
 /// A snapshot that the database does not have yet was sent by a leader, and is in a file of its own.
