@@ -101,10 +101,57 @@ impl Versions {
     }
 }
 
+/// Where in a bucket a batch may have something to say, told by the first eight bytes of a key as a number. Of `key` that is the revision.
+///
+/// ```text
+///   revisions   … 310 311 312 …      … 9000 9001 →
+///                 deleted                put               whatever is elsewhere is in the file, and nobody has to look in the batch
+/// ```
+///
+/// Revisions are put in growing order, so that all before the first are elsewhere; a compaction deletes some, far below. What a transaction
+/// adds later is for views that are taken later: where a view may have to look is known when it is taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    put_from: u64,
+    deleted: (u64, u64),
+}
+
+impl Extent {
+    const NOWHERE: Extent = Extent { put_from: u64::MAX, deleted: (u64::MAX, 0) };
+
+    /// Whether there may be something about a key.
+    #[inline]
+    pub(crate) fn may_have(&self, key: &[u8]) -> bool {
+        let at = leading(key);
+        at >= self.put_from || (self.deleted.0 <= at && at <= self.deleted.1)
+    }
+
+    fn add(&mut self, key: &[u8], deleted: bool) {
+        let at = leading(key);
+        if deleted {
+            self.deleted = (self.deleted.0.min(at), self.deleted.1.max(at));
+        } else {
+            self.put_from = self.put_from.min(at);
+        }
+    }
+}
+
+/// The first eight bytes of a key, or what there is of them with zeros behind. Grows with the key.
+#[inline]
+fn leading(key: &[u8]) -> u64 {
+    if let Some(chunk) = key.first_chunk() {
+        return u64::from_be_bytes(*chunk);
+    }
+    let mut bytes = [0; 8];
+    bytes[..key.len()].copy_from_slice(key);
+    u64::from_be_bytes(bytes)
+}
+
 /// The changes of many transactions, to become one of the file.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Batch {
     buckets: [BTreeMap<Bytes, Versions>; Bucket::COUNT],
+    extents: [Extent; Bucket::COUNT],
     created: [bool; Bucket::COUNT],
     pub(crate) load: Load,
     /// The last transaction in it, or in what was before it.
@@ -118,7 +165,15 @@ pub(crate) struct Batch {
 impl Batch {
     /// An empty one, to follow what ended with a transaction.
     pub(crate) fn after(newest: Sequence) -> Batch {
-        Batch { newest, ..Batch::default() }
+        Batch {
+            buckets: Default::default(),
+            extents: [Extent::NOWHERE; Bucket::COUNT],
+            created: Default::default(),
+            load: Load::default(),
+            newest,
+            since: None,
+            viewed: AtomicU64::default(),
+        }
     }
 
     /// Whether there is nothing to write.
@@ -137,8 +192,10 @@ impl Batch {
     pub(crate) fn merge(&mut self, changes: Changes, sequence: Sequence, now: Duration) {
         assert!(sequence > self.newest, "transactions come in order");
         let viewed = Sequence(*self.viewed.get_mut());
-        for (ours, theirs) in self.buckets.iter_mut().zip(changes.buckets) {
+        let buckets = self.buckets.iter_mut().zip(&mut self.extents);
+        for ((ours, extent), theirs) in buckets.zip(changes.buckets) {
             for (key, value) in theirs {
+                extent.add(&key, value.is_none());
                 self.load.bytes += add(ours, key, Version { sequence, value }, viewed);
             }
         }
@@ -152,12 +209,17 @@ impl Batch {
 
     /// What a key was after a transaction; none if this batch does not say.
     pub(crate) fn get(&self, bucket: Bucket, key: &[u8], at: Sequence) -> Option<Option<Bytes>> {
-        let pairs = &self.buckets[bucket.slot()];
-        // Revisions only grow: most that are asked for are older than all of the batch.
-        if pairs.first_key_value().is_none_or(|(first, _)| key < &first[..]) {
+        // Most that is asked for is older than all of the batch.
+        if !self.extent(bucket).may_have(key) {
             return None;
         }
-        pairs.get(key)?.at(at).cloned()
+        self.buckets[bucket.slot()].get(key)?.at(at).cloned()
+    }
+
+    /// Where it may have something to say, of what is in it by now.
+    #[inline]
+    pub(crate) fn extent(&self, bucket: Bucket) -> Extent {
+        self.extents[bucket.slot()]
     }
 
     /// Some keys in order, as they were after a transaction.

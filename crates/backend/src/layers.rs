@@ -10,6 +10,7 @@ use bytes::Bytes;
 use crate::batch::{Batch, Sequence};
 use crate::range::{Chunks, Range, Source};
 use crate::read::{Read, Value};
+use crate::reader::Reader;
 use crate::schema::Bucket;
 
 /// What the database consists of at some time. Replaced as a whole when a batch is frozen, and when it is in the file.
@@ -23,7 +24,7 @@ pub(crate) struct Layers {
 
 impl Layers {
     pub(crate) fn new(snapshot: Snapshot) -> Layers {
-        Layers { snapshot, frozen: None, active: Arc::new(RwLock::new(Batch::default())) }
+        Layers { snapshot, frozen: None, active: Arc::new(RwLock::new(Batch::after(Sequence(0)))) }
     }
 
     pub(crate) fn active(&self) -> RwLockReadGuard<'_, Batch> {
@@ -68,13 +69,20 @@ impl Layers {
         Ok(())
     }
 
+    /// A reader of a bucket, as it was after a transaction.
+    pub(crate) fn reader(&self, bucket: Bucket, at: Sequence) -> Result<Reader<'_>, Damaged> {
+        let file = self.snapshot.bucket(bucket.name().as_bytes())?;
+        let batches = [Some(&*self.active), self.frozen.as_deref()];
+        Ok(Reader::new(bucket, at, batches, file.map(|file| file.finger())))
+    }
+
     fn batches(&self) -> impl Iterator<Item = &RwLock<Batch>> {
         [Some(&*self.active), self.frozen.as_deref()].into_iter().flatten()
     }
 }
 
 /// A panic elsewhere leaves a batch between two transactions, or one short of some of the last.
-fn read(batch: &RwLock<Batch>) -> RwLockReadGuard<'_, Batch> {
+pub(crate) fn read(batch: &RwLock<Batch>) -> RwLockReadGuard<'_, Batch> {
     batch.read().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -116,5 +124,9 @@ impl Read for View {
         let mut range = Range::new(to);
         self.layers.add_to(&mut range, bucket, from, self.at)?;
         Ok(range)
+    }
+
+    fn reader(&self, bucket: Bucket) -> Result<Reader<'_>, Damaged> {
+        self.layers.reader(bucket, self.at)
     }
 }

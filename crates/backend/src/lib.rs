@@ -56,6 +56,7 @@ mod hash;
 mod layers;
 mod range;
 mod read;
+mod reader;
 mod scrub;
 mod thread;
 mod tx;
@@ -75,6 +76,7 @@ pub use error::{
 pub use layers::View;
 pub use range::Range;
 pub use read::{Item, Read, Value};
+pub use reader::Reader;
 pub use scrub::{SCRUB_INTERVAL_DEFAULT, SCRUB_PAGES_DEFAULT, ScrubThread, Scrubber};
 pub use thread::CommitThread;
 pub use tx::Tx;

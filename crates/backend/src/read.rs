@@ -7,12 +7,16 @@ use bolt::Damaged;
 use bytes::Bytes;
 
 use crate::range::Range;
+use crate::reader::Reader;
 use crate::schema::Bucket;
 
 /// What can be read from. A bucket that does not exist is empty.
 pub trait Read {
     /// The value of a key.
     fn get(&self, bucket: Bucket, key: &[u8]) -> Result<Option<Value<'_>>, Damaged>;
+
+    /// To look up many keys of a bucket.
+    fn reader(&self, bucket: Bucket) -> Result<Reader<'_>, Damaged>;
 
     /// The pairs from a key on, in order; up to another, which is not included, or to the end.
     fn range(&self, bucket: Bucket, from: &[u8], to: Option<&[u8]>) -> Result<Range<'_>, Damaged>;

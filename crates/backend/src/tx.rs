@@ -13,6 +13,7 @@ use crate::error::{CommitError, PutError};
 use crate::layers::Layers;
 use crate::range::{Range, Source};
 use crate::read::{Read, Value};
+use crate::reader::Reader;
 use crate::schema::{Bucket, meta};
 
 /// Everything: nobody else changes anything while a transaction is open.
@@ -138,5 +139,10 @@ impl Read for Tx<'_> {
         range.add(Source::Changes(changed))?;
         self.layers.add_to(&mut range, bucket, from, NEWEST)?;
         Ok(range)
+    }
+
+    fn reader(&self, bucket: Bucket) -> Result<Reader<'_>, Damaged> {
+        let reader = self.layers.reader(bucket, NEWEST)?;
+        Ok(reader.over(&self.changes.buckets[bucket.slot()]))
     }
 }

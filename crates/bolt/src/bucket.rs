@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 use crate::cursor::Cursor;
 use crate::error::Damaged;
+use crate::finger::Finger;
 use crate::page::{LeafElement, Page, PageId, u64_at};
 use crate::state::DEPTH_MAX;
 use crate::tree::{Subtree, Tree, View};
@@ -88,6 +89,11 @@ impl<'a> Bucket<'a> {
     /// A cursor before the first item.
     pub fn cursor(&self) -> Cursor<'a> {
         Cursor::new(self.tree)
+    }
+
+    /// To look up many keys, which may be near each other.
+    pub fn finger(&self) -> Finger<'a> {
+        Finger::new(self.tree)
     }
 
     /// A number that users of the bucket may count with.

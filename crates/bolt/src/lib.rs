@@ -38,6 +38,7 @@ mod page;
 
 mod bucket;
 mod cursor;
+mod finger;
 mod snapshot;
 mod state;
 mod tree;
@@ -64,6 +65,7 @@ pub use cursor::{Cursor, Item};
 pub use db::{Db, GROW_BYTES_DEFAULT, Options};
 pub use defrag::{Defrag, DefragError, DefragReport, SWAP_BYTES_MAX, SWAP_CHANGES_MAX};
 pub use error::{CommitError, Damaged, Error, OpenError};
+pub use finger::{EXPECTED_MAX, Finger};
 pub use scrub::{Scrub, ScrubReport};
 pub use snapshot::Snapshot;
 pub use write::{BucketMut, FILL_PERCENT_DEFAULT, KEY_MAX, NESTING_MAX, VALUE_MAX, WriteTx};

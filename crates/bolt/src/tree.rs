@@ -49,9 +49,7 @@ impl<'a> Tree<'a> {
         for _ in 0..DEPTH_MAX {
             let view = self.view(subtree)?;
             if view.is_leaf() {
-                if let View::Page(page) = &view {
-                    self.state.prefetch_keys(page);
-                }
+                self.prefetch_keys(&view);
                 let (index, exact) = self.ok(&view, view.search(key))?;
                 return if exact {
                     self.ok(&view, view.element(index)).map(Some)
@@ -61,11 +59,25 @@ impl<'a> Tree<'a> {
             }
             let index = self.ok(&view, view.search_child(key))?;
             subtree = self.ok(&view, view.child(index))?;
-            if let Subtree::Page(id) = subtree {
-                self.state.prefetch(id);
-            }
+            self.prefetch(subtree);
         }
         Err(self.too_deep(subtree))
+    }
+
+    /// Lets the start of a subtree's page come from memory while something else is done.
+    #[inline]
+    pub(crate) fn prefetch(&self, subtree: Subtree<'a>) {
+        if let Subtree::Page(id) = subtree {
+            self.state.prefetch(id);
+        }
+    }
+
+    /// Lets the keys of a page come from memory at the same time.
+    #[inline]
+    pub(crate) fn prefetch_keys(&self, view: &View<'a>) {
+        if let View::Page(page) = view {
+            self.state.prefetch_keys(page);
+        }
     }
 
     /// Names the page where something is wrong.
@@ -124,6 +136,18 @@ impl<'a> View<'a> {
                 Elements::Leaf(entries) => Ok(entries[index].read(*bytes)),
                 Elements::Branch(_) => Err("a branch where a leaf should be"),
             },
+        }
+    }
+
+    /// The key of an element, of either kind. The caller has seen to it that there are so many.
+    #[inline]
+    pub(crate) fn key(&self, index: usize) -> Result<&'a [u8], &'static str> {
+        match self {
+            View::Page(page) => page.key(index),
+            View::Node(node, bytes) => Ok(bytes.key(match &node.elements {
+                Elements::Leaf(entries) => &entries[index].key,
+                Elements::Branch(branches) => &branches[index].key,
+            })),
         }
     }
 

@@ -127,9 +127,20 @@ pub(crate) fn put_bytes(field: u8, bytes: &[u8], out: &mut BytesMut) {
 
 /// Appends an encoded message as a field, empty or not.
 pub(crate) fn put_message(field: u8, message: &[u8], out: &mut BytesMut) {
-    out.put_u8(field << 3 | 2);
-    encode_varint(message.len() as u64, out);
+    put_head(field, message.len(), out);
     out.put_slice(message);
+}
+
+/// Appends what comes before a message of some length, in one piece.
+pub(crate) fn put_head(field: u8, len: usize, out: &mut BytesMut) {
+    let mut head = [field << 3 | 2; FIELD_BYTES_MAX];
+    let (mut at, mut rest) = (1, len as u64);
+    while rest >= 0x80 {
+        head[at] = (rest & 0x7f) as u8 | 0x80;
+        (at, rest) = (at + 1, rest >> 7);
+    }
+    head[at] = (rest & 0x7f) as u8;
+    out.put_slice(&head[..=at]);
 }
 
 /// Appends a number as a field, unless it is zero.

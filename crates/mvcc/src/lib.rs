@@ -16,7 +16,7 @@
 //! | --- | --- |
 //! | [`kv`], [`event`] | the stored form of a key, read where it lies; a change as watchers see it |
 //! | `index` | which keys there are, and the revisions of each, in memory |
-//! | `moment`, `range`, `response` | reading: comparisons, ranges, and answers framed without decoding what is stored |
+//! | `moment`, `range`, `values`, `response` | reading: comparisons, ranges, and answers framed without decoding what is stored |
 //! | [`txn`], `write` | changing: transactions, and the one writer there is |
 //! | `compaction`, `hash`, `restore`, `past` | dropping history; comparing members; starting; history for watchers |
 //! | [`check`] | what a member refuses before it asks anybody |
@@ -61,6 +61,7 @@ mod moment;
 mod range;
 mod response;
 pub mod txn;
+mod values;
 mod write;
 
 mod compaction;

@@ -12,8 +12,9 @@ use types::Revision;
 use crate::error::{Error, Fault};
 use crate::index::{Found, Index, Keys};
 use crate::kv::KeyValueRef;
-use crate::range::{Query, parsed, stored};
+use crate::range::Query;
 use crate::response::{Kvs, RangeResult};
+use crate::values::{Values, parsed, stored};
 
 /// The number to compare with, if it is of the kind that is compared.
 macro_rules! number {
@@ -50,9 +51,9 @@ impl<'a, R: Read> Moment<'a, R> {
 
     /// The stored forms of a range of keys.
     pub(crate) fn all(&self, key: &[u8], end: &[u8], field: u8) -> Result<Kvs, Fault> {
-        let mut kvs = Kvs::new(field);
+        let (mut kvs, mut values) = (Kvs::new(field), Values::new(self.values));
         self.for_each(key, end, |_, found| {
-            kvs.push(&stored(found.modified, self.values)?);
+            kvs.push(&values.stored(found.modified)?);
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(kvs)
@@ -72,26 +73,15 @@ impl<'a, R: Read> Moment<'a, R> {
     /// Whether a comparison holds: of every key in the range; of a key that is not there, as if everything of it were zero.
     pub(crate) fn compare(&self, compare: &Compare) -> Result<bool, Fault> {
         let (mut holds, mut any) = (true, false);
+        let mut values = Values::new(self.values);
         self.for_each(&compare.key, &compare.range_end, |_, found| {
             any = true;
-            holds = self.compare_one(compare, found)?;
+            holds = compare_one(compare, found, &mut values)?;
             Ok(if holds { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
         })?;
         let value = compare.target == CompareTarget::Value as i32;
         // Compat: a value that is not there equals none, not even the empty one; nor is it unequal to any.
         Ok(if any { holds } else { !value && holds_for(compare, &KeyValueRef::default()) })
-    }
-
-    fn compare_one(&self, compare: &Compare, found: Found) -> Result<bool, Fault> {
-        let target = CompareTarget::try_from(compare.target);
-        if matches!(target, Ok(CompareTarget::Value | CompareTarget::Lease)) {
-            let stored = stored(found.modified, self.values)?;
-            return Ok(holds_for(compare, &parsed(found.modified, &stored)?));
-        }
-        let Found { modified, created: create_revision, version } = found;
-        let mod_revision = modified.main;
-        let kv = KeyValueRef { create_revision, mod_revision, version, ..KeyValueRef::default() };
-        Ok(holds_for(compare, &kv))
     }
 
     fn for_each(
@@ -109,6 +99,23 @@ impl<'a, R: Read> Moment<'a, R> {
         });
         failed
     }
+}
+
+/// Whether a comparison holds of one key.
+fn compare_one(
+    compare: &Compare,
+    found: Found,
+    values: &mut Values<'_, impl Read>,
+) -> Result<bool, Fault> {
+    let target = CompareTarget::try_from(compare.target);
+    if matches!(target, Ok(CompareTarget::Value | CompareTarget::Lease)) {
+        let stored = values.stored(found.modified)?;
+        return Ok(holds_for(compare, &parsed(found.modified, &stored)?));
+    }
+    let Found { modified, created: create_revision, version } = found;
+    let mod_revision = modified.main;
+    let kv = KeyValueRef { create_revision, mod_revision, version, ..KeyValueRef::default() };
+    Ok(holds_for(compare, &kv))
 }
 
 /// Compat: as in etcd, what to compare with counts as zero if it is missing or of another kind, a target that is not known compares as equal,

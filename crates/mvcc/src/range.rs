@@ -8,8 +8,7 @@
 
 use std::ops::ControlFlow;
 
-use backend::schema::{Bucket, revision};
-use backend::{Read, ReadError};
+use backend::Read;
 use proto::etcdserverpb::RangeRequest;
 use proto::etcdserverpb::range_request::{SortOrder, SortTarget};
 use types::Revision;
@@ -18,9 +17,13 @@ use crate::error::{Error, Fault};
 use crate::index::{Found, Index, Keys};
 use crate::kv::KeyValueRef;
 use crate::response::{Kvs, RangeResult};
+use crate::values::{Values, parsed};
 
 /// `RangeResponse.kvs`.
 const KVS: u8 = 2;
+
+/// Most keys that are looked up before they are copied.
+const LOOKED_UP_MAX: usize = 512;
 
 /// What a range asks for, with what follows from the request.
 #[derive(Clone, Copy, Debug)]
@@ -48,8 +51,8 @@ pub(crate) struct Selection {
 #[derive(Clone, Copy, Debug)]
 struct Pick {
     found: Found,
-    /// Where the key ends in `Selection::keys`.
-    key_end: usize,
+    /// Where the key begins and ends in `Selection::keys`.
+    key: (usize, usize),
 }
 
 impl<'a> Query<'a> {
@@ -100,10 +103,11 @@ impl<'a> Query<'a> {
         let ended = index.visit(keys, self.at, |key, found| {
             seen += 1;
             if self.lets_through(found) {
+                let start = selection.keys.len();
                 if self.keys_only() {
                     selection.keys.extend_from_slice(key);
                 }
-                selection.picks.push(Pick { found, key_end: selection.keys.len() });
+                selection.picks.push(Pick { found, key: (start, selection.keys.len()) });
             }
             if seen < self.limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
@@ -130,88 +134,96 @@ impl<'a> Query<'a> {
         selection: Selection,
         values: &impl Read,
     ) -> Result<RangeResult, Fault> {
-        let Selection { picks, keys, count } = selection;
-        let mut order: Vec<usize> = (0..picks.len()).collect();
-        self.sort(&mut order, &picks, values)?;
+        let Selection { mut picks, keys, count } = selection;
+        let mut values = Values::new(values);
+        self.sort(&mut picks, &mut values)?;
         let limit = bounded(self.request.limit).unwrap_or(usize::MAX);
-        let more = order.len() > limit;
-        order.truncate(limit);
-        let mut kvs = Kvs::new(KVS);
-        for at in order {
-            if self.keys_only() {
-                let start = if at == 0 { 0 } else { picks[at - 1].key_end };
-                push_key(&keys[start..picks[at].key_end], picks[at].found, &mut kvs);
-            } else {
-                self.push_stored(picks[at].found.modified, values, &mut kvs)?;
-            }
-        }
+        let more = picks.len() > limit;
+        picks.truncate(limit);
+        let kvs = match (self.keys_only(), self.request.keys_only) {
+            (true, _) => keys_of(&picks, &keys),
+            (_, true) => without_values(&picks, &mut values)?,
+            _ => stored_of(&picks, &mut values)?,
+        };
         Ok(RangeResult { revision: self.current, kvs, more, count })
     }
 
     /// Keys that are equal in what is sorted by stay in the order of the keys.
-    fn sort(&self, order: &mut [usize], picks: &[Pick], values: &impl Read) -> Result<(), Fault> {
+    fn sort(&self, picks: &mut Vec<Pick>, values: &mut Values<'_, impl Read>) -> Result<(), Fault> {
         let descend = self.order == SortOrder::Descend;
         match self.target {
-            SortTarget::Key if descend => order.reverse(),
+            SortTarget::Key if descend => picks.reverse(),
             SortTarget::Key => {}
-            SortTarget::Version => sort_by(order, descend, |at| picks[at].found.version),
-            SortTarget::Create => sort_by(order, descend, |at| picks[at].found.created),
-            SortTarget::Mod => sort_by(order, descend, |at| picks[at].found.modified.main),
-            SortTarget::Value => {
-                let loaded: Vec<_> = picks
-                    .iter()
-                    .map(|pick| stored(pick.found.modified, values))
-                    .collect::<Result<_, Fault>>()?;
-                let values = picks.iter().zip(&loaded);
-                let values: Vec<_> = values
-                    .map(|(pick, kv)| Ok(parsed(pick.found.modified, kv)?.value))
-                    .collect::<Result<_, Fault>>()?;
-                sort_by(order, descend, |at| values[at]);
-            }
-        }
-        Ok(())
-    }
-
-    fn push_stored(
-        &self,
-        revision: Revision,
-        values: &impl Read,
-        kvs: &mut Kvs,
-    ) -> Result<(), Fault> {
-        let stored = stored(revision, values)?;
-        if self.request.keys_only {
-            kvs.push(&KeyValueRef { value: &[], ..parsed(revision, &stored)? }.encode());
-        } else {
-            kvs.push(&stored);
+            SortTarget::Version => sort_by(picks, descend, |pick| pick.found.version),
+            SortTarget::Create => sort_by(picks, descend, |pick| pick.found.created),
+            SortTarget::Mod => sort_by(picks, descend, |pick| pick.found.modified.main),
+            SortTarget::Value => *picks = sorted_by_value(picks, descend, values)?,
         }
         Ok(())
     }
 }
 
-/// What is stored under a revision that the index has.
-pub(crate) fn stored<R: Read>(revision: Revision, values: &R) -> Result<backend::Value<'_>, Fault> {
-    let found = values.get(Bucket::Key, &revision::encode(revision))?;
-    found.ok_or(Fault::Missing(revision))
+fn sorted_by_value(
+    picks: &[Pick],
+    descend: bool,
+    values: &mut Values<'_, impl Read>,
+) -> Result<Vec<Pick>, Fault> {
+    let stored = values.all_stored(revisions(picks))?;
+    let mut sorted = Vec::with_capacity(picks.len());
+    for (pick, kv) in picks.iter().zip(&stored) {
+        sorted.push((parsed(pick.found.modified, kv)?.value, *pick));
+    }
+    sort_by(&mut sorted, descend, |(value, _)| *value);
+    Ok(sorted.into_iter().map(|(_, pick)| pick).collect())
 }
 
-fn push_key(key: &[u8], found: Found, kvs: &mut Kvs) {
-    let Found { modified, created: create_revision, version } = found;
-    let mod_revision = modified.main;
-    let kv = KeyValueRef { key, create_revision, mod_revision, version, ..KeyValueRef::default() };
-    kvs.push(&kv.encode());
+/// What is stored of keys. Some are looked up, then room is made for them and they are copied.
+fn stored_of(picks: &[Pick], values: &mut Values<'_, impl Read>) -> Result<Kvs, Fault> {
+    let mut kvs = Kvs::new(KVS);
+    if let [pick] = picks {
+        kvs.push(&values.stored(pick.found.modified)?);
+        return Ok(kvs);
+    }
+    for some in picks.chunks(LOOKED_UP_MAX) {
+        kvs.extend(&values.all_stored(revisions(some))?);
+    }
+    Ok(kvs)
 }
 
-/// The fields of what is stored under a revision. What cannot be read must not pass for an empty value: other members can read theirs.
-pub(crate) fn parsed(revision: Revision, stored: &[u8]) -> Result<KeyValueRef<'_>, Fault> {
-    let key = revision::encode(revision);
-    let wrong = || ReadError::malformed(Bucket::Key, &key, "not a KeyValue");
-    Ok(KeyValueRef::parse(stored).ok_or_else(wrong)?)
+fn revisions(picks: &[Pick]) -> impl ExactSizeIterator<Item = Revision> + Clone {
+    picks.iter().map(|pick| pick.found.modified)
 }
 
-fn sort_by<T: Ord>(order: &mut [usize], descend: bool, by: impl Fn(usize) -> T) {
+/// What is stored of keys, and is no value.
+fn without_values(picks: &[Pick], values: &mut Values<'_, impl Read>) -> Result<Kvs, Fault> {
+    let mut kvs = Kvs::new(KVS);
+    for Pick { found, .. } in picks {
+        let stored = values.stored(found.modified)?;
+        kvs.push_fields(&KeyValueRef { value: &[], ..parsed(found.modified, &stored)? });
+    }
+    Ok(kvs)
+}
+
+/// What the index knows of keys.
+fn keys_of(picks: &[Pick], keys: &[u8]) -> Kvs {
+    let mut kvs = Kvs::new(KVS);
+    for Pick { found, key } in picks {
+        let Found { modified, created: create_revision, version } = *found;
+        kvs.push_fields(&KeyValueRef {
+            key: &keys[key.0..key.1],
+            create_revision,
+            mod_revision: modified.main,
+            version,
+            ..KeyValueRef::default()
+        });
+    }
+    kvs
+}
+
+fn sort_by<T, K: Ord>(picks: &mut [T], descend: bool, by: impl Fn(&T) -> K) {
     match descend {
-        false => order.sort_by_key(|at| by(*at)),
-        true => order.sort_by_key(|at| std::cmp::Reverse(by(*at))),
+        false => picks.sort_by_key(by),
+        true => picks.sort_by_key(|pick| std::cmp::Reverse(by(pick))),
     }
 }
 

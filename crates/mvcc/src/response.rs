@@ -11,10 +11,9 @@
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use prost::Message as _;
-use prost::encoding::encoded_len_varint;
 use proto::etcdserverpb::ResponseHeader;
 
-use crate::kv::{message_len, number_len, put_message, put_number, put_varint};
+use crate::kv::{KeyValueRef, message_len, number_len, put_head, put_message, put_number};
 
 const HEADER: u8 = 1;
 
@@ -31,8 +30,26 @@ impl Kvs {
         Kvs { field, ..Kvs::default() }
     }
 
+    /// Adds a key as it is stored.
     pub(crate) fn push(&mut self, kv: &[u8]) {
+        self.framed.reserve(message_len(kv.len()));
         put_message(self.field, kv, &mut self.framed);
+        self.count += 1;
+    }
+
+    /// Adds several. Room is made for all of them at once.
+    pub(crate) fn extend(&mut self, kvs: &[impl AsRef<[u8]>]) {
+        self.framed.reserve(kvs.iter().map(|kv| message_len(kv.as_ref().len())).sum());
+        kvs.iter().for_each(|kv| put_message(self.field, kv.as_ref(), &mut self.framed));
+        self.count += kvs.len();
+    }
+
+    /// Adds a key that is not stored like this.
+    pub(crate) fn push_fields(&mut self, kv: &KeyValueRef<'_>) {
+        let len = kv.encoded_len();
+        self.framed.reserve(message_len(len));
+        put_head(self.field, len, &mut self.framed);
+        kv.encode_to(&mut self.framed);
         self.count += 1;
     }
 
@@ -243,11 +260,4 @@ impl OpResult {
 /// The header of a nested answer: its revision, and nothing of the member.
 fn header_of(response: &dyn Response) -> ResponseHeader {
     ResponseHeader { revision: response.revision(), ..ResponseHeader::default() }
-}
-
-/// Appends what comes before a message of some length.
-fn put_head(field: u8, len: usize, out: &mut BytesMut) {
-    out.reserve(1 + encoded_len_varint(len as u64));
-    out.put_u8(field << 3 | 2);
-    put_varint(len as u64, out);
 }

@@ -27,9 +27,10 @@ use crate::event::Event;
 use crate::hash::Hashes;
 use crate::index::Index;
 use crate::moment::Moment;
-use crate::range::{Query, stored};
+use crate::range::Query;
 use crate::response::{RangeResult, TxnResult};
 use crate::txn;
+use crate::values::stored;
 use crate::write::WriteTxn;
 
 /// The revision of a store that nothing was written to.

@@ -11,9 +11,9 @@ use crate::error::{Error, Fault};
 use crate::event::{Event, EventKind};
 use crate::kv::{self, KeyValueRef};
 use crate::moment::Moment;
-use crate::range::parsed;
 use crate::response::{DeleteRangeResult, Kvs, PutResult};
 use crate::store::{Changes, Leases, Store};
+use crate::values::parsed;
 
 /// `DeleteRangeResponse.prev_kvs`.
 const PREV_KVS: u8 = 3;

@@ -370,6 +370,9 @@ fn a_bumped_revision_is_where_the_store_begins() {
     assert_eq!(it.put("b", "2"), 1003);
     it.compact(1003).unwrap();
     let view = it.backend.view();
-    assert!(view.get(Bucket::Key, &bumped).unwrap().is_some(), "as in etcd, it is the last of its key");
+    assert!(
+        view.get(Bucket::Key, &bumped).unwrap().is_some(),
+        "as in etcd, it is the last of its key"
+    );
     assert_eq!(it.all(0).unwrap().len(), 2);
 }

@@ -222,11 +222,7 @@ fn count(shared: &Shared, entry: &Entry, outcome: &Outcome, took: Duration) {
 }
 
 /// The answer for whoever waits, if there is one. If there was no space, others are told first.
-fn answer(
-    shared: &Arc<Shared>,
-    state: &StateMachine,
-    outcome: Outcome,
-) -> Option<(u64, Settled)> {
+fn answer(shared: &Arc<Shared>, state: &StateMachine, outcome: Outcome) -> Option<(u64, Settled)> {
     let Outcome { id, revision, result, .. } = outcome;
     let result = result?;
     let is_new_alarm =

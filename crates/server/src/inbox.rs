@@ -39,7 +39,8 @@ pub(crate) enum Sleep {
 
 impl<T> Default for Inbox<T> {
     fn default() -> Inbox<T> {
-        let queue = Queue { items: Vec::new(), is_urgent: false, sleep: Sleep::Awake, closed: false };
+        let queue =
+            Queue { items: Vec::new(), is_urgent: false, sleep: Sleep::Awake, closed: false };
         Inbox { queue: Mutex::new(queue), wake: Condvar::new() }
     }
 }

@@ -112,7 +112,8 @@ impl Member {
                 spawn("watch", &shared, run_watch(&booted.watch))?,
                 spawn("chores", &shared, run_chores(&chores, all_chores))?,
             ];
-            let (pool, passwords) = (shared.pool.spawn("pool")?, shared.passwords.spawn("password")?);
+            let (pool, passwords) =
+                (shared.pool.spawn("pool")?, shared.passwords.spawn("password")?);
             let stages = stages.into_iter().chain(pool).chain(passwords).collect();
             let raft = spawn("raft", &shared, run_raft(raft))?;
             let commit = CommitThread::spawn(&backend)?;

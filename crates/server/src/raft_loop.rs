@@ -426,7 +426,8 @@ impl RaftLoop {
 
     /// Counts heartbeats that come too late.
     fn note_heartbeats(&mut self, messages: &[Message], now: Duration) {
-        for heartbeat in messages.iter().filter(|message| message.kind == MessageType::MsgHeartbeat) {
+        for heartbeat in messages.iter().filter(|message| message.kind == MessageType::MsgHeartbeat)
+        {
             let Some(late) = self.heartbeats.send(heartbeat.to, now) else { continue };
             self.shared.metrics.heartbeat_send_failures.inc();
             tracing::warn!(

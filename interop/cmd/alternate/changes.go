@@ -10,12 +10,15 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"bowline/interop/internal/cluster"
 	"bowline/interop/internal/workload"
 )
 
 const (
 	root         = "root"
 	rootPassword = "pw"
+	// storageVersion is that of the files of etcd 3.7.
+	storageVersion = "3.7.0"
 )
 
 // change does in a turn what leaves traces everywhere. First it undoes what stands in the way.
@@ -34,6 +37,7 @@ func (p *play) change(ctx context.Context) error {
 		{"compaction", p.compact, p.turns%3 != 1},
 		{"defragmentation", p.defragment, p.turns%4 == 3},
 		{"some more keys", p.changeKeys, true},
+		{"storage version", p.upToDate, true},
 		{"auth on", p.authOn, p.turns%4 >= 2},
 		{"alarm", p.alarm, p.turns%3 == 1},
 	} {
@@ -76,11 +80,14 @@ func (p *play) changeKeys(ctx context.Context) error {
 	return err
 }
 
+// firstLease is beyond those that a directory may begin with.
+const firstLease = 1 << 20
+
 // changeLeases grants some, which stay, and revokes one of an earlier turn.
 func (p *play) changeLeases(ctx context.Context) error {
 	lease := pb.NewLeaseClient(p.client.ActiveConnection())
 	for i := range 3 {
-		id := int64(1000*(p.turns+1) + i)
+		id := int64(firstLease + 1000*(p.turns+1) + i)
 		if _, err := lease.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: id, TTL: 10000 + id}); err != nil {
 			return err
 		}
@@ -93,7 +100,7 @@ func (p *play) changeLeases(ctx context.Context) error {
 	if p.turns == 0 {
 		return nil
 	}
-	last := clientv3.LeaseID(1000 * p.turns)
+	last := clientv3.LeaseID(firstLease + 1000*p.turns)
 	_, renewErr := p.client.KeepAliveOnce(ctx, last+2)
 	_, revokeErr := p.client.Revoke(ctx, last+1)
 	return errors.Join(renewErr, revokeErr)
@@ -143,6 +150,17 @@ func (p *play) compact(ctx context.Context) error {
 func (p *play) defragment(ctx context.Context) error {
 	_, err := p.client.Defragment(ctx, p.cluster.Members[0].Endpoint())
 	return err
+}
+
+// upToDate waits until the files say which version they are of, which servers see to when they find the time.
+func (p *play) upToDate(ctx context.Context) error {
+	return cluster.Until(ctx, "the version of the files", func(ctx context.Context) error {
+		state, err := p.client.Status(ctx, p.cluster.Members[0].Endpoint())
+		if err == nil && state.StorageVersion != storageVersion {
+			err = fmt.Errorf("it is %q", state.StorageVersion)
+		}
+		return err
+	})
 }
 
 // authOn makes root first, if this is the first time.

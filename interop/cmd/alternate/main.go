@@ -3,7 +3,8 @@
 // stopped, killed, or killed while many write.
 //
 //	alternate -ours PROGRAM [-etcd bin/etcd] [-turns 9] [-seed 1]                 on a new directory
-//	alternate -ours PROGRAM -from DIR [-name m1]                                  on a copy of one that is there
+//	alternate -ours PROGRAM -from DIR [-name m1] [-before bin/old/etcd-3.5]       on a copy of one that is there, of which
+//	                                                                              the server that made it tells what it knows
 //	alternate -both-etcd ...                                                      etcd after etcd: nothing must be missed
 //	alternate -both-etcd -plant all                                               files are changed between two turns, which must be noticed
 //
@@ -27,11 +28,13 @@ import (
 
 type config struct {
 	theirs, ours *cluster.Binary
-	from, name   string
-	oursFirst    bool
-	turns        int
-	seed         uint64
-	dir          string
+	// before is the server that made the directory, if it is to tell what it knows.
+	before     *cluster.Binary
+	from, name string
+	oursFirst  bool
+	turns      int
+	seed       uint64
+	dir        string
 }
 
 func main() {
@@ -43,6 +46,7 @@ func main() {
 	bothEtcd := flag.Bool("both-etcd", false, "take turns with another etcd instead")
 	plant := flag.String("plant", "", "change files in this way between two turns, or in all")
 	flag.StringVar(&c.from, "from", "", "directory to begin with a copy of; a new one if there is none")
+	before := flag.String("before", "", "server that made that directory")
 	flag.StringVar(&c.name, "name", "m1", "name of the member")
 	flag.BoolVar(&c.oursFirst, "ours-first", false, "our server begins")
 	flag.IntVar(&c.turns, "turns", 9, "how many turns there are")
@@ -54,7 +58,7 @@ func main() {
 	if *bothEtcd {
 		*ours = *etcd
 	}
-	if err := c.prepare(*etcd, *ours); err != nil {
+	if err := c.prepare(*etcd, *ours, *before); err != nil {
 		log.Fatal(err)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -69,11 +73,14 @@ func main() {
 	os.RemoveAll(c.dir)
 }
 
-func (c *config) prepare(etcd, ours string) error {
-	var errs [3]error
+func (c *config) prepare(etcd, ours, before string) error {
+	var errs [4]error
 	c.theirs, errs[0] = cluster.Find(etcd)
 	c.ours, errs[1] = cluster.Find(ours)
 	c.dir, errs[2] = os.MkdirTemp("", "alternate")
+	if before != "" {
+		c.before, errs[3] = cluster.Find(before)
+	}
 	return errors.Join(errs[:]...)
 }
 
@@ -85,6 +92,9 @@ func (c *config) play(ctx context.Context) error {
 		return err
 	}
 	defer p.close()
+	if err := p.learn(ctx); err != nil {
+		return fmt.Errorf("before the first turn: %w", err)
+	}
 	for range c.turns {
 		if err := p.turn(ctx); err != nil {
 			return fmt.Errorf("turn %d, %s: %w", p.turns, p.who(), err)

@@ -104,6 +104,25 @@ func (p *play) arrive(ctx context.Context) error {
 	return nil
 }
 
+// learn has the server that made the directory tell what it knows.
+func (p *play) learn(ctx context.Context) error {
+	if p.before == nil {
+		return nil
+	}
+	var err error
+	if p.cluster, err = cluster.Existing(p.before, p.name, p.data); err != nil {
+		return err
+	}
+	if err := p.begin(ctx); err != nil {
+		return err
+	}
+	if p.known, err = p.facts(ctx); err != nil {
+		return fmt.Errorf("facts: %w", err)
+	}
+	p.known.forget("auth", "versions")
+	return p.leave(killed)
+}
+
 func (p *play) start(ctx context.Context) error {
 	var err error
 	if p.turns == 0 && p.from == "" {
@@ -116,8 +135,12 @@ func (p *play) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m := p.cluster.Members[0]
-	if err := m.Ready(ctx); err != nil {
+	return p.begin(ctx)
+}
+
+// begin waits for the server.
+func (p *play) begin(ctx context.Context) error {
+	if err := p.cluster.Members[0].Ready(ctx); err != nil {
 		return err
 	}
 	return p.login()

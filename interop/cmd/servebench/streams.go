@@ -56,14 +56,24 @@ func fanOut(ctx context.Context, s *server, effort effort, name string, connecti
 		if _, err := put(ctx); err != nil {
 			return 0, err
 		}
-		for range watchers {
-			if err := <-told; err != nil {
-				return 0, err
-			}
-		}
-		return watchers, nil
+		return watchers, allTold(ctx, told)
 	}
 	return load{name: name, unit: "an event", steps: []step{fanned}, end: end}, nil
+}
+
+// allTold waits for every watcher.
+func allTold(ctx context.Context, told <-chan error) error {
+	for range watchers {
+		select {
+		case err := <-told:
+			if err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 // watch opens a stream with one watcher of all keys and reports everything that comes.

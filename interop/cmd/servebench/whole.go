@@ -7,14 +7,30 @@ import (
 	"time"
 )
 
-// measureStart starts a server on an empty directory and looks at its memory once it has nothing more to do.
+// measureStart starts a server on an empty directory and looks at what it takes once it has nothing more to do.
 func measureStart(folder string, program program, effort effort) ([]figure, error) {
 	s, figures, err := timedStart(folder, program, "empty")
 	if err != nil {
 		return nil, err
 	}
+	idle, err := s.idle(effort)
+	return append(figures, idle...), errors.Join(err, s.stop())
+}
+
+// idle leaves the server alone for a while, and then for as long again.
+func (s *server) idle(effort effort) ([]figure, error) {
 	kept, err := s.memoryAfter(effort.rest)
-	return append(figures, kept.figures("idle")...), errors.Join(err, s.stop())
+	if err != nil {
+		return nil, err
+	}
+	before, err := s.processorTime()
+	if err != nil {
+		return nil, err
+	}
+	time.Sleep(effort.rest)
+	after, err := s.processorTime()
+	used := inMilliseconds("idle: processor time in 10 s", time.Duration(float64(after-before)*10/effort.rest.Seconds()))
+	return append(kept.figures("idle"), used), err
 }
 
 // settling is how many small puts follow a load of large transactions: more than a member keeps in memory of its
@@ -63,7 +79,7 @@ func loadMany(ctx context.Context, s *server, effort effort) ([]figure, error) {
 
 // settle puts keys one by one, from all clients.
 func settle(ctx context.Context, s *server, effort effort) error {
-	load, err := asking(ctx, s, "", putMethod, clients, 1, putting(effort))
+	load, err := asking(s, "", putMethod, clients, 1, putting(effort))
 	if err != nil {
 		return err
 	}

@@ -1,13 +1,14 @@
 // Statediff puts long random sequences of requests to a real etcd and to our
-// state machine, and stops at the first answer in which they differ.
+// server, and stops at the first answer in which they differ.
 //
-//	statediff -ours PROGRAM [-etcd bin/etcd] [-seed 1] [-ops 100000] [-mode kv|auth|all] [-coverage]
+//	statediff -ours SERVER [-etcd bin/etcd] [-seed 1] [-ops 100000] [-mode kv|auth|jwt|all] [-coverage]
+//	statediff -pipe PROGRAM ...       instead of a server, a program with our state machine and nothing round it
 //	statediff -both-etcd ...          compares etcd with itself: there must be no difference
 //	statediff -plant all ...          falsifies answers of one side, in one way after the other, each of which must be found
 //
 // A difference is printed with the seed and the index of the step that led to
 // it; -seed SEED -sequences 1 -mode MODE repeats it. What may differ is listed in
-// internal/compare, what is never asked in internal/scenario, and what our
+// internal/compare, what is never asked in internal/scenario, and what such a
 // program must speak in internal/machine.
 package main
 
@@ -20,6 +21,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -31,8 +33,7 @@ import (
 )
 
 type config struct {
-	ours      string
-	bothEtcd  bool
+	pipe      string
 	seed      uint64
 	ops       int
 	sequences int
@@ -41,7 +42,9 @@ type config struct {
 	coverage  bool
 	verbose   bool
 
-	binary *cluster.Binary
+	theirs, ours *cluster.Binary
+	// signed is the flag that has a server sign its tokens.
+	signed string
 	dir    string
 }
 
@@ -50,23 +53,31 @@ func main() {
 	log.SetPrefix("statediff: ")
 	var c config
 	etcd := flag.String("etcd", "bin/etcd", "server to compare with")
-	flag.StringVar(&c.ours, "ours", "", "program with our state machine")
-	flag.BoolVar(&c.bothEtcd, "both-etcd", false, "compare with a second etcd instead")
+	ours := flag.String("ours", "", "our server")
+	flag.StringVar(&c.pipe, "pipe", "", "program with our state machine, instead of a server")
+	bothEtcd := flag.Bool("both-etcd", false, "compare with a second etcd instead")
 	flag.Uint64Var(&c.seed, "seed", 1, "seed of the first sequence; each further one has the next")
 	flag.IntVar(&c.ops, "ops", 100000, "steps in all sequences together")
 	flag.IntVar(&c.sequences, "sequences", 4, "sequences that run at a time")
-	flag.StringVar(&c.mode, "mode", "all", "kv: without users, auth: mostly about them, all: by turns")
+	flag.StringVar(&c.mode, "mode", "all", "kv: without users, auth: mostly about them, jwt: with signed tokens, all: by turns")
 	flag.StringVar(&c.plant, "plant", "", "falsify answers in this way, or in all")
 	flag.BoolVar(&c.coverage, "coverage", false, "print how often each method gave each answer")
 	flag.BoolVar(&c.verbose, "verbose", false, "print every step")
 	flag.Parse()
-	if (c.ours == "") != c.bothEtcd {
-		log.Fatal("either -ours or -both-etcd")
+	given := map[bool]int{}
+	for _, flag := range []bool{*ours != "", c.pipe != "", *bothEtcd} {
+		given[flag]++
+	}
+	if given[true] != 1 {
+		log.Fatal("either -ours or -pipe or -both-etcd")
+	}
+	if *ours == "" {
+		*ours = *etcd
 	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := c.prepare(*etcd); err != nil {
+	if err := c.prepare(*etcd, *ours); err != nil {
 		log.Fatal(err)
 	}
 	run := c.compare
@@ -79,13 +90,15 @@ func main() {
 	os.RemoveAll(c.dir)
 }
 
-func (c *config) prepare(etcd string) error {
-	if c.mode != "kv" && c.mode != "auth" && c.mode != "all" {
+func (c *config) prepare(etcd, ours string) error {
+	if !slices.Contains([]string{"kv", "auth", "jwt", "all"}, c.mode) {
 		return fmt.Errorf("no mode %q", c.mode)
 	}
-	var errs [2]error
-	c.binary, errs[0] = cluster.Find(etcd)
-	c.dir, errs[1] = os.MkdirTemp("", "statediff")
+	var errs [4]error
+	c.theirs, errs[0] = cluster.Find(etcd)
+	c.ours, errs[1] = cluster.Find(ours)
+	c.dir, errs[2] = os.MkdirTemp("", "statediff")
+	c.signed, errs[3] = signing(c.dir)
 	return errors.Join(errs[:]...)
 }
 
@@ -96,7 +109,7 @@ func (c *config) compare(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for i := range c.sequences {
 		group.Go(func() error {
-			return c.one(ctx, c.seed+uint64(i), c.ops/c.sequences, c.isAuth(i), nil, tally)
+			return c.one(ctx, c.seed+uint64(i), c.ops/c.sequences, c.modeOf(i), nil, tally)
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -110,13 +123,23 @@ func (c *config) compare(ctx context.Context) error {
 	return nil
 }
 
-func (c *config) isAuth(i int) bool { return c.mode == "auth" || c.mode == "all" && i%2 == 1 }
+// modes are what sequences are about, by turns. Signed tokens are only between servers.
+func (c *config) modeOf(i int) string {
+	switch {
+	case c.mode != "all":
+		return c.mode
+	case c.pipe != "":
+		return []string{"kv", "auth"}[i%2]
+	default:
+		return []string{"kv", "auth", "kv", "jwt"}[i%4]
+	}
+}
 
 // one runs one sequence, on machines of its own.
-func (c *config) one(ctx context.Context, seed uint64, ops int, auth bool, plant *plant, tally *tally) error {
+func (c *config) one(ctx context.Context, seed uint64, ops int, mode string, plant *plant, tally *tally) error {
 	s := &sequence{
-		name:     fmt.Sprintf("seed %d, mode %s", seed, map[bool]string{false: "kv", true: "auth"}[auth]),
-		scenario: scenario.New(seed, auth),
+		name:     fmt.Sprintf("seed %d, mode %s", seed, mode),
+		scenario: scenario.New(seed, scenario.Options{Auth: mode != "kv", Served: c.pipe == ""}),
 		tally:    tally,
 		verbose:  c.verbose,
 	}
@@ -124,12 +147,16 @@ func (c *config) one(ctx context.Context, seed uint64, ops int, auth bool, plant
 	if err != nil {
 		return err
 	}
-	theirs, err := c.etcd(ctx, dir, "etcd", s.scenario)
+	var flags []string
+	if mode == "jwt" {
+		flags = append(flags, c.signed)
+	}
+	theirs, err := machine.StartServer(ctx, c.theirs, filepath.Join(dir, "etcd"), s.scenario.Password, false, flags...)
 	if err != nil {
 		return err
 	}
 	defer theirs.Close()
-	ours, err := c.startOurs(ctx, dir, s.scenario)
+	ours, err := c.startOurs(ctx, filepath.Join(dir, "ours"), s.scenario, flags)
 	if err != nil {
 		return err
 	}
@@ -140,21 +167,15 @@ func (c *config) one(ctx context.Context, seed uint64, ops int, auth bool, plant
 	return errors.Join(s.run(ctx, ops), ours.Close())
 }
 
-func (c *config) startOurs(ctx context.Context, dir string, s *scenario.Scenario) (machine.Machine, error) {
-	if c.bothEtcd {
-		return c.etcd(ctx, dir, "ours", s)
-	}
-	dir = filepath.Join(dir, "ours")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return nil, err
-	}
-	return machine.StartChild(c.ours, dir)
-}
+// snapshots are more frequent on our side, so that a restart begins with one.
+const snapshots = "--snapshot-count=500"
 
-func (c *config) etcd(ctx context.Context, dir, name string, s *scenario.Scenario) (machine.Machine, error) {
-	dir = filepath.Join(dir, name)
+func (c *config) startOurs(ctx context.Context, dir string, s *scenario.Scenario, flags []string) (machine.Machine, error) {
+	if c.pipe == "" {
+		return machine.StartServer(ctx, c.ours, dir, s.Password, true, append(flags, snapshots)...)
+	}
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, err
 	}
-	return machine.StartEtcd(ctx, c.binary, dir, s.Password)
+	return machine.StartChild(c.pipe, dir)
 }

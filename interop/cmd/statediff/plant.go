@@ -235,7 +235,7 @@ func (c *config) findPlanted(ctx context.Context) error {
 		}
 		found++
 		group.Go(func() error {
-			err := c.one(ctx, c.seed, c.ops, p.auth, p, newTally())
+			err := c.one(ctx, c.seed, c.ops, map[bool]string{false: "kv", true: "auth"}[p.auth], p, newTally())
 			switch {
 			case !p.done:
 				return fmt.Errorf("%q could not be planted within %d steps: %v", p.name, c.ops, err)

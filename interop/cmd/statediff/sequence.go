@@ -59,6 +59,8 @@ func (s *sequence) do(ctx context.Context, step scenario.Step) error {
 		return s.watch(ctx, step)
 	case scenario.Settle:
 		return s.settle(ctx, step.User)
+	case scenario.Expire:
+		return s.expire(ctx, step)
 	default:
 		return s.restart(ctx)
 	}
@@ -144,6 +146,44 @@ func (s *sequence) drain(ctx context.Context, number uint32, marker int64) error
 			return err
 		}
 		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+const (
+	// lateExpiry is how long a lease may take to run out, with all that it has been granted and given again.
+	lateExpiry = 30 * time.Second
+	// lookAgain is how long to wait before it is asked for again.
+	lookAgain = 50 * time.Millisecond
+)
+
+// expire waits for both machines to have ended a lease.
+func (s *sequence) expire(ctx context.Context, step scenario.Step) error {
+	for which, m := range []machine.Machine{s.theirs, s.ours} {
+		if err := expired(ctx, m, step); err != nil {
+			return fmt.Errorf("%s: %w", []string{"etcd", "ours"}[which], err)
+		}
+	}
+	s.scenario.LearnExpired(step)
+	return nil
+}
+
+// gone is what is left of a lease that is not there.
+const gone = -1
+
+func expired(ctx context.Context, m machine.Machine, step scenario.Step) error {
+	deadline := time.Now().Add(lateExpiry)
+	for {
+		answer, err := m.Call(ctx, machine.LeaseTimeToLive, step.User, &pb.LeaseTimeToLiveRequest{ID: step.Lease})
+		if err != nil {
+			return err
+		}
+		if left, ok := answer.Reply.(*pb.LeaseTimeToLiveResponse); ok && left.TTL == gone {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("lease %d does not run out: %s", step.Lease, answer)
+		}
+		time.Sleep(lookAgain)
 	}
 }
 

@@ -2,7 +2,7 @@
 //
 // Not compared is what two servers cannot have in common, and little else:
 //
-//   - cluster, member and term in a header
+//   - cluster, member and term in a header, and what a token is
 //   - the order of leases, of a lease's keys and of alarms, which etcd takes from a map
 //   - how much of a lease is left, within a minute, as long as something is and not more than was granted; a restart gives
 //     leases their whole time again
@@ -26,7 +26,7 @@ import (
 // Answers says whether two answers to a request are the same. Of a lease, the other side may have left what has run out
 // in the time from its grant to the last restart, which only that side went through: renewed is the most that can be.
 func Answers(request proto.Message, one, other machine.Answer, renewed time.Duration) bool {
-	if one.Code != other.Code || one.Text != other.Text {
+	if one.Code != other.Code || one.Text != other.Text || one.Refused != other.Refused {
 		return false
 	}
 	if one.Reply == nil || other.Reply == nil {
@@ -49,6 +49,8 @@ func normal(request, reply proto.Message) proto.Message {
 		normalTxn(request.(*pb.TxnRequest), reply)
 	case *pb.LeaseTimeToLiveResponse:
 		normalTimeToLive(reply)
+	case *pb.AuthenticateResponse:
+		reply.Token = anyToken(reply.Token)
 	case *pb.LeaseLeasesResponse:
 		slices.SortFunc(reply.Leases, func(a, b *pb.LeaseStatus) int { return cmp.Compare(a.ID, b.ID) })
 	case *pb.AlarmResponse:
@@ -57,6 +59,14 @@ func normal(request, reply proto.Message) proto.Message {
 		})
 	}
 	return reply
+}
+
+// anyToken is the same for all tokens.
+func anyToken(token string) string {
+	if token == "" {
+		return token
+	}
+	return "a token"
 }
 
 func normalHeader(header *pb.ResponseHeader) {

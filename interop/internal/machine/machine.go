@@ -1,6 +1,6 @@
 // Package machine puts one and the same request to different implementations
-// of etcd's replicated state machine: to a real etcd over gRPC, and to a
-// program that speaks frames over its standard input and output.
+// of etcd's replicated state machine: to servers over gRPC, and to a program
+// that speaks frames over its standard input and output.
 //
 // What a machine answers is an Answer. An error beside it means that the
 // machine itself is broken, and there is nothing to compare.
@@ -23,6 +23,8 @@ const (
 	// MarkerKey is a key that only settling writes to, and MarkerID the watch by which each stream sees it.
 	MarkerKey = "\x7fmarker"
 	MarkerID  = 1 << 40
+	// Forger is a user who sends a token that nobody has issued.
+	Forger = "\x00forger"
 )
 
 // Machine answers requests, one at a time.
@@ -46,13 +48,19 @@ type Answer struct {
 	Code  codes.Code
 	Text  string
 	Reply proto.Message
+	// Refused is why the first attempt was refused, if there was a second one with a new token.
+	Refused string
 }
 
 func (a Answer) String() string {
-	if a.Code != codes.OK {
-		return fmt.Sprintf("%s: %s", a.Code, a.Text)
+	text := ""
+	if a.Refused != "" {
+		text = "at first " + a.Refused + "; then\n"
 	}
-	return Text(a.Reply)
+	if a.Code != codes.OK {
+		return text + fmt.Sprintf("%s: %s", a.Code, a.Text)
+	}
+	return text + Text(a.Reply)
 }
 
 // longestLine is how much of a value is printed.

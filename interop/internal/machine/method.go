@@ -46,6 +46,12 @@ const (
 	Alarm      Method = 42
 
 	restart Method = 50
+
+	// Those below are not for frames.
+	LeaseKeepAlive Method = 60
+	RangeStream    Method = 61
+	Authenticate   Method = 62
+	Defragment     Method = 63
 )
 
 // call is how gRPC names a method, and what it replies with.
@@ -66,6 +72,10 @@ var calls = map[Method]call{
 	LeaseLeases:     to[pb.LeaseLeasesResponse]("Lease/LeaseLeases"),
 	HashKV:          to[pb.HashKVResponse]("Maintenance/HashKV"),
 	Alarm:           to[pb.AlarmResponse]("Maintenance/Alarm"),
+	LeaseKeepAlive:  to[pb.LeaseKeepAliveResponse]("Lease/LeaseKeepAlive"),
+	RangeStream:     to[pb.RangeResponse]("KV/RangeStream"),
+	Authenticate:    to[pb.AuthenticateResponse]("Auth/Authenticate"),
+	Defragment:      to[pb.DefragmentResponse]("Maintenance/Defragment"),
 
 	AuthEnable:           to[pb.AuthEnableResponse]("Auth/AuthEnable"),
 	AuthDisable:          to[pb.AuthDisableResponse]("Auth/AuthDisable"),

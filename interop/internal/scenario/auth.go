@@ -54,6 +54,8 @@ func (s *Scenario) caller() string {
 		return root
 	case n < 93:
 		return one(s.dice, s.world.able())
+	case n < 96 && s.Served:
+		return machine.Forger
 	default:
 		return ""
 	}
@@ -223,10 +225,10 @@ func (w *world) setPassword(name, password string, unkeyed bool) {
 	w.users[name] = user{password, unkeyed}
 }
 
-// silence stops streams from making watches: their token has ended, which our side, having no tokens, cannot know.
+// silence stops streams from making watches where their token has ended, which a side without tokens cannot know.
 func (w *world) silence(these func(*stream) bool) {
 	for _, stream := range w.streams {
-		if stream.user != "" && these(stream) {
+		if stream.user != "" && !w.tokens && these(stream) {
 			stream.silent = true
 		}
 	}

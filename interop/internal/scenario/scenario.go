@@ -6,7 +6,7 @@
 // steps before: from that a scenario learns which revisions, leases, watches
 // and users there are. What is left out is what etcd itself does not decide:
 //
-//   - a lease whose id the server chooses, and leases that end by themselves
+//   - a lease whose id the server chooses, and leases that end by themselves while there is something else to do
 //   - what a watcher is sent if it is canceled, or history compacted, while events are on their way to it: such a step
 //     is preceded by one that lets everything arrive
 //   - hashes while a compaction runs: it is waited for
@@ -35,6 +35,8 @@ const (
 	Settle
 	// Restart ends all streams, and what can be restarted is.
 	Restart
+	// Expire waits until a lease has run out on both sides.
+	Expire
 )
 
 // Step is one thing to do on both sides.
@@ -44,6 +46,8 @@ type Step struct {
 	User    string
 	Stream  uint32
 	Request proto.Message
+	// Lease is the one that runs out.
+	Lease int64
 }
 
 func (s Step) String() string {
@@ -54,6 +58,8 @@ func (s Step) String() string {
 		return fmt.Sprintf("Watch on stream %d by %q\n%s", s.Stream, s.User, machine.Text(s.Request))
 	case Settle:
 		return "Settle"
+	case Expire:
+		return fmt.Sprintf("Expire lease %d", s.Lease)
 	default:
 		return "Restart"
 	}
@@ -71,8 +77,7 @@ type Scenario struct {
 	dice  *dice
 	world world
 	kinds *weighted
-	// auth is set where users are asked for.
-	auth bool
+	Options
 	// next are steps that belong together with one before them. One that has no longer any point is nil.
 	next []func() *Step
 	// steps counts all, unsettled those since the streams were looked at.
@@ -84,13 +89,27 @@ type Scenario struct {
 	historic bool
 }
 
+// Options say what a scenario is about.
+type Options struct {
+	// Auth is set where users are asked for.
+	Auth bool
+	// Served is set where both sides are servers, with tokens, streams and a clock of their own.
+	Served bool
+}
+
 // New is a scenario without users, or one that is mostly about them. It begins by writing the marker, and with what is
 // too rare to be left to chance.
-func New(seed uint64, auth bool) *Scenario {
-	s := &Scenario{dice: newDice(seed), world: newWorld(), kinds: newWeighted(plain), auth: auth}
-	if auth {
-		s.kinds = newWeighted(slices.Concat(plain, guarded))
+func New(seed uint64, options Options) *Scenario {
+	s := &Scenario{dice: newDice(seed), world: newWorld(), Options: options}
+	kinds := plain
+	if s.Auth {
+		kinds = slices.Concat(kinds, guarded)
 	}
+	if s.Served {
+		kinds = slices.Concat(kinds, served)
+		s.world.tokens = true
+	}
+	s.kinds = newWeighted(kinds)
 	s.then(s.settle, s.openStream, s.bulk)
 	return s
 }

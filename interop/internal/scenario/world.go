@@ -30,6 +30,8 @@ type world struct {
 
 	authEnabled bool
 	users       map[string]user
+	// tokens says that both sides have them, and so end them alike.
+	tokens bool
 }
 
 type lease struct {
@@ -74,12 +76,16 @@ func (s *Scenario) Learn(step Step, answer machine.Answer) {
 	case *pb.LeaseGrantRequest:
 		w.leases = append(w.leases, newLease(request, s.steps))
 	case *pb.LeaseRevokeRequest:
-		w.leases = slices.DeleteFunc(w.leases, func(l lease) bool { return l.id == request.ID })
+		w.forgetLease(request.ID)
 	case *pb.AlarmRequest:
 		w.learnAlarm(request, answer.Reply.(*pb.AlarmResponse))
 	default:
 		w.learnAuth(step.Request)
 	}
+}
+
+func (w *world) forgetLease(id int64) {
+	w.leases = slices.DeleteFunc(w.leases, func(l lease) bool { return l.id == id })
 }
 
 func headerOf(answer machine.Answer) *pb.ResponseHeader {

@@ -159,7 +159,7 @@ mod tests {
     /// What is sent when so many bytes are written so many at a time.
     fn sent(bytes: usize, at_once: usize) -> Vec<SnapshotResponse> {
         let (sender, mut receiver) = mpsc::channel(64);
-        let data: Vec<u8> = (0..bytes).map(|byte| (byte % 251) as u8).collect();
+        let data: Vec<u8> = (0..251).cycle().take(bytes).collect();
         let mut pieces = Pieces::new(&sender, bytes as u64, "3.7.0".to_owned());
         data.chunks(at_once).for_each(|chunk| pieces.write_all(chunk).unwrap());
         pieces.finish().unwrap();

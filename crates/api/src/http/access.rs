@@ -31,15 +31,15 @@ fn allows(list: &BTreeSet<String>, name: &str) -> bool {
 }
 
 impl Access {
-    /// Whether the host that a request names is one of ours.
-    pub(super) fn check_host(&self, asked: &Parts) -> Result<(), Response<Bytes>> {
+    /// The refusal of a request that names a host which is not one of ours.
+    pub(super) fn refuse_host(&self, asked: &Parts) -> Option<Response<Bytes>> {
         let named = named_host(asked);
         let host = without_port(&named);
         if allows(&self.hosts, host) {
-            return Ok(());
+            return None;
         }
         tracing::warn!(host, "rejecting HTTP request to prevent DNS rebinding attacks");
-        Err(answer::error(StatusCode::MISDIRECTED_REQUEST, unknown_host(host)))
+        Some(answer::error(StatusCode::MISDIRECTED_REQUEST, unknown_host(host)))
     }
 
     /// Tells a browser whether the page that asked may see the answer.

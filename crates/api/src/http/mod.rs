@@ -120,7 +120,7 @@ impl<M: Member> Http<M> {
     /// The client port looks at host and origin first.
     async fn admit(&self, surface: Surface, secure: bool, asked: &Parts) -> Response<Bytes> {
         let access = &self.config.access;
-        if !secure && let Err(refused) = access.check_host(asked) {
+        if !secure && let Some(refused) = access.refuse_host(asked) {
             return refused;
         }
         let mut response = match asked.method {

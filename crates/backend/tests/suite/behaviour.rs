@@ -49,6 +49,22 @@ fn an_empty_transaction_has_no_number_of_its_own() {
 }
 
 #[test]
+fn whoever_asks_hears_of_every_commit() {
+    let db = Fixture::new(config());
+    let (sender, heard) = std::sync::mpsc::channel();
+    db.backend.observe_commits(Box::new(move |commit| sender.send(*commit).unwrap()));
+    db.backend.observe_commits(Box::new(|_| panic!("there is one already")));
+    db.put(B, "a", "1");
+    let turned = db.turn().unwrap();
+    assert_eq!(db.turn(), None);
+    db.put(B, "b", "2");
+    db.backend.force_commit().unwrap();
+    let forced = db.backend.stats().last.unwrap();
+    drop(db);
+    assert_eq!(heard.iter().collect::<Vec<_>>(), [turned, forced]);
+}
+
+#[test]
 fn a_transaction_reads_on_while_its_past_is_committed() {
     let db = Fixture::new(config());
     db.put(B, "a", "1");

@@ -8,6 +8,8 @@ use e2e::{Member, Options, Stopped};
 use crate::files;
 
 const PUTS: usize = 40;
+/// A record that has one is in several sectors of the disk.
+const VALUE_BYTES: usize = 2000;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bit_that_flipped_in_the_log_is_found() {
@@ -18,7 +20,7 @@ async fn a_bit_that_flipped_in_the_log_is_found() {
         let middle = records[records.len() / 2].clone();
         bytes[middle.end - 10] ^= 0x10;
     });
-    assert_refused(&stopped, &segment);
+    assert_refused(&stopped, &name(&segment));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -29,7 +31,7 @@ async fn a_length_in_the_log_that_makes_no_sense_is_found() {
         let records = files::records(bytes);
         bytes[records[records.len() / 2].start + 5] = 0x7f;
     });
-    assert_refused(&stopped, &segment);
+    assert_refused(&stopped, &name(&segment));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -41,7 +43,7 @@ async fn a_log_that_ends_before_what_the_database_has_is_refused() {
         let middle = records[records.len() / 2].clone();
         bytes.truncate(middle.end);
     });
-    assert_refused(&stopped, &stopped.data_dir());
+    assert_refused(&stopped, "entries are missing");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,7 +51,7 @@ async fn a_missing_segment_is_refused() {
     let stopped = with_data(Options::new()).await;
     let segment = last_segment(&stopped);
     fs::rename(&segment, segment.with_file_name("0000000000000003-0000000000001000.wal")).unwrap();
-    assert_refused(&stopped, segment.parent().unwrap());
+    assert_refused(&stopped, "wal: file not found");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,7 +59,7 @@ async fn a_database_without_meta_pages_is_refused() {
     let stopped = with_data(Options::new()).await;
     let database = stopped.data_dir().join("member/snap/db");
     files::edit(&database, |bytes| bytes[..8192].fill(0xa5));
-    assert_refused(&stopped, &database);
+    assert_refused(&stopped, &database.display().to_string());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -65,7 +67,7 @@ async fn a_database_that_was_cut_is_refused() {
     let stopped = with_data(Options::new()).await;
     let database = stopped.data_dir().join("member/snap/db");
     files::edit(&database, |bytes| bytes.truncate(8192));
-    assert_refused(&stopped, &database);
+    assert_refused(&stopped, &database.display().to_string());
 }
 
 /// The entries up to the snapshot are no longer in the log.
@@ -75,40 +77,57 @@ async fn a_missing_database_is_refused_once_there_was_a_snapshot() {
     let stopped = with_data(options).await;
     let database = stopped.data_dir().join("member/snap/db");
     fs::rename(&database, stopped.place.path("db")).unwrap();
-    let ended = assert_refused(&stopped, &database);
     let text = format!("database file ({}) of the backend is missing", database.display());
-    assert!(ended.contains(&text), "{ended}");
+    assert_refused(&stopped, &text);
     // And with the file back, all is well.
     fs::rename(stopped.place.path("db"), &database).unwrap();
     assert_has_all(&stopped.start()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_a_power_cut_tore_is_cut_off() {
+async fn a_write_whose_end_a_power_cut_took_is_cut_off() {
     let stopped = with_data(Options::new()).await;
-    let segment = last_segment(&stopped);
-    files::edit(&segment, |bytes| {
-        // A record of 2000 bytes of which only the first sector arrived.
-        let end = files::records(bytes).last().unwrap().end;
-        bytes[end..end + 8].copy_from_slice(&2000_u64.to_le_bytes());
-        bytes[end + 8..end + 100].fill(0x3c);
+    tear(&last_segment(&stopped), |record| record[700..].fill(0));
+    assert_goes_on(stopped).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_of_which_a_power_cut_left_the_length_alone_is_cut_off() {
+    let stopped = with_data(Options::new()).await;
+    tear(&last_segment(&stopped), |record| record[8..].fill(0));
+    assert_goes_on(stopped).await;
+}
+
+/// Writes the last record of a segment once more behind it, without the sectors that `lose` fills with zeros.
+fn tear(segment: &Path, lose: impl FnOnce(&mut [u8])) {
+    files::edit(segment, |bytes| {
+        let puts = files::records(bytes).into_iter().filter(|record| record.len() > VALUE_BYTES);
+        let (last, end) = (puts.last().unwrap(), files::records(bytes).last().unwrap().end);
+        let mut record = bytes[last].to_vec();
+        lose(&mut record);
+        bytes[end..end + record.len()].copy_from_slice(&record);
     });
+}
+
+async fn assert_goes_on(stopped: Stopped) {
+    let wal = stopped.data_dir().join("member/wal");
     let member = stopped.start();
     assert_has_all(&member).await;
     member.client().put("after", "v").await.unwrap();
     let member = member.kill().start();
     assert_has_all(&member).await;
     assert_eq!(member.client().get("after").await.unwrap().count, 1);
-    let broken = files::last(segment.parent().unwrap(), ".broken");
-    assert!(fs::metadata(broken).unwrap().len() > 0, "what was cut off is kept");
+    let broken = fs::metadata(files::last(&wal, ".broken")).unwrap();
+    assert!(broken.len() > 0, "what was cut off is kept");
 }
 
-/// A member with some keys, killed.
+/// A member with some keys, ended.
 async fn with_data(options: Options) -> Stopped {
     let member = Member::start(options);
     let client = member.client();
+    let value = "v".repeat(VALUE_BYTES);
     for number in 0..PUTS {
-        client.put(&format!("k/{number:02}"), &"v".repeat(300)).await.unwrap();
+        client.put(&format!("k/{number:02}"), &value).await.unwrap();
     }
     // An orderly end commits the database, so that it has whatever the log has.
     member.terminate()
@@ -123,9 +142,13 @@ fn last_segment(stopped: &Stopped) -> PathBuf {
     files::last(&stopped.data_dir().join("member/wal"), ".wal")
 }
 
-/// It does not start, says which file it is about, and changes none.
+fn name(path: &Path) -> String {
+    path.file_name().unwrap().to_str().unwrap().to_owned()
+}
+
+/// It does not start, says why at the end of its log, and changes no file.
 #[track_caller]
-fn assert_refused(stopped: &Stopped, culprit: &Path) -> String {
+fn assert_refused(stopped: &Stopped, why: &str) {
     let data = stopped.data_dir();
     let before = files::contents(&data);
     let ended = stopped.refused();
@@ -133,8 +156,7 @@ fn assert_refused(stopped: &Stopped, culprit: &Path) -> String {
     assert!(ended.code().is_some_and(|code| code != 0), "{}: {text}", ended.status);
     assert!(!text.contains("panicked at"), "{text}");
     let last = ended.stderr.lines().pop().unwrap_or_default();
-    assert!(last.contains(&culprit.display().to_string()), "{culprit:?} is not named: {last}");
+    assert!(last.contains(why), "{why:?} is not in {last}");
     let changes = files::changes(&before, &files::contents(&data));
     assert!(changes.is_empty(), "changed: {changes:?}");
-    text
 }

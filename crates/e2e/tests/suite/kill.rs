@@ -19,7 +19,7 @@ use proto::etcdserverpb::{PutRequest, RequestOp, TxnRequest};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-const WRITERS: u64 = 6;
+const WRITERS: usize = 6;
 const ROUNDS: usize = 4;
 /// The kill comes after this many acknowledgements, and up to as many more.
 const ACKNOWLEDGED_MIN: u64 = 100;
@@ -41,7 +41,7 @@ struct Count {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_acknowledged_survives_a_kill() {
     let mut member = Member::start(Options::new());
-    let mut known = [Acknowledged::default(); WRITERS as usize];
+    let mut known = [Acknowledged::default(); WRITERS];
     for round in 0..ROUNDS {
         let kill_after = ACKNOWLEDGED_MIN + any_number() % ACKNOWLEDGED_SPREAD;
         println!("round {round}: kill after {kill_after} acknowledgements");
@@ -62,7 +62,7 @@ async fn what_was_acknowledged_survives_a_kill() {
 
 fn start_writers(
     member: &Member,
-    known: [Acknowledged; WRITERS as usize],
+    known: [Acknowledged; WRITERS],
     count: &Arc<Count>,
 ) -> JoinSet<(usize, Acknowledged)> {
     let mut writers = JoinSet::new();
@@ -102,10 +102,7 @@ fn both_puts(writer: usize, step: u64) -> TxnRequest {
 }
 
 /// Compares what is there with what was acknowledged, and returns what is there.
-async fn check(
-    client: &Client,
-    known: &[Acknowledged; WRITERS as usize],
-) -> [Acknowledged; WRITERS as usize] {
+async fn check(client: &Client, known: &[Acknowledged; WRITERS]) -> [Acknowledged; WRITERS] {
     let mut found = *known;
     for (writer, known) in known.iter().enumerate() {
         let counter = client.get(&format!("count/{writer}")).await.unwrap();

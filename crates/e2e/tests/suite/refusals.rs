@@ -142,7 +142,7 @@ fn what_is_still_to_come_is_refused_and_never_ignored() {
             "https://127.0.0.1:{client}",
             "TLS key/cert (--cert-file, --key-file)",
         ),
-        ("discovery-srv", "example.com", later),
+        ("enable-distributed-tracing", "true", later),
         ("initial-cluster-state", "existing", later),
         ("force-new-cluster", "true", later),
         ("enable-pprof", "true", later),

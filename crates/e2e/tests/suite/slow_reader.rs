@@ -14,14 +14,15 @@ async fn watchers_that_never_read_cost_bounded_memory() {
     // Entries of the log are kept in memory for members that are behind, and are not what this is about.
     let options = Options::new().flag("snapshot-count", "20").flag("snapshot-catchup-entries", "1");
     let member = Member::start(options.flag("unsafe-no-fsync", "true"));
-    let (writer, reader, sleeper) = (member.client(), member.client(), member.client());
+    let (writer, reader) = (member.client(), member.client());
     // What writing costs by itself is paid before.
     write(&writer, VALUES / 4).await;
     let before = member.memory_bytes();
 
     let mut asleep = Vec::new();
     for _ in 0..STREAMS {
-        asleep.push(sleeper.watch_prefix("k", 0).await.unwrap());
+        // Each on a connection of its own: they would also wait for each other on the client's side.
+        asleep.push(member.client().watch_prefix("k", 0).await.unwrap());
     }
     let mut awake = reader.watch_prefix("k", 0).await.unwrap();
     let (_, heard) = tokio::join!(write(&writer, VALUES), awake.events(VALUES));

@@ -3,9 +3,7 @@
 use backend::{CommitError, ReadError};
 use lease::{GrantError, RevokeError};
 use membership::StopError;
-use mvcc::{
-    CompactionTicket, DeleteRangeResult, PutResult, RangeResult, Response as _, TxnResult,
-};
+use mvcc::{CompactionTicket, DeleteRangeResult, PutResult, RangeResult, Response as _, TxnResult};
 use proto::etcdserverpb as pb;
 use types::{Index, MemberId};
 

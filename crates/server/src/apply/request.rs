@@ -112,6 +112,10 @@ impl StateMachine {
         if put.is_none() && delete_range.is_none() && txn.is_none() {
             let Some(compaction) = compaction else { return Ok(None) };
             let ticket = keys(self.store.compact(tx, compaction.revision))?;
+            if ticket.is_ok() {
+                // Compat: etcd reads a key to learn of the revision.
+                done.executed = Executed::range();
+            }
             return Ok(Some(ticket.map(Reply::Compaction)));
         }
         let leases = Attached(&self.lessor);

@@ -20,8 +20,13 @@ pub enum StartError {
         source: io::Error,
     },
     /// The log cannot be opened.
-    #[error("failed to open WAL: {0}")]
-    OpenLog(#[from] wal::OpenError),
+    #[error("failed to open WAL in {}: {source}", folder.display())]
+    OpenLog {
+        /// Its folder.
+        folder: PathBuf,
+        /// Why.
+        source: wal::OpenError,
+    },
     /// The log cannot be read.
     #[error("failed to read WAL, cannot be repaired: {0}")]
     ReadLog(#[from] wal::ReadError),
@@ -73,9 +78,12 @@ pub enum StartError {
     },
     /// Entries that were applied are not in the log: it has lost what it had acknowledged.
     #[error(
-        "the database has entry {applied} applied, but the log ends at {last}: entries are missing, restore this member from a backup or another member"
+        "the database has entry {applied} applied, but the log in {} ends at {last}: entries are missing, restore this member from a backup or another member",
+        folder.display()
     )]
     LogBehindDatabase {
+        /// The folder of the log.
+        folder: PathBuf,
         /// What the database has.
         applied: Index,
         /// What the log has.

@@ -13,7 +13,7 @@ use raft::{ConfState, Entry, MemoryStorage, SnapshotMetadata};
 use types::{Index, MemberId, Term};
 use wal::{Contents, ReadError, Wal};
 
-use super::StartError;
+use super::{StartError, in_log};
 use crate::config::ServerConfig;
 use crate::voters::Voters;
 
@@ -43,7 +43,8 @@ pub(super) fn open(
 ) -> Result<Log, StartError> {
     let folder = config.wal_path();
     let read = || -> Result<_, StartError> {
-        let opening = Wal::open(Arc::clone(disk), &folder, start, wal_config(config))?;
+        let opening = Wal::open(Arc::clone(disk), &folder, start, wal_config(config));
+        let opening = opening.map_err(in_log(config))?;
         Ok(opening.read_all()?)
     };
     let (wal, contents) = match read() {
@@ -93,7 +94,8 @@ pub(super) fn create(
 ) -> Result<Wal, StartError> {
     let metadata = Metadata { node_id: Some(local.0), cluster_id: Some(cluster_id.0) };
     let folder = config.wal_path();
-    Ok(Wal::create(Arc::clone(disk), &folder, metadata.encode_to_vec(), wal_config(config))?)
+    let wal = Wal::create(Arc::clone(disk), &folder, metadata.encode_to_vec(), wal_config(config));
+    wal.map_err(in_log(config))
 }
 
 fn wal_config(config: &ServerConfig) -> wal::Config {

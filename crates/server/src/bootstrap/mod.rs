@@ -62,8 +62,14 @@ pub(crate) fn bootstrap(
 ) -> Result<Bootstrapped, StartError> {
     make_folders(config, around.disk)?;
     Snapshotter::new(Arc::clone(around.disk), config.snap_path()).clean()?;
-    let has_log = wal::exists(&**around.disk, &config.wal_path())?;
+    let has_log = wal::exists(&**around.disk, &config.wal_path()).map_err(in_log(config))?;
     if has_log { restart(config, around) } else { begin(config, around) }
+}
+
+/// An error about the folder of the log.
+fn in_log(config: &ServerConfig) -> impl Fn(wal::OpenError) -> StartError {
+    let folder = config.wal_path();
+    move |source| StartError::OpenLog { folder: folder.clone(), source }
 }
 
 fn make_folders(config: &ServerConfig, disk: &Arc<dyn Disk>) -> Result<(), StartError> {
@@ -90,7 +96,8 @@ fn restart(
     let applied = state.applied()?.0.max(Index(start.index()));
     if applied.0 > wal.last_index() {
         let last = Index(wal.last_index());
-        return Err(StartError::LogBehindDatabase { applied, last });
+        let folder = config.wal_path();
+        return Err(StartError::LogBehindDatabase { folder, applied, last });
     }
     let members = state.cluster.now();
     tracing::info!(

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use auth::{AuthStore, Cost, Tokens};
-use backend::{Backend, OpenError};
 use backend::schema::{meta, version};
+use backend::{Backend, OpenError};
 use env::Kind;
 use membership::Cluster;
 use membership::quota::Quota;
@@ -33,6 +33,9 @@ pub(super) fn open_backend(
 ) -> Result<Backend, StartError> {
     let path = config.snap_path().join("db");
     let existed = around.disk.kind(&path).ok().flatten() == Some(Kind::File);
+    if !existed {
+        check_needed(config, around, start)?;
+    }
     let mut backend = open_file(config, around, &path)?;
     if let Some(start) = start {
         backend = recover(config, around, backend, existed, Index(start.index()))?;
@@ -48,6 +51,23 @@ pub(super) fn open_backend(
         maybe_defragment(config, &backend)?;
     }
     Ok(backend)
+}
+
+/// Whether it may be made anew: not if the log was cut because there was one, unless a leader has sent another. Nothing is made then, so that the next start finds
+/// the same.
+fn check_needed(
+    config: &ServerConfig,
+    around: &Surroundings<'_>,
+    start: Option<&Snapshot>,
+) -> Result<(), StartError> {
+    let Some(start) = start.filter(|start| start.index() > 0) else { return Ok(()) };
+    let files = Snapshotter::new(Arc::clone(around.disk), config.snap_path());
+    match files.find_db(start.index()) {
+        Err(SnapError::NoDatabase { .. }) => {
+            Err(StartError::DatabaseMissing(config.snap_path().join("db")))
+        }
+        found => Ok(found.map(drop)?),
+    }
 }
 
 fn open_file(
@@ -103,10 +123,9 @@ fn recover(
             tracing::warn!(snapshot_index = start.0, "consistent index was never saved");
             Ok(backend)
         }
-        Err(SnapError::NoDatabase { .. }) if existed => {
+        Err(SnapError::NoDatabase { .. }) => {
             Err(StartError::DatabaseBehindSnapshot { path, applied: applied.0, snapshot: start })
         }
-        Err(SnapError::NoDatabase { .. }) => Err(StartError::DatabaseMissing(path)),
         Err(other) => Err(other.into()),
     }
 }

@@ -10,6 +10,7 @@
 //!   txn if mod(a)=3 then put a=1               puts 1  ranges 1
 //!   txn if mod(a)=3 then put a=1; get b        puts 1  ranges 2  txns 1
 //!   revoke a lease with 3 keys                 deletes 3  txns 1
+//!   compact                                    ranges 1
 //! ```
 //!
 //! What was refused counts as nothing, unless it was carried out all the same, as when there is no space.

@@ -209,7 +209,8 @@ mod tests {
         let range = || {
             OpResult::Range(RangeResult { revision: 2, kvs: Kvs::default(), more: false, count: 0 })
         };
-        let found = |responses| Counts(&TxnResult { revision: 2, succeeded: true, responses }).to_string();
+        let found =
+            |responses| Counts(&TxnResult { revision: 2, succeeded: true, responses }).to_string();
         assert_eq!(found(vec![]), "");
         assert_eq!(found(vec![range(), range()]), "range_response_count:0 range_response_count:0");
     }

@@ -57,7 +57,24 @@ fn the_bytes_are_those_of_etcd() {
     expected.resize(4096, 0);
     assert_eq!(disk.contents(path(FIRST)).unwrap(), expected);
     assert_eq!(wal.written().offset, used as u64);
+    assert_eq!(wal.bytes_written(), used as u64);
     assert_eq!(wal.durable(), wal.written());
+}
+
+#[test]
+fn bytes_are_counted_over_all_segments() {
+    let disk = disk(1);
+    let mut wal = create(&disk, 4096);
+    for index in 1..=20 {
+        wal.save(&state(1, 0), &entries(1, index..=index, 1000), true).unwrap();
+    }
+    let seq = wal.written().seq;
+    assert!(seq > 2);
+    // All but the last are cut to what is in them.
+    let names = names(&disk).into_iter().filter(|name| name.ends_with(".wal"));
+    let full = names.map(|name| disk.contents(path(&name)).unwrap().len() as u64);
+    let full: Vec<u64> = full.take(usize::try_from(seq).unwrap()).collect();
+    assert_eq!(wal.bytes_written(), full.iter().sum::<u64>() + wal.written().offset);
 }
 
 #[test]

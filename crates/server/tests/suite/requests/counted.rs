@@ -67,6 +67,7 @@ fn lease(server: &Server, id: i64, ttl: i64) {
 fn operations_on_keys_are_counted_as_etcd_counts_them() {
     let mut running = Running::start();
     let server = running.server();
+    block_on(running.member.as_ref().unwrap().published()).unwrap();
     for n in 0..3 {
         put(&server, &format!("k{n}"), "value");
     }
@@ -169,6 +170,7 @@ fn work_on_files_is_measured() {
     assert!(counted.get("etcd_debugging_mvcc_db_compaction_last") > 1.7e9, "since 1970");
     assert_eq!(counted.get("etcd_disk_defrag_inflight"), 0.0);
     assert_eq!(applied(&counted, "Compaction", true), 1.0);
+    assert_eq!(counted.get("etcd_mvcc_range_total"), 1.0, "that of the compaction, as in etcd");
 }
 
 #[test]

@@ -1,0 +1,70 @@
+//! Looking up what is stored under revisions that the index has.
+
+use backend::schema::{Bucket, revision};
+use backend::{Read, ReadError, Reader, Value};
+use types::Revision;
+
+use crate::error::Fault;
+use crate::kv::KeyValueRef;
+
+/// Looks up one revision after the other. The first by itself, because it is mostly the only one; further ones through a
+/// [`Reader`].
+#[derive(Debug)]
+pub(crate) struct Values<'a, R> {
+    from: &'a R,
+    asked: bool,
+    reader: Option<Reader<'a>>,
+}
+
+impl<'a, R: Read> Values<'a, R> {
+    pub(crate) fn new(from: &'a R) -> Values<'a, R> {
+        Values { from, asked: false, reader: None }
+    }
+
+    /// What is stored under a revision.
+    pub(crate) fn stored(&mut self, revision: Revision) -> Result<Value<'a>, Fault> {
+        if !std::mem::replace(&mut self.asked, true) {
+            return stored(revision, self.from);
+        }
+        let found = self.reader()?.get(&revision::encode(revision))?;
+        found.ok_or(Fault::Missing(revision))
+    }
+
+    /// What is stored under many, in this order.
+    pub(crate) fn all_stored(
+        &mut self,
+        mut revisions: impl ExactSizeIterator<Item = Revision> + Clone,
+    ) -> Result<Vec<Value<'a>>, Fault> {
+        let keys: Vec<_> = revisions.clone().map(revision::encode).collect();
+        let mut all = Vec::with_capacity(keys.len());
+        let mut missing = None;
+        self.reader()?.get_each(&keys, |found| match found {
+            Some(value) => all.push(value),
+            None => missing = missing.or(Some(all.len())),
+        })?;
+        match missing.and_then(|at| revisions.nth(at)) {
+            Some(revision) => Err(Fault::Missing(revision)),
+            None => Ok(all),
+        }
+    }
+
+    fn reader(&mut self) -> Result<&mut Reader<'a>, Fault> {
+        match &mut self.reader {
+            Some(reader) => Ok(reader),
+            none => Ok(none.insert(self.from.reader(Bucket::Key)?)),
+        }
+    }
+}
+
+/// What is stored under a revision.
+pub(crate) fn stored<R: Read>(revision: Revision, values: &R) -> Result<Value<'_>, Fault> {
+    let found = values.get(Bucket::Key, &revision::encode(revision))?;
+    found.ok_or(Fault::Missing(revision))
+}
+
+/// The fields of what is stored under a revision. What cannot be read must not pass for an empty value: other members can read theirs.
+pub(crate) fn parsed(revision: Revision, stored: &[u8]) -> Result<KeyValueRef<'_>, Fault> {
+    let key = revision::encode(revision);
+    let wrong = || ReadError::malformed(Bucket::Key, &key, "not a KeyValue");
+    Ok(KeyValueRef::parse(stored).ok_or_else(wrong)?)
+}
