@@ -1,7 +1,7 @@
 # The state machine, ours and theirs: what check_state in ../run is made of. Sourced, not run, after storage.sh.
 #
-# On their side stands etcd itself, on ours the examples state_machine, which answers requests, and replay, which makes
-# a database from a log.
+# On their side stands etcd itself, on ours the server, the example state_machine, which answers requests with nothing
+# round it, and the example replay, which makes a database from a log.
 
 # How many requests, from which seed on. STATE_OPS and STATE_SEED ask for other ones than CI does.
 state_ops=${STATE_OPS:-100000}
@@ -12,13 +12,15 @@ state_control() {
     bin/statediff -both-etcd -seed "$state_seed" -ops 4000
 }
 
+# Requests to servers; and to the state machine alone.
 state_requests() {
-    bin/statediff -ours "$(ours_path state_machine)" -seed "$state_seed" -ops "$state_ops"
+    bin/statediff -ours "$(bowline)" -seed "$state_seed" -ops "$state_ops"
+    bin/statediff -pipe "$(ours_path state_machine)" -seed "$state_seed" -ops "$state_ops"
 }
 
 # The comparison sees what it ought to see.
 state_planted() {
-    bin/statediff -ours "$(ours_path state_machine)" -ops 5000 -plant all
+    bin/statediff -ours "$(bowline)" -ops 5000 -plant all
 }
 
 # The logs of every version, applied by us, give the databases that its members have. They are made side by side, since
@@ -97,6 +99,7 @@ members_of() {
 
 state_build() {
     (cd "$root" && cargo build --release --examples -p server)
+    server_build
 }
 
 # ---- measurements ----

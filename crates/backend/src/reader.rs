@@ -16,7 +16,7 @@
 
 use std::sync::RwLock;
 
-use bolt::{Damaged, EXPECTED_MAX, Finger};
+use bolt::{Damaged, Finger};
 
 use crate::batch::{Batch, Extent, Pairs, Sequence};
 use crate::layers::read;
@@ -51,23 +51,6 @@ impl<'a> Reader<'a> {
     /// The same with the changes of a transaction over it.
     pub(crate) fn over(self, changes: &'a Pairs) -> Reader<'a> {
         Reader { changes: Some(changes), ..self }
-    }
-
-    /// Looks up many keys, in this order. The file is asked for several at once, so that they need not be near each other.
-    pub fn get_each<K: AsRef<[u8]>>(
-        &mut self,
-        keys: &[K],
-        mut found: impl FnMut(Option<Value<'a>>),
-    ) -> Result<(), Damaged> {
-        for some in keys.chunks(EXPECTED_MAX) {
-            if let Some(file) = &mut self.file {
-                file.expect(some);
-            }
-            for key in some {
-                found(self.get(key.as_ref())?);
-            }
-        }
-        Ok(())
     }
 
     /// The value of a key.

@@ -65,7 +65,7 @@ pub use cursor::{Cursor, Item};
 pub use db::{Db, GROW_BYTES_DEFAULT, Options};
 pub use defrag::{Defrag, DefragError, DefragReport, SWAP_BYTES_MAX, SWAP_CHANGES_MAX};
 pub use error::{CommitError, Damaged, Error, OpenError};
-pub use finger::{EXPECTED_MAX, Finger};
+pub use finger::Finger;
 pub use scrub::{Scrub, ScrubReport};
 pub use snapshot::Snapshot;
 pub use write::{BucketMut, FILL_PERCENT_DEFAULT, KEY_MAX, NESTING_MAX, VALUE_MAX, WriteTx};

@@ -131,23 +131,27 @@ pub(crate) fn put_message(field: u8, message: &[u8], out: &mut BytesMut) {
     out.put_slice(message);
 }
 
-/// Appends what comes before a message of some length, in one piece.
+/// Appends what comes before a message of some length.
 pub(crate) fn put_head(field: u8, len: usize, out: &mut BytesMut) {
-    let mut head = [field << 3 | 2; FIELD_BYTES_MAX];
-    let (mut at, mut rest) = (1, len as u64);
+    put_tagged(field << 3 | 2, len as u64, out);
+}
+
+/// Appends a tag and a number, in one piece.
+fn put_tagged(tag: u8, number: u64, out: &mut BytesMut) {
+    let mut piece = [tag; FIELD_BYTES_MAX];
+    let (mut end, mut rest) = (1, number);
     while rest >= 0x80 {
-        head[at] = (rest & 0x7f) as u8 | 0x80;
-        (at, rest) = (at + 1, rest >> 7);
+        piece[end] = (rest & 0x7f) as u8 | 0x80;
+        (end, rest) = (end + 1, rest >> 7);
     }
-    head[at] = (rest & 0x7f) as u8;
-    out.put_slice(&head[..=at]);
+    piece[end] = (rest & 0x7f) as u8;
+    out.put_slice(&piece[..=end]);
 }
 
 /// Appends a number as a field, unless it is zero.
 pub(crate) fn put_number(field: u8, number: i64, out: &mut BytesMut) {
     if number != 0 {
-        out.put_u8(field << 3);
-        encode_varint(number.cast_unsigned(), out);
+        put_tagged(field << 3, number.cast_unsigned(), out);
     }
 }
 

@@ -11,7 +11,6 @@ use std::ops::ControlFlow;
 use backend::Read;
 use proto::etcdserverpb::RangeRequest;
 use proto::etcdserverpb::range_request::{SortOrder, SortTarget};
-use types::Revision;
 
 use crate::error::{Error, Fault};
 use crate::index::{Found, Index, Keys};
@@ -21,6 +20,9 @@ use crate::values::{Values, parsed};
 
 /// `RangeResponse.kvs`.
 const KVS: u8 = 2;
+
+/// What a key without a value takes beside its bytes, roughly: two lengths and three numbers.
+const KEY_FRAME_BYTES: usize = 24;
 
 /// Most keys that are looked up before they are copied.
 const LOOKED_UP_MAX: usize = 512;
@@ -168,7 +170,8 @@ fn sorted_by_value(
     descend: bool,
     values: &mut Values<'_, impl Read>,
 ) -> Result<Vec<Pick>, Fault> {
-    let stored = values.all_stored(revisions(picks))?;
+    let revisions = picks.iter().map(|pick| pick.found.modified);
+    let stored: Vec<_> = revisions.map(|at| values.stored(at)).collect::<Result<_, Fault>>()?;
     let mut sorted = Vec::with_capacity(picks.len());
     for (pick, kv) in picks.iter().zip(&stored) {
         sorted.push((parsed(pick.found.modified, kv)?.value, *pick));
@@ -184,14 +187,15 @@ fn stored_of(picks: &[Pick], values: &mut Values<'_, impl Read>) -> Result<Kvs, 
         kvs.push(&values.stored(pick.found.modified)?);
         return Ok(kvs);
     }
+    let mut found = Vec::with_capacity(picks.len().min(LOOKED_UP_MAX));
     for some in picks.chunks(LOOKED_UP_MAX) {
-        kvs.extend(&values.all_stored(revisions(some))?);
+        found.clear();
+        for pick in some {
+            found.push(values.stored(pick.found.modified)?);
+        }
+        kvs.extend(&found);
     }
     Ok(kvs)
-}
-
-fn revisions(picks: &[Pick]) -> impl ExactSizeIterator<Item = Revision> + Clone {
-    picks.iter().map(|pick| pick.found.modified)
 }
 
 /// What is stored of keys, and is no value.
@@ -207,6 +211,7 @@ fn without_values(picks: &[Pick], values: &mut Values<'_, impl Read>) -> Result<
 /// What the index knows of keys.
 fn keys_of(picks: &[Pick], keys: &[u8]) -> Kvs {
     let mut kvs = Kvs::new(KVS);
+    kvs.make_room(keys.len() + picks.len() * KEY_FRAME_BYTES);
     for Pick { found, key } in picks {
         let Found { modified, created: create_revision, version } = *found;
         kvs.push_fields(&KeyValueRef {

@@ -9,18 +9,30 @@
 //!
 //! Within a transaction the answers are nested, and their headers carry the revision alone.
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use prost::Message as _;
 use proto::etcdserverpb::ResponseHeader;
 
-use crate::kv::{KeyValueRef, message_len, number_len, put_head, put_message, put_number};
+use crate::kv::{
+    FIELD_BYTES_MAX, KeyValueRef, message_len, number_len, put_head, put_message, put_number,
+};
 
 const HEADER: u8 = 1;
 
+/// Room that is left before the keys: for a header, which has four numbers, and what a caller puts before the message.
+const FRONT_ROOM: usize = 64;
+/// Room behind them, for the numbers of an answer.
+const BACK_ROOM: usize = 2 * FIELD_BYTES_MAX;
+
 /// Keys as they are stored, each framed as an item of a list.
+///
+/// ```text
+///   [64 bytes of room]  12 len kv  12 len kv  [room]        the answer is finished where it is, without a copy of the keys
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kvs {
     field: u8,
+    /// Empty, or [`FRONT_ROOM`] zeros and the keys.
     framed: BytesMut,
     count: usize,
 }
@@ -32,14 +44,14 @@ impl Kvs {
 
     /// Adds a key as it is stored.
     pub(crate) fn push(&mut self, kv: &[u8]) {
-        self.framed.reserve(message_len(kv.len()));
+        self.make_room(message_len(kv.len()));
         put_message(self.field, kv, &mut self.framed);
         self.count += 1;
     }
 
     /// Adds several. Room is made for all of them at once.
     pub(crate) fn extend(&mut self, kvs: &[impl AsRef<[u8]>]) {
-        self.framed.reserve(kvs.iter().map(|kv| message_len(kv.as_ref().len())).sum());
+        self.make_room(kvs.iter().map(|kv| message_len(kv.as_ref().len())).sum());
         kvs.iter().for_each(|kv| put_message(self.field, kv.as_ref(), &mut self.framed));
         self.count += kvs.len();
     }
@@ -47,10 +59,40 @@ impl Kvs {
     /// Adds a key that is not stored like this.
     pub(crate) fn push_fields(&mut self, kv: &KeyValueRef<'_>) {
         let len = kv.encoded_len();
-        self.framed.reserve(message_len(len));
+        self.make_room(message_len(len));
         put_head(self.field, len, &mut self.framed);
         kv.encode_to(&mut self.framed);
         self.count += 1;
+    }
+
+    /// Makes room for keys that take so many bytes, and at first for what comes around them.
+    pub(crate) fn make_room(&mut self, bytes: usize) {
+        if self.framed.is_empty() {
+            self.framed.reserve(FRONT_ROOM + bytes + BACK_ROOM);
+            self.framed.put_bytes(0, FRONT_ROOM);
+        } else {
+            self.framed.reserve(bytes);
+        }
+    }
+
+    /// The keys behind what comes before them, where they lie if there is room.
+    fn finished_behind(mut self, mut front: BytesMut) -> BytesMut {
+        match FRONT_ROOM.checked_sub(front.len()) {
+            Some(unused) if !self.is_empty() => {
+                self.framed[unused..FRONT_ROOM].copy_from_slice(&front);
+                self.framed.advance(unused);
+                self.framed
+            }
+            _ => {
+                front.extend_from_slice(self.framed());
+                front
+            }
+        }
+    }
+
+    /// The keys, framed.
+    fn framed(&self) -> &[u8] {
+        self.framed.get(FRONT_ROOM..).unwrap_or_default()
     }
 
     /// How many there are.
@@ -68,12 +110,12 @@ impl Kvs {
     /// Bytes they take in the answer.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.framed.len()
+        self.framed().len()
     }
 
     /// Each as an encoded `mvccpb.KeyValue`.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let mut rest = &self.framed[..];
+        let mut rest = self.framed();
         std::iter::from_fn(move || {
             rest = rest.get(1..)?;
             let len = prost::encoding::decode_varint(&mut rest).ok()?;
@@ -162,9 +204,25 @@ pub trait Response {
     /// Appends it. The header is to have this answer's revision.
     fn encode(&self, header: &ResponseHeader, out: &mut BytesMut) {
         out.reserve(self.encoded_len(header));
-        put_message(HEADER, &header.encode_to_vec(), out);
+        put_header(header, out);
         self.encode_body(out);
     }
+
+    /// The message, behind as many zeros as the caller has a use for. May be finished where it lies, without a copy.
+    fn into_message(self, header: &ResponseHeader, zeros: usize) -> BytesMut
+    where
+        Self: Sized,
+    {
+        let mut out = BytesMut::with_capacity(zeros + self.encoded_len(header));
+        out.put_bytes(0, zeros);
+        self.encode(header, &mut out);
+        out
+    }
+}
+
+fn put_header(header: &ResponseHeader, out: &mut BytesMut) {
+    put_head(HEADER, header.encoded_len(), out);
+    header.encode(out).expect("the buffer grows as needed");
 }
 
 impl Response for RangeResult {
@@ -177,7 +235,23 @@ impl Response for RangeResult {
     }
 
     fn encode_body(&self, out: &mut BytesMut) {
-        out.put_slice(&self.kvs.framed);
+        out.put_slice(self.kvs.framed());
+        self.encode_numbers(out);
+    }
+
+    fn into_message(mut self, header: &ResponseHeader, zeros: usize) -> BytesMut {
+        let mut front = BytesMut::with_capacity(FRONT_ROOM);
+        front.put_bytes(0, zeros);
+        put_header(header, &mut front);
+        let mut out = std::mem::take(&mut self.kvs).finished_behind(front);
+        self.encode_numbers(&mut out);
+        out
+    }
+}
+
+impl RangeResult {
+    /// What comes behind the keys.
+    fn encode_numbers(&self, out: &mut BytesMut) {
         put_number(3, self.more.into(), out);
         put_number(4, self.count, out);
     }
@@ -210,7 +284,7 @@ impl Response for DeleteRangeResult {
 
     fn encode_body(&self, out: &mut BytesMut) {
         put_number(2, self.deleted, out);
-        out.put_slice(&self.prev_kvs.framed);
+        out.put_slice(self.prev_kvs.framed());
     }
 }
 

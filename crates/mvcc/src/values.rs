@@ -30,24 +30,6 @@ impl<'a, R: Read> Values<'a, R> {
         found.ok_or(Fault::Missing(revision))
     }
 
-    /// What is stored under many, in this order.
-    pub(crate) fn all_stored(
-        &mut self,
-        mut revisions: impl ExactSizeIterator<Item = Revision> + Clone,
-    ) -> Result<Vec<Value<'a>>, Fault> {
-        let keys: Vec<_> = revisions.clone().map(revision::encode).collect();
-        let mut all = Vec::with_capacity(keys.len());
-        let mut missing = None;
-        self.reader()?.get_each(&keys, |found| match found {
-            Some(value) => all.push(value),
-            None => missing = missing.or(Some(all.len())),
-        })?;
-        match missing.and_then(|at| revisions.nth(at)) {
-            Some(revision) => Err(Fault::Missing(revision)),
-            None => Ok(all),
-        }
-    }
-
     fn reader(&mut self) -> Result<&mut Reader<'a>, Fault> {
         match &mut self.reader {
             Some(reader) => Ok(reader),

@@ -65,9 +65,9 @@ impl Mailbox {
             let letters = std::mem::take(&mut state.letters);
             drop(state);
             letters.iter().for_each(|letter| letter.open());
-            Poll::Pending
+            Poll::Pending::<()>
         })
-        .await
+        .await;
     }
 
     fn post(&self, letter: Arc<Letter>) {

@@ -38,7 +38,7 @@ pub fn main(
         Ok(Parsed { config, notices }) => match start_logs(&config.logs) {
             Ok(logs) => {
                 notices.iter().for_each(Notice::log);
-                run::run(&config, args, logs)
+                run::run(&config, args, &logs)
             }
             Err(code) => code,
         },

@@ -53,7 +53,7 @@ enum StartError {
 }
 
 /// Runs until a signal, or until the member stops by itself.
-pub(crate) fn run(config: &Config, args: Vec<String>, logs: Logs) -> ExitCode {
+pub(crate) fn run(config: &Config, args: Vec<String>, logs: &Logs) -> ExitCode {
     let code = match Running::start(config, args) {
         Ok(running) => running.until_the_end(config),
         Err(error) => {

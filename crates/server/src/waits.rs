@@ -103,7 +103,9 @@ impl Waits {
     /// Tells whoever waits for this that it failed.
     pub(crate) fn fail(&self, id: u64, error: Error) {
         let waiter = self.lock().remove(&id);
-        waiter.into_iter().for_each(|waiter| self.fail_one(waiter, error.clone()));
+        if let Some(waiter) = waiter {
+            self.fail_one(waiter, error);
+        }
     }
 
     fn fail_one(&self, waiter: Waiter, error: Error) {
@@ -257,6 +259,7 @@ mod tests {
 
     use env::SimClock;
     use prometheus::Registry;
+    use prometheus::proto::Metric;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -281,14 +284,12 @@ mod tests {
 
         /// How many requests took how long, all together, and came out like this.
         fn counted(&self, success: &str) -> (u64, f64) {
-            let families = self.registry.gather();
             let name = "etcd_server_request_duration_seconds";
-            let family = families.iter().find(|family| family.name() == name);
-            let metrics = family.into_iter().flat_map(|family| family.get_metric());
-            let labelled = |metric: &&prometheus::proto::Metric| {
-                metric.get_label().iter().any(|pair| pair.value() == success)
-            };
-            let found = metrics.into_iter().find(labelled).map(|metric| metric.get_histogram());
+            let family = self.registry.gather().into_iter().find(|family| family.name() == name);
+            let metrics = family.map(|mut family| family.take_metric()).unwrap_or_default();
+            let labelled =
+                |metric: &&Metric| metric.get_label().iter().any(|it| it.value() == success);
+            let found = metrics.iter().find(labelled).map(Metric::get_histogram);
             found.map_or((0, 0.0), |all| (all.get_sample_count(), all.get_sample_sum()))
         }
     }

@@ -80,7 +80,7 @@ pub use reader::{Record, Records};
 pub use repair::{Repair, repair};
 pub use replay::{Contents, Replayed, Summary, read, read_all};
 pub use segment::exists;
-pub use verify::{valid_snapshots, verify};
+pub use verify::{Survey, survey, valid_snapshots, verify};
 pub use version::{NoVersion, Version, VersionError, minimal_etcd_version};
 
 /// The size at which a segment is closed: 64 MB, not MiB, as in etcd.

@@ -12,12 +12,26 @@ use crate::frame::Kind;
 use crate::reader::Records;
 use crate::replay;
 
+/// What a log holds, at a glance.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Survey {
+    /// The snapshots from which it can be replayed, oldest first: those in it that are committed.
+    pub snapshots: Vec<Snapshot>,
+    /// The index of its last entry, or of the last of these snapshots if that is beyond.
+    pub last_index: u64,
+}
+
 /// The snapshots from which a log can be replayed, oldest first: those in it that are committed. An end that is torn is
 /// where reading ends.
 pub fn valid_snapshots(disk: &dyn Disk, dir: &Path) -> Result<Vec<Snapshot>, ReadError> {
+    survey(disk, dir).map(|survey| survey.snapshots)
+}
+
+/// Looks through a log. An end that is torn is where reading ends.
+pub fn survey(disk: &dyn Disk, dir: &Path) -> Result<Survey, ReadError> {
     let mut records = Records::open(disk, dir)?;
     let mut snapshots = Vec::new();
-    let mut commit = 0;
+    let (mut commit, mut last_index) = (0, 0);
     loop {
         let record = match records.next() {
             Ok(Some(record)) => record,
@@ -28,11 +42,13 @@ pub fn valid_snapshots(disk: &dyn Disk, dir: &Path) -> Result<Vec<Snapshot>, Rea
         match record.kind {
             Kind::Snapshot => snapshots.push(contents::snapshot(&record)?),
             Kind::State => commit = contents::state(&record)?.commit(),
-            Kind::Metadata | Kind::Entry | Kind::Crc => {}
+            Kind::Entry => last_index = contents::entry(&record)?.index(),
+            Kind::Metadata | Kind::Crc => {}
         }
     }
     snapshots.retain(|snapshot| snapshot.index() <= commit);
-    Ok(snapshots)
+    let newest = snapshots.last().map_or(0, Snapshot::index);
+    Ok(Survey { snapshots, last_index: last_index.max(newest) })
 }
 
 /// Reads through a log from a snapshot on, as [`read_all`](crate::read_all) would, and gives back the state.

@@ -54,7 +54,7 @@ var plants = []plant{
 		}
 		return false
 	})},
-	{name: "granted", answer: in(func(r *pb.LeaseTimeToLiveResponse) bool { return r.TTL > 0 && changed(&r.TTL, r.GrantedTTL+1) })},
+	{name: "granted", answer: in(func(r *pb.LeaseTimeToLiveResponse) bool { return r.TTL > 0 && changed(&r.TTL, r.GrantedTTL+longLease) })},
 	{name: "left", answer: in(func(r *pb.LeaseTimeToLiveResponse) bool { return r.TTL > longLease && changed(&r.TTL, 1) })},
 	{name: "key of a lease", answer: in(func(r *pb.LeaseTimeToLiveResponse) bool { return shorter(&r.Keys) })},
 	{name: "lease", answer: in(func(r *pb.LeaseLeasesResponse) bool { return shorter(&r.Leases) })},

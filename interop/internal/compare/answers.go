@@ -5,7 +5,7 @@
 //   - cluster, member and term in a header, and what a token is
 //   - the order of leases, of a lease's keys and of alarms, which etcd takes from a map
 //   - how much of a lease is left, within a minute, as long as something is and not more than was granted; a restart gives
-//     leases their whole time again
+//     leases their whole time again, and an election timeout
 //   - the order of equals in a sorted range, where etcd sorted more than a dozen keys and so did not keep it
 //   - how many responses the events of a watch come in, as long as each is sound (see Watch)
 //   - reports of progress on a stream with a watch that a compaction ended: etcd gives none
@@ -92,10 +92,13 @@ func closeInTime(one, other proto.Message, renewed time.Duration) bool {
 	return more >= -secondsApart && more <= secondsApart+int64(renewed.Seconds())
 }
 
+// extension is, in seconds, how much a leader that is new adds to what is left of a lease: an election timeout.
+const extension = 3
+
 // normalTimeToLive forgets how much is left, which closeInTime looks at, unless it cannot be.
 func normalTimeToLive(reply *pb.LeaseTimeToLiveResponse) {
 	slices.SortFunc(reply.Keys, bytes.Compare)
-	if reply.TTL > 0 && reply.TTL <= reply.GrantedTTL {
+	if reply.TTL > 0 && reply.TTL <= reply.GrantedTTL+extension {
 		reply.TTL = reply.GrantedTTL
 	}
 }

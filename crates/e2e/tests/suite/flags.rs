@@ -200,7 +200,7 @@ async fn unsafe_no_fsync_writes_without_waiting_for_the_disk() {
         member.client().put("k", "v").await.unwrap();
         syncs() - before
     };
-    assert_eq!(syncs("false").await, 1.0);
+    assert!(syncs("false").await >= 1.0);
     assert_eq!(syncs("true").await, 0.0);
 }
 
@@ -267,7 +267,7 @@ async fn watch_progress_notify_interval_says_how_often_watchers_hear_that_there_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bootstrap_defrag_threshold_makes_a_file_small_at_the_start() {
-    let member = Member::start(Options::new());
+    let member = Member::start(Options::new().flag("backend-batch-limit", "1"));
     let client = member.client();
     let value = "v".repeat(1 << 20);
     for _ in 0..4 {

@@ -75,22 +75,26 @@ async fn watchers_hear_of_the_past_and_of_what_follows() {
 async fn a_key_goes_with_its_lease_be_it_revoked_or_not_renewed() {
     let member = Member::start(Options::new());
     let client = member.client();
-    let revoked = grant(&client, 600).await;
-    let forgotten = grant(&client, 1).await;
-    put_with_lease(&client, "l/revoked", revoked).await;
-    put_with_lease(&client, "l/forgotten", forgotten).await;
     let mut watching = client.watch_prefix("l/", 0).await.unwrap();
-
+    let revoked = grant(&client, 600).await;
+    put_with_lease(&client, "l/revoked", revoked).await;
     let renewal = LeaseKeepAliveRequest { id: revoked };
     let mut renewals =
         client.lease().lease_keep_alive(tokio_stream::iter([renewal])).await.unwrap().into_inner();
     assert_eq!(renewals.message().await.unwrap().unwrap().ttl, 600);
     client.lease().lease_revoke(LeaseRevokeRequest { id: revoked }).await.unwrap();
+    let forgotten = grant(&client, 1).await;
+    put_with_lease(&client, "l/forgotten", forgotten).await;
 
-    let mut keys: Vec<_> =
-        watching.events(2).await.unwrap().into_iter().map(|event| event.kv.unwrap().key).collect();
-    keys.sort();
-    assert_eq!(keys, ["l/forgotten", "l/revoked"]);
+    let told: Vec<_> = watching.events(4).await.unwrap();
+    let told = told.iter().map(|event| (event.r#type(), &event.kv.as_ref().unwrap().key[..]));
+    let expected: [(_, &[u8]); 4] = [
+        (EventType::Put, b"l/revoked"),
+        (EventType::Delete, b"l/revoked"),
+        (EventType::Put, b"l/forgotten"),
+        (EventType::Delete, b"l/forgotten"),
+    ];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
     assert_eq!(time_left(&client, forgotten).await, -1);
 }
 

@@ -72,7 +72,8 @@ pub(super) struct Shared {
 }
 
 impl Hub {
-    /// A hub without watchers. It calls `wake` when there is something to do for [`Hub::turn`], and never with a lock held.
+    /// A hub without watchers. It calls `wake` when there is something to do for [`Hub::turn`], or [`Hub::tick_progress`] may have to be called sooner than it said; never with a
+    /// lock held.
     #[must_use]
     pub fn new(config: &Config, wake: Notify) -> Hub {
         let shared = Shared {
@@ -129,6 +130,8 @@ impl Hub {
             state.streams.insert(number, StreamState::new(Arc::clone(&outbox), progress));
             outbox
         });
+        // Its progress may be the next that is due.
+        shared.wake();
         Stream::new(Arc::clone(shared), outbox)
     }
 

@@ -11,7 +11,7 @@ use proto::raftpb::HardState;
 use proto::walpb::Snapshot;
 use raft::{ConfState, Entry, MemoryStorage, SnapshotMetadata};
 use types::{Index, MemberId, Term};
-use wal::{Contents, ReadError, Wal};
+use wal::{Contents, Opening, Survey, Wal};
 
 use super::{StartError, in_log};
 use crate::config::ServerConfig;
@@ -26,31 +26,39 @@ pub(super) struct Log {
     pub(super) entries: Vec<Entry>,
 }
 
-/// The newest place to start from. A torn end is cut first.
-pub(super) fn start(config: &ServerConfig, disk: &dyn Disk) -> Result<Snapshot, StartError> {
+/// The newest place to start from, and the last entry.
+pub(super) fn survey(
+    config: &ServerConfig,
+    disk: &dyn Disk,
+) -> Result<(Snapshot, Index), StartError> {
     let folder = config.wal_path();
-    let starts = or_repair(disk, &folder, || wal::valid_snapshots(disk, &folder))?;
-    let start = starts.into_iter().next_back().ok_or(StartError::NoStart)?;
+    let Survey { snapshots, last_index } = wal::survey(disk, &folder)?;
+    let start = snapshots.into_iter().next_back().ok_or(StartError::NoStart)?;
     tracing::info!(snapshot_index = start.index(), "found the place in the log to start from");
-    Ok(start)
+    Ok((start, Index(last_index)))
 }
 
-/// Reads the log from there on, and goes on with it.
-pub(super) fn open(
+/// Takes the log for this member. Nothing of it is changed yet.
+pub(super) fn lock(
     config: &ServerConfig,
     disk: &Arc<dyn Disk>,
     start: &Snapshot,
+) -> Result<Opening, StartError> {
+    let opening = Wal::open(Arc::clone(disk), &config.wal_path(), start, wal_config(config));
+    opening.map_err(in_log(config))
+}
+
+/// Reads the log from its start on, and goes on with it. A torn end is cut, once.
+pub(super) fn read(
+    config: &ServerConfig,
+    disk: &Arc<dyn Disk>,
+    start: &Snapshot,
+    opening: Opening,
 ) -> Result<Log, StartError> {
-    let folder = config.wal_path();
-    let read = || -> Result<_, StartError> {
-        let opening = Wal::open(Arc::clone(disk), &folder, start, wal_config(config));
-        let opening = opening.map_err(in_log(config))?;
-        Ok(opening.read_all()?)
-    };
-    let (wal, contents) = match read() {
-        Err(StartError::ReadLog(error)) if error.is_torn() => {
-            repair(&**disk, &folder)?;
-            read()?
+    let (wal, contents) = match opening.read_all() {
+        Err(error) if error.is_torn() => {
+            repair(&**disk, &config.wal_path())?;
+            lock(config, disk, start)?.read_all()?
         }
         other => other?,
     };
@@ -62,21 +70,6 @@ pub(super) fn open(
 
 fn entry(entry: proto::raftpb::Entry) -> Result<Entry, StartError> {
     Entry::try_from(entry).map_err(|error| StartError::Entry(error.to_string()))
-}
-
-/// Cuts a torn end, once, and tries again.
-fn or_repair<T>(
-    disk: &dyn Disk,
-    folder: &Path,
-    read: impl Fn() -> Result<T, ReadError>,
-) -> Result<T, StartError> {
-    match read() {
-        Err(error) if error.is_torn() => {
-            repair(disk, folder)?;
-            Ok(read()?)
-        }
-        other => Ok(other?),
-    }
 }
 
 fn repair(disk: &dyn Disk, folder: &Path) -> Result<(), StartError> {

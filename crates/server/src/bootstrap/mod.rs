@@ -85,20 +85,19 @@ fn restart(
     config: &ServerConfig,
     around: &mut Surroundings<'_>,
 ) -> Result<Bootstrapped, StartError> {
-    let start = log::start(config, &**around.disk)?;
+    // Whatever can be found wrong without changing anything comes first.
+    let (start, last) = log::survey(config, &**around.disk)?;
+    let opening = log::lock(config, around.disk, &start)?;
+    check_log(config, state::peek_applied(config, around), last)?;
     let backend = state::open_backend(config, around, Some(&start))?;
-    let log = log::open(config, around.disk, &start)?;
+    let log = log::read(config, around.disk, &start, opening)?;
     let Log { wal, metadata, .. } = &log;
     let (cluster_id, local) = (ClusterId(metadata.cluster_id()), MemberId(metadata.node_id()));
     let cluster = Cluster::new(cluster_id, local, config.max_learners, Membership::default());
     let watch = Arc::new(Bell::default());
     let state = state::open(config, around, backend, cluster, &watch)?;
     let applied = state.applied()?.0.max(Index(start.index()));
-    if applied.0 > wal.last_index() {
-        let last = Index(wal.last_index());
-        let folder = config.wal_path();
-        return Err(StartError::LogBehindDatabase { folder, applied, last });
-    }
+    check_log(config, applied, Index(wal.last_index()))?;
     let members = state.cluster.now();
     tracing::info!(
         cluster_id = %cluster_id,
@@ -115,6 +114,15 @@ fn restart(
     let snapshot_index = Index(start.index());
     let wal = log.wal;
     Ok(Bootstrapped { cluster_id, local, state, wal, node, voters, applied, snapshot_index, watch })
+}
+
+/// The log has what was applied, or it has lost what it had acknowledged.
+fn check_log(config: &ServerConfig, applied: Index, last: Index) -> Result<(), StartError> {
+    if applied > last {
+        let folder = config.wal_path();
+        return Err(StartError::LogBehindDatabase { folder, applied, last });
+    }
+    Ok(())
 }
 
 /// The first member of its name.

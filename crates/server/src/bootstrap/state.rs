@@ -70,6 +70,17 @@ fn check_needed(
     }
 }
 
+/// What the database says was applied, without changing it. Zero if it cannot be read: whoever opens it will hear why.
+pub(super) fn peek_applied(config: &ServerConfig, around: &Surroundings<'_>) -> Index {
+    let path = config.snap_path().join("db");
+    let mut read_only = config.backend.clone();
+    read_only.bolt.read_only = true;
+    read_only.bolt.lock_timeout = Some(Duration::ZERO);
+    let (disk, clock) = (Arc::clone(around.disk), Arc::clone(around.clock));
+    let opened = Backend::open(disk, clock, &path, read_only).ok();
+    opened.and_then(|backend| meta::applied(&backend.view()).ok()).unwrap_or_default().0
+}
+
 fn open_file(
     config: &ServerConfig,
     around: &Surroundings<'_>,
