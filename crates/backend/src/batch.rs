@@ -320,6 +320,22 @@ mod tests {
     }
 
     #[test]
+    fn whatever_is_in_a_batch_is_within_its_extent() {
+        let mut batch = Batch::after(Sequence(0));
+        let may_have = |batch: &Batch, key: &[u8]| batch.extent(B).may_have(key);
+        assert!(!may_have(&batch, b"") && !may_have(&batch, b"zzzzzzzzz"));
+        put(&mut batch, 1, b"m", Some(b"one"));
+        assert!(may_have(&batch, b"m") && may_have(&batch, b"n") && may_have(&batch, b"mm"));
+        assert!(!may_have(&batch, b"l") && !may_have(&batch, b"lzzzzzzzzzz"));
+        put(&mut batch, 2, b"cccccccc1", None);
+        put(&mut batch, 3, b"dd", None);
+        assert!(
+            may_have(&batch, b"cccccccc1") && may_have(&batch, b"d") && may_have(&batch, b"dd")
+        );
+        assert!(!may_have(&batch, b"b") && !may_have(&batch, b"ddd"));
+    }
+
+    #[test]
     #[should_panic(expected = "in order")]
     fn a_transaction_out_of_order_is_a_bug() {
         let mut batch = Batch::after(Sequence(5));

@@ -72,3 +72,102 @@ impl<'a> Reader<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use env::{SimClock, SimDisk};
+
+    use super::*;
+    use crate::batch::Changes;
+    use crate::layers::{Layers, View};
+    use crate::{Backend, Config, Read as _};
+
+    const B: Bucket = Bucket::Key;
+
+    fn batch(last: u64, changes: &[(u64, &'static str)]) -> Batch {
+        let mut batch = Batch::after(Sequence(last));
+        changes.iter().zip(last + 1..).for_each(|(change, at)| add(&mut batch, *change, at));
+        batch
+    }
+
+    /// Nothing stands for a deletion.
+    fn add(batch: &mut Batch, (key, value): (u64, &'static str), at: u64) {
+        let mut changes = Changes::default();
+        let value = (!value.is_empty()).then(|| Bytes::from_static(value.as_bytes()));
+        changes.set(B, Bytes::copy_from_slice(&key.to_be_bytes()), value, 1);
+        batch.merge(changes, Sequence(at), Duration::ZERO);
+    }
+
+    /// Keys 1 to 9 in the file.
+    fn file() -> Backend {
+        let (disk, clock) = (Arc::new(SimDisk::new(0)), Arc::new(SimClock::default()));
+        let backend = Backend::open(disk, clock, "db".as_ref(), Config::default()).unwrap();
+        let mut tx = backend.begin();
+        for key in 1_u64..10 {
+            tx.put(B, key.to_be_bytes().to_vec(), "file").unwrap();
+        }
+        tx.commit().unwrap();
+        backend.force_commit().unwrap();
+        backend
+    }
+
+    /// Every key from 0 to 19 after every other: whatever the finger and the extents say must not depend on what was asked before.
+    fn assert_finds(view: &View, expected: [&str; 20]) {
+        let value = |found: Option<Value<'_>>| found.map(|value| value.to_vec());
+        for first in 0_u64..20 {
+            for (second, expected) in (0_u64..).zip(expected) {
+                let expected = (!expected.is_empty()).then(|| expected.as_bytes().to_vec());
+                let mut reader = view.reader(B).unwrap();
+                reader.get(&first.to_be_bytes()).unwrap();
+                let found = reader.get(&second.to_be_bytes()).unwrap();
+                assert_eq!(value(found), expected, "{second} after {first}");
+                assert_eq!(value(view.get(B, &second.to_be_bytes()).unwrap()), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn the_newest_layer_that_has_a_key_counts() {
+        let backend = file();
+        let frozen = batch(1, &[(10, "frozen"), (11, "frozen"), (12, "frozen"), (3, ""), (5, "")]);
+        let active = batch(6, &[(13, "active"), (14, "active"), (11, ""), (5, "active")]);
+        let layers = Arc::new(Layers {
+            snapshot: backend.shared.db.snapshot(),
+            frozen: Some(Arc::new(RwLock::new(frozen))),
+            active: Arc::new(RwLock::new(active)),
+        });
+        let view = View::new(Arc::clone(&layers));
+        let shown = |key| match key {
+            1 | 2 | 4 | 6..10 => "file",
+            10 | 12 => "frozen",
+            5 | 13 | 14 => "active",
+            _ => "",
+        };
+        assert_finds(&view, std::array::from_fn(shown));
+
+        // What comes later, wherever it is, is for later views.
+        for (change, at) in
+            [(15, "later"), (7, ""), (0, "later"), (13, ""), (10, "later")].into_iter().zip(11..)
+        {
+            add(&mut layers.active.write().unwrap(), change, at);
+        }
+        assert_finds(&view, std::array::from_fn(shown));
+        let later = |key| match key {
+            0 | 10 | 15 => "later",
+            7 | 13 => "",
+            key => shown(key),
+        };
+        assert_finds(&View::new(layers), std::array::from_fn(later));
+    }
+
+    #[test]
+    fn a_bucket_that_the_file_has_not_is_empty() {
+        let view = file().view();
+        let mut reader = view.reader(Bucket::AuthUsers).unwrap();
+        assert_eq!(reader.get(b"root").unwrap(), None);
+    }
+}

@@ -67,7 +67,7 @@ impl Kvs {
 
     /// Makes room for keys that take so many bytes, and at first for what comes around them.
     pub(crate) fn make_room(&mut self, bytes: usize) {
-        if self.framed.is_empty() {
+        if self.framed.is_empty() && bytes > 0 {
             self.framed.reserve(FRONT_ROOM + bytes + BACK_ROOM);
             self.framed.put_bytes(0, FRONT_ROOM);
         } else {
@@ -334,4 +334,60 @@ impl OpResult {
 /// The header of a nested answer: its revision, and nothing of the member.
 fn header_of(response: &dyn Response) -> ResponseHeader {
     ResponseHeader { revision: response.revision(), ..ResponseHeader::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result(keys: &[&[u8]]) -> RangeResult {
+        let mut kvs = Kvs::new(2);
+        keys.iter().for_each(|key| kvs.push(key));
+        RangeResult { revision: 7, kvs, more: keys.len() > 1, count: 300 }
+    }
+
+    fn header(number: u64) -> ResponseHeader {
+        let signed = number.cast_signed();
+        ResponseHeader {
+            cluster_id: number,
+            member_id: number,
+            revision: signed,
+            raft_term: number,
+        }
+    }
+
+    #[test]
+    fn a_message_is_the_same_wherever_it_is_finished() {
+        for keys in [&[][..], &[b"one"], &[b"one", &[7; 5000], b""]] {
+            for header in [0, 1, u64::MAX].map(header) {
+                // With more zeros than there is room for, too.
+                for zeros in [0, 5, 17, 200] {
+                    let mut expected = BytesMut::from(&vec![0; zeros][..]);
+                    result(keys).encode(&header, &mut expected);
+                    assert_eq!(result(keys).into_message(&header, zeros), expected);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_range_with_the_longest_header_is_finished_where_it_lies() {
+        let result = result(&[&[7; 5000]]);
+        let keys = result.kvs.framed().as_ptr();
+        let message = result.into_message(&header(u64::MAX), 5);
+        let start = message.len() - 2 - 1 - 3 - 5000;
+        assert_eq!(message[start..].as_ptr(), keys, "not copied");
+    }
+
+    #[test]
+    fn keys_added_together_are_as_if_added_one_by_one() {
+        let all = [&b"one"[..], &[7; 200], b"", &[1; 20_000]];
+        let (mut together, mut one_by_one) = (Kvs::new(3), Kvs::new(3));
+        together.extend(&all[..1]);
+        together.extend(&all[1..]);
+        all.iter().for_each(|kv| one_by_one.push(kv));
+        assert_eq!(together, one_by_one);
+        assert!(together.iter().eq(all));
+        assert_eq!((together.len(), together.size()), (4, 2 + 3 + 3 + 200 + 2 + 4 + 20_000));
+    }
 }

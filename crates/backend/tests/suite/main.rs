@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `behaviour` | transactions, views, turns and bounds, one by one |
 //! | `model` | whatever comes in whatever order, every view is a map at some moment |
+//! | `reader` | looking up many keys finds what looking up each does |
 //! | `threads` | the same with threads |
 //! | `file` | buckets, copies, hash, scrub, defragmentation |
 //! | `schema` | typed values, and the way between storage versions |
@@ -15,6 +16,7 @@
 mod behaviour;
 mod file;
 mod model;
+mod reader;
 mod schema;
 mod threads;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use backend::schema::{Bucket, meta};
-use backend::{Read as _, Sequence, View};
+use backend::{Read, Sequence, View};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use types::{Index, Term};
@@ -140,6 +140,7 @@ impl Model {
         for bucket in BUCKETS {
             assert_eq!(dump(&tx, bucket), of(&after, bucket));
         }
+        look_up(&tx, &after);
         if commit {
             self.newest = tx.commit().unwrap();
             self.now = after;
@@ -186,8 +187,29 @@ impl Model {
                 let found = view.get(*bucket, key.as_bytes()).unwrap();
                 assert_eq!(found.as_deref(), Some(value.as_bytes()));
             }
+            look_up(view, state);
         }
     }
+}
+
+/// Looks keys up with a reader.
+fn look_up(from: &impl Read, state: &State) {
+    for bucket in BUCKETS {
+        let mut reader = from.reader(bucket).unwrap();
+        for key in keys_to_look_up(state) {
+            let found = reader.get(key.as_bytes()).unwrap();
+            let expected = state.get(&(bucket, key)).map(String::as_bytes);
+            assert_eq!(found.as_deref(), expected);
+        }
+    }
+}
+
+/// Keys of which some are there, by strides that meet all of them.
+fn keys_to_look_up(state: &State) -> impl Iterator<Item = String> {
+    let known = state.keys().map(|(_, key)| key.clone());
+    let keys: Vec<_> = known.chain(["", "a", "bb", "ccc", "e"].map(str::to_owned)).collect();
+    let stride = if keys.len().is_multiple_of(7) { 1 } else { 7 };
+    (0..2 * keys.len()).map(move |n| keys[n / 2 * stride % keys.len()].clone())
 }
 
 fn of(state: &State, wanted: Bucket) -> Vec<(String, String)> {

@@ -147,8 +147,14 @@ fn walk(bucket: &Bucket<'_>, budget: &mut Budget, nesting: usize) -> Result<(), 
     }
     note(found.map(drop));
     note(backward(bucket, budget));
-    for (key, is_bucket) in keys {
+    let mut finger = bucket.finger();
+    let ends: Vec<_> = keys.iter().rev().map(|(key, _)| *key).collect();
+    for ((key, is_bucket), end) in keys.into_iter().zip(ends) {
         note(bucket.get(key).map(drop));
+        // Twice here, and far away once: by the next element, from the leaf, and from the root.
+        for key in [key, key, end] {
+            note(finger.get(key).map(drop));
+        }
         note(bucket.cursor().seek(key).map(drop));
         if is_bucket && nesting < NESTING_MAX {
             match bucket.bucket(key) {

@@ -13,6 +13,7 @@ pub(crate) fn verify(bucket: &Bucket<'_>, model: &Contents, random: &mut SeededR
     assert_eq!(bucket.is_empty().unwrap(), items.is_empty());
     forward_and_back(bucket, &items);
     wander(bucket.cursor(), &items, random);
+    point(bucket, &items, random);
     for (key, thing) in &model.things {
         match thing {
             Thing::Value(value) => {
@@ -75,6 +76,27 @@ fn wander(mut cursor: Cursor<'_>, items: &[Item<'_>], random: &mut SeededRandom)
         };
         let expected = place.checked_sub(1).and_then(|index| items.get(index).copied());
         assert_eq!(found.unwrap().map(short), expected.map(short), "at {place} of {}", items.len());
+    }
+}
+
+/// Looks keys up with a finger: one after the other, some on, some back, or wherever.
+fn point(bucket: &Bucket<'_>, items: &[Item<'_>], random: &mut SeededRandom) {
+    let mut finger = bucket.finger();
+    let mut place = 0;
+    for _ in 0..80.min(4 * items.len() + 8) {
+        place = match random.below(8) {
+            0..4 => place + 1,
+            4 => place + usize::try_from(random.below(20)).unwrap(),
+            5 => place.saturating_sub(usize::try_from(random.below(20)).unwrap()),
+            _ => usize::try_from(random.below(items.len() as u64 + 1)).unwrap(),
+        };
+        let key = match items.get(place) {
+            Some(item) if random.below(8) > 0 => item.key.to_vec(),
+            _ => near(items, random),
+        };
+        let found = items.binary_search_by_key(&key.as_slice(), |item| item.key);
+        let expected = found.ok().and_then(|index| items[index].value);
+        assert_eq!(finger.get(&key).unwrap(), expected, "{} of {}", place, items.len());
     }
 }
 
