@@ -109,6 +109,19 @@ func putLoad(_ context.Context, s *server, effort effort) (load, error) {
 	return asking(s, "put", putMethod, clients, 1, putting(effort))
 }
 
+// putAloneLoad and getAloneLoad have one client, which waits for each answer: what a request takes when nothing can be
+// done for several at once.
+func putAloneLoad(_ context.Context, s *server, effort effort) (load, error) {
+	return asking(s, "put, one client", putMethod, 1, 1, putting(effort))
+}
+
+func getAloneLoad(ctx context.Context, s *server, effort effort) (load, error) {
+	if err := fill(ctx, s.endpoint, effort.keys); err != nil {
+		return load{}, err
+	}
+	return asking(s, "get, linearizable, one client", rangeMethod, 1, valueBytes, getting(effort, false))
+}
+
 func putting(effort effort) func(uint64) []byte {
 	return func(random uint64) []byte { return marshal(putRequest(chosen(random, effort))) }
 }

@@ -47,7 +47,9 @@ var cases = []struct {
 	measure func(folder string, program program, effort effort) ([]figure, error)
 }{
 	{"put", measured(putLoad)},
+	{"put-alone", measured(putAloneLoad)},
 	{"get", measured(linearizableLoad)},
+	{"get-alone", measured(getAloneLoad)},
 	{"serializable", measured(serializableLoad)},
 	{"range", measured(rangeLoad)},
 	{"page", measured(pageLoad)},

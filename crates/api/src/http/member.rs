@@ -46,8 +46,13 @@ impl Member for Server {
         Server::is_learner(self)
     }
 
-    /// Looks for the key without a name, which nobody can have put.
+    /// Looks for the key without a name, which nobody can have put. A member whose disk hangs could still be read, but not written to: clients that want the newest
+    /// are better off elsewhere.
     async fn probe(&self, linearizable: bool) -> Result<(), impl Display + Send> {
+        if linearizable && let Some(time) = self.stalled_for() {
+            let stalled = format!("the log has been waiting for the disk for {time:.1?}");
+            return Err(server::Error::Fault(stalled));
+        }
         let reading = self.read_as_root(linearizable).await?;
         let nothing = RangeRequest { keys_only: true, limit: 1, ..RangeRequest::default() };
         reading.range(&nothing).map(drop)

@@ -13,7 +13,12 @@ use std::ops::Range;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// All files below a folder, with what is in them.
+/// Bytes of the two meta pages of a database. Opening one for writing counts a transaction there, although it changes nothing.
+const META_BYTES: usize = 2 * 4096;
+
+const ZEROS: [u8; 4096] = [0; 4096];
+
+/// All files below a folder, with what they hold: databases without their meta pages, segments without the zeros behind the last record.
 pub(crate) fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -21,10 +26,28 @@ pub(crate) fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
         if path.is_dir() {
             files.append(&mut contents(&path));
         } else {
-            files.insert(path.clone(), fs::read(path).unwrap());
+            let held = held(&path, fs::read(&path).unwrap());
+            files.insert(path, held);
         }
     }
     files
+}
+
+fn held(path: &Path, mut bytes: Vec<u8>) -> Vec<u8> {
+    if path.ends_with("member/snap/db") && bytes.len() > META_BYTES {
+        bytes.drain(..META_BYTES);
+    } else if path.extension().is_some_and(|extension| extension == "wal") {
+        bytes.truncate(without_zeros(&bytes).len());
+    }
+    bytes
+}
+
+/// Without the zeros at the end. There may be tens of millions, so most are taken by the block.
+fn without_zeros(bytes: &[u8]) -> &[u8] {
+    let blocks = bytes.chunks(ZEROS.len()).rev();
+    let zeros = blocks.take_while(|block| **block == ZEROS[..block.len()]);
+    let rest = &bytes[..bytes.len() - zeros.map(<[u8]>::len).sum::<usize>()];
+    &rest[..rest.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1)]
 }
 
 /// Which of two states of a folder's files differ, by name.
@@ -67,9 +90,11 @@ pub(crate) fn records(segment: &[u8]) -> Vec<Range<usize>> {
     records
 }
 
-/// Changes a file in place.
+/// Changes a file. Zeros at its end take no place on the disk.
 pub(crate) fn edit(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     let mut bytes = fs::read(path).unwrap();
     change(&mut bytes);
-    fs::write(path, bytes).unwrap();
+    fs::write(path, without_zeros(&bytes)).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(path).unwrap();
+    file.set_len(bytes.len().try_into().unwrap()).unwrap();
 }

@@ -221,6 +221,32 @@ async fn backend_batch_limit_commits_before_the_interval_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn socket_reuse_port_lets_two_servers_have_one_port() {
+    let first = Member::start(Options::new().flag("socket-reuse-port", "true"));
+    let shared = format!("http://{}", first.place().client_address());
+    let options = Options::new().flag("listen-client-urls", shared);
+    let second = Member::start(options.flag("socket-reuse-port", "true"));
+    // Whichever of them the kernel chooses; once the first has gone, it is the second.
+    let address = first.place().client_address();
+    assert_eq!(http::get(&address, "/health").status, 200);
+    first.terminate();
+    assert_eq!(http::get(&address, "/health").status, 200);
+    drop(second);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn heartbeat_and_election_timeout_are_taken_as_milliseconds() {
+    let options = Options::new().flag("heartbeat-interval", "20");
+    let member = Member::start(options.flag("election-timeout", "300"));
+    let told = member.log().wait_for_message("starting an etcd server");
+    assert_eq!(
+        (&told["heartbeat-interval"], &told["election-timeout"]),
+        (&"20ms".into(), &"300ms".into())
+    );
+    member.client().put("k", "v").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn snapshot_count_says_when_a_snapshot_is_taken() {
     let member = Member::start(Options::new().flag("snapshot-count", "10"));
     for _ in 0..30 {

@@ -8,12 +8,14 @@
 //!
 //! Afterwards the keys of a writer must be those up to its counter without a gap, and the counter at least what was acknowledged.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use e2e::{Client, Member, Options};
+use e2e::process::Signal;
+use e2e::{Client, Member, Options, Place};
 use proto::etcdserverpb::request_op::Request;
 use proto::etcdserverpb::{PutRequest, RequestOp, TxnRequest};
 use tokio::sync::Notify;
@@ -58,6 +60,54 @@ async fn what_was_acknowledged_survives_a_kill() {
         // What was under way may be done or not; from here on it is known which.
         known = found;
     }
+}
+
+/// The check itself, on a member that lost something.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_is_lost_would_be_found() {
+    let member = Member::start(Options::new());
+    let client = member.client();
+    let mut known = [Acknowledged::default(); WRITERS];
+    for step in 1..=3 {
+        let revision = client.txn(both_puts(0, step)).await.unwrap().header.unwrap().revision;
+        known[0] = Acknowledged { step, revision };
+    }
+    let check = |known| {
+        let client = client.clone();
+        tokio::spawn(async move { check(&client, &known).await })
+    };
+    assert!(check(known).await.is_ok());
+    let mut more = known;
+    more[0].step += 1;
+    assert!(check(more).await.is_err(), "the last write is missing");
+    more[0].step -= 3;
+    assert!(check(more).await.is_err(), "there is more than was written");
+    client.delete("w0/00002").await.unwrap();
+    assert!(check(known).await.is_err(), "a write in the middle is missing");
+}
+
+/// Killed at one line of its log after the other, first while it makes its files, then while it takes them up again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_is_killed_can_be_made_again() {
+    let mut place = Place::new();
+    for lines in 4..14 {
+        let process = place.spawn(&Options::new());
+        let seen = Cell::new(0);
+        let enough = |_: &str| {
+            seen.set(seen.get() + 1);
+            seen.get() == lines
+        };
+        assert!(process.stderr().wait_for(enough).is_some(), "{}", process.stderr().tail());
+        process.signal(Signal::KILL);
+        process.wait();
+        if lines % 3 == 0 {
+            let member = Member::start_in(place, Options::new());
+            member.client().put(&format!("k/{lines}"), "v").await.unwrap();
+            place = member.kill().place;
+        }
+    }
+    let member = Member::start_in(place, Options::new());
+    assert_eq!(member.client().get_prefix("k/").await.unwrap().count, 3);
 }
 
 fn start_writers(
