@@ -4,7 +4,8 @@
 //! the test itself was built with. Whatever is up to date costs nothing.
 //!
 //! With `BOWLINE_E2E_SERVER=/path/to/etcd` the same tests ask another server. Most of them hold for etcd 3.7.1 as well, which is how their
-//! expectations were found; those about damaged files and about what we bound do not.
+//! expectations were found; those about damaged files, about how streams end,
+//! about what we bound and about what is still to come do not.
 
 use std::env;
 use std::path::{Path, PathBuf};

@@ -20,10 +20,11 @@ use backend::Backend;
 use bytes::Bytes;
 use env::{Clock, Disk, Random};
 use membership::{Cluster, ClusterId, Membership};
+use proto::walpb::Snapshot;
 use raft::{MemoryStorage, Peer, RawNode};
 use types::{Index, MemberId};
-use wal::Wal;
 use wal::snap::Snapshotter;
+use wal::{Opening, Wal};
 
 pub use error::StartError;
 
@@ -86,8 +87,7 @@ fn restart(
     around: &mut Surroundings<'_>,
 ) -> Result<Bootstrapped, StartError> {
     // Whatever can be found wrong without changing anything comes first.
-    let (start, last) = log::survey(config, &**around.disk)?;
-    let opening = log::lock(config, around.disk, &start)?;
+    let (start, last, opening) = take_log(config, around)?;
     check_log(config, state::peek_applied(config, around), last)?;
     let backend = state::open_backend(config, around, Some(&start))?;
     let log = log::read(config, around.disk, &start, opening)?;
@@ -114,6 +114,25 @@ fn restart(
     let snapshot_index = Index(start.index());
     let wal = log.wal;
     Ok(Bootstrapped { cluster_id, local, state, wal, node, voters, applied, snapshot_index, watch })
+}
+
+/// The place to start from, the last entry, and the log itself, locked. If another process has it, that is waited for: it may be about to end.
+fn take_log(
+    config: &ServerConfig,
+    around: &Surroundings<'_>,
+) -> Result<(Snapshot, Index, Opening), StartError> {
+    let take = || -> Result<_, StartError> {
+        let (start, last) = log::survey(config, &**around.disk)?;
+        let opening = log::lock(config, around.disk, &start)?;
+        Ok((start, last, opening))
+    };
+    match take() {
+        Err(StartError::OpenLog { source: wal::OpenError::Locked { .. }, .. }) => {
+            state::wait_for_database(config, around)?;
+            take()
+        }
+        taken => taken,
+    }
 }
 
 /// The log has what was applied, or it has lost what it had acknowledged.

@@ -81,6 +81,14 @@ pub(super) fn peek_applied(config: &ServerConfig, around: &Surroundings<'_>) -> 
     opened.and_then(|backend| meta::applied(&backend.view()).ok()).unwrap_or_default().0
 }
 
+/// Waits until no other process has the database. Those who have it have the log, too.
+pub(super) fn wait_for_database(
+    config: &ServerConfig,
+    around: &Surroundings<'_>,
+) -> Result<(), StartError> {
+    close(open_file(config, around, &config.snap_path().join("db"))?)
+}
+
 fn open_file(
     config: &ServerConfig,
     around: &Surroundings<'_>,
