@@ -311,3 +311,77 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     number.copy_from_slice(&bytes[at..at + 8]);
     u64::from_le_bytes(number)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A leaf of keys without values.
+    fn leaf(keys: &[Vec<u8>]) -> Vec<u8> {
+        let count = u16::try_from(keys.len()).unwrap();
+        let header = Header { id: 2, flags: LEAF, count, overflow: 0 };
+        let mut bytes = header.encode().to_vec();
+        let mut pos = keys.len() * ELEMENT;
+        for key in keys {
+            let numbers = [0, pos, key.len(), 0].map(|number| u32::try_from(number).unwrap());
+            bytes.extend(numbers.into_iter().flat_map(u32::to_le_bytes));
+            pos = pos - ELEMENT + key.len();
+        }
+        bytes.extend(keys.iter().flatten());
+        bytes
+    }
+
+    /// Every key, and what is just before and behind it, is found where it is or would be.
+    fn assert_searched(keys: &[Vec<u8>]) {
+        let bytes = leaf(keys);
+        let header = Header::decode(bytes.first_chunk().unwrap());
+        let page = Page::new(header, &bytes).unwrap();
+        for key in keys {
+            let shorter = &key[..key.len() - 1];
+            let longer = [key, &b"\0"[..]].concat();
+            for wanted in [shorter, key, &longer] {
+                let expected = match keys.binary_search_by(|key| key.as_slice().cmp(wanted)) {
+                    Ok(index) => (index, true),
+                    Err(index) => (index, false),
+                };
+                assert_eq!(page.search(wanted), Ok(expected), "{wanted:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn keys_are_found_however_they_are_spread() {
+        for count in [1, GUESS_MIN as u64, GUESS_MIN as u64 + 1, 200] {
+            for step in [1, 7, (1 << 47) / count, (1 << 48) / count + 1, u64::MAX / count] {
+                let even = |n| n * step;
+                let towards_zero = |n: u64| even(n) >> (count - n).min(40);
+                for main in [&even as &dyn Fn(u64) -> u64, &towards_zero] {
+                    let key = |n: u64| {
+                        let sub = [b"_", &n.to_be_bytes()[..]].concat();
+                        [&main(n).to_be_bytes()[..], &sub].concat()
+                    };
+                    assert_searched(&(0..count).map(key).collect::<Vec<_>>());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn order_is_that_of_bytes() {
+        let keys = [
+            &b""[..],
+            b"\0",
+            b"a",
+            b"abcdefgh",
+            b"abcdefgh_",
+            b"abcdefgh_1234567t",
+            b"abcdefg\xff",
+            b"b",
+        ];
+        for a in keys {
+            for b in keys {
+                assert_eq!(compare(a, b), a.cmp(b), "{a:?} {b:?}");
+            }
+        }
+    }
+}

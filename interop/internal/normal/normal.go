@@ -42,7 +42,18 @@ func (n *Normal) Text(command []string, text string) string {
 	}
 	text = hexID.ReplaceAllStringFunc(text, func(id string) string { return n.id(id, 16) })
 	text = decimalID.ReplaceAllStringFunc(text, func(id string) string { return n.id(id, 10) })
+	text = members.ReplaceAllStringFunc(text, sortMembers)
 	return tables(text)
+}
+
+// Members are printed in the order of their ids, which are at random.
+var members = regexp.MustCompile(`ETCD_INITIAL_CLUSTER="[^"]*"`)
+
+func sortMembers(line string) string {
+	name, list, _ := strings.Cut(strings.TrimSuffix(line, `"`), `"`)
+	all := strings.Split(list, ",")
+	slices.Sort(all)
+	return name + `"` + strings.Join(all, ",") + `"`
 }
 
 // Ids are 64 bits of which the first byte is hardly ever zero. Shorter numbers are something else.

@@ -76,3 +76,10 @@ func TestUnordered(t *testing.T) {
 		t.Error("objects")
 	}
 }
+
+func TestMembersHaveNoOrder(t *testing.T) {
+	text := func(list string) string { return New().Text(nil, `ETCD_INITIAL_CLUSTER="`+list+`"`) }
+	if text("a=<peer>,b=x") != text("b=x,a=<peer>") || text("a=x,b=x") == text("a=x,b=y") {
+		t.Error(text("b=x,a=<peer>"))
+	}
+}
