@@ -45,4 +45,4 @@ pub use process::{Ended, Process};
 pub use watching::Watching;
 
 /// How long anything may take. Far above what it does take, since machines that run tests are busy.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(120);

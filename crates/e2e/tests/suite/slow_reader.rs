@@ -6,8 +6,9 @@ use e2e::{Client, Member, Options, Watching};
 const STREAMS: usize = 8;
 const VALUE_BYTES: usize = 256 << 10;
 const VALUES: usize = 400;
-/// Far less than what was written, 100 MiB, of which each stream would be owed all.
-const GROWTH_BYTES_MAX: u64 = 64 << 20;
+/// What waits in the streams (4 MiB each) and for the database (64 MiB, if the disk is slow), and as much again for how memory is handed out. Of what was written, 100 MiB, each
+/// stream would be owed all.
+const GROWTH_BYTES_MAX: u64 = 200 << 20;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn watchers_that_never_read_cost_bounded_memory() {
@@ -28,7 +29,6 @@ async fn watchers_that_never_read_cost_bounded_memory() {
     let (_, heard) = tokio::join!(write(&writer, VALUES), awake.events(VALUES));
     assert_eq!(heard.unwrap().len(), VALUES, "who reads hears of everything");
     let growth = member.memory_bytes().saturating_sub(before);
-    println!("grew by {growth} bytes");
     assert!(growth < GROWTH_BYTES_MAX, "{growth} bytes for {STREAMS} streams nobody reads");
 
     // And once read again, they have it all, in order.
