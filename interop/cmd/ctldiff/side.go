@@ -120,13 +120,27 @@ func (s *side) command(ctx context.Context, verb script.Verb, words []string, st
 func (s *side) process(ctx context.Context, verb script.Verb, words []string) *exec.Cmd {
 	run := exec.CommandContext(ctx, filepath.Join(s.tools, "etcd"+string(verb)), words...)
 	run.Dir = s.names["dir"]
-	run.Env = append(slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "ETCDCTL_") }),
-		"ETCDCTL_ENDPOINTS="+s.names["endpoint"])
-	// What etcdutl is told by its environment, it complains about.
-	if verb == script.Utl {
-		run.Env = run.Env[:len(run.Env)-1]
+	run.Env = slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "ETCDCTL_") })
+	if verb == script.Ctl {
+		run.Env = append(run.Env, s.environment(words)...)
 	}
 	return run
+}
+
+// environment says what every command is told: where the server is, and that this machine may be busy. What a flag says
+// must not be said here too.
+func (s *side) environment(words []string) []string {
+	var pairs []string
+	for _, told := range [][3]string{
+		{"--endpoints", "ETCDCTL_ENDPOINTS", s.names["endpoint"]},
+		{"--dial-timeout", "ETCDCTL_DIAL_TIMEOUT", "20s"},
+		{"--command-timeout", "ETCDCTL_COMMAND_TIMEOUT", "30s"},
+	} {
+		if !slices.ContainsFunc(words, func(word string) bool { return strings.HasPrefix(word, told[0]+"=") }) {
+			pairs = append(pairs, told[1]+"="+told[2])
+		}
+	}
+	return pairs
 }
 
 func exitCode(ended error) int {
