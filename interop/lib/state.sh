@@ -1,7 +1,6 @@
 # The state machine, ours and theirs: what check_state in ../run is made of. Sourced, not run, after storage.sh.
 #
-# On their side stands etcd itself, on ours the server, the example state_machine, which answers requests with nothing
-# round it, and the example replay, which makes a database from a log.
+# On their side stands etcd itself, on ours the server, and the example replay, which makes a database from a log.
 
 # How many requests, from which seed on. STATE_OPS and STATE_SEED ask for other ones than CI does.
 state_ops=${STATE_OPS:-100000}
@@ -12,10 +11,9 @@ state_control() {
     bin/statediff -both-etcd -seed "$state_seed" -ops 4000
 }
 
-# Requests to servers; and fewer to the state machine alone, which can be asked less.
+# The same requests to etcd and to us.
 state_requests() {
     bin/statediff -ours "$(bowline)" -seed "$state_seed" -ops "$state_ops"
-    bin/statediff -pipe "$(ours_path state_machine)" -seed "$state_seed" -ops $((state_ops / 4))
 }
 
 # The comparison sees what it ought to see.

@@ -2,14 +2,12 @@
 // server, and stops at the first answer in which they differ.
 //
 //	statediff -ours SERVER [-etcd bin/etcd] [-seed 1] [-ops 100000] [-mode kv|auth|jwt|all] [-coverage]
-//	statediff -pipe PROGRAM ...       instead of a server, a program with our state machine and nothing round it
 //	statediff -both-etcd ...          compares etcd with itself: there must be no difference
 //	statediff -plant all ...          falsifies answers of one side, in one way after the other, each of which must be found
 //
 // A difference is printed with the seed and the index of the step that led to
 // it; -seed SEED -sequences 1 -mode MODE repeats it. What may differ is listed in
-// internal/compare, what is never asked in internal/scenario, and what such a
-// program must speak in internal/machine.
+// internal/compare, what is never asked in internal/scenario.
 package main
 
 import (
@@ -33,7 +31,6 @@ import (
 )
 
 type config struct {
-	pipe      string
 	seed      uint64
 	ops       int
 	sequences int
@@ -54,7 +51,6 @@ func main() {
 	var c config
 	etcd := flag.String("etcd", "bin/etcd", "server to compare with")
 	ours := flag.String("ours", "", "our server")
-	flag.StringVar(&c.pipe, "pipe", "", "program with our state machine, instead of a server")
 	bothEtcd := flag.Bool("both-etcd", false, "compare with a second etcd instead")
 	flag.Uint64Var(&c.seed, "seed", 1, "seed of the first sequence; each further one has the next")
 	flag.IntVar(&c.ops, "ops", 100000, "steps in all sequences together")
@@ -64,14 +60,10 @@ func main() {
 	flag.BoolVar(&c.coverage, "coverage", false, "print how often each method gave each answer")
 	flag.BoolVar(&c.verbose, "verbose", false, "print every step")
 	flag.Parse()
-	given := map[bool]int{}
-	for _, flag := range []bool{*ours != "", c.pipe != "", *bothEtcd} {
-		given[flag]++
+	if (*ours != "") == *bothEtcd {
+		log.Fatal("either -ours or -both-etcd")
 	}
-	if given[true] != 1 {
-		log.Fatal("either -ours or -pipe or -both-etcd")
-	}
-	if *ours == "" {
+	if *bothEtcd {
 		*ours = *etcd
 	}
 
@@ -123,23 +115,19 @@ func (c *config) compare(ctx context.Context) error {
 	return nil
 }
 
-// modes are what sequences are about, by turns. Signed tokens are only between servers.
+// modeOf is what a sequence is about: all by turns, if no other was asked for.
 func (c *config) modeOf(i int) string {
-	switch {
-	case c.mode != "all":
+	if c.mode != "all" {
 		return c.mode
-	case c.pipe != "":
-		return []string{"kv", "auth"}[i%2]
-	default:
-		return []string{"kv", "auth", "kv", "jwt"}[i%4]
 	}
+	return []string{"kv", "auth", "kv", "jwt"}[i%4]
 }
 
 // one runs one sequence, on machines of its own.
 func (c *config) one(ctx context.Context, seed uint64, ops int, mode string, plant *plant, tally *tally) error {
 	s := &sequence{
 		name:     fmt.Sprintf("seed %d, mode %s", seed, mode),
-		scenario: scenario.New(seed, scenario.Options{Auth: mode != "kv", Served: c.pipe == ""}),
+		scenario: scenario.New(seed, mode != "kv"),
 		tally:    tally,
 		verbose:  c.verbose,
 	}
@@ -156,7 +144,8 @@ func (c *config) one(ctx context.Context, seed uint64, ops int, mode string, pla
 		return err
 	}
 	defer theirs.Close()
-	ours, err := c.startOurs(ctx, filepath.Join(dir, "ours"), s.scenario, flags)
+	flags = append(flags, snapshots)
+	ours, err := machine.StartServer(ctx, c.ours, filepath.Join(dir, "ours"), s.scenario.Password, true, flags...)
 	if err != nil {
 		return err
 	}
@@ -169,13 +158,3 @@ func (c *config) one(ctx context.Context, seed uint64, ops int, mode string, pla
 
 // snapshots are more frequent on our side, so that a restart begins with one.
 const snapshots = "--snapshot-count=500"
-
-func (c *config) startOurs(ctx context.Context, dir string, s *scenario.Scenario, flags []string) (machine.Machine, error) {
-	if c.pipe == "" {
-		return machine.StartServer(ctx, c.ours, dir, s.Password, true, append(flags, snapshots)...)
-	}
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return nil, err
-	}
-	return machine.StartChild(c.pipe, dir)
-}

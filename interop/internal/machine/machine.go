@@ -1,6 +1,4 @@
-// Package machine puts one and the same request to different implementations
-// of etcd's replicated state machine: to servers over gRPC, and to a program
-// that speaks frames over its standard input and output.
+// Package machine puts one and the same request to different servers.
 //
 // What a machine answers is an Answer. An error beside it means that the
 // machine itself is broken, and there is nothing to compare.

@@ -8,50 +8,43 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Method is the number that a request has in a frame.
+// Method is what is asked.
 type Method uint8
 
-// The methods. Those of watches, and Restart, have no gRPC call of their own.
+// The methods, but for those of watches, which have streams of their own.
 const (
-	Range           Method = 1
-	Put             Method = 2
-	DeleteRange     Method = 3
-	Txn             Method = 4
-	Compact         Method = 5
-	LeaseGrant      Method = 6
-	LeaseRevoke     Method = 7
-	LeaseTimeToLive Method = 8
-	LeaseLeases     Method = 9
-	HashKV          Method = 10
+	Range Method = iota + 1
+	RangeStream
+	Put
+	DeleteRange
+	Txn
+	Compact
+	LeaseGrant
+	LeaseRevoke
+	LeaseTimeToLive
+	LeaseLeases
+	LeaseKeepAlive
+	HashKV
+	Alarm
+	Defragment
 
-	AuthEnable           Method = 20
-	AuthDisable          Method = 21
-	AuthStatus           Method = 22
-	UserAdd              Method = 23
-	UserGet              Method = 24
-	UserList             Method = 25
-	UserDelete           Method = 26
-	UserChangePassword   Method = 27
-	UserGrantRole        Method = 28
-	UserRevokeRole       Method = 29
-	RoleAdd              Method = 30
-	RoleGet              Method = 31
-	RoleList             Method = 32
-	RoleDelete           Method = 33
-	RoleGrantPermission  Method = 34
-	RoleRevokePermission Method = 35
-
-	watch      Method = 40
-	watchDrain Method = 41
-	Alarm      Method = 42
-
-	restart Method = 50
-
-	// Those below are not for frames.
-	LeaseKeepAlive Method = 60
-	RangeStream    Method = 61
-	Authenticate   Method = 62
-	Defragment     Method = 63
+	AuthEnable
+	AuthDisable
+	AuthStatus
+	Authenticate
+	UserAdd
+	UserGet
+	UserList
+	UserDelete
+	UserChangePassword
+	UserGrantRole
+	UserRevokeRole
+	RoleAdd
+	RoleGet
+	RoleList
+	RoleDelete
+	RoleGrantPermission
+	RoleRevokePermission
 )
 
 // call is how gRPC names a method, and what it replies with.

@@ -54,7 +54,7 @@ func (s *Scenario) caller() string {
 		return root
 	case n < 93:
 		return one(s.dice, s.world.able())
-	case n < 96 && s.Served:
+	case n < 96:
 		return machine.Forger
 	default:
 		return ""
@@ -206,15 +206,12 @@ func (w *world) learnAuth(request proto.Message) {
 		w.authEnabled = true
 	case *pb.AuthDisableRequest:
 		w.authEnabled = false
-		w.silence(func(*stream) bool { return true })
 	case *pb.AuthUserAddRequest:
 		w.setPassword(request.Name, request.Password, request.Options.GetNoPassword())
 	case *pb.AuthUserDeleteRequest:
 		delete(w.users, request.Name)
-		w.silence(func(s *stream) bool { return s.user == request.Name })
 	case *pb.AuthUserChangePasswordRequest:
 		w.setPassword(request.Name, request.Password, w.users[request.Name].unkeyed)
-		w.silence(func(s *stream) bool { return s.user == request.Name })
 	}
 }
 
@@ -223,13 +220,4 @@ func (w *world) setPassword(name, password string, unkeyed bool) {
 		password = ""
 	}
 	w.users[name] = user{password, unkeyed}
-}
-
-// silence stops streams from making watches where their token has ended, which a side without tokens cannot know.
-func (w *world) silence(these func(*stream) bool) {
-	for _, stream := range w.streams {
-		if stream.user != "" && !w.tokens && these(stream) {
-			stream.silent = true
-		}
-	}
 }

@@ -36,7 +36,7 @@ func (s *Scenario) key() []byte {
 func (s *Scenario) rangeEnd(key []byte) []byte {
 	end := s.anyEnd(key)
 	upsideDown := len(end) > 0 && !bytes.Equal(end, []byte{0}) && bytes.Compare(end, key) <= 0
-	if s.Auth && upsideDown {
+	if s.auth && upsideDown {
 		return prefixEnd(key)
 	}
 	return end

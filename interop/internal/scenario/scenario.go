@@ -77,7 +77,8 @@ type Scenario struct {
 	dice  *dice
 	world world
 	kinds *weighted
-	Options
+	// auth is set where there are users.
+	auth bool
 	// next are steps that belong together with one before them. One that has no longer any point is nil.
 	next []func() *Step
 	// steps counts all, unsettled those since the streams were looked at.
@@ -89,25 +90,13 @@ type Scenario struct {
 	historic bool
 }
 
-// Options say what a scenario is about.
-type Options struct {
-	// Auth is set where users are asked for.
-	Auth bool
-	// Served is set where both sides are servers, with tokens, streams and a clock of their own.
-	Served bool
-}
-
 // New is a scenario without users, or one that is mostly about them. It begins by writing the marker, and with what is
 // too rare to be left to chance.
-func New(seed uint64, options Options) *Scenario {
-	s := &Scenario{dice: newDice(seed), world: newWorld(), Options: options}
-	kinds := plain
-	if s.Auth {
-		kinds = slices.Concat(kinds, guarded)
-	}
-	if s.Served {
-		kinds = slices.Concat(kinds, served)
-		s.world.tokens = true
+func New(seed uint64, auth bool) *Scenario {
+	s := &Scenario{dice: newDice(seed), world: newWorld(), auth: auth}
+	kinds := slices.Concat(plain, served)
+	if auth {
+		kinds = slices.Concat(plain, guarded, served)
 	}
 	s.kinds = newWeighted(kinds)
 	s.then(s.settle, s.openStream, s.bulk)

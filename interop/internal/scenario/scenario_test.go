@@ -27,7 +27,7 @@ func play(s *Scenario, steps int, see func(Step)) {
 
 func TestASeedDecides(t *testing.T) {
 	for _, auth := range []bool{false, true} {
-		one, other := New(7, Options{Auth: auth, Served: true}), New(7, Options{Auth: auth, Served: true})
+		one, other := New(7, auth), New(7, auth)
 		play(one, 3000, func(step Step) {
 			again := other.Next()
 			if step.Kind != again.Kind || step.User != again.User || step.Stream != again.Stream || step.Method != again.Method {
@@ -61,7 +61,7 @@ func TestNeighbouringSeedsHaveNothingInCommon(t *testing.T) {
 func TestEveryMethodIsUsed(t *testing.T) {
 	seen := map[machine.Method]bool{}
 	kinds := map[Kind]bool{}
-	play(New(1, Options{Auth: true, Served: true}), 20000, func(step Step) {
+	play(New(1, true), 20000, func(step Step) {
 		kinds[step.Kind] = true
 		if step.Kind == Call {
 			seen[step.Method] = true
@@ -88,7 +88,7 @@ func TestEveryMethodIsUsed(t *testing.T) {
 }
 
 func TestNothingIsAskedThatEtcdDoesNotDecide(t *testing.T) {
-	play(New(3, Options{Served: true}), 20000, func(step Step) {
+	play(New(3, false), 20000, func(step Step) {
 		switch request := step.Request.(type) {
 		case *pb.LeaseGrantRequest:
 			if request.ID == 0 && request.TTL <= maxLeaseTTL {
@@ -185,7 +185,7 @@ func TestOnlyPutsOfDeletedKeysAreTakenOut(t *testing.T) {
 }
 
 func TestAShortLeaseIsRevokedInTime(t *testing.T) {
-	s := New(1, Options{})
+	s := New(1, false)
 	s.Learn(Step{Request: &pb.LeaseGrantRequest{ID: 9, TTL: 1}}, machine.Answer{Reply: &pb.LeaseGrantResponse{}})
 	for range shortLife + settleEvery {
 		step := s.Next()
@@ -197,7 +197,7 @@ func TestAShortLeaseIsRevokedInTime(t *testing.T) {
 }
 
 func TestACompactionIsWaitedFor(t *testing.T) {
-	s := New(1, Options{})
+	s := New(1, false)
 	s.Learn(Step{Request: &pb.PutRequest{}}, machine.Answer{Reply: &pb.PutResponse{Header: &pb.ResponseHeader{Revision: 9}}})
 	s.Learn(Step{Request: &pb.CompactionRequest{Revision: 5}}, machine.Answer{Reply: &pb.CompactionResponse{}})
 	for range 5000 {

@@ -7,7 +7,7 @@ import (
 	"bowline/interop/internal/machine"
 )
 
-// served is what there is to do where both sides are servers.
+// served is what there is to do beyond the state machine: with clocks, tokens and streams.
 var served = []choice{
 	{250, (*Scenario).keepAlive},
 	{400, (*Scenario).rangeStream},

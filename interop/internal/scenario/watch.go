@@ -15,16 +15,11 @@ const (
 	// maxStreams is how many streams make watches, maxWatches how many each may have.
 	maxStreams = 3
 	maxWatches = 10
-	// maxSilent is how many streams may be there beside, until all are ended.
-	maxSilent = 8
 )
 
 // watch creates a watch, on a new stream if need be.
 func (s *Scenario) watch() *Step {
-	open := s.world.open()
-	if len(s.world.streams) > maxSilent {
-		return s.restart()
-	}
+	open := s.world.streams
 	if len(open) == 0 || len(open) < maxStreams && s.dice.chance(100) {
 		return s.openStream()
 	}
@@ -33,17 +28,6 @@ func (s *Scenario) watch() *Step {
 		return s.cancelOn(stream)
 	}
 	return s.create(stream, s.createRequest())
-}
-
-// open are the streams that still make watches.
-func (w *world) open() []*stream {
-	var open []*stream
-	for _, stream := range w.streams {
-		if !stream.silent {
-			open = append(open, stream)
-		}
-	}
-	return open
 }
 
 // openStream opens a stream with a watch of the marker. Who is not allowed to see it is given the right first.
@@ -146,7 +130,7 @@ func (s *Scenario) history() *Step {
 // watchFrom watches all keys from a revision on, on any stream there is.
 func (s *Scenario) watchFrom(revision int64, fragment bool) func() *Step {
 	return func() *Step {
-		open := s.world.open()
+		open := s.world.streams
 		if len(open) == 0 {
 			return nil
 		}

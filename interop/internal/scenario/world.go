@@ -30,8 +30,6 @@ type world struct {
 
 	authEnabled bool
 	users       map[string]user
-	// tokens says that both sides have them, and so end them alike.
-	tokens bool
 }
 
 type lease struct {
@@ -45,8 +43,6 @@ type stream struct {
 	number  uint32
 	user    string
 	watches []int64
-	// silent streams make no more watches, since what their user may do is no longer the same on both sides.
-	silent bool
 }
 
 type user struct {
