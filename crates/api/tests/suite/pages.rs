@@ -1,9 +1,14 @@
 //! HTTP, of a real member.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use api::Http;
 use api::http::{Config, Surface};
+use env::SimDisk;
 use http::Request;
 use proto::etcdserverpb as pb;
+use rpc::etcdserverpb::kv_client::KvClient;
 use rpc::etcdserverpb::maintenance_client::MaintenanceClient;
 use server::Server;
 
@@ -77,4 +82,30 @@ async fn metrics_are_those_of_the_member() {
     {
         assert!(text.lines().any(|shown| shown == line), "{line}");
     }
+}
+
+/// A disk that hangs says nothing, so it takes a second until it is known to.
+#[tokio::test]
+async fn a_member_whose_disk_hangs_is_not_ready_but_alive() {
+    let disk = SimDisk::new(1);
+    let member = Fixture::on(Arc::new(disk.clone()));
+    member.server().linearizable().await.unwrap();
+    let pages = pages(&member);
+    disk.hang();
+    let mut client = KvClient::new(member.channel());
+    let request = pb::PutRequest { key: "k".into(), ..pb::PutRequest::default() };
+    let put = tokio::spawn(async move { client.put(request).await });
+    while get(&pages, "/health").await.0 == 200 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(!put.is_finished(), "what is not on the disk is not acknowledged");
+    let (status, told) = get(&pages, "/readyz/linearizable_read").await;
+    assert_eq!(status, 503);
+    assert!(told.contains("the log has been waiting for the disk for "), "{told}");
+    assert_eq!(get(&pages, "/health?serializable=true").await.0, 200);
+    assert_eq!(get(&pages, "/livez").await, ok("ok\n"));
+
+    disk.heal();
+    put.await.unwrap().unwrap();
+    assert_eq!(get(&pages, "/health").await.0, 200);
 }

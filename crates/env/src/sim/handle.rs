@@ -100,7 +100,7 @@ impl File for SimFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        let mut state = self.disk.lock();
+        let mut state = self.disk.lock_unless_it_hangs();
         let fault = state.admit(Call::Sync)?;
         let contents = &mut lock(&self.file).contents;
         match fault {

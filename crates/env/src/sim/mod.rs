@@ -25,7 +25,7 @@ mod tree;
 use std::fmt;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use self::faults::{Call, Counting, Plan};
 use self::folder::{Entry, FileNode, FolderNode};
@@ -70,6 +70,7 @@ const SECTOR: usize = 512;
 #[derive(Clone)]
 pub struct SimDisk {
     state: Arc<Mutex<State>>,
+    healed: Arc<Condvar>,
 }
 
 struct State {
@@ -83,6 +84,8 @@ struct State {
     plans: Vec<Plan>,
     /// Whether the power is gone.
     off: bool,
+    /// Whether syncs wait until the disk is healed.
+    hangs: bool,
     capacity_bytes: Option<u64>,
 }
 
@@ -101,9 +104,10 @@ impl SimDisk {
             calls: Calls::default(),
             plans: Vec::new(),
             off: false,
+            hangs: false,
             capacity_bytes,
         };
-        SimDisk { state: Arc::new(Mutex::new(state)) }
+        SimDisk { state: Arc::new(Mutex::new(state)), healed: Arc::default() }
     }
 
     /// The disk as a machine could find it that loses power now. This one goes on as if nothing had happened, so that
@@ -144,9 +148,17 @@ impl SimDisk {
         self.plan(n, fault, Counting::Changes, true);
     }
 
-    /// Forgets all planned faults. A machine that is off stays off.
+    /// Lets every `sync_data` wait from now on, until [`SimDisk::heal`]: a disk that neither does what it is asked nor says that it cannot.
+    pub fn hang(&self) {
+        self.lock().hangs = true;
+    }
+
+    /// Forgets all planned faults, and does what it was hanging over. A machine that is off stays off.
     pub fn heal(&self) {
-        self.lock().plans.clear();
+        let mut state = self.lock();
+        state.plans.clear();
+        state.hangs = false;
+        self.healed.notify_all();
     }
 
     /// Bounds the space of all files that have a name, or lifts the bound. A write or an allocation that needs more fails, the
@@ -198,6 +210,12 @@ impl SimDisk {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
+    }
+
+    /// As [`SimDisk::lock`], once the disk hangs no more.
+    fn lock_unless_it_hangs(&self) -> MutexGuard<'_, State> {
+        let answers = self.healed.wait_while(self.lock(), |state| state.hangs);
+        answers.unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -218,3 +218,21 @@ fn other_calls_that_fail_do_nothing() {
     assert_eq!(disk.read_dir(path("/")).unwrap(), ["file"]);
     assert_eq!(disk.contents("/file").unwrap(), b"as it was");
 }
+
+#[test]
+fn a_disk_that_hangs_syncs_once_it_is_healed() {
+    let disk = SimDisk::new(1);
+    let file = disk.open(path("/file"), Open::create(Create::New)).unwrap();
+    disk.sync_dir(path("/")).unwrap();
+    disk.hang();
+    file.write_at(b"contents", 0).unwrap();
+    std::thread::scope(|scope| {
+        let sync = scope.spawn(|| file.sync_data());
+        // Whatever the other thread has got to: as long as the disk hangs, some cut finds nothing.
+        let lost = (0..50).any(|seed| disk.power_cut(seed).contents("/file") == Some(Vec::new()));
+        assert!(lost);
+        disk.heal();
+        sync.join().unwrap().unwrap();
+    });
+    assert_eq!(disk.power_cut(1).contents("/file").as_deref(), Some(&b"contents"[..]));
+}

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,7 +11,7 @@ use std::time::Duration;
 use api::Body;
 use api::grpc::{Config, Grpc};
 use bytes::{BufMut as _, Bytes, BytesMut};
-use env::{OsClock, OsDisk, OsRandom};
+use env::{Disk, OsClock, OsDisk, OsRandom};
 use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use net::{Connection, Peer};
@@ -23,7 +24,7 @@ pub(crate) struct Fixture {
     member: Option<Member>,
     pub(crate) grpc: Grpc,
     pub(crate) registry: prometheus::Registry,
-    _folder: TempDir,
+    _folder: Option<TempDir>,
 }
 
 impl Fixture {
@@ -33,20 +34,29 @@ impl Fixture {
 
     pub(crate) fn with(change: impl FnOnce(&mut ServerConfig), config: Config) -> Fixture {
         let folder = tempfile::tempdir().unwrap();
-        let mut server_config = ServerConfig::new("default", folder.path());
-        server_config.heartbeat = Duration::from_millis(20);
+        let mut server_config = server_config(folder.path());
         server_config.unsafe_no_fsync = true;
-        server_config.bcrypt_cost = 4;
         change(&mut server_config);
+        let mut fixture = Fixture::run(server_config, Arc::new(OsDisk), config);
+        fixture._folder = Some(folder);
+        fixture
+    }
+
+    /// A member whose disk does what the test has it do.
+    pub(crate) fn on(disk: Arc<dyn Disk>) -> Fixture {
+        Fixture::run(server_config(Path::new("/data")), disk, Config::default())
+    }
+
+    fn run(server_config: ServerConfig, disk: Arc<dyn Disk>, config: Config) -> Fixture {
         let machine = Machine {
-            disk: Arc::new(OsDisk),
+            disk,
             clock: Arc::new(OsClock::default()),
             random: Box::new(OsRandom),
         };
         let registry = prometheus::Registry::new();
         let member = Member::start(server_config, machine, Arc::new(Alone), &registry).unwrap();
         let grpc = Grpc::new(member.server().clone(), config, &registry).unwrap();
-        Fixture { member: Some(member), grpc, registry, _folder: folder }
+        Fixture { member: Some(member), grpc, registry, _folder: None }
     }
 
     pub(crate) fn server(&self) -> &Server {
@@ -87,6 +97,13 @@ impl Drop for Fixture {
             member.stop();
         }
     }
+}
+
+fn server_config(folder: &Path) -> ServerConfig {
+    let mut config = ServerConfig::new("default", folder);
+    config.heartbeat = Duration::from_millis(20);
+    config.bcrypt_cost = 4;
+    config
 }
 
 /// An answer, taken apart.
