@@ -37,6 +37,8 @@ pub struct Options {
     pub grow_bytes: u64,
     /// Whether a checksum of each page is kept beside the file, for [`Db::scrub`].
     pub checksums: bool,
+    /// Whether commits wait for the disk. If not, a power cut may leave a file that is no database any more.
+    pub sync: bool,
 }
 
 impl Default for Options {
@@ -48,6 +50,7 @@ impl Default for Options {
             sync_freelist: false,
             grow_bytes: GROW_BYTES_DEFAULT,
             checksums: false,
+            sync: true,
         }
     }
 }

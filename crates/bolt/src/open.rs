@@ -59,7 +59,8 @@ pub(crate) fn open(
         disk.sync_dir(parent(path)).map_err(io("sync folder"))?;
     }
     let checksums = options.checksums.then(|| Checksums::load(&disk, &state));
-    let parts = Parts { state, freelist, file_len, checksums, fell_back, unsynced: false };
+    let unsynced = !options.sync;
+    let parts = Parts { state, freelist, file_len, checksums, fell_back, unsynced };
     Ok(Db::assemble(disk, options, parts))
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use server::{AutoCompaction, Features, ServerConfig};
 
 use crate::config::gates::Gate;
-use crate::config::url::Address;
+use crate::config::url::{Address, bracketed};
 use crate::config::{self, Config, InitialCluster};
 
 /// How the member behaves. `initial` is none if it has data already.
@@ -45,6 +45,7 @@ fn set_backend(server: &mut ServerConfig, config: &Config) {
     // Below zero there is no limit.
     server.quota_backend_bytes =
         backend.quota_bytes.map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX));
+    server.backend.bolt.sync = !config.unsafe_no_fsync;
     server.backend.batch_interval = backend.batch_interval;
     server.backend.batch_ops = count(backend.batch_operations);
     server.bootstrap_defrag_threshold_bytes =
@@ -137,10 +138,7 @@ pub(crate) fn http(config: &Config, command_line: Vec<String>) -> api::http::Con
 /// Where to listen.
 pub(crate) fn address(address: &Address) -> net::Address {
     match address {
-        Address::Tcp { host, port } if host.contains(':') => {
-            net::Address::Tcp(format!("[{host}]:{port}"))
-        }
-        Address::Tcp { host, port } => net::Address::Tcp(format!("{host}:{port}")),
+        Address::Tcp { host, port } => net::Address::Tcp(format!("{}:{port}", bracketed(host))),
         Address::Unix(path) => net::Address::Unix(PathBuf::from(path)),
     }
 }

@@ -257,3 +257,17 @@ fn without_the_newest_meta_page_the_commit_before_is_found_in_the_middle_of_the_
     }
     assert!(found > 60, "only {found}");
 }
+
+#[test]
+fn commits_wait_for_the_disk_unless_told_not_to() {
+    let syncs = |sync| {
+        let disk = SimDisk::new(3);
+        let db = open(&disk, &Options { sync, ..options() }).unwrap();
+        let (mut workload, mut model) = (Workload::new(3, 200, 4_000), Contents::default());
+        let before = disk.calls().syncs;
+        commit(&db, &mut model, &mut workload).unwrap();
+        disk.calls().syncs - before
+    };
+    assert_eq!(syncs(true), 2, "the pages, then the meta page");
+    assert_eq!(syncs(false), 0);
+}
