@@ -108,16 +108,16 @@ func (c *config) findPlanted(ctx context.Context, scripts []string, name string)
 }
 
 func (c *config) findOne(ctx context.Context, scripts []string, plant *plant) error {
-	differences := 0
+	var differences []string
 	for _, path := range scripts {
 		played, err := c.play(ctx, path, plant)
 		if err != nil {
 			return err
 		}
-		differences += len(played.differences)
+		differences = append(differences, played.differences...)
 	}
-	if !plant.done || differences != 1 {
-		return fmt.Errorf("planted %s: done is %v, and differences were %d", plant.name, plant.done, differences)
+	if !plant.done || len(differences) != 1 {
+		return fmt.Errorf("planted %s: done is %v, and differences were %d:\n%s", plant.name, plant.done, len(differences), strings.Join(differences, "\n"))
 	}
 	return nil
 }

@@ -114,6 +114,10 @@ var rules = []rule{
 	every(`("(?:raft_term|raftTerm|raftIndex|raftAppliedIndex)":)"?\d+"?`, `$1<raft>`),
 	every(`("(?:RaftTerm|RaftIndex|RaftAppliedIndex)" : )\d+`, `$1<raft>`),
 	every(`(raft_term: +)\d+`, `$1<raft>`),
+	// The version of the storage rises to the cluster's some seconds after the start.
+	every(`("storage":)"3\.[57]\.0"`, `$1<storage>`),
+	every(`(?i)("?storage_?version"?\s*:\s*)"3\.[57]\.0"`, `$1<storage>`),
+	of("endpoint status", `(3\.7\.1[ ,│]+)3\.[57]\.0`, `$1<storage>`),
 	// How much room a database takes.
 	every(`("(?:dbSize|dbSizeInUse|totalSize)":)"?\d+"?`, `$1<size>`),
 	every(`("(?:DBSize|DBSizeInUse|Size)" : )\d+`, `$1<size>`),

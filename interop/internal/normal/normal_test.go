@@ -28,6 +28,9 @@ func TestMayDiffer(t *testing.T) {
 		{"snapshot status", `{"hash":1,"revision":2,"totalKey":1,"totalSize":20480}`, `{"hash":2,"revision":2,"totalKey":1,"totalSize":24576}`},
 		{"snapshot status", "5a8d1c3e, 4, 3, 20 kB, 3.7.0", "ff, 4, 3, 33 kB, 3.7.0"},
 		{"lease timetolive", "granted with TTL(100s), remaining(99s)", "granted with TTL(100s), remaining(100s)"},
+		{"GET /version", `{"etcdcluster":"3.7.0","storage":"3.7.0"}`, `{"etcdcluster":"3.7.0","storage":"3.5.0"}`},
+		{"endpoint status", `"storageVersion":"3.7.0"`, `"storageVersion":"3.5.0"`},
+		{"endpoint status", "│ 3.7.1 │ 3.7.0 │ 20 kB", "│ 3.7.1 │ 3.5.0 │ 20 kB"},
 	} {
 		if !p.same() {
 			t.Errorf("not the same: %+v", p)
@@ -45,6 +48,8 @@ func TestMustNotDiffer(t *testing.T) {
 		{"endpoint status", "3.7.1, 3.7.0, 20 kB, 16 kB, 20%, 2.1 GB, true, false, 2, 4, 4, , , false", "3.7.1, 3.7.0, 20 kB, 16 kB, 20%, 2.1 GB, true, true, 2, 4, 4, , , false"},
 		{"snapshot status", "5a8d1c3e, 4, 3, 20 kB, 3.7.0", "5a8d1c3e, 5, 3, 20 kB, 3.7.0"},
 		{"lease timetolive", "granted with TTL(100s)", "granted with TTL(99s)"},
+		{"GET /version", `{"etcdcluster":"3.7.0","storage":"3.7.0"}`, `{"etcdcluster":"3.7.0","storage":"3.6.0"}`},
+		{"endpoint status", "│ 3.7.1 │ 3.7.0 │ 20 kB", "│ 3.7.2 │ 3.5.0 │ 20 kB"},
 		{"lease grant", "granted with TTL(100s)", "granted with TTL(99s)"},
 		{"lease timetolive", "already expired", "remaining(1s)"},
 		// Who is who is kept.
