@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -19,34 +20,92 @@ func session(t *testing.T, client *clientv3.Client, options ...concurrency.Sessi
 	return s
 }
 
+// attentive is a client's watcher that tells of every watch that is begun: who uses the client has found that it must wait.
+type attentive struct {
+	clientv3.Watcher
+	begun chan struct{}
+}
+
+func (a attentive) Watch(ctx context.Context, key string, options ...clientv3.OpOption) clientv3.WatchChan {
+	select {
+	case a.begun <- struct{}{}:
+	default:
+		// Nobody counts any more.
+	}
+	return a.Watcher.Watch(ctx, key, options...)
+}
+
+// waiter is something that a client does, and that must wait for others.
+type waiter struct {
+	begun chan struct{}
+	done  chan error
+}
+
+// wait begins it, and returns when it waits.
+func wait(t *testing.T, client *clientv3.Client, do func() error) *waiter {
+	t.Helper()
+	w := &waiter{begun: make(chan struct{}, 10), done: make(chan error, 1)}
+	client.Watcher = attentive{client.Watcher, w.begun}
+	go func() { w.done <- do() }()
+	w.again(t)
+	return w
+}
+
+// again returns when it waits for the next of those that are before it.
+func (w *waiter) again(t *testing.T) {
+	t.Helper()
+	select {
+	case <-w.begun:
+	case err := <-w.done:
+		t.Fatalf("did not wait; error %v", err)
+	case <-time.After(patience):
+		t.Fatal("neither waits nor is done")
+	}
+}
+
+// still says that it has not been done yet.
+func (w *waiter) still(t *testing.T) {
+	t.Helper()
+	select {
+	case err := <-w.done:
+		t.Fatalf("done before its time; error %v", err)
+	default:
+	}
+}
+
+// over returns when it has been done.
+func (w *waiter) over(t *testing.T) {
+	t.Helper()
+	must(t, next(t, w.done))
+}
+
 func TestMutexKeepsOthersOut(t *testing.T) {
-	ctx, client := within(t), shared.client(t)
-	one, other := session(t, client), session(t, client)
+	ctx, client, late := within(t), shared.client(t), shared.client(t)
+	one, other := session(t, client), session(t, late)
 	first, second := concurrency.NewMutex(one, prefixOf(t)), concurrency.NewMutex(other, prefixOf(t))
 	must(t, first.Lock(ctx))
 	fails(t, "try", second.TryLock(ctx), concurrency.ErrLocked)
 
-	held := make(chan error)
-	go func() { held <- second.Lock(ctx) }()
+	held := wait(t, late, func() error { return second.Lock(ctx) })
 	owner := got(client.Txn(ctx).If(first.IsOwner()).Commit())(t)
 	equal(t, "the first owns it", owner.Succeeded, true)
+	held.still(t)
 	must(t, first.Unlock(ctx))
-	must(t, next(t, held))
+	held.over(t)
 	owner = got(client.Txn(ctx).If(first.IsOwner()).Commit())(t)
 	equal(t, "the first owns it still", owner.Succeeded, false)
 	must(t, second.Unlock(ctx))
 }
 
 func TestMutexOfASessionThatEnded(t *testing.T) {
-	ctx, client := within(t), shared.client(t)
+	ctx, client, late := within(t), shared.client(t), shared.client(t)
 	// A session learns of its end at a third of its time.
-	one, other := session(t, client, concurrency.WithTTL(3)), session(t, client)
+	one, other := session(t, client, concurrency.WithTTL(3)), session(t, late)
 	first, second := concurrency.NewMutex(one, prefixOf(t)), concurrency.NewMutex(other, prefixOf(t))
 	must(t, first.Lock(ctx))
-	held := make(chan error)
-	go func() { held <- second.Lock(ctx) }()
+	held := wait(t, late, func() error { return second.Lock(ctx) })
 	got(client.Revoke(ctx, one.Lease()))(t)
-	must(t, next(t, held))
+	held.over(t)
 	ends(t, one.Done())
 }
 
@@ -89,23 +148,22 @@ func count(ctx context.Context, client *clientv3.Client, mutex *concurrency.Mute
 }
 
 func TestElection(t *testing.T) {
-	ctx, client := within(t), shared.client(t)
-	one, other := session(t, client), session(t, client)
+	ctx, client, late := within(t), shared.client(t), shared.client(t)
+	one, other := session(t, client), session(t, late)
 	first, second := concurrency.NewElection(one, prefixOf(t)), concurrency.NewElection(other, prefixOf(t))
 	_, err := first.Leader(ctx)
 	fails(t, "nobody leads", err, concurrency.ErrElectionNoLeader)
 
 	must(t, first.Campaign(ctx, "first"))
-	observed := second.Observe(ctx)
+	observed := concurrency.NewElection(one, prefixOf(t)).Observe(ctx)
 	equal(t, "observed", string(next(t, observed).Kvs[0].Value), "first")
 	must(t, first.Proclaim(ctx, "first again"))
 	equal(t, "observed", string(next(t, observed).Kvs[0].Value), "first again")
 
-	elected := make(chan error)
-	go func() { elected <- second.Campaign(ctx, "second") }()
+	elected := wait(t, late, func() error { return second.Campaign(ctx, "second") })
 	equal(t, "leads", string(got(first.Leader(ctx))(t).Kvs[0].Value), "first again")
 	must(t, first.Resign(ctx))
-	must(t, next(t, elected))
+	elected.over(t)
 	equal(t, "observed", string(next(t, observed).Kvs[0].Value), "second")
 	fails(t, "the first no longer leads", first.Proclaim(ctx, "x"), concurrency.ErrElectionNotLeader)
 
@@ -115,14 +173,13 @@ func TestElection(t *testing.T) {
 }
 
 func TestElectionAfterTheLeaderIsGone(t *testing.T) {
-	ctx, client := within(t), shared.client(t)
-	one, other := session(t, client), session(t, client)
+	ctx, client, late := within(t), shared.client(t), shared.client(t)
+	one, other := session(t, client), session(t, late)
 	first, second := concurrency.NewElection(one, prefixOf(t)), concurrency.NewElection(other, prefixOf(t))
 	must(t, first.Campaign(ctx, "first"))
-	elected := make(chan error)
-	go func() { elected <- second.Campaign(ctx, "second") }()
+	elected := wait(t, late, func() error { return second.Campaign(ctx, "second") })
 	must(t, one.Close())
-	must(t, next(t, elected))
+	elected.over(t)
 	equal(t, "leads", string(got(second.Leader(ctx))(t).Kvs[0].Value), "second")
 }
 

@@ -1,9 +1,9 @@
 package clients
 
 import (
-	"sync/atomic"
 	"testing"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 	recipe "go.etcd.io/etcd/client/v3/experimental/recipes"
 )
@@ -38,55 +38,58 @@ func TestPriorityQueue(t *testing.T) {
 }
 
 func TestBarrier(t *testing.T) {
-	client := shared.client(t)
+	client, late := shared.client(t), shared.client(t)
 	barrier := recipe.NewBarrier(client, prefixOf(t))
 	must(t, barrier.Hold())
-	passed := make(chan error)
-	go func() { passed <- recipe.NewBarrier(client, prefixOf(t)).Wait() }()
+	passed := wait(t, late, recipe.NewBarrier(late, prefixOf(t)).Wait)
 	must(t, barrier.Release())
-	must(t, next(t, passed))
+	passed.over(t)
 }
 
+// TestDoubleBarrier lets nobody in before all have come, and nobody out before all want to go.
 func TestDoubleBarrier(t *testing.T) {
 	const workers = 4
-	client := shared.client(t)
-	var inside atomic.Int32
-	done := make(chan error)
-	for range workers {
-		s := session(t, client)
-		go func() {
-			barrier := recipe.NewDoubleBarrier(s, prefixOf(t), workers)
-			if err := barrier.Enter(); err != nil {
-				done <- err
-				return
-			}
-			inside.Add(1)
-			done <- barrier.Leave()
-		}()
+	barriers, clients := make([]*recipe.DoubleBarrier, workers), make([]*clientv3.Client, workers)
+	for i := range workers {
+		clients[i] = shared.client(t)
+		barriers[i] = recipe.NewDoubleBarrier(session(t, clients[i]), prefixOf(t), workers)
 	}
-	for range workers {
-		must(t, next(t, done))
+	all := func(do func(*recipe.DoubleBarrier) error) {
+		t.Helper()
+		var waiting []*waiter
+		for i, barrier := range barriers[1:] {
+			waiting = append(waiting, wait(t, clients[i+1], func() error { return do(barrier) }))
+		}
+		for _, waiter := range waiting {
+			waiter.still(t)
+		}
+		must(t, do(barriers[0]))
+		for _, waiter := range waiting {
+			waiter.over(t)
+		}
 	}
-	equal(t, "inside", inside.Load(), workers)
+	all((*recipe.DoubleBarrier).Enter)
+	all((*recipe.DoubleBarrier).Leave)
 }
 
+// TestReadersAndAWriter has the writer wait for one reader after the other, and a later reader for the writer.
 func TestReadersAndAWriter(t *testing.T) {
-	client := shared.client(t)
-	locks := make([]*recipe.RWMutex, 3)
+	var clients [4]*clientv3.Client
+	var locks [4]*recipe.RWMutex
 	for i := range locks {
-		locks[i] = recipe.NewRWMutex(session(t, client, concurrency.WithTTL(60)), prefixOf(t))
+		clients[i] = shared.client(t)
+		locks[i] = recipe.NewRWMutex(session(t, clients[i], concurrency.WithTTL(60)), prefixOf(t))
 	}
 	must(t, locks[0].RLock())
 	must(t, locks[1].RLock())
-	written := make(chan error)
-	go func() { written <- locks[2].Lock() }()
-	must(t, locks[0].RUnlock())
-	select {
-	case <-written:
-		t.Fatal("a writer beside a reader")
-	default:
-	}
+	written := wait(t, clients[2], locks[2].Lock)
+	read := wait(t, clients[3], locks[3].RLock)
 	must(t, locks[1].RUnlock())
-	must(t, next(t, written))
+	written.again(t)
+	must(t, locks[0].RUnlock())
+	written.over(t)
+	read.still(t)
 	must(t, locks[2].Unlock())
+	read.over(t)
+	must(t, locks[3].RUnlock())
 }

@@ -46,7 +46,12 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer shared.cluster.Close()
-	return m.Run()
+	code := m.Run()
+	if err := shared.cluster.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
 }
 
 // server is one that runs, alone in its cluster.
@@ -67,27 +72,20 @@ func start(dir string, flags ...string) (*server, error) {
 	return &server{c, flags}, nil
 }
 
-// alone starts a server for one test.
+// alone starts a server for one test, after which it must also end well.
 func alone(t *testing.T, flags ...string) *server {
 	t.Helper()
 	s, err := start(t.TempDir(), flags...)
 	must(t, err)
 	t.Cleanup(func() {
-		s.cluster.Close()
 		if t.Failed() {
-			s.printLog(t)
+			t.Logf("the server's log ends with:\n%s", s.cluster.Members[0].LogEnd())
+		} else if err := s.cluster.Stop(); err != nil {
+			t.Error(err)
 		}
+		s.cluster.Close()
 	})
 	return s
-}
-
-// printLog shows the end of what the server has logged.
-func (s *server) printLog(t *testing.T) {
-	const shown = 4000
-	text, err := os.ReadFile(s.cluster.Members[0].Dir + ".log")
-	if err == nil {
-		t.Logf("the server's log ends with:\n%s", text[max(0, len(text)-shown):])
-	}
 }
 
 func (s *server) endpoint() string { return s.cluster.Members[0].Endpoint() }
@@ -123,8 +121,12 @@ func (s *server) clientAs(t *testing.T, user, password string) *clientv3.Client 
 	return connect(t, config)
 }
 
+// connect makes a client that asks in vain no longer than patience, also where no context is given.
 func connect(t *testing.T, config clientv3.Config) *clientv3.Client {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	config.Context = ctx
 	client, err := clientv3.New(config)
 	must(t, err)
 	t.Cleanup(func() { client.Close() })

@@ -2,14 +2,18 @@ package clients
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 )
 
 // eventually waits for something to come true, which no server announces.
@@ -60,21 +64,69 @@ func TestWatchOutlivesTheServer(t *testing.T) {
 	}
 }
 
-// TestWatchOfWhatWasCompactedMeanwhile is told so after the server is back.
-func TestWatchOfWhatWasCompactedMeanwhile(t *testing.T) {
-	t.Parallel()
-	ctx, s := within(t), alone(t)
-	client, other := s.client(t), s.client(t)
-	last := got(client.Put(ctx, "k", "1"))(t).Header.Revision
-	for range 5 {
-		last = got(client.Put(ctx, "k", "x"))(t).Header.Revision
+// putTimes puts a key so often, and returns the last revision.
+func putTimes(t *testing.T, client *clientv3.Client, times int) int64 {
+	t.Helper()
+	var last int64
+	for range times {
+		last = got(client.Put(within(t), "k", "x"))(t).Header.Revision
 	}
-	got(other.Compact(ctx, last))(t)
-	watch := client.Watch(ctx, "k", clientv3.WithRev(2))
+	return last
+}
+
+// compacted is the last that a watch hears, of what was compacted before it could be told.
+func compacted(t *testing.T, watch clientv3.WatchChan, at int64) {
+	t.Helper()
 	response := next(t, watch)
 	fails(t, "watch", response.Err(), rpctypes.ErrCompacted)
-	equal(t, "compact revision", response.CompactRevision, last)
+	equal(t, "compact revision", response.CompactRevision, at)
 	ends(t, watch)
+}
+
+func TestWatchOfWhatWasCompacted(t *testing.T) {
+	t.Parallel()
+	ctx, s := within(t), alone(t)
+	client := s.client(t)
+	last := putTimes(t, client, 6)
+	got(client.Compact(ctx, last))(t)
+	compacted(t, client.Watch(ctx, "k", clientv3.WithRev(2)), last)
+}
+
+// TestWatchOfWhatWasCompactedMeanwhile has seen some, and is told so when it finds the server again.
+func TestWatchOfWhatWasCompactedMeanwhile(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*server, *testing.T){"stop": (*server).stop, "kill": (*server).kill} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, s := within(t), alone(t)
+			way := &gate{}
+			config := s.config()
+			config.DialOptions = append(config.DialOptions, grpc.WithContextDialer(way.dial))
+			client, other := connect(t, config), s.client(t)
+			watch := client.Watch(ctx, "k", clientv3.WithRev(1))
+			putTimes(t, other, 3)
+			revisions(t, watch, 3)
+
+			way.shut.Store(true)
+			end(s, t)
+			s.startAgain(t)
+			last := putTimes(t, other, 5)
+			got(other.Compact(ctx, last))(t)
+			way.shut.Store(false)
+			client.ActiveConnection().ResetConnectBackoff()
+			compacted(t, watch, last)
+		})
+	}
+}
+
+// gate is a way to the server that can be shut.
+type gate struct{ shut atomic.Bool }
+
+func (g *gate) dial(ctx context.Context, addr string) (net.Conn, error) {
+	if g.shut.Load() {
+		return nil, errors.New("the gate is shut")
+	}
+	return new(net.Dialer).DialContext(ctx, "tcp", addr)
 }
 
 func TestWatchOptions(t *testing.T) {
@@ -125,10 +177,20 @@ func TestWatchProgress(t *testing.T) {
 	progress := next(t, watch)
 	equal(t, "by itself", progress.IsProgressNotify(), true)
 	equal(t, "revision", progress.Header.Revision, last)
+}
 
+// TestWatchProgressWhenAsked is on a server that does not tell by itself for minutes.
+func TestWatchProgressWhenAsked(t *testing.T) {
+	t.Parallel()
+	ctx, s := within(t), alone(t)
+	client := s.client(t)
+	watch := client.Watch(ctx, "k", clientv3.WithCreatedNotify())
+	equal(t, "created", next(t, watch).Created, true)
+	last := got(client.Put(ctx, "other", "x"))(t).Header.Revision
 	must(t, client.RequestProgress(ctx))
-	progress = next(t, watch)
-	equal(t, "when asked", progress.IsProgressNotify(), true)
+	progress := next(t, watch)
+	equal(t, "progress", progress.IsProgressNotify(), true)
+	equal(t, "revision", progress.Header.Revision, last)
 }
 
 // TestWatchOfTheFuture hears nothing before its time.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use bolt::{Scrub, ScrubReport};
 
 use crate::backend::Backend;
+use crate::thread::caught;
 
 /// Pages looked at in a turn.
 pub const SCRUB_PAGES_DEFAULT: usize = 256;
@@ -78,10 +79,24 @@ impl Stop {
 impl ScrubThread {
     /// Starts one, with a turn of so many pages in each interval.
     pub fn spawn(backend: &Backend, pages: usize, interval: Duration) -> io::Result<ScrubThread> {
+        let panicked = |panic: &str| tracing::error!(panic, "the thread that scrubs panicked");
+        ScrubThread::spawn_telling(backend, pages, interval, panicked)
+    }
+
+    /// Likewise, and somebody is told if it panics: nobody else would notice that it has ended.
+    pub fn spawn_telling(
+        backend: &Backend,
+        pages: usize,
+        interval: Duration,
+        panicked: impl FnOnce(&str) + Send + 'static,
+    ) -> io::Result<ScrubThread> {
         let stop = Arc::new(Stop::default());
         let (backend, asked) = (backend.clone(), Arc::clone(&stop));
-        let thread = std::thread::Builder::new().name("scrub".to_owned());
-        let thread = thread.spawn(move || run(&backend, pages, interval, &asked))?;
+        let thread = std::thread::Builder::new().name("scrub".to_owned()).spawn(move || {
+            if let Err(panic) = caught(|| run(&backend, pages, interval, &asked)) {
+                panicked(&panic);
+            }
+        })?;
         Ok(ScrubThread { stop, thread: Some(thread) })
     }
 
@@ -94,10 +109,9 @@ impl ScrubThread {
 impl Drop for ScrubThread {
     fn drop(&mut self) {
         self.stop.ask();
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the thread that scrubs panicked");
+        if let Some(thread) = self.thread.take() {
+            // Whoever wanted to hear of a panic has been told.
+            let _ = thread.join();
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The thread that commits in the background: a clock and a condition round a [`Committer`].
 
+use std::any::Any;
 use std::io;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
@@ -20,12 +22,22 @@ pub struct CommitThread {
 impl CommitThread {
     /// Starts one. A database needs no more than one.
     pub fn spawn(backend: &Backend) -> io::Result<CommitThread> {
+        CommitThread::spawn_telling(backend, |_| ())
+    }
+
+    /// Starts one that tells why it ends, if that is not because it was told to: a commit has failed, whoever made it, or it has panicked. Nothing is
+    /// accepted any more then, so somebody should hear of it who need not wait for a commit to do so.
+    pub fn spawn_telling(
+        backend: &Backend,
+        failed: impl FnOnce(&CommitError) + Send + 'static,
+    ) -> io::Result<CommitThread> {
         let (shared, stop) = (Arc::clone(&backend.shared), Arc::new(AtomicBool::new(false)));
         let (committer, stopped) = (backend.committer(), Arc::clone(&stop));
         let state = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
-            .name("commit".to_owned())
-            .spawn(move || run(&state, &committer, &stopped))?;
+        let thread = std::thread::Builder::new().name("commit".to_owned()).spawn(move || {
+            let outcome = run_or_poison(&state, &committer, &stopped);
+            outcome.inspect_err(failed)
+        })?;
         Ok(CommitThread { shared, stop, thread: Some(thread) })
     }
 
@@ -44,10 +56,7 @@ impl CommitThread {
     fn join(&mut self) -> Result<(), CommitError> {
         self.tell_to_stop();
         let Some(thread) = self.thread.take() else { return Ok(()) };
-        match thread.join() {
-            Ok(outcome) => outcome,
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
+        thread.join().unwrap_or_else(|panic| Err(CommitError::Poisoned(text(&*panic).into())))
     }
 }
 
@@ -60,6 +69,30 @@ impl Drop for CommitThread {
             let _ = self.join();
         }
     }
+}
+
+/// Commits until it is told to stop. A panic poisons the database as a failed commit does: nobody knows what is in the file.
+fn run_or_poison(
+    shared: &Shared,
+    committer: &Committer,
+    stop: &AtomicBool,
+) -> Result<(), CommitError> {
+    caught(|| run(shared, committer, stop)).unwrap_or_else(|panic| {
+        let cause = format!("the thread that commits panicked: {panic}");
+        shared.poison(cause.clone());
+        Err(CommitError::Poisoned(cause.into()))
+    })
+}
+
+/// Does something that nobody depends on once it has panicked. Returns what the panic said.
+pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    std::panic::catch_unwind(AssertUnwindSafe(work)).map_err(|panic| text(&*panic))
+}
+
+/// What a panic said, if it was words.
+fn text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
 fn run(shared: &Shared, committer: &Committer, stop: &AtomicBool) -> Result<(), CommitError> {

@@ -10,6 +10,7 @@ pub mod config;
 pub mod logging;
 
 mod listeners;
+mod reason;
 mod run;
 mod settings;
 mod signals;
@@ -17,30 +18,26 @@ mod signals;
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use config::{Exit, Machine, Notice, Parsed};
 use logging::Logs;
 
 /// How long the last lines of the log are waited for.
-const FLUSH_MAX: Duration = Duration::from_secs(2);
+use logging::SHUTDOWN_FLUSH_MAX as FLUSH_MAX;
 
 /// The whole process, from its arguments to its exit code.
 pub fn main(
-    args: impl Iterator<Item = String>,
+    args: impl Iterator<Item = OsString>,
     environment: impl Iterator<Item = (OsString, OsString)>,
 ) -> ExitCode {
-    // What is no text is no flag of ours.
-    let environment = environment
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let args: Vec<String> = args.collect();
-    match config::parse(args.clone(), environment, &Machine::here()) {
-        Ok(Parsed { config, notices }) => match start_logs(&config.logs) {
-            Ok(logs) => {
-                notices.iter().for_each(Notice::log);
-                run::run(&config, args, &logs)
-            }
-            Err(code) => code,
+    let args: Vec<OsString> = args.collect();
+    let parsed = config::parse(args.clone(), environment, &Machine::here());
+    // Arguments that are no texts were refused.
+    let args: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    match parsed {
+        Ok(Parsed { config, notices }) => match start_logs(&config.logs, &notices, &args) {
+            Some(logs) => run::run(&config, args, &logs),
+            None => ExitCode::FAILURE,
         },
         Err(Exit::Printed { stdout, stderr, code }) => {
             // If nobody reads it, nobody reads it.
@@ -49,18 +46,30 @@ pub fn main(
             ExitCode::from(code)
         }
         Err(Exit::Logged { logs, notices }) => {
-            if let Ok(logs) = start_logs(&logs) {
-                notices.iter().for_each(Notice::log);
-                logs.flush(FLUSH_MAX);
-            }
+            // Dropped, they write all that they were told.
+            drop(start_logs(&logs, &notices, &args));
             ExitCode::FAILURE
         }
     }
 }
 
-fn start_logs(logs: &config::Logs) -> Result<Logs, ExitCode> {
-    logging::start(logs).map_err(|error| {
-        let _ = writeln!(std::io::stderr(), "error creating the logger: {error}");
-        ExitCode::FAILURE
-    })
+/// Starts the logs, and tells them what is to be told. If they do not start, that is told to the standard error, as etcd does.
+fn start_logs(config: &config::Logs, notices: &[Notice], args: &[String]) -> Option<Logs> {
+    let error = match logging::start(config) {
+        Ok(logs) => {
+            notices.iter().for_each(Notice::log);
+            return Some(logs);
+        }
+        Err(error) => error.to_string(),
+    };
+    match logging::start(&config::Logs::default()) {
+        Ok(_logs) => {
+            let notices = config::tell_without_logs(notices, args, error);
+            notices.iter().for_each(Notice::log);
+        }
+        Err(_) => {
+            let _ = writeln!(std::io::stderr(), "error creating the logger: {error}");
+        }
+    }
+    None
 }

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    node::main(std::env::args(), std::env::vars_os())
+    node::main(std::env::args_os(), std::env::vars_os())
 }

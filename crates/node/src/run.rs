@@ -21,8 +21,10 @@ use crate::logging::{self, Logs};
 use crate::signals::Signal;
 use crate::{FLUSH_MAX, settings, signals};
 
-/// Why the process ends.
+/// What happens to a running member.
 enum Event {
+    /// Others can know where it is, so clients may be served.
+    Published,
     Signal(Signal),
     Stopped(StopReason),
 }
@@ -54,20 +56,15 @@ enum StartError {
 
 /// Runs until a signal, or until the member stops by itself.
 pub(crate) fn run(config: &Config, args: Vec<String>, logs: &Logs) -> ExitCode {
-    let code = match Running::start(config, args) {
-        Ok(running) => running.until_the_end(config),
-        Err(error) => {
-            tracing::error!(target: logging::FATAL_TARGET, %error, "failed to start");
-            End::Code(ExitCode::FAILURE)
-        }
-    };
+    let end = Running::start(config, args).and_then(Running::until_the_end);
+    let end = end.unwrap_or_else(|error| {
+        tracing::error!(target: logging::FATAL_TARGET, %error, "failed to start");
+        End::Code(ExitCode::FAILURE)
+    });
     logs.flush(FLUSH_MAX);
-    match code {
+    match end {
         End::Code(code) => code,
-        End::Signal(signal) => {
-            signal.end_process();
-            ExitCode::SUCCESS
-        }
+        End::Signal(signal) => signal.end_process(),
     }
 }
 
@@ -76,17 +73,21 @@ enum End {
     Signal(Signal),
 }
 
-/// A member that serves.
-struct Running {
+/// A member that runs, and from when it is published serves.
+struct Running<'a> {
+    config: &'a Config,
     member: Member,
     runtimes: Runtimes,
     edge: Edge,
+    connections: net::Config,
+    /// Those that are bound and not served yet.
+    listeners: Option<Listeners>,
     serving: Vec<Serving>,
     events: mpsc::Receiver<Event>,
 }
 
-impl Running {
-    fn start(config: &Config, args: Vec<String>) -> Result<Running, StartError> {
+impl<'a> Running<'a> {
+    fn start(config: &'a Config, args: Vec<String>) -> Result<Running<'a>, StartError> {
         let connections_max = net::connections_max(net::raise_descriptor_limit())?;
         let listeners = Listeners::bind(config)?;
         let initial = initial_cluster(config)?;
@@ -98,62 +99,58 @@ impl Running {
         let runtimes = Runtimes::start(Runtimes::count_default()).map_err(StartError::Thread)?;
         let (sender, events) = mpsc::channel();
         signals::watch(sender.clone(), Event::Signal).map_err(StartError::Thread)?;
-        let stopped = server.clone();
-        runtimes.background().spawn(async move {
-            let _ = sender.send(Event::Stopped(stopped.stopped().await));
-        });
+        tell_of(&member, &runtimes, sender);
         let edge = Edge::new(config, args, &server, registry)?;
         let leaderless = edge.grpc.clone();
         runtimes.background().spawn(async move { leaderless.run().await });
-        // Clients are served once others can know where.
-        runtimes.block_on(member.published());
-        let mut running = Running { member, runtimes, edge, serving: Vec::new(), events };
-        running.serve(config, connections_max, listeners)?;
-        logging::notify_ready();
-        Ok(running)
+        let connections = settings::connections(config, connections_max);
+        let (listeners, serving) = (Some(listeners), Vec::new());
+        Ok(Running { config, member, runtimes, edge, connections, listeners, serving, events })
     }
 
-    fn serve(
-        &mut self,
-        config: &Config,
-        connections_max: u32,
-        listeners: Listeners,
-    ) -> Result<(), StartError> {
-        let Listeners { peers, clients, metrics } = listeners;
-        let connections = settings::connections(config, connections_max);
+    fn serve(&mut self) -> Result<(), StartError> {
+        let Some(Listeners { peers, clients, metrics }) = self.listeners.take() else {
+            return Ok(());
+        };
         let peers = peers.into_iter().map(|listener| (listener, Surface::Peer));
         let metrics = metrics.into_iter().map(|listener| (listener, Surface::Metrics));
         for (listener, surface) in peers.chain(clients).chain(metrics) {
             let local = listener.local();
             let handler = Arc::new(self.edge.port(surface));
-            let serving = net::serve(&self.runtimes, listener, handler, connections.clone());
+            let serving = net::serve(&self.runtimes, listener, handler, self.connections.clone());
             self.serving.push(serving.map_err(StartError::Serve)?);
             tell_serving(surface, &local);
         }
         tracing::info!(
             local_member_id = %self.member.server().local(),
-            listen_client_urls = ?texts(&config.listen.client),
-            listen_metrics_urls = ?texts(&config.listen.metrics),
+            listen_client_urls = ?texts(&self.config.listen.client),
+            listen_metrics_urls = ?texts(&self.config.listen.metrics),
             "now serving peer/client/metrics"
         );
+        logging::notify_ready();
         Ok(())
     }
 
-    fn until_the_end(self, config: &Config) -> End {
-        let event = self.events.recv();
-        let signal = match event {
-            Ok(Event::Signal(signal)) => {
-                tracing::info!(signal = signal.name(), "received signal; shutting down");
-                Some(signal)
+    fn until_the_end(mut self) -> Result<End, StartError> {
+        loop {
+            match self.events.recv() {
+                Ok(Event::Published) => self.serve()?,
+                Ok(Event::Signal(signal)) => {
+                    tracing::info!(signal = signal.name(), "received signal; shutting down");
+                    return Ok(self.close(Some(signal)));
+                }
+                Ok(Event::Stopped(reason)) => {
+                    tracing::warn!(%reason, "the member has stopped; shutting down");
+                    return Ok(self.close(None));
+                }
+                Err(mpsc::RecvError) => return Ok(self.close(None)),
             }
-            Ok(Event::Stopped(reason)) => {
-                tracing::warn!(%reason, "the member has stopped; shutting down");
-                None
-            }
-            Err(mpsc::RecvError) => None,
-        };
+        }
+    }
+
+    fn close(self, signal: Option<Signal>) -> End {
+        let Running { config, member, runtimes, serving, edge, .. } = self;
         tracing::info!(name = config.name, data_dir = %config.data_dir.display(), "closing etcd server");
-        let Running { member, runtimes, serving, edge, .. } = self;
         // Streams never end by themselves: they are told to, and their clients go elsewhere.
         edge.grpc.close();
         let patience = config.raft.request_timeout();
@@ -169,6 +166,21 @@ impl Running {
             (None, StopReason::Asked | StopReason::Removed) => End::Code(ExitCode::SUCCESS),
         }
     }
+}
+
+/// Passes on what a member says of itself.
+fn tell_of(member: &Member, runtimes: &Runtimes, to: mpsc::Sender<Event>) {
+    let (published, server) = (member.published(), member.server().clone());
+    let first = to.clone();
+    // If nobody listens any more, the process is ending.
+    runtimes.background().spawn(async move {
+        if published.await.is_some() {
+            let _ = first.send(Event::Published);
+        }
+    });
+    runtimes.background().spawn(async move {
+        let _ = to.send(Event::Stopped(server.stopped().await));
+    });
 }
 
 /// Lets clients finish what they have begun, on all ports at once.

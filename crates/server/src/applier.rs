@@ -6,9 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use proto::etcdserverpb::{
-    AlarmRequest, AlarmType, InternalRaftRequest, alarm_request::AlarmAction,
-};
+use proto::etcdserverpb::AlarmType;
 use proto::raftpb;
 use raft::{ConfChangeV2, Entry, Message};
 use types::{Index, MemberId, Term};
@@ -221,35 +219,34 @@ fn count(shared: &Shared, entry: &Entry, outcome: &Outcome, took: Duration) {
     }
 }
 
-/// The answer for whoever waits, if there is one. If there was no space, others are told first.
+/// The answer for whoever waits, if there is one that can be given now.
 fn answer(shared: &Arc<Shared>, state: &StateMachine, outcome: Outcome) -> Option<(u64, Settled)> {
     let Outcome { id, revision, result, .. } = outcome;
     let result = result?;
-    let is_new_alarm =
-        result == Err(Refusal::NoSpace) && !state.alarms.is_active(AlarmType::Nospace);
-    if is_new_alarm {
-        raise_no_space(shared);
-    }
     if matches!(result, Ok(Reply::Compaction(_))) {
         shared.compaction.ring();
     }
-    Some((id, Settled::Request { revision, result }))
+    let is_new_alarm =
+        result == Err(Refusal::NoSpace) && !state.alarms.is_active(AlarmType::Nospace);
+    let settled = Settled::Request { revision, result };
+    if is_new_alarm {
+        answer_once_raised(shared, id, settled);
+        return None;
+    }
+    Some((id, settled))
 }
 
-fn raise_no_space(shared: &Arc<Shared>) {
-    tracing::warn!(
-        quota_size_bytes = shared.config.quota_backend_bytes,
-        error = %Refusal::NoSpace,
-        "message exceeded backend quota; raising alarm"
-    );
-    let alarm = AlarmRequest {
-        action: AlarmAction::Activate.into(),
-        member_id: shared.local.0,
-        alarm: AlarmType::Nospace.into(),
-    };
-    let request = InternalRaftRequest { alarm: Some(alarm), ..InternalRaftRequest::default() };
-    // Nobody waits for it: should it be lost, the next request that finds no space raises it.
-    let _ = Server { shared: Arc::clone(shared) }.propose_unheard(request);
+/// All members are told that there is no space before the one who asked is. Should that take too long, they are told so instead.
+fn answer_once_raised(shared: &Arc<Shared>, id: u64, settled: Settled) {
+    let (server, waits) = (Server { shared: Arc::clone(shared) }, Arc::clone(&shared.waits));
+    let answer = move || waits.settle(id, Ok(settled));
+    if server.maybe_raise(AlarmType::Nospace, shared.local, answer) {
+        tracing::warn!(
+            quota_size_bytes = shared.config.quota_backend_bytes,
+            error = %Refusal::NoSpace,
+            "message exceeded backend quota; raising alarm"
+        );
+    }
 }
 
 /// Tells consensus of changes of members, and follows them.
@@ -283,3 +280,6 @@ fn raft_conf_state(conf: raftpb::ConfState) -> raft::ConfState {
         auto_leave: conf.auto_leave.unwrap_or(false),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,11 +9,12 @@
 //! ```
 
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use mvcc::{CompactionTurn, Fault, KeyValueHash};
 
 use crate::server::Shared;
+use crate::units::unix_seconds;
 
 /// Who compacts.
 pub(crate) struct Compactor {
@@ -67,7 +68,7 @@ impl Compactor {
         let took = shared.now().saturating_sub(began);
         metrics.db_compaction_total_ms.observe(milliseconds(took));
         metrics.db_compaction_keys.inc_by(dropped as u64);
-        metrics.db_compaction_last.set(self.unix_seconds());
+        metrics.db_compaction_last.set(unix_seconds(&*shared.clock));
         let backend = &shared.state().backend;
         tracing::info!(
             compact_revision = hash.revision,
@@ -78,11 +79,6 @@ impl Compactor {
             current_db_size_in_use_bytes = backend.size_in_use(),
             "finished scheduled compaction"
         );
-    }
-
-    fn unix_seconds(&self) -> i64 {
-        let since = self.shared.clock.wall().duration_since(UNIX_EPOCH).unwrap_or_default();
-        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
     }
 }
 

@@ -62,15 +62,15 @@ pub enum Error {
     /// Leadership can go to voters only.
     #[error("etcdserver: bad leader transferee")]
     BadLeaderTransferee,
-    /// The cluster has not decided on its version yet.
-    #[error("etcdserver: cluster version not found during downgrade")]
-    ClusterVersionUnavailable,
     /// There is no such thing to do.
     #[error("etcdserver: unknown method")]
     UnknownMethod,
     /// The member is stopping, or has.
     #[error("etcdserver: server stopped")]
     Stopped,
+    /// Another voter would stop the cluster, since this member reaches no other.
+    #[error("bowline: clusters of more than one voting member are not yet supported")]
+    Alone,
     /// Something of this member failed: its disk, as a rule.
     #[error("{0}")]
     Fault(String),

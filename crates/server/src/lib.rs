@@ -54,12 +54,15 @@ pub mod describe;
 mod member;
 pub mod metrics;
 
+mod applied_index;
 mod bell;
 mod ids;
 mod inbox;
 mod pool;
 mod progress;
 mod promise;
+mod raising;
+mod units;
 mod waits;
 
 pub use apply::{Applied, ConfChanges, Fault, Outcome, Refusal, Reply};
@@ -68,8 +71,8 @@ pub use config::{AutoCompaction, Features, ServerConfig};
 pub use error::Error;
 pub use member::{Machine, Member};
 pub use request::*;
-pub use server::{APPLY_GAP_MAX, APPLY_GAP_PRIORITY_MAX, PROPOSALS_MAX, Server, StopReason};
+pub use server::{APPLY_GAP_MAX, APPLY_GAP_PRIORITY_MAX, Server, StopReason};
 pub use state::{Config, StateMachine};
 pub use transport::{Alone, Transport};
 pub use voters::Voters;
-pub use waits::{Proposal, Settled};
+pub use waits::{PROPOSAL_BYTES_MAX, PROPOSALS_MAX, Proposal, Settled};

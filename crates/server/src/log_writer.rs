@@ -16,6 +16,9 @@ use crate::metrics::seconds;
 use crate::raft_loop::Event;
 use crate::server::Shared;
 
+/// What is written with one call. A queue may be longer, while the log takes no more than a gibibyte at a time.
+const SAVE_BYTES: usize = 64 << 20;
+
 /// What is to be written.
 #[derive(Debug)]
 pub(crate) enum LogWork {
@@ -98,7 +101,7 @@ impl LogWriter {
         let began = shared.now();
         shared.sync_began.store(nanos(began), Ordering::Relaxed);
         let bytes_before = self.wal.bytes_written();
-        self.wal.save(&batch.state, &batch.entries, false)?;
+        save(&mut self.wal, &batch.state, &batch.entries, SAVE_BYTES)?;
         let written = shared.now();
         shared.metrics.wal_write_bytes.add(signed(self.wal.bytes_written() - bytes_before));
         shared.metrics.wal_write_duration.observe(seconds(began, written));
@@ -136,6 +139,32 @@ impl LogWriter {
     }
 }
 
+/// Writes entries, in as many calls as it takes, and behind them the state.
+fn save(
+    wal: &mut Wal,
+    state: &HardState,
+    entries: &[Entry],
+    bytes_max: usize,
+) -> Result<(), SaveError> {
+    let mut parts = parts(entries, bytes_max);
+    let mut last = parts.next().unwrap_or_default();
+    for part in parts {
+        wal.save(&HardState::default(), std::mem::replace(&mut last, part), false)?;
+    }
+    wal.save(state, last, false)
+}
+
+/// Entries by parts of a size that is exceeded by one entry at most.
+fn parts(entries: &[Entry], bytes_max: usize) -> impl Iterator<Item = &[Entry]> {
+    let mut bytes = 0;
+    entries.chunk_by(move |entry, _| {
+        bytes += entry.data().len();
+        let fits = bytes < bytes_max;
+        bytes = if fits { bytes } else { 0 };
+        fits
+    })
+}
+
 fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
@@ -143,4 +172,24 @@ fn signed(bytes: u64) -> i64 {
 /// Zero stands for none.
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(index: u64, bytes: usize) -> Entry {
+        Entry { index: Some(index), data: Some(vec![0; bytes].into()), ..Entry::default() }
+    }
+
+    #[test]
+    fn a_long_queue_is_written_in_parts() {
+        let entries: Vec<_> = (1..=7).map(|index| entry(index, 10)).collect();
+        let lengths =
+            |bytes_max| -> Vec<usize> { parts(&entries, bytes_max).map(<[Entry]>::len).collect() };
+        assert_eq!(lengths(71), [7]);
+        assert_eq!(lengths(25), [3, 3, 1]);
+        assert_eq!(lengths(1), [1; 7]);
+        assert_eq!(parts(&[], 1).count(), 0);
+    }
 }

@@ -5,11 +5,11 @@
 //!   wal       the log                            watch     watchers that are behind
 //!   apply     the state machine                  chores    what a member does by itself
 //!   commit    the database file                  snapshot  snapshots
-//!   scrub     looks for bit rot                  pool-…    what takes long
-//!                                                password-… passwords
+//!   scrub     looks for bit rot                  pool-…, long-…, password-…   what takes long
 //! ```
 //!
-//! A thread is a loop round the `turn` of its stage: it sleeps until there is something to do. A stage that fails ends the member.
+//! A thread is a loop round the `turn` of its stage: it sleeps until there is something to do. One that fails or panics ends the member, whichever it is: nothing would be
+//! noticed missing until somebody waits for it in vain.
 
 use std::io;
 use std::sync::Arc;
@@ -29,11 +29,15 @@ use crate::config::ServerConfig;
 use crate::inbox::Inbox;
 use crate::log_writer::{LogWork, LogWriter};
 use crate::metrics::{Metrics, ServerCollector};
+use crate::pool::{self, Pool};
 use crate::raft_loop::RaftLoop;
 use crate::server::{Server, Shared, StopReason};
 use crate::snapshots::{Snapshot, Snapshots};
 use crate::state::StateMachine;
 use crate::transport::Transport;
+
+/// What the commit thread does, for when it cannot.
+const COMMIT: &str = "commit to the database";
 
 /// A running member. Dropping it without [`Member::stop`] leaves its threads to the end of the process.
 #[derive(Debug)]
@@ -75,6 +79,7 @@ impl Member {
         let Machine { disk, clock, mut random } = machine;
         let mut around = Surroundings { disk: &disk, clock: &clock, random: &mut *random };
         let booted = bootstrap(&config, &mut around)?;
+        check_reach(&booted, &*transport)?;
         let metrics = Metrics::new(registry)?;
         let Bootstrapped { cluster_id, local, state, mut wal, node, voters, .. } = booted;
         let backend = state.backend.clone();
@@ -112,13 +117,9 @@ impl Member {
                 spawn("watch", &shared, run_watch(&booted.watch))?,
                 spawn("chores", &shared, run_chores(&chores, all_chores))?,
             ];
-            let (pool, passwords) =
-                (shared.pool.spawn("pool")?, shared.passwords.spawn("password")?);
-            let stages = stages.into_iter().chain(pool).chain(passwords).collect();
+            let stages = stages.into_iter().chain(spawn_pools(&shared)?).collect();
             let raft = spawn("raft", &shared, run_raft(raft))?;
-            let commit = CommitThread::spawn(&backend)?;
-            let scrub = ScrubThread::spawn(&backend, SCRUB_PAGES_DEFAULT, SCRUB_INTERVAL_DEFAULT)?;
-            Ok((stages, raft, commit, scrub))
+            Ok((stages, raft, spawn_commit(&shared, &backend)?, spawn_scrub(&shared, &backend)?))
         };
         let (stages, raft, commit, scrub) = spawn().map_err(StartError::Thread)?;
         let bells = vec![chores, booted.watch];
@@ -131,13 +132,14 @@ impl Member {
     }
 
     /// Returns once the cluster knows this member's name and where clients reach it: then they may be served. None if that will not be.
-    pub async fn published(&self) -> Option<()> {
-        self.published.wait().await
+    pub fn published(&self) -> impl Future<Output = Option<()>> + Send + 'static {
+        let published = Arc::clone(&self.published);
+        async move { published.wait().await }
     }
 
     /// Ends everything: whoever waits is told, what was applied is committed to the database, and all files are closed.
     ///
-    /// Returns why it stopped: because of this, or of something before.
+    /// Returns why it stopped: because of this, of something before, or of the end itself if that failed.
     pub fn stop(self) -> StopReason {
         let Member { server, bells, log, apply, snapshots, raft, stages, commit, scrub, .. } = self;
         let shared = server.shared;
@@ -147,17 +149,25 @@ impl Member {
         apply.close();
         snapshots.close();
         shared.compaction.close();
-        shared.pool.close();
-        shared.passwords.close();
+        shared.pools.close();
         bells.iter().for_each(|bell| bell.close());
         stages.into_iter().for_each(join);
         scrub.stop();
-        if let Err(error) = commit.stop() {
-            tracing::error!(%error, "the database was not committed before the end");
-        }
+        let committed = commit.stop();
         let reason = shared.reason();
         close(shared);
-        reason
+        match committed {
+            Err(error) if reason == StopReason::Asked => StopReason::fault(COMMIT, &error),
+            _ => reason,
+        }
+    }
+}
+
+/// Without a way to the others, whoever needs their votes would wait for ever.
+fn check_reach(booted: &Bootstrapped, transport: &dyn Transport) -> Result<(), StartError> {
+    match booted.voters.besides(booted.local) {
+        Some(voters) if !transport.reaches_others() => Err(StartError::Alone { voters }),
+        _ => Ok(()),
     }
 }
 
@@ -188,6 +198,28 @@ fn spawn(
         run(&shared);
         drop(guard);
     })
+}
+
+/// The threads of all pools. A job that panics takes its thread along, so it ends the member too.
+fn spawn_pools(shared: &Arc<Shared>) -> io::Result<Vec<JoinHandle<()>>> {
+    let pools = shared.pools.all();
+    let threads = pools.into_iter().flat_map(|pool| (0..pool::THREADS).map(move |n| (pool, n)));
+    let one = |((name, pool), number): ((&str, &Arc<Pool>), usize)| {
+        let pool = Arc::clone(pool);
+        spawn(&format!("{name}-{number}"), shared, move |_| pool.work())
+    };
+    threads.map(one).collect()
+}
+
+fn spawn_commit(shared: &Arc<Shared>, backend: &Backend) -> io::Result<CommitThread> {
+    let shared = Arc::clone(shared);
+    CommitThread::spawn_telling(backend, move |error| shared.fail(COMMIT, error))
+}
+
+fn spawn_scrub(shared: &Arc<Shared>, backend: &Backend) -> io::Result<ScrubThread> {
+    let shared = Arc::clone(shared);
+    let panicked = move |panic: &str| shared.fail("look for bit rot", &panic);
+    ScrubThread::spawn_telling(backend, SCRUB_PAGES_DEFAULT, SCRUB_INTERVAL_DEFAULT, panicked)
 }
 
 struct EndOnPanic<'a>(&'a Shared);

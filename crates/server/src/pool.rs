@@ -1,16 +1,42 @@
-//! A few threads for what takes long and must hold up nobody: hashing a password, defragmenting, hashing all keys.
+//! A few threads for what takes long and must hold up nobody.
+//!
+//! ```text
+//!   pool-0, pool-1           short   committing for whoever waits for it, purging, moving the database to another version
+//!   long-0, long-1           long    hashing all keys or the whole file, defragmenting: minutes, if there is much
+//!   password-0, password-1           hashing passwords
+//! ```
+//!
+//! Each has its own threads, so that none waits for what takes longer; and passwords theirs, since what somebody asks for who is not known yet must not hold
+//! up the rest, nor be held up.
 
 use std::collections::VecDeque;
-use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 
 use crate::promise::{Waiting, promise};
 
-/// The threads. As many slow things go on at once as there are.
-const THREADS: usize = 2;
+/// The threads of a pool. As many slow things go on at once as there are.
+pub(crate) const THREADS: usize = 2;
 /// The most that may wait for a thread.
 const QUEUE_MAX: usize = 1024;
+
+/// The pools of a member.
+#[derive(Debug, Default)]
+pub(crate) struct Pools {
+    pub(crate) short: Arc<Pool>,
+    pub(crate) long: Arc<Pool>,
+    pub(crate) passwords: Arc<Pool>,
+}
+
+impl Pools {
+    /// With the names of their threads.
+    pub(crate) fn all(&self) -> [(&'static str, &Arc<Pool>); 3] {
+        [("pool", &self.short), ("long", &self.long), ("password", &self.passwords)]
+    }
+
+    pub(crate) fn close(&self) {
+        self.all().into_iter().for_each(|(_, pool)| pool.close());
+    }
+}
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -34,17 +60,7 @@ impl std::fmt::Debug for Queue {
 }
 
 impl Pool {
-    /// Starts the threads.
-    pub(crate) fn spawn(self: &Arc<Pool>, name: &str) -> io::Result<Vec<JoinHandle<()>>> {
-        let one = |number| {
-            let pool = Arc::clone(self);
-            let thread = std::thread::Builder::new().name(format!("{name}-{number}"));
-            thread.spawn(move || pool.work())
-        };
-        (0..THREADS).map(one).collect()
-    }
-
-    /// Has a thread do it. Nothing comes back if too much waits already, or the pool is closed.
+    /// Has a thread do it, unless nobody waits any more when its turn has come. Nothing comes back if too much waits already, or the pool is closed.
     pub(crate) fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> T + Send + 'static,
@@ -52,7 +68,11 @@ impl Pool {
         let (promise, waiting) = promise();
         let mut queue = self.lock();
         if !queue.closed && queue.jobs.len() < QUEUE_MAX {
-            queue.jobs.push_back(Box::new(move || promise.keep(job())));
+            queue.jobs.push_back(Box::new(move || {
+                if promise.is_wanted() {
+                    promise.keep(job());
+                }
+            }));
             drop(queue);
             self.wake.notify_one();
         }
@@ -69,7 +89,8 @@ impl Pool {
         self.wake.notify_all();
     }
 
-    fn work(&self) {
+    /// What a thread of the pool does, until that is closed.
+    pub(crate) fn work(&self) {
         while let Some(job) = self.next() {
             job();
         }
@@ -98,14 +119,26 @@ mod tests {
 
     #[test]
     fn a_job_is_done_by_a_thread() {
-        let pool = Arc::new(Pool::default());
-        let threads = pool.spawn("pool").unwrap();
+        let pool = Pool::default();
         let (done, wait) = std::sync::mpsc::channel();
         let job = pool.run(move || done.send(7).unwrap());
-        assert_eq!(wait.recv().unwrap(), 7);
-        pool.close();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        std::thread::scope(|scope| {
+            scope.spawn(|| pool.work());
+            assert_eq!(wait.recv().unwrap(), 7);
+            pool.close();
+        });
         assert_eq!(now(job), Poll::Ready(Some(())));
+    }
+
+    /// Or whoever logs in and hangs up, again and again, would keep everybody else from it.
+    #[test]
+    fn what_nobody_waits_for_any_more_is_not_done() {
+        let pool = Pool::default();
+        drop(pool.run(|| panic!("it was done")));
+        let wanted = pool.run(|| 7);
+        pool.next().unwrap()();
+        pool.next().unwrap()();
+        assert_eq!(now(wanted), Poll::Ready(Some(7)));
     }
 
     #[test]

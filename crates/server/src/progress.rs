@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use types::{Index, MemberId, Term};
 
+use crate::units::nanos;
+
 /// Where consensus is. The raft loop writes; everybody reads.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
@@ -20,11 +22,6 @@ pub(crate) struct Progress {
     leaderless_since: AtomicU64,
     /// The last tick.
     ticked_at: AtomicU64,
-}
-
-fn nanos(time: Duration) -> u64 {
-    // Five hundred years; and never the zero that stands for none.
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1)
 }
 
 impl Progress {

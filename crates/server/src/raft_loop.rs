@@ -75,8 +75,10 @@ pub(crate) struct RaftLoop {
     apply: Arc<Inbox<Work>>,
     reads: Reads,
     heartbeats: Heartbeats,
-    /// Proposals that wait for a leader.
+    /// Proposals that wait for a leader; and changes of members, for one that is under way.
     held: VecDeque<Held>,
+    /// The change of members that this member has proposed and not seen applied. Consensus takes one at a time, and would lose the next.
+    changing: Option<u64>,
     sleepers: BTreeMap<Duration, Vec<Promise<()>>>,
     next_tick: Duration,
     stop_at: Option<(Duration, StopReason)>,
@@ -136,6 +138,7 @@ impl RaftLoop {
             reads: Reads::default(),
             heartbeats,
             held: VecDeque::new(),
+            changing: None,
             sleepers: BTreeMap::new(),
             next_tick,
             stop_at: None,
@@ -165,7 +168,8 @@ impl RaftLoop {
             self.propose_held();
             self.ask_for_reads(now);
         }
-        self.note_progress();
+        self.note_committed();
+        self.note_rule();
         Some(self.next_tick.saturating_sub(self.shared.now()))
     }
 
@@ -198,6 +202,7 @@ impl RaftLoop {
             Event::Applied { responses, conf_changes } => {
                 self.deliver(responses);
                 for (id, result) in conf_changes {
+                    self.changing.take_if(|changing| *changing == id);
                     self.shared.waits.settle(id, Ok(Settled::ConfChange(result)));
                 }
             }
@@ -211,7 +216,7 @@ impl RaftLoop {
                 self.sleepers.entry(until).or_default().push(promise);
             }
             Event::StopAt { at, reason } => self.stop_at = Some((at, reason)),
-            Event::Stop => self.end(),
+            Event::Stop => self.is_over = true,
         }
     }
 
@@ -220,13 +225,16 @@ impl RaftLoop {
         if self.held.is_empty() || self.node.basic_status().soft_state.lead.is_none() {
             return;
         }
+        // Whoever asked for it may have given up, or a leader may have lost it.
+        self.changing.take_if(|id| !self.shared.waits.contains(*id));
         let mut batch = Batch::default();
-        for Held { id, what, .. } in std::mem::take(&mut self.held) {
-            match what {
-                What::Request(data) => batch.add(id, data),
+        for held in std::mem::take(&mut self.held) {
+            match held.what {
+                What::Request(data) => batch.add(held.id, data),
+                What::ConfChange(_) if self.changing.is_some() => self.held.push_back(held),
                 What::ConfChange(change) => {
                     self.propose_batch(std::mem::take(&mut batch));
-                    self.propose_conf_change(id, change);
+                    self.propose_conf_change(held.id, change);
                 }
             }
         }
@@ -247,8 +255,9 @@ impl RaftLoop {
         let proposed = raft::ConfChange::try_from(change)
             .map_err(|_| ())
             .and_then(|change| self.node.propose_conf_change(change).map_err(|_| ()));
-        if proposed.is_err() {
-            self.drop_proposal(id);
+        match proposed {
+            Ok(()) => self.changing = Some(id),
+            Err(()) => self.drop_proposal(id),
         }
     }
 
@@ -361,10 +370,10 @@ impl RaftLoop {
         let (progress, config) = (&self.shared.progress, &self.shared.config);
         let elected = progress.elected_at();
         let lost = elected.saturating_sub(2 * config.election_timeout());
-        let Some(lead) = progress.leader() else { return Error::Timeout };
         if since > lost && since < elected {
             return Error::TimeoutLeaderFail;
         }
+        let Some(lead) = progress.leader() else { return Error::Timeout };
         let connected = |member| {
             self.shared.transport.active_since(member).is_some_and(|active| active < since)
         };
@@ -401,6 +410,8 @@ impl RaftLoop {
 
     /// What consensus wants done.
     fn hand_out(&mut self, ready: Ready, now: Duration) {
+        // First, so that nobody sees applied what is not yet committed; and who hears of an entry from another member finds it committed here.
+        self.note_committed();
         if let Some(soft_state) = ready.soft_state {
             self.note_leader(soft_state, now);
         }
@@ -446,6 +457,7 @@ impl RaftLoop {
         self.heartbeats.forget();
         let shared = Arc::clone(&self.shared);
         let had_leader = shared.progress.leader().is_some();
+        self.changing = None;
         if shared.progress.set_leader(lead, leads, now) {
             shared.metrics.leader_changes.inc();
             if self.reads.leader_changed(had_leader) {
@@ -459,14 +471,13 @@ impl RaftLoop {
     }
 
     /// For those who look without asking.
-    fn note_progress(&mut self) {
+    fn note_committed(&mut self) {
         let status = self.node.basic_status();
         let progress = &self.shared.progress;
         progress.set_term(status.hard_state.term);
         if progress.committed() < status.hard_state.commit {
             progress.set_committed(status.hard_state.commit);
         }
-        self.note_rule();
     }
 
     /// Whether this member leads alone, and has applied something of its own term; so it has applied all that was ever acknowledged.
@@ -476,16 +487,15 @@ impl RaftLoop {
         let leads = self.is_sole_voter && status.soft_state.role == RoleKind::Leader;
         self.shared.progress.set_rules_alone(leads && term == Ok(status.hard_state.term));
     }
+}
 
-    /// Whoever waits for consensus is told that there is none any more.
-    fn end(&mut self) {
-        self.is_over = true;
+/// Whoever waits for consensus is told that there is none any more; also if the loop has panicked.
+impl Drop for RaftLoop {
+    fn drop(&mut self) {
         self.shared.progress.set_rules_alone(false);
         self.shared.raft.close();
         self.shared.waits.fail_all(&Error::Stopped);
         self.shared.applied.fail_all(&Error::Stopped);
-        // Dropped promises wake those who wait.
-        self.reads = Reads::default();
-        self.sleepers.clear();
+        // Promises that are dropped with the rest wake those who wait.
     }
 }

@@ -11,9 +11,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use types::Index;
 
+use crate::applied_index::AppliedIndex;
 use crate::error::Error;
 use crate::promise::Promise;
-use crate::waits::AppliedIndex;
 
 /// After this time the question is asked again: it, or its answer, may have been lost.
 const RETRY: Duration = Duration::from_millis(500);

@@ -15,26 +15,26 @@ use prost::Message as _;
 use proto::etcdserverpb::InternalRaftRequest;
 use types::{Index, MemberId, Term};
 
+use crate::applied_index::AppliedIndex;
 use crate::bell::Bell;
 use crate::config::ServerConfig;
 use crate::error::Error;
 use crate::ids::Ids;
 use crate::inbox::Inbox;
 use crate::metrics::{Metrics, Op};
-use crate::pool::Pool;
+use crate::pool::Pools;
 use crate::progress::Progress;
 use crate::promise::{Promise, promise};
 use crate::raft_loop::Event;
+use crate::raising::Raising;
 use crate::state::StateMachine;
 use crate::transport::Transport;
-use crate::waits::{AppliedIndex, Proposal, Waits};
+use crate::waits::{Answer, Asked, Proposal, Waits};
 
 /// How far applying may be behind what is committed before requests are turned away.
 pub const APPLY_GAP_MAX: u64 = 5_000;
 /// The same for what must go on nevertheless, if the feature `PriorityRequest` is on.
 pub const APPLY_GAP_PRIORITY_MAX: u64 = 2 * APPLY_GAP_MAX;
-/// The most proposals that may wait to be settled: with the longest requests, what a member's memory can bear.
-pub const PROPOSALS_MAX: usize = 1 << 16;
 
 /// A running member.
 #[derive(Clone, Debug)]
@@ -58,10 +58,8 @@ pub(crate) struct Shared {
     pub(crate) raft: Inbox<Event>,
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) metrics: Metrics,
-    /// For what takes long.
-    pub(crate) pool: Arc<Pool>,
-    /// For passwords alone, which take long too: what somebody asks for who is not known yet must not hold up the rest, nor be held up.
-    pub(crate) passwords: Arc<Pool>,
+    pub(crate) raising: Raising,
+    pub(crate) pools: Pools,
     /// Rung when there is a compaction to carry out.
     pub(crate) compaction: Bell,
     /// When the write to the log began that is under way, in nanoseconds of the clock; zero if none is.
@@ -77,6 +75,24 @@ struct End {
     waiting: Vec<Promise<StopReason>>,
 }
 
+/// A request that is ready to be proposed.
+struct Encoded {
+    id: u64,
+    op: Option<Op>,
+    since: Duration,
+    data: Bytes,
+}
+
+impl Encoded {
+    fn asked(&self) -> Asked {
+        Asked::Request { op: self.op, bytes: self.data.len(), since: self.since }
+    }
+
+    fn into_event(self) -> Event {
+        Event::Propose { id: self.id, data: self.data, since: self.since }
+    }
+}
+
 /// Why a member stops.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum StopReason {
@@ -89,6 +105,12 @@ pub enum StopReason {
     /// It cannot go on.
     #[error("{0}")]
     Fault(Arc<str>),
+}
+
+impl StopReason {
+    pub(crate) fn fault(what: &str, error: &dyn std::fmt::Display) -> StopReason {
+        StopReason::Fault(format!("{what}: {error}").into())
+    }
 }
 
 impl Shared {
@@ -119,8 +141,8 @@ impl Shared {
             raft: Inbox::default(),
             transport,
             metrics,
-            pool: Arc::default(),
-            passwords: Arc::default(),
+            raising: Raising::default(),
+            pools: Pools::default(),
             compaction: Bell::default(),
             sync_began: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
@@ -175,7 +197,7 @@ impl Shared {
     /// This member cannot go on.
     pub(crate) fn fail(&self, what: &str, error: &dyn std::fmt::Display) {
         tracing::error!(%error, "{what}; the member stops");
-        self.end(StopReason::Fault(format!("{what}: {error}").into()));
+        self.end(StopReason::fault(what, error));
     }
 }
 
@@ -264,54 +286,71 @@ impl Server {
     ///
     /// # Errors
     /// It was not proposed. Otherwise it may be carried out even if its future never says so.
-    pub fn propose(&self, mut request: InternalRaftRequest) -> Result<Proposal, Error> {
+    pub fn propose(&self, request: InternalRaftRequest) -> Result<Proposal, Error> {
         self.check_gap(&request)?;
-        let (id, op) = (self.next_id(), Op::of(&request));
-        request.header.get_or_insert_default().id = id;
-        let data = Bytes::from(request.encode_to_vec());
-        if data.len() > self.config().max_request_bytes {
-            return Err(Error::RequestTooLarge);
-        }
-        self.submit(id, op, |since| Event::Propose { id, data, since })
+        self.propose_at_once(request)
     }
 
-    /// Proposes a request whose outcome nobody wants to know.
+    /// Proposes a request for which [`Server::check_gap`] was asked before.
+    pub(crate) fn propose_at_once(&self, request: InternalRaftRequest) -> Result<Proposal, Error> {
+        let encoded = self.encode(request)?;
+        let proposal = self.shared.waits.register(encoded.id, encoded.asked())?;
+        self.submit(encoded.into_event())?;
+        Ok(proposal)
+    }
+
+    /// Proposes a request for whose outcome nobody waits; a function is called with it.
     ///
     /// # Errors
-    /// As for [`Server::propose`].
-    pub(crate) fn propose_unheard(&self, request: InternalRaftRequest) -> Result<(), Error> {
-        self.propose(request).map(Proposal::let_go)
+    /// As for [`Server::propose`]; the function may have been called with that or not.
+    pub(crate) fn propose_then(
+        &self,
+        request: InternalRaftRequest,
+        then: impl FnOnce(Answer) + Send + 'static,
+    ) -> Result<(), Error> {
+        self.check_gap(&request)?;
+        let encoded = self.encode(request)?;
+        self.shared.waits.register_then(encoded.id, encoded.asked(), then)?;
+        self.submit(encoded.into_event())
     }
 
-    /// Proposes a change of members.
+    /// Proposes a change of members. It is waited for as long as its future is there: there is no other end, but that of the member.
     ///
     /// # Errors
     /// As for [`Server::propose`].
     pub fn propose_conf_change(&self, change: &Change) -> Result<Proposal, Error> {
         let id = self.next_id();
+        let proposal = self.shared.waits.register(id, Asked::ConfChange)?;
         let change = change.to_conf_change(Some(id));
-        self.submit(id, None, |since| Event::ProposeConfChange { id, change, since })
-    }
-
-    fn submit(
-        &self,
-        id: u64,
-        op: Option<Op>,
-        event: impl FnOnce(Duration) -> Event,
-    ) -> Result<Proposal, Error> {
-        let shared = &self.shared;
-        if shared.waits.len() >= PROPOSALS_MAX {
-            return Err(Error::TooManyRequests);
-        }
-        let (proposal, since) = shared.waits.register(id, op);
-        if shared.is_stopping() || !shared.raft.push_quietly(event(since)) {
-            return Err(Error::Stopped);
-        }
+        // As if it had not begun to wait: so it never waits for too long.
+        self.submit(Event::ProposeConfChange { id, change, since: Duration::MAX })?;
         Ok(proposal)
     }
 
+    /// Gives a request its id, and makes bytes of it.
+    fn encode(&self, mut request: InternalRaftRequest) -> Result<Encoded, Error> {
+        let (id, op, since) = (self.next_id(), Op::of(&request), self.now());
+        request.header.get_or_insert_default().id = id;
+        let data = Bytes::from(request.encode_to_vec());
+        if data.len() > self.config().max_request_bytes {
+            self.count_too_large(op, since);
+            return Err(Error::RequestTooLarge);
+        }
+        Ok(Encoded { id, op, since, data })
+    }
+
+    /// Compat: as in etcd, that it is too large is an answer like any other.
+    fn count_too_large(&self, op: Option<Op>, since: Duration) {
+        let took = self.now().saturating_sub(since);
+        op.into_iter().for_each(|op| self.metrics().request_duration.observe(op, true, took));
+    }
+
+    fn submit(&self, event: Event) -> Result<(), Error> {
+        if self.shared.raft.push_quietly(event) { Ok(()) } else { Err(Error::Stopped) }
+    }
+
     /// Applying must not fall too far behind.
-    fn check_gap(&self, request: &InternalRaftRequest) -> Result<(), Error> {
+    pub(crate) fn check_gap(&self, request: &InternalRaftRequest) -> Result<(), Error> {
         let priority = self.config().features.priority_request && request.lease_revoke.is_some();
         let gap_max = if priority { APPLY_GAP_PRIORITY_MAX } else { APPLY_GAP_MAX };
         // In this order, so that it never seems larger than it is.
@@ -371,24 +410,9 @@ impl Server {
     /// The member stops, and time with it: whoever sleeps in a loop must leave it.
     pub async fn sleep(&self, time: Duration) -> Result<(), Error> {
         let (promise, waiting) = promise();
-        self.shared.raft.push(Event::Sleep { until: self.now() + time, promise });
+        let until = self.now().saturating_add(time);
+        self.shared.raft.push(Event::Sleep { until, promise });
         waiting.await.ok_or(Error::Stopped)
-    }
-
-    /// Has one of a few threads do what takes long. None if too much of that waits already, or the member stops.
-    pub async fn offload<T: Send + 'static>(
-        &self,
-        job: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<T> {
-        self.shared.pool.run(job).await
-    }
-
-    /// Likewise, for passwords.
-    pub(crate) async fn offload_password<T: Send + 'static>(
-        &self,
-        job: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<T> {
-        self.shared.passwords.run(job).await
     }
 
     /// How long the write to the log that is under way has taken; none if there is none.

@@ -15,6 +15,11 @@ pub trait Transport: Send + Sync + Debug {
 
     /// Members came, went or moved.
     fn set_members(&self, members: &membership::Membership);
+
+    /// Whether there is any way to others. Where there is none, nobody else gets a vote: the cluster would never decide anything again.
+    fn reaches_others(&self) -> bool {
+        true
+    }
 }
 
 /// The transport of a member that is alone.
@@ -29,4 +34,8 @@ impl Transport for Alone {
     }
 
     fn set_members(&self, _: &membership::Membership) {}
+
+    fn reaches_others(&self) -> bool {
+        false
+    }
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use proto::raftpb::{ConfChange, ConfChangeType, ConfState};
-use types::Index;
+use types::{Index, MemberId};
 
 use crate::apply::ConfChanges;
 
@@ -17,6 +17,12 @@ pub struct Voters {
 }
 
 impl Voters {
+    /// How many vote, unless nobody does but this member.
+    pub(crate) fn besides(&self, local: MemberId) -> Option<usize> {
+        let others = self.voters.iter().any(|voter| *voter != local.0);
+        others.then_some(self.voters.len())
+    }
+
     /// The configuration as raft says it.
     pub fn conf_state(&self) -> ConfState {
         ConfState {

@@ -19,10 +19,11 @@ import (
 
 // facts is all that a server knows and another must know after it: each kind of thing as lines of text.
 type facts struct {
+	// revision is when keys were like that.
 	revision  int64
 	compacted int64
 	sections  []section
-	// values are the keys of the present.
+	// values are the keys at that revision.
 	values map[string]string
 }
 
@@ -35,11 +36,14 @@ type section struct {
 // patience is how long a server may take to tell all it knows.
 const patience = 30 * time.Second
 
-// facts asks the server for everything.
-func (p *play) facts(ctx context.Context) (*facts, error) {
+// present has keys told as they are.
+const present = 0
+
+// facts asks the server for everything, with keys and their history as they were at a revision.
+func (p *play) facts(ctx context.Context, revision int64) (*facts, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	f := &facts{values: map[string]string{}}
+	f := &facts{revision: revision, values: map[string]string{}}
 	for _, part := range []struct {
 		name   string
 		gather func(context.Context, *play) ([]string, error)
@@ -58,7 +62,7 @@ func (p *play) facts(ctx context.Context) (*facts, error) {
 	} {
 		lines, err := part.gather(ctx, p)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", part.name, err)
+			return nil, fmt.Errorf("facts: %s: %w", part.name, err)
 		}
 		f.sections = append(f.sections, section{name: part.name, lines: lines})
 	}
@@ -100,11 +104,13 @@ func missing(lines, others []string) string {
 }
 
 func (f *facts) keys(ctx context.Context, p *play) ([]string, error) {
-	all, err := p.client.Get(ctx, "", clientv3.WithFromKey())
+	all, err := p.client.Get(ctx, "", clientv3.WithFromKey(), clientv3.WithRev(f.revision))
 	if err != nil {
 		return nil, err
 	}
-	f.revision = all.Header.Revision
+	if f.revision == present {
+		f.revision = all.Header.Revision
+	}
 	for _, kv := range all.Kvs {
 		f.values[string(kv.Key)] = string(kv.Value)
 	}
@@ -127,7 +133,7 @@ func text(kv *mvccpb.KeyValue) string {
 		kv.Version, kv.Lease, len(kv.Value), kv.Value[:min(len(kv.Value), longest)])
 }
 
-// hashes are of now and of some revisions before, as far back as they are kept.
+// hashes are of the revision and of some before, as far back as they are kept.
 func (f *facts) hashes(ctx context.Context, p *play) ([]string, error) {
 	var lines []string
 	for _, back := range []int64{0, 1, 7, 40} {
@@ -151,7 +157,7 @@ func (f *facts) hashes(ctx context.Context, p *play) ([]string, error) {
 // firstRevision is that of a store in which nothing has been written.
 const firstRevision = 1
 
-// history is every event that is kept, as a watcher gets them.
+// history is every event up to the revision that is kept, as a watcher gets them.
 func (f *facts) history(ctx context.Context, p *play) ([]string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -165,6 +171,9 @@ func (f *facts) history(ctx context.Context, p *play) ([]string, error) {
 			return nil, err
 		}
 		for _, event := range response.Events {
+			if event.Kv.ModRevision > f.revision {
+				return lines, nil
+			}
 			line := event.Type.String() + " " + text(event.Kv)
 			if event.PrevKv != nil {
 				line += " after " + text(event.PrevKv)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 )
 
 const (
@@ -13,6 +14,8 @@ const (
 	writers       = 8
 	acknowledged  = 400
 	loadValueSize = 500
+	// loadPatience is how long that may take.
+	loadPatience = time.Minute
 )
 
 // load is what was acknowledged when a server was killed.
@@ -35,49 +38,56 @@ func (p *play) killUnderLoad(ctx context.Context) error {
 	l := &load{turn: p.turns}
 	var revisions [writers]int64
 	var group sync.WaitGroup
-	acks := make(chan struct{}, writers)
-	loading, cancel := context.WithCancel(ctx)
+	// A writer ends with the first error, of which there must be none before the kill.
+	ended := make(chan error, writers)
+	acks := make(chan struct{}, acknowledged)
+	loading, cancel := context.WithTimeout(ctx, loadPatience)
 	defer cancel()
-	client := p.client
+	client, member := p.client, p.cluster.Members[0]
 	for writer := range writers {
 		group.Go(func() {
 			for i := 0; ; i++ {
 				put, err := client.Put(loading, l.key(writer, i), l.value(writer, i))
 				if err != nil {
+					ended <- err
 					return
 				}
 				l.counts[writer], revisions[writer] = i+1, put.Header.Revision
-				acks <- struct{}{}
+				select {
+				case acks <- struct{}{}:
+				default:
+					// Enough of them. More are acknowledged until the last moment.
+				}
 			}
 		})
 	}
-	for range acknowledged {
+	for i := range acknowledged {
 		select {
 		case <-acks:
-		case <-ctx.Done():
-			return ctx.Err()
+		case err := <-ended:
+			return fmt.Errorf("under load, after %d acknowledged: %w\nthe log ends with:\n%s", i, err, member.LogEnd())
 		}
 	}
-	err := p.cluster.Members[0].Kill()
+	err := member.Kill()
 	cancel()
-	go func() {
-		group.Wait()
-		close(acks)
-	}()
-	for range acks {
-		// Some were acknowledged in the last moment.
-	}
+	group.Wait()
 	for _, revision := range revisions {
 		l.revision = max(l.revision, revision)
 	}
-	p.known, p.acked = nil, l
+	p.acked = l
 	p.loaded += acknowledged
 	client.Close()
 	return errors.Join(err, p.closed())
 }
 
-// check looks for what was acknowledged. A writer's next key may be there too: it was on its way.
-func (l *load) check(found *facts) error {
+// check looks for what was acknowledged, and for what was there before. A writer's next key may be there too: it was on
+// its way.
+func (l *load) check(before, found *facts) error {
+	for key, value := range before.values {
+		if found.values[key] != value {
+			return fmt.Errorf("%s was %q before the load, and is %q", key, value, found.values[key])
+		}
+	}
 	if found.revision < l.revision {
 		return fmt.Errorf("revision %d, when %d had been acknowledged", found.revision, l.revision)
 	}

@@ -112,7 +112,7 @@ func (c *config) play(ctx context.Context) error {
 
 // newPlay prepares a directory below dir.
 func (c *config) newPlay(dir string) (*play, error) {
-	p := &play{config: c, data: filepath.Join(dir, c.name)}
+	p := &play{config: c, data: filepath.Join(dir, c.name), endings: []ending{stopped, killed, killedUnderLoad}}
 	if c.from == "" {
 		return p, nil
 	}

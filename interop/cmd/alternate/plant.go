@@ -19,7 +19,16 @@ type plant struct {
 	finds  string
 	bucket string
 	spoil  func(*bolt.Bucket, []byte, []byte) error
+	// after is how the turns before it end.
+	after []ending
 }
+
+var (
+	// Of a second turn there are alarms.
+	calm = []ending{stopped, stopped}
+	// What was not loaded must be the same also after a load.
+	loaded = []ending{stopped, stopped, killedUnderLoad}
+)
 
 func remove(bucket *bolt.Bucket, key, _ []byte) error { return bucket.Delete(key) }
 
@@ -31,15 +40,17 @@ func falsify(bucket *bolt.Bucket, key, value []byte) error {
 }
 
 var plants = []plant{
-	{"history", "key", remove},
-	{"hashes", "key", falsify},
-	{"leases", "lease", remove},
-	{"users", "authUsers", remove},
-	{"roles", "authRoles", remove},
-	{"alarms", "alarm", remove},
+	{"history", "key", remove, calm},
+	{"hashes", "key", falsify, calm},
+	{"leases", "lease", remove, calm},
+	{"users", "authUsers", remove, calm},
+	{"roles", "authRoles", remove, calm},
+	{"alarms", "alarm", remove, calm},
+	{"leases", "lease", remove, loaded},
+	{"users", "authUsers", remove, loaded},
 }
 
-// findPlanted takes two turns for each plant, the files being changed in between.
+// findPlanted takes some turns for each plant, then changes the files, and has one more server look at them.
 func (c *config) findPlanted(ctx context.Context, name string) error {
 	found := 0
 	for _, plant := range plants {
@@ -68,8 +79,8 @@ func (c *config) findOne(ctx context.Context, plant plant) error {
 		return err
 	}
 	defer p.close()
-	// Of a second turn there are alarms, and a database in which all is written down.
-	for range 2 {
+	p.endings = plant.after
+	for range plant.after {
 		if err := p.turn(ctx); err != nil {
 			return err
 		}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -25,17 +27,26 @@ const (
 	killedUnderLoad
 )
 
+// uncommitted has a server keep what it is told in its log alone for as long as it can, so that whoever comes after a kill
+// must find it there.
+var uncommitted = []string{"--backend-batch-interval=1h", "--snapshot-count=100000"}
+
+// turnPatience is how long a turn may take.
+const turnPatience = 3 * time.Minute
+
 // play is a directory and whoever has it at the moment.
 type play struct {
 	*config
 	data  string
 	turns int
+	// endings are how the turns end, from the first again after the last of them.
+	endings []ending
 
 	cluster *cluster.Cluster
 	client  *clientv3.Client
-	// known is what the last server knew. It is nil before the first turn, and after a server was killed under load.
+	// known is what the last server knew, before the load if it was killed under one. It is nil before the first turn.
 	known *facts
-	// acked is what was acknowledged before such a kill.
+	// acked is what was acknowledged before a kill under load.
 	acked  *load
 	loaded int
 	// locked is set while auth is enabled.
@@ -51,6 +62,8 @@ func (p *play) binary() *cluster.Binary {
 	return p.theirs
 }
 
+func (p *play) ending() ending { return p.endings[p.turns%len(p.endings)] }
+
 func (p *play) who() string { return filepath.Base(p.binary().Path) }
 
 func (p *play) origin() string {
@@ -62,22 +75,22 @@ func (p *play) origin() string {
 
 // turn is one server's time on the directory.
 func (p *play) turn(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, turnPatience)
+	defer cancel()
 	if err := p.arrive(ctx); err != nil {
 		return err
 	}
 	if err := p.change(ctx); err != nil {
 		return fmt.Errorf("change: %w", err)
 	}
-	how := ending(p.turns % 3)
-	if how == killedUnderLoad {
+	var err error
+	if p.known, err = p.facts(ctx, present); err != nil {
+		return err
+	}
+	if p.ending() == killedUnderLoad {
 		return p.killUnderLoad(ctx)
 	}
-	known, err := p.facts(ctx)
-	if err != nil {
-		return fmt.Errorf("facts: %w", err)
-	}
-	p.known = known
-	return p.leave(how)
+	return p.leave(p.ending())
 }
 
 // arrive starts a server and compares what it knows with what the last one knew.
@@ -85,23 +98,33 @@ func (p *play) arrive(ctx context.Context) error {
 	if err := p.start(ctx); err != nil {
 		return err
 	}
-	found, err := p.facts(ctx)
+	found, err := p.facts(ctx, present)
 	if err != nil {
-		return fmt.Errorf("facts: %w", err)
-	}
-	if p.acked != nil {
-		if err := p.acked.check(found); err != nil {
-			return err
-		}
-		p.acked = nil
+		return err
 	}
 	if p.known != nil {
-		if err := p.known.same(found); err != nil {
+		if err := p.compare(ctx, found); err != nil {
 			return err
 		}
 	}
 	p.known = found
 	return nil
+}
+
+// compare looks for differences from what was known. After a load, that is still known of the revision before it.
+func (p *play) compare(ctx context.Context, found *facts) error {
+	if p.acked == nil {
+		return p.known.same(found)
+	}
+	if err := p.acked.check(p.known, found); err != nil {
+		return err
+	}
+	p.acked = nil
+	before, err := p.facts(ctx, p.known.revision)
+	if err != nil {
+		return err
+	}
+	return p.known.same(before)
 }
 
 // learn has the server that made the directory tell what it knows.
@@ -116,8 +139,8 @@ func (p *play) learn(ctx context.Context) error {
 	if err := p.begin(ctx); err != nil {
 		return err
 	}
-	if p.known, err = p.facts(ctx); err != nil {
-		return fmt.Errorf("facts: %w", err)
+	if p.known, err = p.facts(ctx, present); err != nil {
+		return err
 	}
 	p.known.forget("auth", "versions")
 	return p.leave(killed)
@@ -127,15 +150,23 @@ func (p *play) start(ctx context.Context) error {
 	var err error
 	if p.turns == 0 && p.from == "" {
 		if p.cluster, err = cluster.New(p.binary(), filepath.Dir(p.data), 1); err == nil {
-			err = p.cluster.StartMember(p.cluster.Members[0], flags...)
+			err = p.cluster.StartMember(p.cluster.Members[0], p.flags()...)
 		}
 	} else {
-		p.cluster, err = cluster.Existing(p.binary(), p.name, p.data, flags...)
+		p.cluster, err = cluster.Existing(p.binary(), p.name, p.data, p.flags()...)
 	}
 	if err != nil {
 		return err
 	}
 	return p.begin(ctx)
+}
+
+// flags are those of this turn.
+func (p *play) flags() []string {
+	if p.ending() == killed {
+		return slices.Concat(flags, uncommitted)
+	}
+	return flags
 }
 
 // begin waits for the server.

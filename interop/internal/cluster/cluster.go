@@ -195,7 +195,7 @@ func (c *Cluster) states(ctx context.Context) ([]*clientv3.StatusResponse, error
 			continue
 		}
 		if !m.Running() {
-			return nil, fatal{fmt.Errorf("%s has ended; its log is %s.log", m.Name, m.Dir)}
+			return nil, fatal{m.failed("has ended")}
 		}
 		state, err := m.status(ctx)
 		if err != nil {

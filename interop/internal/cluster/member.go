@@ -17,6 +17,13 @@ import (
 	"go.uber.org/zap"
 )
 
+const (
+	// endPatience is how long a server may take to end.
+	endPatience = 20 * time.Second
+	// logShown is how many bytes of a log tell what went wrong.
+	logShown = 4000
+)
+
 // Member is one server of a cluster: a process that comes and goes, on a data
 // directory that stays.
 type Member struct {
@@ -42,7 +49,7 @@ func (m *Member) Endpoint() string { return m.clientAddr }
 
 // Start runs the server with these flags beside those that give it its place.
 func (m *Member) Start(flags ...string) error {
-	log, err := os.OpenFile(m.Dir+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	log, err := os.OpenFile(m.logPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
@@ -65,33 +72,69 @@ func (m *Member) Start(flags ...string) error {
 	}
 	m.exited = make(chan struct{})
 	go func(process *exec.Cmd, exited chan struct{}) {
+		// How it ended is then known to the process.
 		process.Wait()
 		close(exited)
 	}(m.process, m.exited)
 	return nil
 }
 
-// Stop asks the server to end, and waits until it has.
-func (m *Member) Stop() error { return m.end(syscall.SIGTERM) }
+// Stop asks the server to end, and waits until it has. A server that ends in another way, or did so before it was asked,
+// has failed.
+func (m *Member) Stop() error {
+	state, err := m.end(syscall.SIGTERM)
+	if err == nil && state != nil && !orderly(state) {
+		err = m.failed(fmt.Sprintf("was to stop, and ended with %s", state))
+	}
+	return err
+}
 
 // Kill ends the server without a chance to say goodbye.
-func (m *Member) Kill() error { return m.end(syscall.SIGKILL) }
+func (m *Member) Kill() error {
+	_, err := m.end(syscall.SIGKILL)
+	return err
+}
 
-func (m *Member) end(signal syscall.Signal) error {
+// orderly says whether a server ended as one does that is asked to, by the signal or with code 0, or that its cluster has
+// removed, which is with code 0 too.
+func orderly(state *os.ProcessState) bool {
+	status := state.Sys().(syscall.WaitStatus)
+	return state.Success() || status.Signaled() && status.Signal() == syscall.SIGTERM
+}
+
+// end sends a signal and waits for the process. It returns how that ended, or nil if there was none.
+func (m *Member) end(signal syscall.Signal) (*os.ProcessState, error) {
 	if m.process == nil {
-		return nil
+		return nil, nil
 	}
 	if err := m.process.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("signal %s: %w", m.Name, err)
+		return nil, fmt.Errorf("signal %s: %w", m.Name, err)
 	}
 	select {
 	case <-m.exited:
-	case <-time.After(20 * time.Second):
+	case <-time.After(endPatience):
 		m.process.Process.Kill()
-		return fmt.Errorf("%s did not end within 20 s", m.Name)
+		return nil, m.failed(fmt.Sprintf("did not end within %s", endPatience))
 	}
+	state := m.process.ProcessState
 	m.process = nil
-	return nil
+	return state, nil
+}
+
+// failed is an error that has what is needed to find the reason.
+func (m *Member) failed(how string) error {
+	return fmt.Errorf("%s %s; its log is %s, and ends with:\n%s", m.Name, how, m.logPath(), m.LogEnd())
+}
+
+func (m *Member) logPath() string { return m.Dir + ".log" }
+
+// LogEnd is the end of what the server has logged.
+func (m *Member) LogEnd() string {
+	text, err := os.ReadFile(m.logPath())
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-logShown):])
 }
 
 // Running says whether the server's process is alive.
@@ -127,7 +170,7 @@ func (m *Member) Client(user, password string) (*clientv3.Client, error) {
 func (m *Member) Ready(ctx context.Context) error {
 	return Until(ctx, "the server to answer", func(ctx context.Context) error {
 		if !m.Running() {
-			return fatal{fmt.Errorf("%s has ended; its log is %s.log", m.Name, m.Dir)}
+			return fatal{m.failed("has ended")}
 		}
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()

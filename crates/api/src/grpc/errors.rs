@@ -133,11 +133,11 @@ impl From<server::Error> for Status {
             E::TimeoutConnectionLost => Canonical::TimeoutDueToConnectionLost,
             E::TimeoutWaitAppliedIndex => Canonical::TimeoutWaitAppliedIndex,
             E::DeadlineExceeded => return Status::DEADLINE_EXCEEDED,
+            E::Alone => return Status::new(Code::Unimplemented, error.to_string()),
             E::LeaderChanged => Canonical::LeaderChanged,
             E::NoLeader => Canonical::NoLeader,
             E::NotLeader => Canonical::NotLeader,
             E::BadLeaderTransferee => Canonical::BadLeaderTransferee,
-            E::ClusterVersionUnavailable => Canonical::ClusterVersionUnavailable,
             E::Stopped => Canonical::Stopped,
             E::Renew(lease::RenewError::NotPrimary)
             | E::Hash(_)

@@ -1,5 +1,8 @@
 //! `Watch`, through the generated client.
 
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use api::grpc::Config;
@@ -14,7 +17,7 @@ use proto::mvccpb::event::EventType;
 use rpc::etcdserverpb::auth_client::AuthClient;
 use rpc::etcdserverpb::kv_client::KvClient;
 use rpc::etcdserverpb::watch_client::WatchClient;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tonic::codegen::tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Status, Streaming};
 
@@ -199,6 +202,76 @@ async fn many_requests_are_all_answered_however_slowly_answers_are_read() {
     }
     told.sort_unstable();
     assert_eq!(told, (0..60).collect::<Vec<_>>());
+}
+
+/// Told when the task that waits for a response is to be run again.
+#[derive(Default)]
+struct Woken(Notify);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.notify_one();
+    }
+}
+
+#[tokio::test]
+async fn a_request_may_meet_what_the_member_has_to_say_by_itself() {
+    let often = |config: &mut server::ServerConfig| {
+        config.watch_progress_notify_interval = Duration::from_millis(100);
+    };
+    let member = Fixture::with(often, Config::default());
+    let mut watch = Watch::open(&member).await;
+    let watchers: u32 = 20;
+    for _ in 0..watchers {
+        watch.create(WatchCreateRequest { progress_notify: true, ..key("a") }).await;
+        assert!(watch.next().await.created);
+    }
+    for _ in 0..10 {
+        // The stream waits for whatever comes first, and that is a notification for each of its watchers. By the time it is run again, there is a request too.
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(Arc::clone(&woken));
+        let waits = pin!(watch.next()).poll(&mut Context::from_waker(&waker)).is_pending();
+        if waits {
+            woken.0.notified().await;
+        }
+        watch.ask(RequestUnion::ProgressRequest(WatchProgressRequest {})).await;
+        while watch.next().await.watch_id != -1 {}
+    }
+}
+
+/// The next response, read so slowly that there is always one: for the member there is no end of telling.
+async fn next_slowly(watch: &mut Watch, member: &Fixture) -> WatchResponse {
+    let state = member.server().state();
+    while state.hub.pending_events() == 0 && state.hub.slow_watchers() > 0 {
+        tokio::task::yield_now().await;
+    }
+    watch.next().await
+}
+
+#[tokio::test]
+async fn a_request_does_not_wait_until_all_of_the_past_is_told() {
+    const VALUE_BYTES: usize = 256 << 10;
+    const VALUES: usize = 64;
+    let member = Fixture::start();
+    let value = "v".repeat(VALUE_BYTES);
+    for _ in 0..VALUES {
+        put(&member, "a", &value).await;
+    }
+    let mut watch = Watch::open(&member).await;
+    watch.create(WatchCreateRequest { start_revision: 1, ..key("a") }).await;
+    assert!(watch.next().await.created);
+    assert!(!next_slowly(&mut watch, &member).await.events.is_empty());
+    watch.ask(RequestUnion::CancelRequest(WatchCancelRequest { watch_id: 0 })).await;
+    let mut told = 0;
+    loop {
+        let response = next_slowly(&mut watch, &member).await;
+        if response.canceled {
+            break;
+        }
+        told += values(&response).iter().map(|value| value.len()).sum::<usize>();
+    }
+    // What may wait in a stream is 4 MiB and one response, which is 1 MiB and one event; one more is under way.
+    assert!(told <= 7 << 20, "{told} bytes of {} before the answer", VALUES * VALUE_BYTES);
 }
 
 #[tokio::test]

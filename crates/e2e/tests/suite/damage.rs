@@ -55,6 +55,18 @@ async fn a_missing_segment_is_refused() {
     assert_refused(&stopped, "wal: file not found");
 }
 
+/// A log in a folder of its own that is not mounted, say, or whose flag was forgotten.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_without_its_log_is_refused() {
+    let stopped = with_data(Options::new()).await;
+    let log = stopped.data_dir().join("member/wal");
+    let elsewhere = stopped.data_dir().join("elsewhere");
+    fs::rename(&log, &elsewhere).unwrap();
+    assert_refused(&stopped, "entries are missing");
+    fs::rename(&elsewhere, &log).unwrap();
+    assert_has_all(&stopped.start()).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_without_meta_pages_is_refused() {
     let stopped = with_data(Options::new()).await;

@@ -1,16 +1,19 @@
 //! What waits to be read by the client of a stream: a queue with bounds.
 //!
 //! ```text
-//!   created 0   created 1   events 0 @7   events 1 @7   events 0 @8   progress -1 @8   canceled 1
-//!   answer      answer      ◄────────── 128 responses, 4 MiB ───────►  answer          answer          16 answers
+//!   created 0   created 1   events 0 @7   events 1 @7   progress 0 @8   progress -1 @8   canceled 1
+//!   answer      answer      ◄───────── 128 responses, 4 MiB ─────────►  answer          answer          16 answers
 //! ```
 //!
 //! There is one queue for everything, filled under the hub's lock, so order within a stream is order of events in the hub: no event
 //! of a watcher is before its creation, and no progress before what it promises.
 //!
 //! Events are *offered*, and refused when there is no room; whoever offered them asks, by that, to be told when there is room again, which
-//! is when half of it is free. Answers are bounded by refusing the requests. An answer or a watcher's end always gets in: the latter takes less
-//! than the watcher that it is the end of.
+//! is when half of it is free. Notifications of progress are left out when there is none. Answers are bounded by refusing the requests. An answer or a
+//! watcher's end always gets in: the latter takes less than the watcher that it is the end of.
+//!
+//! Only what answers a request counts as an answer. So nobody but the client uses up what it may leave unread: a request that is accepted now is accepted until it is
+//! made, whatever the hub has to say meanwhile.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -58,8 +61,15 @@ pub(super) enum What {
     Refused(Cow<'static, str>),
     Canceled,
     Compacted(i64),
-    Progress,
-    Events { batch: Batch, prev_kv: bool, fragment: bool },
+    Progress {
+        /// Whether the client asked for it.
+        asked: bool,
+    },
+    Events {
+        batch: Batch,
+        prev_kv: bool,
+        fragment: bool,
+    },
 }
 
 /// Some events of a transaction, or of several. Watchers that want all events of a transaction share them.
@@ -183,8 +193,13 @@ impl Item {
         }
     }
 
+    /// Whether it was asked for, one by one.
     fn is_answer(&self) -> bool {
-        !matches!(self.what, What::Events { .. })
+        match self.what {
+            What::Created | What::Refused(_) | What::Canceled => true,
+            What::Progress { asked } => asked,
+            What::Compacted(_) | What::Events { .. } => false,
+        }
     }
 }
 

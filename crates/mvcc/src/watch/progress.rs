@@ -63,7 +63,9 @@ impl State {
         if stream.ids.is_empty() || !current {
             return false;
         }
-        let tell = stream.outbox.push(progress(NO_WATCH_ID, self.current));
+        let what = What::Progress { asked: true };
+        let item = Item { watch_id: NO_WATCH_ID, revision: self.current, what };
+        let tell = stream.outbox.push(item);
         alerts.add(&stream.outbox, tell);
         true
     }
@@ -101,7 +103,9 @@ impl State {
         let room = stream.outbox.has_room();
         if room {
             let outbox = Arc::clone(&stream.outbox);
-            alerts.add(&outbox, outbox.push(progress(id, self.current)));
+            let what = What::Progress { asked: false };
+            let item = Item { watch_id: id, revision: self.current, what };
+            alerts.add(&outbox, outbox.push(item));
         }
         room
     }
@@ -111,8 +115,4 @@ impl State {
         let watcher = &self.watchers[slot];
         watcher.is_synced() && self.current >= watcher.start
     }
-}
-
-fn progress(watch_id: i64, revision: i64) -> Item {
-    Item { watch_id, revision, what: What::Progress }
 }

@@ -28,7 +28,8 @@ impl Stream {
         Stream { shared, outbox, pieces: VecDeque::new() }
     }
 
-    /// Whether requests are taken. If not, responses have to be read first, and requests left where they are.
+    /// Whether requests are taken. If not, responses have to be read first, and requests left where they are. If so, the next one is taken whenever it comes: only answers to
+    /// requests count.
     #[must_use]
     pub fn accepts_requests(&self) -> bool {
         self.outbox.accepts()
@@ -192,7 +193,7 @@ fn respond(item: Item, history: &dyn History) -> Result<(Response, bool), Histor
             response.canceled = true;
             response.compact_revision = revision;
         }
-        What::Progress => {}
+        What::Progress { .. } => {}
         What::Events { batch, prev_kv, fragment } => {
             response.events = watched(&batch, prev_kv, history)?;
             return Ok((response, fragment));

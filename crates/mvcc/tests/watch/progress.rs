@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mvcc::watch::{Config, CreateRequest};
+use mvcc::watch::{Busy, Config, CreateRequest};
 
 use crate::model::{Client, World, everything, from, key, no_put};
 
@@ -152,4 +152,21 @@ fn a_request_is_answered_although_the_stream_is_full_of_what_it_promises() {
     world.put("a", "1");
     assert_eq!(client.stream.request_progress(), Ok(true));
     assert_eq!(client.read(), ["0 @2: a=1@2", "-1 @2:"]);
+}
+
+#[test]
+fn what_nobody_asked_for_takes_no_room_from_answers() {
+    let world = World::bounded(|limits| limits.stream_answers = 2);
+    world.put("a", "1");
+    let mut client = world.client();
+    for _ in 0..3 {
+        client.watch(&notified(key("b")));
+    }
+    world.hub.tick_progress(10 * MINUTE);
+    assert!(client.stream.accepts_requests(), "three notifications are no answers");
+    for _ in 0..2 {
+        assert_eq!(client.stream.request_progress(), Ok(true));
+    }
+    assert_eq!(client.stream.request_progress(), Err(Busy));
+    assert_eq!(client.read(), ["0 @2:", "1 @2:", "2 @2:", "-1 @2:", "-1 @2:"]);
 }

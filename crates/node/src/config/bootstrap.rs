@@ -9,11 +9,9 @@ use std::net::IpAddr;
 
 use super::go::{quote, quote_list};
 use super::meant::Config;
+use super::names::{self, Names, Resolve};
 use super::url::list::{self, UrlsMap};
-use super::url::{Url, UrlError};
-
-/// Turns the name of a host into an address, or says why it cannot.
-pub type Resolve<'a> = &'a dyn Fn(&str) -> Result<IpAddr, String>;
+use super::url::{Url, UrlError, bracketed};
 
 /// The members that a cluster starts with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,12 +69,17 @@ pub enum BootstrapError {
 }
 
 impl Config {
-    /// The cluster to start with. `resolve` is asked only if the URLs of the member are written in two ways.
+    /// The cluster to start with. `resolve` is asked only if the URLs of the member are written in two ways, and for half a minute if it does
+    /// not know.
     pub fn initial_cluster(&self, resolve: Resolve<'_>) -> Result<InitialCluster, BootstrapError> {
+        self.initial_cluster_by(&Names { resolve, pause: &names::pauses() })
+    }
+
+    fn initial_cluster_by(&self, names: &Names<'_>) -> Result<InitialCluster, BootstrapError> {
         let members = UrlsMap::parse(&self.cluster.initial)?;
         let own = members.get(&self.name);
         let own = own.ok_or_else(|| BootstrapError::NoLocalMember(self.name.clone()))?;
-        if let Err(reason) = same_places(&self.advertise.peer, own, resolve) {
+        if let Err(reason) = same_places(&self.advertise.peer, own, names) {
             return Err(self.difference(own, reason));
         }
         if members.has_duplicate_url() {
@@ -109,7 +112,7 @@ impl Config {
 }
 
 /// Whether two lists of URLs lead to the same places, and if not, why not.
-fn same_places(a: &[Url], b: &[Url], resolve: Resolve<'_>) -> Result<(), String> {
+fn same_places(a: &[Url], b: &[Url], names: &Names<'_>) -> Result<(), String> {
     if a.len() != b.len() {
         let (a, b) = (quote_list(&list::texts(a)), quote_list(&list::texts(b)));
         return Err(format!("len({a}) != len({b})"));
@@ -117,7 +120,7 @@ fn same_places(a: &[Url], b: &[Url], resolve: Resolve<'_>) -> Result<(), String>
     if a.iter().zip(b).all(|(a, b)| a.same_place(b)) {
         return Ok(());
     }
-    let (a, b) = (resolve_all(a, resolve)?, resolve_all(b, resolve)?);
+    let (a, b) = (resolve_all(a, names)?, resolve_all(b, names)?);
     match a.iter().zip(&b).find(|(a, b)| !a.same_place(b)) {
         Some((a, b)) => {
             Err(format!("resolved urls: {} != {}", quote(a.as_str()), quote(b.as_str())))
@@ -127,28 +130,24 @@ fn same_places(a: &[Url], b: &[Url], resolve: Resolve<'_>) -> Result<(), String>
 }
 
 /// With addresses in the place of names, in the order of texts.
-fn resolve_all(urls: &[Url], resolve: Resolve<'_>) -> Result<Vec<Url>, String> {
-    let mut urls =
-        urls.iter().map(|url| resolve_one(url, resolve)).collect::<Result<Vec<_>, _>>()?;
+fn resolve_all(urls: &[Url], names: &Names<'_>) -> Result<Vec<Url>, String> {
+    let mut urls = urls.iter().map(|url| resolve_one(url, names)).collect::<Result<Vec<_>, _>>()?;
     urls.sort_by(|a, b| a.as_str().cmp(b.as_str()));
     Ok(urls)
 }
 
-fn resolve_one(url: &Url, resolve: Resolve<'_>) -> Result<Url, String> {
+fn resolve_one(url: &Url, names: &Names<'_>) -> Result<Url, String> {
     // Compat: as in etcd, `localhost` is no address, not even its own.
     if url.scheme().is_unix() || url.hostname() == "localhost" {
         return Ok(url.clone());
     }
-    let address = match url.hostname().parse() {
+    let address: IpAddr = match url.hostname().parse() {
         Ok(address) => address,
-        Err(_) => resolve(url.hostname())
+        Err(_) => names
+            .address(url)
             .map_err(|reason| format!("failed to resolve {} ({reason})", quote(url.as_str())))?,
     };
-    let host = match address {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => format!("[{address}]"),
-    };
-    Ok(Url::with_host(url.scheme(), &host, url.port()))
+    Ok(Url::with_host(url.scheme(), &bracketed(&address.to_string()), url.port()))
 }
 
 #[cfg(test)]

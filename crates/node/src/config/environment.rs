@@ -6,13 +6,15 @@
 //!     ETCD_NAME=m1 with --name m2                    cannot be meant: the process ends
 //! ```
 //!
-//! With a configuration file nothing here is asked, except `ETCD_CONFIG_FILE` for where that file is.
+//! With a configuration file nothing here is asked, except `ETCD_CONFIG_FILE` for where that file is. A value that is no text is refused where
+//! it is asked for, and shown as well as it can be where it is only told of.
 
 use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 
-use super::go::quote;
+use super::go::{quote, quote_bytes};
 use super::notice::Notice;
-use super::refusal::Refusal;
+use super::refusal::{NO_TEXT, Refusal};
 use super::table::{Flag, Flags, by_name};
 
 const PREFIX: &str = "ETCD_";
@@ -26,28 +28,25 @@ const UNSUPPORTED_ARCH: &str = "ETCD_UNSUPPORTED_ARCH";
 /// The variables of the process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Environment {
-    variables: Vec<(String, String)>,
-}
-
-/// A variable is set, and so is the flag it stands for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Shadowed {
-    pub(crate) variable: String,
+    /// A name that is no text is none of ours, so it is kept as something like it.
+    variables: Vec<(String, OsString)>,
 }
 
 impl Environment {
-    pub(crate) fn new(variables: impl IntoIterator<Item = (String, String)>) -> Self {
-        Self { variables: variables.into_iter().collect() }
+    pub(crate) fn new(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+        let named = |(name, value): (OsString, OsString)| (shown(&name), value);
+        Self { variables: variables.into_iter().map(named).collect() }
     }
 
     /// The configuration file that it names.
-    pub(crate) fn config_file(&self) -> Option<String> {
-        self.get(CONFIG_FILE).filter(|path| !path.is_empty()).map(str::to_owned)
+    pub(crate) fn config_file(&self) -> Result<Option<String>, Refusal> {
+        let path = self.get(CONFIG_FILE).filter(|path| !path.is_empty());
+        path.map(|path| text(CONFIG_FILE, path).map(str::to_owned)).transpose()
     }
 
     /// The architecture that one wants to run on in spite of all; asked once.
     pub(crate) fn take_unsupported_arch(&mut self) -> Option<String> {
-        let arch = self.get(UNSUPPORTED_ARCH).map(str::to_owned);
+        let arch = self.get(UNSUPPORTED_ARCH).map(shown);
         self.remove(UNSUPPORTED_ARCH);
         arch
     }
@@ -57,7 +56,7 @@ impl Environment {
         mut self,
         flags: &mut Flags,
         notices: &mut Vec<Notice>,
-    ) -> Result<Result<(), Refusal>, Shadowed> {
+    ) -> Result<(), Refusal> {
         self.drop_version(notices);
         let typed: BTreeSet<String> = flags.given.iter().map(|name| variable_of(name)).collect();
         let mut used = BTreeSet::new();
@@ -74,7 +73,7 @@ impl Environment {
             used.insert(variable);
         }
         self.verify(&typed, &used, notices)?;
-        Ok(outcome)
+        outcome
     }
 
     /// Tells of variables that look like flags and are none, and stops at one whose flag was typed.
@@ -83,13 +82,15 @@ impl Environment {
         typed: &BTreeSet<String>,
         used: &BTreeSet<String>,
         notices: &mut Vec<Notice>,
-    ) -> Result<(), Shadowed> {
+    ) -> Result<(), Refusal> {
         for (name, value) in self.variables.iter().filter(|(name, _)| !used.contains(name)) {
             if typed.contains(name) {
-                return Err(Shadowed { variable: name.clone() });
+                return Err(Refusal::Shadowed(name.clone()));
             }
             if name.starts_with(PREFIX) {
-                notices.push(Notice::UnknownVariable { variable: format!("{name}={value}") });
+                notices.push(Notice::UnknownVariable {
+                    variable: format!("{name}={}", value.display()),
+                });
             }
         }
         Ok(())
@@ -97,14 +98,13 @@ impl Environment {
 
     fn drop_version(&mut self, notices: &mut Vec<Notice>) {
         if let Some(value) = self.get(VERSION).filter(|value| !value.is_empty()) {
-            notices
-                .push(Notice::SpecialVariable { key: VERSION.to_owned(), value: value.to_owned() });
+            notices.push(Notice::SpecialVariable { key: VERSION.to_owned(), value: shown(value) });
             self.remove(VERSION);
         }
     }
 
-    fn get(&self, name: &str) -> Option<&str> {
-        self.variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    fn get(&self, name: &str) -> Option<&OsStr> {
+        self.variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_os_str())
     }
 
     fn remove(&mut self, name: &str) {
@@ -116,9 +116,10 @@ fn take(
     flags: &mut Flags,
     flag: &Flag,
     variable: &str,
-    value: &str,
+    value: &OsStr,
     notices: &mut Vec<Notice>,
 ) -> Result<(), Refusal> {
+    let value = text(variable, value)?;
     flags.set(flag, value).map_err(|reason| Refusal::Variable {
         value: quote(value),
         variable: variable.to_owned(),
@@ -126,6 +127,19 @@ fn take(
     })?;
     notices.push(Notice::VariableUsed { name: variable.to_owned(), value: value.to_owned() });
     Ok(())
+}
+
+/// A value that is a text, as every flag wants it.
+fn text<'a>(variable: &str, value: &'a OsStr) -> Result<&'a str, Refusal> {
+    value.to_str().ok_or_else(|| Refusal::Variable {
+        value: quote_bytes(value.as_encoded_bytes()),
+        variable: variable.to_owned(),
+        reason: NO_TEXT.to_owned(),
+    })
+}
+
+fn shown(name: impl AsRef<OsStr>) -> String {
+    name.as_ref().to_string_lossy().into_owned()
 }
 
 /// `listen-peer-urls` is `ETCD_LISTEN_PEER_URLS`.

@@ -1,7 +1,8 @@
 //! A configuration as it is meant: checked, with every default in its place.
 //!
 //! Plain data, and nothing that could still be wrong: addresses are addresses, zero no longer stands for something else, and what is
-//! off is `None`. How it follows from [`Flags`](super::Flags) is told in `resolve`.
+//! off is `None`. How it follows from [`Flags`](super::Flags) is told in `resolve`. What is asked for and cannot be done yet has no place
+//! here: `unsupported` refuses it.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -9,7 +10,6 @@ use std::time::Duration;
 
 use super::gates::FeatureGates;
 use super::logs::Logs;
-use super::tls::Tls;
 use super::url::{ListenUrl, Url};
 
 /// The whole configuration of a member.
@@ -43,10 +43,6 @@ pub struct Config {
     pub checks: Checks,
     /// What is measured and told.
     pub monitoring: Monitoring,
-    /// Finding other members.
-    pub discovery: Discovery,
-    /// TLS.
-    pub tls: Tls,
     /// Logs.
     pub logs: Logs,
     /// Switches for what is young.
@@ -90,8 +86,6 @@ pub struct Cluster {
     pub token: String,
     /// Its members, as typed; what it says is asked for with [`Config::initial_cluster`], and only if there is no data.
     pub initial: String,
-    /// Make a cluster of one out of a member of a lost cluster.
-    pub force_new: bool,
     /// Refuse changes of membership that would cost the quorum.
     pub strict_reconfig_check: bool,
     /// Most learners.
@@ -136,10 +130,6 @@ pub struct Raft {
     pub snapshots_max: Option<u64>,
     /// Files of the log to keep; `None` keeps all.
     pub wals_max: Option<u64>,
-    /// Time that a read from another member may take.
-    pub read_timeout: Duration,
-    /// Time that a write to another member may take.
-    pub write_timeout: Duration,
 }
 
 impl Raft {
@@ -159,25 +149,12 @@ impl Raft {
 pub struct Backend {
     /// Its size that stops writes; `None` is no limit.
     pub quota_bytes: Option<u64>,
-    /// How its free pages are kept track of.
-    pub freelist: Freelist,
     /// Longest time until what was written is committed.
     pub batch_interval: Duration,
     /// Most operations until what was written is committed.
     pub batch_operations: u64,
     /// Defragment at the start if that frees as many megabytes; `None` is never.
     pub bootstrap_defrag_megabytes: Option<u64>,
-    /// Keep its pages in memory.
-    pub mlock: bool,
-}
-
-/// How free pages are kept track of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Freelist {
-    /// By size.
-    Map,
-    /// By place.
-    Array,
 }
 
 /// What becomes of history.
@@ -209,14 +186,6 @@ pub struct Limits {
     pub request_bytes: u64,
 }
 
-impl Limits {
-    /// Largest message that is taken from a client: a request, and what is round it.
-    pub fn message_bytes(&self) -> u64 {
-        const OVERHEAD_BYTES: u64 = 512 * 1024;
-        self.request_bytes.saturating_add(OVERHEAD_BYTES)
-    }
-}
-
 /// Connections of clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
@@ -226,8 +195,6 @@ pub struct Client {
     pub ping_interval_min: Option<Duration>,
     /// Pings of the server; `None` is none.
     pub keepalive: Option<Keepalive>,
-    /// Serve the API as JSON over HTTP too.
-    pub gateway: bool,
     /// Origins that web pages may come from; `*` is any.
     pub cors: BTreeSet<String>,
     /// Names that requests without TLS may be addressed to; `*` is any.
@@ -272,60 +239,8 @@ pub struct Checks {
 pub struct Monitoring {
     /// Measure the times of calls too.
     pub extensive_metrics: bool,
-    /// Serve profiles.
-    pub pprof: bool,
     /// Time that applying a request may take before the log tells.
     pub slow_apply: Duration,
     /// Time that a request may take before the log tells.
     pub slow_request: Duration,
-    /// Traces.
-    pub tracing: Option<Tracing>,
-}
-
-/// Where traces go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tracing {
-    /// Where the collector listens.
-    pub address: String,
-    /// Name of the service.
-    pub service_name: String,
-    /// Name of this member; empty is none.
-    pub instance_id: String,
-    /// Requests traced, of a million.
-    pub rate_per_million: u32,
-}
-
-/// Finding other members.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Discovery {
-    /// Where to ask; none is nobody.
-    pub endpoints: Vec<String>,
-    /// Token of the cluster to be.
-    pub token: String,
-    /// Time that connecting may take.
-    pub dial_timeout: Duration,
-    /// Time that a request may take.
-    pub request_timeout: Duration,
-    /// Time between two pings.
-    pub keepalive_time: Duration,
-    /// Time that an answer to a ping may take.
-    pub keepalive_timeout: Duration,
-    /// Connect without TLS.
-    pub insecure_transport: bool,
-    /// Trust any server.
-    pub insecure_skip_verify: bool,
-    /// File with the certificate to show.
-    pub cert_file: String,
-    /// File with its key.
-    pub key_file: String,
-    /// File with the authorities to trust.
-    pub ca_file: String,
-    /// User, or user:password.
-    pub user: String,
-    /// Password.
-    pub password: String,
-    /// DNS domain whose SRV records name the members; empty is none.
-    pub srv_domain: String,
-    /// Suffix of the service name in those records.
-    pub srv_name: String,
 }

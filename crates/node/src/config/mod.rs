@@ -29,6 +29,7 @@ mod host;
 mod json;
 mod logs;
 mod meant;
+mod names;
 mod notice;
 mod refusal;
 mod resolve;
@@ -37,24 +38,27 @@ mod tls;
 mod unsupported;
 mod value;
 
-pub use bootstrap::{BootstrapError, InitialCluster, Resolve};
+pub use bootstrap::{BootstrapError, InitialCluster};
 pub use gates::FeatureGates;
 pub use help::{BOWLINE_VERSION, ETCD_VERSION};
 pub use host::{Machine, NoDefaultHost};
 pub use logs::{LogFormat, LogLevel, LogOutput, LogRotation, Logs};
 pub use meant::{
     Advertise, Auth, AutoCompaction, Backend, Checks, Client, Cluster, ClusterState, Compaction,
-    Config, Discovery, Freelist, Keepalive, Limits, Listen, Monitoring, Raft, Tracing,
+    Config, Keepalive, Limits, Listen, Monitoring, Raft,
 };
+pub use names::Resolve;
 pub use notice::Notice;
 pub use refusal::Refusal;
 pub use table::Flags;
-pub use tls::{Tls, TlsSide, TlsVersion};
+
+use std::ffi::OsString;
 
 use args::Stop;
-use environment::{Environment, Shadowed};
+use environment::Environment;
 use file::FileError;
-use go::GoDuration;
+use go::{GoDuration, quote_bytes};
+use refusal::NO_TEXT;
 
 /// What came out of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,22 +102,42 @@ impl Exit {
 
 /// Reads the configuration of a member. The first argument is the name of the program.
 pub fn parse(
-    args: impl IntoIterator<Item = String>,
-    environment: impl IntoIterator<Item = (String, String)>,
+    args: impl IntoIterator<Item = OsString>,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
     machine: &Machine,
 ) -> Result<Parsed, Exit> {
-    let args: Vec<String> = args.into_iter().collect();
     let mut session = Session {
+        args: Vec::new(),
         environment: Environment::new(environment),
         machine,
         notices: Vec::new(),
         logs: Logs::default(),
-        args,
     };
     session.check_arch()?;
+    session.args = texts(args.into_iter().collect())?;
     let typed = session.read_args()?;
     let flags = session.read_rest(typed)?;
     session.finish(flags)
+}
+
+/// What to tell instead of `notices` if the logs that were asked for cannot be opened. etcd opens them before it looks at all else, so what
+/// was found out after that is left out.
+pub fn tell_without_logs(notices: &[Notice], args: &[String], error: String) -> Vec<Notice> {
+    let before = notices.iter().filter(|notice| notice.is_before_logs()).cloned();
+    let running = Notice::Running { args: args.to_vec() };
+    before.chain([running, Notice::Refused(Refusal::LogOutput(error))]).collect()
+}
+
+/// Arguments that are texts. What the program is called does not matter.
+fn texts(args: Vec<OsString>) -> Result<Vec<String>, Exit> {
+    let text = |(position, arg): (usize, OsString)| match arg.into_string() {
+        Ok(arg) => Ok(arg),
+        Err(arg) if position == 0 => Ok(arg.to_string_lossy().into_owned()),
+        Err(arg) => Err(quote_bytes(arg.as_encoded_bytes())),
+    };
+    args.into_iter().enumerate().map(text).collect::<Result<_, _>>().map_err(|arg| {
+        printed("", &format!("invalid argument {arg}: {NO_TEXT}\n{}", help::USAGE), 2)
+    })
 }
 
 /// One run of [`parse`].
@@ -172,7 +196,8 @@ impl Session<'_> {
     /// What else there is: a file, or the environment. Checked as etcd checks it.
     fn read_rest(&mut self, typed: Flags) -> Result<Flags, Exit> {
         let given = Some(typed.config_file.clone()).filter(|path| !path.is_empty());
-        match given.or_else(|| self.environment.config_file()) {
+        let path = given.map_or_else(|| self.environment.config_file(), |path| Ok(Some(path)));
+        match path.map_err(|refusal| self.refuse(refusal))? {
             Some(path) => self.read_file(&path, &typed),
             None => self.read_environment(typed),
         }
@@ -196,13 +221,8 @@ impl Session<'_> {
 
     fn read_environment(&mut self, mut flags: Flags) -> Result<Flags, Exit> {
         let environment = std::mem::take(&mut self.environment);
-        match environment.read(&mut flags, &mut self.notices) {
-            Ok(Ok(())) => {}
-            Ok(Err(refusal)) => return Err(self.refuse(refusal)),
-            Err(Shadowed { variable }) => {
-                return Err(self.end_with(Notice::ShadowedVariable { variable }));
-            }
-        }
+        let read = environment.read(&mut flags, &mut self.notices);
+        read.map_err(|refusal| self.refuse(refusal))?;
         self.raise_timeouts(&mut flags);
         adjust_typed(&mut flags);
         if flags.discovery_fallback == "proxy" {
@@ -257,6 +277,10 @@ impl Session<'_> {
 
     /// The configuration is refused: says how it was started, and why it was not.
     fn refuse(&mut self, refusal: Refusal) -> Exit {
+        // Compat: etcd ends on the spot here, before it has said how it was started.
+        if matches!(refusal, Refusal::Shadowed(_)) {
+            return self.end_with(Notice::Refused(refusal));
+        }
         self.tell_running();
         let hint = (refusal == Refusal::AdvertiseClientUnset)
             .then(|| Notice::AdvertiseUnset(refusal.clone()));

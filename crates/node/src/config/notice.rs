@@ -4,9 +4,7 @@ use tracing::{error, info, warn};
 
 use super::go::GoDuration;
 use super::refusal::Refusal;
-
-/// Where lines go that the process ends with: the log writes them as fatal.
-const FATAL: &str = "fatal";
+use crate::logging::FATAL_TARGET as FATAL;
 
 /// Something for the log, in etcd's words where etcd has some.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,11 +37,6 @@ pub enum Notice {
     /// A variable that looks like a flag.
     UnknownVariable {
         /// With its value: `ETCD_NMAE=m1`.
-        variable: String,
-    },
-    /// A variable whose flag was typed.
-    ShadowedVariable {
-        /// The variable.
         variable: String,
     },
     /// A key of the configuration file that stands for nothing.
@@ -142,6 +135,19 @@ pub(crate) const BCRYPT_COSTS: std::ops::RangeInclusive<u64> = 4..=31;
 pub(crate) const BCRYPT_COST: u32 = 10;
 
 impl Notice {
+    /// Whether etcd tells it before it opens the logs that were asked for.
+    pub(crate) fn is_before_logs(&self) -> bool {
+        matches!(
+            self,
+            Self::ArchAllowed { .. }
+                | Self::SpecialVariable { .. }
+                | Self::VariableUsed { .. }
+                | Self::UnknownVariable { .. }
+                | Self::UnknownKey { .. }
+                | Self::TimeoutRaised { .. }
+        )
+    }
+
     /// Tells the log. A list, with an arm for each.
     pub fn log(&self) {
         match self {
@@ -166,12 +172,6 @@ impl Notice {
             Self::UnknownVariable { variable } => {
                 warn!(environment_variable = variable, "unrecognized environment variable");
             }
-            Self::ShadowedVariable { variable } => error!(
-                target: FATAL,
-                environment_variable = variable,
-                "conflicting environment variable is shadowed by corresponding command-line flag \
-                 (either unset environment variable or disable flag))"
-            ),
             Self::UnknownKey { key } => warn!(key, "unrecognized key in the configuration file"),
             Self::TimeoutRaised { flag, to } => info!("{flag} increased to minimum value: {to}"),
             Self::SinglePort => warn!(
@@ -193,6 +193,9 @@ impl Notice {
             ),
             Self::Deprecated(text) => warn!("{text}"),
             Self::Running { args } => info!(?args, "Running: "),
+            Self::Refused(error @ Refusal::Shadowed(variable)) => {
+                error!(target: FATAL, environment_variable = variable, "{error}");
+            }
             Self::Refused(error) => warn!(%error, "failed to verify flags"),
             Self::AdvertiseUnset(error) => warn!(%error, "advertise client URLs are not set"),
             Self::NotStarted(error) => error!(target: FATAL, %error, "discovery failed"),

@@ -4,6 +4,9 @@ use super::gates::GateError;
 use super::go::{GoDuration, quote};
 use super::url::AddressError;
 
+/// What is wrong with an argument or a variable that is any bytes.
+pub(crate) const NO_TEXT: &str = "not UTF-8";
+
 /// A configuration that is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -20,6 +23,12 @@ pub enum Refusal {
         /// What the flag would have said.
         reason: String,
     },
+    /// A variable is set, and so is the flag it stands for.
+    #[error(
+        "conflicting environment variable is shadowed by corresponding command-line flag \
+         (either unset environment variable or disable flag))"
+    )]
+    Shadowed(String),
 
     /// The configuration file cannot be read.
     #[error("{0}")]
@@ -61,6 +70,9 @@ pub enum Refusal {
     /// The configuration of rotation has a value of the wrong type.
     #[error("invalid log rotation config: json: {0}")]
     RotationType(String),
+    /// The outputs cannot be opened.
+    #[error("{0}")]
+    LogOutput(String),
     /// No such level.
     #[error("unrecognized level: {}", quote(.0))]
     LogLevel(String),

@@ -7,7 +7,6 @@
 //!
 //! The flags are known to be sound ([`check`](super::check)). What is refused here, etcd refuses when it starts, or not at all.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,15 +16,15 @@ use super::host::Machine;
 use super::logs::Logs;
 use super::meant::{
     Advertise, Auth, AutoCompaction, Backend, Checks, Client, Cluster, ClusterState, Compaction,
-    Config, Discovery, Freelist, Keepalive, Limits, Listen, Monitoring, Raft, Tracing,
+    Config, Keepalive, Limits, Listen, Monitoring, Raft,
 };
 use super::notice::{
     BCRYPT_COST, BCRYPT_COSTS, Notice, QUOTA_BYTES_RECOMMENDED, REQUEST_BYTES_RECOMMENDED,
 };
 use super::refusal::Refusal;
 use super::table::Flags;
-use super::tls::Tls;
-use super::url::{ListenUrl, Url};
+use super::tls;
+use super::url::{self, ListenUrl, Url};
 
 const DEFAULT_ADVERTISE_PEER: &str = "http://localhost:2380";
 const DEFAULT_ADVERTISE_CLIENT: &str = "http://localhost:2379";
@@ -50,8 +49,8 @@ pub(crate) fn resolve(
     notices: &mut Vec<Notice>,
 ) -> Result<Config, Refusal> {
     advertise_default_host(&mut flags, machine, notices);
-    let tls = Tls::from_flags(&flags)?;
-    let listen = listen(&flags, &tls)?;
+    tls::check_cipher_suites(&flags)?;
+    let listen = listen(&flags)?;
     Ok(Config {
         data_dir: data_dir(&flags, notices),
         wal_dir: (!flags.wal_dir.is_empty()).then(|| PathBuf::from(&flags.wal_dir)),
@@ -69,8 +68,6 @@ pub(crate) fn resolve(
         auth: auth(&flags, notices),
         checks: checks(&flags)?,
         monitoring: monitoring(&flags),
-        discovery: discovery(&flags),
-        tls,
         logs,
         name: flags.name,
         gates: flags.feature_gates,
@@ -83,7 +80,7 @@ pub(crate) fn resolve(
 /// Compat: as in etcd, an initial cluster that nobody gave follows the name of the member, but only if it has one.
 fn advertise_default_host(flags: &mut Flags, machine: &Machine, notices: &mut Vec<Notice>) {
     let found = (machine.default_host)();
-    let host = found.ok().map(in_url);
+    let host = found.ok().map(|address| url::bracketed(&address.to_string()).into_owned());
     let peer = host.as_deref().and_then(|host| {
         let listen = flags.listen_peer_urls.urls();
         everywhere(listen, flags.initial_advertise_peer_urls.urls(), DEFAULT_ADVERTISE_PEER, host)
@@ -106,14 +103,6 @@ fn advertise_default_host(flags: &mut Flags, machine: &Machine, notices: &mut Ve
         (Some(host), _) if used => notices.push(Notice::DefaultHost { host }),
         (_, Err(error)) => notices.push(Notice::NoDefaultHost { error: error.to_string() }),
         _ => {}
-    }
-}
-
-/// An address, in the brackets that it needs in a URL.
-fn in_url(address: IpAddr) -> String {
-    match address {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => format!("[{address}]"),
     }
 }
 
@@ -140,9 +129,10 @@ fn data_dir(flags: &Flags, notices: &mut Vec<Notice>) -> PathBuf {
     PathBuf::from(dir)
 }
 
-fn listen(flags: &Flags, tls: &Tls) -> Result<Listen, Refusal> {
+fn listen(flags: &Flags) -> Result<Listen, Refusal> {
     let (client, http) = (flags.listen_client_urls.urls(), flags.listen_client_http_urls.urls());
-    let without_certificate = tls.client.is_empty() && !tls.client.auto;
+    let without_certificate =
+        flags.cert_file.is_empty() && flags.key_file.is_empty() && !flags.auto_tls;
     let mut both = client.iter().chain(http);
     if let Some(url) = both.find(|url| url.scheme().is_secure() && without_certificate) {
         return Err(Refusal::ClientTls(url.to_string()));
@@ -177,7 +167,6 @@ fn cluster(flags: &Flags) -> Cluster {
         state: if new { ClusterState::New } else { ClusterState::Existing },
         token: flags.initial_cluster_token.clone(),
         initial: flags.initial_cluster.clone(),
-        force_new: flags.force_new_cluster,
         strict_reconfig_check: flags.strict_reconfig_check,
         learners_max: u64::try_from(flags.max_learners).unwrap_or(0),
     }
@@ -202,8 +191,6 @@ fn raft(flags: &Flags, notices: &mut Vec<Notice>) -> Raft {
         snapshot_catchup_entries: catchup,
         snapshots_max: unless_zero(flags.max_snapshots),
         wals_max: unless_zero(flags.max_wals),
-        read_timeout: flags.raft_read_timeout.or_zero(),
-        write_timeout: flags.raft_write_timeout.or_zero(),
     }
 }
 
@@ -216,16 +203,13 @@ fn backend(flags: &Flags, notices: &mut Vec<Notice>) -> Result<Backend, Refusal>
     if let Some(bytes) = quota_bytes.filter(|bytes| *bytes > QUOTA_BYTES_RECOMMENDED) {
         notices.push(Notice::LargeQuota { bytes });
     }
-    let array = flags.backend_bbolt_freelist_type == "array";
     Ok(Backend {
         quota_bytes,
-        freelist: if array { Freelist::Array } else { Freelist::Map },
         batch_interval: time("backend-batch-interval", flags.backend_batch_interval)?
             .unwrap_or(BATCH_INTERVAL),
         batch_operations: number("backend-batch-limit", flags.backend_batch_limit)?
             .unwrap_or(BATCH_OPERATIONS),
         bootstrap_defrag_megabytes: unless_zero(flags.bootstrap_defrag_threshold_megabytes),
-        mlock: flags.memory_mlock,
     })
 }
 
@@ -276,7 +260,6 @@ fn client(flags: &Flags, notices: &mut Vec<Notice>) -> Client {
         streams_max: flags.max_concurrent_streams,
         ping_interval_min: positive(flags.grpc_keepalive_min_time),
         keepalive: interval.zip(timeout).map(|(interval, timeout)| Keepalive { interval, timeout }),
-        gateway: flags.enable_grpc_gateway,
         cors: flags.cors.values().clone(),
         host_whitelist: flags.host_whitelist.iter().cloned().collect(),
         watch_progress_interval: progress_interval(flags, notices),
@@ -315,43 +298,12 @@ fn monitoring(flags: &Flags) -> Monitoring {
     let unset = flags.warning_unary_request_duration == GoDuration::default();
     Monitoring {
         extensive_metrics: flags.metrics == "extensive",
-        pprof: flags.enable_pprof,
         slow_apply: flags.warning_apply_duration.or_zero(),
         slow_request: if unset {
             SLOW_REQUEST
         } else {
             flags.warning_unary_request_duration.or_zero()
         },
-        tracing: flags.enable_distributed_tracing.then(|| tracing(flags)),
-    }
-}
-
-fn tracing(flags: &Flags) -> Tracing {
-    Tracing {
-        address: flags.distributed_tracing_address.clone(),
-        service_name: flags.distributed_tracing_service_name.clone(),
-        instance_id: flags.distributed_tracing_instance_id.clone(),
-        rate_per_million: u32::try_from(flags.distributed_tracing_sampling_rate).unwrap_or(0),
-    }
-}
-
-fn discovery(flags: &Flags) -> Discovery {
-    Discovery {
-        endpoints: flags.discovery_endpoints.clone(),
-        token: flags.discovery_token.clone(),
-        dial_timeout: flags.discovery_dial_timeout.or_zero(),
-        request_timeout: flags.discovery_request_timeout.or_zero(),
-        keepalive_time: flags.discovery_keepalive_time.or_zero(),
-        keepalive_timeout: flags.discovery_keepalive_timeout.or_zero(),
-        insecure_transport: flags.discovery_insecure_transport,
-        insecure_skip_verify: flags.discovery_insecure_skip_tls_verify,
-        cert_file: flags.discovery_cert.clone(),
-        key_file: flags.discovery_key.clone(),
-        ca_file: flags.discovery_cacert.clone(),
-        user: flags.discovery_user.clone(),
-        password: flags.discovery_password.clone(),
-        srv_domain: flags.discovery_srv.clone(),
-        srv_name: flags.discovery_srv_name.clone(),
     }
 }
 

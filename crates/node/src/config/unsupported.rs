@@ -2,6 +2,7 @@
 //!
 //! A flag in [`FLAGS`] may be given with its default, and with nothing else. A line here goes when what it is about has come.
 
+use super::gates::Gate;
 use super::refusal::Refusal;
 use super::table::{Flags, Slot, find};
 use super::url::list::{self, UniqueUrls, UrlsMap};
@@ -54,6 +55,8 @@ const FLAGS: &[(&str, &str)] = &[
     ("discovery-password", DISCOVERY),
     ("discovery-srv", DISCOVERY),
     ("discovery-srv-name", DISCOVERY),
+    ("raft-read-timeout", CLUSTER),
+    ("raft-write-timeout", CLUSTER),
     ("force-new-cluster", "there is no cluster yet that a member could be taken out of"),
     ("enable-distributed-tracing", TRACING),
     ("distributed-tracing-address", TRACING),
@@ -83,6 +86,7 @@ pub(crate) fn check(flags: &Flags) -> Result<(), Refusal> {
     reasons.extend(more_members(flags));
     reasons.extend(freelist(flags));
     reasons.extend(gateway(flags));
+    reasons.extend(gates(flags));
     for key in &flags.file_only {
         reasons.push(format!("{key} in the configuration file is not yet supported by Bowline"));
     }
@@ -132,6 +136,15 @@ fn gateway(flags: &Flags) -> Option<String> {
     let is_asked_for = flags.enable_grpc_gateway && flags.is_given("enable-grpc-gateway");
     is_asked_for.then(|| {
         "--enable-grpc-gateway=true is not yet supported by Bowline: the JSON gateway is still to come".to_owned()
+    })
+}
+
+/// A gate that is about dialling other members.
+fn gates(flags: &Flags) -> Option<String> {
+    flags.feature_gates.enabled(Gate::SetMemberLocalAddr).then(|| {
+        format!(
+            "--feature-gates with SetMemberLocalAddr=true is not yet supported by Bowline: {CLUSTER}"
+        )
     })
 }
 
@@ -199,6 +212,20 @@ mod tests {
             refusal(&flags),
             "--listen-peer-urls=https://1.2.3.4:1 is not yet supported by Bowline: TLS between members is still to come"
         );
+    }
+
+    #[test]
+    fn a_gate_without_anything_behind_it_is_refused_however_it_is_opened() {
+        for (gates, is_refused) in [
+            ("SetMemberLocalAddr=true", true),
+            ("AllAlpha=true", true),
+            ("AllAlpha=true,SetMemberLocalAddr=false", false),
+            ("SetMemberLocalAddr=false,AllBeta=true", false),
+        ] {
+            let mut flags = Flags::new();
+            flags.feature_gates.set(gates).expect("sound");
+            assert_eq!(check(&flags).is_err(), is_refused, "{gates}");
+        }
     }
 
     #[test]

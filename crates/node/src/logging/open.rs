@@ -7,16 +7,17 @@ use std::io;
 use std::path::Path;
 
 use super::options::{Config, Output, Rotation};
+use super::sink::Sink;
 use super::sink::journal::{Journal, identifier};
 use super::sink::rotate::Rotated;
 use super::sink::stream::{Stream, append};
-use super::sink::{Sink, cause};
+use crate::reason::reason;
 
 /// An output cannot be written to.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// There is no journal.
-    #[error("can't find journal (dial unixgram {path}: connect: {})", cause(.source))]
+    #[error("can't find journal (dial unixgram {path}: connect: {})", reason(.source))]
     NoJournal {
         /// Where it should listen.
         path: String,
@@ -24,7 +25,7 @@ pub enum OpenError {
         source: io::Error,
     },
     /// A file cannot be opened.
-    #[error("open sink {output:?}: open {path}: {}", cause(.source))]
+    #[error("open sink {output:?}: open {path}: {}", reason(.source))]
     File {
         /// As typed.
         output: String,

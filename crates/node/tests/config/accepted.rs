@@ -5,10 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use node::config::gates::Gate;
+use node::config::go::GoDuration;
 use node::config::url::list::texts;
-use node::config::{
-    AutoCompaction, ClusterState, Freelist, Keepalive, LogLevel, LogOutput, Notice,
-};
+use node::config::{AutoCompaction, ClusterState, Keepalive, LogLevel, LogOutput, Notice};
 
 use super::{ROUTED, config, run, run_on};
 
@@ -35,9 +34,8 @@ fn nothing_typed_is_etcds_defaults() {
     assert_eq!((config.raft.snapshots_max, config.raft.wals_max), (Some(5), Some(5)));
     assert_eq!(config.backend.quota_bytes, Some(2_147_483_648));
     assert_eq!(config.backend.batch_interval, Duration::from_millis(100));
-    assert_eq!((config.backend.batch_operations, config.backend.freelist), (10_000, Freelist::Map));
+    assert_eq!(config.backend.batch_operations, 10_000);
     assert_eq!((config.limits.txn_operations, config.limits.request_bytes), (128, 1_572_864));
-    assert_eq!(config.limits.message_bytes(), 1_572_864 + 512 * 1024);
     assert_eq!(config.client.streams_max, u32::MAX);
     assert_eq!(config.client.ping_interval_min, Some(Duration::from_secs(5)));
     let keepalive =
@@ -56,7 +54,7 @@ fn nothing_typed_is_etcds_defaults() {
     assert_eq!(config.monitoring.slow_apply, Duration::from_millis(100));
     assert_eq!(config.monitoring.slow_request, Duration::from_millis(300));
     assert_eq!((config.logs.level, config.logs.outputs), (LogLevel::Info, vec![LogOutput::Stderr]));
-    assert!(config.raft.pre_vote && config.client.gateway && config.cluster.strict_reconfig_check);
+    assert!(config.raft.pre_vote && config.cluster.strict_reconfig_check);
 }
 
 #[test]
@@ -187,6 +185,10 @@ fn what_is_unwise_is_told_of() {
         Notice::LargeRequests { bytes: 10_485_761 },
         Notice::LargeQuota { bytes: 8_589_934_593 },
         Notice::CheckpointNotKept,
+        Notice::TimeoutRaised {
+            flag: "raft-read-timeout",
+            to: GoDuration::from_nanos(5_000_000_000),
+        },
         Notice::Deprecated(
             "--max-snapshots is deprecated in 3.6 and will be decommissioned in 3.8.",
         ),
@@ -196,7 +198,6 @@ fn what_is_unwise_is_told_of() {
     }
     assert_eq!(parsed.config.auth.bcrypt_cost, 10);
     assert_eq!(parsed.config.client.watch_progress_interval, Some(Duration::from_millis(100)));
-    assert_eq!(parsed.config.raft.read_timeout, Duration::from_secs(5));
     assert!(parsed.config.gates.enabled(Gate::LeaseCheckpoint));
 }
 

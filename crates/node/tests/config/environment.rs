@@ -1,8 +1,11 @@
 //! The environment.
 
-use node::config::{Exit, Machine, Notice, Refusal};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
 
-use super::{MACHINE, outcome, run, run_on};
+use node::config::{Exit, Machine, Notice, Refusal, parse};
+
+use super::{MACHINE, outcome, run, run_on, told};
 
 fn notices(args: &[&str], variables: &[&str]) -> Vec<Notice> {
     match run(args, variables) {
@@ -58,6 +61,24 @@ fn a_bad_value_is_refused_and_of_several_the_last() {
     for (variables, text) in cases {
         assert_eq!(outcome(&[], variables), (1, (*text).to_owned()), "{variables:?}");
     }
+}
+
+#[test]
+fn a_value_that_is_no_text_is_refused_where_it_would_be_used() {
+    let with = |name: &str, args: &[&str]| {
+        let args = ["bowline"].iter().chain(args).map(OsString::from);
+        parse(args, [(name.into(), OsString::from_vec(b"/d/\xff".to_vec()))], &MACHINE)
+    };
+    for name in ["ETCD_DATA_DIR", "ETCD_CONFIG_FILE"] {
+        let refused = told(&with(name, &[]).expect_err("refused"));
+        let text = format!(r#"invalid value "/d/\xff" for {name}: not UTF-8"#);
+        assert_eq!(refused, (1, text));
+    }
+    let shadowed = told(&with("ETCD_DATA_DIR", &["--data-dir=d"]).expect_err("refused"));
+    assert_eq!(shadowed, (1, "shadowed: ETCD_DATA_DIR".to_owned()));
+    let unknown = Notice::UnknownVariable { variable: "ETCD_BOGUS=/d/\u{fffd}".to_owned() };
+    assert_eq!(with("ETCD_BOGUS", &[]).expect("sound").notices[0], unknown);
+    assert!(with("PATH", &[]).is_ok());
 }
 
 #[test]

@@ -8,9 +8,10 @@ mod file;
 mod help;
 mod refused;
 
+use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr};
 
-use node::config::{Config, Exit, Machine, NoDefaultHost, Notice, Parsed, parse};
+use node::config::{Config, Exit, Machine, NoDefaultHost, Notice, Parsed, Refusal, parse};
 
 /// A machine without a default route.
 const MACHINE: Machine = Machine { arch: "amd64", default_host: || Err(NoDefaultHost) };
@@ -21,10 +22,10 @@ const ROUTED: Machine =
 
 /// Runs with arguments and variables (`NAME=value`).
 fn run_on(machine: &Machine, args: &[&str], variables: &[&str]) -> Result<Parsed, Exit> {
-    let args = std::iter::once("bowline").chain(args.iter().copied()).map(str::to_owned);
+    let args = std::iter::once("bowline").chain(args.iter().copied()).map(OsString::from);
     let variables = variables.iter().map(|variable| {
         let (name, value) = variable.split_once('=').expect("NAME=value");
-        (name.to_owned(), value.to_owned())
+        (name.into(), value.into())
     });
     parse(args, variables, machine)
 }
@@ -40,8 +41,11 @@ fn config(args: &[&str]) -> Config {
 
 /// Code and first line of what is printed, or code and why the configuration was refused.
 fn outcome(args: &[&str], variables: &[&str]) -> (u8, String) {
-    let exit = run(args, variables).expect_err("refused");
-    let text = match &exit {
+    told(&run(args, variables).expect_err("refused"))
+}
+
+fn told(exit: &Exit) -> (u8, String) {
+    let text = match exit {
         Exit::Printed { stderr, .. } => stderr.lines().next().unwrap_or_default().to_owned(),
         Exit::Logged { notices, .. } => notices.iter().find_map(reason).expect("a reason"),
     };
@@ -50,8 +54,8 @@ fn outcome(args: &[&str], variables: &[&str]) -> (u8, String) {
 
 fn reason(notice: &Notice) -> Option<String> {
     match notice {
+        Notice::Refused(Refusal::Shadowed(variable)) => Some(format!("shadowed: {variable}")),
         Notice::Refused(refusal) | Notice::NotStarted(refusal) => Some(refusal.to_string()),
-        Notice::ShadowedVariable { variable } => Some(format!("shadowed: {variable}")),
         _ => None,
     }
 }

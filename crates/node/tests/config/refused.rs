@@ -1,8 +1,11 @@
 //! Bad command lines: code and text are etcd's.
 
-use node::config::{Exit, LogFormat, Notice, Refusal};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
 
-use super::{outcome, run};
+use node::config::{Exit, LogFormat, Notice, Refusal, parse, tell_without_logs};
+
+use super::{MACHINE, outcome, run, told};
 
 /// Refused before anything is understood: said on the standard error, with code 2.
 #[test]
@@ -94,6 +97,15 @@ fn flags_that_cannot_be_parsed() {
     for (args, text) in cases {
         assert_eq!(outcome(args, &[]), (2, (*text).to_owned()), "{args:?}");
     }
+}
+
+#[test]
+fn an_argument_that_is_no_text_is_refused() {
+    let no_text = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+    let refused = parse(["bowline".into(), no_text(b"--data-dir=\xff")], [], &MACHINE);
+    let text = r#"invalid argument "--data-dir=\xff": not UTF-8"#.to_owned();
+    assert_eq!(told(&refused.expect_err("refused")), (2, text));
+    assert!(parse([no_text(b"\xff/bowline")], [], &MACHINE).is_ok(), "but it may be called so");
 }
 
 /// Understood, and refused: logged, with code 1.
@@ -289,6 +301,19 @@ fn a_refusal_is_logged_as_the_flags_say_once_they_are_sound() {
         notices,
         [Notice::SinglePort, Notice::Running { args }, Notice::Refused(Refusal::Heartbeat)]
     );
+}
+
+/// As etcd, which opens its logs first, and has nothing else to say if it cannot.
+#[test]
+fn without_logs_nothing_is_told_but_that_and_what_came_before() {
+    let parsed = run(&["--raft-read-timeout=1s", "--max-snapshots=4"], &["ETCD_NAME=m1"]);
+    let (args, error) = (["bowline".to_owned()], "open sink \"x\"".to_owned());
+    let notices = tell_without_logs(&parsed.expect("sound").notices, &args, error.clone());
+    let [used, raised, running, refused] = &notices[..] else { panic!("{notices:?}") };
+    assert!(matches!(used, Notice::VariableUsed { .. }), "{used:?}");
+    assert!(matches!(raised, Notice::TimeoutRaised { .. }), "{raised:?}");
+    assert_eq!(*running, Notice::Running { args: args.to_vec() });
+    assert_eq!(*refused, Notice::Refused(Refusal::LogOutput(error)));
 }
 
 #[test]

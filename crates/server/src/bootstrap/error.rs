@@ -89,6 +89,14 @@ pub enum StartError {
         /// What the log has.
         last: Index,
     },
+    /// There are others with a vote, and no way to them.
+    #[error(
+        "the data directory is of a member of a cluster with {voters} voting members, and clusters of more than one are not yet supported by Bowline"
+    )]
+    Alone {
+        /// How many have a vote.
+        voters: usize,
+    },
     /// What is in the database cannot be taken up.
     #[error(transparent)]
     State(#[from] Fault),

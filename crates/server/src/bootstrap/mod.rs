@@ -34,6 +34,10 @@ use crate::state::StateMachine;
 use crate::voters::Voters;
 use log::Log;
 
+/// What may be under way to be applied. Consensus hears that something was applied when it next looks, which under load is after the next sync; so this is what
+/// can be answered in the time of one sync. The entries are in memory anyway.
+const APPLYING_BYTES_MAX: u64 = 64 << 20;
+
 /// A member that is ready to run.
 pub(crate) struct Bootstrapped {
     pub(crate) cluster_id: ClusterId,
@@ -146,6 +150,8 @@ fn check_log(config: &ServerConfig, applied: Index, last: Index) -> Result<(), S
 
 /// The first member of its name.
 fn begin(config: &ServerConfig, around: &mut Surroundings<'_>) -> Result<Bootstrapped, StartError> {
+    // A database that has applied something had a log, which is somewhere else or lost.
+    check_log(config, state::peek_applied(config, around), Index::ZERO)?;
     let (cluster_id, members) =
         Membership::bootstrap(&config.cluster_token, &config.initial_cluster)?;
     let named = |member: &&membership::Member| member.attributes.name == config.name;
@@ -160,6 +166,7 @@ fn begin(config: &ServerConfig, around: &mut Surroundings<'_>) -> Result<Bootstr
     let cluster = Cluster::new(cluster_id, local, config.max_learners, members);
     let watch = Arc::new(Bell::default());
     let state = state::open(config, around, backend, cluster, &watch)?;
+    check_log(config, state.applied()?.0, Index::ZERO)?;
     let wal = log::create(config, around.disk, cluster_id, local)?;
     let seed = seed(around.random)?;
     let node_config = raft_config(config, local, Index::ZERO, seed);
@@ -196,6 +203,7 @@ fn raft_config(config: &ServerConfig, local: MemberId, applied: Index, seed: u64
         async_storage_writes: true,
         check_quorum: true,
         pre_vote: config.pre_vote,
+        max_applying_bytes: APPLYING_BYTES_MAX,
         ..raft::Config::new(local)
     }
 }

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use proto::etcdserverpb::InternalRaftRequest;
 
 use crate::apply::Reply;
 use crate::error::Error;
-use crate::server::Server;
+use crate::server::{Server, Shared};
 use crate::waits::Settled;
 
 /// How long is waited before an errand is looked at again.
@@ -52,6 +53,14 @@ impl<T> Errand<T> {
     }
 }
 
+impl Errand<Option<()>> {
+    /// Has a thread do what may wait for the disk, or forget it if too much waits already.
+    pub(super) fn begin_aside(&mut self, server: &Server, job: fn(&Shared)) {
+        let shared = Arc::clone(&server.shared);
+        self.begin(server.shared.pools.short.run(move || job(&shared)));
+    }
+}
+
 /// Looks at a future without being woken by it.
 pub(super) fn poll<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
     match Pin::new(future).poll(&mut Context::from_waker(Waker::noop())) {
@@ -86,7 +95,7 @@ pub(super) struct Every {
 impl Every {
     /// Due for the first time after a while.
     pub(super) fn after(interval: Duration, now: Duration) -> Every {
-        Every { interval, next: now + interval }
+        Every { interval, next: now.saturating_add(interval) }
     }
 
     /// Due at once.
@@ -105,7 +114,7 @@ impl Every {
 
     /// Counts from now.
     pub(super) fn begin_anew(&mut self, now: Duration) {
-        self.next = now + self.interval;
+        self.next = now.saturating_add(self.interval);
     }
 
     pub(super) fn next(&self) -> Duration {
@@ -139,5 +148,14 @@ mod tests {
         assert!(!every.is_due(10 * second));
         assert_eq!(every.next(), 11 * second);
         assert!(Every::from_now(second, second).is_due(second));
+    }
+
+    #[test]
+    fn what_is_due_never_can_be() {
+        let second = Duration::from_secs(1);
+        let mut never = Every::after(Duration::MAX, second);
+        assert!(!never.is_due(second));
+        never.begin_anew(second);
+        assert_eq!(never.next(), Duration::MAX);
     }
 }

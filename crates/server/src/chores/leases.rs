@@ -91,9 +91,13 @@ impl Leases {
 
     /// Nobody waits for it: one that is lost is made up for by the next.
     fn checkpoint(&self, batch: &[Checkpoint]) {
-        if let Err(error) = self.server.propose_unheard(checkpoint_request(batch)) {
-            tracing::warn!(%error, leases = batch.len(), "failed to checkpoint leases");
-        }
+        let leases = batch.len();
+        let warn_of = move |error| tracing::warn!(%error, leases, "failed to checkpoint leases");
+        let request = checkpoint_request(batch);
+        let proposed = self.server.propose_then(request, move |answer| {
+            settled(answer).map_or_else(warn_of, drop);
+        });
+        proposed.unwrap_or_else(warn_of);
     }
 
     fn revoke_backlog(&mut self) {

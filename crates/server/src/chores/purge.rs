@@ -38,12 +38,8 @@ impl Purge {
 impl Chore for Purge {
     fn turn(&mut self, now: Duration) -> Duration {
         if !self.purging.is_under_way() && self.every.is_due(now) {
-            let server = self.server.clone();
             // Aside: removing a file of this size may take its time.
-            self.purging.begin(async move {
-                let shared = Arc::clone(&server.shared);
-                server.offload(move || purge(&shared)).await
-            });
+            self.purging.begin_aside(&self.server, purge);
         }
         self.purging.poll();
         if self.purging.is_under_way() { now + POLL } else { self.every.next() }

@@ -39,15 +39,6 @@ impl StorageVersion {
         let now = self.server.state().cluster.now().version();
         now != std::mem::replace(&mut self.seen, now)
     }
-
-    fn look(&mut self) {
-        let server = self.server.clone();
-        // Aside, since whoever writes may have to wait for the disk.
-        self.moving.begin(async move {
-            let shared = std::sync::Arc::clone(&server.shared);
-            server.offload(move || follow(&shared)).await
-        });
-    }
 }
 
 impl Chore for StorageVersion {
@@ -55,7 +46,8 @@ impl Chore for StorageVersion {
         if !self.moving.is_under_way() {
             let (has_changed, is_due) = (self.has_changed(), self.every.is_due(now));
             if has_changed || is_due {
-                self.look();
+                // Aside, since whoever writes may have to wait for the disk.
+                self.moving.begin_aside(&self.server, follow);
                 self.every.begin_anew(now);
             }
         }

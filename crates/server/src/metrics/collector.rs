@@ -144,8 +144,8 @@ fn consensus(server: &Server) -> Vec<Family> {
         ),
         gauge(
             "etcd_server_proposals_pending",
-            "Proposals that wait to be settled.",
-            server.shared.waits.len() as f64,
+            "Requests that wait to be settled.",
+            server.shared.waits.pending() as f64,
         ),
         gauge(
             "etcd_server_quota_backend_bytes",

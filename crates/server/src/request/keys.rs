@@ -8,7 +8,6 @@ use std::time::Duration;
 use mvcc::{CompactionTicket, DeleteRangeResult, PutResult, TxnResult};
 use proto::etcdserverpb as pb;
 use proto::etcdserverpb::InternalRaftRequest;
-use proto::etcdserverpb::alarm_request::AlarmAction;
 
 use super::wait::within;
 use super::{Credentials, reply};
@@ -89,7 +88,8 @@ impl Server {
         let (promise, finished) = promise();
         state.store.when_compacted(ticket, Box::new(move || promise.keep(())));
         self.finished_or_stopped(&state, finished).await?;
-        let committed = self.aside(move || state.backend.force_commit()).await?;
+        let commit = move || state.backend.force_commit();
+        let committed = self.aside(&self.shared.pools.short, commit).await?;
         committed.map_err(|error| Error::Fault(error.to_string()))
     }
 
@@ -117,19 +117,11 @@ impl Server {
         if state.quota.is_available(state.backend.size(), cost) {
             return Ok(());
         }
-        let alarm = pb::AlarmRequest {
-            action: AlarmAction::Activate.into(),
-            member_id: self.local().0,
-            alarm: pb::AlarmType::Nospace.into(),
-        };
-        let raised = pb::AlarmMember { member_id: alarm.member_id, alarm: alarm.alarm };
+        let (kind, local) = (pb::AlarmType::Nospace, self.local());
+        let raised = pb::AlarmMember { member_id: local.0, alarm: kind.into() };
         // Once is enough: a member that is full would otherwise fill its log as well.
-        if !state.alarms.get(alarm.alarm).contains(&raised) {
-            let request =
-                InternalRaftRequest { alarm: Some(alarm), ..InternalRaftRequest::default() };
-            if let Err(error) = self.log_unasked(request).await {
-                tracing::warn!(%error, "could not raise the alarm that there is no space");
-            }
+        if !state.alarms.get(raised.alarm).contains(&raised) {
+            self.raise(kind, local).await;
         }
         Err(Refusal::NoSpace.into())
     }

@@ -10,6 +10,7 @@ use super::{Credentials, reply};
 use crate::error::Error;
 use crate::metrics::seconds;
 use crate::server::Server;
+use crate::units::signed;
 
 /// The release of etcd that this server answers like, and says it is: clients choose by it what they ask for.
 pub const SERVER_VERSION: &str = "3.7.1";
@@ -78,7 +79,7 @@ impl Server {
     ) -> Result<pb::HashKvResponse, Error> {
         self.check_admin(who).await?;
         let (state, server) = (self.state(), self.clone());
-        let hashed = self.aside(move || {
+        let hashed = self.aside(&self.shared.pools.long, move || {
             let began = server.now();
             // What is refused took no time worth counting.
             state.store.hash_kv(revision).inspect(|_| {
@@ -99,7 +100,7 @@ impl Server {
         self.check_admin(who).await?;
         let (state, server) = (self.state(), self.clone());
         let revision = state.store.current();
-        let hashed = self.aside(move || {
+        let hashed = self.aside(&self.shared.pools.long, move || {
             let began = server.now();
             let hash = state.backend.hash(&ignored_by_hash);
             server.metrics().hash_duration.observe(seconds(began, server.now()));
@@ -114,8 +115,8 @@ impl Server {
         self.check_admin(who).await?;
         tracing::info!("starting defragment");
         let (state, server) = (self.state(), self.clone());
-        let report = self.aside(move || server.measured_defragment(&state.backend)).await?;
-        if let Err(error) = report {
+        let defragment = move || server.measured_defragment(&state.backend);
+        if let Err(error) = self.aside(&self.shared.pools.long, defragment).await? {
             tracing::warn!(%error, "failed to defragment");
             return Err(Error::Fault(error.to_string()));
         }
@@ -132,10 +133,6 @@ impl Server {
         metrics.backend_defrag_duration.observe(seconds(began, self.now()));
         Ok(())
     }
-}
-
-fn signed(bytes: u64) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
 /// The quota as it was given, or the default if it was not.

@@ -5,7 +5,7 @@
 //!
 //! Compat: as in etcd, the headers of these answers have no revision.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use membership::reconfig::{self, Health, Unsafe};
 use membership::{Change, Member, RaftAttributes, Refused};
@@ -16,6 +16,7 @@ use super::leader::Leader;
 use super::{Credentials, another_kind};
 use crate::error::Error;
 use crate::server::Server;
+use crate::units::unix_seconds;
 use crate::waits::Settled;
 
 /// How long to wait before the leader is looked for again.
@@ -31,8 +32,11 @@ impl Server {
         self.check_admin(who).await?;
         let pb::MemberAddRequest { mut peer_urls, is_learner } = r;
         peer_urls.sort_unstable();
-        let member = Member::to_add(peer_urls, is_learner, self.unix_seconds());
+        let member = Member::to_add(peer_urls, is_learner, unix_seconds(&**self.clock()));
         self.if_strict("add", member.id, |server| server.may_add(is_learner))?;
+        if !is_learner && !self.transport().reaches_others() {
+            return Err(Error::Alone);
+        }
         let members = self.change_members(Change::Add(member.clone())).await?;
         let header = Some(self.header_without_revision());
         Ok(pb::MemberAddResponse { header, member: Some(member.into()), members })
@@ -140,8 +144,10 @@ impl Server {
     ///
     /// Consensus takes one change at a time. It passes over one that comes before all is applied that may be another, from before there was a
     /// leader. So that is waited for before a change is proposed.
+    ///
+    /// Compat: as in etcd, all of this takes as long as whoever asked cares to wait. Without a leader that is until they give up.
     async fn change_members(&self, change: Change) -> Result<Vec<pb::Member>, Error> {
-        self.linearizable().await?;
+        self.leader_catches_up().await?;
         self.consensus_catches_up().await?;
         match self.propose_conf_change(&change)?.await? {
             Settled::ConfChange(result) => result?,
@@ -149,6 +155,16 @@ impl Server {
         }
         tracing::info!(local_member_id = %self.local(), member = %change.member(), "applied a configuration change through raft");
         Ok(self.members())
+    }
+
+    /// Waits until there is a leader that has committed something, and all from before is applied here.
+    async fn leader_catches_up(&self) -> Result<(), Error> {
+        loop {
+            match self.linearizable().await {
+                Err(Error::Timeout | Error::LeaderChanged) => {}
+                caught_up => return caught_up,
+            }
+        }
     }
 
     /// Waits until consensus has heard that what is committed by now is applied.
@@ -198,11 +214,5 @@ impl Server {
     fn connected_for(&self, member: MemberId) -> Option<Duration> {
         let since = self.transport().active_since(member)?;
         Some(self.now().saturating_sub(since))
-    }
-
-    /// The date, which makes the id of a new member its own.
-    fn unix_seconds(&self) -> i64 {
-        let since = self.clock().wall().duration_since(UNIX_EPOCH).unwrap_or_default();
-        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
     }
 }

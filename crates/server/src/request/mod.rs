@@ -14,7 +14,7 @@
 //!   status, hashes, defragment ──► this member, as it is
 //! ```
 //!
-//! What is always true: whatever goes through the log goes through one function (`log`), with the user's name and the revision of users and roles in its
+//! What is always true: whatever clients take through the log goes through one function (`log`), with the user's name and the revision of users and roles in its
 //! header; a refusal by the state machine is passed on as it is; nothing here blocks a thread, since what takes long (passwords, hashes, commits) is done
 //! aside. Answers of etcd's API come with their whole header; those about keys have the revision alone, and the edge frames them.
 //!
@@ -44,7 +44,7 @@ pub use stream::{Chunk, RangeStream};
 use crate::apply::Reply;
 use crate::error::Error;
 use crate::server::Server;
-use crate::waits::Settled;
+use crate::waits::{Answer, Settled};
 
 /// What a request came to that went through the log.
 #[derive(Debug)]
@@ -81,18 +81,24 @@ impl Server {
         who: &Credentials,
         mut request: InternalRaftRequest,
     ) -> Result<Answered, Error> {
+        // First, as in etcd: a member that is too busy need not find out who asks.
+        self.check_gap(&request)?;
         if let Some(caller) = self.auth_info(who).await? {
             caller.write_to(request.header.get_or_insert_default());
         }
-        self.log_unasked(request).await
+        answered(self.propose_at_once(request)?.await)
     }
 
-    /// Takes a request through the log for which nobody is asked who they are. Everything that goes through it goes through here.
+    /// Takes a request through the log for which nobody is asked who they are.
     async fn log_unasked(&self, request: InternalRaftRequest) -> Result<Answered, Error> {
-        match self.propose(request)?.await? {
-            Settled::Request { revision, result } => Ok(Answered { revision, reply: result? }),
-            Settled::ConfChange(_) => Err(another_kind()),
-        }
+        answered(self.propose(request)?.await)
+    }
+}
+
+fn answered(answer: Answer) -> Result<Answered, Error> {
+    match answer? {
+        Settled::Request { revision, result } => Ok(Answered { revision, reply: result? }),
+        Settled::ConfChange(_) => Err(another_kind()),
     }
 }
 
@@ -124,3 +130,6 @@ macro_rules! reply_with_header {
     }};
 }
 use reply_with_header;
+
+#[cfg(test)]
+mod tests;

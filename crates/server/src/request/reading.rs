@@ -16,11 +16,15 @@ use proto::etcdserverpb as pb;
 
 use super::caller::Credentials;
 use super::stream::RangeStream;
+use crate::apply::Refusal;
 use crate::describe::Loggable;
 use crate::error::Error;
 use crate::metrics::{Executed, Op};
 use crate::server::Server;
 use crate::state::{Attached, StateMachine};
+
+/// How the log names a range that took long.
+const READ_ONLY_RANGE: &str = "read-only range ";
 
 /// A read that may begin: the caller is known, and everything is applied that has to be.
 #[derive(Debug)]
@@ -45,12 +49,35 @@ impl Server {
         Ok(Reading { server: self.clone(), state: self.state(), caller, asked, began })
     }
 
-    /// Begins to read in the name of this member itself, which may read everything.
+    /// Begins to read a range. Compat: as in etcd, one that cannot begin counts as one that failed; a transaction does not.
+    ///
+    /// # Errors
+    /// As for [`Server::read`].
+    pub async fn read_range(
+        &self,
+        who: &Credentials,
+        request: &pb::RangeRequest,
+    ) -> Result<Reading, Error> {
+        let asked = self.now();
+        let reading = self.read(who, !request.serializable).await;
+        if reading.is_err() {
+            let found = |_: &Reading| String::new();
+            let slow = Slow { prefix: READ_ONLY_RANGE, request: &Loggable(request), found };
+            self.read_ended(Op::Range, asked, &reading, false, slow);
+        }
+        reading
+    }
+
+    /// Begins to read a range in the name of this member itself, which may read everything.
     ///
     /// # Errors
     /// It could not be made sure of.
     pub async fn read_as_root(&self, linearizable: bool) -> Result<Reading, Error> {
-        let (asked, began) = self.read_began(linearizable).await?;
+        let asked = self.now();
+        let (asked, began) = self.read_began(linearizable).await.inspect_err(|_| {
+            let took = self.now().saturating_sub(asked);
+            self.metrics().request_duration.observe(Op::Range, false, took);
+        })?;
         let state = self.state();
         let caller = state.auth.root_info();
         Ok(Reading { server: self.clone(), state, caller, asked, began })
@@ -65,6 +92,33 @@ impl Server {
         self.linearizable().await?;
         Ok((asked, self.now()))
     }
+
+    /// Counts a read, and says so if it took long.
+    fn read_ended<T>(
+        &self,
+        op: Op,
+        began: Duration,
+        result: &Result<T, Error>,
+        success: bool,
+        slow: Slow<'_, impl Fn(&T) -> String>,
+    ) {
+        let (metrics, took) = (self.metrics(), self.now().saturating_sub(began));
+        metrics.request_duration.observe(op, success, took);
+        let expected = self.config().warning_apply_duration;
+        if took <= expected {
+            return;
+        }
+        metrics.slow_apply.inc();
+        tracing::warn!(
+            took = ?took,
+            expected_duration = ?expected,
+            prefix = slow.prefix,
+            request = %slow.request,
+            response = result.as_ref().map_or(String::new(), slow.found),
+            error = result.as_ref().err().map(tracing::field::display),
+            "apply request took too long"
+        );
+    }
 }
 
 impl Reading {
@@ -78,8 +132,8 @@ impl Reading {
             let size = range.encoded_len(&revision_alone(range.revision));
             format!("range_response_count:{} size:{size}", range.kvs.len())
         };
-        let slow = Slow { prefix: "read-only range ", request: &Loggable(request), found };
-        self.ended(Op::Range, self.asked, &result, slow);
+        let slow = Slow { prefix: READ_ONLY_RANGE, request: &Loggable(request), found };
+        self.server.read_ended(Op::Range, self.asked, &result, result.is_ok(), slow);
         result
     }
 
@@ -110,8 +164,9 @@ impl Reading {
             format!("responses:<{}> size:{size}", Counts(txn))
         };
         let slow = Slow { prefix: "read-only txn ", request: &Loggable(request), found };
-        // Compat: as in etcd, without the time that it had to wait.
-        self.ended(Op::ReadonlyTxn, self.began, &result, slow);
+        // Compat: as in etcd, without the time that it had to wait; and one that the caller may not read is no failure.
+        let success = matches!(result, Ok(_) | Err(Error::Refused(Refusal::Auth(_))));
+        self.server.read_ended(Op::ReadonlyTxn, self.began, &result, success, slow);
         result
     }
 
@@ -141,32 +196,6 @@ impl Reading {
     /// Whether what was read may be given out. As things are now: after a snapshot, in another state machine than the one that was read.
     pub(super) fn check_unchanged(&self) -> Result<(), Error> {
         Ok(self.server.state().auth.check_unchanged(&self.caller)?)
-    }
-
-    /// Counts a read, and says so if it took long.
-    fn ended<T>(
-        &self,
-        op: Op,
-        began: Duration,
-        result: &Result<T, Error>,
-        slow: Slow<'_, impl Fn(&T) -> String>,
-    ) {
-        let (metrics, took) = (self.server.metrics(), self.server.now().saturating_sub(began));
-        metrics.request_duration.observe(op, result.is_ok(), took);
-        let expected = self.server.config().warning_apply_duration;
-        if took <= expected {
-            return;
-        }
-        metrics.slow_apply.inc();
-        tracing::warn!(
-            took = ?took,
-            expected_duration = ?expected,
-            prefix = slow.prefix,
-            request = %slow.request,
-            response = result.as_ref().map_or(String::new(), slow.found),
-            error = result.as_ref().err().map(tracing::field::display),
-            "apply request took too long"
-        );
     }
 }
 

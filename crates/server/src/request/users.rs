@@ -103,9 +103,8 @@ impl Server {
     async fn hash_password(&self, who: &Credentials, password: String) -> Result<String, Error> {
         self.check_admin_of_late(who).await?;
         let cost = self.state().auth.cost();
-        Ok(self
-            .aside_for_password(move || auth::hash_password(cost, &password, &mut OsRandom))
-            .await??)
+        let hash = move || auth::hash_password(cost, &password, &mut OsRandom);
+        Ok(self.aside(&self.shared.pools.passwords, hash).await??)
     }
 
     /// Gives a token to a user who knows the password.
@@ -132,8 +131,8 @@ impl Server {
     /// Returns the revision of users and roles at which the password was that of the user.
     async fn check_password(&self, name: &str, password: &str) -> Result<u64, Error> {
         let (state, user, password) = (self.state(), name.to_owned(), password.to_owned());
-        let checked =
-            self.aside_for_password(move || state.auth.check_password(&user, &password)).await?;
+        let check = move || state.auth.check_password(&user, &password);
+        let checked = self.aside(&self.shared.pools.passwords, check).await?;
         checked.map_err(|error| {
             if error != auth::Error::AuthNotEnabled {
                 tracing::warn!(user = name, %error, "invalid authentication was requested");

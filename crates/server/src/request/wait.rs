@@ -8,6 +8,7 @@ use std::time::Duration;
 use types::Index;
 
 use crate::error::Error;
+use crate::pool::Pool;
 use crate::server::Server;
 
 /// How long is waited for all to be applied that is committed, before a lease is looked up or a learner judged.
@@ -63,7 +64,7 @@ impl Server {
 
     /// When a request that begins now has taken long enough.
     pub(super) fn deadline(&self) -> Duration {
-        self.now() + self.config().request_timeout()
+        self.now().saturating_add(self.config().request_timeout())
     }
 
     pub(super) fn check_running(&self) -> Result<(), Error> {
@@ -73,21 +74,10 @@ impl Server {
     /// Has something done that takes long, by a thread that may.
     pub(super) async fn aside<T: Send + 'static>(
         &self,
+        pool: &Pool,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Error> {
-        self.done_or_refused(self.offload(work).await)
-    }
-
-    /// Likewise, by a thread for passwords.
-    pub(super) async fn aside_for_password<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Error> {
-        self.done_or_refused(self.offload_password(work).await)
-    }
-
-    fn done_or_refused<T>(&self, done: Option<T>) -> Result<T, Error> {
-        match done {
+        match pool.run(work).await {
             Some(done) => Ok(done),
             None => self.check_running().and(Err(Error::TooManyRequests)),
         }

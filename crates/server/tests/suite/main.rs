@@ -10,6 +10,7 @@
 //! | `entries` | old requests, requests that nobody waits for, entries that make no sense |
 //! | `conf_changes` | changes of members, made and refused |
 //! | `requests` | what clients ask of a member that runs, and are answered |
+//! | `running`, `failing` | a member with its threads and files, and its end, also when something of it fails |
 //! | `hostile` | whatever is in the log: no panic, and memory and database agree |
 //! | `fuzz_corpus` | what a fuzzer has found worth keeping |
 
@@ -21,6 +22,7 @@ mod crash;
 mod entries;
 #[path = "../../fuzz/src/exercise.rs"]
 mod exercise;
+mod failing;
 mod fuzz_corpus;
 mod hostile;
 mod members;

@@ -1,32 +1,13 @@
 //! A member that runs: its threads, its files, its end.
 
 use std::path::Path;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
 
 use env::{OsClock, OsDisk, OsRandom};
 use proto::etcdserverpb as pb;
 use server::{Alone, Error, Machine, Member, Server, ServerConfig, Settled, StopReason};
 
-/// Waits for a future on this thread.
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    struct Unpark(Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => std::thread::park(),
-        }
-    }
-}
+use crate::support::block_on;
 
 fn start(folder: &Path) -> Member {
     start_with(folder, |_| {})

@@ -48,11 +48,8 @@ impl Fixture {
     }
 
     fn run(server_config: ServerConfig, disk: Arc<dyn Disk>, config: Config) -> Fixture {
-        let machine = Machine {
-            disk,
-            clock: Arc::new(OsClock::default()),
-            random: Box::new(OsRandom),
-        };
+        let machine =
+            Machine { disk, clock: Arc::new(OsClock::default()), random: Box::new(OsRandom) };
         let registry = prometheus::Registry::new();
         let member = Member::start(server_config, machine, Arc::new(Alone), &registry).unwrap();
         let grpc = Grpc::new(member.server().clone(), config, &registry).unwrap();

@@ -1,12 +1,14 @@
+use std::cell::Cell;
+use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::InitialCluster;
+use super::{InitialCluster, Names};
 use crate::config::{Config, Machine, NoDefaultHost, parse};
 
 const MACHINE: Machine = Machine { arch: "amd64", default_host: || Err(NoDefaultHost) };
 
 fn config(args: &[&str]) -> Config {
-    let args = std::iter::once("bowline").chain(args.iter().copied()).map(str::to_owned);
+    let args = std::iter::once("bowline").chain(args.iter().copied()).map(OsString::from);
     parse(args, [], &MACHINE).expect("sound").config
 }
 
@@ -25,7 +27,7 @@ fn cluster(initial: &str, advertised: &str) -> Result<InitialCluster, String> {
         format!("--initial-advertise-peer-urls={advertised}"),
     );
     config(&["--name=m", &initial, &advertised])
-        .initial_cluster(&resolve)
+        .initial_cluster_by(&Names { resolve: &resolve, pause: &|| false })
         .map_err(|error| error.to_string())
 }
 
@@ -46,6 +48,27 @@ fn urls_may_be_written_in_two_ways() {
     ] {
         assert!(cluster(initial, advertised).is_ok(), "{initial} {advertised}");
     }
+}
+
+#[test]
+fn a_name_that_is_known_late_is_asked_for_again() {
+    let (asked, pauses) = (Cell::new(0), Cell::new(0));
+    let resolve = |host: &str| {
+        asked.set(asked.get() + 1);
+        if asked.get() < 3 { Err(format!("lookup {host}: no such host")) } else { resolve(host) }
+    };
+    let pause = || {
+        pauses.set(pauses.get() + 1);
+        true
+    };
+    let config = config(&[
+        "--name=m",
+        "--initial-cluster=m=http://one.example:1",
+        "--initial-advertise-peer-urls=http://10.0.0.1:1",
+    ]);
+    let names = Names { resolve: &resolve, pause: &pause };
+    assert!(config.initial_cluster_by(&names).is_ok());
+    assert_eq!((asked.get(), pauses.get()), (3, 2), "with a pause before each further try");
 }
 
 #[test]

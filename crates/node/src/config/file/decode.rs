@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::keys::{Key, Section, top, top_owner};
-use crate::config::go::{GoDuration, parse_int};
+use crate::config::go::GoDuration;
 use crate::config::json::{mismatch, whole};
 use crate::config::table::{Flag, Flags, Slot};
 
@@ -154,28 +154,12 @@ fn text(value: &Value, place: &Place, wanted: &str) -> Result<String, String> {
 }
 
 fn boolean(value: &Value, place: &Place) -> Result<bool, String> {
-    let known = match value {
-        Value::Bool(set) => Some(*set),
-        // YAML 1.1 has more booleans than 1.2.
-        Value::String(text) => match text.as_str() {
-            "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => Some(true),
-            "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => Some(false),
-            _ => None,
-        },
-        _ => None,
-    };
-    known.ok_or_else(|| place.mismatch(value, "bool", false))
+    value.as_bool().ok_or_else(|| place.mismatch(value, "bool", false))
 }
 
 fn number<T: TryFrom<i128>>(value: &Value, place: &Place, wanted: &str) -> Result<T, String> {
-    let number = whole(value).or_else(|| value.as_str().and_then(yaml_1_1_number).map(i128::from));
-    let number = number.and_then(|number| T::try_from(number).ok());
+    let number = whole(value).and_then(|number| T::try_from(number).ok());
     number.ok_or_else(|| place.mismatch(value, wanted, true))
-}
-
-/// A number that YAML 1.2 takes for a text: with underscores between its digits, or octal with a zero before them.
-fn yaml_1_1_number(text: &str) -> Option<i64> {
-    (text.contains('_') || text.starts_with('0')).then(|| parse_int(text).ok()).flatten()
 }
 
 fn list(value: &Value, place: &Place) -> Result<Vec<String>, String> {

@@ -13,11 +13,10 @@
 //! A key is the name of a flag in any case of letters; [`keys`] has what differs. What follows takes the place of everything that was typed.
 //! A value of the wrong type is refused in the words of Go's JSON decoder, which tells of the first one in the order of keys. A key that
 //! stands for nothing is told of in the log and has no other effect.
-//!
-//! Differs from etcd, which reads YAML 1.1: `yes`, `on` and the like are booleans wherever one is wanted, also in quotes, and texts elsewhere.
 
 mod decode;
 mod keys;
+mod scalar;
 mod yaml;
 
 use std::collections::BTreeMap;
@@ -32,6 +31,7 @@ use super::refusal::Refusal;
 use super::table::Flags;
 use super::url::list::{self, UniqueUrls};
 use super::value::unique_words;
+use crate::reason::reason;
 use decode::Decoder;
 
 /// The largest configuration file that is read.
@@ -81,16 +81,6 @@ fn load(path: &str) -> Result<Vec<u8>, Refusal> {
         return Err(Refusal::File(format!("read {path}: larger than {FILE_BYTES_MAX} bytes")));
     }
     Ok(bytes)
-}
-
-/// What the system says, without its number and, as Go has it, in small letters.
-fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
-    let mut chars = text.chars();
-    chars
-        .next()
-        .map_or_else(String::new, |first| first.to_ascii_lowercase().to_string() + chars.as_str())
 }
 
 /// The keys at the top; none if there is nothing.

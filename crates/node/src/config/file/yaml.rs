@@ -1,13 +1,21 @@
 //! YAML read as JSON.
 //!
+//! ```text
+//!     base: &base {max-wals: 3, pre-vote: off}
+//!     <<: *base                                   {"base": {"max-wals": 3, "pre-vote": false},
+//!     max-wals: 4                                  "max-wals": 4, "pre-vote": false}
+//! ```
+//!
 //! Keys become texts, and of two that are the same the last one counts; a number that no 64 bits hold becomes a float, as Go would have it; one
-//! without an end is refused. Bounded: in bytes, in brackets (the parser takes the square of their number), in depth and in what
-//! aliases unfold to (those two by the parser).
+//! without an end is refused. Scalars are those of YAML 1.1 ([`scalar`](super::scalar)). Bounded: in bytes, in brackets (the parser takes
+//! the square of their number), in depth and in what aliases unfold to (those two by the parser).
 
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+
+use super::scalar::Source;
 
 /// The most opening brackets in a file.
 const BRACKETS_MAX: usize = 4096;
@@ -21,33 +29,22 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Value, String> {
     let Some(document) = serde_norway::Deserializer::from_slice(bytes).next() else {
         return Ok(Value::Null);
     };
-    match Json::deserialize(document) {
-        Ok(Json(value)) => Ok(value),
-        Err(error) => Err(format!("yaml: {error}")),
+    Json(Source(bytes)).deserialize(document).map_err(|error| format!("yaml: {error}"))
+}
+
+/// Takes a value.
+#[derive(Clone, Copy)]
+struct Json<'de>(Source<'de>);
+
+impl<'de> DeserializeSeed<'de> for Json<'de> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
     }
 }
 
-/// A value on its way from YAML.
-struct Json(Value);
-
-impl<'de> Deserialize<'de> for Json {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(JsonVisitor).map(Json)
-    }
-}
-
-/// A key on its way from YAML, whatever it looks like.
-struct Key(String);
-
-impl<'de> Deserialize<'de> for Key {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer).map(Key)
-    }
-}
-
-struct JsonVisitor;
-
-impl<'de> Visitor<'de> for JsonVisitor {
+impl<'de> Visitor<'de> for Json<'de> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -88,12 +85,16 @@ impl<'de> Visitor<'de> for JsonVisitor {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
-        Ok(Value::String(text.to_owned()))
+        Ok(Value::from(text))
+    }
+
+    fn visit_borrowed_str<E: Error>(self, scalar: &'de str) -> Result<Value, E> {
+        Ok(self.0.value(scalar))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
-        while let Some(Json(value)) = values.next_element()? {
+        while let Some(value) = values.next_element_seed(self)? {
             list.push(value);
         }
         Ok(Value::Array(list))
@@ -101,10 +102,87 @@ impl<'de> Visitor<'de> for JsonVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut pairs: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
-        while let Some((Key(key), Json(value))) = pairs.next_entry()? {
-            map.insert(key, value);
+        while let Some(key) = pairs.next_key_seed(KeyOf(self.0))? {
+            let value = pairs.next_value_seed(self)?;
+            match key {
+                Key::Text(text) => drop(map.insert(text, value)),
+                Key::Merge => merge(&mut map, value)?,
+            }
         }
         Ok(Value::Object(map))
+    }
+}
+
+/// Compat: as in etcd, what is merged in takes the place of what stands before it in the file, and what stands behind takes its place. Of
+/// several maps the first counts.
+fn merge<E: Error>(map: &mut Map<String, Value>, value: Value) -> Result<(), E> {
+    let others = match value {
+        Value::Array(list) => list,
+        one => vec![one],
+    };
+    for other in others.into_iter().rev() {
+        let Value::Object(other) = other else {
+            return Err(E::custom("map merge requires map or sequence of maps as the value"));
+        };
+        map.extend(other);
+    }
+    Ok(())
+}
+
+/// What stands before a colon.
+enum Key {
+    /// The name of what follows.
+    Text(String),
+    /// What follows belongs to the map itself: `<<`.
+    Merge,
+}
+
+/// Takes a key. Whatever is no text becomes one, as in JSON.
+struct KeyOf<'de>(Source<'de>);
+
+impl<'de> DeserializeSeed<'de> for KeyOf<'de> {
+    type Value = Key;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Key, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for KeyOf<'de> {
+    type Value = Key;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key that JSON has")
+    }
+
+    fn visit_bool<E: Error>(self, set: bool) -> Result<Key, E> {
+        Ok(Key::Text(set.to_string()))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Key, E> {
+        Ok(Key::Text(number.to_string()))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Key, E> {
+        Ok(Key::Text(number.to_string()))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Key, E> {
+        Ok(Key::Text(number.to_string()))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Key, E> {
+        Ok(Key::Text(text.to_owned()))
+    }
+
+    fn visit_borrowed_str<E: Error>(self, scalar: &'de str) -> Result<Key, E> {
+        if self.0.is_merge(scalar) {
+            return Ok(Key::Merge);
+        }
+        Ok(Key::Text(match self.0.value(scalar) {
+            Value::String(text) => text,
+            other => other.to_string(),
+        }))
     }
 }
 
@@ -121,14 +199,57 @@ mod tests {
             ("# nothing\n", json!(null)),
             ("a: 1\nb: [x, 2.5, null]\n", json!({"a": 1, "b": ["x", 2.5, null]})),
             (r#"{"a": {"b": true}}"#, json!({"a": {"b": true}})),
-            ("1: x\ntrue: y\n", json!({"1": "x", "true": "y"})),
+            ("1: x\ntrue: z\n", json!({"1": "x", "true": "z"})),
             ("a: 1\na: 2\n", json!({"a": 2})),
             ("a: 1\n---\na: 2\n", json!({"a": 1})),
             ("a: &x [1]\nb: *x\n", json!({"a": [1], "b": [1]})),
             ("a: 99999999999999999999\n", json!({"a": 1e20})),
+            ("a: [off, \"off\", 010]\n", json!({"a": [false, "off", 8]})),
+            (
+                "on: x\n'on': u\n1.5: z\n010: o\n",
+                json!({"true": "x", "on": "u", "1.5": "z", "8": "o"}),
+            ),
+            ("a: |\n  on\nb: >-\n  on\n", json!({"a": "on\n", "b": "on"})),
+            ("# \u{e9}\na: \"\u{e9}\"\nb: on\n", json!({"a": "\u{e9}", "b": true})),
         ];
         for (text, expected) in cases {
             assert_eq!(parse(text.as_bytes()), Ok(expected), "{text:?}");
+        }
+    }
+
+    /// As etcd 3.7.1 merges them.
+    #[test]
+    fn maps_are_merged_in_where_they_stand() {
+        let cases = [
+            ("a: &a {x: 1}\n<<: *a\nz: 2\n", json!({"a": {"x": 1}, "x": 1, "z": 2})),
+            ("x: 1\n<<: {x: 2}\n", json!({"x": 2})),
+            ("<<: {x: 2}\nx: 1\n", json!({"x": 1})),
+            ("<<: [{x: 1}, {x: 2, z: 2}]\n", json!({"x": 1, "z": 2})),
+            ("<<: {x: 1}\n<<: {z: 2}\n", json!({"x": 1, "z": 2})),
+            ("<<: {<<: {x: 1}}\n", json!({"x": 1})),
+            ("!!merge <<: {x: 1}\n", json!({"x": 1})),
+            ("a: b !\n<<: {x: 1}\n", json!({"a": "b !", "x": 1})),
+            ("a: {b: c, <<: {x: 1}}\n", json!({"a": {"b": "c", "x": 1}})),
+            ("\"<<\": {x: 1}\n", json!({"<<": {"x": 1}})),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(parse(text.as_bytes()), Ok(expected), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_map_is_not_merged_in() {
+        for text in ["<<: 5\n", "<<:\n", "<<: [5]\n", "<<: [{}, x]\n"] {
+            let error = parse(text.as_bytes()).expect_err(text);
+            let words = "yaml: map merge requires map or sequence of maps as the value";
+            assert!(error.starts_with(words), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn keys_that_json_has_not_are_refused() {
+        for text in ["~: x\n", "[a]: x\n", "? {a: b}\n: x\n"] {
+            assert!(parse(text.as_bytes()).is_err(), "{text:?}");
         }
     }
 

@@ -16,4 +16,4 @@ mod quote;
 
 pub use duration::GoDuration;
 pub(crate) use number::{NumberError, parse_bool, parse_decimal, parse_int, parse_uint};
-pub(crate) use quote::{quote, quote_list};
+pub(crate) use quote::{quote, quote_bytes, quote_list};

@@ -4,10 +4,16 @@ use std::fmt::Write as _;
 
 /// `text` in double quotes, with whatever cannot be printed escaped.
 pub(crate) fn quote(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
+    quote_bytes(text.as_bytes())
+}
+
+/// Bytes in double quotes: what is UTF-8 as above, and every other byte as `\xff`.
+pub(crate) fn quote_bytes(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len() + 2);
     out.push('"');
-    for c in text.chars() {
-        push_escaped(&mut out, c);
+    for chunk in bytes.utf8_chunks() {
+        chunk.valid().chars().for_each(|c| push_escaped(&mut out, c));
+        chunk.invalid().iter().for_each(|byte| push_byte(&mut out, *byte));
     }
     out.push('"');
     out
@@ -44,6 +50,11 @@ fn is_printable(c: char) -> bool {
     c == ' ' || c == '\'' || (!c.is_whitespace() && c.escape_debug().len() == 1)
 }
 
+fn push_byte(out: &mut String, byte: u8) {
+    let written = write!(out, "\\x{byte:02x}");
+    debug_assert!(written.is_ok(), "writing to a string cannot fail");
+}
+
 fn push_code(out: &mut String, code: u32) {
     let written = match code {
         0..0x80 => write!(out, "\\x{code:02x}"),
@@ -55,7 +66,7 @@ fn push_code(out: &mut String, code: u32) {
 
 #[cfg(test)]
 mod tests {
-    use super::{quote, quote_list};
+    use super::{quote, quote_bytes, quote_list};
 
     #[test]
     fn what_can_be_printed_stays_and_the_rest_is_escaped() {
@@ -70,6 +81,14 @@ mod tests {
         for (text, quoted) in cases {
             assert_eq!(quote(text), quoted);
         }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_escaped() {
+        assert_eq!(
+            quote_bytes(b"a\xff\xc3\n\xc3\xa9"),
+            r#""a\xff\xc3\n\u{e9}""#.replace("\\u{e9}", "\u{e9}")
+        );
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub mod list;
 mod escape;
 mod parse;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -255,6 +256,11 @@ impl fmt::Display for ListenUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.url.fmt(f)
     }
+}
+
+/// A host as it is written before a colon and a port: an address of IPv6 in brackets.
+pub(crate) fn bracketed(host: &str) -> Cow<'_, str> {
+    if host.contains(':') { format!("[{host}]").into() } else { host.into() }
 }
 
 /// Host and port, if the text is that of both: `host:port`, `[v6]:port`, `:port`.

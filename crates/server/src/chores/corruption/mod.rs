@@ -19,8 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mvcc::KeyValueHash;
-use proto::etcdserverpb::alarm_request::AlarmAction;
-use proto::etcdserverpb::{AlarmRequest, AlarmType, InternalRaftRequest};
+use proto::etcdserverpb::AlarmType;
 use types::MemberId;
 
 use super::Chore;
@@ -97,20 +96,12 @@ async fn hash_now(server: &Server) -> Result<(KeyValueHash, i64), Error> {
         worker.metrics().hash_rev_duration.observe(took.as_secs_f64());
         hash
     };
-    Ok(server.offload(hash).await.ok_or(Error::TooManyRequests)??)
+    Ok(server.shared.pools.long.run(hash).await.ok_or(Error::TooManyRequests)??)
 }
 
 /// Raises the alarm. Nobody waits for it: what is wrong now is wrong at the next check too.
 fn raise(server: &Server, member: MemberId) {
-    let alarm = AlarmRequest {
-        action: AlarmAction::Activate.into(),
-        member_id: member.0,
-        alarm: AlarmType::Corrupt.into(),
-    };
-    let request = InternalRaftRequest { alarm: Some(alarm), ..InternalRaftRequest::default() };
-    if let Err(error) = server.propose_unheard(request) {
-        tracing::warn!(%error, %member, "failed to raise the alarm of a corrupt member");
-    }
+    server.maybe_raise(AlarmType::Corrupt, member, || ());
 }
 
 /// Compares all keys, every so often.

@@ -1,12 +1,11 @@
 //! Members that hold other things are found, whoever they are.
 
 use std::sync::Mutex;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
 
-use super::super::tests::{LOCAL, Rig, SECOND, header};
+use super::super::tests::{LOCAL, Rig, SECOND, block_on, header};
 use super::*;
 use proto::etcdserverpb as pb;
+use proto::etcdserverpb::InternalRaftRequest;
 
 pub(super) fn hash(hash: u32, compact_revision: i64, revision: i64) -> KeyValueHash {
     KeyValueHash { hash, compact_revision, revision }
@@ -35,32 +34,13 @@ impl PeerHashes for Fake {
     }
 }
 
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Unpark>) {
-        self.0.unpark();
-    }
-}
-
-/// Waits for a future, woken by whoever keeps its promise.
-fn wait<T>(future: impl Future<Output = T>) -> T {
-    let mut future = std::pin::pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => std::thread::park(),
-        }
-    }
-}
-
 /// A leader with some keys, and threads for what takes long.
 fn leader() -> Rig {
     let mut rig = Rig::new();
     rig.lead();
     ["a", "b", "c"].into_iter().for_each(|key| rig.put(key));
-    rig.server.shared.pool.spawn("pool").unwrap();
+    let pool = Arc::clone(&rig.server.shared.pools.long);
+    std::thread::spawn(move || pool.work());
     rig
 }
 
@@ -87,10 +67,10 @@ fn compact(rig: &mut Rig, revision: i64) {
 #[test]
 fn a_member_that_is_alone_finds_nothing() {
     let mut rig = leader();
-    wait(check_all_keys(rig.server.clone(), Arc::new(NoPeers))).unwrap();
-    wait(initial_check(rig.server.clone(), Arc::new(NoPeers))).unwrap();
+    block_on(check_all_keys(rig.server.clone(), Arc::new(NoPeers))).unwrap();
+    block_on(initial_check(rig.server.clone(), Arc::new(NoPeers))).unwrap();
     compact(&mut rig, 2);
-    assert_eq!(wait(check_compactions(rig.server.clone(), Arc::new(NoPeers), 0)), 0);
+    assert_eq!(block_on(check_compactions(rig.server.clone(), Arc::new(NoPeers), 0)), 0);
     assert!(alarms(&mut rig).is_empty());
     assert_eq!(rig.server.metrics().hash_rev_duration.get_sample_count(), 3);
 }
@@ -103,7 +83,7 @@ fn a_follower_that_differs_gets_the_alarm() {
     let answers =
         vec![(own.revision, vec![peer(2, own.revision, own), peer(3, own.revision, differs)])];
     let peers = Arc::new(Fake { answers, ..Fake::default() });
-    wait(check_all_keys(rig.server.clone(), peers)).unwrap();
+    block_on(check_all_keys(rig.server.clone(), peers)).unwrap();
     assert_eq!(alarms(&mut rig), [3]);
     assert!(rig.server.state().alarms.is_active(AlarmType::Corrupt));
 }
@@ -117,7 +97,7 @@ fn a_check_that_cannot_be_sure_raises_nothing() {
     rig.server.shared.raft.close();
     rig.server.shared.progress.set_rules_alone(false);
     let peers = Arc::new(Fake { answers, ..Fake::default() });
-    assert_eq!(wait(check_all_keys(rig.server.clone(), peers)), Err(Error::Stopped));
+    assert_eq!(block_on(check_all_keys(rig.server.clone(), peers)), Err(Error::Stopped));
     assert!(alarms(&mut rig).is_empty());
 }
 
@@ -128,7 +108,7 @@ fn a_member_that_differs_does_not_start() {
     let differs = KeyValueHash { hash: own.hash ^ 1, ..own };
     let answers = vec![(own.revision, vec![peer(2, own.revision, differs)])];
     let peers = Arc::new(Fake { answers, ..Fake::default() });
-    let outcome = wait(initial_check(rig.server.clone(), peers));
+    let outcome = block_on(initial_check(rig.server.clone(), peers));
     assert_eq!(outcome, Err(Inconsistent::Differs(LOCAL)));
     assert_eq!(outcome.unwrap_err().to_string(), "1 found data inconsistency with peers");
 }
@@ -144,10 +124,10 @@ fn compactions_are_compared_from_the_newest_on() {
         (2, vec![peer(2, 4, hashes[0]), peer(3, 4, hashes[0])]),
     ];
     let peers = Arc::new(Fake { answers, ..Fake::default() });
-    let agreed = wait(check_compactions(rig.server.clone(), peers.clone(), 0));
+    let agreed = block_on(check_compactions(rig.server.clone(), peers.clone(), 0));
     assert_eq!(agreed, 2, "the newest that all are known to agree on");
     assert_eq!(*peers.asked.lock().unwrap(), [3, 2]);
-    assert_eq!(wait(check_compactions(rig.server.clone(), peers.clone(), 2)), 2);
+    assert_eq!(block_on(check_compactions(rig.server.clone(), peers.clone(), 2)), 2);
     assert_eq!(*peers.asked.lock().unwrap(), [3, 2, 3], "what was checked is not asked for again");
     assert!(alarms(&mut rig).is_empty());
 }
@@ -161,7 +141,7 @@ fn whoever_made_another_compaction_of_it_gets_the_alarm() {
     let differs = KeyValueHash { hash: own.hash ^ 1, ..own };
     let answers = vec![(3, vec![peer(2, 4, own), peer(3, 4, differs)])];
     let peers = Arc::new(Fake { answers, ..Fake::default() });
-    assert_eq!(wait(check_compactions(rig.server.clone(), peers.clone(), 0)), 0);
+    assert_eq!(block_on(check_compactions(rig.server.clone(), peers.clone(), 0)), 0);
     assert_eq!(alarms(&mut rig), [3]);
     assert_eq!(*peers.asked.lock().unwrap(), [3], "that is enough for once");
 }

@@ -9,6 +9,8 @@ mod versions;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
 use std::time::Duration;
 
 use auth::{AuthStore, Cost, Tokens};
@@ -47,7 +49,7 @@ pub(crate) struct Rig {
     applied: u64,
     voters: Voters,
     /// What was proposed, as of the last look.
-    pub(super) proposed: Vec<(u64, InternalRaftRequest)>,
+    pub(crate) proposed: Vec<(u64, InternalRaftRequest)>,
     /// Reads that wait for their index.
     pub(super) reads: Vec<Promise<Result<(), Error>>>,
 }
@@ -58,7 +60,7 @@ impl Rig {
     }
 
     /// With other flags.
-    pub(super) fn with(change: impl FnOnce(&mut ServerConfig)) -> Rig {
+    pub(crate) fn with(change: impl FnOnce(&mut ServerConfig)) -> Rig {
         let mut config = ServerConfig::new("default", "/data");
         change(&mut config);
         let (disk, clock) = (SimDisk::new(0), SimClock::default());
@@ -97,19 +99,19 @@ impl Rig {
     }
 
     /// The time, at which the raft loop ticks too.
-    pub(super) fn now(&mut self) -> Duration {
+    pub(crate) fn now(&mut self) -> Duration {
         let now = self.clock.monotonic();
         self.server.shared.progress.set_ticked(now);
         now
     }
 
-    pub(super) fn advance(&mut self, time: Duration) -> Duration {
+    pub(crate) fn advance(&mut self, time: Duration) -> Duration {
         self.clock.advance(time);
         self.now()
     }
 
     /// Takes what was proposed and asked for.
-    pub(super) fn look(&mut self) {
+    pub(crate) fn look(&mut self) {
         let mut events = Vec::new();
         self.server.shared.raft.take(&mut events);
         for event in events {
@@ -141,7 +143,7 @@ impl Rig {
     }
 
     /// Fails what was proposed.
-    pub(super) fn fail_all(&mut self, error: &Error) {
+    pub(crate) fn fail_all(&mut self, error: &Error) {
         self.look();
         for (id, _) in std::mem::take(&mut self.proposed) {
             self.server.shared.waits.settle(id, Err(error.clone()));
@@ -182,6 +184,24 @@ impl Rig {
     }
 }
 
+/// Waits for a future, woken by whoever keeps its promise.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Unpark>) {
+            self.0.unpark();
+        }
+    }
+    let mut future = std::pin::pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
 pub(crate) fn header() -> InternalRaftRequest {
     let header = Some(pb::RequestHeader { id: 1, ..pb::RequestHeader::default() });
     InternalRaftRequest { header, ..InternalRaftRequest::default() }
@@ -205,7 +225,7 @@ fn state(disk: &SimDisk, clock: &SimClock, config: &ServerConfig) -> StateMachin
         lease,
         watch: watch::Config::new(1),
         wake_watch: Arc::new(|| {}),
-        quota: Quota::new(0),
+        quota: Quota::new(config.quota_backend_bytes),
     };
     StateMachine::open(backend, clock, auth, cluster, machine).unwrap()
 }
@@ -242,7 +262,7 @@ mod all {
         chores.turn(now);
         rig.settle_all();
         // What was handed to the pool is forgotten with it: nobody works there.
-        rig.server.shared.pool.close();
+        rig.server.shared.pools.close();
         chores.turn(now);
         assert_eq!(chores.turn(now), TURN_MAX);
     }

@@ -79,7 +79,7 @@ fn with_the_gate_hashes_are_compared_first() {
     publish.turn(now);
     assert!(rig.take_proposed().is_empty(), "not before");
     // Nobody works in the pool of this member: without a hash of its own it must not start.
-    rig.server.shared.pool.close();
+    rig.server.shared.pools.close();
     publish.turn(now);
     assert!(rig.server.is_stopping());
     assert!(rig.take_proposed().is_empty());

@@ -2,8 +2,11 @@
 
 use env::{Create, Lock, Locking, Open};
 
+use super::super::Chore as _;
+use super::super::errand::{POLL, poll};
 use super::super::purge::{Purge, purge};
 use super::*;
+use crate::request::Credentials;
 
 /// Puts empty files into a folder.
 fn make(rig: &Rig, dir: &Path, names: impl Iterator<Item = String>) {
@@ -53,6 +56,33 @@ fn a_folder_that_cannot_be_read_ends_nothing() {
     let rig = rig();
     purge(&rig.server.shared);
     assert!(!rig.server.is_stopping());
+}
+
+/// Hashing everything may take minutes, on all threads there are for what takes so long.
+#[test]
+fn whatever_takes_long_does_not_hold_it_up() {
+    let mut rig = rig();
+    let log = rig.server.config().wal_path();
+    make(&rig, &log, (0..4).map(segment));
+    make(&rig, &rig.server.config().snap_path(), std::iter::empty());
+    // Nobody works there: so it takes for ever.
+    let hash = poll(&mut Box::pin(rig.server.hash_kv(&Credentials::default(), 0)));
+    assert!(hash.is_none());
+    let mut chore = Purge::new(rig.server.clone()).unwrap();
+    let now = rig.now();
+    assert_eq!(chore.turn(now), now + POLL, "it is under way");
+    // A thread does what waits for it before it ends.
+    let pool = Arc::clone(&rig.server.shared.pools.short);
+    let done = pool.run(|| ());
+    let thread = std::thread::spawn({
+        let pool = Arc::clone(&pool);
+        move || pool.work()
+    });
+    block_on(done).unwrap();
+    assert!(chore.turn(now) > now + POLL, "it is done");
+    assert_eq!(names(&rig, &log), [segment(2), segment(3)]);
+    pool.close();
+    thread.join().unwrap();
 }
 
 #[test]

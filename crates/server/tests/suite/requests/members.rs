@@ -1,9 +1,13 @@
 //! Members.
 
+use std::path::Path;
+use std::sync::Arc;
+
+use env::{OsClock, OsDisk, OsRandom};
 use membership::Refused;
 use membership::reconfig::Unsafe;
 use proto::etcdserverpb as pb;
-use server::{Error, Server};
+use server::{Alone, Error, Machine, Member, Server, ServerConfig, StartError};
 
 use super::{NOBODY, Running, block_on, put};
 
@@ -101,6 +105,25 @@ fn one_change_may_follow_another_at_once() {
     }
 }
 
+/// Those who ask at the same time all get what they ask for, one after the other.
+#[test]
+fn changes_at_the_same_time_are_made_in_turn() {
+    let running = Running::start();
+    let server = running.server();
+    let member = server.local().0;
+    std::thread::scope(|scope| {
+        for who in 0..4 {
+            let server = &server;
+            scope.spawn(move || {
+                for n in 0..10 {
+                    update(server, member, &format!("http://moved{who}-{n}:2380")).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(put(&server, "a", "1"), 2);
+}
+
 #[test]
 fn a_member_moves() {
     let running = Running::start();
@@ -121,6 +144,31 @@ fn a_second_voter_may_be_added_to_one_that_has_started() {
     assert_eq!(third, Error::Unsafe(Unsafe::NotEnoughStarted));
     let learner = add(&server, "http://c:2380", true).unwrap_err();
     assert_eq!(learner, Error::Unsafe(Unsafe::Unhealthy));
+}
+
+#[test]
+fn without_a_way_to_others_nobody_else_gets_a_vote() {
+    let mut running = Running::start();
+    add(&running.server(), "http://b:2380", false).unwrap();
+    running.stop();
+    let machine = || Machine {
+        disk: Arc::new(OsDisk),
+        clock: Arc::new(OsClock::default()),
+        random: Box::new(OsRandom),
+    };
+    let start = |folder: &Path| {
+        let config = ServerConfig::new("default", folder);
+        Member::start(config, machine(), Arc::new(Alone), &prometheus::Registry::new())
+    };
+    let refused = start(running.folder.path()).unwrap_err();
+    assert!(matches!(refused, StartError::Alone { voters: 2 }), "{refused}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let member = start(folder.path()).unwrap();
+    assert_eq!(add(member.server(), "http://b:2380", false).unwrap_err(), Error::Alone);
+    assert_eq!(add(member.server(), "http://b:2380", true).unwrap().members.len(), 2);
+    assert_eq!(put(member.server(), "a", "1"), 2);
+    member.stop();
 }
 
 #[test]

@@ -18,17 +18,15 @@ mod members;
 mod streams;
 mod users;
 
-use std::future::Future;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
 use std::time::Duration;
 
 use env::{Clock, OsClock, OsDisk, OsRandom};
 use proto::etcdserverpb as pb;
-use server::{Alone, Credentials, Machine, Member, Server, ServerConfig, StopReason};
+use server::{Credentials, Machine, Member, Server, ServerConfig, StopReason, Transport};
 use tempfile::TempDir;
+
+use crate::support::block_on;
 
 /// A member that runs until the end of a test.
 struct Running {
@@ -60,7 +58,7 @@ impl Running {
         change(&mut config);
         let machine = Machine { disk: Arc::new(OsDisk), clock, random: Box::new(OsRandom) };
         let registry = prometheus::Registry::new();
-        let member = Member::start(config, machine, Arc::new(Alone), &registry).unwrap();
+        let member = Member::start(config, machine, Arc::new(Unheard), &registry).unwrap();
         Running { member: Some(member), registry, folder }
     }
 
@@ -82,6 +80,20 @@ impl Drop for Running {
     }
 }
 
+/// A way to others, who never answer.
+#[derive(Debug)]
+struct Unheard;
+
+impl Transport for Unheard {
+    fn send(&self, _: Vec<raft::Message>) {}
+
+    fn active_since(&self, _: types::MemberId) -> Option<Duration> {
+        None
+    }
+
+    fn set_members(&self, _: &membership::Membership) {}
+}
+
 /// A clock that runs fast.
 #[derive(Debug)]
 struct Fast {
@@ -101,24 +113,6 @@ impl Clock for Fast {
 
     fn sleep(&self, time: Duration) {
         self.clock.sleep(time / self.times);
-    }
-}
-
-/// Waits for a future on this thread.
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    struct Unpark(Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => std::thread::park(),
-        }
     }
 }
 
