@@ -137,13 +137,13 @@ func (p *play) changeMembers(ctx context.Context) error {
 	return err
 }
 
-// compact keeps the last hundred revisions, if there are that many.
+// compact keeps the last hundred revisions, if there are that many, and fewer if no more are left.
 func (p *play) compact(ctx context.Context) error {
 	now, err := p.client.Get(ctx, "x")
 	if err != nil {
 		return err
 	}
-	_, err = p.client.Compact(ctx, max(now.Header.Revision-100, 1), clientv3.WithCompactPhysical())
+	_, err = p.client.Compact(ctx, max(now.Header.Revision-100, p.known.compacted+1, 1), clientv3.WithCompactPhysical())
 	return err
 }
 

@@ -133,7 +133,8 @@ func (j *job) join() answer {
 		j.kill()
 		return answer{failed: fmt.Errorf("does not end; so far:\n%s%s", &j.out, &j.err)}
 	}
-	return answer{code: exitCode(j.ended), out: j.out.String(), err: j.err.String()}
+	code, failed := exitCode(j.ended)
+	return answer{code: code, out: j.out.String(), err: j.err.String(), failed: failed}
 }
 
 func (j *job) kill() {

@@ -39,7 +39,7 @@ type play struct {
 // run does each statement on both sides. It ends early where one side cannot go on, which is a difference if it is ours.
 func (p *play) run(ctx context.Context, statements []script.Statement) error {
 	for _, statement := range statements {
-		theirs, ours := p.both(ctx, statement)
+		theirs, ours := p.both(func(s *side) answer { return s.do(ctx, statement) })
 		p.statements++
 		if p.verbose {
 			log.Printf("%s\n%s", statement, theirs)
@@ -54,13 +54,25 @@ func (p *play) run(ctx context.Context, statements []script.Statement) error {
 			return nil
 		}
 	}
+	return p.finish()
+}
+
+// finish ends both sides.
+func (p *play) finish() error {
+	theirs, ours := p.both(func(s *side) answer { return s.finish() })
+	if theirs.failed != nil {
+		return fmt.Errorf("at the end: etcd: %w", theirs.failed)
+	}
+	if ours.failed != nil {
+		p.differences = append(p.differences, fmt.Sprintf("at the end\n--- ours: %s", ours))
+	}
 	return nil
 }
 
-func (p *play) both(ctx context.Context, statement script.Statement) (theirs, ours answer) {
+func (p *play) both(do func(*side) answer) (theirs, ours answer) {
 	var group sync.WaitGroup
-	group.Go(func() { theirs = p.sides[0].do(ctx, statement) })
-	group.Go(func() { ours = p.sides[1].do(ctx, statement) })
+	group.Go(func() { theirs = do(p.sides[0]) })
+	group.Go(func() { ours = do(p.sides[1]) })
 	group.Wait()
 	return theirs, ours
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -54,6 +55,17 @@ func (s *side) close() {
 	}
 }
 
+// finish is what comes of the end of a script: everything has been looked at, and the server ends well.
+func (s *side) finish() answer {
+	if left := slices.Sorted(maps.Keys(s.jobs)); len(left) > 0 {
+		return answer{failed: fmt.Errorf("neither ended nor joined: %s", strings.Join(left, ", "))}
+	}
+	if s.cluster == nil {
+		return answer{}
+	}
+	return answer{failed: s.cluster.Stop()}
+}
+
 // do carries out a statement. Its answer is normal.
 func (s *side) do(ctx context.Context, statement script.Statement) answer {
 	words := make([]string, len(statement.Words))
@@ -75,6 +87,9 @@ func (s *side) do(ctx context.Context, statement script.Statement) answer {
 		said := s.command(ctx, statement.Verb, words, s.expand(statement.Stdin))
 		if statement.Name != "" {
 			s.names[statement.Name] = normal.FirstID(said.out)
+			if s.names[statement.Name] == "" && said.failed == nil {
+				said.failed = fmt.Errorf("no id in %s", said)
+			}
 		}
 		return s.normalAnswer(statement, said)
 	}
@@ -113,7 +128,8 @@ func (s *side) command(ctx context.Context, verb script.Verb, words []string, st
 	if ctx.Err() != nil {
 		return answer{failed: fmt.Errorf("no end after %s; so far:\n%s%s", patience, &out, &err)}
 	}
-	return answer{code: exitCode(ended), out: out.String(), err: err.String()}
+	code, failed := exitCode(ended)
+	return answer{code: code, out: out.String(), err: err.String(), failed: failed}
 }
 
 // process is a command line that knows where the server is.
@@ -143,17 +159,13 @@ func (s *side) environment(words []string) []string {
 	return pairs
 }
 
-func exitCode(ended error) int {
+// exitCode is that of a command, or the reason for which it could not even be started.
+func exitCode(ended error) (int, error) {
 	var exit *exec.ExitError
-	switch {
-	case ended == nil:
-		return 0
-	case errors.As(ended, &exit):
-		return exit.ExitCode()
-	default:
-		// It could not even be started.
-		return -2
+	if errors.As(ended, &exit) {
+		return exit.ExitCode(), nil
 	}
+	return 0, ended
 }
 
 // until repeats a command until it prints a text.

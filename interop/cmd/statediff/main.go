@@ -153,7 +153,14 @@ func (c *config) one(ctx context.Context, seed uint64, ops int, mode string, pla
 	if plant != nil {
 		s.ours = &planted{Machine: ours, plant: plant}
 	}
-	return errors.Join(s.run(ctx, ops), ours.Close())
+	defer ours.Close()
+	if err := s.run(ctx, ops); err != nil {
+		return err
+	}
+	if err := ours.Stop(); err != nil {
+		return fmt.Errorf("%s, after the last step: %w", s.name, err)
+	}
+	return nil
 }
 
 // snapshots are more frequent on our side, so that a restart begins with one.

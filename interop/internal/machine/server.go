@@ -79,6 +79,9 @@ func StartServer(
 	return s, nil
 }
 
+// Stop has the server end in the middle of its streams, and well.
+func (s *Server) Stop() error { return s.cluster.Stop() }
+
 // Close ends the server. Its files are of no further use, so it need not end well.
 func (s *Server) Close() error {
 	s.endStreams()
@@ -108,6 +111,8 @@ func ended(answer Answer) bool {
 }
 
 func (s *Server) callOnce(ctx context.Context, method Method, user string, request proto.Message) (Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	ctx, err := s.as(ctx, user)
 	if err != nil {
 		return Answer{}, err
@@ -116,9 +121,9 @@ func (s *Server) callOnce(ctx context.Context, method Method, user string, reque
 	if err == nil {
 		return Answer{Reply: reply}, nil
 	}
-	// A server that is alone and well is never unavailable.
+	// A server that is alone and well is never unavailable, nor does it leave a request without an answer.
 	said, ok := status.FromError(err)
-	if !ok || said.Code() == codes.Unavailable {
+	if !ok || said.Code() == codes.Unavailable || ctx.Err() != nil {
 		return Answer{}, fmt.Errorf("%s: %w; the server's log is %s.log", method, err, s.cluster.Members[0].Dir)
 	}
 	return Answer{Code: said.Code(), Text: said.Message()}, nil

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// patience is how long a server may take over anything a stream waits for.
+// patience is how long a server may take over an answer, or anything else that a stream waits for.
 const patience = 30 * time.Second
 
 // stream is a watch stream and what has arrived over it.
