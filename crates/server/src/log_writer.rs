@@ -24,6 +24,8 @@ const SAVE_BYTES: usize = 64 << 20;
 pub(crate) enum LogWork {
     /// Entries, a state, and what to say once they are durable.
     Append(Box<Message>),
+    /// How far entries are committed, to be written with whatever comes next.
+    State(HardState),
     /// A place to start from, which is durable; then what is before it can go.
     Snapshot(walpb::Snapshot),
 }
@@ -61,6 +63,7 @@ impl LogWriter {
         for item in work.drain(..) {
             match item {
                 LogWork::Append(append) => self.add(*append)?,
+                LogWork::State(state) => self.batch.state = state,
                 LogWork::Snapshot(snapshot) => self.note_snapshot(&snapshot)?,
             }
         }
@@ -125,6 +128,8 @@ impl LogWriter {
     fn note_snapshot(&mut self, snapshot: &walpb::Snapshot) -> Result<(), SaveError> {
         self.write()?;
         let (began, bytes_before) = (self.shared.now(), self.wal.bytes_written());
+        // A place to start from counts only if the log says that it is committed.
+        self.wal.save(&std::mem::take(&mut self.batch.state), &[], false)?;
         self.wal.save_snapshot(snapshot)?;
         let metrics = &self.shared.metrics;
         metrics.wal_write_bytes.add(signed(self.wal.bytes_written() - bytes_before));
@@ -134,7 +139,8 @@ impl LogWriter {
     }
 
     /// Makes everything durable and lets go of the files.
-    pub(crate) fn close(self) -> Result<(), SaveError> {
+    pub(crate) fn close(mut self) -> Result<(), SaveError> {
+        self.wal.save(&self.batch.state, &[], false)?;
         self.wal.close()
     }
 }

@@ -26,7 +26,7 @@ use crate::bootstrap::{Bootstrapped, StartError, Surroundings, bootstrap};
 use crate::chores::{Chores, Published};
 use crate::compactor::Compactor;
 use crate::config::ServerConfig;
-use crate::inbox::Inbox;
+use crate::inbox::{Inbox, Sleep};
 use crate::log_writer::{LogWork, LogWriter};
 use crate::metrics::{Metrics, ServerCollector};
 use crate::pool::{self, Pool};
@@ -249,7 +249,7 @@ fn run_log(
     let inbox = Arc::clone(inbox);
     move |shared| {
         while !inbox.is_over() {
-            inbox.wait(None);
+            inbox.wait_so(None, Sleep::Soundly);
             if let Err(error) = writer.turn() {
                 return shared.fail("write the log", &error);
             }

@@ -198,7 +198,10 @@ impl RaftLoop {
             Event::Peer(message) => self.step(*message),
             Event::Unreachable(member) => self.node.report_unreachable(member),
             Event::SnapshotSent { to, arrived } => self.node.report_snapshot(to, arrived),
-            Event::Appended(append) => self.appended(*append),
+            Event::Appended(append) => {
+                self.appends = self.appends.saturating_sub(1);
+                self.acknowledge(*append);
+            }
             Event::Applied { responses, conf_changes } => {
                 self.deliver(responses);
                 for (id, result) in conf_changes {
@@ -269,8 +272,7 @@ impl RaftLoop {
     }
 
     /// What the log has, consensus may read back; and only now may anybody be told.
-    fn appended(&mut self, append: Message) {
-        self.appends = self.appends.saturating_sub(1);
+    fn acknowledge(&mut self, append: Message) {
         let hard_state = append.hard_state();
         let storage = self.node.storage_mut();
         hard_state.into_iter().for_each(|state| storage.set_hard_state(state));
@@ -423,16 +425,34 @@ impl RaftLoop {
         let mut others = Vec::new();
         for message in ready.messages {
             match message.to {
-                LOCAL_APPEND_THREAD => {
-                    self.appends += 1;
-                    self.log.push(LogWork::Append(Box::new(message)));
-                }
+                LOCAL_APPEND_THREAD => self.append(message),
                 LOCAL_APPLY_THREAD => drop(self.apply.push(Work::Apply(Box::new(message)))),
                 _ => others.push(message),
             }
         }
         self.note_heartbeats(&others, now);
         self.send(others);
+    }
+
+    /// Has the log make something durable. How far entries are committed need not be, since that is learned anew: the log hears of it and writes it with whatever
+    /// comes next. But an acknowledgement speaks for all that was handed out before, so nothing of that may be under way.
+    fn append(&mut self, message: Message) {
+        if self.appends == 0
+            && self.is_commit_alone(&message)
+            && let Some(state) = message.hard_state()
+        {
+            self.log.push_quietly(LogWork::State(state.into()));
+            return self.acknowledge(message);
+        }
+        self.appends += 1;
+        self.log.push(LogWork::Append(Box::new(message)));
+    }
+
+    fn is_commit_alone(&self, append: &Message) -> bool {
+        let saved = self.node.storage().hard_state();
+        append.entries.is_empty()
+            && append.snapshot.is_none()
+            && (append.term, append.vote) == (saved.term, saved.vote)
     }
 
     /// Counts heartbeats that come too late.
