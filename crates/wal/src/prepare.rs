@@ -3,7 +3,8 @@
 //! A sync of bytes that were written over zeros already on the disk changes nothing but those bytes. If they go into
 //! space that is merely set aside, or that makes the file longer, the file system must also write down that they are
 //! there now, in its journal, before the sync returns. So the next segment is filled with zeros ahead of time, in small
-//! steps, while the log goes on.
+//! steps, while the log goes on in the second half of its own. The first one is not: a member that starts should serve, and one that is hardly
+//! used may never need another.
 //!
 //! ```text
 //!             turn, turn, ..           the log cuts        renamed, and the folder synced
@@ -37,6 +38,7 @@
 use std::io;
 use std::mem;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use env::{Create, Disk, File, Open};
@@ -62,7 +64,7 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     /// An empty file with its space set aside.
-    fn new(disk: &dyn Disk, path: PathBuf, bytes: u64) -> Result<Prepared, OpenError> {
+    pub(crate) fn new(disk: &dyn Disk, path: PathBuf, bytes: u64) -> Result<Prepared, OpenError> {
         let how = Open::create(Create::Truncate);
         let file = disk.open(&path, how).map_err(|e| Failure::new("create", &path, e))?;
         segment::lock(&*file, &path)?;
@@ -77,20 +79,6 @@ impl Prepared {
         bytes: u64,
     ) -> Result<Prepared, OpenError> {
         Prepared::new(disk, dir.join(ON_THE_SPOT), bytes)
-    }
-
-    /// A file with its zeros written, at any name.
-    pub(crate) fn with_zeros(
-        disk: &dyn Disk,
-        path: PathBuf,
-        bytes: u64,
-    ) -> Result<Prepared, OpenError> {
-        let prepared = Prepared::new(disk, path, bytes)?;
-        let mut filled = 0;
-        while filled < bytes {
-            filled = prepared.fill(filled, bytes)?;
-        }
-        Ok(prepared)
     }
 
     /// Writes zeros and makes them durable, from an offset up to where it gives back.
@@ -119,6 +107,8 @@ impl Prepared {
 #[derive(Debug)]
 pub(crate) struct Slot {
     state: Mutex<State>,
+    /// Whether the log will need it before long. Changed under the lock of the state, so that nobody misses it.
+    soon: AtomicBool,
     changed: Condvar,
 }
 
@@ -148,7 +138,20 @@ impl State {
 
 impl Slot {
     pub(crate) fn new() -> Arc<Slot> {
-        Arc::new(Slot { state: Mutex::new(State::Wanted), changed: Condvar::new() })
+        Arc::new(Slot {
+            state: Mutex::new(State::Wanted),
+            soon: AtomicBool::new(false),
+            changed: Condvar::new(),
+        })
+    }
+
+    /// The log has filled half of its segment: it is time for the next. Sooner, a log that is hardly used would have its syncs held up for nothing.
+    pub(crate) fn need_soon(&self) {
+        if !self.soon.load(Ordering::Relaxed) {
+            let _state = self.lock();
+            self.soon.store(true, Ordering::Relaxed);
+            self.changed.notify_all();
+        }
     }
 
     /// What is ready, if it is.
@@ -166,6 +169,7 @@ impl Slot {
     /// The log has its next segment, under its proper name: now is the time to make another.
     pub(crate) fn cut_done(&self) {
         let mut state = self.lock();
+        self.soon.store(false, Ordering::Relaxed);
         if matches!(*state, State::Taken | State::Failed) {
             *state = State::Wanted;
             self.changed.notify_all();
@@ -264,15 +268,26 @@ impl Preparer {
         }
     }
 
-    /// Takes turns until the log is closed.
+    /// Takes turns until the log is closed, each time the next segment is needed soon.
     pub(crate) fn run(mut self) {
         loop {
+            if self.making.is_none() {
+                self.wait_for_need();
+            }
             match self.turn() {
                 Turn::Busy => {}
                 Turn::Idle => self.wait(),
                 Turn::Done => return,
             }
         }
+    }
+
+    fn wait_for_need(&self) {
+        let state = self.slot.lock();
+        let unneeded = |state: &mut State| {
+            state.asks() == Turn::Busy && !self.slot.soon.load(Ordering::Relaxed)
+        };
+        drop(self.slot.changed.wait_while(state, unneeded).unwrap_or_else(PoisonError::into_inner));
     }
 
     fn wait(&self) {

@@ -78,7 +78,7 @@ fn make(disk: &dyn Disk, tmp: &Path, metadata: &Bytes, config: Config) -> Result
     disk.create_dir_all(tmp).map_err(|e| Failure::new("create", tmp, e))?;
     let name = SegmentName { seq: 0, index: 0 };
     let path = tmp.join(name.to_string());
-    let Prepared { file, path } = Prepared::with_zeros(disk, path, config.segment_bytes)?;
+    let Prepared { file, path } = Prepared::new(disk, path, config.segment_bytes)?;
     let encoder = start(metadata);
     file.write_at(encoder.bytes(), 0).map_err(|e| Failure::new("write", &path, e))?;
     file.sync_data().map_err(|e| Failure::new("sync", &path, e))?;

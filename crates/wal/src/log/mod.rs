@@ -260,6 +260,9 @@ impl Wal {
         self.checked("write", self.tail_path(), written)?;
         self.offset += len;
         self.bytes_written += len;
+        if self.offset >= self.config.segment_bytes / 2 {
+            self.slot.need_soon();
+        }
         self.encoder.clear(WRITE_BYTES_MAX);
         Ok(())
     }
