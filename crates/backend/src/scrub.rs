@@ -90,10 +90,18 @@ impl ScrubThread {
         interval: Duration,
         panicked: impl FnOnce(&str) + Send + 'static,
     ) -> io::Result<ScrubThread> {
+        let backend = backend.clone();
+        ScrubThread::spawn_work(move |stop| run(&backend, pages, interval, stop), panicked)
+    }
+
+    fn spawn_work(
+        work: impl FnOnce(&Stop) + Send + 'static,
+        panicked: impl FnOnce(&str) + Send + 'static,
+    ) -> io::Result<ScrubThread> {
         let stop = Arc::new(Stop::default());
-        let (backend, asked) = (backend.clone(), Arc::clone(&stop));
+        let asked = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name("scrub".to_owned()).spawn(move || {
-            if let Err(panic) = caught(|| run(&backend, pages, interval, &asked)) {
+            if let Err(panic) = caught(|| work(&asked)) {
                 panicked(&panic);
             }
         })?;
@@ -133,4 +141,23 @@ fn note(backend: &Backend, report: &ScrubReport) {
     let mut progress = backend.shared.progress();
     progress.scrubs += 1;
     progress.damaged_pages = report.damaged.len();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn somebody_is_told_of_a_panic_and_nobody_of_the_end() {
+        let (tell, told) = mpsc::channel();
+        let panicked = move |panic: &str| tell.send(panic.to_owned()).unwrap();
+        let page = 7;
+        let thread = ScrubThread::spawn_work(move |_| panic!("page {page}"), panicked).unwrap();
+        assert_eq!(told.recv().unwrap(), "page 7");
+        thread.stop();
+
+        let waits = |stop: &Stop| assert!(stop.wait(Duration::from_secs(1_000_000)));
+        ScrubThread::spawn_work(waits, |panic| panic!("{panic}")).unwrap().stop();
+    }
 }

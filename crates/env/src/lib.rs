@@ -11,6 +11,7 @@
 
 mod disk;
 mod map;
+mod memory;
 mod os;
 
 mod clock;
@@ -21,6 +22,7 @@ mod sim;
 pub use clock::{Clock, OsClock, SimClock};
 pub use disk::{Create, Disk, File, Kind, Lock, Locking, Open, parent};
 pub use map::Map;
+pub use memory::release_free_memory;
 pub use os::OsDisk;
 pub use random::{OsRandom, Random, SeededRandom};
 pub use sim::{Calls, Fault, SimDisk};

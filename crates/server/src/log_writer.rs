@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use proto::raftpb::{Entry, HardState};
 use proto::walpb;
@@ -15,6 +14,7 @@ use crate::inbox::Inbox;
 use crate::metrics::seconds;
 use crate::raft_loop::Event;
 use crate::server::Shared;
+use crate::units::{nanos, signed};
 
 /// What is written with one call. A queue may be longer, while the log takes no more than a gibibyte at a time.
 const SAVE_BYTES: usize = 64 << 20;
@@ -169,15 +169,6 @@ fn parts(entries: &[Entry], bytes_max: usize) -> impl Iterator<Item = &[Entry]> 
         bytes = if fits { bytes } else { 0 };
         fits
     })
-}
-
-fn signed(bytes: u64) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
-}
-
-/// Zero stands for none.
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1)
 }
 
 #[cfg(test)]

@@ -234,7 +234,7 @@ impl RaftLoop {
         for held in std::mem::take(&mut self.held) {
             match held.what {
                 What::Request(data) => batch.add(held.id, data),
-                What::ConfChange(_) if self.changing.is_some() => self.held.push_back(held),
+                What::ConfChange(_) if !self.may_change_members() => self.held.push_back(held),
                 What::ConfChange(change) => {
                     self.propose_batch(std::mem::take(&mut batch));
                     self.propose_conf_change(held.id, change);
@@ -242,6 +242,14 @@ impl RaftLoop {
             }
         }
         self.propose_batch(batch);
+    }
+
+    /// Consensus passes over a change while another is under way, or may be: one from before this member led. Then nobody would ever answer for it.
+    fn may_change_members(&self) -> bool {
+        let status = self.node.basic_status();
+        let is_new = status.soft_state.role == RoleKind::Leader
+            && self.node.storage().term(status.applied) != Ok(status.hard_state.term);
+        self.changing.is_none() && !is_new
     }
 
     fn propose_batch(&mut self, batch: Batch) {

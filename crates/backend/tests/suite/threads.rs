@@ -1,8 +1,8 @@
 //! The thread that commits, with readers and a writer beside it.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use backend::schema::{Bucket, meta};
@@ -147,4 +147,59 @@ fn whoever_waits_learns_that_the_disk_failed() {
     assert!(matches!(backend.wait_durable(sequence), Err(CommitError::Poisoned(_))));
     assert!(backend.failure().is_some());
     assert!(thread.stop().is_err());
+}
+
+/// Has a member on a disk that fails, or an observer that panics, told of it, though nobody waits for a commit.
+fn told(disk: &SimDisk, interval: Duration, fail: impl FnOnce(&Backend)) -> (Backend, String) {
+    let (path, clock) = (Path::new("db"), Arc::new(OsClock::default()));
+    let config = Config { batch_interval: interval, ..config() };
+    let backend = Backend::open(Arc::new(disk.clone()), clock, path, config).unwrap();
+    let (tell, told) = mpsc::channel();
+    let failed = move |error: &CommitError| tell.send(error.to_string()).unwrap();
+    let thread = CommitThread::spawn_telling(&backend, failed).unwrap();
+    fail(&backend);
+    let error = told.recv().unwrap();
+    assert_eq!(thread.stop().unwrap_err().to_string(), error, "and it does not panic");
+    assert!(backend.failure().is_some() && backend.create_buckets(&[Bucket::Key]).is_err());
+    (backend, error)
+}
+
+#[test]
+fn somebody_is_told_that_the_disk_failed() {
+    let disk = SimDisk::new(0);
+    told(&disk, Duration::from_millis(1), |backend| {
+        disk.fail_from_change(0, Fault::Eio);
+        backend.create_buckets(&[Bucket::Key]).unwrap();
+    });
+}
+
+#[test]
+fn somebody_is_told_whoever_committed() {
+    let (disk, never) = (SimDisk::new(0), Duration::from_secs(1_000_000));
+    let (_, error) = told(&disk, never, |backend| {
+        backend.create_buckets(&[Bucket::Key]).unwrap();
+        disk.fail_from_change(0, Fault::Eio);
+        backend.force_commit().unwrap_err();
+    });
+    assert!(error.starts_with("no writes since a commit failed: "), "{error}");
+}
+
+#[test]
+fn somebody_is_told_that_the_thread_panicked() {
+    let (_, error) = told(&SimDisk::new(0), Duration::from_millis(1), |backend| {
+        backend.observe_commits(Box::new(|_| panic!("an observer")));
+        backend.create_buckets(&[Bucket::Key]).unwrap();
+    });
+    assert!(error.ends_with("the thread that commits panicked: an observer"), "{error}");
+}
+
+#[test]
+fn nobody_is_told_of_a_thread_that_was_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let backend = open(&folder, config());
+    let (tell, told) = mpsc::channel::<()>();
+    let thread = CommitThread::spawn_telling(&backend, move |_| tell.send(()).unwrap()).unwrap();
+    backend.create_buckets(&[Bucket::Key]).unwrap();
+    thread.stop().unwrap();
+    assert!(told.recv().is_err());
 }

@@ -95,6 +95,7 @@ fn those_who_ask_and_those_who_are_applied_share_one_alarm() {
     full.apply();
     let mut asked = Box::pin(server.check_quota(100));
     assert_eq!(poll(&mut asked), None);
+    assert!(poll(&mut applied).is_none());
     drop(Box::pin(server.check_quota(100)));
     assert_eq!(full.apply().len(), 1);
     assert!(is_refused(&mut applied));

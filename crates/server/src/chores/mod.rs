@@ -11,6 +11,7 @@
 //! | `purge` | each | every 30 s: removes old files |
 //! | `descriptors` | each | every 10 min: counts file descriptors |
 //! | `stall` | each | every 500 ms: notices a disk that hangs |
+//! | `memory` | each | every 5 s, after much work: gives memory back |
 //!
 //! Each is a [`Chore`]: a struct whose `turn` does what is due and says when there will be more. One thread calls them all; a simulation calls them when it
 //! pleases. So none of them may wait: what takes long is an `errand` (a proposal, or a job for the pool) that is looked at again in a later turn.
@@ -23,6 +24,7 @@ mod corruption;
 mod descriptors;
 mod errand;
 mod leases;
+mod memory;
 mod publish;
 mod purge;
 mod stall;
@@ -74,6 +76,7 @@ impl Chores {
             Box::new(storage::StorageVersion::new(own())),
             Box::new(descriptors::Descriptors::new(own())),
             Box::new(stall::Stall::new(own())),
+            Box::new(memory::Memory::new(own())),
         ];
         chores.extend(boxed(versions::DowngradeEnd::new(own())));
         chores.extend(boxed(purge::Purge::new(own())));

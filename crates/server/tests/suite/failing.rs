@@ -116,9 +116,11 @@ impl Failing {
         Failing { member, server, rest, trap }
     }
 
+    /// Gives the member something to do. It may end before it can answer.
     fn put(&self) {
         let put = pb::PutRequest { key: "a".into(), ..Default::default() };
-        block_on(self.server.put(NOBODY, put)).unwrap();
+        let answer = block_on(self.server.put(NOBODY, put));
+        assert!(matches!(answer, Ok(_) | Err(Error::Stopped)), "{answer:?}");
     }
 
     /// Why it ended by itself.
@@ -157,13 +159,16 @@ fn a_job_that_panics_ends_the_member() {
     failing.put();
     failing.put();
     failing.trap.set(Some("pool-"));
-    let physical = pb::CompactionRequest { revision: 3, physical: true };
-    let compacted = block_on(failing.server.compact(NOBODY, physical));
-    // Unless the commit thread was there first, and left nothing to do.
-    if compacted.is_err() {
-        let reason = failing.ends();
-        assert!(reason.starts_with("a thread panicked: pool-"), "{reason}");
+    // Until the commit thread is not there first, and leaves something to do.
+    for revision in 2.. {
+        let physical = pb::CompactionRequest { revision, physical: true };
+        if block_on(failing.server.compact(NOBODY, physical)).is_err() {
+            break;
+        }
+        failing.put();
     }
+    let reason = failing.ends();
+    assert!(reason.starts_with("a thread panicked: pool-"), "{reason}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use proto::etcdserverpb as pb;
 use proto::etcdserverpb::request_op::Request;
 use server::{Credentials, Server};
 
+use super::users::enable as enable_auth;
 use super::{NOBODY, Running, block_on, put, put_request, range_request};
 
 /// Every series, with its value. What is empty is zero.
@@ -208,4 +209,51 @@ fn a_promotion_that_is_refused_is_counted_with_its_reason() {
     let error = block_on(server.member_promote(NOBODY, promote)).unwrap_err();
     let series = format!("etcd_server_learner_promote_failures{{Reason=\"{error}\"}}");
     assert_eq!(Counted::by(&running).get(&series), 1.0, "{series}");
+}
+
+/// Compat: that it is too large is an answer like any other.
+#[test]
+fn a_request_that_is_too_large_is_counted() {
+    let running = Running::start_with(|config| config.max_request_bytes = 1000);
+    let large = put_request("a", &"x".repeat(1000));
+    block_on(running.server().put(NOBODY, large)).unwrap_err();
+    let counted = Counted::by(&running);
+    assert_eq!(answered(&counted, "Put", true), 1.0);
+    assert_eq!(answered(&counted, "Put", false), 0.0);
+    assert_eq!(counted.get("etcd_server_proposals_failed_total"), 0.0);
+}
+
+/// Compat: a range that cannot begin has failed; a transaction has not been.
+#[test]
+fn a_range_that_cannot_begin_is_counted() {
+    let mut running = Running::start();
+    let server = running.server();
+    running.stop();
+    let request = range_request("a", "");
+    block_on(server.read_range(NOBODY, &request)).unwrap_err();
+    block_on(server.read_as_root(true)).unwrap_err();
+    block_on(server.read(NOBODY, true)).unwrap_err();
+    let counted = Counted::by(&running);
+    assert_eq!(answered(&counted, "Range", false), 2.0);
+    assert_eq!(answered(&counted, "ReadonlyTxn", false), 0.0);
+}
+
+/// Compat: of a transaction that only reads, etcd counts what the store says, and not that it was not asked.
+#[test]
+fn a_transaction_that_may_not_be_read_is_no_failure() {
+    let running = Running::start();
+    let server = running.server();
+    let (_, alice) = enable_auth(&server);
+    let mut forbidden = get_txn();
+    forbidden.compare[0].key = "x".into();
+    block_on(server.read(&alice, true)).unwrap().txn(&forbidden).unwrap_err();
+    let mut future = get_txn();
+    for op in future.success.iter_mut().chain(&mut future.failure) {
+        let late = pb::RangeRequest { revision: 99, ..range_request("a", "") };
+        op.request = Some(Request::RequestRange(late));
+    }
+    block_on(server.read(&alice, true)).unwrap().txn(&future).unwrap_err();
+    let counted = Counted::by(&running);
+    assert_eq!(answered(&counted, "ReadonlyTxn", true), 1.0);
+    assert_eq!(answered(&counted, "ReadonlyTxn", false), 1.0);
 }

@@ -10,6 +10,7 @@ use proto::etcdserverpb as pb;
 use server::{Alone, Error, Machine, Member, Server, ServerConfig, StartError};
 
 use super::{NOBODY, Running, block_on, put};
+use crate::support::poll;
 
 fn add(server: &Server, url: &str, is_learner: bool) -> Result<pb::MemberAddResponse, Error> {
     let peer_urls = vec![url.to_owned()];
@@ -189,4 +190,23 @@ fn leadership_that_is_not_taken_is_not_waited_for_forever() {
     let added = add(&server, "http://b:2380", false).unwrap().member.unwrap();
     let error = block_on(server.move_leader(NOBODY, added.id)).unwrap_err();
     assert!(matches!(error, Error::TimeoutLeaderTransfer | Error::NotLeader), "{error}");
+}
+
+/// As with etcd: there is no leader, and will be none.
+#[test]
+fn a_change_that_cannot_be_made_waits_as_long_as_its_client() {
+    let mut running = Running::start_fast(20, |config| config.heartbeat *= 10);
+    let server = running.server();
+    add(&server, "http://b:2380", false).unwrap();
+    let peer_urls = vec!["http://moved:2380".to_owned()];
+    let request = pb::MemberUpdateRequest { id: server.local().0, peer_urls };
+    let mut moved = Box::pin(server.member_update(NOBODY, request));
+    assert!(poll(&mut moved).is_none());
+    while server.leader().is_some() {
+        block_on(server.sleep(server.config().heartbeat)).unwrap();
+    }
+    block_on(server.sleep(3 * server.config().request_timeout())).unwrap();
+    assert!(poll(&mut moved).is_none(), "it is waited for still");
+    running.stop();
+    assert_eq!(block_on(moved).unwrap_err(), Error::Stopped);
 }

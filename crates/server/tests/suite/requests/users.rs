@@ -40,7 +40,7 @@ fn put(server: &Server, who: &Credentials, key: &str) -> Result<i64, Error> {
 }
 
 /// Users root, who may do everything, and alice, who may read and write from a up to c. Returns the tokens of both.
-fn enable(server: &Server) -> (Credentials, Credentials) {
+pub(super) fn enable(server: &Server) -> (Credentials, Credentials) {
     add_user(server, NOBODY, "root", "rootpw");
     grant_role(server, NOBODY, "root", "root");
     add_user(server, NOBODY, "alice", "alicepw");
