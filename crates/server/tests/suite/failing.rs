@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use env::{Clock, Disk, Fault, File, Kind, Open, OsClock, OsRandom, SimDisk};
 use proto::etcdserverpb as pb;
-use server::{Alone, Credentials, Machine, Member, Server, ServerConfig, StopReason};
+use server::{Alone, Credentials, Error, Machine, Member, Server, ServerConfig, StopReason};
 
 use crate::support::block_on;
 
