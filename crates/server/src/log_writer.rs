@@ -53,6 +53,7 @@ impl LogWriter {
     pub(crate) fn new(shared: Arc<Shared>, wal: Wal, inbox: Arc<Inbox<LogWork>>) -> LogWriter {
         // A new log has its beginning already.
         shared.metrics.wal_write_bytes.add(signed(wal.bytes_written()));
+        shared.first_segment.store(wal.first_needed(), Ordering::Release);
         LogWriter { shared, wal, inbox, work: Vec::new(), batch: Batch::default() }
     }
 
@@ -135,6 +136,7 @@ impl LogWriter {
         metrics.wal_write_bytes.add(signed(self.wal.bytes_written() - bytes_before));
         metrics.wal_fsync_duration.observe(seconds(began, self.shared.now()));
         self.wal.release_to(snapshot.index());
+        self.shared.first_segment.store(self.wal.first_needed(), Ordering::Release);
         Ok(())
     }
 

@@ -524,6 +524,8 @@ impl Drop for RaftLoop {
         self.shared.raft.close();
         self.shared.waits.fail_all(&Error::Stopped);
         self.shared.applied.fail_all(&Error::Stopped);
-        // Promises that are dropped with the rest wake those who wait.
+        // Promises that are dropped wake those who wait, also those that came too late to be taken.
+        self.shared.raft.take(&mut self.events);
+        self.events.clear();
     }
 }

@@ -64,6 +64,8 @@ pub(crate) struct Shared {
     pub(crate) compaction: Bell,
     /// When the write to the log began that is under way, in nanoseconds of the clock; zero if none is.
     pub(crate) sync_began: AtomicU64,
+    /// The first segment of the log that a replay needs. The locks of whoever writes the log say so too, but he may have failed, and let go of them.
+    pub(crate) first_segment: AtomicU64,
     stopping: AtomicBool,
     /// Why it stops, if not because it was asked to; and who wants to hear of it.
     end: Mutex<End>,
@@ -145,6 +147,7 @@ impl Shared {
             pools: Pools::default(),
             compaction: Bell::default(),
             sync_began: AtomicU64::new(0),
+            first_segment: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             end: Mutex::default(),
         }

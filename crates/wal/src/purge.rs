@@ -5,17 +5,25 @@ use std::path::Path;
 use env::{Disk, Lock, Locking, Open};
 
 use crate::error::{Failure, OpenError};
-use crate::segment::{self, SUFFIX};
+use crate::segment::{self, SUFFIX, SegmentName};
 
-/// Removes the oldest segments until `keep` are left, or until one is locked, which says that it is needed. Gives back
-/// their names.
+/// Removes the oldest segments until `keep` are left, or until one is needed: its number is not below `needed`, which is
+/// [`Wal::first_needed`](crate::Wal::first_needed), or somebody else has it locked. Gives back their names.
 ///
 /// Zero sets no limit, as in etcd's flags, and removes nothing.
-pub fn purge(disk: &dyn Disk, dir: &Path, keep: usize) -> Result<Vec<String>, OpenError> {
+pub fn purge(
+    disk: &dyn Disk,
+    dir: &Path,
+    keep: usize,
+    needed: u64,
+) -> Result<Vec<String>, OpenError> {
     let mut names = segment::read_dir(disk, dir)?;
     names.retain(|name| name.ends_with(SUFFIX));
     let mut removed = Vec::new();
     for name in surplus(names, keep) {
+        if SegmentName::parse(&name).is_none_or(|name| name.seq >= needed) {
+            break;
+        }
         let path = dir.join(&name);
         let file = disk.open(&path, Open::write()).map_err(|e| Failure::new("open", &path, e))?;
         let free = file.try_lock(Locking::Ofd, Lock::Exclusive);

@@ -89,6 +89,15 @@ pub enum StartError {
         /// What the log has.
         last: Index,
     },
+    /// The power went in the first start of the member, after its log was made and before that had anything in it.
+    #[error(
+        "the log in {} was never begun, because the first start of this member was cut short: nothing was stored, remove the data directory and start again",
+        folder.display()
+    )]
+    NeverBegun {
+        /// The folder of the log.
+        folder: PathBuf,
+    },
     /// There are others with a vote, and no way to them.
     #[error(
         "the data directory is of a member of a cluster with {voters} voting members, and clusters of more than one are not yet supported by Bowline"

@@ -93,6 +93,9 @@ fn restart(
     // Whatever can be found wrong without changing anything comes first.
     let (start, last, opening) = take_log(config, around)?;
     check_log(config, state::peek_applied(config, around), last)?;
+    if last == Index::ZERO {
+        return Err(StartError::NeverBegun { folder: config.wal_path() });
+    }
     let backend = state::open_backend(config, around, Some(&start))?;
     let log = log::read(config, around.disk, &start, opening)?;
     let Log { wal, metadata, .. } = &log;

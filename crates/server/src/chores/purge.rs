@@ -6,6 +6,7 @@
 //! ```
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use wal::snap::Snapshotter;
@@ -53,7 +54,8 @@ pub(super) fn purge(shared: &Shared) {
     if let Err(error) = snapshots.purge(config.max_snapshots) {
         tracing::error!(%error, "failed to purge snap file");
     }
-    if let Err(error) = wal::purge(&*shared.disk, &config.wal_path(), config.max_wals) {
+    let needed = shared.first_segment.load(Ordering::Acquire);
+    if let Err(error) = wal::purge(&*shared.disk, &config.wal_path(), config.max_wals, needed) {
         tracing::error!(%error, "failed to purge wal file");
     }
 }

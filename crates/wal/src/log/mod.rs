@@ -168,6 +168,11 @@ impl Wal {
         self.held.drain(..needed);
     }
 
+    /// The number of the first segment that a replay needs. What is before may be purged, also when the log is closed and holds no locks any more.
+    pub fn first_needed(&self) -> u64 {
+        self.held.first().map_or(0, |segment| segment.name.seq)
+    }
+
     /// Makes everything durable and closes the log.
     pub fn close(mut self) -> Result<(), SaveError> {
         self.sync()

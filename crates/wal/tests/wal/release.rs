@@ -18,7 +18,7 @@ fn locks_are_released_behind_a_snapshot_and_files_purged() {
     wal.save_snapshot(&snapshot(12, 1)).unwrap();
     let all = names(&disk);
     assert_eq!(all.len(), 5, "{all:?}");
-    let purge = |keep| wal::purge(&disk, dir(), keep).unwrap();
+    let purge = |keep| wal::purge(&disk, dir(), keep, u64::MAX).unwrap();
     assert!(purge(2).is_empty(), "all are locked");
     wal.release_to(0);
     wal.release_to(1);
@@ -28,6 +28,7 @@ fn locks_are_released_behind_a_snapshot_and_files_purged() {
     assert!(purge(5).is_empty(), "few enough");
     assert_eq!(purge(4), all[..1]);
     assert_eq!(purge(2), all[1..2], "the third is still locked");
+    assert_eq!(wal.first_needed(), 2);
     wal.save_snapshot(&snapshot(13, 1)).unwrap();
     wal.release_to(13);
     assert!(purge(2).is_empty(), "it is the last that begins before 13");
@@ -58,7 +59,7 @@ fn twenty(disk: &SimDisk) -> Wal {
 fn a_snapshot_ahead_of_the_commit_index_releases_nothing() {
     let disk = disk(1);
     let mut wal = twenty(&disk);
-    let purge = || wal::purge(&disk, dir(), 1).unwrap().len();
+    let purge = || wal::purge(&disk, dir(), 1, u64::MAX).unwrap().len();
     wal.save_snapshot(&snapshot(18, 1)).unwrap();
     wal.release_to(18);
     assert_eq!((purge(), starts(&disk)), (0, vec![0]));
@@ -75,7 +76,7 @@ fn a_snapshot_ahead_of_the_commit_index_releases_nothing() {
 fn segments_are_released_once_the_commit_index_is_durable() {
     let disk = disk(1);
     let mut wal = twenty(&disk);
-    let purge = || wal::purge(&disk, dir(), 1).unwrap().len();
+    let purge = || wal::purge(&disk, dir(), 1, u64::MAX).unwrap().len();
     wal.save_snapshot(&snapshot(18, 1)).unwrap();
     wal.save(&state(1, 18), &[], false).unwrap();
     wal.release_to(18);
@@ -98,7 +99,7 @@ fn a_log_that_was_opened_keeps_what_its_next_start_takes() {
     }
     wal.close().unwrap();
     let (mut wal, _) = reopen(&disk, SMALL, &snapshot(7, 1));
-    let purge = || wal::purge(&disk, dir(), 1).unwrap().len();
+    let purge = || wal::purge(&disk, dir(), 1, u64::MAX).unwrap().len();
     // Segments start at 0, 5, 9, 13 and 17.
     assert_eq!(purge(), 1, "what was not read is not held");
     wal.release_to(18);

@@ -244,7 +244,7 @@ impl Story {
         // Whatever happens, only these may go.
         self.account.purged_to = wal.written().seq;
         // That it fails is no harm to the log.
-        _ = wal::purge(disk, dir(), 1);
+        _ = wal::purge(disk, dir(), 1, u64::MAX);
         Some(())
     }
 

@@ -1,5 +1,7 @@
 //! Old files are removed, and no others.
 
+use std::sync::atomic::Ordering;
+
 use env::{Create, Lock, Locking, Open};
 
 use super::super::Chore as _;
@@ -24,7 +26,9 @@ fn names(rig: &Rig, dir: &Path) -> Vec<String> {
 }
 
 fn rig() -> Rig {
-    Rig::with(|config| (config.max_wals, config.max_snapshots) = (2, 1))
+    let rig = Rig::with(|config| (config.max_wals, config.max_snapshots) = (2, 1));
+    rig.server.shared.first_segment.store(u64::MAX, Ordering::Release);
+    rig
 }
 
 #[test]
@@ -47,6 +51,18 @@ fn a_segment_that_is_in_use_stays_and_all_after_it() {
     make(&rig, &rig.server.config().snap_path(), std::iter::empty());
     let used = rig.server.shared.disk.open(&log.join(segment(1)), Open::write()).unwrap();
     assert!(used.try_lock(Locking::Ofd, Lock::Exclusive).unwrap());
+    purge(&rig.server.shared);
+    assert_eq!(names(&rig, &log), (1..5).map(segment).collect::<Vec<_>>());
+}
+
+/// Whoever writes the log may have failed, and holds no locks any more.
+#[test]
+fn a_segment_that_a_replay_needs_stays_though_nobody_has_it_locked() {
+    let rig = rig();
+    rig.server.shared.first_segment.store(1, Ordering::Release);
+    let log = rig.server.config().wal_path();
+    make(&rig, &log, (0..5).map(segment));
+    make(&rig, &rig.server.config().snap_path(), std::iter::empty());
     purge(&rig.server.shared);
     assert_eq!(names(&rig, &log), (1..5).map(segment).collect::<Vec<_>>());
 }
