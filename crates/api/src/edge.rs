@@ -47,6 +47,7 @@ impl<M: Member> Api<M> {
         };
         match self.surface {
             Surface::ClientHttpOnly | Surface::Metrics | Surface::Peer => false,
+            // Nothing else gets here: see `speaks_http1`.
             Surface::ClientGrpcOnly => true,
             Surface::Client => {
                 request.version() == Version::HTTP_2 && (!connection.tls || says_so())
@@ -57,6 +58,11 @@ impl<M: Member> Api<M> {
 
 impl<M: Member + 'static> net::Handler for Api<M> {
     type Body = Body;
+
+    /// Compat: where gRPC is served alone, a connection of HTTP/1 is closed.
+    fn speaks_http1(&self) -> bool {
+        !matches!(self.surface, Surface::ClientGrpcOnly)
+    }
 
     async fn call(
         &self,

@@ -73,6 +73,11 @@ pub struct KeepAlive {
     pub timeout: Duration,
 }
 
+/// What is added to the longest silence of a client that answers pings, so that whoever pings it is the first to notice.
+const SILENCE_SLACK: Duration = Duration::from_secs(1);
+/// Longer than any connection lasts, and not too long to be added to a point in time.
+const SILENCE_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
 impl KeepAlive {
     /// What grpc-go takes where etcd sets no `min_time`.
     const MIN_TIME_UNSET: Duration = Duration::from_secs(5 * 60);
@@ -87,6 +92,12 @@ impl KeepAlive {
             return Self { min_time, ..Self::default() };
         }
         Self { min_time, interval, timeout }
+    }
+
+    /// The longest that nothing is heard of a client that answers pings.
+    pub(crate) fn silence_max(&self) -> Duration {
+        let silence = self.interval.saturating_add(self.timeout).saturating_add(SILENCE_SLACK);
+        silence.min(SILENCE_MAX)
     }
 }
 

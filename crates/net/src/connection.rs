@@ -2,16 +2,26 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::unsent::Unsent;
 
 /// A connection, as its requests see it.
 #[derive(Debug)]
 pub struct Connection {
     /// Who is at the other end.
     pub peer: Peer,
-    /// Which listener accepted it: [`Listener::with_index`](crate::Listener::with_index).
-    pub listener: usize,
     /// Whether it is encrypted.
     pub tls: bool,
+    /// What was answered, and not sent yet.
+    pub unsent: Arc<Unsent>,
+}
+
+impl Connection {
+    /// A connection that nothing was answered on yet.
+    pub fn new(peer: Peer, tls: bool) -> Self {
+        Self { peer, tls, unsent: Arc::default() }
+    }
 }
 
 /// Who is at the other end of a connection.

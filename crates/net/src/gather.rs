@@ -12,6 +12,8 @@
 //!
 //! What is large is written at once, together with what was kept and without a copy.
 //!
+//! Both sides also know when something was last read ([`Flush::last_read`]).
+//!
 //! *Invariants:* bytes go out in the order they came in; at most [`GATHERED_BYTES_MAX`] are kept; nothing is kept while the task waits, unless
 //! the socket takes no more.
 
@@ -22,6 +24,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
 
 /// What is kept at most. As much as a frame, so that a full one goes straight through.
 const GATHERED_BYTES_MAX: usize = 16 << 10;
@@ -29,7 +32,7 @@ const GATHERED_BYTES_MAX: usize = 16 << 10;
 /// A stream that puts off small writes, and the means to have them written.
 pub(crate) fn gather<S>(stream: S) -> (Gather<S>, Flush<S>) {
     let kept = BytesMut::with_capacity(GATHERED_BYTES_MAX);
-    let shared = Arc::new(Mutex::new(Outgoing { stream, kept }));
+    let shared = Arc::new(Mutex::new(Outgoing { stream, kept, last_read: Instant::now() }));
     (Gather(Arc::clone(&shared)), Flush(shared))
 }
 
@@ -45,6 +48,7 @@ pub(crate) struct Flush<S>(Arc<Mutex<Outgoing<S>>>);
 struct Outgoing<S> {
     stream: S,
     kept: BytesMut,
+    last_read: Instant,
 }
 
 fn lock<S>(shared: &Mutex<Outgoing<S>>) -> MutexGuard<'_, Outgoing<S>> {
@@ -57,6 +61,11 @@ impl<S: AsyncWrite + Unpin> Flush<S> {
         let mut outgoing = lock(&self.0);
         ready!(outgoing.poll_kept(cx))?;
         Pin::new(&mut outgoing.stream).poll_flush(cx)
+    }
+
+    /// When something was read last; if nothing was yet, when this began.
+    pub(crate) fn last_read(&self) -> Instant {
+        lock(&self.0).last_read
     }
 }
 
@@ -125,7 +134,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Gather<S> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut lock(&self.0).stream).poll_read(cx, buffer)
+        let mut outgoing = lock(&self.0);
+        ready!(Pin::new(&mut outgoing.stream).poll_read(cx, buffer))?;
+        outgoing.last_read = Instant::now();
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -18,8 +18,10 @@
 //! - A listener holds a bounded number of connections, and of those a bounded number that have not said yet what they speak
 //!   ([`Config::connections_max`], [`Config::opening_max`]). Whoever comes on top waits in the backlog of the kernel.
 //! - A connection that does not say what it speaks, and a request whose headers do not end, are cut after a time.
-//! - What is buffered for a connection is bounded: by the windows of HTTP/2 on the way in, by a send buffer for each stream on the way out.
+//! - What is buffered for a connection is bounded: by the windows of HTTP/2 on the way in; on the way out by a send buffer for each stream and, since a
+//!   piece of a response is taken whole, whatever its length, by the handler, which is told what is not sent yet ([`Unsent`]).
 //! - An error of one connection, or of accepting one, ends nothing else.
+//! - A client that does not answer pings is cut, also if its socket takes nothing any more.
 //! - A client that pings more often than etcd would allow gets the answer that etcd gives, and is cut.
 //! - When [`Serving::drain`] returns, every connection is gone.
 //!
@@ -67,6 +69,8 @@ mod stream;
 mod mail;
 mod runtimes;
 
+mod unsent;
+
 mod connection;
 mod handler;
 mod opening;
@@ -74,6 +78,7 @@ mod opening;
 mod frames;
 mod gather;
 mod guard;
+mod watched;
 
 mod serve;
 mod serving;
@@ -88,6 +93,7 @@ pub use descriptors::{
 };
 pub use handler::{BoxError, Handler};
 pub use listener::{BACKLOG, BindError, Listener, Local, SocketOptions};
-pub use runtimes::{BLOCKING_THREADS_MAX, Background, Runtimes, Stopped};
+pub use runtimes::{BLOCKING_THREADS_MAX, Background, Runtimes};
 pub use serve::serve;
 pub use serving::Serving;
+pub use unsent::{COUNTED_BYTES_MIN, UNSENT_BYTES_MAX, Unsent};

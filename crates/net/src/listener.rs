@@ -85,7 +85,6 @@ fn reason(error: &io::Error) -> String {
 #[derive(Debug)]
 pub struct Listener {
     socket: Socket,
-    index: usize,
 }
 
 #[derive(Debug)]
@@ -129,13 +128,7 @@ impl Listener {
             Address::Tcp(host_port) => bind_tcp(host_port, options)?,
             Address::Unix(path) => bind_unix(path)?,
         };
-        Ok(Self { socket, index: 0 })
-    }
-
-    /// Which of several listeners this is. Its connections carry the number: see [`Connection::listener`](crate::Connection::listener).
-    #[must_use]
-    pub fn with_index(self, index: usize) -> Self {
-        Self { index, ..self }
+        Ok(Self { socket })
     }
 
     /// Where it is.
@@ -147,10 +140,6 @@ impl Listener {
             ),
             Socket::Unix(_, file) => Local::Unix(file.path.clone()),
         }
-    }
-
-    pub(crate) fn index(&self) -> usize {
-        self.index
     }
 
     /// Registers with the runtime of the caller.

@@ -92,9 +92,10 @@ struct Letter {
 }
 
 impl Letter {
-    /// Before the task is woken: what happens from then on is to wake it again.
+    /// Before the task is woken: what happens from then on is to wake it again. And what whoever found this posted did before that, the task sees: hence a swap,
+    /// which also acquires.
     fn open(&self) {
-        self.is_posted.store(false, Ordering::Release);
+        self.is_posted.swap(false, Ordering::AcqRel);
         self.to.wake_by_ref();
     }
 }

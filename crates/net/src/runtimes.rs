@@ -1,28 +1,28 @@
 //! Threads with a runtime each, and what runs beside connections.
 //!
 //! ```text
-//!   net-0   accept loops, Background::spawn, connections 1, 3, 5 ..        net-blocking   Background::blocking
+//!   net-0   accept loops, Background::spawn, connections 1, 3, 5 ..        net-blocking   what takes long, of either
 //!   net-1   connections 2, 4, 6 ..                                         (as many as needed, up to a bound)
 //! ```
 //!
 //! A single-threaded runtime for each core serves a small call for about half of what tokio's work-stealing one takes, since nothing that a
 //! connection owns is ever touched by two threads. The price: a core that has the busy connections does not share them. So
-//! each goes where the fewest are; and whatever takes long goes to the blocking threads.
+//! each goes where the fewest are; and whatever takes long goes to blocking threads, which each runtime starts as it needs them and ends when it does not. How many
+//! are busy at a time is for those to bound who use them (`tokio::task::spawn_blocking`): up to [`BLOCKING_THREADS_MAX`] nothing queues.
 
 use std::io;
-use std::panic;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::mail::Mailbox;
 
-/// Threads for what takes long, at most.
+/// Threads for what takes long, at most, of each runtime.
 pub const BLOCKING_THREADS_MAX: usize = 16;
 /// How long a stop waits for them.
 const STOP_GRACE: Duration = Duration::from_secs(1);
@@ -49,11 +49,9 @@ impl Runtimes {
 
     /// Starts so many threads, and at least one.
     pub fn start(count: usize) -> io::Result<Self> {
-        let blocking = (2 * Self::count_default()).clamp(2, BLOCKING_THREADS_MAX);
         let (mut workers, mut places) = (Vec::new(), Vec::new());
         for n in 0..count.max(1) {
-            // All that may block goes to the first.
-            let runtime = build(if n == 0 { blocking } else { 1 })?;
+            let runtime = build()?;
             let mailbox = Arc::new(Mailbox::default());
             places.push(Place {
                 handle: runtime.handle().clone(),
@@ -62,10 +60,7 @@ impl Runtimes {
             });
             workers.push(Worker::start(n, runtime, mailbox)?);
         }
-        let background = Background {
-            handle: places[0].handle.clone(),
-            blocking: Arc::new(Semaphore::new(blocking)),
-        };
+        let background = Background { handle: places[0].handle.clone() };
         let places = Places { places: places.into(), next: Arc::default() };
         Ok(Self { workers, places, background })
     }
@@ -131,11 +126,11 @@ impl Worker {
     }
 }
 
-fn build(blocking_threads: usize) -> io::Result<Runtime> {
+fn build() -> io::Result<Runtime> {
     Builder::new_current_thread()
         .enable_all()
         .thread_name("net-blocking")
-        .max_blocking_threads(blocking_threads)
+        .max_blocking_threads(BLOCKING_THREADS_MAX)
         .build()
 }
 
@@ -143,13 +138,7 @@ fn build(blocking_threads: usize) -> io::Result<Runtime> {
 #[derive(Clone, Debug)]
 pub struct Background {
     handle: Handle,
-    blocking: Arc<Semaphore>,
 }
-
-/// The runtimes have stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the runtimes have stopped")]
-pub struct Stopped;
 
 impl Background {
     /// Runs a future to its end, whoever waits for it.
@@ -158,24 +147,6 @@ impl Background {
         F: Future<Output: Send> + Send + 'static,
     {
         self.handle.spawn(future)
-    }
-
-    /// Runs what takes long where nothing waits behind it. Once all threads are busy, the caller waits for one: so what is queued are
-    /// the futures of callers, and those who are dropped leave the queue. What has begun is finished.
-    pub async fn blocking<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Stopped> {
-        let permit = Arc::clone(&self.blocking).acquire_owned().await.map_err(|_| Stopped)?;
-        let work = move || {
-            let _permit = permit;
-            work()
-        };
-        match self.handle.spawn_blocking(work).await {
-            Ok(result) => Ok(result),
-            Err(error) if error.is_panic() => panic::resume_unwind(error.into_panic()),
-            Err(_) => Err(Stopped),
-        }
     }
 }
 
@@ -279,37 +250,24 @@ mod tests {
     }
 
     #[test]
-    fn what_blocks_runs_elsewhere() {
-        let runtimes = Runtimes::start(1).unwrap();
-        let name = runtimes.block_on(runtimes.background().blocking(thread_name)).unwrap();
-        assert_eq!(name.as_deref(), Some("net-blocking"));
-    }
-
-    #[test]
-    fn blocking_threads_are_bounded() {
-        let runtimes = Runtimes::start(1).unwrap();
-        let threads = runtimes.background().blocking.available_permits();
-        assert!(threads <= BLOCKING_THREADS_MAX);
-
-        // As many as there are threads wait for each other and for us.
-        let barrier = Arc::new(Barrier::new(threads + 1));
-        let run = |barrier: &Arc<Barrier>| {
-            let (background, barrier) = (runtimes.background().clone(), Arc::clone(barrier));
-            let task = async move { background.blocking(move || barrier.wait()).await };
-            runtimes.background().spawn(task)
-        };
-        let waiting: Vec<_> = (0..threads).map(|_| run(&barrier)).collect();
-        barrier.wait();
-        for task in waiting {
-            runtimes.block_on(task).unwrap().unwrap();
+    fn what_takes_long_does_not_queue_whichever_runtime_it_comes_from() {
+        let runtimes = Runtimes::start(2).unwrap();
+        for place in runtimes.places().places.iter() {
+            // All of them at once: they wait for each other, and for us.
+            let barrier = Arc::new(Barrier::new(BLOCKING_THREADS_MAX + 1));
+            let run = || {
+                let barrier = Arc::clone(&barrier);
+                place.handle.spawn_blocking(move || {
+                    barrier.wait();
+                    thread_name()
+                })
+            };
+            let waiting: Vec<_> = (0..BLOCKING_THREADS_MAX).map(|_| run()).collect();
+            barrier.wait();
+            for task in waiting {
+                let name = runtimes.block_on(task).unwrap();
+                assert_eq!(name.as_deref(), Some("net-blocking"));
+            }
         }
-        assert_eq!(runtimes.background().blocking.available_permits(), threads);
-    }
-
-    #[test]
-    #[should_panic(expected = "as told")]
-    fn a_panic_reaches_whoever_waits() {
-        let runtimes = Runtimes::start(1).unwrap();
-        let _ = runtimes.block_on(runtimes.background().blocking(|| panic!("as told")));
     }
 }

@@ -5,11 +5,9 @@
 //! connection ends, or until it is told to finish (see [`Phase`]).
 
 use std::convert::Infallible;
-use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::Request;
@@ -36,6 +34,7 @@ use crate::opening::{self, Protocol, Replay};
 use crate::runtimes::{Places, Runtimes};
 use crate::serving::{Phase, Seat, Seats, Serving};
 use crate::stream::{Accepted, Stream};
+use crate::watched::{Watched, WatchedError};
 
 /// The first and the longest pause after an error of accepting, such as having no file descriptor left. It doubles between them.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
@@ -48,14 +47,13 @@ pub fn serve<H: Handler>(
     handler: Arc<H>,
     config: Config,
 ) -> io::Result<Serving> {
-    let (local, index) = (listener.local(), listener.index());
+    let local = listener.local();
     let (sender, phase) = watch::channel(Phase::Serve);
     let (seats, listening) = Seats::new(config.connections_max);
     let opening_max = config.opening_max.clamp(1, Semaphore::MAX_PERMITS);
     let server = Arc::new(Server {
         handler,
         config,
-        index,
         places: runtimes.places(),
         seats: seats.clone(),
         opening: Arc::new(Semaphore::new(opening_max)),
@@ -76,7 +74,6 @@ pub fn serve<H: Handler>(
 struct Server<H> {
     handler: Arc<H>,
     config: Config,
-    index: usize,
     places: Places,
     seats: Seats,
     opening: Arc<Semaphore>,
@@ -156,13 +153,15 @@ impl<H: Handler> Server<H> {
         mailbox: Arc<Mailbox>,
     ) -> Result<(), ConnectionError> {
         let Arrival { accepted, seat: _seat, opening, patience } = arrival;
-        let connection =
-            Arc::new(Connection { peer: accepted.peer(), listener: self.index, tls: false });
+        let connection = Arc::new(Connection::new(accepted.peer(), false));
         let stream = accepted.register()?;
         let opened = self.open(stream, patience).await?;
         drop(opening);
         match opened {
             None => Ok(()),
+            Some((Protocol::Http1, _)) if !self.handler.speaks_http1() => {
+                Err(ConnectionError::Http1)
+            }
             Some((Protocol::Http1, stream)) => self.http1(stream, connection).await,
             Some((Protocol::Http2, stream)) => self.http2(stream, connection, mailbox).await,
             Some((Protocol::Tls, _)) => Err(ConnectionError::Tls),
@@ -197,12 +196,8 @@ impl<H: Handler> Server<H> {
             .max_header_size(HEADER_BYTES_MAX as usize)
             // Compat: Go writes `Content-Type`, and people search for that.
             .title_case_headers(true)
-            .serve_connection(TokioIo::new(stream), self.service(connection))
-            .with_upgrades();
-        run(running, http1::UpgradeableConnection::graceful_shutdown, self.phase.clone(), |_| {
-            Poll::Ready(Ok(()))
-        })
-        .await
+            .serve_connection(TokioIo::new(stream), self.service(connection));
+        run(running, http1::Connection::graceful_shutdown, self.phase.clone()).await
     }
 
     async fn http2(
@@ -237,8 +232,11 @@ impl<H: Handler> Server<H> {
             // Compat: no response of grpc-go has one.
             .auto_date_header(false)
             .serve_connection(TokioIo::new(guard), self.service(connection));
-        run(running, http2::Connection::graceful_shutdown, self.phase.clone(), |cx| flush.poll(cx))
-            .await
+        let watched = Watched::new(running, flush, config.keep_alive.silence_max());
+        let finish = |watched: Pin<&mut Watched<_, _>>| {
+            http2::Connection::graceful_shutdown(watched.get_mut().connection());
+        };
+        run(watched, finish, self.phase.clone()).await
     }
 
     /// The handler, in the shape that hyper calls.
@@ -260,27 +258,21 @@ impl<H: Handler> Server<H> {
     }
 }
 
-/// Runs a connection until it ends, or until it is to end; after each of its turns, what it left to be flushed.
-async fn run<C: Future<Output = hyper::Result<()>>>(
+/// Runs a connection until it ends, or until it is to end.
+async fn run<C, E>(
     connection: C,
     finish: impl Fn(Pin<&mut C>),
     mut phase: watch::Receiver<Phase>,
-    flush: impl Fn(&mut Context<'_>) -> Poll<io::Result<()>>,
-) -> Result<(), ConnectionError> {
+) -> Result<(), ConnectionError>
+where
+    C: Future<Output = Result<(), E>>,
+    ConnectionError: From<E>,
+{
     let mut connection = pin!(connection);
     loop {
-        let turn = poll_fn(|cx| {
-            if let Poll::Ready(result) = connection.as_mut().poll(cx) {
-                return Poll::Ready(result.map_err(ConnectionError::from));
-            }
-            match flush(cx) {
-                Poll::Ready(Err(error)) => Poll::Ready(Err(error.into())),
-                Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
-            }
-        });
         tokio::select! {
             biased;
-            result = turn => return result,
+            result = connection.as_mut() => return Ok(result?),
             changed = phase.changed() => {
                 // An error says that nobody holds this listener any more.
                 if changed.is_err() || *phase.borrow_and_update() == Phase::Cut {
@@ -299,8 +291,12 @@ enum ConnectionError {
     Silent,
     #[error("the client speaks TLS, which this listener does not")]
     Tls,
+    #[error("the client speaks HTTP/1, which this listener does not")]
+    Http1,
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error(transparent)]
     Http(#[from] hyper::Error),
+    #[error(transparent)]
+    Watched(#[from] WatchedError),
 }

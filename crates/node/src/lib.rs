@@ -22,9 +22,6 @@ use std::process::ExitCode;
 use config::{Exit, Machine, Notice, Parsed};
 use logging::Logs;
 
-/// How long the last lines of the log are waited for.
-use logging::SHUTDOWN_FLUSH_MAX as FLUSH_MAX;
-
 /// The whole process, from its arguments to its exit code.
 pub fn main(
     args: impl Iterator<Item = OsString>,

@@ -19,7 +19,7 @@ use crate::config::{ClusterState, Config, InitialCluster};
 use crate::listeners::{Listeners, texts};
 use crate::logging::{self, Logs};
 use crate::signals::Signal;
-use crate::{FLUSH_MAX, settings, signals};
+use crate::{settings, signals};
 
 /// What happens to a running member.
 enum Event {
@@ -61,10 +61,13 @@ pub(crate) fn run(config: &Config, args: Vec<String>, logs: &Logs) -> ExitCode {
         tracing::error!(target: logging::FATAL_TARGET, %error, "failed to start");
         End::Code(ExitCode::FAILURE)
     });
-    logs.flush(FLUSH_MAX);
     match end {
         End::Code(code) => code,
-        End::Signal(signal) => signal.end_process(),
+        End::Signal(signal) => {
+            // Nothing is dropped any more.
+            logs.flush(logging::SHUTDOWN_FLUSH_MAX);
+            signal.end_process()
+        }
     }
 }
 

@@ -9,13 +9,12 @@
 //! The order is etcd's: a unary call whose message cannot be read is none at all for the metrics, while a stream is counted before anything of it is read.
 
 use std::marker::PhantomData;
-use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Poll, ready};
 
 use bytes::Bytes;
 use http::{HeaderMap, Response};
-use net::Connection;
+use net::{Connection, Unsent};
 use prost::Message;
 use proto::etcdserverpb::ResponseHeader;
 use server::{Credentials, Server};
@@ -24,13 +23,14 @@ use super::Shared;
 use super::deadline::Deadline;
 use super::gate::{Metadata, credentials};
 use super::headers::{Format, Headers};
-use super::message::{Messages, PREFIX, RequestBody, frame};
+use super::message::{Messages, PREFIX, ReadError, RequestBody, frame};
 use super::metrics::MethodMetrics;
-use super::reply::Reply;
+use super::reply::{Outcome, Reply};
 use super::rpc::Method;
+use super::running::{Running, Sink, Terms};
 use super::slow;
 use super::status::{Code, Status};
-use crate::body::{Body, Sink};
+use crate::body::Body;
 
 /// What a handler knows beside the request.
 #[derive(Debug)]
@@ -38,13 +38,19 @@ pub(crate) struct Context {
     shared: Arc<Shared>,
     /// Who asks.
     pub(crate) who: Credentials,
+    /// What they were answered, and have not read yet.
+    pub(crate) unsent: Arc<Unsent>,
     metadata: Metadata,
 }
 
 impl Context {
-    pub(crate) fn new(shared: &Arc<Shared>, headers: &HeaderMap) -> Context {
-        let shared = Arc::clone(shared);
-        Context { shared, who: credentials(headers), metadata: Metadata::read(headers) }
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        connection: &Connection,
+        headers: &HeaderMap,
+    ) -> Context {
+        let (shared, unsent) = (Arc::clone(shared), Arc::clone(&connection.unsent));
+        Context { shared, who: credentials(headers), unsent, metadata: Metadata::read(headers) }
     }
 
     /// The member.
@@ -124,7 +130,7 @@ impl<'a, B: RequestBody> Call<'a, B> {
     }
 
     async fn answer<Q, R, F>(
-        mut self,
+        self,
         for_learners: impl FnOnce(&Q) -> bool,
         handler: impl FnOnce(Context, Q) -> F,
     ) -> Result<Bytes, Status>
@@ -133,8 +139,10 @@ impl<'a, B: RequestBody> Call<'a, B> {
         R: Reply,
         F: Future<Output = Result<R, Status>>,
     {
-        let Call { context, connection, method, metrics, deadline, .. } = self;
-        let asked = deadline.limit(only_message(&mut self.messages)).await?;
+        let Call { context, connection, method, metrics, deadline, mut messages, .. } = self;
+        let asked = deadline.limit(only_message(&mut messages)).await?;
+        // What the client may still send is of no interest, and must not fill the window of its connection.
+        drop(messages);
         let shared = Arc::clone(&context.shared);
         shared.metrics.received_bytes.inc_by(asked.len() as u64);
         let request =
@@ -149,16 +157,16 @@ impl<'a, B: RequestBody> Call<'a, B> {
         };
         counted.end(result.as_ref().map_or_else(|status| status.code, |_| Code::Ok));
         metrics.sent();
-        let count = result.as_ref().map_or(0, Reply::count);
+        let outcome = result.as_ref().map_or(Outcome::default(), Reply::outcome);
         let message = result.and_then(Reply::into_frame);
         let length = message.as_ref().ok().map(|message| message.len() - PREFIX);
         shared.metrics.sent_bytes.inc_by(length.unwrap_or_default() as u64);
-        unary.report(&shared.config, length.map(|length| (count, length)));
+        unary.report(&shared.config, length.map(|length| (outcome, length)));
         message
     }
 
-    /// Answers a call with one request and many replies.
-    pub(crate) fn server_stream<Q, F>(
+    /// Answers a call with one request and many replies. As with etcd, nothing is said before the first of them.
+    pub(crate) async fn server_stream<Q, F>(
         self,
         for_learners: bool,
         handler: impl FnOnce(Context, Q, Replies) -> F + Send + 'static,
@@ -167,14 +175,15 @@ impl<'a, B: RequestBody> Call<'a, B> {
         Q: Message + Default + 'static,
         F: Future<Output = Result<(), Status>> + Send + 'static,
     {
-        self.stream(for_learners, async move |context, mut requests: Requests<B, Q>, replies| {
+        let handler = async move |context, mut requests: Requests<B, Q>, replies| {
             let request = requests.only().await?;
             handler(context, request, replies).await
-        })
+        };
+        Box::pin(self.stream(for_learners, true, handler)).await
     }
 
-    /// Answers a call with many requests and many replies.
-    pub(crate) fn bidi_stream<Q, F>(
+    /// Answers a call with many requests and many replies. A client that waits for the headers before it asks for anything gets them.
+    pub(crate) async fn bidi_stream<Q, F>(
         self,
         handler: impl FnOnce(Context, Requests<B, Q>, Replies) -> F,
     ) -> Response<Body>
@@ -182,12 +191,13 @@ impl<'a, B: RequestBody> Call<'a, B> {
         Q: Message + Default + 'static,
         F: Future<Output = Result<(), Status>> + Send + 'static,
     {
-        self.stream(false, handler)
+        Box::pin(self.stream(false, false, handler)).await
     }
 
-    fn stream<Q, F>(
+    async fn stream<Q, F>(
         self,
         for_learners: bool,
+        patient: bool,
         handler: impl FnOnce(Context, Requests<B, Q>, Replies) -> F,
     ) -> Response<Body>
     where
@@ -202,17 +212,17 @@ impl<'a, B: RequestBody> Call<'a, B> {
             return format.refused(&refused.into());
         }
         let sink = Sink::default();
-        let ended = shared.ends.wait(context.metadata.needs_leader);
-        let stream = StreamMetrics { shared, metrics };
+        let needs_leader = context.metadata.needs_leader;
+        let stream = StreamMetrics { shared: Arc::clone(&shared), metrics };
         let replies = Replies { sink: sink.clone(), stream: stream.clone() };
         let requests = Requests { messages, stream, request: PhantomData };
         let work = handler(context, requests, replies);
-        format.response(Body::stream(&sink, async move {
-            let result = deadline.limit(unless(work, ended)).await;
-            let status = result.err().unwrap_or(Status::OK);
-            counted.end(status.code);
-            status
-        }))
+        let terms = Terms { ends: &shared.ends, needs_leader, deadline, counted };
+        let running = Running::new(terms, &sink, work);
+        match std::future::poll_fn(|cx| running.poll_begun(cx, patient)).await {
+            Some(ended) => format.refused(&ended),
+            None => format.response(Body::stream(running)),
+        }
     }
 }
 
@@ -275,8 +285,8 @@ pub(crate) struct Replies {
 }
 
 impl Replies {
-    /// Sends a reply. Returns when the next may be sent: as soon as the client has room for it.
-    pub(crate) async fn send(&self, reply: &impl Reply) -> Result<(), Status> {
+    /// Sends a reply. Returns when the next may be sent, and whether that had to be waited for.
+    pub(crate) async fn send(&self, reply: &impl Reply) -> Result<bool, Status> {
         let sent = self.sink.write(|out| {
             let before = out.len() + PREFIX;
             frame(out, |out| reply.write(out))?;
@@ -284,8 +294,7 @@ impl Replies {
         })?;
         self.stream.metrics.sent();
         self.stream.shared.metrics.sent_bytes.inc_by(sent as u64);
-        self.sink.room().await;
-        Ok(())
+        Ok(self.sink.room().await)
     }
 }
 
@@ -295,27 +304,12 @@ async fn only_message<B: RequestBody>(messages: &mut Messages<B>) -> Result<Byte
         Ok(Some(message)) => Ok(message),
         // Compat: these two have no code of their own in etcd's gRPC library.
         Ok(None) => Err(Status::new(Code::Unknown, "EOF")),
-        Err(status) if status.message == "unexpected EOF" => {
-            Err(Status { code: Code::Unknown, ..status })
-        }
-        Err(status) => Err(status),
+        Err(error @ ReadError::CutOff) => Err(Status::unknown(&error)),
+        Err(error) => Err(error.into()),
     }
 }
 
 fn unreadable(what: &str) -> Status {
     let text = format!("grpc: {what}: proto: cannot parse invalid wire-format data");
     Status::new(Code::Internal, text)
-}
-
-/// Does something, unless something else happens first.
-async fn unless<T>(
-    work: impl Future<Output = Result<T, Status>>,
-    ended: impl Future<Output = Status>,
-) -> Result<T, Status> {
-    let (mut work, mut ended) = (pin!(work), pin!(ended));
-    std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
-        Poll::Ready(result) => Poll::Ready(result),
-        Poll::Pending => ended.as_mut().poll(cx).map(Err),
-    })
-    .await
 }

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::status::Status;
@@ -38,6 +39,26 @@ impl Deadline {
                 done.unwrap_or(Err(Status::DEADLINE_EXCEEDED))
             }
         }
+    }
+
+    /// Has something done when it passes, unless what is returned is dropped before.
+    pub(crate) fn when_passed(self, late: impl FnOnce() + Send + 'static) -> Option<Alarm> {
+        let at = self.0?;
+        let task = tokio::spawn(async move {
+            tokio::time::sleep_until(at).await;
+            late();
+        });
+        Some(Alarm(task.abort_handle()))
+    }
+}
+
+/// Something that is to be done at a deadline.
+#[derive(Debug)]
+pub(crate) struct Alarm(AbortHandle);
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

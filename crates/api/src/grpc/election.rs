@@ -32,7 +32,7 @@ pub(super) async fn serve<B: RequestBody>(rpc: Election, call: Call<'_, B>) -> R
         Election::Campaign => call.unary(campaign).await,
         Election::Proclaim => call.unary(proclaim).await,
         Election::Leader => call.unary(leader).await,
-        Election::Observe => call.server_stream(false, observe),
+        Election::Observe => call.server_stream(false, observe).await,
         Election::Resign => call.unary(resign).await,
     }
 }

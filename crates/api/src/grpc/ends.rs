@@ -2,15 +2,18 @@
 //!
 //! A client that says `hasleader: true` wants no answers from a member that is cut off from the others: new calls are refused at once, and running streams are
 //! ended after three election timeouts without a leader, since it costs much to set them up again.
+//!
+//! All streams are listed here, and are ended from here: most of them wait for their client, and some for a client that takes nothing.
 
-use std::pin::pin;
-use std::task::Poll;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use server::Server;
 use tokio::sync::watch;
 
 use super::errors::Canonical;
+use super::running::Running;
 use super::status::Status;
 
 /// Election timeouts without a leader before streams are ended that need one.
@@ -19,51 +22,81 @@ const LEADERLESS_TIMEOUTS: u32 = 3;
 /// Ends streams.
 #[derive(Debug)]
 pub(crate) struct Ends {
-    signal: watch::Sender<Signal>,
+    closed: watch::Sender<bool>,
+    streams: Mutex<Streams>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Signal {
-    closing: bool,
-    /// How often the leader has been missed for too long.
-    leaderless: u64,
+#[derive(Debug, Default)]
+struct Streams {
+    /// The number of the last that began.
+    last: u64,
+    listed: BTreeMap<u64, Listed>,
+}
+
+#[derive(Debug)]
+struct Listed {
+    running: Weak<Running>,
+    needs_leader: bool,
 }
 
 impl Default for Ends {
     fn default() -> Ends {
-        Ends { signal: watch::Sender::new(Signal::default()) }
+        Ends { closed: watch::Sender::new(false), streams: Mutex::default() }
     }
 }
 
 impl Ends {
-    /// Returns when a stream that begins now has to end, and with which status.
-    pub(crate) fn wait(&self, needs_leader: bool) -> impl Future<Output = Status> + Send + 'static {
-        let mut signal = self.signal.subscribe();
-        let before = signal.borrow().leaderless;
+    /// Lists a stream for as long as what is returned is held.
+    pub(crate) fn list(self: &Arc<Self>, running: Weak<Running>, needs_leader: bool) -> Place {
+        let mut streams = self.streams();
+        streams.last += 1;
+        let number = streams.last;
+        streams.listed.insert(number, Listed { running, needs_leader });
+        Place { ends: Arc::clone(self), number }
+    }
+
+    /// Returns when the member is about to stop, with what to say then.
+    pub(crate) fn wait(&self) -> impl Future<Output = Status> + Send + 'static {
+        let mut closed = self.closed.subscribe();
         async move {
-            let over = |now: &Signal| now.closing || needs_leader && now.leaderless != before;
-            match signal.wait_for(over).await {
-                Ok(now) if !now.closing => Canonical::NoLeader.into(),
-                // Either it is said so, or nobody is left who could.
-                _ => Canonical::Stopped.into(),
-            }
+            // An error says that nobody is left who could say so.
+            let _ = closed.wait_for(|closed| *closed).await;
+            Canonical::Stopped.into()
         }
     }
 
-    /// Ends all streams.
+    /// Whether the member is about to stop.
+    pub(crate) fn is_closed(&self) -> bool {
+        *self.closed.borrow()
+    }
+
+    /// Ends all streams, and those that begin from now on.
     pub(crate) fn close(&self) {
-        self.signal.send_modify(|signal| signal.closing = true);
+        self.closed.send_replace(true);
+        self.end(|_| true, Canonical::Stopped);
+    }
+
+    fn end(&self, which: impl Fn(&Listed) -> bool, why: Canonical) {
+        let listed: Vec<_> = self
+            .streams()
+            .listed
+            .values()
+            .filter(|stream| which(stream))
+            .map(|stream| Weak::clone(&stream.running))
+            .collect();
+        // Not under the lock: a stream that is dropped here leaves its place.
+        for running in listed.iter().filter_map(Weak::upgrade) {
+            running.end(why.into());
+        }
     }
 
     /// Ends streams when it is time to, until the member stops.
     pub(crate) async fn run(&self, server: &Server) {
-        let mut stopped = pin!(server.stopped());
-        let mut looked = pin!(self.look(server));
-        std::future::poll_fn(|cx| match stopped.as_mut().poll(cx) {
-            Poll::Ready(_) => Poll::Ready(()),
-            Poll::Pending => looked.as_mut().poll(cx),
-        })
-        .await;
+        tokio::select! {
+            biased;
+            _ = server.stopped() => {}
+            () = self.look(server) => {}
+        }
         self.close();
     }
 
@@ -72,12 +105,29 @@ impl Ends {
         loop {
             let (pause, lost) = next_look(timeout, server.leaderless_for());
             if lost {
-                self.signal.send_modify(|signal| signal.leaderless += 1);
+                self.end(|stream| stream.needs_leader, Canonical::NoLeader);
             }
             if server.sleep(pause).await.is_err() {
                 return;
             }
         }
+    }
+
+    fn streams(&self) -> MutexGuard<'_, Streams> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The place of a stream among those that can be ended.
+#[derive(Debug)]
+pub(crate) struct Place {
+    ends: Arc<Ends>,
+    number: u64,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.ends.streams().listed.remove(&self.number);
     }
 }
 
@@ -105,14 +155,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn streams_end_for_their_reasons() {
+    async fn who_waits_for_the_end_is_told() {
         let ends = Ends::default();
-        let (needs, does_not) = (ends.wait(true), ends.wait(false));
-        ends.signal.send_modify(|signal| signal.leaderless += 1);
-        assert_eq!(needs.await, Canonical::NoLeader.into());
-        let later = ends.wait(true);
+        let before = ends.wait();
         ends.close();
-        assert_eq!(later.await, Canonical::Stopped.into(), "what was before it began is over");
-        assert_eq!(does_not.await, Canonical::Stopped.into());
+        assert_eq!(before.await, Canonical::Stopped.into());
+        assert_eq!(ends.wait().await, Canonical::Stopped.into(), "also who comes later");
     }
 }

@@ -4,6 +4,7 @@
 //!   :method POST   :path /etcdserverpb.KV/Range
 //!   content-type: application/grpc[+proto]      anything else is 415
 //!   grpc-timeout: 5S                            anything else is 400
+//!   trace-bin: AAEC                             what is no base64 likewise
 //!   grpc-encoding: identity
 //! ```
 //!
@@ -15,6 +16,7 @@ use http::header::{CONTENT_TYPE, HeaderName};
 use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
 
+use super::binary;
 use super::deadline::{self, Deadline};
 use super::message::no_decompressor;
 use super::rpc::Method;
@@ -51,7 +53,7 @@ impl Headers {
     /// Reads them, or says what is wrong.
     pub(crate) fn read(parts: &Parts) -> Result<Headers, Refused> {
         let format = Format::read(parts.headers.get(CONTENT_TYPE))?;
-        let aborted = |http, code, text| Err(format.aborted(http, Status::new(code, text)));
+        let aborted = |http, code, text: String| Err(format.aborted(http, Status::new(code, text)));
         let timeout = match parts.headers.get(GRPC_TIMEOUT).map(timeout).transpose() {
             Ok(timeout) => timeout,
             Err(error) => {
@@ -59,6 +61,9 @@ impl Headers {
                 return aborted(StatusCode::BAD_REQUEST, Code::Internal, text);
             }
         };
+        if let Err(text) = binary::check(&parts.headers) {
+            return aborted(StatusCode::BAD_REQUEST, Code::Internal, text);
+        }
         if parts.method != http::Method::POST {
             let method = parts.method.as_str();
             let text =
@@ -213,6 +218,13 @@ mod tests {
         let text = "malformed grpc-timeout: transport: timeout unit is not recognized: \"5s\"";
         assert_eq!(with("5s"), is(400, "13", text));
         assert_eq!(with("0S"), is(200, "4", "context deadline exceeded"));
+    }
+
+    #[test]
+    fn metadata_that_is_said_to_be_binary_has_to_be() {
+        let text = "malformed binary metadata \"!!!\" in header \"x-bin\": illegal base64 data at input byte 0";
+        assert_eq!(refused(&[("content-type", GRPC), ("x-bin", "!!!")]), is(400, "13", text));
+        assert!(Headers::read(&parts(&[("content-type", GRPC), ("x-bin", "AAEC")])).is_ok());
     }
 
     #[test]

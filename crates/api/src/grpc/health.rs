@@ -25,7 +25,7 @@ pub(super) async fn serve<B: RequestBody>(rpc: Rpc, call: Call<'_, B>) -> Respon
     match rpc {
         Rpc::Check => call.unary(check).await,
         Rpc::List => call.unary(list).await,
-        Rpc::Watch => call.server_stream(false, follow),
+        Rpc::Watch => call.server_stream(false, follow).await,
     }
 }
 

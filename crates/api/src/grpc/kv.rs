@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Range, read-only Txn     check ─► wait until it may be read ─► read here, or aside if it is long ─► framed
-//!   RangeStream              check ─► wait … ─► a piece whenever the client has room for one
+//!   RangeStream              check ─► wait … ─► a piece after the other, as the client takes them
 //!   Put, Txn                 quota ─► check ─► through the log
 //!   DeleteRange, Compact               check ─► through the log
 //! ```
@@ -18,18 +18,18 @@ use proto::etcdserverpb::{
     CompactionRequest, CompactionResponse, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp,
     ResponseHeader, TxnRequest,
 };
-use server::Chunk;
+use server::{Chunk, Server};
 
 use super::call::{Call, Context, Replies};
 use super::message::RequestBody;
-use super::reply::{Answer, Framed, Reply};
+use super::reply::{Answer, Framed, Outcome, Reply};
 use super::rpc::Kv;
-use super::slow::TXN_SUCCEEDED;
 use super::status::Status;
 use crate::body::Body;
 
-/// Most keys that are read where the connection is served, rather than aside: a fraction of a millisecond.
-const KEYS_AT_HAND_MAX: i64 = 512;
+/// Most keys that are read for a request where its connection is served, rather than aside. With values of a few kilobytes that is a fraction of a millisecond, and no
+/// more than handing it to another thread and back.
+const KEYS_AT_HAND_MAX: usize = 64;
 
 /// `RangeStreamResponse.range_response`, as a message: field 1.
 const RANGE_RESPONSE: u8 = 1 << 3 | 2;
@@ -39,7 +39,7 @@ pub(super) async fn serve<B: RequestBody>(rpc: Kv, call: Call<'_, B>) -> Respons
         Kv::Range => {
             call.unary_for_learners(|asked: &RangeRequest| asked.serializable, range).await
         }
-        Kv::RangeStream => call.server_stream(false, range_stream),
+        Kv::RangeStream => call.server_stream(false, range_stream).await,
         Kv::Put => call.unary(put).await,
         Kv::DeleteRange => call.unary(delete_range).await,
         Kv::Txn => call.unary(txn).await,
@@ -49,42 +49,65 @@ pub(super) async fn serve<B: RequestBody>(rpc: Kv, call: Call<'_, B>) -> Respons
 
 async fn range(cx: Context, request: RangeRequest) -> Result<Framed, Status> {
     check::range(&request)?;
-    let reading = cx.server().read(&cx.who, !request.serializable).await?;
-    if is_short(&cx, &request) {
-        return answer_range(&cx, reading.range(&request)?);
-    }
-    let shared = Arc::clone(cx.shared());
-    shared.heavy.run(move || answer_range(&cx, reading.range(&request)?)).await
+    let reading = cx.server().read_range(&cx.who, &request).await?;
+    let keys = keys_of_range(cx.server(), &request);
+    read(cx, keys, move |cx| answer_range(cx, reading.range(&request)?)).await
 }
 
 fn answer_range(cx: &Context, result: RangeResult) -> Result<Framed, Status> {
-    Framed::new(Answer { header: cx.header(result.revision), count: result.count, result })
+    let outcome = Outcome::Count(result.count);
+    Framed::new(Answer { header: cx.header(result.revision), result, outcome }, &cx.unsent)
+}
+
+/// Reads so many keys: here, if nobody else has to wait for long, and else aside.
+async fn read(
+    cx: Context,
+    keys: usize,
+    work: impl FnOnce(&Context) -> Result<Framed, Status> + Send + 'static,
+) -> Result<Framed, Status> {
+    if keys <= KEYS_AT_HAND_MAX {
+        cx.unsent.room().await;
+        return work(&cx);
+    }
+    let (shared, unsent) = (Arc::clone(cx.shared()), Arc::clone(&cx.unsent));
+    shared.heavy.run(&unsent, move || work(&cx)).await
 }
 
 /// Whether answering a range takes so little that nobody else has to wait for long.
-fn is_short(cx: &Context, request: &RangeRequest) -> bool {
+pub(super) fn is_short(server: &Server, request: &RangeRequest) -> bool {
+    keys_of_range(server, request) <= KEYS_AT_HAND_MAX
+}
+
+/// How many keys have to be looked at for a range, at most.
+fn keys_of_range(server: &Server, request: &RangeRequest) -> usize {
     if request.range_end.is_empty() {
-        return true;
+        return 1;
     }
     // How many keys there were at an earlier revision is not known without looking at each.
     if request.revision > 0 {
-        return false;
+        return usize::MAX;
     }
-    request.count_only
-        || is_limited(request)
-        || keys_in(cx, request).is_some_and(|keys| keys <= KEYS_AT_HAND_MAX)
+    if request.count_only {
+        return 1;
+    }
+    let keys = keys_in(server, request);
+    match usize::try_from(request.limit) {
+        Ok(limit) if limit > 0 && bounds_what_is_read(request) => keys.min(limit),
+        _ => keys,
+    }
 }
 
-/// Whether the limit bounds what is read, and not just what is sent.
-fn is_limited(request: &RangeRequest) -> bool {
-    (1..=KEYS_AT_HAND_MAX).contains(&request.limit) && check::range_stream(request).is_ok()
+/// Whether a limit bounds what is read, and not just what is sent.
+fn bounds_what_is_read(request: &RangeRequest) -> bool {
+    check::range_stream(request).is_ok()
 }
 
 /// How many keys a range has. The index knows without looking at them.
-fn keys_in(cx: &Context, request: &RangeRequest) -> Option<i64> {
+fn keys_in(server: &Server, request: &RangeRequest) -> usize {
     let RangeRequest { key, range_end, .. } = request.clone();
     let count = RangeRequest { key, range_end, count_only: true, ..RangeRequest::default() };
-    cx.server().state().store.range(&count).ok().map(|found| found.count)
+    let found = server.state().store.range(&count);
+    found.ok().and_then(|found| usize::try_from(found.count).ok()).unwrap_or(usize::MAX)
 }
 
 async fn range_stream(cx: Context, request: RangeRequest, replies: Replies) -> Result<(), Status> {
@@ -138,13 +161,15 @@ async fn put(cx: Context, request: PutRequest) -> Result<impl Reply, Status> {
     cx.server().check_quota(membership::quota::put(&request)).await?;
     check::put(&request)?;
     let result = cx.server().put(&cx.who, request).await?;
-    Ok(Answer { header: cx.header(result.revision), result, count: 0 })
+    Ok(Answer { header: cx.header(result.revision), result, outcome: Outcome::default() })
 }
 
-async fn delete_range(cx: Context, request: DeleteRangeRequest) -> Result<impl Reply, Status> {
+async fn delete_range(cx: Context, request: DeleteRangeRequest) -> Result<Framed, Status> {
     check::delete_range(&request)?;
+    cx.unsent.room().await;
     let result = cx.server().delete_range(&cx.who, request).await?;
-    Ok(Answer { header: cx.header(result.revision), count: result.deleted, result })
+    let outcome = Outcome::Count(result.deleted);
+    Framed::new(Answer { header: cx.header(result.revision), result, outcome }, &cx.unsent)
 }
 
 async fn txn(cx: Context, request: TxnRequest) -> Result<Framed, Status> {
@@ -153,6 +178,7 @@ async fn txn(cx: Context, request: TxnRequest) -> Result<Framed, Status> {
     if mvcc::txn::is_read_only(&request) {
         return read_txn(cx, request).await;
     }
+    cx.unsent.room().await;
     let result = cx.server().txn(&cx.who, request).await?;
     answer_txn(&cx, result)
 }
@@ -160,29 +186,100 @@ async fn txn(cx: Context, request: TxnRequest) -> Result<Framed, Status> {
 async fn read_txn(cx: Context, request: TxnRequest) -> Result<Framed, Status> {
     let linearizable = !mvcc::txn::is_serializable(&request);
     let reading = cx.server().read(&cx.who, linearizable).await?;
-    if are_short(&cx, &request) {
-        return answer_txn(&cx, reading.txn(&request)?);
-    }
-    let shared = Arc::clone(cx.shared());
-    shared.heavy.run(move || answer_txn(&cx, reading.txn(&request)?)).await
+    let keys = keys_of_txn(cx.server(), &request);
+    read(cx, keys, move |cx| answer_txn(cx, reading.txn(&request)?)).await
 }
 
 fn answer_txn(cx: &Context, result: mvcc::TxnResult) -> Result<Framed, Status> {
-    let count = if result.succeeded { TXN_SUCCEEDED } else { 0 };
-    Framed::new(Answer { header: cx.header(result.revision), result, count })
+    let outcome = Outcome::Txn { succeeded: result.succeeded };
+    Framed::new(Answer { header: cx.header(result.revision), result, outcome }, &cx.unsent)
 }
 
-/// Whether all ranges of a transaction are short, whichever way it goes.
-fn are_short(cx: &Context, request: &TxnRequest) -> bool {
-    let short = |op: &RequestOp| match &op.request {
-        Some(Request::RequestRange(range)) => is_short(cx, range),
-        _ => true,
-    };
+/// How many keys have to be looked at for a transaction that only reads, at most, whichever way it goes.
+fn keys_of_txn(server: &Server, request: &TxnRequest) -> usize {
     let TxnRequest { compare, success, failure } = request;
-    compare.iter().all(|compare| compare.range_end.is_empty())
-        && success.iter().chain(failure).all(short)
+    if compare.iter().any(|compare| !compare.range_end.is_empty()) {
+        return usize::MAX;
+    }
+    let keys_of = |operation: &RequestOp| match &operation.request {
+        Some(Request::RequestRange(range)) => keys_of_range(server, range),
+        Some(Request::RequestTxn(txn)) => keys_of_txn(server, txn),
+        _ => 1,
+    };
+    let keys_of_all =
+        |operations: &[RequestOp]| operations.iter().map(keys_of).fold(0, usize::saturating_add);
+    compare.len().saturating_add(keys_of_all(success).max(keys_of_all(failure)))
 }
 
 async fn compact(cx: Context, request: CompactionRequest) -> Result<CompactionResponse, Status> {
     Ok(cx.server().compact(&cx.who, request).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use env::{OsClock, OsDisk, OsRandom};
+    use server::{Alone, Credentials, Machine, Member, ServerConfig};
+
+    use super::*;
+
+    const KEYS: usize = 100;
+
+    async fn member(folder: &std::path::Path) -> Member {
+        let mut config = ServerConfig::new("default", folder);
+        config.unsafe_no_fsync = true;
+        let (disk, clock) = (Arc::new(OsDisk), Arc::new(OsClock::default()));
+        let machine = Machine { disk, clock, random: Box::new(OsRandom) };
+        let registry = prometheus::Registry::new();
+        let member = Member::start(config, machine, Arc::new(Alone), &registry).unwrap();
+        for number in 0..KEYS {
+            let put = PutRequest { key: format!("k{number:03}").into(), ..PutRequest::default() };
+            member.server().put(&Credentials::default(), put).await.unwrap();
+        }
+        member
+    }
+
+    fn all() -> RangeRequest {
+        RangeRequest { key: "k".into(), range_end: "l".into(), ..RangeRequest::default() }
+    }
+
+    fn read(range: RangeRequest) -> RequestOp {
+        RequestOp { request: Some(Request::RequestRange(range)) }
+    }
+
+    #[tokio::test]
+    async fn what_has_to_be_looked_at_is_known_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let member = member(folder.path()).await;
+        let server = member.server();
+        let one = RangeRequest { key: "k001".into(), ..RangeRequest::default() };
+        let first = RangeRequest { limit: 5, ..all() };
+        let sorted = RangeRequest { sort_target: 2, sort_order: 2, ..first.clone() };
+        let counted = RangeRequest { count_only: true, ..all() };
+        let earlier = RangeRequest { revision: 5, ..first.clone() };
+        for (request, keys) in [
+            (one.clone(), 1),
+            (first.clone(), 5),
+            (RangeRequest { limit: 500, ..all() }, KEYS),
+            (all(), KEYS),
+            // All are looked at to find the first five.
+            (sorted, KEYS),
+            (counted, 1),
+            (earlier, usize::MAX),
+        ] {
+            assert_eq!(keys_of_range(server, &request), keys, "{request:?}");
+        }
+
+        let inner = TxnRequest { success: vec![read(all()), read(one)], ..TxnRequest::default() };
+        assert_eq!(keys_of_txn(server, &inner), KEYS + 1);
+        let nested = RequestOp { request: Some(Request::RequestTxn(inner)) };
+        let outer = TxnRequest {
+            compare: vec![proto::etcdserverpb::Compare::default()],
+            success: vec![read(first)],
+            failure: vec![nested.clone(), nested],
+        };
+        assert_eq!(keys_of_txn(server, &outer), 1 + 2 * (KEYS + 1), "the longer way");
+        member.stop();
+    }
 }

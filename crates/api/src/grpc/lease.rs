@@ -17,7 +17,7 @@ pub(super) async fn serve<B: RequestBody>(rpc: Lease, call: Call<'_, B>) -> Resp
     match rpc {
         Lease::LeaseGrant => call.unary(grant).await,
         Lease::LeaseRevoke => call.unary(revoke).await,
-        Lease::LeaseKeepAlive => call.bidi_stream(keep_alive),
+        Lease::LeaseKeepAlive => call.bidi_stream(keep_alive).await,
         Lease::LeaseTimeToLive => call.unary(time_to_live).await,
         Lease::LeaseLeases => call.unary(leases).await,
     }

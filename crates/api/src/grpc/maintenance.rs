@@ -22,7 +22,7 @@ pub(super) async fn serve<B: RequestBody>(rpc: Maintenance, call: Call<'_, B>) -
         Maintenance::Defragment => call.unary(defragment).await,
         Maintenance::Hash => call.unary(hash).await,
         Maintenance::HashKV => call.unary(hash_kv).await,
-        Maintenance::Snapshot => call.server_stream(true, snapshot),
+        Maintenance::Snapshot => call.server_stream(true, snapshot).await,
         Maintenance::MoveLeader => call.unary(move_leader).await,
         Maintenance::Downgrade => pass_on!(call to downgrade),
     }
@@ -58,9 +58,9 @@ async fn hash_kv(cx: Context, request: pb::HashKvRequest) -> Result<pb::HashKvRe
 
 async fn snapshot(cx: Context, _: pb::SnapshotRequest, replies: Replies) -> Result<(), Status> {
     cx.server().check_admin(&cx.who).await?;
-    let mut snapshot = Snapshot::begin(cx.server()).await?;
-    while let Some(piece) = snapshot.next().await {
-        replies.send(&piece?).await?;
+    let mut snapshot = Snapshot::begin(cx.server(), &cx.shared().snapshots)?;
+    while let Some(piece) = snapshot.next().await? {
+        replies.send(&piece).await?;
     }
     Ok(())
 }

@@ -7,6 +7,8 @@
 //!
 //! A message that came in one piece, which is nearly every one, is handed on where it lies; one in several pieces is put together first.
 //! Nothing is read ahead: what the caller has not asked for stays with the connection, whose window then closes.
+//!
+//! What is wrong with one is told in the words of etcd's gRPC library ([`ReadError`]).
 
 use std::fmt::Display;
 use std::pin::Pin;
@@ -43,7 +45,7 @@ impl<B: RequestBody> Messages<B> {
     }
 
     /// The next message; none if the client has sent its last.
-    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Status> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, ReadError> {
         std::future::poll_fn(|cx| self.poll_next(cx)).await
     }
 
@@ -51,7 +53,7 @@ impl<B: RequestBody> Messages<B> {
     pub(crate) fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Option<Bytes>, Status>> {
+    ) -> Poll<Result<Option<Bytes>, ReadError>> {
         loop {
             if let Some(message) = self.take()? {
                 return Poll::Ready(Ok(Some(message)));
@@ -63,19 +65,24 @@ impl<B: RequestBody> Messages<B> {
                 }
                 Some(Err(error)) => return Poll::Ready(Err(broken(&error))),
                 None if self.pieces.len() == 0 => return Poll::Ready(Ok(None)),
-                None => return Poll::Ready(Err(cut_off())),
+                None => return Poll::Ready(Err(ReadError::CutOff)),
             }
         }
     }
 
     /// A whole message, if one is there.
-    fn take(&mut self) -> Result<Option<Bytes>, Status> {
+    fn take(&mut self) -> Result<Option<Bytes>, ReadError> {
         let Some([flag, length @ ..]) = self.pieces.peek() else { return Ok(None) };
         let length = u32::from_be_bytes(length) as usize;
         if length > self.bytes_max {
-            return Err(too_large(length, self.bytes_max));
+            return Err(ReadError::TooLarge { length, bytes_max: self.bytes_max });
         }
-        check(flag)?;
+        // A request that says how its messages are compressed is refused before.
+        match flag {
+            0 => {}
+            1 => return Err(ReadError::Compressed),
+            flag => return Err(ReadError::Format(flag)),
+        }
         if self.pieces.len() < PREFIX + length {
             // No room is made for what may never come: the buffer grows with what is received.
             return Ok(None);
@@ -91,29 +98,41 @@ pub(crate) fn no_decompressor(encoding: &str) -> Status {
     Status::new(Code::Unimplemented, text)
 }
 
-/// Whether a message is one that can be read. (A request that says how its messages are compressed is refused before.)
-fn check(flag: u8) -> Result<(), Status> {
-    let text = match flag {
-        0 => return Ok(()),
-        1 => "grpc: compressed flag set with identity or empty encoding".into(),
-        flag => format!("grpc: received unexpected payload format {flag}"),
-    };
-    Err(Status::new(Code::Internal, text))
+/// Why there is no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ReadError {
+    /// Longer than any may be.
+    #[error("grpc: received message larger than max ({length} vs. {bytes_max})")]
+    TooLarge { length: usize, bytes_max: usize },
+    /// Said to be compressed, by a client that said nothing is.
+    #[error("grpc: compressed flag set with identity or empty encoding")]
+    Compressed,
+    /// What comes before it makes no sense.
+    #[error("grpc: received unexpected payload format {0}")]
+    Format(u8),
+    /// The client has said its last, in the middle of it.
+    #[error("unexpected EOF")]
+    CutOff,
+    /// The client has gone, or its connection. Nobody will read this, but the metrics count it.
+    #[error("context canceled")]
+    Gone,
 }
 
-fn too_large(length: usize, bytes_max: usize) -> Status {
-    let text = format!("grpc: received message larger than max ({length} vs. {bytes_max})");
-    Status::new(Code::ResourceExhausted, text)
+/// As a stream is told.
+impl From<ReadError> for Status {
+    fn from(error: ReadError) -> Status {
+        let code = match error {
+            ReadError::TooLarge { .. } => Code::ResourceExhausted,
+            ReadError::Compressed | ReadError::Format(_) | ReadError::CutOff => Code::Internal,
+            ReadError::Gone => return Status::CANCELED,
+        };
+        Status::new(code, error.to_string())
+    }
 }
 
-fn cut_off() -> Status {
-    Status::new(Code::Internal, "unexpected EOF")
-}
-
-/// The client has gone, or its connection. Nobody will read this, but the metrics count it.
-fn broken(error: &dyn Display) -> Status {
+fn broken(error: &dyn Display) -> ReadError {
     tracing::debug!(%error, "the body of a request ended early");
-    Status::CANCELED
+    ReadError::Gone
 }
 
 /// Received bytes: one piece as it came, or several put together. At most one of the two holds something.
@@ -159,6 +178,8 @@ impl Pieces {
 
     fn take(&mut self, count: usize) -> Bytes {
         match self.first.is_empty() {
+            // With the last of it goes the buffer: what one message took must not stay for the life of a stream.
+            true if self.joined.len() == count => std::mem::take(&mut self.joined).freeze(),
             true => self.joined.split_to(count).freeze(),
             false => self.first.split_to(count),
         }
@@ -170,6 +191,11 @@ pub(crate) fn frame(out: &mut BytesMut, write: impl FnOnce(&mut BytesMut)) -> Re
     let start = out.len();
     out.put_bytes(0, PREFIX);
     write(out);
+    put_length(out, start)
+}
+
+/// Says how long the message is that was written behind the room for that, at `start`.
+pub(crate) fn put_length(out: &mut BytesMut, start: usize) -> Result<(), Status> {
     let length = out.len() - start - PREFIX;
     if length > SEND_MAX {
         out.truncate(start);
@@ -197,7 +223,7 @@ mod tests {
     }
 
     /// What comes out of pieces that come in.
-    async fn read(pieces: Vec<Vec<u8>>) -> Vec<Result<Bytes, Status>> {
+    async fn read(pieces: Vec<Vec<u8>>) -> Vec<Result<Bytes, ReadError>> {
         let frames = pieces.into_iter().map(|piece| {
             Ok::<_, std::convert::Infallible>(http_body::Frame::data(Bytes::from(piece)))
         });
@@ -208,8 +234,8 @@ mod tests {
             match messages.next().await {
                 Ok(Some(message)) => all.push(Ok(message)),
                 Ok(None) => return all,
-                Err(status) => {
-                    all.push(Err(status));
+                Err(error) => {
+                    all.push(Err(error));
                     return all;
                 }
             }
@@ -251,8 +277,19 @@ mod tests {
         assert_eq!(read.as_ptr(), piece[PREFIX..].as_ptr());
     }
 
+    #[test]
+    fn a_message_that_was_put_together_leaves_nothing_behind() {
+        let mut pieces = Pieces::default();
+        for piece in [vec![1; 1000], vec![2; 100_000]] {
+            pieces.add(piece.into());
+        }
+        assert_eq!(pieces.take(101_000).len(), 101_000);
+        assert_eq!((pieces.len(), pieces.joined.capacity()), (0, 0));
+    }
+
     async fn refused(bytes: Vec<u8>) -> (Code, String) {
-        let status = read(vec![bytes]).await.pop().unwrap().unwrap_err();
+        let error = read(vec![bytes]).await.pop().unwrap().unwrap_err();
+        let status = Status::from(error);
         (status.code, status.message.into_owned())
     }
 

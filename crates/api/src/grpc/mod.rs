@@ -21,6 +21,7 @@
 //!
 //! Connections, limits of HTTP/2 and TLS are the business of [`net`]; whether something may be done and how is the business of [`server`].
 
+mod binary;
 mod call;
 mod deadline;
 mod ends;
@@ -32,11 +33,13 @@ mod message;
 mod metrics;
 mod reply;
 mod rpc;
+mod running;
 mod slow;
 mod status;
 mod versions;
 
 mod auth;
+mod bell;
 mod cluster;
 mod election;
 mod health;
@@ -62,6 +65,8 @@ use headers::Headers;
 use heavy::Heavy;
 use metrics::Metrics;
 use rpc::Rpc;
+
+pub(crate) use running::{Running, Written};
 
 pub use errors::Canonical;
 pub use message::RequestBody;
@@ -103,8 +108,9 @@ pub(crate) struct Shared {
     server: Server,
     config: Config,
     metrics: Metrics,
-    ends: Ends,
+    ends: Arc<Ends>,
     heavy: Heavy,
+    snapshots: snapshot::Threads,
     health: health::Health,
     /// The longest message that is received.
     message_bytes_max: usize,
@@ -120,11 +126,12 @@ impl Grpc {
         config: Config,
         registry: &prometheus::Registry,
     ) -> prometheus::Result<Grpc> {
-        let message_bytes_max = server.config().max_request_bytes + OVERHEAD_BYTES;
+        let message_bytes_max = server.config().max_request_bytes.saturating_add(OVERHEAD_BYTES);
         let shared = Shared {
             metrics: Metrics::new(registry, config.extensive_metrics)?,
-            ends: Ends::default(),
+            ends: Arc::default(),
             heavy: Heavy::default(),
+            snapshots: snapshot::Threads::default(),
             health: health::Health::new(config.stop_service_on_defragment),
             server,
             config,
@@ -148,7 +155,7 @@ impl Grpc {
             Ok(found) => found,
             Err(refused) => return refused.into_response(),
         };
-        let context = Context::new(&self.shared, &parts.headers);
+        let context = Context::new(&self.shared, connection, &parts.headers);
         drop(parts);
         serve(method.rpc, Call::new(context, connection, at, method, headers, body)).await
     }
@@ -168,7 +175,7 @@ impl Grpc {
 async fn serve<B: RequestBody>(rpc: Rpc, call: Call<'_, B>) -> Response<Body> {
     match rpc {
         Rpc::Kv(rpc) => kv::serve(rpc, call).await,
-        Rpc::Watch(rpc) => watch::serve(rpc, call),
+        Rpc::Watch(rpc) => watch::serve(rpc, call).await,
         Rpc::Lease(rpc) => lease::serve(rpc, call).await,
         Rpc::Cluster(rpc) => cluster::serve(rpc, call).await,
         Rpc::Maintenance(rpc) => maintenance::serve(rpc, call).await,

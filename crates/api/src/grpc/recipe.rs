@@ -11,15 +11,14 @@
 //!
 //! Compat: as in etcd, what is refused comes back as `Unknown` with etcd's text, whatever its code would be elsewhere; only deadlines keep theirs.
 
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
 use membership::quota;
 use mvcc::{RangeResult, TxnResult, watch};
+use net::Unsent;
 use prost::Message as _;
 use proto::etcdserverpb as pb;
 use proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
@@ -27,11 +26,12 @@ use proto::etcdserverpb::range_request::{SortOrder, SortTarget};
 use proto::etcdserverpb::request_op::Request;
 use proto::mvccpb::KeyValue;
 use server::{Credentials, Server};
-use tokio::sync::Notify;
 
 use super::Shared;
+use super::bell::Bell;
 use super::call::Context;
 use super::errors::Canonical;
+use super::kv;
 use super::status::{Code, Status};
 
 /// How long a lease lives that was made because none was given. Nobody renews it but the client.
@@ -42,11 +42,13 @@ const SESSION_TTL: i64 = 60;
 pub(super) struct Client {
     shared: Arc<Shared>,
     who: Credentials,
+    unsent: Arc<Unsent>,
 }
 
 impl Client {
     pub(super) fn new(cx: &Context) -> Client {
-        Client { shared: Arc::clone(cx.shared()), who: cx.who.clone() }
+        let (shared, unsent) = (Arc::clone(cx.shared()), Arc::clone(&cx.unsent));
+        Client { shared, who: cx.who.clone(), unsent }
     }
 
     fn server(&self) -> &Server {
@@ -76,11 +78,16 @@ impl Client {
         self.server().txn(&self.who, request).await.map_err(unknown)
     }
 
-    /// A linearizable range.
+    /// A linearizable range. What is asked for is one key, but all below a name may have to be looked at to find it.
     pub(super) async fn range(&self, request: &pb::RangeRequest) -> Result<RangeResult, Status> {
         mvcc::check::range(request).map_err(unknown)?;
-        let reading = self.server().read(&self.who, true).await.map_err(unknown)?;
-        reading.range(request).map_err(unknown)
+        let reading = self.server().read_range(&self.who, request).await.map_err(unknown)?;
+        if kv::is_short(self.server(), request) {
+            return reading.range(request).map_err(unknown);
+        }
+        let request = request.clone();
+        let aside = move || reading.range(&request).map_err(unknown);
+        self.shared.heavy.run(&self.unsent, aside).await
     }
 
     /// Deletes a key. Returns the revision after that.
@@ -146,17 +153,13 @@ pub(super) fn unknown(error: impl Into<Status>) -> Status {
 pub(super) struct Watching {
     shared: Arc<Shared>,
     stream: watch::Stream,
-    bell: Arc<Notify>,
+    bell: Bell,
     stopped: Pin<Box<dyn Future<Output = Status> + Send>>,
 }
 
 impl Watching {
     fn new(shared: &Arc<Shared>, key: Bytes, range_end: Bytes, start_revision: i64) -> Watching {
-        let server = &shared.server;
-        let bell = Arc::new(Notify::new());
-        let ring = Arc::clone(&bell);
-        let notify = Arc::new(move || ring.notify_one());
-        let stream = server.state().hub.stream(notify, server.now(), Duration::ZERO);
+        let (stream, bell) = Bell::hang(&shared.server, Duration::ZERO);
         let request = watch::CreateRequest {
             key,
             range_end,
@@ -165,7 +168,7 @@ impl Watching {
         };
         // The first request of a stream is always taken.
         let _ = stream.create(&request);
-        let stopped = Box::pin(shared.ends.wait(false));
+        let stopped = Box::pin(shared.ends.wait());
         Watching { shared: Arc::clone(shared), stream, bell, stopped }
     }
 
@@ -189,13 +192,11 @@ impl Watching {
 
     /// Returns when there may be something to read.
     async fn rung(&mut self) -> Result<(), Status> {
-        let mut notified = pin!(self.bell.notified());
-        let stopped = &mut self.stopped;
-        poll_fn(|context| match notified.as_mut().poll(context) {
-            Poll::Ready(()) => Poll::Ready(Ok(())),
-            Poll::Pending => stopped.as_mut().poll(context).map(|status| Err(unknown(status))),
-        })
-        .await
+        tokio::select! {
+            biased;
+            () = self.bell.rung() => Ok(()),
+            status = self.stopped.as_mut() => Err(unknown(status)),
+        }
     }
 }
 

@@ -3,11 +3,14 @@
 //! Most are messages and encode themselves. Answers about keys are put together from what is stored, without being decoded in between
 //! ([`mvcc::Response`]); long ones are framed before they come here, where they were read ([`Framed`]).
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
+use net::Unsent;
 use prost::Message;
 use proto::etcdserverpb::ResponseHeader;
 
-use super::message::{PREFIX, frame};
+use super::message::{PREFIX, frame, put_length};
 use super::status::Status;
 
 /// An answer that can be written.
@@ -20,9 +23,9 @@ pub(crate) trait Reply {
     /// Appends it.
     fn write(&self, out: &mut BytesMut);
 
-    /// What the log of slow requests says that it counts.
-    fn count(&self) -> i64 {
-        0
+    /// What the log of slow requests is told of it.
+    fn outcome(&self) -> Outcome {
+        Outcome::default()
     }
 
     /// The whole message, as it goes out.
@@ -33,6 +36,24 @@ pub(crate) trait Reply {
         let mut out = BytesMut::with_capacity(PREFIX + self.size_hint());
         frame(&mut out, |out| self.write(out))?;
         Ok(out.freeze())
+    }
+}
+
+/// What came of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// So many keys were found, or deleted.
+    Count(i64),
+    /// Which way a transaction went.
+    Txn {
+        /// Whether its comparisons held.
+        succeeded: bool,
+    },
+}
+
+impl Default for Outcome {
+    fn default() -> Outcome {
+        Outcome::Count(0)
     }
 }
 
@@ -51,7 +72,7 @@ impl<M: Message> Reply for M {
 pub(crate) struct Answer<R> {
     pub(crate) header: ResponseHeader,
     pub(crate) result: R,
-    pub(crate) count: i64,
+    pub(crate) outcome: Outcome,
 }
 
 impl<R: mvcc::Response> Reply for Answer<R> {
@@ -63,8 +84,15 @@ impl<R: mvcc::Response> Reply for Answer<R> {
         self.result.encode(&self.header, out);
     }
 
-    fn count(&self) -> i64 {
-        self.count
+    fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// Where the keys lie already, if that can be.
+    fn into_frame(self) -> Result<Bytes, Status> {
+        let mut out = self.result.into_message(&self.header, PREFIX);
+        put_length(&mut out, 0)?;
+        Ok(out.freeze())
     }
 }
 
@@ -72,14 +100,14 @@ impl<R: mvcc::Response> Reply for Answer<R> {
 #[derive(Debug)]
 pub(crate) struct Framed {
     bytes: Bytes,
-    count: i64,
+    outcome: Outcome,
 }
 
 impl Framed {
-    /// Frames an answer, wherever that is best done.
-    pub(crate) fn new(reply: impl Reply) -> Result<Framed, Status> {
-        let count = reply.count();
-        Ok(Framed { bytes: reply.into_frame()?, count })
+    /// Frames an answer, wherever that is best done. It counts as unsent until it is sent.
+    pub(crate) fn new(reply: impl Reply, unsent: &Arc<Unsent>) -> Result<Framed, Status> {
+        let outcome = reply.outcome();
+        Ok(Framed { bytes: unsent.hold(reply.into_frame()?), outcome })
     }
 }
 
@@ -92,8 +120,8 @@ impl Reply for Framed {
         out.extend_from_slice(&self.bytes[PREFIX..]);
     }
 
-    fn count(&self) -> i64 {
-        self.count
+    fn outcome(&self) -> Outcome {
+        self.outcome
     }
 
     fn into_frame(self) -> Result<Bytes, Status> {
@@ -110,7 +138,7 @@ mod tests {
     fn a_reply_goes_out_behind_its_length() {
         let reply = LeaseStatus { id: 5 };
         assert_eq!(reply.into_frame().unwrap(), [0, 0, 0, 0, 2, 8, 5][..]);
-        let framed = Framed::new(reply).unwrap();
+        let framed = Framed::new(reply, &Arc::default()).unwrap();
         assert_eq!(framed.size_hint(), 2);
         let mut out = BytesMut::new();
         framed.write(&mut out);

@@ -17,6 +17,7 @@ use proto::etcdserverpb::{DeleteRangeRequest, PutRequest, RangeRequest, TxnReque
 use server::describe::Loggable;
 
 use super::Config;
+use super::reply::Outcome;
 use super::rpc::{Kv, Method, Rpc};
 
 /// What is not known of other methods.
@@ -43,8 +44,8 @@ struct Stats {
 }
 
 impl Unary<'_> {
-    /// Says what is to be said, now that it has ended, with the count and the length of its reply.
-    pub(crate) fn report(self, config: &Config, reply: Option<(i64, usize)>) {
+    /// Says what is to be said, now that it has ended, of what came of it and the length of its reply.
+    pub(crate) fn report(self, config: &Config, reply: Option<(Outcome, usize)>) {
         let spent = self.started.elapsed();
         let slow = spent > config.warning_unary_request_duration;
         if !slow && !tracing::enabled!(tracing::Level::DEBUG) {
@@ -80,12 +81,12 @@ fn jiff_text(time: SystemTime) -> String {
 }
 
 impl Stats {
-    fn new(rpc: Rpc, asked: &Bytes, reply: Option<(i64, usize)>) -> Stats {
-        let (response_count, response_size) = reply.unwrap_or_default();
+    fn new(rpc: Rpc, asked: &Bytes, reply: Option<(Outcome, usize)>) -> Stats {
+        let (outcome, response_size) = reply.unwrap_or_default();
         let mut stats = Stats {
             request_count: 0,
             request_size: signed(asked.len()),
-            response_count,
+            response_count: if let Outcome::Count(count) = outcome { count } else { 0 },
             response_size: signed(response_size),
             content: String::new(),
         };
@@ -96,7 +97,7 @@ impl Stats {
                 stats.request_count = 1;
                 stats.content = content::<PutRequest>(asked);
             }
-            Rpc::Kv(Kv::Txn) => stats.add_txn(asked, reply),
+            Rpc::Kv(Kv::Txn) => stats.add_txn(asked, reply.map(|(outcome, _)| outcome)),
             _ => {
                 let content = String::new();
                 return Stats {
@@ -111,23 +112,22 @@ impl Stats {
         stats
     }
 
-    /// Of a transaction, what was done counts. Which branch that is, its reply says by its count: see [`TXN_SUCCEEDED`].
-    fn add_txn(&mut self, asked: &Bytes, reply: Option<(i64, usize)>) {
-        self.response_count = 0;
+    /// Of a transaction, what was done counts.
+    fn add_txn(&mut self, asked: &Bytes, outcome: Option<Outcome>) {
         let Ok(request) = TxnRequest::decode(asked.clone()) else { return };
-        let Some((count, _)) = reply else {
-            self.request_size = 0;
-            return;
+        let done = match outcome {
+            Some(Outcome::Txn { succeeded: true }) => &request.success,
+            Some(_) => &request.failure,
+            None => {
+                self.request_size = 0;
+                return;
+            }
         };
-        let done = if count == TXN_SUCCEEDED { &request.success } else { &request.failure };
         self.request_count = signed(done.len());
         self.request_size = signed(done.iter().map(Message::encoded_len).sum());
         self.content = Loggable(&request).to_string();
     }
 }
-
-/// What the reply to a transaction counts if its comparisons held.
-pub(crate) const TXN_SUCCEEDED: i64 = 1;
 
 fn content<Q: Message + Default>(asked: &Bytes) -> String
 where
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn a_put_is_told_of_without_its_value() {
         let put = PutRequest { key: "a".into(), value: "secret".into(), ..PutRequest::default() };
-        let stats = Stats::new(Rpc::Kv(Kv::Put), &encoded(&put), Some((0, 28)));
+        let stats = Stats::new(Rpc::Kv(Kv::Put), &encoded(&put), Some((Outcome::Count(0), 28)));
         assert_eq!(
             stats,
             Stats {
@@ -172,15 +172,18 @@ mod tests {
         let put = PutRequest { key: "a".into(), ..PutRequest::default() };
         let op = RequestOp { request: Some(Request::RequestPut(put)) };
         let txn = TxnRequest { success: vec![op.clone(), op], ..TxnRequest::default() };
-        let stats = |count| Stats::new(Rpc::Kv(Kv::Txn), &encoded(&txn), Some((count, 9)));
-        assert_eq!((stats(1).request_count, stats(1).request_size), (2, 10));
-        assert_eq!((stats(0).request_count, stats(0).request_size), (0, 0));
-        assert_eq!(stats(1).response_count, 0);
+        let stats = |succeeded| {
+            let outcome = Outcome::Txn { succeeded };
+            Stats::new(Rpc::Kv(Kv::Txn), &encoded(&txn), Some((outcome, 9)))
+        };
+        assert_eq!((stats(true).request_count, stats(true).request_size), (2, 10));
+        assert_eq!((stats(false).request_count, stats(false).request_size), (0, 0));
+        assert_eq!(stats(true).response_count, 0);
     }
 
     #[test]
     fn others_are_not_counted() {
-        let stats = Stats::new(Rpc::Kv(Kv::Compact), &Bytes::new(), Some((0, 5)));
+        let stats = Stats::new(Rpc::Kv(Kv::Compact), &Bytes::new(), Some((Outcome::Count(0), 5)));
         assert_eq!((stats.request_count, stats.response_size), (NOT_COUNTED, NOT_COUNTED));
         assert_eq!(stats.content, "");
     }

@@ -9,21 +9,24 @@
 //!   0                 SHA-256 of all the above, 32 bytes
 //! ```
 //!
-//! A thread of its own reads the file, hashes it and waits when the client is slow: at most [`PIECES_MAX`] pieces are ever in memory for a client, and there
-//! are at most [`SNAPSHOTS_MAX`] such threads. Whoever comes when all are busy waits for one. The file goes on being written meanwhile; what
-//! was free in it when the copy began is copied too.
+//! A thread of its own reads the file, hashes it and waits when the client is slow: at most [`PIECES_MAX`] pieces are ever in memory for a client. There are at most
+//! [`SNAPSHOTS_MAX`] such threads, and whoever comes when all are busy is told so. The file goes on being written meanwhile; what was free in it when the copy
+//! began is copied too. But what is being copied cannot be used again, so the file grows: a client that takes nothing for [`STALL_MAX`] is given up.
 
 use std::io;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest;
 use backend::schema::version;
 use bytes::{Bytes, BytesMut};
 use proto::etcdserverpb::SnapshotResponse;
 use server::Server;
-use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::error::{SendTimeoutError, TrySendError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
-use super::status::Status;
+use super::status::{Code, Status};
 
 /// Bytes of a piece, as in etcd.
 const PIECE: usize = 32 * 1024;
@@ -34,47 +37,98 @@ pub(crate) const PIECES_MAX: usize = 8;
 /// The most snapshots that are sent at once.
 pub(crate) const SNAPSHOTS_MAX: usize = 16;
 
-static THREADS: Semaphore = Semaphore::const_new(SNAPSHOTS_MAX);
+/// How long a client may take for one piece.
+const STALL_MAX: Duration = Duration::from_secs(5 * 60);
+
+/// The threads that snapshots are sent by.
+#[derive(Debug)]
+pub(crate) struct Threads(Arc<Semaphore>);
+
+impl Default for Threads {
+    fn default() -> Threads {
+        Threads(Arc::new(Semaphore::new(SNAPSHOTS_MAX)))
+    }
+}
+
+impl Threads {
+    fn take(&self) -> Result<OwnedSemaphorePermit, Status> {
+        let text = "too many snapshots are being sent";
+        let full = |_| Status::new(Code::ResourceExhausted, text);
+        Arc::clone(&self.0).try_acquire_owned().map_err(full)
+    }
+}
 
 /// A snapshot that is being sent.
 #[derive(Debug)]
 pub(super) struct Snapshot {
-    pieces: mpsc::Receiver<Result<SnapshotResponse, Status>>,
+    pieces: mpsc::Receiver<SnapshotResponse>,
+    /// What came of it, from when there are no more pieces.
+    outcome: oneshot::Receiver<io::Result<()>>,
 }
 
 impl Snapshot {
     /// Begins to read the database. Whether the caller may has been asked.
-    pub(super) async fn begin(server: &Server) -> Result<Snapshot, Status> {
-        let permit = THREADS.acquire().await.map_err(|closed| Status::unknown(&closed))?;
+    pub(super) fn begin(server: &Server, threads: &Threads) -> Result<Snapshot, Status> {
+        let permit = threads.take()?;
         let (sender, pieces) = mpsc::channel(PIECES_MAX);
-        let server = server.clone();
+        let (ended, outcome) = oneshot::channel();
+        let (server, to) = (server.clone(), Client { sender, runtime: Handle::current() });
         let thread = std::thread::Builder::new().name("snapshot".to_owned());
-        let work = move || send(&server, &sender, permit);
+        let work = move || {
+            let copied = copy(&server, &to).inspect_err(
+                |error| tracing::warn!(%error, "failed to send database snapshot to client"),
+            );
+            // In this order: whoever has the last piece is told at once what came of it. If nobody is there to be told, the client has gone.
+            let _ = ended.send(copied);
+            drop((to, permit));
+        };
         thread.spawn(work).map_err(|error| Status::unknown(&error))?;
-        Ok(Snapshot { pieces })
+        Ok(Snapshot { pieces, outcome })
     }
 
-    /// The next piece; none behind the last. After an error there is nothing.
-    pub(super) async fn next(&mut self) -> Option<Result<SnapshotResponse, Status>> {
-        self.pieces.recv().await
+    /// The next piece; none behind the last, and then all were there. After an error there is nothing.
+    pub(super) async fn next(&mut self) -> Result<Option<SnapshotResponse>, Status> {
+        if let Some(piece) = self.pieces.recv().await {
+            return Ok(Some(piece));
+        }
+        match (&mut self.outcome).await {
+            Ok(Ok(())) => Ok(None),
+            Ok(Err(error)) => Err(Status::unknown(&error)),
+            // The thread has ended without a word.
+            Err(error) => Err(Status::unknown(&error)),
+        }
     }
 }
 
-/// What the thread does.
-fn send(
-    server: &Server,
-    to: &mpsc::Sender<Result<SnapshotResponse, Status>>,
-    permit: SemaphorePermit<'_>,
-) {
-    if let Err(error) = copy(server, to) {
-        tracing::warn!(%error, "failed to send database snapshot to client");
-        // If it failed because the client is gone, nobody is there to be told.
-        let _ = to.blocking_send(Err(Status::unknown(&error)));
-    }
-    drop(permit);
+/// The client, as the thread sees it.
+struct Client {
+    sender: mpsc::Sender<SnapshotResponse>,
+    /// Whose clock says how long it takes.
+    runtime: Handle,
 }
 
-fn copy(server: &Server, to: &mpsc::Sender<Result<SnapshotResponse, Status>>) -> io::Result<()> {
+impl Client {
+    /// Returns when the client has taken enough of what came before.
+    fn send(&self, piece: SnapshotResponse) -> io::Result<()> {
+        let sent = match self.sender.try_send(piece) {
+            Err(TrySendError::Full(piece)) => {
+                self.runtime.block_on(self.sender.send_timeout(piece, STALL_MAX))
+            }
+            Err(TrySendError::Closed(piece)) => Err(SendTimeoutError::Closed(piece)),
+            Ok(()) => Ok(()),
+        };
+        sent.map_err(|error| match error {
+            SendTimeoutError::Closed(_) => {
+                io::Error::new(io::ErrorKind::BrokenPipe, "the client is gone")
+            }
+            SendTimeoutError::Timeout(_) => {
+                io::Error::new(io::ErrorKind::TimedOut, "the client has stopped reading")
+            }
+        })
+    }
+}
+
+fn copy(server: &Server, to: &Client) -> io::Result<()> {
     let backend = server.state().backend.clone();
     let stored = version::storage(&backend.view()).map_err(io::Error::other)?;
     let version = stored.map(|version| version.to_string()).unwrap_or_default();
@@ -93,7 +147,7 @@ fn copy(server: &Server, to: &mpsc::Sender<Result<SnapshotResponse, Status>>) ->
 
 /// Cuts what is written into pieces, and hashes it.
 struct Pieces<'a> {
-    to: &'a mpsc::Sender<Result<SnapshotResponse, Status>>,
+    to: &'a Client,
     version: String,
     remaining_bytes: u64,
     hash: digest::Context,
@@ -101,11 +155,7 @@ struct Pieces<'a> {
 }
 
 impl<'a> Pieces<'a> {
-    fn new(
-        to: &'a mpsc::Sender<Result<SnapshotResponse, Status>>,
-        remaining_bytes: u64,
-        version: String,
-    ) -> Pieces<'a> {
+    fn new(to: &'a Client, remaining_bytes: u64, version: String) -> Pieces<'a> {
         let hash = digest::Context::new(&digest::SHA256);
         Pieces { to, version, remaining_bytes, hash, piece: BytesMut::new() }
     }
@@ -119,9 +169,7 @@ impl<'a> Pieces<'a> {
 
     fn send(&self, blob: Bytes) -> io::Result<()> {
         let (remaining_bytes, version) = (self.remaining_bytes, self.version.clone());
-        let response = SnapshotResponse { remaining_bytes, blob, version, ..Default::default() };
-        let sent = self.to.blocking_send(Ok(response));
-        sent.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "the client is gone"))
+        self.to.send(SnapshotResponse { remaining_bytes, blob, version, ..Default::default() })
     }
 
     /// Sends what is left, and the hash of all.
@@ -156,18 +204,19 @@ mod tests {
 
     use super::*;
 
+    fn client(pieces: usize) -> (Client, mpsc::Receiver<SnapshotResponse>) {
+        let (sender, receiver) = mpsc::channel(pieces);
+        (Client { sender, runtime: Handle::current() }, receiver)
+    }
+
     /// What is sent when so many bytes are written so many at a time.
     fn sent(bytes: usize, at_once: usize) -> Vec<SnapshotResponse> {
-        let (sender, mut receiver) = mpsc::channel(64);
+        let (client, mut receiver) = client(64);
         let data: Vec<u8> = (0..251).cycle().take(bytes).collect();
-        let mut pieces = Pieces::new(&sender, bytes as u64, "3.7.0".to_owned());
+        let mut pieces = Pieces::new(&client, bytes as u64, "3.7.0".to_owned());
         data.chunks(at_once).for_each(|chunk| pieces.write_all(chunk).unwrap());
         pieces.finish().unwrap();
-        drop(sender);
-        let mut all = Vec::new();
-        while let Ok(response) = receiver.try_recv() {
-            all.push(response.unwrap());
-        }
+        let mut all: Vec<_> = std::iter::from_fn(|| receiver.try_recv().ok()).collect();
         let hash = digest::digest(&digest::SHA256, &data);
         assert_eq!(all.pop().unwrap().blob, hash.as_ref());
         assert_eq!(
@@ -177,8 +226,8 @@ mod tests {
         all
     }
 
-    #[test]
-    fn pieces_are_cut_where_etcd_cuts_them() {
+    #[tokio::test]
+    async fn pieces_are_cut_where_etcd_cuts_them() {
         for at_once in [4096, 5000, PIECE, 1 << 20] {
             let sizes = |bytes| {
                 let all = sent(bytes, at_once);
@@ -189,12 +238,34 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_client_that_is_gone_ends_the_copy() {
-        let (sender, receiver) = mpsc::channel(1);
+    #[tokio::test]
+    async fn a_client_that_is_gone_ends_the_copy() {
+        let (client, receiver) = client(1);
         drop(receiver);
-        let mut pieces = Pieces::new(&sender, 1 << 20, String::new());
+        let mut pieces = Pieces::new(&client, 1 << 20, String::new());
         let error = pieces.write_all(&[0; PIECE]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_nothing_is_given_up_in_the_end() {
+        let (client, _receiver) = client(1);
+        let (ended, outcome) = oneshot::channel();
+        std::thread::spawn(move || {
+            let mut pieces = Pieces::new(&client, 1 << 20, String::new());
+            ended.send(pieces.write_all(&[0; 2 * PIECE]).unwrap_err().kind()).unwrap();
+        });
+        let began = tokio::time::Instant::now();
+        assert_eq!(outcome.await.unwrap(), io::ErrorKind::TimedOut);
+        assert!(began.elapsed() >= STALL_MAX);
+    }
+
+    #[test]
+    fn there_are_so_many_threads_and_no_more() {
+        let threads = Threads::default();
+        let mut taken: Vec<_> = (0..SNAPSHOTS_MAX).map(|_| threads.take().unwrap()).collect();
+        assert_eq!(threads.take().unwrap_err().code, Code::ResourceExhausted);
+        taken.pop();
+        assert!(threads.take().is_ok());
     }
 }

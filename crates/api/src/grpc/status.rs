@@ -123,12 +123,18 @@ impl Status {
 
     /// Says it in trailers, or in the headers of a response that has nothing else.
     pub(crate) fn write_to(&self, headers: &mut HeaderMap) {
-        headers.insert(GRPC_STATUS, HeaderValue::from(self.code as u16));
-        if !self.message.is_empty()
-            && let Ok(message) = HeaderValue::from_str(&escaped(&self.message))
-        {
-            headers.insert(GRPC_MESSAGE, message);
-        }
+        let code = match self.code {
+            // What nearly every call ends with costs nothing.
+            Code::Ok => HeaderValue::from_static("0"),
+            code => HeaderValue::from(code as u16),
+        };
+        headers.insert(GRPC_STATUS, code);
+        // Compat: as with etcd, also if it is empty.
+        let message = match &self.message[..] {
+            "" => HeaderValue::from_static(""),
+            text => HeaderValue::from_str(&escaped(text)).unwrap_or(HeaderValue::from_static("")),
+        };
+        headers.insert(GRPC_MESSAGE, message);
     }
 }
 
@@ -174,10 +180,13 @@ mod tests {
     }
 
     #[test]
-    fn a_good_end_has_no_text() {
-        let mut headers = HeaderMap::new();
-        Status::OK.write_to(&mut headers);
-        assert_eq!(headers["grpc-status"], "0");
-        assert_eq!(headers.len(), 1);
+    fn a_text_is_always_there() {
+        let written = |status: Status| {
+            let mut headers = HeaderMap::new();
+            status.write_to(&mut headers);
+            [headers["grpc-status"].clone(), headers["grpc-message"].clone()]
+        };
+        assert_eq!(written(Status::OK), ["0", ""]);
+        assert_eq!(written(Status::CANCELED), ["1", "context canceled"]);
     }
 }

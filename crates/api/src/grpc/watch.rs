@@ -6,15 +6,16 @@
 //!   created, events, canceled, progress ◄── while there is room ┘
 //! ```
 //!
-//! One loop does both: it first tells all there is to tell, and then waits for a request or for the bell. Neither side is read ahead of the other: requests of a
-//! client that does not read its answers stay where they are, and so does what happens, in the bounded queue of its stream.
+//! One loop does both. It tells what there is to tell, as much as the connection takes at once; takes a request, if there is one; and if there is nothing of either, waits
+//! for a request or for the bell. So neither side waits for the end of the other: a client that has much to catch up with can still cancel that. And
+//! neither is read ahead of the other: requests of a client that does not read its answers stay where they are, and so does what happens, in the bounded
+//! queue of its stream.
 //!
 //! Half-closing does not end the stream: who has said all it wants to say may still listen.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Poll, ready};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
@@ -23,8 +24,8 @@ use mvcc::watch::{Busy, CreateRequest, Filters, Stream};
 use proto::etcdserverpb::watch_create_request::FilterType;
 use proto::etcdserverpb::watch_request::RequestUnion;
 use proto::etcdserverpb::{ResponseHeader, WatchCreateRequest, WatchRequest};
-use tokio::sync::Notify;
 
+use super::bell::Bell;
 use super::call::{Call, Context, Replies, Requests};
 use super::errors::Canonical;
 use super::message::RequestBody;
@@ -36,9 +37,9 @@ use crate::body::Body;
 /// The part of the progress interval by which streams differ, so that not all of them are told at once.
 const JITTER_PART: u32 = 10;
 
-pub(super) fn serve<B: RequestBody>(rpc: Watch, call: Call<'_, B>) -> Response<Body> {
+pub(super) async fn serve<B: RequestBody>(rpc: Watch, call: Call<'_, B>) -> Response<Body> {
     match rpc {
-        Watch::Watch => call.bidi_stream(watch),
+        Watch::Watch => call.bidi_stream(watch).await,
     }
 }
 
@@ -57,7 +58,7 @@ struct Watching<B> {
     replies: Replies,
     stream: Stream,
     /// Rung when there is something to tell.
-    bell: Arc<Notify>,
+    bell: Bell,
     /// Whether the client may still ask for something.
     open: bool,
 }
@@ -69,46 +70,46 @@ enum Event {
     /// It has asked for all it will.
     Closed,
     /// There is something to tell.
-    Bell,
+    News,
 }
 
 impl<B: RequestBody> Watching<B> {
     fn new(cx: Context, requests: Requests<B, WatchRequest>, replies: Replies) -> Watching<B> {
-        let bell = Arc::new(Notify::new());
-        let rung = Arc::clone(&bell);
         let server = cx.server();
         let jitter = jitter(server.config().watch_progress_notify_interval);
-        let notify = Arc::new(move || rung.notify_one());
-        let stream = server.state().hub.stream(notify, server.now(), jitter);
+        let (stream, bell) = Bell::hang(server, jitter);
         Watching { cx, requests, replies, stream, bell, open: true }
     }
 
     async fn run(mut self) -> Result<(), Status> {
         loop {
-            self.tell().await?;
-            match self.wait().await? {
+            let more = self.tell().await?;
+            match self.wait(more).await? {
                 Event::Request(request) => self.take(request).await?,
                 Event::Closed => self.open = false,
-                Event::Bell => {}
+                Event::News => {}
             }
         }
     }
 
-    /// Tells all there is to tell.
-    async fn tell(&mut self) -> Result<(), Status> {
+    /// Tells what there is to tell, as much as the connection takes at once. Whether there may be more.
+    async fn tell(&mut self) -> Result<bool, Status> {
         loop {
             let began = Instant::now();
             // Not kept: after a snapshot there is another.
             let state = self.cx.server().state();
             let next = self.stream.next(&state.store);
             let next = next.map_err(|error| Status::unknown(&error))?;
-            let Some(response) = next else { return Ok(()) };
+            let Some(response) = next else { return Ok(false) };
             drop(state);
             // Its revision is the response's own.
             let header = self.cx.header(0);
             let told = Told { header, response };
-            self.replies.send(&told).await?;
+            let waited = self.replies.send(&told).await?;
             self.measure(&told, began.elapsed());
+            if waited {
+                return Ok(true);
+            }
         }
     }
 
@@ -129,17 +130,21 @@ impl<B: RequestBody> Watching<B> {
         }
     }
 
-    async fn wait(&mut self) -> Result<Event, Status> {
+    /// What comes next. If there is more to tell, that does, unless there is a request already.
+    async fn wait(&mut self, more: bool) -> Result<Event, Status> {
+        // What is accepted now is accepted until it comes, whatever else happens to the stream meanwhile.
         let asks = self.open && self.stream.accepts_requests();
-        let mut rung = pin!(self.bell.notified());
+        let mut rung = pin!(self.bell.rung());
         let requests = &mut self.requests;
         let event = std::future::poll_fn(|cx| {
             if asks && let Poll::Ready(received) = requests.poll_next(cx) {
                 let event = received.map(|request| request.map_or(Event::Closed, Event::Request));
                 return Poll::Ready(event);
             }
-            ready!(rung.as_mut().poll(cx));
-            Poll::Ready(Ok(Event::Bell))
+            match more || rung.as_mut().poll(cx).is_ready() {
+                true => Poll::Ready(Ok(Event::News)),
+                false => Poll::Pending,
+            }
         });
         event.await.inspect_err(|status| self.failed(status))
     }
@@ -152,29 +157,47 @@ impl<B: RequestBody> Watching<B> {
         }
     }
 
-    /// Does what the client asks for. The stream has room for the answer.
+    /// Does what the client asks for.
     async fn take(&mut self, request: WatchRequest) -> Result<(), Status> {
-        let done = match request.request_union {
+        match request.request_union {
             Some(RequestUnion::CreateRequest(create)) => self.create(create).await,
-            Some(RequestUnion::CancelRequest(cancel)) => self.stream.cancel(cancel.watch_id),
-            Some(RequestUnion::ProgressRequest(_)) => self.stream.request_progress().map(|_| ()),
+            Some(RequestUnion::CancelRequest(cancel)) => {
+                self.ask(|stream| stream.cancel(cancel.watch_id)).await
+            }
+            Some(RequestUnion::ProgressRequest(_)) => {
+                self.ask(|stream| stream.request_progress().map(|_| ())).await
+            }
             None => {
                 tracing::info!("invalid watch request type received in gRPC stream");
                 Ok(())
             }
-        };
-        done.map_err(|busy| Status::unknown(&busy))
+        }
     }
 
-    async fn create(&mut self, request: WatchCreateRequest) -> Result<(), Busy> {
-        if request.start_revision < 0 {
-            // Refused by the hub, and before anybody is asked whether it were permitted.
-            return self.stream.create(&to_create(request)).map(|_| ());
+    async fn create(&mut self, request: WatchCreateRequest) -> Result<(), Status> {
+        // A negative revision is refused by the hub, before anybody is asked whether it were permitted.
+        let permitted = match request.start_revision {
+            ..0 => Ok(()),
+            _ => check(&self.cx, &request).await,
+        };
+        match permitted {
+            Ok(()) => {
+                let create = to_create(request);
+                self.ask(|stream| stream.create(&create).map(|_| ())).await
+            }
+            Err(refused) => {
+                let reason = Status::from(refused).to_string();
+                self.ask(|stream| stream.refuse(reason.clone())).await
+            }
         }
-        match check(&self.cx, &request).await {
-            Ok(()) => self.stream.create(&to_create(request)).map(|_| ()),
-            Err(refused) => self.stream.refuse(Status::from(refused).to_string()),
+    }
+
+    /// Asks the stream for something. It was accepted; if it were not, what waits to be told would be told first.
+    async fn ask(&mut self, ask: impl Fn(&Stream) -> Result<(), Busy>) -> Result<(), Status> {
+        while ask(&self.stream).is_err() {
+            self.tell().await?;
         }
+        Ok(())
     }
 }
 

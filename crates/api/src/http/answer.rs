@@ -61,7 +61,8 @@ pub(super) fn redirect(method: &Method, to: &str) -> Response<Bytes> {
     let html = |text: String| body(HeaderValue::from_static("text/html; charset=utf-8"), text);
     let mut response = match *method {
         Method::GET => {
-            let link = to.replace('&', "&amp;");
+            // What else HTML would not take is escaped already, or is in no URI.
+            let link = to.replace('&', "&amp;").replace('\'', "&#39;");
             html(format!("<a href=\"{link}\">Temporary Redirect</a>.\n\n"))
         }
         Method::HEAD => html(String::new()),

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http_body_util::Full;
 use proto::etcdserverpb::{LeaseGrantRequest, PutRequest, RangeRequest, RangeResponse};
+use proto::v3lockpb::LockRequest;
 
 use crate::support::{Fixture, framed, post};
 
@@ -29,6 +30,8 @@ async fn an_answer_is_a_message_and_then_its_status() {
     assert_eq!(answer.parts.headers["content-type"], "application/grpc");
     assert!(!answer.parts.headers.contains_key("grpc-status"), "that comes last");
     assert_eq!(answer.status(), (0, String::new()));
+    let trailers = answer.trailers.as_ref().unwrap();
+    assert_eq!(trailers["grpc-message"], "", "as with etcd, there is always a text");
     let [response] = &answer.messages::<RangeResponse>()[..] else { panic!("{answer:?}") };
     let header = response.header.unwrap();
     assert_eq!(header, member.server().header(1));
@@ -42,6 +45,22 @@ async fn a_refusal_is_in_the_headers_alone() {
     assert_eq!(answer.status(), (3, "etcdserver: key is not provided".to_owned()));
     assert!(answer.parts.headers.contains_key("grpc-status"));
     assert_eq!((answer.trailers, answer.body), (None, Bytes::new()));
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_without_a_word_has_headers_alone() {
+    let member = Fixture::start();
+    let none = RangeRequest { key: "a".into(), sort_order: 2, ..RangeRequest::default() };
+    let garbage = Bytes::from_static(&[0, 0, 0, 0, 2, 0x0a, 0xff]);
+    for (path, asked, code) in [
+        ("/etcdserverpb.KV/RangeStream", framed(&none), 12),
+        ("/etcdserverpb.Watch/Watch", garbage, 13),
+        ("/etcdserverpb.Lease/LeaseKeepAlive", Bytes::new(), 0),
+    ] {
+        let answer = member.ask(post(path).body(Full::new(asked)).unwrap()).await;
+        assert_eq!(answer.parts.headers["grpc-status"], code.to_string(), "{path}");
+        assert_eq!((answer.trailers, answer.body), (None, Bytes::new()), "{path}");
+    }
 }
 
 #[tokio::test]
@@ -126,6 +145,29 @@ fn handled(method: &str, code: &str) -> String {
 
 #[tokio::test]
 async fn a_call_that_is_given_up_is_counted_as_canceled() {
+    let member = Fixture::start();
+    let lock = || framed(&LockRequest { name: "jobs".into(), lease: 0 });
+    let path = "/v3lockpb.Lock/Lock";
+    assert_eq!(member.ask(post(path).body(Full::new(lock())).unwrap()).await.status().0, 0);
+    let connection = crate::support::connection();
+    let waits = member.grpc.call(&connection, post(path).body(Full::new(lock())).unwrap());
+    let keys = RangeRequest { range_end: "jobs0".into(), count_only: true, ..range("jobs/") };
+    let joined = async {
+        let count = async || member.unary(RANGE, &keys).await.messages::<RangeResponse>()[0].count;
+        while count().await < 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        _ = waits => panic!("somebody else holds it"),
+        () = joined => {}
+    }
+    let canceled = r#"grpc_server_handled_total{grpc_code="Canceled",grpc_method="Lock",grpc_service="v3lockpb.Lock",grpc_type="unary"}"#;
+    assert_eq!(member.metric(canceled), Some(1.0));
+}
+
+#[tokio::test]
+async fn a_call_whose_message_does_not_come_is_none() {
     let member = Fixture::start();
     let (sender, receiver) = tokio::sync::oneshot::channel::<()>();
     let request = post(PUT).body(NeverEnds { started: Some(sender) }).unwrap();

@@ -24,7 +24,7 @@ async fn is_grpc(member: &Fixture, http: &Arc<Http<Server>>, case: Case) -> bool
     let Case { surface, tls, version, kind } = case;
     let api = Api::new(surface, member.grpc.clone(), Arc::clone(http));
     let request = Request::get("/version").version(version).header("content-type", kind);
-    let connection = Connection { peer: Peer::Unix, listener: 0, tls };
+    let connection = Connection::new(Peer::Unix, tls);
     let response = api.call(&connection, request.body(Full::<Bytes>::default()).unwrap()).await;
     response.headers()["content-type"] == "application/grpc"
 }
@@ -49,5 +49,20 @@ async fn grpc_is_told_from_pages_as_in_etcd() {
     ];
     for (number, (case, expected)) in cases.into_iter().enumerate() {
         assert_eq!(is_grpc(&member, &http, case).await, expected, "case {number}");
+    }
+}
+
+#[tokio::test]
+async fn where_grpc_is_served_alone_http1_is_not_spoken() {
+    let member = Fixture::start();
+    let registry = prometheus::Registry::new();
+    let http = Http::new(member.server().clone(), Config::default(), registry).unwrap();
+    let http = Arc::new(http);
+    let speaks = |surface| {
+        net::Handler::speaks_http1(&Api::new(surface, member.grpc.clone(), Arc::clone(&http)))
+    };
+    assert!(!speaks(Surface::ClientGrpcOnly));
+    for surface in [Surface::Client, Surface::ClientHttpOnly, Surface::Metrics, Surface::Peer] {
+        assert!(speaks(surface));
     }
 }

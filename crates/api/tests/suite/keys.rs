@@ -94,15 +94,19 @@ async fn transactions_take_one_way_or_the_other() {
 
 #[tokio::test]
 async fn a_transaction_that_only_reads_leaves_the_log_alone() {
+    const READS: u64 = 50;
     let member = Fixture::start();
     let mut client = client(&member);
     client.put(put("a", "1")).await.unwrap();
     let before = member.server().committed();
     let read = RequestOp { request: Some(Request::RequestRange(range("a", ""))) };
     let txn = TxnRequest { success: vec![read], ..Default::default() };
-    let answer = client.txn(txn).await.unwrap().into_inner();
-    assert_eq!(answer.responses.len(), 1);
-    assert_eq!(member.server().committed(), before);
+    for _ in 0..READS {
+        let answer = client.txn(txn.clone()).await.unwrap().into_inner();
+        assert_eq!(answer.responses.len(), 1);
+    }
+    // What a member writes by itself when it starts may come in between.
+    assert!(member.server().committed().0 - before.0 < READS);
 }
 
 #[tokio::test]
@@ -186,8 +190,7 @@ async fn a_stream_of_pieces_adds_up_to_the_range() {
     assert_eq!(kvs, whole.kvs);
 
     let sorted = RangeRequest { sort_order: 2, ..range("k", "l") };
-    let error =
-        client.range_stream(sorted).await.unwrap().into_inner().message().await.unwrap_err();
+    let error = client.range_stream(sorted).await.map(|_| ()).unwrap_err();
     let text = "RangeStream does not support custom sort orders";
     assert_eq!((error.code(), error.message()), (Code::Unimplemented, text));
 }

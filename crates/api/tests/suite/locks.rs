@@ -244,8 +244,7 @@ async fn who_gives_up_a_campaign_does_not_stand_any_more() {
 async fn observers_hear_of_every_leader() {
     let member = Fixture::start();
     let mut client = ElectionClient::new(member.channel());
-    let observe = epb::LeaderRequest { name: "e".into() };
-    let mut leaders = client.observe(observe).await.unwrap().into_inner();
+    let observe = || epb::LeaderRequest { name: "e".into() };
     let next = async |leaders: &mut Streaming<epb::LeaderResponse>| {
         let response = leaders.message().await.unwrap().unwrap();
         let kv = response.kv.unwrap();
@@ -254,7 +253,11 @@ async fn observers_hear_of_every_leader() {
     for lease in [0xa, 0xb] {
         grant(&member, lease).await;
     }
-    let first = campaign(&member, 0xa, "one").await.unwrap().unwrap().leader.unwrap();
+    // As with etcd, nothing is said before there is a leader.
+    let mut early = ElectionClient::new(member.channel());
+    let (leaders, won) = tokio::join!(early.observe(observe()), campaign(&member, 0xa, "one"));
+    let mut leaders = leaders.unwrap().into_inner();
+    let first = won.unwrap().unwrap().leader.unwrap();
     assert_eq!(next(&mut leaders).await, (2, "e/a".into(), "one".into()));
     let say = epb::ProclaimRequest { leader: Some(first.clone()), value: "still one".into() };
     client.proclaim(say).await.unwrap();
@@ -271,7 +274,6 @@ async fn observers_hear_of_every_leader() {
     second.await.unwrap().unwrap();
 
     // Whoever comes later hears of the leader there is.
-    let mut late =
-        client.observe(epb::LeaderRequest { name: "e".into() }).await.unwrap().into_inner();
+    let mut late = client.observe(observe()).await.unwrap().into_inner();
     assert_eq!(next(&mut late).await, (5, "e/b".into(), "two".into()));
 }

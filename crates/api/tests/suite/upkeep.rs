@@ -126,18 +126,30 @@ async fn a_snapshot_that_nobody_reads_ends() {
     for key in 0..40 {
         put(&member, &format!("key{key}"), 100_000).await;
     }
-    // More than may be sent at once, each given up after its first piece: were one kept, the last would wait for ever.
-    for _ in 0..20 {
-        let stream = client(&member).snapshot(pb::SnapshotRequest {}).await.unwrap();
-        assert!(stream.into_inner().message().await.unwrap().is_some());
+    let begin = async || client(&member).snapshot(pb::SnapshotRequest {}).await;
+    let mut unread = Vec::new();
+    for _ in 0..SNAPSHOTS_MAX {
+        unread.push(begin().await.unwrap());
+    }
+    let refused = begin().await.map(|_| ()).unwrap_err();
+    assert_eq!(told(&refused), (Code::ResourceExhausted, "too many snapshots are being sent"));
+    // Once they are given up, there is room for others: as soon as their threads have noticed.
+    drop(unread);
+    while begin().await.is_err() {
+        tokio::task::yield_now().await;
     }
 }
+
+/// As many as are sent at once.
+const SNAPSHOTS_MAX: usize = 16;
 
 #[tokio::test]
 async fn leadership_goes_to_voters_only() {
     let member = Fixture::start();
     let mut client = client(&member);
     let to = |target_id| pb::MoveLeaderRequest { target_id };
+    // It leads, once anything can be written.
+    put(&member, "a", 1).await;
     let moved = client.move_leader(to(member.server().local().0)).await.unwrap().into_inner();
     assert_eq!(moved.header, None);
     let error = client.move_leader(to(5)).await.unwrap_err();

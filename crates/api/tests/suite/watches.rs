@@ -314,8 +314,28 @@ async fn streams_end_when_the_member_stops() {
     member.grpc.close();
     let end = watch.responses.message().await.unwrap_err();
     assert_eq!((end.code(), end.message()), (Code::Unavailable, "etcdserver: server stopped"));
-    let mut later = Watch::open(&member).await;
-    assert_eq!(later.responses.message().await.unwrap_err().code(), Code::Unavailable);
+    let later = Watch::open_with(&member, None).await.map(|_| ()).unwrap_err();
+    assert_eq!(later.code(), Code::Unavailable);
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_keeps_no_watchers_beyond_its_time() {
+    let member = Fixture::start();
+    put(&member, "a", &"v".repeat(1 << 20)).await;
+    let state = member.server().state();
+    for ends in ["20m", "1H"] {
+        let mut watch = Watch::open_with(&member, Some(("grpc-timeout", ends))).await.unwrap();
+        watch.create(WatchCreateRequest { start_revision: 1, ..key("a") }).await;
+        assert!(watch.next().await.created);
+        // It is polled no more, just as if its client took nothing.
+        if ends == "1H" {
+            assert_eq!(state.hub.streams(), 1);
+            member.grpc.close();
+        }
+        while state.hub.streams() > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
 }
 
 #[tokio::test]

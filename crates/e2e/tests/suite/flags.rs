@@ -1,13 +1,18 @@
 //! Flags whose effect can be seen from outside, one by one.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use e2e::{Client, Member, Options, Place, http};
-use proto::etcdserverpb::{Member as Listed, MemberListResponse};
+use proto::etcdserverpb::{
+    DefragmentRequest, Member as Listed, MemberListRequest, MemberListResponse, RangeRequest,
+    WatchCreateRequest,
+};
 
 use crate::files;
-use proto::etcdserverpb::{MemberListRequest, RangeRequest, WatchCreateRequest};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn listen_client_urls_may_be_a_unix_socket() {
@@ -49,6 +54,10 @@ async fn listen_client_http_urls_take_http_away_from_the_port_of_grpc() {
         |line: &str| line.contains("serving client traffic insecurely") && line.contains("http");
     member.log().wait_for(both);
     assert_eq!(http::get(&member.place().extra_address(), "/health").status, 200);
+    for path in ["/health", "/version", "/metrics"] {
+        let answer = answer(&member.place().client_address(), path);
+        assert!(!answer.starts_with(b"HTTP/1.1 200"), "no {path} where gRPC has a port of its own");
+    }
     let elsewhere = Client::new(&format!("http://{}", member.place().extra_address()));
     assert!(elsewhere.put("k", "v").await.is_err(), "no gRPC where HTTP has a port of its own");
 }
@@ -181,7 +190,7 @@ async fn metrics_extensive_adds_how_long_calls_take() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn feature_gates_are_switched_and_told_of() {
+async fn feature_gates_are_told_of() {
     let member = Member::start(Options::new().flag("feature-gates", "LeaseCheckpoint=true"));
     let gate = |name, stage| {
         member.metric(&format!("etcd_server_feature_enabled{{name=\"{name}\",stage=\"{stage}\"}}"))
@@ -189,6 +198,21 @@ async fn feature_gates_are_switched_and_told_of() {
     assert_eq!(gate("LeaseCheckpoint", "ALPHA"), 1.0);
     assert_eq!(gate("CompactHashCheck", "ALPHA"), 0.0);
     assert_eq!(gate("FastLeaseKeepAlive", "BETA"), 1.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn feature_gates_open_what_is_behind_them() {
+    let stops = async |gates: &str| {
+        let member = Member::start(Options::new().flag("feature-gates", gates));
+        member.client().maintenance().defragment(DefragmentRequest {}).await.unwrap();
+        let records = member.terminate().end.stderr.records();
+        let stopped = |record: &&serde_json::Value| {
+            record["msg"] == "grpc service status changed" && record["status"] == "NOT_SERVING"
+        };
+        records.iter().filter(stopped).count()
+    };
+    assert_eq!(stops("StopGRPCServiceOnDefrag=true").await, 1);
+    assert_eq!(stops("StopGRPCServiceOnDefrag=false").await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -243,6 +267,21 @@ async fn heartbeat_and_election_timeout_are_taken_as_milliseconds() {
         (&told["heartbeat-interval"], &told["election-timeout"]),
         (&"20ms".into(), &"300ms".into())
     );
+    member.client().put("k", "v").await.unwrap();
+}
+
+/// With the default, a member that is alone would stand for election after one second, and at the latest after two. (etcd advances its ticks
+/// all the same if it is alone.)
+#[tokio::test(flavor = "multi_thread")]
+async fn election_timeout_is_waited_for_if_ticks_are_not_advanced() {
+    // The first to ask for the server waits until it is built, and that must not count.
+    Place::new().run(&Options::bare().argument("--version"));
+    let begun = Instant::now();
+    let options = Options::new().flag("initial-election-tick-advance", "false");
+    let options = options.flag("heartbeat-interval", "50").flag("election-timeout", "3000");
+    let member = Member::start(options);
+    let waited = begun.elapsed();
+    assert!(waited >= Duration::from_secs(3), "{waited:?}");
     member.client().put("k", "v").await.unwrap();
 }
 
@@ -317,6 +356,18 @@ async fn listed(client: &Client) -> Listed {
     let MemberListResponse { members, .. } =
         client.cluster().member_list(ask).await.unwrap().into_inner();
     members.into_iter().next().unwrap()
+}
+
+/// All that comes back when a path is asked for, be it HTTP or not.
+fn answer(address: &str, path: &str) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(e2e::PATIENCE)).unwrap();
+    let ask = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(ask.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    // A connection that is cut is an answer too: what came before it is what there is.
+    let _ = stream.read_to_end(&mut answer);
+    answer
 }
 
 /// Files in a folder whose names end so.

@@ -154,6 +154,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         let waiting = self.farewell.as_ref().is_some_and(Farewell::is_waiting);
         let mut taken = bytes.len();
         if waiting && !self.sent.at_boundary() {
+            // First, since the socket may never take the rest of the frame.
+            if let Poll::Ready(error) = self.poll_farewell(cx) {
+                return Poll::Ready(Err(error));
+            }
             let size = self.sent.until_boundary(bytes);
             taken = ready!(Pin::new(&mut self.stream).poll_write(cx, &bytes[..size]))?;
             self.on_sent(&bytes[..taken]);

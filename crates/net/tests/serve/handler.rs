@@ -1,11 +1,14 @@
 //! What the tests serve.
 
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response};
+use http_body::{Body, Frame};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -16,10 +19,12 @@ use tokio::sync::{Semaphore, mpsc};
 ///
 /// - `/whoami` tells of the connection,
 /// - `/echo` gives back what it gets,
+/// - `/flood` has no end,
 /// - `/hold` says that it has begun, and answers when it is let go.
 pub(crate) struct Paths {
     begun: mpsc::UnboundedSender<Ending>,
     go: Arc<Semaphore>,
+    speaks_http1: bool,
 }
 
 /// Ends when the handler of a call does, whether with an answer or because it was dropped.
@@ -27,6 +32,10 @@ pub(crate) type Ending = mpsc::Receiver<Infallible>;
 
 impl Handler for Paths {
     type Body = BoxBody<Bytes, hyper::Error>;
+
+    fn speaks_http1(&self) -> bool {
+        self.speaks_http1
+    }
 
     async fn call(
         &self,
@@ -36,6 +45,7 @@ impl Handler for Paths {
         let body = match request.uri().path() {
             "/whoami" => whoami(connection, &request),
             "/echo" => return Response::new(request.into_body().boxed()),
+            "/flood" => return Response::new(Flood.boxed()),
             "/hold" => self.hold().await,
             path => panic!("no test asks for {path}"),
         };
@@ -55,8 +65,23 @@ impl Paths {
 }
 
 fn whoami(connection: &Connection, request: &Request<Incoming>) -> String {
-    let Connection { peer, listener, tls } = connection;
-    format!("{:?} from {peer} by {listener}, tls {tls}", request.version())
+    let Connection { peer, tls, .. } = connection;
+    format!("{:?} from {peer}, tls {tls}", request.version())
+}
+
+/// A body without end.
+struct Flood;
+
+impl Body for Flood {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[7; 1 << 16])))))
+    }
 }
 
 /// A listener at work.
@@ -75,11 +100,19 @@ impl Server {
     }
 
     pub(crate) fn listen(address: &Address, config: Config) -> Self {
+        Self::speaking(address, config, true)
+    }
+
+    pub(crate) fn without_http1() -> Self {
+        Self::speaking(&Address::Tcp("127.0.0.1:0".into()), Config::default(), false)
+    }
+
+    fn speaking(address: &Address, config: Config, speaks_http1: bool) -> Self {
         let runtimes = Runtimes::start(2).unwrap();
-        let listener = Listener::bind(address, SocketOptions::default()).unwrap().with_index(7);
+        let listener = Listener::bind(address, SocketOptions::default()).unwrap();
         let (sender, begun) = mpsc::unbounded_channel();
         let go = Arc::new(Semaphore::new(0));
-        let handler = Arc::new(Paths { begun: sender, go: Arc::clone(&go) });
+        let handler = Arc::new(Paths { begun: sender, go: Arc::clone(&go), speaks_http1 });
         let serving = net::serve(&runtimes, listener, handler, config).unwrap();
         Self { serving, begun, go, _runtimes: runtimes }
     }

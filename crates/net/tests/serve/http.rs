@@ -13,12 +13,12 @@ async fn one_port_serves_both_protocols() {
     let stream = TcpStream::connect(server.address()).await.unwrap();
     let me = stream.local_addr().unwrap();
     let answer = Http1::over(stream).await.get("/whoami").await.unwrap();
-    assert_eq!(answer, format!("HTTP/1.1 from {me} by 7, tls false"));
+    assert_eq!(answer, format!("HTTP/1.1 from {me}, tls false"));
 
     let stream = TcpStream::connect(server.address()).await.unwrap();
     let me = stream.local_addr().unwrap();
     let answer = Http2::over(stream).await.get("/whoami").await.unwrap();
-    assert_eq!(answer, format!("HTTP/2.0 from {me} by 7, tls false"));
+    assert_eq!(answer, format!("HTTP/2.0 from {me}, tls false"));
 }
 
 #[tokio::test]
@@ -29,9 +29,9 @@ async fn a_unix_socket_serves_both_protocols() {
     assert_eq!(server.address(), path.display().to_string());
 
     let mut http1 = Http1::over(UnixStream::connect(&path).await.unwrap()).await;
-    assert_eq!(http1.get("/whoami").await.unwrap(), "HTTP/1.1 from @ by 7, tls false");
+    assert_eq!(http1.get("/whoami").await.unwrap(), "HTTP/1.1 from @, tls false");
     let http2 = Http2::over(UnixStream::connect(&path).await.unwrap()).await;
-    assert_eq!(http2.get("/whoami").await.unwrap(), "HTTP/2.0 from @ by 7, tls false");
+    assert_eq!(http2.get("/whoami").await.unwrap(), "HTTP/2.0 from @, tls false");
 }
 
 /// Sizes on both sides of every bound that bytes pass: frames, what is gathered, windows.
@@ -98,6 +98,16 @@ async fn a_client_that_speaks_tls_is_told_nothing() {
     let mut raw = Raw::connect(&server.address()).await;
     raw.say(b"\x16").await;
     assert_eq!(raw.rest().await, "");
+}
+
+#[tokio::test]
+async fn where_http1_is_not_spoken_whoever_speaks_it_is_told_nothing() {
+    let server = Server::without_http1();
+    let mut raw = Raw::connect(&server.address()).await;
+    raw.say(b"GET").await;
+    assert_eq!(raw.rest().await, "");
+    let answer = Http2::connect(&server.address()).await.get("/whoami").await.unwrap();
+    assert!(answer.starts_with("HTTP/2.0"), "{answer}");
 }
 
 #[tokio::test]

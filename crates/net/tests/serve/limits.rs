@@ -92,8 +92,9 @@ async fn headers_have_a_size() {
     let client = Http2::connect(&server.address()).await;
     let request = http::Request::get("http://localhost/whoami").header("long", long);
     let request = request.body(Full::<Bytes>::default()).unwrap();
-    let result = client.sender.clone().send_request(request).await;
-    assert!(result.map_or(true, |response| response.status() == 431));
+    let response = client.sender.clone().send_request(request).await.unwrap();
+    assert_eq!(response.status(), 431);
+    assert!(client.get("/whoami").await.unwrap().starts_with("HTTP/2.0"), "nobody else suffers");
 }
 
 #[tokio::test]

@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use net::{Config, KeepAlive};
 
-use crate::client::{Frame, GOAWAY, PING, Raw};
+use crate::client::{Frame, GOAWAY, PING, PREFACE, Raw, SETTINGS};
 use crate::handler::{SHORT, Server};
 
 const ACK: u8 = 1;
+const WINDOW_UPDATE: u8 = 8;
+/// The largest window there is.
+const WINDOW_MAX: u32 = (1 << 31) - 1;
 
 fn too_many_pings(last_stream: u8) -> Frame {
     let payload = [&[0, 0, 0, last_stream, 0, 0, 0, 0xb][..], b"too_many_pings"].concat();
@@ -81,5 +84,20 @@ async fn a_client_that_does_not_answer_is_cut() {
     let mut raw = Raw::connect_http2(&server.address()).await;
     raw.frame_of(PING).await;
     while raw.frame().await.is_some() {}
+    server.has_connections(0).await;
+}
+
+#[tokio::test]
+async fn a_client_that_has_stopped_reading_is_cut_although_nothing_can_be_said_to_it() {
+    let keep_alive = KeepAlive { interval: SHORT, timeout: SHORT, ..KeepAlive::default() };
+    let server = Server::start(Config { keep_alive, ..Config::default() });
+    let mut raw = Raw::connect(&server.address()).await;
+    raw.say(PREFACE).await;
+    // It asks for more than its socket and ours can hold, and never reads any of it.
+    let window = [&[0, 4][..], &WINDOW_MAX.to_be_bytes()].concat();
+    raw.say(&Frame::new(SETTINGS, 0, 0, &window).encode()).await;
+    raw.say(&Frame::new(WINDOW_UPDATE, 0, 0, &(WINDOW_MAX - 65_535).to_be_bytes()).encode()).await;
+    raw.say(&Frame::new(1, 0x5, 1, b"\x82\x86\x04\x06/flood\x01\x09localhost").encode()).await;
+    server.has_connections(1).await;
     server.has_connections(0).await;
 }

@@ -9,8 +9,9 @@
 //!   {"level":"info","ts":"2026-11-15T17:59:00.198683Z","caller":"server/raft.rs:80","msg":"became leader","local-member-id":"8e9e05c52164694d"}
 //! ```
 //!
-//! Always true: logging never waits for an output; memory is bounded; a line is whole or missing, and missing ones are
-//! reported by number when the output works again; what was logged before [`Logs::flush`] is written when that says so.
+//! Always true: logging never waits for an output; memory is bounded; lines that are missing are reported by number when the
+//! output works again, and one that a full disk took half of counts as missing; what was logged before [`Logs::flush`] is written
+//! when that says so.
 //!
 //! Unlike etcd, an error has no stack trace beside it: the caller is there, and taking a trace costs milliseconds. A panic has.
 //!

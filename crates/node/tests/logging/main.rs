@@ -3,10 +3,11 @@
 //! Only one logger fits into a process, so each test starts this very program again to play the process, and looks at what it
 //! wrote. `ROLE` tells the two apart.
 
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::process::{self, Command, Stdio};
+use std::process::{self, Command, ExitCode, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -91,6 +92,29 @@ fn several_outputs_get_the_same_lines_and_logging_starts_once() {
         let text = fs::read_to_string(folder.path().join(file)).unwrap();
         assert_eq!(parsed(&text), lines);
     }
+}
+
+/// What etcd 3.7.1 says, whatever else is wrong.
+#[test]
+fn outputs_that_cannot_be_opened_are_told_of_on_standard_error() {
+    if role().is_some() {
+        let args = ["bowline", "--log-outputs=/nonexistent/x", "--heartbeat-interval=0"];
+        let code = node::main(args.into_iter().map(OsString::from), std::iter::empty());
+        assert_eq!(code, ExitCode::FAILURE);
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let name = "outputs_that_cannot_be_opened_are_told_of_on_standard_error";
+    let lines = lines_of(&output(&mut command(name, folder.path())));
+    let [running, refused] = &lines[..] else { panic!("{lines:?}") };
+    assert_eq!((&running["level"], &running["msg"]), (&"info".into(), &"Running: ".into()));
+    assert_eq!(running["args"][1], "--log-outputs=/nonexistent/x");
+    assert_eq!(
+        (&refused["level"], &refused["msg"]),
+        (&"warn".into(), &"failed to verify flags".into())
+    );
+    let error = "open sink \"/nonexistent/x\": open /nonexistent/x: no such file or directory";
+    assert_eq!(refused["error"], error);
 }
 
 #[test]

@@ -151,7 +151,7 @@ pub(crate) fn framed(message: &impl Message) -> Bytes {
 }
 
 pub(crate) fn connection() -> Connection {
-    Connection { peer: Peer::Unix, listener: 0, tls: false }
+    Connection::new(Peer::Unix, false)
 }
 
 /// What generated clients call through.
