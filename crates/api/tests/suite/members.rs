@@ -45,9 +45,12 @@ async fn a_learner_is_added_and_removed() {
     assert_eq!(added.members.len(), 2);
     assert!(added.members.is_sorted_by_key(|member| member.id));
 
-    let error = client.member_add(add(&["http://a:2380"], false)).await.unwrap_err();
+    let error = client.member_add(add(&["http://a:2380"], true)).await.unwrap_err();
     let text = "etcdserver: Peer URLs already exists";
     assert_eq!(told(&error), (Code::FailedPrecondition, text));
+    let error = client.member_add(add(&["http://c:2380"], false)).await.unwrap_err();
+    let text = "bowline: clusters of more than one voting member are not yet supported";
+    assert_eq!(told(&error), (Code::Unimplemented, text));
     let error = client.member_add(add(&["http://c:2380"], true)).await.unwrap_err();
     let text = "etcdserver: too many learner members in cluster";
     assert_eq!(told(&error), (Code::FailedPrecondition, text));
