@@ -19,9 +19,9 @@ pub const LOCAL_RESETS_MAX: usize = 1024;
 /// 64 KiB that HTTP/2 starts with would take 24.
 pub(crate) const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 /// The same for all streams of a connection together. More than one stream can take, so that a request which nobody reads yet does not
-/// hold up the others.
+/// hold up the others. (grpc-go gives this window back as soon as something has arrived, and so has no bound for a connection.)
 pub(crate) const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
-/// What is buffered of a response whose client does not read. Enough to keep 2 Gbit/s busy over a millisecond.
+/// What is buffered of a response whose client does not read, beside the piece that was handed over last. Enough to keep 2 Gbit/s busy over a millisecond.
 pub(crate) const SEND_BUFFER_BYTES: usize = 256 << 10;
 /// The largest frame that a client may send: the smallest maximum that HTTP/2 knows, and that of grpc-go.
 pub(crate) const FRAME_BYTES_MAX: u32 = 16 << 10;

@@ -227,6 +227,7 @@ fn unclean_paths_are_redirected() {
         ("//health", "/health", "/health"),
         ("/x/../health", "/health", "/health"),
         ("//v%2f3?x=1&y", "/v%252f3?x=1&y", "/v%252f3?x=1&amp;y"),
+        ("//health?it's", "/health?it's", "/health?it&#39;s"),
     ] {
         let body = format!("<a href=\"{link}\">Temporary Redirect</a>.\n\n");
         assert_eq!(ask(WELL, uri), format!("{html}{to}\n\n{body}"), "{uri}");
