@@ -65,6 +65,9 @@ mod raising;
 mod units;
 mod waits;
 
+#[cfg(test)]
+mod rig;
+
 pub use apply::{Applied, ConfChanges, Fault, Outcome, Refusal, Reply};
 pub use bootstrap::StartError;
 pub use config::{AutoCompaction, Features, ServerConfig};

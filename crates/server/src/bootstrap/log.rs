@@ -11,10 +11,14 @@ use proto::raftpb::HardState;
 use proto::walpb::Snapshot;
 use raft::{ConfState, Entry, MemoryStorage, SnapshotMetadata};
 use types::{Index, MemberId, Term};
+#[cfg(not(test))]
+use wal::SEGMENT_BYTES;
 use wal::{Contents, Opening, Survey, Wal};
 
 use super::{StartError, in_log};
 use crate::config::ServerConfig;
+#[cfg(test)]
+use crate::rig::SEGMENT_BYTES;
 use crate::voters::Voters;
 
 /// What a log says.
@@ -92,7 +96,7 @@ pub(super) fn create(
 }
 
 fn wal_config(config: &ServerConfig) -> wal::Config {
-    wal::Config { unsafe_no_fsync: config.unsafe_no_fsync, ..wal::Config::default() }
+    wal::Config { segment_bytes: SEGMENT_BYTES, unsafe_no_fsync: config.unsafe_no_fsync }
 }
 
 /// The log as consensus reads it, with the voters as of what is applied.

@@ -26,7 +26,7 @@ mod errand;
 mod leases;
 mod memory;
 mod publish;
-mod purge;
+pub(crate) mod purge;
 mod stall;
 mod storage;
 mod versions;

@@ -48,7 +48,7 @@ impl Chore for Purge {
 }
 
 // A file that cannot be removed takes room and does no harm: where etcd would end the process, this one tells, and tries again.
-pub(super) fn purge(shared: &Shared) {
+pub(crate) fn purge(shared: &Shared) {
     let config = &shared.config;
     let snapshots = Snapshotter::new(Arc::clone(&shared.disk), config.snap_path());
     if let Err(error) = snapshots.purge(config.max_snapshots) {

@@ -1,0 +1,144 @@
+//! What a member holds, as clients see it; and what requests make of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use prost::Message as _;
+use proto::etcdserverpb as pb;
+use proto::mvccpb::KeyValue;
+
+use super::op::{Branch, Op};
+use crate::state::StateMachine;
+
+/// A key at a revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Kv {
+    pub(super) value: String,
+    pub(super) created: i64,
+    pub(super) modified: i64,
+    pub(super) version: i64,
+    pub(super) lease: i64,
+}
+
+pub(super) type Keys = BTreeMap<String, Kv>;
+
+/// All that clients can see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Model {
+    pub(super) revision: i64,
+    pub(super) compacted: i64,
+    pub(super) keys: Keys,
+    /// By id, the seconds that they were granted for.
+    pub(super) leases: BTreeMap<i64, i64>,
+    pub(super) learners: BTreeSet<u64>,
+}
+
+impl Model {
+    /// A cluster to which nothing has happened.
+    pub(super) fn new() -> Model {
+        let (keys, leases, learners) = (Keys::new(), BTreeMap::new(), BTreeSet::new());
+        Model { revision: 1, compacted: mvcc::NEVER_COMPACTED, keys, leases, learners }
+    }
+
+    /// What a member holds.
+    pub(super) fn of(state: &StateMachine) -> Model {
+        let StateMachine { store, lessor, cluster, .. } = state;
+        let (revision, compacted) = (store.current(), store.compacted());
+        let granted = |id| lessor.time_to_live(id, Duration::ZERO).unwrap().granted;
+        let leases = lessor.leases().into_iter().map(|id| (id.0, granted(id))).collect();
+        let now = cluster.now();
+        let learners = now.ids().filter(|id| now.is_learner(*id)).map(|id| id.0).collect();
+        Model { revision, compacted, keys: keys_at(state, revision), leases, learners }
+    }
+
+    /// The keys that are attached to a lease.
+    pub(super) fn attached(&self, lease: i64) -> impl Iterator<Item = &[u8]> {
+        let attached = self.keys.iter().filter(move |(_, kv)| kv.lease == lease);
+        attached.map(|(key, _)| key.as_bytes())
+    }
+
+    /// Carries out a request. Returns whether it is not refused.
+    pub(super) fn carry_out(&mut self, op: &Op) -> bool {
+        match op {
+            Op::Put { key, value, lease } => {
+                let known = *lease == 0 || self.leases.contains_key(lease);
+                if known {
+                    self.revision += 1;
+                    self.put(key, value, *lease);
+                }
+                known
+            }
+            Op::Delete { from, to } => {
+                self.delete(|key, _| (from.as_str()..to.as_str()).contains(&key));
+                true
+            }
+            Op::Txn { key, version, then, or_else } => {
+                let found = self.keys.get(key).map_or(0, |kv| kv.version);
+                self.branch(if found == *version { then } else { or_else });
+                true
+            }
+            Op::Grant { id, ttl } => {
+                let is_new = !self.leases.contains_key(id);
+                self.leases.entry(*id).or_insert(*ttl);
+                is_new
+            }
+            Op::Revoke { id } => {
+                let was_there = self.leases.remove(id).is_some();
+                if was_there {
+                    self.delete(|_, kv| kv.lease == *id);
+                }
+                was_there
+            }
+            Op::Compact { revision } => {
+                let is_possible = (self.compacted + 1..=self.revision).contains(revision);
+                if is_possible {
+                    self.compacted = *revision;
+                }
+                is_possible
+            }
+            Op::Join { learner } => self.learners.insert(*learner),
+            Op::Leave { learner } => self.learners.remove(learner),
+        }
+    }
+
+    fn branch(&mut self, branch: &Branch) {
+        if !branch.puts.is_empty() {
+            self.revision += 1;
+        }
+        branch.puts.iter().for_each(|(key, value)| self.put(key, value, 0));
+    }
+
+    fn put(&mut self, key: &str, value: &str, lease: i64) {
+        let modified = self.revision;
+        let before = self.keys.get(key);
+        let (created, version) = before.map_or((modified, 1), |kv| (kv.created, kv.version + 1));
+        let kv = Kv { value: value.to_owned(), created, modified, version, lease };
+        self.keys.insert(key.to_owned(), kv);
+    }
+
+    fn delete(&mut self, which: impl Fn(&str, &Kv) -> bool) {
+        let before = self.keys.len();
+        self.keys.retain(|key, kv| !which(key, kv));
+        self.revision += i64::from(self.keys.len() < before);
+    }
+}
+
+/// All keys as they were at a revision.
+pub(super) fn keys_at(state: &StateMachine, revision: i64) -> Keys {
+    let everything = vec![0];
+    let request = pb::RangeRequest {
+        key: everything.clone().into(),
+        range_end: everything.into(),
+        revision,
+        ..pb::RangeRequest::default()
+    };
+    let range = state.store.range(&request).unwrap();
+    range.kvs.iter().map(|kv| key_value(KeyValue::decode(kv).unwrap())).collect()
+}
+
+fn key_value(kv: KeyValue) -> (String, Kv) {
+    let text = |bytes: bytes::Bytes| String::from_utf8(bytes.into()).unwrap();
+    let KeyValue { key, create_revision, mod_revision, version, value, lease } = kv;
+    let (created, modified) = (create_revision, mod_revision);
+    (text(key), Kv { value: text(value), created, modified, version, lease })
+}

@@ -1,0 +1,204 @@
+//! What clients ask for.
+
+use bytes::Bytes;
+use env::SeededRandom;
+use membership::{Attributes, Change, Member, RaftAttributes};
+use proto::etcdserverpb as pb;
+use proto::etcdserverpb::InternalRaftRequest as Request;
+use proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
+
+use types::MemberId;
+
+use super::model::Model;
+use crate::error::Error;
+use crate::server::Server;
+use crate::waits::Proposal;
+
+const KEYS: [&str; 9] = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
+const LEASES: i64 = 5;
+/// One value in so many is long: it fills a good part of a segment.
+const LONG_ONE_IN: u64 = 8;
+const LONG_BYTES: usize = 700;
+/// The most learners that there are.
+pub(super) const LEARNERS_MAX: usize = 3;
+
+/// A request.
+#[derive(Clone, Debug)]
+pub(super) enum Op {
+    Put {
+        key: String,
+        value: String,
+        lease: i64,
+    },
+    /// All keys from one on, up to another.
+    Delete {
+        from: String,
+        to: String,
+    },
+    /// If a key has this version, one thing; if not, another.
+    Txn {
+        key: String,
+        version: i64,
+        then: Branch,
+        or_else: Branch,
+    },
+    Grant {
+        id: i64,
+        ttl: i64,
+    },
+    Revoke {
+        id: i64,
+    },
+    Compact {
+        revision: i64,
+    },
+    /// A learner joins, and will never be heard of.
+    Join {
+        learner: u64,
+    },
+    Leave {
+        learner: u64,
+    },
+}
+
+/// Keys to put, each once.
+#[derive(Clone, Debug)]
+pub(super) struct Branch {
+    pub(super) puts: Vec<(String, String)>,
+}
+
+impl Op {
+    /// Draws one that mostly makes sense as things are. Values are unique: they have a number.
+    pub(super) fn draw(random: &mut SeededRandom, model: &Model, number: usize) -> Op {
+        match random.below(20) {
+            0..9 => Op::put(random, number),
+            9..12 => {
+                let [from, to] = [key(random), key(random)];
+                Op::Delete { to: if from < to { to } else { format!("{from}\0") }, from }
+            }
+            12..15 => {
+                let version = i64::try_from(random.below(3)).unwrap();
+                let [then, or_else] = [(); 2].map(|()| Branch::draw(random, number));
+                Op::Txn { key: key(random), version, then, or_else }
+            }
+            15..17 => Op::Grant { id: lease(random), ttl: 1000 + lease(random) },
+            17 => Op::Revoke { id: lease(random) },
+            _ => {
+                let back = i64::try_from(random.below(8)).unwrap();
+                Op::Compact { revision: (model.revision + 1 - back).max(1) }
+            }
+        }
+    }
+
+    /// A change of members.
+    pub(super) fn draw_change(random: &mut SeededRandom, model: &Model, number: usize) -> Op {
+        let learner = 1_000 + number as u64;
+        let first = model.learners.first();
+        match first {
+            Some(first) if model.learners.len() == LEARNERS_MAX || random.chance(1, 3) => {
+                Op::Leave { learner: *first }
+            }
+            // Nobody is called that.
+            None if random.chance(1, 5) => Op::Leave { learner },
+            _ => Op::Join { learner },
+        }
+    }
+
+    /// Asks for it.
+    pub(super) fn propose(&self, server: &Server) -> Result<Proposal, Error> {
+        match self {
+            Op::Join { learner } => server.propose_conf_change(&Change::Add(member(*learner))),
+            Op::Leave { learner } => {
+                server.propose_conf_change(&Change::Remove(MemberId(*learner)))
+            }
+            request => server.propose(request.request()),
+        }
+    }
+
+    pub(super) fn put(random: &mut SeededRandom, number: usize) -> Op {
+        let lease = if random.chance(1, 3) { lease(random) } else { 0 };
+        Op::Put { key: key(random), value: value(random, number), lease }
+    }
+
+    fn request(&self) -> Request {
+        let bytes = |text: &String| Bytes::from(text.clone());
+        match self {
+            Op::Put { key, value, lease } => {
+                Request { put: Some(put(key, value, *lease)), ..Request::default() }
+            }
+            Op::Delete { from, to } => {
+                let (key, range_end) = (bytes(from), bytes(to));
+                let delete = pb::DeleteRangeRequest { key, range_end, prev_kv: false };
+                Request { delete_range: Some(delete), ..Request::default() }
+            }
+            Op::Txn { key, version, then, or_else } => {
+                let compare = pb::Compare {
+                    result: CompareResult::Equal.into(),
+                    target: CompareTarget::Version.into(),
+                    key: bytes(key),
+                    target_union: Some(TargetUnion::Version(*version)),
+                    ..pb::Compare::default()
+                };
+                let (success, failure) = (then.ops(), or_else.ops());
+                let txn = pb::TxnRequest { compare: vec![compare], success, failure };
+                Request { txn: Some(txn), ..Request::default() }
+            }
+            Op::Grant { id, ttl } => {
+                let grant = pb::LeaseGrantRequest { id: *id, ttl: *ttl };
+                Request { lease_grant: Some(grant), ..Request::default() }
+            }
+            Op::Revoke { id } => {
+                let revoke = pb::LeaseRevokeRequest { id: *id };
+                Request { lease_revoke: Some(revoke), ..Request::default() }
+            }
+            Op::Compact { revision } => {
+                let compaction = pb::CompactionRequest { revision: *revision, physical: false };
+                Request { compaction: Some(compaction), ..Request::default() }
+            }
+            Op::Join { .. } | Op::Leave { .. } => {
+                unreachable!("no requests, but changes of members")
+            }
+        }
+    }
+}
+
+impl Branch {
+    fn draw(random: &mut SeededRandom, number: usize) -> Branch {
+        let first = usize::try_from(random.below(6)).unwrap();
+        let count = usize::try_from(random.below(4)).unwrap();
+        let keys = KEYS[first..first + count].iter();
+        Branch { puts: keys.map(|key| ((*key).to_owned(), value(random, number))).collect() }
+    }
+
+    fn ops(&self) -> Vec<pb::RequestOp> {
+        let op = |(key, value): &(String, String)| {
+            let put = pb::request_op::Request::RequestPut(put(key, value, 0));
+            pb::RequestOp { request: Some(put) }
+        };
+        self.puts.iter().map(op).collect()
+    }
+}
+
+fn put(key: &str, value: &str, lease: i64) -> pb::PutRequest {
+    let (key, value) = (key.to_owned().into(), value.to_owned().into());
+    pb::PutRequest { key, value, lease, ..pb::PutRequest::default() }
+}
+
+fn member(learner: u64) -> Member {
+    let peer_urls = vec![format!("http://learner{learner}:2380")];
+    let raft = RaftAttributes { peer_urls, is_learner: true };
+    Member { id: MemberId(learner), raft, attributes: Attributes::default() }
+}
+
+fn key(random: &mut SeededRandom) -> String {
+    KEYS[usize::try_from(random.below(KEYS.len() as u64)).unwrap()].to_owned()
+}
+
+fn value(random: &mut SeededRandom, number: usize) -> String {
+    let len = if random.chance(1, LONG_ONE_IN) { LONG_BYTES } else { 0 };
+    format!("{number:0len$}")
+}
+
+fn lease(random: &mut SeededRandom) -> i64 {
+    1 + i64::try_from(random.below(u64::try_from(LEASES).unwrap())).unwrap()
+}
