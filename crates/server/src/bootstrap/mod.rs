@@ -93,9 +93,6 @@ fn restart(
     // Whatever can be found wrong without changing anything comes first.
     let (start, last, opening) = take_log(config, around)?;
     check_log(config, state::peek_applied(config, around), last)?;
-    if last == Index::ZERO {
-        return Err(StartError::NeverBegun { folder: config.wal_path() });
-    }
     let backend = state::open_backend(config, around, Some(&start))?;
     let log = log::read(config, around.disk, &start, opening)?;
     let Log { wal, metadata, .. } = &log;
@@ -105,6 +102,10 @@ fn restart(
     let state = state::open(config, around, backend, cluster, &watch)?;
     let applied = state.applied()?.0.max(Index(start.index()));
     check_log(config, applied, Index(wal.last_index()))?;
+    // Nothing is acknowledged before the first state is durable, and that has a term.
+    if log.state.term() == 0 && applied == Index::ZERO {
+        return Err(StartError::NeverBegun { folder: config.wal_path() });
+    }
     let members = state.cluster.now();
     tracing::info!(
         cluster_id = %cluster_id,

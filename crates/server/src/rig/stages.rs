@@ -124,10 +124,10 @@ impl Stages {
             Stage::Log => turn(shared, &mut self.writer, "write the log", LogWriter::turn),
             Stage::Apply => turn(shared, &mut self.applier, "apply the log", Applier::turn),
             Stage::Snapshot => {
-                turn(shared, &mut self.snapshots, "take a snapshot", Snapshots::turn)
+                turn(shared, &mut self.snapshots, "take a snapshot", Snapshots::turn);
             }
             Stage::Compact => {
-                turn(shared, &mut self.compactor, "compact", |it| it.turn().map(drop))
+                turn(shared, &mut self.compactor, "compact", |it| it.turn().map(drop));
             }
             Stage::Commit => {
                 turn(shared, &mut self.committer, "commit to the database", |it| {
