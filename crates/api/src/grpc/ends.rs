@@ -22,12 +22,15 @@ const LEADERLESS_TIMEOUTS: u32 = 3;
 /// Ends streams.
 #[derive(Debug)]
 pub(crate) struct Ends {
-    closed: watch::Sender<bool>,
     streams: Mutex<Streams>,
+    /// For those who wait and are no stream.
+    closed: watch::Sender<bool>,
 }
 
 #[derive(Debug, Default)]
 struct Streams {
+    /// Whether all are ended, and those that begin.
+    closed: bool,
     /// The number of the last that began.
     last: u64,
     listed: BTreeMap<u64, Listed>,
@@ -41,7 +44,7 @@ struct Listed {
 
 impl Default for Ends {
     fn default() -> Ends {
-        Ends { closed: watch::Sender::new(false), streams: Mutex::default() }
+        Ends { streams: Mutex::default(), closed: watch::Sender::new(false) }
     }
 }
 
@@ -67,13 +70,15 @@ impl Ends {
 
     /// Whether the member is about to stop.
     pub(crate) fn is_closed(&self) -> bool {
-        *self.closed.borrow()
+        self.streams().closed
     }
 
     /// Ends all streams, and those that begin from now on.
     pub(crate) fn close(&self) {
-        self.closed.send_replace(true);
+        self.streams().closed = true;
         self.end(|_| true, Canonical::Stopped);
+        // Last: what a stream waits for must not end it in its own way.
+        self.closed.send_replace(true);
     }
 
     fn end(&self, which: impl Fn(&Listed) -> bool, why: Canonical) {

@@ -113,12 +113,21 @@ fn keys_in(server: &Server, request: &RangeRequest) -> usize {
 async fn range_stream(cx: Context, request: RangeRequest, replies: Replies) -> Result<(), Status> {
     check::range_stream(&request)?;
     let reading = cx.server().read(&cx.who, !request.serializable).await?;
-    for chunk in reading.stream(request)? {
-        let chunk = chunk?;
+    let is_short = is_short(cx.server(), &request);
+    let mut chunks = reading.stream(request)?;
+    loop {
+        let chunk = if is_short {
+            chunks.next()
+        } else {
+            let aside = move || Ok((chunks.next(), chunks));
+            let (chunk, rest) = cx.shared().heavy.run(&cx.unsent, aside).await?;
+            chunks = rest;
+            chunk
+        };
+        let Some(chunk) = chunk.transpose()? else { return Ok(()) };
         let header = chunk.is_last.then(|| cx.header(chunk.range.revision));
         replies.send(&Piece { chunk, header }).await?;
     }
-    Ok(())
 }
 
 /// A piece of a range. All but the last are without a header.
