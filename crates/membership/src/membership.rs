@@ -146,7 +146,7 @@ impl Membership {
     }
 
     /// Whether any other member than this has one of the peer URLs.
-    pub(crate) fn check_peer_urls(&self, of: &Member) -> Result<(), Refused> {
+    pub fn check_peer_urls(&self, of: &Member) -> Result<(), Refused> {
         let others = self.members().filter(|member| member.id != of.id);
         let mut taken = others.flat_map(|member| &member.raft.peer_urls);
         if taken.any(|url| of.raft.peer_urls.contains(url)) {

@@ -35,6 +35,7 @@ impl Server {
         let member = Member::to_add(peer_urls, is_learner, unix_seconds(&**self.clock()));
         self.if_strict("add", member.id, |server| server.may_add(is_learner))?;
         if !is_learner && !self.transport().reaches_others() {
+            self.state().cluster.now().check_peer_urls(&member)?;
             return Err(Error::Alone);
         }
         let members = self.change_members(Change::Add(member.clone())).await?;
