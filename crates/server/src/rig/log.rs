@@ -14,6 +14,10 @@ use crate::log_writer::LogWork;
 use crate::raft_loop::Event;
 use crate::server::StopReason;
 
+/// How the logs of these tests are kept.
+pub(super) const CONFIG: wal::Config =
+    wal::Config { segment_bytes: SEGMENT_BYTES, unsafe_no_fsync: false };
+
 /// A member of which only the log has turns: what it says to the raft loop is for the test.
 struct Log {
     disk: SimDisk,
@@ -72,20 +76,23 @@ fn at(entry: &Entry) -> At {
     (entry.term.0, entry.index.0)
 }
 
-/// What a member finds that starts from this disk.
+/// The entries that a member finds that starts from this disk.
 fn found(disk: SimDisk) -> Vec<At> {
+    contents(disk).entries.iter().map(|entry| (entry.term(), entry.index())).collect()
+}
+
+/// What the log on this disk says. A torn end is cut.
+pub(super) fn contents(disk: SimDisk) -> wal::Contents {
     let (disk, folder): (Arc<dyn Disk>, _) = (Arc::new(disk), small().wal_path());
     let start = wal::valid_snapshots(&*disk, &folder).unwrap().pop().unwrap();
-    let config = wal::Config { segment_bytes: SEGMENT_BYTES, ..wal::Config::default() };
-    let open = || Wal::open(Arc::clone(&disk), &folder, &start, config).unwrap().read_all();
-    let contents = match open() {
+    let open = || Wal::open(Arc::clone(&disk), &folder, &start, CONFIG).unwrap().read_all();
+    match open() {
         Err(error) if error.is_torn() => {
             wal::repair(&*disk, &folder).unwrap();
             open().unwrap().1
         }
         read => read.unwrap().1,
-    };
-    contents.entries.iter().map(|entry| (entry.term(), entry.index())).collect()
+    }
 }
 
 /// What any power cut leaves begins with these.

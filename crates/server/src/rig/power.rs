@@ -1,9 +1,13 @@
 //! A power cut at any change of the disk: whatever clients were told or have seen is found, and the member serves again.
 
-use env::{Disk as _, Fault, SeededRandom, SimDisk};
+use std::sync::Arc;
 
-use super::seeds;
+use env::{Disk as _, Fault, SeededRandom, SimDisk};
+use proto::raftpb::HardState;
+use wal::Wal;
+
 use super::story::{End, Run, Story};
+use super::{log, seeds};
 
 const SEEDS: u64 = 8;
 const STEPS: usize = 400;
@@ -49,6 +53,20 @@ fn a_first_start_that_is_cut_short_is_told_from_a_member_that_was_there() {
             }
         }
     }
+}
+
+/// The first write of a log may be torn between the entry that names the member and the state that says it is committed.
+#[test]
+fn a_first_write_that_is_torn_is_told_from_a_member_that_was_there() {
+    let story = Story { seed: 1, steps: 0 };
+    let (whole, folder) = (SimDisk::new(0), story.config().wal_path());
+    story.tell(&whole);
+    let wal::Contents { metadata, entries, .. } = log::contents(whole);
+    let torn = SimDisk::new(0);
+    let mut log = Wal::create(Arc::new(torn.clone()), &folder, metadata, log::CONFIG).unwrap();
+    log.save(&HardState::default(), &entries[..1], true).unwrap();
+    drop(log);
+    Run::new(story, &torn).assert_serves_now();
 }
 
 /// Each time from what the last cut has left; also while it starts.
