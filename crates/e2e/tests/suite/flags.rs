@@ -298,6 +298,23 @@ async fn snapshot_count_says_when_a_snapshot_is_taken() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn max_snapshots_says_how_many_are_kept() {
+    let options = Options::new().flag("snapshot-count", "5").flag("max-snapshots", "0");
+    let member = Member::start(options);
+    let folder = member.data_dir().join("member/snap");
+    while count_files(&folder, "snap") < 4 {
+        member.client().put("k", "v").await.unwrap();
+    }
+    // Old ones are removed as soon as it starts, and twice a minute.
+    let member = member.terminate().start_with(|options| options.flag("max-snapshots", "2"));
+    member.log().wait_for_message("purged");
+    while count_files(&folder, "snap") > 2 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(member.client().get("k").await.unwrap().count, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn auto_compaction_forgets_what_is_older_than_its_period() {
     let options = Options::new().flag("auto-compaction-mode", "periodic");
     let member = Member::start(options.flag("auto-compaction-retention", "1s"));
