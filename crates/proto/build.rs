@@ -1,5 +1,8 @@
-//! Compiles the .proto files: to Rust for this crate's modules, and to descriptors for those who
-//! need names at run time.
+//! Compiles the .proto files: to Rust for this crate's modules, and to descriptors and tables for
+//! those who need names at run time.
+
+#[path = "build/shapes.rs"]
+mod shapes;
 
 use std::{env, error::Error, fs, path::Path};
 
@@ -19,12 +22,15 @@ const ROOTS: [&str; 10] = [
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=proto");
+    println!("cargo::rerun-if-changed=build");
     let mut compiler = protox::Compiler::new(["proto"])?;
     compiler.include_imports(true).open_files(ROOTS)?;
 
     // protox keeps options it has no type for (the version marks, the routes) only in encoded form.
-    let descriptors = Path::new(&env::var("OUT_DIR")?).join("descriptors.bin");
-    fs::write(descriptors, compiler.encode_file_descriptor_set())?;
+    let out = env::var("OUT_DIR")?;
+    let out = Path::new(&out);
+    fs::write(out.join("descriptors.bin"), compiler.encode_file_descriptor_set())?;
+    fs::write(out.join("shapes.rs"), shapes::rust(&compiler.descriptor_pool())?)?;
 
     // The source is wanted for its comments, which become documentation.
     let mut files = compiler.include_source_info(true).file_descriptor_set();

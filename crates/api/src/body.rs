@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   HTTP            one piece
+//!   JSON gateway    pieces as they are written
 //!   unary gRPC      one message, then trailers with the status
 //!   streaming gRPC  messages as they come, then trailers
 //! ```
@@ -17,6 +18,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
 
+use crate::gateway::Json;
 use crate::grpc::{Running, Status, Written};
 
 /// The body of a response.
@@ -34,12 +36,23 @@ enum Inner {
     },
     Trailers(HeaderMap),
     Stream(Arc<Running>),
+    Json(Box<Json>),
 }
 
 impl Body {
     /// One message of gRPC, and how the call ended.
     pub(crate) fn unary(message: Bytes, status: &Status) -> Body {
-        Body(Inner::Unary { message, trailers: trailers(status) })
+        Body::with_trailers(message, trailers(status))
+    }
+
+    /// One piece, and headers behind it.
+    pub(crate) fn with_trailers(piece: Bytes, trailers: HeaderMap) -> Body {
+        Body(Inner::Unary { message: piece, trailers })
+    }
+
+    /// JSON, as it is written.
+    pub(crate) fn json(json: Json) -> Body {
+        Body(Inner::Json(Box::new(json)))
     }
 
     /// The messages of a stream, and how it ended.
@@ -67,6 +80,14 @@ impl http_body::Body for Body {
             Inner::Whole(bytes) => (Frame::data(bytes), Inner::Empty),
             Inner::Unary { message, trailers } => (Frame::data(message), Inner::Trailers(trailers)),
             Inner::Trailers(trailers) => (Frame::trailers(trailers), Inner::Empty),
+            Inner::Json(mut json) => match json.poll_piece(cx) {
+                Poll::Pending => {
+                    self.0 = Inner::Json(json);
+                    return Poll::Pending;
+                }
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Ready(Some(piece)) => (Frame::data(piece), Inner::Json(json)),
+            },
             Inner::Stream(running) => match running.poll_written(cx) {
                 Poll::Pending => {
                     self.0 = Inner::Stream(running);
@@ -94,7 +115,7 @@ impl http_body::Body for Body {
             Inner::Empty | Inner::Trailers(_) => SizeHint::with_exact(0),
             Inner::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             // A length would say that nothing follows.
-            Inner::Unary { .. } | Inner::Stream(_) => SizeHint::default(),
+            Inner::Unary { .. } | Inner::Stream(_) | Inner::Json(_) => SizeHint::default(),
         }
     }
 }

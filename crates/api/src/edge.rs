@@ -1,12 +1,15 @@
-//! Which of the two a request is for.
+//! Which of the three a request is for.
 
 use std::sync::Arc;
 
-use ::http::header::CONTENT_TYPE;
-use ::http::{Request, Response, Version};
+use ::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use ::http::request::Parts;
+use ::http::{Method, Request, Response, Version};
+use http_body::Body as _;
 use net::Connection;
 
 use crate::body::Body;
+use crate::gateway::Gateway;
 use crate::grpc::{Grpc, RequestBody};
 use crate::http::{Http, Member, Surface};
 
@@ -17,13 +20,14 @@ const GRPC: &str = "application/grpc";
 pub struct Api<M> {
     surface: Surface,
     grpc: Grpc,
+    gateway: Gateway,
     http: Arc<Http<M>>,
 }
 
 impl<M: Member> Api<M> {
     /// What a port offers depends on what it is for.
     pub fn new(surface: Surface, grpc: Grpc, http: Arc<Http<M>>) -> Api<M> {
-        Api { surface, grpc, http }
+        Api { surface, gateway: Gateway::new(grpc.clone()), grpc, http }
     }
 
     /// Answers a request.
@@ -35,8 +39,30 @@ impl<M: Member> Api<M> {
         if self.is_grpc(connection, &request) {
             return self.grpc.call(connection, request).await;
         }
-        let (asked, _) = request.into_parts();
-        self.http.call(self.surface, connection.tls, &asked).await.map(Body::from)
+        let (asked, body) = request.into_parts();
+        match self.http.gateway_path(self.surface, &asked) {
+            Some(path) => self.json(connection, &path, &asked, body).await,
+            None => self.http.call(self.surface, connection.tls, &asked).await.map(Body::from),
+        }
+    }
+
+    /// A request of the JSON gateway.
+    async fn json<B: RequestBody>(
+        &self,
+        connection: &Connection,
+        path: &str,
+        asked: &Parts,
+        body: B,
+    ) -> Response<Body> {
+        let answer = self.gateway.call(connection, path, asked, body);
+        let mut response = self.http.admit(connection.tls, asked, answer).await;
+        if asked.method == Method::HEAD {
+            // The length stays; what it counts is not sent.
+            let length = std::mem::take(response.body_mut()).size_hint().exact();
+            let length = length.filter(|length| *length > 0);
+            length.map(|length| response.headers_mut().insert(CONTENT_LENGTH, length.into()));
+        }
+        response
     }
 
     /// Compat: without TLS, etcd tells the two apart by the version of HTTP alone; with it, by what the request says it holds.

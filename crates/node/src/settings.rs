@@ -132,7 +132,7 @@ pub(crate) fn http(config: &Config, command_line: Vec<String>) -> api::http::Con
     let client = &config.client;
     let access =
         api::http::Access { hosts: client.host_whitelist.clone(), origins: client.cors.clone() };
-    api::http::Config { access, command_line }
+    api::http::Config { access, command_line, gateway: client.gateway }
 }
 
 /// Where to listen.

@@ -142,6 +142,8 @@ pub mod health {
     include!(concat!(env!("OUT_DIR"), "/grpc.health.v1.rs"));
 }
 
+pub mod shape;
+
 /// All messages, enums and services as an encoded `google.protobuf.FileDescriptorSet`, for those
 /// who need names at run time.
 ///

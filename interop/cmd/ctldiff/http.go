@@ -7,24 +7,33 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 )
 
-// compared are the headers that say something about an answer.
-var compared = []string{"Content-Type", "Allow", "Grpc-Metadata-Content-Type", "Access-Control-Allow-Origin", "X-Etcd-Cluster-Id"}
+// asks follows nobody anywhere: where one is sent to is part of an answer.
+var asks = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
-// request makes an HTTP request: method, path and perhaps a body.
+// request makes an HTTP request: method, path, perhaps headers such as @Accept:text/plain, and perhaps a body.
 func request(ctx context.Context, endpoint string, words []string) answer {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if len(words) < 2 {
 		return answer{failed: fmt.Errorf("http METHOD PATH, and not %q", words)}
 	}
-	r, err := http.NewRequestWithContext(ctx, words[0], "http://"+endpoint+words[1], strings.NewReader(strings.Join(words[2:], " ")))
+	method, path, words := words[0], words[1], words[2:]
+	headers := http.Header{}
+	for len(words) > 0 && strings.HasPrefix(words[0], "@") {
+		name, value, _ := strings.Cut(words[0][1:], ":")
+		headers.Add(name, value)
+		words = words[1:]
+	}
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+endpoint+path, strings.NewReader(strings.Join(words, " ")))
 	if err != nil {
 		return answer{failed: err}
 	}
-	response, err := http.DefaultClient.Do(r)
+	r.Header = headers
+	response, err := asks.Do(r)
 	if err != nil {
 		return answer{failed: err}
 	}
@@ -33,13 +42,30 @@ func request(ctx context.Context, endpoint string, words []string) answer {
 	if err != nil {
 		return answer{failed: err}
 	}
-	text := ""
-	for _, name := range compared {
-		if value := response.Header.Get(name); value != "" {
-			text += name + ": " + value + "\n"
+	return answer{code: response.StatusCode, out: headersOf(response) + compact(body)}
+}
+
+// headersOf are the headers and trailers of an answer, but for the time of day and, of what has blanks by chance, the length.
+func headersOf(response *http.Response) string {
+	var lines []string
+	isJSON := response.Header.Get("Content-Type") == "application/json"
+	for name, values := range response.Header {
+		switch {
+		case name == "Date":
+		case name == "Content-Length" && isJSON:
+			lines = append(lines, name+": <length>")
+		default:
+			lines = append(lines, name+": "+strings.Join(values, ", "))
 		}
 	}
-	return answer{code: response.StatusCode, out: text + compact(body)}
+	for name, values := range response.Trailer {
+		lines = append(lines, "trailer "+name+": "+strings.Join(values, ", "))
+	}
+	if len(response.TransferEncoding) > 0 {
+		lines = append(lines, "Transfer-Encoding: "+strings.Join(response.TransferEncoding, ", "))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n") + "\n"
 }
 
 // compact takes the blanks out of JSON, of which Go's protobuf library has some or none, as each build decides by chance.

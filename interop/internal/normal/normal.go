@@ -105,6 +105,8 @@ var rules = []rule{
 	every(`Logger: 0x[0-9a-f]+`, `Logger: <pointer>`),
 	// Go's protobuf library puts one blank between the fields of a message, or two, as each build decides by chance.
 	every(`(memberID:\d+) +(alarm:)`, `$1 $2`),
+	// And the blank in its errors is one that breaks, or one that does not.
+	every(`proto:[\x{a0} ]`, `proto: `),
 	// An id that begins with a zero is padded.
 	every(`(Member|cluster) +`, `$1 `),
 	// How long it took.

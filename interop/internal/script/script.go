@@ -9,6 +9,7 @@
 //	unordered member list                     its lines may come in any order
 //	utl snapshot status $dir/saved            an etcdutl command
 //	http POST /v3/kv/range {"key":"YQ=="}     a request to the client port; what follows the path is the body
+//	http GET /health @Accept:text/plain       the same with a header
 //	background w watch a --rev=1              a command that goes on
 //	await w "PUT"                             until it has printed this; again, this once more after that
 //	tell w progress                           a line for its standard input

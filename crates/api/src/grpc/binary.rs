@@ -28,7 +28,7 @@ pub(super) fn check(headers: &HeaderMap) -> Result<(), String> {
 }
 
 /// Where base64 goes wrong, as Go counts; nowhere, if it does not. What has a multiple of four characters may have padding, and nothing else.
-fn illegal_at(text: &[u8]) -> Option<usize> {
+pub(crate) fn illegal_at(text: &[u8]) -> Option<usize> {
     let is_padded = text.len().is_multiple_of(4);
     let (groups, rest) = text.as_chunks::<4>();
     for (number, group) in groups.iter().enumerate() {

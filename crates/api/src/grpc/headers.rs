@@ -79,6 +79,11 @@ impl Headers {
         Ok(Headers { format, deadline, encoding })
     }
 
+    /// Those of a call within the process.
+    pub(crate) fn within(deadline: Deadline) -> Headers {
+        Headers { format: Format(HeaderValue::from_static(GRPC)), deadline, encoding: None }
+    }
+
     /// The method that a path names, if messages to it can be read.
     pub(crate) fn method(&self, path: &str) -> Result<(usize, &'static Method), Refused> {
         let Some(found) = Method::find(path) else {

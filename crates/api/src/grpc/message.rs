@@ -194,6 +194,13 @@ pub(crate) fn frame(out: &mut BytesMut, write: impl FnOnce(&mut BytesMut)) -> Re
     put_length(out, start)
 }
 
+/// A message of a request, with what comes before one.
+pub(crate) fn framed(message: &[u8]) -> Result<Bytes, Status> {
+    let mut out = BytesMut::with_capacity(PREFIX + message.len());
+    frame(&mut out, |out| out.put_slice(message))?;
+    Ok(out.freeze())
+}
+
 /// Says how long the message is that was written behind the room for that, at `start`.
 pub(crate) fn put_length(out: &mut BytesMut, start: usize) -> Result<(), Status> {
     let length = out.len() - start - PREFIX;

@@ -54,7 +54,7 @@ mod watch;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response};
 use net::Connection;
 use server::Server;
 
@@ -66,6 +66,9 @@ use heavy::Heavy;
 use metrics::Metrics;
 use rpc::Rpc;
 
+pub(crate) use binary::illegal_at as illegal_base64_at;
+pub(crate) use deadline::Deadline;
+pub(crate) use message::{PREFIX, framed};
 pub(crate) use running::{Running, Written};
 
 pub use errors::Canonical;
@@ -74,6 +77,9 @@ pub use status::{CODES, Code, Status};
 
 /// What a message may have on top of the request in it: etcd's allowance.
 const OVERHEAD_BYTES: usize = 512 << 10;
+
+/// How much longer a message may be as JSON.
+const JSON_FACTOR: usize = 4;
 
 /// How gRPC is served.
 #[derive(Clone, Copy, Debug)]
@@ -158,6 +164,29 @@ impl Grpc {
         let context = Context::new(&self.shared, connection, &parts.headers);
         drop(parts);
         serve(method.rpc, Call::new(context, connection, at, method, headers, body)).await
+    }
+
+    /// Answers a call that came by another way than gRPC: as JSON.
+    pub(crate) async fn invoke<B: RequestBody>(
+        &self,
+        connection: &Connection,
+        path: &str,
+        metadata: &HeaderMap,
+        deadline: Deadline,
+        body: B,
+    ) -> Response<Body> {
+        let headers = Headers::within(deadline);
+        let (at, method) = match headers.method(path) {
+            Ok(found) => found,
+            Err(refused) => return refused.into_response(),
+        };
+        let context = Context::new(&self.shared, connection, metadata);
+        serve(method.rpc, Call::new(context, connection, at, method, headers, body)).await
+    }
+
+    /// The longest JSON that is read as one message. Base64 takes a third more than what it stands for, and names of fields and blanks take something too.
+    pub(crate) fn json_bytes_max(&self) -> usize {
+        self.shared.message_bytes_max.saturating_mul(JSON_FACTOR)
     }
 
     /// Watches over the leader for those streams that want one, until the member stops. Somebody has to run this, once.

@@ -121,6 +121,14 @@ impl Status {
         Status::new(Code::Unknown, error.to_string())
     }
 
+    /// How a call ended, as its trailers say, or the headers of a response that has nothing else; none if they do not say.
+    pub(crate) fn read_from(headers: &HeaderMap) -> Option<Status> {
+        let code = headers.get(GRPC_STATUS)?.to_str().ok()?.parse::<usize>().ok()?;
+        let code = Code::ALL.get(code).copied().unwrap_or(Code::Unknown);
+        let message = headers.get(GRPC_MESSAGE).map(|text| unescaped(text.as_bytes()));
+        Some(Status::new(code, message.unwrap_or_default()))
+    }
+
     /// Says it in trailers, or in the headers of a response that has nothing else.
     pub(crate) fn write_to(&self, headers: &mut HeaderMap) {
         let code = match self.code {
@@ -162,6 +170,26 @@ fn escaped(text: &str) -> Cow<'_, str> {
     out.into()
 }
 
+/// The opposite.
+fn unescaped(mut text: &[u8]) -> String {
+    let mut out = Vec::with_capacity(text.len());
+    while let [first, rest @ ..] = text {
+        let hex = rest.first_chunk::<2>().filter(|_| *first == b'%');
+        let hex = hex.and_then(|hex| std::str::from_utf8(hex).ok());
+        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) => {
+                out.push(byte);
+                text = &rest[2..];
+            }
+            None => {
+                out.push(*first);
+                text = rest;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,6 +205,17 @@ mod tests {
     fn text_that_is_no_header_value_is_escaped() {
         assert_eq!(escaped("etcdserver: no leader"), "etcdserver: no leader");
         assert_eq!(escaped("50% of\n\"ä\""), "50%25 of%0A\"%C3%A4\"");
+    }
+
+    #[test]
+    fn what_was_written_can_be_read() {
+        for text in ["", "etcdserver: no leader", "50% of\n\"ä\"", "%4"] {
+            let status = Status::new(Code::NotFound, text.to_owned());
+            let mut headers = HeaderMap::new();
+            status.write_to(&mut headers);
+            assert_eq!(Status::read_from(&headers), Some(status));
+        }
+        assert_eq!(Status::read_from(&HeaderMap::new()), None);
     }
 
     #[test]

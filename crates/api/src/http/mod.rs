@@ -8,6 +8,7 @@
 //!   GET /metrics               200  # HELP etcd_server_has_leader …
 //!   GET /debug/vars            200  {"cmdline": […], … "raft.status": {…}}
 //!   anything else              404  404 page not found
+//!   POST /v3/…                 for the JSON gateway, which has a module of its own
 //! ```
 //!
 //! [`Http::call`] is a function from the head of a request to a response: no socket, no body, no runtime. Bodies of requests are not read, as none of these paths
@@ -39,6 +40,9 @@ use answer::{json, not_found, only_get};
 use health::Checks;
 use metrics::Exposition;
 use process::ProcessMetrics;
+
+/// What is for the JSON gateway begins with this.
+const GATEWAY: &str = "/v3/";
 
 /// Which port a request came in by, and so what it may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +78,8 @@ pub struct Config {
     pub access: Access,
     /// The command line, for `/debug/vars`.
     pub command_line: Vec<String>,
+    /// Whether there is a JSON gateway, below `/v3/`. `--enable-grpc-gateway`
+    pub gateway: bool,
 }
 
 /// The HTTP side of a member.
@@ -108,7 +114,7 @@ impl<M: Member> Http<M> {
         }
         let mut response = match surface {
             Surface::Metrics | Surface::Peer => self.route(surface, asked).await,
-            _ => self.admit(surface, secure, asked).await,
+            _ => self.admit(secure, asked, self.route(surface, asked)).await,
         };
         if asked.method == Method::HEAD {
             // The length stays, as for a GET; what it counts is not sent.
@@ -117,29 +123,46 @@ impl<M: Member> Http<M> {
         response
     }
 
+    /// The path of a request to the JSON gateway, without what was escaped in it; none if it is for somebody else.
+    pub(crate) fn gateway_path(&self, surface: Surface, asked: &Parts) -> Option<String> {
+        let is_served = matches!(surface, Surface::Client | Surface::ClientHttpOnly);
+        let path = path::named(asked);
+        let path = path::decoded(&path);
+        let is_for_it = path.starts_with(GATEWAY) && path::redirect(asked, false).is_none();
+        (self.config.gateway && is_served && is_for_it).then(|| path.into_owned())
+    }
+
     /// The client port looks at host and origin first.
-    async fn admit(&self, surface: Surface, secure: bool, asked: &Parts) -> Response<Bytes> {
+    pub(crate) async fn admit<B: From<Bytes> + Default>(
+        &self,
+        secure: bool,
+        asked: &Parts,
+        answer: impl Future<Output = Response<B>>,
+    ) -> Response<B> {
         let access = &self.config.access;
         if !secure && let Some(refused) = access.refuse_host(asked) {
-            return refused;
+            return refused.map(B::from);
         }
         let mut response = match asked.method {
             Method::OPTIONS => Response::default(),
-            _ => self.route(surface, asked).await,
+            _ => answer.await,
         };
         access.allow_origin(asked, response.headers_mut());
         response
     }
 
-    /// What is asked for. `/v3/`, the JSON gateway, is not there, as with `--enable-grpc-gateway=false`.
+    /// What is asked for, if it is not for the JSON gateway.
     async fn route(&self, surface: Surface, asked: &Parts) -> Response<Bytes> {
         if asked.uri.path() == "*" {
             return answer::no_path();
         }
-        if let Some(elsewhere) = path::redirect(asked) {
+        let has_gateway =
+            self.config.gateway && surface != Surface::Metrics && surface != Surface::Peer;
+        if let Some(elsewhere) = path::redirect(asked, has_gateway) {
             return elsewhere;
         }
-        let path = path::decoded(asked.uri.path());
+        let path = path::named(asked);
+        let path = path::decoded(&path);
         match (surface, path.as_ref()) {
             (Surface::Peer, path) if path != "/version" => not_found(),
             (_, "/metrics") => self.exposition.answer(),

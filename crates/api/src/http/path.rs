@@ -16,10 +16,19 @@ use http::request::Parts;
 
 use super::answer;
 
-/// Sends whoever asks for a path with empty, `.` or `..` parts to the path without them.
-pub(super) fn redirect(asked: &Parts) -> Option<Response<Bytes>> {
+/// The path that is asked for: what begins with `/v3beta/` is another name for it.
+pub(super) fn named(asked: &Parts) -> Cow<'_, str> {
     let path = asked.uri.path();
-    let cleaned = clean(path);
+    path.strip_prefix("/v3beta/").map_or(path.into(), |rest| format!("/v3/{rest}").into())
+}
+
+/// Sends whoever asks for a path with empty, `.` or `..` parts to the path without them, and with a gateway whoever means it to where it is.
+pub(super) fn redirect(asked: &Parts, has_gateway: bool) -> Option<Response<Bytes>> {
+    let path = named(asked);
+    let mut cleaned = clean(&path);
+    if has_gateway && cleaned == "/v3" {
+        cleaned.push('/');
+    }
     if cleaned == path {
         return None;
     }

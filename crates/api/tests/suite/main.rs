@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `edge` | which requests are gRPC, and which are for pages |
 //! | `calls` | what all calls have in common: framing, limits, deadlines, metrics |
+//! | `gateway` | the same as JSON |
 //! | `keys` | `KV` |
 //! | `leases` | `Lease` |
 //! | `watches` | `Watch` |
@@ -17,6 +18,7 @@
 
 mod calls;
 mod edge;
+mod gateway;
 mod keys;
 mod leases;
 mod locks;

@@ -195,6 +195,8 @@ pub struct Client {
     pub ping_interval_min: Option<Duration>,
     /// Pings of the server; `None` is none.
     pub keepalive: Option<Keepalive>,
+    /// Serve JSON too.
+    pub gateway: bool,
     /// Origins that web pages may come from; `*` is any.
     pub cors: BTreeSet<String>,
     /// Names that requests without TLS may be addressed to; `*` is any.

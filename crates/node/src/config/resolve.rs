@@ -261,6 +261,7 @@ fn client(flags: &Flags, notices: &mut Vec<Notice>) -> Client {
         ping_interval_min: positive(flags.grpc_keepalive_min_time),
         keepalive: interval.zip(timeout).map(|(interval, timeout)| Keepalive { interval, timeout }),
         cors: flags.cors.values().clone(),
+        gateway: flags.enable_grpc_gateway,
         host_whitelist: flags.host_whitelist.iter().cloned().collect(),
         watch_progress_interval: progress_interval(flags, notices),
     }

@@ -85,7 +85,6 @@ pub(crate) fn check(flags: &Flags) -> Result<(), Refusal> {
     reasons.extend(secure_urls(flags));
     reasons.extend(more_members(flags));
     reasons.extend(freelist(flags));
-    reasons.extend(gateway(flags));
     reasons.extend(gates(flags));
     for key in &flags.file_only {
         reasons.push(format!("{key} in the configuration file is not yet supported by Bowline"));
@@ -128,14 +127,6 @@ fn freelist(flags: &Flags) -> Option<String> {
     (flags.backend_bbolt_freelist_type == "array").then(|| {
         "--backend-bbolt-freelist-type=array is not supported by Bowline: free pages are always kept by size (map)"
             .to_owned()
-    })
-}
-
-/// It is on by default, and whoever does not ask for it will not miss it.
-fn gateway(flags: &Flags) -> Option<String> {
-    let is_asked_for = flags.enable_grpc_gateway && flags.is_given("enable-grpc-gateway");
-    is_asked_for.then(|| {
-        "--enable-grpc-gateway=true is not yet supported by Bowline: the JSON gateway is still to come".to_owned()
     })
 }
 

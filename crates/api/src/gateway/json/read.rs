@@ -1,0 +1,399 @@
+//! From JSON to the bytes of a message.
+//!
+//! ```text
+//!   {"key": "Zm9v", "rangeEnd": null, "limit": "5", "sort_order": "DESCEND", "nope": [{}]}
+//!    0a 03 66 6f 6f                    18 05         28 02
+//! ```
+//!
+//! Names are those of the fields, or the same in the way of JavaScript; numbers may be strings, whole ones written with a point or an exponent; enums are
+//! names or numbers; bytes are base64 in either alphabet, padded or not; what is null is as if it were not there, and so is what nobody knows, names of
+//! enums among it. What is wrong is told in the words of Go's `protojson`, with line and column.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::alphabet::{STANDARD, URL_SAFE};
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use prost::encoding::{WireType, encode_key, encode_varint};
+use proto::shape::{Field, Kind, Message};
+
+use super::number;
+
+/// How deep messages may be nested. No method can read more: see [`proto`].
+const DEPTH_MAX: usize = 100;
+
+/// Why JSON is no message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("proto: {0}")]
+pub(crate) struct ReadError(String);
+
+/// The bytes of the message that a value is. The value has to be JSON by its grammar: see [`split`](super::split).
+pub(crate) fn read(text: &[u8], shape: &Message) -> Result<Vec<u8>, ReadError> {
+    let mut reader = Reader { text, at: 0 };
+    let mut out = Vec::with_capacity(text.len());
+    reader.message(shape, DEPTH_MAX, &mut out)?;
+    Ok(out)
+}
+
+struct Reader<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+/// A piece of JSON, and where it begins.
+struct Token<'a> {
+    kind: TokenKind<'a>,
+    at: usize,
+    raw: &'a [u8],
+}
+
+#[derive(PartialEq, Eq)]
+enum TokenKind<'a> {
+    Opens(Bracket),
+    Closes,
+    Null,
+    Bool(bool),
+    Number(&'a str),
+    String(Cow<'a, str>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bracket {
+    Object,
+    Array,
+}
+
+impl<'a> Reader<'a> {
+    fn message(
+        &mut self,
+        shape: &Message,
+        depth: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ReadError> {
+        let Some(depth) = depth.checked_sub(1) else { return Err(too_deep()) };
+        let token = self.token()?;
+        if token.kind != TokenKind::Opens(Bracket::Object) {
+            return Err(self.unexpected(&token));
+        }
+        let mut seen = Seen::default();
+        loop {
+            let token = self.token()?;
+            let TokenKind::String(name) = &token.kind else { return Ok(()) };
+            let Some(field) = shape.named(name) else {
+                self.skip()?;
+                continue;
+            };
+            if !seen.insert(field.number) {
+                let what = format!("duplicate field {}", lossy(token.raw));
+                return Err(self.error_at(token.at, &what));
+            }
+            if self.peek() == Some(b'n') {
+                self.token()?;
+                continue;
+            }
+            if field.repeated {
+                self.list(field, depth, out)?;
+                continue;
+            }
+            if let Some(oneof) = field.oneof
+                && !seen.choose(oneof)
+            {
+                let name = lossy(token.raw);
+                let what = format!("error parsing {name}, oneof {oneof} is already set");
+                return Err(self.error_at(token.at, &what));
+            }
+            self.value(field, depth, out)?;
+        }
+    }
+
+    fn list(&mut self, field: &Field, depth: usize, out: &mut Vec<u8>) -> Result<(), ReadError> {
+        let token = self.token()?;
+        if token.kind != TokenKind::Opens(Bracket::Array) {
+            return Err(self.unexpected(&token));
+        }
+        while self.peek() != Some(b']') {
+            self.value(field, depth, out)?;
+        }
+        self.token()?;
+        Ok(())
+    }
+
+    fn value(&mut self, field: &Field, depth: usize, out: &mut Vec<u8>) -> Result<(), ReadError> {
+        if let Kind::Message(shape) = field.kind {
+            encode_key(field.number, WireType::LengthDelimited, out);
+            let start = out.len();
+            self.message(shape, depth, out)?;
+            put_length(out, start);
+            return Ok(());
+        }
+        let token = self.token()?;
+        match scalar(field.kind, &token.kind) {
+            Some(Scalar::Unknown) => {}
+            Some(value) => value.write(field, out),
+            None => {
+                let (kind, name, raw) = (kind_name(field.kind), field.json_name, lossy(token.raw));
+                let what = format!("invalid value for {kind} field {name}: {raw}");
+                return Err(self.error_at(token.at, &what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes over a value.
+    fn skip(&mut self) -> Result<(), ReadError> {
+        let mut open = 0_usize;
+        loop {
+            match self.token()?.kind {
+                TokenKind::Opens(_) => open += 1,
+                TokenKind::Closes => open = open.saturating_sub(1),
+                _ => {}
+            }
+            if open == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The first byte of what comes next.
+    fn peek(&mut self) -> Option<u8> {
+        let between = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b',' | b':');
+        self.at += self.text[self.at..].iter().take_while(|byte| between(byte)).count();
+        self.text.get(self.at).copied()
+    }
+
+    /// What comes next. Commas and colons are where they have to be.
+    fn token(&mut self) -> Result<Token<'a>, ReadError> {
+        let first = self.peek();
+        let at = self.at;
+        let rest = &self.text[at..];
+        let (length, kind) = match first {
+            Some(b'{') => (1, TokenKind::Opens(Bracket::Object)),
+            Some(b'[') => (1, TokenKind::Opens(Bracket::Array)),
+            Some(b'}' | b']') | None => (rest.len().min(1), TokenKind::Closes),
+            Some(b'n') => (4, TokenKind::Null),
+            Some(b't') => (4, TokenKind::Bool(true)),
+            Some(b'f') => (5, TokenKind::Bool(false)),
+            Some(b'"') => {
+                let (length, text) =
+                    string(rest).map_err(|what| self.syntax_error_at(at, &what))?;
+                (length, TokenKind::String(text))
+            }
+            Some(_) => {
+                let in_number = |byte: &&u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
+                let length = rest.iter().take_while(in_number).count();
+                (
+                    length,
+                    TokenKind::Number(std::str::from_utf8(&rest[..length]).unwrap_or_default()),
+                )
+            }
+        };
+        self.at += length;
+        Ok(Token { kind, at, raw: &rest[..length] })
+    }
+
+    fn unexpected(&self, token: &Token<'_>) -> ReadError {
+        self.syntax_error_at(token.at, &format!("unexpected token {}", lossy(token.raw)))
+    }
+
+    fn syntax_error_at(&self, at: usize, what: &str) -> ReadError {
+        let ReadError(text) = self.error_at(at, what);
+        ReadError(format!("syntax error {text}"))
+    }
+
+    fn error_at(&self, at: usize, what: &str) -> ReadError {
+        let before = &self.text[..at];
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let column = lossy(&before[start..]).chars().count() + 1;
+        ReadError(format!("(line {line}:{column}): {what}"))
+    }
+}
+
+fn too_deep() -> ReadError {
+    ReadError("exceeded max recursion depth".to_owned())
+}
+
+fn lossy(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}
+
+/// A string with its quotes: how long it is, and what it says.
+fn string(rest: &[u8]) -> Result<(usize, Cow<'_, str>), String> {
+    let mut escaped = false;
+    let is_end = |byte: &u8| {
+        let ends = *byte == b'"' && !escaped;
+        escaped = *byte == b'\\' && !escaped;
+        ends
+    };
+    let length = rest[1..].iter().position(is_end).unwrap_or(rest.len() - 1);
+    let inside = &rest[1..=length];
+    let text = match std::str::from_utf8(inside) {
+        Ok(text) if text.contains('\\') => Cow::Owned(unescaped(text)?),
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => return Err("invalid UTF-8 in string".to_owned()),
+    };
+    Ok((length + 2, text))
+}
+
+/// What stands for other characters, replaced by them.
+fn unescaped(text: &str) -> Result<String, String> {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((plain, escape)) = rest.split_once('\\') {
+        out.push_str(plain);
+        let code = escape.chars().next().unwrap_or('\\');
+        rest = &escape[code.len_utf8().min(escape.len())..];
+        out.push(match code {
+            'b' => '\u{8}',
+            'f' => '\u{c}',
+            'n' => '\n',
+            'r' => '\r',
+            't' => '\t',
+            'u' => {
+                let (character, behind) = unicode(rest)?;
+                rest = behind;
+                character
+            }
+            other => other,
+        });
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+/// The character of `0041`, or of two such halves.
+fn unicode(rest: &str) -> Result<(char, &str), String> {
+    let unit = |text: &str| text.get(..4).and_then(|hex| u16::from_str_radix(hex, 16).ok());
+    let Some(first) = unit(rest) else { return Err("unexpected EOF".to_owned()) };
+    let rest = &rest[4..];
+    if !(0xd800..0xe000).contains(&first) {
+        return Ok((char::from_u32(first.into()).unwrap_or_default(), rest));
+    }
+    let wrong =
+        || format!("invalid escape code {:?} in string", rest.chars().take(6).collect::<String>());
+    let second = rest.strip_prefix("\\u").and_then(unit).ok_or_else(wrong)?;
+    let character = char::decode_utf16([first, second]).next();
+    Ok((character.and_then(Result::ok).ok_or_else(wrong)?, &rest[6..]))
+}
+
+/// A value that is no message.
+enum Scalar {
+    Varint(u64),
+    Bytes(Vec<u8>),
+    /// Of an enum, by a name that nobody knows.
+    Unknown,
+}
+
+/// What a token means to a field; none if nothing.
+fn scalar(kind: Kind, token: &TokenKind<'_>) -> Option<Scalar> {
+    Some(match (kind, token) {
+        (Kind::Bool, TokenKind::Bool(value)) => Scalar::Varint((*value).into()),
+        (Kind::Int32, token) => signed(number::whole::<i32>(digits(token)?)?.into()),
+        (Kind::Int64, token) => signed(number::whole(digits(token)?)?),
+        (Kind::Uint32, token) => Scalar::Varint(number::whole::<u32>(digits(token)?)?.into()),
+        (Kind::Uint64, token) => Scalar::Varint(number::whole(digits(token)?)?),
+        (Kind::String, TokenKind::String(text)) => Scalar::Bytes(text.as_bytes().to_vec()),
+        (Kind::Bytes, TokenKind::String(text)) => Scalar::Bytes(unbase64(text)?),
+        (Kind::Enum(values), TokenKind::String(name)) => {
+            values.number(name).map_or(Scalar::Unknown, |value| signed(value.into()))
+        }
+        (Kind::Enum(_), TokenKind::Number(text)) => signed(number::whole::<i32>(text)?.into()),
+        _ => return None,
+    })
+}
+
+/// Below zero, all 64 bits are written.
+fn signed(value: i64) -> Scalar {
+    Scalar::Varint(value.cast_unsigned())
+}
+
+/// The number that a token is, or that a string is for it.
+fn digits<'t>(token: &'t TokenKind<'_>) -> Option<&'t str> {
+    match token {
+        TokenKind::Number(text) => Some(text),
+        TokenKind::String(text) if text.trim().len() == text.len() => number::prefix(text),
+        _ => None,
+    }
+}
+
+/// Base64 in the alphabet that it needs. With padding where the length says so.
+fn unbase64(text: &str) -> Option<Vec<u8>> {
+    // Go passes over these wherever they are.
+    let text: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
+    let alphabet = if text.contains(['-', '_']) { URL_SAFE } else { STANDARD };
+    let padding = match text.len() % 4 {
+        0 => DecodePaddingMode::RequireCanonical,
+        _ => DecodePaddingMode::RequireNone,
+    };
+    let config = GeneralPurposeConfig::new()
+        .with_decode_padding_mode(padding)
+        .with_decode_allow_trailing_bits(true);
+    GeneralPurpose::new(&alphabet, config).decode(text).ok()
+}
+
+impl Scalar {
+    /// Nothing is written for a zero that is as good as absent.
+    fn write(self, field: &Field, out: &mut Vec<u8>) {
+        let is_seen = field.repeated || field.oneof.is_some();
+        match self {
+            Scalar::Varint(0) if !is_seen => {}
+            Scalar::Varint(value) => {
+                encode_key(field.number, WireType::Varint, out);
+                encode_varint(value, out);
+            }
+            Scalar::Bytes(bytes) if bytes.is_empty() && !is_seen => {}
+            Scalar::Bytes(bytes) => {
+                encode_key(field.number, WireType::LengthDelimited, out);
+                encode_varint(bytes.len() as u64, out);
+                out.extend_from_slice(&bytes);
+            }
+            Scalar::Unknown => {}
+        }
+    }
+}
+
+/// Puts the length of what was written behind `start` before it.
+fn put_length(out: &mut Vec<u8>, start: usize) {
+    let end = out.len();
+    encode_varint((end - start) as u64, out);
+    let moved = out.len() - end;
+    out[start..].rotate_right(moved);
+}
+
+fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Bool => "bool",
+        Kind::Int32 => "int32",
+        Kind::Int64 => "int64",
+        Kind::Uint32 => "uint32",
+        Kind::Uint64 => "uint64",
+        Kind::String => "string",
+        Kind::Bytes => "bytes",
+        Kind::Enum(_) => "enum",
+        Kind::Message(_) => "message",
+    }
+}
+
+/// Which fields of a message were there.
+#[derive(Default)]
+struct Seen {
+    numbers: Vec<u32>,
+    oneofs: Vec<&'static str>,
+}
+
+impl Seen {
+    fn insert(&mut self, number: u32) -> bool {
+        let is_new = !self.numbers.contains(&number);
+        self.numbers.push(number);
+        is_new
+    }
+
+    fn choose(&mut self, oneof: &'static str) -> bool {
+        let is_new = !self.oneofs.contains(&oneof);
+        self.oneofs.push(oneof);
+        is_new
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! From the body of a request to messages of gRPC.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body, Frame};
+use proto::shape::Message;
+
+use super::json::read::read;
+use super::json::split::{SplitError, Values};
+use crate::grpc::{Code, Grpc, RequestBody, Status, framed};
+
+/// The one message of a body; an empty one if there is nothing in it. What follows is of no interest, but read, so that the connection can go on.
+pub(super) async fn one<B: RequestBody>(
+    mut body: B,
+    shape: &Message,
+    grpc: &Grpc,
+) -> Result<Bytes, Status> {
+    let bytes_max = grpc.json_bytes_max();
+    let mut values = Values::new(bytes_max);
+    let mut found = None;
+    let mut behind = 0;
+    while let Some(piece) = poll_fn(|cx| poll_piece(&mut body, cx)).await {
+        if found.is_none() {
+            values.add(&piece);
+            found = values.next().map_err(invalid)?;
+        } else {
+            behind += piece.len();
+            if behind > bytes_max {
+                break;
+            }
+        }
+    }
+    let found = match found {
+        None => values.last().map_err(invalid)?,
+        found => found,
+    };
+    let message = found.map(|text| read(&text, shape)).transpose();
+    let message = message.map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))?;
+    framed(&message.unwrap_or_default())
+}
+
+fn invalid(error: SplitError) -> Status {
+    let code = match error {
+        SplitError::TooLarge { .. } => Code::ResourceExhausted,
+        _ => Code::InvalidArgument,
+    };
+    Status::new(code, error.to_string())
+}
+
+/// The next piece of a body; none at its end, whichever it is.
+fn poll_piece<B: RequestBody>(body: &mut B, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+    loop {
+        match ready!(Pin::new(&mut *body).poll_frame(cx)) {
+            Some(Ok(frame)) => {
+                if let Ok(data) = frame.into_data() {
+                    return Poll::Ready(Some(data));
+                }
+            }
+            Some(Err(_)) | None => return Poll::Ready(None),
+        }
+    }
+}
+
+/// A body of one message.
+#[derive(Debug)]
+pub(super) struct One(Option<Bytes>);
+
+impl One {
+    pub(super) fn new(framed: Bytes) -> One {
+        One(Some(framed))
+    }
+}
+
+impl Body for One {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.0.take().map(|bytes| Ok(Frame::data(bytes))))
+    }
+}
+
+/// A body of messages, as they come.
+///
+/// Compat: what is no message ends them, without a word.
+#[derive(Debug)]
+pub(super) struct Requests<B> {
+    body: Option<B>,
+    values: Values,
+    shape: &'static Message,
+}
+
+impl<B: RequestBody> Requests<B> {
+    pub(super) fn new(body: B, shape: &'static Message, bytes_max: usize) -> Requests<B> {
+        Requests { body: Some(body), values: Values::new(bytes_max), shape }
+    }
+
+    fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let value = loop {
+            match self.values.next() {
+                Ok(Some(value)) => break value,
+                Ok(None) => {}
+                Err(_) => return Poll::Ready(None),
+            }
+            let Some(body) = &mut self.body else { return Poll::Ready(None) };
+            match ready!(poll_piece(body, cx)) {
+                Some(piece) => self.values.add(&piece),
+                None => {
+                    self.body = None;
+                    match self.values.last() {
+                        Ok(Some(value)) => break value,
+                        Ok(None) | Err(_) => return Poll::Ready(None),
+                    }
+                }
+            }
+        };
+        let message = read(&value, self.shape).ok();
+        Poll::Ready(message.and_then(|message| framed(&message).ok()))
+    }
+}
+
+impl<B: RequestBody> Body for Requests<B> {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let message = ready!(self.poll_message(cx));
+        if message.is_none() {
+            // Nothing that comes later is a message any more.
+            self.body = None;
+            self.values = Values::new(0);
+        }
+        Poll::Ready(message.map(|message| Ok(Frame::data(message))))
+    }
+}

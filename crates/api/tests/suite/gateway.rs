@@ -1,0 +1,267 @@
+//! The JSON gateway, from a request of HTTP to its answer. What it answers in detail is compared with etcd's answers in `interop/`.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use api::http::{Access, Config, Surface};
+use api::{Api, Body, Http};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::request::Builder;
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::channel::{Channel, Sender};
+use http_body_util::{BodyExt as _, Full};
+use net::{Connection, Peer};
+use proto::etcdserverpb::PutRequest;
+use serde_json::{Value, json};
+use server::Server;
+
+use crate::support::{Fixture, connection};
+
+/// A member with a gateway.
+struct Gateway {
+    member: Fixture,
+    api: Api<Server>,
+}
+
+impl Gateway {
+    fn start() -> Gateway {
+        Gateway::with(Surface::Client, Config { gateway: true, ..Config::default() })
+    }
+
+    fn with(surface: Surface, config: Config) -> Gateway {
+        let member = Fixture::start();
+        let http = Http::new(member.server().clone(), config, prometheus::Registry::new()).unwrap();
+        let api = Api::new(surface, member.grpc.clone(), Arc::new(http));
+        Gateway { member, api }
+    }
+
+    async fn ask(&self, request: Builder, body: impl Into<Bytes>) -> Response<Body> {
+        self.api.call(&connection(), request.body(Full::new(body.into())).unwrap()).await
+    }
+
+    async fn post(&self, path: &str, body: impl Into<Bytes>) -> (u16, Value) {
+        let response = self.ask(Request::post(path), body).await;
+        let status = response.status().as_u16();
+        let text = response.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice(&text).unwrap())
+    }
+
+    /// Puts a value of so many bytes.
+    async fn put(&self, key: &str, bytes: usize) {
+        let put = PutRequest {
+            key: key.to_owned().into(),
+            value: vec![b'v'; bytes].into(),
+            ..Default::default()
+        };
+        assert_eq!(self.member.unary("/etcdserverpb.KV/Put", &put).await.status().0, 0);
+    }
+}
+
+/// The lines of a stream, as they come.
+struct Lines {
+    body: Body,
+    text: String,
+}
+
+impl Lines {
+    fn of(response: Response<Body>) -> Lines {
+        Lines { body: response.into_body(), text: String::new() }
+    }
+
+    async fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some((line, rest)) = self.text.split_once('\n') {
+                let line = serde_json::from_str(line).unwrap();
+                self.text = rest.to_owned();
+                return Some(line);
+            }
+            let piece = self.body.frame().await?.unwrap().into_data().unwrap();
+            self.text.push_str(std::str::from_utf8(&piece).unwrap());
+        }
+    }
+}
+
+/// A body that the test writes when it likes.
+type Open = (Sender<Bytes, Infallible>, Channel<Bytes, Infallible>);
+
+#[tokio::test]
+async fn what_is_put_can_be_read() {
+    let gateway = Gateway::start();
+    let (status, put) = gateway.post("/v3/kv/put", r#"{"key":"Zm9v","value":"YmFy"}"#).await;
+    assert_eq!((status, &put["header"]["revision"]), (200, &json!("2")));
+    let (status, range) = gateway.post("/v3/kv/range", r#"{"key":"Zm9v"}"#).await;
+    let kv =
+        json!({"key":"Zm9v","create_revision":"2","mod_revision":"2","version":"1","value":"YmFy"});
+    assert_eq!((status, &range["kvs"]), (200, &json!([kv])));
+    // It is a call like any other.
+    let series = r#"grpc_server_handled_total{grpc_code="OK",grpc_method="Range",grpc_service="etcdserverpb.KV",grpc_type="unary"}"#;
+    assert_eq!(gateway.member.metric(series), Some(1.0));
+}
+
+#[tokio::test]
+async fn a_refusal_has_a_code_of_both_worlds() {
+    let gateway = Gateway::start();
+    for (path, body, status, code) in [
+        ("/v3/kv/put", r#"{"key":"Zm9v","lease":77}"#, 404, 5),
+        ("/v3/kv/put", "{}", 400, 3),
+        ("/v3/kv/put", "{", 400, 3),
+        ("/v3/kv/range", r#"{"key":"YQ==","revision":99}"#, 400, 11),
+        ("/v3/auth/enable", "{}", 400, 9),
+        ("/v3/nothing", "{}", 404, 5),
+    ] {
+        let (got, answer) = gateway.post(path, body).await;
+        assert_eq!((got, &answer["code"]), (status, &json!(code)), "{path} {body}");
+    }
+    let response = gateway.ask(Request::get("/v3/kv/range"), "").await;
+    assert_eq!(response.status(), 501);
+    let timeout = Request::post("/v3/kv/range").header("grpc-timeout", "-1S");
+    let response = gateway.ask(timeout, r#"{"key":"YQ=="}"#).await;
+    assert_eq!(response.status(), 504);
+}
+
+#[tokio::test]
+async fn a_message_is_not_longer_than_any_other() {
+    let gateway = Gateway::start();
+    let value = |bytes: usize| format!(r#"{{"key":"YQ==","value":"{}"}}"#, "A".repeat(bytes));
+    // 2 MiB for the message, of which the value is three quarters of its base64.
+    let (status, answer) = gateway.post("/v3/kv/put", value(3 << 20)).await;
+    assert_eq!((status, &answer["code"]), (429, &json!(8)));
+    let text = "grpc: received message larger than max (2359304 vs. 2097152)";
+    assert_eq!(answer["message"], text);
+    let (status, _) = gateway.post("/v3/kv/put", value(9 << 20)).await;
+    assert_eq!(status, 429);
+    assert_eq!(gateway.post("/v3/kv/put", value(1 << 20)).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_long_answer_comes_in_pieces() {
+    let gateway = Gateway::start();
+    let short = gateway.ask(Request::post("/v3/kv/range"), r#"{"key":"YQ=="}"#).await;
+    assert!(http_body::Body::size_hint(short.body()).exact().is_some());
+    for number in 0..40 {
+        gateway.put(&format!("k{number:02}"), 10_000).await;
+    }
+    let all = r#"{"key":"AA==","range_end":"AA=="}"#;
+    let mut response = gateway.ask(Request::post("/v3/kv/range"), all).await;
+    assert_eq!(response.headers()["content-type"], "application/json");
+    assert_eq!(response.headers()["grpc-metadata-content-type"], "application/grpc");
+    let (mut text, mut pieces) = (Vec::new(), 0);
+    while let Some(frame) = response.body_mut().frame().await {
+        let piece = frame.unwrap().into_data().unwrap();
+        assert!(piece.len() < (64 << 10) + 20_000, "{}", piece.len());
+        text.extend_from_slice(&piece);
+        pieces += 1;
+    }
+    assert!(pieces > 5);
+    let range: Value = serde_json::from_slice(&text).unwrap();
+    let kvs = range["kvs"].as_array().unwrap();
+    assert_eq!((kvs.len(), &range["count"]), (40, &json!("40")));
+    let value = STANDARD.decode(kvs[39]["value"].as_str().unwrap()).unwrap();
+    assert_eq!(value, vec![b'v'; 10_000]);
+}
+
+#[tokio::test]
+async fn a_watch_answers_line_by_line() {
+    let gateway = Gateway::start();
+    let (mut requests, body): Open = Channel::new(4);
+    requests.send_data(r#"{"create_request":{"key":"YQ=="}}"#.into()).await.unwrap();
+    let request = Request::post("/v3/watch").body(body).unwrap();
+    let response = gateway.api.call(&connection(), request).await;
+    assert_eq!(response.status(), 200);
+    let mut lines = Lines::of(response);
+    assert_eq!(lines.next().await.unwrap()["result"]["created"], true);
+    gateway.put("a", 1).await;
+    let event = lines.next().await.unwrap();
+    assert_eq!(event["result"]["events"][0]["kv"]["value"], "dg==");
+    // A request in two pieces, on a stream that is open.
+    requests.send_data(r#"{"cancel_req"#.into()).await.unwrap();
+    requests.send_data(r#"uest":{"watch_id":"0"}}"#.into()).await.unwrap();
+    assert_eq!(lines.next().await.unwrap()["result"]["canceled"], true);
+    // What is no request is the last of them, and the stream goes on.
+    requests.send_data("]".into()).await.unwrap();
+    drop(requests);
+    gateway.member.grpc.close();
+    let last = lines.next().await.unwrap();
+    assert_eq!(last["error"]["code"], 14);
+    assert!(lines.next().await.is_none());
+}
+
+#[tokio::test]
+async fn requests_of_a_stream_may_come_together() {
+    let gateway = Gateway::start();
+    let (status, _) = gateway.post("/v3/lease/grant", r#"{"ID":7,"TTL":100}"#).await;
+    assert_eq!(status, 200);
+    let request = Request::post("/v3/lease/keepalive");
+    let response = gateway.ask(request, r#"{"ID":7} {"ID":"8"}"#).await;
+    let mut lines = Lines::of(response);
+    assert_eq!(lines.next().await.unwrap()["result"]["TTL"], "100");
+    assert_eq!(lines.next().await.unwrap()["result"]["ID"], "8");
+    assert!(lines.next().await.is_none());
+}
+
+#[tokio::test]
+async fn a_snapshot_can_be_taken() {
+    let gateway = Gateway::start();
+    gateway.put("a", 100_000).await;
+    let mut lines = Lines::of(gateway.ask(Request::post("/v3/maintenance/snapshot"), "").await);
+    let (mut bytes, mut left) = (Vec::new(), None);
+    while let Some(line) = lines.next().await {
+        let piece = STANDARD.decode(line["result"]["blob"].as_str().unwrap()).unwrap();
+        let remaining = line["result"]["remaining_bytes"].as_str().unwrap_or("0");
+        left = Some(remaining.parse::<usize>().unwrap());
+        bytes.extend_from_slice(&piece);
+    }
+    assert_eq!(left, Some(0));
+    let (database, hash) = bytes.split_at(bytes.len() - 32);
+    assert!(database.len() > 100_000);
+    assert_eq!(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, database).as_ref(), hash);
+}
+
+#[tokio::test]
+async fn it_is_served_where_it_should_be() {
+    let body = r#"{"key":"YQ=="}"#;
+    let served = |surface, gateway| async move {
+        let config = Config { gateway, ..Config::default() };
+        let gateway = Gateway::with(surface, config);
+        let response = gateway.ask(Request::post("/v3/kv/range"), body).await;
+        response.status() == 200 && response.headers()["content-type"] == "application/json"
+    };
+    assert!(served(Surface::Client, true).await);
+    assert!(served(Surface::ClientHttpOnly, true).await);
+    assert!(!served(Surface::Client, false).await);
+    assert!(!served(Surface::Metrics, true).await);
+    assert!(!served(Surface::Peer, true).await);
+}
+
+#[tokio::test]
+async fn hosts_and_origins_are_looked_at_first() {
+    let access = Access { hosts: BTreeSet::from(["a".into()]), origins: BTreeSet::default() };
+    let config = Config { gateway: true, access, ..Config::default() };
+    let gateway = Gateway::with(Surface::Client, config);
+    let ask = |host| gateway.ask(Request::post("/v3/kv/range").header("host", host), "{}");
+    assert_eq!(ask("b:1").await.status(), 421);
+    let allowed = ask("a:1").await;
+    assert_eq!(allowed.status(), 400);
+    assert_eq!(allowed.headers()["access-control-allow-origin"], "*");
+    let options = Request::options("/v3/kv/put").header("host", "a");
+    assert_eq!(gateway.ask(options, "").await.status(), 200);
+}
+
+#[tokio::test]
+async fn who_goes_away_ends_the_call() {
+    let gateway = Gateway::start();
+    let (mut requests, body): Open = Channel::new(1);
+    requests.send(Frame::data(r#"{"create_request":{"key":"YQ=="}}"#.into())).await.unwrap();
+    let request = Request::post("/v3/watch").body(body).unwrap();
+    let connection = Connection::new(Peer::Unix, false);
+    let mut lines = Lines::of(gateway.api.call(&connection, request).await);
+    lines.next().await.unwrap();
+    let watchers = || gateway.member.metric("etcd_debugging_mvcc_watcher_total");
+    assert_eq!(watchers(), Some(1.0));
+    drop(lines);
+    assert_eq!(watchers(), Some(0.0));
+}

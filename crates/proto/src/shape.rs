@@ -1,0 +1,156 @@
+//! What messages look like, for those who translate them without knowing them: the JSON gateway.
+//!
+//! ```text
+//!   /v3/kv/range  ─►  /etcdserverpb.KV/Range   RangeRequest   1 key        bytes
+//!                                                             2 range_end  bytes      rangeEnd
+//!                                                             5 sort_order SortOrder  sortOrder   0 NONE, 1 ASCEND, 2 DESCEND
+//!                                              RangeResponse  …
+//! ```
+//!
+//! The tables are made when this crate is built, from the same files as its types, of what the routes lead to and nothing more. They are constants: looking
+//! at one costs nothing, and needs nothing to be set up.
+
+/// A path of the JSON gateway, and the method behind it.
+#[derive(Debug)]
+pub struct Route {
+    /// The path, such as `/v3/kv/range`.
+    pub path: &'static str,
+    /// The path of the method in gRPC, such as `/etcdserverpb.KV/Range`.
+    pub method: &'static str,
+    /// How many messages go each way.
+    pub streams: Streams,
+    /// What is asked.
+    pub request: &'static Message,
+    /// What is answered.
+    pub response: &'static Message,
+}
+
+/// How many messages go each way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Streams {
+    /// One, and one back.
+    Unary,
+    /// One, and many back.
+    Server,
+    /// Many, and many back.
+    Both,
+}
+
+/// A message.
+#[derive(Debug)]
+pub struct Message {
+    /// Its fields, by their numbers, which is also the order in which they are declared.
+    pub fields: &'static [Field],
+}
+
+/// A field of a message.
+#[derive(Debug)]
+pub struct Field {
+    /// Its number.
+    pub number: u32,
+    /// Its name.
+    pub name: &'static str,
+    /// The same in the way of JavaScript, such as `rangeEnd`.
+    pub json_name: &'static str,
+    /// What it holds.
+    pub kind: Kind,
+    /// Whether it holds any number of them.
+    pub repeated: bool,
+    /// The full name of the group of which only one field is set, if it is in one.
+    pub oneof: Option<&'static str>,
+}
+
+/// What a field holds.
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "named as protobuf names them")]
+pub enum Kind {
+    Bool,
+    Int32,
+    Int64,
+    Uint32,
+    Uint64,
+    String,
+    Bytes,
+    Enum(&'static Enum),
+    Message(&'static Message),
+}
+
+/// An enum.
+#[derive(Debug)]
+pub struct Enum {
+    /// Its values and their names.
+    pub values: &'static [(i32, &'static str)],
+}
+
+impl Message {
+    /// The field with this number.
+    pub fn field(&self, number: u32) -> Option<&'static Field> {
+        let at = self.fields.binary_search_by_key(&number, |field| field.number);
+        at.ok().map(|at| &self.fields[at])
+    }
+
+    /// The field that JSON calls so, in either way.
+    pub fn named(&self, name: &str) -> Option<&'static Field> {
+        let by_json = self.fields.iter().find(|field| field.json_name == name);
+        by_json.or_else(|| self.fields.iter().find(|field| field.name == name))
+    }
+}
+
+impl Enum {
+    /// The name of a number.
+    pub fn name(&self, number: i32) -> Option<&'static str> {
+        self.values.iter().find(|(value, _)| *value == number).map(|(_, name)| *name)
+    }
+
+    /// The number of a name.
+    pub fn number(&self, name: &str) -> Option<i32> {
+        self.values.iter().find(|(_, given)| *given == name).map(|(value, _)| *value)
+    }
+}
+
+impl Route {
+    /// The route of a path.
+    pub fn find(path: &str) -> Option<&'static Route> {
+        ROUTES.iter().find(|route| route.path == path)
+    }
+}
+
+include!(concat!(env!("OUT_DIR"), "/shapes.rs"));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_leads_to_a_method_and_its_messages() {
+        let route = Route::find("/v3/kv/range").expect("a route");
+        assert_eq!((route.method, route.streams), ("/etcdserverpb.KV/Range", Streams::Unary));
+        let end = route.request.named("rangeEnd").expect("a field");
+        assert_eq!((end.number, end.name, end.repeated), (2, "range_end", false));
+        assert!(std::ptr::eq(route.request.named("range_end").expect("a field"), end));
+        assert!(route.request.named("RangeEnd").is_none());
+        let Kind::Enum(order) = route.request.named("sort_order").expect("a field").kind else {
+            panic!("sort_order is an enum");
+        };
+        assert_eq!((order.number("DESCEND"), order.name(1)), (Some(2), Some("ASCEND")));
+    }
+
+    #[test]
+    fn some_methods_have_two_paths() {
+        let method = |path| Route::find(path).expect("a route").method;
+        assert_eq!(method("/v3/kv/lease/revoke"), method("/v3/lease/revoke"));
+        assert_eq!(Route::find("/v3/watch").expect("a route").streams, Streams::Both);
+        assert!(Route::find("/v3/kv/rangestream").is_none());
+    }
+
+    #[test]
+    fn a_message_may_hold_itself() {
+        let txn = Route::find("/v3/kv/txn").expect("a route").request;
+        let Kind::Message(op) = txn.named("success").expect("a field").kind else {
+            panic!("operations are messages");
+        };
+        let inner = op.named("request_txn").expect("a field");
+        assert_eq!(inner.oneof, Some("etcdserverpb.RequestOp.request"));
+        assert!(matches!(inner.kind, Kind::Message(inner) if std::ptr::eq(inner, txn)));
+    }
+}
