@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use crate::security::Security;
+
 /// A [`Config::streams_max`] that limits nothing, and is not announced to clients either: etcd's default.
 pub const STREAMS_UNLIMITED: u32 = u32::MAX;
 /// The headers of one request. Names, values and, for HTTP/2, 32 bytes for each field.
@@ -31,19 +33,23 @@ pub(crate) const HTTP1_HEADERS_MAX: usize = 256;
 /// How a listener treats its connections.
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// Whether TLS is spoken.
+    pub security: Security,
     /// Connections at a time. More wait in the backlog. See [`connections_max`](crate::connections_max).
     pub connections_max: u32,
     /// Streams at a time on a connection of HTTP/2; the flag `--max-concurrent-streams`.
     pub streams_max: u32,
     /// Pings, ours and theirs.
     pub keep_alive: KeepAlive,
-    /// Connections at a time that have not said what they speak. Cheap while they wait, dear once a TLS handshake is part of it.
+    /// Connections at a time that have not said what they speak, or are still at their handshake.
     pub opening_max: usize,
     /// Time to say which protocol is spoken, and to finish the first frame of HTTP/2. That of grpc-go.
     pub opening_timeout: Duration,
     /// The same for whoever comes while more than half of [`Self::opening_max`] are opening, so that a crowd which says nothing makes room
     /// by itself.
     pub crowded_timeout: Duration,
+    /// Time for a handshake of TLS. That of etcd.
+    pub handshake_timeout: Duration,
     /// Time for the headers of a request, once begun; for HTTP/1 also the time a connection may wait for its next request.
     pub headers_timeout: Duration,
 }
@@ -51,12 +57,14 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
+            security: Security::Plain,
             connections_max: 10_000,
             streams_max: STREAMS_UNLIMITED,
             keep_alive: KeepAlive::default(),
             opening_max: 4096,
             opening_timeout: Duration::from_secs(120),
             crowded_timeout: Duration::from_secs(2),
+            handshake_timeout: Duration::from_secs(10),
             headers_timeout: Duration::from_secs(5 * 60),
         }
     }

@@ -13,6 +13,8 @@ pub struct Connection {
     pub peer: Peer,
     /// Whether it is encrypted.
     pub tls: bool,
+    /// The name in the certificate of the client, if it had to show one and that was verified. May be empty.
+    pub common_name: Option<Arc<str>>,
     /// What was answered, and not sent yet.
     pub unsent: Arc<Unsent>,
 }
@@ -20,7 +22,13 @@ pub struct Connection {
 impl Connection {
     /// A connection that nothing was answered on yet.
     pub fn new(peer: Peer, tls: bool) -> Self {
-        Self { peer, tls, unsent: Arc::default() }
+        Self { peer, tls, common_name: None, unsent: Arc::default() }
+    }
+
+    /// The same, of a client with a certificate.
+    #[must_use]
+    pub fn with_common_name(self, common_name: Option<Arc<str>>) -> Self {
+        Self { common_name, ..self }
     }
 }
 

@@ -7,7 +7,7 @@
 //!                accept loop            opening (24 bytes at most)            hyper, on the runtime of the connection
 //!   Listener ──► takes a place ──► 50 52 49 20 2a .. "PRI * HTTP/2.0" ──► HTTP/2, its frames followed by Guard ──► Handler::call
 //!   :2379        of so many        47 45 54 20 ..    "GET "           ──► HTTP/1.1                             ──► Handler::call
-//!                                  16 03 01 ..       TLS              ──► closed: this listener speaks no TLS
+//!                                  16 03 01 ..       TLS              ──► a handshake, and then one of the above
 //! ```
 //!
 //! [`Runtimes`] are single-threaded tokio runtimes, one for each core. A connection lives on one of them from its first byte to its last, so
@@ -17,9 +17,10 @@
 //!
 //! - A listener holds a bounded number of connections, and of those a bounded number that have not said yet what they speak
 //!   ([`Config::connections_max`], [`Config::opening_max`]). Whoever comes on top waits in the backlog of the kernel.
-//! - A connection that does not say what it speaks, and a request whose headers do not end, are cut after a time.
+//! - A connection that does not say what it speaks, a handshake that does not come to its end, and a request whose headers do not end, are cut after a time.
 //! - What is buffered for a connection is bounded: by the windows of HTTP/2 on the way in; on the way out by a send buffer for each stream and, since a
 //!   piece of a response is taken whole, whatever its length, by the handler, which is told what is not sent yet ([`Unsent`]).
+//! - Handshakes, which compute for long, are computed one at a time on a runtime, between the turns of those who are served.
 //! - An error of one connection, or of accepting one, ends nothing else.
 //! - A client that does not answer pings is cut, also if its socket takes nothing any more.
 //! - A client that pings more often than etcd would allow gets the answer that etcd gives, and is cut.
@@ -58,7 +59,7 @@
 //! # Left to others
 //!
 //! `api` knows paths, gRPC and JSON; it also bounds the bodies of requests, which this crate hands on as they come. `node` knows flags and
-//! says where to listen and when to stop. TLS will take its place in `opening`, where the first byte is looked at.
+//! says where to listen and when to stop. `tls` knows certificates and who is let in with them.
 
 mod address;
 mod config;
@@ -74,6 +75,10 @@ mod unsent;
 mod connection;
 mod handler;
 mod opening;
+
+mod handshake;
+mod security;
+mod turns;
 
 mod frames;
 mod gather;
@@ -94,6 +99,7 @@ pub use descriptors::{
 pub use handler::{BoxError, Handler};
 pub use listener::{BACKLOG, BindError, Listener, Local, SocketOptions};
 pub use runtimes::{BLOCKING_THREADS_MAX, Background, Runtimes};
+pub use security::{Security, Tls};
 pub use serve::serve;
 pub use serving::Serving;
 pub use unsent::{COUNTED_BYTES_MIN, UNSENT_BYTES_MAX, Unsent};

@@ -17,7 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::mail::Mailbox;
@@ -57,6 +57,7 @@ impl Runtimes {
                 handle: runtime.handle().clone(),
                 mailbox: Arc::clone(&mailbox),
                 connections: Arc::default(),
+                turns: Arc::new(Semaphore::new(1)),
             });
             workers.push(Worker::start(n, runtime, mailbox)?);
         }
@@ -162,6 +163,8 @@ struct Place {
     handle: Handle,
     mailbox: Arc<Mailbox>,
     connections: Arc<AtomicUsize>,
+    /// Of handshakes.
+    turns: Arc<Semaphore>,
 }
 
 impl Places {
@@ -189,6 +192,11 @@ impl Taken {
     /// How requests there are woken by other threads.
     pub(crate) fn mailbox(&self) -> Arc<Mailbox> {
         Arc::clone(&self.0.mailbox)
+    }
+
+    /// Handshakes there take turns.
+    pub(crate) fn turns(&self) -> &Semaphore {
+        &self.0.turns
     }
 }
 

@@ -24,14 +24,16 @@ use crate::config::{
     LOCAL_RESETS_MAX, PENDING_RESETS_MAX, SEND_BUFFER_BYTES, STREAM_WINDOW_BYTES,
     STREAMS_UNLIMITED,
 };
-use crate::connection::Connection;
+use crate::connection::{Connection, Peer};
 use crate::gather::gather;
 use crate::guard::{Guard, Limits};
 use crate::handler::Handler;
+use crate::handshake::{Handshake, HandshakeError};
 use crate::listener::{Acceptor, Listener};
 use crate::mail::{MailExecutor, Mailbox};
 use crate::opening::{self, Protocol, Replay};
-use crate::runtimes::{Places, Runtimes};
+use crate::runtimes::{Places, Runtimes, Taken};
+use crate::security::{Security, Tls};
 use crate::serving::{Phase, Seat, Seats, Serving};
 use crate::stream::{Accepted, Stream};
 use crate::watched::{Watched, WatchedError};
@@ -139,7 +141,7 @@ impl<H: Handler> Server<H> {
         let place = self.places.take();
         place.handle().spawn(async move {
             let peer = arrival.accepted.peer();
-            if let Err(error) = self.connection(arrival, place.mailbox()).await {
+            if let Err(error) = self.connection(arrival, &place).await {
                 debug!(%peer, %error, "connection ended");
             }
             drop(place);
@@ -150,38 +152,92 @@ impl<H: Handler> Server<H> {
     async fn connection(
         self: Arc<Self>,
         arrival: Arrival,
-        mailbox: Arc<Mailbox>,
+        place: &Taken,
     ) -> Result<(), ConnectionError> {
         let Arrival { accepted, seat: _seat, opening, patience } = arrival;
-        let connection = Arc::new(Connection::new(accepted.peer(), false));
+        let peer = accepted.peer();
         let stream = accepted.register()?;
-        let opened = self.open(stream, patience).await?;
+        let opened = self.unless_ending(self.opened(stream, peer, patience, place)).await?;
         drop(opening);
-        match opened {
-            None => Ok(()),
-            Some((Protocol::Http1, _)) if !self.handler.speaks_http1() => {
-                Err(ConnectionError::Http1)
-            }
-            Some((Protocol::Http1, stream)) => self.http1(stream, connection).await,
-            Some((Protocol::Http2, stream)) => self.http2(stream, connection, mailbox).await,
-            Some((Protocol::Tls, _)) => Err(ConnectionError::Tls),
+        let Some((protocol, stream, connection)) = opened else { return Ok(()) };
+        match protocol {
+            Protocol::Http1 if !self.handler.speaks_http1() => Err(ConnectionError::Http1),
+            Protocol::Http1 => self.http1(stream, connection).await,
+            Protocol::Http2 => self.http2(stream, connection, place.mailbox()).await,
+            Protocol::Tls => Err(ConnectionError::Tls),
         }
     }
 
-    /// Finds out what is spoken; `None` if the connection ends, or is to end, before anything was said.
+    /// Finds out what is spoken, inside of TLS if that is what the client begins with; `None` if it goes before it has said anything.
+    async fn opened(
+        &self,
+        stream: Stream,
+        peer: Peer,
+        patience: Duration,
+        place: &Taken,
+    ) -> Result<Option<Opened>, ConnectionError> {
+        let Some((protocol, stream)) = self.open(stream, self.first_patience(patience)).await?
+        else {
+            return Ok(None);
+        };
+        let plain = Arc::new(Connection::new(peer, false));
+        match (&self.config.security, protocol) {
+            (Security::Plain, _) | (Security::Either(_), Protocol::Http1 | Protocol::Http2) => {
+                Ok(Some((protocol, stream, plain)))
+            }
+            (Security::Tls(tls), Protocol::Http1 | Protocol::Http2) => {
+                Err(not_tls(tls, peer).into())
+            }
+            (Security::Tls(tls) | Security::Either(tls), Protocol::Tls) => {
+                let handshake = Handshake { tls, peer, server_name: String::new() };
+                self.secured(handshake, stream, patience, place).await
+            }
+        }
+    }
+
+    async fn secured(
+        &self,
+        mut handshake: Handshake<'_>,
+        stream: Replay<Stream>,
+        patience: Duration,
+        place: &Taken,
+    ) -> Result<Option<Opened>, ConnectionError> {
+        let in_time = patience.min(self.config.handshake_timeout);
+        let (stream, name) = handshake.run(stream, place.turns(), in_time).await?;
+        let connection = Connection::new(handshake.peer, true).with_common_name(name);
+        let opened = self.open(stream, patience).await?;
+        Ok(opened.map(|(protocol, stream)| (protocol, stream, Arc::new(connection))))
+    }
+
+    /// Compat: where nothing but TLS is spoken, etcd counts from the first moment.
+    fn first_patience(&self, patience: Duration) -> Duration {
+        if self.config.security.allows_plain() {
+            return patience;
+        }
+        patience.min(self.config.handshake_timeout)
+    }
+
+    /// Runs until it is done, or until connections are to end; then there is nothing.
+    async fn unless_ending<T>(
+        &self,
+        opening: impl Future<Output = Result<Option<T>, ConnectionError>>,
+    ) -> Result<Option<T>, ConnectionError> {
+        let mut phase = self.phase.clone();
+        tokio::select! {
+            biased;
+            _ = phase.changed() => Ok(None),
+            opened = opening => opened,
+        }
+    }
+
+    /// Finds out what is spoken; `None` if the connection ends before anything was said.
     async fn open(
         &self,
         stream: Stream,
         patience: Duration,
     ) -> Result<Option<(Protocol, Replay<Stream>)>, ConnectionError> {
-        let mut phase = self.phase.clone();
-        tokio::select! {
-            biased;
-            _ = phase.changed() => Ok(None),
-            opened = timeout(patience, opening::open(stream)) => {
-                Ok(opened.map_err(|_| ConnectionError::Silent)??)
-            }
-        }
+        let opened = timeout(patience, opening::open(stream)).await;
+        Ok(opened.map_err(|_| ConnectionError::Silent)??)
     }
 
     async fn http1(
@@ -211,7 +267,7 @@ impl<H: Handler> Server<H> {
         let guard = Guard::new(
             stream,
             Limits {
-                ping_min_time: config.keep_alive.min_time,
+                ping_min_time: self.ping_min_time(&connection),
                 opening_timeout: config.opening_timeout,
                 headers_timeout: config.headers_timeout,
             },
@@ -237,6 +293,12 @@ impl<H: Handler> Server<H> {
             http2::Connection::graceful_shutdown(watched.get_mut().connection());
         };
         run(watched, finish, self.phase.clone()).await
+    }
+
+    /// Compat: over TLS, etcd lets Go's web server speak HTTP/2 rather than grpc-go, unless gRPC is served alone; and that minds no pings.
+    fn ping_min_time(&self, connection: &Connection) -> Option<Duration> {
+        let by_grpc = !connection.tls || !self.handler.speaks_http1();
+        by_grpc.then_some(self.config.keep_alive.min_time)
     }
 
     /// The handler, in the shape that hyper calls.
@@ -284,6 +346,16 @@ where
     }
 }
 
+/// A connection whose client has said what it speaks.
+type Opened = (Protocol, Replay<Stream>, Arc<Connection>);
+
+/// Compat: etcd closes such a connection without a word, and tells the log.
+fn not_tls(tls: &Tls, peer: Peer) -> HandshakeError {
+    let error = HandshakeError::NotTls;
+    Handshake { tls, peer, server_name: String::new() }.tell(&error);
+    error
+}
+
 /// Why a connection ended before its client ended it.
 #[derive(Debug, thiserror::Error)]
 enum ConnectionError {
@@ -291,6 +363,8 @@ enum ConnectionError {
     Silent,
     #[error("the client speaks TLS, which this listener does not")]
     Tls,
+    #[error(transparent)]
+    Handshake(#[from] HandshakeError),
     #[error("the client speaks HTTP/1, which this listener does not")]
     Http1,
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! The bytes of a connection, whichever kind of socket it came over.
+//! The bytes of a connection, whichever kind of socket it came over, encrypted or not.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,8 +7,10 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::server::TlsStream;
 
 use crate::connection::Peer;
+use crate::opening::Replay;
 
 /// A connection that was accepted on one runtime and is on its way to another. Non-blocking.
 #[derive(Debug)]
@@ -39,14 +41,17 @@ impl Accepted {
 pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    /// What is encrypted is another stream.
+    Tls(Box<TlsStream<Replay<Stream>>>),
 }
 
-/// The same call for either kind.
-macro_rules! either {
+/// The same call for each kind.
+macro_rules! each {
     ($stream:expr, $io:ident => $call:expr) => {
         match $stream {
             Stream::Tcp($io) => $call,
             Stream::Unix($io) => $call,
+            Stream::Tls($io) => $call,
         }
     };
 }
@@ -57,7 +62,7 @@ impl AsyncRead for Stream {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        either!(self.get_mut(), io => Pin::new(io).poll_read(cx, buffer))
+        each!(self.get_mut(), io => Pin::new(io).poll_read(cx, buffer))
     }
 }
 
@@ -67,7 +72,7 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        either!(self.get_mut(), io => Pin::new(io).poll_write(cx, bytes))
+        each!(self.get_mut(), io => Pin::new(io).poll_write(cx, bytes))
     }
 
     fn poll_write_vectored(
@@ -75,7 +80,7 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        either!(self.get_mut(), io => Pin::new(io).poll_write_vectored(cx, slices))
+        each!(self.get_mut(), io => Pin::new(io).poll_write_vectored(cx, slices))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -83,10 +88,10 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        either!(self.get_mut(), io => Pin::new(io).poll_flush(cx))
+        each!(self.get_mut(), io => Pin::new(io).poll_flush(cx))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        either!(self.get_mut(), io => Pin::new(io).poll_shutdown(cx))
+        each!(self.get_mut(), io => Pin::new(io).poll_shutdown(cx))
     }
 }

@@ -1,5 +1,7 @@
 //! Tools that tests of other crates share. Depended upon by tests alone; knows no other crate.
 //!
-//! [`script`] runs data-driven cases: text files of commands with the output they must give.
+//! [`script`] runs data-driven cases: text files of commands with the output they must give. `certs`, a feature, issues certificates.
 
+#[cfg(feature = "certs")]
+pub mod certs;
 pub mod script;

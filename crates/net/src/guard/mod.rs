@@ -36,8 +36,8 @@ use crate::opening::PREFACE;
 /// What a guard allows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// The least time between pings during a call.
-    pub(crate) ping_min_time: Duration,
+    /// The least time between pings during a call; none if they may come as often as they like.
+    pub(crate) ping_min_time: Option<Duration>,
     /// Time until the first frame is complete.
     pub(crate) opening_timeout: Duration,
     /// Time until a block of headers is complete.

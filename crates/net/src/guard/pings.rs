@@ -21,7 +21,7 @@ const IDLE_TIME_MIN: Duration = Duration::from_secs(2 * 60 * 60);
 /// The pings of one client.
 #[derive(Debug)]
 pub(super) struct Pings {
-    min_time: Duration,
+    min_time: Option<Duration>,
     last: Option<Instant>,
     strikes: u32,
     /// Whether something of a response was sent since the last ping.
@@ -29,7 +29,8 @@ pub(super) struct Pings {
 }
 
 impl Pings {
-    pub(super) fn new(min_time: Duration) -> Self {
+    /// Without a least time no ping is one too many.
+    pub(super) fn new(min_time: Option<Duration>) -> Self {
         Self { min_time, last: None, strikes: 0, answered: false }
     }
 
@@ -40,12 +41,13 @@ impl Pings {
 
     /// A ping came. Whether it was one too many.
     pub(super) fn on_ping(&mut self, now: Instant, calls_running: bool) -> bool {
+        let Some(min_time) = self.min_time else { return false };
         let last = self.last.replace(now);
         if std::mem::take(&mut self.answered) {
             self.strikes = 0;
             return false;
         }
-        let least = if calls_running { self.min_time } else { IDLE_TIME_MIN };
+        let least = if calls_running { min_time } else { IDLE_TIME_MIN };
         let early = last.is_some_and(|last| now.duration_since(last) < least);
         self.strikes += u32::from(early);
         self.strikes > STRIKES_MAX
@@ -58,7 +60,7 @@ mod tests {
 
     /// Which of the pings at these seconds is one too many.
     fn out_at(calls_running: bool, seconds: &[u64]) -> Option<usize> {
-        let (mut pings, start) = (Pings::new(Duration::from_secs(5)), Instant::now());
+        let (mut pings, start) = (Pings::new(Some(Duration::from_secs(5))), Instant::now());
         seconds.iter().position(|at| pings.on_ping(start + Duration::from_secs(*at), calls_running))
     }
 
@@ -78,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_response_wipes_the_slate() {
-        let (mut pings, now) = (Pings::new(Duration::from_secs(5)), Instant::now());
+        let (mut pings, now) = (Pings::new(Some(Duration::from_secs(5))), Instant::now());
         for _ in 0..100 {
             assert!(!pings.on_ping(now, false));
             assert!(!pings.on_ping(now, false));

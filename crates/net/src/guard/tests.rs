@@ -9,7 +9,7 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 const LIMITS: Limits =
-    Limits { ping_min_time: SECOND, opening_timeout: SECOND, headers_timeout: SECOND };
+    Limits { ping_min_time: Some(SECOND), opening_timeout: SECOND, headers_timeout: SECOND };
 
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;

@@ -65,8 +65,9 @@ impl Paths {
 }
 
 fn whoami(connection: &Connection, request: &Request<Incoming>) -> String {
-    let Connection { peer, tls, .. } = connection;
-    format!("{:?} from {peer}, tls {tls}", request.version())
+    let Connection { peer, tls, common_name, .. } = connection;
+    let name = common_name.as_deref().map(|name| format!(", named {name:?}")).unwrap_or_default();
+    format!("{:?} from {peer}, tls {tls}{name}", request.version())
 }
 
 /// A body without end.

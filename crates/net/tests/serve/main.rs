@@ -8,3 +8,4 @@ mod handler;
 mod http;
 mod limits;
 mod pings;
+mod secure;

@@ -32,6 +32,7 @@ const OURS: &[&str] = &[
     "rpc",
     "server",
     "testkit",
+    "tls",
     "types",
     "wal",
 ];

@@ -1,0 +1,338 @@
+//! Listeners that speak TLS.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use net::{Config, Security, Tls};
+use prometheus::Registry;
+use testkit::certs::{Authority, Issued, Subject, write};
+use tls::rustls::crypto::aws_lc_rs;
+use tls::rustls::pki_types::pem::PemObject;
+use tls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tls::rustls::{self, ClientConfig, RootCertStore};
+use tls::{Info, ServerSide};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::client::{Frame, Http1, Http2, PING, PREFACE, Raw, SETTINGS};
+use crate::handler::{PATIENCE, SHORT, Server};
+
+/// How a client of TLS begins: a record of a handshake with 512 bytes to come.
+const HALF_A_HELLO: &[u8] = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
+
+/// Who issues certificates, and where they are.
+struct Issuers {
+    folder: tempfile::TempDir,
+    servers: Authority,
+    clients: Authority,
+}
+
+impl Issuers {
+    fn new() -> Issuers {
+        let (folder, servers, clients) =
+            (tempfile::tempdir().unwrap(), Authority::new("servers"), Authority::new("clients"));
+        servers.issue(&Subject::default()).write(folder.path(), "server");
+        write(&folder.path().join("ca"), clients.pem().as_bytes());
+        write(&folder.path().join("crl"), &clients.revoke(&[7]));
+        Issuers { folder, servers, clients }
+    }
+
+    fn tls(&self, asks_clients: bool) -> Tls {
+        let file = |name: &str| Some(self.folder.path().join(name));
+        let info = Info {
+            cert_file: file("server.pem"),
+            key_file: file("server.key"),
+            trusted_ca_file: file("ca").filter(|_| asks_clients),
+            crl_file: file("crl"),
+            ..Info::default()
+        };
+        let metrics = tls::Metrics::new(&Registry::new()).unwrap();
+        Tls {
+            side: Arc::new(ServerSide::load("client", info, &metrics).unwrap()),
+            checks_origin: false,
+        }
+    }
+
+    fn config(&self) -> Config {
+        Config { security: Security::Tls(self.tls(false)), ..Config::default() }
+    }
+
+    fn strict(&self) -> Config {
+        Config { security: Security::Tls(self.tls(true)), ..Config::default() }
+    }
+
+    fn client(&self, protocols: &[&str], certificate: Option<&Issued>) -> TlsConnector {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(self.servers.pem().as_bytes()).unwrap()).unwrap();
+        let builder = ClientConfig::builder_with_provider(aws_lc_rs::default_provider().into())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots);
+        let mut config = match certificate {
+            None => builder.with_no_client_auth(),
+            Some(issued) => {
+                let chain =
+                    vec![CertificateDer::from_pem_slice(issued.cert_pem.as_bytes()).unwrap()];
+                let key = PrivateKeyDer::from_pem_slice(issued.key_pem.as_bytes()).unwrap();
+                builder.with_client_auth_cert(chain, key).unwrap()
+            }
+        };
+        config.alpn_protocols =
+            protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        TlsConnector::from(Arc::new(config))
+    }
+
+    fn named(&self, common_name: &str, serial: u64) -> Issued {
+        self.clients.issue(&Subject { common_name, serial, ..Subject::default() })
+    }
+}
+
+async fn connect(client: &TlsConnector, address: &str) -> io::Result<TlsStream<TcpStream>> {
+    let stream = TcpStream::connect(address).await?;
+    client.connect(ServerName::try_from("localhost").unwrap(), stream).await
+}
+
+/// What a client hears that is not let in: with TLS 1.3 that is after its own handshake.
+async fn heard(client: &TlsConnector, address: &str) -> Option<rustls::Error> {
+    let heard = match connect(client, address).await {
+        Ok(mut stream) => stream.read(&mut [0]).await.map(|read| assert_eq!(read, 0)),
+        Err(error) => Err(error),
+    };
+    let error = heard.err()?;
+    error.into_inner().and_then(|inner| inner.downcast::<rustls::Error>().ok()).map(|error| *error)
+}
+
+#[tokio::test]
+async fn both_versions_of_http_are_spoken_over_tls() {
+    let issuers = Issuers::new();
+    let server = Server::start(issuers.config());
+    for protocols in [&["h2", "http/1.1"][..], &["h2"], &[]] {
+        let stream = connect(&issuers.client(protocols, None), &server.address()).await.unwrap();
+        let agreed = stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec);
+        assert_eq!(agreed.as_deref(), protocols.first().map(|first| first.as_bytes()));
+        let client = Http2::over(stream).await;
+        let answer = client.get("/whoami").await.unwrap();
+        assert!(
+            answer.starts_with("HTTP/2.0 from 127.0.0.1:") && answer.ends_with(", tls true"),
+            "{answer}"
+        );
+        let long = Bytes::from(vec![7; 3 << 20]);
+        assert_eq!(client.post("/echo", long.clone()).await.unwrap(), long);
+    }
+    for protocols in [&["http/1.1"][..], &[]] {
+        let stream = connect(&issuers.client(protocols, None), &server.address()).await.unwrap();
+        let mut client = Http1::over(stream).await;
+        let answer = client.get("/whoami").await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 from") && answer.ends_with(", tls true"), "{answer}");
+        let long = Bytes::from(vec![7; 3 << 20]);
+        assert_eq!(client.post("/echo", long.clone()).await.unwrap(), long);
+    }
+    let odd = heard(&issuers.client(&["spdy/3"], None), &server.address()).await;
+    assert_eq!(
+        odd,
+        Some(rustls::Error::AlertReceived(rustls::AlertDescription::NoApplicationProtocol))
+    );
+}
+
+#[tokio::test]
+async fn the_name_in_a_certificate_reaches_the_handler() {
+    let issuers = Issuers::new();
+    let server = Server::start(issuers.strict());
+    let connector = issuers.client(&["h2"], Some(&issuers.named("alice", 2)));
+    // The second time, the session is resumed.
+    for _ in 0..2 {
+        let client = Http2::over(connect(&connector, &server.address()).await.unwrap()).await;
+        let answer = client.get("/whoami").await.unwrap();
+        assert!(answer.ends_with(", tls true, named \"alice\""), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_is_not_let_in_hears_why() {
+    let issuers = Issuers::new();
+    let server = Server::start(issuers.strict());
+    let address = server.address();
+    let alert = |alert| Some(rustls::Error::AlertReceived(alert));
+    assert_eq!(
+        heard(&issuers.client(&["h2"], None), &address).await,
+        alert(rustls::AlertDescription::CertificateRequired)
+    );
+    let stranger = Authority::new("strangers").issue(&Subject::default());
+    assert_eq!(
+        heard(&issuers.client(&["h2"], Some(&stranger)), &address).await,
+        alert(rustls::AlertDescription::UnknownCA)
+    );
+    // As in etcd, one that was revoked is just closed on.
+    let revoked = issuers.named("alice", 7);
+    assert_eq!(heard(&issuers.client(&["h2"], Some(&revoked)), &address).await, None);
+}
+
+#[tokio::test]
+async fn without_tls_nobody_is_served_where_only_tls_is() {
+    let issuers = Issuers::new();
+    let server = Server::start(issuers.config());
+    for request in [&b"GET /whoami HTTP/1.1\r\nHost: a\r\n\r\n"[..], PREFACE, b"garbage"] {
+        let mut raw = Raw::connect(&server.address()).await;
+        raw.say(request).await;
+        // Closed, or reset for what was not read.
+        assert_eq!(raw.0.read(&mut [0; 64]).await.unwrap_or(0), 0);
+    }
+}
+
+#[tokio::test]
+async fn one_port_may_speak_both() {
+    let issuers = Issuers::new();
+    let security = Security::Either(issuers.tls(true));
+    let server = Server::start(Config { security, ..Config::default() });
+    let address = server.address();
+    let (mut http1, http2) = (Http1::connect(&address).await, Http2::connect(&address).await);
+    assert!(http1.get("/whoami").await.unwrap().ends_with(", tls false"));
+    assert!(http2.get("/whoami").await.unwrap().ends_with(", tls false"));
+    let connector = issuers.client(&["h2"], Some(&issuers.named("alice", 2)));
+    let secure = Http2::over(connect(&connector, &address).await.unwrap()).await;
+    assert!(secure.get("/whoami").await.unwrap().ends_with(", tls true, named \"alice\""));
+}
+
+#[tokio::test]
+async fn a_handshake_has_to_come_to_its_end() {
+    let issuers = Issuers::new();
+    let server = Server::start(Config { handshake_timeout: SHORT, ..issuers.config() });
+    for beginning in [&b""[..], b"\x16", HALF_A_HELLO] {
+        let mut raw = Raw::connect(&server.address()).await;
+        raw.say(beginning).await;
+        assert_eq!(raw.rest().await, "", "closed without a word");
+    }
+}
+
+#[tokio::test]
+async fn garbage_ends_its_own_connection_and_no_other() {
+    let issuers = Issuers::new();
+    let server = Server::start(issuers.config());
+    let connector = issuers.client(&["h2"], None);
+    let client = Http2::over(connect(&connector, &server.address()).await.unwrap()).await;
+    let too_long: Vec<u8> = [b"\x16\x03\x01\xff\xff".as_slice(), &[1; 70_000]].concat();
+    for garbage in
+        [b"\x16\x03\x01\x00\x04\x14\x00\x00\x00".as_slice(), b"\x16\x16\x16\x16\x16\x16", &too_long]
+    {
+        let mut raw = Raw::connect(&server.address()).await;
+        // It may be closed before all was said.
+        let _ = raw.0.write_all(garbage).await;
+        let mut heard = Vec::new();
+        let _ = raw.0.read_to_end(&mut heard).await;
+        assert!(heard.first().is_none_or(|kind| *kind == 0x15), "at most an alert: {heard:?}");
+    }
+    assert!(client.get("/whoami").await.unwrap().ends_with(", tls true"));
+}
+
+#[tokio::test]
+async fn after_the_handshake_something_has_to_be_said() {
+    let issuers = Issuers::new();
+    let server = Server::start(Config { opening_timeout: 10 * SHORT, ..issuers.config() });
+    let mut silent = connect(&issuers.client(&["h2"], None), &server.address()).await.unwrap();
+    // Whether with or without a last word.
+    assert_eq!(silent.read(&mut [0]).await.unwrap_or(0), 0);
+    server.has_connections(0).await;
+}
+
+#[tokio::test]
+async fn many_that_are_silent_in_their_handshake_hold_up_nobody() {
+    let issuers = Issuers::new();
+    let server = Server::start(Config { handshake_timeout: PATIENCE, ..issuers.config() });
+    let mut silent = Vec::new();
+    for _ in 0..200 {
+        let mut raw = Raw::connect(&server.address()).await;
+        raw.say(HALF_A_HELLO).await;
+        silent.push(raw);
+    }
+    server.has_connections(200).await;
+    let connector = issuers.client(&["h2"], None);
+    let client = Http2::over(connect(&connector, &server.address()).await.unwrap()).await;
+    assert!(client.get("/whoami").await.unwrap().ends_with(", tls true"));
+    assert_eq!(server.serving.connections(), 201, "and they are still there");
+}
+
+#[tokio::test]
+async fn a_crowd_of_silent_ones_makes_room_by_itself() {
+    let issuers = Issuers::new();
+    let config = Config {
+        opening_max: 4,
+        // Time enough for a client that means well, on a machine that is busy.
+        crowded_timeout: 10 * SHORT,
+        handshake_timeout: PATIENCE,
+        ..issuers.config()
+    };
+    let server = Server::start(config);
+    let mut silent = Vec::new();
+    for _ in 0..8 {
+        let mut raw = Raw::connect(&server.address()).await;
+        raw.say(HALF_A_HELLO).await;
+        silent.push(raw);
+    }
+    let connector = issuers.client(&["h2"], None);
+    let client = Http2::over(connect(&connector, &server.address()).await.unwrap()).await;
+    assert!(client.get("/whoami").await.unwrap().ends_with(", tls true"));
+}
+
+#[tokio::test]
+async fn a_crowd_of_handshakes_is_served_beside_those_who_are_there() {
+    let issuers = Issuers::new();
+    let server = Server::start(issuers.config());
+    let connector = issuers.client(&["h2"], None);
+    let there = Http2::over(connect(&connector, &server.address()).await.unwrap()).await;
+    let mut crowd = tokio::task::JoinSet::new();
+    for _ in 0..100 {
+        // Each is a stranger: nothing is resumed.
+        let (connector, address) = (issuers.client(&["h2"], None), server.address());
+        crowd.spawn(async move {
+            let client = Http2::over(connect(&connector, &address).await.unwrap()).await;
+            client.get("/whoami").await.unwrap()
+        });
+    }
+    while !crowd.is_empty() {
+        assert!(there.get("/whoami").await.unwrap().ends_with(", tls true"));
+        while let Some(answer) = crowd.try_join_next() {
+            assert!(answer.unwrap().ends_with(", tls true"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_drain_waits_for_no_handshake() {
+    let issuers = Issuers::new();
+    let server = Server::start(Config { handshake_timeout: PATIENCE, ..issuers.config() });
+    let mut raw = Raw::connect(&server.address()).await;
+    raw.say(HALF_A_HELLO).await;
+    let connector = issuers.client(&["h2"], None);
+    let client = Http2::over(connect(&connector, &server.address()).await.unwrap()).await;
+    client.get("/whoami").await.unwrap();
+    server.serving.drain(PATIENCE).await;
+    assert_eq!(server.serving.connections(), 0);
+    assert_eq!(raw.rest().await, "");
+    client.ended.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn over_tls_pings_may_come_as_often_as_they_like() {
+    const PINGS: usize = 20;
+    let issuers = Issuers::new();
+    let server = Server::start(issuers.config());
+    let mut stream = connect(&issuers.client(&["h2"], None), &server.address()).await.unwrap();
+    stream.write_all(PREFACE).await.unwrap();
+    stream.write_all(&Frame::new(SETTINGS, 0, 0, &[]).encode()).await.unwrap();
+    for _ in 0..PINGS {
+        stream.write_all(&Frame::new(PING, 0, 0, b"8 bytes!").encode()).await.unwrap();
+    }
+    stream.flush().await.unwrap();
+    let mut answered = 0;
+    while answered < PINGS {
+        let mut header = [0; 9];
+        stream.read_exact(&mut header).await.unwrap();
+        let mut payload = vec![0; usize::from(header[2]) | usize::from(header[1]) << 8];
+        stream.read_exact(&mut payload).await.unwrap();
+        assert_ne!(header[3], crate::client::GOAWAY);
+        answered += usize::from(header[3] == PING);
+    }
+}

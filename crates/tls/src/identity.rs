@@ -1,0 +1,121 @@
+//! The certificate that is shown, and its key.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::{CertifiedKey, SigningKey};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer;
+
+use crate::error::LoadError;
+
+/// A certificate with its key, which belong together.
+#[derive(Clone, Debug)]
+pub(crate) struct Identity {
+    pub(crate) certified: CertifiedKey,
+    /// Seconds since 1970, both ends included.
+    not_before: i64,
+    pub(crate) not_after: i64,
+    /// Whether it may be shown by a server.
+    is_for_servers: bool,
+}
+
+/// What is odd about a certificate that is served all the same, as etcd does: clients are the ones to mind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Oddity {
+    Expired { since: String },
+    NotYetValid { until: String },
+    NotForServers,
+}
+
+impl Identity {
+    /// From the bytes of both files.
+    pub(crate) fn parse(
+        (cert_file, cert): (&Path, &[u8]),
+        (key_file, key): (&Path, &[u8]),
+        provider: &CryptoProvider,
+    ) -> Result<Identity, LoadError> {
+        let chain = chain(cert_file, cert)?;
+        let key = private_key(key_file, key, provider)?;
+        let malformed =
+            |reason: String| LoadError::Certificate { file: cert_file.to_owned(), reason };
+        let first = chain.first().ok_or_else(|| malformed("nothing there".to_owned()))?;
+        let (_, parsed) =
+            X509Certificate::from_der(first).map_err(|error| malformed(error.to_string()))?;
+        // Not left to the library, which reads no certificate of version 1.
+        let belongs = key.public_key().is_none_or(|spki| *spki == *parsed.public_key().raw);
+        if !belongs {
+            let (cert, key) = (cert_file.to_owned(), key_file.to_owned());
+            return Err(LoadError::Mismatch { cert, key });
+        }
+        let validity = parsed.validity();
+        let (not_before, not_after) =
+            (validity.not_before.timestamp(), validity.not_after.timestamp());
+        let is_for_servers = is_for_servers(&parsed);
+        Ok(Identity {
+            certified: CertifiedKey::new(chain, key),
+            not_before,
+            not_after,
+            is_for_servers,
+        })
+    }
+
+    /// What is odd about it at a time.
+    pub(crate) fn oddities(&self, now: i64) -> Vec<Oddity> {
+        let mut oddities = Vec::new();
+        if now > self.not_after {
+            oddities.push(Oddity::Expired { since: date(self.not_after) });
+        }
+        if now < self.not_before {
+            oddities.push(Oddity::NotYetValid { until: date(self.not_before) });
+        }
+        if !self.is_for_servers {
+            oddities.push(Oddity::NotForServers);
+        }
+        oddities
+    }
+}
+
+fn chain(file: &Path, bytes: &[u8]) -> Result<Vec<CertificateDer<'static>>, LoadError> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(bytes).collect();
+    match found {
+        Ok(chain) if chain.is_empty() => Err(LoadError::NoCertificate { file: file.to_owned() }),
+        Ok(chain) => Ok(chain),
+        Err(error) => {
+            Err(LoadError::Certificate { file: file.to_owned(), reason: error.to_string() })
+        }
+    }
+}
+
+fn private_key(
+    file: &Path,
+    bytes: &[u8],
+    provider: &CryptoProvider,
+) -> Result<Arc<dyn SigningKey>, LoadError> {
+    use rustls::pki_types::pem::Error;
+    let unreadable = |reason: String| LoadError::Key { file: file.to_owned(), reason };
+    let key = PrivateKeyDer::from_pem_slice(bytes).map_err(|error| match error {
+        Error::NoItemsFound => LoadError::NoKey { file: file.to_owned() },
+        other => unreadable(other.to_string()),
+    })?;
+    provider.key_provider.load_private_key(key).map_err(|error| unreadable(error.to_string()))
+}
+
+/// A certificate that does not say what it is for is for anything.
+fn is_for_servers(certificate: &X509Certificate<'_>) -> bool {
+    match certificate.extended_key_usage() {
+        Ok(Some(usage)) => usage.value.server_auth || usage.value.any,
+        Ok(None) | Err(_) => true,
+    }
+}
+
+/// `2027-03-01T00:00:00Z`
+pub(crate) fn date(seconds: i64) -> String {
+    let date = OffsetDateTime::from_unix_timestamp(seconds).ok();
+    date.and_then(|date| date.format(&Rfc3339).ok()).unwrap_or_else(|| seconds.to_string())
+}

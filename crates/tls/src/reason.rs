@@ -1,0 +1,95 @@
+//! Why a handshake failed, in Go's words where it is something that happens: people look for these texts in the logs of etcd.
+
+use std::io;
+
+use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
+
+const UNVERIFIED: &str = "tls: failed to verify certificate: x509:";
+
+/// Why a handshake failed.
+pub fn reason(error: &io::Error) -> String {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
+        Some(error) => of_library(error),
+        None if error.kind() == io::ErrorKind::UnexpectedEof => "EOF".to_owned(),
+        None => crate::error::reason(error),
+    }
+}
+
+fn of_library(error: &Error) -> String {
+    match error {
+        Error::NoCertificatesPresented => "tls: client didn't provide a certificate".to_owned(),
+        Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
+            "tls: first record does not look like a TLS handshake".to_owned()
+        }
+        Error::AlertReceived(alert) => format!("remote error: tls: {}", of_alert(*alert)),
+        Error::InvalidCertificate(error) => of_certificate(error),
+        other => format!("tls: {other}"),
+    }
+}
+
+fn of_certificate(error: &CertificateError) -> String {
+    match error {
+        CertificateError::NotValidForName => "client certificate authentication failed".to_owned(),
+        CertificateError::UnknownIssuer => {
+            format!("{UNVERIFIED} certificate signed by unknown authority")
+        }
+        CertificateError::Expired
+        | CertificateError::ExpiredContext { .. }
+        | CertificateError::NotValidYet
+        | CertificateError::NotValidYetContext { .. } => {
+            format!("{UNVERIFIED} certificate has expired or is not yet valid: {error}")
+        }
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            format!("{UNVERIFIED} certificate specifies an incompatible key usage")
+        }
+        other => format!("{UNVERIFIED} {other}"),
+    }
+}
+
+/// What the other side said before it went.
+fn of_alert(alert: AlertDescription) -> String {
+    let text = match alert {
+        AlertDescription::BadCertificate => "bad certificate",
+        AlertDescription::UnknownCA => "unknown certificate authority",
+        AlertDescription::CertificateExpired => "expired certificate",
+        AlertDescription::CertificateRevoked => "revoked certificate",
+        AlertDescription::CertificateUnknown => "unknown certificate",
+        AlertDescription::CertificateRequired => "certificate required",
+        AlertDescription::UnsupportedCertificate => "unsupported certificate",
+        AlertDescription::HandshakeFailure => "handshake failure",
+        AlertDescription::ProtocolVersion => "protocol version not supported",
+        AlertDescription::NoApplicationProtocol => "no application protocol",
+        other => return format!("{other:?}"),
+    };
+    text.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_read_as_in_go() {
+        let of = |error: Error| reason(&io::Error::new(io::ErrorKind::InvalidData, error));
+        for (error, text) in [
+            (Error::NoCertificatesPresented, "tls: client didn't provide a certificate"),
+            (
+                Error::AlertReceived(AlertDescription::UnknownCA),
+                "remote error: tls: unknown certificate authority",
+            ),
+            (
+                CertificateError::UnknownIssuer.into(),
+                "tls: failed to verify certificate: x509: certificate signed by unknown authority",
+            ),
+            (
+                InvalidMessage::InvalidContentType.into(),
+                "tls: first record does not look like a TLS handshake",
+            ),
+        ] {
+            assert_eq!(of(error), text);
+        }
+        assert_eq!(reason(&io::ErrorKind::UnexpectedEof.into()), "EOF");
+        let reset = io::Error::from_raw_os_error(104);
+        assert_eq!(reason(&reset), "connection reset by peer");
+    }
+}
