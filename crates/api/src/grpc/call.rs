@@ -50,7 +50,8 @@ impl Context {
         headers: &HeaderMap,
     ) -> Context {
         let (shared, unsent) = (Arc::clone(shared), Arc::clone(&connection.unsent));
-        Context { shared, who: credentials(headers), unsent, metadata: Metadata::read(headers) }
+        let who = credentials(connection, headers);
+        Context { shared, who, unsent, metadata: Metadata::read(headers) }
     }
 
     /// The member.

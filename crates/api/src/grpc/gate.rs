@@ -5,9 +5,11 @@
 //!   client-api-version counted
 //!   hasleader: true    is refused without a leader, and streams with it end when there was none for long
 //!   token              says who asks; or authorization, which may say Bearer before it
+//!   a certificate      says who asks, unless it is the gateway that asks for somebody (grpcgateway-accept)
 //! ```
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use net::Connection;
 use server::Credentials;
 
 use super::Shared;
@@ -18,6 +20,7 @@ const HAS_LEADER: HeaderName = HeaderName::from_static("hasleader");
 const CLIENT_API_VERSION: HeaderName = HeaderName::from_static("client-api-version");
 const TOKEN: HeaderName = HeaderName::from_static("token");
 const AUTHORIZATION: HeaderName = http::header::AUTHORIZATION;
+const GATEWAY_ACCEPT: HeaderName = HeaderName::from_static("grpcgateway-accept");
 const BEARER: &str = "Bearer ";
 
 /// What the metadata of a call says.
@@ -60,10 +63,14 @@ impl Metadata {
     }
 }
 
-/// Who asks.
-pub(crate) fn credentials(headers: &HeaderMap) -> Credentials {
+/// Who asks. What counts if there are both a token and a certificate, and whether a certificate counts at all, is for others.
+///
+/// Compat: as in etcd, a certificate says nothing if the call comes through the gateway: it would be that of the member itself.
+pub(crate) fn credentials(connection: &Connection, headers: &HeaderMap) -> Credentials {
     let token = headers.get(TOKEN).or_else(|| headers.get(AUTHORIZATION));
-    Credentials { token: token.map(without_bearer), ..Credentials::default() }
+    let name = connection.common_name.as_deref();
+    let name = name.filter(|_| !headers.contains_key(GATEWAY_ACCEPT));
+    Credentials { token: token.map(without_bearer), common_name: name.map(str::to_owned) }
 }
 
 fn without_bearer(value: &HeaderValue) -> String {
@@ -73,13 +80,34 @@ fn without_bearer(value: &HeaderValue) -> String {
 
 #[cfg(test)]
 mod tests {
+    use net::Peer;
+
     use super::*;
 
-    fn token(headers: &[(&'static str, &str)]) -> Option<String> {
+    fn who(name: Option<&str>, headers: &[(&'static str, &str)]) -> Credentials {
         let headers = headers.iter().map(|(name, value)| {
             (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())
         });
-        credentials(&headers.collect()).token
+        let connection = Connection::new(Peer::Unix, true).with_common_name(name.map(Into::into));
+        credentials(&connection, &headers.collect())
+    }
+
+    fn token(headers: &[(&'static str, &str)]) -> Option<String> {
+        who(None, headers).token
+    }
+
+    #[test]
+    fn a_certificate_says_who_asks_unless_the_gateway_does() {
+        let name = |name, headers: &[(&'static str, &str)]| who(name, headers).common_name;
+        assert_eq!(name(None, &[]), None);
+        assert_eq!(name(Some("alice"), &[]).as_deref(), Some("alice"));
+        assert_eq!(name(Some(""), &[]).as_deref(), Some(""));
+        assert_eq!(name(Some("alice"), &[("grpcgateway-accept", "*/*")]), None);
+        let both = who(Some("alice"), &[("token", "a.1")]);
+        assert_eq!(
+            (both.token.as_deref(), both.common_name.as_deref()),
+            (Some("a.1"), Some("alice"))
+        );
     }
 
     #[test]
