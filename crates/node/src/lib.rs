@@ -12,6 +12,7 @@ pub mod logging;
 mod listeners;
 mod reason;
 mod run;
+mod security;
 mod settings;
 mod signals;
 

@@ -16,8 +16,9 @@ use server::metrics::Metrics;
 use server::{Alone, Machine, Member, Server, StopReason};
 
 use crate::config::{ClusterState, Config, InitialCluster};
-use crate::listeners::{Listeners, texts};
+use crate::listeners::{Listeners, Port, texts};
 use crate::logging::{self, Logs};
+use crate::security::{ClientSecurity, SecurityError, Speaks};
 use crate::signals::Signal;
 use crate::{settings, signals};
 
@@ -48,6 +49,8 @@ enum StartError {
     Member(#[from] server::StartError),
     #[error("metrics: {0}")]
     Metrics(#[from] prometheus::Error),
+    #[error(transparent)]
+    Security(#[from] SecurityError),
     #[error("start a thread: {0}")]
     Thread(std::io::Error),
     #[error("serve: {0}")]
@@ -83,6 +86,7 @@ struct Running<'a> {
     runtimes: Runtimes,
     edge: Edge,
     connections: net::Config,
+    security: ClientSecurity,
     /// Those that are bound and not served yet.
     listeners: Option<Listeners>,
     serving: Vec<Serving>,
@@ -92,10 +96,11 @@ struct Running<'a> {
 impl<'a> Running<'a> {
     fn start(config: &'a Config, args: Vec<String>) -> Result<Running<'a>, StartError> {
         let connections_max = net::connections_max(net::raise_descriptor_limit())?;
-        let listeners = Listeners::bind(config)?;
+        let registry = Registry::new();
+        let security = ClientSecurity::load(config, &tls::Metrics::new(&registry)?)?;
+        let listeners = Listeners::bind(config, &security)?;
         let initial = initial_cluster(config)?;
         tell_start(config, initial.is_none());
-        let registry = Registry::new();
         let member = start_member(config, initial.as_ref(), &registry)?;
         let server = member.server().clone();
         note_gates(config, server.metrics());
@@ -108,21 +113,30 @@ impl<'a> Running<'a> {
         runtimes.background().spawn(async move { leaderless.run().await });
         let connections = settings::connections(config, connections_max);
         let (listeners, serving) = (Some(listeners), Vec::new());
-        Ok(Running { config, member, runtimes, edge, connections, listeners, serving, events })
+        Ok(Running {
+            config,
+            member,
+            runtimes,
+            edge,
+            connections,
+            security,
+            listeners,
+            serving,
+            events,
+        })
     }
 
     fn serve(&mut self) -> Result<(), StartError> {
         let Some(Listeners { peers, clients, metrics }) = self.listeners.take() else {
             return Ok(());
         };
-        let peers = peers.into_iter().map(|listener| (listener, Surface::Peer));
-        let metrics = metrics.into_iter().map(|listener| (listener, Surface::Metrics));
-        for (listener, surface) in peers.chain(clients).chain(metrics) {
-            let local = listener.local();
-            let handler = Arc::new(self.edge.port(surface));
-            let serving = net::serve(&self.runtimes, listener, handler, self.connections.clone());
-            self.serving.push(serving.map_err(StartError::Serve)?);
-            tell_serving(surface, &local);
+        let peers = peers.into_iter().map(|listener| {
+            let (surface, speaks) = (Surface::Peer, Speaks::Plain);
+            Port { listener, surface, speaks }
+        });
+        self.security.tell();
+        for port in peers.chain(clients).chain(metrics) {
+            self.serve_port(port)?;
         }
         tracing::info!(
             local_member_id = %self.member.server().local(),
@@ -131,6 +145,21 @@ impl<'a> Running<'a> {
             "now serving peer/client/metrics"
         );
         logging::notify_ready();
+        Ok(())
+    }
+
+    fn serve_port(&mut self, port: Port) -> Result<(), StartError> {
+        let Port { listener, surface, speaks } = port;
+        let local = listener.local();
+        let handler = Arc::new(self.edge.port(surface));
+        let security = match surface {
+            Surface::Metrics => self.security.of_metrics(speaks),
+            _ => self.security.of_clients(speaks),
+        };
+        let connections = net::Config { security, ..self.connections.clone() };
+        let serving = net::serve(&self.runtimes, listener, handler, connections);
+        self.serving.push(serving.map_err(StartError::Serve)?);
+        tell_serving(surface, speaks, &local);
         Ok(())
     }
 
@@ -282,7 +311,7 @@ fn tell_start(config: &Config, has_data: bool) {
     );
 }
 
-fn tell_serving(surface: Surface, local: &net::Local) {
+fn tell_serving(surface: Surface, speaks: Speaks, local: &net::Local) {
     let traffic = match surface {
         Surface::Client => "grpc+http",
         Surface::ClientGrpcOnly => "grpc",
@@ -291,9 +320,14 @@ fn tell_serving(surface: Surface, local: &net::Local) {
         Surface::Peer => return tracing::info!(address = %local, "serving peer traffic"),
     };
     tracing::info!("ready to serve client requests");
-    tracing::info!(
-        traffic,
-        address = %local,
-        "serving client traffic insecurely; this is strongly discouraged!"
-    );
+    if speaks != Speaks::Tls {
+        tracing::info!(
+            traffic,
+            address = %local,
+            "serving client traffic insecurely; this is strongly discouraged!"
+        );
+    }
+    if speaks != Speaks::Plain {
+        tracing::info!(traffic, address = %local, "serving client traffic securely");
+    }
 }

@@ -71,6 +71,7 @@ fn set_limits(server: &mut ServerConfig, config: &Config) {
     server.auth_token.clone_from(&config.auth.token);
     server.auth_token_ttl = config.auth.token_ttl;
     server.bcrypt_cost = config.auth.bcrypt_cost;
+    server.client_cert_auth = config.tls.info.client_cert_auth;
     server.warning_apply_duration = config.monitoring.slow_apply;
 }
 

@@ -4,12 +4,14 @@
 
 use std::net::IpAddr;
 
+use ::tls::Version;
+
 use super::gates::Gate;
 use super::go::{GoDuration, quote};
 use super::notice::Notice;
 use super::refusal::Refusal;
 use super::table::Flags;
-use super::tls::TlsVersion;
+use super::tls;
 use super::url::{Url, list, split_host_port};
 
 /// The name of a member that nobody named.
@@ -140,13 +142,13 @@ fn check_gates(flags: &Flags, notices: &mut Vec<Notice>) -> Result<(), Refusal> 
 }
 
 fn check_tls(flags: &Flags) -> Result<(), Refusal> {
-    let min = TlsVersion::parse(&flags.tls_min_version)?;
-    let max = TlsVersion::parse(&flags.tls_max_version)?;
+    let min = tls::version(&flags.tls_min_version)?;
+    let max = tls::version(&flags.tls_max_version)?;
     if max.is_some() && min > max {
         let (min, max) = (flags.tls_min_version.clone(), flags.tls_max_version.clone());
         return Err(Refusal::TlsVersions { min, max });
     }
-    if min == Some(TlsVersion::Tls13) && !flags.cipher_suites.is_empty() {
+    if min == Some(Version::Tls13) && !flags.cipher_suites.is_empty() {
         return Err(Refusal::CipherSuites13);
     }
     Ok(())

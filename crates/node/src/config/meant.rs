@@ -37,6 +37,8 @@ pub struct Config {
     pub limits: Limits,
     /// Connections of clients.
     pub client: Client,
+    /// TLS for clients.
+    pub tls: ClientTls,
     /// Users, passwords and tokens.
     pub auth: Auth,
     /// Looking for damage.
@@ -203,6 +205,26 @@ pub struct Client {
     pub host_whitelist: BTreeSet<String>,
     /// Time between two progress notes to a watcher; `None` leaves it to the server.
     pub watch_progress_interval: Option<Duration>,
+}
+
+/// TLS for clients, and for those who read metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientTls {
+    /// What is shown, and who is let in. Empty if nothing was given.
+    pub info: tls::Info,
+    /// Make a certificate, since none was given.
+    pub auto: Option<AutoTls>,
+    /// Where metrics are served alone: the certificate of a client must be for where it comes from.
+    pub checks_origin: bool,
+}
+
+/// A certificate to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AutoTls {
+    /// The hosts that it is for, names or addresses.
+    pub hosts: Vec<String>,
+    /// How long it is good for.
+    pub validity_years: u64,
 }
 
 /// Pings of the server, to see whether a client is there.

@@ -44,8 +44,8 @@ pub use help::{BOWLINE_VERSION, ETCD_VERSION};
 pub use host::{Machine, NoDefaultHost};
 pub use logs::{LogFormat, LogLevel, LogOutput, LogRotation, Logs};
 pub use meant::{
-    Advertise, Auth, AutoCompaction, Backend, Checks, Client, Cluster, ClusterState, Compaction,
-    Config, Keepalive, Limits, Listen, Monitoring, Raft,
+    Advertise, Auth, AutoCompaction, AutoTls, Backend, Checks, Client, ClientTls, Cluster,
+    ClusterState, Compaction, Config, Keepalive, Limits, Listen, Monitoring, Raft,
 };
 pub use names::Resolve;
 pub use notice::Notice;

@@ -118,6 +118,13 @@ pub enum Notice {
         /// What it is now.
         updated: u64,
     },
+    /// A certificate was given, so none is made.
+    AutoTlsIgnored,
+    /// A certificate is made, and nothing else about TLS is heeded.
+    AutoTlsAlone {
+        /// The flags that have no effect.
+        ignored: Vec<&'static str>,
+    },
     /// Progress notes would come too often.
     ProgressInterval {
         /// What it is now.
@@ -234,6 +241,11 @@ impl Notice {
                 given_snapshot_catchup_entries = 0,
                 updated_snapshot_catchup_entries = updated,
                 "updating snapshot catch-up entries to default"
+            ),
+            Self::AutoTlsIgnored => warn!("ignoring client auto TLS since certs given"),
+            Self::AutoTlsAlone { ignored } => warn!(
+                ?ignored,
+                "--auto-tls stands alone: clients are let in without a certificate, whatever these say"
             ),
             Self::ProgressInterval { min } => warn!(
                 min_watch_progress_notify_interval = %min,

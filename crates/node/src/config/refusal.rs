@@ -184,6 +184,9 @@ pub enum Refusal {
     /// No such cipher suite.
     #[error("unexpected TLS cipher suite {}", quote(.0))]
     CipherSuite(String),
+    /// Cipher suites that do not work out together.
+    #[error(transparent)]
+    CipherSuites(#[from] tls::SuiteError),
     /// TLS without a certificate.
     #[error(
         "TLS key/cert (--cert-file, --key-file) must be provided for client url {0} with HTTPS scheme"

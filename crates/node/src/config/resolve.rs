@@ -49,7 +49,7 @@ pub(crate) fn resolve(
     notices: &mut Vec<Notice>,
 ) -> Result<Config, Refusal> {
     advertise_default_host(&mut flags, machine, notices);
-    tls::check_cipher_suites(&flags)?;
+    let tls = tls::client(&flags, notices)?;
     let listen = listen(&flags)?;
     Ok(Config {
         data_dir: data_dir(&flags, notices),
@@ -65,6 +65,7 @@ pub(crate) fn resolve(
         backend: backend(&flags, notices)?,
         limits: limits(&flags, notices),
         client: client(&flags, notices),
+        tls,
         auth: auth(&flags, notices),
         checks: checks(&flags)?,
         monitoring: monitoring(&flags),

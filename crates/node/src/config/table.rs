@@ -129,6 +129,10 @@ macro_rules! flags {
             )*)*
             /// The flags that somebody set.
             pub given: BTreeSet<&'static str>,
+            /// Common names of which a certificate of a client must have one. There is no flag for it, but a key of the file.
+            pub client_cert_allowed_cn: Vec<String>,
+            /// Do not compare the names in the certificate of a client with where it comes from. The same.
+            pub client_skip_client_san_verification: bool,
             /// Keys of a configuration file that there is no flag for, and that were set to something.
             pub file_only: BTreeSet<String>,
         }

@@ -7,24 +7,13 @@ use super::refusal::Refusal;
 use super::table::{Flags, Slot, find};
 use super::url::list::{self, UniqueUrls, UrlsMap};
 
-const CLIENT_TLS: &str = "TLS for clients is still to come";
 const PEER_TLS: &str = "TLS between members is still to come";
-const TLS: &str = "TLS is still to come";
 const DISCOVERY: &str = "discovery is still to come; give the members with --initial-cluster";
 const CLUSTER: &str = "clusters of more than one member are still to come";
 const TRACING: &str = "distributed tracing is still to come";
 
 /// Flags that cannot act, and why.
 const FLAGS: &[(&str, &str)] = &[
-    ("cert-file", CLIENT_TLS),
-    ("key-file", CLIENT_TLS),
-    ("client-cert-file", CLIENT_TLS),
-    ("client-key-file", CLIENT_TLS),
-    ("client-cert-auth", CLIENT_TLS),
-    ("client-crl-file", CLIENT_TLS),
-    ("client-cert-allowed-hostname", CLIENT_TLS),
-    ("trusted-ca-file", CLIENT_TLS),
-    ("auto-tls", CLIENT_TLS),
     ("peer-cert-file", PEER_TLS),
     ("peer-key-file", PEER_TLS),
     ("peer-client-cert-file", PEER_TLS),
@@ -36,10 +25,6 @@ const FLAGS: &[(&str, &str)] = &[
     ("peer-auto-tls", PEER_TLS),
     ("peer-crl-file", PEER_TLS),
     ("peer-skip-client-san-verification", PEER_TLS),
-    ("self-signed-cert-validity", TLS),
-    ("cipher-suites", TLS),
-    ("tls-min-version", TLS),
-    ("tls-max-version", TLS),
     ("discovery-token", DISCOVERY),
     ("discovery-endpoints", DISCOVERY),
     ("discovery-dial-timeout", DISCOVERY),
@@ -92,13 +77,10 @@ pub(crate) fn check(flags: &Flags) -> Result<(), Refusal> {
     if reasons.is_empty() { Ok(()) } else { Err(Refusal::Unsupported(reasons)) }
 }
 
-/// URLs that ask for TLS. What is advertised to clients may: something in front of the member can speak it.
+/// URLs that ask for TLS between members.
 fn secure_urls(flags: &Flags) -> Vec<String> {
-    let lists: [(&str, &UniqueUrls, &str); 5] = [
+    let lists: [(&str, &UniqueUrls, &str); 2] = [
         ("listen-peer-urls", &flags.listen_peer_urls, PEER_TLS),
-        ("listen-client-urls", &flags.listen_client_urls, CLIENT_TLS),
-        ("listen-client-http-urls", &flags.listen_client_http_urls, CLIENT_TLS),
-        ("listen-metrics-urls", &flags.listen_metrics_urls, CLIENT_TLS),
         ("initial-advertise-peer-urls", &flags.initial_advertise_peer_urls, PEER_TLS),
     ];
     let secure = |urls: &UniqueUrls| urls.urls().iter().any(|url| url.scheme().is_secure());
@@ -194,9 +176,10 @@ mod tests {
     }
 
     #[test]
-    fn urls_with_tls_are_refused_but_not_for_clients_to_see() {
+    fn urls_with_tls_are_refused_for_members_alone() {
         let mut flags = Flags::new();
         flags.advertise_client_urls.set("https://a:1", "").expect("sound");
+        flags.listen_client_urls.set("https://1.2.3.4:1", "").expect("sound");
         assert_eq!(check(&flags), Ok(()));
         flags.listen_peer_urls.set("https://1.2.3.4:1", "").expect("sound");
         assert_eq!(

@@ -130,22 +130,32 @@ fn keys_that_will_go_away_are_told_of() {
 #[test]
 fn nested_keys_are_flags_too() {
     let (_, text) = refused(
-        "client-transport-security: {cert-file: c, allowed-cn: [x]}\n\
-         peer-transport-security: {allowed-cn: [a], client-cert-auth: true}\n\
+        "peer-transport-security: {allowed-cn: [a], client-cert-auth: true}\n\
          discovery-config: {token: t, client: {endpoints: [e], secure: {cacert: f}}}\n",
     );
-    for flag in [
-        "cert-file",
-        "peer-cert-allowed-cn",
-        "peer-client-cert-auth",
-        "discovery-token",
-        "discovery-cacert",
-    ] {
+    for flag in
+        ["peer-cert-allowed-cn", "peer-client-cert-auth", "discovery-token", "discovery-cacert"]
+    {
         assert!(text.contains(&format!("--{flag} is not yet supported")), "{flag}: {text}");
     }
-    assert!(text.contains(
-        "client-transport-security.allowed-cn in the configuration file is not yet supported"
-    ));
+}
+
+#[test]
+fn the_security_of_clients_has_keys_that_are_no_flags() {
+    let tls = parsed(
+        "client-transport-security: {cert-file: c, key-file: k, client-cert-auth: true, \
+         trusted-ca-file: a, allowed-cn: [alice, bob], skip-client-san-verification: true}\n\
+         cipher-suites: [TLS_AES_128_GCM_SHA256]\ntls-min-version: TLS1.2\ntls-max-version: TLS1.2\n",
+    )
+    .config
+    .tls;
+    assert_eq!(
+        tls.info.to_string(),
+        "cert = c, key = k, client-cert=, client-key=, trusted-ca = a, client-cert-auth = true, crl-file = "
+    );
+    assert_eq!(tls.info.allowed_cns, ["alice", "bob"]);
+    assert_eq!(tls.info.suites.names(), ["TLS_AES_128_GCM_SHA256"]);
+    assert!(!tls.checks_origin && tls.auto.is_none());
 }
 
 /// Types and checks, in etcd's words.

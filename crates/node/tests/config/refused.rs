@@ -262,18 +262,18 @@ fn what_etcd_would_spin_on_is_refused() {
 
 #[test]
 fn what_bowline_cannot_do_yet_is_refused_all_at_once() {
-    let (code, text) = outcome(&["--auto-tls", "--enable-pprof"], &[]);
+    let (code, text) = outcome(&["--peer-auto-tls", "--enable-pprof"], &[]);
     assert_eq!(code, 1);
     assert_eq!(
         text,
-        "--auto-tls is not yet supported by Bowline: TLS for clients is still to come; \
+        "--peer-auto-tls is not yet supported by Bowline: TLS between members is still to come; \
          --enable-pprof is not yet supported by Bowline: there is no profile to be had yet"
     );
 }
 
 #[test]
 fn etcds_own_refusals_come_before_ours() {
-    let (_, text) = outcome(&["--auto-tls", "--heartbeat-interval=0"], &[]);
+    let (_, text) = outcome(&["--peer-auto-tls", "--heartbeat-interval=0"], &[]);
     assert_eq!(text, "--heartbeat-interval must be >0 (set to 0ms)");
 }
 

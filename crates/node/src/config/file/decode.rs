@@ -67,6 +67,9 @@ impl Decoder {
             Key::Flag(flag) => self.set(&flag, value, place),
             Key::Map(_) if value.is_null() => Ok(()),
             Key::Map(section) => self.section(section, value, place, path),
+            Key::List(field) => list(value, place).map(|texts| *field(&mut self.flags) = texts),
+            Key::Bool(_) if value.is_null() => Ok(()),
+            Key::Bool(field) => boolean(value, place).map(|set| *field(&mut self.flags) = set),
             Key::FileOnly => self.note_file_only(value, path),
         };
         if let Err(text) = taken {

@@ -1,6 +1,6 @@
 //! The keys of a configuration file that are not simply the name of a flag.
 
-use crate::config::table::{Flag, Slot, find};
+use crate::config::table::{Flag, Flags, Slot, find};
 
 /// What is under a key.
 #[derive(Clone, Copy, Debug)]
@@ -9,6 +9,10 @@ pub(super) enum Key {
     Flag(Flag),
     /// More keys.
     Map(&'static Section),
+    /// A list that there is a field for, and no flag.
+    List(fn(&mut Flags) -> &mut Vec<String>),
+    /// A yes or no of that kind.
+    Bool(fn(&mut Flags) -> &mut bool),
     /// Something that there is no flag for.
     FileOnly,
 }
@@ -20,6 +24,8 @@ pub(super) struct Section {
     pub(super) go_type: &'static str,
     /// Its keys, each with the flag that it stands for.
     flags: &'static [(&'static str, &'static str)],
+    /// Keys that there is a field for, and no flag.
+    fields: &'static [(&'static str, Key)],
     /// Keys with more keys under them.
     sections: &'static [(&'static str, &'static Section)],
     /// Keys that there is no flag for.
@@ -41,9 +47,11 @@ impl Section {
     fn find_by(&self, is_key: impl Fn(&str) -> bool) -> Option<Key> {
         let flag =
             self.flags.iter().find(|(known, _)| is_key(known)).and_then(|(_, flag)| find(flag));
+        let field = || self.fields.iter().find(|(known, _)| is_key(known)).map(|(_, key)| *key);
         let section = || self.sections.iter().find(|(known, _)| is_key(known));
         let file_only = || self.file_only.iter().any(|known| is_key(known));
         flag.map(Key::Flag)
+            .or_else(field)
             .or_else(|| section().map(|(_, section)| Key::Map(section)))
             .or_else(|| file_only().then_some(Key::FileOnly))
     }
@@ -113,8 +121,15 @@ static CLIENT_SECURITY: Section = Section {
         ("auto-tls", "auto-tls"),
         ("allowed-hostname", "client-cert-allowed-hostname"),
     ],
+    fields: &[
+        ("allowed-cn", Key::List(|flags| &mut flags.client_cert_allowed_cn)),
+        (
+            "skip-client-san-verification",
+            Key::Bool(|flags| &mut flags.client_skip_client_san_verification),
+        ),
+    ],
     sections: &[],
-    file_only: &["allowed-cn", "skip-client-san-verification"],
+    file_only: &[],
 };
 
 static PEER_SECURITY: Section = Section {
@@ -131,6 +146,7 @@ static PEER_SECURITY: Section = Section {
         ("allowed-hostname", "peer-cert-allowed-hostname"),
         ("skip-client-san-verification", "peer-skip-client-san-verification"),
     ],
+    fields: &[],
     sections: &[],
     file_only: &[],
 };
@@ -138,6 +154,7 @@ static PEER_SECURITY: Section = Section {
 static SOCKET_OPTIONS: Section = Section {
     go_type: "transport.SocketOpts",
     flags: &[("reuse-port", "socket-reuse-port"), ("reuse-address", "socket-reuse-address")],
+    fields: &[],
     sections: &[],
     file_only: &[],
 };
@@ -145,6 +162,7 @@ static SOCKET_OPTIONS: Section = Section {
 static DISCOVERY: Section = Section {
     go_type: "v3discovery.DiscoveryConfig",
     flags: &[("token", "discovery-token")],
+    fields: &[],
     sections: &[("client", &DISCOVERY_CLIENT)],
     file_only: &[],
 };
@@ -158,6 +176,7 @@ static DISCOVERY_CLIENT: Section = Section {
         ("keepalive-time", "discovery-keepalive-time"),
         ("keepalive-timeout", "discovery-keepalive-timeout"),
     ],
+    fields: &[],
     sections: &[("secure", &DISCOVERY_SECURE), ("auth", &DISCOVERY_AUTH)],
     file_only: &["max-request-bytes", "max-recv-bytes"],
 };
@@ -171,6 +190,7 @@ static DISCOVERY_SECURE: Section = Section {
         ("insecure-transport", "discovery-insecure-transport"),
         ("insecure-skip-tls-verify", "discovery-insecure-skip-tls-verify"),
     ],
+    fields: &[],
     sections: &[],
     file_only: &["server-name"],
 };
@@ -178,6 +198,7 @@ static DISCOVERY_SECURE: Section = Section {
 static DISCOVERY_AUTH: Section = Section {
     go_type: "clientv3.AuthConfig",
     flags: &[("username", "discovery-user"), ("password", "discovery-password")],
+    fields: &[],
     sections: &[],
     file_only: &["token"],
 };
