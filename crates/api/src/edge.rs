@@ -9,9 +9,9 @@ use http_body::Body as _;
 use net::Connection;
 
 use crate::body::Body;
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, Rest, websocket};
 use crate::grpc::{Grpc, RequestBody};
-use crate::http::{Http, Member, Surface};
+use crate::http::{self, Http, Member, Surface};
 
 const GRPC: &str = "application/grpc";
 
@@ -54,7 +54,15 @@ impl<M: Member> Api<M> {
         asked: &Parts,
         body: B,
     ) -> Response<Body> {
-        let answer = self.gateway.call(connection, path, asked, body);
+        if self.grpc.knows_by_certificate(connection) {
+            return http::refuse_certificate().map(Body::from);
+        }
+        let answer = async {
+            match websocket::wanted(asked) {
+                Some(upgrade) => websocket::accept(&self.gateway, connection, path, asked, upgrade),
+                None => self.gateway.call(connection, path, asked, body, Rest::Read).await,
+            }
+        };
         let mut response = self.http.admit(connection.tls, asked, answer).await;
         if asked.method == Method::HEAD {
             // The length stays; what it counts is not sent.

@@ -2,9 +2,13 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::unsent::Unsent;
+
+/// What is done with a connection that speaks something else than HTTP from now on.
+pub(crate) type Switched = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A connection, as its requests see it.
 #[derive(Debug)]
@@ -17,12 +21,42 @@ pub struct Connection {
     pub common_name: Option<Arc<str>>,
     /// What was answered, and not sent yet.
     pub unsent: Arc<Unsent>,
+    switched: Slot,
+}
+
+/// Where a handler leaves what is to be done.
+#[derive(Default)]
+struct Slot(Mutex<Option<Switched>>);
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Slot")
+    }
 }
 
 impl Connection {
     /// A connection that nothing was answered on yet.
     pub fn new(peer: Peer, tls: bool) -> Self {
-        Self { peer, tls, common_name: None, unsent: Arc::default() }
+        Self { peer, tls, common_name: None, unsent: Arc::default(), switched: Slot::default() }
+    }
+
+    /// The same for what is spoken within it once it is no HTTP any more.
+    #[must_use]
+    pub fn within(&self) -> Self {
+        let Self { peer, tls, .. } = *self;
+        let (common_name, unsent) = (self.common_name.clone(), Arc::clone(&self.unsent));
+        Self { peer, tls, common_name, unsent, switched: Slot::default() }
+    }
+
+    /// What to do once the response, which has to be 101, has gone out: the connection is HTTP/1 no more. It lasts until that is done, and is cut when the
+    /// listener ends and it is not.
+    pub fn switch(&self, work: impl Future<Output = ()> + Send + 'static) {
+        *self.switched.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::pin(work));
+    }
+
+    /// What is to be done, if anything.
+    pub(crate) fn switched(&self) -> Option<Switched> {
+        self.switched.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// The same, of a client with a certificate.

@@ -252,8 +252,19 @@ impl<H: Handler> Server<H> {
             .max_header_size(HEADER_BYTES_MAX as usize)
             // Compat: Go writes `Content-Type`, and people search for that.
             .title_case_headers(true)
-            .serve_connection(TokioIo::new(stream), self.service(connection));
-        run(running, http1::Connection::graceful_shutdown, self.phase.clone()).await
+            .serve_connection(TokioIo::new(stream), self.service(Arc::clone(&connection)))
+            .with_upgrades();
+        let finish = http1::UpgradeableConnection::graceful_shutdown;
+        run(running, finish, self.phase.clone()).await?;
+        if let Some(work) = connection.switched() {
+            // Whoever does it hears of the end by other ways, and if not is cut.
+            let work = async {
+                work.await;
+                Ok::<_, hyper::Error>(())
+            };
+            run(work, |_| {}, self.phase.clone()).await?;
+        }
+        Ok(())
     }
 
     async fn http2(

@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
-use crate::grpc::{Code, Status, illegal_base64_at};
+use crate::grpc::{Code, GATEWAY_ACCEPT, Status, illegal_base64_at};
 
 const PREFIX: &str = "grpc-metadata-";
 const TIMEOUT: &str = "grpc-timeout";
+const ANYTHING: HeaderValue = HeaderValue::from_static("*/*");
 const BINARY_SUFFIX: &str = "-bin";
 
 /// What gRPC says itself, and so nobody else may.
@@ -40,7 +41,9 @@ impl Metadata {
     pub(super) fn read(headers: &HeaderMap) -> Result<Metadata, Status> {
         let timeout = headers.get(TIMEOUT).filter(|value| !value.is_empty());
         let timeout = timeout.map(timeout_of).transpose()?.flatten();
-        let mut metadata = Metadata { headers: HeaderMap::new(), timeout };
+        // What makes a call one of a gateway, whose certificate says nothing.
+        let by_gateway = HeaderMap::from_iter([(GATEWAY_ACCEPT, ANYTHING)]);
+        let mut metadata = Metadata { headers: by_gateway, timeout };
         for (name, value) in headers {
             if name == AUTHORIZATION {
                 metadata.add(name.clone(), value);
@@ -127,7 +130,8 @@ mod tests {
             ("Grpc-Metadata-X-Bin", "AAEC"),
         ])
         .unwrap();
-        assert_eq!(metadata.headers.len(), 2);
+        assert_eq!(metadata.headers.len(), 3);
+        assert_eq!(metadata.headers["grpcgateway-accept"], "*/*");
         assert_eq!(metadata.headers["authorization"], "Bearer a.1");
         assert_eq!(metadata.headers["hasleader"], "true");
         assert_eq!(metadata.timeout, None);

@@ -19,6 +19,7 @@ mod json;
 mod metadata;
 mod replies;
 mod requests;
+pub(crate) mod websocket;
 
 use std::time::Duration;
 
@@ -58,12 +59,13 @@ impl Gateway {
         path: &str,
         asked: &Parts,
         body: B,
+        rest: Rest,
     ) -> Response<Body> {
         let metadata =
             route(path, asked).and_then(|route| Ok((route, Metadata::read(&asked.headers)?)));
         match metadata {
             Ok((route, metadata)) => {
-                let call = Call { grpc: &self.grpc, connection, route, metadata, asked };
+                let call = Call { grpc: &self.grpc, connection, route, metadata, asked, rest };
                 match route.streams {
                     Streams::Unary => call.unary(body).await,
                     Streams::Server => call.server_stream(body).await,
@@ -96,6 +98,15 @@ fn is_overridden(headers: &HeaderMap) -> bool {
         && headers.get(METHOD_OVERRIDE).is_some_and(other)
 }
 
+/// What to do with what follows the one message of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// It is read, so that the connection can go on.
+    Read,
+    /// Nothing: it ends when the answer does.
+    Open,
+}
+
 /// A request whose method is known.
 struct Call<'a> {
     grpc: &'a Grpc,
@@ -103,11 +114,12 @@ struct Call<'a> {
     route: &'static Route,
     metadata: Metadata,
     asked: &'a Parts,
+    rest: Rest,
 }
 
 impl Call<'_> {
     async fn unary<B: RequestBody>(self, body: B) -> Response<Body> {
-        let message = match requests::one(body, self.route.request, self.grpc).await {
+        let message = match requests::one(body, self.route.request, self.grpc, self.rest).await {
             Ok(message) => message,
             Err(refused) => return answer::refused(&refused),
         };
@@ -122,7 +134,7 @@ impl Call<'_> {
     }
 
     async fn server_stream<B: RequestBody>(self, body: B) -> Response<Body> {
-        match requests::one(body, self.route.request, self.grpc).await {
+        match requests::one(body, self.route.request, self.grpc, self.rest).await {
             Ok(message) => self.stream(One::new(message)).await,
             Err(refused) => answer::refused(&refused),
         }

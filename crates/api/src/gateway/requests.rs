@@ -9,15 +9,17 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 use proto::shape::Message;
 
+use super::Rest;
 use super::json::read::read;
 use super::json::split::{SplitError, Values};
 use crate::grpc::{Code, Grpc, RequestBody, Status, framed};
 
-/// The one message of a body; an empty one if there is nothing in it. What follows is of no interest, but read, so that the connection can go on.
+/// The one message of a body; an empty one if there is nothing in it.
 pub(super) async fn one<B: RequestBody>(
     mut body: B,
     shape: &Message,
     grpc: &Grpc,
+    rest: Rest,
 ) -> Result<Bytes, Status> {
     let bytes_max = grpc.json_bytes_max();
     let mut values = Values::new(bytes_max);
@@ -27,6 +29,9 @@ pub(super) async fn one<B: RequestBody>(
         if found.is_none() {
             values.add(&piece);
             found = values.next().map_err(invalid)?;
+            if found.is_some() && rest == Rest::Open {
+                break;
+            }
         } else {
             behind += piece.len();
             if behind > bytes_max {

@@ -20,7 +20,7 @@ const HAS_LEADER: HeaderName = HeaderName::from_static("hasleader");
 const CLIENT_API_VERSION: HeaderName = HeaderName::from_static("client-api-version");
 const TOKEN: HeaderName = HeaderName::from_static("token");
 const AUTHORIZATION: HeaderName = http::header::AUTHORIZATION;
-const GATEWAY_ACCEPT: HeaderName = HeaderName::from_static("grpcgateway-accept");
+pub(crate) const GATEWAY_ACCEPT: HeaderName = HeaderName::from_static("grpcgateway-accept");
 const BEARER: &str = "Bearer ";
 
 /// What the metadata of a call says.

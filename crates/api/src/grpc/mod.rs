@@ -68,6 +68,7 @@ use rpc::Rpc;
 
 pub(crate) use binary::illegal_at as illegal_base64_at;
 pub(crate) use deadline::Deadline;
+pub(crate) use gate::GATEWAY_ACCEPT;
 pub(crate) use message::{PREFIX, framed};
 pub(crate) use running::{Running, Written};
 
@@ -182,6 +183,13 @@ impl Grpc {
         };
         let context = Context::new(&self.shared, connection, metadata);
         serve(method.rpc, Call::new(context, connection, at, method, headers, body)).await
+    }
+
+    /// Whether a user is known by the certificate of a connection, as far as there are users.
+    pub(crate) fn knows_by_certificate(&self, connection: &Connection) -> bool {
+        let server = &self.shared.server;
+        let has_name = connection.common_name.as_ref().is_some_and(|name| !name.is_empty());
+        has_name && server.config().client_cert_auth && server.state().auth.enabled()
     }
 
     /// The longest JSON that is read as one message. Base64 takes a third more than what it stands for, and names of fields and blanks take something too.

@@ -24,7 +24,7 @@ pub(super) fn plain(text: impl Into<Bytes>) -> Response<Bytes> {
 }
 
 /// A failure, with a newline behind its text, even if there is one.
-pub(super) fn error(status: StatusCode, text: impl std::fmt::Display) -> Response<Bytes> {
+pub(crate) fn error(status: StatusCode, text: impl std::fmt::Display) -> Response<Bytes> {
     let mut response = plain(format!("{text}\n"));
     *response.status_mut() = status;
     response

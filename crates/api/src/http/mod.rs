@@ -31,11 +31,12 @@ mod vars;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Method, Response};
+use http::{Method, Response, StatusCode};
 
 pub use access::Access;
 pub use member::Member;
 
+pub(crate) use answer::error;
 use answer::{json, not_found, only_get};
 use health::Checks;
 use metrics::Exposition;
@@ -43,6 +44,12 @@ use process::ProcessMetrics;
 
 /// What is for the JSON gateway begins with this.
 const GATEWAY: &str = "/v3/";
+
+/// The refusal of a request to the JSON gateway whose connection says who asks: a member does not listen to that there, and whoever asks should know.
+pub(crate) fn refuse_certificate() -> Response<Bytes> {
+    let text = "CommonName of client sending a request against gateway will be ignored and not used as expected";
+    error(StatusCode::BAD_REQUEST, text)
+}
 
 /// Which port a request came in by, and so what it may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

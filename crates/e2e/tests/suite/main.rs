@@ -5,6 +5,7 @@
 mod damage;
 mod files;
 mod flags;
+mod gateway;
 mod http;
 mod kill;
 mod limits;

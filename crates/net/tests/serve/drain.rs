@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use net::{Address, Config, Listener, SocketOptions};
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
 use crate::client::{Http1, Http2, Raw};
-use crate::handler::{PATIENCE, SHORT, Server};
+use crate::handler::{Ending, PATIENCE, SHORT, Server};
 
 #[tokio::test]
 async fn connections_that_do_nothing_are_closed() {
@@ -114,4 +115,39 @@ async fn a_listener_that_is_dropped_cuts_its_connections() {
         assert_eq!(ending.recv().await, None);
     };
     assert!(tokio::join!(asking, dropping).0.is_err());
+}
+
+/// A connection that gives back what it hears.
+async fn switched(server: &mut Server) -> (Raw, Ending) {
+    let mut raw = Raw::connect(&server.address()).await;
+    let head =
+        b"GET /switch HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\nhello";
+    raw.say(head).await;
+    let ending = server.begun.recv().await.unwrap();
+    let mut heard = Vec::new();
+    while !heard.ends_with(b"hello") {
+        heard.push(raw.0.read_u8().await.unwrap());
+    }
+    assert!(heard.starts_with(b"HTTP/1.1 101 "));
+    (raw, ending)
+}
+
+#[tokio::test]
+async fn a_connection_that_speaks_something_else_is_one_until_it_ends() {
+    let mut server = Server::start(Config::default());
+    let (raw, mut ending) = switched(&mut server).await;
+    assert_eq!(server.serving.connections(), 1);
+    drop(raw);
+    assert_eq!(ending.recv().await, None);
+    server.has_connections(0).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_speaks_something_else_is_cut_in_the_end() {
+    let mut server = Server::start(Config::default());
+    let (mut raw, mut ending) = switched(&mut server).await;
+    server.serving.drain(SHORT).await;
+    assert_eq!(server.serving.connections(), 0);
+    assert_eq!(ending.recv().await, None, "the work is gone too");
+    assert_eq!(raw.rest().await, "");
 }

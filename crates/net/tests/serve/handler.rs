@@ -7,12 +7,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response};
+use http::{HeaderValue, Request, Response, StatusCode};
 use http_body::{Body, Frame};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
 use net::{Address, Config, Connection, Handler, Listener, Runtimes, Serving, SocketOptions};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Semaphore, mpsc};
 
 /// Answers by path:
@@ -20,6 +22,7 @@ use tokio::sync::{Semaphore, mpsc};
 /// - `/whoami` tells of the connection,
 /// - `/echo` gives back what it gets,
 /// - `/flood` has no end,
+/// - `/switch` speaks something else from then on, and gives back what it hears,
 /// - `/hold` says that it has begun, and answers when it is let go.
 pub(crate) struct Paths {
     begun: mpsc::UnboundedSender<Ending>,
@@ -46,6 +49,7 @@ impl Handler for Paths {
             "/whoami" => whoami(connection, &request),
             "/echo" => return Response::new(request.into_body().boxed()),
             "/flood" => return Response::new(Flood.boxed()),
+            "/switch" => return self.switch(connection, request),
             "/hold" => self.hold().await,
             path => panic!("no test asks for {path}"),
         };
@@ -56,6 +60,28 @@ impl Handler for Paths {
 }
 
 impl Paths {
+    fn switch(
+        &self,
+        connection: &Connection,
+        request: Request<Incoming>,
+    ) -> Response<<Self as Handler>::Body> {
+        let (held, ending) = mpsc::channel(1);
+        self.begun.send(ending).expect("the test waits for this");
+        connection.switch(async move {
+            let mut io = TokioIo::new(hyper::upgrade::on(request).await.unwrap());
+            let mut buffer = [0; 64];
+            while let Ok(count @ 1..) = io.read(&mut buffer).await {
+                io.write_all(&buffer[..count]).await.unwrap();
+            }
+            drop(held);
+        });
+        let mut response = Response::new(Full::default().map_err(|never| match never {}).boxed());
+        *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        response.headers_mut().insert("connection", HeaderValue::from_static("upgrade"));
+        response.headers_mut().insert("upgrade", HeaderValue::from_static("echo"));
+        response
+    }
+
     async fn hold(&self) -> String {
         let (_held, ending) = mpsc::channel(1);
         self.begun.send(ending).expect("the test waits for this");
