@@ -14,6 +14,8 @@ state_control() {
 # The same requests to etcd and to us.
 state_requests() {
     bin/statediff -ours "$(bowline)" -seed "$state_seed" -ops "$state_ops"
+    # And as JSON.
+    bin/statediff -ours "$(bowline)" -seed "$state_seed" -ops "$((state_ops / 10))" -gateway
 }
 
 # The comparison sees what it ought to see.

@@ -1,7 +1,7 @@
 // Statediff puts long random sequences of requests to a real etcd and to our
 // server, and stops at the first answer in which they differ.
 //
-//	statediff -ours SERVER [-etcd bin/etcd] [-seed 1] [-ops 100000] [-mode kv|auth|jwt|all] [-coverage]
+//	statediff -ours SERVER [-etcd bin/etcd] [-seed 1] [-ops 100000] [-mode kv|auth|jwt|all] [-gateway] [-coverage]
 //	statediff -both-etcd ...          compares etcd with itself: there must be no difference
 //	statediff -plant all ...          falsifies answers of one side, in one way after the other, each of which must be found
 //
@@ -37,6 +37,7 @@ type config struct {
 	mode      string
 	plant     string
 	coverage  bool
+	gateway   bool
 	verbose   bool
 
 	theirs, ours *cluster.Binary
@@ -57,6 +58,7 @@ func main() {
 	flag.IntVar(&c.sequences, "sequences", 4, "sequences that run at a time")
 	flag.StringVar(&c.mode, "mode", "all", "kv: without users, auth: mostly about them, jwt: with signed tokens, all: by turns")
 	flag.StringVar(&c.plant, "plant", "", "falsify answers in this way, or in all")
+	flag.BoolVar(&c.gateway, "gateway", false, "ask both as JSON, through their gateways")
 	flag.BoolVar(&c.coverage, "coverage", false, "print how often each method gave each answer")
 	flag.BoolVar(&c.verbose, "verbose", false, "print every step")
 	flag.Parse()
@@ -139,13 +141,17 @@ func (c *config) one(ctx context.Context, seed uint64, ops int, mode string, pla
 	if mode == "jwt" {
 		flags = append(flags, c.signed)
 	}
-	theirs, err := machine.StartServer(ctx, c.theirs, filepath.Join(dir, "etcd"), s.scenario.Password, false, flags...)
+	way := machine.ByGRPC
+	if c.gateway {
+		way = machine.ByGateway
+	}
+	theirs, err := machine.StartServer(ctx, c.theirs, filepath.Join(dir, "etcd"), way, s.scenario.Password, false, flags...)
 	if err != nil {
 		return err
 	}
 	defer theirs.Close()
 	flags = append(flags, snapshots)
-	ours, err := machine.StartServer(ctx, c.ours, filepath.Join(dir, "ours"), s.scenario.Password, true, flags...)
+	ours, err := machine.StartServer(ctx, c.ours, filepath.Join(dir, "ours"), way, s.scenario.Password, true, flags...)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,11 @@ func (s *Server) invoke(ctx context.Context, method Method, request proto.Messag
 	case LeaseKeepAlive:
 		return keepAlive(ctx, pb.NewLeaseClient(s.conn), request.(*pb.LeaseKeepAliveRequest))
 	case RangeStream:
+		if s.grpc == nil {
+			// The gateway has none.
+			method = Range
+			break
+		}
 		return rangeStream(ctx, pb.NewKVClient(s.conn), request.(*pb.RangeRequest))
 	}
 	call := calls[method]

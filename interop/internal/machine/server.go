@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"bowline/interop/internal/cluster"
+	"bowline/interop/internal/gateway"
 )
 
 // serverFlags make a server quick, since nothing that is tested here depends on a disk, and its shortest leases long
@@ -34,7 +35,9 @@ var serverFlags = []string{
 type Server struct {
 	cluster *cluster.Cluster
 	flags   []string
-	conn    *grpc.ClientConn
+	// conn is how it is asked: over grpc, or if that is nil through its gateway.
+	conn grpc.ClientConnInterface
+	grpc *grpc.ClientConn
 	// password tells how a user logs in.
 	password func(user string) string
 	tokens   map[string]string
@@ -48,10 +51,19 @@ type Server struct {
 
 var _ Machine = (*Server)(nil)
 
+// Way is how a server is asked.
+type Way int
+
+// The ways: by gRPC, or as JSON.
+const (
+	ByGRPC Way = iota
+	ByGateway
+)
+
 // StartServer starts a server on a new data directory below dir, which is made. If it is restartable, it is stopped and
 // killed by turns whenever there is a restart.
 func StartServer(
-	ctx context.Context, binary *cluster.Binary, dir string, password func(string) string, restartable bool, extra ...string,
+	ctx context.Context, binary *cluster.Binary, dir string, way Way, password func(string) string, restartable bool, extra ...string,
 ) (*Server, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, err
@@ -68,15 +80,24 @@ func StartServer(
 		c.Close()
 		return nil, err
 	}
-	s.conn, err = grpc.NewClient(c.Members[0].Endpoint(),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32)),
-	)
-	if err != nil {
+	if err := s.connect(c.Members[0].Endpoint(), way); err != nil {
 		c.Close()
 		return nil, err
 	}
 	return s, nil
+}
+
+func (s *Server) connect(endpoint string, way Way) (err error) {
+	if way == ByGateway {
+		s.conn = gateway.New(endpoint)
+		return nil
+	}
+	s.grpc, err = grpc.NewClient(endpoint,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32)),
+	)
+	s.conn = s.grpc
+	return err
 }
 
 // Stop has the server end in the middle of its streams, and well.
@@ -85,9 +106,11 @@ func (s *Server) Stop() error { return s.cluster.Stop() }
 // Close ends the server. Its files are of no further use, so it need not end well.
 func (s *Server) Close() error {
 	s.endStreams()
-	err := s.conn.Close()
-	s.cluster.Close()
-	return err
+	defer s.cluster.Close()
+	if s.grpc == nil {
+		return nil
+	}
+	return s.grpc.Close()
 }
 
 // Call logs the user in, if need be. A token ends with a change of its user's
@@ -174,8 +197,11 @@ func (s *Server) Restart(ctx context.Context) error {
 	if err := m.Ready(ctx); err != nil {
 		return err
 	}
+	if s.grpc == nil {
+		return nil
+	}
 	// Otherwise the connection would wait before it is tried again.
-	s.conn.ResetConnectBackoff()
+	s.grpc.ResetConnectBackoff()
 	return s.reconnected(ctx)
 }
 

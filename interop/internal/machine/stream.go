@@ -31,7 +31,7 @@ type stream struct {
 	news chan struct{}
 }
 
-func openStream(ctx context.Context, conn *grpc.ClientConn) (*stream, error) {
+func openStream(ctx context.Context, conn grpc.ClientConnInterface) (*stream, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	client, err := etcdserverpb.NewWatchClient(conn).Watch(ctx)
 	if err != nil {
