@@ -47,6 +47,11 @@ impl Client {
         Client { channel: endpoint(url).http2_keep_alive_interval(interval).connect_lazy() }
     }
 
+    /// Over TLS.
+    pub(crate) fn over(endpoint: &Endpoint) -> Client {
+        Client { channel: endpoint.connect_lazy() }
+    }
+
     /// Keys.
     pub fn kv(&self) -> KvClient<Channel> {
         KvClient::new(self.channel.clone())
@@ -152,7 +157,7 @@ impl Client {
 }
 
 #[track_caller]
-fn endpoint(url: &str) -> Endpoint {
+pub(crate) fn endpoint(url: &str) -> Endpoint {
     let endpoint = Endpoint::from_shared(url.to_owned()).expect("it is a URL");
     endpoint.connect_timeout(CONNECT_TIMEOUT).timeout(PATIENCE)
 }

@@ -74,7 +74,13 @@ pub fn get_unix(socket: &Path, path: &str) -> Response {
     exchange(stream, &written("localhost", "GET", path, &[], ""))
 }
 
-fn written(host: &str, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> String {
+pub(crate) fn written(
+    host: &str,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> String {
     let length = body.len().to_string();
     let usual = [("Host", host), ("Connection", "close"), ("Content-Length", &length)];
     let replaced = |name: &str| headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
@@ -85,7 +91,7 @@ fn written(host: &str, method: &str, path: &str, headers: &[(&str, &str)], body:
 }
 
 #[track_caller]
-fn exchange(mut stream: impl Read + Write, request: &str) -> Response {
+pub(crate) fn exchange(mut stream: impl Read + Write, request: &str) -> Response {
     stream.write_all(request.as_bytes()).expect("the request is taken");
     let mut answer = Vec::new();
     stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer).expect("an answer comes in time");

@@ -3,7 +3,7 @@
 //! ```text
 //!   Options ──► Place (a folder, some ports) ──► Member (a running process) ──► Stopped ──► Member ...
 //!                                                   │ client()   gRPC
-//!                                                   │ get()      HTTP/1.1
+//!                                                   │ get()      HTTP/1.1          (both over TLS with Secure)
 //!                                                   │ log()      its lines, as they come
 //!                                                   └ kill(), terminate()
 //! ```
@@ -33,6 +33,7 @@ mod client;
 mod member;
 mod options;
 mod place;
+mod secure;
 mod watching;
 
 use std::time::Duration;
@@ -42,6 +43,7 @@ pub use member::{Member, Stopped};
 pub use options::Options;
 pub use place::Place;
 pub use process::{Ended, Process};
+pub use secure::Secure;
 pub use watching::Watching;
 
 /// How long anything may take. Far above what it does take, since machines that run tests are busy.

@@ -175,7 +175,7 @@ type Agreed = (TlsStream<Replay<Stream>>, Arc<Generation>);
 type Failed = (io::Error, Option<Replay<Stream>>);
 
 /// Closes our side, and reads what still comes for a moment. Whatever goes wrong meanwhile is the end.
-async fn linger<S: AsyncRead + AsyncWrite + Unpin>(stream: Option<S>) {
+pub(crate) async fn linger<S: AsyncRead + AsyncWrite + Unpin>(stream: Option<S>) {
     let Some(mut stream) = stream else { return };
     let closing = async {
         std::future::poll_fn(|cx| Pin::new(&mut stream).poll_shutdown(cx)).await?;

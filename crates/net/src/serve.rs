@@ -28,7 +28,7 @@ use crate::connection::{Connection, Peer};
 use crate::gather::gather;
 use crate::guard::{Guard, Limits};
 use crate::handler::Handler;
-use crate::handshake::{Handshake, HandshakeError};
+use crate::handshake::{Handshake, HandshakeError, linger};
 use crate::listener::{Acceptor, Listener};
 use crate::mail::{MailExecutor, Mailbox};
 use crate::opening::{self, Protocol, Replay};
@@ -186,7 +186,7 @@ impl<H: Handler> Server<H> {
                 Ok(Some((protocol, stream, plain)))
             }
             (Security::Tls(tls), Protocol::Http1 | Protocol::Http2) => {
-                Err(not_tls(tls, peer).into())
+                Err(not_tls(tls, peer, stream).await.into())
             }
             (Security::Tls(tls) | Security::Either(tls), Protocol::Tls) => {
                 let handshake = Handshake { tls, peer, server_name: String::new() };
@@ -361,9 +361,10 @@ where
 type Opened = (Protocol, Replay<Stream>, Arc<Connection>);
 
 /// Compat: etcd closes such a connection without a word, and tells the log.
-fn not_tls(tls: &Tls, peer: Peer) -> HandshakeError {
+async fn not_tls(tls: &Tls, peer: Peer, stream: Replay<Stream>) -> HandshakeError {
     let error = HandshakeError::NotTls;
     Handshake { tls, peer, server_name: String::new() }.tell(&error);
+    linger(Some(stream)).await;
     error
 }
 

@@ -5,7 +5,7 @@
 //!   (none)                                            all six that are sound                         all three
 //!   TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256             that one                                       all three
 //!   the same, and TLS_RSA_WITH_AES_128_CBC_SHA        that one; the other is not spoken here         all three
-//!   TLS_RSA_WITH_AES_128_CBC_SHA                      refused: nothing of it is left
+//!   TLS_RSA_WITH_AES_128_CBC_SHA                      refused, as by etcd: HTTP/2 wants one with AES_128_GCM
 //! ```
 //!
 //! The names are those that Go knows, so whatever etcd takes is taken. What rests on RSA key exchange, CBC, RC4 or 3DES is not spoken here: the
@@ -21,7 +21,7 @@ pub struct Suites {
     names: Vec<String>,
 }
 
-/// Why cipher suites cannot be used. The texts are etcd's, or Go's, except the last.
+/// Why cipher suites cannot be used. The texts are etcd's, or Go's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SuiteError {
     /// No such suite.
@@ -33,9 +33,6 @@ pub enum SuiteError {
          (need at least one of TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 or TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256)"
     )]
     Http2,
-    /// Nothing is left.
-    #[error("none of the TLS cipher suites {} is supported by Bowline", .0.join(","))]
-    Unusable(Vec<String>),
 }
 
 /// What stands behind a name.
@@ -77,10 +74,7 @@ impl Suites {
             return Ok(all.to_vec());
         }
         let meanings: Vec<Meaning> = self.names.iter().filter_map(|name| meaning(name)).collect();
-        if meanings.iter().all(|meaning| *meaning == Meaning::Lacking) {
-            return Err(SuiteError::Unusable(self.names.clone()));
-        }
-        // Compat: Go's server of HTTP/2 insists.
+        // Compat: Go's server of HTTP/2 insists. So something is left, whatever we lack.
         let required = [
             CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
             CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
@@ -188,7 +182,7 @@ mod tests {
         let all = Versions::default();
         let cbc = "TLS_RSA_WITH_AES_128_CBC_SHA";
         assert_eq!(suites(&[cbc, REQUIRED]).lacking(), [cbc]);
-        assert_eq!(count(&[cbc], all), Err(SuiteError::Unusable(vec![cbc.to_owned()])));
+        assert_eq!(count(&[cbc], all), Err(SuiteError::Http2));
         assert_eq!(count(&["TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"], all), Err(SuiteError::Http2));
         let unknown = Suites::named(&["TLS_NOPE".to_owned()]).unwrap_err();
         assert_eq!(unknown.to_string(), "unexpected TLS cipher suite \"TLS_NOPE\"");

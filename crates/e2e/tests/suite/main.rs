@@ -16,3 +16,4 @@ mod refusals;
 mod serving;
 mod slow_reader;
 mod stop;
+mod tls;

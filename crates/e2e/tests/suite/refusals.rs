@@ -133,9 +133,9 @@ fn a_data_directory_that_cannot_be_made_is_named() {
 fn what_is_still_to_come_is_refused_and_never_ignored() {
     let later = "is not yet supported by Bowline";
     let expected = [
-        ("cert-file", "{dir}/cert", later),
+        ("peer-cert-file", "{dir}/cert", later),
         ("peer-auto-tls", "true", later),
-        ("trusted-ca-file", "{dir}/ca", later),
+        ("peer-trusted-ca-file", "{dir}/ca", later),
         // Compat: etcd's own check comes first.
         (
             "listen-client-urls",

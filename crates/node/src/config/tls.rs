@@ -64,7 +64,7 @@ fn path(text: &str) -> Option<PathBuf> {
 pub(crate) fn suites(flags: &Flags) -> Result<Suites, Refusal> {
     Suites::named(&flags.cipher_suites).map_err(|error| match error {
         tls::SuiteError::Unknown(name) => Refusal::CipherSuite(name),
-        other => Refusal::CipherSuites(other),
+        error @ tls::SuiteError::Http2 => Refusal::CipherSuites(error),
     })
 }
 

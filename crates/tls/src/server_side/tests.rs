@@ -415,7 +415,8 @@ fn what_is_wrong_is_told_with_its_file() {
             }),
         ),
         (
-            "none of the TLS cipher suites TLS_RSA_WITH_AES_128_CBC_SHA is supported by Bowline",
+            "http2: TLSConfig.CipherSuites is missing an HTTP/2-required AES_128_GCM_SHA256 cipher \
+             (need at least one of TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 or TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256)",
             with(&|info| {
                 info.suites = Suites::named(&["TLS_RSA_WITH_AES_128_CBC_SHA".into()]).unwrap();
             }),

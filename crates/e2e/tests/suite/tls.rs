@@ -1,0 +1,336 @@
+//! A member that speaks TLS.
+
+use std::fs;
+use std::io::Write;
+use std::net::TcpStream;
+
+use e2e::{Client, Ended, Member, Options, Place, Secure, http};
+use proto::etcdserverpb as pb;
+use testkit::certs::{Authority, Subject, write};
+use tonic::Status;
+
+/// A place with a certificate for a server, and authorities.
+struct Setting {
+    place: Place,
+    issuers: Issuers,
+}
+
+struct Issuers {
+    servers: Authority,
+    clients: Authority,
+}
+
+impl Setting {
+    fn new() -> Setting {
+        let issuers =
+            Issuers { servers: Authority::new("servers"), clients: Authority::new("clients") };
+        let place = Place::new();
+        issuers.servers.issue(&Subject::default()).write(place.folder(), "server");
+        write(&place.path("ca"), issuers.clients.pem().as_bytes());
+        Setting { place, issuers }
+    }
+
+    fn start(self, options: Options) -> (Member, Issuers) {
+        (Member::start_in(self.place, options), self.issuers)
+    }
+}
+
+impl Issuers {
+    /// A client without a certificate.
+    fn anybody(&self) -> Secure {
+        Secure::new(self.servers.pem())
+    }
+
+    /// A client with a certificate of this name and serial number.
+    fn named(&self, common_name: &str, serial: u64) -> Secure {
+        let subject = Subject { common_name, serial, ..Subject::default() };
+        let issued = self.clients.issue(&subject);
+        self.anybody().showing(&issued.cert_pem, &issued.key_pem)
+    }
+}
+
+/// TLS for everybody, with metrics in the open.
+fn options() -> Options {
+    Options::new()
+        .flag("listen-client-urls", "https://127.0.0.1:{client}")
+        .flag("advertise-client-urls", "https://127.0.0.1:{client}")
+        .flag("listen-metrics-urls", "http://127.0.0.1:{extra}")
+        .flag("cert-file", "{dir}/server.pem")
+        .flag("key-file", "{dir}/server.key")
+}
+
+/// TLS for those with a certificate, whose names count.
+fn strict() -> Options {
+    options().flag("trusted-ca-file", "{dir}/ca").flag("client-cert-auth", "true")
+}
+
+/// No server said this: there was no connection to hear it over.
+#[track_caller]
+fn assert_broken(status: &Status) {
+    assert!(std::error::Error::source(status).is_some(), "{status:?}");
+}
+
+fn metric(member: &Member, series: &str) -> f64 {
+    let text = http::get(&member.place().extra_address(), "/metrics").text();
+    let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    value.unwrap_or_else(|| panic!("no {series} in {text}")).parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_are_served_over_tls_and_over_nothing_else() {
+    let (member, issuers) = Setting::new().start(options());
+    let (address, anybody) = (member.place().client_address(), issuers.anybody());
+    let client = anybody.client(&address);
+    client.put("k", "v").await.unwrap();
+    assert_eq!(client.get("k").await.unwrap().kvs[0].value, "v");
+    let health = anybody.get(&address, "/health");
+    assert_eq!((health.status, health.text().as_str()), (200, r#"{"health":"true","reason":""}"#));
+
+    let plain = Client::new(&format!("http://{address}"));
+    assert_broken(&plain.get("k").await.unwrap_err());
+    let rejected = member.log().wait_for_message("rejected connection on client endpoint");
+    assert_eq!(rejected["error"], "tls: first record does not look like a TLS handshake");
+    let serving = member.log().wait_for_message("serving client traffic securely");
+    assert_eq!((&serving["traffic"], &serving["address"]), (&"grpc+http".into(), &address.into()));
+    let info = member.log().wait_for_message("starting with client TLS");
+    let expected = "cert = {dir}/server.pem, key = {dir}/server.key, client-cert=, client-key=, \
+                    trusted-ca = , client-cert-auth = false, crl-file = ";
+    assert_eq!(info["tls-info"], member.place().fill(expected).as_str());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_port_may_serve_both_and_metrics_may_be_secret() {
+    let both = "http://127.0.0.1:{client},https://127.0.0.1:{client}";
+    let options = options()
+        .flag("listen-client-urls", both)
+        .flag("listen-metrics-urls", "https://127.0.0.1:{extra}");
+    let (member, issuers) = Setting::new().start(options);
+    member.client().put("k", "v").await.unwrap();
+    let secure = issuers.anybody().client(&member.place().client_address());
+    assert_eq!(secure.get("k").await.unwrap().kvs[0].value, "v");
+    assert_eq!(member.get("/health").status, 200);
+    let metrics = issuers.anybody().get(&member.place().extra_address(), "/metrics");
+    assert!(
+        metrics.text().contains("bowline_tls_certificate_expiry_seconds{listener=\"client\"} ")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_have_to_show_a_certificate_that_is_trusted() {
+    let (member, issuers) = Setting::new().start(strict());
+    let address = member.place().client_address();
+    issuers.named("alice", 2).client(&address).put("k", "v").await.unwrap();
+    let refused = issuers.anybody().client(&address).get("k").await.unwrap_err();
+    assert_broken(&refused);
+    let text = issuers.anybody().refusal(&address);
+    assert!(text.contains("CertificateRequired"), "{text}");
+    let stranger = Authority::new("strangers").issue(&Subject::default());
+    let stranger = issuers.anybody().showing(&stranger.cert_pem, &stranger.key_pem);
+    let text = stranger.refusal(&address);
+    assert!(text.contains("UnknownCA"), "{text}");
+    let errors =
+        ["tls: client didn't provide a certificate", "certificate signed by unknown authority"];
+    for error in errors {
+        let told = |line: &str| line.contains("rejected connection") && line.contains(error);
+        assert!(member.log().wait_for(told).is_some(), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_name_in_a_certificate_is_that_of_a_user() {
+    let (member, issuers) = Setting::new().start(strict());
+    let address = member.place().client_address();
+    let root = issuers.named("root", 2).client(&address);
+    add_users(&root).await;
+    let alice = issuers.named("alice", 3).client(&address);
+    alice.put("a/1", "v").await.unwrap();
+    let refused = alice.put("b", "v").await.unwrap_err();
+    assert_eq!(refused.message(), "etcdserver: permission denied");
+    let nobody = issuers.named("", 4).client(&address).get("a/1").await.unwrap_err();
+    assert_eq!(nobody.message(), "etcdserver: permission denied");
+    let stranger = issuers.named("eve", 5).client(&address).get("a/1").await.unwrap_err();
+    assert_eq!(stranger.message(), "etcdserver: permission denied");
+    // A token wins.
+    let login = pb::AuthenticateRequest { name: "root".into(), password: "pw".into() };
+    let token = alice.auth().authenticate(login).await.unwrap().into_inner().token;
+    let mut put =
+        tonic::Request::new(pb::PutRequest { key: "b".into(), ..pb::PutRequest::default() });
+    put.metadata_mut().insert("token", token.parse().unwrap());
+    alice.kv().put(put).await.unwrap();
+    // What comes through a gateway does not count by its certificate.
+    let mut get =
+        tonic::Request::new(pb::RangeRequest { key: "a/1".into(), ..pb::RangeRequest::default() });
+    get.metadata_mut().insert("grpcgateway-accept", "*/*".parse().unwrap());
+    let refused = alice.kv().range(get).await.unwrap_err();
+    assert_eq!(refused.message(), "etcdserver: user name is empty");
+}
+
+/// Users root and alice, of whom alice may do anything below a/; and authentication.
+async fn add_users(root: &Client) {
+    for (name, password) in [("root", "pw"), ("alice", "")] {
+        let options = Some(proto::authpb::UserAddOptions { no_password: password.is_empty() });
+        let add = pb::AuthUserAddRequest {
+            name: name.into(),
+            password: password.into(),
+            options,
+            ..pb::AuthUserAddRequest::default()
+        };
+        root.auth().user_add(add).await.unwrap();
+    }
+    root.auth().role_add(pb::AuthRoleAddRequest { name: "r".into() }).await.unwrap();
+    let perm = proto::authpb::Permission {
+        perm_type: proto::authpb::permission::Type::Readwrite.into(),
+        key: "a/".into(),
+        range_end: "a0".into(),
+    };
+    let grant = pb::AuthRoleGrantPermissionRequest { name: "r".into(), perm: Some(perm) };
+    root.auth().role_grant_permission(grant).await.unwrap();
+    for (user, role) in [("root", "root"), ("alice", "r")] {
+        let grant = pb::AuthUserGrantRoleRequest { user: user.into(), role: role.into() };
+        root.auth().user_grant_role(grant).await.unwrap();
+    }
+    root.auth().auth_enable(pb::AuthEnableRequest {}).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_are_read_again_without_a_restart() {
+    let (member, issuers) = Setting::new().start(strict());
+    let (address, folder) = (member.place().client_address(), member.place().folder().to_owned());
+    let alice = issuers.named("alice", 2);
+    let connected = alice.client(&address);
+    connected.put("k", "v").await.unwrap();
+    let first = alice.shown_by(&address);
+
+    // A key that does not belong to the certificate yet.
+    let next = issuers.servers.issue(&Subject { serial: 9, days: (-1, 90), ..Subject::default() });
+    write(&folder.join("server.pem"), next.cert_pem.as_bytes());
+    assert_eq!(alice.shown_by(&address), first);
+    let told = member.log().wait_for_message(
+        "TLS files have changed and cannot be used; what was read before is served on",
+    );
+    let expected =
+        "{dir}/server.pem and {dir}/server.key: tls: private key does not match public key";
+    assert_eq!(told["error"], member.place().fill(expected).as_str());
+    write(&folder.join("server.key"), next.key_pem.as_bytes());
+    assert_ne!(alice.shown_by(&address), first);
+    member.log().wait_for_message("reloaded TLS files");
+
+    // Another authority, and with it other clients.
+    let others = Authority::new("others");
+    write(&folder.join("ca"), others.pem().as_bytes());
+    assert!(alice.refusal(&address).contains("UnknownCA"));
+    let bob = others.issue(&Subject { common_name: "bob", ..Subject::default() });
+    let bob = issuers.anybody().showing(&bob.cert_pem, &bob.key_pem);
+    bob.client(&address).put("k", "w").await.unwrap();
+    assert_eq!(connected.get("k").await.unwrap().kvs[0].value, "w", "who is there may stay");
+
+    let reloads =
+        |result| format!("bowline_tls_reloads_total{{listener=\"client\",result=\"{result}\"}}");
+    assert_eq!((metric(&member, &reloads("ok")), metric(&member, &reloads("failed"))), (2.0, 1.0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn revoked_certificates_are_turned_away_from_the_next_handshake_on() {
+    let setting = Setting::new();
+    write(&setting.place.path("crl"), &setting.issuers.clients.revoke(&[5]));
+    let (member, issuers) = setting.start(strict().flag("client-crl-file", "{dir}/crl"));
+    let address = member.place().client_address();
+    assert_eq!(issuers.named("eve", 5).refusal(&address), "closed");
+    let alice = issuers.named("alice", 6);
+    assert_eq!(alice.get(&address, "/health").status, 200);
+    write(&member.place().path("crl"), &issuers.clients.revoke(&[5, 6]));
+    assert_eq!(alice.refusal(&address), "closed");
+    for serial in ["05", "06"] {
+        let error = format!("transport: certificate serial {serial} revoked");
+        let told = |line: &str| line.contains("rejected connection") && line.contains(&error);
+        assert!(member.log().wait_for(told).is_some(), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_is_made_if_asked_for_and_used_again() {
+    let options = options().without("cert-file").without("key-file").flag("auto-tls", "true");
+    let member = Member::start(options);
+    let folder = member.data_dir().join("fixtures/client");
+    let made = fs::read_to_string(folder.join("cert.pem")).unwrap();
+    // It names the address alone, which is what is listened on.
+    let shown = |member: &Member| {
+        let text = http::get(&member.place().extra_address(), "/metrics").text();
+        assert!(text.contains("bowline_tls_certificate_expiry_seconds"), "{text}");
+        member.log().record("created key file").is_some()
+    };
+    assert!(shown(&member));
+    member.log().wait_for_message("automatically generate certificates");
+    let member = member.terminate().start();
+    assert_eq!(fs::read_to_string(folder.join("cert.pem")).unwrap(), made);
+    assert!(!shown(&member), "nothing is made twice");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn those_who_say_nothing_hold_up_nobody() {
+    let (member, issuers) = Setting::new().start(options());
+    let address = member.place().client_address();
+    let silent: Vec<TcpStream> = (0..100)
+        .map(|_| {
+            let mut stream = TcpStream::connect(&address).unwrap();
+            stream.write_all(b"\x16\x03\x01\x02\x00\x01").unwrap();
+            stream
+        })
+        .collect();
+    issuers.anybody().client(&address).put("k", "v").await.unwrap();
+    drop(silent);
+}
+
+#[test]
+fn files_that_cannot_be_used_are_refused_by_name() {
+    let setting = Setting::new();
+    let place = &setting.place;
+    setting.issuers.servers.issue(&Subject::default()).write(place.folder(), "other");
+    write(&place.path("empty"), b"");
+    for (flag, file, text) in [
+        ("cert-file", "missing", "open {dir}/missing: no such file or directory"),
+        ("key-file", "missing", "open {dir}/missing: no such file or directory"),
+        ("trusted-ca-file", "missing", "open {dir}/missing: no such file or directory"),
+        ("client-crl-file", "missing", "open {dir}/missing: no such file or directory"),
+        (
+            "cert-file",
+            "empty",
+            "{dir}/empty: tls: failed to find any PEM data in certificate input",
+        ),
+        ("key-file", "empty", "{dir}/empty: tls: failed to find any PEM data in key input"),
+        ("client-crl-file", "empty", "{dir}/empty: x509: malformed crl"),
+        (
+            "key-file",
+            "other.key",
+            "{dir}/server.pem and {dir}/other.key: tls: private key does not match public key",
+        ),
+    ] {
+        let ended = place.run(&options().flag(flag, format!("{{dir}}/{file}")));
+        assert_refused(&ended, &place.fill(text));
+        assert!(!place.path("data").exists(), "nothing is made for {text}");
+    }
+    let ended = place.run(&options().without("key-file"));
+    assert_refused(
+        &ended,
+        &place.fill("KeyFile and CertFile must both be present[key: , cert: {dir}/server.pem]"),
+    );
+    let auto = options().without("cert-file").without("key-file").flag("auto-tls", "true");
+    let ended = place.run(&auto.flag("self-signed-cert-validity", "0"));
+    assert_refused(&ended, "selfSignedCertValidity is invalid,it should be greater than 0");
+}
+
+#[track_caller]
+fn assert_refused(ended: &Ended, text: &str) {
+    assert_eq!(ended.code(), Some(1), "{text}: {}", ended.text());
+    assert!(ended.text().contains(text), "no {text:?} in:\n{}", ended.text());
+}
+
+#[test]
+fn an_expired_certificate_is_shown_all_the_same_and_told_of() {
+    let setting = Setting::new();
+    let expired = Subject { days: (-9, -2), ..Subject::default() };
+    setting.issuers.servers.issue(&expired).write(setting.place.folder(), "server");
+    let (member, _) = setting.start(options());
+    let told = member.log().wait_for_message("the certificate has expired");
+    assert_eq!(told["cert-file"], member.place().fill("{dir}/server.pem").as_str());
+}
