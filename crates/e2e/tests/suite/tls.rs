@@ -165,6 +165,21 @@ async fn the_name_in_a_certificate_is_that_of_a_user() {
     assert_eq!(refused.message(), "etcdserver: user name is empty");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_in_a_certificate_is_no_use_at_the_gateway() {
+    let (member, issuers) = Setting::new().start(strict());
+    let address = member.place().client_address();
+    let root = issuers.named("root", 2);
+    // Without users nobody minds.
+    assert_eq!(root.get(&address, "/v3/kv/range").status, 501);
+    add_users(&root.client(&address)).await;
+    let refused = root.get(&address, "/v3/kv/range");
+    let text = "CommonName of client sending a request against gateway will be ignored and not used as expected\n";
+    assert_eq!((refused.status, refused.text().as_str()), (400, text));
+    assert_eq!(root.get(&address, "/health").status, 200);
+    assert_eq!(issuers.named("", 3).get(&address, "/v3/kv/range").status, 501);
+}
+
 /// Users root and alice, of whom alice may do anything below a/; and authentication.
 async fn add_users(root: &Client) {
     for (name, password) in [("root", "pw"), ("alice", "")] {
