@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -43,9 +42,9 @@ func jsonRangeLoad(ctx context.Context, s *server, effort effort) (load, error) 
 }
 
 func posting(s *server, name, path string, count int, atLeast int64, request func(random uint64) proto.Message) (load, error) {
-	transport := &http.Transport{MaxIdleConnsPerHost: count}
+	transport := &http.Transport{MaxIdleConnsPerHost: count, TLSClientConfig: spoken.config}
 	client := &http.Client{Transport: transport}
-	url := "http://" + strings.TrimPrefix(s.endpoint, "http://") + "/v3/" + path
+	url := spoken.scheme() + "://" + s.endpoint + "/v3/" + path
 	var steps []step
 	for n := range count {
 		random := workload.Seeded(3, uint64(n))
@@ -64,6 +63,18 @@ func posting(s *server, name, path string, count int, atLeast int64, request fun
 		})
 	}
 	return load{name: name, unit: "one", steps: steps, end: transport.CloseIdleConnections}, nil
+}
+
+// connectLoad has clients that come for one question and go: what a connection costs, with its handshake if there is one.
+func connectLoad(_ context.Context, s *server, _ effort) (load, error) {
+	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: spoken.config}
+	client := &http.Client{Transport: transport}
+	url := spoken.scheme() + "://" + s.endpoint + "/v3/maintenance/alarm"
+	var steps []step
+	for range rangeClients {
+		steps = append(steps, func(ctx context.Context) (int, error) { return 1, post(ctx, client, url, []byte("{}"), 1) })
+	}
+	return load{name: "a connection and a question", unit: "one", steps: steps, end: func() {}}, nil
 }
 
 func post(ctx context.Context, client *http.Client, url string, body []byte, atLeast int64) error {

@@ -57,6 +57,7 @@ var cases = []struct {
 	{"watch", measured(watchLoad)},
 	{"watch-connections", measured(watchConnectionsLoad)},
 	{"keepalive", measured(keepAliveLoad)},
+	{"connect", measured(connectLoad)},
 	{"json-put", measured(jsonPutLoad)},
 	{"json-get", measured(jsonGetLoad)},
 	{"json-range", measured(jsonRangeLoad)},
@@ -75,6 +76,7 @@ func main() {
 	rounds := flag.Int("rounds", 0, "how often to measure each case with each server")
 	seconds := flag.Float64("seconds", 0, "for how long to measure each time")
 	isQuick := flag.Bool("quick", false, "little of everything, to see that it runs")
+	isSecure := flag.Bool("tls", false, "over TLS")
 	flag.Parse()
 	// What the client collects, it takes from the server.
 	debug.SetGCPercent(800)
@@ -88,6 +90,16 @@ func main() {
 	}
 	if *seconds > 0 {
 		chosen.measure = time.Duration(*seconds * float64(time.Second))
+	}
+	if *isSecure {
+		certs, err := os.MkdirTemp("", "servebench")
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer os.RemoveAll(certs)
+		if spoken, err = secured(certs); err != nil {
+			log.Fatal(err)
+		}
 	}
 	if err := compare(program{"etcd", *etcd}, program{"bowline", *bowline}, *dir, names(*only), chosen); err != nil {
 		log.Fatal(err)

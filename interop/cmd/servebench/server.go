@@ -48,15 +48,15 @@ func start(program program, folder string) (*server, error) {
 		return nil, err
 	}
 	s := &server{endpoint: client, ready: make(chan time.Time, 1), exited: make(chan error, 1)}
-	s.process = exec.Command(program.path,
+	s.process = exec.Command(program.path, append(spoken.flags(),
 		"--name=m1",
 		"--data-dir="+filepath.Join(folder, "data"),
-		"--listen-client-urls=http://"+client,
-		"--advertise-client-urls=http://"+client,
+		"--listen-client-urls="+spoken.scheme()+"://"+client,
+		"--advertise-client-urls="+spoken.scheme()+"://"+client,
 		"--listen-peer-urls=http://"+peer,
 		"--initial-advertise-peer-urls=http://"+peer,
 		"--initial-cluster=m1=http://"+peer,
-	)
+	)...)
 	// Should this program die, its server must not stay behind.
 	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, in, err := os.Pipe()
