@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -36,6 +37,9 @@ type Member struct {
 	Note string
 	// PeerURL is the advertised address, which is the proxy's.
 	PeerURL string
+	// TLS is how clients of this package speak to the member, if they need it. The flags that make the member ask for it
+	// are the caller's.
+	TLS *tls.Config
 
 	binary     *Binary
 	clientAddr string
@@ -46,6 +50,14 @@ type Member struct {
 
 // Endpoint is where clients reach the member.
 func (m *Member) Endpoint() string { return m.clientAddr }
+
+// ClientURL is the same with a scheme.
+func (m *Member) ClientURL() string {
+	if m.TLS != nil {
+		return "https://" + m.clientAddr
+	}
+	return "http://" + m.clientAddr
+}
 
 // Start runs the server with these flags beside those that give it its place.
 func (m *Member) Start(flags ...string) error {
@@ -58,8 +70,8 @@ func (m *Member) Start(flags ...string) error {
 	args := append([]string{
 		"--name=" + m.Name,
 		"--data-dir=" + m.Dir,
-		"--listen-client-urls=http://" + m.clientAddr,
-		"--advertise-client-urls=http://" + m.clientAddr,
+		"--listen-client-urls=" + m.ClientURL(),
+		"--advertise-client-urls=" + m.ClientURL(),
 		"--listen-peer-urls=http://" + m.peerAddr,
 		"--initial-advertise-peer-urls=" + m.PeerURL,
 	}, flags...)
@@ -159,6 +171,7 @@ func (m *Member) Files(pattern string) ([]string, error) {
 func (m *Member) Client(user, password string) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
 		Endpoints:   []string{m.clientAddr},
+		TLS:         m.TLS,
 		DialTimeout: 5 * time.Second,
 		Username:    user,
 		Password:    password,

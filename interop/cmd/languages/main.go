@@ -1,0 +1,216 @@
+// Languages runs programs that were written with the clients people use, in
+// their own languages, against etcd and against us. What each prints is a
+// transcript, which must be the one that is kept of it, whomever it asks.
+//
+//	languages -ours PROGRAM [-etcd bin/etcd] [-modes plain,tls,auth] [-languages rust,java] [-verbose]
+//	languages -only-etcd              etcd alone: the transcripts are right
+//	languages -only-etcd -write       and if they are not, they are written anew
+//	languages -only-etcd -plant all   answers are falsified under the programs' feet, each of which must be found
+//
+// A program is told where the server is by its environment:
+//
+//	MODE       plain, tls or auth
+//	ENDPOINT   127.0.0.1:12345
+//	CACERT     what the server's certificate is signed with; CERT and KEY are the client's own (tls)
+//	USERNAME   root, who may do everything, and PASSWORD (auth); READER and READER_PASSWORD may read below r/ and write nothing
+//	WORKDIR    a folder for its files
+//
+// It prints one line for each step, `step: result`. A line that begins with @
+// is a request, answered with one line on its input:
+//
+//	@restart        the server is killed, and is there again
+//	@expire         all tokens that were there have run out (auth)
+//	@status FILE    what etcdutl finds in a snapshot
+//
+// It ends with 0 if it got to its end. Whoever is not asked for in a mode has
+// a reason in table.go.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"bowline/interop/internal/cluster"
+)
+
+// atATime is how many programs run at once: they mostly wait, for elections and for leases to run out.
+const atATime = 4
+
+type config struct {
+	servers   []server
+	languages []language
+	modes     []mode
+	expected  string
+	dir       string
+	verbose   bool
+	write     bool
+}
+
+// server is a program to put to the test, and what to call it.
+type server struct {
+	name   string
+	binary *cluster.Binary
+}
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("languages: ")
+	var c config
+	etcd := flag.String("etcd", "bin/etcd", "the server that the transcripts are of")
+	ours := flag.String("ours", "", "our server")
+	onlyEtcd := flag.Bool("only-etcd", false, "run etcd alone")
+	plant := flag.String("plant", "", "falsify answers in this way, or in all")
+	languageNames := flag.String("languages", "", "languages to run, instead of all")
+	modeNames := flag.String("modes", "", "modes to run, instead of all")
+	flag.StringVar(&c.expected, "expected", "languages/expected", "where the transcripts are")
+	flag.BoolVar(&c.verbose, "verbose", false, "print transcripts as they come")
+	flag.BoolVar(&c.write, "write", false, "write transcripts down instead of comparing them")
+	flag.Parse()
+	if (*ours == "") != *onlyEtcd || flag.NArg() > 0 || c.write && !*onlyEtcd {
+		log.Fatal("usage: languages -ours PROGRAM | -only-etcd [flags]")
+	}
+	if err := c.prepare(*etcd, *ours, *languageNames, *modeNames); err != nil {
+		log.Fatal(err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	run := c.compare
+	if *plant != "" {
+		run = func(ctx context.Context) error { return c.findPlanted(ctx, *plant) }
+	}
+	if err := run(ctx); err != nil {
+		log.Fatalf("%v\nthe servers' files and logs are in %s", err, c.dir)
+	}
+	os.RemoveAll(c.dir)
+}
+
+func (c *config) prepare(etcd, ours, languageNames, modeNames string) error {
+	var errs [5]error
+	theirs, err := cluster.Find(etcd)
+	errs[0] = err
+	c.servers = []server{{"etcd", theirs}}
+	if ours != "" {
+		binary, err := cluster.Find(ours)
+		errs[1] = err
+		c.servers = append(c.servers, server{"bowline", binary})
+	}
+	c.languages, errs[2] = choose(languages, languageNames, func(l language) string { return l.name })
+	c.modes, errs[3] = choose(modes, modeNames, func(m mode) string { return m.name })
+	c.dir, errs[4] = os.MkdirTemp("", "languages")
+	return errors.Join(errs[:]...)
+}
+
+// choose takes those that are named, or all if none is.
+func choose[T any](all []T, names string, nameOf func(T) string) ([]T, error) {
+	if names == "" {
+		return all, nil
+	}
+	var chosen []T
+	for _, name := range strings.Split(names, ",") {
+		at := slices.IndexFunc(all, func(one T) bool { return nameOf(one) == name })
+		if at < 0 {
+			return nil, fmt.Errorf("there is no %q", name)
+		}
+		chosen = append(chosen, all[at])
+	}
+	return chosen, nil
+}
+
+// compare runs every program in every mode with every server, so that one run tells all differences.
+func (c *config) compare(ctx context.Context) error {
+	begun, failures, steps := time.Now(), make(chan error, c.size()), make(chan int, c.size())
+	var group errgroup.Group
+	group.SetLimit(atATime)
+	c.each(func(l language, m mode, s server) {
+		group.Go(func() error {
+			lines, err := c.one(ctx, l, m, s)
+			if err != nil {
+				failures <- fmt.Errorf("%s, %s, %s: %w", l.name, m.name, s.name, err)
+			}
+			steps <- lines
+			return nil
+		})
+	})
+	group.Wait()
+	close(failures)
+	close(steps)
+	return c.report(failures, steps, time.Since(begun))
+}
+
+func (c *config) report(failures <-chan error, steps <-chan int, took time.Duration) error {
+	total := 0
+	for lines := range steps {
+		total += lines
+	}
+	failed := 0
+	for failure := range failures {
+		fmt.Println(failure)
+		failed++
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d runs failed", failed, c.size())
+	}
+	log.Printf("%d runs, %d steps: all as expected; %.0f s", c.size(), total, took.Seconds())
+	return nil
+}
+
+// each names every run there is. Those that a library cannot do are left out here and nowhere else.
+func (c *config) each(run func(language, mode, server)) {
+	for _, m := range c.modes {
+		for _, l := range c.languages {
+			if l.lacks[m.name] != "" {
+				continue
+			}
+			for _, s := range c.servers {
+				run(l, m, s)
+			}
+		}
+	}
+}
+
+func (c *config) size() int {
+	size := 0
+	c.each(func(language, mode, server) { size++ })
+	return size
+}
+
+// one runs a program and compares its transcript. It returns how many steps there were.
+func (c *config) one(ctx context.Context, l language, m mode, s server) (int, error) {
+	transcript, err := c.play(ctx, l, m, s.binary, nil)
+	if err != nil {
+		return 0, err
+	}
+	if c.verbose {
+		fmt.Printf("== %s, %s, %s\n%s", l.name, m.name, s.name, transcript)
+	}
+	steps := strings.Count(transcript, "\n")
+	if c.write {
+		return steps, os.WriteFile(c.path(l, m), []byte(transcript), 0o644)
+	}
+	return steps, c.same(l, m, transcript)
+}
+
+// same compares a transcript with the one that is kept.
+func (c *config) same(l language, m mode, transcript string) error {
+	expected, err := os.ReadFile(c.path(l, m))
+	if err != nil {
+		return err
+	}
+	return differs(string(expected), transcript)
+}
+
+func (c *config) path(l language, m mode) string {
+	return filepath.Join(c.expected, l.name+"."+m.name+".txt")
+}

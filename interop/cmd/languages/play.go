@@ -1,0 +1,185 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"bowline/interop/internal/cluster"
+	"bowline/interop/internal/normal"
+)
+
+const (
+	// patience is how long a program may take.
+	patience = 2 * time.Minute
+	// stderrShown is how much of what a program complains of is told.
+	stderrShown = 4000
+)
+
+// play is one program with a server of its own.
+type play struct {
+	language language
+	mode     mode
+	cluster  *cluster.Cluster
+	certs    *certificates
+	dir      string
+	plant    *plant
+}
+
+// play starts a server, runs a program with it, and returns the transcript, made normal.
+func (c *config) play(ctx context.Context, l language, m mode, binary *cluster.Binary, plant *plant) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	dir, err := os.MkdirTemp(c.dir, l.name+"-"+m.name+"-")
+	if err != nil {
+		return "", err
+	}
+	p := &play{language: l, mode: m, dir: dir, plant: plant}
+	defer p.close()
+	if err := p.start(ctx, binary); err != nil {
+		return "", fmt.Errorf("start: %w", err)
+	}
+	transcript, err := p.run(ctx)
+	if err != nil {
+		return transcript, fmt.Errorf("%w\nafter\n%sthe server's log ends with\n%s", err, indented(transcript), p.member().LogEnd())
+	}
+	return transcript, nil
+}
+
+func (p *play) member() *cluster.Member { return p.cluster.Members[0] }
+
+func (p *play) close() {
+	if p.cluster != nil {
+		p.cluster.Close()
+	}
+}
+
+// start starts the server, and brings it into the state that the mode is.
+func (p *play) start(ctx context.Context, binary *cluster.Binary) error {
+	var err error
+	if p.certs, err = newCertificates(p.dir); err != nil {
+		return err
+	}
+	if p.cluster, err = cluster.New(binary, p.dir, 1); err != nil {
+		return err
+	}
+	if p.mode.name == "tls" {
+		p.member().TLS = p.certs.client
+	}
+	if err := p.cluster.Start(ctx, p.mode.flags(p.certs)...); err != nil {
+		return err
+	}
+	if err := p.mode.prepare(ctx, p.member()); err != nil {
+		return err
+	}
+	return p.plant.prepare(ctx, p.member())
+}
+
+// run runs the program to its end, and answers what it asks for meanwhile.
+func (p *play) run(ctx context.Context) (string, error) {
+	endpoint, err := p.plant.endpoint(p.member().Endpoint())
+	if err != nil {
+		return "", err
+	}
+	defer p.plant.close()
+	program := exec.CommandContext(ctx, p.language.command[0], p.language.command[1:]...)
+	program.Env = append(os.Environ(), "MODE="+p.mode.name, "ENDPOINT="+endpoint, "WORKDIR="+p.dir)
+	program.Env = append(program.Env, p.mode.environment(p.certs)...)
+	program.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	var complaints bytes.Buffer
+	program.Stderr = &complaints
+	input, err := program.StdinPipe()
+	if err != nil {
+		return "", err
+	}
+	output, err := program.StdoutPipe()
+	if err != nil {
+		return "", err
+	}
+	if err := program.Start(); err != nil {
+		return "", err
+	}
+	transcript, err := p.listen(ctx, output, input)
+	if err != nil {
+		program.Process.Kill()
+	}
+	if err = errors.Join(err, program.Wait()); err != nil {
+		err = fmt.Errorf("%w: %s", err, ending(complaints.String()))
+	}
+	names := normal.New(endpoint, "<client>", p.member().Endpoint(), "<client>", p.dir, "<dir>")
+	return names.Text(nil, transcript), err
+}
+
+// listen collects what a program prints, and does what it asks for.
+func (p *play) listen(ctx context.Context, output io.Reader, input io.Writer) (string, error) {
+	var transcript strings.Builder
+	lines := bufio.NewScanner(output)
+	for lines.Scan() {
+		request, isRequest := strings.CutPrefix(lines.Text(), "@")
+		if !isRequest {
+			transcript.WriteString(lines.Text() + "\n")
+			continue
+		}
+		answer, err := p.obey(ctx, strings.Fields(request))
+		if err != nil {
+			return transcript.String(), fmt.Errorf("@%s: %w", request, err)
+		}
+		if _, err := io.WriteString(input, answer+"\n"); err != nil {
+			return transcript.String(), err
+		}
+	}
+	return transcript.String(), lines.Err()
+}
+
+func (p *play) obey(ctx context.Context, request []string) (string, error) {
+	switch {
+	case len(request) == 1 && request[0] == "restart":
+		return "restarted", p.restart(ctx)
+	case len(request) == 1 && request[0] == "expire" && p.mode.name == "auth":
+		return "expired", expire(ctx, p.member())
+	case len(request) == 2 && request[0] == "status":
+		return snapshotStatus(ctx, request[1])
+	}
+	return "", errors.New("no such request")
+}
+
+// restart kills the server: one that was asked to stop would first wait for its clients' streams.
+func (p *play) restart(ctx context.Context) error {
+	m := p.member()
+	if err := m.Kill(); err != nil {
+		return err
+	}
+	if err := p.cluster.StartMember(m, p.mode.flags(p.certs)...); err != nil {
+		return err
+	}
+	return m.Ready(ctx)
+}
+
+// snapshotStatus is how many keys a snapshot has, up to which revision, by etcd's own tool, which also looks whether it is whole.
+func snapshotStatus(ctx context.Context, path string) (string, error) {
+	tool, err := filepath.Abs("bin/etcdutl")
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.CommandContext(ctx, tool, "snapshot", "status", path).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("etcdutl: %w: %s", err, out)
+	}
+	// A hash, a revision, a number of keys, a size.
+	fields := strings.Split(strings.TrimSpace(string(out)), ", ")
+	if len(fields) < 4 {
+		return "", fmt.Errorf("etcdutl says %q", out)
+	}
+	return fmt.Sprintf("revision %s, %s keys", fields[1], fields[2]), nil
+}
+
+func ending(text string) string { return text[max(0, len(text)-stderrShown):] }

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestDiffers(t *testing.T) {
+	if err := differs("a: 1\nb: 2\n", "a: 1\nb: 2\n"); err != nil {
+		t.Error(err)
+	}
+	for actual, told := range map[string]string{
+		"a: 1\nb: 3\n":       "line 2",
+		"a: 1\n":             "should be b: 2",
+		"a: 1\nb: 2\nc: 3\n": "and is    c: 3",
+		"":                   "line 1",
+	} {
+		err := differs("a: 1\nb: 2\n", actual)
+		if err == nil || !strings.Contains(err.Error(), told) {
+			t.Errorf("%q: %v", actual, err)
+		}
+	}
+}
+
+func TestChoose(t *testing.T) {
+	name := func(l language) string { return l.name }
+	some, err := choose(languages, "rust,go", name)
+	if err != nil || len(some) != 2 || some[0].name != "rust" {
+		t.Errorf("%v, %v", some, err)
+	}
+	if _, err := choose(languages, "cobol", name); err == nil {
+		t.Error("there is no such language")
+	}
+	if all, _ := choose(languages, "", name); len(all) != len(languages) {
+		t.Error("not all")
+	}
+}

@@ -1,0 +1,34 @@
+"""What the Python programs have in common: how they speak to cmd/languages, which has started them."""
+
+import os
+import sys
+
+MODE = os.environ["MODE"]
+HOST, PORT = os.environ["ENDPOINT"].rsplit(":", 1)
+USERNAME, PASSWORD = os.environ.get("USERNAME"), os.environ.get("PASSWORD")
+READER, READER_PASSWORD = os.environ.get("READER"), os.environ.get("READER_PASSWORD")
+CACERT, CERT, KEY = (os.environ.get(name) for name in ("CACERT", "CERT", "KEY"))
+# How long anything may take, in seconds.
+PATIENCE = 60
+
+
+def step(name, result):
+    """Tells the result of a step."""
+    print(f"{name}: {result}".replace("\n", "\\n"), flush=True)
+
+
+def ask(request):
+    """Has something done, and returns the answer."""
+    print(f"@{request}", flush=True)
+    answer = sys.stdin.readline()
+    if not answer:
+        raise EOFError(request)
+    return answer.rstrip("\n")
+
+
+def snapshot_path():
+    return os.path.join(os.environ["WORKDIR"], "snapshot.db")
+
+
+def text(value):
+    return value.decode() if isinstance(value, bytes) else str(value)
