@@ -20,7 +20,7 @@ var languages = []language{
 		command: []string{"bin/programs/python-new/bin/python", "-u", "languages/python/aetcd_check.py"},
 		lacks:   map[string]string{"tls": "aetcd opens insecure channels and no others"},
 	},
-	{name: "node", command: []string{"node", "bin/programs/node/check.js"}},
+	{name: "node", command: []string{"env", "NODE_PATH=bin/programs/node/node_modules", "node", "languages/node/check.js"}},
 	{name: "java", command: []string{
 		"java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", "bin/programs/java/classes:bin/programs/java/jars/*", "Check",
 	}},
