@@ -115,7 +115,7 @@ func (p *play) run(ctx context.Context) (string, error) {
 	if err = errors.Join(err, program.Wait()); err != nil {
 		err = fmt.Errorf("%w: %s", err, ending(complaints.String()))
 	}
-	names := normal.New(endpoint, "<client>", p.member().Endpoint(), "<client>", p.dir, "<dir>")
+	names := normal.New(endpoint, "<client>", p.member().Endpoint(), "<client>", p.member().PeerURL, "<peer>", p.dir, "<dir>")
 	return names.Text(nil, transcript), err
 }
 
