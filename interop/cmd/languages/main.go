@@ -46,7 +46,7 @@ import (
 )
 
 // atATime is how many programs run at once: they mostly wait, for elections and for leases to run out.
-const atATime = 4
+const atATime = 8
 
 type config struct {
 	servers   []server

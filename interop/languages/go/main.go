@@ -111,13 +111,13 @@ func take(events clientv3.WatchChan, count int) string {
 }
 
 func leases(ctx context.Context, client *clientv3.Client) {
-	lease := Got(client.Grant(ctx, 2))
+	lease := Got(client.Grant(ctx, 3))
 	put := Got(client.Put(ctx, "r/l", "leased", clientv3.WithLease(lease.ID)))
 	left := Got(client.TimeToLive(ctx, lease.ID, clientv3.WithAttachedKeys()))
 	Step("lease", "%d s, granted %d s, keys %s", lease.TTL, left.GrantedTTL, left.Keys)
 	keeping, cancel := context.WithCancel(ctx)
 	alive := Got(client.KeepAlive(keeping, lease.ID))
-	for begun := time.Now(); time.Since(begun) < 3*time.Second; {
+	for begun := time.Now(); time.Since(begun) < 4*time.Second; {
 		<-alive
 	}
 	Step("kept alive", "%s", list(Got(client.Get(ctx, "r/l"))))

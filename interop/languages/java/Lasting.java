@@ -74,7 +74,7 @@ final class Lasting {
         KV kv = client.getKVClient();
         Lease leases = client.getLeaseClient();
         var key = Program.bytes("r/l");
-        var granted = Program.got(leases.grant(2));
+        var granted = Program.got(leases.grant(3));
         long id = granted.getID();
         long revision = Program.got(kv.put(key, Program.bytes("leased"), PutOption.builder().withLeaseId(id).build())).getHeader().getRevision();
         var left = Program.got(leases.timeToLive(id, LeaseOption.builder().withAttachedKeys().build()));
@@ -94,13 +94,13 @@ final class Lasting {
         Program.step("revoked", Check.list(Program.got(kv.get(key))));
     }
 
-    /** Has the library renew a lease of two seconds for three. */
+    /** Has the library renew a lease of three seconds for four. */
     private static void keepAlive(Lease leases, long id) throws Exception {
         BlockingQueue<Long> renewals = new LinkedBlockingQueue<>();
         long begun = System.nanoTime();
         try (CloseableClient alive = leases.keepAlive(id, Observers.observer(got -> renewals.add(got.getTTL())))) {
-            while (System.nanoTime() - begun < TimeUnit.SECONDS.toNanos(3)) {
-                if (next(renewals) != 2) {
+            while (System.nanoTime() - begun < TimeUnit.SECONDS.toNanos(4)) {
+                if (next(renewals) != 3) {
                     throw new IllegalStateException("renewed for another time");
                 }
             }

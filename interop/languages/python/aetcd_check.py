@@ -92,7 +92,8 @@ async def watches(client):
         step("cut off", type(error).__name__)
     client = await again(client)
     await client.put(b"r/w", b"after")
-    watch = await client.watch(b"r/", range_end=b"r0", start_revision=last[0].kv.mod_revision + 1)
+    first = last[0].kv.mod_revision + 1
+    watch = await insisted(lambda: client.watch(b"r/", range_end=b"r0", start_revision=first))
     step("watch after a restart", shown(await take(aiter(watch), 1)))
     await watch.cancel()
     deletions = await client.watch(b"r/", range_end=b"r0", start_revision=2, kind=aetcd.EventKind.DELETE)
@@ -106,12 +107,16 @@ async def again(client):
     if MODE == "auth":
         await failed("forgotten token", client.get(b"r/a"))
         return connect()
-    # Whether the connection stands again shows only when it is used.
+    await insisted(lambda: client.get(b"r/a"))
+    return client
+
+
+async def insisted(attempt):
+    """Tries until the connection stands, which shows only when it is used."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
-            await client.get(b"r/a")
-            return client
+            return await attempt()
         except aetcd.ConnectionFailedError:
             if time.monotonic() > deadline:
                 raise
@@ -119,12 +124,12 @@ async def again(client):
 
 
 async def leases(client):
-    lease = await client.lease(2)
+    lease = await client.lease(3)
     revision = (await client.put(b"r/l", b"leased", lease=lease)).header.revision
     step("lease", f"{lease.ttl} s, granted {await lease.granted_ttl()} s, keys {[text(key) for key in await lease.keys()]}")
     begun = time.monotonic()
-    while time.monotonic() - begun < 3:
-        assert (await lease.refresh()).TTL == 2
+    while time.monotonic() - begun < 4:
+        assert (await lease.refresh()).TTL == 3
         await asyncio.sleep(0.3)
     step("kept alive", text((await client.get(b"r/l")).value))
     watch = await client.watch(b"r/l", start_revision=revision + 1)

@@ -74,7 +74,7 @@ def transactions(client):
 def watching(client, key, first, **options):
     """Events from a revision on, one after the other."""
     events = queue.Queue()
-    watch = client.add_watch_callback(key, events.put, start_revision=first, **options)
+    watch = insisted(lambda: client.add_watch_callback(key, events.put, start_revision=first, **options))
     pending = []
 
     def take(count):
@@ -118,12 +118,16 @@ def again(client):
     if MODE == "auth":
         failed("forgotten token", lambda: client.get("r/a"))
         return connect()
-    # Whether the connection stands again shows only when it is used.
+    insisted(lambda: client.get("r/a"))
+    return client
+
+
+def insisted(attempt):
+    """Tries until the connection stands, which shows only when it is used."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
-            client.get("r/a")
-            return client
+            return attempt()
         except etcd3.exceptions.ConnectionFailedError:
             if time.monotonic() > deadline:
                 raise
@@ -131,12 +135,12 @@ def again(client):
 
 
 def leases(client):
-    lease = client.lease(2)
+    lease = client.lease(3)
     revision = client.put("r/l", "leased", lease=lease).header.revision
     step("lease", f"{lease.ttl} s, granted {lease.granted_ttl} s, keys {[text(key) for key in lease.keys]}")
     begun = time.monotonic()
-    while time.monotonic() - begun < 3:
-        assert [answer.TTL for answer in lease.refresh()] == [2]
+    while time.monotonic() - begun < 4:
+        assert [answer.TTL for answer in lease.refresh()] == [3]
         time.sleep(0.3)
     step("kept alive", text(client.get("r/l")[0]))
     take, cancel = watching(client, "r/l", revision + 1)

@@ -116,7 +116,7 @@ func unknownFields() {
 
 func unknownMethods() {
 	for _, path := range []string{
-		"/etcdserverpb.KV/None", "/etcdserverpb.None/Put", "/etcdserverpb.KV/", "/etcdserverpb.KV", "/none", "/", "//", "*", "etcdserverpb.KV/Put",
+		"/etcdserverpb.KV/None", "/etcdserverpb.None/Put", "/etcdserverpb.KV/", "/etcdserverpb.KV", "/none", "/", "*",
 		"/etcdserverpb.KV/Put/", "/etcdserverpb.KV/Put?a=b", "/etcdserverpb.KV/put", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
 	} {
 		step("method "+path, call(path, put))
