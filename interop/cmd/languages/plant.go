@@ -145,7 +145,7 @@ func (c *config) findOne(ctx context.Context, l language, plant *plant) error {
 	}
 	// A program that gave up has noticed too.
 	if err == nil {
-		err = c.same(l, plain, transcript)
+		err = c.same(l, plain, transcript, nil)
 	}
 	if err == nil {
 		return errors.New(l.name + ": " + plant.name + " was planted and not found")

@@ -1,12 +1,13 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
 
 func TestDiffers(t *testing.T) {
-	if err := differs("a: 1\nb: 2\n", "a: 1\nb: 2\n"); err != nil {
+	if err := differs("a: 1\nb: 2\n", "a: 1\nb: 2\n", nil); err != nil {
 		t.Error(err)
 	}
 	for actual, told := range map[string]string{
@@ -15,10 +16,25 @@ func TestDiffers(t *testing.T) {
 		"a: 1\nb: 2\nc: 3\n": "and is    c: 3",
 		"":                   "line 1",
 	} {
-		err := differs("a: 1\nb: 2\n", actual)
+		err := differs("a: 1\nb: 2\n", actual, nil)
 		if err == nil || !strings.Contains(err.Error(), told) {
 			t.Errorf("%q: %v", actual, err)
 		}
+	}
+}
+
+func TestKnownDifferences(t *testing.T) {
+	if err := differs("a: 1\nb: 2\n", "a: 1\nb: 3\n", []string{"b"}); err != nil {
+		t.Error(err)
+	}
+	for actual, known := range map[string]string{"a: 1\nb: 2\n": "b", "a: 2\nb: 3\n": "b"} {
+		if differs("a: 1\nb: 2\n", actual, []string{known}) == nil {
+			t.Errorf("%q, but for %s, is as expected", actual, known)
+		}
+	}
+	steps, err := knownOf("../../languages/known.txt", language{name: "raw"}, mode{name: "tls"})
+	if err != nil || !slices.Contains(steps, "method GET") || !slices.Contains(steps, "no text") || slices.Contains(steps, "no path") {
+		t.Errorf("%q, %v", steps, err)
 	}
 }
 

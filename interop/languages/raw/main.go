@@ -9,6 +9,7 @@ package main
 import (
 	"bytes"
 	"compress/gzip"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -177,10 +178,11 @@ func framing() {
 
 func contentTypes() {
 	for _, kind := range []string{
-		"-", "", "application/grpc+proto", "application/grpc;charset=utf-8", "application/grpc+json", "application/grpc-web", "Application/GRPC", "application/json",
+		"", "application/grpc+proto", "application/grpc;charset=utf-8", "application/grpc+json", "application/grpc-web", "Application/GRPC", "application/json",
 	} {
-		step("content-type "+kind, call("/etcdserverpb.KV/Range", get, "content-type", kind))
+		step(fmt.Sprintf("content-type %q", kind), call("/etcdserverpb.KV/Range", get, "content-type", kind))
 	}
+	step("without content-type", call("/etcdserverpb.KV/Range", get, "content-type", "-"))
 	step("without te", call("/etcdserverpb.KV/Range", get, "te", "-"))
 	step("another client", call("/etcdserverpb.KV/Range", get, "user-agent", "none", "grpc-accept-encoding", "zstd", "x-more", "1", "x-more-bin", "AAEC"))
 	step("bad binary", call("/etcdserverpb.KV/Range", get, "x-more-bin", "!!"))
@@ -188,9 +190,9 @@ func contentTypes() {
 
 func timeouts() {
 	for _, timeout := range []string{"5S", "1H", "60000m", "99999999u", "100000001S", "1", "S", "1x", "-1S", "", "1.5S"} {
-		step("grpc-timeout "+timeout, call("/etcdserverpb.KV/Range", get, "grpc-timeout", timeout))
+		step(fmt.Sprintf("grpc-timeout %q", timeout), call("/etcdserverpb.KV/Range", get, "grpc-timeout", timeout))
 	}
-	step("grpc-timeout 0S", call("/etcdserverpb.KV/Put", put, "grpc-timeout", "0S"))
+	step(`grpc-timeout "0S"`, call("/etcdserverpb.KV/Put", put, "grpc-timeout", "0S"))
 }
 
 func pseudoHeaders() {

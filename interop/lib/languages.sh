@@ -1,0 +1,110 @@
+# Clients in other languages: what check_languages in ../run is made of. Sourced, not run.
+#
+# Everything they need comes from where people get it: PyPI, npm, Maven Central, crates.io, at the versions that the files beside
+# the programs pin. It is kept in bin/programs, and fetched anew when one of those files has changed.
+
+# Every program, with etcd and with us, in plaintext, over TLS and with users. LANGUAGES and MODES name some if not all are wanted.
+languages_programs() {
+    bin/languages -ours "$(bowline)" -languages "${LANGUAGES:-}" -modes "${MODES:-}"
+}
+
+# The programs see what they ought to see.
+languages_planted() {
+    bin/languages -only-etcd -plant all -languages "${LANGUAGES:-}"
+}
+
+# ---- what they are built of ----
+
+languages_build() {
+    languages_tools
+    mkdir -p bin/programs
+    local part pid parts=()
+    for part in go python node java rust; do
+        "languages_$part" &
+        parts+=("$!")
+    done
+    for pid in "${parts[@]}"; do
+        wait "$pid" || fail "a language could not be set up"
+    done
+}
+
+# Programs of the system, by the package that Debian has them in.
+languages_tools() {
+    local tool missing=()
+    declare -A packages=([curl]=curl [node]=nodejs [npm]=npm [java]=default-jdk-headless [javac]=default-jdk-headless [mvn]=maven)
+    for tool in "${!packages[@]}"; do
+        command -v "$tool" >/dev/null || missing+=("${packages[$tool]}")
+    done
+    python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
+    [[ ${#missing[@]} -gt 0 ]] || return 0
+    [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null || fail "needed and not here: ${missing[*]}"
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
+        fail "apt-get cannot install ${missing[*]}"
+}
+
+# once NAME FILE... -- COMMAND...: runs a command unless it has been run with these very files.
+once() {
+    local stamp=bin/programs/$1.stamp files=() now
+    shift
+    while [[ $1 != -- ]]; do
+        files+=("$1")
+        shift
+    done
+    now=$(cat "${files[@]}" | sha256sum)
+    [[ -e $stamp && $(<"$stamp") == "$now" ]] && return
+    "${@:2}" && echo "$now" >"$stamp"
+}
+
+languages_go() {
+    go build -o bin/programs/go ./languages/go && go build -o bin/programs/raw ./languages/raw
+}
+
+languages_python() {
+    local age
+    for age in old new; do
+        once "python-$age" "languages/python/requirements-$age.txt" -- \
+            python_packages "bin/programs/python-$age" "languages/python/requirements-$age.txt" || return
+    done
+}
+
+# python_packages DIR REQUIREMENTS: a Python of their own, so that they do not meet those of others.
+python_packages() {
+    rm -rf "$1"
+    python3 -m venv "$1" && "$1/bin/pip" install --quiet --disable-pip-version-check --no-deps --requirement "$2"
+}
+
+languages_node() {
+    once node languages/node/package-lock.json -- node_packages
+}
+
+node_packages() {
+    mkdir -p bin/programs/node
+    cp languages/node/{package.json,package-lock.json,.npmrc} bin/programs/node/
+    (cd bin/programs/node && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
+}
+
+languages_java() {
+    once java languages/java/pom.xml -- java_packages &&
+        once java-classes languages/java/{pom.xml,*.java} -- \
+            javac -nowarn -d bin/programs/java/classes -cp 'bin/programs/java/jars/*' languages/java/*.java
+}
+
+java_packages() {
+    rm -rf bin/programs/java
+    mvn --quiet --batch-mode --file languages/java/pom.xml -Dmaven.repo.local="$interop/bin/programs/m2" \
+        dependency:copy-dependencies -DoutputDirectory="$interop/bin/programs/java/jars"
+}
+
+languages_rust() {
+    once protoc languages/rust/protoc.txt -- protoc_packages &&
+        PROTOC=$interop/bin/programs/protoc/protoc CARGO_TARGET_DIR=$interop/bin/programs/rust \
+            cargo build --quiet --release --locked --manifest-path languages/rust/Cargo.toml
+}
+
+protoc_packages() {
+    python_packages bin/programs/protoc languages/rust/protoc.txt
+    # shellcheck disable=SC2016 # the script asks where it is
+    printf '%s\n' '#!/bin/sh' 'exec "$(dirname "$0")/bin/python" -m grpc_tools.protoc "$@"' >bin/programs/protoc/protoc
+    chmod +x bin/programs/protoc/protoc
+}
