@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"time"
+)
+
+// volume is how much of an attack there is, all of it bounded.
+type volume struct {
+	// connections at a time.
+	connections int
+	// perSecond is how many frames, requests or new connections there are at most, over all connections.
+	perSecond int
+	// bytes that a connection sends at most before it only trickles, or that are asked for.
+	bytes int
+}
+
+// attack is something that strangers can do to a member.
+type attack struct {
+	name string
+	// tls says that the server is to speak TLS.
+	tls bool
+	// keys of so many bytes each are put before, for those who read.
+	keys, keyBytes int
+	// full is what both servers are measured with, brief what a check takes.
+	full, brief volume
+	// growthMax is by how many megabytes Bowline may grow under the brief attack.
+	growthMax float64
+	run       func(context.Context, *target, volume, *tally) error
+}
+
+const (
+	// trickle is how long somebody slow waits before the next byte.
+	trickle = 100 * time.Millisecond
+	// returnMax is how long a server may take until it has as many descriptors as before an attack, and as much memory.
+	returnMax = 20 * time.Second
+	// descriptorSlack and memorySlack (megabytes) are how much more of them it may have then.
+	descriptorSlack = 8
+	memorySlack     = 24
+	// ordinaryMax is how far memory may grow in an attack that has no reason to take any.
+	ordinaryMax = 48
+)
+
+const (
+	kilobyte = 1 << 10
+	megabyte = 1 << 20
+)
+
+// attacks in the order in which they run and are printed.
+var attacks = []attack{
+	// Those that begin and do not go on.
+	{name: "silent", full: volume{6000, 3000, 0}, brief: volume{2000, 3000, 0}, growthMax: 64, run: silence},
+	{name: "slow-headers", full: volume{1000, 2000, 0}, brief: volume{300, 1000, 0}, growthMax: ordinaryMax, run: slowHeaders},
+	{name: "slow-bodies", full: volume{200, 400, 5 * megabyte}, brief: volume{60, 200, 5 * megabyte}, growthMax: 160, run: slowBodies},
+	{name: "slow-messages", full: volume{100, 1000, 16 * megabyte}, brief: volume{25, 200, 16 * megabyte}, growthMax: 260, run: slowMessages},
+	{name: "half-handshakes", tls: true, full: volume{5000, 2000, 0}, brief: volume{1000, 1500, 0}, growthMax: 64, run: halfHandshakes},
+	{name: "idle", full: volume{10_000, 4000, 0}, brief: volume{2000, 3000, 0}, growthMax: 128, run: idle},
+	{name: "idle-tls", tls: true, full: volume{2000, 400, 0}, brief: volume{200, 200, 0}, growthMax: ordinaryMax, run: idleTLS},
+	{name: "churn", full: volume{64, 2000, 0}, brief: volume{64, 1000, 0}, growthMax: ordinaryMax, run: churn},
+	// Those of HTTP/2.
+	{name: "rapid-reset", full: volume{8, 40_000, 0}, brief: volume{8, 20_000, 0}, growthMax: ordinaryMax, run: rapidReset},
+	{name: "settings-flood", full: volume{8, 40_000, 0}, brief: volume{8, 20_000, 0}, growthMax: ordinaryMax, run: settingsFlood},
+	{name: "ping-flood", full: volume{8, 40_000, 0}, brief: volume{8, 20_000, 0}, growthMax: ordinaryMax, run: pingFlood},
+	{name: "ping-flood-tls", tls: true, full: volume{8, 40_000, 0}, brief: volume{8, 20_000, 0}, growthMax: ordinaryMax, run: pingFlood},
+	{name: "empty-data", full: volume{8, 40_000, 0}, brief: volume{8, 20_000, 0}, growthMax: ordinaryMax, run: emptyData},
+	{name: "continuation", full: volume{8, 40_000, 0}, brief: volume{8, 20_000, 0}, growthMax: ordinaryMax, run: continuation},
+	{name: "header-bomb", full: volume{32, 400, 0}, brief: volume{16, 200, 0}, growthMax: 96, run: headerBomb},
+	{name: "header-bomb-http1", full: volume{32, 400, 0}, brief: volume{16, 200, 0}, growthMax: 96, run: headerBombHTTP1},
+	// Those whose requests are not what they should be.
+	{name: "oversize-grpc", full: volume{16, 400, 4 * megabyte}, brief: volume{8, 100, 4 * megabyte}, growthMax: 96, run: oversizeGRPC},
+	{name: "oversize-json", full: volume{8, 8, 100 * megabyte}, brief: volume{4, 4, 100 * megabyte}, growthMax: 128, run: oversizeJSON},
+	{name: "deep-json", full: volume{8, 100, megabyte}, brief: volume{4, 50, megabyte}, growthMax: 64, run: deepJSON},
+	{name: "bad-utf8", full: volume{8, 1000, 0}, brief: volume{4, 500, 0}, growthMax: ordinaryMax, run: badUTF8},
+	{name: "gzip-bomb", full: volume{8, 40, 256 * megabyte}, brief: volume{4, 20, 64 * megabyte}, growthMax: 64, run: gzipBomb},
+	{name: "websocket", full: volume{200, 400, 0}, brief: volume{100, 200, 0}, growthMax: 96, run: websockets},
+	// Those who do not read.
+	{name: "zero-window", keys: 64, keyBytes: 128 * kilobyte, full: volume{20, 400, 0}, brief: volume{10, 400, 0}, growthMax: 400, run: zeroWindow},
+	{name: "one-byte-window", keys: 64, keyBytes: 128 * kilobyte, full: volume{8, 8000, 0}, brief: volume{4, 4000, 0}, growthMax: 300, run: oneByteWindow},
+	{name: "unread-pages", full: volume{100, 1000, 0}, brief: volume{50, 500, 0}, growthMax: 96, run: unreadPages},
+	{name: "deaf-watcher", full: volume{100, 1000, 0}, brief: volume{50, 500, 0}, growthMax: 128, run: deafWatcher},
+}

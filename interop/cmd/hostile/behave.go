@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+const (
+	// requestMax is how long a request may take before it counts as an error.
+	requestMax = 5 * time.Second
+	// pauses between requests: these clients are to be no load themselves.
+	stayingPause = 2 * time.Millisecond
+	comingPause  = 10 * time.Millisecond
+)
+
+// figures are what a client saw since they were last asked for.
+type figures struct {
+	Count    int
+	Errors   int
+	First    string
+	P50, P99 time.Duration
+	Most     time.Duration
+}
+
+// both clients that behave.
+type both struct{ Staying, Coming figures }
+
+func (b both) errors() int { return b.Staying.Errors + b.Coming.Errors }
+
+func (b both) firstError() string {
+	if b.Staying.First != "" {
+		return "staying: " + b.Staying.First
+	}
+	return "coming: " + b.Coming.First
+}
+
+// record is what a client has seen so far.
+type record struct {
+	mu    sync.Mutex
+	took  []time.Duration
+	fails int
+	first string
+}
+
+func (r *record) note(took time.Duration, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil {
+		r.took = append(r.took, took)
+		return
+	}
+	r.fails++
+	if r.first == "" {
+		r.first = err.Error()
+	}
+}
+
+// take empties the record.
+func (r *record) take() figures {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	taken := summary(r.took)
+	taken.Errors, taken.First = r.fails, r.first
+	r.took, r.fails, r.first = nil, 0, ""
+	return taken
+}
+
+func summary(took []time.Duration) figures {
+	if len(took) == 0 {
+		return figures{}
+	}
+	slices.Sort(took)
+	share := func(percent int) time.Duration { return took[len(took)*percent/100] }
+	return figures{Count: len(took), P50: share(50), P99: share(99), Most: took[len(took)-1]}
+}
+
+// serveFigures is the process of the clients that behave: it prints what they saw for every line that it is sent.
+func serveFigures(address, authority string) error {
+	creds := insecure.NewCredentials()
+	if authority != "" {
+		pool, err := readPool(authority)
+		if err != nil {
+			return err
+		}
+		creds = credentials.NewClientTLSFromCert(pool, "")
+	}
+	dial := func() (*grpc.ClientConn, error) {
+		return grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(creds), grpc.WithDisableServiceConfig())
+	}
+	staying, err := dial()
+	if err != nil {
+		return err
+	}
+	if err := untilServed(staying); err != nil {
+		return err
+	}
+	var stays, comes record
+	go repeat(&stays, stayingPause, func(n int) error { return ask(staying, "staying", n) })
+	go repeat(&comes, comingPause, func(n int) error {
+		conn, err := dial()
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		return ask(conn, "coming", n)
+	})
+	fmt.Println("ready")
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		if err := json.NewEncoder(os.Stdout).Encode(both{stays.take(), comes.take()}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// untilServed waits until a new server has a leader.
+func untilServed(conn *grpc.ClientConn) error {
+	var err error
+	for begun := time.Now(); time.Since(begun) < patience; time.Sleep(10 * time.Millisecond) {
+		if err = ask(conn, "first", 0); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("the server does not serve: %w", err)
+}
+
+func repeat(record *record, pause time.Duration, step func(n int) error) {
+	for n := 0; ; n++ {
+		begun := time.Now()
+		err := step(n)
+		record.note(time.Since(begun), err)
+		time.Sleep(pause)
+	}
+}
+
+// ask puts and gets by turns, and expects to get what was put.
+func ask(conn *grpc.ClientConn, name string, n int) error {
+	ctx, cancel := context.WithTimeout(context.Background(), requestMax)
+	defer cancel()
+	kv, key, value := pb.NewKVClient(conn), []byte("behaves/"+name), fmt.Appendf(nil, "%s %d", name, n/2)
+	if n%2 == 0 {
+		_, err := kv.Put(ctx, &pb.PutRequest{Key: key, Value: value}, grpc.WaitForReady(true))
+		return err
+	}
+	got, err := kv.Range(ctx, &pb.RangeRequest{Key: key}, grpc.WaitForReady(true))
+	if err != nil {
+		return err
+	}
+	if len(got.Kvs) != 1 || !bytes.Equal(got.Kvs[0].Value, value) {
+		return fmt.Errorf("put %q, got %v", value, got.Kvs)
+	}
+	return nil
+}
+
+// behaving is the process of the clients that behave, seen from outside.
+type behaving struct {
+	process *exec.Cmd
+	in      io.WriteCloser
+	out     *bufio.Reader
+}
+
+func startBehaving(t *target) (*behaving, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	args := []string{"-behave", t.address}
+	if t.certificates != nil {
+		args = append(args, "-authority", t.certificates.certFile)
+	}
+	b := &behaving{process: exec.Command(self, args...)}
+	b.process.Stderr = os.Stderr
+	b.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	in, inErr := b.process.StdinPipe()
+	out, outErr := b.process.StdoutPipe()
+	if err := errors.Join(inErr, outErr); err != nil {
+		return nil, err
+	}
+	b.in, b.out = in, bufio.NewReader(out)
+	if err := b.process.Start(); err != nil {
+		return nil, err
+	}
+	_, err = b.out.ReadString('\n')
+	return b, err
+}
+
+// take asks for what was seen since the last time.
+func (b *behaving) take() (seen both, err error) {
+	if _, err := io.WriteString(b.in, "\n"); err != nil {
+		return seen, err
+	}
+	line, err := b.out.ReadBytes('\n')
+	if err != nil {
+		return seen, err
+	}
+	return seen, json.Unmarshal(line, &seen)
+}
+
+func (b *behaving) end() error {
+	b.in.Close()
+	return b.process.Wait()
+}

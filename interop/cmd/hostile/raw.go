@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// attackerAddress is where attackers come from, so that they have ports of their own: those who behave must not run out of them.
+var attackerAddress = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}
+
+// dialMax is how long an attacker waits for a connection.
+const dialMax = 5 * time.Second
+
+// connect opens a connection. It closes with the context.
+func (t *target) connect(ctx context.Context, tally *tally) (net.Conn, error) {
+	dialer := net.Dialer{LocalAddr: attackerAddress, Timeout: dialMax}
+	conn, err := dialer.DialContext(ctx, "tcp", t.address)
+	if err != nil {
+		return nil, ownFault(err)
+	}
+	tally.opened.Add(1)
+	context.AfterFunc(ctx, func() { conn.Close() })
+	return conn, nil
+}
+
+// connectSecurely speaks TLS where the server does.
+func (t *target) connectSecurely(ctx context.Context, tally *tally) (net.Conn, error) {
+	conn, err := t.connect(ctx, tally)
+	if err != nil || t.certificates == nil {
+		return conn, err
+	}
+	secure := tls.Client(conn, &tls.Config{RootCAs: t.certificates.pool, ServerName: "127.0.0.1", NextProtos: []string{"h2"}})
+	if err := secure.HandshakeContext(ctx); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return secure, nil
+}
+
+func (t *target) grpc() (*grpc.ClientConn, error) {
+	creds := insecure.NewCredentials()
+	if t.certificates != nil {
+		creds = credentials.NewClientTLSFromCert(t.certificates.pool, "")
+	}
+	return grpc.NewClient("passthrough:///"+t.address, grpc.WithTransportCredentials(creds), grpc.WithDisableServiceConfig())
+}
+
+// fault is an error of this side, with which an attack is none.
+type fault struct{ error }
+
+// ownFault tells errors of this side from what a server does to an attacker.
+func ownFault(err error) error {
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.EADDRNOTAVAIL) {
+		return fault{err}
+	}
+	return err
+}
+
+// pace hands out permissions, so many a second and not many at once.
+type pace struct {
+	mu   sync.Mutex
+	next time.Time
+	gap  time.Duration
+}
+
+func newPace(perSecond int) *pace { return &pace{gap: time.Second / time.Duration(max(perSecond, 1))} }
+
+// wait waits for count permissions; false once the context has ended.
+func (p *pace) wait(ctx context.Context, count int) bool {
+	p.mu.Lock()
+	now := time.Now()
+	if p.next.Before(now) {
+		p.next = now
+	}
+	wait := p.next.Sub(now)
+	p.next = p.next.Add(time.Duration(count) * p.gap)
+	p.mu.Unlock()
+	return sleep(ctx, wait)
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// crowd keeps so many attackers at it until the context ends. Whoever is cut comes again, at the pace that is given.
+func crowd(ctx context.Context, v volume, tally *tally, attacker func(ctx context.Context, pace *pace, n int) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	pace := newPace(v.perSecond)
+	var attackers sync.WaitGroup
+	for n := range v.connections {
+		attackers.Go(func() {
+			for pace.wait(ctx, 1) {
+				err := attacker(ctx, pace, n)
+				var own fault
+				switch {
+				case errors.As(err, &own):
+					cancel(own)
+				case err != nil && ctx.Err() == nil:
+					tally.cut.Add(1)
+				}
+			}
+		})
+	}
+	attackers.Wait()
+	var own fault
+	if errors.As(context.Cause(ctx), &own) {
+		return own
+	}
+	return nil
+}
+
+// held reads until the server ends a connection, or the context does.
+func held(ctx context.Context, conn net.Conn) error {
+	_, err := io.Copy(io.Discard, conn)
+	if err == nil && ctx.Err() == nil {
+		err = io.EOF
+	}
+	return err
+}
+
+// trickled sends a byte now and then, until nobody wants it any more.
+func trickled(ctx context.Context, conn net.Conn, bytes []byte) error {
+	for n := 0; sleep(ctx, trickle); n++ {
+		if _, err := conn.Write(bytes[n%len(bytes) : n%len(bytes)+1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// phase is what was measured while it lasted.
+type phase struct {
+	seen both
+	// memory is the most that there was, in megabytes.
+	memory      float64
+	descriptors int
+}
+
+// story is an attack from before to after.
+type story struct {
+	quiet, attack, after phase
+	// returned is how long it took until memory and descriptors were what they were.
+	returned         time.Duration
+	died, panicked   bool
+	opened, cut, did int64
+}
+
+// tally counts what an attack comes to.
+type tally struct {
+	// opened connections, those that the server ended, and requests or frames.
+	opened, cut, did atomic.Int64
+}
+
+// tell runs an attack and measures.
+func (p plan) tell(a attack, program program, folder string) (told *story, err error) {
+	t, err := start(program, folder, a.tls)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, t.stop()) }()
+	behaving, err := startBehaving(t)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, behaving.end()) }()
+	if err := t.fill(a.keys, a.keyBytes); err != nil {
+		return nil, err
+	}
+	if _, err := behaving.take(); err != nil {
+		return nil, err
+	}
+
+	told = &story{}
+	if told.quiet, err = t.measure(behaving, p.wait); err != nil {
+		return nil, err
+	}
+	var tally tally
+	told.attack, err = t.measure(behaving, func() error { return p.underAttack(a, t, &tally) })
+	if err != nil {
+		return nil, err
+	}
+	told.opened, told.cut, told.did = tally.opened.Load(), tally.cut.Load(), tally.did.Load()
+	told.returned = t.untilReturned(told.quiet)
+	if told.after, err = t.measure(behaving, p.wait); err != nil {
+		return nil, err
+	}
+	told.died, told.panicked = t.ended(), t.panicked()
+	return told, nil
+}
+
+func (p plan) wait() error {
+	time.Sleep(p.duration())
+	return nil
+}
+
+func (p plan) underAttack(a attack, t *target, tally *tally) error {
+	ctx, cancel := context.WithTimeout(context.Background(), p.duration())
+	defer cancel()
+	volume := a.full
+	if p.check {
+		volume = a.brief
+	}
+	return a.run(ctx, t, volume, tally)
+}
+
+// measure looks at memory while something happens, and asks the clients that behave what they saw of it.
+func (t *target) measure(behaving *behaving, happens func() error) (phase, error) {
+	var most float64
+	done := make(chan struct{})
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		for {
+			most = max(most, t.memory())
+			select {
+			case <-done:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	})
+	err := happens()
+	descriptors := t.descriptors()
+	close(done)
+	looking.Wait()
+	if err != nil {
+		return phase{}, err
+	}
+	seen, err := behaving.take()
+	return phase{seen: seen, memory: most, descriptors: descriptors}, err
+}
+
+// untilReturned waits until memory and descriptors are what they were in a phase, for as long as they may take.
+func (t *target) untilReturned(before phase) time.Duration {
+	begun := time.Now()
+	for time.Since(begun) < returnMax && !t.ended() {
+		if t.descriptors() <= before.descriptors+descriptorSlack && t.memory() <= before.memory+memorySlack {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return time.Since(begun)
+}
+
+// fill puts keys of so many bytes for those who read.
+func (t *target) fill(keys, keyBytes int) error {
+	if keys == 0 {
+		return nil
+	}
+	conn, err := t.grpc()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for n := range keys {
+		put := &pb.PutRequest{Key: fmt.Appendf(nil, "filled/%04d", n), Value: make([]byte, keyBytes)}
+		if _, err := pb.NewKVClient(conn).Put(ctx, put); err != nil {
+			return fmt.Errorf("fill: %w", err)
+		}
+	}
+	return nil
+}
+
+const tableHead = "| attack | server | MB quiet, attack, after | 99 % of one that stays, ms | 99 % of one that comes, ms | errors | back after | attackers |\n" +
+	"| --- | --- | ---: | ---: | ---: | ---: | ---: | --- |"
+
+func (s *story) row(attack, program string) string {
+	milliseconds := func(of func(both) figures) string {
+		shown := func(p phase) string { return threeDigits(of(p.seen).P99.Seconds() * 1e3) }
+		return fmt.Sprintf("%s, %s, %s", shown(s.quiet), shown(s.attack), shown(s.after))
+	}
+	row := fmt.Sprintf("| %s | %s | %.0f, %.0f, %.0f | %s | %s | %d | %.1f s | %d connections, %d cut, %d done |",
+		attack, program, s.quiet.memory, s.attack.memory, s.after.memory,
+		milliseconds(func(b both) figures { return b.Staying }), milliseconds(func(b both) figures { return b.Coming }),
+		s.errors(), s.returned.Seconds(), s.opened, s.cut, s.did)
+	switch {
+	case s.died:
+		return row + " the server died"
+	case s.panicked:
+		return row + " panic in the log"
+	}
+	return row
+}
+
+func (s *story) errors() int { return s.attack.seen.errors() + s.after.seen.errors() }
+
+// threeDigits writes as many decimals as mean something.
+func threeDigits(value float64) string {
+	switch {
+	case value >= 100:
+		return fmt.Sprintf("%.0f", value)
+	case value >= 10:
+		return fmt.Sprintf("%.1f", value)
+	default:
+		return fmt.Sprintf("%.2f", value)
+	}
+}
+
+// verdict is what a server did that it must not do.
+func (s *story) verdict(a attack) (failures []error) {
+	fail := func(format string, args ...any) {
+		failures = append(failures, fmt.Errorf("%s: "+format, append([]any{a.name}, args...)...))
+	}
+	for name, phase := range map[string]phase{"quiet": s.quiet, "attack": s.attack, "after": s.after} {
+		if phase.seen.errors() > 0 {
+			fail("those who behave saw %d errors (%s), the first %s", phase.seen.errors(), name, phase.seen.firstError())
+		}
+		if phase.seen.Staying.Count == 0 || phase.seen.Coming.Count == 0 {
+			fail("those who behave were not served (%s)", name)
+		}
+	}
+	if grown := s.attack.memory - s.quiet.memory; grown > a.growthMax {
+		fail("memory grew by %.0f MB, which may be %.0f", grown, a.growthMax)
+	}
+	if more := s.after.memory - s.quiet.memory; more > memorySlack {
+		fail("memory is %.0f MB above what it was, long after", more)
+	}
+	if more := s.after.descriptors - s.quiet.descriptors; more > descriptorSlack {
+		fail("%d descriptors are open, long after", more)
+	}
+	if s.died {
+		fail("the server died")
+	}
+	if s.panicked {
+		fail("the log tells of a panic")
+	}
+	if s.opened == 0 {
+		fail("there was no attack")
+	}
+	return failures
+}

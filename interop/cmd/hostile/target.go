@@ -1,0 +1,203 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// program is a server that can be started.
+type program struct{ name, path string }
+
+// target is a server that runs.
+type target struct {
+	address string
+	// certificates are there if it speaks TLS.
+	certificates *certificates
+	process      *exec.Cmd
+	log          string
+	exited       chan struct{}
+}
+
+const (
+	// patience is how long a server may take to start, and to end.
+	patience = 30 * time.Second
+	// firstPort to lastPort are below those that systems give to outgoing connections.
+	firstPort = 10_000
+	lastPort  = 32_000
+)
+
+// start runs a program on a new data directory below a folder, and returns once it takes connections.
+func start(program program, folder string, tls bool) (*target, error) {
+	client, peer, err := freeAddresses()
+	if err != nil {
+		return nil, err
+	}
+	t := &target{address: client, log: filepath.Join(folder, "log"), exited: make(chan struct{})}
+	scheme, extra := "http", []string(nil)
+	if tls {
+		if t.certificates, err = makeCertificates(folder); err != nil {
+			return nil, err
+		}
+		scheme, extra = "https", []string{"--cert-file=" + t.certificates.certFile, "--key-file=" + t.certificates.keyFile}
+	}
+	args := append([]string{
+		"--name=m1",
+		"--data-dir=" + filepath.Join(folder, "data"),
+		"--listen-client-urls=" + scheme + "://" + client,
+		"--advertise-client-urls=" + scheme + "://" + client,
+		"--listen-peer-urls=http://" + peer,
+		"--initial-advertise-peer-urls=http://" + peer,
+		"--initial-cluster=m1=http://" + peer,
+		"--log-level=error",
+	}, extra...)
+	if err := t.launch(program.path, args); err != nil {
+		return nil, err
+	}
+	return t, t.untilReady()
+}
+
+func (t *target) launch(path string, args []string) error {
+	log, err := os.Create(t.log)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	t.process = exec.Command(path, args...)
+	t.process.Stdout, t.process.Stderr = log, log
+	// Should this program die, its server must not stay behind.
+	t.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := t.process.Start(); err != nil {
+		return err
+	}
+	go func() {
+		t.process.Wait()
+		close(t.exited)
+	}()
+	return nil
+}
+
+// untilReady waits for the port. The clients that behave wait for the rest.
+func (t *target) untilReady() error {
+	for begun := time.Now(); time.Since(begun) < patience; time.Sleep(20 * time.Millisecond) {
+		if t.ended() {
+			return errors.New("the server has ended: " + t.lastWords())
+		}
+		conn, err := net.Dial("tcp", t.address)
+		if err == nil {
+			return conn.Close()
+		}
+	}
+	return errors.New("the server takes no connections: " + t.lastWords())
+}
+
+func (t *target) ended() bool {
+	select {
+	case <-t.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+func (t *target) stop() error {
+	if t.ended() {
+		return nil
+	}
+	if err := t.process.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	select {
+	case <-t.exited:
+		return nil
+	case <-time.After(patience):
+		return errors.Join(errors.New("the server did not end"), t.process.Process.Kill())
+	}
+}
+
+// panicked says whether the log tells of a panic.
+func (t *target) panicked() bool {
+	text, err := os.ReadFile(t.log)
+	return err != nil || bytes.Contains(text, []byte("panic"))
+}
+
+func (t *target) lastWords() string {
+	text, err := os.ReadFile(t.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-2000):])
+}
+
+// memory is what the process has for itself, in megabytes.
+func (t *target) memory() float64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", t.process.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	return anonymous(string(text))
+}
+
+// anonymous finds RssAnon in what the system says of a process.
+func anonymous(status string) float64 {
+	_, rest, _ := strings.Cut(status, "\nRssAnon:")
+	fields := strings.Fields(rest)
+	if len(fields) == 0 {
+		return 0
+	}
+	kilobytes, err := strconv.ParseFloat(fields[0], 64)
+	if err != nil {
+		return 0
+	}
+	return kilobytes * 1024 / 1e6
+}
+
+// descriptors is how many files and sockets the process has open.
+func (t *target) descriptors() int {
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", t.process.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	return len(entries)
+}
+
+// raiseDescriptorLimit lets this program and the servers that it starts have as many sockets as the machine allows.
+func raiseDescriptorLimit() error {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return err
+	}
+	limit.Cur = limit.Max
+	return syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
+}
+
+// freeAddresses finds two loopback ports that nobody listens on.
+func freeAddresses() (client, peer string, err error) {
+	for range 100 {
+		port := firstPort + rand.IntN(lastPort-firstPort)
+		client, peer = address(port), address(port+1)
+		if err = errors.Join(free(client), free(peer)); err == nil {
+			return client, peer, nil
+		}
+	}
+	return "", "", err
+}
+
+func address(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
+
+func free(address string) error {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	return listener.Close()
+}
