@@ -41,13 +41,11 @@ pub struct Config {
     pub streams_max: u32,
     /// Pings, ours and theirs.
     pub keep_alive: KeepAlive,
-    /// Connections at a time that have not said what they speak, or are still at their handshake.
+    /// Connections at a time that have not said what they speak, or are still at their handshake. For one more, the first of them is cut: a crowd that says
+    /// nothing makes room by itself.
     pub opening_max: usize,
     /// Time to say which protocol is spoken, and to finish the first frame of HTTP/2. That of grpc-go.
     pub opening_timeout: Duration,
-    /// The same for whoever comes while more than half of [`Self::opening_max`] are opening, so that a crowd which says nothing makes room
-    /// by itself.
-    pub crowded_timeout: Duration,
     /// Time for a handshake of TLS. That of etcd.
     pub handshake_timeout: Duration,
     /// Time for the headers of a request, once begun; for HTTP/1 also the time a connection may wait for its next request.
@@ -63,7 +61,6 @@ impl Default for Config {
             keep_alive: KeepAlive::default(),
             opening_max: 4096,
             opening_timeout: Duration::from_secs(120),
-            crowded_timeout: Duration::from_secs(2),
             handshake_timeout: Duration::from_secs(10),
             headers_timeout: Duration::from_secs(5 * 60),
         }

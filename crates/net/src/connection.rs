@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::crowd::Crowd;
 use crate::unsent::Unsent;
 
 /// What is done with a connection that speaks something else than HTTP from now on.
@@ -57,6 +58,12 @@ impl Connection {
     /// What is to be done, if anything.
     pub(crate) fn switched(&self) -> Option<Switched> {
         self.switched.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// The same, of which what is unsent counts among that of others.
+    #[must_use]
+    pub(crate) fn among(self, total: &Arc<Crowd>) -> Self {
+        Self { unsent: Arc::new(Unsent::among(total)), ..self }
     }
 
     /// The same, of a client with a certificate.

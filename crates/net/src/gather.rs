@@ -31,7 +31,8 @@ const GATHERED_BYTES_MAX: usize = 16 << 10;
 
 /// A stream that puts off small writes, and the means to have them written.
 pub(crate) fn gather<S>(stream: S) -> (Gather<S>, Flush<S>) {
-    let kept = BytesMut::with_capacity(GATHERED_BYTES_MAX);
+    // No room is made before it is needed: many connections never say much.
+    let kept = BytesMut::new();
     let shared = Arc::new(Mutex::new(Outgoing { stream, kept, last_read: Instant::now() }));
     (Gather(Arc::clone(&shared)), Flush(shared))
 }

@@ -15,11 +15,12 @@
 //!
 //! What is always true:
 //!
-//! - A listener holds a bounded number of connections, and of those a bounded number that have not said yet what they speak
-//!   ([`Config::connections_max`], [`Config::opening_max`]). Whoever comes on top waits in the backlog of the kernel.
+//! - A listener holds a bounded number of connections ([`Config::connections_max`]); whoever comes on top waits in the backlog of the kernel. Of those a bounded
+//!   number have not said yet what they speak, or are at their handshake ([`Config::opening_max`]): for one more, the first of them is cut ([`Crowd`]).
 //! - A connection that does not say what it speaks, a handshake that does not come to its end, and a request whose headers do not end, are cut after a time.
 //! - What is buffered for a connection is bounded: by the windows of HTTP/2 on the way in; on the way out by a send buffer for each stream and, since a
 //!   piece of a response is taken whole, whatever its length, by the handler, which is told what is not sent yet ([`Unsent`]).
+//!   What all connections have not read is bounded too: those that let it lie for the longest are cut.
 //! - Handshakes, which compute for long, are computed one at a time on a runtime, between the turns of those who are served.
 //! - An error of one connection, or of accepting one, ends nothing else.
 //! - A client that does not answer pings is cut, also if its socket takes nothing any more.
@@ -70,6 +71,7 @@ mod stream;
 mod mail;
 mod runtimes;
 
+mod crowd;
 mod unsent;
 
 mod connection;
@@ -93,6 +95,7 @@ pub use config::{
     Config, HEADER_BYTES_MAX, KeepAlive, LOCAL_RESETS_MAX, PENDING_RESETS_MAX, STREAMS_UNLIMITED,
 };
 pub use connection::{Connection, Peer};
+pub use crowd::{Crowd, Exit, Guest};
 pub use descriptors::{
     DescriptorError, RESERVED_DESCRIPTORS, connections_max, raise_descriptor_limit,
 };
@@ -102,4 +105,6 @@ pub use runtimes::{BLOCKING_THREADS_MAX, Background, Runtimes};
 pub use security::{Security, Tls};
 pub use serve::serve;
 pub use serving::Serving;
-pub use unsent::{COUNTED_BYTES_MIN, UNSENT_BYTES_MAX, Unsent};
+pub use unsent::{
+    COUNTED_BYTES_MIN, UNSENT_BYTES_MAX, UNSENT_TIME_MIN, UNSENT_TOTAL_BYTES_MAX, Unsent,
+};

@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
@@ -25,6 +25,7 @@ use crate::config::{
     STREAMS_UNLIMITED,
 };
 use crate::connection::{Connection, Peer};
+use crate::crowd::{Crowd, Exit, Guest};
 use crate::gather::gather;
 use crate::guard::{Guard, Limits};
 use crate::handler::Handler;
@@ -36,6 +37,7 @@ use crate::runtimes::{Places, Runtimes, Taken};
 use crate::security::{Security, Tls};
 use crate::serving::{Phase, Seat, Seats, Serving};
 use crate::stream::{Accepted, Stream};
+use crate::unsent;
 use crate::watched::{Watched, WatchedError};
 
 /// The first and the longest pause after an error of accepting, such as having no file descriptor left. It doubles between them.
@@ -52,14 +54,13 @@ pub fn serve<H: Handler>(
     let local = listener.local();
     let (sender, phase) = watch::channel(Phase::Serve);
     let (seats, listening) = Seats::new(config.connections_max);
-    let opening_max = config.opening_max.clamp(1, Semaphore::MAX_PERMITS);
     let server = Arc::new(Server {
         handler,
+        opening: Crowd::new(config.opening_max),
         config,
         places: runtimes.places(),
         seats: seats.clone(),
-        opening: Arc::new(Semaphore::new(opening_max)),
-        opening_max,
+        unsent: unsent::total(),
         phase,
     });
     let acceptor = runtimes.within(|| listener.into_acceptor())?;
@@ -78,8 +79,10 @@ struct Server<H> {
     config: Config,
     places: Places,
     seats: Seats,
-    opening: Arc<Semaphore>,
-    opening_max: usize,
+    /// Those who have not said what they speak.
+    opening: Arc<Crowd>,
+    /// What no client has read yet.
+    unsent: Arc<Crowd>,
     phase: watch::Receiver<Phase>,
 }
 
@@ -87,8 +90,13 @@ struct Server<H> {
 struct Arrival {
     accepted: Accepted,
     seat: Seat,
-    opening: OwnedSemaphorePermit,
-    patience: Duration,
+    opening: Opening,
+}
+
+/// Its place among those who have not said what they speak.
+struct Opening {
+    exit: Arc<Exit>,
+    _guest: Guest,
 }
 
 /// The accept loop.
@@ -125,15 +133,10 @@ impl<H: Handler> Server<H> {
         let mut seat = self.seats.take().await;
         let accepted = acceptor.accept().await?;
         self.seats.sit(&mut seat);
-        let opening = Arc::clone(&self.opening).acquire_owned().await;
-        let opening = opening.expect("the semaphore is never closed");
-        Ok(Arrival { accepted, seat, opening, patience: self.patience() })
-    }
-
-    /// How long somebody who comes now may take to say what is spoken.
-    fn patience(&self) -> Duration {
-        let crowded = self.opening.available_permits() < self.opening_max / 2;
-        if crowded { self.config.crowded_timeout } else { self.config.opening_timeout }
+        // Here, and not where it is looked at: who came first is known in this place alone.
+        let exit = Arc::<Exit>::default();
+        let opening = Opening { _guest: self.opening.join(1, Arc::clone(&exit)), exit };
+        Ok(Arrival { accepted, seat, opening })
     }
 
     /// Hands a connection to a runtime.
@@ -154,17 +157,26 @@ impl<H: Handler> Server<H> {
         arrival: Arrival,
         place: &Taken,
     ) -> Result<(), ConnectionError> {
-        let Arrival { accepted, seat: _seat, opening, patience } = arrival;
+        let Arrival { accepted, seat: _seat, opening } = arrival;
         let peer = accepted.peer();
         let stream = accepted.register()?;
-        let opened = self.unless_ending(self.opened(stream, peer, patience, place)).await?;
-        drop(opening);
+        let opened = self.unless_ending(opening, self.opened(stream, peer, place)).await?;
         let Some((protocol, stream, connection)) = opened else { return Ok(()) };
-        match protocol {
-            Protocol::Http1 if !self.handler.speaks_http1() => Err(ConnectionError::Http1),
-            Protocol::Http1 => self.http1(stream, connection).await,
-            Protocol::Http2 => self.http2(stream, connection, place.mailbox()).await,
-            Protocol::Tls => Err(ConnectionError::Tls),
+        let unsent = Arc::clone(&connection.unsent);
+        // Each in a box of its own: a connection that has said nothing takes no room for what it may turn out to be.
+        let spoken: Pin<Box<dyn Future<Output = Result<(), ConnectionError>> + Send + '_>> =
+            match protocol {
+                Protocol::Http1 if !self.handler.speaks_http1() => {
+                    return Err(ConnectionError::Http1);
+                }
+                Protocol::Http1 => Box::pin(self.http1(stream, connection)),
+                Protocol::Http2 => Box::pin(self.http2(stream, connection, place.mailbox())),
+                Protocol::Tls => return Err(ConnectionError::Tls),
+            };
+        tokio::select! {
+            biased;
+            result = spoken => result,
+            () = unsent.given_up() => Err(ConnectionError::Unread),
         }
     }
 
@@ -173,14 +185,12 @@ impl<H: Handler> Server<H> {
         &self,
         stream: Stream,
         peer: Peer,
-        patience: Duration,
         place: &Taken,
     ) -> Result<Option<Opened>, ConnectionError> {
-        let Some((protocol, stream)) = self.open(stream, self.first_patience(patience)).await?
-        else {
+        let Some((protocol, stream)) = self.open(stream, self.first_patience()).await? else {
             return Ok(None);
         };
-        let plain = Arc::new(Connection::new(peer, false));
+        let plain = Arc::new(Connection::new(peer, false).among(&self.unsent));
         match (&self.config.security, protocol) {
             (Security::Plain, _) | (Security::Either(_), Protocol::Http1 | Protocol::Http2) => {
                 Ok(Some((protocol, stream, plain)))
@@ -190,7 +200,7 @@ impl<H: Handler> Server<H> {
             }
             (Security::Tls(tls) | Security::Either(tls), Protocol::Tls) => {
                 let handshake = Handshake { tls, peer, server_name: String::new() };
-                self.secured(handshake, stream, patience, place).await
+                Box::pin(self.secured(handshake, stream, place)).await
             }
         }
     }
@@ -199,34 +209,37 @@ impl<H: Handler> Server<H> {
         &self,
         mut handshake: Handshake<'_>,
         stream: Replay<Stream>,
-        patience: Duration,
         place: &Taken,
     ) -> Result<Option<Opened>, ConnectionError> {
-        let in_time = patience.min(self.config.handshake_timeout);
+        let in_time = self.config.opening_timeout.min(self.config.handshake_timeout);
         let (stream, name) = handshake.run(stream, place.turns(), in_time).await?;
         let connection = Connection::new(handshake.peer, true).with_common_name(name);
-        let opened = self.open(stream, patience).await?;
+        let connection = connection.among(&self.unsent);
+        let opened = self.open(stream, self.config.opening_timeout).await?;
         Ok(opened.map(|(protocol, stream)| (protocol, stream, Arc::new(connection))))
     }
 
     /// Compat: where nothing but TLS is spoken, etcd counts from the first moment.
-    fn first_patience(&self, patience: Duration) -> Duration {
+    fn first_patience(&self) -> Duration {
+        let patience = self.config.opening_timeout;
         if self.config.security.allows_plain() {
             return patience;
         }
         patience.min(self.config.handshake_timeout)
     }
 
-    /// Runs until it is done, or until connections are to end; then there is nothing.
+    /// Runs until it is done, or until connections are to end; then there is nothing. Ends also when too many are opening, and this is the first of them.
     async fn unless_ending<T>(
         &self,
-        opening: impl Future<Output = Result<Option<T>, ConnectionError>>,
+        opening: Opening,
+        opened: impl Future<Output = Result<Option<T>, ConnectionError>>,
     ) -> Result<Option<T>, ConnectionError> {
         let mut phase = self.phase.clone();
         tokio::select! {
             biased;
             _ = phase.changed() => Ok(None),
-            opened = opening => opened,
+            opened = opened => opened,
+            () = opening.exit.shown() => Err(ConnectionError::Crowded),
         }
     }
 
@@ -373,6 +386,10 @@ async fn not_tls(tls: &Tls, peer: Peer, stream: Replay<Stream>) -> HandshakeErro
 enum ConnectionError {
     #[error("the client did not say what it speaks")]
     Silent,
+    #[error("too many clients do not say what they speak, and this was the first of them")]
+    Crowded,
+    #[error("too much was answered that no client reads, and this one let it lie for the longest")]
+    Unread,
     #[error("the client speaks TLS, which this listener does not")]
     Tls,
     #[error(transparent)]

@@ -9,30 +9,68 @@
 //!     └──────────────────────────── waits while too much is unsent ◄───────────────┘
 //! ```
 //!
-//! Each connection is counted by itself: who does not read holds up its own answers, and nobody else's.
+//! Each connection is counted by itself: who does not read holds up its own answers, and nobody else's. But there may be many such connections. When they have too
+//! much together, those that let their answers lie for the longest are cut ([`Crowd`]), and no connection that has not read its last answer gets another.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use crate::crowd::{Crowd, Exit, Guest};
 
 /// No further answer is begun for a connection while so many bytes are unsent. Those that are under way then come on top.
 pub const UNSENT_BYTES_MAX: usize = 64 << 20;
+/// What all connections of a listener may have unsent before some are cut, or wait.
+pub const UNSENT_TOTAL_BYTES_MAX: usize = 512 << 20;
+/// How long an answer may lie before its connection is cut for it.
+pub const UNSENT_TIME_MIN: Duration = Duration::from_secs(5);
+/// How soon a connection that waits for others looks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Answers that are shorter are not counted: there are as many as there are streams, which cost something like that themselves.
 pub const COUNTED_BYTES_MIN: usize = 64 << 10;
 
 /// The long answers of a connection that are not sent yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Unsent {
     bytes: AtomicUsize,
     freed: Notify,
+    total: Arc<Crowd>,
+    exit: Arc<Exit>,
+}
+
+/// A connection that is alone.
+impl Default for Unsent {
+    fn default() -> Self {
+        Self::among(&total())
+    }
+}
+
+/// What all connections of a listener have unsent.
+pub(crate) fn total() -> Arc<Crowd> {
+    Crowd::sparing(UNSENT_TOTAL_BYTES_MAX, UNSENT_TIME_MIN)
 }
 
 impl Unsent {
+    /// One of many connections.
+    pub(crate) fn among(total: &Arc<Crowd>) -> Self {
+        Self {
+            bytes: AtomicUsize::default(),
+            freed: Notify::default(),
+            total: Arc::clone(total),
+            exit: Arc::default(),
+        }
+    }
+
     /// Whether another answer may be made.
     pub fn has_room(&self) -> bool {
-        self.bytes.load(Ordering::Acquire) < UNSENT_BYTES_MAX
+        match self.bytes.load(Ordering::Acquire) {
+            0 => true,
+            bytes => bytes < UNSENT_BYTES_MAX && !self.total.is_full(),
+        }
     }
 
     /// Returns when another answer may be made.
@@ -43,8 +81,14 @@ impl Unsent {
             if self.has_room() {
                 return;
             }
-            freed.await;
+            // What others free is not heard of.
+            let _ = timeout(LOOK_AGAIN, freed).await;
         }
+    }
+
+    /// Returns when the connection has to be cut.
+    pub(crate) async fn given_up(&self) {
+        self.exit.shown().await;
     }
 
     /// Counts an answer until the last of it is dropped.
@@ -54,7 +98,8 @@ impl Unsent {
             return answer;
         }
         self.bytes.fetch_add(answer.len(), Ordering::AcqRel);
-        Bytes::from_owner(Held { answer, unsent: Arc::clone(self) })
+        let guest = self.total.join(answer.len(), Arc::clone(&self.exit));
+        Bytes::from_owner(Held { answer, unsent: Arc::clone(self), _guest: guest })
     }
 }
 
@@ -62,6 +107,7 @@ impl Unsent {
 struct Held {
     answer: Bytes,
     unsent: Arc<Unsent>,
+    _guest: Guest,
 }
 
 impl AsRef<[u8]> for Held {
@@ -84,8 +130,26 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn who_does_not_take_its_answers_gets_no_more_of_them() {
+    #[tokio::test(start_paused = true)]
+    async fn who_lets_answers_lie_is_cut_when_all_have_too_much() {
+        let total = total();
+        let [old, new, third] = std::array::from_fn(|_| Arc::new(Unsent::among(&total)));
+        // Zeros are not in memory before somebody looks at them.
+        let half = || Bytes::from(vec![0; UNSENT_TOTAL_BYTES_MAX / 2]);
+        let kept = (old.hold(half()), new.hold(half()));
+        assert!(!old.has_room() && third.has_room(), "who has read everything is served");
+
+        tokio::time::advance(UNSENT_TIME_MIN).await;
+        let more = third.hold(Bytes::from(vec![7; COUNTED_BYTES_MIN]));
+        old.given_up().await;
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(new.exit.poll(&mut cx).is_pending());
+        drop((kept, more));
+        assert!(!total.is_full());
+    }
+
+    #[tokio::test]
+    async fn who_does_not_take_its_answers_gets_no_more_of_them() {
         let unsent = Arc::new(Unsent::default());
         let large = unsent.hold(Bytes::from(vec![7; UNSENT_BYTES_MAX]));
         assert!(!unsent.has_room());

@@ -174,19 +174,17 @@ async fn those_who_say_nothing_make_room() {
 }
 
 #[tokio::test]
-async fn those_who_make_a_crowd_must_speak_up_sooner() {
-    let config = Config {
-        opening_max: 4,
-        opening_timeout: PATIENCE,
-        crowded_timeout: SHORT,
-        ..Config::default()
-    };
+async fn the_first_of_a_crowd_that_says_nothing_goes_and_nobody_waits() {
+    let config = Config { opening_max: 4, opening_timeout: PATIENCE, ..Config::default() };
     let server = Server::start(config);
     let mut silent = Vec::new();
-    for _ in 0..3 {
+    for count in 1..=4 {
         silent.push(Raw::connect(&server.address()).await);
+        server.has_connections(count).await;
     }
-    // The third is one more than half of four. It goes, and the others stay.
-    assert_eq!(silent.pop().unwrap().rest().await, "");
-    server.has_connections(2).await;
+    let mut client = Http1::connect(&server.address()).await;
+    assert!(client.get("/whoami").await.unwrap().starts_with("HTTP/1.1"));
+    assert_eq!(silent.remove(0).rest().await, "");
+    // Three that are silent, and the one who spoke.
+    server.has_connections(4).await;
 }

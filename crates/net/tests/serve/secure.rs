@@ -256,13 +256,7 @@ async fn many_that_are_silent_in_their_handshake_hold_up_nobody() {
 #[tokio::test]
 async fn a_crowd_of_silent_ones_makes_room_by_itself() {
     let issuers = Issuers::new();
-    let config = Config {
-        opening_max: 4,
-        // Time enough for a client that means well, on a machine that is busy.
-        crowded_timeout: 10 * SHORT,
-        handshake_timeout: PATIENCE,
-        ..issuers.config()
-    };
+    let config = Config { opening_max: 4, handshake_timeout: PATIENCE, ..issuers.config() };
     let server = Server::start(config);
     let mut silent = Vec::new();
     for _ in 0..8 {
