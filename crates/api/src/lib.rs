@@ -11,6 +11,7 @@
 
 mod body;
 mod edge;
+mod intake;
 
 mod gateway;
 pub mod grpc;

@@ -11,7 +11,7 @@
 //! What is always true:
 //!
 //! - Paths, names, bodies, headers and codes are those of etcd's gateway, and what is wrong with a request is told in its words.
-//! - A request is no longer than [`Grpc::json_bytes_max`], whatever it says of itself; of an answer one piece of JSON is in memory beside the message.
+//! - A request is no longer than [`Grpc::json_bytes_max`], whatever it says of itself, and what is kept of all that are not whole is bounded; of an answer one piece of JSON is in memory beside the message.
 //! - Nobody is known by the name in a certificate: who asks is told by a token.
 
 mod answer;
@@ -141,7 +141,7 @@ impl Call<'_> {
     }
 
     async fn bidi_stream<B: RequestBody>(self, body: B) -> Response<Body> {
-        let requests = Requests::new(body, self.route.request, self.grpc.json_bytes_max());
+        let requests = Requests::new(body, self.route.request, self.grpc);
         self.stream(requests).await
     }
 

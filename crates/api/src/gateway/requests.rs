@@ -13,6 +13,7 @@ use super::Rest;
 use super::json::read::read;
 use super::json::split::{SplitError, Values};
 use crate::grpc::{Code, Grpc, RequestBody, Status, framed};
+use crate::intake::{Intake, Receiving};
 
 /// The one message of a body; an empty one if there is nothing in it.
 pub(super) async fn one<B: RequestBody>(
@@ -23,9 +24,16 @@ pub(super) async fn one<B: RequestBody>(
 ) -> Result<Bytes, Status> {
     let bytes_max = grpc.json_bytes_max();
     let mut values = Values::new(bytes_max);
-    let mut found = None;
+    let mut found: Option<Bytes> = None;
     let mut behind = 0;
-    while let Some(piece) = poll_fn(|cx| poll_piece(&mut body, cx)).await {
+    let mut receiving = Receiving::default();
+    loop {
+        let kept = found.as_ref().map_or(0, Bytes::len) + values.kept();
+        let next = poll_fn(|cx| match poll_piece(&mut body, cx) {
+            Poll::Pending => receiving.poll_wait(grpc.intake(), kept, cx).map(Err),
+            Poll::Ready(piece) => Poll::Ready(Ok(piece)),
+        });
+        let Some(piece) = next.await? else { break };
         if found.is_none() {
             values.add(&piece);
             found = values.next().map_err(invalid)?;
@@ -94,17 +102,20 @@ impl Body for One {
 
 /// A body of messages, as they come.
 ///
-/// Compat: what is no message ends them, without a word.
+/// Compat: what is no message ends them, without a word; and so does one that is given up, because it never becomes whole.
 #[derive(Debug)]
 pub(super) struct Requests<B> {
     body: Option<B>,
     values: Values,
     shape: &'static Message,
+    intake: Intake,
+    receiving: Receiving,
 }
 
 impl<B: RequestBody> Requests<B> {
-    pub(super) fn new(body: B, shape: &'static Message, bytes_max: usize) -> Requests<B> {
-        Requests { body: Some(body), values: Values::new(bytes_max), shape }
+    pub(super) fn new(body: B, shape: &'static Message, grpc: &Grpc) -> Requests<B> {
+        let (values, intake) = (Values::new(grpc.json_bytes_max()), grpc.intake().clone());
+        Requests { body: Some(body), values, shape, intake, receiving: Receiving::default() }
     }
 
     fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
@@ -115,9 +126,13 @@ impl<B: RequestBody> Requests<B> {
                 Err(_) => return Poll::Ready(None),
             }
             let Some(body) = &mut self.body else { return Poll::Ready(None) };
-            match ready!(poll_piece(body, cx)) {
-                Some(piece) => self.values.add(&piece),
-                None => {
+            match poll_piece(body, cx) {
+                Poll::Pending => {
+                    ready!(self.receiving.poll_wait(&self.intake, self.values.kept(), cx));
+                    return Poll::Ready(None);
+                }
+                Poll::Ready(Some(piece)) => self.values.add(&piece),
+                Poll::Ready(None) => {
                     self.body = None;
                     match self.values.last() {
                         Ok(Some(value)) => break value,
@@ -126,6 +141,7 @@ impl<B: RequestBody> Requests<B> {
                 }
             }
         };
+        self.receiving.finished();
         let message = read(&value, self.shape).ok();
         Poll::Ready(message.and_then(|message| framed(&message).ok()))
     }
@@ -144,6 +160,7 @@ impl<B: RequestBody> Body for Requests<B> {
             // Nothing that comes later is a message any more.
             self.body = None;
             self.values = Values::new(0);
+            self.receiving.finished();
         }
         Poll::Ready(message.map(|message| Ok(Frame::data(message))))
     }

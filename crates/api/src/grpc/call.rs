@@ -93,7 +93,7 @@ impl<'a, B: RequestBody> Call<'a, B> {
     ) -> Call<'a, B> {
         let shared = &context.shared;
         let metrics = Arc::clone(shared.metrics.method(at));
-        let messages = Messages::new(body, shared.message_bytes_max);
+        let messages = Messages::new(body, shared.message_bytes_max, &shared.intake);
         let Headers { format, deadline, .. } = headers;
         Call { context, connection, method, metrics, format, deadline, messages }
     }

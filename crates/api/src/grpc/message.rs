@@ -18,6 +18,7 @@ use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use http_body::Body;
 
 use super::status::{Code, Status};
+use crate::intake::{GivenUp, Intake, Receiving};
 
 /// What comes before a message.
 pub(crate) const PREFIX: usize = 5;
@@ -37,11 +38,14 @@ pub(crate) struct Messages<B> {
     /// What was received of the next messages.
     pieces: Pieces,
     bytes_max: usize,
+    intake: Intake,
+    receiving: Receiving,
 }
 
 impl<B: RequestBody> Messages<B> {
-    pub(crate) fn new(body: B, bytes_max: usize) -> Messages<B> {
-        Messages { body, pieces: Pieces::default(), bytes_max }
+    pub(crate) fn new(body: B, bytes_max: usize, intake: &Intake) -> Messages<B> {
+        let (intake, receiving) = (intake.clone(), Receiving::default());
+        Messages { body, pieces: Pieces::default(), bytes_max, intake, receiving }
     }
 
     /// The next message; none if the client has sent its last.
@@ -56,9 +60,14 @@ impl<B: RequestBody> Messages<B> {
     ) -> Poll<Result<Option<Bytes>, ReadError>> {
         loop {
             if let Some(message) = self.take()? {
+                self.receiving.finished();
                 return Poll::Ready(Ok(Some(message)));
             }
-            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+            let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
+                let given_up = ready!(self.poll_wait(cx));
+                return Poll::Ready(Err(given_up.into()));
+            };
+            match frame {
                 // Trailers of a request mean nothing here.
                 Some(Ok(frame)) => {
                     frame.into_data().into_iter().for_each(|data| self.pieces.add(data));
@@ -68,6 +77,13 @@ impl<B: RequestBody> Messages<B> {
                 None => return Poll::Ready(Err(ReadError::CutOff)),
             }
         }
+    }
+
+    /// Waits for the rest of a message, unless that is given up.
+    fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<GivenUp> {
+        // What has come is in the buffer that the connection read it into, which may be much larger, and must not be kept for a few bytes.
+        self.pieces.join();
+        self.receiving.poll_wait(&self.intake, self.pieces.kept(), cx)
     }
 
     /// A whole message, if one is there.
@@ -113,6 +129,9 @@ pub(crate) enum ReadError {
     /// The client has said its last, in the middle of it.
     #[error("unexpected EOF")]
     CutOff,
+    /// The rest of it is not waited for.
+    #[error(transparent)]
+    GivenUp(#[from] GivenUp),
     /// The client has gone, or its connection. Nobody will read this, but the metrics count it.
     #[error("context canceled")]
     Gone,
@@ -124,6 +143,7 @@ impl From<ReadError> for Status {
         let code = match error {
             ReadError::TooLarge { .. } => Code::ResourceExhausted,
             ReadError::Compressed | ReadError::Format(_) | ReadError::CutOff => Code::Internal,
+            ReadError::GivenUp(given_up) => return given_up.into(),
             ReadError::Gone => return Status::CANCELED,
         };
         Status::new(code, error.to_string())
@@ -145,6 +165,11 @@ struct Pieces {
 impl Pieces {
     fn len(&self) -> usize {
         self.first.len() + self.joined.len()
+    }
+
+    /// What is held in memory for it.
+    fn kept(&self) -> usize {
+        if self.len() == 0 { 0 } else { self.joined.capacity() }
     }
 
     /// Adds what was received. Only what does not end with a message is ever copied.
@@ -220,6 +245,7 @@ mod tests {
     use http_body_util::{Full, StreamBody};
 
     use super::*;
+    use crate::intake::RECEIVING_BYTES_MAX;
 
     const MAX: usize = 64;
 
@@ -235,7 +261,7 @@ mod tests {
             Ok::<_, std::convert::Infallible>(http_body::Frame::data(Bytes::from(piece)))
         });
         let body = StreamBody::new(Frames(frames));
-        let mut messages = Messages::new(body, MAX);
+        let mut messages = Messages::new(body, MAX, &Intake::new(MAX));
         let mut all = Vec::new();
         loop {
             match messages.next().await {
@@ -279,7 +305,7 @@ mod tests {
     #[tokio::test]
     async fn a_message_in_one_piece_is_not_copied() {
         let piece = Bytes::from(message(b"here"));
-        let mut messages = Messages::new(Full::new(piece.clone()), MAX);
+        let mut messages = Messages::new(Full::new(piece.clone()), MAX, &Intake::new(MAX));
         let read = messages.next().await.unwrap().unwrap();
         assert_eq!(read.as_ptr(), piece[PREFIX..].as_ptr());
     }
@@ -292,6 +318,54 @@ mod tests {
         }
         assert_eq!(pieces.take(101_000).len(), 101_000);
         assert_eq!((pieces.len(), pieces.joined.capacity()), (0, 0));
+    }
+
+    /// A body that begins with these bytes, and never goes on.
+    struct Endless(Option<Bytes>);
+
+    impl Body for Endless {
+        type Data = Bytes;
+        type Error = std::convert::Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+            match self.0.take() {
+                Some(bytes) => Poll::Ready(Some(Ok(http_body::Frame::data(bytes)))),
+                None => Poll::Pending,
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn messages_that_never_end_take_bounded_memory() {
+        let (length, intake) = (16 << 20, Intake::new(1));
+        let count = 2 * RECEIVING_BYTES_MAX / length;
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let mut begun = Vec::new();
+        for _ in 0..count {
+            let unfinished = Bytes::from(message(&vec![0; length])).slice(..PREFIX + length - 1);
+            let mut messages = Messages::new(Endless(Some(unfinished)), length, &intake);
+            assert!(messages.poll_next(&mut cx).is_pending());
+            begun.push(messages);
+            // Those that were given up are told, and let go.
+            begun.retain_mut(|messages| messages.poll_next(&mut cx).is_pending());
+            let kept: usize = begun.iter().map(|messages| messages.pieces.kept()).sum();
+            assert!(kept <= RECEIVING_BYTES_MAX, "{kept}");
+        }
+        assert!(begun.len() > count / 4, "{}", begun.len());
+    }
+
+    #[tokio::test]
+    async fn what_waits_keeps_no_more_than_it_is() {
+        let read_into = Bytes::from(vec![0; 1 << 20]);
+        let mut messages =
+            Messages::new(Endless(Some(read_into.slice(..3))), MAX, &Intake::new(MAX));
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        assert!(messages.poll_next(&mut cx).is_pending());
+        assert!(read_into.is_unique(), "the buffer of the connection is free");
+        assert_eq!(messages.pieces.len(), 3);
     }
 
     async fn refused(bytes: Vec<u8>) -> (Code, String) {

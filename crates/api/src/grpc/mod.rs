@@ -15,7 +15,8 @@
 //!
 //! What is always true:
 //!
-//! - A message is read only when its handler asks for it, and is no longer than [`Grpc`] was told; a client that does not read holds up its own streams.
+//! - A message is read only when its handler asks for it, and is no longer than [`Grpc`] was told; a client that does not read holds up its own streams. What is
+//!   kept of messages that are not whole is bounded over all clients (`intake`).
 //! - Work on a request ends when its client gives up, or its deadline passes: what runs is dropped, and counted as such.
 //! - A method is counted once when it starts and once when it ends, however that comes about.
 //!
@@ -59,6 +60,7 @@ use net::Connection;
 use server::Server;
 
 use crate::body::Body;
+use crate::intake::Intake;
 use call::{Call, Context};
 use ends::Ends;
 use headers::Headers;
@@ -121,6 +123,7 @@ pub(crate) struct Shared {
     health: health::Health,
     /// The longest message that is received.
     message_bytes_max: usize,
+    intake: Intake,
 }
 
 impl Grpc {
@@ -143,6 +146,7 @@ impl Grpc {
             server,
             config,
             message_bytes_max,
+            intake: Intake::new(message_bytes_max.saturating_mul(JSON_FACTOR)),
         };
         Ok(Grpc { shared: Arc::new(shared) })
     }
@@ -195,6 +199,11 @@ impl Grpc {
     /// The longest JSON that is read as one message. Base64 takes a third more than what it stands for, and names of fields and blanks take something too.
     pub(crate) fn json_bytes_max(&self) -> usize {
         self.shared.message_bytes_max.saturating_mul(JSON_FACTOR)
+    }
+
+    /// Where messages are counted that are not whole yet.
+    pub(crate) fn intake(&self) -> &Intake {
+        &self.shared.intake
     }
 
     /// Watches over the leader for those streams that want one, until the member stops. Somebody has to run this, once.

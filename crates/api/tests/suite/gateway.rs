@@ -138,6 +138,26 @@ async fn a_message_is_not_longer_than_any_other() {
 }
 
 #[tokio::test]
+async fn a_body_that_never_ends_is_given_up_after_a_time() {
+    let gateway = Gateway::start();
+    // From here on time passes whenever everybody waits.
+    tokio::time::pause();
+    for (path, begun) in [
+        ("/v3/kv/put", r#"{"key":"YQ==","value":"YQ"#),
+        // What was asked for is there, but the body goes on and on.
+        ("/v3/kv/put", r#"{"key":"YQ=="} "#),
+        ("/v3/kv/range", r#"{"key":"#),
+    ] {
+        let (mut sender, body) = Channel::<Bytes, Infallible>::new(1);
+        sender.send_data(Bytes::from(begun)).await.unwrap();
+        let request = Request::post(path).body(body).unwrap();
+        let response = gateway.api.call(&connection(), request).await;
+        assert_eq!(response.status(), 504, "{begun}");
+        drop(sender);
+    }
+}
+
+#[tokio::test]
 async fn a_long_answer_comes_in_pieces() {
     let gateway = Gateway::start();
     let short = gateway.ask(Request::post("/v3/kv/range"), r#"{"key":"YQ=="}"#).await;

@@ -53,6 +53,11 @@ impl Values {
         self.text.extend_from_slice(piece);
     }
 
+    /// What is held in memory for values that are not taken.
+    pub(crate) fn kept(&self) -> usize {
+        if self.text.is_empty() { 0 } else { self.text.capacity() }
+    }
+
     /// The next value, if all of it is there.
     pub(crate) fn next(&mut self) -> Result<Option<Bytes>, SplitError> {
         while let Some(byte) = self.text.get(self.scanned) {
