@@ -22,7 +22,7 @@ mod sim;
 pub use clock::{Clock, OsClock, SimClock};
 pub use disk::{Create, Disk, File, Kind, Lock, Locking, Open, parent};
 pub use map::Map;
-pub use memory::release_free_memory;
+pub use memory::{free_memory_bytes, release_free_memory};
 pub use os::OsDisk;
 pub use random::{OsRandom, Random, SeededRandom};
 pub use sim::{Calls, Fault, SimDisk};
