@@ -42,12 +42,7 @@ enum Inner {
 impl Body {
     /// One message of gRPC, and how the call ended.
     pub(crate) fn unary(message: Bytes, status: &Status) -> Body {
-        Body::with_trailers(message, trailers(status))
-    }
-
-    /// One piece, and headers behind it.
-    pub(crate) fn with_trailers(piece: Bytes, trailers: HeaderMap) -> Body {
-        Body(Inner::Unary { message: piece, trailers })
+        Body(Inner::Unary { message, trailers: trailers(status) })
     }
 
     /// JSON, as it is written.

@@ -11,7 +11,7 @@
 use std::task::{Context, Poll, ready};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TRAILER, WWW_AUTHENTICATE};
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
 use proto::shape::Message;
 
@@ -24,7 +24,6 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 /// The content type of the answer within, which etcd's gateway passes on as it does all metadata.
 const METADATA_TYPE: HeaderName = HeaderName::from_static("grpc-metadata-content-type");
-const TRAILER_TYPE: HeaderName = HeaderName::from_static("grpc-trailer-content-type");
 
 /// What is sent with its length: the bytes that Go's server collects before it decides.
 const WHOLE_MAX: usize = 2048;
@@ -57,18 +56,6 @@ pub(super) fn refused(status: &Status) -> Response<Body> {
     {
         response.headers_mut().insert(WWW_AUTHENTICATE, text);
     }
-    response
-}
-
-/// The same for those who look at headers behind the body.
-pub(super) fn refused_with_trailers(status: &Status) -> Response<Body> {
-    let mut out = BytesMut::new();
-    put_status(status, Escape::Json, &mut out);
-    let trailers = HeaderMap::from_iter([(TRAILER_TYPE, GRPC)]);
-    let mut response = failed(status, Body::with_trailers(out.freeze(), trailers));
-    // In the spelling that hyper compares it in.
-    let named = HeaderValue::from_static("grpc-trailer-content-type");
-    response.headers_mut().insert(TRAILER, named);
     response
 }
 

@@ -128,7 +128,6 @@ impl Call<'_> {
         match replies.next().await {
             Ok(Some(message)) => answer::unary(self.route.response, message, with_trailers),
             Ok(None) => answer::refused(&Status::new(Code::Internal, "no reply")),
-            Err(status) if with_trailers => answer::refused_with_trailers(&status),
             Err(status) => answer::refused(&status),
         }
     }
