@@ -149,6 +149,7 @@ func (c *config) compare(ctx context.Context) error {
 	group.Wait()
 	close(failures)
 	close(steps)
+	c.tellLacking()
 	return c.report(failures, steps, time.Since(begun))
 }
 
@@ -178,6 +179,17 @@ func (c *config) each(run func(language, mode, server)) {
 			}
 			for _, s := range c.servers {
 				run(l, m, s)
+			}
+		}
+	}
+}
+
+// tellLacking says which runs there are not, so that none is missed in silence.
+func (c *config) tellLacking() {
+	for _, m := range c.modes {
+		for _, l := range c.languages {
+			if reason := l.lacks[m.name]; reason != "" {
+				log.Printf("no run of %s, %s: %s", l.name, m.name, reason)
 			}
 		}
 	}

@@ -17,13 +17,13 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"go.uber.org/zap"
 
-	. "bowline/interop/internal/program"
+	"bowline/interop/internal/program"
 )
 
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	client := Got(connect(ctx, os.Getenv("USERNAME"), os.Getenv("PASSWORD")))
+	client := program.Got(connect(ctx, os.Getenv("USERNAME"), os.Getenv("PASSWORD")))
 	defer client.Close()
 	keys(ctx, client)
 	transactions(ctx, client)
@@ -32,7 +32,7 @@ func main() {
 	locks(ctx, client)
 	elections(ctx, client)
 	failures(ctx, client)
-	if Mode() == "auth" {
+	if program.Mode() == "auth" {
 		users(ctx, client)
 		strangers(ctx)
 		tokens(ctx, client)
@@ -42,25 +42,25 @@ func main() {
 
 func connect(ctx context.Context, user, password string) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
-		Context: ctx, Endpoints: []string{Endpoint()}, DialTimeout: 10 * time.Second, Logger: zap.NewNop(),
-		TLS: TLS(), Username: user, Password: password,
+		Context: ctx, Endpoints: []string{program.Endpoint()}, DialTimeout: 10 * time.Second, Logger: zap.NewNop(),
+		TLS: program.TLS(), Username: user, Password: password,
 	})
 }
 
 func keys(ctx context.Context, client *clientv3.Client) {
-	Step("put", "revision %d", Got(client.Put(ctx, "r/a", "planted-true")).Header.Revision)
-	kv := Got(client.Get(ctx, "r/a")).Kvs[0]
-	Step("get", "%s, version %d, created at %d, modified at %d", kv.Value, kv.Version, kv.CreateRevision, kv.ModRevision)
-	Step("put again", "was %s", Got(client.Put(ctx, "r/a", "second", clientv3.WithPrevKV())).PrevKv.Value)
-	Got(client.Put(ctx, "r/b", "b"))
-	Got(client.Put(ctx, "r/c", "c"))
-	Step("range", "%s", list(Got(client.Get(ctx, "r/", clientv3.WithPrefix()))))
-	Step("last first, two", "%s", list(Got(client.Get(ctx, "r/", clientv3.WithPrefix(), clientv3.WithLimit(2),
+	program.Step("put", "revision %d", program.Got(client.Put(ctx, "r/a", "planted-true")).Header.Revision)
+	kv := program.Got(client.Get(ctx, "r/a")).Kvs[0]
+	program.Step("get", "%s, version %d, created at %d, modified at %d", kv.Value, kv.Version, kv.CreateRevision, kv.ModRevision)
+	program.Step("put again", "was %s", program.Got(client.Put(ctx, "r/a", "second", clientv3.WithPrevKV())).PrevKv.Value)
+	program.Got(client.Put(ctx, "r/b", "b"))
+	program.Got(client.Put(ctx, "r/c", "c"))
+	program.Step("range", "%s", list(program.Got(client.Get(ctx, "r/", clientv3.WithPrefix()))))
+	program.Step("last first, two", "%s", list(program.Got(client.Get(ctx, "r/", clientv3.WithPrefix(), clientv3.WithLimit(2),
 		clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend)))))
-	Step("in the past", "%s", list(Got(client.Get(ctx, "r/a", clientv3.WithRev(2)))))
-	Step("count", "%d", Got(client.Get(ctx, "r/", clientv3.WithPrefix(), clientv3.WithCountOnly())).Count)
-	Step("delete", "%d, was %s", Got(client.Delete(ctx, "r/b")).Deleted, Got(client.Delete(ctx, "r/c", clientv3.WithPrevKV())).PrevKvs[0].Value)
-	Step("delete nothing", "%d", Got(client.Delete(ctx, "r/z")).Deleted)
+	program.Step("in the past", "%s", list(program.Got(client.Get(ctx, "r/a", clientv3.WithRev(2)))))
+	program.Step("count", "%d", program.Got(client.Get(ctx, "r/", clientv3.WithPrefix(), clientv3.WithCountOnly())).Count)
+	program.Step("delete", "%d, was %s", program.Got(client.Delete(ctx, "r/b")).Deleted, program.Got(client.Delete(ctx, "r/c", clientv3.WithPrevKV())).PrevKvs[0].Value)
+	program.Step("delete nothing", "%d", program.Got(client.Delete(ctx, "r/z")).Deleted)
 }
 
 func list(response *clientv3.GetResponse) string {
@@ -73,9 +73,9 @@ func list(response *clientv3.GetResponse) string {
 
 func transactions(ctx context.Context, client *clientv3.Client) {
 	for _, value := range []string{"second", "first"} {
-		done := Got(client.Txn(ctx).If(clientv3.Compare(clientv3.Value("r/a"), "=", value)).
+		done := program.Got(client.Txn(ctx).If(clientv3.Compare(clientv3.Value("r/a"), "=", value)).
 			Then(clientv3.OpPut("r/t", "then"), clientv3.OpGet("r/t")).Else(clientv3.OpGet("r/a"), clientv3.OpDelete("r/t")).Commit())
-		Step("txn if "+value, "%t, %d answers, revision %d", done.Succeeded, len(done.Responses), done.Header.Revision)
+		program.Step("txn if "+value, "%t, %d answers, revision %d", done.Succeeded, len(done.Responses), done.Header.Revision)
 	}
 }
 
@@ -83,12 +83,12 @@ func watches(ctx context.Context, client *clientv3.Client) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	events := client.Watch(ctx, "r/", clientv3.WithPrefix(), clientv3.WithRev(2), clientv3.WithPrevKV())
-	Step("watch from the past", "%s", take(events, 8))
-	Got(client.Put(ctx, "r/w", "before"))
-	Step("watch", "%s", take(events, 1))
-	Ask("restart")
-	Got(client.Put(ctx, "r/w", "after"))
-	Step("watch after a restart", "%s", take(events, 1))
+	program.Step("watch from the past", "%s", take(events, 8))
+	program.Got(client.Put(ctx, "r/w", "before"))
+	program.Step("watch", "%s", take(events, 1))
+	program.Ask("restart")
+	program.Got(client.Put(ctx, "r/w", "after"))
+	program.Step("watch after a restart", "%s", take(events, 1))
 }
 
 // take waits for some events, which may come in any number of answers.
@@ -111,63 +111,63 @@ func take(events clientv3.WatchChan, count int) string {
 }
 
 func leases(ctx context.Context, client *clientv3.Client) {
-	lease := Got(client.Grant(ctx, 3))
-	put := Got(client.Put(ctx, "r/l", "leased", clientv3.WithLease(lease.ID)))
-	left := Got(client.TimeToLive(ctx, lease.ID, clientv3.WithAttachedKeys()))
-	Step("lease", "%d s, granted %d s, keys %s", lease.TTL, left.GrantedTTL, left.Keys)
+	lease := program.Got(client.Grant(ctx, 3))
+	put := program.Got(client.Put(ctx, "r/l", "leased", clientv3.WithLease(lease.ID)))
+	left := program.Got(client.TimeToLive(ctx, lease.ID, clientv3.WithAttachedKeys()))
+	program.Step("lease", "%d s, granted %d s, keys %s", lease.TTL, left.GrantedTTL, left.Keys)
 	keeping, cancel := context.WithCancel(ctx)
-	alive := Got(client.KeepAlive(keeping, lease.ID))
+	alive := program.Got(client.KeepAlive(keeping, lease.ID))
 	for begun := time.Now(); time.Since(begun) < 4*time.Second; {
 		<-alive
 	}
-	Step("kept alive", "%s", list(Got(client.Get(ctx, "r/l"))))
+	program.Step("kept alive", "%s", list(program.Got(client.Get(ctx, "r/l"))))
 	cancel()
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	Step("expired", "%s", take(client.Watch(watching, "r/l", clientv3.WithRev(put.Header.Revision+1)), 1))
-	Step("after that", "%d s", Got(client.TimeToLive(ctx, lease.ID)).TTL)
-	other := Got(client.Grant(ctx, 100))
-	Got(client.Put(ctx, "r/l", "again", clientv3.WithLease(other.ID)))
-	Got(client.Revoke(ctx, other.ID))
-	Step("revoked", "%d keys", Got(client.Get(ctx, "r/l")).Count)
+	program.Step("expired", "%s", take(client.Watch(watching, "r/l", clientv3.WithRev(put.Header.Revision+1)), 1))
+	program.Step("after that", "%d s", program.Got(client.TimeToLive(ctx, lease.ID)).TTL)
+	other := program.Got(client.Grant(ctx, 100))
+	program.Got(client.Put(ctx, "r/l", "again", clientv3.WithLease(other.ID)))
+	program.Got(client.Revoke(ctx, other.ID))
+	program.Step("revoked", "%d keys", program.Got(client.Get(ctx, "r/l")).Count)
 }
 
 func locks(ctx context.Context, client *clientv3.Client) {
-	first, second := Got(concurrency.NewSession(client)), Got(concurrency.NewSession(client))
+	first, second := program.Got(concurrency.NewSession(client)), program.Got(concurrency.NewSession(client))
 	mutex, rival := concurrency.NewMutex(first, "lock"), concurrency.NewMutex(second, "lock")
-	Must(mutex.Lock(ctx))
-	Step("rival", "%v", rival.TryLock(ctx))
-	Must(mutex.Unlock(ctx))
-	Must(rival.Lock(ctx))
-	Step("rival, then", "%t", rival.IsOwner() != clientv3.Cmp{})
-	Must(errors.Join(first.Close(), second.Close()))
+	program.Must(mutex.Lock(ctx))
+	program.Step("rival", "%v", rival.TryLock(ctx))
+	program.Must(mutex.Unlock(ctx))
+	program.Must(rival.Lock(ctx))
+	program.Step("rival, then", "%t", rival.IsOwner() != clientv3.Cmp{})
+	program.Must(errors.Join(first.Close(), second.Close()))
 }
 
 func elections(ctx context.Context, client *clientv3.Client) {
-	session := Got(concurrency.NewSession(client))
+	session := program.Got(concurrency.NewSession(client))
 	election := concurrency.NewElection(session, "election")
-	Must(election.Campaign(ctx, "me"))
-	Step("leader", "%s", Got(election.Leader(ctx)).Kvs[0].Value)
-	Must(election.Proclaim(ctx, "still me"))
-	Step("leader, later", "%s", Got(election.Leader(ctx)).Kvs[0].Value)
-	Must(election.Resign(ctx))
+	program.Must(election.Campaign(ctx, "me"))
+	program.Step("leader", "%s", program.Got(election.Leader(ctx)).Kvs[0].Value)
+	program.Must(election.Proclaim(ctx, "still me"))
+	program.Step("leader, later", "%s", program.Got(election.Leader(ctx)).Kvs[0].Value)
+	program.Must(election.Resign(ctx))
 	_, err := election.Leader(ctx)
-	Step("no leader", "%v", err)
-	Must(session.Close())
+	program.Step("no leader", "%v", err)
+	program.Must(session.Close())
 }
 
 func failures(ctx context.Context, client *clientv3.Client) {
 	failed := func(name string, err error) {
 		var known rpctypes.EtcdError
 		if errors.As(err, &known) {
-			Step(name, "%s: %s", known.Code(), known.Error())
+			program.Step(name, "%s: %s", known.Code(), known.Error())
 		} else {
-			Step(name, "%v", err)
+			program.Step(name, "%v", err)
 		}
 	}
 	_, err := client.Get(ctx, "r/a", clientv3.WithRev(1000))
 	failed("future", err)
-	Got(client.Compact(ctx, 4))
+	program.Got(client.Compact(ctx, 4))
 	_, err = client.Get(ctx, "r/a", clientv3.WithRev(2))
 	failed("compacted", err)
 	_, err = client.Compact(ctx, 4)
@@ -183,59 +183,59 @@ func failures(ctx context.Context, client *clientv3.Client) {
 	_, err = client.Put(ctx, "r/x", strings.Repeat("x", 1600<<10))
 	failed("too large", err)
 	watch := <-client.Watch(ctx, "r/a", clientv3.WithRev(2))
-	Step("watch the compacted", "%v, compacted at %d", watch.Err(), watch.CompactRevision)
+	program.Step("watch the compacted", "%v, compacted at %d", watch.Err(), watch.CompactRevision)
 }
 
 func users(ctx context.Context, client *clientv3.Client) {
-	Got(client.RoleAdd(ctx, "worker"))
-	Got(client.RoleGrantPermission(ctx, "worker", "w/", "w0", clientv3.PermissionType(clientv3.PermReadWrite)))
-	Got(client.UserAdd(ctx, "ann", "first"))
-	Got(client.UserGrantRole(ctx, "ann", "worker"))
+	program.Got(client.RoleAdd(ctx, "worker"))
+	program.Got(client.RoleGrantPermission(ctx, "worker", "w/", "w0", clientv3.PermissionType(clientv3.PermReadWrite)))
+	program.Got(client.UserAdd(ctx, "ann", "first"))
+	program.Got(client.UserGrantRole(ctx, "ann", "worker"))
 	_, err := client.UserAdd(ctx, "ann", "first")
-	Step("user twice", "%v", err)
-	Step("users", "%v, roles %v, ann has %v", Got(client.UserList(ctx)).Users, Got(client.RoleList(ctx)).Roles, Got(client.UserGet(ctx, "ann")).Roles)
-	perm := Got(client.RoleGet(ctx, "worker")).Perm[0]
-	Step("role", "%s %s to %s", perm.PermType, perm.Key, perm.RangeEnd)
-	ann := Got(connect(ctx, "ann", "first"))
+	program.Step("user twice", "%v", err)
+	program.Step("users", "%v, roles %v, ann has %v", program.Got(client.UserList(ctx)).Users, program.Got(client.RoleList(ctx)).Roles, program.Got(client.UserGet(ctx, "ann")).Roles)
+	perm := program.Got(client.RoleGet(ctx, "worker")).Perm[0]
+	program.Step("role", "%s %s to %s", perm.PermType, perm.Key, perm.RangeEnd)
+	ann := program.Got(connect(ctx, "ann", "first"))
 	defer ann.Close()
-	Got(ann.Put(ctx, "w/1", "x"))
+	program.Got(ann.Put(ctx, "w/1", "x"))
 	_, err = ann.Put(ctx, "r/1", "x")
-	Step("beyond", "%v", err)
-	Got(client.UserChangePassword(ctx, "ann", "second"))
+	program.Step("beyond", "%v", err)
+	program.Got(client.UserChangePassword(ctx, "ann", "second"))
 	_, err = ann.Put(ctx, "w/1", "x")
-	Step("old password", "%v", err)
-	Got(client.UserDelete(ctx, "ann"))
-	Got(client.RoleDelete(ctx, "worker"))
+	program.Step("old password", "%v", err)
+	program.Got(client.UserDelete(ctx, "ann"))
+	program.Got(client.RoleDelete(ctx, "worker"))
 }
 
 func strangers(ctx context.Context) {
-	nobody := Got(connect(ctx, "", ""))
+	nobody := program.Got(connect(ctx, "", ""))
 	defer nobody.Close()
 	_, err := nobody.Get(ctx, "r/a")
-	Step("nobody", "%v", err)
+	program.Step("nobody", "%v", err)
 	_, err = connect(ctx, "root", "wrong")
-	Step("wrong password", "%v", err)
-	reader := Got(connect(ctx, os.Getenv("READER"), os.Getenv("READER_PASSWORD")))
+	program.Step("wrong password", "%v", err)
+	reader := program.Got(connect(ctx, os.Getenv("READER"), os.Getenv("READER_PASSWORD")))
 	defer reader.Close()
-	Step("reader", "%s", list(Got(reader.Get(ctx, "r/a"))))
+	program.Step("reader", "%s", list(program.Got(reader.Get(ctx, "r/a"))))
 	_, err = reader.Put(ctx, "r/a", "x")
-	Step("reader puts", "%v", err)
+	program.Step("reader puts", "%v", err)
 	watch := <-reader.Watch(ctx, "w/", clientv3.WithPrefix())
-	Step("reader watches", "%v", watch.Err())
+	program.Step("reader watches", "%v", watch.Err())
 }
 
 // tokens run out, and the client gets new ones without a word.
 func tokens(ctx context.Context, client *clientv3.Client) {
-	Ask("expire")
-	Got(client.Put(ctx, "r/a", "renewed"))
-	Step("token renewed", "%s", list(Got(client.Get(ctx, "r/a"))))
+	program.Ask("expire")
+	program.Got(client.Put(ctx, "r/a", "renewed"))
+	program.Step("token renewed", "%s", list(program.Got(client.Get(ctx, "r/a"))))
 }
 
 func snapshot(ctx context.Context, client *clientv3.Client) {
 	path := filepath.Join(os.Getenv("WORKDIR"), "snapshot.db")
-	stream := Got(client.SnapshotWithVersion(ctx))
-	file := Got(os.Create(path))
-	Got(io.Copy(file, stream.Snapshot))
-	Must(file.Close())
-	Step("snapshot", "%s", Ask("status "+path))
+	stream := program.Got(client.SnapshotWithVersion(ctx))
+	file := program.Got(os.Create(path))
+	program.Got(io.Copy(file, stream.Snapshot))
+	program.Must(file.Close())
+	program.Step("snapshot", "%s", program.Ask("status "+path))
 }
