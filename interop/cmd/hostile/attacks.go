@@ -51,8 +51,8 @@ var attacks = []attack{
 	// Those that begin and do not go on.
 	{name: "silent", full: volume{6000, 3000, 0}, brief: volume{2000, 3000, 0}, growthMax: 64, run: silence},
 	{name: "slow-headers", full: volume{1000, 2000, 0}, brief: volume{300, 1000, 0}, growthMax: ordinaryMax, run: slowHeaders},
-	{name: "slow-bodies", full: volume{200, 400, 5 * megabyte}, brief: volume{60, 200, 5 * megabyte}, growthMax: 160, run: slowBodies},
-	{name: "slow-messages", full: volume{100, 1000, 16 * megabyte}, brief: volume{25, 200, 16 * megabyte}, growthMax: 260, run: slowMessages},
+	{name: "slow-bodies", full: volume{200, 400, 5 * megabyte}, brief: volume{60, 200, 5 * megabyte}, growthMax: 340, run: slowBodies},
+	{name: "slow-messages", full: volume{100, 1000, 16 * megabyte}, brief: volume{25, 200, 16 * megabyte}, growthMax: 340, run: slowMessages},
 	{name: "half-handshakes", tls: true, full: volume{5000, 2000, 0}, brief: volume{1000, 1500, 0}, growthMax: 64, run: halfHandshakes},
 	{name: "idle", full: volume{10_000, 4000, 0}, brief: volume{2000, 3000, 0}, growthMax: 128, run: idle},
 	{name: "idle-tls", tls: true, full: volume{2000, 400, 0}, brief: volume{200, 200, 0}, growthMax: ordinaryMax, run: idleTLS},
@@ -74,7 +74,7 @@ var attacks = []attack{
 	{name: "gzip-bomb", full: volume{8, 40, 256 * megabyte}, brief: volume{4, 20, 64 * megabyte}, growthMax: 64, run: gzipBomb},
 	{name: "websocket", full: volume{200, 400, 0}, brief: volume{100, 200, 0}, growthMax: 96, run: websockets},
 	// Those who do not read.
-	{name: "zero-window", keys: 64, keyBytes: 128 * kilobyte, full: volume{20, 400, 0}, brief: volume{10, 400, 0}, growthMax: 400, run: zeroWindow},
+	{name: "zero-window", keys: 64, keyBytes: 128 * kilobyte, full: volume{20, 400, 0}, brief: volume{8, 400, 0}, growthMax: 700, run: zeroWindow},
 	{name: "one-byte-window", keys: 64, keyBytes: 128 * kilobyte, full: volume{8, 8000, 0}, brief: volume{4, 4000, 0}, growthMax: 300, run: oneByteWindow},
 	{name: "unread-pages", full: volume{100, 1000, 0}, brief: volume{50, 500, 0}, growthMax: 96, run: unreadPages},
 	{name: "deaf-watcher", full: volume{100, 1000, 0}, brief: volume{50, 500, 0}, growthMax: 128, run: deafWatcher},

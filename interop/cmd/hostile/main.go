@@ -40,6 +40,7 @@ func main() {
 	only := flag.String("only", "", "which attacks, separated by commas; all if empty")
 	seconds := flag.Float64("seconds", 0, "how long each of quiet, attack and after lasts; 8, and 1 with -check")
 	check := flag.Bool("check", false, "attack Bowline alone, with less, and fail unless it keeps to its bounds")
+	share := flag.Float64("share", 1, "with -check: how much of what it may memory may grow, to see that it is looked at")
 	behave := flag.String("behave", "", "be the clients that behave, of the server at this address (what this program starts itself)")
 	authority := flag.String("authority", "", "with -behave: the certificate that the server's is signed with, if it speaks TLS")
 	flag.Parse()
@@ -58,6 +59,9 @@ func main() {
 	}
 	chosen, err := choose(*only)
 	must(err)
+	for n := range chosen {
+		chosen[n].growthMax *= *share
+	}
 	must(plan.run(chosen))
 }
 
@@ -70,7 +74,7 @@ func must(err error) {
 // choose finds attacks by their names.
 func choose(only string) ([]attack, error) {
 	if only == "" {
-		return attacks, nil
+		return slices.Clone(attacks), nil
 	}
 	var chosen []attack
 	for name := range strings.SplitSeq(only, ",") {

@@ -148,12 +148,15 @@ func (t *target) write(ctx context.Context, perSecond int, tally *tally) error {
 	}
 	defer conn.Close()
 	pace, value := newPace(perSecond), make([]byte, kilobyte)
-	group, groupCtx := errgroup.WithContext(ctx)
+	// What was begun is finished, also when the time is up.
+	putCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	group, groupCtx := errgroup.WithContext(putCtx)
 	for writer := range writers {
 		group.Go(func() error {
-			for n := 0; pace.wait(groupCtx, 1); n++ {
+			for n := 0; pace.wait(ctx, 1); n++ {
 				put := &pb.PutRequest{Key: fmt.Appendf(nil, "%s%d/%d", watchedPrefix, writer, n%100), Value: value}
-				if _, err := pb.NewKVClient(conn).Put(groupCtx, put); err != nil && ctx.Err() == nil {
+				if _, err := pb.NewKVClient(conn).Put(groupCtx, put); err != nil {
 					return err
 				}
 				tally.did.Add(1)

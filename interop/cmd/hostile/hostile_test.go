@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+)
+
+// well is a story that nothing is wrong with.
+func well() *story {
+	served := both{Staying: figures{Count: 1}, Coming: figures{Count: 1}}
+	calm := phase{seen: served, memory: 10, descriptors: 20}
+	return &story{quiet: calm, attack: calm, after: calm, opened: 1}
+}
+
+func TestVerdict(t *testing.T) {
+	a := attack{name: "some", growthMax: 50}
+	if failures := well().verdict(a); failures != nil {
+		t.Fatal(failures)
+	}
+	for want, spoil := range map[string]func(*story){
+		"saw 1 errors":    func(s *story) { s.attack.seen.Coming.Errors = 1 },
+		"were not served": func(s *story) { s.after.seen.Staying.Count = 0 },
+		"memory grew":     func(s *story) { s.attack.memory = 61 },
+		"memory is":       func(s *story) { s.after.memory = 10 + memorySlack + 1 },
+		"descriptors":     func(s *story) { s.after.descriptors = 20 + descriptorSlack + 1 },
+		"died":            func(s *story) { s.died = true },
+		"panic":           func(s *story) { s.panicked = true },
+		"no attack":       func(s *story) { s.opened = 0 },
+	} {
+		spoiled := well()
+		spoil(spoiled)
+		failures := spoiled.verdict(a)
+		if len(failures) != 1 || !strings.Contains(failures[0].Error(), want) {
+			t.Errorf("%s: %v", want, failures)
+		}
+	}
+}
+
+func TestAttacksAreNamedOnceAndBounded(t *testing.T) {
+	seen := map[string]bool{}
+	for _, a := range attacks {
+		if seen[a.name] || a.growthMax <= 0 || a.full.connections == 0 || a.brief.connections == 0 || a.full.perSecond == 0 || a.brief.perSecond == 0 {
+			t.Errorf("%s is named twice, or not bounded", a.name)
+		}
+		seen[a.name] = true
+	}
+	if _, err := choose("idle,nothing"); err == nil {
+		t.Error("an attack that is not there was found")
+	}
+}
+
+func TestSummary(t *testing.T) {
+	var took []time.Duration
+	for n := range 200 {
+		took = append(took, time.Duration(200-n))
+	}
+	if got := summary(took); got.P50 != 101 || got.P99 != 199 || got.Most != 200 || got.Count != 200 {
+		t.Error(got)
+	}
+	if got := summary(nil); got != (figures{}) {
+		t.Error(got)
+	}
+}
+
+func TestMemoryIsWhatIsNotMapped(t *testing.T) {
+	if got := anonymous("Name:\tx\nVmRSS:\t  9000 kB\nRssAnon:\t    1000 kB\nRssFile:\t 8000 kB\n"); got != 1.024 {
+		t.Error(got)
+	}
+}
+
+func TestPaceHandsOutSoManyASecond(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	pace, count := newPace(200), 0
+	for pace.wait(ctx, 1) {
+		count++
+	}
+	if count < 1 || count > 21 {
+		t.Error(count)
+	}
+}
+
+func TestClientHelloIsOneRecord(t *testing.T) {
+	hello, err := clientHello()
+	if err != nil || hello[0] != 0x16 || len(hello) != 5+int(hello[3])<<8+int(hello[4]) {
+		t.Error(len(hello), err)
+	}
+}
+
+func TestADeepTransactionIsOne(t *testing.T) {
+	deep, err := deepTxn(2)
+	if err != nil || string(deep) != "\x12\x06\x22\x04\x12\x02\x22\x00" {
+		t.Errorf("%x, %v", deep, err)
+	}
+}
