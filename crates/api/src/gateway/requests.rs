@@ -12,13 +12,18 @@ use proto::shape::Message;
 use super::Rest;
 use super::json::read::read;
 use super::json::split::{SplitError, Values};
-use crate::grpc::{Code, Grpc, RequestBody, Status, framed};
+use crate::grpc::{Canonical, Code, Grpc, RequestBody, Status, framed};
 use crate::intake::{Intake, Receiving};
+
+/// How much is looked at before others who share the thread have their turn.
+const TURN_BYTES: usize = 64 << 10;
+/// Text from this length on is read by another thread, since others wait meanwhile.
+const LONG_BYTES: usize = 256 << 10;
 
 /// The one message of a body; an empty one if there is nothing in it.
 pub(super) async fn one<B: RequestBody>(
     mut body: B,
-    shape: &Message,
+    shape: &'static Message,
     grpc: &Grpc,
     rest: Rest,
 ) -> Result<Bytes, Status> {
@@ -27,13 +32,20 @@ pub(super) async fn one<B: RequestBody>(
     let mut found: Option<Bytes> = None;
     let mut behind = 0;
     let mut receiving = Receiving::default();
+    let mut looked_at = 0;
     loop {
         let kept = found.as_ref().map_or(0, Bytes::len) + values.kept();
-        let next = poll_fn(|cx| match poll_piece(&mut body, cx) {
-            Poll::Pending => receiving.poll_wait(grpc.intake(), kept, cx).map(Err),
-            Poll::Ready(piece) => Poll::Ready(Ok(piece)),
+        let next = poll_fn(|cx| {
+            if looked_at >= TURN_BYTES {
+                looked_at = 0;
+                cx.waker().wake_by_ref();
+            } else if let Poll::Ready(piece) = poll_piece(&mut body, cx) {
+                return Poll::Ready(Ok(piece));
+            }
+            receiving.poll_wait(grpc.intake(), kept, cx).map(Err)
         });
         let Some(piece) = next.await? else { break };
+        looked_at += piece.len();
         if found.is_none() {
             values.add(&piece);
             found = values.next().map_err(invalid)?;
@@ -51,9 +63,22 @@ pub(super) async fn one<B: RequestBody>(
         None => values.last().map_err(invalid)?,
         found => found,
     };
-    let message = found.map(|text| read(&text, shape)).transpose();
+    match found {
+        None => framed(&[]),
+        Some(text) if text.len() < LONG_BYTES => translated(&text, shape),
+        Some(text) => {
+            let done = tokio::task::spawn_blocking(move || translated(&text, shape));
+            // It has panicked, or the runtime is being shut down.
+            done.await.unwrap_or_else(|_| Err(Canonical::Stopped.into()))
+        }
+    }
+}
+
+/// A message of gRPC, from its JSON.
+fn translated(text: &[u8], shape: &Message) -> Result<Bytes, Status> {
+    let message = read(text, shape);
     let message = message.map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))?;
-    framed(&message.unwrap_or_default())
+    framed(&message)
 }
 
 fn invalid(error: SplitError) -> Status {

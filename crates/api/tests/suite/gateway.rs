@@ -158,6 +158,26 @@ async fn a_body_that_never_ends_is_given_up_after_a_time() {
 }
 
 #[tokio::test]
+async fn others_have_their_turn_while_a_long_body_is_read() {
+    let gateway = Gateway::start();
+    let (mut sender, body) = Channel::<Bytes, Infallible>::new(64);
+    for _ in 0..32 {
+        sender.send_data(Bytes::from(vec![b' '; 64 << 10])).await.unwrap();
+    }
+    drop(sender);
+    let (connection, mut turns) = (connection(), 0);
+    let request = Request::post("/v3/kv/range").body(body).unwrap();
+    let mut call = std::pin::pin!(gateway.api.call(&connection, request));
+    let response = std::future::poll_fn(|cx| {
+        turns += 1;
+        call.as_mut().poll(cx)
+    });
+    // Nothing but blanks is a request for an empty key.
+    assert_eq!(response.await.status(), 400);
+    assert!(turns > 32, "{turns}");
+}
+
+#[tokio::test]
 async fn a_long_answer_comes_in_pieces() {
     let gateway = Gateway::start();
     let short = gateway.ask(Request::post("/v3/kv/range"), r#"{"key":"YQ=="}"#).await;
