@@ -34,9 +34,10 @@ const (
 	trickle = 100 * time.Millisecond
 	// returnMax is how long a server may take until it has as many descriptors as before an attack, and as much memory.
 	returnMax = 20 * time.Second
-	// descriptorSlack and memorySlack (megabytes) are how much more of them it may have then.
+	// descriptorSlack and memorySlack (megabytes) are how much more of them it may have then. The allocator keeps what is
+	// free at the end of each of its heaps.
 	descriptorSlack = 8
-	memorySlack     = 24
+	memorySlack     = 48
 	// ordinaryMax is how far memory may grow in an attack that has no reason to take any.
 	ordinaryMax = 48
 )

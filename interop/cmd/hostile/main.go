@@ -38,7 +38,7 @@ func main() {
 	etcd := flag.String("etcd", "bin/etcd", "etcd's server")
 	bowline := flag.String("bowline", "../target/release/bowline", "our server")
 	only := flag.String("only", "", "which attacks, separated by commas; all if empty")
-	seconds := flag.Float64("seconds", 0, "how long each of quiet, attack and after lasts; 8, and 1 with -check")
+	seconds := flag.Float64("seconds", 0, "how long each of quiet, attack and after lasts; 8, and with -check 1 for the attack and less for the others")
 	check := flag.Bool("check", false, "attack Bowline alone, with less, and fail unless it keeps to its bounds")
 	share := flag.Float64("share", 1, "with -check: how much of what it may memory may grow, to see that it is looked at")
 	behave := flag.String("behave", "", "be the clients that behave, of the server at this address (what this program starts itself)")

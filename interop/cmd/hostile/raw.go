@@ -28,7 +28,7 @@ func (t *target) connect(ctx context.Context, tally *tally) (net.Conn, error) {
 	if err != nil {
 		return nil, ownFault(err)
 	}
-	tally.opened.Add(1)
+	tally.connected()
 	context.AfterFunc(ctx, func() { conn.Close() })
 	return conn, nil
 }

@@ -37,18 +37,19 @@ const (
 )
 
 // start runs a program on a new data directory below a folder, and returns once it takes connections.
-func start(program program, folder string, tls bool) (*target, error) {
+func start(program program, folder string, tls bool, flags ...string) (*target, error) {
 	client, peer, err := freeAddresses()
 	if err != nil {
 		return nil, err
 	}
 	t := &target{address: client, log: filepath.Join(folder, "log"), exited: make(chan struct{})}
-	scheme, extra := "http", []string(nil)
+	scheme := "http"
 	if tls {
 		if t.certificates, err = makeCertificates(folder); err != nil {
 			return nil, err
 		}
-		scheme, extra = "https", []string{"--cert-file=" + t.certificates.certFile, "--key-file=" + t.certificates.keyFile}
+		scheme = "https"
+		flags = append(flags, "--cert-file="+t.certificates.certFile, "--key-file="+t.certificates.keyFile)
 	}
 	args := append([]string{
 		"--name=m1",
@@ -59,7 +60,7 @@ func start(program program, folder string, tls bool) (*target, error) {
 		"--initial-advertise-peer-urls=http://" + peer,
 		"--initial-cluster=m1=http://" + peer,
 		"--log-level=error",
-	}, extra...)
+	}, flags...)
 	if err := t.launch(program.path, args); err != nil {
 		return nil, err
 	}
