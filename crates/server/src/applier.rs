@@ -125,6 +125,7 @@ impl Applier {
             Applied::Empty => promote(&shared, state),
             Applied::Request(outcome) => {
                 self.is_snapshot_forced |= outcome.lowered;
+                shared.marked.applied(outcome.id, began, || shared.now());
                 count(&shared, entry, &outcome, shared.now().saturating_sub(began));
                 self.settled.extend(answer(&shared, state, outcome));
             }

@@ -6,7 +6,7 @@
 //!   header:<ID:7587891523440 username:"alice"> put:<key:"a" value_size:5>                                    as it is in the log of consensus
 //! ```
 //!
-//! Passwords, and hashes of them, are never told.
+//! Passwords, hashes of them, and tokens are never told.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -168,7 +168,8 @@ impl Display for Loggable<&InternalRaftRequest> {
         let header = self.0.header.as_ref();
         write!(f, "header:<{}> ", header.map(Loggable).map_or(String::new(), |it| it.to_string()))?;
         let InternalRaftRequest { range, put, delete_range, txn, compaction, .. } = self.0;
-        let InternalRaftRequest { lease_grant, lease_revoke, .. } = self.0;
+        let InternalRaftRequest { lease_grant, lease_revoke, authenticate, .. } = self.0;
+        let InternalRaftRequest { auth_user_add, auth_user_change_password, .. } = self.0;
         if let Some(put) = put {
             write!(f, "put:<{}>", Loggable(put))
         } else if let Some(txn) = txn {
@@ -183,8 +184,14 @@ impl Display for Loggable<&InternalRaftRequest> {
             write!(f, "lease_grant:<ttl:{}-second id:{:016x}>", grant.ttl, grant.id)
         } else if let Some(revoke) = lease_revoke {
             write!(f, "lease_revoke:<id:{:016x}>", revoke.id)
+        } else if let Some(authenticate) = authenticate {
+            write!(f, "authenticate:<name:{}>", authenticate.name)
+        } else if let Some(add) = auth_user_add {
+            write!(f, "auth_user_add:<name:{}>", add.name)
+        } else if let Some(change) = auth_user_change_password {
+            write!(f, "auth_user_change_password:<name:{}>", change.name)
         } else {
-            // What is about users or the cluster is short, and its name tells enough.
+            // What else is about users or the cluster is short, and its name tells enough.
             write!(f, "{}", Op::of(self.0).map_or("", Op::name))
         }
     }
@@ -267,7 +274,7 @@ mod tests {
             ..Default::default()
         });
         let request = InternalRaftRequest { auth_user_add, ..Default::default() };
-        assert_eq!(Loggable(&request).to_string(), "header:<> AuthUserAdd");
+        assert_eq!(Loggable(&request).to_string(), "header:<> auth_user_add:<name:bob>");
         let lease_grant = Some(proto::etcdserverpb::LeaseGrantRequest { id: 0xab, ttl: 60 });
         let request = InternalRaftRequest { lease_grant, ..Default::default() };
         let text = "header:<> lease_grant:<ttl:60-second id:00000000000000ab>";

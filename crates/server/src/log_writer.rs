@@ -8,9 +8,11 @@ use std::sync::atomic::Ordering;
 use proto::raftpb::{Entry, HardState};
 use proto::walpb;
 use raft::Message;
+use types::Index;
 use wal::{SaveError, Wal};
 
 use crate::inbox::Inbox;
+use crate::marks::Moment;
 use crate::metrics::seconds;
 use crate::raft_loop::Event;
 use crate::server::Shared;
@@ -116,6 +118,9 @@ impl LogWriter {
             }
         }
         shared.sync_began.store(0, Ordering::Relaxed);
+        if let Some(last) = batch.entries.last() {
+            shared.marked.reached(Moment::Synced, Index(last.index()), || shared.now());
+        }
         batch.entries.clear();
         batch.state = HardState::default();
         batch.must_sync = false;

@@ -26,8 +26,9 @@ use crate::error::Error;
 use crate::heartbeats::Heartbeats;
 use crate::inbox::{Inbox, Sleep};
 use crate::log_writer::LogWork;
+use crate::marks::Moment;
 use crate::promise::Promise;
-use crate::reads::Reads;
+use crate::reads::{Reader, Reads};
 use crate::server::{Shared, StopReason};
 use crate::waits::Settled;
 
@@ -39,7 +40,7 @@ pub(crate) enum Event {
     /// A change of members is.
     ProposeConfChange { id: u64, change: raftpb::ConfChange, since: Duration },
     /// Somebody wants to read what is committed.
-    Read { promise: Promise<Result<(), Error>> },
+    Read(Reader),
     /// Another member says something.
     Peer(Box<Message>),
     /// It could not be told something.
@@ -194,7 +195,7 @@ impl RaftLoop {
             Event::ProposeConfChange { id, change, since } => {
                 self.held.push_back(Held { id, what: What::ConfChange(change), since });
             }
-            Event::Read { promise } => self.reads.add(promise),
+            Event::Read(reader) => self.reads.add(reader),
             Event::Peer(message) => self.step(*message),
             Event::Unreachable(member) => self.node.report_unreachable(member),
             Event::SnapshotSent { to, arrived } => self.node.report_snapshot(to, arrived),
@@ -426,7 +427,8 @@ impl RaftLoop {
             self.note_leader(soft_state, now);
         }
         for read in ready.read_states {
-            if !self.reads.answered(&read.request_context, read.index, &self.shared.applied) {
+            let context = &read.request_context;
+            if !self.reads.answered(context, read.index, &self.shared.applied, now) {
                 self.shared.metrics.slow_read_indexes.inc();
             }
         }
@@ -434,7 +436,7 @@ impl RaftLoop {
         for message in ready.messages {
             match message.to {
                 LOCAL_APPEND_THREAD => self.append(message),
-                LOCAL_APPLY_THREAD => drop(self.apply.push(Work::Apply(Box::new(message)))),
+                LOCAL_APPLY_THREAD => self.apply(message),
                 _ => others.push(message),
             }
         }
@@ -453,7 +455,17 @@ impl RaftLoop {
             return self.acknowledge(message);
         }
         self.appends += 1;
+        self.shared.marked.logged(&message.entries, || self.shared.now());
         self.log.push(LogWork::Append(Box::new(message)));
+    }
+
+    /// Has what is committed applied.
+    fn apply(&self, message: Message) {
+        if let Some(last) = message.entries.last() {
+            self.shared.marked.reached(Moment::Committed, last.index, || self.shared.now());
+        }
+        // If nobody applies anything any more, the member is ending.
+        let _ = self.apply.push(Work::Apply(Box::new(message)));
     }
 
     fn is_commit_alone(&self, append: &Message) -> bool {

@@ -6,6 +6,7 @@
 //!     └─► index 120 ─► applied? tell them, or when it is
 //! ```
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,12 +14,25 @@ use types::Index;
 
 use crate::applied_index::AppliedIndex;
 use crate::error::Error;
+use crate::marks::{Marks, Moment};
 use crate::promise::Promise;
 
 /// After this time the question is asked again: it, or its answer, may have been lost.
 const RETRY: Duration = Duration::from_millis(500);
 
-type Reader = Promise<Result<(), Error>>;
+/// Who wants to read.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    pub(crate) promise: Promise<Result<(), Error>>,
+    /// Where to note when there is an answer, if somebody wants to know.
+    pub(crate) marks: Option<Arc<Marks>>,
+}
+
+impl Reader {
+    fn note(&self, now: Duration) {
+        self.marks.iter().for_each(|marks| marks.note(Moment::ReadConfirmed, now));
+    }
+}
 
 /// The reads that wait for consensus.
 #[derive(Debug, Default)]
@@ -62,11 +76,15 @@ impl Reads {
         context: &[u8],
         index: Index,
         applied: &AppliedIndex,
+        now: Duration,
     ) -> bool {
         let id = <[u8; 8]>::try_from(context).map(u64::from_be_bytes);
         let is_ours = |round: &mut Round| id.is_ok_and(|id| round.ids.contains(&id));
         let Some(round) = self.round.take_if(is_ours) else { return false };
-        round.readers.into_iter().for_each(|reader| applied.when(index, reader));
+        for reader in round.readers {
+            reader.note(now);
+            applied.when(index, reader.promise);
+        }
         true
     }
 
@@ -102,7 +120,7 @@ impl Round {
     }
 
     fn fail(self, error: &Error) {
-        self.readers.into_iter().for_each(|reader| reader.keep(Err(error.clone())));
+        self.readers.into_iter().for_each(|reader| reader.promise.keep(Err(error.clone())));
     }
 }
 
@@ -119,7 +137,7 @@ mod tests {
 
     fn reader(reads: &mut Reads) -> Waiting<Result<(), Error>> {
         let (promise, waiting) = promise();
-        reads.add(promise);
+        reads.add(Reader { promise, marks: None });
         waiting
     }
 
@@ -130,7 +148,7 @@ mod tests {
         let asked = reads.ask(ZERO, || 7).unwrap();
         let second = reader(&mut reads);
         assert_eq!(reads.ask(ZERO, || 8), None, "one round at a time");
-        assert!(reads.answered(&asked, Index(0), &applied));
+        assert!(reads.answered(&asked, Index(0), &applied, ZERO));
         assert_eq!(first.try_take(), Some(Ok(())));
         assert_eq!(second.try_take(), None);
         assert!(reads.ask(ZERO, || 8).is_some());
@@ -141,7 +159,7 @@ mod tests {
         let (mut reads, applied) = (Reads::default(), AppliedIndex::default());
         let waiting = reader(&mut reads);
         let asked = reads.ask(ZERO, || 1).unwrap();
-        assert!(reads.answered(&asked, Index(5), &applied));
+        assert!(reads.answered(&asked, Index(5), &applied, ZERO));
         applied.advance(Index(4));
         assert_eq!(waiting.try_take(), None);
         applied.advance(Index(5));
@@ -156,8 +174,8 @@ mod tests {
             reads.ask(ZERO, || 1).unwrap();
             assert_eq!(reads.ask(RETRY - Duration::from_millis(1), || 2), None);
             reads.ask(RETRY, || 2).unwrap();
-            assert!(!reads.answered(&context(3), Index(0), &applied), "nobody asked that");
-            assert!(reads.answered(&context(answer), Index(0), &applied));
+            assert!(!reads.answered(&context(3), Index(0), &applied, ZERO), "nobody asked that");
+            assert!(reads.answered(&context(answer), Index(0), &applied, ZERO));
             assert_eq!(waiting.try_take(), Some(Ok(())));
         }
     }
@@ -180,7 +198,7 @@ mod tests {
         reads.ask(ZERO, || 1).unwrap();
         assert!(!reads.leader_changed(false));
         let asked = reads.ask(ZERO, || 2).unwrap();
-        assert!(reads.answered(&asked, Index(0), &applied));
+        assert!(reads.answered(&asked, Index(0), &applied, ZERO));
         assert_eq!(waiting.try_take(), Some(Ok(())));
     }
 

@@ -21,12 +21,14 @@ use crate::config::ServerConfig;
 use crate::error::Error;
 use crate::ids::Ids;
 use crate::inbox::Inbox;
+use crate::marks::{Following, Marked, Marks, Moment};
 use crate::metrics::{Metrics, Op};
 use crate::pool::Pools;
 use crate::progress::Progress;
 use crate::promise::{Promise, promise};
 use crate::raft_loop::Event;
 use crate::raising::Raising;
+use crate::reads::Reader;
 use crate::state::StateMachine;
 use crate::transport::Transport;
 use crate::waits::{Answer, Asked, Proposal, Waits};
@@ -55,6 +57,8 @@ pub(crate) struct Shared {
     pub(crate) progress: Progress,
     pub(crate) applied: AppliedIndex,
     pub(crate) waits: Arc<Waits>,
+    /// Proposals that somebody wants to know the times of.
+    pub(crate) marked: Marked,
     pub(crate) raft: Inbox<Event>,
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) metrics: Metrics,
@@ -140,6 +144,7 @@ impl Shared {
             progress: Progress::default(),
             applied: AppliedIndex::default(),
             waits: Arc::new(waits),
+            marked: Marked::default(),
             raft: Inbox::default(),
             transport,
             metrics,
@@ -296,10 +301,21 @@ impl Server {
 
     /// Proposes a request for which [`Server::check_gap`] was asked before.
     pub(crate) fn propose_at_once(&self, request: InternalRaftRequest) -> Result<Proposal, Error> {
+        Ok(self.propose_followed(request, None)?.0)
+    }
+
+    /// The same; as long as the second is kept, the stages note when they get to it.
+    pub(crate) fn propose_followed(
+        &self,
+        request: InternalRaftRequest,
+        marks: Option<&Arc<Marks>>,
+    ) -> Result<(Proposal, Option<Following<'_>>), Error> {
         let encoded = self.encode(request)?;
         let proposal = self.shared.waits.register(encoded.id, encoded.asked())?;
+        marks.into_iter().for_each(|marks| marks.note(Moment::Proposed, encoded.since));
+        let following = self.shared.marked.follow(encoded.id, marks);
         self.submit(encoded.into_event())?;
-        Ok(proposal)
+        Ok((proposal, following))
     }
 
     /// Proposes a request for whose outcome nobody waits; a function is called with it.
@@ -369,13 +385,21 @@ impl Server {
     /// # Errors
     /// It could not be made sure of.
     pub async fn linearizable(&self) -> Result<(), Error> {
+        self.linearizable_followed(None).await
+    }
+
+    /// The same, and the raft loop notes when it has an answer.
+    pub(crate) async fn linearizable_followed(
+        &self,
+        marks: Option<Arc<Marks>>,
+    ) -> Result<(), Error> {
         // Nobody else can have committed anything, and what was acknowledged is applied: there is nothing to wait for. Should somebody come
         // to lead meanwhile, then after this read began; and the raft loop says so before it hears of anybody else's vote.
         if self.shared.progress.rules_alone() {
             return Ok(());
         }
         let (promise, waiting) = promise();
-        self.shared.raft.push(Event::Read { promise });
+        self.shared.raft.push(Event::Read(Reader { promise, marks }));
         waiting.await.unwrap_or(Err(Error::Stopped))
     }
 

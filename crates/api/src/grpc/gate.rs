@@ -70,7 +70,8 @@ pub(crate) fn credentials(connection: &Connection, headers: &HeaderMap) -> Crede
     let token = headers.get(TOKEN).or_else(|| headers.get(AUTHORIZATION));
     let name = connection.common_name.as_deref();
     let name = name.filter(|_| !headers.contains_key(GATEWAY_ACCEPT));
-    Credentials { token: token.map(without_bearer), common_name: name.map(str::to_owned) }
+    let (token, common_name) = (token.map(without_bearer), name.map(str::to_owned));
+    Credentials { token, common_name, marks: None }
 }
 
 fn without_bearer(value: &HeaderValue) -> String {

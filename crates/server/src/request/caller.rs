@@ -10,18 +10,23 @@
 //!
 //! (A certificate counts while authentication is off, too: the name goes into the log, and nobody looks.)
 
+use std::sync::Arc;
+
 use auth::AuthInfo;
 
 use crate::error::Error;
+use crate::marks::Marks;
 use crate::server::Server;
 
-/// Who asks, as far as the connection tells.
+/// Who asks, as far as the connection tells; and what else is to be known of all that they ask for.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
     /// The token that came with the request.
     pub token: Option<String>,
     /// The name in the certificate of the client, if that was verified.
     pub common_name: Option<String>,
+    /// Where the stages note when they get to it, if somebody wants to know.
+    pub marks: Option<Arc<Marks>>,
 }
 
 impl Server {

@@ -43,6 +43,7 @@ pub use stream::{Chunk, RangeStream};
 
 use crate::apply::Reply;
 use crate::error::Error;
+use crate::marks::Moment;
 use crate::server::Server;
 use crate::waits::{Answer, Settled};
 
@@ -86,7 +87,11 @@ impl Server {
         if let Some(caller) = self.auth_info(who).await? {
             caller.write_to(request.header.get_or_insert_default());
         }
-        answered(self.propose_at_once(request)?.await)
+        let marks = who.marks.as_ref();
+        let (proposal, _following) = self.propose_followed(request, marks)?;
+        let answer = proposal.await;
+        marks.into_iter().for_each(|marks| marks.note(Moment::Answered, self.now()));
+        answered(answer)
     }
 
     /// Takes a request through the log for which nobody is asked who they are.

@@ -19,6 +19,7 @@ use super::stream::RangeStream;
 use crate::apply::Refusal;
 use crate::describe::Loggable;
 use crate::error::Error;
+use crate::marks::{Marks, Moment};
 use crate::metrics::{Executed, Op};
 use crate::server::Server;
 use crate::state::{Attached, StateMachine};
@@ -44,7 +45,7 @@ impl Server {
     /// # Errors
     /// It could not be made sure of, or the caller is nobody.
     pub async fn read(&self, who: &Credentials, linearizable: bool) -> Result<Reading, Error> {
-        let (asked, began) = self.read_began(linearizable).await?;
+        let (asked, began) = self.read_began(linearizable, who.marks.as_ref()).await?;
         let caller = self.auth_info(who).await?.unwrap_or_default();
         Ok(Reading { server: self.clone(), state: self.state(), caller, asked, began })
     }
@@ -74,7 +75,7 @@ impl Server {
     /// It could not be made sure of.
     pub async fn read_as_root(&self, linearizable: bool) -> Result<Reading, Error> {
         let asked = self.now();
-        let (asked, began) = self.read_began(linearizable).await.inspect_err(|_| {
+        let (asked, began) = self.read_began(linearizable, None).await.inspect_err(|_| {
             let took = self.now().saturating_sub(asked);
             self.metrics().request_duration.observe(Op::Range, false, took);
         })?;
@@ -84,13 +85,21 @@ impl Server {
     }
 
     /// When it was asked for, and when it could begin.
-    async fn read_began(&self, linearizable: bool) -> Result<(Duration, Duration), Error> {
+    async fn read_began(
+        &self,
+        linearizable: bool,
+        marks: Option<&Arc<Marks>>,
+    ) -> Result<(Duration, Duration), Error> {
         let asked = self.now();
         if !linearizable {
             return Ok((asked, asked));
         }
-        self.linearizable().await?;
-        Ok((asked, self.now()))
+        let note = |moment, now| marks.into_iter().for_each(|marks| marks.note(moment, now));
+        note(Moment::ReadAsked, asked);
+        self.linearizable_followed(marks.cloned()).await?;
+        let began = self.now();
+        note(Moment::ReadBegan, began);
+        Ok((asked, began))
     }
 
     /// Counts a read, and says so if it took long.

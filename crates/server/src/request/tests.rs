@@ -38,7 +38,8 @@ fn a_member_that_is_far_behind_turns_requests_away_whoever_asks() {
     let mut rig = Rig::new();
     enable_auth(&mut rig);
     let server = rig.server.clone();
-    let unknown = Credentials { token: Some("abcdefghijklmnop.1".to_owned()), common_name: None };
+    let unknown =
+        Credentials { token: Some("abcdefghijklmnop.1".to_owned()), ..Credentials::default() };
     let put = || server.put(&unknown, pb::PutRequest::default());
     server.shared.applied.advance(Index(1));
     let invalid = Error::from(auth::Error::InvalidAuthToken);

@@ -11,7 +11,7 @@ use server::{Alone, Credentials, Error, Machine, Member, Server, ServerConfig, S
 
 use crate::support::block_on;
 
-const NOBODY: &Credentials = &Credentials { token: None, common_name: None };
+const NOBODY: &Credentials = &Credentials { token: None, common_name: None, marks: None };
 const WAL_DIR: &str = "/log/wal";
 
 /// One disk for the log, and one for all else: so the one can fail without the other.

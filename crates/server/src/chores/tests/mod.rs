@@ -119,7 +119,7 @@ impl Rig {
                 Event::Propose { id, data, .. } => {
                     self.proposed.push((id, InternalRaftRequest::decode(data).unwrap()));
                 }
-                Event::Read { promise, .. } => self.reads.push(promise),
+                Event::Read(reader) => self.reads.push(reader.promise),
                 _ => {}
             }
         }

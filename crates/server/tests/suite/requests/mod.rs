@@ -117,7 +117,7 @@ impl Clock for Fast {
 }
 
 /// Who says nothing about who they are.
-const NOBODY: &Credentials = &Credentials { token: None, common_name: None };
+const NOBODY: &Credentials = &Credentials { token: None, common_name: None, marks: None };
 
 fn put_request(key: &str, value: &str) -> pb::PutRequest {
     let (key, value) = (key.to_owned().into(), value.to_owned().into());

@@ -32,7 +32,7 @@ fn grant_role(server: &Server, who: &Credentials, user: &str, role: &str) {
 fn token(server: &Server, name: &str, password: &str) -> Result<Credentials, Error> {
     let (name, password) = (name.to_owned(), password.to_owned());
     let response = block_on(server.authenticate(AuthenticateRequest { name, password }))?;
-    Ok(Credentials { token: Some(response.token), common_name: None })
+    Ok(Credentials { token: Some(response.token), ..Credentials::default() })
 }
 
 fn put(server: &Server, who: &Credentials, key: &str) -> Result<i64, Error> {
@@ -66,7 +66,8 @@ fn whoever_asks_has_to_be_somebody_who_may() {
     assert_eq!(put(&server, NOBODY, "a"), Err(refused(auth::Error::UserEmpty)));
     let bearer = alice.token.as_ref().map(|token| format!("Bearer {token}"));
     assert_eq!(put(&server, &Credentials { token: bearer, ..alice.clone() }, "b"), Ok(4));
-    let unknown = Credentials { token: Some("abcdefghijklmnop.1".to_owned()), common_name: None };
+    let unknown =
+        Credentials { token: Some("abcdefghijklmnop.1".to_owned()), ..Credentials::default() };
     assert_eq!(put(&server, &unknown, "a"), Err(refused(auth::Error::InvalidAuthToken)));
     let header = server.state().auth.revision();
     let info = block_on(server.auth_info(&alice)).unwrap().unwrap();
@@ -191,7 +192,7 @@ fn a_certificate_names_a_user_if_it_is_asked_for() {
         let running = Running::start_with(|config| config.client_cert_auth = asked);
         let server = running.server();
         let (root, _) = enable(&server);
-        let named = Credentials { token: None, common_name: Some("alice".to_owned()) };
+        let named = Credentials { common_name: Some("alice".to_owned()), ..Credentials::default() };
         let empty = Err(refused(auth::Error::UserEmpty));
         assert_eq!(put(&server, &named, "a"), if asked { Ok(2) } else { empty });
         let both = Credentials { token: root.token.clone(), ..named };
@@ -223,7 +224,7 @@ fn a_token_of_an_entry_that_comes_late_is_waited_for() {
     let token = alice.token.unwrap();
     let (letters, _) = token.split_once('.').unwrap();
     let late = format!("{letters}.{}", server.applied().0 + 3);
-    let late = Credentials { token: Some(late), common_name: None };
+    let late = Credentials { token: Some(late), ..Credentials::default() };
     let asking = {
         let server = server.clone();
         std::thread::spawn(move || put(&server, &late, "a"))
