@@ -6,6 +6,7 @@
 //!                                                   │ get()      HTTP/1.1          (both over TLS with Secure)
 //!                                                   │ log()      its lines, as they come
 //!                                                   └ kill(), terminate()
+//!   Collector ◄── its traces
 //! ```
 //!
 //! ```no_run
@@ -24,6 +25,7 @@
 //! The tests in `tests/suite` judge the binary and nothing else; none of our crates below the edge is linked. They build it first, see [`binary`].
 
 pub mod binary;
+pub mod collector;
 pub mod frames;
 pub mod http;
 pub mod output;

@@ -16,6 +16,8 @@ pub(crate) type Switched = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub struct Connection {
     /// Who is at the other end.
     pub peer: Peer,
+    /// Where it reached this end, over TCP.
+    pub local: Option<SocketAddr>,
     /// Whether it is encrypted.
     pub tls: bool,
     /// The name in the certificate of the client, if it had to show one and that was verified. May be empty.
@@ -38,15 +40,22 @@ impl fmt::Debug for Slot {
 impl Connection {
     /// A connection that nothing was answered on yet.
     pub fn new(peer: Peer, tls: bool) -> Self {
-        Self { peer, tls, common_name: None, unsent: Arc::default(), switched: Slot::default() }
+        Self {
+            peer,
+            local: None,
+            tls,
+            common_name: None,
+            unsent: Arc::default(),
+            switched: Slot::default(),
+        }
     }
 
     /// The same for what is spoken within it once it is no HTTP any more.
     #[must_use]
     pub fn within(&self) -> Self {
-        let Self { peer, tls, .. } = *self;
+        let Self { peer, local, tls, .. } = *self;
         let (common_name, unsent) = (self.common_name.clone(), Arc::clone(&self.unsent));
-        Self { peer, tls, common_name, unsent, switched: Slot::default() }
+        Self { peer, local, tls, common_name, unsent, switched: Slot::default() }
     }
 
     /// What to do once the response, which has to be 101, has gone out: the connection is HTTP/1 no more. It lasts until that is done, and is cut when the
@@ -64,6 +73,12 @@ impl Connection {
     #[must_use]
     pub(crate) fn among(self, total: &Arc<Crowd>) -> Self {
         Self { unsent: Arc::new(Unsent::among(total)), ..self }
+    }
+
+    /// The same, that reached this end there.
+    #[must_use]
+    pub fn with_local(self, local: Option<SocketAddr>) -> Self {
+        Self { local, ..self }
     }
 
     /// The same, of a client with a certificate.

@@ -158,10 +158,11 @@ impl<H: Handler> Server<H> {
         place: &Taken,
     ) -> Result<(), ConnectionError> {
         let Arrival { accepted, seat: _seat, opening } = arrival;
-        let peer = accepted.peer();
+        let (peer, local) = (accepted.peer(), accepted.local());
         let stream = accepted.register()?;
         let opened = self.unless_ending(opening, self.opened(stream, peer, place)).await?;
         let Some((protocol, stream, connection)) = opened else { return Ok(()) };
+        let connection = Arc::new(connection.with_local(local));
         let unsent = Arc::clone(&connection.unsent);
         // Each in a box of its own: a connection that has said nothing takes no room for what it may turn out to be.
         let spoken: Pin<Box<dyn Future<Output = Result<(), ConnectionError>> + Send + '_>> =
@@ -190,7 +191,7 @@ impl<H: Handler> Server<H> {
         let Some((protocol, stream)) = self.open(stream, self.first_patience()).await? else {
             return Ok(None);
         };
-        let plain = Arc::new(Connection::new(peer, false).among(&self.unsent));
+        let plain = Connection::new(peer, false).among(&self.unsent);
         match (&self.config.security, protocol) {
             (Security::Plain, _) | (Security::Either(_), Protocol::Http1 | Protocol::Http2) => {
                 Ok(Some((protocol, stream, plain)))
@@ -216,7 +217,7 @@ impl<H: Handler> Server<H> {
         let connection = Connection::new(handshake.peer, true).with_common_name(name);
         let connection = connection.among(&self.unsent);
         let opened = self.open(stream, self.config.opening_timeout).await?;
-        Ok(opened.map(|(protocol, stream)| (protocol, stream, Arc::new(connection))))
+        Ok(opened.map(|(protocol, stream)| (protocol, stream, connection)))
     }
 
     /// Compat: where nothing but TLS is spoken, etcd counts from the first moment.
@@ -371,7 +372,7 @@ where
 }
 
 /// A connection whose client has said what it speaks.
-type Opened = (Protocol, Replay<Stream>, Arc<Connection>);
+type Opened = (Protocol, Replay<Stream>, Connection);
 
 /// Compat: etcd closes such a connection without a word, and tells the log.
 async fn not_tls(tls: &Tls, peer: Peer, stream: Replay<Stream>) -> HandshakeError {

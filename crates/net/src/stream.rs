@@ -27,6 +27,14 @@ impl Accepted {
         }
     }
 
+    /// The address at this end, over TCP.
+    pub(crate) fn local(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(stream, _) => stream.local_addr().ok(),
+            Self::Unix(_) => None,
+        }
+    }
+
     /// Registers with the runtime of the caller.
     pub(crate) fn register(self) -> io::Result<Stream> {
         match self {

@@ -22,6 +22,9 @@ use crate::security::{ClientSecurity, SecurityError, Speaks};
 use crate::signals::Signal;
 use crate::{settings, signals};
 
+/// How long the end of the process waits for a collector to take the last spans.
+const LAST_SPANS_PATIENCE: Duration = Duration::from_secs(5);
+
 /// What happens to a running member.
 enum Event {
     /// Others can know where it is, so clients may be served.
@@ -51,6 +54,8 @@ enum StartError {
     Metrics(#[from] prometheus::Error),
     #[error(transparent)]
     Security(#[from] SecurityError),
+    #[error(transparent)]
+    Tracing(#[from] trace::StartError),
     #[error("start a thread: {0}")]
     Thread(std::io::Error),
     #[error("serve: {0}")]
@@ -85,6 +90,8 @@ struct Running<'a> {
     member: Member,
     runtimes: Runtimes,
     edge: Edge,
+    /// Sends what is traced.
+    export: Option<trace::Export>,
     connections: net::Config,
     security: ClientSecurity,
     /// Those that are bound and not served yet.
@@ -108,7 +115,8 @@ impl<'a> Running<'a> {
         let (sender, events) = mpsc::channel();
         signals::watch(sender.clone(), Event::Signal).map_err(StartError::Thread)?;
         tell_of(&member, &runtimes, sender);
-        let edge = Edge::new(config, args, &server, registry)?;
+        let (tracer, export) = start_tracing(config, &registry)?.unzip();
+        let edge = Edge::new(config, args, &server, tracer, registry)?;
         let leaderless = edge.grpc.clone();
         runtimes.background().spawn(async move { leaderless.run().await });
         let connections = settings::connections(config, connections_max);
@@ -118,6 +126,7 @@ impl<'a> Running<'a> {
             member,
             runtimes,
             edge,
+            export,
             connections,
             security,
             listeners,
@@ -181,7 +190,7 @@ impl<'a> Running<'a> {
     }
 
     fn close(self, signal: Option<Signal>) -> End {
-        let Running { config, member, runtimes, serving, edge, .. } = self;
+        let Running { config, member, runtimes, serving, edge, export, .. } = self;
         tracing::info!(name = config.name, data_dir = %config.data_dir.display(), "closing etcd server");
         // Streams never end by themselves: they are told to, and their clients go elsewhere.
         edge.grpc.close();
@@ -191,6 +200,8 @@ impl<'a> Running<'a> {
         let reason = member.stop();
         drop(serving);
         runtimes.stop();
+        // Now that no call can end any more.
+        export.into_iter().for_each(|export| export.close(LAST_SPANS_PATIENCE));
         tracing::info!(name = config.name, %reason, "closed etcd server");
         match (signal, reason) {
             (Some(signal), _) => End::Signal(signal),
@@ -198,6 +209,24 @@ impl<'a> Running<'a> {
             (None, StopReason::Asked | StopReason::Removed) => End::Code(ExitCode::SUCCESS),
         }
     }
+}
+
+/// Begins to trace, if that is asked for.
+fn start_tracing(
+    config: &Config,
+    registry: &Registry,
+) -> Result<Option<(trace::Tracer, trace::Export)>, StartError> {
+    let Some(settings) = settings::tracing(config) else { return Ok(None) };
+    let started = trace::start(&settings, registry)?;
+    tracing::info!("distributed tracing setup enabled");
+    tracing::debug!(
+        address = settings.address,
+        service_name = settings.service_name,
+        service_instance_id = settings.instance_id.unwrap_or_default(),
+        sampling_rate = settings.sampled_per_million,
+        "distributed tracing enabled"
+    );
+    Ok(Some(started))
 }
 
 /// Passes on what a member says of itself.
@@ -268,9 +297,10 @@ impl Edge {
         config: &Config,
         args: Vec<String>,
         server: &Server,
+        tracer: Option<trace::Tracer>,
         registry: Registry,
     ) -> Result<Edge, StartError> {
-        let grpc = Grpc::new(server.clone(), settings::grpc(config), &registry)?;
+        let grpc = Grpc::new(server.clone(), settings::grpc(config, tracer), &registry)?;
         let http = Http::new(server.clone(), settings::http(config, args), registry)?;
         Ok(Edge { grpc, http: Arc::new(http) })
     }

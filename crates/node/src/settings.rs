@@ -120,12 +120,20 @@ pub(crate) fn connections(config: &Config, connections_max: u32) -> net::Config 
 }
 
 /// How gRPC is served.
-pub(crate) fn grpc(config: &Config) -> api::grpc::Config {
+pub(crate) fn grpc(config: &Config, tracer: Option<trace::Tracer>) -> api::grpc::Config {
     api::grpc::Config {
         warning_unary_request_duration: config.monitoring.slow_request,
         extensive_metrics: config.monitoring.extensive_metrics,
         stop_service_on_defragment: config.gates.enabled(Gate::StopGrpcServiceOnDefrag),
+        tracer,
     }
+}
+
+/// Where traces go, if anywhere.
+pub(crate) fn tracing(config: &Config) -> Option<trace::Settings> {
+    let config::Tracing { address, service_name, instance_id, sampled_per_million } =
+        config.monitoring.tracing.clone()?;
+    Some(trace::Settings { address, service_name, instance_id, sampled_per_million })
 }
 
 /// How paths are served.

@@ -29,6 +29,7 @@ use super::reply::{Outcome, Reply};
 use super::rpc::Method;
 use super::running::{Running, Sink, Terms};
 use super::slow;
+use super::spans::{Open, Traced};
 use super::status::{Code, Status};
 use crate::body::Body;
 
@@ -40,6 +41,8 @@ pub(crate) struct Context {
     pub(crate) who: Credentials,
     /// What they were answered, and have not read yet.
     pub(crate) unsent: Arc<Unsent>,
+    /// Where to tell what was done, if the call is traced.
+    pub(crate) traced: Option<Arc<Traced>>,
     metadata: Metadata,
 }
 
@@ -50,8 +53,10 @@ impl Context {
         headers: &HeaderMap,
     ) -> Context {
         let (shared, unsent) = (Arc::clone(shared), Arc::clone(&connection.unsent));
-        let who = credentials(connection, headers);
-        Context { shared, who, unsent, metadata: Metadata::read(headers) }
+        let traced = Traced::begin(&shared, connection, headers);
+        let mut who = credentials(connection, headers);
+        who.marks = traced.as_ref().map(|traced| traced.marks());
+        Context { shared, who, unsent, traced, metadata: Metadata::read(headers) }
     }
 
     /// The member.
@@ -123,8 +128,11 @@ impl<'a, B: RequestBody> Call<'a, B> {
         F: Future<Output = Result<R, Status>>,
     {
         let format = self.format.clone();
+        let open = Open::new(self.context.traced.as_ref(), self.method);
         // In a box of the size of this method: what is waited for here is moved about by those who wait for it.
-        match Box::pin(self.answer(for_learners, handler)).await {
+        let answer = Box::pin(self.answer(for_learners, handler)).await;
+        open.end(answer.as_ref().err().unwrap_or(&Status::OK));
+        match answer {
             Ok(message) => format.response(Body::unary(message, &Status::OK)),
             Err(status) => format.refused(&status),
         }
@@ -207,10 +215,13 @@ impl<'a, B: RequestBody> Call<'a, B> {
     {
         let Call { context, method, metrics, format, deadline, messages, .. } = self;
         let counted = metrics.begin();
+        let open = Open::new(context.traced.as_ref(), method);
         let shared = Arc::clone(&context.shared);
         if let Err(refused) = context.metadata.admit(&shared, method.kind, for_learners) {
             counted.end(refused.code());
-            return format.refused(&refused.into());
+            let refused = refused.into();
+            open.end(&refused);
+            return format.refused(&refused);
         }
         let sink = Sink::default();
         let needs_leader = context.metadata.needs_leader;
@@ -218,7 +229,7 @@ impl<'a, B: RequestBody> Call<'a, B> {
         let replies = Replies { sink: sink.clone(), stream: stream.clone() };
         let requests = Requests { messages, stream, request: PhantomData };
         let work = handler(context, requests, replies);
-        let terms = Terms { ends: &shared.ends, needs_leader, deadline, counted };
+        let terms = Terms { ends: &shared.ends, needs_leader, deadline, counted, open };
         let running = Running::new(terms, &sink, work);
         match std::future::poll_fn(|cx| running.poll_begun(cx, patient)).await {
             Some(ended) => format.refused(&ended),

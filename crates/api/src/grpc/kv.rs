@@ -20,6 +20,7 @@ use proto::etcdserverpb::{
 };
 use server::{Chunk, Server};
 
+use super::attributes;
 use super::call::{Call, Context, Replies};
 use super::message::RequestBody;
 use super::reply::{Answer, Framed, Outcome, Reply};
@@ -47,8 +48,9 @@ pub(super) async fn serve<B: RequestBody>(rpc: Kv, call: Call<'_, B>) -> Respons
     }
 }
 
-async fn range(cx: Context, request: RangeRequest) -> Result<Framed, Status> {
+async fn range(mut cx: Context, request: RangeRequest) -> Result<Framed, Status> {
     check::range(&request)?;
+    let _part = cx.part("range", || attributes::range(&request));
     let reading = cx.server().read_range(&cx.who, &request).await?;
     let keys = keys_of_range(cx.server(), &request);
     read(cx, keys, move |cx| answer_range(cx, reading.range(&request)?)).await
@@ -110,8 +112,13 @@ fn keys_in(server: &Server, request: &RangeRequest) -> usize {
     found.ok().and_then(|found| usize::try_from(found.count).ok()).unwrap_or(usize::MAX)
 }
 
-async fn range_stream(cx: Context, request: RangeRequest, replies: Replies) -> Result<(), Status> {
+async fn range_stream(
+    mut cx: Context,
+    request: RangeRequest,
+    replies: Replies,
+) -> Result<(), Status> {
     check::range_stream(&request)?;
+    let _part = cx.part("range_streaming", || attributes::range_stream(&request));
     let reading = cx.server().read(&cx.who, !request.serializable).await?;
     let is_short = is_short(cx.server(), &request);
     let mut chunks = reading.stream(request)?;
@@ -166,24 +173,27 @@ impl Reply for Piece {
     }
 }
 
-async fn put(cx: Context, request: PutRequest) -> Result<impl Reply, Status> {
+async fn put(mut cx: Context, request: PutRequest) -> Result<impl Reply, Status> {
     cx.server().check_quota(membership::quota::put(&request)).await?;
     check::put(&request)?;
+    let _part = cx.part("put", || attributes::put(&request));
     let result = cx.server().put(&cx.who, request).await?;
     Ok(Answer { header: cx.header(result.revision), result, outcome: Outcome::default() })
 }
 
-async fn delete_range(cx: Context, request: DeleteRangeRequest) -> Result<Framed, Status> {
+async fn delete_range(mut cx: Context, request: DeleteRangeRequest) -> Result<Framed, Status> {
     check::delete_range(&request)?;
     cx.unsent.room().await;
+    let _part = cx.part("delete_range", || attributes::delete_range(&request));
     let result = cx.server().delete_range(&cx.who, request).await?;
     let outcome = Outcome::Count(result.deleted);
     Framed::new(Answer { header: cx.header(result.revision), result, outcome }, &cx.unsent)
 }
 
-async fn txn(cx: Context, request: TxnRequest) -> Result<Framed, Status> {
+async fn txn(mut cx: Context, request: TxnRequest) -> Result<Framed, Status> {
     cx.server().check_quota(membership::quota::txn(&request)).await?;
     check::txn(&request, cx.server().config().max_txn_ops)?;
+    let _part = cx.part("txn", || attributes::txn(&request));
     if mvcc::txn::is_read_only(&request) {
         return read_txn(cx, request).await;
     }
@@ -220,7 +230,11 @@ fn keys_of_txn(server: &Server, request: &TxnRequest) -> usize {
     compare.len().saturating_add(keys_of_all(success).max(keys_of_all(failure)))
 }
 
-async fn compact(cx: Context, request: CompactionRequest) -> Result<CompactionResponse, Status> {
+async fn compact(
+    mut cx: Context,
+    request: CompactionRequest,
+) -> Result<CompactionResponse, Status> {
+    let _part = cx.part("compact", || attributes::compact(&request));
     Ok(cx.server().compact(&cx.who, request).await?)
 }
 

@@ -7,11 +7,13 @@ use proto::etcdserverpb::{
     LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
 };
 
+use super::attributes;
 use super::call::{Call, Context, Replies, Requests};
 use super::message::RequestBody;
 use super::rpc::Lease;
 use super::status::{Code, Status};
 use crate::body::Body;
+use trace::Value;
 
 pub(super) async fn serve<B: RequestBody>(rpc: Lease, call: Call<'_, B>) -> Response<Body> {
     match rpc {
@@ -23,25 +25,35 @@ pub(super) async fn serve<B: RequestBody>(rpc: Lease, call: Call<'_, B>) -> Resp
     }
 }
 
-async fn grant(cx: Context, request: LeaseGrantRequest) -> Result<LeaseGrantResponse, Status> {
+async fn grant(mut cx: Context, request: LeaseGrantRequest) -> Result<LeaseGrantResponse, Status> {
     cx.server().check_quota(membership::quota::LEASE_GRANT).await?;
-    Ok(cx.server().lease_grant(&cx.who, request).await?)
+    let mut part = cx.part("lease_grant", || attributes::lease_grant(&request));
+    let granted = cx.server().lease_grant(&cx.who, request).await;
+    let id = granted.as_ref().map_or(request.id, |granted| granted.id);
+    part.iter_mut().for_each(|part| part.say("id", Value::Number(id)));
+    Ok(granted?)
 }
 
-async fn revoke(cx: Context, request: LeaseRevokeRequest) -> Result<LeaseRevokeResponse, Status> {
+async fn revoke(
+    mut cx: Context,
+    request: LeaseRevokeRequest,
+) -> Result<LeaseRevokeResponse, Status> {
+    let _part = cx.part("lease_revoke", || attributes::lease(request.id));
     Ok(cx.server().lease_revoke(&cx.who, request).await?)
 }
 
 /// Renews leases one after the other, until the client has sent its last, or one cannot be renewed.
 async fn keep_alive<B: RequestBody>(
-    cx: Context,
+    mut cx: Context,
     mut requests: Requests<B, LeaseKeepAliveRequest>,
     replies: Replies,
 ) -> Result<(), Status> {
     while let Some(LeaseKeepAliveRequest { id }) = next(&cx, &mut requests).await? {
         // From before the renewal: nobody is to see a lease alive at a revision that has its end.
         let header = Some(cx.header(cx.server().state().store.current()));
+        let part = cx.part("lease_renew", || attributes::lease(id));
         let ttl = cx.server().lease_renew(&cx.who, id).await?;
+        drop(part);
         replies.send(&LeaseKeepAliveResponse { header, id, ttl }).await?;
     }
     Ok(())

@@ -22,6 +22,7 @@
 //!
 //! Connections, limits of HTTP/2 and TLS are the business of [`net`]; whether something may be done and how is the business of [`server`].
 
+mod attributes;
 mod binary;
 mod call;
 mod deadline;
@@ -36,6 +37,7 @@ mod reply;
 mod rpc;
 mod running;
 mod slow;
+mod spans;
 mod status;
 mod versions;
 
@@ -85,7 +87,7 @@ const OVERHEAD_BYTES: usize = 512 << 10;
 const JSON_FACTOR: usize = 4;
 
 /// How gRPC is served.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// Unary calls that take longer are told of in the log. `--warning-unary-request-duration`
     pub warning_unary_request_duration: Duration,
@@ -93,6 +95,8 @@ pub struct Config {
     pub extensive_metrics: bool,
     /// Whether gRPC's health service says that the member does not serve while it defragments. The gate `StopGRPCServiceOnDefrag`
     pub stop_service_on_defragment: bool,
+    /// Decides which calls are traced; none are without it. `--enable-distributed-tracing`
+    pub tracer: Option<trace::Tracer>,
 }
 
 impl Default for Config {
@@ -101,6 +105,7 @@ impl Default for Config {
             warning_unary_request_duration: Duration::from_millis(300),
             extensive_metrics: false,
             stop_service_on_defragment: false,
+            tracer: None,
         }
     }
 }

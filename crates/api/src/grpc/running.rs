@@ -23,6 +23,7 @@ use super::deadline::{Alarm, Deadline};
 use super::ends::{Ends, Place};
 use super::errors::Canonical;
 use super::metrics::Counted;
+use super::spans::Open;
 use super::status::Status;
 
 /// Work does not go on before the connection has taken what it wrote, once that is so much. A single message may be larger.
@@ -46,6 +47,7 @@ type Work = Pin<Box<dyn Future<Output = Result<(), Status>> + Send>>;
 struct Runs {
     work: Work,
     counted: Counted,
+    open: Open,
     /// Whoever polls it, to be told that it was ended.
     waker: Option<Waker>,
 }
@@ -62,6 +64,7 @@ pub(crate) struct Terms<'a> {
     pub(crate) needs_leader: bool,
     pub(crate) deadline: Deadline,
     pub(crate) counted: Counted,
+    pub(crate) open: Open,
 }
 
 impl Running {
@@ -71,7 +74,7 @@ impl Running {
         sink: &Sink,
         work: impl Future<Output = Result<(), Status>> + Send + 'static,
     ) -> Arc<Running> {
-        let Terms { ends, needs_leader, deadline, counted } = terms;
+        let Terms { ends, needs_leader, deadline, counted, open } = terms;
         let running = Arc::new_cyclic(|running: &Weak<Running>| {
             let late = running.clone();
             let alarm = deadline.when_passed(move || {
@@ -79,7 +82,12 @@ impl Running {
             });
             Running {
                 slot: Arc::clone(&sink.slot),
-                state: Mutex::new(State::Runs(Runs { work: Box::pin(work), counted, waker: None })),
+                state: Mutex::new(State::Runs(Runs {
+                    work: Box::pin(work),
+                    counted,
+                    open,
+                    waker: None,
+                })),
                 _place: ends.list(running.clone(), needs_leader),
                 _alarm: alarm,
             }
@@ -153,9 +161,11 @@ impl State {
         if let State::Ended(_) = self {
             return None;
         }
-        let code = status.code;
-        let State::Runs(runs) = std::mem::replace(self, State::Ended(status)) else { return None };
-        runs.counted.end(code);
+        let before = std::mem::replace(self, State::Ended(Status::OK));
+        let State::Runs(runs) = before else { return None };
+        runs.counted.end(status.code);
+        runs.open.end(&status);
+        *self = State::Ended(status);
         Some((runs.work, runs.waker))
     }
 }

@@ -13,6 +13,7 @@
 //!
 //! Half-closing does not end the stream: who has said all it wants to say may still listen.
 
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::pin::pin;
 use std::task::Poll;
@@ -25,12 +26,14 @@ use proto::etcdserverpb::watch_create_request::FilterType;
 use proto::etcdserverpb::watch_request::RequestUnion;
 use proto::etcdserverpb::{ResponseHeader, WatchCreateRequest, WatchRequest};
 
+use super::attributes;
 use super::bell::Bell;
 use super::call::{Call, Context, Replies, Requests};
 use super::errors::Canonical;
 use super::message::RequestBody;
 use super::reply::Reply;
 use super::rpc::Watch;
+use super::spans::Part;
 use super::status::{Code, Status};
 use crate::body::Body;
 
@@ -61,6 +64,8 @@ struct Watching<B> {
     bell: Bell,
     /// Whether the client may still ask for something.
     open: bool,
+    /// What is told of each watcher, if the stream is traced: from when it was created until it is cancelled.
+    parts: BTreeMap<i64, Part>,
 }
 
 /// What a stream waits for.
@@ -78,7 +83,7 @@ impl<B: RequestBody> Watching<B> {
         let server = cx.server();
         let jitter = jitter(server.config().watch_progress_notify_interval);
         let (stream, bell) = Bell::hang(server, jitter);
-        Watching { cx, requests, replies, stream, bell, open: true }
+        Watching { cx, requests, replies, stream, bell, open: true, parts: BTreeMap::new() }
     }
 
     async fn run(mut self) -> Result<(), Status> {
@@ -162,6 +167,7 @@ impl<B: RequestBody> Watching<B> {
         match request.request_union {
             Some(RequestUnion::CreateRequest(create)) => self.create(create).await,
             Some(RequestUnion::CancelRequest(cancel)) => {
+                self.parts.remove(&cancel.watch_id);
                 self.ask(|stream| stream.cancel(cancel.watch_id)).await
             }
             Some(RequestUnion::ProgressRequest(_)) => {
@@ -182,8 +188,11 @@ impl<B: RequestBody> Watching<B> {
         };
         match permitted {
             Ok(()) => {
+                let part = self.cx.part("watch", || attributes::watch(&request));
                 let create = to_create(request);
-                self.ask(|stream| stream.create(&create).map(|_| ())).await
+                let id = self.ask(|stream| stream.create(&create)).await?;
+                self.parts.extend(id.zip(part));
+                Ok(())
             }
             Err(refused) => {
                 let reason = Status::from(refused).to_string();
@@ -193,11 +202,13 @@ impl<B: RequestBody> Watching<B> {
     }
 
     /// Asks the stream for something. It was accepted; if it were not, what waits to be told would be told first.
-    async fn ask(&mut self, ask: impl Fn(&Stream) -> Result<(), Busy>) -> Result<(), Status> {
-        while ask(&self.stream).is_err() {
-            self.tell().await?;
+    async fn ask<T>(&mut self, ask: impl Fn(&Stream) -> Result<T, Busy>) -> Result<T, Status> {
+        loop {
+            match ask(&self.stream) {
+                Ok(answer) => return Ok(answer),
+                Err(Busy) => self.tell().await?,
+            };
         }
-        Ok(())
     }
 }
 

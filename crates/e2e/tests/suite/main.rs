@@ -17,3 +17,4 @@ mod serving;
 mod slow_reader;
 mod stop;
 mod tls;
+mod tracing;

@@ -142,10 +142,13 @@ fn what_is_still_to_come_is_refused_and_never_ignored() {
             "https://127.0.0.1:{client}",
             "TLS key/cert (--cert-file, --key-file)",
         ),
-        ("enable-distributed-tracing", "true", later),
         ("initial-cluster-state", "existing", later),
         ("force-new-cluster", "true", later),
-        ("enable-pprof", "true", later),
+        (
+            "enable-pprof",
+            "true",
+            "is not supported by Bowline: its profiles are those of a Go program",
+        ),
         ("memory-mlock", "true", later),
     ];
     for (name, value, text) in expected {

@@ -267,4 +267,19 @@ pub struct Monitoring {
     pub slow_apply: Duration,
     /// Time that a request may take before the log tells.
     pub slow_request: Duration,
+    /// Where traces go; `None` is nowhere.
+    pub tracing: Option<Tracing>,
+}
+
+/// Distributed tracing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tracing {
+    /// Host and port of a collector.
+    pub address: String,
+    /// The name of all members together.
+    pub service_name: String,
+    /// The name of this one, if it has one.
+    pub instance_id: Option<String>,
+    /// Calls to trace, of a million whose clients leave it open.
+    pub sampled_per_million: u32,
 }

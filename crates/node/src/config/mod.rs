@@ -45,7 +45,7 @@ pub use host::{Machine, NoDefaultHost};
 pub use logs::{LogFormat, LogLevel, LogOutput, LogRotation, Logs};
 pub use meant::{
     Advertise, Auth, AutoCompaction, AutoTls, Backend, Checks, Client, ClientTls, Cluster,
-    ClusterState, Compaction, Config, Keepalive, Limits, Listen, Monitoring, Raft,
+    ClusterState, Compaction, Config, Keepalive, Limits, Listen, Monitoring, Raft, Tracing,
 };
 pub use names::Resolve;
 pub use notice::Notice;

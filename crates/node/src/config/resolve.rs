@@ -16,7 +16,7 @@ use super::host::Machine;
 use super::logs::Logs;
 use super::meant::{
     Advertise, Auth, AutoCompaction, Backend, Checks, Client, Cluster, ClusterState, Compaction,
-    Config, Keepalive, Limits, Listen, Monitoring, Raft,
+    Config, Keepalive, Limits, Listen, Monitoring, Raft, Tracing,
 };
 use super::notice::{
     BCRYPT_COST, BCRYPT_COSTS, Notice, QUOTA_BYTES_RECOMMENDED, REQUEST_BYTES_RECOMMENDED,
@@ -306,6 +306,18 @@ fn monitoring(flags: &Flags) -> Monitoring {
         } else {
             flags.warning_unary_request_duration.or_zero()
         },
+        tracing: flags.enable_distributed_tracing.then(|| tracing(flags)),
+    }
+}
+
+fn tracing(flags: &Flags) -> Tracing {
+    let id = &flags.distributed_tracing_instance_id;
+    Tracing {
+        address: flags.distributed_tracing_address.clone(),
+        service_name: flags.distributed_tracing_service_name.clone(),
+        instance_id: Some(id.clone()).filter(|id| !id.is_empty()),
+        // It was checked before that it is one.
+        sampled_per_million: u32::try_from(flags.distributed_tracing_sampling_rate).unwrap_or(0),
     }
 }
 

@@ -10,7 +10,7 @@ use super::url::list::{self, UniqueUrls, UrlsMap};
 const PEER_TLS: &str = "TLS between members is still to come";
 const DISCOVERY: &str = "discovery is still to come; give the members with --initial-cluster";
 const CLUSTER: &str = "clusters of more than one member are still to come";
-const TRACING: &str = "distributed tracing is still to come";
+const PROFILES: &str = "its profiles are those of a Go program; docs/profiling.md tells how to look into Bowline with perf, metrics, traces and the log";
 
 /// Flags that cannot act, and why.
 const FLAGS: &[(&str, &str)] = &[
@@ -43,12 +43,6 @@ const FLAGS: &[(&str, &str)] = &[
     ("raft-read-timeout", CLUSTER),
     ("raft-write-timeout", CLUSTER),
     ("force-new-cluster", "there is no cluster yet that a member could be taken out of"),
-    ("enable-distributed-tracing", TRACING),
-    ("distributed-tracing-address", TRACING),
-    ("distributed-tracing-service-name", TRACING),
-    ("distributed-tracing-instance-id", TRACING),
-    ("distributed-tracing-sampling-rate", TRACING),
-    ("enable-pprof", "there is no profile to be had yet"),
     ("memory-mlock", "the pages of the database cannot be locked yet"),
 ];
 
@@ -70,6 +64,7 @@ pub(crate) fn check(flags: &Flags) -> Result<(), Refusal> {
     reasons.extend(secure_urls(flags));
     reasons.extend(more_members(flags));
     reasons.extend(freelist(flags));
+    reasons.extend(profiles(flags));
     reasons.extend(gates(flags));
     for key in &flags.file_only {
         reasons.push(format!("{key} in the configuration file is not yet supported by Bowline"));
@@ -112,6 +107,11 @@ fn freelist(flags: &Flags) -> Option<String> {
     })
 }
 
+/// What etcd serves then is made by the runtime of Go, and by no other.
+fn profiles(flags: &Flags) -> Option<String> {
+    flags.enable_pprof.then(|| format!("--enable-pprof is not supported by Bowline: {PROFILES}"))
+}
+
 /// A gate that is about dialling other members.
 fn gates(flags: &Flags) -> Option<String> {
     flags.feature_gates.enabled(Gate::SetMemberLocalAddr).then(|| {
@@ -142,7 +142,7 @@ fn is_same(name: &str, given: &mut Flags, fresh: &mut Flags) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{FLAGS, check};
+    use super::{FLAGS, PROFILES, check};
     use crate::config::Flags;
     use crate::config::table::{Slot, find};
 
@@ -209,9 +209,11 @@ mod tests {
         flags.enable_pprof = true;
         assert_eq!(
             refusal(&flags),
-            "--enable-pprof is not yet supported by Bowline: there is no profile to be had yet; \
-             --initial-cluster with 2 members is not yet supported by Bowline: \
-             clusters of more than one member are still to come"
+            format!(
+                "--initial-cluster with 2 members is not yet supported by Bowline: \
+                 clusters of more than one member are still to come; \
+                 --enable-pprof is not supported by Bowline: {PROFILES}"
+            )
         );
     }
 }

@@ -33,6 +33,7 @@ const OURS: &[&str] = &[
     "server",
     "testkit",
     "tls",
+    "trace",
     "types",
     "wal",
 ];

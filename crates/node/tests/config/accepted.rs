@@ -7,7 +7,7 @@ use std::time::Duration;
 use node::config::gates::Gate;
 use node::config::go::GoDuration;
 use node::config::url::list::texts;
-use node::config::{AutoCompaction, ClusterState, Keepalive, LogLevel, LogOutput, Notice};
+use node::config::{AutoCompaction, ClusterState, Keepalive, LogLevel, LogOutput, Notice, Tracing};
 
 use super::{ROUTED, config, run, run_on};
 
@@ -53,6 +53,7 @@ fn nothing_typed_is_etcds_defaults() {
     assert_eq!(config.checks.downgrade_interval, Some(Duration::from_secs(5)));
     assert_eq!(config.monitoring.slow_apply, Duration::from_millis(100));
     assert_eq!(config.monitoring.slow_request, Duration::from_millis(300));
+    assert_eq!(config.monitoring.tracing, None);
     assert_eq!((config.logs.level, config.logs.outputs), (LogLevel::Info, vec![LogOutput::Stderr]));
     assert!(config.raft.pre_vote && config.cluster.strict_reconfig_check);
 }
@@ -234,4 +235,32 @@ fn sockets_in_the_file_system() {
         "--advertise-client-urls=unix:///run/b.sock",
     ]);
     assert_eq!(config.listen.client[0].to_string(), "unix:///run/b.sock");
+}
+
+#[test]
+fn traces_go_where_they_are_sent() {
+    let tracing = |args: &[&str]| config(args).monitoring.tracing;
+    let address = "--distributed-tracing-address=10.0.0.9:4317";
+    assert_eq!(tracing(&[address, "--distributed-tracing-sampling-rate=-1"]), None, "not enabled");
+    let usual = Tracing {
+        address: "localhost:4317".to_owned(),
+        service_name: "etcd".to_owned(),
+        instance_id: None,
+        sampled_per_million: 0,
+    };
+    assert_eq!(tracing(&["--enable-distributed-tracing"]), Some(usual.clone()));
+    let given = tracing(&[
+        "--enable-distributed-tracing",
+        address,
+        "--distributed-tracing-service-name=store",
+        "--distributed-tracing-instance-id=a",
+        "--distributed-tracing-sampling-rate=1000000",
+    ]);
+    let expected = Tracing {
+        address: "10.0.0.9:4317".to_owned(),
+        service_name: "store".to_owned(),
+        instance_id: Some("a".to_owned()),
+        sampled_per_million: 1_000_000,
+    };
+    assert_eq!(given, Some(expected));
 }

@@ -267,7 +267,8 @@ fn what_bowline_cannot_do_yet_is_refused_all_at_once() {
     assert_eq!(
         text,
         "--peer-auto-tls is not yet supported by Bowline: TLS between members is still to come; \
-         --enable-pprof is not yet supported by Bowline: there is no profile to be had yet"
+         --enable-pprof is not supported by Bowline: its profiles are those of a Go program; \
+         docs/profiling.md tells how to look into Bowline with perf, metrics, traces and the log"
     );
 }
 

@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 use super::*;
 use crate::body::Body;
 use crate::grpc::metrics::Metrics;
+use crate::grpc::rpc::Method;
 use crate::grpc::status::Code;
 
 /// Streams of one method, and how they ended.
@@ -28,7 +29,9 @@ impl Streams {
         F: Future<Output = Result<(), Status>> + Send + 'static,
     {
         let counted = self.metrics.method(0).begin();
-        let terms = Terms { ends: &self.ends, needs_leader: false, deadline, counted };
+        let (_, method) = Method::find("/etcdserverpb.Watch/Watch").unwrap();
+        let open = Open::new(None, method);
+        let terms = Terms { ends: &self.ends, needs_leader: false, deadline, counted, open };
         let sink = Sink::default();
         Running::new(terms, &sink, work(sink.clone()))
     }

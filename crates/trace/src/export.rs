@@ -1,0 +1,361 @@
+//! How spans get to a collector.
+//!
+//! ```text
+//!   calls ──► queue, 2048 spans ──► thread `trace`: up to 512 at a time, or what there is after a second ──► OTLP
+//!               │ full                                                                                        │ fails, after three more attempts
+//!               └─► dropped{reason="queue_full"}                                                              └─► dropped{reason="export_failed"}
+//! ```
+//!
+//! The thread is its own, with a runtime of its own: neither encoding nor waiting for a collector takes time from those who serve.
+
+use std::io;
+use std::sync::mpsc as std_mpsc;
+use std::thread;
+use std::time::Duration;
+
+use opentelemetry::KeyValue;
+use opentelemetry_otlp::{SpanExporter as OtlpExporter, WithExportConfig as _};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::resource::EnvResourceDetector;
+use opentelemetry_sdk::trace::{SpanData, SpanExporter};
+use prometheus::{IntCounter, IntCounterVec, Opts, Registry};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, timeout_at};
+
+use crate::{Settings, StartError};
+
+/// Spans that may wait to be sent.
+pub const QUEUE_SPANS_MAX: usize = 2048;
+/// Spans that are sent together.
+const BATCH_SPANS_MAX: usize = 512;
+/// How long the first of them waits for others.
+const BATCH_TIME: Duration = Duration::from_secs(1);
+/// How often the log tells that nothing gets through.
+const REPORT_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Where spans wait to be sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Queue {
+    spans: mpsc::Sender<SpanData>,
+    full: IntCounter,
+}
+
+impl Queue {
+    /// Adds one, if there is room and somebody sends it.
+    pub(crate) fn push(&self, span: SpanData) {
+        if self.spans.try_send(span).is_err() {
+            self.full.inc();
+        }
+    }
+}
+
+/// The thread that sends.
+#[derive(Debug)]
+pub struct Export {
+    stop: oneshot::Sender<()>,
+    stopped: std_mpsc::Receiver<()>,
+}
+
+impl Export {
+    /// Sends what waits, and stops. Returns when that is done, or has taken so long.
+    pub fn close(self, patience: Duration) {
+        // If nobody listens, it has stopped already.
+        let _ = self.stop.send(());
+        if self.stopped.recv_timeout(patience) == Err(std_mpsc::RecvTimeoutError::Timeout) {
+            tracing::warn!("the last spans could not be sent in time");
+        }
+    }
+}
+
+/// Starts it.
+pub(crate) fn start(
+    settings: &Settings,
+    registry: &Registry,
+) -> Result<(Queue, Export), StartError> {
+    let dropped = dropped(registry)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let exporter = runtime.block_on(async { exporter(settings) })?;
+    let (queue, spans) = channel(QUEUE_SPANS_MAX, &dropped);
+    let failed = dropped.with_label_values(&["export_failed"]);
+    let sender = Sender { spans, exporter, failures: Failures::new(failed) };
+    let (stop, stopping) = oneshot::channel();
+    let (done, stopped) = std_mpsc::channel();
+    spawn(move || {
+        runtime.block_on(sender.run(stopping));
+        // Whoever waits may have given up.
+        let _ = done.send(());
+    })?;
+    Ok((queue, Export { stop, stopped }))
+}
+
+fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name("trace".to_owned()).spawn(work).map(drop)
+}
+
+fn channel(spans_max: usize, dropped: &IntCounterVec) -> (Queue, mpsc::Receiver<SpanData>) {
+    let (sender, receiver) = mpsc::channel(spans_max);
+    let full = dropped.with_label_values(&["queue_full"]);
+    (Queue { spans: sender, full }, receiver)
+}
+
+fn dropped(registry: &Registry) -> Result<IntCounterVec, prometheus::Error> {
+    let help = "Spans that were not sent, because too many waited or nobody took them.";
+    let opts = Opts::new("bowline_trace_spans_dropped_total", help);
+    let dropped = IntCounterVec::new(opts, &["reason"])?;
+    registry.register(Box::new(dropped.clone()))?;
+    Ok(dropped)
+}
+
+/// Compat: as with etcd, there is no encryption; and what the environment says of the resource is overruled by the flags.
+fn exporter(settings: &Settings) -> Result<OtlpExporter, StartError> {
+    let endpoint = format!("http://{}", settings.address);
+    let mut exporter = OtlpExporter::builder().with_tonic().with_endpoint(endpoint).build()?;
+    let id = settings.instance_id.clone().map(|id| KeyValue::new("service.instance.id", id));
+    let resource = Resource::builder_empty()
+        .with_detector(Box::new(EnvResourceDetector::new()))
+        .with_attribute(KeyValue::new("service.name", settings.service_name.clone()))
+        .with_attributes(id);
+    exporter.set_resource(&resource.build());
+    Ok(exporter)
+}
+
+/// Who sends.
+struct Sender<E> {
+    spans: mpsc::Receiver<SpanData>,
+    exporter: E,
+    failures: Failures,
+}
+
+impl<E: SpanExporter> Sender<E> {
+    async fn run(mut self, mut stop: oneshot::Receiver<()>) {
+        let mut batch = Vec::new();
+        loop {
+            tokio::select! {
+                biased;
+                // An error says that nobody can stop it any more, which comes to the same.
+                _ = &mut stop => break,
+                () = gather(&mut self.spans, &mut batch) => self.send(&mut batch).await,
+            }
+        }
+        self.spans.close();
+        while !batch.is_empty() || self.spans.recv_many(&mut batch, BATCH_SPANS_MAX).await > 0 {
+            self.send(&mut batch).await;
+        }
+    }
+
+    async fn send(&mut self, batch: &mut Vec<SpanData>) {
+        let count = batch.len();
+        let sent = self.exporter.export(std::mem::take(batch)).await;
+        self.failures.note(&sent, count);
+    }
+}
+
+/// Waits for spans: until there are enough for a batch, or the first has waited for its time. What it has gathered stays, if it is given up.
+async fn gather(spans: &mut mpsc::Receiver<SpanData>, batch: &mut Vec<SpanData>) {
+    if batch.is_empty() {
+        match spans.recv().await {
+            Some(first) => batch.push(first),
+            // Nobody can ask for a trace any more; whoever stops this will.
+            None => std::future::pending().await,
+        }
+    }
+    let until = Instant::now() + BATCH_TIME;
+    while batch.len() < BATCH_SPANS_MAX
+        && let Ok(Some(next)) = timeout_at(until, spans.recv()).await
+    {
+        batch.push(next);
+    }
+}
+
+/// What could not be sent, and when that was last told.
+struct Failures {
+    dropped: IntCounter,
+    told: Option<Instant>,
+    is_failing: bool,
+}
+
+impl Failures {
+    fn new(dropped: IntCounter) -> Failures {
+        Failures { dropped, told: None, is_failing: false }
+    }
+
+    fn note(&mut self, sent: &OTelSdkResult, count: usize) {
+        match sent {
+            Ok(()) if std::mem::take(&mut self.is_failing) => {
+                tracing::info!("spans are exported again");
+            }
+            Ok(()) => {}
+            Err(error) => {
+                self.is_failing = true;
+                self.dropped.inc_by(count as u64);
+                self.tell(error);
+            }
+        }
+    }
+
+    fn tell(&mut self, error: &dyn std::error::Error) {
+        if self.told.is_some_and(|told| told.elapsed() < REPORT_INTERVAL) {
+            return;
+        }
+        self.told = Some(Instant::now());
+        let dropped = self.dropped.get();
+        tracing::warn!(%error, dropped_spans = dropped, "failed to export spans");
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::time::UNIX_EPOCH;
+
+    use opentelemetry::InstrumentationScope;
+    use opentelemetry::SpanId;
+    use opentelemetry::trace::{SpanContext, SpanKind, Status};
+    use opentelemetry_sdk::error::OTelSdkError;
+    use opentelemetry_sdk::trace::{SpanEvents, SpanLinks};
+
+    use super::*;
+
+    pub(crate) fn queue(spans_max: usize) -> (Queue, mpsc::Receiver<SpanData>) {
+        channel(spans_max, &dropped(&Registry::new()).unwrap())
+    }
+
+    pub(crate) fn waiting(spans: &mut mpsc::Receiver<SpanData>) -> Vec<SpanData> {
+        std::iter::from_fn(|| spans.try_recv().ok()).collect()
+    }
+
+    fn span() -> SpanData {
+        SpanData {
+            span_context: SpanContext::empty_context(),
+            parent_span_id: SpanId::INVALID,
+            parent_span_is_remote: false,
+            span_kind: SpanKind::Internal,
+            name: "put".into(),
+            start_time: UNIX_EPOCH,
+            end_time: UNIX_EPOCH,
+            attributes: Vec::new(),
+            dropped_attributes_count: 0,
+            events: SpanEvents::default(),
+            links: SpanLinks::default(),
+            status: Status::Unset,
+            instrumentation_scope: InstrumentationScope::default(),
+        }
+    }
+
+    /// Notes how many came together, and takes them or not.
+    #[derive(Clone, Debug, Default)]
+    struct Collector {
+        batches: Arc<Mutex<Vec<usize>>>,
+        refuses: bool,
+    }
+
+    impl SpanExporter for Collector {
+        async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+            self.batches.lock().unwrap().push(batch.len());
+            match self.refuses {
+                true => Err(OTelSdkError::InternalFailure("nobody is there".to_owned())),
+                false => Ok(()),
+            }
+        }
+    }
+
+    struct Running {
+        queue: Queue,
+        collector: Collector,
+        failed: IntCounter,
+        stop: oneshot::Sender<()>,
+        task: tokio::task::JoinHandle<()>,
+    }
+
+    impl Running {
+        fn start(refuses: bool) -> Running {
+            let (queue, spans) = queue(QUEUE_SPANS_MAX);
+            let collector = Collector { refuses, ..Collector::default() };
+            let failed = IntCounter::new("failed", "failed").unwrap();
+            let failures = Failures::new(failed.clone());
+            let sender = Sender { spans, exporter: collector.clone(), failures };
+            let (stop, stopping) = oneshot::channel();
+            let task = tokio::spawn(sender.run(stopping));
+            Running { queue, collector, failed, stop, task }
+        }
+
+        async fn stop(self) -> Vec<usize> {
+            self.stop.send(()).unwrap();
+            self.task.await.unwrap();
+            self.collector.batches.lock().unwrap().clone()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn spans_are_sent_together() {
+        let running = Running::start(false);
+        for _ in 0..BATCH_SPANS_MAX + 3 {
+            running.queue.push(span());
+        }
+        tokio::time::sleep(2 * BATCH_TIME).await;
+        running.queue.push(span());
+        assert_eq!(running.stop().await, [BATCH_SPANS_MAX, 3, 1], "the last when it stops");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_does_not_fit_is_dropped_and_counted() {
+        let (queue, mut spans) = queue(2);
+        (0..5).for_each(|_| queue.push(span()));
+        assert_eq!(waiting(&mut spans).len(), 2);
+        assert_eq!(queue.full.get(), 3);
+        drop(spans);
+        queue.push(span());
+        assert_eq!(queue.full.get(), 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_takes_is_counted_and_told_once_a_while() {
+        let running = Running::start(true);
+        let failed = running.failed.clone();
+        for _ in 0..3 {
+            running.queue.push(span());
+            tokio::time::sleep(2 * BATCH_TIME).await;
+        }
+        assert_eq!(failed.get(), 3);
+        assert_eq!(running.stop().await, [1, 1, 1]);
+
+        let mut failures = Failures::new(failed);
+        let refused = Err(OTelSdkError::InternalFailure("no".to_owned()));
+        failures.note(&refused, 1);
+        let first = failures.told;
+        failures.note(&refused, 1);
+        assert_eq!(failures.told, first, "once");
+        tokio::time::advance(REPORT_INTERVAL).await;
+        failures.note(&refused, 1);
+        assert_ne!(failures.told, first, "and again after a while");
+    }
+
+    #[test]
+    fn an_address_that_is_none_is_refused() {
+        let settings = Settings {
+            address: "not an address".to_owned(),
+            service_name: "etcd".to_owned(),
+            instance_id: None,
+            sampled_per_million: 0,
+        };
+        let error = start(&settings, &Registry::new()).unwrap_err().to_string();
+        assert!(error.starts_with("distributed tracing: "), "{error}");
+    }
+
+    #[test]
+    fn closing_does_not_wait_for_a_collector_that_is_not_there() {
+        let settings = Settings {
+            // The port of nobody: discarded, on loopback.
+            address: "127.0.0.1:9".to_owned(),
+            service_name: "etcd".to_owned(),
+            instance_id: Some("me".to_owned()),
+            sampled_per_million: 0,
+        };
+        let (queue, export) = start(&settings, &Registry::new()).unwrap();
+        queue.push(span());
+        let began = std::time::Instant::now();
+        export.close(Duration::from_millis(200));
+        assert!(began.elapsed() < Duration::from_secs(5));
+    }
+}
