@@ -12,6 +12,7 @@ use crate::body::Body;
 use crate::gateway::{Gateway, Rest, websocket};
 use crate::grpc::{Grpc, RequestBody};
 use crate::http::{self, Http, Member, Surface};
+use crate::unread::discard;
 
 const GRPC: &str = "application/grpc";
 
@@ -42,7 +43,11 @@ impl<M: Member> Api<M> {
         let (asked, body) = request.into_parts();
         match self.http.gateway_path(self.surface, &asked) {
             Some(path) => self.json(connection, &path, &asked, body).await,
-            None => self.http.call(self.surface, connection.tls, &asked).await.map(Body::from),
+            None => {
+                let answer = self.http.call(self.surface, connection.tls, &asked).await;
+                discard(body).await;
+                answer.map(Body::from)
+            }
         }
     }
 

@@ -12,6 +12,7 @@
 mod body;
 mod edge;
 mod intake;
+mod unread;
 
 mod gateway;
 pub mod grpc;

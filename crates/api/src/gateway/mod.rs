@@ -31,6 +31,7 @@ use proto::shape::{Route, Streams};
 
 use crate::body::Body;
 use crate::grpc::{Code, Deadline, Grpc, RequestBody, Status};
+use crate::unread::discard;
 use metadata::Metadata;
 use replies::Replies;
 use requests::{One, Requests};
@@ -72,7 +73,10 @@ impl Gateway {
                     Streams::Both => call.bidi_stream(body).await,
                 }
             }
-            Err(refused) => answer::refused(&refused),
+            Err(refused) => {
+                discard(body).await;
+                answer::refused(&refused)
+            }
         }
     }
 }
@@ -119,7 +123,7 @@ struct Call<'a> {
 
 impl Call<'_> {
     async fn unary<B: RequestBody>(self, body: B) -> Response<Body> {
-        let message = match requests::one(body, self.route.request, self.grpc, self.rest).await {
+        let message = match self.message(body).await {
             Ok(message) => message,
             Err(refused) => return answer::refused(&refused),
         };
@@ -133,10 +137,20 @@ impl Call<'_> {
     }
 
     async fn server_stream<B: RequestBody>(self, body: B) -> Response<Body> {
-        match requests::one(body, self.route.request, self.grpc, self.rest).await {
+        match self.message(body).await {
             Ok(message) => self.stream(One::new(message)).await,
             Err(refused) => answer::refused(&refused),
         }
+    }
+
+    /// The one message of a body.
+    async fn message<B: RequestBody>(&self, mut body: B) -> Result<Bytes, Status> {
+        let shape = self.route.request;
+        let message = requests::one(&mut body, shape, self.grpc, self.rest).await;
+        if message.is_err() && self.rest == Rest::Read {
+            discard(body).await;
+        }
+        message
     }
 
     async fn bidi_stream<B: RequestBody>(self, body: B) -> Response<Body> {

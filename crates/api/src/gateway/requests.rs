@@ -22,7 +22,7 @@ const LONG_BYTES: usize = 256 << 10;
 
 /// The one message of a body; an empty one if there is nothing in it.
 pub(super) async fn one<B: RequestBody>(
-    mut body: B,
+    body: &mut B,
     shape: &'static Message,
     grpc: &Grpc,
     rest: Rest,
@@ -39,7 +39,7 @@ pub(super) async fn one<B: RequestBody>(
             if looked_at >= TURN_BYTES {
                 looked_at = 0;
                 cx.waker().wake_by_ref();
-            } else if let Poll::Ready(piece) = poll_piece(&mut body, cx) {
+            } else if let Poll::Ready(piece) = poll_piece(body, cx) {
                 return Poll::Ready(Ok(piece));
             }
             receiving.poll_wait(grpc.intake(), kept, cx).map(Err)
