@@ -144,8 +144,12 @@ pub fn validate(from: &impl Read) -> Result<(), MigrateError> {
     }
 }
 
-/// Moves the file to a version. `log` is the oldest version that can read the log, if it holds anything that matters.
-pub fn migrate(tx: &mut Tx<'_>, target: Version, log: Option<Version>) -> Result<(), MigrateError> {
+/// Moves the file to a version, and returns those on the way, to be told of once anybody can see it. `log` is the oldest version that can read the log, if it holds anything that matters.
+pub fn migrate(
+    tx: &mut Tx<'_>,
+    target: Version,
+    log: Option<Version>,
+) -> Result<Vec<Version>, MigrateError> {
     let current = detect(tx)?;
     let steps = plan(current, target)?;
     if let Some(log) = log
@@ -154,15 +158,14 @@ pub fn migrate(tx: &mut Tx<'_>, target: Version, log: Option<Version>) -> Result
     {
         return Err(MigrateError::NewerLog { target, log });
     }
-    for version in steps {
-        if version < FIRST {
+    for version in &steps {
+        if *version < FIRST {
             tx.delete(Bucket::Meta, Bytes::from_static(meta::STORAGE_VERSION));
         } else {
             tx.set(Bucket::Meta, meta::STORAGE_VERSION, Bytes::from(version.to_string()));
         }
-        tracing::info!(%version, "updated storage version");
     }
-    Ok(())
+    Ok(steps)
 }
 
 /// The versions on the way, without the first.

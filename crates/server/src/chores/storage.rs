@@ -92,8 +92,11 @@ fn move_to(
     let is_lower = current.is_some_and(|current| target < current);
     let log = if is_lower { log_version(shared)? } else { None };
     let mut tx = state.backend.begin();
-    migrate(&mut tx, target, log)?;
+    let steps = migrate(&mut tx, target, log)?;
     tx.commit()?;
+    for version in steps {
+        tracing::info!(new_storage_version = %version, "updated storage version");
+    }
     Ok(())
 }
 
