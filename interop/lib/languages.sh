@@ -3,7 +3,7 @@
 # Everything they need comes from where people get it: PyPI, npm, Maven Central, crates.io, at the versions that the files beside
 # the programs pin. It is kept in bin/programs, and fetched anew when one of those files has changed.
 
-# Every program, with etcd and with us, in plaintext, over TLS and with users. LANGUAGES and MODES name some if not all are wanted.
+# Every program, with etcd and with us, in plaintext, over TLS, with users, with both and with signed tokens. LANGUAGES and MODES name some if not all are wanted.
 languages_programs() {
     bin/languages -ours "$(bowline)" -languages "${LANGUAGES:-}" -modes "${MODES:-}"
 }

@@ -1,14 +1,5 @@
 # Our server beside etcd's: what check_ctl, check_clientv3 and check_alternate in ../run are made of. Sourced, not run.
 
-# Our server, built by server_build.
-bowline() {
-    echo "${CARGO_TARGET_DIR:-$root/target}/release/bowline"
-}
-
-server_build() {
-    (cd "$root" && cargo build --release -p node --bin bowline)
-}
-
 # ---- etcd's command lines ----
 
 # What etcdctl and etcdutl print is the same, whomever they ask.

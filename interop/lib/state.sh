@@ -3,7 +3,7 @@
 # On their side stands etcd itself, on ours the server, and the example replay, which makes a database from a log.
 
 # How many requests, from which seed on. STATE_OPS and STATE_SEED ask for other ones than CI does.
-state_ops=${STATE_OPS:-100000}
+state_ops=${STATE_OPS:-12000}
 state_seed=${STATE_SEED:-1}
 
 # Etcd does not differ from itself, or else the comparison finds what is none.
@@ -95,11 +95,6 @@ alone() {
 # Clients reach it elsewhere each time.
 members_of() {
     bin/snapimage "$dir/$1/member/snap" | sed 's/"clientURLs":.*//'
-}
-
-state_build() {
-    (cd "$root" && cargo build --release --examples -p server)
-    server_build
 }
 
 # ---- measurements ----

@@ -144,9 +144,9 @@ storage_locks() {
     bin/boltwrite -seed 1 -count 10 "$file"
     bin/waltool append -seed 4 -round 0 "$log"
     refused "bbolt beside us" timeout ours bolt_tool hold "$file" bin/boltwrite -seed 1 -count 10 "$file"
-    refused "us beside bbolt" timeout bin/boltwrite -hold "$file" "$(ours_path bolt_tool)" round --round 0 "$file"
+    refused "us beside bbolt" timeout bin/boltwrite -hold "$file" "$(example bolt_tool)" round --round 0 "$file"
     refused "etcd's log beside ours" 'already locked' ours wal_dump --hold "$log" bin/waltool check "$log"
-    refused "our log beside etcd's" 'already locked' bin/waltool hold "$log" "$(ours_path wal_dump)" --check "$log"
+    refused "our log beside etcd's" 'already locked' bin/waltool hold "$log" "$(example wal_dump)" --check "$log"
     rm -rf "$file" "$log"
     echo "locks: each side keeps the other out"
 }
@@ -278,17 +278,9 @@ same() {
 
 # ---- setup ----
 
-# Our side, built by storage_build.
+# A program of our side.
 ours() {
-    "$(ours_path "$1")" "${@:2}"
-}
-
-ours_path() {
-    echo "${CARGO_TARGET_DIR:-$root/target}/release/examples/$1"
-}
-
-storage_build() {
-    (cd "$root" && cargo build --release --examples -p bolt -p wal -p backend)
+    "$(example "$1")" "${@:2}"
 }
 
 # The server of a version.

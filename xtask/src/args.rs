@@ -11,6 +11,7 @@ pub(crate) enum Command {
     Verify(verify::Options),
     Fix,
     Edges,
+    Sim(crate::sim::Options),
     RaftSim(crate::sim::Options),
     Crash { seeds: Option<u64> },
 }
@@ -29,6 +30,9 @@ verify    check everything, change nothing
   --require-deny    fail where licences or advisories could not be checked
 fix       let clippy and rustfmt rewrite what they can
 edges     compare the crates with the picture in ARCHITECTURE.md
+sim       simulate whole clusters with their clients, in release mode, on all cores; a seed that fails is told again in detail
+  --seeds <n>       how many seeds
+  --from <seed>     the first of them
 raft-sim  simulate clusters of the consensus core, in release mode
   --seeds <n>       how many seeds
   --from <seed>     the first of them
@@ -50,6 +54,11 @@ pub(crate) fn parse(words: &[String]) -> Result<Command> {
         "verify" => Command::Verify(verify_options(&mut options)?),
         "fix" => Command::Fix,
         "edges" => Command::Edges,
+        "sim" => Command::Sim(crate::sim::Options {
+            seeds: options.number("--seeds")?,
+            from: options.number("--from")?,
+            keep_going: true,
+        }),
         "raft-sim" => Command::RaftSim(crate::sim::Options {
             seeds: options.number("--seeds")?,
             from: options.number("--from")?,
@@ -165,6 +174,8 @@ mod tests {
         let line = "raft-sim --seeds 100 --from=7 --keep-going";
         assert_eq!(parsed(line).unwrap(), Command::RaftSim(full));
         assert_eq!(parsed("raft-sim").unwrap(), Command::RaftSim(sim::Options::default()));
+        let one = sim::Options { seeds: Some(1), from: Some(7), keep_going: true };
+        assert_eq!(parsed("sim --from 7 --seeds 1").unwrap(), Command::Sim(one));
         assert_eq!(refused("raft-sim --seeds many"), "--seeds many");
         assert_eq!(refused("raft-sim --seeds"), "--seeds needs a value");
     }

@@ -39,6 +39,7 @@ fn run(words: &[String]) -> Result<ExitCode> {
         Command::Verify(options) => verify::verify(&workspace, &options)?,
         Command::Fix => fix(&workspace)?,
         Command::Edges => edges::check(&workspace)?,
+        Command::Sim(options) => return sim::clusters(&workspace, &options),
         Command::RaftSim(options) => return sim::raft(&workspace, &options),
         Command::Crash { seeds } => return sim::crash(&workspace, seeds),
     }

@@ -1,5 +1,5 @@
-//! `cargo xtask raft-sim` and `cargo xtask crash`: the simulation of the consensus core, and power cuts of simulated disks,
-//! over as many seeds as asked for.
+//! `cargo xtask sim`, `cargo xtask raft-sim` and `cargo xtask crash`: the simulation of whole clusters and that of the consensus core, and power cuts of
+//! simulated disks, over as many seeds as asked for.
 //!
 //! The tests themselves live in the crates' `tests` and take their orders from the environment; an ordinary test run
 //! gives none and gets a short simulation.
@@ -10,8 +10,10 @@ use anyhow::Result;
 
 use crate::workspace::Workspace;
 
-/// The test that runs clusters; the others are about the simulation itself.
-const CLUSTERS: &str = "random_clusters_stay_safe_and_heal";
+/// The test of consensus that runs clusters; the others are about the simulation itself.
+const RAFT_CLUSTERS: &str = "random_clusters_stay_safe_and_heal";
+/// Likewise, of whole members.
+const STORIES: &str = "stories_end_well";
 
 /// What to simulate; where nothing is said, the test has its own default.
 #[derive(Debug, Default, PartialEq)]
@@ -34,10 +36,30 @@ impl Options {
     }
 }
 
-/// Runs the simulation and returns the code it ended with.
+/// Simulates whole clusters, on all cores, and returns the code it ended with. A failure does not keep the other seeds from being tried.
+pub(crate) fn clusters(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
+    let test = ["test", "--release", "-p", "sim", "--test", "suite", "--", "--nocapture", STORIES];
+    let (seeds, from) =
+        (options.seeds.map(|it| it.to_string()), options.from.map(|it| it.to_string()));
+    let seeds = seeds.iter().map(|it| ("BOWLINE_SIM_SEEDS", it.as_str()));
+    let from = from.iter().map(|it| ("BOWLINE_SIM_FROM", it.as_str()));
+    let variables: Vec<(&str, &str)> = seeds.chain(from).collect();
+    exit_code(workspace, &test, &variables)
+}
+
+/// Runs the simulation of consensus and returns the code it ended with.
 pub(crate) fn raft(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
-    let test =
-        ["test", "--release", "-p", "raft", "--test", "simulation", "--", "--nocapture", CLUSTERS];
+    let test = [
+        "test",
+        "--release",
+        "-p",
+        "raft",
+        "--test",
+        "simulation",
+        "--",
+        "--nocapture",
+        RAFT_CLUSTERS,
+    ];
     let variables = options.environment();
     let variables: Vec<(&str, &str)> =
         variables.iter().map(|(name, value)| (*name, value.as_str())).collect();

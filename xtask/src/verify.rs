@@ -44,13 +44,18 @@ pub(crate) enum Outcome {
 }
 
 /// The steps, in the order they run.
-pub(crate) const STEPS: [Step; 7] = [
+pub(crate) const STEPS: [Step; 8] = [
     Step { name: "fmt", what: "the code is formatted", run: fmt },
     Step { name: "hygiene", what: "nothing unfinished or disabled is left behind", run: tidy },
     Step { name: "edges", what: "the crates match the picture in ARCHITECTURE.md", run: map },
     Step { name: "clippy", what: "no warnings", run: clippy },
     Step { name: "doc", what: "the documentation builds and its links hold", run: doc },
     Step { name: "test", what: "the tests pass", run: test },
+    Step {
+        name: "failpoints",
+        what: "so they do where members can be made to fail",
+        run: failpoints,
+    },
     Step { name: "deny", what: "licences, sources and advisories of dependencies", run: deps },
 ];
 
@@ -114,6 +119,17 @@ fn doc(workspace: &Workspace, _: &Options) -> Result<Outcome> {
 
 fn test(workspace: &Workspace, _: &Options) -> Result<Outcome> {
     workspace.cargo(&["test", "--workspace"])?;
+    Ok(Outcome::Passed)
+}
+
+/// With the feature that no other step switches on.
+fn failpoints(workspace: &Workspace, _: &Options) -> Result<Outcome> {
+    let features = ["--features", "node/failpoints"];
+    let strict = ["--all-targets", "--", "-D", "warnings"];
+    workspace.cargo(&[&["clippy", "-p", "node"], &features[..], &strict].concat())?;
+    let features = ["--features", "failpoint/failpoints,bolt/failpoints"];
+    let tests = ["test", "-p", "failpoint", "-p", "bolt", "--test", "on", "--test", "failpoints"];
+    workspace.cargo(&[&tests[..], &features].concat())?;
     Ok(Outcome::Passed)
 }
 

@@ -38,7 +38,10 @@ impl<M: Member> Api<M> {
         request: Request<B>,
     ) -> Response<Body> {
         if self.is_grpc(connection, &request) {
-            return self.grpc.call(connection, request).await;
+            return match self.is_by_web(connection) {
+                true => self.grpc.call_by_web(connection, request).await,
+                false => self.grpc.call(connection, request).await,
+            };
         }
         let (asked, body) = request.into_parts();
         match self.http.gateway_path(self.surface, &asked) {
@@ -88,10 +91,16 @@ impl<M: Member> Api<M> {
             Surface::ClientHttpOnly | Surface::Metrics | Surface::Peer => false,
             // Nothing else gets here: see `speaks_http1`.
             Surface::ClientGrpcOnly => true,
-            Surface::Client => {
-                request.version() == Version::HTTP_2 && (!connection.tls || says_so())
-            }
+            Surface::Client if request.version() != Version::HTTP_2 => false,
+            // Whoever asks what may be asked gets that answer, whatever it is about.
+            Surface::Client if connection.tls => request.method() != Method::OPTIONS && says_so(),
+            Surface::Client => true,
         }
+    }
+
+    /// Compat: with TLS, etcd has a web server take calls, unless gRPC is served alone.
+    fn is_by_web(&self, connection: &Connection) -> bool {
+        connection.tls && !matches!(self.surface, Surface::ClientGrpcOnly)
     }
 }
 

@@ -237,6 +237,11 @@ impl Backend {
         Ok(report)
     }
 
+    /// Another file is about to take this one's place. A defragmentation that is under way is given up, and none begins: it would put this one back.
+    pub fn give_up_name(&self) {
+        self.shared.db.give_up_name();
+    }
+
     /// Begins to compare the pages of the file with their checksums, in steps. None if it keeps none.
     #[must_use]
     pub fn scrub(&self) -> Option<bolt::Scrub<'_>> {

@@ -9,6 +9,7 @@ use crate::batch::{Batch, Load, Sequence};
 use crate::error::CommitError;
 use crate::layers::Layers;
 use crate::schema::Bucket;
+use failpoint::failpoint;
 
 /// Commits what is pending, when asked to. Turns may be asked for by anybody: they come one after the other.
 #[derive(Clone, Debug)]
@@ -155,7 +156,9 @@ fn freeze(shared: &Shared) -> Option<Arc<RwLock<Batch>>> {
 
 /// The batch as one transaction of the file, bucket by bucket, in key order.
 fn write(db: &bolt::Db, batch: &Batch) -> Result<(), CommitError> {
+    failpoint!("beforeStartDBTxn");
     let mut tx = db.write()?;
+    failpoint!("afterStartDBTxn");
     for bucket in Bucket::ALL.into_iter().filter(|bucket| batch.touches(*bucket)) {
         let failed = |source| CommitError::Bucket { bucket, source };
         let mut pairs = tx.create_bucket_if_missing(bucket.name().as_bytes()).map_err(failed)?;
@@ -167,7 +170,9 @@ fn write(db: &bolt::Db, batch: &Batch) -> Result<(), CommitError> {
             }
         }
     }
+    failpoint!("beforeCommit");
     tx.commit()?;
+    failpoint!("afterCommit");
     Ok(())
 }
 

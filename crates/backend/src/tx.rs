@@ -5,6 +5,7 @@ use std::sync::{Arc, MutexGuard};
 
 use bolt::{Damaged, KEY_MAX, VALUE_MAX};
 use bytes::Bytes;
+use failpoint::failpoint;
 use types::{Index, Term};
 
 use crate::backend::{Applied, Shared};
@@ -97,7 +98,9 @@ impl<'b> Tx<'b> {
     /// If too much is pending it waits for a commit to the file, or does it itself. After an error nothing was changed.
     pub fn commit(mut self) -> Result<Sequence, CommitError> {
         let changes = std::mem::take(&mut self.changes);
+        failpoint!("beforeWritebackBuf");
         let sequence = self.shared.merge(changes)?;
+        failpoint!("afterWritebackBuf");
         *self.writer = self.applied;
         Ok(sequence)
     }

@@ -99,6 +99,8 @@ pub(crate) struct Writer {
     poisoned: Option<Arc<str>>,
     /// Files that defragmentation replaced.
     pub(crate) retired: Vec<Retired>,
+    /// Whether another file is to have the name, or has it.
+    pub(crate) is_replaced: bool,
 }
 
 impl Db {
@@ -124,6 +126,7 @@ impl Db {
             unsynced,
             poisoned: None,
             retired: Vec::new(),
+            is_replaced: false,
         };
         let path = Arc::clone(&state.path);
         let (current, writer) = (RwLock::new(Arc::new(state)), Mutex::new(writer));

@@ -20,6 +20,7 @@ use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use env::{Clock, Create, File, Lock, Locking, Open, parent};
+use failpoint::failpoint;
 
 use crate::checksums::Checksums;
 use crate::db::{Db, Options, Parts, Writer};
@@ -137,10 +138,21 @@ impl Db {
         }
     }
 
+    /// Another file is about to get the name. Nothing is put in its place from here on: a defragmentation that is under way is given up. Whoever reads
+    /// this one, or writes it, may go on.
+    pub fn give_up_name(&self) {
+        // One that takes no writes puts nothing in anybody's place.
+        if let Ok(mut writer) = self.lock_writer() {
+            writer.is_replaced = true;
+        }
+    }
+
     /// Begins to do so, turn by turn. One at a time: a second one waits.
     pub fn begin_defragment(&self) -> Result<Defrag<'_>, DefragError> {
         let alone = self.defrag.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.lock_writer()?);
+        if self.lock_writer()?.is_replaced {
+            return Err(DefragError::Ended);
+        }
         let copy = Copy::create(self, &beside(&self.path, "defrag"))?;
         let report =
             DefragReport { size_before: self.snapshot().size(), ..DefragReport::default() };
@@ -199,6 +211,9 @@ impl Defrag<'_> {
         clock: &dyn Clock,
     ) -> Result<Option<DefragReport>, DefragError> {
         let mut writer = self.db.lock_writer()?;
+        if writer.is_replaced {
+            return Err(DefragError::Ended);
+        }
         let started = clock.monotonic();
         let now = self.db.snapshot();
         match diff(Some(&at.root()), &now.root(), &mut Vec::new(), &mut Count::default()) {
@@ -229,9 +244,11 @@ impl Defrag<'_> {
 
 impl Drop for Defrag<'_> {
     fn drop(&mut self) {
-        if !self.swapped {
+        let path = &self.copy.db.path;
+        // The name may be that of another's by now, which has taken the place of this database.
+        if !self.swapped && self.copy.db.state().file.is_at(path).unwrap_or(true) {
             // Of no use to anybody. Should this fail: the next start removes it.
-            let _ = self.db.disk.remove_file(&self.copy.db.path);
+            let _ = self.db.disk.remove_file(path);
         }
     }
 }
@@ -244,6 +261,7 @@ impl Db {
         new: State,
         swapped: &mut bool,
     ) -> Result<(), DefragError> {
+        failpoint!("defragBeforeRename");
         if let Err(error) = self.disk.rename(&copy.db.path, &self.path) {
             // It may have happened all the same.
             match new.file.is_at(&self.path) {
@@ -321,13 +339,17 @@ impl Copy {
     fn create(from: &Db, path: &Path) -> Result<Copy, DefragError> {
         let failed =
             |action| move |error| DefragError::Io { path: path.to_path_buf(), action, error };
+        failpoint!("defragOpenFileError", |text| {
+            return Err(failed("create")(io::Error::other(text)));
+        });
         let file =
-            from.disk.open(path, Open::create(Create::Truncate)).map_err(failed("create"))?;
-        // Before it gets the name, so that nobody can come between.
+            from.disk.open(path, Open::create(Create::IfMissing)).map_err(failed("create"))?;
+        // Before it gets the name, so that nobody can come between; and before it is emptied, since another may be filling it that has given up its name.
         let locked = file.try_lock(Locking::Flock, Lock::Exclusive).map_err(failed("lock"))?;
         if !locked {
             return Err(failed("lock")(io::Error::from(io::ErrorKind::WouldBlock)));
         }
+        file.set_len(0).map_err(failed("empty"))?;
         let old = from.state();
         let page_size = old.meta.page_size;
         open::initialize(&*file, page_size).map_err(failed("initialize"))?;
@@ -354,6 +376,12 @@ impl Copy {
     /// Copies what changed between two states; all there is if there is no first. Tells how much that was.
     fn catch_up(&self, before: Option<&Snapshot>, after: &Snapshot) -> Result<u64, DefragError> {
         let copying = before.is_none();
+        if copying {
+            failpoint!("defragBeforeCopy");
+            failpoint!("defragdbFail", |text| {
+                return Err(self.error("copy", io::Error::other(text)));
+            });
+        }
         let mut batches = Batches { copy: self, copying, tx: None, bytes: 0, changes: 0 };
         let before = before.map(Snapshot::root);
         diff(before.as_ref(), &after.root(), &mut Vec::new(), &mut batches)?;

@@ -32,6 +32,7 @@ pub mod output;
 pub mod process;
 
 mod client;
+mod cluster;
 mod member;
 mod options;
 mod place;
@@ -41,6 +42,7 @@ mod watching;
 use std::time::Duration;
 
 pub use client::Client;
+pub use cluster::start_cluster;
 pub use member::{Member, Stopped};
 pub use options::Options;
 pub use place::Place;

@@ -73,6 +73,25 @@ impl Member {
         panic!("no ports were left in {ATTEMPTS} attempts");
     }
 
+    /// Starts several at once, which wait for each other, each in a place of its own; and waits until all serve.
+    ///
+    /// # Panics
+    ///
+    /// If one does not.
+    #[track_caller]
+    pub fn start_together(members: Vec<(Place, Options)>) -> Vec<Member> {
+        let spawn = |(place, options): (Place, Options)| {
+            let process = place.spawn(&options);
+            Member { place, options, process }
+        };
+        let members: Vec<_> = members.into_iter().map(spawn).collect();
+        for member in &members {
+            let is_there = member.log().wait_for(is_ready).is_some();
+            assert!(is_there, "the server did not start:\n{}", member.log().tail());
+        }
+        members
+    }
+
     /// Where it is.
     pub fn place(&self) -> &Place {
         &self.place

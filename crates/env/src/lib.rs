@@ -10,6 +10,7 @@
 //! the plain struct [`Map`].
 
 mod disk;
+mod host;
 mod map;
 mod memory;
 mod os;
@@ -21,8 +22,9 @@ mod sim;
 
 pub use clock::{Clock, OsClock, SimClock};
 pub use disk::{Create, Disk, File, Kind, Lock, Locking, Open, parent};
+pub use host::host_name_of;
 pub use map::Map;
-pub use memory::{free_memory_bytes, release_free_memory};
+pub use memory::{free_memory_bytes, keep_little_memory, release_free_memory};
 pub use os::OsDisk;
 pub use random::{OsRandom, Random, SeededRandom};
 pub use sim::{Calls, Fault, SimDisk};

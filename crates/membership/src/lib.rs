@@ -16,6 +16,7 @@
 //! | [`Member`], [`Membership`], [`ClusterId`], [`Change`] | the values, with etcd's ids and etcd's JSON |
 //! | [`store`] | the buckets |
 //! | [`Cluster`] | what all threads share, and how it changes |
+//! | [`join`] | who is who, to a member that joins |
 //! | [`reconfig`], [`version`] | rules: whether a change of members is safe; what version the members may speak |
 //! | [`v2`] | the same state in the form that older members read and wrote |
 //! | [`AlarmStore`], [`quota`] | alarms; what requests cost |
@@ -58,6 +59,7 @@ mod change;
 mod cluster;
 mod error;
 mod id;
+pub mod join;
 mod json;
 mod member;
 mod membership;

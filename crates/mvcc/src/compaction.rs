@@ -21,6 +21,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use backend::schema::{Bucket, meta, revision};
 use backend::{Read, Tx};
 use bytes::Bytes;
+use failpoint::failpoint;
 use types::Revision;
 
 use crate::error::{Error, Fault};
@@ -105,6 +106,7 @@ impl Store {
             return Err(Error::FutureRevision);
         }
         meta::set_scheduled_compaction(tx, at);
+        failpoint!("compactBeforeCommitScheduledCompact");
         let previous = std::mem::replace(&mut state.compacted, at);
         drop(state);
         Ok(self.compactions.push(at, previous, follows_finished))
@@ -190,14 +192,21 @@ impl Store {
         let (drops, last) = self.find_dropped(from, at, hasher)?;
         let dropped = drops.len();
         let mut tx = self.backend.begin();
+        failpoint!("compactAfterAcquiredBatchTxLock");
         for key in drops {
             tx.delete(Bucket::Key, key);
         }
-        if last.is_none() {
+        let Some(last) = last else {
+            failpoint!("compactBeforeSetFinishedCompact");
             meta::set_finished_compaction(&mut tx, at);
-        }
+            tx.commit()?;
+            failpoint!("compactAfterSetFinishedCompact");
+            return Ok((dropped, None));
+        };
+        failpoint!("compactBeforeCommitBatch");
         tx.commit()?;
-        Ok((dropped, last.map(|last| Revision::new(last.main, last.sub + 1))))
+        failpoint!("compactAfterCommitBatch");
+        Ok((dropped, Some(Revision::new(last.main, last.sub + 1))))
     }
 
     /// Looks at some revisions of the file. Returns the keys of those that are to be dropped, and the last that was looked at unless it is the end.
@@ -227,7 +236,7 @@ impl Store {
 
     fn note_hash(&self, follows_finished: bool, hasher: &Hasher) -> KeyValueHash {
         let hash = hasher.finish();
-        if follows_finished {
+        if follows_finished && !hasher.is_ambiguous() {
             self.hashes.store(hash);
         }
         hash

@@ -15,6 +15,7 @@ use backend::{Read, ReadError};
 use types::Revision;
 
 use crate::error::{Error, Fault};
+use crate::index::Index;
 use crate::store::{State, Store};
 
 /// How many hashes of compactions are kept.
@@ -39,21 +40,41 @@ pub(crate) struct Hasher {
     kept: Vec<Revision>,
     /// How many of these were passed.
     passed: usize,
+    /// Whether everything counts if nothing stays.
+    all_if_none: bool,
+    /// Whether one of those that stay is no tombstone.
+    has_live: bool,
 }
 
 impl Hasher {
     pub(crate) fn new(compact_revision: i64, revision: i64, kept: Vec<Revision>) -> Hasher {
         let hash = crc32c::crc32c(Bucket::Key.name().as_bytes());
-        Hasher { hash: KeyValueHash { hash, compact_revision, revision }, kept, passed: 0 }
+        let hash = KeyValueHash { hash, compact_revision, revision };
+        Hasher { hash, kept, passed: 0, all_if_none: true, has_live: false }
+    }
+
+    /// What a member holds by itself, however far its compaction has come.
+    ///
+    /// Compat: as in etcd, if nothing stays of what there is at `revision`, all that the file has counts. While a compaction is under way, that would be more than
+    /// other members have who are done with theirs; so only what it leaves does, which is what etcd counts then, too.
+    fn of(index: &Index, compact_revision: i64, revision: i64) -> Hasher {
+        let kept = index.keep(revision);
+        if kept.is_empty() {
+            let kept = index.keep(compact_revision);
+            return Hasher { all_if_none: false, ..Hasher::new(compact_revision, revision, kept) };
+        }
+        Hasher::new(compact_revision, revision, kept)
     }
 
     /// Adds a revision, unless it does not count. Returns whether it is one of those that stay.
     pub(crate) fn add(&mut self, at: RevisionKey, key: &[u8], value: &[u8]) -> bool {
         let stays = self.pass(at.revision);
+        self.has_live |= stays && !at.tombstone;
         let KeyValueHash { compact_revision, revision, .. } = self.hash;
         let main = at.revision.main;
         // Compat: as in etcd, if nothing stays at all, everything counts.
-        let dropped = main <= compact_revision && !self.kept.is_empty() && !stays;
+        let all_count = self.all_if_none && self.kept.is_empty();
+        let dropped = main <= compact_revision && !all_count && !stays;
         // Releases before 3.5.16 dropped a tombstone at the compacted revision, later ones keep it: it never counts.
         let unsure = main == compact_revision && at.tombstone;
         if main <= revision && !dropped && !unsure {
@@ -61,6 +82,12 @@ impl Hasher {
             self.hash.hash = crc32c::crc32c_append(self.hash.hash, value);
         }
         stays
+    }
+
+    /// Whether a compaction leaves nothing but tombstones. Whoever hashes the same revisions and has not compacted them yet finds that nothing stays, and counts
+    /// everything, while the compaction did not: such hashes are not to be compared. (etcd does, and finds members corrupt that are not.)
+    pub(crate) fn is_ambiguous(&self) -> bool {
+        !self.kept.is_empty() && !self.has_live
     }
 
     pub(crate) fn finish(&self) -> KeyValueHash {
@@ -118,12 +145,41 @@ impl Store {
         let (index, view) = (state.index.clone(), self.backend.view());
         drop(state);
         let upto = if revision == 0 { current } else { revision };
-        let mut hasher = Hasher::new(compacted, upto, index.keep(upto));
+        let mut hasher = Hasher::of(&index, compacted, upto);
         for item in view.all(Bucket::Key)? {
             let item = item?;
             hasher.add(decode(&item.key)?, &item.key, &item.value);
         }
         Ok((hasher.finish(), current))
+    }
+
+    /// The hash that a compaction to a revision would leave, if that is another than [`Store::hash_kv`] has. A member that has made it answers with this one.
+    ///
+    /// Compat: as in etcd, the two differ if no key is left, and the last went at that revision: a compaction keeps what deleted it, and so leaves out what was compacted
+    /// before.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn hash_as_compacted(&self, revision: i64) -> Result<Option<KeyValueHash>, Error> {
+        let state = self.state();
+        let compacted = state.compacted;
+        let (mut index, view) = (state.index.clone(), self.backend.view());
+        drop(state);
+        if !index.keep(revision).is_empty() {
+            return Ok(None);
+        }
+        let (mut kept, mut from) = (Vec::new(), Some(Box::default()));
+        while let Some(at) = from {
+            from = index.compact(&at, revision, &mut kept);
+        }
+        kept.sort_unstable();
+        kept.dedup();
+        let mut hasher = Hasher::new(compacted, revision, kept);
+        for item in view.all(Bucket::Key)? {
+            let item = item?;
+            hasher.add(decode(&item.key)?, &item.key, &item.value);
+        }
+        Ok(Some(hasher.finish()))
     }
 
     /// The hashes that the last compactions left, by revision.

@@ -64,6 +64,11 @@ impl Connection {
         *self.switched.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::pin(work));
     }
 
+    /// Ends it, whatever is under way: for who finds that the other end takes nothing.
+    pub fn cut(&self) {
+        self.unsent.give_up();
+    }
+
     /// What is to be done, if anything.
     pub(crate) fn switched(&self) -> Option<Switched> {
         self.switched.0.lock().unwrap_or_else(PoisonError::into_inner).take()

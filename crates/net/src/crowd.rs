@@ -155,7 +155,8 @@ impl Exit {
         poll_fn(|cx| self.poll(cx)).await;
     }
 
-    fn show(&self) {
+    /// Shows it.
+    pub(crate) fn show(&self) {
         let mut shown = self.lock();
         shown.is_shown = true;
         let waker = shown.waker.take();

@@ -13,6 +13,8 @@
 //! [`Runtimes`] are single-threaded tokio runtimes, one for each core. A connection lives on one of them from its first byte to its last, so
 //! nothing that belongs to it ever changes threads.
 //!
+//! Connections are also made from here: a [`Dialer`] calls whom a [`Target`] names, and hands over a [`Link`].
+//!
 //! What is always true:
 //!
 //! - A listener holds a bounded number of connections ([`Config::connections_max`]); whoever comes on top waits in the backlog of the kernel. Of those a bounded
@@ -90,6 +92,10 @@ mod watched;
 mod serve;
 mod serving;
 
+mod dialer;
+mod link;
+mod target;
+
 pub use address::Address;
 pub use config::{
     Config, HEADER_BYTES_MAX, KeepAlive, LOCAL_RESETS_MAX, PENDING_RESETS_MAX, STREAMS_UNLIMITED,
@@ -99,12 +105,15 @@ pub use crowd::{Crowd, Exit, Guest};
 pub use descriptors::{
     DescriptorError, RESERVED_DESCRIPTORS, connections_max, raise_descriptor_limit,
 };
+pub use dialer::{ADDRESSES_MAX, DialError, Dialer, HANDSHAKE_TIMEOUT};
 pub use handler::{BoxError, Handler};
+pub use link::Link;
 pub use listener::{BACKLOG, BindError, Listener, Local, SocketOptions};
 pub use runtimes::{BLOCKING_THREADS_MAX, Background, Runtimes};
 pub use security::{Security, Tls};
 pub use serve::serve;
 pub use serving::Serving;
+pub use target::{Target, TargetError, URL_BYTES_MAX};
 pub use unsent::{
     COUNTED_BYTES_MIN, UNSENT_BYTES_MAX, UNSENT_TIME_MIN, UNSENT_TOTAL_BYTES_MAX, Unsent,
 };

@@ -74,7 +74,7 @@ pub enum BindError {
 }
 
 /// The text of an error of the system, as Go prints it: "Address already in use (os error 98)" → "address already in use".
-fn reason(error: &io::Error) -> String {
+pub(crate) fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut letters = text.chars();
@@ -217,7 +217,7 @@ fn bind_socket(address: SocketAddr, options: SocketOptions) -> io::Result<OwnedF
     Ok(socket)
 }
 
-fn set_tcp_options(socket: impl AsFd) -> io::Result<()> {
+pub(crate) fn set_tcp_options(socket: impl AsFd) -> io::Result<()> {
     sockopt::set_tcp_nodelay(&socket, true)?;
     sockopt::set_socket_keepalive(&socket, true)?;
     sockopt::set_tcp_keepidle(&socket, KEEP_ALIVE_IDLE)?;

@@ -47,11 +47,16 @@ impl Runtimes {
         thread::available_parallelism().map_or(1, usize::from)
     }
 
-    /// Starts so many threads, and at least one.
+    /// Starts so many threads, and at least one. They are called `net-0` and so on.
     pub fn start(count: usize) -> io::Result<Self> {
+        Self::start_named("net", count)
+    }
+
+    /// The same, under another name.
+    pub fn start_named(name: &str, count: usize) -> io::Result<Self> {
         let (mut workers, mut places) = (Vec::new(), Vec::new());
         for n in 0..count.max(1) {
-            let runtime = build()?;
+            let runtime = build(name)?;
             let mailbox = Arc::new(Mailbox::default());
             places.push(Place {
                 handle: runtime.handle().clone(),
@@ -59,7 +64,7 @@ impl Runtimes {
                 connections: Arc::default(),
                 turns: Arc::new(Semaphore::new(1)),
             });
-            workers.push(Worker::start(n, runtime, mailbox)?);
+            workers.push(Worker::start(format!("{name}-{n}"), runtime, mailbox)?);
         }
         let background = Background { handle: places[0].handle.clone() };
         let places = Places { places: places.into(), next: Arc::default() };
@@ -105,7 +110,7 @@ impl Drop for Runtimes {
 }
 
 impl Worker {
-    fn start(n: usize, runtime: Runtime, mailbox: Arc<Mailbox>) -> io::Result<Self> {
+    fn start(name: String, runtime: Runtime, mailbox: Arc<Mailbox>) -> io::Result<Self> {
         let (stop, stopped) = oneshot::channel();
         let run = move || {
             mailbox.move_in();
@@ -114,7 +119,7 @@ impl Worker {
             let _ = runtime.block_on(stopped);
             runtime.shutdown_timeout(STOP_GRACE);
         };
-        let thread = thread::Builder::new().name(format!("net-{n}")).spawn(run)?;
+        let thread = thread::Builder::new().name(name).spawn(run)?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
 
@@ -127,10 +132,10 @@ impl Worker {
     }
 }
 
-fn build() -> io::Result<Runtime> {
+fn build(name: &str) -> io::Result<Runtime> {
     Builder::new_current_thread()
         .enable_all()
-        .thread_name("net-blocking")
+        .thread_name(format!("{name}-blocking"))
         .max_blocking_threads(BLOCKING_THREADS_MAX)
         .build()
 }

@@ -86,6 +86,11 @@ impl Unsent {
         }
     }
 
+    /// Has the connection cut.
+    pub(crate) fn give_up(&self) {
+        self.exit.show();
+    }
+
     /// Returns when the connection has to be cut.
     pub(crate) async fn given_up(&self) {
         self.exit.shown().await;

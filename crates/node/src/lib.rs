@@ -9,6 +9,7 @@
 pub mod config;
 pub mod logging;
 
+mod beginning;
 mod listeners;
 mod reason;
 mod run;
@@ -28,6 +29,11 @@ pub fn main(
     args: impl Iterator<Item = OsString>,
     environment: impl Iterator<Item = (OsString, OsString)>,
 ) -> ExitCode {
+    if let Err(error) = failpoint::start() {
+        // If nobody reads it, nobody reads it.
+        let _ = writeln!(std::io::stderr(), "failpoints: {error}");
+        return ExitCode::FAILURE;
+    }
     let args: Vec<OsString> = args.collect();
     let parsed = config::parse(args.clone(), environment, &Machine::here());
     // Arguments that are no texts were refused.

@@ -9,13 +9,13 @@ use net::{BindError, Listener, SocketOptions};
 
 use crate::config::Config;
 use crate::config::url::{Address, ListenUrl};
-use crate::security::{ClientSecurity, Speaks};
+use crate::security::{ClientSecurity, PeerSecurity, Speaks};
 use crate::settings;
 
 /// The ports of a member.
 pub(crate) struct Listeners {
     /// For other members.
-    pub(crate) peers: Vec<Listener>,
+    pub(crate) peers: Vec<Port>,
     /// For clients.
     pub(crate) clients: Vec<Port>,
     /// For metrics and health.
@@ -31,7 +31,11 @@ pub(crate) struct Port {
 
 impl Listeners {
     /// Takes them all, or none.
-    pub(crate) fn bind(config: &Config, security: &ClientSecurity) -> Result<Listeners, BindError> {
+    pub(crate) fn bind(
+        config: &Config,
+        security: &ClientSecurity,
+        of_peers: &PeerSecurity,
+    ) -> Result<Listeners, BindError> {
         let listen = &config.listen;
         let options =
             SocketOptions { reuse_port: listen.reuse_port, reuse_address: listen.reuse_address };
@@ -41,7 +45,8 @@ impl Listeners {
             addresses.into_iter().map(port).collect::<Result<Vec<_>, _>>()
         };
         tracing::info!(listen_peer_urls = ?texts(&listen.peer), "configuring peer listeners");
-        let peers = listen.peer.iter().map(|url| bind(url.address())).collect::<Result<_, _>>()?;
+        of_peers.tell(&listen.peer);
+        let peers = bind_all(by_url(&listen.peer), Surface::Peer)?;
         tracing::info!(listen_client_urls = ?texts(&listen.client), "configuring client listeners");
         let of_clients = listen.client.iter().chain(&listen.client_http);
         of_clients.filter(|url| !url.is_secure()).for_each(|url| security.tell_plain(url));
@@ -49,10 +54,14 @@ impl Listeners {
         let surface = if splits { Surface::ClientGrpcOnly } else { Surface::Client };
         let mut clients = bind_all(by_address(&listen.client), surface)?;
         clients.extend(bind_all(by_address(&listen.client_http), Surface::ClientHttpOnly)?);
-        let metrics = listen.metrics.iter().map(|url| (url.address(), Speaks::of(url))).collect();
-        let metrics = bind_all(metrics, Surface::Metrics)?;
+        let metrics = bind_all(by_url(&listen.metrics), Surface::Metrics)?;
         Ok(Listeners { peers, clients, metrics })
     }
+}
+
+/// The address of each URL, with what it asks for.
+fn by_url(urls: &[ListenUrl]) -> Vec<(&Address, Speaks)> {
+    urls.iter().map(|url| (url.address(), Speaks::of(url))).collect()
 }
 
 /// Each address once, with what its URLs ask for.

@@ -1,6 +1,5 @@
 //! A member from its start to its end.
 
-use std::net::{IpAddr, ToSocketAddrs as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -9,21 +8,26 @@ use std::time::Duration;
 
 use api::http::Surface;
 use api::{Api, Grpc, Http};
-use env::{Disk, OsClock, OsDisk, OsRandom};
-use net::{Runtimes, Serving};
+use env::{OsClock, OsDisk, OsRandom};
+use net::{Dialer, Runtimes, Serving};
+use peer::PeerTransport;
 use prometheus::Registry;
 use server::metrics::Metrics;
-use server::{Alone, Machine, Member, Server, StopReason};
+use server::{Machine, Member, Server, StopReason};
+use tls::ClientSide;
 
-use crate::config::{ClusterState, Config, InitialCluster};
+use crate::beginning::{self, BeginError, Beginning};
+use crate::config::Config;
 use crate::listeners::{Listeners, Port, texts};
 use crate::logging::{self, Logs};
-use crate::security::{ClientSecurity, SecurityError, Speaks};
+use crate::security::{ClientSecurity, PeerSecurity, SecurityError, Speaks};
 use crate::signals::Signal;
 use crate::{settings, signals};
 
 /// How long the end of the process waits for a collector to take the last spans.
 const LAST_SPANS_PATIENCE: Duration = Duration::from_secs(5);
+/// How long the end of the process waits for other members to take an answer.
+const PEERS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What happens to a running member.
 enum Event {
@@ -41,13 +45,9 @@ enum StartError {
     #[error("{0}")]
     Descriptors(#[from] net::DescriptorError),
     #[error(transparent)]
-    InitialCluster(#[from] crate::config::BootstrapError),
-    #[error(
-        "--initial-cluster-state=existing is not yet supported by Bowline: clusters of more than one member are still to come"
-    )]
-    Join,
-    #[error(transparent)]
-    Log(#[from] wal::OpenError),
+    Begin(#[from] BeginError),
+    #[error("start the transport: {0}")]
+    Transport(std::io::Error),
     #[error(transparent)]
     Member(#[from] server::StartError),
     #[error("metrics: {0}")]
@@ -88,14 +88,16 @@ enum End {
 struct Running<'a> {
     config: &'a Config,
     member: Member,
+    transport: Arc<PeerTransport>,
     runtimes: Runtimes,
     edge: Edge,
     /// Sends what is traced.
     export: Option<trace::Export>,
     connections: net::Config,
     security: ClientSecurity,
+    peer_security: PeerSecurity,
     /// Those that are bound and not served yet.
-    listeners: Option<Listeners>,
+    clients: Vec<Port>,
     serving: Vec<Serving>,
     events: mpsc::Receiver<Event>,
 }
@@ -104,12 +106,19 @@ impl<'a> Running<'a> {
     fn start(config: &'a Config, args: Vec<String>) -> Result<Running<'a>, StartError> {
         let connections_max = net::connections_max(net::raise_descriptor_limit())?;
         let registry = Registry::new();
-        let security = ClientSecurity::load(config, &tls::Metrics::new(&registry)?)?;
-        let listeners = Listeners::bind(config, &security)?;
-        let initial = initial_cluster(config)?;
-        tell_start(config, initial.is_none());
-        let member = start_member(config, initial.as_ref(), &registry)?;
+        let tls_metrics = tls::Metrics::new(&registry)?;
+        let peer_security = PeerSecurity::load(config, &tls_metrics)?;
+        let security = ClientSecurity::load(config, &tls_metrics)?;
+        let listeners = Listeners::bind(config, &security, &peer_security)?;
+        let told = beginning::told(config)?;
+        let server_name = told.as_ref().and_then(|told| told.server_name.as_deref());
+        let caller = peer_security.caller(server_name, &tls_metrics)?;
+        let transport = start_transport(config, caller, &registry)?;
+        let beginning = Beginning::find(config, told, &transport.asker(), &tls_metrics)?;
+        tell_start(config, beginning.has_data());
+        let member = start_member(config, &beginning, Arc::clone(&transport), &registry)?;
         let server = member.server().clone();
+        transport.attach(server.clone());
         note_gates(config, server.metrics());
         let runtimes = Runtimes::start(Runtimes::count_default()).map_err(StartError::Thread)?;
         let (sender, events) = mpsc::channel();
@@ -120,31 +129,40 @@ impl<'a> Running<'a> {
         let leaderless = edge.grpc.clone();
         runtimes.background().spawn(async move { leaderless.run().await });
         let connections = settings::connections(config, connections_max);
-        let (listeners, serving) = (Some(listeners), Vec::new());
-        Ok(Running {
+        let Listeners { peers, clients, metrics } = listeners;
+        let mut running = Running {
             config,
             member,
+            transport,
             runtimes,
             edge,
             export,
             connections,
             security,
-            listeners,
-            serving,
+            peer_security,
+            clients,
+            serving: Vec::new(),
             events,
-        })
+        };
+        // Without the others there may be no leader, and without a leader nothing is published.
+        peers.into_iter().try_for_each(|port| running.serve_peers(port))?;
+        metrics.into_iter().try_for_each(|port| running.serve_port(port))?;
+        Ok(running)
+    }
+
+    fn serve_peers(&self, port: Port) -> Result<(), StartError> {
+        let Port { listener, surface, speaks } = port;
+        let (local, rest) = (listener.local(), Arc::new(self.edge.port(surface)));
+        let security = self.peer_security.of_peers(speaks);
+        let connections = net::Config { security, ..self.connections.clone() };
+        self.transport.serve(listener, connections, rest).map_err(StartError::Serve)?;
+        tell_serving(surface, speaks, &local);
+        Ok(())
     }
 
     fn serve(&mut self) -> Result<(), StartError> {
-        let Some(Listeners { peers, clients, metrics }) = self.listeners.take() else {
-            return Ok(());
-        };
-        let peers = peers.into_iter().map(|listener| {
-            let (surface, speaks) = (Surface::Peer, Speaks::Plain);
-            Port { listener, surface, speaks }
-        });
         self.security.tell();
-        for port in peers.chain(clients).chain(metrics) {
+        for port in std::mem::take(&mut self.clients) {
             self.serve_port(port)?;
         }
         tracing::info!(
@@ -190,13 +208,16 @@ impl<'a> Running<'a> {
     }
 
     fn close(self, signal: Option<Signal>) -> End {
-        let Running { config, member, runtimes, serving, edge, export, .. } = self;
+        let Running { config, member, transport, runtimes, serving, edge, export, .. } = self;
         tracing::info!(name = config.name, data_dir = %config.data_dir.display(), "closing etcd server");
         // Streams never end by themselves: they are told to, and their clients go elsewhere.
         edge.grpc.close();
         let patience = config.raft.request_timeout();
         runtimes.block_on(drain(&serving, patience));
         drop(edge);
+        resign(&member, &runtimes);
+        // It holds on to the member.
+        transport.stop(PEERS_PATIENCE);
         let reason = member.stop();
         drop(serving);
         runtimes.stop();
@@ -208,6 +229,17 @@ impl<'a> Running<'a> {
             (None, StopReason::Fault(_)) => End::Code(ExitCode::FAILURE),
             (None, StopReason::Asked | StopReason::Removed) => End::Code(ExitCode::SUCCESS),
         }
+    }
+}
+
+/// Lets another member lead, if this one does, and there is another.
+fn resign(member: &Member, runtimes: &Runtimes) {
+    let server = member.server();
+    if server.is_stopping() {
+        return;
+    }
+    if let Err(error) = runtimes.block_on(server.resign()) {
+        tracing::warn!(local_member_id = %server.local(), %error, "leadership transfer failed");
     }
 }
 
@@ -254,27 +286,30 @@ async fn drain(serving: &[Serving], patience: Duration) {
     .await;
 }
 
-/// The cluster to begin with; none if the member has data already, and whatever it says about that does not matter.
-fn initial_cluster(config: &Config) -> Result<Option<InitialCluster>, StartError> {
-    let server = settings::server(config, None);
-    let disk: &dyn Disk = &OsDisk;
-    if wal::exists(disk, &server.wal_path())? {
-        return Ok(None);
-    }
-    if config.cluster.state == ClusterState::Existing {
-        return Err(StartError::Join);
-    }
-    Ok(Some(config.initial_cluster(&resolve)?))
-}
-
-fn resolve(host: &str) -> Result<IpAddr, String> {
-    let mut addresses = (host, 0).to_socket_addrs().map_err(|error| error.to_string())?;
-    addresses.next().map(|address| address.ip()).ok_or_else(|| format!("{host} has no address"))
+/// How other members are reached.
+fn start_transport(
+    config: &Config,
+    caller: Arc<ClientSide>,
+    registry: &Registry,
+) -> Result<Arc<PeerTransport>, StartError> {
+    let dialer = Dialer {
+        local: config.peer.local_address,
+        ..Dialer::new(caller, config.raft.dial_timeout())
+    };
+    let settings = peer::Config {
+        dialer,
+        urls: settings::peer_urls(config),
+        read_timeout: config.peer.read_timeout,
+        write_timeout: config.peer.write_timeout,
+    };
+    let transport = PeerTransport::start(settings, registry).map_err(StartError::Transport)?;
+    Ok(Arc::new(transport))
 }
 
 fn start_member(
     config: &Config,
-    initial: Option<&InitialCluster>,
+    beginning: &Beginning,
+    transport: Arc<PeerTransport>,
     registry: &Registry,
 ) -> Result<Member, StartError> {
     let machine = Machine {
@@ -282,8 +317,8 @@ fn start_member(
         clock: Arc::new(OsClock::default()),
         random: Box::new(OsRandom),
     };
-    let settings = settings::server(config, initial);
-    Ok(Member::start(settings, machine, Arc::new(Alone), registry)?)
+    let settings = settings::server(config, beginning);
+    Ok(Member::start(settings, machine, transport, registry)?)
 }
 
 /// What clients speak.

@@ -1,12 +1,12 @@
-//! TLS for the ports of a member.
+//! TLS for the ports of a member, and for calls to others.
 
 use std::sync::Arc;
 
-use net::{Security, Tls};
-use tls::{Info, ServerSide};
+use net::Security;
+use tls::{ClientSide, Info, ServerSide};
 
-use crate::config::Config;
-use crate::config::url::ListenUrl;
+use crate::config::url::{ListenUrl, Scheme};
+use crate::config::{Config, Tls};
 
 /// What the ports for clients and metrics speak.
 pub(crate) struct ClientSecurity {
@@ -22,7 +22,11 @@ pub(crate) enum SecurityError {
     #[error(transparent)]
     Load(#[from] tls::LoadError),
     #[error("failed to get client self-signed certs: {0}")]
-    Auto(#[from] tls::AutoError),
+    ClientAuto(tls::AutoError),
+    #[error("failed to get peer self-signed certs: {0}")]
+    PeerAuto(tls::AutoError),
+    #[error("cannot listen on TLS for {0}: KeyFile and CertFile are not presented")]
+    NothingToShow(String),
 }
 
 impl ClientSecurity {
@@ -32,7 +36,7 @@ impl ClientSecurity {
         config: &Config,
         metrics: &tls::Metrics,
     ) -> Result<ClientSecurity, SecurityError> {
-        let info = made(config)?;
+        let info = made(config, &config.tls, "client").map_err(SecurityError::ClientAuto)?;
         let listen = &config.listen;
         let mut urls = listen.client.iter().chain(&listen.client_http).chain(&listen.metrics);
         let side = match urls.any(ListenUrl::is_secure) {
@@ -77,7 +81,7 @@ impl ClientSecurity {
 
     /// Of a port for metrics alone.
     ///
-    /// Compat: only there does etcd compare what the certificate of a client is for with where it comes from.
+    /// Compat: of these ports, only there does etcd compare what the certificate of a client is for with where it comes from.
     pub(crate) fn of_metrics(&self, speaks: Speaks) -> Security {
         match (&self.side, speaks) {
             (None, _) | (Some(_), Speaks::Plain) => Security::Plain,
@@ -86,17 +90,94 @@ impl ClientSecurity {
     }
 }
 
-fn tls(side: &Arc<ServerSide>, checks_origin: bool) -> Tls {
-    Tls { side: Arc::clone(side), checks_origin }
+/// What the ports for other members speak, and what is spoken with them when they are called.
+pub(crate) struct PeerSecurity {
+    info: Info,
+    /// None if no port speaks TLS.
+    side: Option<Arc<ServerSide>>,
+    caller: Arc<ClientSide>,
+    checks_origin: bool,
+}
+
+impl PeerSecurity {
+    /// Makes a certificate if one is to be made, and reads all files.
+    ///
+    /// Compat: files have to be sound even if no URL asks for TLS, as in etcd.
+    pub(crate) fn load(
+        config: &Config,
+        metrics: &tls::Metrics,
+    ) -> Result<PeerSecurity, SecurityError> {
+        let info = made(config, &config.peer.tls, "peer").map_err(SecurityError::PeerAuto)?;
+        let secure = config.listen.peer.iter().find(|url| url.is_secure());
+        let side = match secure {
+            Some(url) if info.is_empty() => {
+                return Err(SecurityError::NothingToShow(url.url().host().to_owned()));
+            }
+            Some(_) => Some(Arc::new(ServerSide::load("peer", info.clone(), metrics)?)),
+            None => None,
+        };
+        let caller = Arc::new(ClientSide::load("peer-client", info.clone(), metrics)?);
+        Ok(PeerSecurity { info, side, caller, checks_origin: config.peer.tls.checks_origin })
+    }
+
+    /// What other members are called with. If there is a name, their certificates have to be for that.
+    pub(crate) fn caller(
+        &self,
+        server_name: Option<&str>,
+        metrics: &tls::Metrics,
+    ) -> Result<Arc<ClientSide>, SecurityError> {
+        let Some(server_name) = server_name else { return Ok(Arc::clone(&self.caller)) };
+        let info = Info { server_name: Some(server_name.to_owned()), ..self.info.clone() };
+        Ok(Arc::new(ClientSide::load("peer-client", info, metrics)?))
+    }
+
+    /// Tells how TLS is spoken, as etcd does, and what has no effect on which URL.
+    pub(crate) fn tell(&self, urls: &[ListenUrl]) {
+        if !self.info.is_empty() {
+            let (tls_info, cipher_suites) = (&self.info, self.info.suites.names());
+            tracing::info!(%tls_info, ?cipher_suites, "starting with peer TLS");
+        }
+        urls.iter().filter(|url| url.url().scheme() == Scheme::Http).for_each(|url| {
+            self.tell_plain(url);
+        });
+    }
+
+    fn tell_plain(&self, url: &ListenUrl) {
+        if !self.info.is_empty() {
+            tracing::warn!(
+                peer_url = %url,
+                "scheme is HTTP while key and cert files are present; ignoring key and cert files"
+            );
+        }
+        if self.info.client_cert_auth {
+            tracing::warn!(
+                peer_url = %url,
+                "scheme is HTTP while --peer-client-cert-auth is enabled; ignoring client cert auth for this URL"
+            );
+        }
+    }
+
+    /// Of a port for other members.
+    pub(crate) fn of_peers(&self, speaks: Speaks) -> Security {
+        match (&self.side, speaks) {
+            (None, _) | (Some(_), Speaks::Plain) => Security::Plain,
+            (Some(side), _) => Security::Tls(tls(side, self.checks_origin)),
+        }
+    }
+}
+
+fn tls(side: &Arc<ServerSide>, checks_origin: bool) -> net::Tls {
+    net::Tls { side: Arc::clone(side), checks_origin }
 }
 
 /// The settings, with the certificate that is made if none was given.
-fn made(config: &Config) -> Result<Info, tls::AutoError> {
-    let given = &config.tls.info;
-    let Some(auto) = &config.tls.auto else { return Ok(given.clone()) };
-    let folder = config.data_dir.join("fixtures").join("client");
+fn made(config: &Config, asked: &Tls, whose: &str) -> Result<Info, tls::AutoError> {
+    let given = &asked.info;
+    let Some(auto) = &asked.auto else { return Ok(given.clone()) };
+    let folder = config.data_dir.join("fixtures").join(whose);
     let made = tls::make_certificate(&folder, &auto.hosts, auto.validity_years)?;
-    Ok(Info { suites: given.suites.clone(), versions: given.versions, ..made })
+    let Info { suites, versions, protocol, .. } = given.clone();
+    Ok(Info { suites, versions, protocol, ..made })
 }
 
 /// What the URLs of an address ask for.
@@ -117,3 +198,6 @@ impl Speaks {
         if self == other { self } else { Speaks::Both }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,18 +5,28 @@ use std::path::PathBuf;
 
 use server::{AutoCompaction, Features, ServerConfig};
 
+use crate::beginning::Beginning;
 use crate::config::gates::Gate;
+use crate::config::url::list::UrlsMap;
 use crate::config::url::{Address, bracketed};
 use crate::config::{self, Config, InitialCluster};
 
-/// How the member behaves. `initial` is none if it has data already.
-pub(crate) fn server(config: &Config, initial: Option<&InitialCluster>) -> ServerConfig {
+/// How the member behaves.
+pub(crate) fn server(config: &Config, beginning: &Beginning) -> ServerConfig {
     let mut server = ServerConfig::new(&config.name, &config.data_dir);
     server.wal_dir.clone_from(&config.wal_dir);
     server.peer_urls = texts(&config.advertise.peer);
     server.client_urls = texts(&config.advertise.client);
-    server.initial_cluster = initial.map(members).unwrap_or_default();
     server.cluster_token.clone_from(&config.cluster.token);
+    match beginning {
+        Beginning::Data => server.initial_cluster = told(config),
+        Beginning::New(initial) => {
+            server.initial_cluster = members(initial);
+            server.cluster_token.clone_from(&initial.token);
+        }
+        Beginning::Join(join) => server.join = Some(join.clone()),
+    }
+    server.force_new_cluster = config.cluster.force_new;
     server.strict_reconfig_check = config.cluster.strict_reconfig_check;
     server.max_learners = count(config.cluster.learners_max);
     set_raft(&mut server, &config.raft);
@@ -90,10 +100,17 @@ fn features(config: &Config) -> Features {
         lease_checkpoint: enabled(Gate::LeaseCheckpoint),
         lease_checkpoint_persist: enabled(Gate::LeaseCheckpointPersist),
         priority_request: enabled(Gate::PriorityRequest),
+        stalled_leader_transfer: enabled(Gate::StalledLeaderTransfer),
     }
 }
 
-fn members(initial: &InitialCluster) -> BTreeMap<String, Vec<String>> {
+/// What it was told of others, if that can be read: whoever has data knows better, unless there is nothing in it yet.
+fn told(config: &Config) -> BTreeMap<String, Vec<String>> {
+    let told = UrlsMap::parse(&config.cluster.initial).unwrap_or_default();
+    told.iter().map(|(name, urls)| (name.to_owned(), texts(urls))).collect()
+}
+
+pub(crate) fn members(initial: &InitialCluster) -> BTreeMap<String, Vec<String>> {
     initial.members.iter().map(|(name, urls)| (name.to_owned(), texts(urls))).collect()
 }
 
@@ -150,4 +167,9 @@ pub(crate) fn address(address: &Address) -> net::Address {
         Address::Tcp { host, port } => net::Address::Tcp(format!("{}:{port}", bracketed(host))),
         Address::Unix(path) => net::Address::Unix(PathBuf::from(path)),
     }
+}
+
+/// Where other members reach this one.
+pub(crate) fn peer_urls(config: &Config) -> Vec<String> {
+    texts(&config.advertise.peer)
 }

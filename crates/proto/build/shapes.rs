@@ -1,4 +1,4 @@
-//! Writes `shapes.rs`: the routes of the JSON gateway, and whatever messages and enums they lead to, as tables of names.
+//! Writes `shapes.rs`: the routes of the JSON gateway, the requests of all methods, and whatever messages and enums they lead to, as tables of names.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -14,19 +14,27 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 /// The tables, as Rust.
 pub(crate) fn rust(pool: &DescriptorPool) -> Result<String> {
     let mut tables = Tables::default();
-    let mut routes = String::new();
+    let (mut routes, mut requests) = (String::new(), String::new());
     for method in pool.services().flat_map(|service| service.methods().collect::<Vec<_>>()) {
+        let request = tables.message(&method.input())?;
+        writeln!(requests, "    ({:?}, &{request}),", path(&method))?;
         for path in paths(pool, &method)? {
             tables.route(&mut routes, &path, &method)?;
         }
     }
     let mut rust =
         format!("/// All paths of the gateway.\npub static ROUTES: &[Route] = &[\n{routes}];\n");
+    writeln!(rust, "static REQUESTS: &[(&str, &Message)] = &[\n{requests}];")?;
     rust.extend(tables.0.into_values());
     Ok(rust)
 }
 
-/// The paths that a method is reached by.
+/// The path of a method in gRPC.
+fn path(method: &MethodDescriptor) -> String {
+    format!("/{}/{}", method.parent_service().full_name(), method.name())
+}
+
+/// The paths that a method is reached by in the gateway.
 fn paths(pool: &DescriptorPool, method: &MethodDescriptor) -> Result<Vec<String>> {
     let http = pool.get_extension_by_name("google.api.http").ok_or("google.api.http is gone")?;
     let options = method.options();
@@ -51,7 +59,7 @@ struct Tables(BTreeMap<String, String>);
 
 impl Tables {
     fn route(&mut self, out: &mut String, path: &str, method: &MethodDescriptor) -> Result<()> {
-        let (service, name) = (method.parent_service(), method.name());
+        let name = method.name();
         let streams = match (method.is_client_streaming(), method.is_server_streaming()) {
             (false, false) => "Unary",
             (false, true) => "Server",
@@ -61,7 +69,7 @@ impl Tables {
         writeln!(
             out,
             "    Route {{ path: {path:?}, method: {:?}, streams: Streams::{streams}, request: &{}, response: &{} }},",
-            format!("/{}/{name}", service.full_name()),
+            self::path(method),
             self.message(&method.input())?,
             self.message(&method.output())?,
         )?;

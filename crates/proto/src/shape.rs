@@ -1,4 +1,4 @@
-//! What messages look like, for those who translate them without knowing them: the JSON gateway.
+//! What messages look like, for those who handle them without knowing them: the JSON gateway, and whoever looks for what is wrong with one.
 //!
 //! ```text
 //!   /v3/kv/range  ─►  /etcdserverpb.KV/Range   RangeRequest   1 key        bytes
@@ -7,7 +7,7 @@
 //!                                              RangeResponse  …
 //! ```
 //!
-//! The tables are made when this crate is built, from the same files as its types, of what the routes lead to and nothing more. They are constants: looking
+//! The tables are made when this crate is built, from the same files as its types, of what routes and requests lead to and nothing more. They are constants: looking
 //! at one costs nothing, and needs nothing to be set up.
 
 /// A path of the JSON gateway, and the method behind it.
@@ -115,6 +115,11 @@ impl Route {
     }
 }
 
+/// What is asked of a method, by its path in gRPC, such as `/etcdserverpb.KV/Range`.
+pub fn request(path: &str) -> Option<&'static Message> {
+    REQUESTS.iter().find(|(method, _)| *method == path).map(|(_, request)| *request)
+}
+
 include!(concat!(env!("OUT_DIR"), "/shapes.rs"));
 
 #[cfg(test)]
@@ -133,6 +138,15 @@ mod tests {
             panic!("sort_order is an enum");
         };
         assert_eq!((order.number("DESCEND"), order.name(1)), (Some(2), Some("ASCEND")));
+    }
+
+    #[test]
+    fn requests_are_known_of_methods_without_a_route_too() {
+        let range = Route::find("/v3/kv/range").expect("a route").request;
+        let streamed = request("/etcdserverpb.KV/RangeStream").expect("a method");
+        assert!(std::ptr::eq(streamed, range));
+        assert!(request("/grpc.health.v1.Health/Check").is_some());
+        assert!(request("/etcdserverpb.KV/None").is_none());
     }
 
     #[test]

@@ -3,21 +3,26 @@
 //! It never waits for a disk: what it changes goes into the pending batch of the backend. (Unless so much is pending that the backend makes it
 //! wait; then requests are turned away, because applying falls behind what is committed.)
 
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use backend::Backend;
+use failpoint::failpoint;
 use proto::etcdserverpb::AlarmType;
 use proto::raftpb;
-use raft::{ConfChangeV2, Entry, Message};
+use raft::{ConfChangeV2, Entry, EntryType, Message};
 use types::{Index, MemberId, Term};
 
 use crate::apply::{self, Applied, ConfChanges, Fault, Outcome, Refusal, Reply};
 use crate::inbox::Inbox;
+use crate::incoming;
 use crate::raft_loop::Event;
 use crate::server::{Server, Shared, StopReason};
-use crate::snapshots::Snapshot;
+use crate::snapshots::{Snapshot, SnapshotWork};
 use crate::state::StateMachine;
-use crate::voters::Voters;
+use crate::voters::{Voters, raft_conf_state};
 use crate::waits::Settled;
 
 /// What is to be applied.
@@ -25,6 +30,10 @@ use crate::waits::Settled;
 pub(crate) enum Work {
     /// Committed entries, and what to say once they are applied.
     Apply(Box<Message>),
+    /// A snapshot that is durable, and what to say once it has taken the place of all there was.
+    Restore(Box<Message>),
+    /// What the log has made durable behind a snapshot. It is acknowledged behind it, too.
+    Acknowledge(Box<Message>),
 }
 
 /// How many entries are applied before the log in memory is looked at. Fewer would gain little.
@@ -37,7 +46,7 @@ pub(crate) struct Applier {
     work: Vec<Work>,
     voters: Voters,
     /// Where the last snapshot is to be taken to.
-    snapshots: Arc<Inbox<Snapshot>>,
+    snapshots: Arc<Inbox<SnapshotWork>>,
     snapshot_index: Index,
     compacted_index: Index,
     /// Changes of members that were applied, for those who wait.
@@ -46,6 +55,13 @@ pub(crate) struct Applier {
     settled: Vec<(u64, Settled)>,
     /// A snapshot is to be taken whatever the count: the cluster's version was lowered.
     is_snapshot_forced: bool,
+    keeper: Box<dyn Keeper>,
+}
+
+/// Who commits the database, and looks after it.
+pub(crate) trait Keeper: Send {
+    /// Another database takes the place of the one before.
+    fn take_over(&mut self, backend: &Backend) -> io::Result<()>;
 }
 
 /// Requests that are applied before those who wait for them are told.
@@ -58,9 +74,10 @@ impl Applier {
     pub(crate) fn new(
         shared: Arc<Shared>,
         inbox: Arc<Inbox<Work>>,
-        snapshots: Arc<Inbox<Snapshot>>,
+        snapshots: Arc<Inbox<SnapshotWork>>,
         voters: Voters,
         snapshot_index: Index,
+        keeper: Box<dyn Keeper>,
     ) -> Applier {
         Applier {
             shared,
@@ -73,6 +90,7 @@ impl Applier {
             conf_changes: Vec::new(),
             settled: Vec::new(),
             is_snapshot_forced: false,
+            keeper,
         }
     }
 
@@ -83,8 +101,12 @@ impl Applier {
     pub(crate) fn turn(&mut self) -> Result<(), Fault> {
         let mut work = std::mem::take(&mut self.work);
         self.inbox.take(&mut work);
-        for Work::Apply(message) in work.drain(..) {
-            self.apply_all(*message)?;
+        for item in work.drain(..) {
+            match item {
+                Work::Apply(message) => self.apply_all(*message)?,
+                Work::Restore(append) => self.restore(*append)?,
+                Work::Acknowledge(append) => self.acknowledge(append),
+            }
         }
         self.work = work;
         Ok(())
@@ -115,11 +137,65 @@ impl Applier {
         Ok(())
     }
 
+    /// Puts the database that a leader sent in the place of ours. It was read to its end before: whoever reads goes on with the old one until then.
+    fn restore(&mut self, append: Message) -> Result<(), Fault> {
+        let Some(snapshot) = &append.snapshot else {
+            self.acknowledge(Box::new(append));
+            return Ok(());
+        };
+        let (index, began) = (snapshot.metadata.index, self.shared.now());
+        tracing::info!(
+            current_snapshot_index = self.snapshot_index.0,
+            incoming_leader_snapshot_index = index.0,
+            "applying snapshot"
+        );
+        let before = self.shared.state();
+        before.backend.give_up_name();
+        failpoint!("applyBeforeOpenSnapshot");
+        let backend = incoming::open(&self.shared, index)?;
+        failpoint!("applyAfterOpenSnapshot");
+        let after = Arc::new(before.successor(backend.clone())?);
+        incoming::check_applied(&after, index)?;
+        self.keeper.take_over(&backend).map_err(|error| incoming::fault(index, &error))?;
+        self.shared.replace_state(after);
+        self.take_up(&snapshot.metadata);
+        let took = self.shared.now().saturating_sub(began);
+        tracing::info!(incoming_leader_snapshot_index = index.0, ?took, "applied snapshot");
+        self.acknowledge(Box::new(append));
+        Ok(())
+    }
+
+    /// Goes on from a snapshot.
+    fn take_up(&mut self, snapshot: &raft::SnapshotMetadata) {
+        let shared = &self.shared;
+        let members = shared.state().cluster.now();
+        self.voters = Voters::from(members.conf_state());
+        (self.snapshot_index, self.compacted_index) = (snapshot.index, snapshot.index);
+        shared.transport.set_members(&members);
+        shared.applied.advance(snapshot.index);
+        if members.is_removed(shared.local) {
+            self.note_removed(shared.local);
+        }
+    }
+
+    fn acknowledge(&self, append: Box<Message>) {
+        self.shared.raft.push(Event::Appended(append));
+        self.shared.acknowledged_behind.fetch_add(1, Ordering::Release);
+    }
+
     fn apply(&mut self, state: &StateMachine, entry: &Entry) -> Result<(), Fault> {
         let shared = Arc::clone(&self.shared);
         let began = shared.now();
         let mut conf_changes = Told { shared: &shared, voters: &mut self.voters };
         let waits = |id| shared.waits.contains(id);
+        match entry.kind {
+            EntryType::Normal => {
+                failpoint!("beforeApplyOneEntryNormal");
+            }
+            EntryType::ConfChange | EntryType::ConfChangeV2 => {
+                failpoint!("beforeApplyOneConfChange");
+            }
+        }
         match state.apply(entry, &waits, &mut conf_changes)? {
             Applied::Already => {}
             Applied::Empty => promote(&shared, state),
@@ -173,7 +249,8 @@ impl Applier {
         self.snapshot_index = applied;
         let members = membership::v2::encode(&state.cluster.now());
         let conf_state = self.voters.conf_state();
-        self.snapshots.push(Snapshot { index: applied, term, conf_state, members });
+        let snapshot = Snapshot { index: applied, term, conf_state, members };
+        self.snapshots.push(SnapshotWork::Take(snapshot));
     }
 }
 
@@ -225,6 +302,7 @@ fn answer(shared: &Arc<Shared>, state: &StateMachine, outcome: Outcome) -> Optio
     let Outcome { id, revision, result, .. } = outcome;
     let result = result?;
     if matches!(result, Ok(Reply::Compaction(_))) {
+        failpoint!("compactAfterCommitScheduledCompact");
         shared.compaction.ring();
     }
     let is_new_alarm =
@@ -268,17 +346,6 @@ impl ConfChanges for Told<'_> {
             Err(error) => self.shared.fail("read a change of members", &error),
         }
         conf_state
-    }
-}
-
-fn raft_conf_state(conf: raftpb::ConfState) -> raft::ConfState {
-    let members = |ids: Vec<u64>| ids.into_iter().map(MemberId).collect();
-    raft::ConfState {
-        voters: members(conf.voters),
-        learners: members(conf.learners),
-        voters_outgoing: members(conf.voters_outgoing),
-        learners_next: members(conf.learners_next),
-        auto_leave: conf.auto_leave.unwrap_or(false),
     }
 }
 

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use membership::{ClusterId, Membership};
+use types::MemberId;
+
 /// How a member behaves.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
@@ -19,6 +22,10 @@ pub struct ServerConfig {
     pub client_urls: Vec<String>,
     /// The members of a new cluster: their names, and where they are reached, sorted.
     pub initial_cluster: BTreeMap<String, Vec<String>>,
+    /// The cluster that it joins, if that is there already. Neither matters to a member that has data.
+    pub join: Option<Joining>,
+    /// Whether a member that has data goes on alone.
+    pub force_new_cluster: bool,
     /// What makes the ids of a new cluster its own.
     pub cluster_token: String,
 
@@ -39,6 +46,8 @@ pub struct ServerConfig {
     pub max_snapshots: usize,
     /// Segments of the log kept; zero keeps all.
     pub max_wals: usize,
+    /// How long a segment of the log is.
+    pub segment_bytes: u64,
     /// Whether the disk need not have what was acknowledged. For tests.
     pub unsafe_no_fsync: bool,
 
@@ -87,6 +96,17 @@ pub struct ServerConfig {
     pub features: Features,
 }
 
+/// A cluster that has a place for this member.
+#[derive(Clone, Debug)]
+pub struct Joining {
+    /// The cluster.
+    pub cluster_id: ClusterId,
+    /// This member.
+    pub local: MemberId,
+    /// All members, as others know them.
+    pub members: Membership,
+}
+
 /// When old revisions are compacted without being asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AutoCompaction {
@@ -108,6 +128,8 @@ pub struct Features {
     pub lease_checkpoint: bool,
     pub lease_checkpoint_persist: bool,
     pub priority_request: bool,
+    /// Bowline's own: a leader whose disk hangs hands leadership on.
+    pub stalled_leader_transfer: bool,
 }
 
 impl Default for Features {
@@ -119,6 +141,7 @@ impl Default for Features {
             lease_checkpoint: false,
             lease_checkpoint_persist: false,
             priority_request: false,
+            stalled_leader_transfer: true,
         }
     }
 }
@@ -137,6 +160,8 @@ impl ServerConfig {
             peer_urls: vec![peer_url.clone()],
             client_urls: vec!["http://localhost:2379".to_owned()],
             initial_cluster: BTreeMap::from([(name.to_owned(), vec![peer_url])]),
+            join: None,
+            force_new_cluster: false,
             cluster_token: "etcd-cluster".to_owned(),
             heartbeat: Duration::from_millis(100),
             election_ticks: 10,
@@ -146,6 +171,7 @@ impl ServerConfig {
             snapshot_catchup_entries: 5_000,
             max_snapshots: 5,
             max_wals: 5,
+            segment_bytes: wal::SEGMENT_BYTES,
             unsafe_no_fsync: false,
             quota_backend_bytes: 0,
             max_request_bytes: 3 << 19,
@@ -168,6 +194,11 @@ impl ServerConfig {
             warning_apply_duration: Duration::from_millis(100),
             features: Features::default(),
         }
+    }
+
+    /// Whether there are no others to learn from.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.join.is_none() && self.initial_cluster.len() <= 1
     }
 
     /// The time after which an election begins, at the earliest.

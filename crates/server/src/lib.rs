@@ -37,12 +37,14 @@ mod request;
 mod heartbeats;
 mod raft_loop;
 mod reads;
+mod sending;
 
 mod log_writer;
 
 mod applier;
 pub mod apply;
 mod compactor;
+mod incoming;
 mod state;
 mod voters;
 
@@ -53,6 +55,9 @@ mod chores;
 pub mod describe;
 mod member;
 pub mod metrics;
+mod parts;
+pub mod planted;
+pub mod stages;
 
 mod applied_index;
 mod bell;
@@ -63,6 +68,7 @@ mod pool;
 mod progress;
 mod promise;
 mod raising;
+mod received;
 mod units;
 mod waits;
 
@@ -71,13 +77,16 @@ mod rig;
 
 pub use apply::{Applied, ConfChanges, Fault, Outcome, Refusal, Reply};
 pub use bootstrap::StartError;
-pub use config::{AutoCompaction, Features, ServerConfig};
+pub use config::{AutoCompaction, Features, Joining, ServerConfig};
 pub use error::Error;
 pub use marks::{MARKED_MAX, Marks, Moment};
 pub use member::{Machine, Member};
+pub use received::{RECEIVED_BYTES_MAX, RECEIVED_MAX};
 pub use request::*;
 pub use server::{APPLY_GAP_MAX, APPLY_GAP_PRIORITY_MAX, Server, StopReason};
 pub use state::{Config, StateMachine};
-pub use transport::{Alone, Transport};
+pub use transport::{
+    Alone, AskError, Asking, Image, OutgoingSnapshot, PeerHash, PeerVersions, Transport,
+};
 pub use voters::Voters;
 pub use waits::{PROPOSAL_BYTES_MAX, PROPOSALS_MAX, Proposal, Settled};

@@ -2,18 +2,23 @@
 //!
 //! While it waits for the disk, more gathers; it takes all of that and pays one sync for it.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use failpoint::failpoint;
 use proto::raftpb::{Entry, HardState};
-use proto::walpb;
+use proto::{raftpb, walpb};
 use raft::Message;
 use types::Index;
+use wal::snap::{SnapError, Snapshotter};
 use wal::{SaveError, Wal};
 
+use crate::applier::Work;
 use crate::inbox::Inbox;
 use crate::marks::Moment;
 use crate::metrics::seconds;
+use crate::planted::{self, Plant};
 use crate::raft_loop::Event;
 use crate::server::Shared;
 use crate::units::{nanos, signed};
@@ -37,9 +42,24 @@ pub(crate) struct LogWriter {
     shared: Arc<Shared>,
     wal: Wal,
     inbox: Arc<Inbox<LogWork>>,
+    apply: Arc<Inbox<Work>>,
+    /// How many appends were handed on to be acknowledged behind a snapshot.
+    handed_on: u64,
+    /// The last place to start from that was written. One before it must not come behind it: the log would be read from there, where it may be gone.
+    place: u64,
+    files: Snapshotter,
     /// Handed back and forth with the inbox.
     work: Vec<LogWork>,
     batch: Batch,
+}
+
+/// Why the log cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LogFault {
+    #[error(transparent)]
+    Save(#[from] SaveError),
+    #[error(transparent)]
+    Snapshot(#[from] SnapError),
 }
 
 /// What is written in one go.
@@ -52,26 +72,81 @@ struct Batch {
 }
 
 impl LogWriter {
-    pub(crate) fn new(shared: Arc<Shared>, wal: Wal, inbox: Arc<Inbox<LogWork>>) -> LogWriter {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        wal: Wal,
+        inbox: Arc<Inbox<LogWork>>,
+        apply: Arc<Inbox<Work>>,
+    ) -> LogWriter {
         // A new log has its beginning already.
         shared.metrics.wal_write_bytes.add(signed(wal.bytes_written()));
         shared.first_segment.store(wal.first_needed(), Ordering::Release);
-        LogWriter { shared, wal, inbox, work: Vec::new(), batch: Batch::default() }
+        let files = Snapshotter::new(Arc::clone(&shared.disk), shared.config.snap_path());
+        let (work, batch) = (Vec::new(), Batch::default());
+        LogWriter { shared, wal, inbox, apply, handed_on: 0, place: 0, files, work, batch }
+    }
+
+    /// Has a thread make the next segment ahead of time.
+    pub(crate) fn prepare_in_background(&mut self) -> io::Result<()> {
+        self.wal.prepare_in_background()
     }
 
     /// Writes all that waits. After an error nobody knows what the log has: the member has to stop.
-    pub(crate) fn turn(&mut self) -> Result<(), SaveError> {
+    pub(crate) fn turn(&mut self) -> Result<(), LogFault> {
         let mut work = std::mem::take(&mut self.work);
         self.inbox.take(&mut work);
         for item in work.drain(..) {
             match item {
+                LogWork::Append(append) if append.snapshot.is_some() => self.start_over(*append)?,
                 LogWork::Append(append) => self.add(*append)?,
                 LogWork::State(state) => self.batch.state = state,
                 LogWork::Snapshot(snapshot) => self.note_snapshot(&snapshot)?,
             }
         }
         self.work = work;
-        self.write()
+        Ok(self.write()?)
+    }
+
+    /// A leader sent a snapshot, whose database is durable: the log goes on behind it. It is acknowledged when it is applied, too.
+    ///
+    /// The order is etcd's, and each step speaks of what is durable by then: file, record, and at last the state that says it is committed.
+    fn start_over(&mut self, append: Message) -> Result<(), LogFault> {
+        self.write()?;
+        let snapshot = append.snapshot.as_ref().map(|it| raftpb::Snapshot::from((**it).clone()));
+        let snapshot = snapshot.unwrap_or_default();
+        let metadata = snapshot.metadata.clone().unwrap_or_default();
+        failpoint!("raftBeforeSaveSnap");
+        self.files.save(&snapshot)?;
+        let (index, term) = (metadata.index(), metadata.term());
+        let conf_state = metadata.conf_state;
+        self.wal.save_snapshot(&walpb::Snapshot {
+            index: Some(index),
+            term: Some(term),
+            conf_state,
+        })?;
+        failpoint!("raftAfterSaveSnap");
+        let entries: Vec<_> = append.entries.iter().cloned().map(Entry::from).collect();
+        // One that was put off is older: written later, it would say that the snapshot is not committed.
+        let put_off = std::mem::take(&mut self.batch.state);
+        let state = append.hard_state().map_or(put_off, HardState::from);
+        self.wal.save(&state, &entries, false)?;
+        self.wal.sync()?;
+        self.release(index);
+        failpoint!("raftAfterWALRelease");
+        self.handed_on += 1;
+        self.apply.push(Work::Restore(Box::new(append)));
+        Ok(())
+    }
+
+    /// Says that something is durable: but not before that is said of what was handed on, since one acknowledgement speaks for all before it.
+    fn acknowledge(&mut self, append: Message) {
+        let append = Box::new(append);
+        if self.shared.acknowledged_behind.load(Ordering::Acquire) == self.handed_on {
+            self.shared.raft.push(Event::Appended(append));
+        } else {
+            self.handed_on += 1;
+            self.apply.push(Work::Acknowledge(append));
+        }
     }
 
     /// Adds to the batch. What overwrites a part of it comes behind it.
@@ -103,6 +178,7 @@ impl LogWriter {
         if batch.appends.is_empty() {
             return Ok(());
         }
+        failpoint!("raftBeforeSave");
         let shared = &self.shared;
         let began = shared.now();
         shared.sync_began.store(nanos(began), Ordering::Relaxed);
@@ -111,27 +187,31 @@ impl LogWriter {
         let written = shared.now();
         shared.metrics.wal_write_bytes.add(signed(self.wal.bytes_written() - bytes_before));
         shared.metrics.wal_write_duration.observe(seconds(began, written));
-        if batch.must_sync {
+        if batch.must_sync && !planted::has(Plant::AcknowledgeBeforeSync) {
             self.wal.sync()?;
             if !shared.config.unsafe_no_fsync {
                 shared.metrics.wal_fsync_duration.observe(seconds(written, shared.now()));
             }
         }
         shared.sync_began.store(0, Ordering::Relaxed);
+        failpoint!("raftAfterSave");
         if let Some(last) = batch.entries.last() {
             shared.marked.reached(Moment::Synced, Index(last.index()), || shared.now());
         }
         batch.entries.clear();
         batch.state = HardState::default();
         batch.must_sync = false;
-        for append in batch.appends.drain(..) {
-            shared.raft.push(Event::Appended(Box::new(append)));
+        for append in std::mem::take(&mut batch.appends) {
+            self.acknowledge(append);
         }
         Ok(())
     }
 
     /// Writes where the log may be replayed from, and lets go of what is before.
     fn note_snapshot(&mut self, snapshot: &walpb::Snapshot) -> Result<(), SaveError> {
+        if snapshot.index() <= self.place {
+            return Ok(());
+        }
         self.write()?;
         let (began, bytes_before) = (self.shared.now(), self.wal.bytes_written());
         // A place to start from counts only if the log says that it is committed.
@@ -140,9 +220,15 @@ impl LogWriter {
         let metrics = &self.shared.metrics;
         metrics.wal_write_bytes.add(signed(self.wal.bytes_written() - bytes_before));
         metrics.wal_fsync_duration.observe(seconds(began, self.shared.now()));
-        self.wal.release_to(snapshot.index());
-        self.shared.first_segment.store(self.wal.first_needed(), Ordering::Release);
+        self.release(snapshot.index());
         Ok(())
+    }
+
+    /// Lets go of what is before a place to start from.
+    fn release(&mut self, index: u64) {
+        self.place = index;
+        self.wal.release_to(index);
+        self.shared.first_segment.store(self.wal.first_needed(), Ordering::Release);
     }
 
     /// Makes everything durable and lets go of the files.

@@ -12,27 +12,29 @@
 //! noticed missing until somebody waits for it in vain.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use backend::{Backend, CommitThread, SCRUB_INTERVAL_DEFAULT, SCRUB_PAGES_DEFAULT, ScrubThread};
+use backend::{
+    Backend, CommitError, CommitThread, SCRUB_INTERVAL_DEFAULT, SCRUB_PAGES_DEFAULT, ScrubThread,
+};
 use env::{Clock, Disk, Random};
 use mvcc::watch::Next;
 
-use crate::applier::{Applier, Work};
+use crate::applier::{Applier, Keeper, Work};
 use crate::bell::Bell;
-use crate::bootstrap::{Bootstrapped, StartError, Surroundings, bootstrap};
+use crate::bootstrap::StartError;
 use crate::chores::{Chores, Published};
 use crate::compactor::Compactor;
 use crate::config::ServerConfig;
 use crate::inbox::{Inbox, Sleep};
 use crate::log_writer::{LogWork, LogWriter};
-use crate::metrics::{Metrics, ServerCollector};
+use crate::parts::{Inboxes, Parts};
 use crate::pool::{self, Pool};
 use crate::raft_loop::RaftLoop;
 use crate::server::{Server, Shared, StopReason};
-use crate::snapshots::{Snapshot, Snapshots};
+use crate::snapshots::{SnapshotWork, Snapshots};
 use crate::state::StateMachine;
 use crate::transport::Transport;
 
@@ -45,13 +47,10 @@ pub struct Member {
     server: Server,
     published: Arc<Published>,
     bells: Vec<Arc<Bell>>,
-    log: Arc<Inbox<LogWork>>,
-    apply: Arc<Inbox<Work>>,
-    snapshots: Arc<Inbox<Snapshot>>,
+    inboxes: Inboxes,
     raft: JoinHandle<()>,
     stages: Vec<JoinHandle<()>>,
-    commit: CommitThread,
-    scrub: ScrubThread,
+    keepers: Keepers,
 }
 
 /// What a member gets from the machine.
@@ -76,54 +75,36 @@ impl Member {
         transport: Arc<dyn Transport>,
         registry: &prometheus::Registry,
     ) -> Result<Member, StartError> {
-        let Machine { disk, clock, mut random } = machine;
-        let mut around = Surroundings { disk: &disk, clock: &clock, random: &mut *random };
-        let booted = bootstrap(&config, &mut around)?;
-        check_reach(&booted, &*transport)?;
-        let metrics = Metrics::new(registry)?;
-        let Bootstrapped { cluster_id, local, state, mut wal, node, voters, .. } = booted;
-        let backend = state.backend.clone();
-        let commits = metrics.backend_commit_duration.clone();
-        backend.observe_commits(Box::new(move |it| commits.observe(it.took.as_secs_f64())));
-        transport.set_members(&state.cluster.now());
-        let shared = Shared::new(config, disk, clock, cluster_id, local, state, transport, metrics);
-        let shared = Arc::new(shared);
-        shared.applied.advance(booted.applied);
-        shared.progress.set_committed(booted.applied);
-        let server = Server { shared: Arc::clone(&shared) };
-        registry.register(Box::new(ServerCollector::new(&server)?))?;
-        let (log, apply, snapshots): (Arc<Inbox<_>>, Arc<Inbox<_>>, Arc<Inbox<_>>) =
-            Default::default();
-        wal.prepare_in_background().map_err(StartError::Thread)?;
-        let writer = LogWriter::new(Arc::clone(&shared), wal, Arc::clone(&log));
-        let applier = Applier::new(
-            Arc::clone(&shared),
-            Arc::clone(&apply),
-            Arc::clone(&snapshots),
-            voters,
-            booted.snapshot_index,
-        );
-        let raft = RaftLoop::new(Arc::clone(&shared), node, Arc::clone(&log), Arc::clone(&apply));
-        let taker = Snapshots::new(Arc::clone(&shared), Arc::clone(&snapshots), Arc::clone(&log));
-        let chores = Arc::new(Bell::default());
-        let all_chores = Chores::new(server.clone());
-        let published = all_chores.published();
+        let keepers = Keepers::default();
+        let keeper = |shared: &Arc<Shared>| Kept {
+            shared: Arc::downgrade(shared),
+            keepers: keepers.clone(),
+        };
+        let mut parts = Parts::assemble(config, machine, transport, registry, keeper)?;
+        let Parts { server, inboxes, .. } = &parts;
+        let (server, inboxes) = (server.clone(), inboxes.clone());
+        let shared = Arc::clone(&server.shared);
+        parts.writer.prepare_in_background().map_err(StartError::Thread)?;
+        let (chores, watch) = (Arc::new(Bell::default()), Arc::clone(&parts.watch));
+        let published = parts.chores.published();
+        let backend = shared.state().backend.clone();
         let spawn = || -> io::Result<_> {
             let stages = vec![
-                spawn("wal", &shared, run_log(&log, writer))?,
-                spawn("apply", &shared, run_apply(&apply, applier))?,
-                spawn("snapshot", &shared, run_snapshots(&snapshots, taker))?,
-                spawn("compact", &shared, run_compaction(Compactor::new(Arc::clone(&shared))))?,
-                spawn("watch", &shared, run_watch(&booted.watch))?,
-                spawn("chores", &shared, run_chores(&chores, all_chores))?,
+                spawn("wal", &shared, run_log(&inboxes.log, parts.writer))?,
+                spawn("apply", &shared, run_apply(&inboxes.apply, parts.applier))?,
+                spawn("snapshot", &shared, run_snapshots(&inboxes.snapshots, parts.snapshots))?,
+                spawn("compact", &shared, run_compaction(parts.compactor))?,
+                spawn("watch", &shared, run_watch(&watch))?,
+                spawn("chores", &shared, run_chores(&chores, parts.chores))?,
             ];
             let stages = stages.into_iter().chain(spawn_pools(&shared)?).collect();
-            let raft = spawn("raft", &shared, run_raft(raft))?;
-            Ok((stages, raft, spawn_commit(&shared, &backend)?, spawn_scrub(&shared, &backend)?))
+            let raft = spawn("raft", &shared, run_raft(parts.raft))?;
+            keepers.replace(&shared, &backend)?;
+            Ok((stages, raft))
         };
-        let (stages, raft, commit, scrub) = spawn().map_err(StartError::Thread)?;
-        let bells = vec![chores, booted.watch];
-        Ok(Member { server, published, bells, log, apply, snapshots, raft, stages, commit, scrub })
+        let (stages, raft) = spawn().map_err(StartError::Thread)?;
+        let bells = vec![chores, watch];
+        Ok(Member { server, published, bells, inboxes, raft, stages, keepers })
     }
 
     /// The handle for everybody else.
@@ -141,33 +122,22 @@ impl Member {
     ///
     /// Returns why it stopped: because of this, of something before, or of the end itself if that failed.
     pub fn stop(self) -> StopReason {
-        let Member { server, bells, log, apply, snapshots, raft, stages, commit, scrub, .. } = self;
+        let Member { server, bells, inboxes, raft, stages, keepers, .. } = self;
         let shared = server.shared;
         shared.end(StopReason::Asked);
         join(raft);
-        log.close();
-        apply.close();
-        snapshots.close();
+        inboxes.close();
         shared.compaction.close();
         shared.pools.close();
         bells.iter().for_each(|bell| bell.close());
         stages.into_iter().for_each(join);
-        scrub.stop();
-        let committed = commit.stop();
+        let committed = keepers.stop();
         let reason = shared.reason();
         close(shared);
         match committed {
             Err(error) if reason == StopReason::Asked => StopReason::fault(COMMIT, &error),
             _ => reason,
         }
-    }
-}
-
-/// Without a way to the others, whoever needs their votes would wait for ever.
-fn check_reach(booted: &Bootstrapped, transport: &dyn Transport) -> Result<(), StartError> {
-    match booted.voters.besides(booted.local) {
-        Some(voters) if !transport.reaches_others() => Err(StartError::Alone { voters }),
-        _ => Ok(()),
     }
 }
 
@@ -211,15 +181,64 @@ fn spawn_pools(shared: &Arc<Shared>) -> io::Result<Vec<JoinHandle<()>>> {
     threads.map(one).collect()
 }
 
+/// The threads that look after the database that there is: they commit it, and look for bit rot in it.
+#[derive(Clone, Debug, Default)]
+struct Keepers(Arc<Mutex<Option<(CommitThread, ScrubThread)>>>);
+
+impl Keepers {
+    /// Looks after another database. Whoever looked after the one before ends by himself: nobody waits for it any more.
+    fn replace(&self, shared: &Arc<Shared>, backend: &Backend) -> io::Result<()> {
+        let commits = shared.metrics.backend_commit_duration.clone();
+        backend.observe_commits(Box::new(move |it| commits.observe(it.took.as_secs_f64())));
+        let threads = (spawn_commit(shared, backend)?, spawn_scrub(shared, backend)?);
+        if let Some(before) = self.lock().replace(threads) {
+            std::thread::Builder::new().name("let-go".to_owned()).spawn(move || stop(before))?;
+        }
+        Ok(())
+    }
+
+    /// Commits what is pending.
+    fn stop(&self) -> Result<(), CommitError> {
+        let threads = self.lock().take();
+        threads.map_or(Ok(()), stop)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<(CommitThread, ScrubThread)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn stop((commit, scrub): (CommitThread, ScrubThread)) -> Result<(), CommitError> {
+    scrub.stop();
+    commit.stop()
+}
+
+/// What the apply thread has of them.
+struct Kept {
+    shared: Weak<Shared>,
+    keepers: Keepers,
+}
+
+impl Keeper for Kept {
+    fn take_over(&mut self, backend: &Backend) -> io::Result<()> {
+        // If there is nobody left, the member has ended.
+        self.shared.upgrade().map_or(Ok(()), |shared| self.keepers.replace(&shared, backend))
+    }
+}
+
 fn spawn_commit(shared: &Arc<Shared>, backend: &Backend) -> io::Result<CommitThread> {
-    let shared = Arc::clone(shared);
-    CommitThread::spawn_telling(backend, move |error| shared.fail(COMMIT, error))
+    let shared = Arc::downgrade(shared);
+    CommitThread::spawn_telling(backend, move |error| fail(&shared, COMMIT, error))
 }
 
 fn spawn_scrub(shared: &Arc<Shared>, backend: &Backend) -> io::Result<ScrubThread> {
-    let shared = Arc::clone(shared);
-    let panicked = move |panic: &str| shared.fail("look for bit rot", &panic);
+    let shared = Arc::downgrade(shared);
+    let panicked = move |panic: &str| fail(&shared, "look for bit rot", &panic);
     ScrubThread::spawn_telling(backend, SCRUB_PAGES_DEFAULT, SCRUB_INTERVAL_DEFAULT, panicked)
+}
+
+fn fail(shared: &Weak<Shared>, what: &str, error: &dyn std::fmt::Display) {
+    shared.upgrade().into_iter().for_each(|shared| shared.fail(what, error));
 }
 
 struct EndOnPanic<'a>(&'a Shared);
@@ -276,7 +295,7 @@ fn run_apply(
 }
 
 fn run_snapshots(
-    inbox: &Arc<Inbox<Snapshot>>,
+    inbox: &Arc<Inbox<SnapshotWork>>,
     mut snapshots: Snapshots,
 ) -> impl FnOnce(&Shared) + Send + use<> {
     let inbox = Arc::clone(inbox);
@@ -305,16 +324,29 @@ fn run_watch(bell: &Arc<Bell>) -> impl FnOnce(&Shared) + Send + use<> {
     move |shared| {
         let mut wait = None;
         while bell.wait(wait) {
-            let state = shared.state();
-            loop {
-                match state.hub.turn(&state.store) {
-                    Ok(Next::Again) => {}
-                    Ok(Next::Idle) => break,
-                    Err(error) => return shared.fail("read history for watchers", &error),
-                }
+            match serve_watchers(shared) {
+                Some(next) => wait = next,
+                None => return,
             }
-            let now = shared.now();
-            wait = state.hub.tick_progress(now).map(|at| at.saturating_sub(now));
+        }
+    }
+}
+
+/// Does all there is to do for watchers. Returns when there will be more; none at all if that is never.
+pub(crate) fn serve_watchers(shared: &Shared) -> Option<Option<Duration>> {
+    loop {
+        // A snapshot may have put another in its place meanwhile.
+        let state = shared.state();
+        match state.hub.turn(&state.store) {
+            Ok(Next::Again) => {}
+            Ok(Next::Idle) => {
+                let now = shared.now();
+                return Some(state.hub.tick_progress(now).map(|at| at.saturating_sub(now)));
+            }
+            Err(error) => {
+                shared.fail("read history for watchers", &error);
+                return None;
+            }
         }
     }
 }

@@ -96,6 +96,12 @@ impl Pool {
         }
     }
 
+    /// Does one, if one waits: for whoever has no threads.
+    pub(crate) fn turn(&self) {
+        let job = self.lock().jobs.pop_front();
+        job.into_iter().for_each(|job| job());
+    }
+
     fn next(&self) -> Option<Job> {
         let idle = |queue: &mut Queue| queue.jobs.is_empty() && !queue.closed;
         let queue = self.wake.wait_while(self.lock(), idle);

@@ -1,6 +1,7 @@
 //! Where consensus is, for everybody to read without asking the raft loop.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use types::{Index, MemberId, Term};
@@ -20,11 +21,42 @@ pub(crate) struct Progress {
     elected_at: AtomicU64,
     /// Since when there is no leader; zero while there is one.
     leaderless_since: AtomicU64,
-    /// The last tick.
-    ticked_at: AtomicU64,
+    mandate: Mutex<Mandate>,
+}
+
+/// For how long a leader knows that nobody else leads: whoever has heard from it elects nobody for an election timeout.
+#[derive(Debug, Default)]
+struct Mandate {
+    term: Term,
+    until: Duration,
+    /// What is known from before this does not count: somebody was told to stand for election, and does not wait.
+    void_before: Duration,
 }
 
 impl Progress {
+    /// Whether this member leads, and nobody else can.
+    pub(crate) fn leads_for_sure(&self, now: Duration) -> bool {
+        let mandate = self.mandate();
+        self.leads() && mandate.term == self.term() && now < mandate.until
+    }
+
+    /// A majority said, some time after `since`, that it follows this leader.
+    pub(crate) fn confirm(&self, term: Term, since: Duration, lasts: Duration) {
+        let mut mandate = self.mandate();
+        if since >= mandate.void_before {
+            (mandate.term, mandate.until) = (term, since.saturating_add(lasts));
+        }
+    }
+
+    /// Leadership is handed on. Whether that succeeds is known by a certain time.
+    pub(crate) fn hand_on(&self, known_by: Duration) {
+        *self.mandate() = Mandate { void_before: known_by, ..Mandate::default() };
+    }
+
+    fn mandate(&self) -> MutexGuard<'_, Mandate> {
+        self.mandate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn term(&self) -> Term {
         Term(self.term.load(Ordering::Acquire))
     }
@@ -86,14 +118,6 @@ impl Progress {
     pub(crate) fn set_rules_alone(&self, alone: bool) {
         self.rules_alone.store(alone, Ordering::Release);
     }
-
-    pub(crate) fn ticked_at(&self) -> Duration {
-        Duration::from_nanos(self.ticked_at.load(Ordering::Acquire))
-    }
-
-    pub(crate) fn set_ticked(&self, now: Duration) {
-        self.ticked_at.store(nanos(now), Ordering::Release);
-    }
 }
 
 #[cfg(test)]
@@ -111,6 +135,25 @@ mod tests {
         assert_eq!(progress.elected_at(), SECOND);
         assert!(!progress.set_leader(None, false, 3 * SECOND));
         assert!(progress.set_leader(Some(MemberId(2)), false, 4 * SECOND));
+    }
+
+    #[test]
+    fn a_leader_is_sure_of_itself_for_a_while() {
+        let progress = Progress::default();
+        progress.set_term(Term(3));
+        progress.set_leader(Some(MemberId(1)), true, SECOND);
+        assert!(!progress.leads_for_sure(SECOND), "nobody has said so");
+        progress.confirm(Term(3), SECOND, SECOND);
+        assert!(progress.leads_for_sure(SECOND) && !progress.leads_for_sure(2 * SECOND));
+        progress.set_term(Term(4));
+        assert!(!progress.leads_for_sure(SECOND), "that was another term");
+        progress.confirm(Term(4), SECOND, SECOND);
+        progress.hand_on(4 * SECOND);
+        assert!(!progress.leads_for_sure(SECOND), "another may lead any time");
+        progress.confirm(Term(4), 3 * SECOND, SECOND);
+        assert!(!progress.leads_for_sure(3 * SECOND));
+        progress.confirm(Term(4), 4 * SECOND, SECOND);
+        assert!(progress.leads_for_sure(4 * SECOND));
     }
 
     #[test]

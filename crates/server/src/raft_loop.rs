@@ -14,12 +14,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use failpoint::failpoint;
 use proto::raftpb;
 use raft::{
     ConfChangeV2, LOCAL_APPEND_THREAD, LOCAL_APPLY_THREAD, MemoryStorage, Message, MessageType,
     RawNode, Ready, RoleKind, SoftState, Storage as _,
 };
-use types::{Index, MemberId};
+use types::{Index, MemberId, Term};
 
 use crate::applier::Work;
 use crate::error::Error;
@@ -29,20 +30,23 @@ use crate::log_writer::LogWork;
 use crate::marks::Moment;
 use crate::promise::Promise;
 use crate::reads::{Reader, Reads};
+use crate::received::Place;
+use crate::sending::Sending;
 use crate::server::{Shared, StopReason};
+use crate::snapshots::SnapshotWork;
 use crate::waits::Settled;
 
 /// All reasons for the raft loop to do something, except that time passes.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A request is to be appended to the log.
-    Propose { id: u64, data: Bytes, since: Duration },
+    Propose { id: u64, data: Bytes, since: Duration, reign: Option<Term> },
     /// A change of members is.
     ProposeConfChange { id: u64, change: raftpb::ConfChange, since: Duration },
     /// Somebody wants to read what is committed.
     Read(Reader),
     /// Another member says something.
-    Peer(Box<Message>),
+    Peer { message: Box<Message>, place: Place },
     /// It could not be told something.
     Unreachable(MemberId),
     /// It got a snapshot, or did not.
@@ -58,6 +62,8 @@ pub(crate) enum Event {
     Compact { applied: Index, conf_state: raft::ConfState },
     /// Leadership shall go to another.
     TransferLeader(MemberId),
+    /// So many ticks pass at once: those who could have led have had their time.
+    AdvanceTicks(u32),
     /// Somebody wants to know.
     Status(Promise<raft::Status>),
     /// Somebody wants to be woken.
@@ -74,6 +80,8 @@ pub(crate) struct RaftLoop {
     node: RawNode<MemoryStorage>,
     log: Arc<Inbox<LogWork>>,
     apply: Arc<Inbox<Work>>,
+    snapshots: Arc<Inbox<SnapshotWork>>,
+    sending: Sending,
     reads: Reads,
     heartbeats: Heartbeats,
     /// Proposals that wait for a leader; and changes of members, for one that is under way.
@@ -87,6 +95,8 @@ pub(crate) struct RaftLoop {
     appends: usize,
     /// Whether this member is the only voter.
     is_sole_voter: bool,
+    /// Whether there is nobody else at all, learners included.
+    is_alone: bool,
     /// Handed back and forth with the inbox.
     events: Vec<Event>,
     is_over: bool,
@@ -101,7 +111,8 @@ struct Held {
 
 #[derive(Debug)]
 enum What {
-    Request(Bytes),
+    /// With the term in which this member has to lead, or it must not be proposed.
+    Request(Bytes, Option<Term>),
     ConfChange(raftpb::ConfChange),
 }
 
@@ -128,6 +139,7 @@ impl RaftLoop {
         node: RawNode<MemoryStorage>,
         log: Arc<Inbox<LogWork>>,
         apply: Arc<Inbox<Work>>,
+        snapshots: Arc<Inbox<SnapshotWork>>,
     ) -> RaftLoop {
         let next_tick = shared.now() + shared.config.heartbeat;
         let heartbeats = Heartbeats::new(shared.config.heartbeat);
@@ -136,6 +148,8 @@ impl RaftLoop {
             node,
             log,
             apply,
+            snapshots,
+            sending: Sending::default(),
             reads: Reads::default(),
             heartbeats,
             held: VecDeque::new(),
@@ -145,6 +159,7 @@ impl RaftLoop {
             stop_at: None,
             appends: 0,
             is_sole_voter: false,
+            is_alone: false,
             events: Vec::new(),
             is_over: false,
         };
@@ -171,7 +186,12 @@ impl RaftLoop {
         }
         self.note_committed();
         self.note_rule();
-        Some(self.next_tick.saturating_sub(self.shared.now()))
+        Some(self.idle_for())
+    }
+
+    /// How long there is nothing to do, unless something comes.
+    pub(crate) fn idle_for(&self) -> Duration {
+        self.next_tick.saturating_sub(self.shared.now())
     }
 
     /// While the log is at work, what is proposed need not wake the loop: it would queue up behind that. The acknowledgement does, and then all of it goes
@@ -189,16 +209,22 @@ impl RaftLoop {
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Propose { id, data, since } => {
-                self.held.push_back(Held { id, what: What::Request(data), since });
+            Event::Propose { id, data, since, reign } => {
+                self.held.push_back(Held { id, what: What::Request(data, reign), since });
             }
             Event::ProposeConfChange { id, change, since } => {
                 self.held.push_back(Held { id, what: What::ConfChange(change), since });
             }
             Event::Read(reader) => self.reads.add(reader),
-            Event::Peer(message) => self.step(*message),
+            Event::Peer { message, place } => {
+                drop(place);
+                self.step(*message);
+            }
             Event::Unreachable(member) => self.node.report_unreachable(member),
-            Event::SnapshotSent { to, arrived } => self.node.report_snapshot(to, arrived),
+            Event::SnapshotSent { to, arrived } => {
+                self.sending.end(to, arrived, self.shared.now());
+                self.node.report_snapshot(to, arrived);
+            }
             Event::Appended(append) => {
                 self.appends = self.appends.saturating_sub(1);
                 self.acknowledge(*append);
@@ -214,7 +240,8 @@ impl RaftLoop {
                 self.conf_changed(index, &change, &conf_state);
             }
             Event::Compact { applied, conf_state } => self.compact(applied, conf_state),
-            Event::TransferLeader(to) => self.node.transfer_leader(to),
+            Event::TransferLeader(to) => self.transfer_leader(to),
+            Event::AdvanceTicks(ticks) => (0..ticks).for_each(|_| self.node.tick()),
             Event::Status(promise) => promise.keep(self.node.status()),
             Event::Sleep { until, promise } => {
                 self.sleepers.entry(until).or_default().push(promise);
@@ -234,7 +261,8 @@ impl RaftLoop {
         let mut batch = Batch::default();
         for held in std::mem::take(&mut self.held) {
             match held.what {
-                What::Request(data) => batch.add(held.id, data),
+                What::Request(_, Some(term)) if !self.leads_in(term) => self.drop_proposal(held.id),
+                What::Request(data, _) => batch.add(held.id, data),
                 What::ConfChange(_) if !self.may_change_members() => self.held.push_back(held),
                 What::ConfChange(change) => {
                     self.propose_batch(std::mem::take(&mut batch));
@@ -251,6 +279,11 @@ impl RaftLoop {
         let is_new = status.soft_state.role == RoleKind::Leader
             && self.node.storage().term(status.applied) != Ok(status.hard_state.term);
         self.changing.is_none() && !is_new
+    }
+
+    fn leads_in(&self, term: Term) -> bool {
+        let status = self.node.basic_status();
+        status.soft_state.role == RoleKind::Leader && status.hard_state.term == term
     }
 
     fn propose_batch(&mut self, batch: Batch) {
@@ -280,15 +313,32 @@ impl RaftLoop {
         }
     }
 
+    /// Hands leadership on. That has succeeded within an election timeout, or is given up.
+    fn transfer_leader(&mut self, to: MemberId) {
+        let shared = &self.shared;
+        shared.progress.hand_on(shared.now() + 2 * shared.config.election_timeout());
+        self.node.transfer_leader(to);
+    }
+
     /// What the log has, consensus may read back; and only now may anybody be told.
     fn acknowledge(&mut self, append: Message) {
         let hard_state = append.hard_state();
         let storage = self.node.storage_mut();
+        let starts_over = append.snapshot.is_some();
+        if starts_over {
+            failpoint!("raftBeforeApplySnap");
+        }
+        let snapshot = append.snapshot.map_or(Ok(()), |snapshot| storage.apply_snapshot(*snapshot));
         hard_state.into_iter().for_each(|state| storage.set_hard_state(state));
-        if let Err(error) = storage.append(&append.entries) {
+        if let Err(error) = snapshot.and_then(|()| storage.append(&append.entries)) {
             return self.shared.fail("append to the log in memory", &error);
         }
+        failpoint!("raftBeforeAdvance");
         self.deliver(append.responses);
+        if starts_over {
+            failpoint!("raftAfterApplySnap");
+            self.note_voters();
+        }
     }
 
     /// Acknowledgements of the storage threads: to this member's own consensus, or to others.
@@ -303,9 +353,23 @@ impl RaftLoop {
         self.send(others);
     }
 
-    fn send(&self, messages: Vec<Message>) {
+    fn send(&mut self, mut messages: Vec<Message>) {
+        let snapshots = messages.extract_if(.., |message| message.kind == MessageType::MsgSnap);
+        for snapshot in snapshots.collect::<Vec<_>>() {
+            self.send_snapshot(snapshot);
+        }
         if !messages.is_empty() {
             self.shared.transport.send(messages);
+        }
+    }
+
+    /// Whoever knows the database sees to it. If it cannot be sent, consensus tries again in a while.
+    fn send_snapshot(&mut self, message: Message) {
+        let to = message.to;
+        if self.sending.begin(to) {
+            self.snapshots.push(SnapshotWork::Send(Box::new(message)));
+        } else {
+            self.node.report_snapshot(to, false);
         }
     }
 
@@ -324,12 +388,17 @@ impl RaftLoop {
         let config = self.node.status().config;
         let conf = config.to_conf_state();
         self.is_sole_voter = conf.voters == [self.shared.local] && conf.voters_outgoing.is_empty();
+        self.is_alone =
+            self.is_sole_voter && conf.learners.is_empty() && conf.learners_next.is_empty();
         // At once, before anybody else can be asked for a vote: see `Server::linearizable`.
         self.note_rule();
     }
 
     /// Forgets entries that everybody should have.
     fn compact(&mut self, applied: Index, conf_state: raft::ConfState) {
+        if !self.sending.is_over(self.shared.now()) {
+            return;
+        }
         let kept = self.shared.config.snapshot_catchup_entries;
         let storage = self.node.storage_mut();
         // Both refuse what was done before; there is nothing to do then.
@@ -348,7 +417,6 @@ impl RaftLoop {
             self.next_tick = now + heartbeat;
         }
         self.node.tick();
-        self.shared.progress.set_ticked(now);
         self.expire(now);
     }
 
@@ -402,7 +470,7 @@ impl RaftLoop {
 
     /// A member that is alone need not wait to see whether somebody else leads.
     fn campaign_alone(&mut self) {
-        if !self.is_sole_voter || !self.shared.config.initial_election_tick_advance {
+        if !self.is_sole_voter {
             return;
         }
         let status = self.node.basic_status();
@@ -441,6 +509,11 @@ impl RaftLoop {
             }
         }
         self.note_heartbeats(&others, now);
+        if self.shared.progress.leads() {
+            failpoint!("raftBeforeLeaderSend");
+        } else {
+            failpoint!("raftBeforeFollowerSend");
+        }
         self.send(others);
     }
 
@@ -522,10 +595,13 @@ impl RaftLoop {
 
     /// Whether this member leads alone, and has applied something of its own term; so it has applied all that was ever acknowledged.
     fn note_rule(&self) {
-        let status = self.node.basic_status();
-        let term = self.node.storage().term(self.shared.applied.get());
-        let leads = self.is_sole_voter && status.soft_state.role == RoleKind::Leader;
-        self.shared.progress.set_rules_alone(leads && term == Ok(status.hard_state.term));
+        let (status, applied) = (self.node.basic_status(), self.shared.applied.get());
+        let term = self.node.storage().term(applied);
+        let leads = self.is_alone && status.soft_state.role == RoleKind::Leader;
+        // A learner applies what is committed, and answers, before this member may have done so; also one that was just removed.
+        let begins = self.shared.progress.rules_alone() || applied >= status.hard_state.commit;
+        let alone = leads && begins && term == Ok(status.hard_state.term);
+        self.shared.progress.set_rules_alone(alone);
     }
 }
 

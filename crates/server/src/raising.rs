@@ -76,7 +76,7 @@ impl Server {
             return false;
         }
         let server = self.clone();
-        let proposed = self.propose_then(activate(alarm), move |answer| {
+        let proposed = self.propose_then(activate(alarm), None, move |answer| {
             warn_of_failure(alarm, &answer);
             server.shared.raising.end(alarm);
         });

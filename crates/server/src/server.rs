@@ -23,12 +23,14 @@ use crate::ids::Ids;
 use crate::inbox::Inbox;
 use crate::marks::{Following, Marked, Marks, Moment};
 use crate::metrics::{Metrics, Op};
+use crate::planted::{self, Plant};
 use crate::pool::Pools;
 use crate::progress::Progress;
 use crate::promise::{Promise, promise};
 use crate::raft_loop::Event;
 use crate::raising::Raising;
 use crate::reads::Reader;
+use crate::received::Received;
 use crate::state::StateMachine;
 use crate::transport::Transport;
 use crate::waits::{Answer, Asked, Proposal, Waits};
@@ -60,12 +62,16 @@ pub(crate) struct Shared {
     /// Proposals that somebody wants to know the times of.
     pub(crate) marked: Marked,
     pub(crate) raft: Inbox<Event>,
+    /// What others say and the raft loop has not heard yet.
+    pub(crate) received: Arc<Received>,
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) metrics: Metrics,
     pub(crate) raising: Raising,
     pub(crate) pools: Pools,
     /// Rung when there is a compaction to carry out.
     pub(crate) compaction: Bell,
+    /// How many appends the apply thread has acknowledged, behind snapshots.
+    pub(crate) acknowledged_behind: AtomicU64,
     /// When the write to the log began that is under way, in nanoseconds of the clock; zero if none is.
     pub(crate) sync_began: AtomicU64,
     /// The first segment of the log that a replay needs. The locks of whoever writes the log say so too, but he may have failed, and let go of them.
@@ -87,6 +93,7 @@ struct Encoded {
     op: Option<Op>,
     since: Duration,
     data: Bytes,
+    reign: Option<Term>,
 }
 
 impl Encoded {
@@ -95,7 +102,7 @@ impl Encoded {
     }
 
     fn into_event(self) -> Event {
-        Event::Propose { id: self.id, data: self.data, since: self.since }
+        Event::Propose { id: self.id, data: self.data, since: self.since, reign: self.reign }
     }
 }
 
@@ -146,11 +153,13 @@ impl Shared {
             waits: Arc::new(waits),
             marked: Marked::default(),
             raft: Inbox::default(),
+            received: Arc::default(),
             transport,
             metrics,
             raising: Raising::default(),
             pools: Pools::default(),
             compaction: Bell::default(),
+            acknowledged_behind: AtomicU64::new(0),
             sync_began: AtomicU64::new(0),
             first_segment: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
@@ -164,6 +173,14 @@ impl Shared {
 
     pub(crate) fn state(&self) -> Arc<StateMachine> {
         Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Another state takes the place of the one there is: for readers, and for those who watch, at once.
+    pub(crate) fn replace_state(&self, state: Arc<StateMachine>) {
+        let (hub, revision) = (state.hub.clone(), state.store.current());
+        hub.restore(revision, || {
+            *self.state.write().unwrap_or_else(PoisonError::into_inner) = state;
+        });
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -265,11 +282,6 @@ impl Server {
         self.shared.progress.leaderless_for(self.now())
     }
 
-    /// How long ago the raft loop last ticked: long, if this member was paused or its loop is stuck.
-    pub fn since_tick(&self) -> Duration {
-        self.now().saturating_sub(self.shared.progress.ticked_at())
-    }
-
     /// Whether this member has no vote.
     pub fn is_learner(&self) -> bool {
         self.state().cluster.now().is_learner(self.local())
@@ -299,6 +311,22 @@ impl Server {
         self.propose_at_once(request)
     }
 
+    /// Proposes what a leader has decided by itself. It comes to nothing if this member does not lead in that term any more: whoever leads decides anew.
+    ///
+    /// # Errors
+    /// As for [`Server::propose`].
+    pub(crate) fn propose_as_leader(
+        &self,
+        request: InternalRaftRequest,
+        term: Term,
+    ) -> Result<Proposal, Error> {
+        self.check_gap(&request)?;
+        let encoded = Encoded { reign: Some(term), ..self.encode(request)? };
+        let proposal = self.shared.waits.register(encoded.id, encoded.asked())?;
+        self.submit(encoded.into_event())?;
+        Ok(proposal)
+    }
+
     /// Proposes a request for which [`Server::check_gap`] was asked before.
     pub(crate) fn propose_at_once(&self, request: InternalRaftRequest) -> Result<Proposal, Error> {
         Ok(self.propose_followed(request, None)?.0)
@@ -318,17 +346,18 @@ impl Server {
         Ok((proposal, following))
     }
 
-    /// Proposes a request for whose outcome nobody waits; a function is called with it.
+    /// Proposes a request for whose outcome nobody waits; a function is called with it. With a term, it is as for [`Server::propose_as_leader`].
     ///
     /// # Errors
     /// As for [`Server::propose`]; the function may have been called with that or not.
     pub(crate) fn propose_then(
         &self,
         request: InternalRaftRequest,
+        reign: Option<Term>,
         then: impl FnOnce(Answer) + Send + 'static,
     ) -> Result<(), Error> {
         self.check_gap(&request)?;
-        let encoded = self.encode(request)?;
+        let encoded = Encoded { reign, ..self.encode(request)? };
         self.shared.waits.register_then(encoded.id, encoded.asked(), then)?;
         self.submit(encoded.into_event())
     }
@@ -355,7 +384,7 @@ impl Server {
             self.count_too_large(op, since);
             return Err(Error::RequestTooLarge);
         }
-        Ok(Encoded { id, op, since, data })
+        Ok(Encoded { id, op, since, data, reign: None })
     }
 
     /// Compat: as in etcd, that it is too large is an answer like any other.
@@ -395,7 +424,8 @@ impl Server {
     ) -> Result<(), Error> {
         // Nobody else can have committed anything, and what was acknowledged is applied: there is nothing to wait for. Should somebody come
         // to lead meanwhile, then after this read began; and the raft loop says so before it hears of anybody else's vote.
-        if self.shared.progress.rules_alone() {
+        let is_sure = planted::has(Plant::ReadWithoutQuorum) && self.is_leader();
+        if self.shared.progress.rules_alone() || is_sure {
             return Ok(());
         }
         let (promise, waiting) = promise();
@@ -446,21 +476,6 @@ impl Server {
     pub fn log_busy_for(&self) -> Option<Duration> {
         let began = self.shared.sync_began.load(Ordering::Relaxed);
         (began != 0).then(|| self.now().saturating_sub(Duration::from_nanos(began)))
-    }
-
-    /// Another member says something.
-    pub fn step(&self, message: raft::Message) {
-        self.shared.raft.push(Event::Peer(Box::new(message)));
-    }
-
-    /// A message to another member could not be delivered.
-    pub fn report_unreachable(&self, member: MemberId) {
-        self.shared.raft.push(Event::Unreachable(member));
-    }
-
-    /// A snapshot reached another member, or did not.
-    pub fn report_snapshot(&self, to: MemberId, arrived: bool) {
-        self.shared.raft.push(Event::SnapshotSent { to, arrived });
     }
 
     /// How other members are reached.

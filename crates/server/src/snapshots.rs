@@ -1,18 +1,21 @@
-//! Snapshots: what the log need not be replayed from the beginning for.
+//! Snapshots: what the log need not be replayed from the beginning for; and what members get that are too far behind for the log.
 //!
 //! The database is the state, so a snapshot is little more than a note that it has everything up to some entry:
 //!
 //! ```text
-//!   commit the database ─► member/snap/<term>-<index>.snap ─► a record in the log ─► earlier segments may go
+//!   take   commit the database ─► member/snap/<term>-<index>.snap ─► a record in the log ─► earlier segments may go
+//!   send   commit the database ─► a message that says how far it is ─► both to the other member
 //! ```
 //!
-//! in this order: each step speaks of what the one before has made durable.
+//! in this order: each step speaks of what the one before has made durable. How far a database is, and who votes as of then, it says itself.
 
 use std::sync::Arc;
 
-use backend::CommitError;
+use backend::schema::meta;
+use backend::{CommitError, ReadError, View};
 use proto::raftpb::{ConfState, SnapshotMetadata};
 use proto::{raftpb, walpb};
+use raft::Message;
 use types::{Index, Term};
 use wal::snap::{Encoded, SnapError, Snapshotter};
 
@@ -20,6 +23,8 @@ use crate::inbox::Inbox;
 use crate::log_writer::LogWork;
 use crate::metrics::seconds;
 use crate::server::Shared;
+use crate::transport::{Image, OutgoingSnapshot};
+use crate::voters::raft_conf_state;
 
 /// A moment at which everything up to an entry was applied.
 #[derive(Debug)]
@@ -31,6 +36,15 @@ pub(crate) struct Snapshot {
     pub(crate) members: Vec<u8>,
 }
 
+/// What is to be done.
+#[derive(Debug)]
+pub(crate) enum SnapshotWork {
+    /// A snapshot is to be taken.
+    Take(Snapshot),
+    /// Another member needs one. What it gets is newer than what the message of consensus says.
+    Send(Box<Message>),
+}
+
 /// Why no snapshot could be taken.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SnapshotFault {
@@ -38,35 +52,60 @@ pub(crate) enum SnapshotFault {
     Commit(#[from] CommitError),
     #[error(transparent)]
     File(#[from] SnapError),
+    #[error(transparent)]
+    Read(#[from] ReadError),
 }
 
 /// Who takes snapshots.
 pub(crate) struct Snapshots {
     shared: Arc<Shared>,
-    inbox: Arc<Inbox<Snapshot>>,
+    inbox: Arc<Inbox<SnapshotWork>>,
     log: Arc<Inbox<LogWork>>,
     files: Snapshotter,
-    work: Vec<Snapshot>,
+    work: Vec<SnapshotWork>,
 }
 
 impl Snapshots {
     pub(crate) fn new(
         shared: Arc<Shared>,
-        inbox: Arc<Inbox<Snapshot>>,
+        inbox: Arc<Inbox<SnapshotWork>>,
         log: Arc<Inbox<LogWork>>,
     ) -> Snapshots {
         let files = Snapshotter::new(Arc::clone(&shared.disk), shared.config.snap_path());
         Snapshots { shared, inbox, log, files, work: Vec::new() }
     }
 
-    /// Takes the newest of those that wait.
+    /// Sends what waits, and takes the newest of those that are to be taken.
     ///
     /// # Errors
     /// This member has to stop: it cannot write to its disk.
     pub(crate) fn turn(&mut self) -> Result<(), SnapshotFault> {
         self.inbox.take(&mut self.work);
-        let newest = self.work.drain(..).next_back();
+        let mut newest = None;
+        for work in std::mem::take(&mut self.work) {
+            match work {
+                SnapshotWork::Take(snapshot) => newest = Some(snapshot),
+                SnapshotWork::Send(message) => self.send(*message)?,
+            }
+        }
         newest.map_or(Ok(()), |snapshot| self.save(snapshot))
+    }
+
+    /// Sends the database as it is now.
+    fn send(&self, message: Message) -> Result<(), SnapshotFault> {
+        let image = self.shared.state().backend.snapshot()?;
+        let view = View::of_file(image.clone());
+        let (index, term) = meta::applied(&view)?;
+        let members = membership::store::read(&view)?;
+        let conf_state = raft_conf_state(members.conf_state());
+        let metadata = raft::SnapshotMetadata { conf_state, index, term };
+        let data = membership::v2::encode(&members).into();
+        let snapshot = Some(Box::new(raft::Snapshot { data, metadata }));
+        tracing::info!(to = %message.to, snapshot_index = index.0, bytes = image.size(), "sending a snapshot of the database");
+        let message = Message { snapshot, ..message };
+        let image = Image::new(image);
+        self.shared.transport.send_snapshot(OutgoingSnapshot { message, image });
+        Ok(())
     }
 
     fn save(&self, snapshot: Snapshot) -> Result<(), SnapshotFault> {

@@ -58,3 +58,15 @@ impl From<ConfState> for Voters {
         Voters { voters: voters.into_iter().collect(), learners: learners.into_iter().collect() }
     }
 }
+
+/// The configuration in the words of consensus.
+pub(crate) fn raft_conf_state(conf: ConfState) -> raft::ConfState {
+    let members = |ids: Vec<u64>| ids.into_iter().map(MemberId).collect();
+    raft::ConfState {
+        voters: members(conf.voters),
+        learners: members(conf.learners),
+        voters_outgoing: members(conf.voters_outgoing),
+        learners_next: members(conf.learners_next),
+        auto_leave: conf.auto_leave.unwrap_or(false),
+    }
+}

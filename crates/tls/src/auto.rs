@@ -1,8 +1,9 @@
-//! A certificate of one's own, for `--auto-tls`.
+//! A certificate of one's own, for `--auto-tls` and `--peer-auto-tls`.
 //!
 //! ```text
 //!   <data-dir>/fixtures/client/cert.pem    O=etcd, for 127.0.0.1 and localhost, P-521, good for a year, its own authority
 //!   <data-dir>/fixtures/client/key.pem     only its owner may read it
+//!   <data-dir>/fixtures/peer/...           the same, for other members, which have one each and trust all others
 //! ```
 //!
 //! As etcd makes them, and each takes those of the other. If both files are there they are used as they are, expired or not.
@@ -70,6 +71,7 @@ pub fn make_certificate(
         client_key_file: Some(key_file.clone()),
         cert_file: Some(cert_file),
         key_file: Some(key_file),
+        trusts_all: true,
         ..Info::default()
     })
 }
@@ -147,7 +149,7 @@ mod tests {
     use rustls::pki_types::pem::PemObject;
 
     use super::*;
-    use crate::identity::Identity;
+    use crate::identity::{Identity, Role};
     use crate::peer::PeerCertificate;
 
     #[test]
@@ -165,7 +167,7 @@ mod tests {
         let identity =
             Identity::parse((&cert_file, &cert), (&key_file, &key), &aws_lc_rs::default_provider());
         let identity = identity.unwrap();
-        assert_eq!(identity.oddities(OffsetDateTime::now_utc().unix_timestamp()), []);
+        assert_eq!(identity.oddities(Role::Server, OffsetDateTime::now_utc().unix_timestamp()), []);
         let left = identity.not_after - OffsetDateTime::now_utc().unix_timestamp();
         assert!((left - 365 * 86_400).abs() < 3_600, "{left}");
         let der = CertificateDer::from_pem_slice(&cert).unwrap();

@@ -28,6 +28,9 @@ pub enum LoadError {
         /// The certificate.
         cert: String,
     },
+    /// A server without a certificate.
+    #[error("KeyFile and CertFile are not presented")]
+    NothingToShow,
     /// Names and hosts cannot both be asked for.
     #[error(
         "AllowedCNs and AllowedHostnames are mutually exclusive (cns={cns}, hostnames={hostnames})"

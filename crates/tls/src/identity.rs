@@ -21,8 +21,8 @@ pub(crate) struct Identity {
     /// Seconds since 1970, both ends included.
     not_before: i64,
     pub(crate) not_after: i64,
-    /// Whether it may be shown by a server.
-    is_for_servers: bool,
+    /// Who may show it.
+    roles: Vec<Role>,
 }
 
 /// What is odd about a certificate that is served all the same, as etcd does: clients are the ones to mind.
@@ -30,7 +30,36 @@ pub(crate) struct Identity {
 pub(crate) enum Oddity {
     Expired { since: String },
     NotYetValid { until: String },
-    NotForServers,
+    NotFor(Role),
+}
+
+/// Who shows a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// One who is called.
+    Server,
+    /// One who calls.
+    Client,
+}
+
+impl Role {
+    /// Who that is, and how a certificate says that it is for them.
+    pub(crate) fn texts(self) -> (&'static str, &'static str) {
+        match self {
+            Role::Server => ("servers", "serverAuth"),
+            Role::Client => ("clients", "clientAuth"),
+        }
+    }
+
+    /// Whether a certificate is for them. One that does not say what it is for is for anything.
+    pub(crate) fn may_show(self, certificate: &X509Certificate<'_>) -> bool {
+        match (certificate.extended_key_usage(), self) {
+            (Ok(Some(usage)), _) if usage.value.any => true,
+            (Ok(Some(usage)), Role::Server) => usage.value.server_auth,
+            (Ok(Some(usage)), Role::Client) => usage.value.client_auth,
+            (Ok(None) | Err(_), _) => true,
+        }
+    }
 }
 
 impl Identity {
@@ -56,17 +85,13 @@ impl Identity {
         let validity = parsed.validity();
         let (not_before, not_after) =
             (validity.not_before.timestamp(), validity.not_after.timestamp());
-        let is_for_servers = is_for_servers(&parsed);
-        Ok(Identity {
-            certified: CertifiedKey::new(chain, key),
-            not_before,
-            not_after,
-            is_for_servers,
-        })
+        let roles = [Role::Server, Role::Client].into_iter();
+        let roles = roles.filter(|role| role.may_show(&parsed)).collect();
+        Ok(Identity { certified: CertifiedKey::new(chain, key), not_before, not_after, roles })
     }
 
-    /// What is odd about it at a time.
-    pub(crate) fn oddities(&self, now: i64) -> Vec<Oddity> {
+    /// What is odd about it at a time, if it is shown by this one.
+    pub(crate) fn oddities(&self, role: Role, now: i64) -> Vec<Oddity> {
         let mut oddities = Vec::new();
         if now > self.not_after {
             oddities.push(Oddity::Expired { since: date(self.not_after) });
@@ -74,8 +99,8 @@ impl Identity {
         if now < self.not_before {
             oddities.push(Oddity::NotYetValid { until: date(self.not_before) });
         }
-        if !self.is_for_servers {
-            oddities.push(Oddity::NotForServers);
+        if !self.roles.contains(&role) {
+            oddities.push(Oddity::NotFor(role));
         }
         oddities
     }
@@ -104,14 +129,6 @@ fn private_key(
         other => unreadable(other.to_string()),
     })?;
     provider.key_provider.load_private_key(key).map_err(|error| unreadable(error.to_string()))
-}
-
-/// A certificate that does not say what it is for is for anything.
-fn is_for_servers(certificate: &X509Certificate<'_>) -> bool {
-    match certificate.extended_key_usage() {
-        Ok(Some(usage)) => usage.value.server_auth || usage.value.any,
-        Ok(None) | Err(_) => true,
-    }
 }
 
 /// `2027-03-01T00:00:00Z`

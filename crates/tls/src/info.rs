@@ -14,7 +14,7 @@ pub struct Info {
     pub cert_file: Option<PathBuf>,
     /// The key of it.
     pub key_file: Option<PathBuf>,
-    /// The certificate that is shown when the server is a client itself. Checked with the rest, and used by nobody yet.
+    /// The certificate that is shown to other servers, if it is another than that which clients see.
     pub client_cert_file: Option<PathBuf>,
     /// The key of it.
     pub client_key_file: Option<PathBuf>,
@@ -28,6 +28,12 @@ pub struct Info {
     pub allowed_cns: Vec<String>,
     /// If there are any: names or addresses, of which the certificate of a client must be for one.
     pub allowed_hostnames: Vec<String>,
+    /// Speak with whoever is there: what was made for oneself is vouched for by nobody.
+    pub trusts_all: bool,
+    /// The name that the certificates of all other servers must be for, if it is another than the one they are called by.
+    pub server_name: Option<String>,
+    /// What is spoken.
+    pub protocol: Protocol,
     /// The cipher suites.
     pub suites: Suites,
     /// The versions.
@@ -66,6 +72,16 @@ impl fmt::Display for Info {
 /// A path, or nothing.
 pub(crate) fn text(path: Option<&Path>) -> String {
     path.map(|path| path.display().to_string()).unwrap_or_default()
+}
+
+/// What is spoken over TLS. What is chosen depends on it: HTTP/2 is agreed upon, and wants certain cipher suites.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/2; with clients that know no better, HTTP/1.
+    #[default]
+    Http2,
+    /// HTTP/1, as between members.
+    Http1,
 }
 
 /// A version of TLS. There are no others: what came before is not safe.

@@ -10,6 +10,8 @@
 //!   Generation 2   certificate of a.pem until 2028-03-01, ...
 //! ```
 //!
+//! That is for those who call us. Those whom we call ourselves are judged by a [`ClientSide`]: the same files, read and watched in the same way.
+//!
 //! A handshake takes the [`Generation`] of the moment it begins, runs with its [`config`](Generation::config), and is then looked at once more
 //! ([`ServerSide::admit`]): whether the certificate of the client was revoked, or has expired since the session began that is resumed; and which
 //! name is in it.
@@ -26,27 +28,37 @@
 //!
 //! No sockets and no runtime: `net` speaks TLS with what is made here, and bounds how long and how many at a time. `node` knows flags.
 
-mod auto;
-mod crl;
-mod error;
-mod files;
-mod generation;
-mod identity;
 mod info;
-mod metrics;
+mod suites;
+
+mod crl;
+mod files;
+mod identity;
+mod sources;
+mod trust;
+
 mod names;
 mod peer;
-mod reason;
-mod server_side;
-mod suites;
-mod trust;
+mod server_verifier;
 mod verifier;
 
+mod generation;
+mod kept;
+
+mod client_side;
+mod server_side;
+
+mod auto;
+mod error;
+mod metrics;
+mod reason;
+
 pub use auto::{AutoError, VALIDITY_YEARS_MAX, make_certificate};
+pub use client_side::{ClientSide, NotAName};
 pub use error::LoadError;
 pub use files::FILE_BYTES_MAX;
 pub use generation::Generation;
-pub use info::{Info, Version, Versions};
+pub use info::{Info, Protocol, Version, Versions};
 pub use metrics::Metrics;
 pub use peer::{PeerCertificate, Rejected, Rejection};
 pub use reason::reason;

@@ -2,12 +2,14 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
 
-use rustls::pki_types::CertificateDer;
+use rustls::CertificateError;
+use rustls::pki_types::{CertificateDer, UnixTime};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 
-use crate::crl::plain;
+use crate::crl::{Revoked, plain};
+use crate::identity::Role;
 use crate::names;
 
 /// What matters of the certificate of a client.
@@ -19,7 +21,9 @@ pub struct PeerCertificate {
     pub dns_names: Vec<String>,
     /// The addresses that it is for.
     pub addresses: Vec<IpAddr>,
-    /// Until when, in seconds since 1970.
+    /// From when, in seconds since 1970.
+    pub(crate) not_before: i64,
+    /// And until when.
     pub(crate) not_after: i64,
 }
 
@@ -67,6 +71,7 @@ impl PeerCertificate {
         let certificate = parse(der)?;
         let mut peer = PeerCertificate {
             common_name: common_name(&certificate),
+            not_before: certificate.validity().not_before.timestamp(),
             not_after: certificate.validity().not_after.timestamp(),
             ..PeerCertificate::default()
         };
@@ -86,10 +91,13 @@ impl PeerCertificate {
         self.addresses.iter().any(|address| address.to_canonical() == wanted)
     }
 
-    /// Whether it is for where the client comes from, if it says at all where it is for. Names are looked up, which may take long.
-    ///
-    /// Compat: etcd also asks which names the address has, and only so can a name with a `*` match. Here it never does.
-    pub(crate) fn check_origin(&self, from: IpAddr) -> Result<(), Rejection> {
+    /// Whether it is for where the client comes from, if it says at all where it is for. Names are looked up, which may take long; `name_of` tells that of an
+    /// address.
+    pub(crate) fn check_origin(
+        &self,
+        from: IpAddr,
+        name_of: impl Fn(IpAddr) -> Option<String>,
+    ) -> Result<(), Rejection> {
         if self.addresses.is_empty() && self.dns_names.is_empty() || self.has_address(from) {
             return Ok(());
         }
@@ -98,10 +106,24 @@ impl PeerCertificate {
             let valid: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
             return Err(Rejection::Address { valid: valid.join(", "), host });
         }
-        if self.dns_names.iter().any(|name| leads_to(name, from)) {
+        let mut hosts = self.dns_names.iter();
+        let is_theirs = hosts.clone().any(|host| !host.starts_with("*.") && leads_to(host, from))
+            || name_of(from).is_some_and(|name| hosts.any(|host| is_of(&name, host)));
+        if is_theirs {
             return Ok(());
         }
         Err(Rejection::Host { host, names: quoted(&self.dns_names) })
+    }
+
+    /// Whether it is good at a time, in seconds since 1970.
+    pub(crate) fn is_good_at(&self, now: i64) -> bool {
+        (self.not_before..=self.not_after).contains(&now)
+    }
+
+    /// The hosts and addresses that it is for.
+    pub(crate) fn all_names(&self) -> Vec<String> {
+        let addresses = self.addresses.iter().map(ToString::to_string);
+        addresses.chain(self.dns_names.iter().cloned()).collect()
     }
 
     /// Whether it is for this name or address.
@@ -114,6 +136,17 @@ impl PeerCertificate {
 pub(crate) fn quoted(texts: &[String]) -> String {
     let quoted: Vec<String> = texts.iter().map(|text| format!("{text:?}")).collect();
     format!("[{}]", quoted.join(" "))
+}
+
+/// Whether a name is the one that a certificate has, or one below it if that is written with a `*`.
+///
+/// Compat: in Go an address may have several names. The C library tells one.
+fn is_of(name: &str, host: &str) -> bool {
+    let name = name.trim_end_matches('.');
+    match host.strip_prefix('*') {
+        Some(above) if above.starts_with('.') => name.ends_with(above),
+        _ => name == host,
+    }
 }
 
 fn leads_to(name: &str, address: IpAddr) -> bool {
@@ -132,6 +165,36 @@ pub(crate) fn serial(der: &CertificateDer<'_>) -> Result<Vec<u8>, Rejection> {
     Ok(plain(parse(der)?.raw_serial()).to_vec())
 }
 
+/// Turns away a certificate that was revoked.
+pub(crate) fn check_revoked(
+    certificate: &CertificateDer<'_>,
+    revoked: &Revoked,
+) -> Result<(), Rejection> {
+    let serial = serial(certificate)?;
+    if !revoked.has(&serial) {
+        return Ok(());
+    }
+    let hex: Vec<String> = serial.iter().map(|byte| format!("{byte:02x}")).collect();
+    Err(Rejection::Revoked(hex.concat()))
+}
+
+/// A certificate that needs nobody to vouch for it has to be good for its time and for whoever shows it, like any other.
+///
+/// Compat: so it is in Go. The library insists on an authority that is another.
+pub(crate) fn check_alone(
+    certificate: &CertificateDer<'_>,
+    role: Role,
+    now: UnixTime,
+) -> Result<(), CertificateError> {
+    let parsed = parse(certificate).map_err(|_| CertificateError::BadEncoding)?;
+    let peer = PeerCertificate::parse(certificate).map_err(|_| CertificateError::BadEncoding)?;
+    let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+    if !peer.is_good_at(now) {
+        return Err(CertificateError::Expired);
+    }
+    if role.may_show(&parsed) { Ok(()) } else { Err(CertificateError::InvalidPurpose) }
+}
+
 /// Compat: of several common names, Go takes the last.
 fn common_name(certificate: &X509Certificate<'_>) -> String {
     let name = certificate.subject().iter_common_name().last();
@@ -143,4 +206,26 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
         return Some(Ipv4Addr::from(v4).into());
     }
     <[u8; 16]>::try_from(bytes).ok().map(|v6| Ipv6Addr::from(v6).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_as_good_as_its_name() {
+        let from = "192.0.2.7".parse().unwrap();
+        let check = |host: &str, name: Option<&str>| {
+            let peer =
+                PeerCertificate { dns_names: vec![host.to_owned()], ..PeerCertificate::default() };
+            peer.check_origin(from, |_| name.map(str::to_owned)).is_ok()
+        };
+        assert!(check("*.example.invalid", Some("m1.example.invalid")));
+        assert!(check("*.example.invalid", Some("m1.east.example.invalid.")));
+        assert!(check("m1.example.invalid", Some("m1.example.invalid.")));
+        assert!(!check("*.example.invalid", Some("example.invalid")));
+        assert!(!check("*.example.invalid", Some("m1.example.invalid.elsewhere")));
+        assert!(!check("m1.example.invalid", Some("m2.example.invalid")));
+        assert!(!check("*.example.invalid", None));
+    }
 }

@@ -30,6 +30,11 @@ fn of_library(error: &Error) -> String {
 fn of_certificate(error: &CertificateError) -> String {
     match error {
         CertificateError::NotValidForName => "client certificate authentication failed".to_owned(),
+        CertificateError::NotValidForNameContext { expected, presented } => {
+            let (valid, name) = (presented.join(", "), expected.to_str());
+            format!("{UNVERIFIED} certificate is valid for {valid}, not {name}")
+        }
+        CertificateError::Other(error) => error.to_string(),
         CertificateError::UnknownIssuer => {
             format!("{UNVERIFIED} certificate signed by unknown authority")
         }

@@ -68,18 +68,21 @@ impl Suites {
     pub(crate) fn select(
         &self,
         versions: Versions,
+        needs_http2: bool,
         all: &[SupportedCipherSuite],
     ) -> Result<Vec<SupportedCipherSuite>, SuiteError> {
         if self.names.is_empty() || versions.min == Version::Tls13 {
             return Ok(all.to_vec());
         }
         let meanings: Vec<Meaning> = self.names.iter().filter_map(|name| meaning(name)).collect();
-        // Compat: Go's server of HTTP/2 insists. So something is left, whatever we lack.
+        // Compat: Go's server of HTTP/2 insists, and nobody else does.
         let required = [
             CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
             CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
         ];
-        if !required.iter().any(|suite| meanings.contains(&Meaning::Tls12(*suite))) {
+        let has_required =
+            || required.iter().any(|suite| meanings.contains(&Meaning::Tls12(*suite)));
+        if needs_http2 && !has_required() {
             return Err(SuiteError::Http2);
         }
         let chosen = |suite: &&SupportedCipherSuite| {
@@ -164,7 +167,7 @@ mod tests {
     }
 
     fn count(names: &[&str], versions: Versions) -> Result<usize, SuiteError> {
-        suites(names).select(versions, ALL_CIPHER_SUITES).map(|suites| suites.len())
+        suites(names).select(versions, true, ALL_CIPHER_SUITES).map(|suites| suites.len())
     }
 
     #[test]

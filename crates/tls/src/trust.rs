@@ -1,5 +1,6 @@
-//! The authorities that clients have their certificates from.
+//! The authorities that others have their certificates from.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use rustls::RootCertStore;
@@ -25,25 +26,43 @@ pub(crate) fn system_bundle() -> Result<PathBuf, LoadError> {
     told.or_else(found).ok_or(LoadError::NoSystemRoots)
 }
 
-/// The authorities in a file. A file of the system may have some that cannot be read, which are left out; in one that was given, all must be
-/// sound.
-pub(crate) fn roots(
-    file: &Path,
-    bytes: &[u8],
-    of_system: bool,
-) -> Result<RootCertStore, LoadError> {
-    let malformed = |reason: String| LoadError::Certificate { file: file.to_owned(), reason };
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(bytes) {
-        let certificate = certificate.map_err(|error| malformed(error.to_string()))?;
-        match roots.add(certificate) {
-            Err(error) if !of_system => return Err(malformed(error.to_string())),
-            _ => {}
+/// Who is trusted, by a file.
+#[derive(Clone, Debug)]
+pub(crate) struct Anchors {
+    /// As authorities.
+    pub(crate) roots: RootCertStore,
+    /// Whole certificates.
+    itself: BTreeSet<Box<[u8]>>,
+}
+
+impl Anchors {
+    /// Nobody.
+    pub(crate) fn none() -> Anchors {
+        Anchors { roots: RootCertStore::empty(), itself: BTreeSet::new() }
+    }
+
+    /// The authorities in a file. A file of the system may have some that cannot be read, which are left out; in one that was given, all must be
+    /// sound.
+    pub(crate) fn parse(file: &Path, bytes: &[u8], of_system: bool) -> Result<Anchors, LoadError> {
+        let malformed = |reason: String| LoadError::Certificate { file: file.to_owned(), reason };
+        let mut anchors = Anchors::none();
+        for certificate in CertificateDer::pem_slice_iter(bytes) {
+            let certificate = certificate.map_err(|error| malformed(error.to_string()))?;
+            match anchors.roots.add(certificate.clone()) {
+                Ok(()) => drop(anchors.itself.insert(certificate.as_ref().into())),
+                Err(error) if !of_system => return Err(malformed(error.to_string())),
+                Err(_) => {}
+            }
         }
+        // Compat: etcd would start, and let in nobody.
+        if anchors.roots.is_empty() {
+            return Err(LoadError::NoCertificate { file: file.to_owned() });
+        }
+        Ok(anchors)
     }
-    // Compat: etcd would start, and let in nobody.
-    if roots.is_empty() {
-        return Err(LoadError::NoCertificate { file: file.to_owned() });
+
+    /// Whether a certificate is trusted by itself, and needs nobody to vouch for it: one that is its own authority, shown by all members alike.
+    pub(crate) fn has(&self, certificate: &CertificateDer<'_>) -> bool {
+        self.itself.contains(certificate.as_ref())
     }
-    Ok(roots)
 }

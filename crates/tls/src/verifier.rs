@@ -7,14 +7,13 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
-    SignatureScheme,
-};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
 use crate::error::LoadError;
+use crate::identity::Role;
 use crate::info::Info;
-use crate::peer::{PeerCertificate, quoted};
+use crate::peer::{PeerCertificate, check_alone, quoted};
+use crate::trust::Anchors;
 
 /// Who is allowed of those that are trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +36,7 @@ impl Allowed {
         }
     }
 
-    fn allows(&self, certificate: &PeerCertificate) -> bool {
+    pub(crate) fn allows(&self, certificate: &PeerCertificate) -> bool {
         match self {
             Allowed::All => true,
             Allowed::CommonNames(names) => names.contains(&certificate.common_name),
@@ -48,25 +47,24 @@ impl Allowed {
 
 /// Judges clients at their handshake.
 pub(crate) fn verifier(
-    roots: RootCertStore,
+    anchors: Anchors,
     allowed: Allowed,
     tells_names: bool,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, Error> {
-    let builder = WebPkiClientVerifier::builder_with_provider(roots.into(), Arc::clone(provider));
+    let roots = Arc::new(anchors.roots.clone());
+    let builder = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(provider));
     // Compat: Go does not tell clients all the authorities of the system.
     let builder = if tells_names { builder } else { builder.clear_root_hint_subjects() };
     let trusted = builder.build().map_err(|error| Error::General(error.to_string()))?;
-    Ok(match allowed {
-        Allowed::All => trusted,
-        allowed => Arc::new(Choosy { trusted, allowed }),
-    })
+    Ok(Arc::new(Choosy { trusted, anchors, allowed }))
 }
 
 /// Lets in some of those that are trusted.
 #[derive(Debug)]
 struct Choosy {
     trusted: Arc<dyn ClientCertVerifier>,
+    anchors: Anchors,
     allowed: Allowed,
 }
 
@@ -81,11 +79,15 @@ impl ClientCertVerifier for Choosy {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        let verified = self.trusted.verify_client_cert(end_entity, intermediates, now)?;
+        if self.anchors.has(end_entity) {
+            check_alone(end_entity, Role::Client, now)?;
+        } else {
+            self.trusted.verify_client_cert(end_entity, intermediates, now)?;
+        }
         let certificate =
             PeerCertificate::parse(end_entity).map_err(|_| CertificateError::BadEncoding)?;
         if self.allowed.allows(&certificate) {
-            return Ok(verified);
+            return Ok(ClientCertVerified::assertion());
         }
         // The client hears "bad certificate", as from Go.
         Err(CertificateError::NotValidForName.into())

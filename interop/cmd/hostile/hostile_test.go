@@ -25,7 +25,7 @@ func TestVerdict(t *testing.T) {
 			s.quiet.seen.Coming, s.attack.seen.Coming, s.after.seen.Coming = figures{}, figures{}, figures{}
 		},
 		"memory grew": func(s *story) { s.attack.memory = 61 },
-		"memory is":   func(s *story) { s.after.memory = 10 + memorySlack + 1 },
+		"memory is":   func(s *story) { s.after.left = 10 + memorySlack + 1 },
 		"descriptors": func(s *story) { s.after.descriptors = 20 + descriptorSlack + 1 },
 		"died":        func(s *story) { s.died = true },
 		"panic":       func(s *story) { s.panicked = true },

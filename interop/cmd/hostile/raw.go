@@ -15,15 +15,34 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// attackerAddress is where attackers come from, so that they have ports of their own: those who behave must not run out of them.
-var attackerAddress = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}
+// Attackers come from 127.0.0.2 to 127.0.0.9 by turns, so that they have ports of their own: those who behave must not run out of them,
+// and neither must an attack, because of those before it, whose ports rest for a minute.
+const (
+	firstAttacker = 2
+	attackers     = 8
+)
+
+// attackerDialer gives out ports only when it connects: to look for one that is free for everybody takes longer the more rest.
+func attackerDialer(turn int64) net.Dialer {
+	from := &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(firstAttacker+turn%attackers))}
+	return net.Dialer{LocalAddr: from, Timeout: dialMax, Control: func(_, _ string, conn syscall.RawConn) error {
+		var err error
+		controlErr := conn.Control(func(fd uintptr) {
+			err = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_IP, ipBindAddressNoPort, 1)
+		})
+		return errors.Join(controlErr, err)
+	}}
+}
+
+// ipBindAddressNoPort is IP_BIND_ADDRESS_NO_PORT, which package syscall has no name for.
+const ipBindAddressNoPort = 24
 
 // dialMax is how long an attacker waits for a connection.
 const dialMax = 5 * time.Second
 
 // connect opens a connection. It closes with the context.
 func (t *target) connect(ctx context.Context, tally *tally) (net.Conn, error) {
-	dialer := net.Dialer{LocalAddr: attackerAddress, Timeout: dialMax}
+	dialer := attackerDialer(tally.tried.Add(1))
 	conn, err := dialer.DialContext(ctx, "tcp", t.address)
 	if err != nil {
 		return nil, ownFault(err)
@@ -60,8 +79,10 @@ type fault struct{ error }
 
 // ownFault tells errors of this side from what a server does to an attacker.
 func ownFault(err error) error {
-	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.EADDRNOTAVAIL) {
-		return fault{err}
+	for _, own := range []error{syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL, syscall.EADDRINUSE} {
+		if errors.Is(err, own) {
+			return fault{err}
+		}
 	}
 	return err
 }

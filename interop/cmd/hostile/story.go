@@ -9,14 +9,16 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"bowline/interop/internal/stats"
 )
 
 // phase is what was measured while it lasted.
 type phase struct {
 	seen both
-	// memory is the most that there was, in megabytes.
-	memory      float64
-	descriptors int
+	// memory is the most that there was, in megabytes, and left what there was at the end.
+	memory, left float64
+	descriptors  int
 }
 
 // story is an attack from before to after.
@@ -30,8 +32,8 @@ type story struct {
 
 // tally counts what an attack comes to.
 type tally struct {
-	// opened connections, those that the server ended, and requests or frames.
-	opened, cut, did atomic.Int64
+	// tried and opened connections, those that the server ended, and requests or frames.
+	tried, opened, cut, did atomic.Int64
 	// begun is closed with the first connection: what an attack prepares is not part of it.
 	begun chan struct{}
 	once  sync.Once
@@ -134,14 +136,14 @@ func (t *target) measure(behaving *behaving, happens func() error) (phase, error
 		}
 	})
 	err := happens()
-	descriptors := t.descriptors()
+	descriptors, left := t.descriptors(), t.memory()
 	close(done)
 	looking.Wait()
 	if err != nil {
 		return phase{}, err
 	}
 	seen, err := behaving.take()
-	return phase{seen: seen, memory: most, descriptors: descriptors}, err
+	return phase{seen: seen, memory: most, left: left, descriptors: descriptors}, err
 }
 
 // untilReturned waits until memory and descriptors are what they were in a phase, for as long as they may take.
@@ -182,11 +184,11 @@ const tableHead = "| attack | server | MB quiet, attack, after | 99 % of one tha
 
 func (s *story) row(attack, program string) string {
 	milliseconds := func(of func(both) figures) string {
-		shown := func(p phase) string { return threeDigits(of(p.seen).P99.Seconds() * 1e3) }
+		shown := func(p phase) string { return stats.Digits(of(p.seen).P99.Seconds() * 1e3) }
 		return fmt.Sprintf("%s, %s, %s", shown(s.quiet), shown(s.attack), shown(s.after))
 	}
 	row := fmt.Sprintf("| %s | %s | %.0f, %.0f, %.0f | %s | %s | %d | %.1f s | %d connections, %d cut, %d done |",
-		attack, program, s.quiet.memory, s.attack.memory, s.after.memory,
+		attack, program, s.quiet.memory, s.attack.memory, s.after.left,
 		milliseconds(func(b both) figures { return b.Staying }), milliseconds(func(b both) figures { return b.Coming }),
 		s.errors(), s.returned.Seconds(), s.opened, s.cut, s.did)
 	switch {
@@ -205,18 +207,6 @@ func (s *story) served(of func(both) figures) int {
 
 func (s *story) errors() int { return s.attack.seen.errors() + s.after.seen.errors() }
 
-// threeDigits writes as many decimals as mean something.
-func threeDigits(value float64) string {
-	switch {
-	case value >= 100:
-		return fmt.Sprintf("%.0f", value)
-	case value >= 10:
-		return fmt.Sprintf("%.1f", value)
-	default:
-		return fmt.Sprintf("%.2f", value)
-	}
-}
-
 // verdict is what a server did that it must not do.
 func (s *story) verdict(a attack) (failures []error) {
 	fail := func(format string, args ...any) {
@@ -234,7 +224,7 @@ func (s *story) verdict(a attack) (failures []error) {
 	if grown := s.attack.memory - s.quiet.memory; grown > a.growthMax {
 		fail("memory grew by %.0f MB, which may be %.0f", grown, a.growthMax)
 	}
-	if more := s.after.memory - s.quiet.memory; more > memorySlack {
+	if more := s.after.left - s.quiet.memory; more > memorySlack {
 		fail("memory is %.0f MB above what it was, long after", more)
 	}
 	if more := s.after.descriptors - s.quiet.descriptors; more > descriptorSlack {

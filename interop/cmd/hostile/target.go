@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -13,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"bowline/interop/internal/ports"
 )
 
 // program is a server that can be started.
@@ -31,15 +32,13 @@ type target struct {
 const (
 	// patience is how long a server may take to start, and to end.
 	patience = 30 * time.Second
-	// firstPort to lastPort are below those that systems give to outgoing connections.
-	firstPort = 10_000
-	lastPort  = 32_000
 )
 
 // start runs a program on a new data directory below a folder, and returns once it takes connections.
 func start(program program, folder string, tls bool, flags ...string) (*target, error) {
-	client, peer, err := freeAddresses()
-	if err != nil {
+	client, err := ports.Free()
+	peer, peerErr := ports.Free()
+	if err := errors.Join(err, peerErr); err != nil {
 		return nil, err
 	}
 	t := &target{address: client, log: filepath.Join(folder, "log"), exited: make(chan struct{})}
@@ -179,26 +178,4 @@ func raiseDescriptorLimit() error {
 	}
 	limit.Cur = limit.Max
 	return syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
-}
-
-// freeAddresses finds two loopback ports that nobody listens on.
-func freeAddresses() (client, peer string, err error) {
-	for range 100 {
-		port := firstPort + rand.IntN(lastPort-firstPort)
-		client, peer = address(port), address(port+1)
-		if err = errors.Join(free(client), free(peer)); err == nil {
-			return client, peer, nil
-		}
-	}
-	return "", "", err
-}
-
-func address(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
-
-func free(address string) error {
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return err
-	}
-	return listener.Close()
 }

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"bowline/interop/internal/certs"
 	"bowline/interop/internal/cluster"
 	"bowline/interop/internal/normal"
 )
@@ -30,7 +31,7 @@ type play struct {
 	language language
 	mode     mode
 	cluster  *cluster.Cluster
-	certs    *certificates
+	certs    *certs.Files
 	dir      string
 	plant    *plant
 }
@@ -66,14 +67,14 @@ func (p *play) close() {
 // start starts the server, and brings it into the state that the mode is.
 func (p *play) start(ctx context.Context, binary *cluster.Binary) error {
 	var err error
-	if p.certs, err = newCertificates(p.dir); err != nil {
+	if p.certs, err = certs.New(p.dir); err != nil {
 		return err
 	}
 	if p.cluster, err = cluster.New(binary, p.dir, 1); err != nil {
 		return err
 	}
-	if p.mode.name == "tls" {
-		p.member().TLS = p.certs.client
+	if p.mode.secure {
+		p.member().TLS = p.certs.Client
 	}
 	if err := p.cluster.Start(ctx, p.mode.flags(p.certs)...); err != nil {
 		return err
@@ -94,6 +95,9 @@ func (p *play) run(ctx context.Context) (string, error) {
 	program := exec.CommandContext(ctx, p.language.command[0], p.language.command[1:]...)
 	program.Env = append(os.Environ(), "MODE="+p.mode.name, "ENDPOINT="+endpoint, "WORKDIR="+p.dir)
 	program.Env = append(program.Env, p.mode.environment(p.certs)...)
+	if p.mode.brief {
+		program.Env = append(program.Env, "BRIEF=yes")
+	}
 	program.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var complaints bytes.Buffer
 	program.Stderr = &complaints
@@ -144,7 +148,7 @@ func (p *play) obey(ctx context.Context, request []string) (string, error) {
 	switch {
 	case len(request) == 1 && request[0] == "restart":
 		return "restarted", p.restart(ctx)
-	case len(request) == 1 && request[0] == "expire" && p.mode.name == "auth":
+	case len(request) == 1 && request[0] == "expire":
 		return "expired", expire(ctx, p.member())
 	case len(request) == 2 && request[0] == "status":
 		return snapshotStatus(ctx, request[1])

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
+
+	"bowline/interop/internal/stats"
 )
 
 // raw passes messages on as the bytes they are: requests are marshalled before anything is measured, and of an answer
@@ -196,8 +198,8 @@ func measured(prepare func(context.Context, *server, effort) (load, error)) func
 			return []figure{
 				{load.name + ": processor time for " + load.unit, used.Seconds() * 1e6 / float64(max(o.units, 1)), microseconds},
 				{load.name + ": rate", o.rate(), perSecond},
-				inMicroseconds(load.name+": median", percentile(o.sorted, 0.5)),
-				inMicroseconds(load.name+": 99 %", percentile(o.sorted, 0.99)),
+				inMicroseconds(load.name+": median", stats.Percentile(o.sorted, 0.5)),
+				inMicroseconds(load.name+": 99 %", stats.Percentile(o.sorted, 0.99)),
 			}, nil
 		})
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"bowline/interop/internal/stats"
 )
 
 // figure is one number that was measured, with what it counts.
@@ -30,23 +32,11 @@ func (u unit) write(value float64) string {
 	case perSecond:
 		return fmt.Sprintf("%.0f/s", value)
 	case microseconds:
-		return fmt.Sprintf("%s µs", threeDigits(value))
+		return fmt.Sprintf("%s µs", stats.Digits(value))
 	case milliseconds:
-		return fmt.Sprintf("%s ms", threeDigits(value))
+		return fmt.Sprintf("%s ms", stats.Digits(value))
 	default:
-		return fmt.Sprintf("%s MB", threeDigits(value))
-	}
-}
-
-// threeDigits writes as many decimals as mean something.
-func threeDigits(value float64) string {
-	switch {
-	case value >= 100:
-		return fmt.Sprintf("%.0f", value)
-	case value >= 10:
-		return fmt.Sprintf("%.1f", value)
-	default:
-		return fmt.Sprintf("%.2f", value)
+		return fmt.Sprintf("%s MB", stats.Digits(value))
 	}
 }
 
@@ -90,7 +80,7 @@ func (t *table) add(program string, figures []figure) {
 func (t *table) print(theirs, ours string) {
 	for _, f := range t.order {
 		a, b := t.values[f.name][theirs], t.values[f.name][ours]
-		fmt.Printf("| %s | %s | %s | %.2f |\n", f.name, spread(f.unit, a), spread(f.unit, b), median(b)/median(a))
+		fmt.Printf("| %s | %s | %s | %.2f |\n", f.name, spread(f.unit, a), spread(f.unit, b), stats.Median(b)/stats.Median(a))
 	}
 }
 
@@ -98,24 +88,7 @@ func spread(unit unit, values []float64) string {
 	if len(values) == 1 {
 		return unit.write(values[0])
 	}
-	return fmt.Sprintf("%s (%s .. %s)", unit.write(median(values)), unit.write(slices.Min(values)), unit.write(slices.Max(values)))
-}
-
-func median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	middle := len(sorted) / 2
-	if len(sorted)%2 == 1 {
-		return sorted[middle]
-	}
-	return (sorted[middle-1] + sorted[middle]) / 2
-}
-
-// percentile takes sorted durations and a share below 1.
-func percentile(sorted []time.Duration, share float64) time.Duration {
-	if len(sorted) == 0 {
-		return 0
-	}
-	return sorted[int(share*float64(len(sorted)))]
+	return fmt.Sprintf("%s (%s .. %s)", unit.write(stats.Median(values)), unit.write(slices.Min(values)), unit.write(slices.Max(values)))
 }
 
 func loadAverage() string {

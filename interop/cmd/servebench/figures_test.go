@@ -3,6 +3,8 @@ package main
 import (
 	"testing"
 	"time"
+
+	"bowline/interop/internal/stats"
 )
 
 func TestProcessorTimeIsUserAndKernelTime(t *testing.T) {
@@ -19,7 +21,7 @@ func TestProcessorTimeRefusesWhatIsShort(t *testing.T) {
 }
 
 func TestMedianOfAnEvenNumberIsBetweenTheTwoInTheMiddle(t *testing.T) {
-	if got := median([]float64{4, 1, 3, 2}); got != 2.5 {
+	if got := stats.Median([]float64{4, 1, 3, 2}); got != 2.5 {
 		t.Error(got)
 	}
 }
@@ -29,7 +31,7 @@ func TestPercentilesAreTakenFromSortedDurations(t *testing.T) {
 	for n := range sorted {
 		sorted[n] = time.Duration(n)
 	}
-	if got := []time.Duration{percentile(sorted, 0.5), percentile(sorted, 0.99)}; got[0] != 50 || got[1] != 99 {
+	if got := []time.Duration{stats.Percentile(sorted, 0.5), stats.Percentile(sorted, 0.99)}; got[0] != 50 || got[1] != 99 {
 		t.Error(got)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"bowline/interop/internal/stats"
 	"bowline/interop/internal/workload"
 )
 
@@ -212,12 +213,12 @@ func measureMixed(folder string, program program, effort effort) ([]figure, erro
 		}
 		reads, writes := outcomes[0], outcomes[1]
 		return []figure{
-			inMicroseconds("get beside 64 writers: median", percentile(reads.sorted, 0.5)),
-			inMicroseconds("get beside 64 writers: 99 %", percentile(reads.sorted, 0.99)),
-			inMicroseconds("get beside 64 writers: 99.9 %", percentile(reads.sorted, 0.999)),
+			inMicroseconds("get beside 64 writers: median", stats.Percentile(reads.sorted, 0.5)),
+			inMicroseconds("get beside 64 writers: 99 %", stats.Percentile(reads.sorted, 0.99)),
+			inMicroseconds("get beside 64 writers: 99.9 %", stats.Percentile(reads.sorted, 0.999)),
 			{"get beside 64 writers: rate", reads.rate(), perSecond},
 			{"put beside 8 readers: rate", writes.rate(), perSecond},
-			inMicroseconds("put beside 8 readers: 99 %", percentile(writes.sorted, 0.99)),
+			inMicroseconds("put beside 8 readers: 99 %", stats.Percentile(writes.sorted, 0.99)),
 		}, nil
 	})
 }

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"bowline/interop/internal/ports"
 )
 
 // program is a server that can be started.
@@ -43,8 +43,9 @@ const (
 
 // start runs a program on the data directory of a folder.
 func start(program program, folder string) (*server, error) {
-	client, peer, err := freeAddresses()
-	if err != nil {
+	client, err := ports.Free()
+	peer, peerErr := ports.Free()
+	if err := errors.Join(err, peerErr); err != nil {
 		return nil, err
 	}
 	s := &server{endpoint: client, ready: make(chan time.Time, 1), exited: make(chan error, 1)}
@@ -192,32 +193,4 @@ func (s *server) memory() (memory, error) {
 		return kilobytes * 1024 / 1e6
 	}
 	return memory{all: megabytes("VmRSS"), own: megabytes("RssAnon"), most: megabytes("VmHWM")}, nil
-}
-
-const (
-	// firstPort to lastPort are below those that systems give to outgoing connections.
-	firstPort = 10_000
-	lastPort  = 32_000
-)
-
-// freeAddresses finds two loopback ports that nobody listens on.
-func freeAddresses() (client, peer string, err error) {
-	for range 100 {
-		port := firstPort + rand.IntN(lastPort-firstPort)
-		client, peer = address(port), address(port+1)
-		if err = errors.Join(free(client), free(peer)); err == nil {
-			return client, peer, nil
-		}
-	}
-	return "", "", err
-}
-
-func address(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
-
-func free(address string) error {
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return err
-	}
-	return listener.Close()
 }

@@ -47,6 +47,12 @@ func (b *Binary) AtLeast(major, minor int64) bool {
 	return !b.Version.LessThan(semver.Version{Major: major, Minor: minor})
 }
 
+// Name is what the program is called, with its version.
+func (b *Binary) Name() string { return filepath.Base(b.Path) + " " + b.Version.String() }
+
+// Flag is a flag as this version spells it, or nothing if it has none.
+func (b *Binary) Flag(name, value string) []string { return b.flag(name, value) }
+
 // flag gives a flag the name this version knows it by, or nothing if it has
 // none: what is settled loses its "experimental" prefix over the years.
 func (b *Binary) flag(name, value string) []string {

@@ -14,6 +14,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"bowline/interop/internal/ports"
 	"bowline/interop/internal/proxy"
 )
 
@@ -71,8 +72,8 @@ func Existing(binary *Binary, name, dir string, extra ...string) (*Cluster, erro
 	}
 	m := &Member{Name: name, Dir: filepath.Clean(dir), binary: binary}
 	var errs [2]error
-	m.clientAddr, errs[0] = freeAddr()
-	m.peerAddr, errs[1] = freeAddr()
+	m.clientAddr, errs[0] = ports.Free()
+	m.peerAddr, errs[1] = ports.Free()
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}
@@ -99,19 +100,11 @@ func (c *Cluster) KeptEntries() int {
 }
 
 func (c *Cluster) layOut() (*Member, error) {
-	m := &Member{Name: fmt.Sprintf("m%d", len(c.Members)+len(c.Retired)+1), binary: c.Binary}
-	m.Dir = filepath.Join(c.Dir, m.Name)
-	var errs [3]error
-	m.clientAddr, errs[0] = freeAddr()
-	m.peerAddr, errs[1] = freeAddr()
-	advertised, err := c.Net.Add(m.Name, m.peerAddr)
-	errs[2] = err
-	if err := errors.Join(errs[:]...); err != nil {
-		return nil, fmt.Errorf("lay out %s: %w", m.Name, err)
+	m, err := Place(c.Binary, c.Dir, fmt.Sprintf("m%d", len(c.Members)+len(c.Retired)+1), c.Net.Add)
+	if err == nil {
+		c.Members = append(c.Members, m)
 	}
-	m.PeerURL = "http://" + advertised
-	c.Members = append(c.Members, m)
-	return m, nil
+	return m, err
 }
 
 // Start starts every member with extra flags and waits for a leader.

@@ -5,17 +5,18 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"bowline/interop/internal/ports"
 )
 
 const (
@@ -35,17 +36,57 @@ type Member struct {
 	Dir string
 	// Note says what is special about the member's files, if anything is.
 	Note string
-	// PeerURL is the advertised address, which is the proxy's.
+	// PeerURL is the advertised address, which is the proxy's. Its scheme is that of the address it listens on, too.
 	PeerURL string
 	// TLS is how clients of this package speak to the member, if they need it. The flags that make the member ask for it
 	// are the caller's.
 	TLS *tls.Config
+	// Environment is what the server finds in its environment beside what this program has.
+	Environment []string
 
 	binary     *Binary
 	clientAddr string
 	peerAddr   string
 	process    *exec.Cmd
 	exited     chan struct{}
+}
+
+// Place gives a server that does not run yet its name, its addresses, and a data directory below dir. What stands before
+// the address that others reach it by is the caller's: it is told the member's name and address, and returns its own.
+func Place(binary *Binary, dir, name string, before func(name, target string) (string, error)) (*Member, error) {
+	m := &Member{Name: name, Dir: filepath.Join(dir, name), binary: binary}
+	var errs [3]error
+	m.clientAddr, errs[0] = ports.Free()
+	m.peerAddr, errs[1] = ports.Free()
+	advertised, err := before(name, m.peerAddr)
+	errs[2] = err
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, fmt.Errorf("lay out %s: %w", name, err)
+	}
+	m.PeerURL = "http://" + advertised
+	return m, nil
+}
+
+// Binary is the program that the member runs.
+func (m *Member) Binary() *Binary { return m.binary }
+
+// Become has the member run another program from its next start on, on the same directory.
+func (m *Member) Become(binary *Binary) { m.binary = binary }
+
+// Signal sends a signal to the server, which goes on.
+func (m *Member) Signal(signal syscall.Signal) error {
+	if m.process == nil {
+		return m.failed("does not run")
+	}
+	return m.process.Process.Signal(signal)
+}
+
+// Process is the id of the server's process, or zero.
+func (m *Member) Process() int {
+	if m.process == nil {
+		return 0
+	}
+	return m.process.Process.Pid
 }
 
 // Endpoint is where clients reach the member.
@@ -67,16 +108,18 @@ func (m *Member) Start(flags ...string) error {
 	}
 	// The process keeps its own copy of the file.
 	defer log.Close()
+	scheme, _, _ := strings.Cut(m.PeerURL, "://")
 	args := append([]string{
 		"--name=" + m.Name,
 		"--data-dir=" + m.Dir,
 		"--listen-client-urls=" + m.ClientURL(),
 		"--advertise-client-urls=" + m.ClientURL(),
-		"--listen-peer-urls=http://" + m.peerAddr,
+		"--listen-peer-urls=" + scheme + "://" + m.peerAddr,
 		"--initial-advertise-peer-urls=" + m.PeerURL,
 	}, flags...)
 	m.process = exec.Command(m.binary.Path, args...)
 	m.process.Stdout, m.process.Stderr = log, log
+	m.process.Env = append(os.Environ(), m.Environment...)
 	// Should this program die, its servers must not stay behind.
 	m.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := m.process.Start(); err != nil {
@@ -162,6 +205,18 @@ func (m *Member) Running() bool {
 	}
 }
 
+// Ended waits for a server to end by itself.
+func (m *Member) Ended(ctx context.Context, patience time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	select {
+	case <-m.exited:
+		return nil
+	case <-ctx.Done():
+		return m.failed(fmt.Sprintf("was to end by itself and did not within %s", patience))
+	}
+}
+
 // Files lists the member's files that match a pattern below its data directory.
 func (m *Member) Files(pattern string) ([]string, error) {
 	return filepath.Glob(filepath.Join(m.Dir, "member", pattern))
@@ -214,25 +269,4 @@ func (m *Member) DoAs(
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	return use(ctx, client)
-}
-
-const (
-	// firstPort to lastPort are below those that systems give to outgoing connections, one of which could take an
-	// address between its being found free and a server's listening on it.
-	firstPort = 10000
-	lastPort  = 32000
-	portTries = 100
-)
-
-// freeAddr finds a loopback port that nobody listens on. It is drawn, so that programs that look at a time rarely meet.
-func freeAddr() (string, error) {
-	var err error
-	for range portTries {
-		addr := fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(lastPort-firstPort))
-		var listener net.Listener
-		if listener, err = net.Listen("tcp", addr); err == nil {
-			return addr, listener.Close()
-		}
-	}
-	return "", fmt.Errorf("no free port: %w", err)
 }

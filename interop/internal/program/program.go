@@ -13,8 +13,14 @@ import (
 
 var input = bufio.NewReader(os.Stdin)
 
-// Mode is plain, tls or auth.
+// Mode is plain, tls, auth, tls-auth or jwt.
 func Mode() string { return os.Getenv("MODE") }
+
+// HasUsers is whether the server asks who asks.
+func HasUsers() bool { return os.Getenv("USERNAME") != "" }
+
+// IsBrief is whether what the other modes have shown is left out.
+func IsBrief() bool { return os.Getenv("BRIEF") != "" }
 
 // Endpoint is where the server listens.
 func Endpoint() string { return os.Getenv("ENDPOINT") }
@@ -47,7 +53,7 @@ func Got[T any](result T, err error) T {
 
 // TLS is how to speak to the server, or nil if it is plaintext.
 func TLS() *tls.Config {
-	if Mode() != "tls" {
+	if os.Getenv("CACERT") == "" {
 		return nil
 	}
 	pair := Got(tls.LoadX509KeyPair(os.Getenv("CERT"), os.Getenv("KEY")))

@@ -27,13 +27,17 @@ func main() {
 	defer client.Close()
 	keys(ctx, client)
 	transactions(ctx, client)
-	watches(ctx, client)
-	leases(ctx, client)
-	locks(ctx, client)
-	elections(ctx, client)
-	failures(ctx, client)
-	if program.Mode() == "auth" {
-		users(ctx, client)
+	if !program.IsBrief() {
+		watches(ctx, client)
+		leases(ctx, client)
+		locks(ctx, client)
+		elections(ctx, client)
+		failures(ctx, client)
+	}
+	if program.HasUsers() {
+		if !program.IsBrief() {
+			users(ctx, client)
+		}
 		strangers(ctx)
 		tokens(ctx, client)
 	}
@@ -213,6 +217,8 @@ func strangers(ctx context.Context) {
 	defer nobody.Close()
 	_, err := nobody.Get(ctx, "r/a")
 	program.Step("nobody", "%v", err)
+	_, err = nobody.Put(ctx, "r/a", "x")
+	program.Step("nobody puts", "%v", err)
 	_, err = connect(ctx, "root", "wrong")
 	program.Step("wrong password", "%v", err)
 	reader := program.Got(connect(ctx, os.Getenv("READER"), os.Getenv("READER_PASSWORD")))

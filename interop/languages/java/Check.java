@@ -28,13 +28,17 @@ public final class Check {
         try (Client client = connect(Program.said("USERNAME"), Program.said("PASSWORD"))) {
             keys(client.getKVClient());
             transactions(client.getKVClient());
-            Lasting.watches(client);
-            Lasting.leases(client);
-            Lasting.locks(client);
-            Lasting.elections(client);
-            failures(client);
-            if (Program.said("MODE").equals("auth")) {
-                Users.users(client);
+            if (Program.said("BRIEF").isEmpty()) {
+                Lasting.watches(client);
+                Lasting.leases(client);
+                Lasting.locks(client);
+                Lasting.elections(client);
+                failures(client);
+            }
+            if (!Program.said("USERNAME").isEmpty()) {
+                if (Program.said("BRIEF").isEmpty()) {
+                    Users.users(client);
+                }
                 Users.strangers();
                 Users.tokens(client);
             }
@@ -49,7 +53,7 @@ public final class Check {
 
     /** A client of the server, of a user if there is one. */
     static Client connect(String user, String password) throws Exception {
-        boolean tls = Program.said("MODE").equals("tls");
+        boolean tls = !Program.said("CACERT").isEmpty();
         ClientBuilder builder = Client.builder()
             .endpoints((tls ? "https://" : "http://") + Program.said("ENDPOINT"))
             .retryDelay(100)

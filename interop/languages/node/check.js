@@ -39,9 +39,9 @@ async function failed(name, attempt) {
 
 function connect(username = env.USERNAME, password = env.PASSWORD) {
   return new Etcd3({
-    hosts: `${env.MODE === "tls" ? "https" : "http"}://${env.ENDPOINT}`,
+    hosts: `${env.CACERT ? "https" : "http"}://${env.ENDPOINT}`,
     auth: username ? { username, password } : undefined,
-    credentials: env.MODE === "tls" && {
+    credentials: env.CACERT && {
       rootCertificate: fs.readFileSync(env.CACERT),
       privateKey: fs.readFileSync(env.KEY),
       certChain: fs.readFileSync(env.CERT),
@@ -277,14 +277,18 @@ async function main() {
   let client = connect();
   await keys(client);
   await transactions(client);
-  client = await watches(client);
-  await leases(client);
-  await locks(client);
-  await elections(client);
-  await failures(client);
-  await administration(client);
-  if (env.MODE === "auth") {
-    await users(client);
+  if (!env.BRIEF) {
+    client = await watches(client);
+    await leases(client);
+    await locks(client);
+    await elections(client);
+    await failures(client);
+    await administration(client);
+  }
+  if (env.USERNAME) {
+    if (!env.BRIEF) {
+      await users(client);
+    }
     await strangers();
     await tokens(client);
     await failed("snapshot", snapshot(client));

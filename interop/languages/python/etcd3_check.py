@@ -11,7 +11,7 @@ import time
 import etcd3
 import grpc
 
-from program import CACERT, CERT, HOST, KEY, MODE, PASSWORD, PATIENCE, PORT, READER, READER_PASSWORD, USERNAME
+from program import BRIEF, CACERT, CERT, HOST, KEY, MODE, PASSWORD, PATIENCE, PORT, READER, READER_PASSWORD, USERNAME
 from program import ask, snapshot_path, step, text
 
 
@@ -187,7 +187,7 @@ def administration(client):
 
 
 def strangers():
-    failed("nobody", lambda: connect(None, None).get("r/a"))
+    failed("nobody", lambda: text(connect(None, None).get("r/a")[0]))
     failed("wrong password", lambda: connect("root", "wrong"))
     reader = connect(READER, READER_PASSWORD)
     step("reader", text(reader.get("r/a")[0]))
@@ -213,12 +213,18 @@ def main():
     client = connect()
     keys(client)
     transactions(client)
-    client = watches(client)
-    leases(client)
-    locks(client)
-    failures(client)
-    administration(client)
-    if MODE == "auth":
+    if not BRIEF:
+        client = watches(client)
+        leases(client)
+        locks(client)
+        failures(client)
+        administration(client)
+    if MODE == "jwt":
+        client = connect()
+        ask("restart")
+        insisted(lambda: client.get("r/a"))
+        step("token after a restart", text(client.get("r/a")[0]))
+    if USERNAME:
         strangers()
         client = tokens(client)
     snapshot(client)

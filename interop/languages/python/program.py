@@ -10,6 +10,8 @@ READER, READER_PASSWORD = os.environ.get("READER"), os.environ.get("READER_PASSW
 CACERT, CERT, KEY = (os.environ.get(name) for name in ("CACERT", "CERT", "KEY"))
 # How long anything may take, in seconds.
 PATIENCE = 60
+# Whether what the other modes have shown is left out.
+BRIEF = "BRIEF" in os.environ
 
 
 def step(name, result):

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
@@ -62,9 +63,27 @@ func (a answer) String() string {
 	case len(a.body) == 0:
 		return text
 	case strings.HasPrefix(a.headers["content-type"], "application/grpc"):
-		return fmt.Sprintf("%s, %d messages", text, len(messages(a.body)))
+		return fmt.Sprintf("%s, %d messages%s", text, len(messages(a.body)), a.compressed())
 	}
 	return fmt.Sprintf("%s, %q", text, a.body)
+}
+
+// compressed says how the messages came, if not as they are, and sees that they can be read.
+func (a answer) compressed() string {
+	encoding, told := a.headers["grpc-encoding"]
+	if !told {
+		return ""
+	}
+	flags := ""
+	for rest := a.body; len(rest) >= prefix; rest = rest[prefix+binary.BigEndian.Uint32(rest[1:prefix]):] {
+		flags += fmt.Sprint(rest[0])
+	}
+	for at, message := range messages(a.body) {
+		if flags[at] == '1' {
+			program.Got(io.ReadAll(program.Got(gzip.NewReader(bytes.NewReader(message)))))
+		}
+	}
+	return fmt.Sprintf(" by %s, flags %s", encoding, flags)
 }
 
 // messages takes a body apart.

@@ -26,6 +26,9 @@ var (
 	put   = marshalled(&pb.PutRequest{Key: []byte("r/a"), Value: []byte("planted-true")})
 	get   = marshalled(&pb.RangeRequest{Key: []byte("r/a")})
 	token string
+
+	// Compressed beforehand: that takes a while, and tokens run out.
+	longest, tooLong, muchTooLong = gzipped(make([]byte, 2<<20)), gzipped(make([]byte, 2<<20+1)), gzipped(make([]byte, 4<<20))
 )
 
 func main() {
@@ -156,17 +159,48 @@ func sizes() {
 
 func encodings() {
 	path := "/etcdserverpb.KV/Range"
-	var zipped bytes.Buffer
-	writer := gzip.NewWriter(&zipped)
-	program.Got(writer.Write(get))
-	program.Must(writer.Close())
+	zipped := gzipped(get)
 	step("compressed, by nothing", send(request{headers: headers(path), data: framed(1, get)}))
 	step("compressed, by identity", send(request{headers: headers(path, "grpc-encoding", "identity"), data: framed(1, get)}))
-	step("compressed, by gzip", send(request{headers: headers(path, "grpc-encoding", "gzip"), data: framed(1, zipped.Bytes())}))
+	step("compressed, by gzip", send(request{headers: headers(path, "grpc-encoding", "gzip"), data: framed(1, zipped)}))
 	step("compressed, by snappy", send(request{headers: headers(path, "grpc-encoding", "snappy"), data: framed(1, get)}))
 	step("not compressed, by gzip", send(request{headers: headers(path, "grpc-encoding", "gzip"), data: framed(0, get)}))
 	step("not compressed, by snappy", send(request{headers: headers(path, "grpc-encoding", "snappy"), data: framed(0, get)}))
+	step("compressed, by GZIP", send(request{headers: headers(path, "grpc-encoding", "GZIP"), data: framed(1, zipped)}))
+	for _, sample := range []struct {
+		name    string
+		message []byte
+	}{
+		{"nothing", nil},
+		{"not at all", get},
+		{"cut", zipped[:len(zipped)-9]},
+		{"cut in its header", zipped[:9]},
+		{"cut in its checksum", zipped[:len(zipped)-1]},
+		{"with another checksum", slices.Concat(zipped[:len(zipped)-8], make([]byte, 8))},
+		{"with more behind", slices.Concat(zipped, []byte("more than ten"))},
+		{"twice", slices.Concat(zipped, zipped)},
+		{"empty", gzipped(nil)},
+		{"to the last byte", longest},
+		{"too large", tooLong},
+		{"much too large", muchTooLong},
+	} {
+		step("by gzip, "+sample.name, send(request{headers: headers(path, "grpc-encoding", "gzip"), data: framed(1, sample.message)}))
+	}
+	step("refused, by gzip", send(request{headers: headers(path, "grpc-encoding", "gzip"), data: framed(1, gzipped([]byte{0x28, 99}))}))
+	step("stream, by gzip", send(request{headers: headers("/etcdserverpb.Lease/LeaseKeepAlive", "grpc-encoding", "gzip"),
+		data: slices.Concat(framed(1, gzipped([]byte{0x08, 0x07})), framed(0, []byte{0x08, 0x08}), framed(1, gzipped([]byte{0x08, 0x09})))}))
+	step("streamed range, by gzip", send(request{headers: headers("/etcdserverpb.KV/RangeStream", "grpc-encoding", "gzip"), data: framed(1, zipped)}))
+	step("stream, badly by gzip", send(request{headers: headers("/etcdserverpb.Lease/LeaseKeepAlive", "grpc-encoding", "gzip"), data: framed(1, get)}))
+	step("flag 2, by gzip", send(request{headers: headers(path, "grpc-encoding", "gzip"), data: framed(2, zipped)}))
 	step("flag 2", send(request{headers: headers(path), data: framed(2, get)}))
+}
+
+func gzipped(message []byte) []byte {
+	var out bytes.Buffer
+	writer := gzip.NewWriter(&out)
+	program.Got(writer.Write(message))
+	program.Must(writer.Close())
+	return out.Bytes()
 }
 
 func framing() {

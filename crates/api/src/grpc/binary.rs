@@ -12,19 +12,28 @@ use http::HeaderMap;
 const SUFFIX: &[u8] = b"-bin";
 const PADDING: u8 = b'=';
 
-/// What is wrong with the metadata of a call, in Go's words.
-pub(super) fn check(headers: &HeaderMap) -> Result<(), String> {
+/// What is wrong with the metadata of a call, in Go's words: its name, its value and what.
+pub(super) fn check(headers: &HeaderMap) -> Result<(), Malformed> {
     for (name, value) in headers {
         if name.as_str().as_bytes().ends_with(SUFFIX)
             && let Some(at) = illegal_at(value.as_bytes())
         {
-            let (value, name) = (String::from_utf8_lossy(value.as_bytes()), name.as_str());
-            return Err(format!(
-                "malformed binary metadata {value:?} in header {name:?}: illegal base64 data at input byte {at}"
-            ));
+            let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+            return Err(Malformed { value, name: name.as_str().to_owned(), at });
         }
     }
     Ok(())
+}
+
+/// Metadata that is no base64.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "malformed binary metadata {value:?} in header {name:?}: illegal base64 data at input byte {at}"
+)]
+pub(super) struct Malformed {
+    pub(super) value: String,
+    pub(super) name: String,
+    pub(super) at: usize,
 }
 
 /// Where base64 goes wrong, as Go counts; nowhere, if it does not. What has a multiple of four characters may have padding, and nothing else.
@@ -93,6 +102,6 @@ mod tests {
         assert_eq!(check(&headers), Ok(()));
         headers.append("x-bin", "!!!".parse().unwrap());
         let text = "malformed binary metadata \"!!!\" in header \"x-bin\": illegal base64 data at input byte 0";
-        assert_eq!(check(&headers), Err(text.to_owned()));
+        assert_eq!(check(&headers).unwrap_err().to_string(), text);
     }
 }

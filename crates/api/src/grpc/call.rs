@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::task::{Poll, ready};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Response};
 use net::{Connection, Unsent};
 use prost::Message;
@@ -21,10 +21,12 @@ use server::{Credentials, Server};
 
 use super::Shared;
 use super::deadline::Deadline;
+use super::decode::{Unreadable, decode};
 use super::gate::{Metadata, credentials};
 use super::headers::{Format, Headers};
-use super::message::{Messages, PREFIX, ReadError, RequestBody, frame};
+use super::message::{self, Messages, PREFIX, ReadError, RequestBody, frame};
 use super::metrics::MethodMetrics;
+use super::packing::Encoding;
 use super::reply::{Outcome, Reply};
 use super::rpc::Method;
 use super::running::{Running, Sink, Terms};
@@ -98,8 +100,14 @@ impl<'a, B: RequestBody> Call<'a, B> {
     ) -> Call<'a, B> {
         let shared = &context.shared;
         let metrics = Arc::clone(shared.metrics.method(at));
-        let messages = Messages::new(body, shared.message_bytes_max, &shared.intake);
         let Headers { format, deadline, .. } = headers;
+        let terms = message::Terms {
+            bytes_max: shared.message_bytes_max,
+            encoding: format.encoding,
+            intake: shared.intake.clone(),
+            heavy: shared.heavy.clone(),
+        };
+        let messages = Messages::new(body, terms);
         Call { context, connection, method, metrics, format, deadline, messages }
     }
 
@@ -148,14 +156,14 @@ impl<'a, B: RequestBody> Call<'a, B> {
         R: Reply,
         F: Future<Output = Result<R, Status>>,
     {
-        let Call { context, connection, method, metrics, deadline, mut messages, .. } = self;
+        let Call { context, connection, method, metrics, format, deadline, mut messages } = self;
         let asked = deadline.limit(only_message(&mut messages)).await?;
         // What the client may still send is of no interest, and must not fill the window of its connection.
         drop(messages);
-        let shared = Arc::clone(&context.shared);
+        let (shared, unsent) = (Arc::clone(&context.shared), Arc::clone(&context.unsent));
         shared.metrics.received_bytes.inc_by(asked.len() as u64);
-        let request =
-            Q::decode(asked.clone()).map_err(|_| unreadable("error unmarshalling request"))?;
+        let request = decode(method.path, asked.clone());
+        let request = request.map_err(|why| unreadable("error unmarshalling request", why))?;
         metrics.received();
         let counted = metrics.begin();
         let unary = slow::Unary { method, connection, started: counted.started, asked };
@@ -171,7 +179,7 @@ impl<'a, B: RequestBody> Call<'a, B> {
         let length = message.as_ref().ok().map(|message| message.len() - PREFIX);
         shared.metrics.sent_bytes.inc_by(length.unwrap_or_default() as u64);
         unary.report(&shared.config, length.map(|length| (outcome, length)));
-        message
+        format.encoding.pack(message?, &shared.heavy, &unsent).await
     }
 
     /// Answers a call with one request and many replies. As with etcd, nothing is said before the first of them.
@@ -226,8 +234,9 @@ impl<'a, B: RequestBody> Call<'a, B> {
         let sink = Sink::default();
         let needs_leader = context.metadata.needs_leader;
         let stream = StreamMetrics { shared: Arc::clone(&shared), metrics };
-        let replies = Replies { sink: sink.clone(), stream: stream.clone() };
-        let requests = Requests { messages, stream, request: PhantomData };
+        let (encoding, unsent) = (format.encoding, Arc::clone(&context.unsent));
+        let replies = Replies { sink: sink.clone(), stream: stream.clone(), encoding, unsent };
+        let requests = Requests { messages, method, stream, request: PhantomData };
         let work = handler(context, requests, replies);
         let terms = Terms { ends: &shared.ends, needs_leader, deadline, counted, open };
         let running = Running::new(terms, &sink, work);
@@ -249,6 +258,7 @@ struct StreamMetrics {
 #[derive(Debug)]
 pub(crate) struct Requests<B, Q> {
     messages: Messages<B>,
+    method: &'static Method,
     stream: StreamMetrics,
     request: PhantomData<fn() -> Q>,
 }
@@ -269,9 +279,9 @@ impl<B: RequestBody, Q: Message + Default> Requests<B, Q> {
         self.stream.metrics.received();
         let Some(message) = received? else { return Poll::Ready(Ok(None)) };
         self.stream.shared.metrics.received_bytes.inc_by(message.len() as u64);
-        let request = Q::decode(message);
-        let request = request.map_err(|_| unreadable("failed to unmarshal the received message"));
-        Poll::Ready(request.map(Some))
+        let request = decode(self.method.path, message);
+        let unreadable = |why| unreadable("failed to unmarshal the received message", why);
+        Poll::Ready(request.map(Some).map_err(unreadable))
     }
 
     /// The one request that there is to be.
@@ -294,20 +304,38 @@ impl<B: RequestBody, Q: Message + Default> Requests<B, Q> {
 pub(crate) struct Replies {
     sink: Sink,
     stream: StreamMetrics,
+    encoding: Encoding,
+    unsent: Arc<Unsent>,
 }
 
 impl Replies {
     /// Sends a reply. Returns when the next may be sent, and whether that had to be waited for.
     pub(crate) async fn send(&self, reply: &impl Reply) -> Result<bool, Status> {
-        let sent = self.sink.write(|out| {
-            let before = out.len() + PREFIX;
-            frame(out, |out| reply.write(out))?;
-            Ok::<_, Status>(out.len() - before)
-        })?;
+        let sent = match self.encoding {
+            Encoding::Identity => self.sink.write(|out| written(reply, out))?,
+            encoding @ Encoding::Gzip => self.pack(reply, encoding).await?,
+        };
         self.stream.metrics.sent();
         self.stream.shared.metrics.sent_bytes.inc_by(sent as u64);
         Ok(self.sink.room().await)
     }
+
+    /// Sends a reply that is compressed.
+    async fn pack(&self, reply: &impl Reply, encoding: Encoding) -> Result<usize, Status> {
+        let mut framed = BytesMut::with_capacity(PREFIX + reply.size_hint());
+        let length = written(reply, &mut framed)?;
+        let heavy = &self.stream.shared.heavy;
+        let packed = encoding.pack(framed.freeze(), heavy, &self.unsent).await?;
+        self.sink.write(|out| out.extend_from_slice(&packed));
+        Ok(length)
+    }
+}
+
+/// Appends a reply; how long it is.
+fn written(reply: &impl Reply, out: &mut BytesMut) -> Result<usize, Status> {
+    let before = out.len() + PREFIX;
+    frame(out, |out| reply.write(out))?;
+    Ok(out.len() - before)
 }
 
 /// The message of a unary call.
@@ -321,7 +349,6 @@ async fn only_message<B: RequestBody>(messages: &mut Messages<B>) -> Result<Byte
     }
 }
 
-fn unreadable(what: &str) -> Status {
-    let text = format!("grpc: {what}: proto: cannot parse invalid wire-format data");
-    Status::new(Code::Internal, text)
+fn unreadable(what: &str, why: Unreadable) -> Status {
+    Status::new(Code::Internal, format!("grpc: {what}: {why}"))
 }

@@ -5,7 +5,7 @@
 //!   content-type: application/grpc[+proto]      anything else is 415
 //!   grpc-timeout: 5S                            anything else is 400
 //!   trace-bin: AAEC                             what is no base64 likewise
-//!   grpc-encoding: identity
+//!   grpc-encoding: gzip                         anything but this and identity is Unimplemented
 //! ```
 //!
 //! What is wrong is told in the words of etcd's gRPC library, in the order in which it looks.
@@ -19,35 +19,40 @@ use http::{HeaderValue, Response, StatusCode};
 use super::binary;
 use super::deadline::{self, Deadline};
 use super::message::no_decompressor;
+use super::packing::Encoding;
 use super::rpc::Method;
 use super::status::{Code, Status};
+use super::web;
 use crate::body::Body;
 
 const GRPC: &str = "application/grpc";
-const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+pub(super) const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
-const IDENTITY: &str = "identity";
 
 /// What the headers of a request say about how it is to be answered.
 #[derive(Debug)]
 pub(crate) struct Headers {
     pub(crate) format: Format,
     pub(crate) deadline: Deadline,
-    /// How messages are compressed, if they are.
-    encoding: Option<String>,
+    /// What the client says of how messages are compressed, if that is nothing we know.
+    unknown_encoding: Option<String>,
 }
 
 /// Why a request is none, as the client is told.
 #[derive(Debug)]
-pub(crate) struct Refused {
-    format: Format,
-    http: StatusCode,
-    status: Status,
+pub(crate) enum Refused {
+    /// In the words of gRPC, and those of HTTP.
+    ByGrpc { format: Format, http: StatusCode, status: Status },
+    /// By a page.
+    ByWeb(web::Refused),
 }
 
-/// The content type that the client used, and is answered in.
+/// What the client used, and is answered in.
 #[derive(Clone, Debug)]
-pub(crate) struct Format(HeaderValue);
+pub(crate) struct Format {
+    content_type: HeaderValue,
+    pub(crate) encoding: Encoding,
+}
 
 impl Headers {
     /// Reads them, or says what is wrong.
@@ -61,8 +66,8 @@ impl Headers {
                 return aborted(StatusCode::BAD_REQUEST, Code::Internal, text);
             }
         };
-        if let Err(text) = binary::check(&parts.headers) {
-            return aborted(StatusCode::BAD_REQUEST, Code::Internal, text);
+        if let Err(malformed) = binary::check(&parts.headers) {
+            return aborted(StatusCode::BAD_REQUEST, Code::Internal, malformed.to_string());
         }
         if parts.method != http::Method::POST {
             let method = parts.method.as_str();
@@ -70,18 +75,35 @@ impl Headers {
                 format!("Received a HEADERS frame with :method {method:?} which should be POST");
             return aborted(StatusCode::METHOD_NOT_ALLOWED, Code::Internal, text);
         }
+        Headers::new(parts, format, timeout)
+    }
+
+    /// The same, where Go's web server has the port.
+    pub(crate) fn read_by_web(parts: &Parts) -> Result<Headers, Refused> {
+        let (content_type, timeout) = web::read(parts).map_err(Refused::ByWeb)?;
+        Headers::new(parts, Format::of(content_type), timeout)
+    }
+
+    /// Those of a call that is one.
+    fn new(
+        parts: &Parts,
+        mut format: Format,
+        timeout: Option<Duration>,
+    ) -> Result<Headers, Refused> {
         if timeout == Some(Duration::ZERO) {
             return Err(format.aborted(StatusCode::OK, Status::DEADLINE_EXCEEDED));
         }
         let deadline = timeout.map_or_else(Deadline::default, Deadline::after);
-        let encoding = parts.headers.get(GRPC_ENCODING).map(lossy);
-        let encoding = encoding.filter(|encoding| !encoding.is_empty() && encoding != IDENTITY);
-        Ok(Headers { format, deadline, encoding })
+        let encoding = parts.headers.get(GRPC_ENCODING).map(lossy).unwrap_or_default();
+        let known = Encoding::of(&encoding);
+        format.encoding = known.unwrap_or_default();
+        let unknown_encoding = known.is_none().then_some(encoding);
+        Ok(Headers { format, deadline, unknown_encoding })
     }
 
     /// Those of a call within the process.
     pub(crate) fn within(deadline: Deadline) -> Headers {
-        Headers { format: Format(HeaderValue::from_static(GRPC)), deadline, encoding: None }
+        Headers { format: Format::default(), deadline, unknown_encoding: None }
     }
 
     /// The method that a path names, if messages to it can be read.
@@ -89,30 +111,38 @@ impl Headers {
         let Some(found) = Method::find(path) else {
             return Err(self.format.aborted(StatusCode::OK, unknown(path)));
         };
-        match &self.encoding {
+        match &self.unknown_encoding {
             Some(encoding) => Err(self.format.aborted(StatusCode::OK, no_decompressor(encoding))),
             None => Ok(found),
         }
     }
 }
 
+impl Default for Format {
+    fn default() -> Format {
+        Format::of(HeaderValue::from_static(GRPC))
+    }
+}
+
 impl Format {
+    fn of(content_type: HeaderValue) -> Format {
+        Format { content_type, encoding: Encoding::Identity }
+    }
+
     /// Compat: what follows `application/grpc` may be anything, and it is protobuf all the same.
     fn read(value: Option<&HeaderValue>) -> Result<Format, Refused> {
         // What nearly everybody says costs nothing.
         if value.is_some_and(|value| value == GRPC) {
-            return Ok(Format(HeaderValue::from_static(GRPC)));
+            return Ok(Format::default());
         }
         let text = value.map(lossy).unwrap_or_default();
-        let valid = |rest: &str| rest.is_empty() || rest.starts_with(['+', ';']);
-        if !text.strip_prefix(GRPC).is_some_and(valid) {
-            let text = format!("invalid gRPC request content-type {text:?}");
+        if !is_grpc(&text) {
+            let text = not_grpc(&text);
             let status = Status::new(Code::InvalidArgument, text);
-            let format = Format(HeaderValue::from_static(GRPC));
-            return Err(format.aborted(StatusCode::UNSUPPORTED_MEDIA_TYPE, status));
+            return Err(Format::default().aborted(StatusCode::UNSUPPORTED_MEDIA_TYPE, status));
         }
         let subtype = text[GRPC.len()..].trim_start_matches(['+', ';']);
-        Ok(Format(match subtype {
+        Ok(Format::of(match subtype {
             "" => HeaderValue::from_static(GRPC),
             "proto" => HeaderValue::from_static("application/grpc+proto"),
             other => HeaderValue::from_str(&format!("{GRPC}+{other}"))
@@ -122,37 +152,60 @@ impl Format {
 
     /// A response with nothing but its status.
     pub(crate) fn refused(&self, status: &Status) -> Response<Body> {
-        let mut response = self.response(Body::default());
+        let mut response = self.bare(Body::default());
         status.write_to(response.headers_mut());
         response
     }
 
     /// A response with messages.
     pub(crate) fn response(&self, body: Body) -> Response<Body> {
+        let mut response = self.bare(body);
+        if let Some(name) = self.encoding.name() {
+            response.headers_mut().insert(GRPC_ENCODING, HeaderValue::from_static(name));
+        }
+        response
+    }
+
+    fn bare(&self, body: Body) -> Response<Body> {
         let mut response = Response::new(body);
-        response.headers_mut().insert(CONTENT_TYPE, self.0.clone());
+        response.headers_mut().insert(CONTENT_TYPE, self.content_type.clone());
         response
     }
 
     fn aborted(&self, http: StatusCode, status: Status) -> Refused {
-        Refused { format: self.clone(), http, status }
+        Refused::ByGrpc { format: self.clone(), http, status }
     }
 }
 
 impl Refused {
     /// What is no proper request is told so also in the words of HTTP.
     pub(crate) fn into_response(self) -> Response<Body> {
-        let mut response = self.format.refused(&self.status);
-        *response.status_mut() = self.http;
-        response
+        match self {
+            Refused::ByGrpc { format, http, status } => {
+                let mut response = format.refused(&status);
+                *response.status_mut() = http;
+                response
+            }
+            Refused::ByWeb(refused) => refused.into_response(),
+        }
     }
+}
+
+/// Whether a content type is one of gRPC.
+pub(super) fn is_grpc(content_type: &str) -> bool {
+    let valid = |rest: &str| rest.is_empty() || rest.starts_with(['+', ';']);
+    content_type.strip_prefix(GRPC).is_some_and(valid)
+}
+
+pub(super) fn not_grpc(content_type: &str) -> String {
+    format!("invalid gRPC request content-type {content_type:?}")
 }
 
 fn timeout(value: &HeaderValue) -> Result<Duration, String> {
     deadline::parse(&lossy(value))
 }
 
-fn lossy(value: &HeaderValue) -> String {
+pub(super) fn lossy(value: &HeaderValue) -> String {
     String::from_utf8_lossy(value.as_bytes()).into_owned()
 }
 
@@ -252,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compressed_cannot_be_read() {
+    fn what_is_compressed_in_an_unknown_way_cannot_be_read() {
         let with = |encoding: &str| {
             let headers = [("content-type", GRPC), ("grpc-encoding", encoding)];
             Headers::read(&parts(&headers)).unwrap().method("/etcdserverpb.KV/Range").map(|_| ())
@@ -260,5 +313,18 @@ mod tests {
         let text = "grpc: Decompressor is not installed for grpc-encoding \"snappy\"";
         assert_eq!(told(with("snappy").unwrap_err()), is(200, "12", text));
         assert!(with("identity").is_ok());
+        assert!(with("gzip").is_ok());
+    }
+
+    #[test]
+    fn messages_are_answered_as_they_were_compressed_and_refusals_are_not() {
+        let encoding = |encoding: &str| {
+            let headers = [("content-type", GRPC), ("grpc-encoding", encoding)];
+            let format = Headers::read(&parts(&headers)).unwrap().format;
+            let of = |response: Response<Body>| response.headers().get(GRPC_ENCODING).cloned();
+            [of(format.response(Body::default())), of(format.refused(&Status::CANCELED))]
+        };
+        assert_eq!(encoding("gzip"), [Some(HeaderValue::from_static("gzip")), None]);
+        assert_eq!(encoding("identity"), [None, None]);
     }
 }

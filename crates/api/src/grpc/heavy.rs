@@ -1,7 +1,7 @@
-//! Reads that take long, aside.
+//! Work that takes long, aside.
 //!
-//! A connection shares its thread with many others, which wait while it computes. So whatever reads many keys is done by another thread, a few
-//! such reads at a time; the others wait, and cost nothing.
+//! A connection shares its thread with many others, which wait while it computes. So whatever reads many keys, or compresses much, is done by another thread, a few
+//! such works at a time; the others wait, and cost nothing.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use tokio::sync::Semaphore;
 use super::errors::Canonical;
 use super::status::Status;
 
-/// The place where long reads are done.
-#[derive(Debug)]
+/// The place where long reads are done. Clones are the same.
+#[derive(Clone, Debug)]
 pub(crate) struct Heavy {
     places: Arc<Semaphore>,
 }
@@ -41,14 +41,30 @@ impl Heavy {
                 break place;
             }
         };
-        let done = tokio::task::spawn_blocking(move || {
-            let done = work();
-            drop(place);
-            done
-        });
-        // It has panicked, or the runtime is being shut down.
-        done.await.unwrap_or_else(|_| Err(Canonical::Stopped.into()))
+        on_thread(work, place).await.unwrap_or_else(|| Err(Canonical::Stopped.into()))
     }
+
+    /// The same, for what makes no answer. None if it has panicked, or the runtime is being shut down.
+    pub(crate) async fn aside<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let place = Arc::clone(&self.places).acquire_owned().await;
+        on_thread(work, place).await
+    }
+}
+
+/// Has something done by another thread, which leaves its place then.
+async fn on_thread<T: Send + 'static, P: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+    place: P,
+) -> Option<T> {
+    let done = tokio::task::spawn_blocking(move || {
+        let done = work();
+        drop(place);
+        done
+    });
+    done.await.ok()
 }
 
 #[cfg(test)]

@@ -10,8 +10,10 @@
 use std::sync::Arc;
 
 use bytes::{BufMut as _, BytesMut};
+use failpoint::failpoint;
 use http::Response;
 use mvcc::{RangeResult, Response as _, check};
+use prost::Message as _;
 use prost::encoding::{encode_varint, encoded_len_varint};
 use proto::etcdserverpb::request_op::Request;
 use proto::etcdserverpb::{
@@ -22,15 +24,21 @@ use server::{Chunk, Server};
 
 use super::attributes;
 use super::call::{Call, Context, Replies};
+use super::decode::{count, first};
 use super::message::RequestBody;
 use super::reply::{Answer, Framed, Outcome, Reply};
 use super::rpc::Kv;
 use super::status::Status;
+use super::steps::{AGREEMENT, ASSEMBLY, Detail, RAFT, Steps};
 use crate::body::Body;
 
 /// Most keys that are read for a request where its connection is served, rather than aside. With values of a few kilobytes that is a fraction of a millisecond, and no
 /// more than handing it to another thread and back.
 const KEYS_AT_HAND_MAX: usize = 64;
+
+/// `RangeResponse.kvs` and `TxnResponse.responses`.
+const RANGE_KVS: u32 = 2;
+const TXN_RESPONSES: u32 = 3;
 
 /// `RangeStreamResponse.range_response`, as a message: field 1.
 const RANGE_RESPONSE: u8 = 1 << 3 | 2;
@@ -49,11 +57,43 @@ pub(super) async fn serve<B: RequestBody>(rpc: Kv, call: Call<'_, B>) -> Respons
 }
 
 async fn range(mut cx: Context, request: RangeRequest) -> Result<Framed, Status> {
+    let mut steps = Steps::begin();
     check::range(&request)?;
     let _part = cx.part("range", || attributes::range(&request));
-    let reading = cx.server().read_range(&cx.who, &request).await?;
+    let (key, range_end) = (request.key.clone(), request.range_end.clone());
+    let answer = read_range(cx, request, &mut steps).await;
+    steps.tell("range", |detail| {
+        detail.add_bytes("range_begin", &key).add_bytes("range_end", &range_end);
+        if let Ok(answer) = &answer {
+            add_response(detail, "response_count", answer, RANGE_KVS);
+        }
+    });
+    answer
+}
+
+async fn read_range(
+    cx: Context,
+    request: RangeRequest,
+    steps: &mut Steps,
+) -> Result<Framed, Status> {
+    let reading = cx.server().read_range(&cx.who, &request).await;
+    if !request.serializable {
+        steps.done(AGREEMENT);
+    }
+    let reading = reading?;
     let keys = keys_of_range(cx.server(), &request);
-    read(cx, keys, move |cx| answer_range(cx, reading.range(&request)?)).await
+    let answer = read(cx, keys, move |cx| answer_range(cx, reading.range(&request)?)).await;
+    steps.done(ASSEMBLY);
+    answer
+}
+
+/// What is told of a response: how often it has a field, and its revision.
+fn add_response(detail: &mut Detail, name: &str, answer: &Framed, field: u32) {
+    let message = answer.message();
+    detail.add(name, count(message.clone(), field));
+    // All answers begin with it.
+    let header = first(message).and_then(|header| ResponseHeader::decode(header).ok());
+    detail.add("response_revision", header.unwrap_or_default().revision);
 }
 
 fn answer_range(cx: &Context, result: RangeResult) -> Result<Framed, Status> {
@@ -123,6 +163,7 @@ async fn range_stream(
     let is_short = is_short(cx.server(), &request);
     let mut chunks = reading.stream(request)?;
     loop {
+        failpoint!("beforeRangeStreamChunk");
         let chunk = if is_short {
             chunks.next()
         } else {
@@ -177,7 +218,13 @@ async fn put(mut cx: Context, request: PutRequest) -> Result<impl Reply, Status>
     cx.server().check_quota(membership::quota::put(&request)).await?;
     check::put(&request)?;
     let _part = cx.part("put", || attributes::put(&request));
+    let (mut steps, key, size) = (Steps::begin(), request.key.clone(), request.encoded_len());
     let result = cx.server().put(&cx.who, request).await?;
+    steps.done(RAFT);
+    steps.tell("put", |detail| {
+        let detail = detail.add_bytes("key", &key).add("req_size", size);
+        detail.add("response_revision", result.revision);
+    });
     Ok(Answer { header: cx.header(result.revision), result, outcome: Outcome::default() })
 }
 
@@ -194,19 +241,32 @@ async fn txn(mut cx: Context, request: TxnRequest) -> Result<Framed, Status> {
     cx.server().check_quota(membership::quota::txn(&request)).await?;
     check::txn(&request, cx.server().config().max_txn_ops)?;
     let _part = cx.part("txn", || attributes::txn(&request));
-    if mvcc::txn::is_read_only(&request) {
-        return read_txn(cx, request).await;
-    }
-    cx.unsent.room().await;
-    let result = cx.server().txn(&cx.who, request).await?;
-    answer_txn(&cx, result)
+    let (mut steps, read_only) = (Steps::begin(), mvcc::txn::is_read_only(&request));
+    let answer = if read_only {
+        read_txn(cx, request, &mut steps).await
+    } else {
+        cx.unsent.room().await;
+        let result = cx.server().txn(&cx.who, request).await;
+        steps.done(RAFT);
+        answer_txn(&cx, result?)
+    }?;
+    steps.tell("transaction", |detail| {
+        detail.add("read_only", read_only);
+        add_response(detail, "number_of_response", &answer, TXN_RESPONSES);
+    });
+    Ok(answer)
 }
 
-async fn read_txn(cx: Context, request: TxnRequest) -> Result<Framed, Status> {
+async fn read_txn(cx: Context, request: TxnRequest, steps: &mut Steps) -> Result<Framed, Status> {
     let linearizable = !mvcc::txn::is_serializable(&request);
     let reading = cx.server().read(&cx.who, linearizable).await?;
+    if linearizable {
+        steps.done(AGREEMENT);
+    }
     let keys = keys_of_txn(cx.server(), &request);
-    read(cx, keys, move |cx| answer_txn(cx, reading.txn(&request)?)).await
+    let answer = read(cx, keys, move |cx| answer_txn(cx, reading.txn(&request)?)).await;
+    steps.done(ASSEMBLY);
+    answer
 }
 
 fn answer_txn(cx: &Context, result: mvcc::TxnResult) -> Result<Framed, Status> {
@@ -235,7 +295,14 @@ async fn compact(
     request: CompactionRequest,
 ) -> Result<CompactionResponse, Status> {
     let _part = cx.part("compact", || attributes::compact(&request));
-    Ok(cx.server().compact(&cx.who, request).await?)
+    let (mut steps, revision) = (Steps::begin(), request.revision);
+    let response = cx.server().compact(&cx.who, request).await?;
+    steps.done(RAFT);
+    steps.tell("compact", |detail| {
+        let header = response.header.unwrap_or_default();
+        detail.add("revision", revision).add("response_revision", header.revision);
+    });
+    Ok(response)
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@
 //!   plain      length          RangeRequest { key: "foo" }
 //! ```
 //!
-//! A message that came in one piece, which is nearly every one, is handed on where it lies; one in several pieces is put together first.
+//! A message that came in one piece, which is nearly every one, is handed on where it lies; one in several pieces is put together first, and one that is
+//! compressed is unpacked (`packing`).
 //! Nothing is read ahead: what the caller has not asked for stays with the connection, whose window then closes.
 //!
 //! What is wrong with one is told in the words of etcd's gRPC library ([`ReadError`]).
@@ -17,6 +18,9 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use http_body::Body;
 
+use super::gzip;
+use super::heavy::Heavy;
+use super::packing::{COMPRESSED, Encoding, Unpacking};
 use super::status::{Code, Status};
 use crate::intake::{GivenUp, Intake, Receiving};
 
@@ -37,15 +41,28 @@ pub(crate) struct Messages<B> {
     body: B,
     /// What was received of the next messages.
     pieces: Pieces,
-    bytes_max: usize,
-    intake: Intake,
+    terms: Terms,
     receiving: Receiving,
+    unpacking: Option<Unpacking>,
+}
+
+/// How messages are received.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    /// The longest there may be, also unpacked.
+    pub(crate) bytes_max: usize,
+    /// How those are compressed that are.
+    pub(crate) encoding: Encoding,
+    /// Where those are counted that are not whole.
+    pub(crate) intake: Intake,
+    /// Where long ones are unpacked.
+    pub(crate) heavy: Heavy,
 }
 
 impl<B: RequestBody> Messages<B> {
-    pub(crate) fn new(body: B, bytes_max: usize, intake: &Intake) -> Messages<B> {
-        let (intake, receiving) = (intake.clone(), Receiving::default());
-        Messages { body, pieces: Pieces::default(), bytes_max, intake, receiving }
+    pub(crate) fn new(body: B, terms: Terms) -> Messages<B> {
+        let receiving = Receiving::default();
+        Messages { body, pieces: Pieces::default(), terms, receiving, unpacking: None }
     }
 
     /// The next message; none if the client has sent its last.
@@ -59,9 +76,15 @@ impl<B: RequestBody> Messages<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Bytes>, ReadError>> {
         loop {
-            if let Some(message) = self.take()? {
+            if self.unpacking.is_some() {
+                return self.poll_unpacked(cx).map_ok(Some);
+            }
+            if let Some((flag, message)) = self.take()? {
                 self.receiving.finished();
-                return Poll::Ready(Ok(Some(message)));
+                match self.unpack(flag, message) {
+                    Some(message) => return Poll::Ready(message.map(Some)),
+                    None => continue,
+                }
             }
             let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
                 let given_up = ready!(self.poll_wait(cx));
@@ -73,7 +96,8 @@ impl<B: RequestBody> Messages<B> {
                     frame.into_data().into_iter().for_each(|data| self.pieces.add(data));
                 }
                 Some(Err(error)) => return Poll::Ready(Err(broken(&error))),
-                None if self.pieces.len() == 0 => return Poll::Ready(Ok(None)),
+                // Compat: an end within what comes before a message is an end like any other.
+                None if self.pieces.len() < PREFIX => return Poll::Ready(Ok(None)),
                 None => return Poll::Ready(Err(ReadError::CutOff)),
             }
         }
@@ -83,28 +107,52 @@ impl<B: RequestBody> Messages<B> {
     fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<GivenUp> {
         // What has come is in the buffer that the connection read it into, which may be much larger, and must not be kept for a few bytes.
         self.pieces.join();
-        self.receiving.poll_wait(&self.intake, self.pieces.kept(), cx)
+        self.receiving.poll_wait(&self.terms.intake, self.pieces.kept(), cx)
     }
 
-    /// A whole message, if one is there.
-    fn take(&mut self) -> Result<Option<Bytes>, ReadError> {
+    /// A message as it was meant. None if that takes longer.
+    fn unpack(&mut self, flag: u8, message: Bytes) -> Option<Result<Bytes, ReadError>> {
+        if flag != COMPRESSED {
+            return Some(Ok(message));
+        }
+        let begun = Unpacking::begin(&message, self.terms.bytes_max, &self.terms.heavy);
+        begun.map_err(|unpacking| self.unpacking = Some(unpacking)).ok()
+    }
+
+    /// Waits until a message is unpacked. It counts as one that is not whole.
+    fn poll_unpacked(&mut self, cx: &mut Context<'_>) -> Poll<Result<Bytes, ReadError>> {
+        let Some(unpacking) = &mut self.unpacking else { return Poll::Pending };
+        let unpacked = match unpacking.poll(cx) {
+            Poll::Ready(unpacked) => unpacked,
+            Poll::Pending => {
+                let kept = unpacking.kept();
+                Err(ready!(self.receiving.poll_wait(&self.terms.intake, kept, cx)).into())
+            }
+        };
+        self.unpacking = None;
+        self.receiving.finished();
+        Poll::Ready(unpacked)
+    }
+
+    /// A whole message, if one is there, and whether it is compressed.
+    fn take(&mut self) -> Result<Option<(u8, Bytes)>, ReadError> {
         let Some([flag, length @ ..]) = self.pieces.peek() else { return Ok(None) };
         let length = u32::from_be_bytes(length) as usize;
-        if length > self.bytes_max {
-            return Err(ReadError::TooLarge { length, bytes_max: self.bytes_max });
+        let bytes_max = self.terms.bytes_max;
+        if length > bytes_max {
+            return Err(ReadError::TooLarge { length, bytes_max });
         }
-        // A request that says how its messages are compressed is refused before.
-        match flag {
-            0 => {}
-            1 => return Err(ReadError::Compressed),
-            flag => return Err(ReadError::Format(flag)),
+        match (flag, self.terms.encoding) {
+            (0, _) | (COMPRESSED, Encoding::Gzip) => {}
+            (COMPRESSED, Encoding::Identity) => return Err(ReadError::Compressed),
+            (flag, _) => return Err(ReadError::Format(flag)),
         }
         if self.pieces.len() < PREFIX + length {
             // No room is made for what may never come: the buffer grows with what is received.
             return Ok(None);
         }
         self.pieces.skip(PREFIX);
-        Ok(Some(self.pieces.take(length)))
+        Ok(Some((flag, self.pieces.take(length))))
     }
 }
 
@@ -120,6 +168,15 @@ pub(crate) enum ReadError {
     /// Longer than any may be.
     #[error("grpc: received message larger than max ({length} vs. {bytes_max})")]
     TooLarge { length: usize, bytes_max: usize },
+    /// The same, once it was unpacked.
+    #[error("grpc: received message after decompression larger than max {bytes_max}")]
+    UnpackedTooLarge { bytes_max: usize },
+    /// Nothing that was compressed, though it says so.
+    #[error("grpc: failed to decompress the message: {0}")]
+    NotPacked(gzip::Error),
+    /// It cannot be unpacked.
+    #[error("grpc: failed to read decompressed data: {0}")]
+    BadlyPacked(gzip::Error),
     /// Said to be compressed, by a client that said nothing is.
     #[error("grpc: compressed flag set with identity or empty encoding")]
     Compressed,
@@ -141,7 +198,10 @@ pub(crate) enum ReadError {
 impl From<ReadError> for Status {
     fn from(error: ReadError) -> Status {
         let code = match error {
-            ReadError::TooLarge { .. } => Code::ResourceExhausted,
+            ReadError::TooLarge { .. } | ReadError::UnpackedTooLarge { .. } => {
+                Code::ResourceExhausted
+            }
+            ReadError::NotPacked(_) | ReadError::BadlyPacked(_) => Code::Internal,
             ReadError::Compressed | ReadError::Format(_) | ReadError::CutOff => Code::Internal,
             ReadError::GivenUp(given_up) => return given_up.into(),
             ReadError::Gone => return Status::CANCELED,
@@ -249,6 +309,11 @@ mod tests {
 
     const MAX: usize = 64;
 
+    fn terms() -> Terms {
+        let (encoding, intake) = (Encoding::Identity, Intake::new(MAX));
+        Terms { bytes_max: MAX, encoding, intake, heavy: Heavy::default() }
+    }
+
     fn message(payload: &[u8]) -> Vec<u8> {
         let mut out = BytesMut::new();
         frame(&mut out, |out| out.put_slice(payload)).unwrap();
@@ -261,7 +326,7 @@ mod tests {
             Ok::<_, std::convert::Infallible>(http_body::Frame::data(Bytes::from(piece)))
         });
         let body = StreamBody::new(Frames(frames));
-        let mut messages = Messages::new(body, MAX, &Intake::new(MAX));
+        let mut messages = Messages::new(body, terms());
         let mut all = Vec::new();
         loop {
             match messages.next().await {
@@ -303,9 +368,31 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn each_message_says_whether_it_is_compressed() {
+        let bytes_max = 1 << 20;
+        let terms = Terms { bytes_max, encoding: Encoding::Gzip, ..terms() };
+        let packed = |length: usize| {
+            let mut packed = Vec::new();
+            gzip::pack(&vec![7; length], &mut packed);
+            let mut message = message(&packed);
+            message[0] = COMPRESSED;
+            message
+        };
+        let lengths = [3, 0, bytes_max, 5];
+        let all = lengths.map(packed).concat();
+        let all = [all, message(b"plain"), packed(bytes_max + 1)].concat();
+        let mut messages = Messages::new(Full::new(Bytes::from(all)), terms);
+        for length in lengths {
+            assert_eq!(messages.next().await.unwrap().unwrap(), vec![7; length]);
+        }
+        assert_eq!(messages.next().await.unwrap().unwrap(), "plain");
+        assert_eq!(messages.next().await, Err(ReadError::UnpackedTooLarge { bytes_max }));
+    }
+
+    #[tokio::test]
     async fn a_message_in_one_piece_is_not_copied() {
         let piece = Bytes::from(message(b"here"));
-        let mut messages = Messages::new(Full::new(piece.clone()), MAX, &Intake::new(MAX));
+        let mut messages = Messages::new(Full::new(piece.clone()), terms());
         let read = messages.next().await.unwrap().unwrap();
         assert_eq!(read.as_ptr(), piece[PREFIX..].as_ptr());
     }
@@ -341,12 +428,13 @@ mod tests {
     #[tokio::test]
     async fn messages_that_never_end_take_bounded_memory() {
         let (length, intake) = (16 << 20, Intake::new(1));
+        let terms = Terms { bytes_max: length, intake, ..terms() };
         let count = 2 * RECEIVING_BYTES_MAX / length;
         let mut cx = Context::from_waker(std::task::Waker::noop());
         let mut begun = Vec::new();
         for _ in 0..count {
             let unfinished = Bytes::from(message(&vec![0; length])).slice(..PREFIX + length - 1);
-            let mut messages = Messages::new(Endless(Some(unfinished)), length, &intake);
+            let mut messages = Messages::new(Endless(Some(unfinished)), terms.clone());
             assert!(messages.poll_next(&mut cx).is_pending());
             begun.push(messages);
             // Those that were given up are told, and let go.
@@ -360,8 +448,7 @@ mod tests {
     #[tokio::test]
     async fn what_waits_keeps_no_more_than_it_is() {
         let read_into = Bytes::from(vec![0; 1 << 20]);
-        let mut messages =
-            Messages::new(Endless(Some(read_into.slice(..3))), MAX, &Intake::new(MAX));
+        let mut messages = Messages::new(Endless(Some(read_into.slice(..3))), terms());
         let mut cx = Context::from_waker(std::task::Waker::noop());
         assert!(messages.poll_next(&mut cx).is_pending());
         assert!(read_into.is_unique(), "the buffer of the connection is free");
@@ -390,5 +477,6 @@ mod tests {
 
         let told = refused(message(b"cut")[..7].to_vec()).await;
         assert_eq!(told, (Code::Internal, "unexpected EOF".to_owned()));
+        assert_eq!(read(vec![message(b"cut")[..4].to_vec()]).await, []);
     }
 }

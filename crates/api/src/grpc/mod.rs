@@ -26,20 +26,25 @@ mod attributes;
 mod binary;
 mod call;
 mod deadline;
+mod decode;
 mod ends;
 pub mod errors;
 mod gate;
+mod gzip;
 mod headers;
 mod heavy;
 mod message;
 mod metrics;
+mod packing;
 mod reply;
 mod rpc;
 mod running;
 mod slow;
 mod spans;
 mod status;
+mod steps;
 mod versions;
+mod web;
 
 mod auth;
 mod bell;
@@ -57,6 +62,7 @@ mod watch;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::uri::PathAndQuery;
 use http::{HeaderMap, Request, Response};
 use net::Connection;
 use server::Server;
@@ -65,7 +71,7 @@ use crate::body::Body;
 use crate::intake::Intake;
 use call::{Call, Context};
 use ends::Ends;
-use headers::Headers;
+use headers::{Headers, Refused};
 use heavy::Heavy;
 use metrics::Metrics;
 use rpc::Rpc;
@@ -163,16 +169,40 @@ impl Grpc {
         request: Request<B>,
     ) -> Response<Body> {
         let (parts, body) = request.into_parts();
-        let headers = match Headers::read(&parts) {
+        let headers = Headers::read(&parts);
+        // Compat: to etcd's gRPC library a query is part of the path, which then names nothing.
+        let path = parts.uri.path_and_query().map_or("", PathAndQuery::as_str);
+        self.answer(connection, headers, path, &parts.headers, body).await
+    }
+
+    /// The same, where the port is one of a web server, as etcd has it with TLS.
+    pub(crate) async fn call_by_web<B: RequestBody>(
+        &self,
+        connection: &Connection,
+        request: Request<B>,
+    ) -> Response<Body> {
+        let (parts, body) = request.into_parts();
+        let headers = Headers::read_by_web(&parts);
+        self.answer(connection, headers, parts.uri.path(), &parts.headers, body).await
+    }
+
+    async fn answer<B: RequestBody>(
+        &self,
+        connection: &Connection,
+        headers: Result<Headers, Refused>,
+        path: &str,
+        metadata: &HeaderMap,
+        body: B,
+    ) -> Response<Body> {
+        let headers = match headers {
             Ok(headers) => headers,
             Err(refused) => return refused.into_response(),
         };
-        let (at, method) = match headers.method(parts.uri.path()) {
+        let (at, method) = match headers.method(path) {
             Ok(found) => found,
             Err(refused) => return refused.into_response(),
         };
-        let context = Context::new(&self.shared, connection, &parts.headers);
-        drop(parts);
+        let context = Context::new(&self.shared, connection, metadata);
         serve(method.rpc, Call::new(context, connection, at, method, headers, body)).await
     }
 
@@ -185,13 +215,7 @@ impl Grpc {
         deadline: Deadline,
         body: B,
     ) -> Response<Body> {
-        let headers = Headers::within(deadline);
-        let (at, method) = match headers.method(path) {
-            Ok(found) => found,
-            Err(refused) => return refused.into_response(),
-        };
-        let context = Context::new(&self.shared, connection, metadata);
-        serve(method.rpc, Call::new(context, connection, at, method, headers, body)).await
+        self.answer(connection, Ok(Headers::within(deadline)), path, metadata, body).await
     }
 
     /// Whether a user is known by the certificate of a connection, as far as there are users.

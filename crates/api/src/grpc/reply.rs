@@ -109,6 +109,11 @@ impl Framed {
         let outcome = reply.outcome();
         Ok(Framed { bytes: unsent.hold(reply.into_frame()?), outcome })
     }
+
+    /// The message, without what comes before it.
+    pub(crate) fn message(&self) -> Bytes {
+        self.bytes.slice(PREFIX..)
+    }
 }
 
 impl Reply for Framed {

@@ -55,7 +55,7 @@ impl Unary<'_> {
         macro_rules! report {
             ($level:ident) => {
                 tracing::$level!(
-                    "start time" = %jiff_text(SystemTime::now() - spent),
+                    "start time" = %date(SystemTime::now() - spent),
                     "time spent" = ?spent,
                     "remote" = %self.connection.peer,
                     "response type" = self.method.path,
@@ -76,7 +76,8 @@ impl Unary<'_> {
     }
 }
 
-fn jiff_text(time: SystemTime) -> String {
+/// A date, as the log has them.
+pub(super) fn date(time: SystemTime) -> String {
     jiff::Timestamp::try_from(time).map(|time| format!("{time:.6}")).unwrap_or_default()
 }
 

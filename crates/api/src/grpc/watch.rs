@@ -20,6 +20,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
+use failpoint::failpoint;
 use http::Response;
 use mvcc::watch::{Busy, CreateRequest, Filters, Stream};
 use proto::etcdserverpb::watch_create_request::FilterType;
@@ -110,6 +111,7 @@ impl<B: RequestBody> Watching<B> {
             // Its revision is the response's own.
             let header = self.cx.header(0);
             let told = Told { header, response };
+            failpoint!("beforeSendWatchResponse");
             let waited = self.replies.send(&told).await?;
             self.measure(&told, began.elapsed());
             if waited {

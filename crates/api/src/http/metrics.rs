@@ -11,6 +11,7 @@
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode};
 use prometheus::{Encoder as _, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder};
+use tokio::sync::Semaphore;
 
 use super::answer;
 
@@ -25,6 +26,8 @@ pub(super) struct Exposition {
     in_flight: IntGauge,
     shown: IntCounter,
     failed: IntCounter,
+    /// A page takes milliseconds where a request takes microseconds, so they are made one at a time.
+    turn: Semaphore,
 }
 
 impl Exposition {
@@ -44,10 +47,19 @@ impl Exposition {
             ["200", "500", "503"].map(|code| total.with_label_values(&[code]));
         registry.register(Box::new(in_flight.clone()))?;
         registry.register(Box::new(total))?;
-        Ok(Exposition { registry, in_flight, shown, failed })
+        Ok(Exposition { registry, in_flight, shown, failed, turn: Semaphore::new(1) })
     }
 
-    pub(super) fn answer(&self) -> Response<Bytes> {
+    /// A page. Whoever asks for many, on many connections, waits for its own: between two of them everybody else has a turn.
+    pub(super) async fn answer(&self) -> Response<Bytes> {
+        let turn = self.turn.acquire().await;
+        tokio::task::yield_now().await;
+        let page = self.page();
+        drop(turn);
+        page
+    }
+
+    fn page(&self) -> Response<Bytes> {
         self.in_flight.inc();
         let mut text = Vec::new();
         let encoded = TextEncoder::new().encode(&self.registry.gather(), &mut text);

@@ -172,7 +172,7 @@ impl<M: Member> Http<M> {
         let path = path::decoded(&path);
         match (surface, path.as_ref()) {
             (Surface::Peer, path) if path != "/version" => not_found(),
-            (_, "/metrics") => self.exposition.answer(),
+            (_, "/metrics") => self.exposition.answer().await,
             (_, "/health") => self.checks.health(&self.member, asked).await,
             (Surface::Metrics, "/version" | "/debug/vars") => not_found(),
             (_, "/version") => only_get(asked).unwrap_or_else(|| self.version()),

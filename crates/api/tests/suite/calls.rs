@@ -1,11 +1,19 @@
 //! What all calls have in common.
 
+use std::io::{Read as _, Write as _};
+
 use bytes::Bytes;
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
 use http_body_util::Full;
-use proto::etcdserverpb::{LeaseGrantRequest, PutRequest, RangeRequest, RangeResponse};
+use prost::Message;
+use proto::etcdserverpb::{
+    LeaseGrantRequest, PutRequest, RangeRequest, RangeResponse, RangeStreamResponse,
+};
 use proto::v3lockpb::LockRequest;
 
-use crate::support::{Fixture, framed, post};
+use crate::support::{Answer, Fixture, framed, post};
 
 const RANGE: &str = "/etcdserverpb.KV/Range";
 const PUT: &str = "/etcdserverpb.KV/Put";
@@ -91,6 +99,55 @@ async fn bytes_that_are_no_message_are_refused() {
     assert_eq!(nothing.status(), (2, "EOF".to_owned()));
     let cut = member.ask(post(RANGE).body(Full::new(framed(&range("abc")).slice(..7))).unwrap());
     assert_eq!(cut.await.status(), (2, "unexpected EOF".to_owned()));
+}
+
+/// A message as a client sends it that compresses.
+fn gzipped(message: &impl Message) -> Bytes {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(&message.encode_to_vec()).unwrap();
+    let packed = packed.finish().unwrap();
+    let length = u32::try_from(packed.len()).unwrap().to_be_bytes();
+    [&[1][..], &length, &packed].concat().into()
+}
+
+/// The only message of an answer that is compressed.
+fn unzipped<M: Message + Default>(answer: &Answer) -> M {
+    assert_eq!(answer.parts.headers["grpc-encoding"], "gzip");
+    let [1, _, _, _, _, packed @ ..] = &answer.body[..] else { panic!("{answer:?}") };
+    let mut message = Vec::new();
+    GzDecoder::new(packed).read_to_end(&mut message).unwrap();
+    M::decode(&message[..]).unwrap()
+}
+
+#[tokio::test]
+async fn a_client_that_compresses_is_answered_so() {
+    let member = Fixture::start();
+    let gzip = |path: &str, body: Bytes| {
+        member.ask(post(path).header("grpc-encoding", "gzip").body(Full::new(body)).unwrap())
+    };
+    for (key, length) in [("short", 1), ("long", 1 << 20)] {
+        let value = "v".repeat(length);
+        let answer = gzip(PUT, gzipped(&put(key, &value))).await;
+        assert_eq!(answer.status(), (0, String::new()));
+        for path in [RANGE, "/etcdserverpb.KV/RangeStream"] {
+            let answer = gzip(path, gzipped(&range(key))).await;
+            let response = match path {
+                RANGE => unzipped::<RangeResponse>(&answer),
+                _ => unzipped::<RangeStreamResponse>(&answer).range_response.unwrap(),
+            };
+            assert_eq!(response.kvs[0].value, value, "{path}");
+            assert!(answer.body.len() < 4 << 10, "{}", answer.body.len());
+        }
+    }
+    let plain = gzip(RANGE, framed(&range("short"))).await;
+    assert_eq!(unzipped::<RangeResponse>(&plain).count, 1, "each message says whether it is");
+    let refused = gzip(RANGE, gzipped(&range(""))).await;
+    assert_eq!(refused.status(), (3, "etcdserver: key is not provided".to_owned()));
+    assert!(!refused.parts.headers.contains_key("grpc-encoding"));
+
+    let bomb = gzip(PUT, gzipped(&put("a", &"v".repeat(4 << 20)))).await;
+    let text = "grpc: received message after decompression larger than max 2097152";
+    assert_eq!(bomb.status(), (8, text.to_owned()));
 }
 
 #[tokio::test]

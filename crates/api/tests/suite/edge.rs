@@ -23,7 +23,7 @@ struct Case {
 async fn is_grpc(member: &Fixture, http: &Arc<Http<Server>>, case: Case) -> bool {
     let Case { surface, tls, version, kind } = case;
     let api = Api::new(surface, member.grpc.clone(), Arc::clone(http));
-    let request = Request::get("/version").version(version).header("content-type", kind);
+    let request = Request::post("/version").version(version).header("content-type", kind);
     let connection = Connection::new(Peer::Unix, tls);
     let response = api.call(&connection, request.body(Full::<Bytes>::default()).unwrap()).await;
     response.headers()["content-type"] == "application/grpc"
@@ -50,6 +50,37 @@ async fn grpc_is_told_from_pages_as_in_etcd() {
     for (number, (case, expected)) in cases.into_iter().enumerate() {
         assert_eq!(is_grpc(&member, &http, case).await, expected, "case {number}");
     }
+}
+
+#[tokio::test]
+async fn with_tls_what_is_no_call_is_refused_by_a_page() {
+    let member = Fixture::start();
+    let registry = prometheus::Registry::new();
+    let http = Http::new(member.server().clone(), Config::default(), registry).unwrap();
+    let http = Arc::new(http);
+    let told = async |surface, tls, method: &str, path: &str| {
+        let api = Api::new(surface, member.grpc.clone(), Arc::clone(&http));
+        let asked = Request::builder().method(method).uri(path).version(Version::HTTP_2);
+        let asked = asked.header("content-type", "application/grpc");
+        let asked = asked.body(Full::<Bytes>::default()).unwrap();
+        let response = api.call(&Connection::new(Peer::Unix, tls), asked).await;
+        let grpc = response.headers().get("grpc-message");
+        let grpc = grpc.map(|text| text.to_str().unwrap().to_owned());
+        (response.status().as_u16(), grpc)
+    };
+    let range = "/etcdserverpb.KV/Range";
+    let by_frame = r#"Received a HEADERS frame with :method "GET" which should be POST"#;
+    let frame = (405, Some(by_frame.to_owned()));
+    assert_eq!(told(Surface::Client, true, "GET", range).await, (405, None));
+    assert_eq!(told(Surface::Client, true, "OPTIONS", range).await, (200, None));
+    assert_eq!(told(Surface::Client, false, "GET", range).await, frame);
+    assert_eq!(told(Surface::ClientGrpcOnly, true, "GET", range).await, frame);
+
+    let query = "/etcdserverpb.KV/Range?a=b";
+    let unknown = "unknown method Range?a=b for service etcdserverpb.KV";
+    let nothing = (200, Some("EOF".to_owned()));
+    assert_eq!(told(Surface::Client, true, "POST", query).await, nothing);
+    assert_eq!(told(Surface::Client, false, "POST", query).await, (200, Some(unknown.to_owned())));
 }
 
 #[tokio::test]

@@ -16,6 +16,7 @@ use crate::write::bucket::set;
 use crate::write::rebalance::rebalance;
 use crate::write::spill::{Output, inline};
 use crate::write::{OpenBucket, Work, WriteTx};
+use failpoint::failpoint;
 
 /// Bytes of the buffer that are kept for the next commit.
 const BUFFER_KEPT: usize = 32 << 20;
@@ -164,22 +165,40 @@ impl Writer {
             self.file.write_at(run, start * page_size).map_err(|error| ("write pages", error))?;
             rest = behind;
         }
-        self.sync().map_err(|error| ("sync pages", error))?;
+        self.sync_pages().map_err(|error| ("sync pages", error))?;
         let page = meta.encode();
+        failpoint!("beforeWriteMetaError", |text| return Err((
+            "write meta",
+            io::Error::other(text)
+        )));
         self.file
             .write_at(&page, meta.slot() * page_size)
             .map_err(|error| ("write meta", error))?;
-        self.sync().map_err(|error| ("sync meta", error))
+        self.sync_meta().map_err(|error| ("sync meta", error))
     }
 
-    fn sync(&self) -> io::Result<()> {
-        if self.unsynced { Ok(()) } else { self.file.sync_data() }
+    fn sync_pages(&self) -> io::Result<()> {
+        if self.unsynced {
+            return Ok(());
+        }
+        failpoint!("beforeSyncDataPages");
+        self.file.sync_data()
+    }
+
+    fn sync_meta(&self) -> io::Result<()> {
+        if self.unsynced {
+            return Ok(());
+        }
+        failpoint!("beforeSyncMetaPage");
+        self.file.sync_data()
     }
 
     /// Extends the file by more than is needed now, so that it happens seldom.
     fn grow(&mut self, needed: u64, grow_bytes: u64) -> io::Result<()> {
         if needed > self.file_len {
             let len = needed.saturating_add(grow_bytes);
+            failpoint!("lackOfDiskSpace", |text| return Err(io::Error::other(text)));
+            failpoint!("resizeFileError", |text| return Err(io::Error::other(text)));
             self.file.set_len(len)?;
             self.file_len = len;
         }

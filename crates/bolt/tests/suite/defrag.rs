@@ -1,10 +1,11 @@
 //! What a defragmentation leaves behind: locks, checksums, both meta pages, and no unfinished files.
 
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use bolt::{Db, DefragError, OpenError, Options, SWAP_BYTES_MAX, SWAP_CHANGES_MAX};
-use env::{Fault, OsClock, OsDisk, SimClock, SimDisk};
+use env::{Create, Disk as _, Fault, Lock, Locking, Open, OsClock, OsDisk, SimClock, SimDisk};
 
 use crate::support::contents::Contents;
 use crate::support::image::Image;
@@ -147,6 +148,50 @@ fn one_that_failed_is_not_gone_on_with() {
     assert!(matches!(defrag.try_swap(&clock), Err(DefragError::Ended)));
     drop(defrag);
     db.defragment(&clock).unwrap();
+}
+
+/// A database that was sent by another member has taken its place: that must stay.
+#[test]
+fn one_whose_file_has_lost_its_name_puts_nothing_in_the_place_of_another() {
+    let (disk, db, _) = grown(12, &options());
+    let clock = SimClock::default();
+    let mut defrag = db.begin_defragment().unwrap();
+    assert!(defrag.turn(&clock).unwrap().is_none());
+    db.give_up_name();
+    assert!(matches!(defrag.turn(&clock), Err(DefragError::Ended)));
+    drop(defrag);
+    assert!(disk.contents(UNFINISHED).is_none());
+    assert!(matches!(db.defragment(&clock), Err(DefragError::Ended)));
+    db.write().unwrap().commit().unwrap();
+}
+
+/// That database is defragmented in its turn, before the old one has noticed.
+#[test]
+fn two_do_not_get_into_each_others_way() {
+    let (disk, old, _) = grown(13, &options());
+    let clock = SimClock::default();
+    let mut given_up = old.begin_defragment().unwrap();
+    assert!(given_up.turn(&clock).unwrap().is_none());
+    old.give_up_name();
+    disk.rename(Path::new(FILE), Path::new("old")).unwrap();
+    let new = open(&disk, &options()).unwrap();
+    let mut defrag = new.begin_defragment().unwrap();
+    drop(given_up);
+    assert!(disk.contents(UNFINISHED).is_some());
+    while defrag.turn(&clock).unwrap().is_none() {}
+}
+
+/// One that has given up its name may be at it still.
+#[test]
+fn a_file_that_another_is_filling_is_left_alone() {
+    let (disk, db, _) = grown(14, &options());
+    let file = disk.open(Path::new(UNFINISHED), Open::create(Create::New)).unwrap();
+    file.write_at(b"half a database", 0).unwrap();
+    assert!(file.try_lock(Locking::Flock, Lock::Exclusive).unwrap());
+    assert!(matches!(db.begin_defragment(), Err(DefragError::Io { action: "lock", .. })));
+    assert_eq!(disk.contents(UNFINISHED).unwrap(), b"half a database");
+    drop(file);
+    db.defragment(&SimClock::default()).unwrap();
 }
 
 #[test]

@@ -133,17 +133,12 @@ fn a_data_directory_that_cannot_be_made_is_named() {
 fn what_is_still_to_come_is_refused_and_never_ignored() {
     let later = "is not yet supported by Bowline";
     let expected = [
-        ("peer-cert-file", "{dir}/cert", later),
-        ("peer-auto-tls", "true", later),
-        ("peer-trusted-ca-file", "{dir}/ca", later),
         // Compat: etcd's own check comes first.
         (
             "listen-client-urls",
             "https://127.0.0.1:{client}",
             "TLS key/cert (--cert-file, --key-file)",
         ),
-        ("initial-cluster-state", "existing", later),
-        ("force-new-cluster", "true", later),
         (
             "enable-pprof",
             "true",

@@ -31,7 +31,9 @@ impl Model {
     pub(crate) fn finish_compaction(&mut self) {
         let Job { at, previous, leaves_hash } = self.jobs.pop_front().unwrap();
         let kept = self.kept(at);
-        if leaves_hash {
+        // If only tombstones stay, the hash would not be that of a member that has not compacted yet.
+        let is_clear = kept.is_empty() || !self.live(at).is_empty();
+        if leaves_hash && is_clear {
             let hash = hash(&self.pairs(), &kept, previous, at);
             self.hashes.push(hash);
             let surplus = self.hashes.len().saturating_sub(HASHES_MAX);
@@ -69,10 +71,25 @@ impl Model {
             return Err(Error::Compacted);
         }
         let upto = if revision == 0 { self.current() } else { revision };
-        let newest = self.newest(upto);
-        let live = newest.values().filter(|change| change.kv.is_some());
-        let kept = live.map(|change| change.revision).collect();
+        let kept = self.live(upto);
+        if kept.is_empty() {
+            // All that the file has counts, as it will be once the compaction is done.
+            let done = self.live(self.compacted);
+            let there = |(key, _): &&(Bytes, Bytes)| {
+                let at = revision_of(key);
+                at.main > self.compacted || done.contains(&at)
+            };
+            let file: Vec<_> = file.iter().filter(there).cloned().collect();
+            return Ok(hash(&file, &kept, self.compacted, upto));
+        }
         Ok(hash(file, &kept, self.compacted, upto))
+    }
+
+    /// The last change of each key that is there at a revision.
+    fn live(&self, at: i64) -> BTreeSet<Revision> {
+        let newest = self.newest(at);
+        let live = newest.values().filter(|change| change.kv.is_some());
+        live.map(|change| change.revision).collect()
     }
 
     /// The last change of each key that is not after a revision.
@@ -92,8 +109,7 @@ fn hash(
 ) -> KeyValueHash {
     let mut hashed = b"key".to_vec();
     for (key, value) in file {
-        let number = |at: usize| i64::from_be_bytes(key[at..at + 8].try_into().unwrap());
-        let revision = Revision::new(number(0), number(9));
+        let revision = revision_of(key);
         let past = revision.main <= compacted && !kept.is_empty() && !kept.contains(&revision);
         let last_words = revision.main == compacted && key.len() == 18;
         if revision.main <= upto && !past && !last_words {
@@ -102,4 +118,9 @@ fn hash(
         }
     }
     KeyValueHash { hash: crc32c::crc32c(&hashed), compact_revision: compacted, revision: upto }
+}
+
+fn revision_of(key: &Bytes) -> Revision {
+    let number = |at: usize| i64::from_be_bytes(key[at..at + 8].try_into().unwrap());
+    Revision::new(number(0), number(9))
 }

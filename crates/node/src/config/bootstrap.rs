@@ -4,11 +4,16 @@
 //!     --name a --initial-cluster a=http://10.0.0.1:2380,b=http://10.0.0.2:2380 --initial-advertise-peer-urls http://10.0.0.1:2380
 //!     members a, b; the URLs of a are those that a advertises
 //! ```
+//!
+//! Where nobody told who they are, they are found: see [`discovering`](super::discovering).
 
 use std::net::IpAddr;
 
+use discovery::srv::Lookup;
+
+use super::discovering;
 use super::go::{quote, quote_list};
-use super::meant::Config;
+use super::meant::{Config, Discovery};
 use super::names::{self, Names, Resolve};
 use super::url::list::{self, UrlsMap};
 use super::url::{Url, UrlError, bracketed};
@@ -20,6 +25,17 @@ pub struct InitialCluster {
     pub members: UrlsMap,
     /// Part of the ids of members.
     pub token: String,
+    /// The name that the certificates of all members are for, if it is none of their own.
+    pub server_name: Option<String>,
+}
+
+impl InitialCluster {
+    fn check_duplicates(&self) -> Result<(), BootstrapError> {
+        match self.members.has_duplicate_url() {
+            true => Err(BootstrapError::DuplicateUrl(self.members.to_string())),
+            false => Ok(()),
+        }
+    }
 }
 
 /// Why there is no initial cluster, in etcd's words.
@@ -66,26 +82,88 @@ pub enum BootstrapError {
     /// A URL is there twice.
     #[error("initial cluster {0} has duplicate url")]
     DuplicateUrl(String),
+    /// DNS has no members.
+    #[error("error setting up initial cluster: {0}")]
+    Srv(String),
+    /// DNS has members, and this is none of them.
+    #[error(
+        "error setting up initial cluster: cannot find local etcd member {} in SRV records",
+        quote(.0)
+    )]
+    NotInSrv(String),
+    /// Who joins a cluster knows it.
+    #[error("discovery URL should not be set when joining existing initial cluster")]
+    DiscoveryOnJoin,
+    /// No cluster was found on a list.
+    #[error("failed to join discovery cluster ({0})")]
+    Discovery(String),
+    /// On a list, a URL is there twice.
+    #[error("discovery cluster {0} has duplicate url")]
+    DuplicateDiscovered(String),
 }
 
 impl Config {
-    /// The cluster to start with. `resolve` is asked only if the URLs of the member are written in two ways, and for half a minute if it does
-    /// not know.
-    pub fn initial_cluster(&self, resolve: Resolve<'_>) -> Result<InitialCluster, BootstrapError> {
-        self.initial_cluster_by(&Names { resolve, pause: &names::pauses() })
+    /// The cluster to make. `resolve` is asked only if the URLs of the member are written in two ways, and for half a minute if it does
+    /// not know; `lookup` only if the others are to be found in DNS. If they are to be found on a list, it is the member alone, for now.
+    ///
+    /// # Errors
+    /// If it does not work out.
+    pub fn initial_cluster(
+        &self,
+        resolve: Resolve<'_>,
+        lookup: &dyn Lookup,
+    ) -> Result<InitialCluster, BootstrapError> {
+        let told = self.told_cluster(lookup)?;
+        self.verify_new(&told, &Names { resolve, pause: &names::pauses() })?;
+        Ok(told)
     }
 
-    fn initial_cluster_by(&self, names: &Names<'_>) -> Result<InitialCluster, BootstrapError> {
-        let members = UrlsMap::parse(&self.cluster.initial)?;
-        let own = members.get(&self.name);
-        let own = own.ok_or_else(|| BootstrapError::NoLocalMember(self.name.clone()))?;
-        if let Err(reason) = same_places(&self.advertise.peer, own, names) {
+    /// The cluster to join, as far as the member was told. What it advertises does not matter: the others know.
+    ///
+    /// # Errors
+    /// If it does not work out.
+    pub fn joined_cluster(&self, lookup: &dyn Lookup) -> Result<InitialCluster, BootstrapError> {
+        let told = self.told_cluster(lookup)?;
+        self.own_urls(&told)?;
+        told.check_duplicates()?;
+        match self.cluster.discovery {
+            Some(Discovery::List(_)) => Err(BootstrapError::DiscoveryOnJoin),
+            Some(Discovery::Srv { .. }) | None => Ok(told),
+        }
+    }
+
+    fn told_cluster(&self, lookup: &dyn Lookup) -> Result<InitialCluster, BootstrapError> {
+        let token = self.cluster.token.clone();
+        match &self.cluster.discovery {
+            None => {
+                let members = UrlsMap::parse(&self.cluster.initial)?;
+                Ok(InitialCluster { members, token, server_name: None })
+            }
+            Some(Discovery::Srv { domain, service_name }) => {
+                discovering::by_dns(self, domain, service_name, lookup)
+            }
+            Some(Discovery::List(list)) => {
+                let members = UrlsMap::of(&self.name, &self.advertise.peer);
+                Ok(InitialCluster { members, token: list.token.clone(), server_name: None })
+            }
+        }
+    }
+
+    fn own_urls<'a>(&self, cluster: &'a InitialCluster) -> Result<&'a [Url], BootstrapError> {
+        let own = cluster.members.get(&self.name);
+        own.ok_or_else(|| BootstrapError::NoLocalMember(self.name.clone()))
+    }
+
+    fn verify_new(
+        &self,
+        cluster: &InitialCluster,
+        names: &Names<'_>,
+    ) -> Result<(), BootstrapError> {
+        let own = self.own_urls(cluster)?;
+        if let Err(reason) = lead_to_same(&self.advertise.peer, own, names) {
             return Err(self.difference(own, reason));
         }
-        if members.has_duplicate_url() {
-            return Err(BootstrapError::DuplicateUrl(members.to_string()));
-        }
-        Ok(InitialCluster { members, token: self.cluster.token.clone() })
+        cluster.check_duplicates()
     }
 
     fn difference(&self, own: &[Url], reason: String) -> BootstrapError {
@@ -111,8 +189,28 @@ impl Config {
     }
 }
 
-/// Whether two lists of URLs lead to the same places, and if not, why not.
-fn same_places(a: &[Url], b: &[Url], names: &Names<'_>) -> Result<(), String> {
+/// Whether two lists of peer URLs lead to the same places, and if not, why not. `resolve` is asked if they are written in two ways, and
+/// for half a minute if it does not know.
+///
+/// # Errors
+/// How they differ.
+pub fn same_places(a: &[String], b: &[String], resolve: Resolve<'_>) -> Result<(), String> {
+    if a.len() != b.len() {
+        return Err(format!("len({}) != len({})", quote_list(a), quote_list(b)));
+    }
+    let read = |urls: &[String]| {
+        let mut urls = urls.iter().map(|url| read_url(url)).collect::<Result<Vec<_>, _>>()?;
+        urls.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+        Ok::<_, String>(urls)
+    };
+    lead_to_same(&read(a)?, &read(b)?, &Names { resolve, pause: &names::pauses() })
+}
+
+fn read_url(text: &str) -> Result<Url, String> {
+    Url::parse(text).map_err(|_| format!("failed to parse string to URL: {}", quote(text)))
+}
+
+fn lead_to_same(a: &[Url], b: &[Url], names: &Names<'_>) -> Result<(), String> {
     if a.len() != b.len() {
         let (a, b) = (quote_list(&list::texts(a)), quote_list(&list::texts(b)));
         return Err(format!("len({a}) != len({b})"));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!     --feature-gates  AllAlpha=true,LeaseCheckpoint=false
-//!     CompactHashCheck  alpha  on     FastLeaseKeepAlive  beta  on (its default)     LeaseCheckpoint  alpha  off
+//!     PriorityRequest  alpha  on     FastLeaseKeepAlive  beta  on (its default)     LeaseCheckpoint  alpha  off
 //! ```
 //!
 //! A gate has a name, a stage and a default. `AllAlpha` and `AllBeta` switch every gate of their stage that was not named itself, in this
@@ -53,6 +53,8 @@ pub enum Gate {
     PriorityRequest,
     /// Dial peers from an advertised address.
     SetMemberLocalAddr,
+    /// A leader whose disk hangs hands leadership on. Etcd has no such gate.
+    StalledLeaderTransfer,
     /// Tell clients not to come while defragmenting.
     StopGrpcServiceOnDefrag,
     /// Read without a copy in a transaction that writes.
@@ -60,16 +62,17 @@ pub enum Gate {
 }
 
 /// Every gate there is, in the order of names: with its stage and default.
-pub const GATES: [(Gate, &str, Stage, bool); 11] = [
+pub const GATES: [(Gate, &str, Stage, bool); 12] = [
     (Gate::AllAlpha, "AllAlpha", Stage::Alpha, false),
     (Gate::AllBeta, "AllBeta", Stage::Beta, false),
-    (Gate::CompactHashCheck, "CompactHashCheck", Stage::Alpha, false),
+    (Gate::CompactHashCheck, "CompactHashCheck", Stage::Alpha, true),
     (Gate::FastLeaseKeepAlive, "FastLeaseKeepAlive", Stage::Beta, true),
     (Gate::InitialCorruptCheck, "InitialCorruptCheck", Stage::Alpha, false),
     (Gate::LeaseCheckpoint, "LeaseCheckpoint", Stage::Alpha, false),
     (Gate::LeaseCheckpointPersist, "LeaseCheckpointPersist", Stage::Alpha, false),
     (Gate::PriorityRequest, "PriorityRequest", Stage::Alpha, false),
     (Gate::SetMemberLocalAddr, "SetMemberLocalAddr", Stage::Alpha, false),
+    (Gate::StalledLeaderTransfer, "StalledLeaderTransfer", Stage::Beta, true),
     (Gate::StopGrpcServiceOnDefrag, "StopGRPCServiceOnDefrag", Stage::Alpha, false),
     (Gate::TxnModeWriteWithSharedBuffer, "TxnModeWriteWithSharedBuffer", Stage::Beta, true),
 ];
@@ -190,7 +193,9 @@ mod tests {
         assert_eq!(
             open,
             [
+                ("CompactHashCheck", Stage::Alpha, true),
                 ("FastLeaseKeepAlive", Stage::Beta, true),
+                ("StalledLeaderTransfer", Stage::Beta, true),
                 ("TxnModeWriteWithSharedBuffer", Stage::Beta, true)
             ]
         );
@@ -205,7 +210,7 @@ mod tests {
     #[test]
     fn a_stage_is_switched_but_not_what_is_named() {
         let gates = gates("AllAlpha=true, LeaseCheckpoint = f");
-        assert!(gates.enabled(Gate::CompactHashCheck));
+        assert!(gates.enabled(Gate::PriorityRequest));
         assert!(!gates.enabled(Gate::LeaseCheckpoint));
         assert!(gates.enabled(Gate::FastLeaseKeepAlive));
     }
@@ -216,7 +221,7 @@ mod tests {
         assert!(!gates.enabled(Gate::FastLeaseKeepAlive));
         assert_eq!(
             gates.to_string(),
-            "AllBeta=false,FastLeaseKeepAlive=false,TxnModeWriteWithSharedBuffer=false"
+            "AllBeta=false,FastLeaseKeepAlive=false,StalledLeaderTransfer=false,TxnModeWriteWithSharedBuffer=false"
         );
     }
 

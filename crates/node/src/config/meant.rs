@@ -5,6 +5,7 @@
 //! here: `unsupported` refuses it.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -37,8 +38,10 @@ pub struct Config {
     pub limits: Limits,
     /// Connections of clients.
     pub client: Client,
-    /// TLS for clients.
-    pub tls: ClientTls,
+    /// TLS for clients, and for those who read metrics.
+    pub tls: Tls,
+    /// Connections between members.
+    pub peer: Peer,
     /// Users, passwords and tokens.
     pub auth: Auth,
     /// Looking for damage.
@@ -88,10 +91,28 @@ pub struct Cluster {
     pub token: String,
     /// Its members, as typed; what it says is asked for with [`Config::initial_cluster`], and only if there is no data.
     pub initial: String,
+    /// Where else its members are to be found, if not in `initial`.
+    pub discovery: Option<Discovery>,
+    /// Go on alone, with the data that there is.
+    pub force_new: bool,
     /// Refuse changes of membership that would cost the quorum.
     pub strict_reconfig_check: bool,
     /// Most learners.
     pub learners_max: u64,
+}
+
+/// Where the members of a cluster that is about to begin are to be found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Discovery {
+    /// In records of DNS.
+    Srv {
+        /// Of this domain.
+        domain: String,
+        /// What is behind the names of the services there; may be empty.
+        service_name: String,
+    },
+    /// On a list that a running cluster keeps.
+    List(Box<discovery::Settings>),
 }
 
 /// Whether a cluster is to be made or joined.
@@ -138,6 +159,11 @@ impl Raft {
     /// Time without a leader until an election. Whole ticks, so it may be less than was asked for.
     pub fn election_timeout(&self) -> Duration {
         self.tick.saturating_mul(u32::try_from(self.election_ticks).unwrap_or(u32::MAX))
+    }
+
+    /// Time that calling another member may take: a second for queues, and an election.
+    pub fn dial_timeout(&self) -> Duration {
+        Duration::from_secs(1) + self.election_timeout()
     }
 
     /// Time that a request may take: five seconds for queues and disks, and two elections.
@@ -207,15 +233,28 @@ pub struct Client {
     pub watch_progress_interval: Option<Duration>,
 }
 
-/// TLS for clients, and for those who read metrics.
+/// TLS with those of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClientTls {
+pub struct Tls {
     /// What is shown, and who is let in. Empty if nothing was given.
     pub info: tls::Info,
     /// Make a certificate, since none was given.
     pub auto: Option<AutoTls>,
-    /// Where metrics are served alone: the certificate of a client must be for where it comes from.
+    /// A certificate that is shown to us must be for where it comes from. With clients that counts only where metrics are served alone.
     pub checks_origin: bool,
+}
+
+/// Connections between members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// TLS with other members, both who call and who are called.
+    pub tls: Tls,
+    /// The address to call other members from, if it matters.
+    pub local_address: Option<IpAddr>,
+    /// How long another member may say nothing on a connection where it should.
+    pub read_timeout: Duration,
+    /// How long another member may take nothing of what is said to it.
+    pub write_timeout: Duration,
 }
 
 /// A certificate to be made.

@@ -22,6 +22,7 @@ pub mod url;
 mod args;
 mod bootstrap;
 mod check;
+mod discovering;
 mod environment;
 mod file;
 mod help;
@@ -38,19 +39,20 @@ mod tls;
 mod unsupported;
 mod value;
 
-pub use bootstrap::{BootstrapError, InitialCluster};
+pub use bootstrap::{BootstrapError, InitialCluster, same_places};
 pub use gates::FeatureGates;
 pub use help::{BOWLINE_VERSION, ETCD_VERSION};
 pub use host::{Machine, NoDefaultHost};
 pub use logs::{LogFormat, LogLevel, LogOutput, LogRotation, Logs};
 pub use meant::{
-    Advertise, Auth, AutoCompaction, AutoTls, Backend, Checks, Client, ClientTls, Cluster,
-    ClusterState, Compaction, Config, Keepalive, Limits, Listen, Monitoring, Raft, Tracing,
+    Advertise, Auth, AutoCompaction, AutoTls, Backend, Checks, Client, Cluster, ClusterState,
+    Compaction, Config, Discovery, Keepalive, Limits, Listen, Monitoring, Peer, Raft, Tls, Tracing,
 };
 pub use names::Resolve;
 pub use notice::Notice;
 pub use refusal::Refusal;
 pub use table::Flags;
+pub use tls::Whose;
 
 use std::ffi::OsString;
 

@@ -1,9 +1,12 @@
 //! What the log is to be told about the configuration, once there is a log.
 
+use std::net::IpAddr;
+
 use tracing::{error, info, warn};
 
 use super::go::GoDuration;
 use super::refusal::Refusal;
+use super::tls::Whose;
 use crate::logging::FATAL_TARGET as FATAL;
 
 /// Something for the log, in etcd's words where etcd has some.
@@ -119,11 +122,20 @@ pub enum Notice {
         updated: u64,
     },
     /// A certificate was given, so none is made.
-    AutoTlsIgnored,
+    AutoTlsIgnored(Whose),
     /// A certificate is made, and nothing else about TLS is heeded.
     AutoTlsAlone {
+        /// Who is at the other end.
+        whose: Whose,
         /// The flags that have no effect.
         ignored: Vec<&'static str>,
+    },
+    /// An address to call other members from was looked for.
+    LocalAddress {
+        /// In these.
+        urls: Vec<String>,
+        /// And found.
+        address: Option<IpAddr>,
     },
     /// Progress notes would come too often.
     ProgressInterval {
@@ -242,11 +254,32 @@ impl Notice {
                 updated_snapshot_catchup_entries = updated,
                 "updating snapshot catch-up entries to default"
             ),
-            Self::AutoTlsIgnored => warn!("ignoring client auto TLS since certs given"),
-            Self::AutoTlsAlone { ignored } => warn!(
+            Self::AutoTlsIgnored(Whose::Clients) => {
+                warn!("ignoring client auto TLS since certs given");
+            }
+            Self::AutoTlsIgnored(Whose::Peers) => warn!("ignoring peer auto TLS since certs given"),
+            Self::AutoTlsAlone { whose: Whose::Clients, ignored } => warn!(
                 ?ignored,
                 "--auto-tls stands alone: clients are let in without a certificate, whatever these say"
             ),
+            Self::AutoTlsAlone { whose: Whose::Peers, ignored } => warn!(
+                ?ignored,
+                "--peer-auto-tls stands alone: members are let in without a certificate, whatever these say"
+            ),
+            Self::LocalAddress { urls, address } => {
+                info!(
+                    advertise_peer_urls = ?urls,
+                    "searching for a suitable member local address in AdvertisePeerURLs"
+                );
+                match address {
+                    // Compat: only this one field of etcd's logs is written so.
+                    Some(address) => info!(LocalAddr = %address, "setting member local address"),
+                    None => warn!(
+                        advertise_peer_urls = ?urls,
+                        "unable to set a member local address due to lack of suitable local addresses"
+                    ),
+                }
+            }
             Self::ProgressInterval { min } => warn!(
                 min_watch_progress_notify_interval = %min,
                 "adjusting watch progress notify interval to minimum period"

@@ -217,6 +217,14 @@ pub enum Refusal {
         /// What it was set to.
         value: String,
     },
+    /// No time at all, with which etcd would end as soon as it has a peer.
+    #[error("--{flag} must be >0 (set to {value})")]
+    NotPositive {
+        /// The flag.
+        flag: &'static str,
+        /// What it was set to.
+        value: String,
+    },
     /// What Bowline cannot do yet.
     #[error("{}", .0.join("; "))]
     Unsupported(Vec<String>),

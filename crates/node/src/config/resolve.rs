@@ -7,16 +7,19 @@
 //!
 //! The flags are known to be sound ([`check`](super::check)). What is refused here, etcd refuses when it starts, or not at all.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::check::DEFAULT_NAME;
+use super::discovering;
+use super::gates::Gate;
 use super::go::{GoDuration, parse_decimal};
 use super::host::Machine;
 use super::logs::Logs;
 use super::meant::{
     Advertise, Auth, AutoCompaction, Backend, Checks, Client, Cluster, ClusterState, Compaction,
-    Config, Keepalive, Limits, Listen, Monitoring, Raft, Tracing,
+    Config, Keepalive, Limits, Listen, Monitoring, Peer, Raft, Tracing,
 };
 use super::notice::{
     BCRYPT_COST, BCRYPT_COSTS, Notice, QUOTA_BYTES_RECOMMENDED, REQUEST_BYTES_RECOMMENDED,
@@ -49,7 +52,8 @@ pub(crate) fn resolve(
     notices: &mut Vec<Notice>,
 ) -> Result<Config, Refusal> {
     advertise_default_host(&mut flags, machine, notices);
-    let tls = tls::client(&flags, notices)?;
+    tls::tell_auto_ignored(&flags, notices);
+    let (peer, tls) = (peer(&flags, notices)?, tls::client(&flags, notices)?);
     let listen = listen(&flags)?;
     Ok(Config {
         data_dir: data_dir(&flags, notices),
@@ -60,12 +64,13 @@ pub(crate) fn resolve(
             client: flags.advertise_client_urls.urls().to_vec(),
         },
         compaction: compaction(&flags)?,
-        cluster: cluster(&flags),
+        cluster: cluster(&flags)?,
         raft: raft(&flags, notices),
         backend: backend(&flags, notices)?,
         limits: limits(&flags, notices),
         client: client(&flags, notices),
         tls,
+        peer,
         auth: auth(&flags, notices),
         checks: checks(&flags)?,
         monitoring: monitoring(&flags),
@@ -162,15 +167,17 @@ fn listen_urls(urls: &[Url]) -> Result<Vec<ListenUrl>, Refusal> {
     urls.iter().map(|url| Ok(ListenUrl::new(url.clone())?)).collect()
 }
 
-fn cluster(flags: &Flags) -> Cluster {
+fn cluster(flags: &Flags) -> Result<Cluster, Refusal> {
     let new = flags.initial_cluster_state == ClusterState::New.as_str();
-    Cluster {
+    Ok(Cluster {
         state: if new { ClusterState::New } else { ClusterState::Existing },
         token: flags.initial_cluster_token.clone(),
         initial: flags.initial_cluster.clone(),
+        discovery: discovering::meant(flags)?,
+        force_new: flags.force_new_cluster,
         strict_reconfig_check: flags.strict_reconfig_check,
         learners_max: u64::try_from(flags.max_learners).unwrap_or(0),
-    }
+    })
 }
 
 fn raft(flags: &Flags, notices: &mut Vec<Notice>) -> Raft {
@@ -193,6 +200,32 @@ fn raft(flags: &Flags, notices: &mut Vec<Notice>) -> Raft {
         snapshots_max: unless_zero(flags.max_snapshots),
         wals_max: unless_zero(flags.max_wals),
     }
+}
+
+fn peer(flags: &Flags, notices: &mut Vec<Notice>) -> Result<Peer, Refusal> {
+    let timeout = |flag, value: GoDuration| {
+        let refuse = || Refusal::NotPositive { flag, value: value.to_string() };
+        positive(value).ok_or_else(refuse)
+    };
+    Ok(Peer {
+        tls: tls::peer(flags, notices)?,
+        local_address: local_address(flags, notices),
+        read_timeout: timeout("raft-read-timeout", flags.raft_read_timeout)?,
+        write_timeout: timeout("raft-write-timeout", flags.raft_write_timeout)?,
+    })
+}
+
+/// The first address that others are told to call and that calls can come from, if they are to come from one.
+fn local_address(flags: &Flags, notices: &mut Vec<Notice>) -> Option<IpAddr> {
+    if !flags.feature_gates.enabled(Gate::SetMemberLocalAddr) {
+        return None;
+    }
+    let urls = flags.initial_advertise_peer_urls.urls();
+    let is_own = |address: &IpAddr| !address.is_loopback() && !address.is_unspecified();
+    let mut addresses = urls.iter().filter_map(|url| url.hostname().parse().ok());
+    let address = addresses.find(is_own);
+    notices.push(Notice::LocalAddress { urls: url::list::texts(urls), address });
+    address
 }
 
 fn backend(flags: &Flags, notices: &mut Vec<Notice>) -> Result<Backend, Refusal> {

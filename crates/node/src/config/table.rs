@@ -372,7 +372,7 @@ flags! {
             "Requests traced, of a million.";
     }
     "Features" {
-        "corrupt-check-time" corrupt_check_time: Duration = "0",
+        "corrupt-check-time" corrupt_check_time: Duration = "1h",
             "Time between two comparisons with the other members (0 for none).";
         "compact-hash-check-time" compact_hash_check_time: Duration = "1m",
             "Time between two comparisons of what was compacted.";

@@ -2,49 +2,14 @@
 //!
 //! A flag in [`FLAGS`] may be given with its default, and with nothing else. A line here goes when what it is about has come.
 
-use super::gates::Gate;
 use super::refusal::Refusal;
 use super::table::{Flags, Slot, find};
-use super::url::list::{self, UniqueUrls, UrlsMap};
 
-const PEER_TLS: &str = "TLS between members is still to come";
-const DISCOVERY: &str = "discovery is still to come; give the members with --initial-cluster";
-const CLUSTER: &str = "clusters of more than one member are still to come";
 const PROFILES: &str = "its profiles are those of a Go program; docs/profiling.md tells how to look into Bowline with perf, metrics, traces and the log";
 
 /// Flags that cannot act, and why.
-const FLAGS: &[(&str, &str)] = &[
-    ("peer-cert-file", PEER_TLS),
-    ("peer-key-file", PEER_TLS),
-    ("peer-client-cert-file", PEER_TLS),
-    ("peer-client-key-file", PEER_TLS),
-    ("peer-client-cert-auth", PEER_TLS),
-    ("peer-trusted-ca-file", PEER_TLS),
-    ("peer-cert-allowed-cn", PEER_TLS),
-    ("peer-cert-allowed-hostname", PEER_TLS),
-    ("peer-auto-tls", PEER_TLS),
-    ("peer-crl-file", PEER_TLS),
-    ("peer-skip-client-san-verification", PEER_TLS),
-    ("discovery-token", DISCOVERY),
-    ("discovery-endpoints", DISCOVERY),
-    ("discovery-dial-timeout", DISCOVERY),
-    ("discovery-request-timeout", DISCOVERY),
-    ("discovery-keepalive-time", DISCOVERY),
-    ("discovery-keepalive-timeout", DISCOVERY),
-    ("discovery-insecure-transport", DISCOVERY),
-    ("discovery-insecure-skip-tls-verify", DISCOVERY),
-    ("discovery-cert", DISCOVERY),
-    ("discovery-key", DISCOVERY),
-    ("discovery-cacert", DISCOVERY),
-    ("discovery-user", DISCOVERY),
-    ("discovery-password", DISCOVERY),
-    ("discovery-srv", DISCOVERY),
-    ("discovery-srv-name", DISCOVERY),
-    ("raft-read-timeout", CLUSTER),
-    ("raft-write-timeout", CLUSTER),
-    ("force-new-cluster", "there is no cluster yet that a member could be taken out of"),
-    ("memory-mlock", "the pages of the database cannot be locked yet"),
-];
+const FLAGS: &[(&str, &str)] =
+    &[("memory-mlock", "the pages of the database cannot be locked yet")];
 
 /// Subcommands of etcd that are none of ours yet.
 pub(crate) const SUBCOMMANDS: [&str; 2] = ["gateway", "grpc-proxy"];
@@ -61,42 +26,12 @@ pub(crate) fn check(flags: &Flags) -> Result<(), Refusal> {
     for (name, reason) in FLAGS.iter().filter(|(name, _)| !is_same(name, &mut given, &mut fresh)) {
         reasons.push(format!("--{name} is not yet supported by Bowline: {reason}"));
     }
-    reasons.extend(secure_urls(flags));
-    reasons.extend(more_members(flags));
     reasons.extend(freelist(flags));
     reasons.extend(profiles(flags));
-    reasons.extend(gates(flags));
     for key in &flags.file_only {
         reasons.push(format!("{key} in the configuration file is not yet supported by Bowline"));
     }
     if reasons.is_empty() { Ok(()) } else { Err(Refusal::Unsupported(reasons)) }
-}
-
-/// URLs that ask for TLS between members.
-fn secure_urls(flags: &Flags) -> Vec<String> {
-    let lists: [(&str, &UniqueUrls, &str); 2] = [
-        ("listen-peer-urls", &flags.listen_peer_urls, PEER_TLS),
-        ("initial-advertise-peer-urls", &flags.initial_advertise_peer_urls, PEER_TLS),
-    ];
-    let secure = |urls: &UniqueUrls| urls.urls().iter().any(|url| url.scheme().is_secure());
-    let refused = lists.into_iter().filter(|(_, urls, _)| secure(urls));
-    refused
-        .map(|(name, urls, reason)| {
-            let urls = list::texts(urls.urls()).join(",");
-            format!("--{name}={urls} is not yet supported by Bowline: {reason}")
-        })
-        .collect()
-}
-
-/// An initial cluster with others in it. One that cannot be read is not for here.
-fn more_members(flags: &Flags) -> Option<String> {
-    let members = UrlsMap::parse(&flags.initial_cluster).ok()?;
-    (members.len() > 1).then(|| {
-        format!(
-            "--initial-cluster with {} members is not yet supported by Bowline: {CLUSTER}",
-            members.len()
-        )
-    })
 }
 
 /// Free pages are kept by size, which is also etcd's default. For another way to keep them there is no use here.
@@ -110,15 +45,6 @@ fn freelist(flags: &Flags) -> Option<String> {
 /// What etcd serves then is made by the runtime of Go, and by no other.
 fn profiles(flags: &Flags) -> Option<String> {
     flags.enable_pprof.then(|| format!("--enable-pprof is not supported by Bowline: {PROFILES}"))
-}
-
-/// A gate that is about dialling other members.
-fn gates(flags: &Flags) -> Option<String> {
-    flags.feature_gates.enabled(Gate::SetMemberLocalAddr).then(|| {
-        format!(
-            "--feature-gates with SetMemberLocalAddr=true is not yet supported by Bowline: {CLUSTER}"
-        )
-    })
 }
 
 /// Whether a flag has the same value in both. Neither is changed: a slot knows only how to reach a field to change it.
@@ -176,42 +102,14 @@ mod tests {
     }
 
     #[test]
-    fn urls_with_tls_are_refused_for_members_alone() {
+    fn all_that_is_refused_is_named_at_once() {
         let mut flags = Flags::new();
-        flags.advertise_client_urls.set("https://a:1", "").expect("sound");
-        flags.listen_client_urls.set("https://1.2.3.4:1", "").expect("sound");
-        assert_eq!(check(&flags), Ok(()));
-        flags.listen_peer_urls.set("https://1.2.3.4:1", "").expect("sound");
-        assert_eq!(
-            refusal(&flags),
-            "--listen-peer-urls=https://1.2.3.4:1 is not yet supported by Bowline: TLS between members is still to come"
-        );
-    }
-
-    #[test]
-    fn a_gate_without_anything_behind_it_is_refused_however_it_is_opened() {
-        for (gates, is_refused) in [
-            ("SetMemberLocalAddr=true", true),
-            ("AllAlpha=true", true),
-            ("AllAlpha=true,SetMemberLocalAddr=false", false),
-            ("SetMemberLocalAddr=false,AllBeta=true", false),
-        ] {
-            let mut flags = Flags::new();
-            flags.feature_gates.set(gates).expect("sound");
-            assert_eq!(check(&flags).is_err(), is_refused, "{gates}");
-        }
-    }
-
-    #[test]
-    fn other_members_are_refused_with_all_else() {
-        let mut flags = Flags::new();
-        flags.initial_cluster = "a=http://1:1,b=http://2:1".to_owned();
+        flags.memory_mlock = true;
         flags.enable_pprof = true;
         assert_eq!(
             refusal(&flags),
             format!(
-                "--initial-cluster with 2 members is not yet supported by Bowline: \
-                 clusters of more than one member are still to come; \
+                "--memory-mlock is not yet supported by Bowline: the pages of the database cannot be locked yet; \
                  --enable-pprof is not supported by Bowline: {PROFILES}"
             )
         );

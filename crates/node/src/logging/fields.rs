@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Always true: the text is the inside of a JSON object; the fields stand in the order given; underscores of a name have become
-//! dashes, as etcd's names have them; the text grows past [`TEXT_BYTES_MAX`] only by names and numbers.
+//! dashes, as etcd's names have them (but for [`WITH_UNDERSCORES`]); the text grows past [`TEXT_BYTES_MAX`] only by names and numbers.
 //!
 //! A list or a map given with `?` stays one. tracing hands both `%x` and `?x` over as something to be printed, so what begins
 //! like a list is printed once more with `{:#?}`: only what has parts looks different then. A string that a client
@@ -26,6 +26,9 @@ use super::escape::Escape;
 
 /// Most bytes of text in the message, in all the fields, or in the stack trace of one line.
 pub(super) const TEXT_BYTES_MAX: usize = 32 * 1024;
+
+/// Names that have underscores in etcd, too: those of the line `trace`.
+const WITH_UNDERSCORES: [&str; 2] = ["trace_id", "step_count"];
 
 /// Fields as text, to be put between braces.
 #[derive(Clone, Debug)]
@@ -71,7 +74,8 @@ impl Fields {
         self.separate();
         self.text.push('"');
         let name = name.strip_prefix("r#").unwrap_or(name);
-        self.text.extend(name.chars().map(|c| if c == '_' { '-' } else { c }));
+        let dash = if WITH_UNDERSCORES.contains(&name) { '_' } else { '-' };
+        self.text.extend(name.chars().map(|c| if c == '_' { dash } else { c }));
         self.text.push_str(if self.is_spaced() { "\": " } else { "\":" });
     }
 

@@ -7,7 +7,9 @@ use std::time::Duration;
 use node::config::gates::Gate;
 use node::config::go::GoDuration;
 use node::config::url::list::texts;
-use node::config::{AutoCompaction, ClusterState, Keepalive, LogLevel, LogOutput, Notice, Tracing};
+use node::config::{
+    AutoCompaction, ClusterState, Keepalive, LogLevel, LogOutput, Notice, Tracing, Whose,
+};
 
 use super::{ROUTED, config, run, run_on};
 
@@ -49,7 +51,8 @@ fn nothing_typed_is_etcds_defaults() {
     );
     assert_eq!((config.auth.token.as_str(), config.auth.bcrypt_cost), ("simple", 10));
     assert_eq!(config.auth.token_ttl, Duration::from_secs(300));
-    assert_eq!(config.checks.corruption_interval, None);
+    // Ours: etcd has none.
+    assert_eq!(config.checks.corruption_interval, Some(Duration::from_secs(3600)));
     assert_eq!(config.checks.downgrade_interval, Some(Duration::from_secs(5)));
     assert_eq!(config.monitoring.slow_apply, Duration::from_millis(100));
     assert_eq!(config.monitoring.slow_request, Duration::from_millis(300));
@@ -263,4 +266,66 @@ fn traces_go_where_they_are_sent() {
         sampled_per_million: 1_000_000,
     };
     assert_eq!(given, Some(expected));
+}
+
+#[test]
+fn between_members_is_what_the_flags_of_peers_say() {
+    let peer = config(&[]).peer;
+    assert!(peer.tls.info.is_empty() && peer.tls.auto.is_none() && peer.tls.checks_origin);
+    assert_eq!((peer.read_timeout, peer.write_timeout), (SECONDS_5, SECONDS_5));
+    assert_eq!(config(&[]).raft.dial_timeout(), Duration::from_secs(2));
+    let peer = config(&[
+        "--peer-cert-file=c",
+        "--peer-key-file=k",
+        "--peer-crl-file=r",
+        "--peer-cert-allowed-cn=a,b",
+        "--peer-auto-tls",
+        "--tls-min-version=TLS1.3",
+        "--raft-read-timeout=7s",
+        "--raft-write-timeout=1s",
+    ])
+    .peer;
+    assert_eq!(peer.tls.info.allowed_cns, ["a", "b"]);
+    assert_eq!(peer.tls.info.crl_file.as_deref(), Some(Path::new("r")));
+    assert_eq!(peer.tls.info.versions.min, tls::Version::Tls13);
+    assert!(peer.tls.auto.is_none(), "a certificate was given");
+    assert_eq!((peer.read_timeout, peer.write_timeout), (Duration::from_secs(7), SECONDS_5));
+}
+
+const SECONDS_5: Duration = Duration::from_secs(5);
+
+#[test]
+fn certificates_that_were_given_are_not_made() {
+    let notices = run(
+        &["--peer-auto-tls", "--peer-cert-file=c", "--auto-tls", "--cert-file=c", "--key-file=k"],
+        &[],
+    )
+    .expect("sound")
+    .notices;
+    let ignored: Vec<&Notice> =
+        notices.iter().filter(|notice| matches!(notice, Notice::AutoTlsIgnored(_))).collect();
+    let expected = [Notice::AutoTlsIgnored(Whose::Peers), Notice::AutoTlsIgnored(Whose::Clients)];
+    assert_eq!(ignored, expected.iter().collect::<Vec<_>>());
+}
+
+#[test]
+fn members_may_be_called_from_the_address_that_is_advertised() {
+    let gate = "--feature-gates=SetMemberLocalAddr=true";
+    let of = |urls: &str| {
+        let urls = format!("--initial-advertise-peer-urls={urls}");
+        let parsed = run(&[gate, &urls], &[]).expect("sound");
+        let notice = parsed.notices.into_iter().find_map(|notice| match notice {
+            Notice::LocalAddress { address, .. } => Some(address),
+            _ => None,
+        });
+        assert_eq!(notice, Some(parsed.config.peer.local_address));
+        parsed.config.peer.local_address.map(|address| address.to_string())
+    };
+    assert_eq!(of("http://127.0.0.1:1,http://m1:1,http://10.0.0.7:1").as_deref(), Some("10.0.0.7"));
+    assert_eq!(of("http://[fd00::1]:1,http://0.0.0.0:1").as_deref(), Some("fd00::1"));
+    assert_eq!(of("http://localhost:2380"), None);
+    assert_eq!(
+        config(&["--initial-advertise-peer-urls=http://10.0.0.7:1"]).peer.local_address,
+        None
+    );
 }

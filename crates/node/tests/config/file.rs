@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use node::config::url::list::texts;
-use node::config::{Config, LogOutput, Notice, Parsed};
+use node::config::{Config, Discovery, LogOutput, Notice, Parsed, Whose};
 
 use super::{outcome, run};
 
@@ -87,13 +87,17 @@ fn all_else_is_left_out() {
     });
 }
 
-/// But for two flags that have no key. They are not even raised to the least that there is, and so cannot be done.
+/// But for two flags that have no key. They are not even raised to the least that there is.
 #[test]
 fn timeouts_of_peers_act_from_the_command_line() {
     with_file("name: m1", &["--raft-read-timeout=1s"], |args| {
-        let (code, text) = outcome(args, &[]);
-        assert_eq!(code, 1);
-        assert!(text.starts_with("--raft-read-timeout is not yet supported by Bowline"), "{text}");
+        let peer = run(args, &[]).expect("sound").config.peer;
+        let timeouts = (peer.read_timeout.as_secs(), peer.write_timeout.as_secs());
+        assert_eq!(timeouts, (1, 5));
+    });
+    with_file("name: m1", &["--raft-write-timeout=0"], |args| {
+        let text = "--raft-write-timeout must be >0 (set to 0s)".to_owned();
+        assert_eq!(outcome(args, &[]), (1, text));
     });
 }
 
@@ -129,15 +133,33 @@ fn keys_that_will_go_away_are_told_of() {
 
 #[test]
 fn nested_keys_are_flags_too() {
-    let (_, text) = refused(
-        "peer-transport-security: {allowed-cn: [a], client-cert-auth: true}\n\
-         discovery-config: {token: t, client: {endpoints: [e], secure: {cacert: f}}}\n",
+    let text = "discovery-config: {token: t, client: {endpoints: [e], secure: {cacert: f}}}\n";
+    let cluster = config(text).cluster;
+    let Some(Discovery::List(list)) = cluster.discovery else { panic!("{cluster:?}") };
+    assert_eq!((list.token.as_str(), list.endpoints), ("t", vec!["e".to_owned()]));
+    assert_eq!(list.tls.and_then(|tls| tls.trusted_ca_file), Some("f".into()));
+}
+
+#[test]
+fn the_security_of_peers_is_a_section() {
+    let tls = parsed(
+        "peer-transport-security: {cert-file: c, key-file: k, client-cert-file: cc, client-key-file: ck, \
+         client-cert-auth: true, trusted-ca-file: ca, allowed-cn: [a, b], skip-client-san-verification: true}\n",
+    )
+    .config
+    .peer
+    .tls;
+    let texts = tls.info.to_string();
+    assert_eq!(
+        texts,
+        "cert = c, key = k, client-cert=cc, client-key=ck, trusted-ca = ca, client-cert-auth = true, crl-file = "
     );
-    for flag in
-        ["peer-cert-allowed-cn", "peer-client-cert-auth", "discovery-token", "discovery-cacert"]
-    {
-        assert!(text.contains(&format!("--{flag} is not yet supported")), "{flag}: {text}");
-    }
+    assert_eq!(tls.info.allowed_cns, ["a", "b"]);
+    assert!(!tls.checks_origin && tls.auto.is_none());
+    let made = parsed("peer-transport-security: {auto-tls: true, allowed-hostname: [h]}\n");
+    assert!(made.config.peer.tls.auto.is_some());
+    let ignored = vec!["peer-cert-allowed-hostname"];
+    assert!(made.notices.contains(&Notice::AutoTlsAlone { whose: Whose::Peers, ignored }));
 }
 
 #[test]

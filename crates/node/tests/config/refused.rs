@@ -262,11 +262,11 @@ fn what_etcd_would_spin_on_is_refused() {
 
 #[test]
 fn what_bowline_cannot_do_yet_is_refused_all_at_once() {
-    let (code, text) = outcome(&["--peer-auto-tls", "--enable-pprof"], &[]);
+    let (code, text) = outcome(&["--memory-mlock", "--enable-pprof"], &[]);
     assert_eq!(code, 1);
     assert_eq!(
         text,
-        "--peer-auto-tls is not yet supported by Bowline: TLS between members is still to come; \
+        "--memory-mlock is not yet supported by Bowline: the pages of the database cannot be locked yet; \
          --enable-pprof is not supported by Bowline: its profiles are those of a Go program; \
          docs/profiling.md tells how to look into Bowline with perf, metrics, traces and the log"
     );
@@ -274,7 +274,7 @@ fn what_bowline_cannot_do_yet_is_refused_all_at_once() {
 
 #[test]
 fn etcds_own_refusals_come_before_ours() {
-    let (_, text) = outcome(&["--peer-auto-tls", "--heartbeat-interval=0"], &[]);
+    let (_, text) = outcome(&["--memory-mlock", "--heartbeat-interval=0"], &[]);
     assert_eq!(text, "--heartbeat-interval must be >0 (set to 0ms)");
 }
 

@@ -19,12 +19,28 @@ struct Full {
     last: u64,
 }
 
+/// There are no snapshots here.
+struct Nobody;
+
+impl Keeper for Nobody {
+    fn take_over(&mut self, _: &Backend) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
 impl Full {
     fn new() -> Full {
         let rig = Rig::with(|config| config.quota_backend_bytes = 1);
         let shared = Arc::clone(&rig.server.shared);
         let (inbox, snapshots) = Default::default();
-        let applier = Applier::new(shared, inbox, snapshots, Voters::default(), Index::ZERO);
+        let applier = Applier::new(
+            shared,
+            inbox,
+            snapshots,
+            Voters::default(),
+            Index::ZERO,
+            Box::new(Nobody),
+        );
         Full { rig, applier, last: 0 }
     }
 

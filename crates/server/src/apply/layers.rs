@@ -26,7 +26,7 @@ impl StateMachine {
 
     /// Whether there is space for it.
     pub(super) fn has_space_for(&self, request: &InternalRaftRequest) -> bool {
-        cost(request).is_none_or(|cost| self.quota.is_available(self.backend.size(), cost))
+        cost(request).is_none_or(|cost| self.kept.quota.is_available(self.backend.size(), cost))
     }
 }
 

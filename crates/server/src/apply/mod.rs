@@ -23,6 +23,7 @@ pub use outcome::{Applied, Fault, Outcome, Refusal, Reply};
 
 use crate::describe::Loggable;
 use crate::metrics::{Executed, Op};
+use crate::planted::{self, Plant};
 use crate::state::StateMachine;
 
 impl StateMachine {
@@ -44,7 +45,9 @@ impl StateMachine {
         if entry.index <= tx.applied().0 {
             return Ok(Applied::Already);
         }
-        tx.set_applied(entry.index, entry.term);
+        if !planted::has(Plant::SkipAppliedIndex) {
+            tx.set_applied(entry.index, entry.term);
+        }
         match entry.kind {
             EntryType::Normal if entry.data.is_empty() => {
                 self.commit(tx, None)?;

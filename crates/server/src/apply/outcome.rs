@@ -161,6 +161,14 @@ pub enum Fault {
         /// The one that came.
         found: Index,
     },
+    /// The database that a leader sent cannot be taken up.
+    #[error("take up the database of snapshot {index}: {reason}")]
+    Snapshot {
+        /// How far it is.
+        index: Index,
+        /// Why not.
+        reason: String,
+    },
     /// A request that this release does not know, or none at all.
     #[error("entry {0} asks for nothing that is known here")]
     Unknown(Index),

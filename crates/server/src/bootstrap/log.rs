@@ -11,14 +11,10 @@ use proto::raftpb::HardState;
 use proto::walpb::Snapshot;
 use raft::{ConfState, Entry, MemoryStorage, SnapshotMetadata};
 use types::{Index, MemberId, Term};
-#[cfg(not(test))]
-use wal::SEGMENT_BYTES;
 use wal::{Contents, Opening, Survey, Wal};
 
 use super::{StartError, in_log};
 use crate::config::ServerConfig;
-#[cfg(test)]
-use crate::rig::SEGMENT_BYTES;
 use crate::voters::Voters;
 
 /// What a log says.
@@ -28,6 +24,14 @@ pub(super) struct Log {
     pub(super) metadata: Metadata,
     pub(super) state: HardState,
     pub(super) entries: Vec<Entry>,
+}
+
+impl Log {
+    /// Whether its member has said nothing to anybody: the state is durable first, and has a term. It was killed while it started for the first time, and some
+    /// of the first entries may be there.
+    pub(super) fn is_blank(&self) -> bool {
+        self.state.term() == 0
+    }
 }
 
 /// The newest place to start from, and the last entry.
@@ -96,7 +100,7 @@ pub(super) fn create(
 }
 
 fn wal_config(config: &ServerConfig) -> wal::Config {
-    wal::Config { segment_bytes: SEGMENT_BYTES, unsafe_no_fsync: config.unsafe_no_fsync }
+    wal::Config { segment_bytes: config.segment_bytes, unsafe_no_fsync: config.unsafe_no_fsync }
 }
 
 /// The log as consensus reads it, with the voters as of what is applied.

@@ -1,7 +1,8 @@
 //! From a folder to a member: what is on disk is opened, checked and taken up; what is missing in an empty one is made.
 //!
 //! ```text
-//!   member/wal    is there a log?  no ─► a new cluster: ids from names and URLs, a log that begins with its members
+//!   member/wal    is there a log?  no ─► a new cluster: ids from names and URLs, a log that begins with its members;
+//!                                        or one that is there, and has a place for this member: an empty log, which its leader fills
 //!                                  yes ─► whose it is, the newest place to start from, the entries behind that
 //!   member/snap   <index>.snap.db  a database that a leader sent, if the place to start from is beyond our own
 //!                 db               the state; it says itself how far the log is applied
@@ -11,6 +12,7 @@
 //! last; entries behind that are handed out to be applied as soon as they are known to be committed.
 
 mod error;
+mod force;
 mod log;
 mod state;
 
@@ -29,10 +31,9 @@ use wal::{Opening, Wal};
 pub use error::StartError;
 
 use crate::bell::Bell;
-use crate::config::ServerConfig;
+use crate::config::{Joining, ServerConfig};
 use crate::state::StateMachine;
 use crate::voters::Voters;
-use log::Log;
 
 /// What may be under way to be applied. Consensus hears that something was applied when it next looks, which under load is after the next sync; so this is what
 /// can be answered in the time of one sync. The entries are in memory anyway.
@@ -68,7 +69,11 @@ pub(crate) fn bootstrap(
     make_folders(config, around.disk)?;
     Snapshotter::new(Arc::clone(around.disk), config.snap_path()).clean()?;
     let has_log = wal::exists(&**around.disk, &config.wal_path()).map_err(in_log(config))?;
-    if has_log { restart(config, around) } else { begin(config, around) }
+    match &config.join {
+        _ if has_log => restart(config, around),
+        Some(join) => begin_in(config, around, join),
+        None => begin(config, around),
+    }
 }
 
 /// An error about the folder of the log.
@@ -94,19 +99,28 @@ fn restart(
     let (start, last, opening) = take_log(config, around)?;
     check_log(config, state::peek_applied(config, around), last)?;
     let backend = state::open_backend(config, around, Some(&start))?;
-    let log = log::read(config, around.disk, &start, opening)?;
-    let Log { wal, metadata, .. } = &log;
+    let mut log = log::read(config, around.disk, &start, opening)?;
+    let metadata = log.metadata;
     let (cluster_id, local) = (ClusterId(metadata.cluster_id()), MemberId(metadata.node_id()));
+    if log.is_blank() {
+        let members = first_members(config, cluster_id, local)?;
+        if let Some(members) = members {
+            tracing::info!(local_member_id = %local, "the first start was cut short; beginning again");
+            let peers = peers(&members);
+            let join = Joining { cluster_id, local, members };
+            return begin_with(config, around, backend, Some(log.wal), join, &peers);
+        }
+    }
     let cluster = Cluster::new(cluster_id, local, config.max_learners, Membership::default());
     let watch = Arc::new(Bell::default());
     let state = state::open(config, around, backend, cluster, &watch)?;
     let applied = state.applied()?.0.max(Index(start.index()));
-    check_log(config, applied, Index(wal.last_index()))?;
-    // Nothing is acknowledged before the first state is durable, and that has a term.
-    if log.state.term() == 0 && applied == Index::ZERO {
-        return Err(StartError::NeverBegun { folder: config.wal_path() });
-    }
+    check_log(config, applied, Index(log.wal.last_index()))?;
     let members = state.cluster.now();
+    let voters = Voters::from(members.conf_state());
+    if config.force_new_cluster {
+        force::go_on_alone(&mut log, local, voters.clone(), applied)?;
+    }
     tracing::info!(
         cluster_id = %cluster_id,
         local_member_id = %local,
@@ -115,7 +129,6 @@ fn restart(
         members = members.members().count(),
         "restarting local member"
     );
-    let voters = Voters::from(members.conf_state());
     let storage = log::storage(&start, &log, &voters, applied)?;
     let seed = seed(around.random)?;
     let node = RawNode::new(raft_config(config, local, applied, seed), storage)?;
@@ -165,24 +178,69 @@ fn begin(config: &ServerConfig, around: &mut Surroundings<'_>) -> Result<Bootstr
         .ok_or_else(|| StartError::NotInCluster(config.name.clone()))?
         .id;
     let peers = peers(&members);
-    tracing::info!(local_member_id = %local, cluster_id = %cluster_id, "starting local member");
     let backend = state::open_backend(config, around, None)?;
+    begin_with(config, around, backend, None, Joining { cluster_id, local, members }, &peers)
+}
+
+/// The members that a new cluster begins with, if the settings speak of this one. If not, others may have all there is to know, unless there are none.
+fn first_members(
+    config: &ServerConfig,
+    cluster_id: ClusterId,
+    local: MemberId,
+) -> Result<Option<Membership>, StartError> {
+    let first = Membership::bootstrap(&config.cluster_token, &config.initial_cluster).ok();
+    let first = first.filter(|(id, members)| *id == cluster_id && members.member(local).is_some());
+    if first.is_none() && config.is_alone() {
+        return Err(StartError::NeverBegun { folder: config.wal_path() });
+    }
+    Ok(first.map(|(_, members)| members))
+}
+
+/// A member of a cluster that is there already. Its leader tells it everything, its members too.
+fn begin_in(
+    config: &ServerConfig,
+    around: &mut Surroundings<'_>,
+    join: &Joining,
+) -> Result<Bootstrapped, StartError> {
+    check_log(config, state::peek_applied(config, around), Index::ZERO)?;
+    let backend = state::open_backend(config, around, None)?;
+    begin_with(config, around, backend, None, join.clone(), &[])
+}
+
+/// Makes what the folder is missing, a log too if there is none. The log begins with these members, or with nothing.
+fn begin_with(
+    config: &ServerConfig,
+    around: &mut Surroundings<'_>,
+    backend: Backend,
+    wal: Option<Wal>,
+    join: Joining,
+    peers: &[Peer],
+) -> Result<Bootstrapped, StartError> {
+    let Joining { cluster_id, local, members } = join;
+    // Consensus has them from the beginning, though the entries that say so are still to be applied.
+    let voters = if peers.is_empty() { Voters::default() } else { members.conf_state().into() };
+    tracing::info!(local_member_id = %local, cluster_id = %cluster_id, "starting local member");
     let cluster = Cluster::new(cluster_id, local, config.max_learners, members);
     let watch = Arc::new(Bell::default());
     let state = state::open(config, around, backend, cluster, &watch)?;
     check_log(config, state.applied()?.0, Index::ZERO)?;
-    let wal = log::create(config, around.disk, cluster_id, local)?;
+    let wal = match wal {
+        Some(wal) => wal,
+        None => log::create(config, around.disk, cluster_id, local)?,
+    };
     let seed = seed(around.random)?;
     let node_config = raft_config(config, local, Index::ZERO, seed);
     let mut node = RawNode::new(node_config, MemoryStorage::new())?;
-    node.bootstrap(&peers)?;
+    if !peers.is_empty() {
+        node.bootstrap(peers)?;
+    }
     Ok(Bootstrapped {
         cluster_id,
         local,
         state,
         wal,
         node,
-        voters: Voters::default(),
+        voters,
         applied: Index::ZERO,
         snapshot_index: Index::ZERO,
         watch,

@@ -14,15 +14,13 @@ use std::time::Duration;
 use env::{Disk, Open};
 
 use super::Chore;
-use super::errand::Every;
+use super::errand::{Every, NEVER};
 use crate::server::Server;
 
 /// How often: with many of them, counting takes a while.
 const INTERVAL: Duration = Duration::from_secs(10 * 60);
 /// The longest that the list of limits is taken to be. It has some 1500 bytes.
 const LIMITS_BYTES_MAX: usize = 1 << 16;
-/// When there is nothing left to do.
-const NEVER: Duration = Duration::MAX;
 
 /// Watches file descriptors.
 #[derive(Debug)]

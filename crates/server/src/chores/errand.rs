@@ -19,6 +19,8 @@ use crate::waits::Settled;
 
 /// How long is waited before an errand is looked at again.
 pub(super) const POLL: Duration = Duration::from_millis(10);
+/// For what will not be due again.
+pub(super) const NEVER: Duration = Duration::MAX;
 
 /// A future that is under way, or none.
 pub(super) struct Errand<T>(Option<Pin<Box<dyn Future<Output = T> + Send>>>);

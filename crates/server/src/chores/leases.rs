@@ -17,16 +17,20 @@ use std::time::Duration;
 use lease::{Checkpoint, Turn};
 use proto::etcdserverpb as pb;
 use proto::etcdserverpb::InternalRaftRequest;
-use types::LeaseId;
+use types::{LeaseId, Term};
 
 use super::Chore;
 use super::errand::{Errand, Every, POLL, poll, settled};
 use crate::error::Error;
+use crate::planted::{self, Plant};
 use crate::server::Server;
 use crate::waits::Proposal;
 
 /// The most revokes that are proposed and not settled: with [`POLL`] between looks, six times what the lessor hands out in a second.
 const REVOKES_MAX: usize = 64;
+
+/// By how much leases expire early, if that mistake is planted.
+const AHEAD: Duration = Duration::from_secs(1);
 
 /// Revokes what has expired.
 #[derive(Debug)]
@@ -35,6 +39,8 @@ pub(super) struct Leases {
     every: Every,
     /// What the lessor said, while it is found out whether this member leads.
     found: Turn,
+    /// The term in which it said so.
+    reign: Term,
     confirming: Errand<Result<(), Error>>,
     /// To be revoked: at most what the lessor hands out in a turn.
     backlog: VecDeque<LeaseId>,
@@ -48,6 +54,7 @@ impl Leases {
             server,
             every,
             found: Turn::default(),
+            reign: Term::default(),
             confirming: Errand::default(),
             backlog: VecDeque::new(),
             revokes: Vec::new(),
@@ -63,7 +70,10 @@ impl Leases {
         if !self.server.is_leader() {
             return;
         }
-        let found = self.server.state().lessor.turn(now);
+        // What is found is for this reign: the next leader, be it this member again, gives leases their time anew.
+        self.reign = self.server.term();
+        let ahead = if planted::has(Plant::ExpireEarly) { AHEAD } else { Duration::ZERO };
+        let found = self.server.state().lessor.turn(now + ahead);
         if found.expired.is_empty() && found.checkpoints.is_empty() {
             return;
         }
@@ -94,7 +104,7 @@ impl Leases {
         let leases = batch.len();
         let warn_of = move |error| tracing::warn!(%error, leases, "failed to checkpoint leases");
         let request = checkpoint_request(batch);
-        let proposed = self.server.propose_then(request, move |answer| {
+        let proposed = self.server.propose_then(request, Some(self.reign), move |answer| {
             settled(answer).map_or_else(warn_of, drop);
         });
         proposed.unwrap_or_else(warn_of);
@@ -104,7 +114,7 @@ impl Leases {
         while self.revokes.len() < REVOKES_MAX
             && let Some(id) = self.backlog.pop_front()
         {
-            match self.server.propose(self.revoke_request(id)) {
+            match self.server.propose_as_leader(self.revoke_request(id), self.reign) {
                 Ok(proposal) => self.revokes.push((id, proposal)),
                 Err(error) => {
                     warn_of(id, &error);

@@ -9,6 +9,8 @@
 //!   10 s   in hand 96 MB, 93 more than the least     given back; the allocator goes on to count it as its own
 //!   15 s   in hand 97 MB, 1 more                     nothing to speak of has become free since
 //! ```
+//!
+//! What is large is not left to that, and given back when it is freed ([`env::keep_little_memory`]).
 
 use std::time::Duration;
 
@@ -35,6 +37,7 @@ pub(super) struct Memory {
 
 impl Memory {
     pub(super) fn new(server: Server) -> Memory {
+        env::keep_little_memory();
         let every = Every::after(INTERVAL, server.now());
         Memory {
             server,

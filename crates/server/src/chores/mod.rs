@@ -10,7 +10,8 @@
 //! | `corruption` | leader | as the flags say: compares hashes |
 //! | `purge` | each | every 30 s: removes old files |
 //! | `descriptors` | each | every 10 min: counts file descriptors |
-//! | `stall` | each | every 500 ms: notices a disk that hangs |
+//! | `election` | each | once, at a start: shortens the wait for the first election |
+//! | `stall` | each | every 500 ms: notices a disk that hangs; a leader then hands leadership on |
 //! | `memory` | each | every 5 s, after much work: gives memory back |
 //!
 //! Each is a [`Chore`]: a struct whose `turn` does what is due and says when there will be more. One thread calls them all; a simulation calls them when it
@@ -22,6 +23,7 @@
 mod compaction;
 mod corruption;
 mod descriptors;
+mod election;
 mod errand;
 mod leases;
 mod memory;
@@ -36,7 +38,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::server::Server;
-use corruption::{NoPeers, PeerHashes};
+use corruption::{Others, PeerHashes};
 pub(crate) use publish::Published;
 
 /// How often versions are looked at.
@@ -62,7 +64,8 @@ pub(crate) struct Chores {
 impl Chores {
     /// The chores that the flags ask for.
     pub(crate) fn new(server: Server) -> Chores {
-        Chores::with_peers(server, Arc::new(NoPeers))
+        let others = Arc::new(Others(server.clone()));
+        Chores::with_peers(server, others)
     }
 
     fn with_peers(server: Server, peers: Arc<dyn PeerHashes>) -> Chores {
@@ -78,6 +81,7 @@ impl Chores {
             Box::new(stall::Stall::new(own())),
             Box::new(memory::Memory::new(own())),
         ];
+        chores.extend(boxed(election::FirstElection::new(own())));
         chores.extend(boxed(versions::DowngradeEnd::new(own())));
         chores.extend(boxed(purge::Purge::new(own())));
         chores.extend(compaction::auto_compaction(&server));

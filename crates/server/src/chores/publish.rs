@@ -3,27 +3,31 @@
 //! ```text
 //!   compare with others ─► propose {member 8e9e05c52164694d, name "default", client_urls [..]} ─► applied here ─► published
 //!     if asked for                      ▲                                                     │
-//!     differs: stop                     └──── not in time: again, for ever ───────────────────┘
+//!     differs: stop                     └──── not in time, or in vain: again, for ever ───────┘
 //! ```
+//!
+//! It is in vain if somebody else leads by now, who may never have heard of it, and if a snapshot came, which may have it already. etcd waits for its timeout then.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use failpoint::failpoint;
 use proto::etcdserverpb::InternalRaftRequest;
 use proto::membershippb::{Attributes, ClusterMemberAttrSetRequest};
 
+use types::{MemberId, Term};
+
 use super::Chore;
 use super::corruption::{Inconsistent, PeerHashes, initial_check};
-use super::errand::{Errand, POLL, carry_out};
+use super::errand::{Errand, NEVER, POLL, carry_out};
 use crate::apply::Reply;
 use crate::error::Error;
 use crate::promise::{Promise, Waiting, promise};
 use crate::server::Server;
+use crate::state::StateMachine;
 
 /// How long is waited after a publication that could not even be proposed. One that was not settled has taken its time already.
 const RETRY: Duration = Duration::from_millis(100);
-/// When there is nothing left to do.
-const NEVER: Duration = Duration::MAX;
 
 /// Whether this member has published what it is; and who waits for it.
 #[derive(Debug, Default)]
@@ -54,6 +58,11 @@ impl Published {
             State::GivenUp => drop(promise),
         }
         waiting
+    }
+
+    /// Whether it is done.
+    pub(crate) fn is_set(&self) -> bool {
+        matches!(*self.lock(), State::Published)
     }
 
     fn set(&self) {
@@ -96,9 +105,31 @@ impl Drop for Publish {
 #[derive(Debug)]
 enum Stage {
     Compare(Errand<Result<(), Inconsistent>>),
-    Publish(Errand<Result<Reply, Error>>),
+    Publish(Errand<Result<Reply, Error>>, Surroundings),
     Wait(Duration),
     Done,
+}
+
+/// Who led when something was proposed, and the state it was to be applied to.
+#[derive(Debug)]
+struct Surroundings {
+    leader: Option<MemberId>,
+    term: Term,
+    state: Weak<StateMachine>,
+}
+
+impl Surroundings {
+    fn of(server: &Server) -> Surroundings {
+        let state = Arc::downgrade(&server.state());
+        Surroundings { leader: server.leader(), term: server.term(), state }
+    }
+
+    /// Whether somebody leads, and either somebody else did then, or a snapshot came meanwhile.
+    fn have_changed(&self, server: &Server) -> bool {
+        let now = Surroundings::of(server);
+        let same = (self.leader, self.term) == (now.leader, now.term);
+        now.leader.is_some() && !(same && self.state.ptr_eq(&now.state))
+    }
 }
 
 impl Publish {
@@ -119,9 +150,10 @@ impl Publish {
     }
 
     fn propose(&self) -> Stage {
-        let mut errand = Errand::default();
+        failpoint!("beforePublishing");
+        let (mut errand, surroundings) = (Errand::default(), Surroundings::of(&self.server));
         errand.begin(carry_out(self.server.clone(), request(&self.server)));
-        Stage::Publish(errand)
+        Stage::Publish(errand, surroundings)
     }
 
     fn on_compared(&self, compared: Result<(), Inconsistent>) -> Stage {
@@ -175,14 +207,17 @@ impl Chore for Publish {
         }
         let next = match &mut self.stage {
             Stage::Compare(errand) => errand.poll().map(|compared| self.on_compared(compared)),
-            Stage::Publish(errand) => errand.poll().map(|outcome| self.on_settled(outcome, now)),
+            Stage::Publish(errand, surroundings) => match errand.poll() {
+                Some(outcome) => Some(self.on_settled(outcome, now)),
+                None => surroundings.have_changed(&self.server).then_some(Stage::Wait(now)),
+            },
             Stage::Wait(_) | Stage::Done => None,
         };
         if let Some(stage) = next {
             self.stage = stage;
         }
         match self.stage {
-            Stage::Compare(_) | Stage::Publish(_) => now + POLL,
+            Stage::Compare(_) | Stage::Publish(..) => now + POLL,
             Stage::Wait(until) => until,
             Stage::Done => NEVER,
         }

@@ -23,17 +23,47 @@ use super::{Chore, MONITOR_VERSION_INTERVAL};
 use crate::apply::Reply;
 use crate::error::Error;
 use crate::server::Server;
+use crate::transport::{AskError, PeerVersions};
 
 /// How long is waited for a leader, while the cluster has not decided on a version.
 const UNDECIDED: Duration = Duration::from_millis(20);
 
-/// What each member runs. None for one that is not heard of.
-///
-/// Members cannot be asked yet, other than by consensus: so this one is the only one that is heard of.
-fn servers(server: &Server) -> Vec<(MemberId, Option<Version>)> {
-    let local = server.local();
-    let members = server.state().cluster.now();
-    members.ids().map(|id| (id, (id == local).then_some(CURRENT))).collect()
+/// What each member runs. None for one that is not heard of. All are asked at once.
+async fn servers(server: &Server) -> Vec<(MemberId, Option<Version>)> {
+    let (local, members) = (server.local(), server.state().cluster.now());
+    let (transport, within) = (server.transport(), server.config().request_timeout());
+    let asked: Vec<_> = members
+        .members()
+        .map(|member| {
+            (member.id, (member.id != local).then(|| transport.ask_for_version(member, within)))
+        })
+        .collect();
+    let mut running = Vec::with_capacity(asked.len());
+    for (id, asked) in asked {
+        let version = match asked {
+            None => Some(CURRENT),
+            Some(asked) => version_of(id, asked.await),
+        };
+        running.push((id, version));
+    }
+    running
+}
+
+/// The release of another member, without its patch.
+fn version_of(id: MemberId, answer: Result<PeerVersions, AskError>) -> Option<Version> {
+    match answer {
+        Ok(versions) => {
+            let version = Version::parse(versions.server.as_bytes());
+            if version.is_none() {
+                tracing::warn!(remote_member_id = %id, remote_member_version = versions.server, "failed to parse server version of remote member");
+            }
+            version
+        }
+        Err(error) => {
+            tracing::warn!(remote_member_id = %id, %error, "failed to get version");
+            None
+        }
+    }
 }
 
 /// Raises, or lowers, the version that the cluster speaks.
@@ -41,13 +71,13 @@ fn servers(server: &Server) -> Vec<(MemberId, Option<Version>)> {
 pub(super) struct ClusterVersion {
     server: Server,
     every: Every,
-    proposed: Errand<(Version, Result<Reply, Error>)>,
+    deciding: Errand<()>,
 }
 
 impl ClusterVersion {
     pub(super) fn new(server: Server) -> ClusterVersion {
         let every = Every::after(MONITOR_VERSION_INTERVAL, server.now());
-        ClusterVersion { server, every, proposed: Errand::default() }
+        ClusterVersion { server, every, deciding: Errand::default() }
     }
 
     /// Nobody has said yet what the cluster speaks.
@@ -60,59 +90,69 @@ impl ClusterVersion {
         self.is_undecided() && self.server.state().lessor.is_primary()
     }
 
-    fn decide(&mut self) {
-        if !self.server.is_leader() {
-            return;
-        }
-        let cluster = self.server.state().cluster.now();
-        let running = servers(&self.server).into_iter().map(|(_, version)| version);
-        match decide(cluster.version(), cluster.downgrade(), running) {
-            Ok(Some(version)) => self.propose(cluster.version(), version),
-            Ok(None) => {}
-            Err(error) => tracing::error!(
-                downgrade_target = cluster.downgrade().target_version,
-                cluster_version = cluster.version().map(|version| version.to_string()),
-                %error,
-                "Failed to monitor cluster version"
-            ),
+    fn begin(&mut self) {
+        if self.server.is_leader() {
+            self.deciding.begin(look(self.server.clone()));
         }
     }
+}
 
-    fn propose(&mut self, from: Option<Version>, to: Version) {
-        match from {
-            None => tracing::info!(
-                cluster_version = short(to),
-                "setting up initial cluster version using v3 API"
-            ),
-            Some(from) => tracing::info!(
-                from = short(from),
-                to = short(to),
-                "updating cluster version using v3 API"
-            ),
+/// Asks who runs what, and proposes what follows.
+async fn look(server: Server) {
+    let running = servers(&server).await;
+    // Asking may have taken long.
+    if !server.is_leader() {
+        return;
+    }
+    let cluster = server.state().cluster.now();
+    match decide(cluster.version(), cluster.downgrade(), running.into_iter().map(|(_, runs)| runs))
+    {
+        Ok(Some(version)) => {
+            tell_of_change(cluster.version(), version);
+            tell(version, carry_out(server, request(version)).await);
         }
-        let ver = to.to_string();
-        let request = InternalRaftRequest {
-            cluster_version_set: Some(ClusterVersionSetRequest { ver }),
-            ..InternalRaftRequest::default()
-        };
-        let server = self.server.clone();
-        self.proposed.begin(async move { (to, carry_out(server, request).await) });
+        Ok(None) => {}
+        Err(error) => tracing::error!(
+            downgrade_target = cluster.downgrade().target_version,
+            cluster_version = cluster.version().map(|version| version.to_string()),
+            %error,
+            "Failed to monitor cluster version"
+        ),
+    }
+}
+
+fn request(version: Version) -> InternalRaftRequest {
+    let ver = version.to_string();
+    let cluster_version_set = Some(ClusterVersionSetRequest { ver });
+    InternalRaftRequest { cluster_version_set, ..InternalRaftRequest::default() }
+}
+
+fn tell_of_change(from: Option<Version>, to: Version) {
+    match from {
+        None => tracing::info!(
+            cluster_version = short(to),
+            "setting up initial cluster version using v3 API"
+        ),
+        Some(from) => tracing::info!(
+            from = short(from),
+            to = short(to),
+            "updating cluster version using v3 API"
+        ),
     }
 }
 
 impl Chore for ClusterVersion {
     fn turn(&mut self, now: Duration) -> Duration {
-        if !self.proposed.is_under_way() {
+        if !self.deciding.is_under_way() {
             let is_due = self.every.is_due(now);
             if is_due || self.may_decide_at_once() {
-                self.decide();
+                self.begin();
             }
         }
-        if let Some((version, outcome)) = self.proposed.poll() {
-            tell(version, outcome);
+        if self.deciding.poll().is_some() {
             self.every.begin_anew(now);
         }
-        if self.proposed.is_under_way() {
+        if self.deciding.is_under_way() {
             now + POLL
         } else if self.is_undecided() {
             now + UNDECIDED
@@ -139,7 +179,7 @@ fn tell(version: Version, outcome: Result<Reply, Error>) {
 pub(super) struct DowngradeEnd {
     server: Server,
     every: Every,
-    ended: Errand<Result<Reply, Error>>,
+    ended: Errand<Result<(), Error>>,
 }
 
 impl DowngradeEnd {
@@ -151,27 +191,27 @@ impl DowngradeEnd {
     }
 
     fn look(&mut self) {
-        let cluster = self.server.state().cluster.now();
-        let downgrade = cluster.downgrade();
-        if !self.server.is_leader() || !downgrade.enabled {
-            return;
+        let is_going_on = self.server.state().cluster.now().downgrade().enabled;
+        if self.server.is_leader() && is_going_on {
+            self.ended.begin(end_downgrade(self.server.clone()));
         }
-        let running = servers(&self.server);
-        if !is_downgraded(downgrade, running.iter().map(|(_, version)| *version)) {
-            warn_of_others(&running, &downgrade.target_version);
-            return;
-        }
-        tracing::info!(
-            cluster_version = downgrade.target_version,
-            "the cluster has been downgraded"
-        );
-        let over = DowngradeInfoSetRequest { enabled: false, ver: String::new() };
-        let request = InternalRaftRequest {
-            downgrade_info_set: Some(over),
-            ..InternalRaftRequest::default()
-        };
-        self.ended.begin(carry_out(self.server.clone(), request));
     }
+}
+
+/// Ends the downgrade, if everybody runs the older release.
+async fn end_downgrade(server: Server) -> Result<(), Error> {
+    let running = servers(&server).await;
+    let cluster = server.state().cluster.now();
+    let downgrade = cluster.downgrade();
+    if !is_downgraded(downgrade, running.iter().map(|(_, version)| *version)) {
+        warn_of_others(&running, &downgrade.target_version);
+        return Ok(());
+    }
+    tracing::info!(cluster_version = downgrade.target_version, "the cluster has been downgraded");
+    let over = DowngradeInfoSetRequest { enabled: false, ver: String::new() };
+    let request =
+        InternalRaftRequest { downgrade_info_set: Some(over), ..InternalRaftRequest::default() };
+    carry_out(server, request).await.map(drop)
 }
 
 /// Tells of a member that does not run the older release yet. One is enough.

@@ -114,7 +114,7 @@ impl Server {
     /// There is none.
     pub async fn check_quota(&self, cost: u64) -> Result<(), Error> {
         let state = self.state();
-        if state.quota.is_available(state.backend.size(), cost) {
+        if state.kept.quota.is_available(state.backend.size(), cost) {
             return Ok(());
         }
         let (kind, local) = (pb::AlarmType::Nospace, self.local());

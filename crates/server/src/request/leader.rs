@@ -12,14 +12,15 @@
 use std::time::Duration;
 
 use membership::Member;
+use membership::reconfig::Unsafe;
 use types::MemberId;
 
 use super::Credentials;
 use crate::error::Error;
 use crate::server::Server;
 
-/// Ticks that the raft loop may be late before its word is doubted.
-const ACTIVE_TICKS: u32 = 3;
+/// The part of an election timeout for which a leader is sure of itself: the clocks of others may be faster.
+const MANDATE_SHARE: u32 = 2;
 
 /// Where the leader is.
 #[derive(Debug)]
@@ -47,25 +48,28 @@ impl Server {
         }
     }
 
-    /// Passes a question on to the leader.
+    /// Whether this member, which takes itself for the leader, is, and has applied all that earlier leaders left behind. A member that was paused, is cut off, or hangs
+    /// in a write to its disk may have missed that there is another. So the others are asked, unless they were a moment ago.
     ///
-    /// Members cannot be asked anything yet, other than by consensus: whoever asked has to turn to the leader.
-    pub(super) fn ask_elsewhere<T>(&self, leader: &Member) -> Result<T, Error> {
-        tracing::debug!(leader = %leader.id, "only the leader could answer");
-        Err(Error::NotLeader)
-    }
-
-    /// Whether this member, which takes itself for the leader, is. A member that was paused, or hangs in a write to its disk, may have missed that
-    /// there is another; so if the raft loop has not ticked of late, the others are asked.
+    /// ```text
+    ///   asked ───────► a majority follows ─────────────────────────────────────► somebody else may stand for election
+    ///     │◄── it is sure that nobody else leads ──►│                              │
+    ///     │◄────────────────── election timeout, on the fastest clock ────────────►│
+    /// ```
     pub(super) async fn is_still_leader(&self) -> bool {
-        if self.since_tick() < ACTIVE_TICKS * self.config().heartbeat {
+        let (progress, asked) = (&self.shared.progress, self.now());
+        if progress.rules_alone() || progress.leads_for_sure(asked) {
             return true;
         }
+        let term = self.term();
         if let Err(error) = self.linearizable().await {
             tracing::warn!(%error, "could not find out whether this member still leads");
             return false;
         }
-        let leads = self.is_leader();
+        let leads = self.is_leader() && self.term() == term;
+        if leads {
+            progress.confirm(term, asked, self.config().election_timeout() / MANDATE_SHARE);
+        }
         if !leads {
             let leader = self.leader().unwrap_or(MemberId(0));
             tracing::warn!(local_member_id = %self.local(), new_lead = %leader, "this member no longer leads");
@@ -83,6 +87,32 @@ impl Server {
             return Err(Error::NotLeader);
         }
         self.hand_leadership_to(MemberId(target)).await
+    }
+
+    /// Hands leadership on before the member ends, so that nobody has to find out that it is gone. Does nothing if it does not lead, or is the only one to vote.
+    ///
+    /// # Errors
+    /// There is nobody to hand it to, or it did not come to pass in time.
+    pub async fn resign(&self) -> Result<(), Error> {
+        let local = self.local();
+        if !self.is_leader() {
+            tracing::info!(local_member_id = %local, current_leader_member_id = %self.leader().unwrap_or(MemberId(0)), "skipped leadership transfer; local server is not leader");
+            return Ok(());
+        }
+        if self.state().cluster.now().voters().count() < 2 {
+            tracing::info!(local_member_id = %local, "skipped leadership transfer for single voting member cluster");
+            return Ok(());
+        }
+        let next = self.longest_connected().ok_or(Unsafe::Unhealthy)?;
+        self.hand_leadership_to(next).await
+    }
+
+    /// The voter, other than this one, that has been connected for the longest time.
+    pub(crate) fn longest_connected(&self) -> Option<MemberId> {
+        let members = self.state().cluster.now();
+        let others = members.voters().map(|member| member.id).filter(|id| *id != self.local());
+        let connected = others.filter_map(|id| Some((self.transport().active_since(id)?, id)));
+        connected.min().map(|(_, id)| id)
     }
 
     /// Hands leadership to another member, whoever asks.

@@ -9,7 +9,9 @@
 
 use std::time::Duration;
 
+use failpoint::failpoint;
 use lease::{RenewError, Renewal};
+use membership::Member;
 use proto::etcdserverpb as pb;
 use proto::etcdserverpb::InternalRaftRequest;
 use types::LeaseId;
@@ -20,6 +22,7 @@ use crate::apply::Reply;
 use crate::error::Error;
 use crate::server::Server;
 use crate::state::Attached;
+use crate::transport::AskError;
 
 /// How long to wait before the leader is looked for again.
 const RETRY: Duration = Duration::from_millis(50);
@@ -74,7 +77,12 @@ impl Server {
                 },
                 Leader::Elsewhere(leader) => {
                     self.check_renew(who, id).await?;
-                    return self.ask_elsewhere(&leader);
+                    match self.transport().ask_to_renew(&leader, id, self.left(deadline)).await {
+                        Ok(ttl) => return Ok(ttl),
+                        Err(AskError::LeaseNotFound) => return Ok(0),
+                        Err(error) => note_unanswered(&leader, &error),
+                    }
+                    self.pause(RETRY, deadline).await?;
                 }
             }
         }
@@ -107,7 +115,7 @@ impl Server {
     }
 
     /// Renews what may be renewed, however often that takes.
-    async fn renew(&self, id: LeaseId) -> Result<i64, Error> {
+    pub(super) async fn renew(&self, id: LeaseId) -> Result<i64, Error> {
         loop {
             match self.state().lessor.renew(id, self.now())? {
                 Renewal::Renewed { ttl } => return Ok(ttl),
@@ -119,6 +127,7 @@ impl Server {
     }
 
     async fn clear_checkpoint(&self, id: LeaseId) -> Result<(), Error> {
+        failpoint!("beforeCheckpointInLeaseRenew");
         let checkpoints = vec![pb::LeaseCheckpoint { id: id.0, remaining_ttl: 0 }];
         let lease_checkpoint = Some(pb::LeaseCheckpointRequest { checkpoints });
         let request = InternalRaftRequest { lease_checkpoint, ..InternalRaftRequest::default() };
@@ -148,13 +157,17 @@ impl Server {
         &self,
         r: pb::LeaseTimeToLiveRequest,
     ) -> Result<pb::LeaseTimeToLiveResponse, Error> {
-        if !self.is_leader() {
-            match self.find_leader(self.deadline()).await? {
-                Leader::Here => {}
-                Leader::Elsewhere(leader) => return self.ask_elsewhere(&leader),
+        let deadline = self.deadline();
+        while let Leader::Elsewhere(leader) = self.find_leader(deadline).await? {
+            match self.transport().ask_for_lease(&leader, r, self.left(deadline)).await {
+                Ok(response) => return Ok(response),
+                Err(AskError::LeaseNotFound) => return Ok(no_lease(r)),
+                Err(error) => note_unanswered(&leader, &error),
             }
+            self.pause(RETRY, deadline).await?;
         }
         self.catch_up().await?;
+        failpoint!("beforeLookupWhenLeaseTimeToLive");
         self.look_at_lease_here(r)
     }
 
@@ -163,14 +176,14 @@ impl Server {
         r: pb::LeaseTimeToLiveRequest,
     ) -> Result<pb::LeaseTimeToLiveResponse, Error> {
         let (state, id) = (self.state(), LeaseId(r.id));
-        let response = pb::LeaseTimeToLiveResponse { id: r.id, ..Default::default() };
         let Some(time) = state.lessor.time_to_live(id, self.now()) else {
-            return Ok(pb::LeaseTimeToLiveResponse { ttl: NO_TTL, ..response });
+            return Ok(no_lease(r));
         };
         let keys = if r.keys { state.lessor.keys_of(id).unwrap_or_default() } else { Vec::new() };
         // Only the primary knows how much is left. Clients try again if the leader has changed.
         let ttl = time.remaining.ok_or(Error::LeaderChanged)?;
-        Ok(pb::LeaseTimeToLiveResponse { ttl, granted_ttl: time.granted, keys, ..response })
+        let header = None;
+        Ok(pb::LeaseTimeToLiveResponse { header, id: r.id, ttl, granted_ttl: time.granted, keys })
     }
 
     /// All leases that this member knows.
@@ -187,4 +200,14 @@ impl Server {
         let leases = ids.into_iter().map(|id| pb::LeaseStatus { id: id.0 }).collect();
         Ok(pb::LeaseLeasesResponse { header: Some(self.header_now()), leases })
     }
+}
+
+/// What is told of a lease that is not there.
+fn no_lease(r: pb::LeaseTimeToLiveRequest) -> pb::LeaseTimeToLiveResponse {
+    pb::LeaseTimeToLiveResponse { id: r.id, ttl: NO_TTL, ..Default::default() }
+}
+
+/// The leader is asked again, or whoever leads by then.
+fn note_unanswered(leader: &Member, error: &AskError) {
+    tracing::debug!(leader = %leader.id, %error, "the leader did not answer about a lease");
 }

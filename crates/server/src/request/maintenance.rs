@@ -3,6 +3,7 @@
 use backend::schema::{ignored_by_hash, version};
 use backend::{Backend, DefragmentError};
 use membership::quota;
+use mvcc::KeyValueHash;
 use proto::etcdserverpb as pb;
 use proto::etcdserverpb::InternalRaftRequest;
 
@@ -78,6 +79,17 @@ impl Server {
         revision: i64,
     ) -> Result<pb::HashKvResponse, Error> {
         self.check_admin(who).await?;
+        let (hash, current) = self.hash_of_keys(revision).await?;
+        Ok(pb::HashKvResponse {
+            header: Some(self.header(current)),
+            hash: hash.hash,
+            compact_revision: hash.compact_revision,
+            hash_revision: hash.revision,
+        })
+    }
+
+    /// The hash, and the revision of the store. Aside, since it reads everything.
+    pub(crate) async fn hash_of_keys(&self, revision: i64) -> Result<(KeyValueHash, i64), Error> {
         let (state, server) = (self.state(), self.clone());
         let hashed = self.aside(&self.shared.pools.long, move || {
             let began = server.now();
@@ -86,13 +98,7 @@ impl Server {
                 server.metrics().hash_rev_duration.observe(seconds(began, server.now()));
             })
         });
-        let (hash, current) = hashed.await??;
-        Ok(pb::HashKvResponse {
-            header: Some(self.header(current)),
-            hash: hash.hash,
-            compact_revision: hash.compact_revision,
-            hash_revision: hash.revision,
-        })
+        Ok(hashed.await??)
     }
 
     /// The hash of the whole file.

@@ -16,6 +16,7 @@ use super::leader::Leader;
 use super::{Credentials, another_kind};
 use crate::error::Error;
 use crate::server::Server;
+use crate::transport::AskError;
 use crate::units::unix_seconds;
 use crate::waits::Settled;
 
@@ -38,7 +39,7 @@ impl Server {
             self.state().cluster.now().check_peer_urls(&member)?;
             return Err(Error::Alone);
         }
-        let members = self.change_members(Change::Add(member.clone())).await?;
+        let members = shown(self.change_members(Change::Add(member.clone())).await?);
         let header = Some(self.header_without_revision());
         Ok(pb::MemberAddResponse { header, member: Some(member.into()), members })
     }
@@ -52,7 +53,7 @@ impl Server {
         self.check_admin(who).await?;
         let id = MemberId(r.id);
         self.if_strict("remove", id, |server| server.may_remove(id))?;
-        let members = self.change_members(Change::Remove(id)).await?;
+        let members = shown(self.change_members(Change::Remove(id)).await?);
         Ok(pb::MemberRemoveResponse { header: Some(self.header_without_revision()), members })
     }
 
@@ -65,7 +66,7 @@ impl Server {
         self.check_admin(who).await?;
         let raft = RaftAttributes { peer_urls: r.peer_urls, is_learner: false };
         let member = Member { id: MemberId(r.id), raft, ..Member::default() };
-        let members = self.change_members(Change::Update(member)).await?;
+        let members = shown(self.change_members(Change::Update(member)).await?);
         Ok(pb::MemberUpdateResponse { header: Some(self.header_without_revision()), members })
     }
 
@@ -76,11 +77,16 @@ impl Server {
         r: pb::MemberPromoteRequest,
     ) -> Result<pb::MemberPromoteResponse, Error> {
         self.check_admin(who).await?;
-        let members = self.promote(MemberId(r.id)).await?;
+        let members = shown(self.promote(who, MemberId(r.id)).await?);
         Ok(pb::MemberPromoteResponse { header: Some(self.header_without_revision()), members })
     }
 
-    async fn promote(&self, id: MemberId) -> Result<Vec<pb::Member>, Error> {
+    /// Makes a voter of a learner, here or where the leader is.
+    pub(super) async fn promote(
+        &self,
+        who: &Credentials,
+        id: MemberId,
+    ) -> Result<Vec<Member>, Error> {
         let deadline = self.deadline();
         loop {
             match self.promote_here(id).await {
@@ -91,13 +97,26 @@ impl Server {
                 }
             }
             if let Leader::Elsewhere(leader) = self.find_leader(deadline).await? {
-                return self.ask_elsewhere(&leader);
+                let asked = self.transport().ask_to_promote(
+                    &leader,
+                    id,
+                    who.token.clone(),
+                    self.left(deadline),
+                );
+                match asked.await {
+                    Ok(members) => return Ok(members),
+                    Err(AskError::Members(refused)) => return Err(refused.into()),
+                    Err(AskError::Unsafe(refused)) => return Err(refused.into()),
+                    Err(error) => {
+                        tracing::warn!(%error, leader = %leader.id, "failed to have the leader promote a learner");
+                    }
+                }
             }
             self.pause(RETRY, deadline).await?;
         }
     }
 
-    fn count_promotion(&self, promoted: &Result<Vec<pb::Member>, Error>) {
+    fn count_promotion(&self, promoted: &Result<Vec<Member>, Error>) {
         let metrics = self.metrics();
         match promoted {
             Ok(_) => metrics.learner_promote_successes.inc(),
@@ -107,7 +126,7 @@ impl Server {
         }
     }
 
-    async fn promote_here(&self, id: MemberId) -> Result<Vec<pb::Member>, Error> {
+    async fn promote_here(&self, id: MemberId) -> Result<Vec<Member>, Error> {
         self.check_learner(id).await?;
         self.if_strict("promote", id, |server| {
             reconfig::may_promote(&server.state().cluster.now())
@@ -138,7 +157,7 @@ impl Server {
         }
         self.check_any_user(who).await?;
         let header = Some(self.header_without_revision());
-        Ok(pb::MemberListResponse { header, members: self.members() })
+        Ok(pb::MemberListResponse { header, members: shown(self.members()) })
     }
 
     /// Takes a change through the log. Returns all members after it.
@@ -147,7 +166,7 @@ impl Server {
     /// leader. So that is waited for before a change is proposed.
     ///
     /// Compat: as in etcd, all of this takes as long as whoever asked cares to wait. Without a leader that is until they give up.
-    async fn change_members(&self, change: Change) -> Result<Vec<pb::Member>, Error> {
+    async fn change_members(&self, change: Change) -> Result<Vec<Member>, Error> {
         self.leader_catches_up().await?;
         self.consensus_catches_up().await?;
         match self.propose_conf_change(&change)?.await? {
@@ -180,8 +199,8 @@ impl Server {
     }
 
     /// In the order of their ids.
-    fn members(&self) -> Vec<pb::Member> {
-        self.state().cluster.now().members().cloned().map(pb::Member::from).collect()
+    fn members(&self) -> Vec<Member> {
+        self.state().cluster.now().members().cloned().collect()
     }
 
     /// Asks whether a change is safe, if that is to be asked.
@@ -216,4 +235,9 @@ impl Server {
         let since = self.transport().active_since(member)?;
         Some(self.now().saturating_sub(since))
     }
+}
+
+/// Members as clients see them.
+fn shown(members: Vec<Member>) -> Vec<pb::Member> {
+    members.into_iter().map(pb::Member::from).collect()
 }

@@ -23,6 +23,7 @@
 
 mod caller;
 mod downgrade;
+mod from_peers;
 mod keys;
 mod leader;
 mod leases;
@@ -37,6 +38,7 @@ use proto::etcdserverpb as pb;
 use proto::etcdserverpb::InternalRaftRequest;
 
 pub use caller::Credentials;
+pub use from_peers::{SnapshotRefused, Unreceived};
 pub use maintenance::SERVER_VERSION;
 pub use reading::Reading;
 pub use stream::{Chunk, RangeStream};

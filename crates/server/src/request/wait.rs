@@ -67,6 +67,11 @@ impl Server {
         self.now().saturating_add(self.config().request_timeout())
     }
 
+    /// How much of its time is left.
+    pub(super) fn left(&self, deadline: Duration) -> Duration {
+        deadline.saturating_sub(self.now())
+    }
+
     pub(super) fn check_running(&self) -> Result<(), Error> {
         if self.is_stopping() { Err(Error::Stopped) } else { Ok(()) }
     }

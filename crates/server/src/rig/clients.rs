@@ -196,11 +196,6 @@ impl Clients {
         self.asked.is_empty() && self.reads.is_empty()
     }
 
-    /// They were never told anything.
-    pub(super) fn assert_know_nothing(&self) {
-        assert_eq!((self.states.len(), self.known, self.seen), (1, 0, (Term(0), Index::ZERO)));
-    }
-
     /// Looks at a database that was just opened: it may be behind the log, but has the state after some request.
     pub(super) fn assert_opened(&self, state: &StateMachine) {
         let found = Model::of(state);

@@ -36,14 +36,14 @@ impl Rig {
             stages.turn_all();
         }
         let (clients, random) = (Clients::new(), SeededRandom::new(0));
-        let waiting = waiting(&stages.server);
-        let server = stages.server.clone();
+        let waiting = waiting(stages.server());
+        let server = stages.server().clone();
         let stopped = Box::pin(async move { server.stopped().await });
         Rig { machine, stages, clients, random, waiting, stopped }
     }
 
     fn ask(&mut self, count: usize) {
-        (0..count).for_each(|_| self.clients.ask(&self.stages.server, &mut self.random));
+        (0..count).for_each(|_| self.clients.ask(self.stages.server(), &mut self.random));
     }
 
     fn turns(&mut self, stages: &[Stage]) {
@@ -70,7 +70,7 @@ impl Rig {
         for waiting in &mut self.waiting {
             assert_eq!(poll(waiting), Some(Err(Error::Stopped)));
         }
-        let server = self.stages.server.clone();
+        let server = self.stages.server().clone();
         self.clients.listen(&server);
         assert!(self.clients.is_everybody_told());
         assert_serves_nobody(&server);
@@ -143,7 +143,7 @@ fn a_snapshot_that_cannot_be_taken() {
 #[test]
 fn a_compaction_that_cannot_go_on() {
     let mut rig = Rig::new(eager());
-    while rig.stages.server.state().store.compacted() < 5 {
+    while rig.stages.server().state().store.compacted() < 5 {
         rig.ask(3);
         rig.turns(&[Stage::Raft, Stage::Log, Stage::Raft, Stage::Apply]);
     }
@@ -158,8 +158,8 @@ fn a_compaction_that_cannot_go_on() {
 fn an_entry_that_makes_no_sense() {
     let mut rig = Rig::new(small());
     rig.fill();
-    let (data, since) = (Bytes::from_static(b"\xff"), rig.stages.server.now());
-    rig.stages.server.shared.raft.push(Event::Propose { id: 1, data, since });
+    let (data, since) = (Bytes::from_static(b"\xff"), rig.stages.server().now());
+    rig.stages.server().shared.raft.push(Event::Propose { id: 1, data, since, reign: None });
     rig.turns(&[Stage::Raft, Stage::Log, Stage::Raft, Stage::Apply]);
     let why = "apply the log: entry ";
     let machine = rig.assert_all_told(why);
@@ -175,10 +175,10 @@ fn an_entry_that_makes_no_sense() {
 fn a_member_that_was_removed() {
     let mut rig = Rig::new(small());
     rig.fill();
-    let shared = &rig.stages.server.shared;
+    let shared = &rig.stages.server().shared;
     shared.end_at(shared.now() + SECOND, StopReason::Removed);
     rig.turns(&[Stage::Raft]);
-    assert!(!rig.stages.server.is_stopping(), "not yet");
+    assert!(!rig.stages.server().is_stopping(), "not yet");
     rig.machine.clock.advance(SECOND);
     // In this turn it is time, and in the next it is over.
     rig.turns(&[Stage::Raft]);
@@ -191,7 +191,7 @@ fn a_raft_loop_that_is_gone() {
     let mut rig = Rig::new(small());
     rig.fill();
     let Rig { stages, mut clients, waiting, .. } = rig;
-    let server = stages.server.clone();
+    let server = stages.server().clone();
     drop(stages);
     for mut waiting in waiting {
         assert_eq!(poll(&mut waiting), Some(Err(Error::Stopped)));

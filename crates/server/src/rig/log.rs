@@ -1,8 +1,9 @@
 //! The log writer by itself: nothing is acknowledged before it is durable.
 
 use env::{Disk, Fault, SimClock, SimDisk};
+use proto::raftpb::HardState;
 use proto::walpb;
-use raft::{Entry, LOCAL_APPEND_THREAD, Message, MessageType};
+use raft::{Entry, LOCAL_APPEND_THREAD, Message, MessageType, Snapshot, SnapshotMetadata};
 use std::sync::Arc;
 use types::{Index, MemberId, Term};
 use wal::Wal;
@@ -47,14 +48,14 @@ impl Log {
     }
 
     fn push(&self, append: Message) {
-        assert!(self.stages.log_inbox.push(LogWork::Append(Box::new(append))));
+        assert!(self.stages.inboxes.log.push(LogWork::Append(Box::new(append))));
     }
 
     /// One turn. Returns what was acknowledged.
     fn turn(&mut self) -> Vec<Vec<At>> {
         self.stages.turn(Stage::Log);
         let mut events = Vec::new();
-        self.stages.server.shared.raft.take(&mut events);
+        self.stages.server().shared.raft.take(&mut events);
         let acknowledged = |event| match event {
             Event::Appended(append) => Some(append.entries.iter().map(at).collect()),
             Event::Stop => None,
@@ -129,7 +130,7 @@ fn nothing_is_acknowledged_before_the_sync() {
             // The write, or the sync.
             log.disk.fail_change(call, fault);
             assert_eq!(log.turn(), Vec::<Vec<At>>::new(), "{fault:?} at {call}");
-            let reason = log.stages.server.shared.reason();
+            let reason = log.stages.server().shared.reason();
             let StopReason::Fault(why) = &reason else { panic!("{reason}") };
             assert!(why.starts_with("write the log: "), "{why}");
             // The stage is over: even a disk that works again is not written to.
@@ -206,11 +207,53 @@ fn entries_go_on_over_segments_and_snapshots() {
         conf_state: Some(proto::raftpb::ConfState::default()),
     };
     log.append(1, 301..=301);
-    assert!(log.stages.log_inbox.push(LogWork::Snapshot(snapshot)));
+    assert!(log.stages.inboxes.log.push(LogWork::Snapshot(snapshot)));
     log.push(Message { term: Term(1), commit: Index(301), ..message() });
     log.append(1, 302..=302);
     let acknowledged = log.turn().concat();
     assert_eq!(acknowledged, [(1, 301), (1, 302)]);
     let behind: Vec<_> = (291..=302).map(|index| (1, index)).collect();
     assert_durable(&log, &behind);
+}
+
+/// A leader's snapshot overtakes one of our own, which is late: the log starts from the newer one, whatever is written behind it.
+#[test]
+fn a_place_that_comes_late_is_none() {
+    let mut log = Log::new();
+    log.append(1, 1..=300);
+    log.turn();
+    let place = |index| walpb::Snapshot {
+        index: Some(index),
+        term: Some(1),
+        conf_state: Some(proto::raftpb::ConfState::default()),
+    };
+    log.push(Message { term: Term(1), commit: Index(300), ..message() });
+    for index in [290, 100] {
+        assert!(log.stages.inboxes.log.push(LogWork::Snapshot(place(index))));
+        log.turn();
+    }
+    let starts = wal::valid_snapshots(&log.disk, &small().wal_path()).unwrap();
+    assert_eq!(starts.last().map(walpb::Snapshot::index), Some(290));
+}
+
+/// How far the log was committed is to be written some time, and then a leader's snapshot is further: what was put off must not be written behind that.
+#[test]
+fn a_state_that_was_put_off_does_not_undo_a_snapshot() {
+    let mut log = Log::new();
+    log.append(1, 1..=3);
+    log.push(Message { term: Term(1), commit: Index(1), ..message() });
+    log.turn();
+    let put_off = HardState { term: Some(1), vote: None, commit: Some(3) };
+    assert!(log.stages.inboxes.log.push(LogWork::State(put_off)));
+    log.turn();
+    let metadata = SnapshotMetadata { index: Index(9), term: Term(1), ..Default::default() };
+    let snapshot = Some(Box::new(Snapshot { metadata, ..Snapshot::default() }));
+    log.push(Message { snapshot, term: Term(1), commit: Index(9), ..message() });
+    log.turn();
+    // The member ends before the snapshot is taken up.
+    log.stages.inboxes.apply.take(&mut Vec::new());
+    let disk = log.disk.clone();
+    log.stages.stop();
+    let starts = wal::valid_snapshots(&disk, &small().wal_path()).unwrap();
+    assert_eq!(starts.last().map(walpb::Snapshot::index), Some(9));
 }

@@ -1,9 +1,10 @@
 //! What a member goes through, from a seed.
 
-use env::{Disk as _, Fault, SeededRandom, SimClock, SimDisk};
+use env::{Fault, SeededRandom, SimClock, SimDisk};
 use proto::etcdserverpb::InternalRaftRequest;
 use types::Index;
 
+use super::SEGMENT_BYTES;
 use super::clients::{Clients, poll};
 use super::op::LEARNERS_MAX;
 use super::stages::{Machine, Stage, Stages};
@@ -59,6 +60,7 @@ pub(super) fn small() -> ServerConfig {
     (config.max_snapshots, config.max_wals) = (2, 1);
     config.max_learners = LEARNERS_MAX;
     config.compaction_batch_limit = 3;
+    config.segment_bytes = SEGMENT_BYTES;
     config.backend.bolt.page_size = 1024;
     config.backend.bolt.grow_bytes = 8 << 10;
     config
@@ -129,12 +131,12 @@ impl Run {
     fn step(&mut self) -> Result<(), StartError> {
         let Run { machine, random, clients, stages, .. } = self;
         let stages = stages.as_mut().expect("it was started");
-        let config = stages.server.config();
+        let config = stages.server().config();
         let (heartbeat, request_timeout) = (config.heartbeat, config.request_timeout());
         match random.below(100) {
-            0..24 => (0..=random.below(4)).for_each(|_| clients.ask(&stages.server, random)),
-            24..26 => clients.read(&stages.server),
-            26..28 => clients.glance(&stages.server),
+            0..24 => (0..=random.below(4)).for_each(|_| clients.ask(stages.server(), random)),
+            24..26 => clients.read(stages.server()),
+            26..28 => clients.glance(stages.server()),
             28..46 => stages.turn(Stage::Raft),
             46..60 => stages.turn(Stage::Log),
             60..72 => stages.turn(Stage::Apply),
@@ -142,13 +144,13 @@ impl Run {
             77..83 => stages.turn(Stage::Compact),
             83..86 => stages.turn(Stage::Commit),
             86..92 => stages.turn(Stage::Prepare),
-            92..94 => stages.turn(Stage::Purge),
+            92..94 => stages.purge(),
             // Longer than anybody waits.
             94 if random.chance(1, 3) => machine.clock.advance(request_timeout),
             95 if random.chance(1, 4) => return self.restart(),
             _ => machine.clock.advance(heartbeat),
         }
-        clients.listen(&stages.server);
+        clients.listen(stages.server());
         Ok(())
     }
 
@@ -164,33 +166,25 @@ impl Run {
 
     /// Starts the member, and looks at what it finds, unless it ends before that can be told.
     fn start(&mut self) -> Result<(), StartError> {
-        let stages = match Stages::boot(&self.machine, self.story.config()) {
-            Err(StartError::NeverBegun { .. }) => self.begin_again()?,
-            booted => booted?,
-        };
-        self.clients.assert_opened(&stages.server.state());
+        let stages = Stages::boot(&self.machine, self.story.config())?;
+        self.clients.assert_opened(&stages.server().state());
         self.stages = Some(stages);
         if self.settle() {
             let stages = self.stages.as_ref().expect("it was just started");
-            assert_eq!(stages.applied(), stages.server.applied(), "in the database and beside it");
-            self.clients.recover(&stages.server);
+            assert_eq!(
+                stages.applied(),
+                stages.server().applied(),
+                "in the database and beside it"
+            );
+            self.clients.recover(stages.server());
             self.assert_members();
         }
         Ok(())
     }
 
-    /// The first start was cut short, and whoever looks after the member removes what is there, as they are told to.
-    fn begin_again(&mut self) -> Result<Stages, StartError> {
-        self.clients.assert_know_nothing();
-        let (disk, config) = (&self.machine.disk, self.story.config());
-        let folder = config.data_dir.clone();
-        disk.remove_dir_all(&folder).map_err(|source| StartError::Folder { folder, source })?;
-        Stages::boot(&self.machine, config)
-    }
-
     /// Consensus and the state machine agree about who is a member.
     fn assert_members(&mut self) {
-        let server = self.stages().server.clone();
+        let server = self.stages().server().clone();
         let mut status = Box::pin(server.raft_status());
         assert!(poll(&mut status).is_none());
         self.stages().turn(Stage::Raft);
@@ -203,10 +197,15 @@ impl Run {
     /// Lets the member come to rest as the leader. False if it ends instead.
     fn settle(&mut self) -> bool {
         for _ in 0..ROUNDS_MAX {
-            if self.stages().is_over() || self.stages().is_settled() {
+            if self.stages().is_over() {
+                return false;
+            }
+            let is_settled = self.stages().is_settled();
+            // Once more, so that consensus has heard of it too: until then it would let requests pass changes of members.
+            self.round();
+            if is_settled {
                 return !self.stages().is_over();
             }
-            self.round();
         }
         panic!("it does not come to rest");
     }
@@ -215,8 +214,8 @@ impl Run {
     pub(super) fn round(&mut self) {
         let stages = self.stages.as_mut().expect("it was started");
         stages.turn_all();
-        self.clients.listen(&stages.server);
-        self.machine.clock.advance(stages.server.config().heartbeat);
+        self.clients.listen(stages.server());
+        self.machine.clock.advance(stages.server().config().heartbeat);
     }
 
     /// Lets everybody be told. False if the member ends instead, which tells them too.
@@ -242,7 +241,7 @@ impl Run {
     /// Ends the member in good order.
     pub(super) fn stop(&mut self) -> StopReason {
         let stages = self.ended();
-        let server = stages.server.clone();
+        let server = stages.server().clone();
         let reason = stages.stop();
         self.clients.listen(&server);
         assert!(self.clients.is_everybody_told(), "stopped because of: {reason}");
@@ -253,7 +252,7 @@ impl Run {
     /// Ends the member as the system does it.
     pub(super) fn kill(&mut self) {
         let stages = self.ended();
-        let server = stages.server.clone();
+        let server = stages.server().clone();
         drop(stages);
         self.clients.listen(&server);
         assert!(self.clients.is_everybody_told(), "killed");
@@ -289,9 +288,9 @@ impl Run {
         self.start().unwrap();
         let before = self.clients.told.acknowledged;
         let stages = self.stages.as_mut().expect("it was just started");
-        (0..ASKED_AFTER).for_each(|_| self.clients.ask(&stages.server, &mut self.random));
-        self.clients.read(&stages.server);
-        assert!(self.tell_everybody(), "it ended: {}", self.stages().server.shared.reason());
+        (0..ASKED_AFTER).for_each(|_| self.clients.ask(stages.server(), &mut self.random));
+        self.clients.read(stages.server());
+        assert!(self.tell_everybody(), "it ended: {}", self.stages().server().shared.reason());
         assert_eq!(self.clients.told.acknowledged, before + ASKED_AFTER);
     }
 }

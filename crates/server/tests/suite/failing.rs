@@ -8,8 +8,7 @@ use std::time::Duration;
 use env::{Clock, Disk, Fault, File, Kind, Open, OsClock, OsRandom, SimDisk};
 use proto::etcdserverpb as pb;
 use server::{Alone, Credentials, Error, Machine, Member, Server, ServerConfig, StopReason};
-
-use crate::support::block_on;
+use testkit::waiting::block_on;
 
 const NOBODY: &Credentials = &Credentials { token: None, common_name: None, marks: None };
 const WAL_DIR: &str = "/log/wal";

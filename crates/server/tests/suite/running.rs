@@ -6,8 +6,7 @@ use std::sync::Arc;
 use env::{OsClock, OsDisk, OsRandom};
 use proto::etcdserverpb as pb;
 use server::{Alone, Error, Machine, Member, Server, ServerConfig, Settled, StopReason};
-
-use crate::support::block_on;
+use testkit::waiting::block_on;
 
 fn start(folder: &Path) -> Member {
     start_with(folder, |_| {})

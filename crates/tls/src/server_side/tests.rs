@@ -1,8 +1,9 @@
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use prometheus::Registry;
+use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{PrivateKeyDer, ServerName};
 use rustls::{
@@ -467,11 +468,17 @@ fn what_is_odd_about_a_certificate_does_not_keep_it_from_being_shown() {
         Identity::parse((path, &cert), (path, &key), &aws_lc_rs::default_provider()).unwrap()
     };
     let subject = |days, usage| Subject { days, usage, ..Subject::default() };
-    assert_eq!(identity(&subject((-1, 1), Usage::Unsaid)).oddities(now()), []);
-    assert_eq!(identity(&subject((-1, 1), Usage::Client)).oddities(now()), [Oddity::NotForServers]);
+    assert_eq!(identity(&subject((-1, 1), Usage::Unsaid)).oddities(Role::Server, now()), []);
+    assert_eq!(
+        identity(&subject((-1, 1), Usage::Client)).oddities(Role::Server, now()),
+        [Oddity::NotFor(Role::Server)]
+    );
     let expired = identity(&subject((-3, -1), Usage::Server));
-    assert_eq!(expired.oddities(now()), [Oddity::Expired { since: date(expired.not_after) }]);
-    let early = identity(&subject((1, 2), Usage::Server)).oddities(now());
+    assert_eq!(
+        expired.oddities(Role::Server, now()),
+        [Oddity::Expired { since: date(expired.not_after) }]
+    );
+    let early = identity(&subject((1, 2), Usage::Server)).oddities(Role::Server, now());
     assert!(matches!(early.as_slice(), [Oddity::NotYetValid { .. }]));
     assert_eq!(date(1_803_859_200), "2027-03-01T00:00:00Z");
 }

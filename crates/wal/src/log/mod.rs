@@ -25,6 +25,7 @@ use std::{fmt, io};
 
 use bytes::Bytes;
 use env::Disk;
+use failpoint::failpoint;
 use proto::raftpb::{Entry, HardState};
 use proto::walpb::Snapshot;
 
@@ -136,6 +137,7 @@ impl Wal {
     pub fn save_snapshot(&mut self, snapshot: &Snapshot) -> Result<(), SaveError> {
         self.check_poison()?;
         check_complete(snapshot)?;
+        failpoint!("raftBeforeWALSaveSnaphot");
         self.push_snapshot(snapshot);
         self.write()?;
         self.sync()
@@ -146,7 +148,9 @@ impl Wal {
         self.check_poison()?;
         if self.durable < self.written() {
             if !self.config.unsafe_no_fsync {
+                failpoint!("walBeforeSync");
                 let synced = self.tail().file.sync_data();
+                failpoint!("walAfterSync");
                 self.checked("sync", self.tail_path(), synced)?;
             }
             self.all_is_durable();

@@ -20,13 +20,17 @@ async fn main() -> Done {
     let mut client = connect(&said("USERNAME"), &said("PASSWORD")).await?;
     keys(&mut client).await?;
     transactions(&mut client).await?;
-    lasting::watches(&mut client).await?;
-    lasting::leases(&mut client).await?;
-    lasting::locks(&mut client).await?;
-    lasting::elections(&mut client).await?;
-    failures(&mut client).await?;
-    if said("MODE") == "auth" {
-        auth::users(&mut client).await?;
+    if said("BRIEF").is_empty() {
+        lasting::watches(&mut client).await?;
+        lasting::leases(&mut client).await?;
+        lasting::locks(&mut client).await?;
+        lasting::elections(&mut client).await?;
+        failures(&mut client).await?;
+    }
+    if !said("USERNAME").is_empty() {
+        if said("BRIEF").is_empty() {
+            auth::users(&mut client).await?;
+        }
         auth::strangers().await?;
         auth::tokens(&mut client).await?;
     }
@@ -39,7 +43,7 @@ async fn connect(user: &str, password: &str) -> Result<Client, Error> {
     if !user.is_empty() {
         options = options.with_user(user, password);
     }
-    if said("MODE") == "tls" {
+    if !said("CACERT").is_empty() {
         options = options.with_tls(
             TlsOptions::new()
                 .ca_certificate(Certificate::from_pem(file("CACERT")))

@@ -16,7 +16,7 @@ use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use net::{Connection, Peer};
 use prost::Message;
-use server::{Alone, Machine, Member, Server, ServerConfig};
+use server::{Alone, Machine, Member, OutgoingSnapshot, Server, ServerConfig, Transport};
 use tempfile::TempDir;
 
 /// A running member that is asked over gRPC.
@@ -25,6 +25,22 @@ pub(crate) struct Fixture {
     pub(crate) grpc: Grpc,
     pub(crate) registry: prometheus::Registry,
     _folder: Option<TempDir>,
+}
+
+/// A way to others, who are never heard of.
+#[derive(Debug)]
+struct Unheard;
+
+impl Transport for Unheard {
+    fn send(&self, _: Vec<raft::Message>) {}
+
+    fn send_snapshot(&self, _: OutgoingSnapshot) {}
+
+    fn active_since(&self, _: types::MemberId) -> Option<Duration> {
+        None
+    }
+
+    fn set_members(&self, _: &membership::Membership) {}
 }
 
 impl Fixture {
@@ -51,7 +67,10 @@ impl Fixture {
         let machine =
             Machine { disk, clock: Arc::new(OsClock::default()), random: Box::new(OsRandom) };
         let registry = prometheus::Registry::new();
-        let member = Member::start(server_config, machine, Arc::new(Alone), &registry).unwrap();
+        let is_alone = server_config.initial_cluster.len() == 1;
+        let transport: Arc<dyn Transport> =
+            if is_alone { Arc::new(Alone) } else { Arc::new(Unheard) };
+        let member = Member::start(server_config, machine, transport, &registry).unwrap();
         let grpc = Grpc::new(member.server().clone(), config, &registry).unwrap();
         Fixture { member: Some(member), grpc, registry, _folder: None }
     }

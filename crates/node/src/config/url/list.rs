@@ -103,6 +103,11 @@ impl UrlsMap {
         Ok(Self { members })
     }
 
+    /// One name.
+    pub(crate) fn of(name: &str, urls: &[Url]) -> Self {
+        Self { members: BTreeMap::from([(name.to_owned(), urls.to_vec())]) }
+    }
+
     /// The URLs of a name.
     pub fn get(&self, name: &str) -> Option<&[Url]> {
         self.members.get(name).map(Vec::as_slice)

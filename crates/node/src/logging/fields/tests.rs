@@ -87,6 +87,12 @@ fn lists_and_maps_stay_what_they_are() {
 }
 
 #[test]
+fn names_have_dashes_unless_etcd_has_underscores() {
+    let text = json(|| info!(trace_id = 7, step_count = 1, applied_index = 2));
+    assert_eq!(text, r#""trace_id":7,"step_count":1,"applied-index":2"#);
+}
+
+#[test]
 fn a_text_that_looks_like_a_list_stays_a_text() {
     let text = json(|| info!(key = %r#"["a",1]"#, host = %"[::1]:2379", debug = ?Some(1)));
     assert_eq!(text, r#""key":"[\"a\",1]","host":"[::1]:2379","debug":"Some(1)""#);

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! An alarm CORRUPT ends all writing, until somebody has looked. Hashes belong to a revision and to a compaction: whoever has made another compaction is not
-//! compared. How other members are asked is a trait ([`PeerHashes`]); one that is alone has nobody to ask.
+//! compared. How other members are asked is a trait ([`PeerHashes`]), for the sake of tests.
 
 mod rules;
 
@@ -26,6 +26,7 @@ use super::Chore;
 use super::errand::{Errand, Every, POLL};
 use crate::error::Error;
 use crate::server::Server;
+use crate::transport::{AskError, PeerHash as PeerAnswer};
 use rules::{Compared, Own, compare, corrupt_member, differs_at_start};
 
 /// Asks other members for hashes.
@@ -38,24 +39,49 @@ pub(crate) trait PeerHashes: Send + Sync + Debug {
 #[derive(Clone, Debug)]
 pub(crate) struct PeerHash {
     pub(crate) member: MemberId,
-    pub(crate) answer: Result<PeerAnswer, Error>,
+    pub(crate) answer: Result<PeerAnswer, AskError>,
 }
 
-/// What another member holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PeerAnswer {
-    /// The revision of its store.
-    pub(crate) revision: i64,
-    pub(crate) hash: KeyValueHash,
+/// The other members of the cluster, whoever they are by then.
+#[derive(Clone, Debug)]
+pub(crate) struct Others(pub(crate) Server);
+
+impl PeerHashes for Others {
+    fn at(&self, revision: i64) -> Pin<Box<dyn Future<Output = Vec<PeerHash>> + Send + '_>> {
+        Box::pin(self.ask(revision))
+    }
 }
 
-/// The other members of one that is alone.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct NoPeers;
+impl Others {
+    /// All are asked at once.
+    async fn ask(&self, revision: i64) -> Vec<PeerHash> {
+        let Others(server) = self;
+        let (transport, within) = (server.transport(), server.config().request_timeout());
+        let members = server.state().cluster.now();
+        let others = members.members().filter(|member| member.id != server.local());
+        let asked: Vec<_> = others
+            .map(|member| (member.id, transport.ask_for_hash(member, revision, within)))
+            .collect();
+        let mut answers = Vec::with_capacity(asked.len());
+        for (member, answer) in asked {
+            answers.push(PeerHash { member, answer: answer.await });
+        }
+        self.tell_of_silent(revision, &answers);
+        answers
+    }
 
-impl PeerHashes for NoPeers {
-    fn at(&self, _: i64) -> Pin<Box<dyn Future<Output = Vec<PeerHash>> + Send + '_>> {
-        Box::pin(std::future::ready(Vec::new()))
+    fn tell_of_silent(&self, revision: i64, answers: &[PeerHash]) {
+        for PeerHash { member, answer } in answers {
+            if let Err(error) = answer {
+                tracing::warn!(
+                    local_member_id = %self.0.local(),
+                    requested_revision = revision,
+                    remote_member_id = %member,
+                    %error,
+                    "failed hash kv request"
+                );
+            }
+        }
     }
 }
 
@@ -78,25 +104,40 @@ pub(super) async fn initial_check(
     let local = server.local();
     let timeout = server.config().request_timeout();
     tracing::info!(local_member_id = %local, ?timeout, "starting initial corruption check");
-    let (own, _) = hash_now(&server).await.map_err(|error| Inconsistent::NoHash(local, error))?;
-    if differs_at_start(local, &own, &peers.at(own.revision).await) {
+    let hashes = both_hashes(&server).await.map_err(|error| Inconsistent::NoHash(local, error))?;
+    let (own, compacted) = hashes;
+    let mut asked = peers.at(own.revision).await;
+    // Whoever has made a compaction to this revision answers with what that left.
+    asked.retain(|peer| !peer.answer.as_ref().is_ok_and(|it| Some(it.hash) == compacted));
+    if differs_at_start(local, &own, &asked) {
         return Err(Inconsistent::Differs(local));
     }
     tracing::info!(local_member_id = %local, "initial corruption checking passed; no corruption");
     Ok(())
 }
 
-/// The hash of all keys, and the revision of the store. Aside, since it reads everything.
+/// The hash of all keys, and the revision of the store.
 async fn hash_now(server: &Server) -> Result<(KeyValueHash, i64), Error> {
-    let worker = server.clone();
-    let hash = move || {
-        let began = worker.now();
-        let hash = worker.state().store.hash_kv(0);
-        let took = worker.now().saturating_sub(began);
-        worker.metrics().hash_rev_duration.observe(took.as_secs_f64());
-        hash
-    };
-    Ok(server.shared.pools.long.run(hash).await.ok_or(Error::TooManyRequests)??)
+    server.hash_of_keys(0).await
+}
+
+/// What this member holds; and what a compaction to that revision would leave, if that is another hash. At one moment: a compaction may come between.
+async fn both_hashes(server: &Server) -> Result<(KeyValueHash, Option<KeyValueHash>), Error> {
+    loop {
+        let worker = server.clone();
+        let both = move || -> Result<_, Error> {
+            let (state, began) = (worker.state(), worker.now());
+            let own = state.store.hash_kv(0)?.0;
+            let took = worker.now().saturating_sub(began);
+            worker.metrics().hash_rev_duration.observe(took.as_secs_f64());
+            Ok((own, state.store.hash_as_compacted(own.revision)?))
+        };
+        let both = server.shared.pools.long.run(both).await.ok_or(Error::TooManyRequests)?;
+        let (own, compacted) = both?;
+        if compacted.is_none_or(|it| it.compact_revision == own.compact_revision) {
+            return Ok((own, compacted));
+        }
+    }
 }
 
 /// Raises the alarm. Nobody waits for it: what is wrong now is wrong at the next check too.

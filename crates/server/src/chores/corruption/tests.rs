@@ -2,10 +2,11 @@
 
 use std::sync::Mutex;
 
-use super::super::tests::{LOCAL, Rig, SECOND, block_on, header};
+use super::super::tests::{LOCAL, Rig, SECOND, header};
 use super::*;
 use proto::etcdserverpb as pb;
 use proto::etcdserverpb::InternalRaftRequest;
+use testkit::waiting::block_on;
 
 pub(super) fn hash(hash: u32, compact_revision: i64, revision: i64) -> KeyValueHash {
     KeyValueHash { hash, compact_revision, revision }
@@ -16,7 +17,7 @@ pub(super) fn peer(member: u64, revision: i64, hash: KeyValueHash) -> PeerHash {
 }
 
 pub(super) fn silent(member: u64) -> PeerHash {
-    PeerHash { member: MemberId(member), answer: Err(Error::Timeout) }
+    PeerHash { member: MemberId(member), answer: Err(AskError::Timeout("too long".to_owned())) }
 }
 
 /// Other members that answer with what they are told to, for each revision.
@@ -67,10 +68,13 @@ fn compact(rig: &mut Rig, revision: i64) {
 #[test]
 fn a_member_that_is_alone_finds_nothing() {
     let mut rig = leader();
-    block_on(check_all_keys(rig.server.clone(), Arc::new(NoPeers))).unwrap();
-    block_on(initial_check(rig.server.clone(), Arc::new(NoPeers))).unwrap();
+    block_on(check_all_keys(rig.server.clone(), Arc::new(Others(rig.server.clone())))).unwrap();
+    block_on(initial_check(rig.server.clone(), Arc::new(Others(rig.server.clone())))).unwrap();
     compact(&mut rig, 2);
-    assert_eq!(block_on(check_compactions(rig.server.clone(), Arc::new(NoPeers), 0)), 0);
+    assert_eq!(
+        block_on(check_compactions(rig.server.clone(), Arc::new(Others(rig.server.clone())), 0)),
+        0
+    );
     assert!(alarms(&mut rig).is_empty());
     assert_eq!(rig.server.metrics().hash_rev_duration.get_sample_count(), 3);
 }
@@ -149,7 +153,7 @@ fn whoever_made_another_compaction_of_it_gets_the_alarm() {
 #[test]
 fn only_the_leader_compares_and_only_if_asked_to() {
     let rig = Rig::new();
-    let peers: Arc<dyn PeerHashes> = Arc::new(NoPeers);
+    let peers: Arc<dyn PeerHashes> = Arc::new(Others(rig.server.clone()));
     assert!(AllKeys::new(rig.server.clone(), Arc::clone(&peers)).is_none());
     assert!(Compactions::new(rig.server.clone(), peers).is_none());
 

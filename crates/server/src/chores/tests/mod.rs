@@ -9,8 +9,6 @@ mod versions;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
 use std::time::Duration;
 
 use auth::{AuthStore, Cost, Tokens};
@@ -77,9 +75,7 @@ impl Rig {
         );
         let server = Server { shared: Arc::new(shared) };
         let (proposed, reads) = (Vec::new(), Vec::new());
-        let mut rig = Rig { server, clock, applied: 0, voters: Voters::default(), proposed, reads };
-        rig.now();
-        rig
+        Rig { server, clock, applied: 0, voters: Voters::default(), proposed, reads }
     }
 
     /// Makes this member the leader, of itself alone; its lessor too.
@@ -98,11 +94,8 @@ impl Rig {
         self.server.state().lessor.demote();
     }
 
-    /// The time, at which the raft loop ticks too.
-    pub(crate) fn now(&mut self) -> Duration {
-        let now = self.clock.monotonic();
-        self.server.shared.progress.set_ticked(now);
-        now
+    pub(crate) fn now(&self) -> Duration {
+        self.clock.monotonic()
     }
 
     pub(crate) fn advance(&mut self, time: Duration) -> Duration {
@@ -181,24 +174,6 @@ impl Rig {
     pub(crate) fn put(&mut self, key: &str) {
         let put = pb::PutRequest { key: key.to_owned().into(), ..pb::PutRequest::default() };
         self.done(&InternalRaftRequest { put: Some(put), ..header() });
-    }
-}
-
-/// Waits for a future, woken by whoever keeps its promise.
-pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
-    struct Unpark(Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Unpark>) {
-            self.0.unpark();
-        }
-    }
-    let mut future = std::pin::pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => std::thread::park(),
-        }
     }
 }
 

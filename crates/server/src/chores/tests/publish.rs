@@ -1,12 +1,12 @@
 //! A member publishes what it is, until it is heard.
 
 use super::super::Chore as _;
-use super::super::corruption::NoPeers;
+use super::super::corruption::Others;
 use super::super::publish::Publish;
 use super::*;
 
 fn publish(rig: &Rig) -> Publish {
-    Publish::new(rig.server.clone(), Arc::new(NoPeers))
+    Publish::new(rig.server.clone(), Arc::new(Others(rig.server.clone())))
 }
 
 #[test]
@@ -38,6 +38,42 @@ fn a_publication_that_fails_is_tried_again() {
         assert_eq!(waiting.try_take(), None);
     }
     let now = rig.advance(SECOND);
+    publish.turn(now);
+    rig.settle_all();
+    publish.turn(now);
+    assert_eq!(waiting.try_take(), Some(()));
+}
+
+#[test]
+fn a_publication_that_the_leader_may_not_have_heard_of_is_made_again_at_once() {
+    let mut rig = Rig::new();
+    let mut publish = publish(&rig);
+    let now = rig.now();
+    publish.turn(now);
+    assert_eq!(rig.take_proposed().len(), 1, "nobody leads: it may be lost");
+    publish.turn(now);
+    assert!(rig.take_proposed().is_empty());
+    rig.follow();
+    assert_eq!(publish.turn(now), now);
+    publish.turn(now);
+    assert_eq!(rig.take_proposed().len(), 1);
+    publish.turn(now);
+    assert!(rig.take_proposed().is_empty(), "once");
+}
+
+#[test]
+fn a_publication_that_a_snapshot_may_have_is_made_again_at_once() {
+    let mut rig = Rig::new();
+    rig.follow();
+    let mut publish = publish(&rig);
+    let waiting = publish.published().wait();
+    let now = rig.now();
+    publish.turn(now);
+    assert_eq!(rig.take_proposed().len(), 1);
+    let config = ServerConfig::new("default", "/data");
+    let sent = state(&SimDisk::new(1), &SimClock::default(), &config);
+    rig.server.shared.replace_state(sent.into());
+    assert_eq!(publish.turn(now), now);
     publish.turn(now);
     rig.settle_all();
     publish.turn(now);

@@ -7,6 +7,8 @@ use env::{Create, Lock, Locking, Open};
 use super::super::Chore as _;
 use super::super::errand::{POLL, poll};
 use super::super::purge::{Purge, purge};
+use testkit::waiting::block_on;
+
 use super::*;
 use crate::request::Credentials;
 
@@ -77,7 +79,7 @@ fn a_folder_that_cannot_be_read_ends_nothing() {
 /// Hashing everything may take minutes, on all threads there are for what takes so long.
 #[test]
 fn whatever_takes_long_does_not_hold_it_up() {
-    let mut rig = rig();
+    let rig = rig();
     let log = rig.server.config().wal_path();
     make(&rig, &log, (0..4).map(segment));
     make(&rig, &rig.server.config().snap_path(), std::iter::empty());

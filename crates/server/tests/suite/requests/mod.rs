@@ -23,10 +23,11 @@ use std::time::Duration;
 
 use env::{Clock, OsClock, OsDisk, OsRandom};
 use proto::etcdserverpb as pb;
-use server::{Credentials, Machine, Member, Server, ServerConfig, StopReason, Transport};
+use server::{
+    Credentials, Machine, Member, OutgoingSnapshot, Server, ServerConfig, StopReason, Transport,
+};
 use tempfile::TempDir;
-
-use crate::support::block_on;
+use testkit::waiting::block_on;
 
 /// A member that runs until the end of a test.
 struct Running {
@@ -86,6 +87,8 @@ struct Unheard;
 
 impl Transport for Unheard {
     fn send(&self, _: Vec<raft::Message>) {}
+
+    fn send_snapshot(&self, _: OutgoingSnapshot) {}
 
     fn active_since(&self, _: types::MemberId) -> Option<Duration> {
         None

@@ -1,4 +1,5 @@
-package main
+// Package certs makes certificates for servers and clients on loopback.
+package certs
 
 import (
 	"crypto"
@@ -17,14 +18,19 @@ import (
 	"time"
 )
 
-// certificates are files: an authority's certificate, and those of a server and of a client that it has signed.
-type certificates struct {
-	authority             string
-	serverCert, serverKey string
-	clientCert, clientKey string
-	// client is how a client of ours uses them.
-	client *tls.Config
+// Files are an authority's certificate, and those of a server and of a client that it has signed.
+type Files struct {
+	Authority             string
+	ServerCert, ServerKey string
+	ClientCert, ClientKey string
+	// With these tokens are signed.
+	TokenPublic, TokenKey string
+	// Client is how a client of ours uses them.
+	Client *tls.Config
 }
+
+// ClientName is whom the certificate of clients is for.
+const ClientName = "client"
 
 // signer is who signs: a certificate and its key.
 type signer struct {
@@ -32,30 +38,32 @@ type signer struct {
 	key         crypto.Signer
 }
 
-// newCertificates writes them below a folder. They are good for an hour, and for loopback.
-func newCertificates(dir string) (*certificates, error) {
-	c := &certificates{
-		authority:  filepath.Join(dir, "ca.pem"),
-		serverCert: filepath.Join(dir, "server.pem"), serverKey: filepath.Join(dir, "server.key"),
-		clientCert: filepath.Join(dir, "client.pem"), clientKey: filepath.Join(dir, "client.key"),
+// New writes them below a folder. They are good for an hour, and for loopback.
+func New(dir string) (*Files, error) {
+	c := &Files{
+		Authority:  filepath.Join(dir, "ca.pem"),
+		ServerCert: filepath.Join(dir, "server.pem"), ServerKey: filepath.Join(dir, "server.key"),
+		ClientCert: filepath.Join(dir, "client.pem"), ClientKey: filepath.Join(dir, "client.key"),
+		TokenPublic: filepath.Join(dir, "token.pub"), TokenKey: filepath.Join(dir, "token.key"),
 	}
-	authority, err := newAuthority(c.authority)
+	authority, err := newAuthority(c.Authority)
 	if err != nil {
 		return nil, err
 	}
 	// A server asks itself on behalf of its gateway, as a client with the same certificate.
 	both := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	err = errors.Join(
-		authority.issue("server", 2, both, c.serverCert, c.serverKey),
-		authority.issue("client", 3, both[1:], c.clientCert, c.clientKey),
+		authority.issue("server", 2, both, c.ServerCert, c.ServerKey),
+		authority.issue(ClientName, 3, both[1:], c.ClientCert, c.ClientKey),
+		newPair(c.TokenPublic, c.TokenKey),
 	)
 	if err != nil {
 		return nil, err
 	}
-	pair, err := tls.LoadX509KeyPair(c.clientCert, c.clientKey)
+	pair, err := tls.LoadX509KeyPair(c.ClientCert, c.ClientKey)
 	pool := x509.NewCertPool()
 	pool.AddCert(authority.certificate)
-	c.client = &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool}
+	c.Client = &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool}
 	return c, err
 }
 
@@ -73,6 +81,17 @@ func newAuthority(path string) (*signer, error) {
 	}
 	certificate, err := x509.ParseCertificate(der)
 	return &signer{certificate, key}, errors.Join(err, writePEM(path, "CERTIFICATE", der))
+}
+
+// newPair writes a key, and the public part of it.
+func newPair(publicPath, keyPath string) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	public, publicErr := x509.MarshalPKIXPublicKey(key.Public())
+	secret, secretErr := x509.MarshalPKCS8PrivateKey(key)
+	return errors.Join(publicErr, secretErr, writePEM(publicPath, "PUBLIC KEY", public), writePEM(keyPath, "PRIVATE KEY", secret))
 }
 
 func (s *signer) issue(name string, serial int64, usage []x509.ExtKeyUsage, certPath, keyPath string) error {

@@ -1,0 +1,269 @@
+//! Several members: they elect one, go on without one, take in another, and let one go.
+
+use std::time::Duration;
+
+use e2e::process::Signal;
+use e2e::{Client, Member, Options, PATIENCE, Place, http, start_cluster};
+use proto::etcdserverpb as pb;
+use tokio::time::{sleep, timeout};
+use tonic::codegen::tokio_stream;
+
+/// Which of them leads. There is one: they serve only then.
+async fn leader(members: &[Member]) -> usize {
+    let status = members[0].client().status().await.unwrap();
+    let leader = status.leader;
+    for (number, member) in members.iter().enumerate() {
+        if member.client().status().await.unwrap().header.unwrap().member_id == leader {
+            return number;
+        }
+    }
+    panic!("nobody is {leader:x}");
+}
+
+/// Asks until there is an answer: a leader may be missing for a while.
+async fn insist<T, F>(what: &str, ask: impl Fn() -> F) -> T
+where
+    F: Future<Output = Result<T, tonic::Status>>,
+{
+    let asked = async {
+        loop {
+            match ask().await {
+                Ok(answer) => return answer,
+                // Between two attempts, as any client does.
+                Err(_) => sleep(Duration::from_millis(50)).await,
+            }
+        }
+    };
+    let answered = timeout(PATIENCE, asked).await;
+    answered.unwrap_or_else(|_| panic!("{what} was never answered"))
+}
+
+async fn put(client: &Client, key: &str) {
+    insist(key, || client.put(key, "v")).await;
+}
+
+async fn keys(client: &Client) -> usize {
+    let found = insist("a range", || client.get_prefix("k")).await;
+    found.kvs.len()
+}
+
+/// All hold the same, as soon as they are as far as each other.
+async fn agree(members: &[Member]) {
+    let mut hashes = Vec::new();
+    for member in members {
+        // A read that sees all, so that the member is as far as that.
+        keys(&member.client()).await;
+        let client = member.client();
+        let hash = client.maintenance().hash_kv(pb::HashKvRequest { revision: 0 }).await;
+        let hash = hash.unwrap().into_inner();
+        hashes.push((hash.hash, hash.hash_revision));
+    }
+    hashes.dedup();
+    assert_eq!(hashes.len(), 1, "{hashes:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_is_killed_is_missed_by_nobody_for_long() {
+    let mut members = start_cluster(3, |options| options);
+    for (number, member) in members.iter().enumerate() {
+        put(&member.client(), &format!("k{number}")).await;
+    }
+    agree(&members).await;
+    let killed = members.remove(leader(&members).await).kill();
+    put(&members[0].client(), "k3").await;
+    assert_eq!(keys(&members[1].client()).await, 4);
+    members.push(killed.start());
+    put(&members[2].client(), "k4").await;
+    agree(&members).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_is_asked_to_end_hands_leadership_on() {
+    let mut members = start_cluster(3, |options| options);
+    put(&members[0].client(), "k0").await;
+    let stopped = members.remove(leader(&members).await).terminate();
+    assert_eq!(stopped.end.signal(), Some(Signal::TERM));
+    let text = stopped.end.text();
+    assert!(text.contains("leadership transfer finished"), "{text}");
+    // Without an election in between: there is a leader at once.
+    members[0].client().put("k1", "v").await.unwrap();
+    assert_eq!(keys(&members[1].client()).await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_was_away_for_long_gets_a_snapshot() {
+    let few = |options: Options| {
+        options.flag("snapshot-count", "50").flag("snapshot-catchup-entries", "10")
+    };
+    let mut members = start_cluster(3, few);
+    let away = (leader(&members).await + 1) % 3;
+    let killed = members.remove(away).kill();
+    for number in 0..300 {
+        put(&members[0].client(), &format!("k{number}")).await;
+    }
+    members.push(killed.start());
+    members[2].log().wait_for_message("applied snapshot");
+    assert_eq!(keys(&members[2].client()).await, 300);
+    agree(&members).await;
+    // And finds it again.
+    let again = members.remove(2).kill().start();
+    members.push(again);
+    agree(&members).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_comes_as_a_learner_is_promoted_and_goes() {
+    let mut members = start_cluster(3, |options| options);
+    for number in 0..20 {
+        put(&members[0].client(), &format!("k{number}")).await;
+    }
+    let place = Place::new();
+    let peer_urls = vec![format!("http://{}", place.peer_address())];
+    let add = || {
+        let (client, peer_urls) = (members[1].client(), peer_urls.clone());
+        async move {
+            client.cluster().member_add(pb::MemberAddRequest { peer_urls, is_learner: true }).await
+        }
+    };
+    // Until all are connected for as long as they must be.
+    let added = insist("adding a learner", add).await.into_inner();
+    let id = added.member.unwrap().id;
+    let others = added.members.iter().filter(|member| member.id != id);
+    let told = others.map(|member| format!("{}={}", member.name, member.peer_urls[0]));
+    let told = told.chain([format!("m4={}", peer_urls[0])]).collect::<Vec<_>>().join(",");
+    let options = Options::new().flag("name", "m4").flag("initial-cluster", told);
+    let options = options.flag("initial-cluster-state", "existing");
+    members.push(Member::start_in(place, options));
+    let learner = members[3].client();
+    assert!(learner.status().await.unwrap().is_learner);
+    let refused = learner.put("k", "v").await.unwrap_err();
+    assert_eq!(refused.message(), "etcdserver: rpc not supported for learner");
+    let promote = || {
+        let client = members[0].client();
+        async move { client.cluster().member_promote(pb::MemberPromoteRequest { id }).await }
+    };
+    assert_eq!(insist("a promotion", promote).await.into_inner().members.len(), 4);
+    put(&learner, "k20").await;
+    agree(&members).await;
+
+    let remove = || {
+        let client = members[0].client();
+        async move { client.cluster().member_remove(pb::MemberRemoveRequest { id }).await }
+    };
+    insist("a removal", remove).await;
+    let ended = members.remove(3).wait();
+    assert_eq!(ended.end.code(), Some(0), "{}", ended.end.text());
+    let text = ended.end.text();
+    assert!(text.contains("the member has been permanently removed from the cluster"), "{text}");
+    put(&members[0].client(), "k21").await;
+    // It is told so again, should somebody start it.
+    let again = ended.place.spawn(&ended.options).wait();
+    let text = again.text();
+    assert!(text.contains("the member has been permanently removed from the cluster"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_is_left_goes_on_alone_if_forced_to() {
+    let mut members = start_cluster(3, |options| options);
+    put(&members[0].client(), "k0").await;
+    agree(&members).await;
+    let left = members.remove(1).kill();
+    drop(members);
+    let alone = left.start_with(|options| options.flag("force-new-cluster", "true"));
+    put(&alone.client(), "k1").await;
+    assert_eq!(keys(&alone.client()).await, 2);
+    let list = alone.client().cluster().member_list(pb::MemberListRequest::default()).await;
+    assert_eq!(list.unwrap().into_inner().members.len(), 1);
+    let again = alone.kill().start_with(|options| options.without("force-new-cluster"));
+    put(&again.client(), "k2").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leases_and_watches_are_served_by_all() {
+    let members = start_cluster(3, |options| options);
+    let follower = &members[(leader(&members).await + 1) % 3];
+    let client = follower.client();
+    let grant = pb::LeaseGrantRequest { ttl: 100, id: 7 };
+    client.lease().lease_grant(grant).await.unwrap();
+    let ask = pb::LeaseTimeToLiveRequest { id: 7, keys: true };
+    let left = client.lease().lease_time_to_live(ask).await.unwrap().into_inner();
+    assert_eq!((left.granted_ttl, left.ttl > 90), (100, true));
+    let keep = tokio_stream::iter([pb::LeaseKeepAliveRequest { id: 7 }]);
+    let mut kept = client.lease().lease_keep_alive(keep).await.unwrap().into_inner();
+    assert_eq!(kept.message().await.unwrap().unwrap().ttl, 100);
+    let mut watching = client.watch_prefix("k", 1).await.unwrap();
+    put(&members[0].client(), "k0").await;
+    put(&members[1].client(), "k1").await;
+    let events = watching.events(2).await.unwrap();
+    assert_eq!(events.len(), 2);
+}
+
+#[test]
+fn what_others_say_of_a_member_is_heeded() {
+    let members = start_cluster(3, |options| options);
+    let peer = members[0].place().peer_address();
+    let list = http::get(&peer, "/members");
+    assert_eq!(list.status, 200);
+    assert!(list.header("x-etcd-cluster-id").is_some_and(|id| !id.is_empty()));
+    let initial: Vec<_> = members
+        .iter()
+        .enumerate()
+        .map(|(n, member)| format!("m{}=http://{}", n + 1, member.place().peer_address()))
+        .collect();
+    let initial = initial.join(",");
+
+    // Its data is gone, but others know it: it must not begin anew.
+    let stopped: Vec<_> = members.into_iter().collect();
+    let mut stopped = stopped.into_iter();
+    let lost = stopped.next().unwrap().terminate();
+    std::fs::remove_dir_all(lost.data_dir()).unwrap();
+    let ended = lost.refused();
+    assert_eq!(ended.code(), Some(1));
+    assert!(ended.text().contains("has already been bootstrapped"), "{}", ended.text());
+
+    // It asks to join, but was told of another cluster than there is.
+    let place = Place::new();
+    let told = format!("{initial},m9=http://{}", place.peer_address());
+    let options = Options::new().flag("name", "m9").flag("initial-cluster", told);
+    let ended = place.run(&options.flag("initial-cluster-state", "existing"));
+    assert_eq!(ended.code(), Some(1));
+    assert!(ended.text().contains("member count is unequal"), "{}", ended.text());
+
+    let nobody = Place::new();
+    let options = Options::new().flag("initial-cluster-state", "existing");
+    let ended = nobody.run(&options);
+    let text = "cannot fetch cluster info from peer urls: could not retrieve cluster information from the given URLs";
+    assert!(ended.text().contains(text), "{}", ended.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_speak_tls_with_certificates_of_their_own_making() {
+    let members = start_cluster(3, |options| {
+        let url = "https://127.0.0.1:{peer}";
+        let options =
+            options.flag("listen-peer-urls", url).flag("initial-advertise-peer-urls", url);
+        options.flag("peer-auto-tls", "true")
+    });
+    put(&members[0].client(), "k0").await;
+    assert_eq!(keys(&members[2].client()).await, 1);
+    agree(&members).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_find_each_other_on_a_list() {
+    let list = Member::start(Options::new());
+    list.client().put("/_etcd/registry/token/_config/size", "3").await.unwrap();
+    let endpoint = format!("http://{}", list.place().client_address());
+    let found = |number: usize| {
+        let options = Options::new().without("initial-cluster").flag("name", format!("m{number}"));
+        let options = options.flag("discovery-token", "token");
+        (Place::new(), options.flag("discovery-endpoints", &*endpoint))
+    };
+    let members = Member::start_together((1..=3).map(found).collect());
+    put(&members[0].client(), "k0").await;
+    agree(&members).await;
+    // There is no room for another.
+    let (place, options) = found(4);
+    let ended = place.run(&options);
+    assert!(ended.text().contains("cluster is full"), "{}", ended.text());
+}

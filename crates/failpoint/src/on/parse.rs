@@ -1,0 +1,168 @@
+//! Reads chains of terms.
+//!
+//! ```text
+//! chain   term ( "->" term )*
+//! term    ( number "%" | whole "*" )* action [ "(" [ value ] ")" ]
+//! action  off | return | sleep | panic | print
+//! value   "text" | whole | true | false
+//! ```
+
+use super::terms::{Action, Term, Value, When};
+
+/// The longest chain.
+const TERMS_MAX: usize = 1000;
+
+/// Reads a chain; none if it is not one.
+pub(super) fn chain(words: &str) -> Option<Vec<Term>> {
+    let mut rest = words;
+    let mut chain = Vec::new();
+    while !rest.is_empty() {
+        let (term, after) = term(rest)?;
+        chain.push(term);
+        rest = match after {
+            "" => "",
+            after => after.strip_prefix("->")?,
+        };
+        if chain.len() > TERMS_MAX {
+            return None;
+        }
+    }
+    (!chain.is_empty()).then_some(chain)
+}
+
+fn term(words: &str) -> Option<(Term, &str)> {
+    let (when, rest) = conditions(words)?;
+    let (action, rest) = action(rest)?;
+    let (value, rest) = argument(rest)?;
+    Some((Term { when, action, value }, rest))
+}
+
+/// `3*`, `20.5%`, and so on.
+fn conditions(mut rest: &str) -> Option<(Vec<When>, &str)> {
+    let mut when = Vec::new();
+    loop {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        if digits == 0 {
+            return Some((when, rest));
+        }
+        let (number, after) = rest.split_at(digits);
+        if let Some(after) = after.strip_prefix('*') {
+            when.push(When::Times(number.parse().ok()?));
+            rest = after;
+        } else {
+            rest = after.strip_prefix('%')?;
+            when.push(When::Chance(number.parse::<f64>().ok()? / 100.0));
+        }
+    }
+}
+
+fn action(rest: &str) -> Option<(Action, &str)> {
+    const ACTIONS: [(&str, Action); 5] = [
+        ("off", Action::Off),
+        ("return", Action::Return),
+        ("sleep", Action::Sleep),
+        ("panic", Action::Panic),
+        ("print", Action::Print),
+    ];
+    ACTIONS.into_iter().find_map(|(word, action)| Some((action, rest.strip_prefix(word)?)))
+}
+
+/// What is in brackets. As in gofail, none is nothing at the end of the chain, and less than that before it.
+fn argument(rest: &str) -> Option<(Option<Value>, &str)> {
+    let Some(inside) = rest.strip_prefix('(') else {
+        return Some((rest.is_empty().then_some(Value::Nothing), rest));
+    };
+    if let Some(rest) = inside.strip_prefix(')') {
+        return Some((Some(Value::Nothing), rest));
+    }
+    if let Some(quoted) = inside.strip_prefix('"') {
+        let (text, rest) = text(quoted)?;
+        return Some((Some(Value::Text(text)), rest.strip_prefix(')')?));
+    }
+    let (word, rest) = inside.split_once(')')?;
+    let value = match word {
+        "true" => Value::Truth(true),
+        "false" => Value::Truth(false),
+        number => Value::Number(number.parse().ok()?),
+    };
+    Some((Some(value), rest))
+}
+
+/// Up to the closing quote, with the escapes that are of use in a message.
+fn text(quoted: &str) -> Option<(String, &str)> {
+    let mut text = String::new();
+    let mut chars = quoted.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '"' => return Some((text, &quoted[at + 1..])),
+            '\\' => text.push(match chars.next()?.1 {
+                'n' => '\n',
+                't' => '\t',
+                c @ ('"' | '\\') => c,
+                _ => return None,
+            }),
+            c => text.push(c),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn term(when: Vec<When>, action: Action, value: Option<Value>) -> Term {
+        Term { when, action, value }
+    }
+
+    #[test]
+    fn chains() {
+        let nothing = || Some(Value::Nothing);
+        assert_eq!(chain("panic"), Some(vec![term(vec![], Action::Panic, nothing())]));
+        assert_eq!(
+            chain("5%return(\"x\")->1*panic"),
+            Some(vec![
+                term(vec![When::Chance(0.05)], Action::Return, Some(Value::Text("x".into()))),
+                term(vec![When::Times(1)], Action::Panic, nothing()),
+            ])
+        );
+        assert_eq!(
+            chain("panic->3*20.5%sleep(-5)"),
+            Some(vec![
+                term(vec![], Action::Panic, None),
+                term(
+                    vec![When::Times(3), When::Chance(0.205)],
+                    Action::Sleep,
+                    Some(Value::Number(-5))
+                ),
+            ])
+        );
+        assert_eq!(chain("print()->"), Some(vec![term(vec![], Action::Print, nothing())]));
+        let quoted = Some(Value::Text("a \"b\" )\\".into()));
+        assert_eq!(
+            chain(r#"return("a \"b\" )\\")"#),
+            Some(vec![term(vec![], Action::Return, quoted)])
+        );
+    }
+
+    #[test]
+    fn what_is_none() {
+        for words in [
+            "",
+            "nonsense",
+            "5panic",
+            "5*",
+            "panic->x",
+            "return(",
+            "return(\"x",
+            "return(x)",
+            "off off",
+            "1.2.3%off",
+            "break",
+            "->off",
+        ] {
+            assert_eq!(chain(words), None, "{words}");
+        }
+        assert_eq!(chain(&"off->".repeat(TERMS_MAX + 1)), None);
+    }
+}

@@ -1,0 +1,93 @@
+//! The names of all points.
+
+/// Every point there can be, in the order of their names. The crate's documentation says where each is.
+///
+/// They are listed, not found: so each can be switched on before the code that has it was ever run.
+pub const POINTS: &[&str] = &[
+    "afterCommit",
+    "afterStartDBTxn",
+    "afterWritebackBuf",
+    "applyAfterOpenSnapshot",
+    "applyBeforeOpenSnapshot",
+    "beforeApplyOneConfChange",
+    "beforeApplyOneEntryNormal",
+    "beforeCheckpointInLeaseRenew",
+    "beforeCommit",
+    "beforeLookupWhenForwardLeaseTimeToLive",
+    "beforeLookupWhenLeaseTimeToLive",
+    "beforePublishing",
+    "beforeRangeStreamChunk",
+    "beforeSendWatchResponse",
+    "beforeServeHTTPLeaseRenew",
+    "beforeStartDBTxn",
+    "beforeSyncDataPages",
+    "beforeSyncMetaPage",
+    "beforeWriteMetaError",
+    "beforeWritebackBuf",
+    "compactAfterAcquiredBatchTxLock",
+    "compactAfterCommitBatch",
+    "compactAfterCommitScheduledCompact",
+    "compactAfterSetFinishedCompact",
+    "compactBeforeCommitBatch",
+    "compactBeforeCommitScheduledCompact",
+    "compactBeforeSetFinishedCompact",
+    "defragBeforeCopy",
+    "defragBeforeRename",
+    "defragOpenFileError",
+    "defragdbFail",
+    "lackOfDiskSpace",
+    "raftAfterApplySnap",
+    "raftAfterSave",
+    "raftAfterSaveSnap",
+    "raftAfterWALRelease",
+    "raftBeforeAdvance",
+    "raftBeforeApplySnap",
+    "raftBeforeFollowerSend",
+    "raftBeforeLeaderSend",
+    "raftBeforeSave",
+    "raftBeforeSaveSnap",
+    "raftBeforeWALSaveSnaphot",
+    "raftDropHeartbeat",
+    "resizeFileError",
+    "walAfterSync",
+    "walBeforeSync",
+];
+
+/// Whether there is a point of this name. Known while compiling: a point that is not in the list does not compile.
+#[must_use]
+pub const fn is_point(name: &str) -> bool {
+    let mut i = 0;
+    while i < POINTS.len() {
+        if same(POINTS[i].as_bytes(), name.as_bytes()) {
+            return true;
+        }
+        i += 1;
+    }
+    false
+}
+
+const fn same(one: &[u8], two: &[u8]) -> bool {
+    if one.len() != two.len() {
+        return false;
+    }
+    let mut i = 0;
+    while i < one.len() {
+        if one[i] != two[i] {
+            return false;
+        }
+        i += 1;
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_in_order_and_found() {
+        assert!(POINTS.is_sorted(), "a name is out of order");
+        assert!(POINTS.iter().all(|name| is_point(name)));
+        assert!(!is_point("walBefore") && !is_point("walBeforeSyncs"));
+    }
+}

@@ -1,0 +1,146 @@
+//! Compactions: what is gone stays gone, and nothing else is refused.
+//!
+//! A compaction takes effect somewhere between its request and its answer, and takes no revision. So what is known is by time: after the answer
+//! the past is gone, and before the request it was there.
+
+use super::timeline::{Timeline, describe, is_linearizable};
+use crate::record::{History, Op, Operation, Outcome, Range, Refusal, Request};
+use crate::violation::{Rule, Violation};
+
+/// Whether reads of the past and compactions fit together. `by_itself`: whether the store also compacts without being asked.
+pub(crate) fn check(
+    history: &History,
+    timeline: &Timeline,
+    by_itself: bool,
+) -> Result<(), Violation> {
+    let done = Done::new(history);
+    history.operations.iter().try_for_each(|operation| match &operation.outcome {
+        Outcome::Answered { .. } => done.check_answer(history, operation),
+        Outcome::Refused { at_ns, refusal: Refusal::Compacted } if !by_itself => {
+            check_compacted(history, operation, *at_ns)
+        }
+        Outcome::Refused { refusal: Refusal::FutureRevision, .. } => {
+            check_future(history, timeline, operation)
+        }
+        Outcome::Refused { .. } | Outcome::Unknown { .. } => Ok(()),
+    })
+}
+
+/// Answered compactions, by the time of the answer, each with the furthest so far.
+struct Done {
+    by_end: Vec<(u64, i64, usize)>,
+}
+
+impl Done {
+    fn new(history: &History) -> Done {
+        let mut by_end: Vec<(u64, i64, usize)> = Vec::new();
+        for (i, operation) in history.operations.iter().enumerate() {
+            if let (Request::Compact { revision }, Some((at_ns, _))) =
+                (&operation.request, operation.answer())
+            {
+                by_end.push((at_ns, *revision, i));
+            }
+        }
+        by_end.sort_unstable();
+        for i in 1..by_end.len() {
+            if by_end[i - 1].1 > by_end[i].1 {
+                (by_end[i].1, by_end[i].2) = (by_end[i - 1].1, by_end[i - 1].2);
+            }
+        }
+        Done { by_end }
+    }
+
+    /// The furthest compaction that had ended before `at_ns`.
+    fn before(&self, at_ns: u64) -> Option<(i64, usize)> {
+        let count = self.by_end.partition_point(|(end, ..)| *end < at_ns);
+        self.by_end.get(count.checked_sub(1)?).map(|(_, revision, i)| (*revision, *i))
+    }
+
+    /// Nothing is answered that was gone.
+    fn check_answer(&self, history: &History, operation: &Operation) -> Result<(), Violation> {
+        let Some((compacted, by)) = self.before(operation.invoked_ns) else { return Ok(()) };
+        let gone = match &operation.request {
+            Request::Compact { revision } => *revision <= compacted,
+            request if is_linearizable(request) => {
+                done_reads(operation).any(|range| range.revision > 0 && range.revision < compacted)
+            }
+            _ => false,
+        };
+        if !gone {
+            return Ok(());
+        }
+        let text = format!("{operation}; it was gone by then: {}", history.operations[by]);
+        Err(Violation::new(Rule::Compaction, text))
+    }
+}
+
+/// The reads that an answered operation did. Of a transaction all count that it could have done: which ones, its answer says by their number only.
+fn done_reads(operation: &Operation) -> impl Iterator<Item = &Range> {
+    use crate::record::Body;
+    let then = operation
+        .answer()
+        .is_some_and(|(_, response)| matches!(response.body, Body::Txn { succeeded: true, .. }));
+    reads(&operation.request, Some(then))
+}
+
+/// The reads in a request; of a transaction, those of one side if that is given.
+fn reads(request: &Request, then: Option<bool>) -> impl Iterator<Item = &Range> {
+    let (alone, one, two) = match request {
+        Request::Range(range) => (Some(range), &[][..], &[][..]),
+        Request::Txn(txn) => (
+            None,
+            if then == Some(false) { &[][..] } else { txn.then.as_slice() },
+            if then == Some(true) { &[][..] } else { txn.otherwise.as_slice() },
+        ),
+        _ => (None, &[][..], &[][..]),
+    };
+    let inside = one.iter().chain(two).filter_map(|op| match op {
+        Op::Range(range) => Some(range),
+        Op::Put(_) | Op::Delete(_) => None,
+    });
+    alone.into_iter().chain(inside)
+}
+
+/// Whoever is told that something is gone: somebody may have asked for that.
+fn check_compacted(history: &History, operation: &Operation, at_ns: u64) -> Result<(), Violation> {
+    let oldest = match &operation.request {
+        // A revision that never was is refused in the same words, as is compacting to where it has been compacted to.
+        Request::Compact { revision: ..0 } => None,
+        Request::Compact { revision } => Some(*revision - 1),
+        request => reads(request, None).map(|range| range.revision).filter(|it| *it > 0).min(),
+    };
+    let Some(oldest) = oldest else { return Ok(()) };
+    let explains = |other: &&Operation| {
+        let refused = matches!(other.outcome, Outcome::Refused { .. });
+        matches!(other.request, Request::Compact { revision } if revision > oldest)
+            && !refused
+            && other.invoked_ns <= at_ns
+    };
+    if history.operations.iter().any(|other| explains(&other)) {
+        return Ok(());
+    }
+    let text = format!("{operation}; nobody had asked for that");
+    Err(Violation::new(Rule::Compaction, text))
+}
+
+/// Whoever is told that a revision is yet to come: nobody had seen it before.
+fn check_future(
+    history: &History,
+    timeline: &Timeline,
+    operation: &Operation,
+) -> Result<(), Violation> {
+    if !is_linearizable(&operation.request) {
+        return Ok(());
+    }
+    let newest = match &operation.request {
+        Request::Compact { revision } => Some(*revision),
+        request => reads(request, None).map(|range| range.revision).max(),
+    };
+    match (newest, timeline.before(operation.invoked_ns)) {
+        (Some(newest), Some(seen)) if seen.revision() >= newest => {
+            let text = format!("{operation}; yet, before it began, {}", describe(history, seen));
+            Err(Violation::new(Rule::StaleRead, text))
+        }
+        _ => Ok(()),
+    }
+}

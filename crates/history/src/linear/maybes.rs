@@ -1,0 +1,146 @@
+//! Writes that may have happened: those of unknown outcome, and revocations, which do not say whether they found keys.
+//!
+//! ```text
+//! write            first revision it could be    last      what it could be
+//! put a="7"        4: 3 was seen before it began  any       revision 9, if somebody read a="7" there; else any hole
+//! revoke 5 → 6     4                              6         revision 6, if lease 5 had keys; else it changed nothing
+//! ```
+//!
+//! Two that differ only in a value which nobody ever saw are of one *class*: if one of them does not explain a hole, the other does not either.
+
+use std::collections::BTreeMap;
+
+use super::clues::{Clues, excluded};
+use super::footprint::{self, LeasedKeys};
+use super::leases::Leases;
+use super::script::Script;
+use super::timeline::Timeline;
+use crate::record::{History, Kv, Op, Put, Request, Span};
+
+/// A write that may have happened.
+#[derive(Debug)]
+pub(crate) struct Maybe<'a> {
+    /// Which operation.
+    pub(crate) operation: usize,
+    /// What it asked for.
+    pub(crate) request: &'a Request,
+    /// The revisions that it could have made.
+    from: i64,
+    to: i64,
+    /// Those of a class are alike.
+    pub(crate) class: usize,
+    /// The keys that it could change, and those that this depends on.
+    pub(crate) writes: Vec<Span>,
+    pub(crate) touches: Vec<Span>,
+}
+
+/// All writes that may have happened, in the order of their invocation.
+#[derive(Debug)]
+pub(crate) struct Maybes<'a> {
+    pub(crate) all: Vec<Maybe<'a>>,
+}
+
+impl<'a> Maybes<'a> {
+    pub(crate) fn new(
+        history: &'a History,
+        timeline: &Timeline,
+        script: &Script<'a>,
+        clues: &Clues<'a>,
+        leased: &LeasedKeys,
+    ) -> Maybes<'a> {
+        let mut classes = BTreeMap::new();
+        let mut all: Vec<Maybe<'a>> = Vec::new();
+        for (operation, it) in history.operations.iter().enumerate() {
+            let request = &it.request;
+            let last = match (it.answer(), request) {
+                (Some((_, response)), Request::Revoke { .. }) => response.revision,
+                (None, _) if it.is_unknown() => script.last(),
+                _ => continue,
+            };
+            let writes = footprint::writes(request, leased);
+            let from = timeline.earliest_write(it.invoked_ns);
+            if !writes.is_empty() && from <= last {
+                let next = classes.len();
+                let class = *classes.entry((anonymous(clues, request), last)).or_insert(next);
+                let touches = footprint::touches(request, leased);
+                all.push(Maybe { operation, request, from, to: last, class, writes, touches });
+            }
+        }
+        all.sort_by_key(|maybe| history.operations[maybe.operation].invoked_ns);
+        let mut maybes = Maybes { all };
+        maybes.pin(script, clues);
+        maybes
+    }
+
+    /// Those that could have made `revision`, as far as can be told without the state.
+    pub(crate) fn eligible(
+        &self,
+        clues: &Clues<'_>,
+        leases: &Leases<'_>,
+        revision: i64,
+    ) -> Vec<usize> {
+        let fits = |maybe: &Maybe<'_>| {
+            maybe.from <= revision
+                && revision <= maybe.to
+                && !excluded(clues, maybe.request, revision)
+                && lease_permits(leases, maybe.request, revision)
+        };
+        (0..self.all.len()).filter(|i| fits(&self.all[*i])).collect()
+    }
+
+    /// If what somebody read at a hole could have been put by one of them alone, it was, and it made no other revision.
+    fn pin(&mut self, script: &Script<'_>, clues: &Clues<'_>) {
+        let mut putters: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
+        for (i, maybe) in self.all.iter().enumerate() {
+            for Put { key, value, .. } in footprint::puts(maybe.request) {
+                putters.entry((key, value)).or_default().push(i);
+            }
+        }
+        let mut pins: Vec<(usize, i64)> = Vec::new();
+        for (revision, Kv { key, value, .. }) in clues.all_facts() {
+            let hole = (2..=script.last()).contains(&revision) && script.writer(revision).is_none();
+            if let (true, Some([only])) =
+                (hole, putters.get(&(&**key, &**value)).map(Vec::as_slice))
+            {
+                pins.push((*only, revision));
+            }
+        }
+        for (i, revision) in pins {
+            self.all[i].from = self.all[i].from.max(revision);
+            self.all[i].to = self.all[i].to.min(revision);
+        }
+    }
+}
+
+/// A put on a lease is possible only while the lease is there.
+fn lease_permits(leases: &Leases<'_>, request: &Request, revision: i64) -> bool {
+    match request {
+        Request::Put(put) => leases.permits(put.lease, revision).is_ok(),
+        _ => true,
+    }
+}
+
+/// Stands for every value that nothing ever depended on.
+const UNSEEN: &str = "\0unseen";
+
+/// The request, with values taken out that nothing ever depended on.
+fn anonymous(clues: &Clues<'_>, request: &Request) -> Request {
+    let mut request = request.clone();
+    let blank = |put: &mut Put| {
+        if clues.is_anonymous(&put.key, &put.value) {
+            UNSEEN.clone_into(&mut put.value);
+        }
+    };
+    match &mut request {
+        Request::Put(put) => blank(put),
+        Request::Txn(txn) => {
+            for op in txn.then.iter_mut().chain(&mut txn.otherwise) {
+                if let Op::Put(put) = op {
+                    blank(put);
+                }
+            }
+        }
+        _ => {}
+    }
+    request
+}

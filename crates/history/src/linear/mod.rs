@@ -1,0 +1,87 @@
+//! Whether one order of everything explains all answers.
+//!
+//! A history is linearizable if every operation can be given a moment between its request and its answer, such that a store that does them
+//! one after the other in that order answers just so. Finding such an order is hard in general. Here each answer carries the revision
+//! of the store, which leaves little to find: a write that made revision 5 comes after the one that made 4, and whoever saw revision
+//! 5 comes between the writes of 5 and 6. What remains is to check, and to explain the revisions that nobody was told to have made.
+//!
+//! ```text
+//! client 1   |- put a="1" → 2 -|              |- put a="3" → 4 -|
+//! client 2         |- put a="2" → ?                                         no answer
+//! client 3                        |- read a → "2" (mod 3), at 3 -|          so it happened, as revision 3
+//! client 4                                       |- read b → none, at 4 -|
+//!
+//! verdict: put a="1", put a="2", read a, put a="3", read b
+//! ```
+//!
+//! What is assumed of revisions is checked too: that no two writes claim one ([`script`]), and that they do not go against time
+//! ([`timeline`]).
+//!
+//! In the order in which to read: [`timeline`], [`script`], [`footprint`], [`clues`], [`leases`], [`compactions`], [`maybes`], [`search`], [`holes`], [`sights`].
+
+mod clues;
+mod compactions;
+mod conflict;
+mod footprint;
+mod holes;
+mod leases;
+mod maybes;
+mod script;
+mod search;
+mod sights;
+mod timeline;
+
+use clues::Clues;
+use footprint::LeasedKeys;
+use leases::Leases;
+use maybes::Maybes;
+use script::Script;
+use search::{Given, Search, Unexplained};
+use timeline::Timeline;
+
+use crate::log::Log;
+use crate::options::Options;
+use crate::record::History;
+use crate::violation::Violation;
+use crate::watch::Coverage;
+
+/// Finds an order that explains all answers, and if possible also what watchers were told.
+///
+/// An order that agrees with every watcher is looked for first. If there is none, the watcher that stands in the way is left out, and in
+/// the end all are: then it is the watchers who were told something wrong, and they are held against an order that agrees with all others.
+pub(crate) fn check(
+    history: &History,
+    options: &Options,
+    mut believed: Vec<Coverage<'_>>,
+) -> Result<Log, Violation> {
+    let timeline = Timeline::new(history);
+    let script = Script::new(history, timeline.last_revision())?;
+    timeline.check(history)?;
+    let leases = Leases::new(history, &timeline, options.lease_slack_ns);
+    leases.check()?;
+    compactions::check(history, &timeline, options.compacts_by_itself)?;
+    let leased = LeasedKeys::new(history);
+    let search = |watchers: &[Coverage<'_>]| {
+        let clues = Clues::new(history, watchers);
+        let maybes = Maybes::new(history, &timeline, &script, &clues, &leased);
+        let given = Given {
+            history,
+            timeline: &timeline,
+            script: &script,
+            clues: &clues,
+            leases: &leases,
+            leased: &leased,
+            maybes: &maybes,
+            watchers,
+        };
+        Search::new(given).run()
+    };
+    loop {
+        match search(&believed) {
+            Ok(log) => return Ok(log),
+            Err(unexplained) if believed.is_empty() => return Err(unexplained.violation),
+            Err(Unexplained { suspect: Some(i), .. }) => _ = believed.remove(i),
+            Err(Unexplained { suspect: None, .. }) => believed.clear(),
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! The answers, laid out by revision: who wrote each, and what was seen of the state that it left.
+//!
+//! ```text
+//! revision   written by          seen
+//!        2   client 1: put a     client 2: read a, at 2
+//!        3   nobody who knows    client 3: read b, answered at 5, as of 3
+//!        4   client 2: delete a
+//! ```
+//!
+//! A read as of an older revision is laid where it looks, not where it was answered: so what is seen of a state is checked as soon as the
+//! state is made, and nothing of the past matters afterwards.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::record::{Body, History, Op, Operation, Range, Request, Response, Span};
+use crate::violation::{Rule, Violation};
+
+/// Something that was seen of a state.
+#[derive(Clone, Debug)]
+pub(crate) struct Sight<'a> {
+    /// Who saw it, for whoever reads.
+    pub(crate) who: Who,
+    /// What was asked for.
+    pub(crate) request: Cow<'a, Request>,
+    /// What was seen.
+    pub(crate) body: Cow<'a, Body>,
+}
+
+/// Who saw something.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Who {
+    /// A client, by this operation.
+    Operation(usize),
+    /// Whoever looked at the end.
+    Final(usize),
+}
+
+/// The answers, laid out by revision.
+#[derive(Debug)]
+pub(crate) struct Script<'a> {
+    /// Indexed by revision.
+    writers: Vec<Option<usize>>,
+    /// Indexed by revision.
+    sights: Vec<Vec<Sight<'a>>>,
+    /// For each key, the revisions at which somebody saw all there was of it, and nothing else.
+    seen_alone: BTreeMap<String, BTreeSet<i64>>,
+    /// The revisions at which somebody saw all of a range.
+    seen_ranges: BTreeMap<i64, Vec<Span>>,
+}
+
+/// More revisions than a history that fits into memory could have: beyond that, an answer is nonsense.
+const REVISIONS_MAX: i64 = 1 << 26;
+
+impl<'a> Script<'a> {
+    /// Lays out all answers, none of which is later than `last`.
+    pub(crate) fn new(history: &'a History, last: i64) -> Result<Script<'a>, Violation> {
+        let count = match usize::try_from(last) {
+            Ok(count) if last <= REVISIONS_MAX => count + 1,
+            _ => return Err(Violation::new(Rule::WellFormed, format!("revision {last} was seen"))),
+        };
+        let mut script = Script {
+            writers: vec![None; count],
+            sights: vec![Vec::new(); count],
+            seen_alone: BTreeMap::new(),
+            seen_ranges: BTreeMap::new(),
+        };
+        for i in 0..history.operations.len() {
+            script.lay(history, i)?;
+        }
+        for (i, last) in history.finals.iter().enumerate() {
+            let count = i64::try_from(last.kvs.len()).unwrap_or(i64::MAX);
+            let body = Body::Range { kvs: last.kvs.clone(), count, more: false };
+            let request = Cow::Owned(Request::Range(Range::now(Span::all())));
+            let sight = Sight { who: Who::Final(i), request, body: Cow::Owned(body) };
+            script.see(last.revision, sight);
+        }
+        Ok(script)
+    }
+
+    /// Who wrote `revision`, if somebody was told so.
+    pub(crate) fn writer(&self, revision: i64) -> Option<usize> {
+        self.writers[index(revision)]
+    }
+
+    /// What was seen of the state at `revision`.
+    pub(crate) fn sights(&self, revision: i64) -> &[Sight<'a>] {
+        &self.sights[index(revision)]
+    }
+
+    /// The last revision up to `revision` at which somebody saw all there was in `span`; zero if nobody did.
+    pub(crate) fn known(&self, span: &Span, revision: i64) -> i64 {
+        let alone = match (&span.end, self.seen_alone.get(&span.key)) {
+            (None, Some(seen)) => seen.range(..=revision).next_back().copied(),
+            _ => None,
+        };
+        let alone = alone.unwrap_or(0);
+        let mut ranges = self.seen_ranges.range(alone + 1..revision.max(alone) + 1).rev();
+        let found = ranges.find(|(_, seen)| seen.iter().any(|it| it.covers(span)));
+        found.map_or(alone, |(at, _)| *at)
+    }
+
+    /// The last revision.
+    pub(crate) fn last(&self) -> i64 {
+        i64::try_from(self.writers.len() - 1).expect("bounded above")
+    }
+
+    fn lay(&mut self, history: &'a History, i: usize) -> Result<(), Violation> {
+        let operation = &history.operations[i];
+        let Some((at_ns, response)) = operation.answer() else { return Ok(()) };
+        well_formed(operation, at_ns, response)?;
+        self.lay_past_of_txn(i, operation, response);
+        if response.body.wrote() == Some(true) {
+            return self.write(history, i, response.revision);
+        }
+        match &operation.request {
+            // When a renewal, a grant or a compaction happened is checked elsewhere.
+            Request::KeepAlive { .. } | Request::Grant { .. } | Request::Compact { .. } => {}
+            request => {
+                let as_of = match request {
+                    Request::Range(range) if range.revision > 0 => range.revision,
+                    _ => response.revision,
+                };
+                let (request, body) = (Cow::Borrowed(request), Cow::Borrowed(&response.body));
+                self.see(as_of, Sight { who: Who::Operation(i), request, body });
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, history: &History, i: usize, revision: i64) -> Result<(), Violation> {
+        let (one, two) = (self.writers[index(revision)], &history.operations[i]);
+        if let Some(one) = one {
+            let text = format!("revision {revision}: {}; and {two}", history.operations[one]);
+            return Err(Violation::new(Rule::UniqueRevision, text));
+        }
+        self.writers[index(revision)] = Some(i);
+        Ok(())
+    }
+
+    /// Reads inside a transaction that look at an older revision are laid there too.
+    fn lay_past_of_txn(&mut self, i: usize, operation: &'a Operation, response: &'a Response) {
+        let (Request::Txn(txn), Body::Txn { succeeded, results }) =
+            (&operation.request, &response.body)
+        else {
+            return;
+        };
+        let ops = if *succeeded { &txn.then } else { &txn.otherwise };
+        for (op, result) in ops.iter().zip(results) {
+            let Op::Range(range) = op else { continue };
+            if range.revision > 0 {
+                let request = Cow::Owned(Request::Range(range.clone()));
+                let body = Cow::Borrowed(result);
+                self.see(range.revision, Sight { who: Who::Operation(i), request, body });
+            }
+        }
+    }
+
+    fn see(&mut self, revision: i64, sight: Sight<'a>) {
+        if let Request::Range(range) = &*sight.request
+            && !range.count_only
+            && range.limit == 0
+        {
+            match range.span.end {
+                None => {
+                    self.seen_alone.entry(range.span.key.clone()).or_default().insert(revision);
+                }
+                Some(_) => self.seen_ranges.entry(revision).or_default().push(range.span.clone()),
+            }
+        }
+        self.sights[index(revision)].push(sight);
+    }
+}
+
+fn index(revision: i64) -> usize {
+    usize::try_from(revision).expect("what is laid out has been checked")
+}
+
+/// Whether an answer is one to its request, ends after it began, and has revisions that make sense.
+fn well_formed(operation: &Operation, at_ns: u64, response: &Response) -> Result<(), Violation> {
+    let wrong = |what: &str| Err(Violation::new(Rule::WellFormed, format!("{what}: {operation}")));
+    if at_ns < operation.invoked_ns {
+        return wrong("an answer came before its request");
+    }
+    let least = if response.body.wrote() == Some(true) { 2 } else { 1 };
+    if response.revision < least {
+        return wrong("no store is at this revision");
+    }
+    if !answers(&operation.request, &response.body) {
+        return wrong("this is no answer to that");
+    }
+    if reads_of(&operation.request, &response.body).any(|range| range.revision > response.revision)
+    {
+        return wrong("a future revision was read");
+    }
+    Ok(())
+}
+
+/// The reads that were done.
+fn reads_of<'a>(request: &'a Request, body: &Body) -> impl Iterator<Item = &'a Range> {
+    let then = matches!(body, Body::Txn { succeeded: true, .. });
+    let (alone, ops) = match request {
+        Request::Range(range) => (Some(range), &[][..]),
+        Request::Txn(txn) if then => (None, txn.then.as_slice()),
+        Request::Txn(txn) => (None, txn.otherwise.as_slice()),
+        _ => (None, &[][..]),
+    };
+    let inside = ops.iter().filter_map(|op| match op {
+        Op::Range(range) => Some(range),
+        Op::Put(_) | Op::Delete(_) => None,
+    });
+    alone.into_iter().chain(inside)
+}
+
+/// Whether an answer has the form that belongs to a request.
+fn answers(request: &Request, body: &Body) -> bool {
+    match (request, body) {
+        (Request::Txn(txn), Body::Txn { succeeded, results }) => {
+            let ops = if *succeeded { &txn.then } else { &txn.otherwise };
+            ops.len() == results.len() && ops.iter().zip(results).all(|(op, it)| answers_op(op, it))
+        }
+        (Request::Put(_), Body::Put { .. })
+        | (Request::Delete(_), Body::Delete { .. })
+        | (Request::Range(_), Body::Range { .. })
+        | (Request::Grant { .. }, Body::Grant { .. })
+        | (Request::Revoke { .. }, Body::Revoke)
+        | (Request::KeepAlive { .. }, Body::KeepAlive { .. })
+        | (Request::Compact { .. }, Body::Compact) => true,
+        _ => false,
+    }
+}
+
+fn answers_op(op: &Op, body: &Body) -> bool {
+    matches!(
+        (op, body),
+        (Op::Put(_), Body::Put { .. })
+            | (Op::Delete(_), Body::Delete { .. })
+            | (Op::Range(_), Body::Range { .. })
+    )
+}

@@ -1,0 +1,203 @@
+//! When which revision is known to have existed.
+//!
+//! Every answer carries a revision, and so is a place in the one order there must be: a write that made revision 5 has rank 10, whatever
+//! saw the state at revision 5 has rank 11, the next write has rank 12.
+//!
+//! ```text
+//! client 1   |--- put a=1 → 5 ---|                           rank 10
+//! client 2                          |- read a → at 4 -|      rank  9, begun after rank 10 had ended: stale
+//! client 3      |------- read a → at 4 -------|              rank  9, begun before: fine
+//! ```
+//!
+//! So time and revisions agree if and only if nothing begins after something of higher rank has ended, which takes one walk over the
+//! answers in the order of their ends.
+
+use crate::record::{History, Millis, News, Operation, Request};
+use crate::violation::{Rule, Violation};
+
+/// Who saw a revision.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Witness {
+    /// A client, by the answer to this operation.
+    Operation(usize),
+    /// A watcher, by something that this watch was told.
+    Watch(usize),
+    /// Whoever looked at the end.
+    Final(usize),
+}
+
+/// A moment by which a rank is known to have been reached.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sighting {
+    pub(crate) at_ns: u64,
+    rank: i64,
+    pub(crate) witness: Witness,
+}
+
+impl Sighting {
+    /// The revision that was seen.
+    pub(crate) fn revision(&self) -> i64 {
+        self.rank / 2
+    }
+}
+
+/// All sightings, in the order of time and in that of ranks.
+#[derive(Debug)]
+pub(crate) struct Timeline {
+    /// By time.
+    sightings: Vec<Sighting>,
+    /// For each of them, which of those up to it has the highest rank.
+    highest: Vec<usize>,
+    /// By rank: a rank, and which of those of this rank or a higher one came first.
+    earliest: Vec<(i64, usize)>,
+}
+
+/// The rank of an answered operation; None if its answer does not tell.
+fn rank(operation: &Operation) -> Option<i64> {
+    let (_, response) = operation.answer()?;
+    let wrote = response.body.wrote() == Some(true);
+    Some(2 * response.revision + i64::from(!wrote))
+}
+
+/// Whether whoever asks for this must be told of everything that came before. Serializable reads need not, and a renewal's revision is that of
+/// the member asked.
+pub(crate) fn is_linearizable(request: &Request) -> bool {
+    use crate::record::Op;
+    match request {
+        Request::Range(range) => !range.serializable,
+        Request::KeepAlive { .. } => false,
+        Request::Txn(txn) => {
+            let mut ops = txn.then.iter().chain(&txn.otherwise);
+            !ops.all(|op| matches!(op, Op::Range(range) if range.serializable))
+        }
+        Request::Put(_)
+        | Request::Delete(_)
+        | Request::Grant { .. }
+        | Request::Revoke { .. }
+        | Request::Compact { .. } => true,
+    }
+}
+
+impl Timeline {
+    pub(crate) fn new(history: &History) -> Timeline {
+        let mut sightings = collect(history);
+        sightings.sort_by_key(|sighting| (sighting.at_ns, sighting.rank));
+        let mut highest = Vec::with_capacity(sightings.len());
+        let mut best = 0;
+        for (i, sighting) in sightings.iter().enumerate() {
+            if sighting.rank > sightings[best].rank {
+                best = i;
+            }
+            highest.push(best);
+        }
+        let earliest = earliest(&sightings);
+        Timeline { sightings, highest, earliest }
+    }
+
+    /// The highest sighting before `at_ns`.
+    pub(crate) fn before(&self, at_ns: u64) -> Option<&Sighting> {
+        let count = self.sightings.partition_point(|sighting| sighting.at_ns < at_ns);
+        let best = *self.highest.get(count.checked_sub(1)?)?;
+        self.sightings.get(best)
+    }
+
+    /// The first sighting of `revision` or a later one: by then it existed.
+    pub(crate) fn first_sight(&self, revision: i64) -> Option<&Sighting> {
+        let place = self.earliest.partition_point(|(rank, _)| *rank < 2 * revision);
+        self.earliest.get(place).map(|(_, index)| &self.sightings[*index])
+    }
+
+    /// The highest revision that anybody saw.
+    pub(crate) fn last_revision(&self) -> i64 {
+        self.earliest.last().map_or(1, |(rank, _)| (rank / 2).max(1))
+    }
+
+    /// The first revision that a write begun at `invoked_ns` could have made.
+    pub(crate) fn earliest_write(&self, invoked_ns: u64) -> i64 {
+        self.before(invoked_ns).map_or(2, |sighting| (sighting.revision() + 1).max(2))
+    }
+
+    /// Whether time and revisions agree.
+    pub(crate) fn check(&self, history: &History) -> Result<(), Violation> {
+        history
+            .operations
+            .iter()
+            .filter(|operation| is_linearizable(&operation.request))
+            .try_for_each(|operation| self.check_one(history, operation))
+    }
+
+    fn check_one(&self, history: &History, operation: &Operation) -> Result<(), Violation> {
+        let Some(rank) = rank(operation) else { return Ok(()) };
+        let Some(seen) = self.before(operation.invoked_ns) else { return Ok(()) };
+        if seen.rank <= rank {
+            return Ok(());
+        }
+        let rule = match (rank % 2 == 0, seen.revision() == rank / 2) {
+            (false, _) => Rule::StaleRead,
+            (true, true) => Rule::SeenBeforeWritten,
+            (true, false) => Rule::RevisionOrder,
+        };
+        let text = format!("{operation}; yet, before it began, {}", describe(history, seen));
+        Err(Violation::new(rule, text))
+    }
+}
+
+/// Every place where a revision was seen.
+fn collect(history: &History) -> Vec<Sighting> {
+    let operations = history.operations.iter().enumerate().filter_map(|(i, operation)| {
+        let (at_ns, _) = operation.answer()?;
+        Some(Sighting { at_ns, rank: rank(operation)?, witness: Witness::Operation(i) })
+    });
+    let finals = history.finals.iter().enumerate().map(|(i, last)| Sighting {
+        at_ns: last.at_ns,
+        rank: 2 * last.revision + 1,
+        witness: Witness::Final(i),
+    });
+    let mut all: Vec<Sighting> = operations.chain(finals).collect();
+    for (i, watch) in history.watches.iter().enumerate() {
+        for response in &watch.responses {
+            let newest = match &response.news {
+                News::Events(events) => events.iter().map(|event| event.kv.modified).max(),
+                News::Created | News::Progress | News::Canceled { .. } => None,
+            };
+            let revision = response.revision.max(newest.unwrap_or(0));
+            let witness = Witness::Watch(i);
+            all.push(Sighting { at_ns: response.at_ns, rank: 2 * revision + 1, witness });
+        }
+    }
+    all
+}
+
+/// For each rank that was seen, from the lowest, the earliest sighting of it or of a higher one.
+fn earliest(sightings: &[Sighting]) -> Vec<(i64, usize)> {
+    let mut by_rank: Vec<(i64, usize)> =
+        sightings.iter().enumerate().map(|(i, sighting)| (sighting.rank, i)).collect();
+    by_rank.sort_unstable();
+    let mut best: Option<usize> = None;
+    for (_, index) in by_rank.iter_mut().rev() {
+        let earlier = best.is_none_or(|best| sightings[*index].at_ns < sightings[best].at_ns);
+        let first = if earlier { *index } else { best.unwrap_or(*index) };
+        best = Some(first);
+        *index = first;
+    }
+    by_rank
+}
+
+/// Who saw what.
+pub(crate) fn describe(history: &History, seen: &Sighting) -> String {
+    match seen.witness {
+        Witness::Operation(i) => format!("{}", history.operations[i]),
+        Witness::Watch(i) => {
+            let watch = &history.watches[i];
+            let (at, revision) = (Millis(seen.at_ns), seen.revision());
+            format!(
+                "client {} ({at} ms): {}, told of revision {revision}",
+                watch.client, watch.request
+            )
+        }
+        Witness::Final(i) => {
+            let last = &history.finals[i];
+            format!("member {} ended at revision {}", last.member, last.revision)
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What a request would be answered, and what it would change.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::keys::{Change, Keys};
+use crate::record::{
+    Body, Compare, Delete, Kv, Op, Put, Range, Refusal, Relation, Request, Span, Target, Txn,
+};
+
+/// What `request` would be answered if it came next, and what it would change: nothing, or all of it at the next revision.
+///
+/// Whether a lease exists and a revision is still there to be read is not looked at.
+pub(crate) fn evaluate(keys: &Keys, request: &Request) -> Result<(Body, Vec<Change>), Refusal> {
+    let mut draft = Draft { keys, changes: Vec::new() };
+    let body = match request {
+        Request::Put(put) => draft.put(put),
+        Request::Delete(delete) => draft.delete(delete),
+        Request::Range(range) => draft.range(range)?,
+        Request::Txn(txn) => draft.txn(txn)?,
+        Request::Revoke { lease } => draft.revoke(*lease),
+        Request::Grant { lease, ttl_s } => Body::Grant { lease: *lease, ttl_s: *ttl_s },
+        Request::KeepAlive { .. } => Body::KeepAlive { ttl_s: 0 },
+        Request::Compact { .. } => Body::Compact,
+    };
+    Ok((body, draft.changes))
+}
+
+/// A transaction in the making.
+struct Draft<'a> {
+    keys: &'a Keys,
+    changes: Vec<Change>,
+}
+
+impl Draft<'_> {
+    /// What the transaction has at `key` so far.
+    fn get(&self, key: &str) -> Option<&Arc<Kv>> {
+        match self.changes.iter().rev().find(|change| change.key == key) {
+            Some(change) => change.after.as_ref(),
+            None => self.keys.get(key),
+        }
+    }
+
+    /// What the transaction has in `span` so far.
+    fn select(&self, span: &Span) -> Vec<Arc<Kv>> {
+        let kept = self.keys.range_at(span, self.keys.revision());
+        if self.changes.is_empty() {
+            return kept.cloned().collect();
+        }
+        let mut found: BTreeMap<&str, &Arc<Kv>> = kept.map(|kv| (kv.key.as_str(), kv)).collect();
+        for change in self.changes.iter().filter(|change| span.contains(&change.key)) {
+            match &change.after {
+                Some(kv) => found.insert(&change.key, kv),
+                None => found.remove(change.key.as_str()),
+            };
+        }
+        found.into_values().cloned().collect()
+    }
+
+    fn put(&mut self, put: &Put) -> Body {
+        let before = self.get(&put.key).cloned();
+        let modified = self.keys.revision() + 1;
+        let kv = Kv {
+            key: put.key.clone(),
+            value: put.value.clone(),
+            create: before.as_ref().map_or(modified, |kv| kv.create),
+            modified,
+            version: before.as_ref().map_or(1, |kv| kv.version + 1),
+            lease: put.lease,
+        };
+        let prev = before.as_deref().filter(|_| put.prev_kv).cloned();
+        self.changes.push(Change { key: put.key.clone(), before, after: Some(Arc::new(kv)) });
+        Body::Put { prev }
+    }
+
+    fn delete(&mut self, delete: &Delete) -> Body {
+        let gone = self.select(&delete.span);
+        let prevs = if delete.prev_kv { owned(&gone) } else { Vec::new() };
+        let deleted = count(gone.len());
+        self.remove(gone);
+        Body::Delete { deleted, prevs }
+    }
+
+    fn revoke(&mut self, lease: i64) -> Body {
+        let gone = self.keys.attached(lease).cloned().collect();
+        self.remove(gone);
+        Body::Revoke
+    }
+
+    fn remove(&mut self, gone: Vec<Arc<Kv>>) {
+        self.changes.extend(gone.into_iter().map(|kv| Change {
+            key: kv.key.clone(),
+            before: Some(kv),
+            after: None,
+        }));
+    }
+
+    fn range(&self, range: &Range) -> Result<Body, Refusal> {
+        let mut found = match range.revision {
+            ..=0 => self.select(&range.span),
+            at if at > self.keys.revision() => return Err(Refusal::FutureRevision),
+            at => self.keys.range_at(&range.span, at).cloned().collect(),
+        };
+        let total = found.len();
+        if range.count_only {
+            found.clear();
+        } else if range.limit > 0 {
+            found.truncate(usize::try_from(range.limit).unwrap_or(usize::MAX));
+        }
+        let more = !range.count_only && found.len() < total;
+        Ok(Body::Range { kvs: owned(&found), count: count(total), more })
+    }
+
+    fn txn(&mut self, txn: &Txn) -> Result<Body, Refusal> {
+        let succeeded = txn.compares.iter().all(|compare| self.holds(compare));
+        let ops = if succeeded { &txn.then } else { &txn.otherwise };
+        let results = ops.iter().map(|op| self.op(op)).collect::<Result<_, _>>()?;
+        Ok(Body::Txn { succeeded, results })
+    }
+
+    fn op(&mut self, op: &Op) -> Result<Body, Refusal> {
+        Ok(match op {
+            Op::Put(put) => self.put(put),
+            Op::Delete(delete) => self.delete(delete),
+            Op::Range(range) => self.range(range)?,
+        })
+    }
+
+    /// Whether a compare holds. All are asked before anything is changed.
+    fn holds(&self, compare: &Compare) -> bool {
+        let found = self.select(&compare.span);
+        match found.as_slice() {
+            [] => relates(compare, None),
+            kvs => kvs.iter().all(|kv| relates(compare, Some(kv))),
+        }
+    }
+}
+
+/// Whether a key, which may not be there, is in the relation asked for.
+fn relates(compare: &Compare, kv: Option<&Kv>) -> bool {
+    let number = |of: fn(&Kv) -> i64| kv.map_or(0, of);
+    let order = match &compare.to {
+        Target::Value(value) => match kv {
+            None => return false,
+            Some(kv) => kv.value.as_str().cmp(value),
+        },
+        Target::Version(to) => number(|kv| kv.version).cmp(to),
+        Target::Create(to) => number(|kv| kv.create).cmp(to),
+        Target::Mod(to) => number(|kv| kv.modified).cmp(to),
+        Target::Lease(to) => number(|kv| kv.lease).cmp(to),
+    };
+    match compare.is {
+        Relation::Equal => order.is_eq(),
+        Relation::NotEqual => order.is_ne(),
+        Relation::Greater => order.is_gt(),
+        Relation::Less => order.is_lt(),
+    }
+}
+
+fn owned(kvs: &[Arc<Kv>]) -> Vec<Kv> {
+    kvs.iter().map(|kv| Kv::clone(kv)).collect()
+}
+
+fn count(number: usize) -> i64 {
+    i64::try_from(number).expect("keys in memory can be counted")
+}

@@ -1,0 +1,164 @@
+//! Every key with its past.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::record::{Kv, Span};
+
+/// Every key with its past, from revision 1 on, when there were none.
+#[derive(Clone, Debug)]
+pub struct Keys {
+    revision: i64,
+    /// For each key its changes, by revision; None where it was deleted.
+    chains: BTreeMap<String, Chain>,
+    /// For each revision from 2 on, the keys that it changed, in order.
+    written: Vec<Vec<String>>,
+    digest: u64,
+}
+
+/// What each revision left of a key.
+type Chain = Vec<(i64, Option<Arc<Kv>>)>;
+
+/// What a revision did to a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The key.
+    pub key: String,
+    /// What was there, if anything.
+    pub before: Option<Arc<Kv>>,
+    /// What is there now, if anything.
+    pub after: Option<Arc<Kv>>,
+}
+
+impl Default for Keys {
+    fn default() -> Keys {
+        Keys { revision: 1, chains: BTreeMap::new(), written: Vec::new(), digest: 0 }
+    }
+}
+
+impl Keys {
+    /// The newest revision.
+    #[must_use]
+    pub fn revision(&self) -> i64 {
+        self.revision
+    }
+
+    /// What is at `key` now.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&Arc<Kv>> {
+        self.chains.get(key)?.last()?.1.as_ref()
+    }
+
+    /// What was at `key` as of `revision`.
+    #[must_use]
+    pub fn get_at(&self, key: &str, revision: i64) -> Option<&Arc<Kv>> {
+        find(self.chains.get(key)?, revision)
+    }
+
+    /// What is in `span` as of `revision`, in the order of the keys.
+    pub fn range_at(&self, span: &Span, revision: i64) -> impl Iterator<Item = &Arc<Kv>> {
+        let single = span.end.is_none();
+        self.chains
+            .range::<str, _>((Bound::Included(span.key.as_str()), Bound::Unbounded))
+            .take_while(move |(key, _)| !single || **key == span.key)
+            .filter(|(key, _)| span.contains(key))
+            .filter_map(move |(_, chain)| find(chain, revision))
+    }
+
+    /// What hangs on `lease` now, in the order of the keys.
+    pub fn attached(&self, lease: i64) -> impl Iterator<Item = &Arc<Kv>> {
+        self.range_at(&EVERYTHING, self.revision).filter(move |kv| kv.lease == lease)
+    }
+
+    /// The changes of a revision, in the order in which they were made.
+    pub fn changes(&self, revision: i64) -> impl Iterator<Item = Change> {
+        let index = usize::try_from(revision - 2).ok();
+        let keys = index.and_then(|index| self.written.get(index)).map_or(&[][..], Vec::as_slice);
+        keys.iter().map(move |key| Change {
+            key: key.clone(),
+            before: self.get_at(key, revision - 1).cloned(),
+            after: self.get_at(key, revision).cloned(),
+        })
+    }
+
+    /// A number for what is there now: two with the same keys have the same, two with others hardly ever.
+    pub(crate) fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// Makes the next revision of these changes, of which there is at least one.
+    pub(crate) fn apply(&mut self, changes: &[Change]) {
+        assert!(!changes.is_empty(), "a revision has at least one change");
+        self.revision += 1;
+        for Change { key, before, after } in changes {
+            self.digest ^= digest(before.as_ref()) ^ digest(after.as_ref());
+            let chain = self.chains.entry(key.clone()).or_default();
+            chain.push((self.revision, after.clone()));
+        }
+        self.written.push(changes.iter().map(|change| change.key.clone()).collect());
+    }
+
+    /// Takes back the newest revision.
+    pub(crate) fn undo(&mut self) {
+        let keys = self.written.pop().expect("there is a revision to take back");
+        for key in keys {
+            let chain = self.chains.get_mut(&key).expect("what was written is there");
+            let (_, after) = chain.pop().expect("what was written is there");
+            let before = chain.last().and_then(|(_, kv)| kv.as_ref());
+            self.digest ^= digest(before) ^ digest(after.as_ref());
+        }
+        self.revision -= 1;
+    }
+}
+
+static EVERYTHING: std::sync::LazyLock<Span> = std::sync::LazyLock::new(Span::all);
+
+/// What a chain has as of `revision`.
+fn find(chain: &[(i64, Option<Arc<Kv>>)], revision: i64) -> Option<&Arc<Kv>> {
+    // Nearly all questions are about now.
+    let count = match chain.last() {
+        Some((newest, _)) if *newest <= revision => chain.len(),
+        _ => chain.partition_point(|(at, _)| *at <= revision),
+    };
+    chain.get(count.checked_sub(1)?)?.1.as_ref()
+}
+
+fn digest(kv: Option<&Arc<Kv>>) -> u64 {
+    let Some(kv) = kv else { return 0 };
+    let mut hasher = DefaultHasher::new();
+    kv.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(keys: &mut Keys, key: &str, value: &str) {
+        let before = keys.get(key).cloned();
+        let modified = keys.revision() + 1;
+        let create = before.as_ref().map_or(modified, |kv| kv.create);
+        let version = before.as_ref().map_or(1, |kv| kv.version + 1);
+        let (key, value) = (key.to_owned(), value.to_owned());
+        let kv = Kv { key: key.clone(), value, create, modified, version, lease: 0 };
+        keys.apply(&[Change { key, before, after: Some(Arc::new(kv)) }]);
+    }
+
+    #[test]
+    fn what_is_taken_back_leaves_no_trace() {
+        let mut keys = Keys::default();
+        put(&mut keys, "a", "1");
+        let before = (keys.digest(), keys.get("a").cloned());
+        put(&mut keys, "a", "2");
+        let before_b = keys.digest();
+        put(&mut keys, "b", "3");
+        assert_eq!(keys.get_at("a", 2).unwrap().value, "1");
+        keys.undo();
+        assert_eq!(keys.digest(), before_b);
+        keys.undo();
+        assert_eq!((keys.digest(), keys.get("a").cloned()), before);
+        assert_eq!(keys.revision(), 2);
+    }
+}

@@ -1,0 +1,122 @@
+//! What a watch was told, held against the log.
+
+use super::coverage::{Coverage, tells};
+use crate::log::Log;
+use crate::model::Change;
+use crate::options::Options;
+use crate::record::{Event, History, News, Outcome, Request, Watch, joined};
+use crate::violation::{Rule, Violation};
+
+/// Whether a watch was told all that it asked for, up to where it came, and nothing else.
+pub(crate) fn check(
+    history: &History,
+    options: &Options,
+    log: &Log,
+    watch: &Watch,
+) -> Result<(), Violation> {
+    let coverage = Coverage::new(0, watch);
+    let held = Held { history, options, watch, coverage: &coverage };
+    (coverage.from.max(2)..=coverage.to.min(log.revision())).try_for_each(|revision| {
+        let wants = |it: &Change| watch.request.wants(&it.key, it.after.is_none());
+        let wanted: Vec<Change> = log.changes(revision).filter(wants).collect();
+        held.revision(revision, &wanted)
+    })
+}
+
+struct Held<'a> {
+    history: &'a History,
+    options: &'a Options,
+    watch: &'a Watch,
+    coverage: &'a Coverage<'a>,
+}
+
+impl Held<'_> {
+    fn revision(&self, revision: i64, wanted: &[Change]) -> Result<(), Violation> {
+        let told = self.coverage.told(revision);
+        let rule = match (told, wanted) {
+            ([], []) => return Ok(()),
+            ([], _) => Some(self.missing(revision)),
+            _ => compare(told, wanted),
+        };
+        if let Some(rule) = rule {
+            let text = format!("it was told [{}]", joined(told, "; "));
+            return Err(self.violation(rule, revision, wanted, &text));
+        }
+        told.iter().zip(wanted).try_for_each(|(event, change)| self.prev(revision, event, change))
+    }
+
+    /// Which promise a revision breaks that was left out.
+    fn missing(&self, revision: i64) -> Rule {
+        let last = self.coverage.events.keys().next_back().copied().unwrap_or(0);
+        let first = self.coverage.events.keys().next().copied().unwrap_or(i64::MAX);
+        if revision > last {
+            Rule::Bookmarkable
+        } else if revision < first && self.watch.request.start > 0 {
+            Rule::Resumable
+        } else {
+            Rule::Reliable
+        }
+    }
+
+    /// What was there before is right, and is there if it was asked for and had not been compacted.
+    fn prev(&self, revision: i64, event: &Event, change: &Change) -> Result<(), Violation> {
+        let right = match &event.prev {
+            Some(prev) => change.before.as_deref() == Some(prev),
+            None => {
+                change.before.is_none()
+                    || !self.watch.request.prev_kv
+                    || self.may_be_compacted(revision)
+            }
+        };
+        if right {
+            return Ok(());
+        }
+        let before = change.before.as_ref().map_or("nothing".to_owned(), ToString::to_string);
+        let text = format!("it was told [{event}], where {before} was before");
+        Err(self.violation(Rule::PrevKv, revision, std::slice::from_ref(change), &text))
+    }
+
+    /// Whether the state just before `revision` may have been gone when this watch ended.
+    fn may_be_compacted(&self, revision: i64) -> bool {
+        let reaches = |request: &Request| matches!(request, Request::Compact { revision: to } if *to >= revision);
+        self.options.compacts_by_itself
+            || self.history.operations.iter().any(|operation| {
+                reaches(&operation.request) && !matches!(operation.outcome, Outcome::Refused { .. })
+            })
+    }
+
+    fn violation(&self, rule: Rule, revision: i64, wanted: &[Change], told: &str) -> Violation {
+        let Watch { client, request, .. } = self.watch;
+        let wanted: Vec<String> = wanted.iter().map(describe).collect();
+        let marks = self.watch.responses.iter().filter(|it| it.news == News::Progress).count();
+        let marks =
+            if marks == 0 { String::new() } else { format!(" ({marks} times told of progress)") };
+        let text = format!(
+            "client {client}: {request}{marks}: revision {revision} did [{}]; {told}",
+            wanted.join("; ")
+        );
+        Violation::new(rule, text)
+    }
+}
+
+/// Which promise is broken by telling this of those changes.
+fn compare(told: &[&Event], wanted: &[Change]) -> Option<Rule> {
+    let finds = |change: &Change| told.iter().any(|event| tells(event, change));
+    let known = |event: &&Event| wanted.iter().any(|change| tells(event, change));
+    if !told.iter().all(known) {
+        Some(Rule::WrongEvent)
+    } else if !wanted.iter().all(finds) {
+        Some(Rule::Atomic)
+    } else if told.iter().zip(wanted).all(|(event, change)| tells(event, change)) {
+        None
+    } else {
+        Some(Rule::Ordered)
+    }
+}
+
+fn describe(change: &Change) -> String {
+    match &change.after {
+        Some(kv) => format!("put {kv}"),
+        None => format!("delete {}", change.key),
+    }
+}

@@ -1,0 +1,145 @@
+//! What a watch shows by itself, whatever happened.
+
+use std::collections::BTreeSet;
+
+use super::coverage::Coverage;
+use crate::options::Options;
+use crate::record::{Event, History, Millis, News, Outcome, Request, Watch, WatchResponse};
+use crate::violation::{Rule, Violation};
+
+/// Whether the responses of a watch can follow each other.
+pub(crate) fn check(history: &History, options: &Options, watch: &Watch) -> Result<(), Violation> {
+    let from = Coverage::new(0, watch).from;
+    let mut so_far =
+        SoFar { watch, from, last: 0, progress: 0, seen: BTreeSet::new(), over: false };
+    watch.responses.iter().try_for_each(|response| so_far.take(history, options, response))
+}
+
+/// What has come so far.
+struct SoFar<'a> {
+    watch: &'a Watch,
+    from: i64,
+    /// The revision of the last event.
+    last: i64,
+    /// The revision up to which all was said to have been sent.
+    progress: i64,
+    seen: BTreeSet<(i64, &'a str)>,
+    over: bool,
+}
+
+impl<'a> SoFar<'a> {
+    fn take(
+        &mut self,
+        history: &History,
+        options: &Options,
+        response: &'a WatchResponse,
+    ) -> Result<(), Violation> {
+        self.demand(!self.over, Rule::Canceled, response, || "something after its end".into())?;
+        match &response.news {
+            News::Created => Ok(()),
+            News::Events(events) => self.events(response, events),
+            News::Progress => self.progress(response),
+            News::Canceled { compact_revision } => {
+                self.over = true;
+                self.canceled(history, options, response, *compact_revision)
+            }
+        }
+    }
+
+    fn events(
+        &mut self,
+        response: &'a WatchResponse,
+        events: &'a [Event],
+    ) -> Result<(), Violation> {
+        let before = self.last;
+        for event in events {
+            self.event(response, event, before)?;
+            self.last = event.kv.modified;
+        }
+        self.demand(response.revision >= self.last, Rule::WrongEvent, response, || {
+            format!("a header at {} with an event of {}", response.revision, self.last)
+        })
+    }
+
+    /// One event, in a response that follows one whose last was of revision `before`.
+    fn event(
+        &mut self,
+        response: &WatchResponse,
+        event: &'a Event,
+        before: i64,
+    ) -> Result<(), Violation> {
+        let revision = event.kv.modified;
+        let Watch { request, .. } = self.watch;
+        let told = || format!("{event}");
+        let after = |what: i64| format!("{event}, after {what}");
+        let wanted = request.wants(&event.kv.key, event.delete) && revision >= self.from;
+        self.demand(wanted, Rule::Filter, response, told)?;
+        let new = self.seen.insert((revision, &event.kv.key));
+        self.demand(new, Rule::Unique, response, told)?;
+        self.demand(revision >= self.last, Rule::Ordered, response, || after(self.last))?;
+        self.demand(revision != before, Rule::Atomic, response, || {
+            format!("{event}, in another response than the rest of revision {revision}")
+        })?;
+        let marked = self.progress;
+        self.demand(revision > marked, Rule::Bookmarkable, response, || {
+            format!("{event}, after progress was told to be at {marked}")
+        })?;
+        let asked = request.prev_kv || event.prev.is_none();
+        self.demand(asked, Rule::PrevKv, response, || format!("{event}, which was not asked for"))
+    }
+
+    fn progress(&mut self, response: &WatchResponse) -> Result<(), Violation> {
+        let furthest = self.last.max(self.progress);
+        self.demand(response.revision >= furthest, Rule::Bookmarkable, response, || {
+            format!("progress at {}, after {furthest}", response.revision)
+        })?;
+        self.progress = response.revision;
+        Ok(())
+    }
+
+    /// A watch is cancelled for compaction if it still needs what is gone, and somebody asked for that to be gone.
+    fn canceled(
+        &self,
+        history: &History,
+        options: &Options,
+        response: &WatchResponse,
+        compacted: i64,
+    ) -> Result<(), Violation> {
+        // Other reasons, as a permission that is missing, say so in words.
+        if compacted == 0 {
+            return Ok(());
+        }
+        let next = self.from.max(self.last + 1).max(self.progress + 1);
+        self.demand(next < compacted, Rule::Canceled, response, || {
+            format!("compacted to {compacted}, while it needed nothing before {next}")
+        })?;
+        let asked = options.compacts_by_itself || asked_for(history, compacted, response.at_ns);
+        self.demand(asked, Rule::Canceled, response, || {
+            format!("compacted to {compacted}, which nobody had asked for")
+        })
+    }
+
+    fn demand(
+        &self,
+        holds: bool,
+        rule: Rule,
+        response: &WatchResponse,
+        what: impl FnOnce() -> String,
+    ) -> Result<(), Violation> {
+        if holds {
+            return Ok(());
+        }
+        let Watch { client, request, .. } = self.watch;
+        let at = Millis(response.at_ns);
+        Err(Violation::new(rule, format!("client {client}: {request} ({at} ms): {}", what())))
+    }
+}
+
+/// Whether somebody may have compacted to `revision` by then.
+fn asked_for(history: &History, revision: i64, at_ns: u64) -> bool {
+    history.operations.iter().any(|operation| {
+        operation.request == Request::Compact { revision }
+            && operation.invoked_ns <= at_ns
+            && !matches!(operation.outcome, Outcome::Refused { .. })
+    })
+}

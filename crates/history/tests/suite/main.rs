@@ -1,0 +1,11 @@
+//! The checker, on histories: those of a perfect store, and those with an error in them.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
+
+mod common;
+
+mod large;
+mod planted;
+mod twin;
+mod valid;
+mod watch;

@@ -1,0 +1,255 @@
+//! Each promise to watchers, broken by hand in the smallest history that shows it.
+
+use history::record::{Body, Event, Kv, News, Request, Span, Txn, WatchRequest};
+use history::{History, Rule};
+
+use crate::common::*;
+
+/// What happens in all of these:
+///
+/// ```text
+/// 2: put a="1"    3: put a="2", put b="2"    4: delete a    5: put b="3"
+/// ```
+fn happened() -> History {
+    let txn =
+        Txn { compares: vec![], then: vec![put_op("a", "2"), put_op("b", "2")], otherwise: vec![] };
+    let done = Body::Txn { succeeded: true, results: vec![PUT, PUT] };
+    history(vec![
+        told(1, 1, 2, put("a", "1"), 2, PUT),
+        told(1, 3, 4, Request::Txn(txn), 3, done),
+        told(1, 5, 6, delete("a"), 4, Body::Delete { deleted: 1, prevs: vec![] }),
+        told(1, 7, 8, put("b", "3"), 5, PUT),
+    ])
+}
+
+fn a1() -> Kv {
+    kv("a", "1", 2, 2, 1)
+}
+
+fn a2() -> Kv {
+    kv("a", "2", 2, 3, 2)
+}
+
+fn b2() -> Kv {
+    kv("b", "2", 3, 3, 1)
+}
+
+fn b3() -> Kv {
+    kv("b", "3", 3, 5, 2)
+}
+
+fn put_a1() -> Event {
+    Event::put(a1())
+}
+
+fn txn_events() -> [Event; 2] {
+    [Event::put(a2()), Event::put(b2())]
+}
+
+fn delete_a() -> Event {
+    Event::delete("a", 4)
+}
+
+fn put_b3() -> Event {
+    Event::put(b3())
+}
+
+fn created() -> (u64, i64, News) {
+    (1, 1, News::Created)
+}
+
+fn all_from(start: i64) -> WatchRequest {
+    WatchRequest::from(Span::all(), start)
+}
+
+/// The history, with one watch that was told this.
+fn watched(request: WatchRequest, news: Vec<(u64, i64, News)>) -> History {
+    let mut history = happened();
+    history.watches.push(watch(9, request, news));
+    history
+}
+
+/// All of it, one response a revision.
+fn all() -> Vec<(u64, i64, News)> {
+    vec![
+        created(),
+        (11, 2, events(&[put_a1()])),
+        (12, 3, events(&txn_events())),
+        (13, 4, events(&[delete_a()])),
+        (14, 5, events(&[put_b3()])),
+    ]
+}
+
+#[test]
+fn all_is_told() {
+    accept(&watched(all_from(1), all()));
+    accept(&watched(all_from(0), all()));
+    // From the middle; up to the middle; in other portions; with progress in between.
+    accept(&watched(all_from(3), [&all()[..1], &all()[2..]].concat()));
+    accept(&watched(all_from(1), all()[..3].to_vec()));
+    let portions = vec![
+        created(),
+        (11, 5, events(&[&[put_a1()][..], &txn_events()[..], &[delete_a()]].concat())),
+        (12, 5, events(&[put_b3()])),
+        (13, 5, News::Progress),
+    ];
+    accept(&watched(all_from(1), portions));
+    let progress = [&all()[..2], &[(11, 2, News::Progress)], &all()[2..]].concat();
+    accept(&watched(all_from(1), progress));
+}
+
+#[test]
+fn ordered() {
+    let mut news = all();
+    news.swap(1, 2);
+    reject(&watched(all_from(1), news), Rule::Ordered);
+    let [one, two] = txn_events();
+    let swapped = vec![created(), all()[1].clone(), (12, 3, events(&[two, one]))];
+    reject(&watched(all_from(1), swapped), Rule::Ordered);
+}
+
+#[test]
+fn unique() {
+    let mut news = all();
+    news.insert(3, (13, 3, events(&txn_events())));
+    reject(&watched(all_from(1), news), Rule::Unique);
+}
+
+#[test]
+fn atomic() {
+    let [one, two] = txn_events();
+    let split = vec![
+        created(),
+        all()[1].clone(),
+        (12, 3, events(std::slice::from_ref(&one))),
+        (13, 3, events(&[two])),
+    ];
+    reject(&watched(all_from(1), split), Rule::Atomic);
+    let half = vec![created(), all()[1].clone(), (12, 3, events(&[one])), all()[3].clone()];
+    reject(&watched(all_from(1), half), Rule::Atomic);
+}
+
+#[test]
+fn reliable() {
+    let mut news = all();
+    news.remove(3);
+    let text = reject(&watched(all_from(1), news), Rule::Reliable);
+    assert_eq!(
+        text,
+        "client 9: watch everything from 1: revision 4 did [delete a]; it was told []"
+    );
+}
+
+#[test]
+fn resumable() {
+    let mut news = all();
+    news.remove(1);
+    reject(&watched(all_from(2), news), Rule::Resumable);
+}
+
+#[test]
+fn bookmarkable() {
+    // All up to 4 was said to have been sent, and 4 comes after it, or never.
+    let late = [&all()[..3], &[(13, 4, News::Progress)], &all()[3..]].concat();
+    reject(&watched(all_from(1), late), Rule::Bookmarkable);
+    let never = [&all()[..3], &[(13, 4, News::Progress)]].concat();
+    reject(&watched(all_from(1), never), Rule::Bookmarkable);
+    // Progress that goes back.
+    let back = [&all()[..4], &[(13, 3, News::Progress)]].concat();
+    reject(&watched(all_from(1), back), Rule::Bookmarkable);
+}
+
+#[test]
+fn filters() {
+    let only_b = WatchRequest::from(Span::one("b"), 1);
+    let told_b = vec![created(), (12, 3, events(&[Event::put(b2())])), all()[4].clone()];
+    accept(&watched(only_b.clone(), told_b));
+    reject(&watched(only_b, all()), Rule::Filter);
+    let no_puts = WatchRequest { no_put: true, ..all_from(1) };
+    accept(&watched(no_puts.clone(), vec![created(), all()[3].clone()]));
+    reject(&watched(no_puts, all()), Rule::Filter);
+    let no_deletes = WatchRequest { no_delete: true, ..all_from(1) };
+    accept(&watched(no_deletes, [&all()[..3], &all()[4..]].concat()));
+    reject(&watched(all_from(3), all()), Rule::Filter);
+}
+
+#[test]
+fn what_was_before() {
+    let asked = WatchRequest { prev_kv: true, ..WatchRequest::from(Span::one("a"), 4) };
+    let told_prev = |prev| {
+        let event = Event { prev, ..delete_a() };
+        watched(asked.clone(), vec![created(), (13, 4, events(&[event]))])
+    };
+    accept(&told_prev(Some(a2())));
+    reject(&told_prev(Some(a1())), Rule::PrevKv);
+    reject(&told_prev(None), Rule::PrevKv);
+    // It may be missing if it may be gone.
+    let mut compacted = told_prev(None);
+    compacted.operations.push(unknown(2, 9, Request::Compact { revision: 4 }));
+    accept(&compacted);
+    // And it is not told to those who did not ask.
+    let event = Event { prev: Some(a2()), ..delete_a() };
+    let unasked = vec![created(), (13, 4, events(&[event]))];
+    reject(&watched(WatchRequest::from(Span::one("a"), 4), unasked), Rule::PrevKv);
+}
+
+#[test]
+fn what_did_not_happen() {
+    let invented = vec![created(), (11, 2, events(&[Event::put(kv("a", "7", 2, 2, 1))]))];
+    reject(&watched(all_from(1), invented), Rule::WrongEvent);
+    let put_for_delete = vec![(13, 4, events(&[Event::put(kv("a", "9", 2, 4, 3))]))];
+    reject(&watched(all_from(4), [vec![created()], put_for_delete].concat()), Rule::WrongEvent);
+    let old_header = vec![created(), (11, 1, events(&[put_a1()]))];
+    reject(&watched(all_from(1), old_header), Rule::WrongEvent);
+}
+
+#[test]
+fn an_event_of_what_is_asked_for_later() {
+    let early = vec![created(), (2, 2, events(&[put_a1()])), (2, 3, News::Progress)];
+    reject(&watched(all_from(1), early), Rule::SeenBeforeWritten);
+}
+
+#[test]
+fn a_read_that_is_older_than_an_event() {
+    let mut history = watched(all_from(1), all());
+    history.operations.push(told(2, 20, 21, read("b"), 3, found(&[b2()])));
+    let text = reject(&history, Rule::StaleRead);
+    assert!(
+        text.contains("client 9 (14 ms): watch everything from 1, told of revision 5"),
+        "{text}"
+    );
+}
+
+#[test]
+fn cancelled_for_compaction() {
+    let canceled = |at, compact_revision| (at, 0, News::Canceled { compact_revision });
+    let compact =
+        |from, revision| told(2, from, from + 1, Request::Compact { revision }, 5, Body::Compact);
+    let after = |news: Vec<_>, compaction| {
+        let mut history = watched(all_from(2), [vec![created()], news].concat());
+        history.operations.push(compaction);
+        history
+    };
+    accept(&after(vec![canceled(30, 4)], compact(20, 4)));
+    accept(&after(vec![all()[1].clone(), canceled(30, 4)], compact(20, 4)));
+    // It had all before 4; it is over; nobody asked.
+    let had_all = vec![all()[1].clone(), all()[2].clone(), canceled(30, 4)];
+    reject(&after(had_all, compact(20, 4)), Rule::Canceled);
+    reject(&after(vec![canceled(30, 4), all()[1].clone()], compact(20, 4)), Rule::Canceled);
+    reject(&after(vec![canceled(30, 4)], compact(40, 4)), Rule::Canceled);
+}
+
+/// The write at a hole is known from a watcher alone, and others are held to it.
+#[test]
+fn a_watcher_tells_what_nobody_else_knows() {
+    let mut history = happened();
+    history.operations[3] = unknown(1, 7, put("b", "3"));
+    history.operations.push(unknown(2, 7, put("c", "4")));
+    history.watches.push(watch(9, all_from(1), all()));
+    let log = accept(&history);
+    assert_eq!(log.writer(5), Some(history::Writer::Operation(3)));
+    // Another watcher who says that it was the other cannot be right as well.
+    let other = [&all()[..4], &[(14, 5, events(&[Event::put(kv("c", "4", 5, 5, 1))]))]].concat();
+    history.watches.push(watch(8, all_from(1), other));
+    reject(&history, Rule::WrongEvent);
+}

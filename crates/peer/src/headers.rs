@@ -1,0 +1,235 @@
+//! Who speaks, of which cluster, in which version: what members tell each other in the headers of every request.
+//!
+//! ```text
+//!   X-Server-From: 8e9e05c52164694d           X-Etcd-Cluster-ID: cdf818194e3a8c32
+//!   X-Server-Version: 3.7.1                   X-Min-Cluster-Version: 3.0.0
+//!   X-PeerURLs: http://10.0.0.1:2380          X-Raft-To: ade526bd7e29dfd          the last one on streams only
+//! ```
+
+use std::fmt;
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use membership::ClusterId;
+use server::SERVER_VERSION;
+use types::MemberId;
+
+pub(crate) const SERVER_FROM: HeaderName = HeaderName::from_static("x-server-from");
+pub(crate) const SERVER_VERSION_NAME: HeaderName = HeaderName::from_static("x-server-version");
+pub(crate) const MIN_CLUSTER_VERSION: HeaderName = HeaderName::from_static("x-min-cluster-version");
+pub(crate) const CLUSTER_ID: HeaderName = HeaderName::from_static("x-etcd-cluster-id");
+pub(crate) const PEER_URLS: HeaderName = HeaderName::from_static("x-peerurls");
+pub(crate) const RAFT_TO: HeaderName = HeaderName::from_static("x-raft-to");
+
+/// The oldest cluster that this release speaks with.
+const MIN_VERSION: &str = "3.0.0";
+/// What says no version is taken for this one, which said none.
+const SILENT_VERSION: &str = "2.0.0";
+
+/// Why a request of another member is not looked at. The texts are etcd's, and members compare them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.text())]
+pub(crate) enum Incompatible {
+    Version,
+    ClusterId,
+}
+
+impl Incompatible {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Incompatible::Version => "incompatible version",
+            Incompatible::ClusterId => "cluster ID mismatch",
+        }
+    }
+}
+
+/// A release, as far as compatibility goes: `3.7` of `3.7.1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Release {
+    major: u64,
+    minor: u64,
+}
+
+impl Release {
+    pub(crate) const fn new(major: u64, minor: u64) -> Release {
+        Release { major, minor }
+    }
+
+    /// Reads `3.7.1`, or `3.7.0-rc.1`.
+    pub(crate) fn parse(text: &str) -> Option<Release> {
+        let number = |text: &str| -> Option<u64> {
+            if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
+        };
+        let (numbers, _) = text.split_at(text.find(['-', '+']).unwrap_or(text.len()));
+        let mut parts = numbers.splitn(3, '.').map(number);
+        let (major, minor, _patch) = (parts.next()??, parts.next()??, parts.next()??);
+        Some(Release { major, minor })
+    }
+
+    /// That of this member.
+    pub(crate) fn local() -> Release {
+        Release::parse(SERVER_VERSION).unwrap_or(Release::new(3, 7))
+    }
+
+    /// Whether it knows the streams that are spoken here.
+    pub(crate) fn has_streams(self) -> bool {
+        match self.major {
+            2 => (1..=3).contains(&self.minor),
+            3 => self.minor <= Release::local().minor,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Release {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.0", self.major, self.minor)
+    }
+}
+
+/// The text of a header, if it has one.
+pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok()).filter(|text| !text.is_empty())
+}
+
+/// The release that headers speak of; none if what they say is no release.
+pub(crate) fn release(headers: &HeaderMap, name: &HeaderName) -> Option<Release> {
+    Release::parse(text(headers, name).unwrap_or(SILENT_VERSION))
+}
+
+/// The id in a header.
+pub(crate) fn member(headers: &HeaderMap, name: &HeaderName) -> Option<MemberId> {
+    id(text(headers, name)?).map(MemberId)
+}
+
+/// An id as it is written: hexadecimal, without a sign.
+pub(crate) fn id(text: &str) -> Option<u64> {
+    let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if is_hex { u64::from_str_radix(text, 16).ok() } else { None }
+}
+
+/// Checks that whoever sent these headers is of this cluster, and of a release that can be spoken with.
+pub(crate) fn check(
+    headers: &HeaderMap,
+    local: MemberId,
+    cluster: ClusterId,
+) -> Result<(), Incompatible> {
+    let from = text(headers, &SERVER_FROM).unwrap_or_default();
+    let server = release(headers, &SERVER_VERSION_NAME);
+    let least = release(headers, &MIN_CLUSTER_VERSION);
+    let speaks = server.is_some_and(|server| server >= Release::new(3, 0))
+        && least.is_some_and(|least| least <= Release::local());
+    if !speaks {
+        tracing::warn!(
+            local_member_id = %local, local_member_cluster_id = %cluster,
+            local_member_server_version = SERVER_VERSION,
+            local_member_server_minimum_cluster_version = MIN_VERSION,
+            remote_peer_server_name = from,
+            remote_peer_server_version = text(headers, &SERVER_VERSION_NAME),
+            remote_peer_server_minimum_cluster_version = text(headers, &MIN_CLUSTER_VERSION),
+            "failed version compatibility check"
+        );
+        return Err(Incompatible::Version);
+    }
+    let theirs = text(headers, &CLUSTER_ID).unwrap_or_default();
+    if theirs != cluster.to_string() {
+        tracing::warn!(
+            local_member_id = %local, local_member_cluster_id = %cluster,
+            remote_peer_server_name = from, remote_peer_cluster_id = theirs,
+            "request cluster ID mismatch"
+        );
+        return Err(Incompatible::ClusterId);
+    }
+    Ok(())
+}
+
+/// What this member says of itself in every request.
+#[derive(Clone, Debug)]
+pub(crate) struct Identity {
+    pub(crate) member: MemberId,
+    pub(crate) cluster: ClusterId,
+    headers: HeaderMap,
+}
+
+impl Identity {
+    /// A member that others reach under these URLs.
+    pub(crate) fn new(member: MemberId, cluster: ClusterId, urls: &[String]) -> Identity {
+        let mut headers = HeaderMap::new();
+        headers.insert(SERVER_FROM, value(&member));
+        headers.insert(SERVER_VERSION_NAME, HeaderValue::from_static(SERVER_VERSION));
+        headers.insert(MIN_CLUSTER_VERSION, HeaderValue::from_static(MIN_VERSION));
+        headers.insert(CLUSTER_ID, value(&cluster));
+        let urls = HeaderValue::from_str(&urls.join(","));
+        if let Some(urls) = urls.ok().filter(|urls| !urls.is_empty()) {
+            headers.insert(PEER_URLS, urls);
+        }
+        Identity { member, cluster, headers }
+    }
+
+    pub(crate) fn headers(&self) -> HeaderMap {
+        self.headers.clone()
+    }
+}
+
+/// An id as the value of a header.
+pub(crate) fn value(id: &dyn fmt::Display) -> HeaderValue {
+    HeaderValue::from_str(&id.to_string()).expect("an id is made of digits")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOCAL: MemberId = MemberId(1);
+    const CLUSTER: ClusterId = ClusterId(0xabc);
+
+    fn headers() -> HeaderMap {
+        Identity::new(MemberId(2), CLUSTER, &["http://10.0.0.2:2380".to_owned()]).headers()
+    }
+
+    fn with(name: HeaderName, value: &'static str) -> HeaderMap {
+        let mut headers = headers();
+        headers.insert(name, HeaderValue::from_static(value));
+        headers
+    }
+
+    #[test]
+    fn one_of_us_is_let_in() {
+        assert_eq!(check(&headers(), LOCAL, CLUSTER), Ok(()));
+        assert_eq!(member(&headers(), &SERVER_FROM), Some(MemberId(2)));
+        assert_eq!(text(&headers(), &PEER_URLS), Some("http://10.0.0.2:2380"));
+        for version in ["3.0.0", "3.4.23", "3.8.0-rc.0+x", "4.0.0"] {
+            assert_eq!(check(&with(SERVER_VERSION_NAME, version), LOCAL, CLUSTER), Ok(()));
+        }
+    }
+
+    #[test]
+    fn others_are_not() {
+        for version in ["2.3.8", "", "3.7", "3.7.x", "three", "+3.7.1", "3.-7.1"] {
+            let headers = with(SERVER_VERSION_NAME, version);
+            assert_eq!(check(&headers, LOCAL, CLUSTER), Err(Incompatible::Version), "{version}");
+        }
+        let later = with(MIN_CLUSTER_VERSION, "3.8.0");
+        assert_eq!(check(&later, LOCAL, CLUSTER), Err(Incompatible::Version));
+        for id in ["abd", "ABC", "", "0abc"] {
+            let headers = with(CLUSTER_ID, id);
+            assert_eq!(check(&headers, LOCAL, CLUSTER), Err(Incompatible::ClusterId), "{id}");
+        }
+        // The version is looked at first.
+        assert_eq!(check(&HeaderMap::new(), LOCAL, CLUSTER), Err(Incompatible::Version));
+    }
+
+    #[test]
+    fn ids_are_hexadecimal() {
+        assert_eq!(id("8e9e05c52164694d"), Some(0x8e9e_05c5_2164_694d));
+        for text in ["", "+1", "-1", "0x1", "g", "10000000000000000"] {
+            assert_eq!(id(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn streams_are_known_since_2_1() {
+        let has = |text| Release::parse(text).unwrap().has_streams();
+        assert!(["2.1.0", "2.3.9", "3.0.0", "3.6.4", "3.7.1"].into_iter().all(has));
+        assert!(!["2.0.0", "2.4.0", "3.8.0", "1.0.0", "4.0.0"].into_iter().any(has));
+    }
+}

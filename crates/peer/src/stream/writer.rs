@@ -1,0 +1,172 @@
+//! The body of a stream: what an [`Outlet`] has to say, as bytes, for as long as somebody listens.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use http_body::{Body, Frame};
+use net::Connection;
+use raft::Message;
+use tokio::time::{Interval, MissedTickBehavior, interval_at};
+
+use super::StreamKind;
+use super::outlet::{Outlet, StreamId};
+use crate::codec::message;
+use crate::codec::msgapp::MsgAppEncoder;
+use crate::contact::Contact;
+
+/// A piece of a stream is not made longer than this, except by its last message.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Writes a stream. It ends when another takes its place, or when the member is removed; dropped before, it is lost.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    contact: Arc<Contact>,
+    outlet: Arc<Outlet>,
+    stream: StreamId,
+    encoder: Encoder,
+    /// What was taken and is not encoded.
+    taken: VecDeque<Message>,
+    buffer: BytesMut,
+    heartbeat: Interval,
+}
+
+#[derive(Debug)]
+enum Encoder {
+    Message,
+    MsgApp(MsgAppEncoder),
+}
+
+impl Encoder {
+    fn new(kind: StreamKind) -> Encoder {
+        match kind {
+            StreamKind::Message => Encoder::Message,
+            StreamKind::MsgApp => Encoder::MsgApp(MsgAppEncoder::default()),
+        }
+    }
+
+    fn encode(&mut self, message: Message, to: &mut BytesMut) {
+        match self {
+            Encoder::Message => message::encode(message, to),
+            Encoder::MsgApp(encoder) => encoder.encode(message, to),
+        }
+    }
+
+    fn encode_link_heartbeat(&self, to: &mut BytesMut) {
+        match self {
+            Encoder::Message => message::encode_link_heartbeat(to),
+            Encoder::MsgApp(_) => MsgAppEncoder::encode_link_heartbeat(to),
+        }
+    }
+}
+
+impl Writer {
+    /// Writes to whoever has dialled. None if nothing is to be said to it any more.
+    pub(crate) fn attach(
+        contact: &Arc<Contact>,
+        outlet: &Arc<Outlet>,
+        connection: Arc<Connection>,
+    ) -> Option<Writer> {
+        let (stream, replaced) = outlet.attach(connection)?;
+        let writer = Writer {
+            contact: Arc::clone(contact),
+            outlet: Arc::clone(outlet),
+            stream,
+            encoder: Encoder::new(outlet.kind),
+            taken: VecDeque::new(),
+            buffer: BytesMut::new(),
+            heartbeat: heartbeat(contact),
+        };
+        if replaced.had_messages {
+            contact.local.report_unreachable(contact.id);
+        }
+        writer.tell_attached(replaced.was_attached);
+        Some(writer)
+    }
+
+    fn tell_attached(&self, was_attached: bool) {
+        let (local, id, kind) = (self.contact.identity.member, self.contact.id, self.outlet.kind);
+        self.contact.worked();
+        tracing::info!(from = %local, to = %id, stream_type = kind.name(), "set message encoder");
+        if was_attached {
+            tracing::warn!(
+                stream_writer_type = kind.name(), local_member_id = %local, remote_peer_id = %id,
+                "closed TCP streaming connection with remote peer"
+            );
+        }
+        tracing::info!(
+            stream_writer_type = kind.name(), local_member_id = %local, remote_peer_id = %id,
+            "established TCP streaming connection with remote peer"
+        );
+    }
+
+    /// As much of what was taken as goes into a piece.
+    fn encode(&mut self) -> Bytes {
+        while self.buffer.len() < PIECE_BYTES
+            && let Some(message) = self.taken.pop_front()
+        {
+            self.encoder.encode(message, &mut self.buffer);
+        }
+        self.piece()
+    }
+
+    fn piece(&mut self) -> Bytes {
+        self.contact.counts.sent_bytes.inc_by(self.buffer.len() as u64);
+        self.buffer.split().freeze()
+    }
+}
+
+fn heartbeat(contact: &Contact) -> Interval {
+    let period = contact.timing.link_heartbeat();
+    let mut interval = interval_at(tokio::time::Instant::now() + period, period);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
+}
+
+impl Body for Writer {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let this = &mut *self;
+        if this.outlet.take(this.stream, &mut this.taken, cx).is_err() {
+            return Poll::Ready(None);
+        }
+        let piece = if !this.taken.is_empty() {
+            this.encode()
+        } else if this.heartbeat.poll_tick(cx).is_ready() {
+            this.encoder.encode_link_heartbeat(&mut this.buffer);
+            this.piece()
+        } else {
+            return Poll::Pending;
+        };
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let Some(replaced) = self.outlet.detach(self.stream) else { return };
+        let contact = &self.contact;
+        contact.failed(self.outlet.kind.name(), "write", &"the connection has ended");
+        contact.counts.sent_failures.inc();
+        if replaced.had_messages || !self.taken.is_empty() {
+            contact.local.report_unreachable(contact.id);
+        }
+        tell_lost(contact, self.outlet.kind);
+    }
+}
+
+/// A stream has ended that should not have.
+pub(crate) fn tell_lost(contact: &Contact, kind: StreamKind) {
+    tracing::warn!(
+        stream_writer_type = kind.name(), local_member_id = %contact.identity.member,
+        remote_peer_id = %contact.id, "lost TCP streaming connection with remote peer"
+    );
+}

@@ -1,0 +1,101 @@
+//! Ends that do not speak as they should.
+
+use std::io::{BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+
+use super::rig::{Made, Rig, append, member, read_head};
+use crate::codec::msgapp::MsgAppEncoder;
+
+const OK: &str = "HTTP/1.1 200 OK\r\nX-Server-Version: 3.7.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+/// A member, and the socket of another that a test speaks for.
+fn with_listener(timeout: Duration) -> (Rig, TcpListener) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let one = Made { timeout, ..Made::of(1) }.start();
+    one.set_members(&[one.member(), member(2, &[&url])]);
+    one.attach();
+    (one, listener)
+}
+
+/// The next one who asks for that kind of stream.
+fn accept(listener: &TcpListener, kind: &str) -> BufReader<TcpStream> {
+    let path = format!("GET /raft/stream/{kind}/1 HTTP/1.1");
+    loop {
+        let (stream, _) = listener.accept().unwrap();
+        let mut stream = BufReader::new(stream);
+        if read_head(&mut stream)[0] == path {
+            return stream;
+        }
+    }
+}
+
+fn say(stream: &mut BufReader<TcpStream>, head: &str, body: &[u8]) {
+    let stream = stream.get_mut();
+    stream.write_all(head.as_bytes()).unwrap();
+    write!(stream, "{:x}\r\n", body.len()).unwrap();
+    stream.write_all(body).unwrap();
+    stream.write_all(b"\r\n").unwrap();
+}
+
+#[test]
+fn a_request_for_a_stream_is_that_of_etcd() {
+    let (one, listener) = with_listener(crate::TIMEOUT_DEFAULT);
+    let mut heads = [Vec::new(), Vec::new()];
+    for head in &mut heads {
+        let (stream, _) = listener.accept().unwrap();
+        *head = read_head(&mut BufReader::new(stream));
+        head[1..].sort();
+    }
+    heads.sort();
+    for (head, kind) in heads.iter().zip(["message", "msgapp"]) {
+        let expected = [
+            format!("GET /raft/stream/{kind}/1 HTTP/1.1"),
+            format!("Host: {}", listener.local_addr().unwrap()),
+            "X-Etcd-Cluster-Id: c1".to_owned(),
+            "X-Min-Cluster-Version: 3.0.0".to_owned(),
+            format!("X-Peerurls: {}", one.url()),
+            "X-Raft-To: 2".to_owned(),
+            "X-Server-From: 1".to_owned(),
+            "X-Server-Version: 3.7.1".to_owned(),
+        ];
+        assert_eq!(*head, expected);
+    }
+}
+
+#[test]
+fn after_garbage_a_stream_is_dialled_again() {
+    let (one, listener) = with_listener(crate::TIMEOUT_DEFAULT);
+    for garbage in
+        [&b"\x03"[..], b"\x02\xff\xff\xff\xff\xff\xff\xff\xff", b"\x02\0\0\0\0\0\0\0\x01\xff"]
+    {
+        let mut stream = accept(&listener, "msgapp");
+        say(&mut stream, OK, garbage);
+    }
+    // What is no answer at all, an old release, and one without a version.
+    for head in ["hello\r\n\r\n", "HTTP/1.1 500 Oh\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n"] {
+        let mut stream = accept(&listener, "msgapp");
+        stream.get_mut().write_all(head.as_bytes()).unwrap();
+    }
+    let mut stream = accept(&listener, "msgapp");
+    let (mut bytes, mut encoder) = (BytesMut::new(), MsgAppEncoder::default());
+    let messages = [append(2, 1, 5, Bytes::from_static(b"a")), append(2, 1, 6, Bytes::new())];
+    messages.iter().for_each(|message| encoder.encode(message.clone(), &mut bytes));
+    say(&mut stream, OK, &bytes);
+    assert_eq!([one.heard(), one.heard()], messages);
+}
+
+#[test]
+fn silence_ends_a_stream() {
+    let timeout = Duration::from_millis(300);
+    let (_one, listener) = with_listener(timeout);
+    let mut silent = accept(&listener, "message");
+    silent.get_mut().write_all(OK.as_bytes()).unwrap();
+    let begun = Instant::now();
+    // It dials again.
+    let _next = accept(&listener, "message");
+    assert!(begun.elapsed() >= timeout / 2);
+}

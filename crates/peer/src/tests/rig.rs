@@ -1,0 +1,421 @@
+//! A member without consensus: it notes what it hears, and says what it is told to.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use membership::{ClusterId, Member, Membership, RaftAttributes, Refused};
+use mvcc::KeyValueHash;
+use net::{Address, Dialer, Listener, Local as Place, SocketOptions};
+use proto::etcdserverpb as pb;
+use raft::{Entry, Message, MessageType};
+use server::{Error, PeerHash, SnapshotRefused, Transport as _, Unreceived};
+use testkit::waiting::until;
+use types::{Index, LeaseId, MemberId, Term};
+
+use crate::local::{Answer, Local};
+use crate::{Config, PeerTransport};
+
+pub(super) const CLUSTER: ClusterId = ClusterId(0xc1);
+/// How long anything may take that should happen.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a member was told.
+#[derive(Debug, PartialEq)]
+pub(super) enum Event {
+    Received(Message),
+    Database(Message, Result<Vec<u8>, String>),
+    Unreachable(MemberId),
+    Snapshot(MemberId, bool),
+    Removed,
+}
+
+/// A member that notes everything.
+#[derive(Debug)]
+pub(super) struct Fake {
+    id: MemberId,
+    cluster: ClusterId,
+    begun: Instant,
+    events: Mutex<Sender<Event>>,
+    pub(super) members: Mutex<Vec<Member>>,
+    pub(super) removed: Mutex<BTreeSet<MemberId>>,
+    /// What is said to whoever says something.
+    pub(super) refusal: Mutex<Option<Unreceived>>,
+}
+
+impl Fake {
+    fn tell(&self, event: Event) {
+        // A test that is over listens no more.
+        let _ = self.events.lock().unwrap().send(event);
+    }
+}
+
+fn ready<T: Send + 'static>(answer: Result<T, Error>) -> Answer<'static, T> {
+    Box::pin(std::future::ready(answer))
+}
+
+impl Local for Fake {
+    fn id(&self) -> MemberId {
+        self.id
+    }
+
+    fn cluster_id(&self) -> ClusterId {
+        self.cluster
+    }
+
+    fn now(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    fn members(&self) -> Vec<Member> {
+        self.members.lock().unwrap().clone()
+    }
+
+    fn is_removed(&self, member: MemberId) -> bool {
+        self.removed.lock().unwrap().contains(&member)
+    }
+
+    fn receive(&self, message: Message) -> Result<(), Unreceived> {
+        if let Some(refusal) = *self.refusal.lock().unwrap() {
+            return Err(refusal);
+        }
+        self.tell(Event::Received(message));
+        Ok(())
+    }
+
+    fn receive_snapshot(
+        &self,
+        message: Message,
+        database: &mut dyn Read,
+    ) -> Result<u64, SnapshotRefused> {
+        let mut bytes = Vec::new();
+        let read = database.read_to_end(&mut bytes).map_err(|error| error.to_string());
+        let length = bytes.len() as u64;
+        let failed = read.as_ref().err().cloned();
+        self.tell(Event::Database(message, read.map(|_| bytes)));
+        failed.map_or(Ok(length), |error| Err(SnapshotRefused::Database(error)))
+    }
+
+    fn report_unreachable(&self, member: MemberId) {
+        self.tell(Event::Unreachable(member));
+    }
+
+    fn report_snapshot(&self, to: MemberId, arrived: bool) {
+        self.tell(Event::Snapshot(to, arrived));
+    }
+
+    fn removed_by_others(&self) {
+        self.tell(Event::Removed);
+    }
+
+    fn renew(&self, id: LeaseId) -> Answer<'_, i64> {
+        ready(match id.0 {
+            7 => Ok(60),
+            8 => Err(Error::TimeoutWaitAppliedIndex),
+            9 => Err(lease::RenewError::NotPrimary.into()),
+            _ => Err(lease::RenewError::NotFound.into()),
+        })
+    }
+
+    fn lease(&self, r: pb::LeaseTimeToLiveRequest) -> Answer<'_, pb::LeaseTimeToLiveResponse> {
+        let keys = if r.keys { vec![Bytes::from_static(b"key")] } else { Vec::new() };
+        ready(match r.id {
+            7 => Ok(pb::LeaseTimeToLiveResponse {
+                header: Some(pb::ResponseHeader::default()),
+                id: 7,
+                ttl: 55,
+                granted_ttl: 60,
+                keys,
+            }),
+            9 => Err(lease::RenewError::NotPrimary.into()),
+            _ => Err(lease::RenewError::NotFound.into()),
+        })
+    }
+
+    fn promote(&self, token: Option<String>, id: MemberId) -> Answer<'_, Vec<Member>> {
+        ready(match id.0 {
+            3 if token.as_deref() == Some("secret") => Ok(self.members()),
+            4 => Err(Refused::MemberNotLearner.into()),
+            5 => Err(membership::reconfig::Unsafe::LearnerNotReady.into()),
+            6 => Err(Error::Timeout),
+            _ => Err(Refused::IdNotFound.into()),
+        })
+    }
+
+    fn hash(&self, revision: i64) -> Answer<'_, PeerHash> {
+        ready(match revision {
+            1 => Err(mvcc::Error::Compacted.into()),
+            100 => Err(mvcc::Error::FutureRevision.into()),
+            revision => {
+                let hash = KeyValueHash { hash: 12345, compact_revision: 2, revision };
+                Ok(PeerHash { revision: 50, hash })
+            }
+        })
+    }
+
+    fn is_downgrading(&self) -> Answer<'_, bool> {
+        ready(Ok(true))
+    }
+}
+
+/// What is not about peers.
+pub(super) struct Rest;
+
+impl net::Handler for Rest {
+    type Body = Full<Bytes>;
+
+    async fn call(
+        &self,
+        _: &Arc<net::Connection>,
+        request: Request<Incoming>,
+    ) -> Response<Full<Bytes>> {
+        let body = match request.uri().path() {
+            "/version" => r#"{"etcdserver":"3.7.1","etcdcluster":"3.7.0","storage":"3.7.0"}"#,
+            _ => "not about peers",
+        };
+        Response::new(Full::from(body))
+    }
+}
+
+/// A member with its transport.
+pub(super) struct Rig {
+    pub(super) fake: Arc<Fake>,
+    pub(super) transport: PeerTransport,
+    pub(super) events: Receiver<Event>,
+    pub(super) address: SocketAddr,
+    url: String,
+    registry: prometheus::Registry,
+}
+
+/// How a rig differs from others.
+pub(super) struct Made {
+    pub(super) id: u64,
+    pub(super) cluster: ClusterId,
+    /// Zero for any that is free.
+    pub(super) port: u16,
+    pub(super) timeout: Duration,
+    /// If TLS is spoken.
+    pub(super) info: Option<tls::Info>,
+}
+
+impl Made {
+    pub(super) fn of(id: u64) -> Made {
+        Made { id, cluster: CLUSTER, port: 0, timeout: crate::TIMEOUT_DEFAULT, info: None }
+    }
+
+    pub(super) fn start(self) -> Rig {
+        let listener = Listener::bind(
+            &Address::Tcp(format!("127.0.0.1:{}", self.port)),
+            SocketOptions { reuse_address: true, ..SocketOptions::default() },
+        );
+        let listener = listener.unwrap();
+        let Place::Tcp(address) = listener.local() else { panic!("a socket of TCP") };
+        let scheme = if self.info.is_some() { "https" } else { "http" };
+        let url = format!("{scheme}://{address}");
+        let config = Config {
+            read_timeout: self.timeout,
+            write_timeout: self.timeout,
+            ..Config::new(dialer(self.info.clone()), vec![url.clone()])
+        };
+        let registry = prometheus::Registry::new();
+        let transport = PeerTransport::start(config, &registry).unwrap();
+        let (sender, events) = channel();
+        let fake = Arc::new(Fake {
+            id: MemberId(self.id),
+            cluster: self.cluster,
+            begun: Instant::now(),
+            events: Mutex::new(sender),
+            members: Mutex::default(),
+            removed: Mutex::default(),
+            refusal: Mutex::default(),
+        });
+        let connections = net::Config { security: security(self.info), ..net::Config::default() };
+        transport.serve(listener, connections, Arc::new(Rest)).unwrap();
+        Rig { fake, transport, events, address, url, registry }
+    }
+}
+
+/// How a port of its is served.
+fn security(info: Option<tls::Info>) -> net::Security {
+    let Some(info) = info else { return net::Security::Plain };
+    let metrics = tls::Metrics::new(&prometheus::Registry::new()).unwrap();
+    let side = Arc::new(tls::ServerSide::load("peer", info, &metrics).unwrap());
+    net::Security::Tls(net::Tls { side, checks_origin: false })
+}
+
+fn dialer(info: Option<tls::Info>) -> Dialer {
+    let metrics = tls::Metrics::new(&prometheus::Registry::new()).unwrap();
+    let info = tls::Info { protocol: tls::Protocol::Http1, ..info.unwrap_or_default() };
+    let side = tls::ClientSide::load("peer-client", info, &metrics).unwrap();
+    Dialer::new(Arc::new(side), Duration::from_secs(2))
+}
+
+impl Rig {
+    pub(super) fn attach(&self) {
+        let local: Arc<Fake> = Arc::clone(&self.fake);
+        self.transport.attach_local(local);
+    }
+
+    pub(super) fn url(&self) -> String {
+        self.url.clone()
+    }
+
+    pub(super) fn urls(&self) -> Vec<String> {
+        vec![self.url()]
+    }
+
+    pub(super) fn member(&self) -> Member {
+        member(self.fake.id.0, &[&self.url()])
+    }
+
+    pub(super) fn set_members(&self, members: &[Member]) {
+        *self.fake.members.lock().unwrap() = members.to_vec();
+        self.transport.set_members(&Membership::of(members.iter().cloned()));
+    }
+
+    /// The next thing that this member is told, of those that are of interest.
+    pub(super) fn next(&self, is_wanted: impl Fn(&Event) -> bool) -> Event {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let event = self.events.recv_timeout(left).expect("nothing happened");
+            if is_wanted(&event) {
+                return event;
+            }
+        }
+    }
+
+    /// The next message that it hears.
+    pub(super) fn heard(&self) -> Message {
+        match self.next(|event| matches!(event, Event::Received(_))) {
+            Event::Received(message) => message,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Waits until both streams to another are up.
+    pub(super) fn until_streams(&self, to: u64) {
+        until(|| {
+            let peers = self.transport.shared().peers();
+            let peer = peers.get(MemberId(to)).expect("a member");
+            crate::stream::StreamKind::ALL.iter().all(|kind| peer.outlet(*kind).is_attached())
+        });
+    }
+
+    pub(super) fn is_active(&self, to: u64) -> bool {
+        self.transport.active_since(MemberId(to)).is_some()
+    }
+
+    /// What it counts.
+    pub(super) fn metrics(&self) -> String {
+        prometheus::TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap()
+    }
+
+    pub(super) fn stop(self) -> SocketAddr {
+        self.transport.stop(PATIENCE);
+        self.address
+    }
+
+    /// A connection to its port.
+    pub(super) fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// What it answers to a request, without the date.
+    pub(super) fn ask(&self, head: &str, headers: &str, body: &[u8]) -> String {
+        let mut stream = self.connect();
+        let length = if body.is_empty() {
+            String::new()
+        } else {
+            format!("Content-Length: {}\r\n", body.len())
+        };
+        let head =
+            format!("{head} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}{length}\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(body).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let answer = String::from_utf8(answer).unwrap();
+        let kept = |line: &&str| !line.starts_with("Date: ");
+        answer.split("\r\n").filter(kept).collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.transport.stop(Duration::ZERO);
+    }
+}
+
+/// Members that all know each other.
+pub(super) fn cluster<const N: usize>() -> [Rig; N] {
+    let rigs: [Rig; N] = std::array::from_fn(|n| Made::of(n as u64 + 1).start());
+    let members: Vec<Member> = rigs.iter().map(Rig::member).collect();
+    for rig in &rigs {
+        rig.set_members(&members);
+        rig.attach();
+    }
+    rigs
+}
+
+pub(super) fn member(id: u64, urls: &[&str]) -> Member {
+    let peer_urls = urls.iter().map(ToString::to_string).collect();
+    let raft = RaftAttributes { peer_urls, is_learner: false };
+    Member { id: MemberId(id), raft, ..Member::default() }
+}
+
+/// A message that a leader replicates, with one entry.
+pub(super) fn append(from: u64, to: u64, index: u64, data: Bytes) -> Message {
+    Message {
+        kind: MessageType::MsgApp,
+        from: MemberId(from),
+        to: MemberId(to),
+        term: Term(1),
+        log_term: Term(1),
+        index: Index(index - 1),
+        commit: Index(index - 1),
+        entries: vec![Entry { term: Term(1), index: Index(index), data, ..Entry::default() }],
+        ..Message::default()
+    }
+}
+
+/// A message of another kind.
+pub(super) fn heartbeat(from: u64, to: u64, commit: u64) -> Message {
+    Message {
+        kind: MessageType::MsgHeartbeat,
+        from: MemberId(from),
+        to: MemberId(to),
+        term: Term(1),
+        commit: Index(commit),
+        ..Message::default()
+    }
+}
+
+/// The headers that a member sends.
+pub(super) fn headers(from: u64, to: u64) -> String {
+    format!(
+        "X-Server-From: {from:x}\r\nX-Server-Version: 3.7.1\r\nX-Min-Cluster-Version: 3.0.0\r\nX-Etcd-Cluster-ID: {CLUSTER}\r\nX-Raft-To: {to:x}\r\n"
+    )
+}
+
+/// The lines of the head of a request or an answer.
+pub(super) fn read_head(stream: &mut BufReader<TcpStream>) -> Vec<String> {
+    let mut lines = Vec::new();
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).unwrap();
+        match line.trim_end() {
+            "" => return lines,
+            line => lines.push(line.to_owned()),
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Three members that are a cluster: everything is real but the machines they run on.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use env::{OsClock, OsDisk, OsRandom};
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use net::{Address, Dialer, Listener, SocketOptions};
+use peer::{Config, PeerTransport, wait};
+use prometheus::Registry;
+use proto::etcdserverpb as pb;
+use server::{Machine, Member, Server, ServerConfig, Settled, StopReason};
+use testkit::waiting::{PATIENCE, block_on, until};
+
+struct Nothing;
+
+impl net::Handler for Nothing {
+    type Body = Full<Bytes>;
+
+    async fn call(&self, _: &Arc<net::Connection>, _: Request<Incoming>) -> Response<Full<Bytes>> {
+        let mut response = Response::new(Full::default());
+        *response.status_mut() = StatusCode::NOT_FOUND;
+        response
+    }
+}
+
+/// A member and its transport.
+struct Node {
+    member: Member,
+    transport: Arc<PeerTransport>,
+}
+
+/// Which members there are, and where.
+struct Cluster {
+    folder: tempfile::TempDir,
+    members: BTreeMap<String, Vec<String>>,
+}
+
+impl Cluster {
+    fn of(count: usize) -> Cluster {
+        // All are held before any is let go of, so that they differ.
+        let free: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let url = |listener: &TcpListener| format!("http://{}", listener.local_addr().unwrap());
+        let members = free.iter().enumerate();
+        let members = members.map(|(n, listener)| (format!("m{n}"), vec![url(listener)])).collect();
+        Cluster { folder: tempfile::tempdir().unwrap(), members }
+    }
+
+    fn start(&self, name: &str) -> Node {
+        let urls = &self.members[name];
+        let registry = Registry::new();
+        let config = Config::new(dialer(), urls.clone());
+        let transport = Arc::new(PeerTransport::start(config, &registry).unwrap());
+        let address = Address::Tcp(urls[0].trim_start_matches("http://").to_owned());
+        let options = SocketOptions { reuse_address: true, ..SocketOptions::default() };
+        let listener = Listener::bind(&address, options).unwrap();
+        transport.serve(listener, net::Config::default(), Arc::new(Nothing)).unwrap();
+        let member = self.member(name, &self.folder.path().join(name), &transport, &registry);
+        transport.attach(member.server().clone());
+        Node { member, transport }
+    }
+
+    fn member(
+        &self,
+        name: &str,
+        folder: &Path,
+        transport: &Arc<PeerTransport>,
+        registry: &Registry,
+    ) -> Member {
+        let mut config = ServerConfig::new(name, folder);
+        config.initial_cluster = self.members.clone();
+        config.peer_urls = self.members[name].clone();
+        let machine = Machine {
+            disk: Arc::new(OsDisk),
+            clock: Arc::new(OsClock::default()),
+            random: Box::new(OsRandom),
+        };
+        let transport: Arc<PeerTransport> = Arc::clone(transport);
+        Member::start(config, machine, transport, registry).unwrap()
+    }
+}
+
+fn dialer() -> Dialer {
+    let metrics = tls::Metrics::new(&Registry::new()).unwrap();
+    let info = tls::Info { protocol: tls::Protocol::Http1, ..tls::Info::default() };
+    let side = tls::ClientSide::load("peer-client", info, &metrics).unwrap();
+    Dialer::new(Arc::new(side), Duration::from_secs(2))
+}
+
+impl Node {
+    fn server(&self) -> &Server {
+        self.member.server()
+    }
+
+    fn stop(self) {
+        self.transport.stop(Duration::from_secs(5));
+        assert_eq!(self.member.stop(), StopReason::Asked);
+    }
+}
+
+fn put(server: &Server, key: &str) -> i64 {
+    let put = pb::PutRequest {
+        key: key.to_owned().into(),
+        value: Bytes::from(vec![7; 300]),
+        ..Default::default()
+    };
+    let request = pb::InternalRaftRequest { put: Some(put), ..Default::default() };
+    match block_on(server.propose(request).unwrap()).unwrap() {
+        Settled::Request { revision, result } => {
+            result.unwrap();
+            revision
+        }
+        other @ Settled::ConfChange(_) => panic!("{other:?}"),
+    }
+}
+
+fn keys(server: &Server) -> u64 {
+    block_on(server.linearizable()).unwrap();
+    server.state().store.keys()
+}
+
+#[test]
+fn three_members_are_a_cluster_and_two_of_them_still_are() {
+    let cluster = Cluster::of(3);
+    let nodes = ["m0", "m1", "m2"].map(|name| cluster.start(name));
+    until(|| nodes.iter().all(|node| node.server().leader().is_some()));
+    // Any of them takes writes, and reads what the others wrote.
+    for (n, node) in nodes.iter().enumerate() {
+        put(node.server(), &format!("key-{n}"));
+    }
+    assert!(nodes.iter().all(|node| keys(node.server()) == 3));
+    until(|| nodes.iter().all(|node| node.transport.active_peers() == 2));
+
+    // One asks another who is there.
+    let urls = &cluster.members["m1"];
+    let known = wait(nodes[0].transport.asker().members(urls, PATIENCE)).unwrap();
+    assert_eq!(known.members.len(), 3);
+    assert_eq!(known.id, nodes[0].server().cluster_id());
+
+    // The leader goes.
+    let leader = nodes.iter().position(|node| node.server().is_leader()).unwrap();
+    let mut nodes: Vec<Node> = nodes.into();
+    nodes.remove(leader).stop();
+    until(|| nodes.iter().any(|node| node.server().is_leader()));
+    until(|| nodes.iter().all(|node| node.server().leader().is_some()));
+    put(nodes[0].server(), "after");
+    // And comes back, to what it has missed.
+    let back = cluster.start(&format!("m{leader}"));
+    until(|| back.server().leader().is_some());
+    assert_eq!(keys(back.server()), 4);
+    nodes.push(back);
+    nodes.into_iter().for_each(Node::stop);
+}

@@ -1,0 +1,45 @@
+//! The database that a leader sent, on its way to be ours.
+//!
+//! ```text
+//!   member/snap/000000000000a0b5.snap.db   durable before the message reaches consensus
+//!   a record in the log                    from here on a start takes that file, if it finds one
+//!   member/snap/db                         renamed in place of the old one, whose readers keep it
+//! ```
+
+use std::fmt::Display;
+use std::sync::Arc;
+
+use backend::Backend;
+use types::Index;
+use wal::snap::Snapshotter;
+
+use crate::apply::Fault;
+use crate::server::Shared;
+use crate::state::StateMachine;
+
+/// Why it cannot be taken up.
+pub(crate) fn fault(index: Index, reason: &dyn Display) -> Fault {
+    Fault::Snapshot { index, reason: reason.to_string() }
+}
+
+/// Puts the file in the place of the database, and opens it.
+pub(crate) fn open(shared: &Shared, index: Index) -> Result<Backend, Fault> {
+    let (disk, folder) = (&shared.disk, shared.config.snap_path());
+    let files = Snapshotter::new(Arc::clone(disk), &folder);
+    let sent = files.find_db(index.0).map_err(|error| fault(index, &error))?;
+    let path = folder.join("db");
+    disk.rename(&sent, &path)
+        .and_then(|()| disk.sync_dir(&folder))
+        .map_err(|error| fault(index, &error))?;
+    let (disk, clock) = (Arc::clone(disk), Arc::clone(&shared.clock));
+    Backend::open(disk, clock, &path, shared.config.backend.clone())
+        .map_err(|error| fault(index, &error))
+}
+
+/// The database says itself how far it is: that must be as far as the message said.
+pub(crate) fn check_applied(state: &StateMachine, index: Index) -> Result<(), Fault> {
+    match state.applied()?.0 {
+        applied if applied == index => Ok(()),
+        applied => Err(fault(index, &format!("it has entry {applied} applied"))),
+    }
+}

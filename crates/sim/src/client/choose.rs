@@ -1,0 +1,179 @@
+//! What clients ask for: few keys, so that they meet; values of their own, so that it is known whose was seen.
+
+use env::SeededRandom;
+use history::record::{
+    Compare, Delete, Op, Put, Range, Relation, Request, Span, Target, Txn, WatchRequest,
+};
+
+/// How many keys there are.
+const KEYS: u64 = 6;
+/// The last key's end.
+const KEYS_END: &str = "l";
+/// How far back a read of the past or a compaction goes, at most.
+const PAST_MAX: u64 = 12;
+/// Leases that are remembered, to be used again.
+const LEASES_MAX: usize = 4;
+/// Seconds that a lease is asked for: two at least is what the cluster grants.
+const TTLS_S: [i64; 5] = [1, 2, 3, 5, 9];
+
+/// Chooses requests.
+#[derive(Debug)]
+pub(crate) struct Chooser {
+    pub(crate) random: SeededRandom,
+    values: u64,
+    leases: Vec<i64>,
+    leases_made: i64,
+    /// The highest revision that a client has seen.
+    pub(crate) revision: i64,
+}
+
+impl Chooser {
+    pub(crate) fn new(seed: u64) -> Chooser {
+        let random = SeededRandom::new(seed);
+        Chooser { random, values: 0, leases: Vec::new(), leases_made: 0, revision: 1 }
+    }
+
+    /// Anything.
+    pub(crate) fn request(&mut self) -> Request {
+        match self.random.below(100) {
+            0..32 => Request::Put(self.put()),
+            32..40 => Request::Delete(self.delete()),
+            40..60 => Request::Range(Range::now(self.span())),
+            60..68 => Request::Range(self.other_range()),
+            68..84 => Request::Txn(self.txn()),
+            84..88 => self.grant(),
+            88..93 => Request::KeepAlive { lease: self.lease() },
+            93..95 => Request::Revoke { lease: self.lease() },
+            _ => Request::Compact { revision: self.past() },
+        }
+    }
+
+    /// Something that changes a key, and so shows that there is progress.
+    pub(crate) fn plain_put(&mut self) -> Request {
+        let key = self.key();
+        Request::Put(Put { key, value: self.value(), lease: 0, prev_kv: false })
+    }
+
+    /// What to watch, from some revision on.
+    pub(crate) fn watch(&mut self, start: i64) -> WatchRequest {
+        let span = if self.random.chance(1, 2) { all() } else { self.span() };
+        WatchRequest {
+            prev_kv: self.random.chance(1, 3),
+            no_put: self.random.chance(1, 8),
+            no_delete: self.random.chance(1, 8),
+            ..WatchRequest::from(span, start)
+        }
+    }
+
+    fn key(&mut self) -> String {
+        format!("k{}", self.random.below(KEYS))
+    }
+
+    fn value(&mut self) -> String {
+        self.values += 1;
+        // Now and then one that takes more than a page.
+        let long = if self.random.chance(1, 40) { "x".repeat(2000) } else { String::new() };
+        format!("v{}{long}", self.values)
+    }
+
+    fn span(&mut self) -> Span {
+        match self.random.below(10) {
+            0..7 => Span::one(&self.key()),
+            7 => all(),
+            8 => Span::between(&self.key(), "\0"),
+            _ => {
+                let (a, b) = (self.key(), self.key());
+                if a < b { Span::between(&a, &b) } else { Span::one(&a) }
+            }
+        }
+    }
+
+    fn past(&mut self) -> i64 {
+        let back = i64::try_from(self.random.below(PAST_MAX)).unwrap_or(0);
+        (self.revision - back).max(1)
+    }
+
+    fn lease(&mut self) -> i64 {
+        let count = self.leases.len() as u64;
+        if count == 0 {
+            return 1;
+        }
+        let place = usize::try_from(self.random.below(count)).unwrap_or(0);
+        self.leases[place]
+    }
+
+    fn grant(&mut self) -> Request {
+        self.leases_made += 1;
+        let lease = 1000 + self.leases_made;
+        self.leases.push(lease);
+        if self.leases.len() > LEASES_MAX {
+            self.leases.remove(0);
+        }
+        let place = usize::try_from(self.random.below(TTLS_S.len() as u64)).unwrap_or(0);
+        Request::Grant { lease, ttl_s: TTLS_S[place] }
+    }
+
+    fn put(&mut self) -> Put {
+        let lease = if self.random.chance(1, 5) { self.lease() } else { 0 };
+        let (key, value) = (self.key(), self.value());
+        Put { key, value, lease, prev_kv: self.random.chance(1, 3) }
+    }
+
+    fn delete(&mut self) -> Delete {
+        Delete { span: self.span(), prev_kv: self.random.chance(1, 3) }
+    }
+
+    fn other_range(&mut self) -> Range {
+        let mut range = Range::now(self.span());
+        match self.random.below(4) {
+            0 => range.serializable = true,
+            1 => range.revision = self.past(),
+            2 => range.limit = 2,
+            _ => range.count_only = true,
+        }
+        range
+    }
+
+    /// Within a branch no key is written twice: that is refused before anybody is asked.
+    fn txn(&mut self) -> Txn {
+        let compares = (0..self.random.below(3)).map(|_| self.compare()).collect();
+        let (then, otherwise) = (self.ops(), self.ops());
+        Txn { compares, then, otherwise }
+    }
+
+    fn ops(&mut self) -> Vec<Op> {
+        let mut ops = Vec::new();
+        let first = self.random.below(KEYS);
+        for number in 0..self.random.below(4) {
+            let key = format!("k{}", (first + number) % KEYS);
+            ops.push(match self.random.below(5) {
+                0..2 => Op::Put(Put { key, ..self.put() }),
+                2 => Op::Delete(Delete { span: Span::one(&key), prev_kv: true }),
+                _ => Op::Range(Range::now(self.span())),
+            });
+        }
+        ops
+    }
+
+    fn compare(&mut self) -> Compare {
+        let is = match self.random.below(4) {
+            0 => Relation::Equal,
+            1 => Relation::NotEqual,
+            2 => Relation::Greater,
+            _ => Relation::Less,
+        };
+        let to = match self.random.below(5) {
+            0 => Target::Value(format!("v{}", self.random.below(self.values + 1))),
+            1 => Target::Version(i64::try_from(self.random.below(4)).unwrap_or(0)),
+            2 => Target::Create(self.past()),
+            3 => Target::Mod(self.past()),
+            _ => Target::Lease(self.lease()),
+        };
+        Compare { span: self.span(), is, to }
+    }
+}
+
+/// All keys.
+fn all() -> Span {
+    Span::between("k", KEYS_END)
+}

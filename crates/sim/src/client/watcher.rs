@@ -1,0 +1,180 @@
+//! A client that watches, and goes on where it was at another member when its own is gone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use history::History;
+use history::record::{News, Watch, WatchRequest, WatchResponse};
+use mvcc::watch::{CreateRequest, Filters, Stream};
+use server::Server;
+use types::MemberId;
+
+use super::choose::Chooser;
+use super::{Reach, ask, nanos, told};
+use crate::journal::Journal;
+
+/// Out of this many steps, a watcher without a watch begins one in one.
+const BEGIN_STEPS: u64 = 10;
+/// Likewise it asks how far it is.
+const PROGRESS_STEPS: u64 = 60;
+/// Likewise it turns to another member without need.
+const MOVE_STEPS: u64 = 1500;
+/// Likewise it reads; a slow reader is one that is held back.
+const READ_STEPS: u64 = 3;
+/// Out of this many watches, one is forgotten at its end, and something else is watched.
+const FORGET: u64 = 4;
+
+/// A client that watches.
+pub(super) struct Watcher {
+    number: u64,
+    /// What it watches, and from where it goes on.
+    wants: Option<WatchRequest>,
+    open: Option<Open>,
+}
+
+/// A watch that goes on.
+struct Open {
+    member: MemberId,
+    stream: Stream,
+    watch: Watch,
+}
+
+impl Watcher {
+    pub(super) fn new(number: u64) -> Watcher {
+        Watcher { number, wants: None, open: None }
+    }
+
+    pub(super) fn step(
+        &mut self,
+        reach: &Reach<'_>,
+        chooser: &mut Chooser,
+        history: &mut History,
+        journal: &mut Journal,
+    ) {
+        let server = self.open.as_ref().and_then(|open| {
+            reach.servers.iter().find(|server| server.local() == open.member).copied()
+        });
+        match server {
+            None if chooser.random.chance(1, BEGIN_STEPS) => {
+                self.end(history);
+                if let Some(server) = reach.any(chooser) {
+                    self.begin(server, chooser, journal, reach.now);
+                }
+            }
+            None => {}
+            Some(_) if chooser.random.chance(1, MOVE_STEPS) => self.end(history),
+            Some(server) => self.go_on(server, reach.now, chooser, history, journal),
+        }
+    }
+
+    fn begin(
+        &mut self,
+        server: &Server,
+        chooser: &mut Chooser,
+        journal: &mut Journal,
+        now: Duration,
+    ) {
+        if self.wants.is_none() || chooser.random.chance(1, FORGET) {
+            let back = i64::try_from(chooser.random.below(20)).unwrap_or(0);
+            let start = if back < 5 { 0 } else { (chooser.revision - back).max(1) };
+            self.wants = Some(chooser.watch(start));
+        }
+        let Some(request) = self.wants.clone() else { return };
+        let (state, member) = (server.state(), server.local());
+        let stream = state.hub.stream(Arc::new(|| {}), server.now(), Duration::ZERO);
+        let is_notified = chooser.random.chance(1, 2);
+        if stream.create(&to_create(&request, is_notified)).is_err() {
+            return;
+        }
+        let number = self.number;
+        journal.note(now, || format!("{member}: client {number}: {request}"));
+        let watch = Watch { client: number, member: member.0, request, responses: Vec::new() };
+        self.open = Some(Open { member, stream, watch });
+    }
+
+    fn go_on(
+        &mut self,
+        server: &Server,
+        now: Duration,
+        chooser: &mut Chooser,
+        history: &mut History,
+        journal: &mut Journal,
+    ) {
+        let Some(open) = &mut self.open else { return };
+        if chooser.random.chance(1, PROGRESS_STEPS) {
+            // Nobody minds if it is too busy to say.
+            let _ = open.stream.request_progress();
+        }
+        if !chooser.random.chance(1, READ_STEPS) {
+            return;
+        }
+        let mut is_over = false;
+        let mut parts = Vec::new();
+        loop {
+            let state = server.state();
+            let Ok(next) = open.stream.next(&state.store) else {
+                // Its database is damaged: it will end.
+                is_over = true;
+                break;
+            };
+            let Some(mut response) = next else { break };
+            is_over |= response.canceled;
+            parts.append(&mut response.events);
+            if !response.fragment {
+                response.events = std::mem::take(&mut parts);
+                let news = told::news(&response);
+                let (at_ns, revision) = (nanos(now), response.revision);
+                let response = WatchResponse { at_ns, revision, news };
+                journal.note(now, || describe(open, &response));
+                if let Some(wants) = &mut self.wants {
+                    wants.start = next_start(wants.start, &response);
+                }
+                open.watch.responses.push(response);
+            }
+        }
+        if is_over {
+            self.end(history);
+        }
+    }
+
+    /// Its member is gone.
+    pub(super) fn lose(&mut self, member: MemberId, history: &mut History) {
+        if self.open.as_ref().is_some_and(|open| open.member == member) {
+            self.end(history);
+        }
+    }
+
+    /// Ends the watch that goes on. What it wants stays.
+    pub(super) fn end(&mut self, history: &mut History) {
+        history.watches.extend(self.open.take().map(|open| open.watch));
+    }
+}
+
+/// Where a watch goes on after a response.
+fn next_start(start: i64, response: &WatchResponse) -> i64 {
+    let next = match &response.news {
+        News::Created if start == 0 => response.revision + 1,
+        News::Created => start,
+        News::Events(events) => events.iter().map(|event| event.kv.modified + 1).max().unwrap_or(0),
+        News::Progress => response.revision + 1,
+        News::Canceled { compact_revision } => *compact_revision,
+    };
+    next.max(start)
+}
+
+fn to_create(request: &WatchRequest, progress_notify: bool) -> CreateRequest {
+    CreateRequest {
+        key: request.span.key.clone().into(),
+        range_end: ask::end(&request.span),
+        start_revision: request.start,
+        filters: Filters { no_put: request.no_put, no_delete: request.no_delete },
+        progress_notify,
+        prev_kv: request.prev_kv,
+        ..CreateRequest::default()
+    }
+}
+
+fn describe(open: &Open, response: &WatchResponse) -> String {
+    let WatchResponse { revision, news, .. } = response;
+    format!("{}: client {}: told at {revision}: {news:?}", open.member, open.watch.client)
+}

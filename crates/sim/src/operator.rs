@@ -1,0 +1,169 @@
+//! Whoever decides who is a member: adds one, as a voter or a learner, promotes it, removes it; sets up machines for those that were added, and takes away those
+//! of members that were removed.
+//!
+//! What came of a change is not always told. So the machines follow what members say of themselves, and not what was asked for.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use env::SeededRandom;
+use membership::Membership;
+use proto::etcdserverpb as pb;
+use server::{Server, ServerConfig};
+use types::MemberId;
+
+use crate::client::{Answer, nobody};
+use crate::cluster::{Cluster, peer_url};
+use crate::journal::Journal;
+use crate::poll;
+use crate::story::Counts;
+
+/// How long an answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(8);
+/// The most members.
+const MEMBERS_MAX: usize = 5;
+
+/// Who decides who is a member.
+pub(crate) struct Operator {
+    random: SeededRandom,
+    /// Out of this many steps, there is a change in one.
+    every: u64,
+    asked: Option<Asked>,
+    named: u32,
+    /// Whose machines were taken away. Members that are behind may not know it yet.
+    gone: BTreeSet<MemberId>,
+}
+
+struct Asked {
+    what: String,
+    of: MemberId,
+    until: Duration,
+    answer: Answer<()>,
+}
+
+impl Operator {
+    pub(crate) fn new(seed: u64) -> Operator {
+        let mut random = SeededRandom::new(seed);
+        // Some clusters stay as they are.
+        let every = if random.chance(1, 3) { u64::MAX } else { 100 + random.below(400) };
+        Operator { random, every, asked: None, named: 0, gone: BTreeSet::new() }
+    }
+
+    /// A change may be asked for, and what has changed is followed.
+    pub(crate) fn step(
+        &mut self,
+        cluster: &mut Cluster,
+        counts: &mut Counts,
+        journal: &mut Journal,
+        config: impl Fn(&mut ServerConfig),
+    ) {
+        self.listen(cluster, counts, journal);
+        if self.asked.is_none() && self.random.chance(1, self.every) {
+            self.ask(cluster);
+        }
+        self.look_after(cluster, counts, config);
+    }
+
+    fn listen(&mut self, cluster: &Cluster, counts: &mut Counts, journal: &mut Journal) {
+        let Some(asked) = &mut self.asked else { return };
+        let answer = poll(&mut asked.answer);
+        if answer.is_none() && cluster.now < asked.until {
+            return;
+        }
+        let (what, of) = (&asked.what, asked.of);
+        let is_promotion = what.starts_with("promote");
+        counts.promoted += u64::from(is_promotion && matches!(answer, Some(Ok(()))));
+        journal.note(cluster.now, || format!("{of}: operator: {what}: {answer:?}"));
+        self.asked = None;
+    }
+
+    /// A member ends, and what it was asked is never answered. Whoever waited for that would keep the member, and its files, from its next start.
+    pub(crate) fn lose(&mut self, id: MemberId, now: Duration, journal: &mut Journal) {
+        if let Some(Asked { what, of, .. }) = self.asked.take_if(|asked| asked.of == id) {
+            journal.note(now, || format!("{of}: operator: {what}: never answered"));
+        }
+    }
+
+    fn ask(&mut self, cluster: &Cluster) {
+        let servers: Vec<&Server> = cluster.servers().collect();
+        let place = usize::try_from(self.random.below(servers.len().max(1) as u64)).unwrap_or(0);
+        let Some(server) = servers.get(place) else { return };
+        let members = server.state().cluster.now();
+        let (count, server) = (members.members().count(), (*server).clone());
+        let of = server.local();
+        let (what, answer) = match self.random.below(3) {
+            0 if count < MEMBERS_MAX => self.add(server),
+            1 => promote(server, &members),
+            _ => self.remove(server, &members),
+        };
+        let until = cluster.now + PATIENCE;
+        self.asked = Some(Asked { what, of, until, answer });
+    }
+
+    fn add(&mut self, server: Server) -> (String, Answer<()>) {
+        self.named += 1;
+        let (url, is_learner) = (peer_url(&format!("n{}", self.named)), self.random.chance(2, 3));
+        let what = format!("add {url}{}", if is_learner { ", a learner" } else { "" });
+        let add = pb::MemberAddRequest { peer_urls: vec![url], is_learner };
+        (what, Box::pin(async move { server.member_add(&nobody(), add).await.map(drop) }))
+    }
+
+    fn remove(&mut self, server: Server, members: &Membership) -> (String, Answer<()>) {
+        let ids: Vec<_> = members.ids().collect();
+        let place = usize::try_from(self.random.below(ids.len().max(1) as u64)).unwrap_or(0);
+        let id = ids.get(place).copied().unwrap_or_default();
+        // One of two voters is not to be removed: if the other were down, it might not know that it decides alone, and nobody would be left to tell it.
+        let is_needed = !members.is_learner(id) && members.voters().count() <= 2;
+        let remove = pb::MemberRemoveRequest { id: if is_needed { 0 } else { id.0 } };
+        let what = format!("remove {id}");
+        (what, Box::pin(async move { server.member_remove(&nobody(), remove).await.map(drop) }))
+    }
+
+    /// Sets up machines for members that were added, and takes away those of members that were removed.
+    pub(crate) fn look_after(
+        &mut self,
+        cluster: &mut Cluster,
+        counts: &mut Counts,
+        config: impl Fn(&mut ServerConfig),
+    ) {
+        let newest = cluster.servers().max_by_key(|server| server.applied());
+        let Some(members) = newest.map(|server| server.state().cluster.now()) else { return };
+        let is_known = |id| cluster.sites.contains_key(id) || self.gone.contains(id);
+        let missing = members.members().find(|member| !is_known(&member.id));
+        if let Some(member) = missing {
+            let name = member.raft.peer_urls.first().map(|url| name_in(url)).unwrap_or_default();
+            cluster.join(member.id, &name, config);
+            cluster.site(member.id).pace = 900 + self.random.below(101);
+            counts.joined += 1;
+        }
+        let gone: Vec<_> =
+            cluster.sites.keys().copied().filter(|id| members.is_removed(*id)).collect();
+        for id in gone {
+            // It hears of it itself, if it can; if not, it is taken away.
+            if !cluster.sites[&id].is_running() || self.random.chance(1, 200) {
+                self.forget(cluster, id);
+                counts.removed += 1;
+            }
+        }
+    }
+
+    /// Takes a machine away.
+    pub(crate) fn forget(&mut self, cluster: &mut Cluster, id: MemberId) {
+        self.gone.insert(id);
+        self.asked.take_if(|asked| asked.of == id);
+        let network = cluster.network.clone();
+        cluster.sites.remove(&id).into_iter().for_each(|mut site| site.kill(&network));
+    }
+}
+
+fn promote(server: Server, members: &Membership) -> (String, Answer<()>) {
+    let learner = members.ids().find(|id| members.is_learner(*id)).unwrap_or_default();
+    let promote = pb::MemberPromoteRequest { id: learner.0 };
+    let what = format!("promote {learner}");
+    (what, Box::pin(async move { server.member_promote(&nobody(), promote).await.map(drop) }))
+}
+
+/// The name in `http://name:2380`.
+fn name_in(url: &str) -> String {
+    url.trim_start_matches("http://").trim_end_matches(":2380").to_owned()
+}

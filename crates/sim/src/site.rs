@@ -1,0 +1,164 @@
+//! Where a member is: its machine, and the member itself while it runs.
+
+use std::sync::Arc;
+
+use env::{SeededRandom, SimClock, SimDisk};
+use server::stages::{Stage, Stages};
+use server::{Machine, Server, ServerConfig, StartError, StopReason};
+use types::MemberId;
+
+use crate::network::Network;
+
+/// A machine, and a member on it.
+#[derive(Debug)]
+pub struct Site {
+    /// The member.
+    pub id: MemberId,
+    /// How it behaves.
+    pub config: ServerConfig,
+    /// Its disk.
+    pub disk: SimDisk,
+    /// Its clock.
+    pub clock: SimClock,
+    /// How fast its clock goes, in thousandths of the time that passes: a thousand at most.
+    pub pace: u64,
+    /// Whether none of its stages has a turn, while its clock goes on.
+    pub is_paused: bool,
+    /// Whether its log does not get on.
+    pub is_stalled: bool,
+    /// Whether its disk was made to fail, so that it may end by itself.
+    pub is_faulty: bool,
+    /// Whether that is over. What failed before may still be found out.
+    pub is_healed: bool,
+    /// Whether its machine lost power at some write, and does not know yet.
+    pub is_off: bool,
+    stages: Option<Stages>,
+    starts: u64,
+}
+
+/// A clock that goes as fast as the time that passes.
+pub(crate) const PACE_MAX: u64 = 1000;
+
+impl Site {
+    /// A machine with an empty disk.
+    pub fn new(id: MemberId, config: ServerConfig, seed: u64) -> Site {
+        let (disk, clock) = (SimDisk::new(seed), SimClock::default());
+        Site {
+            id,
+            config,
+            disk,
+            clock,
+            pace: PACE_MAX,
+            is_paused: false,
+            is_stalled: false,
+            is_faulty: false,
+            is_healed: false,
+            is_off: false,
+            stages: None,
+            starts: 0,
+        }
+    }
+
+    /// Starts the member.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn start(&mut self, network: &Network) -> Result<(), StartError> {
+        self.starts += 1;
+        if std::mem::take(&mut self.is_healed) {
+            self.is_faulty = false;
+        }
+        let machine = Machine {
+            disk: Arc::new(self.disk.clone()),
+            clock: Arc::new(self.clock.clone()),
+            random: Box::new(SeededRandom::new(self.id.0 ^ self.starts)),
+        };
+        let stages = Stages::boot(self.config.clone(), machine, Arc::new(network.link(self.id)))?;
+        network.attach(stages.server());
+        stages.hang_log(self.is_stalled);
+        self.stages = Some(stages);
+        Ok(())
+    }
+
+    /// The member, while it runs.
+    pub fn server(&self) -> Option<&Server> {
+        self.stages.as_ref().map(Stages::server)
+    }
+
+    /// Whether it runs.
+    pub fn is_running(&self) -> bool {
+        self.stages.is_some()
+    }
+
+    /// Whether others know its name, and clients may be served.
+    pub fn is_published(&self) -> bool {
+        self.stages.as_ref().is_some_and(Stages::is_published)
+    }
+
+    /// One turn of a stage, unless it is held up.
+    pub fn turn(&mut self, stage: Stage) {
+        if self.is_paused || self.is_stalled && stage == Stage::Log {
+            return;
+        }
+        if let Some(stages) = &mut self.stages {
+            stages.turn(stage);
+        }
+    }
+
+    /// Notes that it has ended by itself, if it has. Returns why.
+    pub fn reap(&mut self, network: &Network) -> Option<StopReason> {
+        let ended = self.stages.take_if(|stages| stages.is_over())?;
+        network.detach(self.id);
+        Some(ended.stop())
+    }
+
+    /// Ends in good order.
+    pub fn stop(&mut self, network: &Network) -> Option<StopReason> {
+        network.detach(self.id);
+        self.stages.take().map(Stages::stop)
+    }
+
+    /// Is killed: what the system has, it writes.
+    pub fn kill(&mut self, network: &Network) {
+        network.detach(self.id);
+        self.stages = None;
+    }
+
+    /// Loses its power: what was not synced may be gone, or torn.
+    pub fn lose_power(&mut self, network: &Network, seed: u64) {
+        self.kill(network);
+        self.disk = self.disk.power_cut(seed);
+        self.is_off = false;
+    }
+
+    /// Its disk does what it is asked again, and has space.
+    pub fn heal(&mut self) {
+        self.disk.heal();
+        self.disk.set_capacity(None);
+        self.is_healed = true;
+    }
+
+    /// Its disk is made to fail.
+    pub(crate) fn make_faulty(&mut self) {
+        (self.is_faulty, self.is_healed) = (true, false);
+    }
+
+    /// Its log waits for the disk, which does not answer.
+    pub fn stall(&mut self) {
+        self.is_stalled = true;
+        self.stages.iter().for_each(|stages| stages.hang_log(true));
+    }
+
+    /// Nothing holds it up any more.
+    pub fn resume(&mut self) {
+        if self.is_stalled {
+            self.stages.iter().for_each(|stages| stages.hang_log(false));
+        }
+        (self.is_paused, self.is_stalled) = (false, false);
+    }
+
+    /// Time passes.
+    pub(crate) fn pass(&self, time: std::time::Duration) {
+        self.clock.advance(time.mul_f64(self.pace as f64 / PACE_MAX as f64));
+    }
+}

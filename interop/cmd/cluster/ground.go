@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"bowline/interop/internal/cluster"
+	"bowline/interop/internal/faulty"
+)
+
+const (
+	// slow is a disk that takes its time, though short of an election; hangs is one that takes longer than a fault lasts.
+	slow  = 200 * time.Millisecond
+	hangs = 5 * time.Second
+	// clockJump is longer than any lease.
+	clockJump = 2 * time.Hour
+)
+
+// groundFaults are those of disks and clocks.
+var groundFaults = []fault{
+	{"the leader's disk is full", func(g *group, leader, _ *cluster.Member) (func() error, error) { return g.fillDisk(leader) }},
+	{"a follower's disk is full", func(g *group, _, follower *cluster.Member) (func() error, error) { return g.fillDisk(follower) }},
+	{"the leader's disk is slow", func(g *group, leader, _ *cluster.Member) (func() error, error) {
+		return g.slowDown(slow, leader)
+	}},
+	{"the leader's disk hangs", func(g *group, leader, _ *cluster.Member) (func() error, error) { return g.hang(leader) }},
+	{"all disks are slow", func(g *group, _, _ *cluster.Member) (func() error, error) { return g.slowDown(slow, g.members...) }},
+	{"the leader's clock jumps ahead, a follower's back", func(g *group, leader, follower *cluster.Member) (func() error, error) {
+		return g.setClocks(clockJump, leader, follower)
+	}},
+	{"the leader's clock jumps back, a follower's ahead", func(g *group, leader, follower *cluster.Member) (func() error, error) {
+		return g.setClocks(-clockJump, leader, follower)
+	}},
+}
+
+// undermine has a member stand on a disk and a clock that can fail.
+func (g *group) undermine(m *cluster.Member) error {
+	ground, err := faulty.New(g.faulty, filepath.Join(g.dir, m.Name+".ground"))
+	if err != nil {
+		return err
+	}
+	g.grounds[m] = ground
+	m.Environment = ground.Environment()
+	return nil
+}
+
+// below is what a member stands on, or, if that is firm since the member is not ours, what another does.
+func (g *group) below(m *cluster.Member) (*cluster.Member, *faulty.Ground, error) {
+	for _, m := range append([]*cluster.Member{m}, g.others(m)...) {
+		if ground := g.grounds[m]; ground != nil {
+			return m, ground, nil
+		}
+	}
+	return nil, nil, errors.New("no member stands on what can fail: see -faulty")
+}
+
+// fillDisk leaves no room on the disk of a member, which must end, since it cannot keep what it is told.
+func (g *group) fillDisk(m *cluster.Member) (func() error, error) {
+	m, ground, err := g.below(m)
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		var lives error
+		if m.Running() {
+			lives = fmt.Errorf("%s runs, though its disk is full", m.Name)
+		}
+		return errors.Join(lives, ground.Fill(false), m.Kill(), g.launch(m))
+	}, ground.Fill(true)
+}
+
+// slowDown makes the disks of those of the members slow that are ours.
+func (g *group) slowDown(by time.Duration, members ...*cluster.Member) (func() error, error) {
+	set := func(by time.Duration) error {
+		var errs []error
+		for _, m := range members {
+			_, ground, err := g.below(m)
+			if err == nil {
+				err = ground.SlowDown(by)
+			}
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	}
+	return func() error { return set(0) }, set(by)
+}
+
+// hang has the disk of a member answer to nothing meanwhile. Should the member lead, another has to take over.
+func (g *group) hang(m *cluster.Member) (func() error, error) {
+	m, ground, err := g.below(m)
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		s, err := status(context.Background(), m)
+		if err == nil && s.Leader == m.ID {
+			err = fmt.Errorf("%s leads, though its disk hangs", m.Name)
+		}
+		return errors.Join(err, ground.SlowDown(0))
+	}, ground.SlowDown(hangs)
+}
+
+// setClocks puts the clock of one member ahead, and that of another back.
+func (g *group) setClocks(ahead time.Duration, one, other *cluster.Member) (func() error, error) {
+	_, first, err := g.below(one)
+	_, second, otherErr := g.below(other)
+	if err := errors.Join(err, otherErr); err != nil {
+		return nil, err
+	}
+	set := func(ahead time.Duration) error { return errors.Join(first.SetClock(ahead), second.SetClock(-ahead)) }
+	return func() error { return set(0) }, set(ahead)
+}

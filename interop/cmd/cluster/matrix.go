@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"bowline/interop/internal/cluster"
+)
+
+const (
+	mixes = 8
+	// mixesAtATime is how many clusters run: they mostly wait for each other.
+	mixesAtATime = 4
+)
+
+// matrix mixes three members in every way: each leads once, and each is asked to write and to read while it follows and
+// while it leads.
+func matrix(ctx context.Context, c *config) (string, error) {
+	errs := make([]error, mixes)
+	var group sync.WaitGroup
+	places := make(chan struct{}, mixesAtATime)
+	for bits := range mixes {
+		places <- struct{}{}
+		group.Go(func() {
+			defer func() { <-places }()
+			programs := c.mix(bits, 3)
+			if err := c.everyoneLeads(ctx, programs); err != nil {
+				errs[bits] = fmt.Errorf("%s: %w", spelt(programs), err)
+			}
+		})
+	}
+	group.Wait()
+	return fmt.Sprintf("%d mixes of three, each member of each has led", mixes), errors.Join(errs...)
+}
+
+// mix is ours where a bit is set, and theirs elsewhere.
+func (c *config) mix(bits, size int) []*cluster.Binary {
+	programs := make([]*cluster.Binary, size)
+	for i := range programs {
+		programs[i] = c.theirs
+		if bits>>i&1 == 1 {
+			programs[i] = c.ours
+		}
+	}
+	return programs
+}
+
+func spelt(programs []*cluster.Binary) string {
+	said := ""
+	for i, program := range programs {
+		if i > 0 {
+			said += ", "
+		}
+		said += program.Name()
+	}
+	return said
+}
+
+func (c *config) everyoneLeads(ctx context.Context, programs []*cluster.Binary) error {
+	g, err := c.startGroup(ctx, programs)
+	if err != nil {
+		return err
+	}
+	defer g.close()
+	return g.everyoneLeads(ctx)
+}
+
+// everyoneLeads has each member lead once, and each write and read meanwhile; and then discards them.
+func (g *group) everyoneLeads(ctx context.Context) error {
+	for _, leader := range g.members {
+		if err := g.lead(ctx, leader); err != nil {
+			return err
+		}
+		if err := g.everyoneWrites(ctx, leader.Name); err != nil {
+			return fmt.Errorf("%s leads: %w", leader.Name, err)
+		}
+	}
+	if err := g.sound(ctx); err != nil {
+		return err
+	}
+	return g.discard()
+}
+
+// everyoneWrites has each member take a write that each of them then reads.
+func (g *group) everyoneWrites(ctx context.Context, key string) error {
+	for _, writer := range g.members {
+		value := writer.Name + " " + time.Now().String()
+		if err := put(ctx, writer, key, value); err != nil {
+			return fmt.Errorf("put through %s: %w", writer.Name, err)
+		}
+		for _, reader := range g.members {
+			if err := expect(ctx, reader, key, value); err != nil {
+				return fmt.Errorf("put through %s, read through %s: %w", writer.Name, reader.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func put(ctx context.Context, m *cluster.Member, key, value string) error {
+	return m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
+		_, err := client.Put(ctx, key, value)
+		return err
+	})
+}
+
+// expect reads a key, linearizably.
+func expect(ctx context.Context, m *cluster.Member, key, value string) error {
+	return m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
+		got, err := client.Get(ctx, key)
+		switch {
+		case err != nil:
+			return err
+		case len(got.Kvs) != 1:
+			return errors.New("not found")
+		case string(got.Kvs[0].Value) != value:
+			return fmt.Errorf("found %q, not %q", got.Kvs[0].Value, value)
+		}
+		return nil
+	})
+}
+
+// others are the members that are not this one.
+func (g *group) others(m *cluster.Member) []*cluster.Member {
+	return slices.DeleteFunc(slices.Clone(g.members), func(other *cluster.Member) bool { return other == m })
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"bowline/interop/internal/cluster"
+)
+
+const (
+	// readPatience is longer than a server takes to give up a request.
+	readPatience = 12 * time.Second
+	// between is how long clients are at work between two replacements.
+	between = 500 * time.Millisecond
+)
+
+// fewEntries has members take snapshots often, and keep few entries behind them.
+var fewEntries = []string{"--snapshot-count=200", "--snapshot-catchup-entries=50"}
+
+// replace makes an all-etcd cluster all ours, one member after the other, and etcd's again, while clients work. The data
+// directories stay, once; and once members are removed and others join in their place.
+func replace(ctx context.Context, c *config) (string, error) {
+	said := ""
+	for _, way := range []struct {
+		name    string
+		replace func(*replacing, context.Context, *cluster.Member, *cluster.Binary) error
+	}{{"in place", (*replacing).inPlace}, {"by others", (*replacing).byAnother}} {
+		l, err := c.thereAndBack(ctx, way.replace)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", way.name, err)
+		}
+		if said != "" {
+			said += "; "
+		}
+		said += fmt.Sprintf("%s: %v", way.name, l)
+	}
+	return said, nil
+}
+
+// replacing is a cluster that is being replaced.
+type replacing struct {
+	*group
+	load *load
+}
+
+func (c *config) thereAndBack(
+	ctx context.Context, replace func(*replacing, context.Context, *cluster.Member, *cluster.Binary) error,
+) (*load, error) {
+	g, err := c.startGroup(ctx, c.mix(0, 3), fewEntries...)
+	if err != nil {
+		return nil, err
+	}
+	defer g.close()
+	l, err := g.startLoad(ctx, readPatience)
+	if err != nil {
+		return nil, err
+	}
+	r := &replacing{g, l}
+	for _, program := range []*cluster.Binary{c.ours, c.theirs} {
+		for range 3 {
+			// The oldest goes, and whoever comes in its place is the youngest.
+			m := g.members[0]
+			if err := replace(r, ctx, m, program); err != nil {
+				return nil, fmt.Errorf("%s by %s: %w", m.Name, program.Name(), err)
+			}
+			if i := len(g.members) - 1; g.members[0] == m {
+				copy(g.members, g.members[1:])
+				g.members[i] = m
+			}
+			tell("%s is replaced by %s", m.Name, program.Name())
+			time.Sleep(between)
+		}
+	}
+	if err := l.end(ctx, c.checker); err != nil {
+		return nil, err
+	}
+	if err := l.allExplained(); err != nil {
+		return nil, err
+	}
+	return l, g.discard()
+}
+
+// inPlace stops a server, and starts the other one on its directory.
+func (r *replacing) inPlace(ctx context.Context, m *cluster.Member, by *cluster.Binary) error {
+	return r.load.without(m, func() error { return r.replace(ctx, m, by) })
+}
+
+// byAnother adds a member that learns all from the others, and removes the one that it takes the place of.
+func (r *replacing) byAnother(ctx context.Context, m *cluster.Member, by *cluster.Binary) error {
+	via := r.others(m)[0]
+	joined, err := r.add(ctx, by, true, via)
+	if err != nil {
+		return fmt.Errorf("add: %w", err)
+	}
+	if err := r.promote(ctx, joined, via); err != nil {
+		return err
+	}
+	if err := joined.Ready(ctx); err != nil {
+		return err
+	}
+	if err := r.load.attend(joined); err != nil {
+		return err
+	}
+	return r.load.retire(m, func() error { return r.remove(ctx, m, via) })
+}

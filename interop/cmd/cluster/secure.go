@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"bowline/interop/internal/cluster"
+)
+
+// secure has members of both kinds speak TLS with each other: with certificates that one authority has signed and that are
+// asked for, and with those that each makes for itself.
+func secure(ctx context.Context, c *config) (string, error) {
+	files, err := c.certificates()
+	if err != nil {
+		return "", err
+	}
+	signed := []string{
+		"--peer-cert-file=" + files.ServerCert, "--peer-key-file=" + files.ServerKey,
+		"--peer-trusted-ca-file=" + files.Authority, "--peer-client-cert-auth",
+	}
+	for _, bits := range []int{0b101, 0b010} {
+		for how, flags := range map[string][]string{
+			"signed":           signed,
+			"signed for names": append([]string{"--peer-cert-allowed-cn=server"}, signed...),
+			"of their own":     {"--peer-auto-tls"},
+		} {
+			programs := c.mix(bits, 3)
+			if err := c.everyoneLeadsSecurely(ctx, programs, flags); err != nil {
+				return "", fmt.Errorf("%s, certificates %s: %w", spelt(programs), how, err)
+			}
+		}
+	}
+	return "two mixes of three, with certificates of three kinds, each member of each has led", c.strangerIsTurnedAway(ctx, signed)
+}
+
+func (c *config) everyoneLeadsSecurely(ctx context.Context, programs []*cluster.Binary, flags []string) error {
+	g, err := c.startSecurely(ctx, programs, func(int) []string { return flags })
+	if err != nil {
+		return err
+	}
+	defer g.close()
+	if err := g.settle(ctx); err != nil {
+		return err
+	}
+	return g.everyoneLeads(ctx)
+}
+
+// startSecurely starts members that reach each other over TLS, without anything between that would have to read it.
+func (c *config) startSecurely(ctx context.Context, programs []*cluster.Binary, flags func(int) []string) (*group, error) {
+	g, err := c.newGroup(nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, program := range programs {
+		m, err := g.placeDirectly(program)
+		if err != nil {
+			return nil, err
+		}
+		m.PeerURL = strings.Replace(m.PeerURL, "http://", "https://", 1)
+	}
+	for i, m := range g.members {
+		if err := g.launch(m, flags(i)...); err != nil {
+			g.close()
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
+// strangerIsTurnedAway has one of three members come with a certificate that nobody has signed: the others go on without it.
+func (c *config) strangerIsTurnedAway(ctx context.Context, signed []string) error {
+	for _, stranger := range []int{0, 1} {
+		g, err := c.startSecurely(ctx, []*cluster.Binary{c.ours, c.theirs, c.ours}, func(i int) []string {
+			if i == stranger {
+				return []string{"--peer-auto-tls"}
+			}
+			return signed
+		})
+		if err != nil {
+			return err
+		}
+		defer g.close()
+		outside := g.members[stranger]
+		for _, m := range g.others(outside) {
+			if err := m.Ready(ctx); err != nil {
+				return fmt.Errorf("%s is a stranger: %w", outside.Name, err)
+			}
+		}
+		if s, err := status(ctx, outside); err == nil && s.Leader != 0 {
+			return fmt.Errorf("%s is a stranger, and yet knows who leads", outside.Name)
+		}
+	}
+	return nil
+}

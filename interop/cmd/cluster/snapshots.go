@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"bowline/interop/internal/cluster"
+	"bowline/interop/internal/links"
+)
+
+// missed is how many writes a member misses: more than the entries that are kept for it.
+const missed = 500
+
+// snapshots has a leader of each kind catch up a follower of the other by a snapshot: one that was killed, and one that
+// ran on behind a cut.
+func snapshots(ctx context.Context, c *config) (string, error) {
+	said := []string{}
+	for _, leader := range []*cluster.Binary{c.ours, c.theirs} {
+		follower := c.other(leader)
+		for _, absence := range []struct {
+			name string
+			away func(context.Context, *group, *cluster.Member) (func() error, error)
+		}{{"killed", killed}, {"cut off", cutOff}} {
+			var worst time.Duration
+			for range c.times {
+				took, err := c.caughtUp(ctx, leader, follower, absence.away)
+				if err != nil {
+					return "", fmt.Errorf("%s leads, %s is %s: %w", leader.Name(), follower.Name(), absence.name, err)
+				}
+				worst = max(worst, took)
+			}
+			said = append(said, fmt.Sprintf("%s from %s, %s, after %.1f s", follower.Name(), leader.Name(), absence.name, worst.Seconds()))
+		}
+	}
+	return strings.Join(said, "; "), nil
+}
+
+func (c *config) other(program *cluster.Binary) *cluster.Binary {
+	if program == c.ours {
+		return c.theirs
+	}
+	return c.ours
+}
+
+func killed(_ context.Context, g *group, m *cluster.Member) (func() error, error) {
+	return func() error { return g.launch(m) }, m.Kill()
+}
+
+func cutOff(_ context.Context, g *group, m *cluster.Member) (func() error, error) {
+	g.net.Set(apart(m.Name))
+	return func() error {
+		g.net.Heal()
+		return nil
+	}, nil
+}
+
+// apart cuts all that goes to or comes from a member.
+func apart(name string) links.Rule {
+	return func(from, to string) links.State {
+		if (from == name) != (to == name) {
+			return links.Cut
+		}
+		return links.Open
+	}
+}
+
+// caughtUp says how long it took until a follower served again that had missed more than the log has. It needs a new cluster
+// each time: who has sent a snapshot keeps its log for a while.
+func (c *config) caughtUp(
+	ctx context.Context, leader, follower *cluster.Binary,
+	away func(context.Context, *group, *cluster.Member) (func() error, error),
+) (time.Duration, error) {
+	g, err := c.startGroup(ctx, []*cluster.Binary{leader, follower, leader}, fewEntries...)
+	if err != nil {
+		return 0, err
+	}
+	defer g.close()
+	behind := g.members[1]
+	if err := g.lead(ctx, g.members[0]); err != nil {
+		return 0, err
+	}
+	took, err := g.fallsBehind(ctx, behind, away)
+	if err != nil {
+		return 0, err
+	}
+	tell("%s was caught up after %s", follower.Name(), took)
+	if err := g.everyoneWrites(ctx, "after"); err != nil {
+		return 0, err
+	}
+	if err := g.sound(ctx); err != nil {
+		return 0, err
+	}
+	return took, g.discard()
+}
+
+// fallsBehind has a member miss so much that only a snapshot helps, and says how long it took to serve again.
+func (g *group) fallsBehind(
+	ctx context.Context, behind *cluster.Member,
+	away func(context.Context, *group, *cluster.Member) (func() error, error),
+) (time.Duration, error) {
+	back, err := away(ctx, g, behind)
+	if err != nil {
+		return 0, err
+	}
+	if err := g.fill(ctx, g.members[2], missed); err != nil {
+		return 0, err
+	}
+	// One that was killed counts from zero again, and does not answer yet.
+	before, _ := received(ctx, behind)
+	begun := time.Now()
+	if err := back(); err != nil {
+		return 0, err
+	}
+	if err := behind.Ready(ctx); err != nil {
+		return 0, err
+	}
+	took := time.Since(begun)
+	after, err := received(ctx, behind)
+	if err == nil && after <= before {
+		err = fmt.Errorf("%s has received no snapshot", behind.Name)
+	}
+	return took, err
+}
+
+// fill puts keys, some of them several times.
+func (g *group) fill(ctx context.Context, via *cluster.Member, count int) error {
+	return via.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
+		for i := range count {
+			value := strings.Repeat(fmt.Sprintf("%d ", i), 100)
+			if _, err := client.Put(ctx, fmt.Sprintf("filled/%03d", i%200), value); err != nil {
+				return fmt.Errorf("put %d of %d: %w", i, count, err)
+			}
+		}
+		return nil
+	})
+}
+
+var receivedLine = regexp.MustCompile(`(?m)^etcd_network_snapshot_receive_success\{[^}]*\} (\d+)$`)
+
+// received is how many snapshots a member has got from others.
+func received(ctx context.Context, m *cluster.Member) (int, error) {
+	text, err := fetch(ctx, m.ClientURL()+"/metrics")
+	if err != nil {
+		return 0, err
+	}
+	total := 0
+	for _, found := range receivedLine.FindAllStringSubmatch(text, -1) {
+		var count int
+		fmt.Sscan(found[1], &count)
+		total += count
+	}
+	return total, nil
+}
+
+// fetch is the body of what a member answers to a GET, which must be well.
+func fetch(ctx context.Context, url string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", url, answer.Status, body)
+	}
+	return string(body), err
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"bowline/interop/internal/cluster"
+)
+
+// versions mixes our member with servers of other versions, each of which leads; then a cluster of theirs becomes ours,
+// member by member, while clients work, and is of our version in the end.
+func versions(ctx context.Context, c *config) (string, error) {
+	said := []string{}
+	for _, old := range c.older {
+		for _, programs := range [][]*cluster.Binary{{old, old, c.ours}, {c.ours, old, c.ours}} {
+			if err := c.everyoneLeads(ctx, programs); err != nil {
+				return "", fmt.Errorf("%s: %w", spelt(programs), err)
+			}
+		}
+		l, err := c.upgrade(ctx, old)
+		if err != nil {
+			return "", fmt.Errorf("from %s to ours: %w", old.Name(), err)
+		}
+		said = append(said, fmt.Sprintf("%s, which became ours (%v)", old.Version.String(), l))
+	}
+	if len(said) == 0 {
+		return "no other versions given", nil
+	}
+	return "with " + strings.Join(said, " and "), nil
+}
+
+func (c *config) upgrade(ctx context.Context, old *cluster.Binary) (*load, error) {
+	g, err := c.startGroup(ctx, []*cluster.Binary{old, old, old}, fewEntries...)
+	if err != nil {
+		return nil, err
+	}
+	defer g.close()
+	l, err := g.startLoad(ctx, readPatience)
+	if err != nil {
+		return nil, err
+	}
+	r := &replacing{g, l}
+	for _, m := range g.members {
+		if err := r.inPlace(ctx, m, c.ours); err != nil {
+			return nil, fmt.Errorf("%s: %w", m.Name, err)
+		}
+		tell("%s was %s and is ours", m.Name, old.Name())
+		time.Sleep(between)
+	}
+	if err := l.end(ctx, c.checker); err != nil {
+		return nil, err
+	}
+	if err := l.allExplained(); err != nil {
+		return nil, err
+	}
+	return l, errors.Join(g.ofVersion(ctx, "3.7.0"), g.discard())
+}
+
+// ofVersion waits until every member says that this is the cluster's version.
+func (g *group) ofVersion(ctx context.Context, version string) error {
+	return cluster.Until(ctx, "the cluster to be of version "+version, func(ctx context.Context) error {
+		for _, m := range g.members {
+			text, err := fetch(ctx, m.ClientURL()+"/version")
+			if err != nil {
+				return err
+			}
+			if !strings.Contains(text, `"etcdcluster":"`+version+`"`) {
+				return fmt.Errorf("%s says %s", m.Name, text)
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"bowline/interop/internal/cluster"
+	"bowline/interop/internal/stats"
+)
+
+const (
+	// connectionsEach is how many connections there are to each member, which the clients share.
+	connectionsEach = 8
+	valueBytes      = 256
+	putKeys         = 10_000
+	// fillers is how many put at a time what a follower is to miss.
+	fillers = 64
+	// largeBytes is the size of the values that a snapshot is made of.
+	largeBytes = 64 << 10
+	// failoverPatience is when a put counts as lost that was on its way when the leader went: how exact a failover is.
+	failoverPatience = 50 * time.Millisecond
+	// startPoll is how often a member is tried that has just been started.
+	startPoll = 5 * time.Millisecond
+)
+
+// putBy has so many clients, evenly at all members, put as fast as they are answered.
+func putBy(clients int) func(context.Context, *three, effort) ([]figure, error) {
+	return func(ctx context.Context, t *three, e effort) ([]figure, error) {
+		asked, hangUp, err := t.connections()
+		if err != nil {
+			return nil, err
+		}
+		defer hangUp()
+		var measuring, done atomic.Bool
+		latencies := make([][]time.Duration, clients)
+		group, ctx := errgroup.WithContext(ctx)
+		for i := range clients {
+			group.Go(func() error {
+				var err error
+				latencies[i], err = putAll(ctx, asked[i%len(asked)], i, &measuring, &done)
+				return err
+			})
+		}
+		var before, after time.Duration
+		var errs [2]error
+		time.Sleep(e.warm)
+		before, errs[0] = t.processorTime()
+		measuring.Store(true)
+		begun := time.Now()
+		time.Sleep(e.measure)
+		measuring.Store(false)
+		took := time.Since(begun)
+		after, errs[1] = t.processorTime()
+		done.Store(true)
+		if err := errors.Join(group.Wait(), errs[0], errs[1]); err != nil {
+			return nil, err
+		}
+		var all []time.Duration
+		for _, some := range latencies {
+			all = append(all, some...)
+		}
+		name := fmt.Sprintf("put, %d clients", clients)
+		return []figure{
+			{name, float64(len(all)) / took.Seconds(), "/s"},
+			microseconds(name+", processor time each", (after-before)/time.Duration(max(1, len(all)))),
+			milliseconds(name+", half within", stats.Percentile(all, 0.5)),
+			milliseconds(name+", 99 of 100 within", stats.Percentile(all, 0.99)),
+		}, nil
+	}
+}
+
+// connections are some to every member.
+func (t *three) connections() ([]pb.KVClient, func(), error) {
+	var clients []pb.KVClient
+	var open []*grpc.ClientConn
+	hangUp := func() {
+		for _, conn := range open {
+			conn.Close()
+		}
+	}
+	for range connectionsEach {
+		for _, m := range t.members {
+			conn, err := grpc.NewClient(m.Endpoint(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+			if err != nil {
+				hangUp()
+				return nil, nil, err
+			}
+			open = append(open, conn)
+			clients = append(clients, pb.NewKVClient(conn))
+		}
+	}
+	return clients, hangUp, nil
+}
+
+// putAll puts until it is done, and keeps how long those took that ended while it was measured.
+func putAll(ctx context.Context, kv pb.KVClient, client int, measuring, done *atomic.Bool) ([]time.Duration, error) {
+	var latencies []time.Duration
+	value := make([]byte, valueBytes)
+	for i := 0; !done.Load(); i++ {
+		begun := time.Now()
+		key := fmt.Appendf(nil, "key/%08d", (client*7919+i*104729)%putKeys)
+		if _, err := kv.Put(ctx, &pb.PutRequest{Key: key, Value: value}); err != nil {
+			return nil, err
+		}
+		if measuring.Load() {
+			latencies = append(latencies, time.Since(begun))
+		}
+	}
+	return latencies, nil
+}
+
+// failover kills the leader while a client at each of the others puts, and takes the time until one of them is answered.
+func failover(ctx context.Context, t *three, _ effort) ([]figure, error) {
+	leader, _, err := t.leader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	accepted := make(chan time.Time, len(t.members))
+	var killed atomic.Bool
+	var group sync.WaitGroup
+	for _, m := range t.members {
+		if m == leader {
+			continue
+		}
+		group.Go(func() {
+			m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
+				for ctx.Err() == nil {
+					after := killed.Load()
+					asking, cancel := context.WithTimeout(ctx, failoverPatience)
+					_, err := client.Put(asking, "failover", "x")
+					cancel()
+					if err == nil && after {
+						accepted <- time.Now()
+						return nil
+					}
+				}
+				return nil
+			})
+		})
+	}
+	time.Sleep(time.Second)
+	if err := leader.Kill(); err != nil {
+		return nil, err
+	}
+	begun := time.Now()
+	killed.Store(true)
+	select {
+	case at := <-accepted:
+		cancel()
+		group.Wait()
+		return []figure{milliseconds("from kill -9 of the leader to the next accepted put", at.Sub(begun))}, nil
+	case <-ctx.Done():
+		return nil, errors.New("no put was accepted any more")
+	}
+}
+
+// catchUpLog is how long a follower takes that finds all it has missed in the log.
+func catchUpLog(ctx context.Context, t *three, e effort) ([]figure, error) {
+	took, err := t.catchUp(ctx, e.entries, valueBytes)
+	return []figure{milliseconds(fmt.Sprintf("catch up with %d puts, by the log", e.entries), took)}, err
+}
+
+// catchUpSnapshot is how long one takes that gets a snapshot.
+func catchUpSnapshot(ctx context.Context, t *three, e effort) ([]figure, error) {
+	took, err := t.catchUp(ctx, e.megabytes*(1<<20)/largeBytes, largeBytes)
+	return []figure{milliseconds(fmt.Sprintf("catch up with %d MB, by a snapshot", e.megabytes), took)}, err
+}
+
+// catchUp stops a follower, puts, and takes the time from its start until it has applied what the leader has.
+func (t *three) catchUp(ctx context.Context, puts, size int) (time.Duration, error) {
+	leader, follower, err := t.leader(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if err := follower.Stop(); err != nil {
+		return 0, err
+	}
+	if err := fill(ctx, leader, puts, size); err != nil {
+		return 0, err
+	}
+	s, err := status(ctx, leader)
+	if err != nil {
+		return 0, err
+	}
+	begun := time.Now()
+	if err := follower.Start(t.flags...); err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	listening(ctx, follower)
+	for {
+		asking, cancel := context.WithTimeout(ctx, time.Second)
+		now, err := status(asking, follower)
+		cancel()
+		if err == nil && now.RaftAppliedIndex >= s.RaftAppliedIndex {
+			return time.Since(begun), nil
+		}
+		if ctx.Err() != nil {
+			return 0, fmt.Errorf("still behind: %w; its log ends with:\n%s", err, follower.LogEnd())
+		}
+		time.Sleep(startPoll)
+	}
+}
+
+// listening waits until a member takes connections. A gRPC client that found nobody would wait a second before it tries again.
+func listening(ctx context.Context, m *cluster.Member) {
+	for ctx.Err() == nil {
+		if conn, err := net.Dial("tcp", m.Endpoint()); err == nil {
+			conn.Close()
+			return
+		}
+		time.Sleep(startPoll)
+	}
+}
+
+func fill(ctx context.Context, m *cluster.Member, puts, size int) error {
+	client, err := m.Client("", "")
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	value := string(make([]byte, size))
+	var next atomic.Int64
+	group, ctx := errgroup.WithContext(ctx)
+	for range fillers {
+		group.Go(func() error {
+			for i := next.Add(1); i <= int64(puts); i = next.Add(1) {
+				if _, err := client.Put(ctx, fmt.Sprintf("missed/%08d", i), value); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}

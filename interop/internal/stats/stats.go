@@ -1,0 +1,39 @@
+// Package stats is what measurements are summed up with.
+package stats
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Digits writes as many decimals as mean something.
+func Digits(value float64) string {
+	switch {
+	case value >= 100:
+		return fmt.Sprintf("%.0f", value)
+	case value >= 10:
+		return fmt.Sprintf("%.1f", value)
+	default:
+		return fmt.Sprintf("%.2f", value)
+	}
+}
+
+// Median is the value in the middle, or half-way between the two there.
+func Median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[middle]
+	}
+	return (sorted[middle-1] + sorted[middle]) / 2
+}
+
+// Percentile takes durations, which it sorts, and a share below 1.
+func Percentile(durations []time.Duration, share float64) time.Duration {
+	if len(durations) == 0 {
+		return 0
+	}
+	slices.Sort(durations)
+	return durations[int(share*float64(len(durations)))]
+}

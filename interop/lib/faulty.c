@@ -1,0 +1,93 @@
+/*
+ * Preloaded into a server, this makes what the server stands on unreliable: a disk that is full or slow, a clock that is
+ * wrong. How, is in the file that FAULTY names, which others write while the server runs: see struct control.
+ *
+ * Only what goes through the C library is seen, so it is of no use with programs in Go. Space that is asked for ahead of
+ * time is granted; it is what is written there that finds no room.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Little-endian, as internal/faulty in Go writes it. */
+struct control {
+	int64_t clock_ns; /* what is added to the time of day */
+	int32_t full;     /* nothing more can be written */
+	int32_t sync_ms;  /* how much longer it takes until something is on the disk */
+};
+
+static const volatile struct control *control;
+
+__attribute__((constructor)) static void begin(void)
+{
+	const char *path = getenv("FAULTY");
+	int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	void *shared = file < 0 ? MAP_FAILED : mmap(NULL, sizeof *control, PROT_READ, MAP_SHARED, file, 0);
+	if (shared == MAP_FAILED)
+		abort(); /* Or everything would seem to be endured. */
+	control = shared;
+}
+
+#define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+/* Whether there is no room for it: files are refused, sockets and logs are not. */
+static int refused(int file)
+{
+	struct stat found;
+	return control && control->full && file > STDERR_FILENO && fstat(file, &found) == 0 && S_ISREG(found.st_mode);
+}
+
+#define WRITES(kind, name, parameters, arguments)     \
+	kind name parameters                          \
+	{                                             \
+		if (refused(file)) {                  \
+			errno = ENOSPC;               \
+			return -1;                    \
+		}                                     \
+		return NEXT(name) arguments;          \
+	}
+
+WRITES(ssize_t, write, (int file, const void *bytes, size_t count), (file, bytes, count))
+WRITES(ssize_t, pwrite64, (int file, const void *bytes, size_t count, off64_t at), (file, bytes, count, at))
+WRITES(ssize_t, writev, (int file, const struct iovec *parts, int count), (file, parts, count))
+WRITES(ssize_t, pwritev64, (int file, const struct iovec *parts, int count, off64_t at), (file, parts, count, at))
+WRITES(int, ftruncate64, (int file, off64_t size), (file, size))
+
+static void dawdle(void)
+{
+	int32_t ms = control ? control->sync_ms : 0;
+	struct timespec pause = {ms / 1000, ms % 1000 * 1000000L};
+	while (ms > 0 && nanosleep(&pause, &pause) != 0 && errno == EINTR)
+		;
+}
+
+int fdatasync(int file)
+{
+	dawdle();
+	return NEXT(fdatasync)(file);
+}
+
+int fsync(int file)
+{
+	dawdle();
+	return NEXT(fsync)(file);
+}
+
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+	int failed = NEXT(clock_gettime)(clock, now);
+	if (failed || !control || (clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE))
+		return failed;
+	int64_t ns = now->tv_nsec + control->clock_ns % 1000000000;
+	now->tv_sec += control->clock_ns / 1000000000 + (ns >= 1000000000) - (ns < 0);
+	now->tv_nsec = ns + (ns < 0) * 1000000000 - (ns >= 1000000000) * 1000000000;
+	return 0;
+}
