@@ -1,17 +1,21 @@
 //! What answers tell of revisions other than their own.
 //!
-//! Whoever reads `a="x" (mod 7, created 3, version 4)` as of revision 9 tells that revision 7 put that, and that nothing touched `a` at 8
-//! and 9. For a revision that somebody was told to have made, this says nothing new. For one that is a hole, it often leaves only one write of
+//! Whoever reads `a="x" (mod 7, created 3, version 4)` as of revision 9 tells that revision 7 put that, that nothing touched `a` at 8
+//! and 9, and that nothing deleted it since 3. Whoever read `a` at version 3 besides, put by revision 5, tells that nothing touched it at 6. For a revision that somebody was told to have made, this says nothing new. For one that is a hole, it often leaves only one write of
 //! unknown outcome that could have made it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::footprint;
+use crate::model::Change;
 use crate::record::{
     Body, Compare, Event, History, Kv, News, Op, Outcome, Relation, Request, Response, Target,
 };
 
 use crate::watch::Coverage;
+
+/// By key and the revision after which something held: until when it did.
+type Spans<'a> = BTreeMap<&'a str, BTreeMap<i64, i64>>;
 
 /// What is told between the lines.
 #[derive(Debug, Default)]
@@ -19,7 +23,9 @@ pub(crate) struct Clues<'a> {
     /// By revision: what it put.
     facts: BTreeMap<i64, Vec<&'a Kv>>,
     /// By key and revision: until when the key stayed as it was then.
-    quiet: BTreeMap<&'a str, BTreeMap<i64, i64>>,
+    quiet: Spans<'a>,
+    /// By key and the revision that created it: until when it was there.
+    alive: Spans<'a>,
     /// Keys and values that somebody saw.
     seen: BTreeSet<(&'a str, &'a str)>,
     /// Values that somebody compared with.
@@ -50,6 +56,7 @@ impl<'a> Clues<'a> {
                 }
             }
         }
+        clues.join_versions();
         clues
     }
 
@@ -60,8 +67,14 @@ impl<'a> Clues<'a> {
 
     /// Whether somebody saw that `key` was not touched at `revision`.
     pub(crate) fn is_quiet(&self, key: &str, revision: i64) -> bool {
-        let Some(spans) = self.quiet.get(key) else { return false };
-        spans.range(..revision).next_back().is_some_and(|(_, until)| *until >= revision)
+        within(&self.quiet, key, revision)
+    }
+
+    /// Whether nobody saw that `change` was not made at `revision`.
+    pub(crate) fn permits(&self, change: &Change, revision: i64) -> bool {
+        let deletes = change.after.is_none();
+        !self.is_quiet(&change.key, revision)
+            && !(deletes && within(&self.alive, &change.key, revision))
     }
 
     /// Every put that was read back: the revision, and what it put.
@@ -128,9 +141,31 @@ impl<'a> Clues<'a> {
         if !facts.contains(&kv) {
             facts.push(kv);
         }
-        let until = self.quiet.entry(&kv.key).or_default().entry(kv.modified).or_insert(as_of);
-        *until = as_of.max(*until);
+        extend(&mut self.quiet, &kv.key, kv.modified, as_of);
+        extend(&mut self.alive, &kv.key, kv.create, as_of);
     }
+
+    /// Nothing touches a key between two puts of which the second counts one more than the first.
+    fn join_versions(&mut self) {
+        let facts = self.facts.values().flatten();
+        let by_version: BTreeMap<_, i64> =
+            facts.map(|kv| ((&*kv.key, kv.create, kv.version), kv.modified)).collect();
+        for (&(key, created, version), &modified) in &by_version {
+            if let Some(next) = by_version.get(&(key, created, version + 1)) {
+                extend(&mut self.quiet, key, modified, next - 1);
+            }
+        }
+    }
+}
+
+fn extend<'a>(spans: &mut Spans<'a>, key: &'a str, after: i64, until: i64) {
+    let known = spans.entry(key).or_default().entry(after).or_insert(until);
+    *known = until.max(*known);
+}
+
+fn within(spans: &Spans<'_>, key: &str, revision: i64) -> bool {
+    let newest = spans.get(key).and_then(|spans| spans.range(..revision).next_back());
+    newest.is_some_and(|(_, until)| *until >= revision)
 }
 
 /// Whether a request says by itself that it could not have made `revision`.

@@ -110,7 +110,10 @@ impl Search<'_> {
     /// Whether changes agree with what was read of a hole.
     fn fits_facts(&self, revision: i64, changes: &[Change]) -> bool {
         let put = |kv: &Kv| changes.iter().any(|it| it.after.as_deref() == Some(kv));
-        !changes.is_empty() && self.given.clues.facts(revision).iter().all(|kv| put(kv))
+        let clues = self.given.clues;
+        !changes.is_empty()
+            && changes.iter().all(|change| clues.permits(change, revision))
+            && clues.facts(revision).iter().all(|kv| put(kv))
     }
 
     /// The watcher without whom a hole could be filled, if there is one.
