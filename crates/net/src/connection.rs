@@ -69,6 +69,11 @@ impl Connection {
         self.unsent.give_up();
     }
 
+    /// Whether somebody did.
+    pub fn is_cut(&self) -> bool {
+        self.unsent.is_given_up()
+    }
+
     /// What is to be done, if anything.
     pub(crate) fn switched(&self) -> Option<Switched> {
         self.switched.0.lock().unwrap_or_else(PoisonError::into_inner).take()

@@ -150,6 +150,11 @@ impl Exit {
         Poll::Pending
     }
 
+    /// Whether there is none any more.
+    pub(crate) fn is_shown(&self) -> bool {
+        self.lock().is_shown
+    }
+
     /// The same, as a future.
     pub async fn shown(&self) {
         poll_fn(|cx| self.poll(cx)).await;

@@ -15,7 +15,7 @@
 //! for its peers, and nobody is asked here.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
@@ -28,6 +28,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::link::Link;
 use crate::listener::{reason, set_tcp_options};
+use crate::resolver::{self, Purpose};
 use crate::target::{Place, Target};
 
 /// The most addresses of one name that are tried.
@@ -229,8 +230,12 @@ async fn lookup(host: &str, port: u16, deadline: Instant) -> Result<Vec<SocketAd
         return Ok(vec![SocketAddr::new(address, port)]);
     }
     let unknown = |reason: String| DialError::Lookup { host: host.to_owned(), reason };
-    let found = timeout_at(deadline, tokio::net::lookup_host((host, port))).await;
+    let name = host.to_owned();
+    let asked = resolver::ask(Purpose::Dial, move || (name, port).to_socket_addrs());
+    let found = timeout_at(deadline, asked).await;
     let found = found.map_err(|_| unknown("i/o timeout".to_owned()))?;
+    // An error of the task itself: the runtime stops.
+    let found = found.map_err(|error| unknown(error.to_string()))?;
     Ok(found.map_err(|error| unknown(lookup_reason(&error)))?.collect())
 }
 

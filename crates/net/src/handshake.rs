@@ -25,6 +25,7 @@ use tracing::{debug, warn};
 
 use crate::connection::Peer;
 use crate::opening::Replay;
+use crate::resolver::{self, Purpose};
 use crate::security::Tls;
 use crate::stream::Stream;
 use crate::turns::in_turns;
@@ -125,7 +126,7 @@ impl Handshake<'_> {
         // Names are looked up, which can take long.
         let chain: Vec<_> = chain.iter().map(|one| one.clone().into_owned()).collect();
         let side = Arc::clone(side);
-        let admitted = tokio::task::spawn_blocking(move || {
+        let admitted = resolver::ask(Purpose::Admit, move || {
             side.admit(&generation, Some(&chain), Some(origin))
         });
         // It panics never, and is cancelled only with all of this.

@@ -71,6 +71,7 @@ mod listener;
 mod stream;
 
 mod mail;
+mod resolver;
 mod runtimes;
 
 mod crowd;

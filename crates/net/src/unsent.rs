@@ -91,6 +91,11 @@ impl Unsent {
         self.exit.show();
     }
 
+    /// Whether the connection has to be cut.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.exit.is_shown()
+    }
+
     /// Returns when the connection has to be cut.
     pub(crate) async fn given_up(&self) {
         self.exit.shown().await;

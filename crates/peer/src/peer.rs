@@ -11,13 +11,13 @@ use std::task::Waker;
 
 use net::Background;
 use raft::{Message, MessageType};
-use server::OutgoingSnapshot;
+use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinHandle};
 
 use crate::contact::Contact;
 use crate::pipeline::{self, Pipeline};
 use crate::prober::{self, Probes};
-use crate::snapshots;
+use crate::snapshots::{self, Database};
 use crate::stream::outlet::{Outlet, Pushed};
 use crate::stream::writer::tell_lost;
 use crate::stream::{StreamKind, inlet};
@@ -30,6 +30,8 @@ pub(crate) struct Peer {
     message: Arc<Outlet>,
     pipeline: Pipeline,
     tasks: Vec<AbortHandle>,
+    /// Goes with the member, and so tells what outlasts it for a moment.
+    ends: watch::Sender<()>,
     on: Background,
 }
 
@@ -49,6 +51,7 @@ impl Peer {
             message: outlet(StreamKind::Message),
             pipeline,
             tasks,
+            ends: watch::Sender::default(),
             on: on.clone(),
         }
     }
@@ -84,9 +87,15 @@ impl Peer {
         }
     }
 
-    pub(crate) fn send_snapshot(&self, snapshot: OutgoingSnapshot) {
-        // It outlasts the member in the list, and then fails by itself: whether it has arrived is reported in any case.
-        self.on.spawn(snapshots::send(Arc::clone(&self.contact), snapshot));
+    /// Sends a snapshot: a message, and its database.
+    pub(crate) fn send_snapshot(&self, message: Message, database: impl Database) {
+        // It ends with the member: but whether it has arrived is reported in any case.
+        let mut ends = self.ends.subscribe();
+        let ended = async move {
+            // An error says that the sender is gone, which is how it tells.
+            let _ = ends.changed().await;
+        };
+        self.on.spawn(snapshots::send(Arc::clone(&self.contact), message, database, ended));
     }
 
     pub(crate) fn outlet(&self, kind: StreamKind) -> &Arc<Outlet> {

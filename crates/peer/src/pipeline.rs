@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::Method;
 use prost::Message as _;
 use proto::raftpb;
-use raft::{Message, MessageType};
+use raft::Message;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
@@ -69,23 +69,18 @@ async fn run(contact: Arc<Contact>, mut queue: mpsc::Receiver<Message>) {
 }
 
 async fn deliver(contact: &Contact, message: Message) {
-    let is_snapshot = message.kind == MessageType::MsgSnap;
     let wire: raftpb::Message = message.into();
     let bytes = wire.encoded_len() as u64;
-    let posted = post(contact, &wire).await;
-    match &posted {
+    match post(contact, &wire).await {
         Ok(()) => {
             contact.worked();
             contact.counts.sent_bytes.inc_by(bytes);
         }
         Err(error) => {
-            contact.failed(NAME, "write", error);
+            contact.failed(NAME, "write", &error);
             contact.local.report_unreachable(contact.id);
             contact.counts.sent_failures.inc();
         }
-    }
-    if is_snapshot {
-        contact.local.report_snapshot(contact.id, posted.is_ok());
     }
 }
 

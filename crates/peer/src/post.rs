@@ -21,6 +21,8 @@ pub(crate) enum PostError {
     Precondition(String),
     #[error("the member has been permanently removed from the cluster")]
     Removed,
+    #[error("stopped")]
+    Stopped,
     #[error("unexpected http status {status} while posting to {url:?}")]
     Status { status: &'static str, url: String },
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use http::Method;
-use server::{Image, OutgoingSnapshot};
+use server::Image;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::addresses::Url;
@@ -24,8 +24,10 @@ use crate::post::{ANSWER_BYTES_MAX, PostError, judge, regret};
 const PATH: &str = "/raft/snapshot";
 /// Its name in logs.
 const NAME: &str = "sendMsgSnap";
-/// How long nothing may happen before a snapshot is given up. Whoever takes it syncs it to disk before it answers.
+/// How long nothing may happen before a snapshot is given up.
 const STALL_MAX: Duration = Duration::from_secs(120);
+/// When all is sent, whoever takes it checks it and syncs it to disk before it answers; slower than this in a second it hardly does.
+const KEPT_BYTES_MIN: u64 = 1 << 20;
 /// How often that is looked at.
 const LOOK: Duration = Duration::from_secs(1);
 /// How long an answer may take that has begun.
@@ -47,16 +49,12 @@ impl Database for Image {
     }
 }
 
-/// Sends a snapshot, and reports how it went.
-pub(crate) async fn send(contact: Arc<Contact>, snapshot: OutgoingSnapshot) {
-    let OutgoingSnapshot { message, image } = snapshot;
-    send_database(&contact, message, image).await;
-}
-
-pub(crate) async fn send_database(
-    contact: &Contact,
+/// Sends a snapshot, and reports how it went. If it is `ended` before, because there is no such member any more, that is what went wrong.
+pub(crate) async fn send(
+    contact: Arc<Contact>,
     message: raft::Message,
     database: impl Database,
+    ended: impl Future<Output = ()>,
 ) {
     let begun = Instant::now();
     let index = message.snapshot.as_ref().map_or(0, |snapshot| snapshot.metadata.index.0);
@@ -67,7 +65,10 @@ pub(crate) async fn send_database(
     counts.in_flight.inc();
     // Also if this is given up.
     let _in_flight = Leave(counts.in_flight.clone());
-    let sent = post(contact, head, database).await;
+    let sent = tokio::select! {
+        sent = post(&contact, head, database) => sent,
+        () = ended => Err(PostError::Stopped),
+    };
     if let Err(error) = &sent {
         tracing::warn!(snapshot_index = index, remote_peer_id = %contact.id, bytes, %error, "failed to send database snapshot");
         contact.failed(NAME, "post", error);
@@ -113,10 +114,12 @@ async fn exchange(
     database: impl Database,
 ) -> Result<Reply, CallError> {
     let (to, body, progress) = pieces();
+    let answer_max = STALL_MAX + Duration::from_secs(database.size() / KEPT_BYTES_MIN);
     let request = contact.request(Method::POST, PATH, Some("application/octet-stream"), body);
     let writer = tokio::task::spawn_blocking(move || write(&head, &database, to));
     let stalls = async {
-        while progress.stalled_for() < STALL_MAX {
+        let patience = || if progress.is_over() { answer_max } else { STALL_MAX };
+        while progress.stalled_for() < patience() {
             sleep(LOOK).await;
         }
     };

@@ -15,9 +15,17 @@ use crate::metrics::Counts;
 #[derive(Debug)]
 pub(crate) struct Status {
     member: MemberId,
-    since: Mutex<Option<Duration>>,
+    since: Mutex<Since>,
     active: IntGauge,
     disconnected: IntCounter,
+}
+
+/// Since when it is connected.
+#[derive(Debug, Default)]
+struct Since {
+    at: Option<Duration>,
+    /// It is no member any more, and whatever works now, of what was under way, says nothing.
+    has_ended: bool,
 }
 
 /// What failed.
@@ -38,8 +46,8 @@ impl Status {
     /// Something has worked, at some moment.
     pub(crate) fn activate(&self, now: Duration) {
         let mut since = self.lock();
-        if since.is_none() {
-            *since = Some(now);
+        if since.at.is_none() && !since.has_ended {
+            since.at = Some(now);
             tracing::info!(peer_id = %self.member, "peer became active");
             self.active.inc();
         }
@@ -47,7 +55,7 @@ impl Status {
 
     /// Something has failed.
     pub(crate) fn deactivate(&self, failure: Failure, reason: &dyn std::fmt::Display) {
-        let was_active = self.lock().take().is_some();
+        let was_active = self.lock().at.take().is_some();
         let Failure { source, action } = failure;
         let error = format!("failed to {action} {} on {source} ({reason})", self.member);
         if was_active {
@@ -61,20 +69,22 @@ impl Status {
 
     /// It is no member any more.
     pub(crate) fn end(&self) {
-        if self.lock().take().is_some() {
+        let mut since = self.lock();
+        since.has_ended = true;
+        if since.at.take().is_some() {
             self.active.dec();
         }
     }
 
     pub(crate) fn active_since(&self) -> Option<Duration> {
-        *self.lock()
+        self.lock().at
     }
 
     pub(crate) fn is_active(&self) -> bool {
-        self.lock().is_some()
+        self.lock().at.is_some()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Duration>> {
+    fn lock(&self) -> MutexGuard<'_, Since> {
         self.since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -104,6 +114,8 @@ mod tests {
         assert_eq!(status.active_since(), Some(3 * second));
         status.end();
         assert!(!status.is_active());
+        status.activate(4 * second);
+        assert!(!status.is_active(), "it has ended");
         assert_eq!((counts.active.get(), counts.disconnected.get()), (0, 1));
     }
 }

@@ -165,10 +165,11 @@ impl Transport for PeerTransport {
     }
 
     fn send_snapshot(&self, snapshot: OutgoingSnapshot) {
-        let to = snapshot.message.to;
+        let OutgoingSnapshot { message, image } = snapshot;
+        let to = message.to;
         let peer = self.shared.peers().get(to).cloned();
         match (peer, self.shared.attached()) {
-            (Some(peer), _) => peer.send_snapshot(snapshot),
+            (Some(peer), _) => peer.send_snapshot(message, image),
             (None, Some(attached)) => attached.local.report_snapshot(to, false),
             (None, None) => {}
         }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -33,18 +33,27 @@ pub(crate) struct Sending {
     is_over: bool,
 }
 
-/// When the last piece was taken.
+/// When the last piece was taken, and whether that was the end.
 #[derive(Debug)]
-pub(crate) struct Progress(Mutex<Instant>);
+pub(crate) struct Progress(Mutex<(Instant, bool)>);
 
 impl Progress {
     /// How long nothing has been taken.
     pub(crate) fn stalled_for(&self) -> Duration {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+        self.lock().0.elapsed()
     }
 
-    fn tell(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    /// Whether all has been taken, so that only an answer is missing.
+    pub(crate) fn is_over(&self) -> bool {
+        self.lock().1
+    }
+
+    fn tell(&self, is_over: bool) {
+        *self.lock() = (Instant::now(), is_over);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (Instant, bool)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -58,7 +67,7 @@ pub(crate) struct Pieces {
 /// A body, and where it is written to.
 pub(crate) fn pieces() -> (Pieces, Outgoing, Arc<Progress>) {
     let (to, pieces) = mpsc::channel(PIECES_MAX);
-    let progress = Arc::new(Progress(Mutex::new(Instant::now())));
+    let progress = Arc::new(Progress(Mutex::new((Instant::now(), false))));
     let sending = Sending { pieces, progress: Arc::clone(&progress), is_over: false };
     (Pieces { to, begun: BytesMut::new() }, Outgoing::Pieces(sending), progress)
 }
@@ -137,7 +146,7 @@ impl Sending {
             return Poll::Ready(None);
         }
         let piece = ready!(self.pieces.poll_recv(cx));
-        self.progress.tell();
+        self.progress.tell(matches!(&piece, Some(Ok(piece)) if piece.is_empty()));
         match piece {
             Some(Ok(piece)) if piece.is_empty() => {
                 self.is_over = true;
@@ -168,7 +177,7 @@ mod tests {
         let sent = body.collect().await.unwrap().to_bytes();
         writer.await.unwrap().unwrap();
         assert_eq!(sent, expected);
-        assert!(progress.stalled_for() < Duration::from_secs(10));
+        assert!(progress.is_over() && progress.stalled_for() < Duration::from_secs(10));
     }
 
     #[tokio::test]

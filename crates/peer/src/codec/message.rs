@@ -11,7 +11,7 @@ use proto::raftpb;
 use raft::{Message, MessageType};
 
 use super::intake::Intake;
-use super::{Decode, Item, MESSAGE_BYTES_MAX, StreamError, item};
+use super::{Decode, Item, MESSAGE_BYTES_MAX, StreamError, cost, item};
 
 /// Puts a message behind what is there.
 pub(crate) fn encode(message: Message, to: &mut BytesMut) {
@@ -64,7 +64,7 @@ impl MessageDecoder {
         };
         let Some(bytes) = self.intake.take(length) else { return Ok(None) };
         self.length = None;
-        Ok(Some(raftpb::Message::decode(bytes)?))
+        cost::decode(bytes, self.bytes_max).map(Some)
     }
 
     /// What has come behind the last message.

@@ -4,8 +4,9 @@
 //! replicates, and leaves out of it what the other end can tell by itself.
 //!
 //! What is always true: what was encoded decodes to the same messages, however its bytes are cut on their way; garbage is an error and never a panic; what a length
-//! promises is not allocated before it comes; a message is bounded by [`MESSAGE_BYTES_MAX`].
+//! promises is not allocated before it comes; a message, and what it takes once it is decoded, is bounded by [`MESSAGE_BYTES_MAX`].
 
+pub(crate) mod cost;
 mod intake;
 pub(crate) mod message;
 pub(crate) mod msgapp;
@@ -40,6 +41,9 @@ pub(crate) enum StreamError {
     /// It begins with a number that names no kind of frame. The text is etcd's.
     #[error("failed to parse type {0} in msgappv2 stream")]
     Kind(u8),
+    /// It has messages within it, which members keep to themselves.
+    #[error("a message has others within it")]
+    Local,
     /// It is no message.
     #[error(transparent)]
     Garbage(#[from] prost::DecodeError),

@@ -19,7 +19,7 @@ use types::{Index, MemberId, Term};
 
 use super::intake::Intake;
 use super::message::checked;
-use super::{Decode, Item, MESSAGE_BYTES_MAX, StreamError, item};
+use super::{Decode, Item, MESSAGE_BYTES_MAX, StreamError, cost, item};
 
 const LINK_HEARTBEAT: u8 = 0;
 const APP_ENTRIES: u8 = 1;
@@ -206,7 +206,7 @@ impl MsgAppDecoder {
     }
 
     fn whole(&mut self, bytes: Bytes) -> Result<Step, StreamError> {
-        let wire = raftpb::Message::decode(bytes)?;
+        let wire = cost::decode(bytes, self.bytes_max)?;
         self.end = End::of_wire(&wire);
         Ok(Step::Done(item(wire)))
     }

@@ -1,20 +1,17 @@
 //! `POST /raft`: a message.
 
 use std::sync::Arc;
-use std::task::{Context, Waker};
 
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
-use net::Exit;
-use prost::Message as _;
-use proto::raftpb;
+use net::{Exit, Guest};
 use server::Unreceived;
 
 use super::Call;
 use super::answer::{self, Answer};
 use super::intake::{Body, ReadError};
-use crate::codec::MESSAGE_BYTES_MAX;
+use crate::codec::{MESSAGE_BYTES_MAX, cost};
 use crate::metrics::UNKNOWN;
 
 impl Call<'_> {
@@ -25,8 +22,9 @@ impl Call<'_> {
         }
         self.add_remote(&parts.headers);
         let local_member_id = self.attached.identity.member;
-        let bytes = match self.read_message(body).await {
-            Ok(bytes) => bytes,
+        // The guest stays until the message has been handed on: until then it takes room.
+        let (bytes, _guest) = match self.read_message(body).await {
+            Ok(read) => read,
             Err(error) => {
                 tracing::warn!(%local_member_id, remote = %self.connection.peer, %error, "failed to read Raft message");
                 self.shared.metrics.received_failure(UNKNOWN);
@@ -34,7 +32,7 @@ impl Call<'_> {
             }
         };
         let length = bytes.len() as u64;
-        let message = raftpb::Message::decode(bytes).map_err(|error| error.to_string());
+        let message = cost::decode(bytes, MESSAGE_BYTES_MAX).map_err(|error| error.to_string());
         let message = message.and_then(|message| {
             raft::Message::try_from(message).map_err(|error| error.to_string())
         });
@@ -52,17 +50,17 @@ impl Call<'_> {
     }
 
     /// All of a message. When all that are being read take too much, this may have to go.
-    async fn read_message(&self, body: Incoming) -> Result<Bytes, ReadError> {
+    async fn read_message(&self, body: Incoming) -> Result<(Bytes, Guest), ReadError> {
         let exit = Arc::<Exit>::default();
         let mut guest = self.shared.receiving.join(0, Arc::clone(&exit));
         let bytes_max = usize::try_from(MESSAGE_BYTES_MAX).unwrap_or(usize::MAX);
         let body = Body::new(body, self.shared.timing.read);
-        body.all(bytes_max, |length| {
-            guest.weigh(length);
-            let is_shown = exit.poll(&mut Context::from_waker(Waker::noop())).is_ready();
-            if is_shown { Err(ReadError::Crowded) } else { Ok(()) }
-        })
-        .await
+        let bytes = tokio::select! {
+            biased;
+            () = exit.shown() => Err(ReadError::Crowded),
+            read = body.all(bytes_max, |length| guest.weigh(length)) => read,
+        };
+        Ok((bytes?, guest))
     }
 
     fn received(&self, received: Result<(), Unreceived>) -> Answer {

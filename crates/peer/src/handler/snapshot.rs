@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use proto::raftpb;
 use raft::MessageType;
 use server::SnapshotRefused;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 
 use super::Call;
@@ -57,6 +57,11 @@ impl Call<'_> {
             return self.incompatible(error);
         }
         self.add_remote(&parts.headers);
+        // Before anything is read: what is before the database can be long, too.
+        let Ok(place) = Arc::clone(&self.shared.snapshots).try_acquire_owned() else {
+            metrics.snapshots_from(UNKNOWN_SENDER).failures.inc();
+            return self.signed(not_saved(&"too many snapshots are being received"));
+        };
         let mut body = Body::new(body, self.shared.timing.read);
         let (message, bytes, rest) = match head(&mut body).await {
             Ok(head) => head,
@@ -76,7 +81,7 @@ impl Call<'_> {
             counts.failures.inc();
             return self.bad("wrong raft message type");
         }
-        let answer = self.database(message, body, rest, &counts).await;
+        let answer = self.database(message, body, rest, &counts, place).await;
         if answer.status() == StatusCode::NO_CONTENT {
             counts.success.inc();
             counts.duration.observe(begun.elapsed().as_secs_f64());
@@ -93,10 +98,8 @@ impl Call<'_> {
         mut body: Body,
         rest: Bytes,
         counts: &SnapshotCounts,
+        place: OwnedSemaphorePermit,
     ) -> Answer {
-        let Ok(place) = Arc::clone(&self.shared.snapshots).try_acquire_owned() else {
-            return not_saved(&"too many snapshots are being received");
-        };
         counts.in_flight.inc();
         let (from, local) = (message.from, Arc::clone(&self.attached.local));
         let index = message.snapshot.as_ref().map_or(0, |snapshot| snapshot.metadata.index.0);

@@ -1,12 +1,14 @@
 //! What is to be said over a stream.
 //!
-//! The raft loop puts messages in, and whoever writes the stream takes all of them at once:
+//! The raft loop puts messages in, and whoever writes the stream takes them out, as many at once as make a good write:
 //!
 //! ```text
 //!   push MsgApp 7, push MsgApp 8   ──►  [7 8]  ──►  take: one buffer, one write
 //!        wakes the writer once           │
 //!                                        └─ more than QUEUE_MAX, or QUEUE_BYTES_MAX: full
 //! ```
+//!
+//! The writer takes nothing before it is rid of what it took, so that whatever cannot be said soon waits here, where it is counted.
 //!
 //! What is always true: nothing waits where no stream is attached; at most one stream is attached, the last one that was dialled; the order is kept.
 
@@ -25,6 +27,8 @@ use super::StreamKind;
 pub(crate) const QUEUE_MAX: usize = 4096;
 /// What they may hold. Entries are shared with the log as long as that has them.
 pub(crate) const QUEUE_BYTES_MAX: usize = 256 << 20;
+/// What is taken at once does not hold more than this, but for its last message.
+const TAKE_BYTES: usize = 1 << 20;
 
 /// What is to be said over one kind of stream to one member.
 #[derive(Debug)]
@@ -71,7 +75,7 @@ pub(crate) enum Pushed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Replaced {
     pub(crate) was_attached: bool,
-    /// Whether something waited, which is lost.
+    /// Whether something waited, or was being written, which is lost.
     pub(crate) had_messages: bool,
 }
 
@@ -103,29 +107,28 @@ impl Outlet {
         Pushed::Queued(waker)
     }
 
-    /// Takes all that waits, behind what is in `into`; if nothing does, the caller is woken when something comes.
+    /// Takes what is to be written next; if there is nothing, the caller is woken when something comes. To be called whenever the stream can take more, and first with
+    /// nothing in `into`; whoever has not yet written what it took says so by [`Outlet::goes_on`].
     pub(crate) fn take(
         &self,
         stream: StreamId,
-        into: &mut VecDeque<Message>,
+        into: &mut Vec<Message>,
         cx: &mut Context<'_>,
     ) -> Result<(), Ended> {
         let mut state = self.lock();
-        let State { queue, attached, .. } = &mut *state;
-        let attached = attached.as_mut().filter(|attached| attached.stream == stream);
-        let Some(attached) = attached else { return Err(Ended) };
-        if queue.is_empty() && into.is_empty() {
-            attached.waker = Some(cx.waker().clone());
-            state.waiting = None;
-            return Ok(());
-        }
-        // The buffers are handed back and forth, so that neither side allocates.
-        if into.is_empty() {
-            std::mem::swap(queue, into);
-        } else {
-            into.append(queue);
-        }
-        (state.bytes, state.waiting) = (0, Some(Instant::now()));
+        state.attached(stream)?;
+        let taken = state.pop(into);
+        state.waiting = taken.then(Instant::now);
+        // Whoever takes something comes back by itself.
+        state.attached(stream)?.waker = (!taken).then(|| cx.waker().clone());
+        Ok(())
+    }
+
+    /// Part of what was taken has been written.
+    pub(crate) fn goes_on(&self, stream: StreamId) -> Result<(), Ended> {
+        let mut state = self.lock();
+        state.attached(stream)?;
+        state.waiting = Some(Instant::now());
         Ok(())
     }
 
@@ -135,10 +138,14 @@ impl Outlet {
         if state.is_closed {
             return None;
         }
-        let replaced = state.detach();
+        let (replaced, stuck) = state.detach();
         state.count += 1;
         let stream = StreamId(state.count);
+        // A connection that has several streams is not cut for one of them.
+        let stuck = stuck.filter(|stuck| !Arc::ptr_eq(stuck, &connection));
         state.attached = Some(Attached { stream, waker: None, connection });
+        drop(state);
+        stuck.into_iter().for_each(|stuck| stuck.cut());
         Some((stream, replaced))
     }
 
@@ -146,17 +153,18 @@ impl Outlet {
     pub(crate) fn detach(&self, stream: StreamId) -> Option<Replaced> {
         let mut state = self.lock();
         let is_it = state.attached.as_ref().is_some_and(|attached| attached.stream == stream);
-        is_it.then(|| state.detach())
+        is_it.then(|| state.detach().0)
     }
 
     /// Cuts a stream over which nothing could be said for so long.
     pub(crate) fn cut_if_stalled(&self, patience: Duration) -> Option<Replaced> {
         let mut state = self.lock();
-        let stalls = state.waiting.is_some_and(|since| since.elapsed() > patience);
-        let connection = state.attached.as_ref().filter(|_| stalls)?.connection.clone();
-        let replaced = state.detach();
+        if state.waiting.is_none_or(|since| since.elapsed() <= patience) {
+            return None;
+        }
+        let (replaced, stuck) = state.detach();
         drop(state);
-        connection.cut();
+        stuck.into_iter().for_each(|stuck| stuck.cut());
         Some(replaced)
     }
 
@@ -164,7 +172,9 @@ impl Outlet {
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.is_closed = true;
-        state.detach();
+        let (_, stuck) = state.detach();
+        drop(state);
+        stuck.into_iter().for_each(|stuck| stuck.cut());
     }
 
     #[cfg(test)]
@@ -178,15 +188,35 @@ impl Outlet {
 }
 
 impl State {
-    /// Whoever writes the stream is woken to end it.
-    fn detach(&mut self) -> Replaced {
-        let attached = self.attached.take();
-        let had_messages = !self.queue.is_empty();
+    fn attached(&mut self, stream: StreamId) -> Result<&mut Attached, Ended> {
+        self.attached.as_mut().filter(|attached| attached.stream == stream).ok_or(Ended)
+    }
+
+    /// Takes out what makes one write. Whether there was anything.
+    fn pop(&mut self, into: &mut Vec<Message>) -> bool {
+        let mut bytes = 0;
+        while bytes < TAKE_BYTES
+            && let Some(message) = self.queue.pop_front()
+        {
+            bytes += weight(&message);
+            into.push(message);
+        }
+        self.bytes -= bytes;
+        bytes > 0
+    }
+
+    /// Whoever writes the stream is woken to end it. If it does not sleep, it may wait for somebody who never reads again, and what it holds with it: then
+    /// its connection is handed back, to be cut.
+    fn detach(&mut self) -> (Replaced, Option<Arc<Connection>>) {
+        let had_messages = self.waiting.is_some();
         self.queue.clear();
         (self.bytes, self.waiting) = (0, None);
-        let was_attached = attached.is_some();
-        attached.and_then(|attached| attached.waker).into_iter().for_each(Waker::wake);
-        Replaced { was_attached, had_messages }
+        let Some(attached) = self.attached.take() else {
+            return (Replaced { was_attached: false, had_messages }, None);
+        };
+        attached.waker.into_iter().for_each(Waker::wake);
+        let stuck = had_messages.then_some(attached.connection);
+        (Replaced { was_attached: true, had_messages }, stuck)
     }
 }
 
@@ -217,7 +247,7 @@ mod tests {
     }
 
     fn take(outlet: &Outlet, stream: StreamId) -> Result<Vec<u64>, Ended> {
-        let mut taken = VecDeque::new();
+        let mut taken = Vec::new();
         outlet.take(stream, &mut taken, &mut Context::from_waker(Waker::noop()))?;
         Ok(taken.iter().map(|message| message.to.0).collect())
     }
@@ -228,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_waits_is_taken_at_once_and_who_takes_it_is_woken_once() {
+    fn what_waits_is_taken_at_once_and_who_takes_it_is_woken_once() {
         let outlet = outlet();
         let (stream, replaced) = outlet.attach(connection()).unwrap();
         assert_eq!(replaced, Replaced { was_attached: false, had_messages: false });
@@ -300,6 +330,56 @@ mod tests {
         assert_eq!(take(&outlet, stream), Ok(vec![1]));
         tokio::time::advance(6 * second).await;
         let cut = outlet.cut_if_stalled(5 * second);
-        assert_eq!(cut, Some(Replaced { was_attached: true, had_messages: false }));
+        assert_eq!(cut, Some(Replaced { was_attached: true, had_messages: true }));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_goes_on_however_slowly_is_not_cut() {
+        let (outlet, second) = (outlet(), Duration::from_secs(1));
+        let (stream, _) = outlet.attach(connection()).unwrap();
+        outlet.push(message(1));
+        assert_eq!(take(&outlet, stream), Ok(vec![1]));
+        for _ in 0..10 {
+            tokio::time::advance(4 * second).await;
+            assert_eq!(outlet.goes_on(stream), Ok(()));
+            assert_eq!(outlet.cut_if_stalled(5 * second), None);
+        }
+        outlet.close();
+        assert_eq!(outlet.goes_on(stream), Err(Ended));
+    }
+
+    #[test]
+    fn what_cannot_be_said_soon_waits_and_is_counted() {
+        let outlet = outlet();
+        let (stream, _) = outlet.attach(connection()).unwrap();
+        let data = vec![0; TAKE_BYTES / 2].into();
+        let half = Message { entries: vec![Entry { data, ..Entry::default() }], ..message(1) };
+        let push = || matches!(outlet.push(half.clone()), Pushed::Queued(_));
+        let fit = (0..).take_while(|_| push()).count();
+        assert!(fit * TAKE_BYTES / 2 <= QUEUE_BYTES_MAX, "{fit}");
+        assert_eq!(take(&outlet, stream).unwrap().len(), 2, "and all others wait");
+        assert_eq!((0..).take_while(|_| push()).count(), 2);
+    }
+
+    #[test]
+    fn a_connection_is_cut_if_what_was_taken_is_not_out() {
+        let outlet = outlet();
+        let connections: Vec<_> = (0..4).map(|_| connection()).collect();
+        let is_cut = |n: usize| connections[n].is_cut();
+        let attach = |n: usize| outlet.attach(Arc::clone(&connections[n])).unwrap();
+        let (idle, _) = attach(0);
+        assert_eq!(take(&outlet, idle), Ok(vec![]));
+        let (busy, _) = attach(1);
+        assert!(!is_cut(0), "it ends by itself");
+        outlet.push(message(1));
+        assert_eq!(take(&outlet, busy), Ok(vec![1]));
+        let (_, replaced) = attach(2);
+        assert!(is_cut(1) && replaced.had_messages);
+        outlet.push(message(2));
+        attach(2);
+        assert!(!is_cut(2), "the new stream is on it, too");
+        outlet.push(message(3));
+        outlet.close();
+        assert!(is_cut(2));
     }
 }

@@ -1,6 +1,5 @@
 //! The body of a stream: what an [`Outlet`] has to say, as bytes, for as long as somebody listens.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,13 +12,13 @@ use raft::Message;
 use tokio::time::{Interval, MissedTickBehavior, interval_at};
 
 use super::StreamKind;
-use super::outlet::{Outlet, StreamId};
+use super::outlet::{Ended, Outlet, StreamId};
 use crate::codec::message;
 use crate::codec::msgapp::MsgAppEncoder;
 use crate::contact::Contact;
 
-/// A piece of a stream is not made longer than this, except by its last message.
-const PIECE_BYTES: usize = 1 << 20;
+/// What is handed to the connection at once. Whoever takes one such piece every few seconds is slow, and not stuck.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// Writes a stream. It ends when another takes its place, or when the member is removed; dropped before, it is lost.
 #[derive(Debug)]
@@ -28,9 +27,11 @@ pub(crate) struct Writer {
     outlet: Arc<Outlet>,
     stream: StreamId,
     encoder: Encoder,
-    /// What was taken and is not encoded.
-    taken: VecDeque<Message>,
+    /// What is taken, for as long as it is not encoded.
+    taken: Vec<Message>,
     buffer: BytesMut,
+    /// What is encoded and not handed on.
+    encoded: Bytes,
     heartbeat: Interval,
 }
 
@@ -76,8 +77,9 @@ impl Writer {
             outlet: Arc::clone(outlet),
             stream,
             encoder: Encoder::new(outlet.kind),
-            taken: VecDeque::new(),
+            taken: Vec::new(),
             buffer: BytesMut::new(),
+            encoded: Bytes::new(),
             heartbeat: heartbeat(contact),
         };
         if replaced.had_messages {
@@ -103,19 +105,26 @@ impl Writer {
         );
     }
 
-    /// As much of what was taken as goes into a piece.
-    fn encode(&mut self) -> Bytes {
-        while self.buffer.len() < PIECE_BYTES
-            && let Some(message) = self.taken.pop_front()
-        {
+    /// Has something encoded, if there is anything to be said.
+    fn encode(&mut self, cx: &mut Context<'_>) -> Result<(), Ended> {
+        if !self.encoded.is_empty() {
+            return self.outlet.goes_on(self.stream);
+        }
+        self.outlet.take(self.stream, &mut self.taken, cx)?;
+        for message in self.taken.drain(..) {
             self.encoder.encode(message, &mut self.buffer);
         }
-        self.piece()
+        if self.buffer.is_empty() && self.heartbeat.poll_tick(cx).is_ready() {
+            self.encoder.encode_link_heartbeat(&mut self.buffer);
+        }
+        self.encoded = self.buffer.split().freeze();
+        Ok(())
     }
 
     fn piece(&mut self) -> Bytes {
-        self.contact.counts.sent_bytes.inc_by(self.buffer.len() as u64);
-        self.buffer.split().freeze()
+        let piece = self.encoded.split_to(self.encoded.len().min(PIECE_BYTES));
+        self.contact.counts.sent_bytes.inc_by(piece.len() as u64);
+        piece
     }
 }
 
@@ -135,17 +144,13 @@ impl Body for Writer {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let this = &mut *self;
-        if this.outlet.take(this.stream, &mut this.taken, cx).is_err() {
+        if this.encode(cx).is_err() {
             return Poll::Ready(None);
         }
-        let piece = if !this.taken.is_empty() {
-            this.encode()
-        } else if this.heartbeat.poll_tick(cx).is_ready() {
-            this.encoder.encode_link_heartbeat(&mut this.buffer);
-            this.piece()
-        } else {
+        let piece = this.piece();
+        if piece.is_empty() {
             return Poll::Pending;
-        };
+        }
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 }
@@ -156,7 +161,7 @@ impl Drop for Writer {
         let contact = &self.contact;
         contact.failed(self.outlet.kind.name(), "write", &"the connection has ended");
         contact.counts.sent_failures.inc();
-        if replaced.had_messages || !self.taken.is_empty() {
+        if replaced.had_messages {
             contact.local.report_unreachable(contact.id);
         }
         tell_lost(contact, self.outlet.kind);

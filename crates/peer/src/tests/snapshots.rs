@@ -1,13 +1,12 @@
 //! Snapshots, and those that break off.
 
 use std::io::{self, Write};
-use std::sync::Arc;
 
 use raft::{Message, MessageType, Snapshot, SnapshotMetadata};
 use types::{Index, MemberId, Term};
 
-use super::rig::{Event, Rig, cluster, headers};
-use crate::snapshots::{Database, send_database};
+use super::rig::{Event, Made, Rig, cluster, headers, member};
+use crate::snapshots::Database;
 
 /// A database of so many bytes, of which some can be read.
 struct Bytes {
@@ -46,8 +45,8 @@ fn message(kind: MessageType) -> Message {
 
 fn send(from: &Rig, database: Bytes, kind: MessageType) {
     let shared = from.transport.shared();
-    let contact = Arc::clone(&shared.peers().get(MemberId(2)).unwrap().contact);
-    shared.on.spawn(async move { send_database(&contact, message(kind), database).await });
+    let peer = shared.peers().get(MemberId(2)).cloned().unwrap();
+    peer.send_snapshot(message(kind), database);
 }
 
 fn next_but_unreachable(rig: &Rig) -> Event {
@@ -103,5 +102,20 @@ fn one_for_nobody_is_reported() {
     let address = two.stop();
     assert!(address.port() != 0);
     send(&one, Bytes { size: 5 << 20, sound: 5 << 20 }, MessageType::MsgSnap);
+    assert_eq!(next_but_unreachable(&one), Event::Snapshot(MemberId(2), false));
+}
+
+#[test]
+fn one_for_a_member_that_is_removed_meanwhile_is_given_up() {
+    let one = Made::of(1).start();
+    one.attach();
+    // It takes connections, and reads nothing.
+    let deaf = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", deaf.local_addr().unwrap());
+    one.set_members(&[one.member(), member(2, &[&url])]);
+    send(&one, Bytes { size: 64 << 20, sound: 64 << 20 }, MessageType::MsgSnap);
+    let sending = "etcd_network_snapshot_send_inflights_total{To=\"2\"} 1";
+    testkit::waiting::until(|| one.metrics().contains(sending));
+    one.set_members(&[one.member()]);
     assert_eq!(next_but_unreachable(&one), Event::Snapshot(MemberId(2), false));
 }

@@ -1,0 +1,116 @@
+//! What a message will take, told from its bytes before it is decoded.
+//!
+//! Two bytes can say "another entry", and an entry takes a hundred. So the length of a message bounds what it takes only if that is looked at first:
+//!
+//! ```text
+//!   3a 00 3a 00 3a 00 ..    entries with nothing in them        2 bytes each, and size_of::<Entry>() when decoded
+//!   4a .. 12 .. 0a ..       members in a snapshot's metadata    1 byte each, and size_of::<u64>()
+//!   72 00 72 00 72 00 ..    messages within the message         never sent: members keep those to themselves
+//! ```
+
+use bytes::Bytes;
+use prost::Message as _;
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
+use proto::raftpb;
+
+use super::StreamError;
+
+/// Fields of `raftpb.Message`.
+const ENTRIES: u32 = 7;
+const SNAPSHOT: u32 = 9;
+const RESPONSES: u32 = 14;
+/// Of `raftpb.Snapshot`.
+const METADATA: u32 = 2;
+
+/// What an entry takes besides its data, on the wire's side and on that of consensus.
+const ENTRY_COST: u64 = (size_of::<raftpb::Entry>() + size_of::<raft::Entry>()) as u64;
+/// What a byte of metadata takes at most: a number of a list.
+const METADATA_COST: u64 = size_of::<u64>() as u64;
+
+/// Decodes a message that takes no more than so many bytes.
+pub(crate) fn decode(bytes: Bytes, bytes_max: u64) -> Result<raftpb::Message, StreamError> {
+    if cost(&bytes)? > bytes_max {
+        return Err(StreamError::TooLong);
+    }
+    Ok(raftpb::Message::decode(bytes)?)
+}
+
+fn cost(message: &[u8]) -> Result<u64, StreamError> {
+    let mut cost = message.len() as u64;
+    each_field(message, |field, content| {
+        match field {
+            ENTRIES => cost += ENTRY_COST,
+            SNAPSHOT => each_field(content, |field, content| {
+                cost += if field == METADATA { METADATA_COST * content.len() as u64 } else { 0 };
+                Ok(())
+            })?,
+            RESPONSES => return Err(StreamError::Local),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(cost)
+}
+
+/// Goes through all fields that have a length. Where they make no sense it stops: so will whoever decodes them.
+fn each_field(
+    mut bytes: &[u8],
+    mut look: impl FnMut(u32, &[u8]) -> Result<(), StreamError>,
+) -> Result<(), StreamError> {
+    while !bytes.is_empty() {
+        let (field, wire) = decode_key(&mut bytes)?;
+        if wire != WireType::LengthDelimited {
+            skip_field(wire, field, &mut bytes, DecodeContext::default())?;
+            continue;
+        }
+        let length = usize::try_from(decode_varint(&mut bytes)?).unwrap_or(usize::MAX);
+        let Some((content, rest)) = bytes.split_at_checked(length) else { return Ok(()) };
+        look(field, content)?;
+        bytes = rest;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX: u64 = 1 << 20;
+
+    fn repeated(bytes: &[u8], times: usize) -> Bytes {
+        bytes.repeat(times).into()
+    }
+
+    #[test]
+    fn entries_count_for_what_they_take() {
+        let fit = usize::try_from(MAX / (ENTRY_COST + 2)).unwrap();
+        let entries = decode(repeated(&[0x3a, 0], fit), MAX).unwrap().entries;
+        assert_eq!(entries.len(), fit);
+        assert_eq!(decode(repeated(&[0x3a, 0], fit + 1), MAX), Err(StreamError::TooLong));
+    }
+
+    #[test]
+    fn members_of_a_snapshot_count_for_what_they_take() {
+        let members = raftpb::ConfState { voters: vec![1; 200_000], ..Default::default() };
+        let metadata = raftpb::SnapshotMetadata { conf_state: Some(members), ..Default::default() };
+        let snapshot = raftpb::Snapshot { metadata: Some(metadata), ..Default::default() };
+        let message = raftpb::Message { snapshot: Some(snapshot), ..Default::default() };
+        let bytes = Bytes::from(message.encode_to_vec());
+        assert!(bytes.len() as u64 <= MAX);
+        assert_eq!(decode(bytes.clone(), MAX), Err(StreamError::TooLong));
+        assert_eq!(decode(bytes, 10 * MAX), Ok(message));
+    }
+
+    #[test]
+    fn messages_within_messages_are_refused() {
+        assert_eq!(decode(repeated(&[0x72, 0], 1), MAX), Err(StreamError::Local));
+    }
+
+    #[test]
+    fn what_breaks_off_is_left_to_the_decoder() {
+        for bytes in [&[0x3a, 5, 0][..], &[0x3a], &[0x08], &[0x0f, 0], &[0x3a, 0xff, 0xff]] {
+            let bytes = Bytes::copy_from_slice(bytes);
+            assert!(matches!(decode(bytes, MAX), Err(StreamError::Garbage(_))));
+        }
+    }
+}
