@@ -196,11 +196,6 @@ impl ServerConfig {
         }
     }
 
-    /// Whether there are no others to learn from.
-    pub(crate) fn is_alone(&self) -> bool {
-        self.join.is_none() && self.initial_cluster.len() <= 1
-    }
-
     /// The time after which an election begins, at the earliest.
     pub fn election_timeout(&self) -> Duration {
         self.heartbeat * self.election_ticks

@@ -23,6 +23,11 @@ impl Voters {
         others.then_some(self.voters.len())
     }
 
+    /// Whether this member votes.
+    pub(crate) fn has(&self, member: MemberId) -> bool {
+        self.voters.contains(&member.0)
+    }
+
     /// The configuration as raft says it.
     pub fn conf_state(&self) -> ConfState {
         ConfState {

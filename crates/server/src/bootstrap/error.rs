@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use backend::schema::version::MigrateError;
-use types::Index;
+use types::{Index, MemberId};
 
 use crate::apply::Fault;
 
@@ -98,6 +98,9 @@ pub enum StartError {
         /// The folder of the log.
         folder: PathBuf,
     },
+    /// It cannot go on alone as a member that it is not.
+    #[error("member {0} was removed from the cluster, and cannot go on alone")]
+    Removed(MemberId),
     /// There are others with a vote, and no way to them.
     #[error(
         "the data directory is of a member of a cluster with {voters} voting members, and clusters of more than one are not yet supported by Bowline"

@@ -119,6 +119,9 @@ fn restart(
     let members = state.cluster.now();
     let voters = Voters::from(members.conf_state());
     if config.force_new_cluster {
+        if members.is_removed(local) {
+            return Err(StartError::Removed(local));
+        }
         force::go_on_alone(&mut log, local, voters.clone(), applied)?;
     }
     tracing::info!(
@@ -190,7 +193,8 @@ fn first_members(
 ) -> Result<Option<Membership>, StartError> {
     let first = Membership::bootstrap(&config.cluster_token, &config.initial_cluster).ok();
     let first = first.filter(|(id, members)| *id == cluster_id && members.member(local).is_some());
-    if first.is_none() && config.is_alone() {
+    // A cluster of this member alone: nobody else will tell it anything.
+    if first.is_none() && cluster_id == ClusterId::of([local]) {
         return Err(StartError::NeverBegun { folder: config.wal_path() });
     }
     Ok(first.map(|(_, members)| members))
@@ -277,4 +281,24 @@ fn seed(random: &mut dyn Random) -> Result<u64, StartError> {
 /// Lets go of a database whose file is to be replaced.
 fn close(backend: Backend) -> Result<(), StartError> {
     Ok(backend.close()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_was_never_begun_waits_for_others_if_there_are_any() {
+        let config = ServerConfig::new("a", "/a");
+        let first = |members: &[MemberId]| {
+            first_members(&config, ClusterId::of(members.iter().copied()), members[0])
+        };
+        let (one, two) = (MemberId(1), MemberId(2));
+        assert!(matches!(first(&[one, two]), Ok(None)));
+        assert!(matches!(first(&[one]), Err(StartError::NeverBegun { .. })));
+        let (cluster_id, members) =
+            Membership::bootstrap(&config.cluster_token, &config.initial_cluster).unwrap();
+        let local = members.members().next().unwrap().id;
+        assert_eq!(first_members(&config, cluster_id, local).unwrap(), Some(members));
+    }
 }
