@@ -50,6 +50,8 @@ pub struct Config {
     pub handshake_timeout: Duration,
     /// Time for the headers of a request, once begun; for HTTP/1 also the time a connection may wait for its next request.
     pub headers_timeout: Duration,
+    /// Whether the log is warned of whoever speaks no HTTP: where nobody comes but those who should.
+    pub strangers_are_told: bool,
 }
 
 impl Default for Config {
@@ -63,6 +65,7 @@ impl Default for Config {
             opening_timeout: Duration::from_secs(120),
             handshake_timeout: Duration::from_secs(10),
             headers_timeout: Duration::from_secs(5 * 60),
+            strangers_are_told: false,
         }
     }
 }

@@ -143,9 +143,14 @@ impl<H: Handler> Server<H> {
     fn start(self: Arc<Self>, arrival: Arrival) {
         let place = self.places.take();
         place.handle().spawn(async move {
-            let peer = arrival.accepted.peer();
-            if let Err(error) = self.connection(arrival, &place).await {
-                debug!(%peer, %error, "connection ended");
+            let (peer, strangers_are_told) =
+                (arrival.accepted.peer(), self.config.strangers_are_told);
+            match self.connection(arrival, &place).await {
+                Err(error) if strangers_are_told && error.is_of_a_stranger() => {
+                    warn!(remote_addr = %peer, %error, "rejected connection");
+                }
+                Err(error) => debug!(%peer, %error, "connection ended"),
+                Ok(()) => {}
             }
             drop(place);
         });
@@ -403,4 +408,17 @@ enum ConnectionError {
     Http(#[from] hyper::Error),
     #[error(transparent)]
     Watched(#[from] WatchedError),
+}
+
+impl ConnectionError {
+    /// Whether it was none that speaks HTTP. A handshake that fails is told of where it does.
+    fn is_of_a_stranger(&self) -> bool {
+        match self {
+            Self::Silent | Self::Crowded | Self::Tls => true,
+            Self::Http(error) => error.is_parse(),
+            Self::Unread | Self::Handshake(_) | Self::Http1 | Self::Io(_) | Self::Watched(_) => {
+                false
+            }
+        }
+    }
 }

@@ -154,7 +154,12 @@ impl<'a> Running<'a> {
         let Port { listener, surface, speaks } = port;
         let (local, rest) = (listener.local(), Arc::new(self.edge.port(surface)));
         let security = self.peer_security.of_peers(speaks);
-        let connections = net::Config { security, ..self.connections.clone() };
+        let connections = net::Config {
+            security,
+            opening_timeout: self.config.peer.read_timeout,
+            strangers_are_told: true,
+            ..self.connections.clone()
+        };
         self.transport.serve(listener, connections, rest).map_err(StartError::Serve)?;
         tell_serving(surface, speaks, &local);
         Ok(())

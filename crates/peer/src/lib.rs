@@ -37,7 +37,7 @@
 //!
 //! - Nothing that a member calls here waits. What cannot be sent is dropped, counted and reported; consensus sends it again.
 //! - Over one stream messages arrive in the order in which they were sent, or the stream ends. Between ways there is no order, and consensus wants none.
-//! - What waits is bounded, in messages and in bytes; so is what is read, and memory for it grows only as it comes; so is the time that a body, an answer or a silence may take.
+//! - What waits is bounded, in messages and on streams in bytes too; so is what is read, and memory for it grows only as it comes; so is the time that a body, an answer or a silence may take.
 //! - Whoever is of another cluster, or of a release that cannot be spoken with, is told so in the words that etcd compares; and when others say that this member was removed, it ends.
 //! - What strangers make up, ids and addresses, is remembered of few, and never becomes the name of a metric.
 //!

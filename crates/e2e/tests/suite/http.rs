@@ -1,5 +1,8 @@
 //! What is asked by plain HTTP, on the port of clients and on that of members. gRPC is served beside it on the first.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
 use e2e::http::{self, Response};
 use e2e::{Member, Options};
 
@@ -129,4 +132,15 @@ fn assert_allows_all(answer: &Response, path: &str) {
     assert_eq!(methods, Some("POST, GET, OPTIONS, PUT, DELETE"), "{path}");
     let headers = answer.header("access-control-allow-headers");
     assert_eq!(headers, Some("accept, content-type, authorization"), "{path}");
+}
+
+#[test]
+fn whoever_speaks_no_http_to_the_peer_port_is_cut_off_and_told_of() {
+    let member = Member::start(Options::new());
+    let mut stranger = TcpStream::connect(member.place().peer_address()).unwrap();
+    stranger.write_all(b"\x00\x01 this is no HTTP\r\n\r\n").unwrap();
+    let told = member.log().wait_for_message("rejected connection");
+    assert_eq!(told["remote-addr"], stranger.local_addr().unwrap().to_string(), "{told}");
+    let mut answer = Vec::new();
+    stranger.read_to_end(&mut answer).unwrap();
 }

@@ -40,6 +40,11 @@ impl Intake {
         self.take(size_of::<u64>()).map(|mut bytes| bytes.get_u64())
     }
 
+    /// Whether all that has come was taken.
+    pub(super) fn is_empty(&self) -> bool {
+        self.piece.is_empty() && self.begun.is_empty()
+    }
+
     /// What nobody has looked at.
     pub(super) fn into_piece(self) -> Bytes {
         self.piece

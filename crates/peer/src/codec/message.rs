@@ -81,6 +81,10 @@ impl Decode for MessageDecoder {
     fn next(&mut self) -> Result<Option<Item>, StreamError> {
         Ok(self.next_wire()?.map(item))
     }
+
+    fn is_between(&self) -> bool {
+        self.length.is_none() && self.intake.is_empty()
+    }
 }
 
 /// A length, if it is not too long.

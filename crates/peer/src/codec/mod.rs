@@ -62,6 +62,9 @@ pub(crate) trait Decode: Send {
 
     /// The next message; none if it is not whole yet.
     fn next(&mut self) -> Result<Option<Item>, StreamError>;
+
+    /// Whether all that has come has been read, to the end of a message.
+    fn is_between(&self) -> bool;
 }
 
 /// What a message on the wire is.

@@ -229,6 +229,10 @@ impl Decode for MsgAppDecoder {
             }
         }
     }
+
+    fn is_between(&self) -> bool {
+        matches!(self.state, State::Kind) && self.intake.is_empty()
+    }
 }
 
 /// What follows the first byte of a frame.

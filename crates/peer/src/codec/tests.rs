@@ -287,3 +287,25 @@ proptest! {
         let _ = read(&mut MsgAppDecoder::new(LOCAL, REMOTE), &bytes.freeze(), &[7]);
     }
 }
+
+#[test]
+fn a_decoder_knows_whether_it_is_between_messages() {
+    let mut messages = BytesMut::new();
+    message::encode(append(2, 2, 5, vec![entry(2, 6, b"a")], 5), &mut messages);
+    let mut appends = BytesMut::new();
+    let mut encoder = MsgAppEncoder::default();
+    encoder.encode(append(2, 2, 5, vec![entry(2, 6, b"a")], 5), &mut appends);
+    encoder.encode(append(2, 2, 6, vec![entry(2, 7, b"b")], 5), &mut appends);
+    let cases: [(Box<dyn Decode>, BytesMut, usize); 2] = [
+        (Box::new(MessageDecoder::default()), messages, 1),
+        (Box::new(MsgAppDecoder::new(LOCAL, REMOTE)), appends, 2),
+    ];
+    for (mut decoder, bytes, expected) in cases {
+        let ends = bytes.iter().filter(|byte| {
+            read(decoder.as_mut(), &Bytes::copy_from_slice(&[**byte]), &[1]).unwrap();
+            decoder.is_between()
+        });
+        assert_eq!(ends.count(), expected);
+        assert!(decoder.is_between());
+    }
+}

@@ -50,6 +50,9 @@ enum Lost {
     /// The other end closed it, at a place where it may.
     #[error("EOF")]
     Closed,
+    /// It did in the middle of a message.
+    #[error("unexpected EOF")]
+    Short,
     #[error("{0}")]
     Broken(CallError),
     #[error("i/o timeout")]
@@ -180,7 +183,8 @@ async fn hear(contact: &Contact, kind: StreamKind, mut body: Incoming) -> Lost {
         let piece = match timeout(contact.timing.read, body.frame()).await {
             Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
             Ok(Some(Err(error))) => return Lost::Broken(error.into()),
-            Ok(None) => return Lost::Closed,
+            Ok(None) if decoder.is_between() => return Lost::Closed,
+            Ok(None) => return Lost::Short,
             Err(_) => return Lost::Silent,
         };
         contact.counts.received_bytes.inc_by(piece.len() as u64);
