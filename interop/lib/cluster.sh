@@ -28,10 +28,12 @@ cluster_build() {
 
 # A server of another version is built from its module, in a module of its own.
 fetch_module() {
-    local dir=$work/module
-    mkdir -p "$dir"
-    (cd "$dir" && go mod init older && go get -tool "go.etcd.io/etcd/server/v3@v$1" &&
-        go build -o "$interop/bin/old/etcd-$1" go.etcd.io/etcd/server/v3) >"$work/module.log" 2>&1 ||
-        fail "cannot build etcd $1: $(cat "$work/module.log")"
-    rm -r "$dir"
+    fetching build_module "$1" >"$work/module.log" 2>&1 || fail "cannot build etcd $1: $(cat "$work/module.log")"
+    rm -r "$work/module"
+}
+
+build_module() {
+    rm -rf "$work/module" && mkdir -p "$work/module" &&
+        (cd "$work/module" && go mod init older && go get -tool "go.etcd.io/etcd/server/v3@v$1" &&
+            go build -o "$interop/bin/old/etcd-$1" go.etcd.io/etcd/server/v3)
 }

