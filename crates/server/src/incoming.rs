@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use backend::Backend;
 use types::Index;
-use wal::snap::Snapshotter;
 
 use crate::apply::Fault;
 use crate::server::Shared;
@@ -25,8 +24,7 @@ pub(crate) fn fault(index: Index, reason: &dyn Display) -> Fault {
 /// Puts the file in the place of the database, and opens it.
 pub(crate) fn open(shared: &Shared, index: Index) -> Result<Backend, Fault> {
     let (disk, folder) = (&shared.disk, shared.config.snap_path());
-    let files = Snapshotter::new(Arc::clone(disk), &folder);
-    let sent = files.find_db(index.0).map_err(|error| fault(index, &error))?;
+    let sent = shared.files.find_db(index.0).map_err(|error| fault(index, &error))?;
     let path = folder.join("db");
     disk.rename(&sent, &path)
         .and_then(|()| disk.sync_dir(&folder))

@@ -11,7 +11,7 @@ use proto::raftpb::{Entry, HardState};
 use proto::{raftpb, walpb};
 use raft::Message;
 use types::Index;
-use wal::snap::{SnapError, Snapshotter};
+use wal::snap::SnapError;
 use wal::{SaveError, Wal};
 
 use crate::applier::Work;
@@ -47,7 +47,6 @@ pub(crate) struct LogWriter {
     handed_on: u64,
     /// The last place to start from that was written. One before it must not come behind it: the log would be read from there, where it may be gone.
     place: u64,
-    files: Snapshotter,
     /// Handed back and forth with the inbox.
     work: Vec<LogWork>,
     batch: Batch,
@@ -81,9 +80,8 @@ impl LogWriter {
         // A new log has its beginning already.
         shared.metrics.wal_write_bytes.add(signed(wal.bytes_written()));
         shared.first_segment.store(wal.first_needed(), Ordering::Release);
-        let files = Snapshotter::new(Arc::clone(&shared.disk), shared.config.snap_path());
         let (work, batch) = (Vec::new(), Batch::default());
-        LogWriter { shared, wal, inbox, apply, handed_on: 0, place: 0, files, work, batch }
+        LogWriter { shared, wal, inbox, apply, handed_on: 0, place: 0, work, batch }
     }
 
     /// Has a thread make the next segment ahead of time.
@@ -116,7 +114,7 @@ impl LogWriter {
         let snapshot = snapshot.unwrap_or_default();
         let metadata = snapshot.metadata.clone().unwrap_or_default();
         failpoint!("raftBeforeSaveSnap");
-        self.files.save(&snapshot)?;
+        self.shared.files.save(&snapshot)?;
         let (index, term) = (metadata.index(), metadata.term());
         let conf_state = metadata.conf_state;
         self.wal.save_snapshot(&walpb::Snapshot {

@@ -14,6 +14,7 @@ use membership::{Change, ClusterId};
 use prost::Message as _;
 use proto::etcdserverpb::InternalRaftRequest;
 use types::{Index, MemberId, Term};
+use wal::snap::Snapshotter;
 
 use crate::applied_index::AppliedIndex;
 use crate::bell::Bell;
@@ -51,6 +52,8 @@ pub struct Server {
 pub(crate) struct Shared {
     pub(crate) config: ServerConfig,
     pub(crate) disk: Arc<dyn Disk>,
+    /// The folder of snapshots: one for all who write there.
+    pub(crate) files: Snapshotter,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) local: MemberId,
     pub(crate) cluster_id: ClusterId,
@@ -140,9 +143,11 @@ impl Shared {
     ) -> Shared {
         let start = clock.wall().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let waits = Waits::new(Arc::clone(&clock), &metrics);
+        let files = Snapshotter::new(Arc::clone(&disk), config.snap_path());
         Shared {
             config,
             disk,
+            files,
             clock,
             local,
             cluster_id,

@@ -17,7 +17,7 @@ use proto::raftpb::{ConfState, SnapshotMetadata};
 use proto::{raftpb, walpb};
 use raft::Message;
 use types::{Index, Term};
-use wal::snap::{Encoded, SnapError, Snapshotter};
+use wal::snap::{Encoded, SnapError};
 
 use crate::inbox::Inbox;
 use crate::log_writer::LogWork;
@@ -61,7 +61,6 @@ pub(crate) struct Snapshots {
     shared: Arc<Shared>,
     inbox: Arc<Inbox<SnapshotWork>>,
     log: Arc<Inbox<LogWork>>,
-    files: Snapshotter,
     work: Vec<SnapshotWork>,
 }
 
@@ -71,8 +70,7 @@ impl Snapshots {
         inbox: Arc<Inbox<SnapshotWork>>,
         log: Arc<Inbox<LogWork>>,
     ) -> Snapshots {
-        let files = Snapshotter::new(Arc::clone(&shared.disk), shared.config.snap_path());
-        Snapshots { shared, inbox, log, files, work: Vec::new() }
+        Snapshots { shared, inbox, log, work: Vec::new() }
     }
 
     /// Sends what waits, and takes the newest of those that are to be taken.
@@ -136,7 +134,7 @@ impl Snapshots {
         let Some(encoded) = Encoded::new(snapshot) else { return Ok(()) };
         let encoded_at = self.shared.now();
         metrics.snap_save_marshalling_duration.observe(seconds(began, encoded_at));
-        let written = self.files.write(&encoded);
+        let written = self.shared.files.write(&encoded);
         let now = self.shared.now();
         metrics.snap_fsync_duration.observe(seconds(encoded_at, now));
         written?;

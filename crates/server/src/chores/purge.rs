@@ -5,11 +5,8 @@
 //!   --max-snapshots 5   member/snap/  …1.snap …2.snap            │ …3 …4 …5 …6 …7       and the same of .snap.db
 //! ```
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-use wal::snap::Snapshotter;
 
 use super::Chore;
 use super::errand::{Errand, Every, POLL};
@@ -50,8 +47,7 @@ impl Chore for Purge {
 // A file that cannot be removed takes room and does no harm: where etcd would end the process, this one tells, and tries again.
 pub(crate) fn purge(shared: &Shared) {
     let config = &shared.config;
-    let snapshots = Snapshotter::new(Arc::clone(&shared.disk), config.snap_path());
-    if let Err(error) = snapshots.purge(config.max_snapshots) {
+    if let Err(error) = shared.files.purge(config.max_snapshots) {
         tracing::error!(%error, "failed to purge snap file");
     }
     let needed = shared.first_segment.load(Ordering::Acquire);

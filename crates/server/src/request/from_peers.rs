@@ -12,7 +12,7 @@ use membership::Member;
 use proto::etcdserverpb as pb;
 use raft::MessageType;
 use types::{Index, LeaseId, MemberId, Term};
-use wal::snap::{SnapError, Snapshotter};
+use wal::snap::SnapError;
 
 use super::Credentials;
 use crate::error::Error;
@@ -105,8 +105,12 @@ impl Server {
         let snapshot = message.snapshot.as_ref().filter(|_| message.kind == MessageType::MsgSnap);
         let metadata = &snapshot.ok_or(SnapshotRefused::NoSnapshot)?.metadata;
         let (index, term) = (metadata.index, metadata.term);
-        let files = Snapshotter::new(Arc::clone(&self.shared.disk), self.config().snap_path());
-        let bytes = files.save_db(database, index.0)?;
+        let files = &self.shared.files;
+        let received = files.receive_db(database)?.sync()?;
+        let bytes = received.bytes();
+        if files.find_durable_db(index.0)?.is_none() {
+            received.keep(index.0)?;
+        }
         self.check_database(&files.find_db(index.0)?, index, term)?;
         self.hand_on(message)?;
         Ok(bytes)

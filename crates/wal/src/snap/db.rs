@@ -1,10 +1,17 @@
 //! Database images that come from the leader.
+//!
+//! ```text
+//!   receive_db   tmp0000000000000008       what has come       Copied
+//!   sync                                   on the disk         Received   looked at by whoever knows databases
+//!   keep         00000000000012c0.snap.db  and of that name
+//! ```
+//!
+//! Whatever fails on the way, or is dropped, is gone: only an image that somebody vouched for gets a name.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use env::{Create, Open};
-
+use super::unnamed::Unnamed;
 use super::{DB_SUFFIX, SnapError, Snapshotter};
 use crate::error::Failure;
 use crate::segment::hex16;
@@ -12,27 +19,71 @@ use crate::segment::hex16;
 /// How much of an image is held in memory.
 const COPY_BYTES: usize = 1 << 20;
 
+/// As etcd creates them: for nobody else to read.
+const MODE: u32 = 0o600;
+
+/// A database image that has come to its end, and may not be on the disk yet.
+#[derive(Debug)]
+#[must_use = "it is removed when it is dropped"]
+pub struct Copied<'a>(Received<'a>);
+
+impl<'a> Copied<'a> {
+    /// Has it on the disk.
+    pub fn sync(self) -> Result<Received<'a>, SnapError> {
+        let Unnamed { path, file, .. } = &self.0.unnamed;
+        file.sync_data().map_err(|e| Failure::new("sync", path, e))?;
+        Ok(self.0)
+    }
+}
+
+/// A database image that is on the disk and has no name yet.
+#[derive(Debug)]
+#[must_use = "it is removed when it is dropped"]
+pub struct Received<'a> {
+    to: &'a Snapshotter,
+    unnamed: Unnamed<'a>,
+    bytes: u64,
+}
+
+impl Received<'_> {
+    /// Where it is meanwhile.
+    pub fn path(&self) -> &Path {
+        &self.unnamed.path
+    }
+
+    /// How long it is.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Gives it its name, durably. The caller has made sure that nothing has that: see [`Snapshotter::find_db`].
+    pub fn keep(self, index: u64) -> Result<(), SnapError> {
+        let Received { to, unnamed, bytes } = self;
+        let path = to.db_path(index);
+        unnamed.rename(&path).map_err(|e| Failure::new("rename to", &path, e))?;
+        to.sync_names().inspect_err(|_| to.try_remove(&path))?;
+        tracing::info!(file = %path.display(), bytes, "saved a database snapshot");
+        Ok(())
+    }
+}
+
 impl Snapshotter {
-    /// Saves a database image, durably, and tells its length. If there is one with this index already, it stays, and is
-    /// durable afterwards too.
-    pub fn save_db(&self, image: &mut dyn Read, index: u64) -> Result<u64, SnapError> {
-        let tmp = self.tmp_path();
-        let len = self.receive(image, &tmp).inspect_err(|_| self.try_remove(&tmp))?;
-        let path = self.db_path(index);
-        let failed = |e| {
-            self.try_remove(&tmp);
-            SnapError::Disk(Failure::new("rename to", &path, e))
-        };
-        if self.disk.kind(&path).map_err(failed)?.is_some() {
-            self.try_remove(&tmp);
-        } else {
-            self.disk.rename(&tmp, &path).map_err(failed)?;
+    /// Takes in a database image.
+    pub fn receive_db(&self, image: &mut dyn Read) -> Result<Copied<'_>, SnapError> {
+        let unnamed = self.create(MODE)?;
+        let bytes = copy(image, &unnamed)?;
+        Ok(Copied(Received { to: self, unnamed, bytes }))
+    }
+
+    /// The database image with this index, if there is one. It is durable then: it was synced before it had its name, and is found
+    /// after a power cut from now on.
+    pub fn find_durable_db(&self, index: u64) -> Result<Option<PathBuf>, SnapError> {
+        match self.find_db(index) {
+            // Whoever gave it the name may have been killed before the name was on the disk.
+            Ok(path) => self.sync_names().map(|()| Some(path)),
+            Err(SnapError::NoDatabase { .. }) => Ok(None),
+            Err(error) => Err(error),
         }
-        // An image that was there was synced before it had its name; whoever gave it the name may have failed, or been
-        // killed, before this.
-        self.disk.sync_dir(&self.dir).map_err(|e| Failure::new("sync", &self.dir, e))?;
-        tracing::info!(file = %path.display(), bytes = len, "saved a database snapshot");
-        Ok(len)
     }
 
     /// The database image with this index.
@@ -42,6 +93,11 @@ impl Snapshotter {
             Some(_) => Ok(path),
             None => Err(SnapError::NoDatabase { file: path }),
         }
+    }
+
+    /// Removes the database image with this index, for whoever has kept it and does not need it.
+    pub fn remove_db(&self, index: u64) {
+        self.try_remove(&self.db_path(index));
     }
 
     /// Removes the database images before an index: what a snapshot there made superfluous.
@@ -60,24 +116,23 @@ impl Snapshotter {
         self.dir.join(format!("{index:016x}{DB_SUFFIX}"))
     }
 
-    /// Copies what comes into a file, and makes it durable.
-    fn receive(&self, image: &mut dyn Read, path: &Path) -> Result<u64, SnapError> {
-        let failed = |what| move |e| SnapError::Disk(Failure::new(what, path, e));
-        let how = Open::create(Create::Truncate);
-        let file = self.disk.open(path, how).map_err(failed("create"))?;
-        let mut buffer = vec![0; COPY_BYTES];
-        let mut len = 0;
-        loop {
-            let n = match image.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(n) => n,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(source) => return Err(SnapError::Source { file: path.to_owned(), source }),
-            };
-            file.write_at(&buffer[..n], len).map_err(failed("write"))?;
-            len += n as u64;
-        }
-        file.sync_data().map_err(failed("sync"))?;
-        Ok(len)
+    fn sync_names(&self) -> Result<(), SnapError> {
+        Ok(self.disk.sync_dir(&self.dir).map_err(|e| Failure::new("sync", &self.dir, e))?)
+    }
+}
+
+/// Copies what comes into a file. Returns how many bytes that were.
+fn copy(image: &mut dyn Read, to: &Unnamed<'_>) -> Result<u64, SnapError> {
+    let mut buffer = vec![0; COPY_BYTES];
+    let mut bytes = 0;
+    loop {
+        let n = match image.read(&mut buffer) {
+            Ok(0) => return Ok(bytes),
+            Ok(n) => n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(source) => return Err(SnapError::Source { file: to.path.clone(), source }),
+        };
+        to.file.write_at(&buffer[..n], bytes).map_err(|e| Failure::new("write", &to.path, e))?;
+        bytes += n as u64;
     }
 }

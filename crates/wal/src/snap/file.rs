@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use env::{Create, Disk, Open};
+use env::{Disk, Open};
 use prost::Message;
 use proto::raftpb::Snapshot;
 use proto::snappb;
@@ -66,17 +66,12 @@ pub(super) fn encode(snapshot: &Snapshot) -> Vec<u8> {
 
 /// Writes a snapshot file, durably.
 pub(super) fn write(to: &Snapshotter, path: &Path, bytes: &[u8]) -> Result<(), SnapError> {
-    let tmp = to.tmp_path();
+    let unnamed = to.create(MODE)?;
     let written = || {
-        let how = Open { mode: MODE, ..Open::create(Create::Truncate) };
-        let file = to.disk.open(&tmp, how)?;
-        file.write_at(bytes, 0)?;
-        file.sync_data()?;
-        to.disk.rename(&tmp, path)?;
+        unnamed.file.write_at(bytes, 0)?;
+        unnamed.file.sync_data()?;
+        unnamed.rename(path)?;
         to.disk.sync_dir(&to.dir)
     };
-    written().map_err(|e| {
-        to.try_remove(&tmp);
-        SnapError::Disk(Failure::new("write", path, e))
-    })
+    written().map_err(|e| SnapError::Disk(Failure::new("write", path, e)))
 }

@@ -15,17 +15,19 @@
 
 mod db;
 mod file;
+mod unnamed;
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use env::Disk;
 use proto::raftpb;
 use proto::walpb;
 use thiserror::Error;
 
+pub use db::{Copied, Received};
 pub use file::read;
 
 use crate::error::Failure;
@@ -98,7 +100,7 @@ pub enum SnapError {
 pub struct Snapshotter {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
-    /// Makes names of files on their way differ.
+    /// Makes names of files on their way differ, also from those that have got their name since.
     counter: AtomicU64,
 }
 
@@ -218,18 +220,12 @@ impl Snapshotter {
         }
     }
 
-    fn tmp_path(&self) -> PathBuf {
-        let number = self.counter.fetch_add(1, Ordering::Relaxed);
-        self.dir.join(format!("{TMP_PREFIX}{number:016x}"))
-    }
-
     fn try_remove(&self, path: &Path) {
         match self.disk.remove_file(path) {
             Ok(()) => {}
-            // It has its name already.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
-                tracing::warn!(file = %path.display(), %error, "could not remove an unfinished file");
+                tracing::warn!(file = %path.display(), %error, "could not remove a file that nobody needs");
             }
         }
     }

@@ -34,6 +34,17 @@ fn path(term: u64, index: u64) -> PathBuf {
     dir().join(name(term, index))
 }
 
+/// Takes in an image and keeps it, unless there is one with this index.
+fn save_db(snap: &Snapshotter, mut image: &[u8], index: u64) -> Result<u64, SnapError> {
+    let received = snap.receive_db(&mut image)?.sync()?;
+    let bytes = received.bytes();
+    match snap.find_durable_db(index)? {
+        Some(_) => {}
+        None => received.keep(index)?,
+    }
+    Ok(bytes)
+}
+
 fn names(disk: &SimDisk) -> Vec<String> {
     disk.read_dir(dir()).unwrap()
 }
@@ -112,10 +123,10 @@ fn a_database_image_is_saved_and_found() {
     let text = snap.find_db(17).unwrap_err().to_string();
     assert_eq!(text, "snap: snapshot file doesn't exist: /member/snap/0000000000000011.snap.db");
     let image = vec![7; 3_000_000];
-    assert_eq!(snap.save_db(&mut &image[..], 17).unwrap(), 3_000_000);
+    assert_eq!(save_db(&snap, &image, 17).unwrap(), 3_000_000);
     let path = snap.find_db(17).unwrap();
     assert_eq!(disk.contents(&path).unwrap(), image);
-    assert_eq!(snap.save_db(&mut &b"another"[..], 17).unwrap(), 7);
+    assert_eq!(save_db(&snap, b"another", 17).unwrap(), 7);
     assert_eq!(disk.contents(&path).unwrap(), image, "the first stays");
     assert_eq!(names(&disk), ["0000000000000011.snap.db"]);
 }
@@ -153,7 +164,7 @@ fn a_snapshot_saved_at_the_second_try_is_durable() {
 #[test]
 fn an_image_saved_at_the_second_try_is_durable() {
     assert_durable_at_the_second_try(&dir().join("0000000000000011.snap.db"), |snap| {
-        assert_eq!(snap.save_db(&mut &b"image"[..], 17)?, 5);
+        assert_eq!(save_db(snap, b"image", 17)?, 5);
         Ok(())
     });
 }
@@ -163,8 +174,52 @@ fn an_image_that_breaks_off_leaves_nothing() {
     let disk = disk(1);
     let snap = snapshotter(&disk);
     let mut image = (&[1; 5000][..]).chain(Broken);
-    assert!(matches!(snap.save_db(&mut image, 17), Err(SnapError::Source { .. })));
+    assert!(matches!(snap.receive_db(&mut image), Err(SnapError::Source { .. })));
     assert!(names(&disk).is_empty());
+}
+
+/// An image during which other files are on their way.
+struct Meanwhile<F>(Option<F>);
+
+impl<F: FnOnce()> Read for Meanwhile<F> {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        self.0.take().into_iter().for_each(|happens| happens());
+        Ok(0)
+    }
+}
+
+/// Each in turn may be a receiver, or whoever writes `.snap` files: with a `Snapshotter` of their own, or one for all.
+#[test]
+fn files_that_are_on_their_way_at_once_are_not_the_same() {
+    let disk = disk(1);
+    let (one, other) = (snapshotter(&disk), snapshotter(&disk));
+    let inner = || {
+        save_db(&other, b"the second", 18).unwrap();
+        other.save(&snapshot(1, 5)).unwrap();
+        let broken = other.receive_db(&mut (&b"the third"[..]).chain(Broken));
+        assert!(matches!(broken, Err(SnapError::Source { .. })));
+    };
+    let mut image = (&b"the "[..]).chain(Meanwhile(Some(inner))).chain(&b"first"[..]);
+    let received = one.receive_db(&mut image).unwrap().sync().unwrap();
+    assert_eq!(disk.contents(received.path()).unwrap(), b"the first");
+    received.keep(17).unwrap();
+    assert_eq!(disk.contents(one.find_db(17).unwrap()).unwrap(), b"the first");
+    assert_eq!(disk.contents(one.find_db(18).unwrap()).unwrap(), b"the second");
+    assert_eq!(one.load().unwrap(), snapshot(1, 5));
+    assert_eq!(names(&disk).len(), 3, "nothing is left of the third");
+}
+
+#[test]
+fn what_an_earlier_process_left_on_its_way_is_not_touched() {
+    let disk = disk(1);
+    let left = dir().join("tmp0000000000000000");
+    let file = disk.open(&left, Open::create(Create::New)).unwrap();
+    file.write_at(b"left", 0).unwrap();
+    let snap = snapshotter(&disk);
+    drop(snap.receive_db(&mut &b"image"[..]).unwrap());
+    assert_eq!(names(&disk), ["tmp0000000000000000"], "who makes a file removes it");
+    snap.save(&snapshot(1, 5)).unwrap();
+    assert_eq!(disk.contents(&left).unwrap(), b"left");
 }
 
 /// A connection that breaks.
@@ -182,7 +237,7 @@ fn old_files_are_removed() {
     let snap = snapshotter(&disk);
     for index in 1..=4 {
         snap.save(&snapshot(1, index)).unwrap();
-        snap.save_db(&mut &b"x"[..], index).unwrap();
+        save_db(&snap, b"x", index).unwrap();
     }
     snap.release_dbs(3).unwrap();
     assert_eq!(names(&disk).len(), 6);
@@ -214,7 +269,7 @@ fn story(disk: &SimDisk) -> (u64, u64) {
             break;
         }
         saved = index;
-        if snap.save_db(&mut &vec![7; 2000][..], index).is_err() {
+        if save_db(&snap, &[7; 2000], index).is_err() {
             break;
         }
         image = index;
