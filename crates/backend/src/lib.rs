@@ -53,6 +53,7 @@ mod commit;
 mod config;
 mod error;
 mod hash;
+mod image;
 mod layers;
 mod range;
 mod read;
@@ -73,6 +74,7 @@ pub use error::{
     CloseError, CommitError, DefragmentError, HashError, OpenError, PutError, ReadError,
     SnapshotError,
 };
+pub use image::check_image;
 pub use layers::View;
 pub use range::Range;
 pub use read::{Item, Read, Value};

@@ -5,9 +5,17 @@ use crate::error::Damaged;
 use crate::freelist::PageSet;
 use crate::meta::NO_FREELIST;
 use crate::page::{FREELIST, PageId};
-use crate::snapshot::root;
+use crate::snapshot::{Snapshot, root};
 use crate::state::{DEPTH_MAX, State};
 use crate::tree::{Subtree, View};
+
+impl Snapshot {
+    /// Whether this could be opened to be written: every page that it leads to can be read, and is reached once. That is what opening
+    /// makes sure of; here nothing is changed, and nobody else is kept from reading.
+    pub fn check_reach(&self) -> Result<(), Damaged> {
+        used_pages(&self.state).map(drop)
+    }
+}
 
 /// All pages that a state reaches, those of the saved freelist included. A page reached twice is an error: changing one place would
 /// change the other, and giving it up at one would free it at the other.

@@ -54,6 +54,8 @@ pub(crate) struct Shared {
     pub(crate) disk: Arc<dyn Disk>,
     /// The folder of snapshots: one for all who write there.
     pub(crate) files: Snapshotter,
+    /// Held while a database that came from another member gets its name and consensus hears of it. So nobody relies on one that is taken back.
+    pub(crate) naming: Mutex<()>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) local: MemberId,
     pub(crate) cluster_id: ClusterId,
@@ -148,6 +150,7 @@ impl Shared {
             config,
             disk,
             files,
+            naming: Mutex::default(),
             clock,
             local,
             cluster_id,

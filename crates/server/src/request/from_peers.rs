@@ -2,17 +2,16 @@
 
 use std::io::Read;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
-use backend::Backend;
-use backend::schema::meta;
+use backend::check_image;
 use failpoint::failpoint;
 use lease::RenewError;
 use membership::Member;
 use proto::etcdserverpb as pb;
 use raft::MessageType;
 use types::{Index, LeaseId, MemberId, Term};
-use wal::snap::SnapError;
+use wal::snap::{Received, SnapError};
 
 use super::Credentials;
 use crate::error::Error;
@@ -95,7 +94,7 @@ impl Server {
     /// database is read from. Returns how many bytes that were.
     ///
     /// # Errors
-    /// It could not be read to its end, or not be written, or is not what the message says. Nothing is kept then.
+    /// It could not be read to its end, or not be written, or is not what the message says, or consensus does not hear of it. Nothing is kept then.
     pub fn receive_snapshot(
         &self,
         message: raft::Message,
@@ -104,38 +103,47 @@ impl Server {
         self.check_sender(&message)?;
         let snapshot = message.snapshot.as_ref().filter(|_| message.kind == MessageType::MsgSnap);
         let metadata = &snapshot.ok_or(SnapshotRefused::NoSnapshot)?.metadata;
-        let (index, term) = (metadata.index, metadata.term);
-        let files = &self.shared.files;
-        let received = files.receive_db(database)?.sync()?;
+        let applied = (metadata.index, metadata.term);
+        let received = self.shared.files.receive_db(database)?.sync()?;
+        self.check_database(received.path(), applied)?;
         let bytes = received.bytes();
-        if files.find_durable_db(index.0)?.is_none() {
-            received.keep(index.0)?;
-        }
-        self.check_database(&files.find_db(index.0)?, index, term)?;
-        self.hand_on(message)?;
+        self.keep(received, applied, message)?;
         Ok(bytes)
     }
 
-    /// Whether a file is a database that has everything up to an entry. If not, it is removed.
-    fn check_database(&self, path: &Path, index: Index, term: Term) -> Result<(), SnapshotRefused> {
-        let mut config = self.config().backend.clone();
-        config.bolt.read_only = true;
-        let (disk, clock) = (Arc::clone(&self.shared.disk), Arc::clone(&self.shared.clock));
-        let applied = || -> Result<(Index, Term), String> {
-            let backend = Backend::open(disk, clock, path, config).map_err(|e| e.to_string())?;
-            meta::applied(&backend.view()).map_err(|error| error.to_string())
-        };
-        let wrong = match applied() {
-            Ok(applied) if applied == (index, term) => return Ok(()),
-            Ok((has, at)) => {
-                format!("it has entry {has} of term {at} applied, not {index} of term {term}")
-            }
-            Err(error) => error,
-        };
-        if let Err(error) = self.shared.disk.remove_file(path) {
-            tracing::warn!(path = %path.display(), %error, "failed to remove a database that makes no sense");
+    /// Gives a database its name, and tells consensus. If it does not hear of it, the database is not kept: nobody would ever come for it.
+    ///
+    /// If there is one of that name, consensus may have heard of that already: it stays, whatever comes.
+    fn keep(
+        &self,
+        received: Received<'_>,
+        applied: (Index, Term),
+        message: raft::Message,
+    ) -> Result<(), SnapshotRefused> {
+        let (files, index) = (&self.shared.files, applied.0.0);
+        let _naming = self.shared.naming.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(path) = files.find_durable_db(index)? {
+            self.check_database(&path, applied)?;
+            return Ok(self.hand_on(message)?);
         }
-        Err(SnapshotRefused::Database(wrong))
+        received.keep(index)?;
+        Ok(self.hand_on(message).inspect_err(|_| files.remove_db(index))?)
+    }
+
+    /// Whether a file is a whole database, and has everything up to an entry.
+    fn check_database(
+        &self,
+        path: &Path,
+        (index, term): (Index, Term),
+    ) -> Result<(), SnapshotRefused> {
+        let (disk, clock) = (Arc::clone(&self.shared.disk), &*self.shared.clock);
+        match check_image(disk, clock, path, &self.config().backend) {
+            Ok(applied) if applied == (index, term) => Ok(()),
+            Ok((has, at)) => Err(SnapshotRefused::Database(format!(
+                "it has entry {has} of term {at} applied, not {index} of term {term}"
+            ))),
+            Err(error) => Err(SnapshotRefused::Database(error.to_string())),
+        }
     }
 
     /// A message to another member could not be delivered.
@@ -216,3 +224,6 @@ impl Server {
         Ok(self.state().cluster.now().downgrade().enabled)
     }
 }
+
+#[cfg(test)]
+mod tests;

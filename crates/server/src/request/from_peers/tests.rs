@@ -1,0 +1,179 @@
+//! Databases that come from other members: good ones, others, and several at once.
+
+use std::io;
+use std::path::PathBuf;
+
+use backend::schema::Bucket;
+use backend::{Backend, Config};
+use env::{Clock as _, Disk as _, SimClock, SimDisk};
+use raft::{Message, SnapshotMetadata};
+
+use super::*;
+use crate::chores::tests::Rig;
+use crate::received::RECEIVED_MAX;
+
+const OTHER: MemberId = MemberId(2);
+const TERM: Term = Term(3);
+
+/// A member that others send databases to.
+struct Receiver {
+    rig: Rig,
+    folder: PathBuf,
+}
+
+impl Receiver {
+    fn new() -> Receiver {
+        let rig = Rig::new();
+        let folder = rig.server.config().snap_path();
+        rig.server.shared.disk.create_dir_all_durably(&folder).unwrap();
+        Receiver { rig, folder }
+    }
+
+    fn receive(&self, message: Message, mut image: &[u8]) -> Result<u64, SnapshotRefused> {
+        self.rig.server.receive_snapshot(message, &mut image)
+    }
+
+    /// Of how many consensus hears.
+    fn heard(&self) -> usize {
+        let mut events = Vec::new();
+        self.rig.server.shared.raft.take(&mut events);
+        events.iter().filter(|event| matches!(event, Event::Peer { .. })).count()
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.rig.server.shared.disk.read_dir(&self.folder).unwrap()
+    }
+}
+
+fn message(index: u64, term: Term) -> Message {
+    let metadata = SnapshotMetadata { index: Index(index), term, ..SnapshotMetadata::default() };
+    let snapshot = raft::Snapshot { metadata, ..raft::Snapshot::default() };
+    Message {
+        kind: MessageType::MsgSnap,
+        from: OTHER,
+        to: MemberId(1),
+        snapshot: Some(Box::new(snapshot)),
+        ..Message::default()
+    }
+}
+
+/// A database that has everything up to an entry, and some keys.
+fn image(index: u64, term: Term) -> Vec<u8> {
+    let (disk, clock) = (Arc::new(SimDisk::new(0)), Arc::new(SimClock::default()));
+    let backend = Backend::open(disk, clock, "db".as_ref(), Config::default()).unwrap();
+    let mut tx = backend.begin();
+    tx.create_bucket(Bucket::Key);
+    for key in 0..2000_u64 {
+        tx.put(Bucket::Key, key.to_be_bytes().to_vec(), vec![7; 100]).unwrap();
+    }
+    tx.set_applied(Index(index), term);
+    tx.commit().unwrap();
+    let mut image = Vec::new();
+    backend.snapshot_to(&mut image).unwrap();
+    image
+}
+
+/// The same, with a page that leads to a page twice: it can be opened to be read, and what it says of itself is right.
+fn entangled(index: u64, term: Term) -> Vec<u8> {
+    const PAGE: usize = 4096;
+    let mut image = image(index, term);
+    let is_branch = |page: &[u8]| page[8] == 1 && page[10] > 2;
+    let branch = image.chunks(PAGE).position(is_branch).expect("more than one page of keys");
+    // Behind the header, elements of 16 bytes; the page is the last 8 of each.
+    let (first, second) = (branch * PAGE + 16 + 8, branch * PAGE + 32 + 8);
+    image.copy_within(first..first + 8, second);
+    image
+}
+
+fn file(index: u64) -> String {
+    format!("{index:016x}.snap.db")
+}
+
+#[test]
+fn a_database_is_kept_and_consensus_hears_of_it() {
+    let receiver = Receiver::new();
+    let image = image(7, TERM);
+    assert_eq!(receiver.receive(message(7, TERM), &image).unwrap(), image.len() as u64);
+    assert_eq!(receiver.names(), [file(7)]);
+    assert_eq!(receiver.heard(), 1);
+}
+
+/// It would be found out only when it has taken the place of the old one.
+#[test]
+fn a_database_that_makes_no_sense_gets_no_name() {
+    let receiver = Receiver::new();
+    let good = image(7, TERM);
+    for bad in [&entangled(7, TERM)[..], &good[..good.len() / 2], b"none", b""] {
+        let refused = receiver.receive(message(7, TERM), bad).unwrap_err();
+        assert!(matches!(refused, SnapshotRefused::Database(_)), "{refused}");
+        assert!(receiver.names().is_empty() && receiver.heard() == 0);
+    }
+    for (index, term) in [(8, TERM), (7, Term(4))] {
+        let refused = receiver.receive(message(index, term), &good).unwrap_err();
+        let text = "the database makes no sense: it has entry 7 of term 3 applied";
+        assert!(refused.to_string().starts_with(text), "{refused}");
+        assert!(receiver.names().is_empty() && receiver.heard() == 0);
+    }
+}
+
+/// Consensus has heard of it, and will come for it.
+#[test]
+fn a_database_that_was_kept_is_not_removed_for_another() {
+    let receiver = Receiver::new();
+    receiver.receive(message(7, TERM), &image(7, TERM)).unwrap();
+    receiver.receive(message(7, Term(4)), &image(7, Term(4))).unwrap_err();
+    receiver.receive(message(7, Term(4)), &image(7, TERM)).unwrap_err();
+    receiver.receive(message(7, TERM), b"none").unwrap_err();
+    assert_eq!(receiver.names(), [file(7)]);
+    receiver.receive(message(7, TERM), &image(7, TERM)).unwrap();
+    assert_eq!((receiver.names(), receiver.heard()), (vec![file(7)], 2));
+}
+
+#[test]
+fn a_database_that_consensus_does_not_hear_of_is_not_kept() {
+    let receiver = Receiver::new();
+    receiver.receive(message(7, TERM), &image(7, TERM)).unwrap();
+    let received = &receiver.rig.server.shared.received;
+    let places: Vec<_> =
+        (1..RECEIVED_MAX).map(|_| received.take_place(&Message::default())).collect();
+    let full = receiver.receive(message(8, TERM), &image(8, TERM)).unwrap_err();
+    assert!(matches!(full, SnapshotRefused::Message(Unreceived::Full)));
+    receiver.receive(message(7, TERM), &image(7, TERM)).unwrap_err();
+    assert_eq!(receiver.names(), [file(7)], "what another call has kept stays");
+    drop(places);
+    receiver.rig.server.shared.raft.close();
+    let stopped = receiver.receive(message(8, TERM), &image(8, TERM)).unwrap_err();
+    assert!(matches!(stopped, SnapshotRefused::Message(Unreceived::Stopped)));
+    assert_eq!(receiver.names(), [file(7)]);
+}
+
+/// A database during which another comes.
+struct Interrupted<'a, F> {
+    image: &'a [u8],
+    happens: Option<F>,
+}
+
+impl<F: FnOnce()> Read for Interrupted<'_, F> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.happens.take().into_iter().for_each(|happens| happens());
+        let most = into.len().min(1000);
+        self.image.read(&mut into[..most])
+    }
+}
+
+#[test]
+fn databases_that_come_at_once_are_kept_apart() {
+    let receiver = Receiver::new();
+    let (seven, eight) = (image(7, TERM), image(8, TERM));
+    let happens = || drop(receiver.receive(message(8, TERM), &eight).unwrap());
+    let mut first = Interrupted { image: &seven, happens: Some(happens) };
+    receiver.rig.server.receive_snapshot(message(7, TERM), &mut first).unwrap();
+    assert_eq!((receiver.names(), receiver.heard()), (vec![file(7), file(8)], 2));
+    let shared = &receiver.rig.server.shared;
+    for index in [7, 8] {
+        let path = receiver.folder.join(file(index));
+        let found =
+            check_image(Arc::clone(&shared.disk), &*shared.clock, &path, &Config::default());
+        assert_eq!(found.unwrap(), (Index(index), TERM));
+    }
+}
