@@ -159,6 +159,7 @@ impl Applier {
         self.keeper.take_over(&backend).map_err(|error| incoming::fault(index, &error))?;
         self.shared.replace_state(after);
         self.take_up(&snapshot.metadata);
+        incoming::release(&self.shared, index);
         let took = self.shared.now().saturating_sub(began);
         tracing::info!(incoming_leader_snapshot_index = index.0, ?took, "applied snapshot");
         self.acknowledge(Box::new(append));

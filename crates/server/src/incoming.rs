@@ -34,6 +34,14 @@ pub(crate) fn open(shared: &Shared, index: Index) -> Result<Backend, Fault> {
         .map_err(|error| fault(index, &error))
 }
 
+/// Lets go of databases that were sent and nobody came for: consensus had no use for them, and ours has all that they have. One that cannot be removed takes room and does no
+/// harm: where etcd would end the process, this one tells, and tries again with the next snapshot.
+pub(crate) fn release(shared: &Shared, index: Index) {
+    if let Err(error) = shared.files.release_dbs(index.0) {
+        tracing::error!(%error, "failed to remove database snapshots that nobody needs");
+    }
+}
+
 /// The database says itself how far it is: that must be as far as the message said.
 pub(crate) fn check_applied(state: &StateMachine, index: Index) -> Result<(), Fault> {
     match state.applied()?.0 {

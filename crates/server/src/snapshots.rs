@@ -20,6 +20,7 @@ use types::{Index, Term};
 use wal::snap::{Encoded, SnapError};
 
 use crate::inbox::Inbox;
+use crate::incoming;
 use crate::log_writer::LogWork;
 use crate::metrics::seconds;
 use crate::server::Shared;
@@ -123,6 +124,8 @@ impl Snapshots {
             conf_state: Some(conf_state),
         };
         self.log.push(LogWork::Snapshot(snapshot));
+        // The database has all that they could bring.
+        incoming::release(&self.shared, index);
         tracing::info!(snapshot_index = index.0, "saved snapshot to disk");
         Ok(())
     }
