@@ -18,7 +18,7 @@ use failpoint::failpoint;
 use proto::raftpb;
 use raft::{
     ConfChangeV2, LOCAL_APPEND_THREAD, LOCAL_APPLY_THREAD, MemoryStorage, Message, MessageType,
-    RawNode, Ready, RoleKind, SoftState, Storage as _,
+    RawNode, Ready, RoleKind, SoftState, StepError, Storage as _,
 };
 use types::{Index, MemberId, Term};
 
@@ -308,8 +308,16 @@ impl RaftLoop {
 
     fn step(&mut self, message: Message) {
         let (from, kind) = (message.from, message.kind);
-        if let Err(error) = self.node.step(message) {
-            tracing::debug!(%from, kind = kind.as_str(), %error, "refused a message");
+        match self.node.step(message) {
+            Ok(()) => {}
+            // What it acknowledged before may be committed, and a vote for a log as short as its own could undo that: it says nothing more.
+            Err(error @ StepError::LogLost { .. }) => {
+                self.shared.fail("follow the leader", &error);
+                self.is_over = true;
+            }
+            Err(error) => {
+                tracing::debug!(%from, kind = kind.as_str(), %error, "refused a message");
+            }
         }
     }
 

@@ -16,8 +16,10 @@
 //! | `op`, `model` | what is asked for, and what it makes of the keys and leases |
 //! | `clients` | what they were told, and so what must be found for ever after |
 //! | `story` | what a member goes through |
-//! | `power`, `faults`, `log`, `ends` | the tests |
+//! | `among` | a member among others, whose part the test plays |
+//! | `power`, `faults`, `log`, `ends`, `follower` | the tests |
 
+mod among;
 mod clients;
 mod model;
 mod op;
@@ -26,6 +28,7 @@ mod story;
 
 mod ends;
 mod faults;
+mod follower;
 mod log;
 mod power;
 mod reign;

@@ -1,0 +1,173 @@
+//! A member among others, whose part the test plays: what it sends is there to be looked at, and what they say is what the test says.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use env::{Clock as _, SeededRandom, SimClock, SimDisk};
+use membership::Membership;
+use proto::etcdserverpb as pb;
+use proto::etcdserverpb::InternalRaftRequest;
+use raft::{Message, MessageType};
+use types::{Index, MemberId, Term};
+
+use super::clients::poll;
+use super::stages::Stage;
+use super::story::small;
+use crate::config::ServerConfig;
+use crate::server::Server;
+use crate::stages::Stages;
+use crate::transport::{OutgoingSnapshot, Transport};
+use crate::waits::Proposal;
+
+/// The way to the others.
+#[derive(Debug, Default)]
+struct Wire {
+    sent: Mutex<Vec<Message>>,
+    active: Mutex<BTreeMap<MemberId, Duration>>,
+}
+
+impl Transport for Wire {
+    fn send(&self, messages: Vec<Message>) {
+        self.sent.lock().unwrap().extend(messages);
+    }
+
+    fn send_snapshot(&self, _: OutgoingSnapshot) {}
+
+    fn active_since(&self, member: MemberId) -> Option<Duration> {
+        self.active.lock().unwrap().get(&member).copied()
+    }
+
+    fn set_members(&self, _: &Membership) {}
+}
+
+/// A member, and what is between it and the others.
+pub(super) struct Among {
+    pub(super) stages: Stages,
+    pub(super) clock: SimClock,
+    /// The other members, by their ids.
+    pub(super) others: Vec<MemberId>,
+    wire: Arc<Wire>,
+}
+
+impl Among {
+    /// The member of a number, from one, of a new cluster of so many.
+    pub(super) fn new(number: usize, of: usize, change: impl FnOnce(&mut ServerConfig)) -> Among {
+        let url = |number| vec![format!("http://10.0.0.{number}:2380")];
+        let name = |number| format!("m{number}");
+        let mut config = small();
+        (config.name, config.peer_urls) = (name(number), url(number));
+        config.initial_cluster = (1..=of).map(|it| (name(it), url(it))).collect();
+        change(&mut config);
+        let (clock, wire) = (SimClock::default(), Arc::new(Wire::default()));
+        let machine = crate::Machine {
+            disk: Arc::new(SimDisk::new(0)),
+            clock: Arc::new(clock.clone()),
+            random: Box::new(SeededRandom::new(0)),
+        };
+        let stages = Stages::boot(config, machine, Arc::clone(&wire) as _).unwrap();
+        let local = stages.server().local();
+        let members = stages.server().state().cluster.now();
+        let others = members.ids().filter(|id| *id != local).collect();
+        Among { stages, clock, others, wire }
+    }
+
+    pub(super) fn server(&self) -> Server {
+        self.stages.server().clone()
+    }
+
+    /// Connected to another for as long as that.
+    pub(super) fn connect(&self, member: MemberId, since: Duration) {
+        self.wire.active.lock().unwrap().insert(member, since);
+    }
+
+    pub(super) fn disconnect(&self, member: MemberId) {
+        self.wire.active.lock().unwrap().remove(&member);
+    }
+
+    /// What was sent since the last time.
+    pub(super) fn sent(&self) -> Vec<Message> {
+        std::mem::take(&mut *self.wire.sent.lock().unwrap())
+    }
+
+    /// Another member says something.
+    pub(super) fn hear(&self, from: MemberId, message: Message) {
+        let message = Message { from, to: self.stages.server().local(), ..message };
+        self.stages.server().receive(message).unwrap();
+    }
+
+    /// A tick passes, and every stage has its turns.
+    pub(super) fn tick(&mut self) {
+        self.clock.advance(self.stages.server().config().heartbeat);
+        (0..4).for_each(|_| self.stages.turn_all());
+    }
+
+    /// The same, and those who agree do so with whatever they are asked. Returns all that was sent.
+    pub(super) fn tick_agreeing(&mut self, agrees: impl Fn(MemberId) -> bool) -> Vec<Message> {
+        self.tick();
+        let sent = self.sent();
+        for message in sent.iter().filter(|message| agrees(message.to)) {
+            if let Some(answer) = agreement(message) {
+                self.hear(message.to, answer);
+            }
+        }
+        sent
+    }
+
+    /// Is elected by all, who have all that it has.
+    pub(super) fn lead(&mut self) {
+        let is_settled = |server: &Server| {
+            let applied = server.state().applied().unwrap();
+            server.is_leader() && applied == (server.committed(), server.term())
+        };
+        while !(is_settled(self.stages.server()) && self.stages.is_published()) {
+            self.tick_agreeing(|_| true);
+        }
+        self.tick_agreeing(|_| true);
+    }
+
+    /// Follows another, in a term.
+    pub(super) fn follow(&mut self, leader: MemberId, term: Term) {
+        self.hear(leader, heartbeat(term, Index::ZERO));
+        self.tick();
+        assert_eq!(self.stages.server().leader(), Some(leader));
+    }
+
+    /// Proposes to put a value of so many bytes.
+    pub(super) fn put(&self, bytes: usize) -> Proposal {
+        let put = pb::PutRequest {
+            key: "key".into(),
+            value: vec![b'v'; bytes].into(),
+            ..pb::PutRequest::default()
+        };
+        let request = InternalRaftRequest { put: Some(put), ..InternalRaftRequest::default() };
+        self.stages.server().propose(request).unwrap()
+    }
+
+    /// What consensus says of itself.
+    pub(super) fn status(&mut self) -> raft::Status {
+        let server = self.server();
+        let mut status = Box::pin(server.raft_status());
+        assert!(poll(&mut status).is_none());
+        self.stages.turn(Stage::Raft);
+        poll(&mut status).expect("it is told at once").unwrap()
+    }
+}
+
+pub(super) fn heartbeat(term: Term, commit: Index) -> Message {
+    Message { term, commit, ..Message::new(MessageType::MsgHeartbeat, MemberId(0)) }
+}
+
+/// What a member that has nothing against it answers.
+fn agreement(message: &Message) -> Option<Message> {
+    let kind = match message.kind {
+        MessageType::MsgPreVote => MessageType::MsgPreVoteResp,
+        MessageType::MsgVote => MessageType::MsgVoteResp,
+        MessageType::MsgApp => MessageType::MsgAppResp,
+        MessageType::MsgHeartbeat => MessageType::MsgHeartbeatResp,
+        _ => return None,
+    };
+    let index = message.entries.last().map_or(message.index, |last| last.index);
+    let (term, context) = (message.term, message.context.clone());
+    Some(Message { term, index, context, ..Message::new(kind, message.from) })
+}
