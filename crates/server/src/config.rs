@@ -55,6 +55,8 @@ pub struct ServerConfig {
     pub quota_backend_bytes: i64,
     /// The longest encoded request.
     pub max_request_bytes: usize,
+    /// What a leader may take that is not applied yet, of all members together, in bytes.
+    pub unapplied_bytes_max: u64,
     /// The most operations of a transaction.
     pub max_txn_ops: usize,
     /// How the database is committed.
@@ -146,6 +148,9 @@ impl Default for Features {
     }
 }
 
+/// What a leader may take that is not applied yet. This bounds its memory while its own disk, or a quorum, does not answer: whoever asked is told in time that nobody
+/// knows what became of it, but the entry stays in the log.
+const UNAPPLIED_BYTES_MAX: u64 = 1 << 30;
 /// What every request may take, beside the time it takes to elect a leader twice.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
 
@@ -175,6 +180,7 @@ impl ServerConfig {
             unsafe_no_fsync: false,
             quota_backend_bytes: 0,
             max_request_bytes: 3 << 19,
+            unapplied_bytes_max: UNAPPLIED_BYTES_MAX,
             max_txn_ops: mvcc::check::TXN_OPS_MAX_DEFAULT,
             backend: backend::Config::default(),
             compaction_batch_limit: mvcc::COMPACTION_BATCH_LIMIT_DEFAULT,

@@ -17,8 +17,8 @@ use bytes::Bytes;
 use failpoint::failpoint;
 use proto::raftpb;
 use raft::{
-    ConfChangeV2, LOCAL_APPEND_THREAD, LOCAL_APPLY_THREAD, MemoryStorage, Message, MessageType,
-    RawNode, Ready, RoleKind, SoftState, StepError, Storage as _,
+    ConfChangeV2, DropReason, LOCAL_APPEND_THREAD, LOCAL_APPLY_THREAD, MemoryStorage, Message,
+    MessageType, ProposeError, RawNode, Ready, RoleKind, SoftState, StepError, Storage as _,
 };
 use types::{Index, MemberId, Term};
 
@@ -261,7 +261,9 @@ impl RaftLoop {
         let mut batch = Batch::default();
         for held in std::mem::take(&mut self.held) {
             match held.what {
-                What::Request(_, Some(term)) if !self.leads_in(term) => self.drop_proposal(held.id),
+                What::Request(_, Some(term)) if !self.leads_in(term) => {
+                    self.drop_proposal(held.id, DropReason::NoLeader);
+                }
                 What::Request(data, _) => batch.add(held.id, data),
                 What::ConfChange(_) if !self.may_change_members() => self.held.push_back(held),
                 What::ConfChange(change) => {
@@ -287,22 +289,26 @@ impl RaftLoop {
     }
 
     fn propose_batch(&mut self, batch: Batch) {
-        if self.node.propose_batch(batch.data).is_err() {
-            batch.ids.into_iter().for_each(|id| self.drop_proposal(id));
+        if let Err(ProposeError { reason }) = self.node.propose_batch(batch.data) {
+            batch.ids.into_iter().for_each(|id| self.drop_proposal(id, reason));
         }
     }
 
-    fn drop_proposal(&self, id: u64) {
-        self.shared.waits.fail(id, Error::ProposalDropped);
+    fn drop_proposal(&self, id: u64, reason: DropReason) {
+        let error = match reason {
+            DropReason::TooMuchUncommitted => Error::TooManyRequests,
+            _ => Error::ProposalDropped,
+        };
+        self.shared.waits.fail(id, error);
     }
 
     fn propose_conf_change(&mut self, id: u64, change: raftpb::ConfChange) {
         let proposed = raft::ConfChange::try_from(change)
-            .map_err(|_| ())
-            .and_then(|change| self.node.propose_conf_change(change).map_err(|_| ()));
+            .map_err(|_| DropReason::ReservedId)
+            .and_then(|change| self.node.propose_conf_change(change).map_err(|it| it.reason));
         match proposed {
             Ok(()) => self.changing = Some(id),
-            Err(()) => self.drop_proposal(id),
+            Err(reason) => self.drop_proposal(id, reason),
         }
     }
 

@@ -16,7 +16,7 @@
 //!
 //! ```text
 //!   settled, applied or refused               took 2 ms, a success
-//!   dropped by consensus, no leader in time   took 7 s, a failure; one more that failed
+//!   refused by consensus, no leader in time   took 7 s, a failure; one more that failed
 //!   timed out, or given up by whoever asked   took 7 s, a success; one more that failed
 //! ```
 
@@ -38,7 +38,8 @@ use crate::promise::{Promise, Waiting, promise};
 
 /// The most proposals that may wait to be settled.
 pub const PROPOSALS_MAX: usize = 1 << 16;
-/// The most bytes that they may have, all together. This is what bounds a member's memory when its disk is slower than its clients.
+/// The most bytes that they may have, all together: what waits on its way to the log. What is in the log is bounded by `unapplied_bytes_max`, also when nobody waits for it
+/// any more.
 pub const PROPOSAL_BYTES_MAX: usize = 1 << 30;
 
 /// What became of a proposal, once it was applied here.
@@ -284,7 +285,8 @@ impl Waits {
 
 /// Compat: what came too late, or never, was proposed; to etcd that is a success.
 fn was_proposed(answer: &Answer) -> bool {
-    !matches!(answer, Err(Error::ProposalDropped | Error::DeadlineExceeded))
+    use Error::{DeadlineExceeded, ProposalDropped, TooManyRequests};
+    !matches!(answer, Err(ProposalDropped | TooManyRequests | DeadlineExceeded))
 }
 
 /// A proposal that is under way: a future of what becomes of it. If it is dropped, nobody waits any more; it may be carried out all the same.

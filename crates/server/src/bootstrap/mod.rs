@@ -270,6 +270,7 @@ fn raft_config(config: &ServerConfig, local: MemberId, applied: Index, seed: u64
         check_quorum: true,
         pre_vote: config.pre_vote,
         max_applying_bytes: APPLYING_BYTES_MAX,
+        max_uncommitted_bytes: config.unapplied_bytes_max,
         ..raft::Config::new(local)
     }
 }

@@ -17,7 +17,7 @@
 //! | `clients` | what they were told, and so what must be found for ever after |
 //! | `story` | what a member goes through |
 //! | `among` | a member among others, whose part the test plays |
-//! | `power`, `faults`, `log`, `ends`, `follower` | the tests |
+//! | `power`, `faults`, `log`, `ends`, `leader`, `follower` | the tests |
 
 mod among;
 mod clients;
@@ -29,6 +29,7 @@ mod story;
 mod ends;
 mod faults;
 mod follower;
+mod leader;
 mod log;
 mod power;
 mod reign;
