@@ -86,8 +86,8 @@ pub(crate) struct RaftLoop {
     heartbeats: Heartbeats,
     /// Proposals that wait for a leader; and changes of members, for one that is under way.
     held: VecDeque<Held>,
-    /// The change of members that this member has proposed and not seen applied. Consensus takes one at a time, and would lose the next.
-    changing: Option<u64>,
+    /// The change of members that this member has proposed and not seen applied, and when. Consensus takes one at a time, and would lose the next.
+    changing: Option<(u64, Duration)>,
     sleepers: BTreeMap<Duration, Vec<Promise<()>>>,
     next_tick: Duration,
     stop_at: Option<(Duration, StopReason)>,
@@ -232,7 +232,7 @@ impl RaftLoop {
             Event::Applied { responses, conf_changes } => {
                 self.deliver(responses);
                 for (id, result) in conf_changes {
-                    self.changing.take_if(|changing| *changing == id);
+                    self.changing.take_if(|(changing, _)| *changing == id);
                     self.shared.waits.settle(id, Ok(Settled::ConfChange(result)));
                 }
             }
@@ -257,7 +257,7 @@ impl RaftLoop {
             return;
         }
         // Whoever asked for it may have given up, or a leader may have lost it.
-        self.changing.take_if(|id| !self.shared.waits.contains(*id));
+        self.changing.take_if(|(id, _)| !self.shared.waits.contains(*id));
         let mut batch = Batch::default();
         for held in std::mem::take(&mut self.held) {
             match held.what {
@@ -307,7 +307,7 @@ impl RaftLoop {
             .map_err(|_| DropReason::ReservedId)
             .and_then(|change| self.node.propose_conf_change(change).map_err(|it| it.reason));
         match proposed {
-            Ok(()) => self.changing = Some(id),
+            Ok(()) => self.changing = Some((id, self.shared.now())),
             Err(reason) => self.drop_proposal(id, reason),
         }
     }
@@ -444,6 +444,9 @@ impl RaftLoop {
             shared.end(reason);
         }
         let Some(until) = now.checked_sub(shared.config.request_timeout()) else { return };
+        // It never reached the leader, or that passed over it: whoever asked may wait, but not all who come after. What this member appended itself comes to be applied.
+        let follows = !shared.progress.leads();
+        self.changing.take_if(|(_, since)| follows && *since <= until);
         // Nobody took them: they waited for a leader in vain. What nobody waits for any more goes as well.
         for held in self.held.iter().filter(|held| held.since <= until) {
             shared.waits.fail(held.id, Error::DeadlineExceeded);
