@@ -61,6 +61,22 @@ pub(crate) enum LogFault {
     Snapshot(#[from] SnapError),
 }
 
+/// While this is there, the log is at its disk; if that does not answer, somebody notices (`chores::stall`).
+struct Busy<'a>(&'a Shared);
+
+impl Busy<'_> {
+    fn new(shared: &Shared) -> Busy<'_> {
+        shared.sync_began.store(nanos(shared.now()).max(1), Ordering::Relaxed);
+        Busy(shared)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.sync_began.store(0, Ordering::Relaxed);
+    }
+}
+
 /// What is written in one go.
 #[derive(Debug, Default)]
 struct Batch {
@@ -114,7 +130,9 @@ impl LogWriter {
         let snapshot = snapshot.unwrap_or_default();
         let metadata = snapshot.metadata.clone().unwrap_or_default();
         failpoint!("raftBeforeSaveSnap");
-        self.shared.files.save(&snapshot)?;
+        let shared = Arc::clone(&self.shared);
+        let busy = Busy::new(&shared);
+        shared.files.save(&snapshot)?;
         let (index, term) = (metadata.index(), metadata.term());
         let conf_state = metadata.conf_state;
         self.wal.save_snapshot(&walpb::Snapshot {
@@ -129,6 +147,7 @@ impl LogWriter {
         let state = append.hard_state().map_or(put_off, HardState::from);
         self.wal.save(&state, &entries, false)?;
         self.wal.sync()?;
+        drop(busy);
         self.release(index);
         failpoint!("raftAfterWALRelease");
         self.handed_on += 1;
@@ -179,7 +198,7 @@ impl LogWriter {
         failpoint!("raftBeforeSave");
         let shared = &self.shared;
         let began = shared.now();
-        shared.sync_began.store(nanos(began), Ordering::Relaxed);
+        let busy = Busy::new(shared);
         let bytes_before = self.wal.bytes_written();
         save(&mut self.wal, &batch.state, &batch.entries, SAVE_BYTES)?;
         let written = shared.now();
@@ -191,7 +210,7 @@ impl LogWriter {
                 shared.metrics.wal_fsync_duration.observe(seconds(written, shared.now()));
             }
         }
-        shared.sync_began.store(0, Ordering::Relaxed);
+        drop(busy);
         failpoint!("raftAfterSave");
         if let Some(last) = batch.entries.last() {
             shared.marked.reached(Moment::Synced, Index(last.index()), || shared.now());
@@ -212,9 +231,12 @@ impl LogWriter {
         }
         self.write()?;
         let (began, bytes_before) = (self.shared.now(), self.wal.bytes_written());
+        let shared = Arc::clone(&self.shared);
+        let busy = Busy::new(&shared);
         // A place to start from counts only if the log says that it is committed.
         self.wal.save(&std::mem::take(&mut self.batch.state), &[], false)?;
         self.wal.save_snapshot(snapshot)?;
+        drop(busy);
         let metrics = &self.shared.metrics;
         metrics.wal_write_bytes.add(signed(self.wal.bytes_written() - bytes_before));
         metrics.wal_fsync_duration.observe(seconds(began, self.shared.now()));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use env::{Clock as _, SeededRandom, SimClock, SimDisk};
+use env::{SeededRandom, SimClock, SimDisk};
 use membership::Membership;
 use proto::etcdserverpb as pb;
 use proto::etcdserverpb::InternalRaftRequest;
@@ -48,6 +48,7 @@ pub(super) struct Among {
     /// The other members, by their ids.
     pub(super) others: Vec<MemberId>,
     wire: Arc<Wire>,
+    log_hangs: bool,
 }
 
 impl Among {
@@ -69,7 +70,7 @@ impl Among {
         let local = stages.server().local();
         let members = stages.server().state().cluster.now();
         let others = members.ids().filter(|id| *id != local).collect();
-        Among { stages, clock, others, wire }
+        Among { stages, clock, others, wire, log_hangs: false }
     }
 
     pub(super) fn server(&self) -> Server {
@@ -96,22 +97,30 @@ impl Among {
         self.stages.server().receive(message).unwrap();
     }
 
+    /// The disk of the log does not answer from here on.
+    pub(super) fn hang_log(&mut self) {
+        self.log_hangs = true;
+        self.stages.hang_log(true);
+    }
+
     /// A tick passes, and every stage has its turns.
     pub(super) fn tick(&mut self) {
         self.clock.advance(self.stages.server().config().heartbeat);
-        (0..4).for_each(|_| self.stages.turn_all());
+        for _ in 0..4 {
+            let stages = Stage::ALL.into_iter();
+            let able = stages.filter(|stage| !(self.log_hangs && *stage == Stage::Log));
+            able.for_each(|stage| self.stages.turn(stage));
+        }
     }
 
-    /// The same, and those who agree do so with whatever they are asked. Returns all that was sent.
-    pub(super) fn tick_agreeing(&mut self, agrees: impl Fn(MemberId) -> bool) -> Vec<Message> {
+    /// The same, and others agree to some of what they are asked.
+    pub(super) fn tick_agreeing(&mut self, agrees: impl Fn(&Message) -> bool) {
         self.tick();
-        let sent = self.sent();
-        for message in sent.iter().filter(|message| agrees(message.to)) {
+        for message in self.sent().iter().filter(|message| agrees(message)) {
             if let Some(answer) = agreement(message) {
                 self.hear(message.to, answer);
             }
         }
-        sent
     }
 
     /// Is elected by all, who have all that it has.

@@ -1,5 +1,7 @@
 //! A member that leads others.
 
+use std::time::Duration;
+
 use raft::{Entry, Message, MessageType};
 use types::{Index, MemberId};
 
@@ -52,4 +54,62 @@ fn what_a_leader_takes_without_a_quorum_is_bounded() {
     let mut fifth = leader.put(900);
     leader.tick();
     assert!(poll(&mut fifth).is_none(), "there is room again");
+}
+
+/// A leader of so many whose disk hangs. It is connected to all others, to the later ones for longer.
+fn stalled(of: usize) -> Among {
+    let mut leader = Among::new(1, of, |_| {});
+    leader.lead();
+    for (number, id) in leader.others.iter().enumerate() {
+        leader.connect(*id, Duration::from_secs(10 - number as u64));
+    }
+    leader.hang_log();
+    leader
+}
+
+/// Some time passes, in which others agree to something, and nobody stands for election. Returns to whom leadership was to go, each time that it was.
+fn transferees(leader: &mut Among, ticks: u32, agrees: impl Fn(&Message) -> bool) -> Vec<MemberId> {
+    let (mut all, mut last) = (Vec::new(), None);
+    for _ in 0..ticks {
+        leader.tick_agreeing(&agrees);
+        let transferee = leader.status().basic.lead_transferee;
+        if transferee != last {
+            all.extend(transferee);
+        }
+        last = transferee;
+    }
+    all
+}
+
+/// Whoever has been connected for the longest time may be one that lags.
+#[test]
+fn a_leader_whose_disk_hangs_hands_on_to_who_has_most_of_the_log() {
+    let mut leader = stalled(5);
+    let ahead = leader.others[1];
+    let mut put = leader.put(10);
+    let agrees =
+        |message: &Message| message.kind == MessageType::MsgHeartbeat || message.to == ahead;
+    assert!(transferees(&mut leader, 9, agrees).is_empty(), "too soon");
+    assert_eq!(transferees(&mut leader, 15, agrees), [ahead]);
+    assert!(poll(&mut put).is_none());
+}
+
+#[test]
+fn a_leader_whose_disk_hangs_tries_one_after_the_other() {
+    let mut leader = stalled(3);
+    let (longest, other) = (leader.others[1], leader.others[0]);
+    let tried = transferees(&mut leader, 100, |_| true);
+    assert!(tried.len() >= 3, "{tried:?}");
+    assert_eq!(tried[..3], [longest, other, longest]);
+}
+
+/// Nothing could be decided without this member's disk, whoever leads; and while it is tried nothing can be proposed.
+#[test]
+fn a_leader_whose_disk_hangs_stays_if_the_others_are_no_quorum() {
+    let mut of_two = stalled(2);
+    assert!(transferees(&mut of_two, 60, |_| true).is_empty());
+    let mut of_three = stalled(3);
+    let (there, away) = (of_three.others[0], of_three.others[1]);
+    of_three.disconnect(away);
+    assert!(transferees(&mut of_three, 60, |message| message.to == there).is_empty());
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use backend::schema::Bucket;
 use backend::{Backend, Config};
-use env::{Clock as _, Disk as _, SimClock, SimDisk};
+use env::{SimClock, SimDisk};
 use raft::{Message, SnapshotMetadata};
 
 use super::*;
@@ -165,7 +165,9 @@ impl<F: FnOnce()> Read for Interrupted<'_, F> {
 fn databases_that_come_at_once_are_kept_apart() {
     let receiver = Receiver::new();
     let (seven, eight) = (image(7, TERM), image(8, TERM));
-    let happens = || drop(receiver.receive(message(8, TERM), &eight).unwrap());
+    let happens = || {
+        receiver.receive(message(8, TERM), &eight).unwrap();
+    };
     let mut first = Interrupted { image: &seven, happens: Some(happens) };
     receiver.rig.server.receive_snapshot(message(7, TERM), &mut first).unwrap();
     assert_eq!((receiver.names(), receiver.heard()), (vec![file(7), file(8)], 2));
