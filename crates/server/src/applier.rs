@@ -160,6 +160,8 @@ impl Applier {
         self.shared.replace_state(after);
         self.take_up(&snapshot.metadata);
         incoming::release(&self.shared, index);
+        // It may have been sent in the midst of one.
+        self.shared.compaction.ring();
         let took = self.shared.now().saturating_sub(began);
         tracing::info!(incoming_leader_snapshot_index = index.0, ?took, "applied snapshot");
         self.acknowledge(Box::new(append));

@@ -53,6 +53,11 @@ impl Bell {
         self.wake.notify_all();
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_rung(&self) -> bool {
+        *self.lock() == State::Rung
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! A member that has no space tells all others before it tells whoever asked.
+//! A member that has no space tells all others before it tells whoever asked; one that is sent a snapshot goes on where that is.
 
 use std::task::{Context, Poll, Waker};
 
@@ -8,7 +8,7 @@ use proto::etcdserverpb::InternalRaftRequest;
 use raft::EntryType;
 
 use super::*;
-use crate::chores::tests::Rig;
+use crate::chores::tests::{Rig, header};
 use crate::error::Error;
 use crate::waits::Proposal;
 
@@ -19,28 +19,24 @@ struct Full {
     last: u64,
 }
 
-/// There are no snapshots here.
+/// Nobody commits anything here.
 struct Nobody;
 
 impl Keeper for Nobody {
     fn take_over(&mut self, _: &Backend) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
+        Ok(())
     }
+}
+
+fn applier(rig: &Rig, keeper: impl Keeper + 'static) -> Applier {
+    let (shared, (inbox, snapshots)) = (Arc::clone(&rig.server.shared), Default::default());
+    Applier::new(shared, inbox, snapshots, Voters::default(), Index::ZERO, Box::new(keeper))
 }
 
 impl Full {
     fn new() -> Full {
         let rig = Rig::with(|config| config.quota_backend_bytes = 1);
-        let shared = Arc::clone(&rig.server.shared);
-        let (inbox, snapshots) = Default::default();
-        let applier = Applier::new(
-            shared,
-            inbox,
-            snapshots,
-            Voters::default(),
-            Index::ZERO,
-            Box::new(Nobody),
-        );
+        let applier = applier(&rig, Nobody);
         Full { rig, applier, last: 0 }
     }
 
@@ -146,4 +142,43 @@ fn an_alarm_that_is_never_applied_is_not_waited_for_forever() {
     waits.expire(asked, |_| Error::Timeout);
     assert!(matches!(poll(&mut put), Some(Err(Error::Timeout))), "nobody knows what became of it");
     assert_eq!(poll(&mut late), Some(Err(Refusal::NoSpace.into())));
+}
+
+/// The database of a member that has been asked to compact, and has not begun; and how far it is.
+fn in_the_midst_of_a_compaction() -> (Vec<u8>, Index) {
+    let mut rig = Rig::new();
+    (0..10).for_each(|_| rig.put("a"));
+    let compaction = pb::CompactionRequest { revision: 8, ..pb::CompactionRequest::default() };
+    rig.done(&InternalRaftRequest { compaction: Some(compaction), ..header() });
+    let (state, mut image) = (rig.server.state(), Vec::new());
+    state.backend.snapshot_to(&mut image).unwrap();
+    (image, state.applied().unwrap().0)
+}
+
+/// Has a database of a member that was sent it.
+fn restored(keeper: impl Keeper + 'static, rig: &Rig) {
+    let (image, index) = in_the_midst_of_a_compaction();
+    let shared = &rig.server.shared;
+    shared.disk.create_dir_all_durably(&shared.config.snap_path()).unwrap();
+    shared.files.receive_db(&mut &image[..]).unwrap().sync().unwrap().keep(index.0).unwrap();
+    let mut applier = applier(rig, keeper);
+    applier.inbox.push(restore(index));
+    applier.turn().unwrap();
+    assert_eq!(rig.server.applied(), index);
+}
+
+fn restore(index: Index) -> Work {
+    let metadata = raft::SnapshotMetadata { index, ..raft::SnapshotMetadata::default() };
+    let snapshot = Some(Box::new(raft::Snapshot { metadata, ..raft::Snapshot::default() }));
+    Work::Restore(Box::new(Message { snapshot, ..Message::default() }))
+}
+
+#[test]
+fn a_compaction_that_a_snapshot_brings_begins() {
+    let rig = Rig::new();
+    assert!(!rig.server.shared.compaction.is_rung());
+    restored(Nobody, &rig);
+    assert!(rig.server.shared.compaction.is_rung());
+    let turn = rig.server.state().store.turn_compaction().unwrap();
+    assert_ne!(turn, mvcc::CompactionTurn::Idle);
 }
