@@ -144,6 +144,8 @@ impl Applier {
             return Ok(());
         };
         let (index, began) = (snapshot.metadata.index, self.shared.now());
+        // If it fails the member stops, and its metrics with it.
+        self.shared.metrics.snapshot_apply_in_progress.inc();
         tracing::info!(
             current_snapshot_index = self.snapshot_index.0,
             incoming_leader_snapshot_index = index.0,
@@ -162,6 +164,7 @@ impl Applier {
         incoming::release(&self.shared, index);
         // It may have been sent in the midst of one.
         self.shared.compaction.ring();
+        self.shared.metrics.snapshot_apply_in_progress.dec();
         let took = self.shared.now().saturating_sub(began);
         tracing::info!(incoming_leader_snapshot_index = index.0, ?took, "applied snapshot");
         self.acknowledge(Box::new(append));

@@ -182,3 +182,21 @@ fn a_compaction_that_a_snapshot_brings_begins() {
     let turn = rig.server.state().store.turn_compaction().unwrap();
     assert_ne!(turn, mvcc::CompactionTurn::Idle);
 }
+
+/// Looks at what is counted when a database takes the place of another.
+struct Looking(prometheus::IntGauge);
+
+impl Keeper for Looking {
+    fn take_over(&mut self, _: &Backend) -> io::Result<()> {
+        assert_eq!(self.0.get(), 1);
+        Ok(())
+    }
+}
+
+#[test]
+fn it_is_counted_that_a_snapshot_is_being_applied() {
+    let rig = Rig::new();
+    let in_progress = rig.server.metrics().snapshot_apply_in_progress.clone();
+    restored(Looking(in_progress.clone()), &rig);
+    assert_eq!(in_progress.get(), 0);
+}

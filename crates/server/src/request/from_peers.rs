@@ -15,6 +15,7 @@ use wal::snap::{Received, SnapError};
 
 use super::Credentials;
 use crate::error::Error;
+use crate::metrics::seconds;
 use crate::raft_loop::Event;
 use crate::server::{Server, StopReason};
 use crate::transport::PeerHash;
@@ -104,11 +105,22 @@ impl Server {
         let snapshot = message.snapshot.as_ref().filter(|_| message.kind == MessageType::MsgSnap);
         let metadata = &snapshot.ok_or(SnapshotRefused::NoSnapshot)?.metadata;
         let applied = (metadata.index, metadata.term);
-        let received = self.shared.files.receive_db(database)?.sync()?;
+        let began = self.now();
+        let received = self.receive_database(database)?;
         self.check_database(received.path(), applied)?;
         let bytes = received.bytes();
         self.keep(received, applied, message)?;
+        let took = seconds(began, self.now());
+        self.metrics().snap_db_save_total_duration.observe(took);
         Ok(bytes)
+    }
+
+    fn receive_database(&self, database: &mut dyn Read) -> Result<Received<'_>, SnapError> {
+        let copied = self.shared.files.receive_db(database)?;
+        let began = self.now();
+        let synced = copied.sync();
+        self.metrics().snap_db_fsync_duration.observe(seconds(began, self.now()));
+        synced
     }
 
     /// Gives a database its name, and tells consensus. If it does not hear of it, the database is not kept: nobody would ever come for it.

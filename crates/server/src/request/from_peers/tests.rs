@@ -96,6 +96,9 @@ fn a_database_is_kept_and_consensus_hears_of_it() {
     assert_eq!(receiver.receive(message(7, TERM), &image).unwrap(), image.len() as u64);
     assert_eq!(receiver.names(), [file(7)]);
     assert_eq!(receiver.heard(), 1);
+    let metrics = receiver.rig.server.metrics();
+    assert_eq!(metrics.snap_db_fsync_duration.get_sample_count(), 1);
+    assert_eq!(metrics.snap_db_save_total_duration.get_sample_count(), 1);
 }
 
 /// It would be found out only when it has taken the place of the old one.
