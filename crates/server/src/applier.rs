@@ -5,7 +5,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use backend::Backend;
@@ -30,10 +29,8 @@ use crate::waits::Settled;
 pub(crate) enum Work {
     /// Committed entries, and what to say once they are applied.
     Apply(Box<Message>),
-    /// A snapshot that is durable, and what to say once it has taken the place of all there was.
-    Restore(Box<Message>),
-    /// What the log has made durable behind a snapshot. It is acknowledged behind it, too.
-    Acknowledge(Box<Message>),
+    /// A snapshot that is durable, and is to take the place of all there was.
+    Restore(Index),
 }
 
 /// How many entries are applied before the log in memory is looked at. Fewer would gain little.
@@ -104,8 +101,7 @@ impl Applier {
         for item in work.drain(..) {
             match item {
                 Work::Apply(message) => self.apply_all(*message)?,
-                Work::Restore(append) => self.restore(*append)?,
-                Work::Acknowledge(append) => self.acknowledge(append),
+                Work::Restore(index) => self.restore(index)?,
             }
         }
         self.work = work;
@@ -138,12 +134,8 @@ impl Applier {
     }
 
     /// Puts the database that a leader sent in the place of ours. It was read to its end before: whoever reads goes on with the old one until then.
-    fn restore(&mut self, append: Message) -> Result<(), Fault> {
-        let Some(snapshot) = &append.snapshot else {
-            self.acknowledge(Box::new(append));
-            return Ok(());
-        };
-        let (index, began) = (snapshot.metadata.index, self.shared.now());
+    fn restore(&mut self, index: Index) -> Result<(), Fault> {
+        let began = self.shared.now();
         // If it fails the member stops, and its metrics with it.
         self.shared.metrics.snapshot_apply_in_progress.inc();
         tracing::info!(
@@ -160,33 +152,27 @@ impl Applier {
         incoming::check_applied(&after, index)?;
         self.keeper.take_over(&backend).map_err(|error| incoming::fault(index, &error))?;
         self.shared.replace_state(after);
-        self.take_up(&snapshot.metadata);
+        self.take_up(index);
         incoming::release(&self.shared, index);
         // It may have been sent in the midst of one.
         self.shared.compaction.ring();
         self.shared.metrics.snapshot_apply_in_progress.dec();
         let took = self.shared.now().saturating_sub(began);
         tracing::info!(incoming_leader_snapshot_index = index.0, ?took, "applied snapshot");
-        self.acknowledge(Box::new(append));
         Ok(())
     }
 
     /// Goes on from a snapshot.
-    fn take_up(&mut self, snapshot: &raft::SnapshotMetadata) {
+    fn take_up(&mut self, index: Index) {
         let shared = &self.shared;
         let members = shared.state().cluster.now();
         self.voters = Voters::from(members.conf_state());
-        (self.snapshot_index, self.compacted_index) = (snapshot.index, snapshot.index);
+        (self.snapshot_index, self.compacted_index) = (index, index);
         shared.transport.set_members(&members);
-        shared.applied.advance(snapshot.index);
+        shared.applied.advance(index);
         if members.is_removed(shared.local) {
             self.note_removed(shared.local);
         }
-    }
-
-    fn acknowledge(&self, append: Box<Message>) {
-        self.shared.raft.push(Event::Appended(append));
-        self.shared.acknowledged_behind.fetch_add(1, Ordering::Release);
     }
 
     fn apply(&mut self, state: &StateMachine, entry: &Entry) -> Result<(), Fault> {

@@ -43,8 +43,6 @@ pub(crate) struct LogWriter {
     wal: Wal,
     inbox: Arc<Inbox<LogWork>>,
     apply: Arc<Inbox<Work>>,
-    /// How many appends were handed on to be acknowledged behind a snapshot.
-    handed_on: u64,
     /// The last place to start from that was written. One before it must not come behind it: the log would be read from there, where it may be gone.
     place: u64,
     /// Handed back and forth with the inbox.
@@ -97,7 +95,7 @@ impl LogWriter {
         shared.metrics.wal_write_bytes.add(signed(wal.bytes_written()));
         shared.first_segment.store(wal.first_needed(), Ordering::Release);
         let (work, batch) = (Vec::new(), Batch::default());
-        LogWriter { shared, wal, inbox, apply, handed_on: 0, place: 0, work, batch }
+        LogWriter { shared, wal, inbox, apply, place: 0, work, batch }
     }
 
     /// Has a thread make the next segment ahead of time.
@@ -121,7 +119,10 @@ impl LogWriter {
         Ok(self.write()?)
     }
 
-    /// A leader sent a snapshot, whose database is durable: the log goes on behind it. It is acknowledged when it is applied, too.
+    /// A leader sent a snapshot, whose database is durable: the log goes on behind it.
+    ///
+    /// It is acknowledged at once, as in etcd: that it is durable is all that others are promised, and while it takes the place of our state, which may take long, this member
+    /// votes and takes entries. They are applied behind it, since it is handed on first.
     ///
     /// The order is etcd's, and each step speaks of what is durable by then: file, record, and at last the state that says it is committed.
     fn start_over(&mut self, append: Message) -> Result<(), LogFault> {
@@ -150,20 +151,14 @@ impl LogWriter {
         drop(busy);
         self.release(index);
         failpoint!("raftAfterWALRelease");
-        self.handed_on += 1;
-        self.apply.push(Work::Restore(Box::new(append)));
+        self.apply.push(Work::Restore(Index(index)));
+        self.acknowledge(append);
         Ok(())
     }
 
-    /// Says that something is durable: but not before that is said of what was handed on, since one acknowledgement speaks for all before it.
-    fn acknowledge(&mut self, append: Message) {
-        let append = Box::new(append);
-        if self.shared.acknowledged_behind.load(Ordering::Acquire) == self.handed_on {
-            self.shared.raft.push(Event::Appended(append));
-        } else {
-            self.handed_on += 1;
-            self.apply.push(Work::Acknowledge(append));
-        }
+    /// Says that something is durable.
+    fn acknowledge(&self, append: Message) {
+        self.shared.raft.push(Event::Appended(Box::new(append)));
     }
 
     /// Adds to the batch. What overwrites a part of it comes behind it.

@@ -75,8 +75,6 @@ pub(crate) struct Shared {
     pub(crate) pools: Pools,
     /// Rung when there is a compaction to carry out.
     pub(crate) compaction: Bell,
-    /// How many appends the apply thread has acknowledged, behind snapshots.
-    pub(crate) acknowledged_behind: AtomicU64,
     /// When the write to the log began that is under way, in nanoseconds of the clock; zero if none is.
     pub(crate) sync_began: AtomicU64,
     /// The first segment of the log that a replay needs. The locks of whoever writes the log say so too, but he may have failed, and let go of them.
@@ -167,7 +165,6 @@ impl Shared {
             raising: Raising::default(),
             pools: Pools::default(),
             compaction: Bell::default(),
-            acknowledged_behind: AtomicU64::new(0),
             sync_began: AtomicU64::new(0),
             first_segment: AtomicU64::new(0),
             stopping: AtomicBool::new(false),

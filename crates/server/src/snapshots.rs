@@ -23,6 +23,7 @@ use crate::inbox::Inbox;
 use crate::incoming;
 use crate::log_writer::LogWork;
 use crate::metrics::seconds;
+use crate::raft_loop::Event;
 use crate::server::Shared;
 use crate::transport::{Image, OutgoingSnapshot};
 use crate::voters::raft_conf_state;
@@ -90,11 +91,17 @@ impl Snapshots {
         newest.map_or(Ok(()), |snapshot| self.save(snapshot))
     }
 
-    /// Sends the database as it is now.
+    /// Sends the database as it is now. If that has less than consensus thinks, because a snapshot of another is about to take its place, it is not sent: consensus asks again.
     fn send(&self, message: Message) -> Result<(), SnapshotFault> {
         let image = self.shared.state().backend.snapshot()?;
         let view = View::of_file(image.clone());
         let (index, term) = meta::applied(&view)?;
+        let wanted = message.snapshot.as_ref().map_or(Index::ZERO, |it| it.metadata.index);
+        if index < wanted {
+            tracing::info!(to = %message.to, applied_index = index.0, wanted_index = wanted.0, "the database is not there yet that is to be sent");
+            self.shared.raft.push(Event::SnapshotSent { to: message.to, arrived: false });
+            return Ok(());
+        }
         let members = membership::store::read(&view)?;
         let conf_state = raft_conf_state(members.conf_state());
         let metadata = raft::SnapshotMetadata { conf_state, index, term };

@@ -162,15 +162,9 @@ fn restored(keeper: impl Keeper + 'static, rig: &Rig) {
     shared.disk.create_dir_all_durably(&shared.config.snap_path()).unwrap();
     shared.files.receive_db(&mut &image[..]).unwrap().sync().unwrap().keep(index.0).unwrap();
     let mut applier = applier(rig, keeper);
-    applier.inbox.push(restore(index));
+    applier.inbox.push(Work::Restore(index));
     applier.turn().unwrap();
     assert_eq!(rig.server.applied(), index);
-}
-
-fn restore(index: Index) -> Work {
-    let metadata = raft::SnapshotMetadata { index, ..raft::SnapshotMetadata::default() };
-    let snapshot = Some(Box::new(raft::Snapshot { metadata, ..raft::Snapshot::default() }));
-    Work::Restore(Box::new(Message { snapshot, ..Message::default() }))
 }
 
 #[test]

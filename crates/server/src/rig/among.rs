@@ -18,6 +18,7 @@ use crate::config::ServerConfig;
 use crate::server::Server;
 use crate::stages::Stages;
 use crate::transport::{OutgoingSnapshot, Transport};
+use crate::voters::raft_conf_state;
 use crate::waits::Proposal;
 
 /// The way to the others.
@@ -151,6 +152,19 @@ impl Among {
         };
         let request = InternalRaftRequest { put: Some(put), ..InternalRaftRequest::default() };
         self.stages.server().propose(request).unwrap()
+    }
+
+    /// The database as it is, and the message that goes before it.
+    pub(super) fn snapshot(&self) -> (Message, Vec<u8>) {
+        let (state, mut image) = (self.stages.server().state(), Vec::new());
+        state.backend.snapshot_to(&mut image).unwrap();
+        let (index, term) = state.applied().unwrap();
+        let conf_state = raft_conf_state(state.cluster.now().conf_state());
+        let metadata = raft::SnapshotMetadata { conf_state, index, term };
+        let snapshot = raft::Snapshot { metadata, ..raft::Snapshot::default() };
+        let message = Message::new(MessageType::MsgSnap, MemberId(0));
+        let term = self.stages.server().term();
+        (Message { term, snapshot: Some(Box::new(snapshot)), ..message }, image)
     }
 
     /// What consensus says of itself.

@@ -1,7 +1,7 @@
 //! A member that follows another.
 
 use membership::{Change, Member};
-use raft::{Message, MessageType};
+use raft::{Entry, Message, MessageType};
 use types::{Index, Term};
 
 use super::among::{Among, heartbeat};
@@ -62,4 +62,58 @@ fn a_change_of_members_that_got_lost_is_not_waited_for_by_those_who_come_after()
     assert_eq!(changes_passed_on(&mut member, timeout - 15), 0);
     assert_eq!(changes_passed_on(&mut member, 10), 1, "the first may be lost");
     assert!(poll(&mut lost).is_none() && poll(&mut next).is_none());
+}
+
+/// To read a database to its end may take long, and to be silent for that long may cost the cluster its quorum.
+#[test]
+fn a_member_votes_and_takes_entries_while_it_takes_up_a_snapshot() {
+    let mut leader = Among::new(1, 3, |_| {});
+    leader.lead();
+    let (snapshot, image) = leader.snapshot();
+    let (from, term) = (leader.server().local(), leader.server().term());
+    let index = snapshot.snapshot.as_ref().unwrap().metadata.index;
+
+    let mut member = Among::new(2, 3, |_| {});
+    member.follow(from, term);
+    let server = member.server();
+    let snapshot = Message { from, to: server.local(), ..snapshot };
+    server.receive_snapshot(snapshot, &mut &image[..]).unwrap();
+    let mut log = |member: &mut Among| {
+        [Stage::Raft, Stage::Log, Stage::Raft]
+            .into_iter()
+            .for_each(|stage| member.stages.turn(stage));
+        member.sent()
+    };
+    let acknowledged = |sent: &[Message], to: Index| {
+        sent.iter().any(|it| it.kind == MessageType::MsgAppResp && !it.reject && it.index == to)
+    };
+    assert!(acknowledged(&log(&mut member), index));
+
+    let entry = Entry { term, index: index.next(), ..Entry::default() };
+    let append = Message::new(MessageType::MsgApp, server.local());
+    let append = Message {
+        term,
+        index,
+        log_term: term,
+        entries: vec![entry],
+        commit: index.next(),
+        ..append
+    };
+    member.hear(from, append);
+    assert!(acknowledged(&log(&mut member), index.next()));
+
+    let other = member.others.iter().copied().find(|id| *id != from).unwrap();
+    let vote = Message::new(MessageType::MsgVote, server.local());
+    let (next, context) = (Term(term.0 + 1), "CampaignTransfer".into());
+    let vote = Message { term: next, index: index.next(), log_term: term, context, ..vote };
+    member.hear(other, vote);
+    let sent = log(&mut member);
+    let is_vote =
+        |it: &Message| it.kind == MessageType::MsgVoteResp && it.to == other && !it.reject;
+    assert!(sent.iter().any(is_vote), "{sent:?}");
+
+    assert!(server.applied() < index, "nothing was applied so far");
+    member.tick();
+    assert_eq!(server.applied(), index.next());
+    assert_eq!(server.state().applied().unwrap(), (index.next(), term));
 }
