@@ -174,6 +174,11 @@ impl RaftLoop {
             return None;
         }
         let now = self.shared.now();
+        // A member that may hold something wrong must not vote, nor apply anything on top of it. Time passes for those who wait.
+        if !self.shared.takes_part() {
+            self.tick(now);
+            return Some(self.idle_for());
+        }
         self.propose_held();
         self.tick(now);
         self.campaign_alone();
@@ -218,7 +223,9 @@ impl RaftLoop {
             Event::Read(reader) => self.reads.add(reader),
             Event::Peer { message, place } => {
                 drop(place);
-                self.step(*message);
+                if self.shared.takes_part() {
+                    self.step(*message);
+                }
             }
             Event::Unreachable(member) => self.node.report_unreachable(member),
             Event::SnapshotSent { to, arrived } => {
@@ -430,7 +437,9 @@ impl RaftLoop {
             // It was held up. Time that nobody lived through does not count: others would be voted out for it.
             self.next_tick = now + heartbeat;
         }
-        self.node.tick();
+        if self.shared.takes_part() {
+            self.node.tick();
+        }
         self.expire(now);
     }
 

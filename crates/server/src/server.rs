@@ -79,6 +79,8 @@ pub(crate) struct Shared {
     pub(crate) sync_began: AtomicU64,
     /// The first segment of the log that a replay needs. The locks of whoever writes the log say so too, but he may have failed, and let go of them.
     pub(crate) first_segment: AtomicU64,
+    /// Whether it takes part in consensus: not before it has been compared with others, if that is asked for.
+    takes_part: AtomicBool,
     stopping: AtomicBool,
     /// Why it stops, if not because it was asked to; and who wants to hear of it.
     end: Mutex<End>,
@@ -144,6 +146,7 @@ impl Shared {
         let start = clock.wall().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let waits = Waits::new(Arc::clone(&clock), &metrics);
         let files = Snapshotter::new(Arc::clone(&disk), config.snap_path());
+        let takes_part = AtomicBool::new(!config.features.initial_corrupt_check);
         Shared {
             config,
             disk,
@@ -167,6 +170,7 @@ impl Shared {
             compaction: Bell::default(),
             sync_began: AtomicU64::new(0),
             first_segment: AtomicU64::new(0),
+            takes_part,
             stopping: AtomicBool::new(false),
             end: Mutex::default(),
         }
@@ -186,6 +190,16 @@ impl Shared {
         hub.restore(revision, || {
             *self.state.write().unwrap_or_else(PoisonError::into_inner) = state;
         });
+    }
+
+    /// Whether this member votes, and hears what others say.
+    pub(crate) fn takes_part(&self) -> bool {
+        self.takes_part.load(Ordering::Acquire)
+    }
+
+    /// It holds what others hold.
+    pub(crate) fn take_part(&self) {
+        self.takes_part.store(true, Ordering::Release);
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

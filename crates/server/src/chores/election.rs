@@ -72,6 +72,9 @@ impl Chore for FirstElection {
         if self.others() < ACTIVE_MIN {
             return self.until;
         }
+        if !self.server.shared.takes_part() {
+            return now + LOOK;
+        }
         let active = self.active();
         if active < ACTIVE_MIN {
             return now + LOOK;

@@ -1,4 +1,5 @@
-//! A member tells the others its name and where clients reach it. It serves nobody before that: whoever hears of it could not tell who it is.
+//! A member tells the others its name and where clients reach it. It serves nobody before that: whoever hears of it could not tell who it is. If it is to be compared with others,
+//! it takes no part in consensus before that, as in etcd: it neither votes nor applies anything.
 //!
 //! ```text
 //!   compare with others ─► propose {member 8e9e05c52164694d, name "default", client_urls [..]} ─► applied here ─► published
@@ -158,7 +159,10 @@ impl Publish {
 
     fn on_compared(&self, compared: Result<(), Inconsistent>) -> Stage {
         match compared {
-            Ok(()) => self.propose(),
+            Ok(()) => {
+                self.server.shared.take_part();
+                self.propose()
+            }
             Err(inconsistent) => {
                 self.server.shared.fail("failed initial corruption check", &inconsistent);
                 self.published.give_up();

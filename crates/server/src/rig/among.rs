@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use env::{SeededRandom, SimClock, SimDisk};
-use membership::Membership;
+use membership::{Member, Membership};
+use mvcc::KeyValueHash;
 use proto::etcdserverpb as pb;
 use proto::etcdserverpb::InternalRaftRequest;
 use raft::{Message, MessageType};
@@ -17,7 +19,7 @@ use super::story::small;
 use crate::config::ServerConfig;
 use crate::server::Server;
 use crate::stages::Stages;
-use crate::transport::{OutgoingSnapshot, Transport};
+use crate::transport::{Asking, OutgoingSnapshot, PeerHash, Transport};
 use crate::voters::raft_conf_state;
 use crate::waits::Proposal;
 
@@ -26,6 +28,8 @@ use crate::waits::Proposal;
 struct Wire {
     sent: Mutex<Vec<Message>>,
     active: Mutex<BTreeMap<MemberId, Duration>>,
+    /// What all others hold, once they say so.
+    hash: Arc<Mutex<Option<PeerHash>>>,
 }
 
 impl Transport for Wire {
@@ -40,6 +44,14 @@ impl Transport for Wire {
     }
 
     fn set_members(&self, _: &Membership) {}
+
+    fn ask_for_hash(&self, _: &Member, _: i64, _: Duration) -> Asking<PeerHash> {
+        let hash = Arc::clone(&self.hash);
+        Box::pin(std::future::poll_fn(move |_| match *hash.lock().unwrap() {
+            Some(hash) => Poll::Ready(Ok(hash)),
+            None => Poll::Pending,
+        }))
+    }
 }
 
 /// A member, and what is between it and the others.
@@ -76,6 +88,11 @@ impl Among {
 
     pub(super) fn server(&self) -> Server {
         self.stages.server().clone()
+    }
+
+    /// All others say what they hold.
+    pub(super) fn tell_hash(&self, hash: KeyValueHash) {
+        *self.wire.hash.lock().unwrap() = Some(PeerHash { revision: hash.revision, hash });
     }
 
     /// Connected to another for as long as that.

@@ -1,8 +1,9 @@
 //! A member that follows another.
 
 use membership::{Change, Member};
+use mvcc::KeyValueHash;
 use raft::{Entry, Message, MessageType};
-use types::{Index, Term};
+use types::{Index, MemberId, Term};
 
 use super::among::{Among, heartbeat};
 use super::clients::poll;
@@ -78,7 +79,7 @@ fn a_member_votes_and_takes_entries_while_it_takes_up_a_snapshot() {
     let server = member.server();
     let snapshot = Message { from, to: server.local(), ..snapshot };
     server.receive_snapshot(snapshot, &mut &image[..]).unwrap();
-    let mut log = |member: &mut Among| {
+    let log = |member: &mut Among| {
         [Stage::Raft, Stage::Log, Stage::Raft]
             .into_iter()
             .for_each(|stage| member.stages.turn(stage));
@@ -116,4 +117,38 @@ fn a_member_votes_and_takes_entries_while_it_takes_up_a_snapshot() {
     member.tick();
     assert_eq!(server.applied(), index.next());
     assert_eq!(server.state().applied().unwrap(), (index.next(), term));
+}
+
+/// A member that is to be compared with others, who take their time to answer; it was asked for its vote meanwhile.
+fn compared() -> Among {
+    let mut member = Among::new(1, 3, |config| config.features.initial_corrupt_check = true);
+    let vote = Message::new(MessageType::MsgVote, MemberId(0));
+    let vote = Message { term: TERM, index: Index(3), log_term: Term(1), ..vote };
+    for _ in 0..50 {
+        member.hear(member.others[0], vote.clone());
+        member.tick();
+    }
+    assert!(member.sent().is_empty(), "it neither votes nor stands for election");
+    assert_eq!(member.server().applied(), Index::ZERO);
+    member
+}
+
+#[test]
+fn a_member_that_is_compared_with_others_takes_no_part_before() {
+    let mut member = compared();
+    let (hash, _) = member.server().state().store.hash_kv(0).unwrap();
+    member.tell_hash(hash);
+    (0..3).for_each(|_| member.tick());
+    member.follow(member.others[0], TERM);
+}
+
+#[test]
+fn a_member_that_holds_something_else_never_takes_part() {
+    let mut member = compared();
+    let (own, _) = member.server().state().store.hash_kv(0).unwrap();
+    member.tell_hash(KeyValueHash { hash: !own.hash, ..own });
+    (0..30).for_each(|_| member.tick());
+    assert!(member.stages.is_over() && member.sent().is_empty());
+    let StopReason::Fault(fault) = member.stages.stop() else { panic!("it was a fault") };
+    assert!(fault.contains("found data inconsistency with peers"), "{fault}");
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   when                         who       compares                                       differs: then
-//!   at a start, if asked for     each      all keys, at its own revision                  it does not start
+//!   at a start, if asked for     each      all keys, at its own revision                  it stops, and has taken no part
 //!   every --corrupt-check-time   leader    all keys, twice, and with everybody            alarm for one member
 //!   every minute, if asked for   leader    what the last compactions left, newest first   alarm for the minority, or for all
 //! ```
@@ -96,7 +96,7 @@ pub(crate) enum Inconsistent {
     NoHash(MemberId, Error),
 }
 
-/// Compares with others before anybody is served.
+/// Compares with others before anybody is served, and before this member votes.
 pub(super) async fn initial_check(
     server: Server,
     peers: Arc<dyn PeerHashes>,
