@@ -160,7 +160,9 @@ fn restored(keeper: impl Keeper + 'static, rig: &Rig) {
     let (image, index) = in_the_midst_of_a_compaction();
     let shared = &rig.server.shared;
     shared.disk.create_dir_all_durably(&shared.config.snap_path()).unwrap();
-    shared.files.receive_db(&mut &image[..]).unwrap().sync().unwrap().keep(index.0).unwrap();
+    for index in [1, index.0] {
+        shared.files.receive_db(&mut &image[..]).unwrap().sync().unwrap().keep(index).unwrap();
+    }
     let mut applier = applier(rig, keeper);
     applier.inbox.push(Work::Restore(index));
     applier.turn().unwrap();
@@ -185,6 +187,14 @@ impl Keeper for Looking {
         assert_eq!(self.0.get(), 1);
         Ok(())
     }
+}
+
+#[test]
+fn databases_from_before_a_snapshot_go_with_it() {
+    let rig = Rig::new();
+    restored(Nobody, &rig);
+    let shared = &rig.server.shared;
+    assert_eq!(shared.disk.read_dir(&shared.config.snap_path()).unwrap(), ["db"]);
 }
 
 #[test]

@@ -58,6 +58,7 @@ impl Transport for Wire {
 pub(super) struct Among {
     pub(super) stages: Stages,
     pub(super) clock: SimClock,
+    pub(super) disk: SimDisk,
     /// The other members, by their ids.
     pub(super) others: Vec<MemberId>,
     wire: Arc<Wire>,
@@ -74,8 +75,9 @@ impl Among {
         config.initial_cluster = (1..=of).map(|it| (name(it), url(it))).collect();
         change(&mut config);
         let (clock, wire) = (SimClock::default(), Arc::new(Wire::default()));
+        let disk = SimDisk::new(0);
         let machine = crate::Machine {
-            disk: Arc::new(SimDisk::new(0)),
+            disk: Arc::new(disk.clone()),
             clock: Arc::new(clock.clone()),
             random: Box::new(SeededRandom::new(0)),
         };
@@ -83,7 +85,7 @@ impl Among {
         let local = stages.server().local();
         let members = stages.server().state().cluster.now();
         let others = members.ids().filter(|id| *id != local).collect();
-        Among { stages, clock, others, wire, log_hangs: false }
+        Among { stages, clock, disk, others, wire, log_hangs: false }
     }
 
     pub(super) fn server(&self) -> Server {
@@ -121,6 +123,21 @@ impl Among {
         self.stages.hang_log(true);
     }
 
+    /// Whether it shows that the log is at its disk, while that hangs in the midst of a turn.
+    pub(super) fn is_busy_in_a_hanging_log(&mut self) -> bool {
+        let (server, disk) = (self.server(), self.disk.clone());
+        disk.hang();
+        let before = disk.calls().writes;
+        std::thread::scope(|scope| {
+            scope.spawn(|| self.stages.turn(Stage::Log));
+            // What was written is synced next.
+            testkit::waiting::until(|| disk.calls().writes > before);
+            let is_busy = server.log_busy_for().is_some();
+            disk.heal();
+            is_busy
+        })
+    }
+
     /// A tick passes, and every stage has its turns.
     pub(super) fn tick(&mut self) {
         self.clock.advance(self.stages.server().config().heartbeat);
@@ -134,6 +151,11 @@ impl Among {
     /// The same, and others agree to some of what they are asked.
     pub(super) fn tick_agreeing(&mut self, agrees: impl Fn(&Message) -> bool) {
         self.tick();
+        self.agree(agrees);
+    }
+
+    /// Others agree to some of what they were asked.
+    pub(super) fn agree(&self, agrees: impl Fn(&Message) -> bool) {
         for message in self.sent().iter().filter(|message| agrees(message)) {
             if let Some(answer) = agreement(message) {
                 self.hear(message.to, answer);

@@ -65,20 +65,27 @@ fn a_change_of_members_that_got_lost_is_not_waited_for_by_those_who_come_after()
     assert!(poll(&mut lost).is_none() && poll(&mut next).is_none());
 }
 
-/// To read a database to its end may take long, and to be silent for that long may cost the cluster its quorum.
-#[test]
-fn a_member_votes_and_takes_entries_while_it_takes_up_a_snapshot() {
+/// One that leads, one that was just sent its database, and how far that is.
+fn sent_a_snapshot() -> (Among, Among, Index) {
     let mut leader = Among::new(1, 3, |_| {});
     leader.lead();
     let (snapshot, image) = leader.snapshot();
-    let (from, term) = (leader.server().local(), leader.server().term());
+    let from = leader.server().local();
     let index = snapshot.snapshot.as_ref().unwrap().metadata.index;
 
     let mut member = Among::new(2, 3, |_| {});
-    member.follow(from, term);
-    let server = member.server();
-    let snapshot = Message { from, to: server.local(), ..snapshot };
-    server.receive_snapshot(snapshot, &mut &image[..]).unwrap();
+    member.follow(from, leader.server().term());
+    member.sent();
+    let snapshot = Message { from, to: member.server().local(), ..snapshot };
+    member.server().receive_snapshot(snapshot, &mut &image[..]).unwrap();
+    (leader, member, index)
+}
+
+/// To read a database to its end may take long, and to be silent for that long may cost the cluster its quorum.
+#[test]
+fn a_member_votes_and_takes_entries_while_it_takes_up_a_snapshot() {
+    let (leader, mut member, index) = sent_a_snapshot();
+    let (from, term, server) = (leader.server().local(), leader.server().term(), member.server());
     let log = |member: &mut Among| {
         [Stage::Raft, Stage::Log, Stage::Raft]
             .into_iter()
@@ -117,6 +124,13 @@ fn a_member_votes_and_takes_entries_while_it_takes_up_a_snapshot() {
     member.tick();
     assert_eq!(server.applied(), index.next());
     assert_eq!(server.state().applied().unwrap(), (index.next(), term));
+}
+
+#[test]
+fn a_disk_that_hangs_while_a_snapshot_is_taken_up_is_noticed() {
+    let (_, mut member, _) = sent_a_snapshot();
+    member.stages.turn(Stage::Raft);
+    assert!(member.is_busy_in_a_hanging_log());
 }
 
 /// A member that is to be compared with others, who take their time to answer; it was asked for its vote meanwhile.

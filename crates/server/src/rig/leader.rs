@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use env::Disk as _;
 use raft::{Entry, Message, MessageType};
 use types::{Index, MemberId};
 
 use super::among::Among;
 use super::clients::poll;
+use super::stages::Stage;
 use crate::error::Error;
 
 /// A leader of three, with all that there is applied.
@@ -112,4 +114,48 @@ fn a_leader_whose_disk_hangs_stays_if_the_others_are_no_quorum() {
     let (there, away) = (of_three.others[0], of_three.others[1]);
     of_three.disconnect(away);
     assert!(transferees(&mut of_three, 60, |message| message.to == there).is_empty());
+}
+
+/// The files in the folder of snapshots, of one kind.
+fn files(member: &Among, suffix: &str) -> Vec<String> {
+    let mut names = member.disk.read_dir(&member.server().config().snap_path()).unwrap();
+    names.retain(|name| name.ends_with(suffix));
+    names
+}
+
+/// Puts keys until a snapshot was taken, and not a turn longer: the log does not say so yet.
+fn until_a_snapshot(leader: &mut Among) {
+    loop {
+        drop(leader.put(1));
+        for stage in
+            [Stage::Raft, Stage::Log, Stage::Raft, Stage::Log, Stage::Apply, Stage::Snapshot]
+        {
+            leader.stages.turn(stage);
+            leader.agree(|_| true);
+        }
+        if !files(leader, ".snap").is_empty() {
+            return;
+        }
+    }
+}
+
+fn with_a_snapshot() -> Among {
+    let mut leader = Among::new(1, 3, |config| config.snapshot_count = 20);
+    leader.lead();
+    assert!(files(&leader, ".snap").is_empty());
+    let shared = &leader.server().shared;
+    shared.files.receive_db(&mut &b"a database"[..]).unwrap().sync().unwrap().keep(2).unwrap();
+    until_a_snapshot(&mut leader);
+    leader
+}
+
+/// Consensus had no use for it.
+#[test]
+fn a_database_that_nobody_came_for_goes_with_the_next_snapshot() {
+    assert!(files(&with_a_snapshot(), ".snap.db").is_empty());
+}
+
+#[test]
+fn a_disk_that_hangs_while_a_snapshot_is_noted_is_noticed() {
+    assert!(with_a_snapshot().is_busy_in_a_hanging_log());
 }

@@ -106,7 +106,9 @@ fn a_database_is_kept_and_consensus_hears_of_it() {
 fn a_database_that_makes_no_sense_gets_no_name() {
     let receiver = Receiver::new();
     let good = image(7, TERM);
-    for bad in [&entangled(7, TERM)[..], &good[..good.len() / 2], b"none", b""] {
+    let twice = receiver.receive(message(7, TERM), &entangled(7, TERM)).unwrap_err();
+    assert!(twice.to_string().contains("reached twice"), "{twice}");
+    for bad in [&good[..good.len() / 2], b"none", b""] {
         let refused = receiver.receive(message(7, TERM), bad).unwrap_err();
         assert!(matches!(refused, SnapshotRefused::Database(_)), "{refused}");
         assert!(receiver.names().is_empty() && receiver.heard() == 0);
