@@ -38,16 +38,15 @@ func replace(ctx context.Context, c *config) (string, error) {
 	return said, nil
 }
 
-// replacing is a cluster that is being replaced.
+// replacing is a cluster that is being replaced, and its clients.
 type replacing struct {
 	*group
 	load *load
 }
 
-func (c *config) thereAndBack(
-	ctx context.Context, replace func(*replacing, context.Context, *cluster.Member, *cluster.Binary) error,
-) (*load, error) {
-	g, err := c.startGroup(ctx, c.mix(0, 3), fewEntries...)
+// atWork has something done to a cluster of these programs while clients work, whose history must then have an explanation.
+func (c *config) atWork(ctx context.Context, programs []*cluster.Binary, do func(*replacing) error) (*load, error) {
+	g, err := c.startGroup(ctx, programs, fewEntries...)
 	if err != nil {
 		return nil, err
 	}
@@ -56,21 +55,8 @@ func (c *config) thereAndBack(
 	if err != nil {
 		return nil, err
 	}
-	r := &replacing{g, l}
-	for _, program := range []*cluster.Binary{c.ours, c.theirs} {
-		for range 3 {
-			// The oldest goes, and whoever comes in its place is the youngest.
-			m := g.members[0]
-			if err := replace(r, ctx, m, program); err != nil {
-				return nil, fmt.Errorf("%s by %s: %w", m.Name, program.Name(), err)
-			}
-			if i := len(g.members) - 1; g.members[0] == m {
-				copy(g.members, g.members[1:])
-				g.members[i] = m
-			}
-			tell("%s is replaced by %s", m.Name, program.Name())
-			time.Sleep(between)
-		}
+	if err := do(&replacing{g, l}); err != nil {
+		return nil, err
 	}
 	if err := l.end(ctx, c.checker); err != nil {
 		return nil, err
@@ -79,6 +65,29 @@ func (c *config) thereAndBack(
 		return nil, err
 	}
 	return l, g.discard()
+}
+
+func (c *config) thereAndBack(
+	ctx context.Context, replace func(*replacing, context.Context, *cluster.Member, *cluster.Binary) error,
+) (*load, error) {
+	return c.atWork(ctx, c.mix(0, 3), func(r *replacing) error {
+		for _, program := range []*cluster.Binary{c.ours, c.theirs} {
+			for range 3 {
+				// The oldest goes, and whoever comes in its place is the youngest.
+				m := r.members[0]
+				if err := replace(r, ctx, m, program); err != nil {
+					return fmt.Errorf("%s by %s: %w", m.Name, program.Name(), err)
+				}
+				if i := len(r.members) - 1; r.members[0] == m {
+					copy(r.members, r.members[1:])
+					r.members[i] = m
+				}
+				tell("%s is replaced by %s", m.Name, program.Name())
+				time.Sleep(between)
+			}
+		}
+		return nil
+	})
 }
 
 // inPlace stops a server, and starts the other one on its directory.

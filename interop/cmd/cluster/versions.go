@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -33,30 +32,16 @@ func versions(ctx context.Context, c *config) (string, error) {
 }
 
 func (c *config) upgrade(ctx context.Context, old *cluster.Binary) (*load, error) {
-	g, err := c.startGroup(ctx, []*cluster.Binary{old, old, old}, fewEntries...)
-	if err != nil {
-		return nil, err
-	}
-	defer g.close()
-	l, err := g.startLoad(ctx, readPatience)
-	if err != nil {
-		return nil, err
-	}
-	r := &replacing{g, l}
-	for _, m := range g.members {
-		if err := r.inPlace(ctx, m, c.ours); err != nil {
-			return nil, fmt.Errorf("%s: %w", m.Name, err)
+	return c.atWork(ctx, []*cluster.Binary{old, old, old}, func(r *replacing) error {
+		for _, m := range r.members {
+			if err := r.inPlace(ctx, m, c.ours); err != nil {
+				return fmt.Errorf("%s: %w", m.Name, err)
+			}
+			tell("%s was %s and is ours", m.Name, old.Name())
+			time.Sleep(between)
 		}
-		tell("%s was %s and is ours", m.Name, old.Name())
-		time.Sleep(between)
-	}
-	if err := l.end(ctx, c.checker); err != nil {
-		return nil, err
-	}
-	if err := l.allExplained(); err != nil {
-		return nil, err
-	}
-	return l, errors.Join(g.ofVersion(ctx, "3.7.0"), g.discard())
+		return r.ofVersion(ctx, "3.7.0")
+	})
 }
 
 // ofVersion waits until every member says that this is the cluster's version.
