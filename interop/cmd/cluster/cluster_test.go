@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"testing"
 	"time"
 
@@ -59,5 +61,32 @@ func TestACheckerThatSeesNothingIsFoundOut(t *testing.T) {
 	planted, err := os.ReadFile(path + ".planted")
 	if want := `{"body":{"range":{"kvs":[{"key":"k1","value":"2.79","create":2,"mod":2,"version":1}],"count":1}}}`; string(planted) != want {
 		t.Fatal(string(planted), err)
+	}
+}
+
+// Points at which no member dies here: those that make an error or drop a message, and those of leases and streamed ranges.
+var sparedPoints = []string{
+	"beforeWriteMetaError", "defragOpenFileError", "defragdbFail", "lackOfDiskSpace", "resizeFileError", "raftDropHeartbeat",
+	"beforeCheckpointInLeaseRenew", "beforeLookupWhenForwardLeaseTimeToLive", "beforeLookupWhenLeaseTimeToLive",
+	"beforeServeHTTPLeaseRenew", "beforeRangeStreamChunk",
+}
+
+func TestEveryPointIsDeadlyOrSpared(t *testing.T) {
+	source, err := os.ReadFile("../../../crates/failpoint/src/points.rs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var named []string
+	for _, line := range regexp.MustCompile(`(?m)^    "(\w+)",$`).FindAllSubmatch(source, -1) {
+		named = append(named, string(line[1]))
+	}
+	known := slices.Concat(newcomersPoints, sparedPoints)
+	for _, kind := range deadlyPoints {
+		known = append(known, kind.points...)
+	}
+	slices.Sort(named)
+	slices.Sort(known)
+	if !slices.Equal(known, named) {
+		t.Errorf("known here: %v, named in the code: %v", known, named)
 	}
 }

@@ -49,7 +49,7 @@ var newcomersPoints = []string{
 	"applyAfterOpenSnapshot", "raftAfterApplySnap", "beforePublishing",
 }
 
-// failpoints has members die at each point that is named in the code, while clients are at work, and come back.
+// failpoints has members die at each of these points, while clients are at work, and come back.
 func failpoints(ctx context.Context, c *config) (string, error) {
 	if c.failing == nil {
 		return "", errors.New("needs a server with failpoints: see -failing")

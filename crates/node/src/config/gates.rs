@@ -188,8 +188,9 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_etcds() {
+    fn defaults_are_etcds_and_two_that_watch_over_the_cluster() {
         let open: Vec<_> = FeatureGates::default().list().filter(|(.., open)| *open).collect();
+        // In etcd the first is closed, and the third is not there.
         assert_eq!(
             open,
             [
