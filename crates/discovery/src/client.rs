@@ -2,6 +2,13 @@
 //!
 //! The endpoints are asked in turn: whoever does not answer hands the turn to the next. TLS is spoken with those whose URL says so, and with `host:port` if
 //! there are settings for it, as etcd's client does.
+//!
+//! Where there is a user, each request shows a token. It may count no more at any time: it has a time to live, and none outlives a change of users or
+//! roles. Whoever is told so asks for a new one, and then asks again, as etcd's client does:
+//!
+//! ```text
+//!     Authenticate ──► token ──► Put ──► revision of auth store is old ──► Authenticate ──► token ──► Put ──► done
+//! ```
 
 use std::future::ready;
 use std::pin::Pin;
@@ -28,30 +35,87 @@ use tokio::time::timeout;
 use tonic::codegen::Service;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Request, Status, Streaming};
+use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::error::JoinError;
 use crate::join::Registry;
 use crate::roster::Entry;
-use crate::settings::{Settings, User};
+use crate::settings::{Credential, Settings};
 
-/// The longest answer that is taken: a list of some ten thousand members.
+/// The longest answer that is taken if nobody says otherwise: a list of some ten thousand members.
 pub const ANSWER_BYTES_MAX: usize = 4 << 20;
+/// The longest request that is made if nobody says otherwise. That of etcd's client.
+const REQUEST_BYTES_MAX: usize = 2 << 20;
 /// The least time between two pings. That of grpc-go.
 const KEEPALIVE_MIN: Duration = Duration::from_secs(10);
 /// The key of the token of a user, as etcd reads it.
 const TOKEN: &str = "token";
+/// How a service says that a token counts no more, or that there should have been one. The first goes with `Unauthenticated` and the others with
+/// `InvalidArgument`, so it is the text that tells.
+const STALE: [&str; 3] = [
+    "etcdserver: invalid auth token",
+    "etcdserver: revision of auth store is old",
+    "etcdserver: user name is empty",
+];
 
 /// Who keeps the list.
 pub(crate) struct Client {
     channels: Vec<Channel>,
     /// Whose turn it is.
     turn: usize,
-    user: Option<User>,
-    token: Option<MetadataValue<Ascii>>,
+    credential: Credential,
+    pass: Pass,
+    limits: Limits,
     request_timeout: Duration,
     /// A watch goes on for as long as this is kept.
     watch: Option<Streaming<WatchResponse>>,
+}
+
+/// What a request shows of who asks.
+enum Pass {
+    /// To be found out before the next request.
+    Unknown,
+    /// Nothing, and nobody wants to see any.
+    Needless,
+    Token(MetadataValue<Ascii>),
+}
+
+/// How long messages may be, in bytes.
+#[derive(Clone, Copy)]
+struct Limits {
+    request: usize,
+    answer: usize,
+}
+
+impl Limits {
+    /// Compat: as in etcd, only a limit that was given need be above that of requests.
+    fn of(settings: &Settings) -> Result<Limits, JoinError> {
+        let request = settings.request_bytes_max;
+        match (request, settings.answer_bytes_max) {
+            (Some(request), Some(answer)) if request > answer => {
+                Err(JoinError::Limits { request, answer })
+            }
+            (_, answer) => Ok(Limits {
+                request: request.unwrap_or(REQUEST_BYTES_MAX),
+                answer: answer.unwrap_or(ANSWER_BYTES_MAX),
+            }),
+        }
+    }
+
+    fn kv(self, channel: Channel) -> KvClient<Channel> {
+        let kv = KvClient::new(channel).max_encoding_message_size(self.request);
+        kv.max_decoding_message_size(self.answer)
+    }
+
+    fn watch(self, channel: Channel) -> WatchClient<Channel> {
+        let watch = WatchClient::new(channel).max_encoding_message_size(self.request);
+        watch.max_decoding_message_size(self.answer)
+    }
+
+    fn auth(self, channel: Channel) -> AuthClient<Channel> {
+        let auth = AuthClient::new(channel).max_encoding_message_size(self.request);
+        auth.max_decoding_message_size(self.answer)
+    }
 }
 
 impl Client {
@@ -59,21 +123,24 @@ impl Client {
         settings: &Settings,
         metrics: &tls::Metrics,
     ) -> Result<Client, JoinError> {
+        let info = settings.tls.clone().unwrap_or_default();
+        let side = Arc::new(ClientSide::load("discovery-client", info, metrics)?);
         if settings.endpoints.is_empty() {
             return Err(JoinError::NoEndpoints);
         }
-        let info = settings.tls.clone().unwrap_or_default();
-        let side = Arc::new(ClientSide::load("discovery-client", info, metrics)?);
+        let credential = settings.user.credential()?;
+        let limits = Limits::of(settings)?;
         let channels = settings.endpoints.iter().map(|endpoint| channel(endpoint, &side, settings));
         let mut client = Client {
             channels: channels.collect::<Result<_, _>>()?,
             turn: 0,
-            user: settings.user.clone(),
-            token: None,
+            credential,
+            pass: Pass::Unknown,
+            limits,
             request_timeout: settings.request_timeout,
             watch: None,
         };
-        client.authenticate().await.map_err(|status| JoinError::Refused(Box::new(status)))?;
+        client.introduce().await.map_err(|status| JoinError::Refused(Box::new(status)))?;
         Ok(client)
     }
 
@@ -84,53 +151,105 @@ impl Client {
 
     fn request<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);
-        if let Some(token) = &self.token {
+        if let Pass::Token(token) = &self.pass {
             request.metadata_mut().insert(TOKEN, token.clone());
         }
         request
     }
 
-    /// Learns the token of the user, if there is one.
+    /// The first pass, from the first that answers.
+    async fn introduce(&mut self) -> Result<(), Status> {
+        let mut shown = self.authenticate().await;
+        for _ in 1..self.channels.len() {
+            match shown {
+                Err(status) if is_silence(&status) => shown = self.authenticate().await,
+                other => return other,
+            }
+        }
+        shown
+    }
+
+    /// Learns what to show.
     async fn authenticate(&mut self) -> Result<(), Status> {
-        let Some(User { name, password }) = self.user.clone() else { return Ok(()) };
-        let request = Request::new(AuthenticateRequest { name, password });
-        let mut auth = AuthClient::new(self.channel());
-        let answered = within(self.request_timeout, auth.authenticate(request)).await;
-        match answered {
+        self.pass = match &self.credential {
+            Credential::None => Pass::Needless,
+            Credential::Token(token) => Pass::Token(token.clone()),
+            Credential::Password { name, password } => {
+                let (name, password) = (name.clone(), password.clone());
+                self.ask_for_token(AuthenticateRequest { name, password }).await?
+            }
+        };
+        Ok(())
+    }
+
+    async fn ask_for_token(&mut self, request: AuthenticateRequest) -> Result<Pass, Status> {
+        let mut auth = self.limits.auth(self.channel());
+        match within(self.request_timeout, auth.authenticate(request)).await {
             Ok(answer) => {
                 let token = answer.into_inner().token.parse();
-                self.token = Some(token.map_err(|_| Status::internal("a token that is no text"))?);
-                Ok(())
+                token.map(Pass::Token).map_err(|_| Status::internal("a token that is no text"))
             }
-            // Then nobody needs one.
             Err(status) if status.message() == "etcdserver: authentication is not enabled" => {
-                Ok(())
+                Ok(Pass::Needless)
             }
             Err(status) => Err(self.failed(status)),
         }
     }
 
-    /// Hands the turn on if nobody answered; and forgets a token that does not count any more.
+    /// Asks somebody; once more if what was shown counts no more, and something else can be.
+    async fn call<Q: Clone, A, F>(
+        &mut self,
+        message: Q,
+        ask: impl Fn(Channel, Request<Q>) -> F,
+    ) -> Result<A, Status>
+    where
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        match self.call_once(message.clone(), &ask).await {
+            Err(status) if is_stale(status.message()) && self.credential.is_renewable() => {
+                self.call_once(message, &ask).await
+            }
+            other => other,
+        }
+    }
+
+    async fn call_once<Q, A, F>(
+        &mut self,
+        message: Q,
+        ask: &impl Fn(Channel, Request<Q>) -> F,
+    ) -> Result<A, Status>
+    where
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        if let Pass::Unknown = self.pass {
+            self.authenticate().await?;
+        }
+        let request = self.request(message);
+        let answered = within(self.request_timeout, ask(self.channel(), request)).await;
+        answered.map(Response::into_inner).map_err(|status| self.failed(status))
+    }
+
+    /// Hands the turn on if nobody answered; and forgets what counts no more.
     fn failed(&mut self, status: Status) -> Status {
-        if matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded) {
+        if is_silence(&status) {
             self.turn = self.turn.wrapping_add(1);
         }
-        if status.code() == Code::Unauthenticated {
-            self.token = None;
-        }
+        self.forget_stale(status.message());
         status
     }
 
-    async fn range(&mut self, key: &str, range_end: Vec<u8>) -> Result<RangeResponse, Status> {
-        if self.token.is_none() {
-            self.authenticate().await?;
+    fn forget_stale(&mut self, said: &str) {
+        if is_stale(said) {
+            self.pass = Pass::Unknown;
         }
+    }
+
+    async fn range(&mut self, key: &str, range_end: Vec<u8>) -> Result<RangeResponse, Status> {
         let key = key.as_bytes().to_vec().into();
         let message = RangeRequest { key, range_end: range_end.into(), ..RangeRequest::default() };
-        let request = self.request(message);
-        let mut kv = KvClient::new(self.channel()).max_decoding_message_size(ANSWER_BYTES_MAX);
-        let answered = within(self.request_timeout, kv.range(request)).await;
-        answered.map(tonic::Response::into_inner).map_err(|status| self.failed(status))
+        let limits = self.limits;
+        let ask = |channel, request| async move { limits.kv(channel).range(request).await };
+        self.call(message, ask).await
     }
 }
 
@@ -152,10 +271,9 @@ impl Registry for Client {
             value: value.as_bytes().to_vec().into(),
             ..PutRequest::default()
         };
-        let request = self.request(message);
-        let mut kv = KvClient::new(self.channel());
-        let answered = within(self.request_timeout, kv.put(request)).await;
-        answered.map(drop).map_err(|status| self.failed(status))
+        let limits = self.limits;
+        let ask = |channel, request| async move { limits.kv(channel).put(request).await };
+        self.call(message, ask).await.map(drop)
     }
 
     async fn watch(&mut self, key: &str, end: Vec<u8>, revision: i64) -> Result<(), Status> {
@@ -166,12 +284,13 @@ impl Registry for Client {
             ..WatchCreateRequest::default()
         };
         let first = WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) };
-        // Nothing else is asked, and the end of what is asked would be the end of the watch.
-        let request = self.request(stream::once(ready(first)).chain(stream::pending()));
-        let mut watch =
-            WatchClient::new(self.channel()).max_decoding_message_size(ANSWER_BYTES_MAX);
-        let answered = within(self.request_timeout, watch.watch(request)).await;
-        self.watch = Some(answered.map_err(|status| self.failed(status))?.into_inner());
+        let limits = self.limits;
+        let ask = |channel, request: Request<WatchRequest>| async move {
+            // Nothing else is asked, and the end of what is asked would be the end of the watch.
+            let request = request.map(|first| stream::once(ready(first)).chain(stream::pending()));
+            limits.watch(channel).watch(request).await
+        };
+        self.watch = Some(self.call(first, ask).await?);
         Ok(())
     }
 
@@ -179,12 +298,26 @@ impl Registry for Client {
         let Some(watch) = &mut self.watch else { return Err(Status::internal("no watch")) };
         let response = match watch.message().await {
             Ok(Some(response)) if !response.canceled => response,
-            Ok(Some(response)) => return Err(Status::cancelled(response.cancel_reason)),
+            // A watch that may not be is told so in an answer, not by the end of the call.
+            Ok(Some(response)) => {
+                self.forget_stale(&response.cancel_reason);
+                return Err(Status::cancelled(response.cancel_reason));
+            }
             Ok(None) => return Err(Status::unavailable("the watch has ended")),
             Err(status) => return Err(self.failed(status)),
         };
         Ok(response.events.iter().filter_map(|event| event.kv.as_ref()).map(entry).collect())
     }
+}
+
+/// Whether nobody answered.
+fn is_silence(status: &Status) -> bool {
+    matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded)
+}
+
+/// Whether what was shown does not count. The reason why a watch ends begins with a code.
+fn is_stale(said: &str) -> bool {
+    STALE.iter().any(|stale| said.ends_with(stale))
 }
 
 fn entry(kv: &KeyValue) -> Entry {

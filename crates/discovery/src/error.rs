@@ -30,6 +30,22 @@ pub enum JoinError {
     /// There is nothing to wait with.
     #[error("start a runtime: {0}")]
     Runtime(std::io::Error),
+    /// Both a password and a token were given.
+    #[error("Username/Password and Token configurations are mutually exclusive")]
+    TwoCredentials,
+    /// What should be a token cannot be sent as one.
+    #[error("discovery: the token of the user has characters that no header can have")]
+    Token,
+    /// More may be asked than answered.
+    #[error(
+        "gRPC message recv limit ({answer} bytes) must be greater than send limit ({request} bytes)"
+    )]
+    Limits {
+        /// How many bytes a request may have.
+        request: usize,
+        /// How many bytes an answer may have.
+        answer: usize,
+    },
     /// TLS cannot be spoken with these files.
     #[error(transparent)]
     Tls(#[from] tls::LoadError),

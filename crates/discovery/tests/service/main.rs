@@ -2,158 +2,20 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 
-use std::collections::BTreeMap;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+mod door;
+mod fake;
+
 use std::time::Duration;
 
-use discovery::{Settings, join};
-use futures_util::StreamExt as _;
-use futures_util::stream::{self, Stream};
+use discovery::{Settings, User, join};
 use prometheus::Registry;
-use proto::etcdserverpb::watch_request::RequestUnion;
-use proto::etcdserverpb::{
-    CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse, PutRequest,
-    PutResponse, RangeRequest, RangeResponse, RangeStreamResponse, ResponseHeader, TxnRequest,
-    TxnResponse, WatchRequest, WatchResponse,
-};
-use proto::mvccpb::{Event, KeyValue};
-use rpc::etcdserverpb::kv_server::{Kv, KvServer};
-use rpc::etcdserverpb::watch_server::{Watch, WatchServer};
 use tokio::net::TcpListener;
-use tokio::sync::broadcast;
-use tonic::codegen::async_trait;
-use tonic::transport::Server;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::Status;
 
-type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+use fake::Service;
 
-/// Keys, and whoever watches.
-#[derive(Clone)]
-struct Service {
-    keys: Arc<Mutex<BTreeMap<Vec<u8>, KeyValue>>>,
-    told: broadcast::Sender<KeyValue>,
-}
-
-impl Service {
-    fn with_size(size: &str) -> Service {
-        let service = Service { keys: Arc::default(), told: broadcast::channel(16).0 };
-        service.store(b"/_etcd/registry/t/_config/size", size.as_bytes());
-        service
-    }
-
-    fn store(&self, key: &[u8], value: &[u8]) -> i64 {
-        let mut keys = self.keys.lock().unwrap();
-        let revision = 2 + i64::try_from(keys.len()).unwrap();
-        let kv = KeyValue {
-            key: key.to_vec().into(),
-            value: value.to_vec().into(),
-            create_revision: revision,
-            mod_revision: revision,
-            ..KeyValue::default()
-        };
-        keys.insert(key.to_vec(), kv.clone());
-        // Nobody need watch.
-        let _ = self.told.send(kv);
-        revision
-    }
-
-    /// Serves on a port of its own; its URL.
-    async fn start(&self) -> String {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let incoming = stream::unfold(listener, |listener| async {
-            let accepted = listener.accept().await.map(|(stream, _)| stream);
-            Some((accepted, listener))
-        });
-        let router = Server::builder()
-            .add_service(KvServer::new(self.clone()))
-            .add_service(WatchServer::new(self.clone()));
-        tokio::spawn(router.serve_with_incoming(incoming));
-        url
-    }
-}
-
-#[async_trait]
-impl Kv for Service {
-    async fn range(&self, ask: Request<RangeRequest>) -> Result<Response<RangeResponse>, Status> {
-        let RangeRequest { key, range_end, .. } = ask.into_inner();
-        let keys = self.keys.lock().unwrap();
-        let is_asked = |kv: &&KeyValue| match range_end.is_empty() {
-            true => kv.key == key,
-            false => kv.key >= key && kv.key < range_end,
-        };
-        let kvs = keys.values().filter(is_asked).cloned().collect();
-        let revision = 1 + i64::try_from(keys.len()).unwrap();
-        let header = Some(ResponseHeader { revision, ..ResponseHeader::default() });
-        Ok(Response::new(RangeResponse { header, kvs, ..RangeResponse::default() }))
-    }
-
-    type RangeStreamStream = Answers<RangeStreamResponse>;
-
-    async fn range_stream(
-        &self,
-        _: Request<RangeRequest>,
-    ) -> Result<Response<Self::RangeStreamStream>, Status> {
-        Err(Status::unimplemented("not here"))
-    }
-
-    async fn put(&self, ask: Request<PutRequest>) -> Result<Response<PutResponse>, Status> {
-        let PutRequest { key, value, .. } = ask.into_inner();
-        self.store(&key, &value);
-        Ok(Response::new(PutResponse::default()))
-    }
-
-    async fn delete_range(
-        &self,
-        _: Request<DeleteRangeRequest>,
-    ) -> Result<Response<DeleteRangeResponse>, Status> {
-        Err(Status::unimplemented("not here"))
-    }
-
-    async fn txn(&self, _: Request<TxnRequest>) -> Result<Response<TxnResponse>, Status> {
-        Err(Status::unimplemented("not here"))
-    }
-
-    async fn compact(
-        &self,
-        _: Request<CompactionRequest>,
-    ) -> Result<Response<CompactionResponse>, Status> {
-        Err(Status::unimplemented("not here"))
-    }
-}
-
-#[async_trait]
-impl Watch for Service {
-    type WatchStream = Answers<WatchResponse>;
-
-    async fn watch(
-        &self,
-        asks: Request<Streaming<WatchRequest>>,
-    ) -> Result<Response<Self::WatchStream>, Status> {
-        let mut asks = asks.into_inner();
-        let Some(RequestUnion::CreateRequest(create)) =
-            asks.message().await?.and_then(|ask| ask.request_union)
-        else {
-            return Err(Status::invalid_argument("nothing to watch"));
-        };
-        let told = self.told.subscribe();
-        // What was stored before somebody listened is told first.
-        let from = create.start_revision;
-        let past: Vec<KeyValue> = self.keys.lock().unwrap().values().cloned().collect();
-        let past = stream::iter(past.into_iter().filter(move |kv| kv.mod_revision >= from));
-        // What is asked is kept with it: the end of that is the end of the watch.
-        let live = stream::unfold((told, asks), |(mut told, asks)| async {
-            let kv = told.recv().await.ok()?;
-            Some((kv, (told, asks)))
-        });
-        let responses = past.chain(live).map(|kv| {
-            let event = Event { kv: Some(kv), ..Event::default() };
-            Ok(WatchResponse { events: vec![event], ..WatchResponse::default() })
-        });
-        Ok(Response::new(Box::pin(responses)))
-    }
-}
+/// How long something may take that must not take for ever.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn settings(endpoints: &[&str]) -> Settings {
     Settings {
@@ -164,7 +26,9 @@ fn settings(endpoints: &[&str]) -> Settings {
         keepalive_time: Duration::from_secs(2),
         keepalive_timeout: Duration::from_secs(6),
         tls: None,
-        user: None,
+        request_bytes_max: None,
+        answer_bytes_max: None,
+        user: User::default(),
     }
 }
 
@@ -201,4 +65,110 @@ async fn without_a_size_there_is_no_cluster() {
     assert_eq!(nobody, Err("etcdclient: no available endpoints".to_owned()));
     let odd = joined(settings(&["ftp://x:1"]), 1, "m1=http://10.0.0.1:2380").await;
     assert_eq!(odd, Err("URL scheme must be http, https, unix, or unixs: ftp://x:1".to_owned()));
+}
+
+/// The settings of a user with a password.
+fn settings_of_root(endpoints: &[&str]) -> Settings {
+    let user = User { name: "root".to_owned(), password: "secret".to_owned(), ..User::default() };
+    Settings { user, ..settings(endpoints) }
+}
+
+/// Lets somebody else come once there is a watch that was let in: the one with this number.
+async fn comes_to_watch(service: Service, number: u32) {
+    while service.door.calls("watch") < number {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    service.store(b"/_etcd/registry/t/members/2", b"m2=http://10.0.0.2:2380");
+}
+
+#[tokio::test]
+async fn a_token_that_counts_no_more_is_replaced_whatever_was_asked() {
+    for stale in [
+        Status::unauthenticated("etcdserver: invalid auth token"),
+        Status::invalid_argument("etcdserver: revision of auth store is old"),
+        Status::invalid_argument("etcdserver: user name is empty"),
+    ] {
+        let service = Service::with_size("2");
+        service.door.lock(None);
+        for call in ["range", "put", "watch"] {
+            service.door.refuse(call, stale.clone());
+        }
+        let url = service.start().await;
+        let other = tokio::spawn(comes_to_watch(service.clone(), 2));
+        let joined = joined(settings_of_root(&[&url]), 1, "m1=http://10.0.0.1:2380");
+        let joined = tokio::time::timeout(PATIENCE, joined).await.expect("no endless retries");
+        assert_eq!(joined.unwrap(), "m1=http://10.0.0.1:2380,m2=http://10.0.0.2:2380");
+        other.await.unwrap();
+        // The first token, and one more each time; two lists of two requests, and one after the watch was lost.
+        let calls = ["authenticate", "range", "put", "watch"].map(|call| service.door.calls(call));
+        assert_eq!(calls, [4, 1 + 2 + 2 + 1, 2, 2], "{stale}");
+    }
+}
+
+#[tokio::test]
+async fn who_is_not_known_is_told_at_once() {
+    let service = Service::with_size("1");
+    service.door.lock(None);
+    let url = service.start().await;
+    let mut settings = settings_of_root(&[&url]);
+    "guess".clone_into(&mut settings.user.password);
+    let refused = joined(settings, 1, "m1=http://10.0.0.1:2380").await;
+    let text = "etcdserver: authentication failed, invalid user ID or password";
+    assert_eq!(refused, Err(text.to_owned()));
+}
+
+#[tokio::test]
+async fn a_token_that_was_given_is_shown_and_no_other_asked_for() {
+    let service = Service::with_size("1");
+    service.door.lock(Some("given"));
+    let url = service.start().await;
+    let user = User { token: "given".to_owned(), ..User::default() };
+    let settings = Settings { user, ..settings(&[&url]) };
+    let joined = joined(settings, 1, "m1=http://10.0.0.1:2380").await;
+    assert_eq!(joined.unwrap(), "m1=http://10.0.0.1:2380");
+    assert_eq!(service.door.calls("authenticate"), 0);
+}
+
+#[tokio::test]
+async fn where_nobody_is_asked_for_a_token_it_is_asked_for_once() {
+    let service = Service::with_size("1");
+    let url = service.start().await;
+    let joined = joined(settings_of_root(&[&url]), 1, "m1=http://10.0.0.1:2380").await;
+    assert_eq!(joined.unwrap(), "m1=http://10.0.0.1:2380");
+    assert_eq!(service.door.calls("authenticate"), 1);
+}
+
+#[tokio::test]
+async fn the_first_token_may_come_from_any_endpoint() {
+    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let dead = format!("http://{}", gone.local_addr().unwrap());
+    drop(gone);
+    let service = Service::with_size("1");
+    service.door.lock(None);
+    let url = service.start().await;
+    let joined = joined(settings_of_root(&[&dead, &url]), 1, "m1=http://10.0.0.1:2380").await;
+    assert_eq!(joined.unwrap(), "m1=http://10.0.0.1:2380");
+}
+
+#[tokio::test]
+async fn messages_are_no_longer_than_they_may_be() {
+    let m1 = "m1=http://10.0.0.1:2380";
+    let service = Service::with_size("1");
+    let url = service.start().await;
+    let with = |request_bytes_max, answer_bytes_max| Settings {
+        request_bytes_max,
+        answer_bytes_max,
+        ..settings(&[&url])
+    };
+    let odd = joined(with(Some(3), Some(2)), 1, m1).await;
+    let text = "gRPC message recv limit (2 bytes) must be greater than send limit (3 bytes)";
+    assert_eq!(odd, Err(text.to_owned()));
+    // The key of the size is longer than that, and so is what is found there. Nobody ends what goes wrong again and again.
+    let ended = |settings| tokio::time::timeout(Duration::from_secs(1), joined(settings, 1, m1));
+    assert!(ended(with(Some(16), None)).await.is_err());
+    assert_eq!(service.door.calls("range"), 0, "it never left");
+    assert!(ended(with(None, Some(16))).await.is_err());
+    assert_eq!(service.door.calls("put"), 0);
+    let joined = joined(with(Some(1024), Some(1024)), 1, m1).await;
+    assert_eq!(joined.unwrap(), m1);
 }

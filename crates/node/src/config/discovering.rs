@@ -46,11 +46,22 @@ fn settings(flags: &Flags) -> Result<Settings, Refusal> {
         keepalive_time: flags.discovery_keepalive_time.or_zero(),
         keepalive_timeout: flags.discovery_keepalive_timeout.or_zero(),
         tls: tls(flags),
-        user: user(flags),
+        request_bytes_max: limit(flags.discovery_request_bytes_max),
+        answer_bytes_max: limit(flags.discovery_answer_bytes_max),
+        user: User {
+            name: flags.discovery_user.clone(),
+            password: flags.discovery_password.clone(),
+            token: flags.discovery_user_token.clone(),
+        },
     })
 }
 
-/// Compat: as in etcd, one file is enough to speak TLS, whatever `--discovery-insecure-transport` says.
+/// Compat: as in etcd's client, what is no number of bytes is what is usual.
+fn limit(bytes: i64) -> Option<usize> {
+    usize::try_from(bytes).ok().filter(|bytes| *bytes > 0)
+}
+
+/// Compat: as in etcd, one file or a name is enough to speak TLS, whatever `--discovery-insecure-transport` says.
 fn tls(flags: &Flags) -> Option<tls::Info> {
     let path = |text: &String| (!text.is_empty()).then(|| text.into());
     let info = tls::Info {
@@ -58,16 +69,11 @@ fn tls(flags: &Flags) -> Option<tls::Info> {
         key_file: path(&flags.discovery_key),
         trusted_ca_file: path(&flags.discovery_cacert),
         trusts_all: flags.discovery_insecure_skip_tls_verify,
+        server_name: Some(flags.discovery_server_name.clone()).filter(|name| !name.is_empty()),
         ..tls::Info::default()
     };
     let speaks = !flags.discovery_insecure_transport || info != tls::Info::default();
     speaks.then_some(info)
-}
-
-/// Compat: etcd's client asks for a token only if both are there.
-fn user(flags: &Flags) -> Option<User> {
-    let (name, password) = (flags.discovery_user.clone(), flags.discovery_password.clone());
-    (!name.is_empty() && !password.is_empty()).then_some(User { name, password })
 }
 
 /// The members that DNS knows.
@@ -169,10 +175,9 @@ mod tests {
             (settings.dial_timeout, settings.request_timeout),
             (Duration::from_secs(2), Duration::from_secs(5))
         );
-        assert_eq!((&settings.tls, &settings.user), (&None, &None));
+        assert_eq!((&settings.tls, &settings.user), (&None, &User::default()));
         let user = list(&["--discovery-user=u", "--discovery-password=p"]).user;
-        assert_eq!(user, Some(User { name: "u".into(), password: "p".into() }));
-        assert_eq!(list(&["--discovery-user=u"]).user, None);
+        assert_eq!(user, User { name: "u".into(), password: "p".into(), token: String::new() });
     }
 
     #[test]

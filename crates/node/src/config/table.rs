@@ -133,8 +133,14 @@ macro_rules! flags {
             pub client_cert_allowed_cn: Vec<String>,
             /// Do not compare the names in the certificate of a client with where it comes from. The same.
             pub client_skip_client_san_verification: bool,
-            /// Keys of a configuration file that there is no flag for, and that were set to something.
-            pub file_only: BTreeSet<String>,
+            /// Discovery: how many bytes a request may have; zero or less for what is usual. The same.
+            pub discovery_request_bytes_max: i64,
+            /// Discovery: how many bytes an answer may have. The same.
+            pub discovery_answer_bytes_max: i64,
+            /// Discovery: the name that the certificates there are for. The same.
+            pub discovery_server_name: String,
+            /// Discovery: a token in place of a user and a password. The same.
+            pub discovery_user_token: String,
         }
 
         /// The flags, by heading.

@@ -28,9 +28,6 @@ pub(crate) fn check(flags: &Flags) -> Result<(), Refusal> {
     }
     reasons.extend(freelist(flags));
     reasons.extend(profiles(flags));
-    for key in &flags.file_only {
-        reasons.push(format!("{key} in the configuration file is not yet supported by Bowline"));
-    }
     if reasons.is_empty() { Ok(()) } else { Err(Refusal::Unsupported(reasons)) }
 }
 

@@ -141,6 +141,26 @@ fn nested_keys_are_flags_too() {
 }
 
 #[test]
+fn discovery_has_keys_that_are_no_flags() {
+    let list = |client: &str| {
+        let text =
+            format!("discovery-config: {{token: t, client: {{endpoints: [e], {client}}}}}\n");
+        let cluster = config(&text).cluster;
+        let Some(Discovery::List(list)) = cluster.discovery else { panic!("{cluster:?}") };
+        list
+    };
+    let limits = list("max-request-bytes: 5, max-recv-bytes: 6");
+    assert_eq!((limits.request_bytes_max, limits.answer_bytes_max), (Some(5), Some(6)));
+    let usual = list("max-request-bytes: 0, max-recv-bytes: -1");
+    assert_eq!((usual.request_bytes_max, usual.answer_bytes_max), (None, None));
+    let named = list("secure: {server-name: d.example, insecure-transport: true}");
+    assert_eq!(named.tls.and_then(|tls| tls.server_name).as_deref(), Some("d.example"));
+    let empty = list("secure: {server-name: '', insecure-transport: true}, auth: {token: null}");
+    assert_eq!((&empty.tls, empty.user.token.as_str()), (&None, ""));
+    assert_eq!(list("auth: {token: secret}").user.token, "secret");
+}
+
+#[test]
 fn the_security_of_peers_is_a_section() {
     let tls = parsed(
         "peer-transport-security: {cert-file: c, key-file: k, client-cert-file: cc, client-key-file: ck, \
@@ -265,6 +285,18 @@ fn refusals_are_etcds() {
             "discovery-config: {client: {endpoints: x}}\n",
             format!(
                 "{decoding} string into Go struct field ConfigSpec.Config.discovery-config.client.endpoints of type []string"
+            ),
+        ),
+        (
+            "discovery-config: {client: {max-recv-bytes: x}}\n",
+            format!(
+                "{decoding} string into Go struct field ConfigSpec.Config.discovery-config.client.max-recv-bytes of type int"
+            ),
+        ),
+        (
+            "discovery-config: {client: {auth: {token: 5}}}\n",
+            format!(
+                "{decoding} number into Go struct field AuthConfig.Config.discovery-config.client.auth.token of type string"
             ),
         ),
         ("[a]\n", format!("{decoding} array into Go value of type embed.configYAML")),

@@ -70,7 +70,13 @@ impl Decoder {
             Key::List(field) => list(value, place).map(|texts| *field(&mut self.flags) = texts),
             Key::Bool(_) if value.is_null() => Ok(()),
             Key::Bool(field) => boolean(value, place).map(|set| *field(&mut self.flags) = set),
-            Key::FileOnly => self.note_file_only(value, path),
+            Key::Text(_) | Key::Int(_) if value.is_null() => Ok(()),
+            Key::Text(field) => {
+                text(value, place, "string").map(|text| *field(&mut self.flags) = text)
+            }
+            Key::Int(field) => {
+                number(value, place, "int").map(|number| *field(&mut self.flags) = number)
+            }
         };
         if let Err(text) = taken {
             self.error.get_or_insert(text);
@@ -94,21 +100,6 @@ impl Decoder {
                 Some(found) => self.take(found, value, &place, &path),
                 None => self.unknown.push(path),
             }
-        }
-        Ok(())
-    }
-
-    fn note_file_only(&mut self, value: &Value, path: &str) -> Result<(), String> {
-        let is_nothing = match value {
-            Value::Null => true,
-            Value::Bool(set) => !set,
-            Value::Number(number) => number.as_f64() == Some(0.0),
-            Value::String(text) => text.is_empty(),
-            Value::Array(list) => list.is_empty(),
-            Value::Object(map) => map.is_empty(),
-        };
-        if !is_nothing {
-            self.flags.file_only.insert(path.to_owned());
         }
         Ok(())
     }

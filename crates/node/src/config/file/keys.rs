@@ -13,8 +13,10 @@ pub(super) enum Key {
     List(fn(&mut Flags) -> &mut Vec<String>),
     /// A yes or no of that kind.
     Bool(fn(&mut Flags) -> &mut bool),
-    /// Something that there is no flag for.
-    FileOnly,
+    /// A text of that kind.
+    Text(fn(&mut Flags) -> &mut String),
+    /// A number of that kind.
+    Int(fn(&mut Flags) -> &mut i64),
 }
 
 /// Keys under a key.
@@ -28,8 +30,6 @@ pub(super) struct Section {
     fields: &'static [(&'static str, Key)],
     /// Keys with more keys under them.
     sections: &'static [(&'static str, &'static Section)],
-    /// Keys that there is no flag for.
-    file_only: &'static [&'static str],
 }
 
 impl Section {
@@ -49,11 +49,9 @@ impl Section {
             self.flags.iter().find(|(known, _)| is_key(known)).and_then(|(_, flag)| find(flag));
         let field = || self.fields.iter().find(|(known, _)| is_key(known)).map(|(_, key)| *key);
         let section = || self.sections.iter().find(|(known, _)| is_key(known));
-        let file_only = || self.file_only.iter().any(|known| is_key(known));
         flag.map(Key::Flag)
             .or_else(field)
             .or_else(|| section().map(|(_, section)| Key::Map(section)))
-            .or_else(|| file_only().then_some(Key::FileOnly))
     }
 }
 
@@ -129,7 +127,6 @@ static CLIENT_SECURITY: Section = Section {
         ),
     ],
     sections: &[],
-    file_only: &[],
 };
 
 static PEER_SECURITY: Section = Section {
@@ -148,7 +145,6 @@ static PEER_SECURITY: Section = Section {
     ],
     fields: &[],
     sections: &[],
-    file_only: &[],
 };
 
 static SOCKET_OPTIONS: Section = Section {
@@ -156,7 +152,6 @@ static SOCKET_OPTIONS: Section = Section {
     flags: &[("reuse-port", "socket-reuse-port"), ("reuse-address", "socket-reuse-address")],
     fields: &[],
     sections: &[],
-    file_only: &[],
 };
 
 static DISCOVERY: Section = Section {
@@ -164,7 +159,6 @@ static DISCOVERY: Section = Section {
     flags: &[("token", "discovery-token")],
     fields: &[],
     sections: &[("client", &DISCOVERY_CLIENT)],
-    file_only: &[],
 };
 
 static DISCOVERY_CLIENT: Section = Section {
@@ -176,9 +170,11 @@ static DISCOVERY_CLIENT: Section = Section {
         ("keepalive-time", "discovery-keepalive-time"),
         ("keepalive-timeout", "discovery-keepalive-timeout"),
     ],
-    fields: &[],
+    fields: &[
+        ("max-request-bytes", Key::Int(|flags| &mut flags.discovery_request_bytes_max)),
+        ("max-recv-bytes", Key::Int(|flags| &mut flags.discovery_answer_bytes_max)),
+    ],
     sections: &[("secure", &DISCOVERY_SECURE), ("auth", &DISCOVERY_AUTH)],
-    file_only: &["max-request-bytes", "max-recv-bytes"],
 };
 
 static DISCOVERY_SECURE: Section = Section {
@@ -190,15 +186,13 @@ static DISCOVERY_SECURE: Section = Section {
         ("insecure-transport", "discovery-insecure-transport"),
         ("insecure-skip-tls-verify", "discovery-insecure-skip-tls-verify"),
     ],
-    fields: &[],
+    fields: &[("server-name", Key::Text(|flags| &mut flags.discovery_server_name))],
     sections: &[],
-    file_only: &["server-name"],
 };
 
 static DISCOVERY_AUTH: Section = Section {
     go_type: "clientv3.AuthConfig",
     flags: &[("username", "discovery-user"), ("password", "discovery-password")],
-    fields: &[],
+    fields: &[("token", Key::Text(|flags| &mut flags.discovery_user_token))],
     sections: &[],
-    file_only: &["token"],
 };
