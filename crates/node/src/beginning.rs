@@ -22,7 +22,7 @@ use peer::{Asker, KnownCluster, wait};
 use server::{AskError, Joining};
 use types::MemberId;
 
-use crate::config::{BootstrapError, ClusterState, Config, InitialCluster, same_places};
+use crate::config::{BootstrapError, ClusterState, Config, InitialCluster, Names, same_places};
 use crate::settings;
 
 /// How long each of the others may take to say whether this member is there already.
@@ -124,16 +124,27 @@ fn join(config: &Config, told: &InitialCluster, asker: &Asker) -> Result<Beginni
     let known = wait(asker.members(&others, FETCH_TIMEOUT)).map_err(BeginError::Fetch)?;
     let KnownCluster { id: cluster_id, members } = known;
     let running = Membership::of(members);
-    let adopted = adopt_ids(&told, &running, &mut |a, b| same_places(a, b, &resolve));
-    let members = adopted.map_err(|error| {
-        let cluster = describe(cluster_id, &running);
-        BeginError::Mismatch { cluster, error }
-    })?;
+    let members = identify(&told, cluster_id, &running, &Names::new(&resolve))?;
     let local = named(&members, &config.name).map(|member| member.id).unwrap_or_default();
     check_version(asker, &members, local, config.raft.request_timeout())?;
     let learners_max = usize::try_from(config.cluster.learners_max).unwrap_or(usize::MAX);
     running.check_learners(0, learners_max)?;
     Ok(Beginning::Join(Joining { cluster_id, local, members }))
+}
+
+/// The members that it was told of, with the ids that the running cluster has for them. Each is compared with each, so the patience for names is
+/// for all pairs together.
+fn identify(
+    told: &Membership,
+    cluster_id: ClusterId,
+    running: &Membership,
+    names: &Names<'_>,
+) -> Result<Membership, BeginError> {
+    let adopted = adopt_ids(told, running, &mut |a, b| same_places(a, b, names));
+    adopted.map_err(|error| {
+        let cluster = describe(cluster_id, running);
+        BeginError::Mismatch { cluster, error }
+    })
 }
 
 /// The members that it was told of, with the ids that a new cluster would give them.
@@ -202,4 +213,36 @@ fn warn_of(member: &Member, error: &AskError, what: &str) {
 fn resolve(host: &str) -> Result<IpAddr, String> {
     let mut addresses = (host, 0).to_socket_addrs().map_err(|error| error.to_string())?;
     addresses.next().map(|address| address.ip()).ok_or_else(|| format!("{host} has no address"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    fn members(hosts: [&str; 3]) -> Membership {
+        let urls = |host: &str| vec![format!("http://{host}:2380")];
+        let members = hosts.map(|host| (host.to_owned(), urls(host))).into();
+        Membership::bootstrap("t", &members).expect("sound").1
+    }
+
+    #[test]
+    fn names_that_nobody_knows_are_waited_for_once_not_for_each_pair() {
+        let (asked, pauses) = (Cell::new(0), Cell::new(5));
+        let resolve = |host: &str| {
+            asked.set(asked.get() + 1);
+            Err(format!("lookup {host}: no such host"))
+        };
+        let pause = || {
+            let has_time = pauses.get() > 0;
+            pauses.set(pauses.get().max(1) - 1);
+            has_time
+        };
+        let (told, running) = (members(["a", "b", "c"]), members(["x", "y", "z"]));
+        let names = Names::with_pause(&resolve, pause);
+        let refused = identify(&told, ClusterId(1), &running, &names).expect_err("unknown");
+        assert!(refused.to_string().contains("no such host"), "{refused}");
+        assert_eq!(asked.get(), 5 + 3, "five tries for the first pair, and one for each pair");
+    }
 }

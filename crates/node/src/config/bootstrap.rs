@@ -14,7 +14,7 @@ use discovery::srv::Lookup;
 use super::discovering;
 use super::go::{quote, quote_list};
 use super::meant::{Config, Discovery};
-use super::names::{self, Names, Resolve};
+use super::names::{Names, Resolve};
 use super::url::list::{self, UrlsMap};
 use super::url::{Url, UrlError, bracketed};
 
@@ -114,7 +114,7 @@ impl Config {
         lookup: &dyn Lookup,
     ) -> Result<InitialCluster, BootstrapError> {
         let told = self.told_cluster(lookup)?;
-        self.verify_new(&told, &Names { resolve, pause: &names::pauses() })?;
+        self.verify_new(&told, &Names::new(resolve))?;
         Ok(told)
     }
 
@@ -189,12 +189,11 @@ impl Config {
     }
 }
 
-/// Whether two lists of peer URLs lead to the same places, and if not, why not. `resolve` is asked if they are written in two ways, and
-/// for half a minute if it does not know.
+/// Whether two lists of peer URLs lead to the same places, and if not, why not. `names` are asked for if they are written in two ways.
 ///
 /// # Errors
 /// How they differ.
-pub fn same_places(a: &[String], b: &[String], resolve: Resolve<'_>) -> Result<(), String> {
+pub fn same_places(a: &[String], b: &[String], names: &Names<'_>) -> Result<(), String> {
     if a.len() != b.len() {
         return Err(format!("len({}) != len({})", quote_list(a), quote_list(b)));
     }
@@ -203,7 +202,7 @@ pub fn same_places(a: &[String], b: &[String], resolve: Resolve<'_>) -> Result<(
         urls.sort_by(|a, b| a.as_str().cmp(b.as_str()));
         Ok::<_, String>(urls)
     };
-    lead_to_same(&read(a)?, &read(b)?, &Names { resolve, pause: &names::pauses() })
+    lead_to_same(&read(a)?, &read(b)?, names)
 }
 
 fn read_url(text: &str) -> Result<Url, String> {

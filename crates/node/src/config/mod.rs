@@ -48,7 +48,7 @@ pub use meant::{
     Advertise, Auth, AutoCompaction, AutoTls, Backend, Checks, Client, Cluster, ClusterState,
     Compaction, Config, Discovery, Keepalive, Limits, Listen, Monitoring, Peer, Raft, Tls, Tracing,
 };
-pub use names::Resolve;
+pub use names::{Names, Resolve};
 pub use notice::Notice;
 pub use refusal::Refusal;
 pub use table::Flags;

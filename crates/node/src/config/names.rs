@@ -22,15 +22,26 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The pause before a name is asked for again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Asks for names, and asks again.
-pub(super) struct Names<'a> {
+/// Asks for names, and asks again, while there is time.
+pub struct Names<'a> {
     /// Asks once.
-    pub(super) resolve: Resolve<'a>,
+    resolve: Resolve<'a>,
     /// Waits before another try; or says that there is no time for one.
-    pub(super) pause: &'a dyn Fn() -> bool,
+    pause: Box<dyn Fn() -> bool + 'a>,
 }
 
-impl Names<'_> {
+impl<'a> Names<'a> {
+    /// For as long as etcd would ask, which begins now: whoever compares several members does so with one of these, as the time is for all of them
+    /// together.
+    pub fn new(resolve: Resolve<'a>) -> Self {
+        Self::with_pause(resolve, pauses())
+    }
+
+    /// With pauses of one's own.
+    pub(crate) fn with_pause(resolve: Resolve<'a>, pause: impl Fn() -> bool + 'a) -> Self {
+        Self { resolve, pause: Box::new(pause) }
+    }
+
     /// The address of the host of a URL.
     pub(super) fn address(&self, url: &Url) -> Result<IpAddr, String> {
         loop {
@@ -55,7 +66,7 @@ impl Names<'_> {
 }
 
 /// A pause that can be made for as long as there is time, which begins now.
-pub(super) fn pauses() -> impl Fn() -> bool {
+fn pauses() -> impl Fn() -> bool {
     let until = Instant::now() + PATIENCE;
     move || {
         let has_time = Instant::now() + PAUSE < until;

@@ -58,7 +58,7 @@ fn cluster(initial: &str, advertised: &str) -> Result<InitialCluster, String> {
         format!("--initial-advertise-peer-urls={advertised}"),
     );
     let config = config(&["--name=m", &initial, &advertised]);
-    made(&config, &Names { resolve: &resolve, pause: &|| false }).map_err(|error| error.to_string())
+    made(&config, &Names::with_pause(&resolve, || false)).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_name_that_is_known_late_is_asked_for_again() {
         "--initial-cluster=m=http://one.example:1",
         "--initial-advertise-peer-urls=http://10.0.0.1:1",
     ]);
-    let names = Names { resolve: &resolve, pause: &pause };
+    let names = Names::with_pause(&resolve, pause);
     assert!(made(&config, &names).is_ok());
     assert_eq!((asked.get(), pauses.get()), (3, 2), "with a pause before each further try");
 }
@@ -147,7 +147,7 @@ fn refusals_are_in_etcds_words() {
 fn a_cluster_is_found_in_dns() {
     let with = |flags: &[&str]| {
         let flags = [&["--name=m", "--discovery-srv=example.com"], flags].concat();
-        made(&config(&flags), &Names { resolve: &resolve, pause: &|| false })
+        made(&config(&flags), &Names::with_pause(&resolve, || false))
             .map_err(|error| error.to_string())
     };
     let found = with(&["--initial-advertise-peer-urls=https://one.example:1"]).expect("found");
@@ -214,7 +214,8 @@ fn on_a_list_a_member_is_alone_at_first() {
 fn urls_of_running_members_are_compared_with_those_one_was_told() {
     let same = |a: &[&str], b: &[&str]| {
         let texts = |urls: &[&str]| urls.iter().map(|url| (*url).to_owned()).collect::<Vec<_>>();
-        same_places(&texts(a), &texts(b), &|host| resolve(host).or(Ok(IpAddr::from([10, 0, 0, 9]))))
+        let resolve = |host: &str| resolve(host).or(Ok(IpAddr::from([10, 0, 0, 9])));
+        same_places(&texts(a), &texts(b), &Names::with_pause(&resolve, || false))
     };
     assert_eq!(same(&["http://b:1", "http://a:1"], &["http://a:1", "http://b:1"]), Ok(()));
     assert_eq!(same(&["http://one.example:1"], &["http://10.0.0.1:1"]), Ok(()));
