@@ -115,6 +115,9 @@ pub enum StartError {
     /// The members make no cluster.
     #[error(transparent)]
     Members(#[from] membership::BootstrapError),
+    /// They are more learners than the settings allow.
+    #[error(transparent)]
+    Learners(#[from] membership::Refused),
     /// This member is not among them.
     #[error("couldn't find local name {0:?} in the initial cluster configuration")]
     NotInCluster(String),

@@ -117,6 +117,7 @@ fn restart(
     let applied = state.applied()?.0.max(Index(start.index()));
     check_log(config, applied, Index(log.wal.last_index()))?;
     let members = state.cluster.now();
+    members.check_learners(0, config.max_learners)?;
     let voters = Voters::from(members.conf_state());
     if config.force_new_cluster {
         if members.is_removed(local) {

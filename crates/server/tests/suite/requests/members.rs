@@ -69,6 +69,16 @@ fn a_learner_comes_and_goes() {
 }
 
 #[test]
+fn a_member_with_more_learners_than_it_may_have_does_not_start() {
+    let mut running = Running::start();
+    add(&running.server(), "http://b:2380", true).unwrap();
+    let refused = running.restart(|config| config.max_learners = 0).unwrap_err();
+    assert_eq!(refused.to_string(), "membership: too many learner members in cluster");
+    running.restart(|config| config.max_learners = 1).unwrap();
+    assert_eq!(list(&running.server()).members.len(), 2);
+}
+
+#[test]
 fn a_learner_that_has_heard_of_nothing_is_not_promoted() {
     let running = Running::start();
     let server = running.server();

@@ -24,7 +24,8 @@ use std::time::Duration;
 use env::{Clock, OsClock, OsDisk, OsRandom};
 use proto::etcdserverpb as pb;
 use server::{
-    Credentials, Machine, Member, OutgoingSnapshot, Server, ServerConfig, StopReason, Transport,
+    Credentials, Machine, Member, OutgoingSnapshot, Server, ServerConfig, StartError, StopReason,
+    Transport,
 };
 use tempfile::TempDir;
 use testkit::waiting::block_on;
@@ -52,15 +53,16 @@ impl Running {
 
     fn start_at(clock: Arc<dyn Clock>, change: impl FnOnce(&mut ServerConfig)) -> Running {
         let folder = tempfile::tempdir().unwrap();
-        let mut config = ServerConfig::new("default", folder.path());
-        config.heartbeat = Duration::from_millis(10);
-        config.unsafe_no_fsync = true;
-        config.bcrypt_cost = auth::COST_MIN;
-        change(&mut config);
-        let machine = Machine { disk: Arc::new(OsDisk), clock, random: Box::new(OsRandom) };
-        let registry = prometheus::Registry::new();
-        let member = Member::start(config, machine, Arc::new(Unheard), &registry).unwrap();
-        Running { member: Some(member), registry, folder }
+        let (member, registry) = start_in(&folder, clock, change);
+        Running { member: Some(member.unwrap()), registry, folder }
+    }
+
+    /// Starts again with what is in the folder, and other settings.
+    fn restart(&mut self, change: impl FnOnce(&mut ServerConfig)) -> Result<(), StartError> {
+        self.stop();
+        let (member, registry) = start_in(&self.folder, Arc::new(OsClock::default()), change);
+        (self.member, self.registry) = (Some(member?), registry);
+        Ok(())
     }
 
     fn server(&self) -> Server {
@@ -70,6 +72,21 @@ impl Running {
     fn stop(&mut self) -> Option<StopReason> {
         self.member.take().map(Member::stop)
     }
+}
+
+fn start_in(
+    folder: &TempDir,
+    clock: Arc<dyn Clock>,
+    change: impl FnOnce(&mut ServerConfig),
+) -> (Result<Member, StartError>, prometheus::Registry) {
+    let mut config = ServerConfig::new("default", folder.path());
+    config.heartbeat = Duration::from_millis(10);
+    config.unsafe_no_fsync = true;
+    config.bcrypt_cost = auth::COST_MIN;
+    change(&mut config);
+    let machine = Machine { disk: Arc::new(OsDisk), clock, random: Box::new(OsRandom) };
+    let registry = prometheus::Registry::new();
+    (Member::start(config, machine, Arc::new(Unheard), &registry), registry)
 }
 
 impl Drop for Running {
