@@ -22,10 +22,8 @@ impl World {
             world.cluster.sites.values().all(Site::is_published)
         })?;
         self.write_through_all()?;
-        self.until("all have applied the same", |world| {
-            let mut applied: Vec<_> = world.servers().map(Server::applied).collect();
-            applied.dedup();
-            applied.len() == 1 && world.cluster.sites.values().all(Site::is_running)
+        self.until("those that run are the members, and have applied the same", |world| {
+            world.are_members() && world.have_applied_the_same()
         })?;
         self.compare_all()?;
         let servers: Vec<_> = self.servers().cloned().collect();
@@ -34,6 +32,20 @@ impl World {
             noted.map_err(|error| format!("{} cannot be read: {error}", server.local()))?;
         }
         Ok(())
+    }
+
+    /// Whether all machines run, and those who run are the members, by the word of each: a member that ended as one that was removed really was.
+    fn are_members(&self) -> bool {
+        let sites = &self.cluster.sites;
+        let is_told_so =
+            |server: &Server| server.state().cluster.now().ids().eq(sites.keys().copied());
+        sites.values().all(Site::is_running) && self.servers().all(is_told_so)
+    }
+
+    fn have_applied_the_same(&self) -> bool {
+        let mut applied: Vec<_> = self.servers().map(Server::applied).collect();
+        applied.dedup();
+        applied.len() == 1
     }
 
     /// A write through every member succeeds, sooner or later.

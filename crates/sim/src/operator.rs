@@ -32,6 +32,8 @@ pub(crate) struct Operator {
     named: u32,
     /// Whose machines were taken away. Members that are behind may not know it yet.
     gone: BTreeSet<MemberId>,
+    /// Who has ended as one that was removed, while nobody else says so yet.
+    left: BTreeSet<MemberId>,
 }
 
 struct Asked {
@@ -46,7 +48,8 @@ impl Operator {
         let mut random = SeededRandom::new(seed);
         // Some clusters stay as they are.
         let every = if random.chance(1, 3) { u64::MAX } else { 100 + random.below(400) };
-        Operator { random, every, asked: None, named: 0, gone: BTreeSet::new() }
+        let (gone, left) = (BTreeSet::new(), BTreeSet::new());
+        Operator { random, every, asked: None, named: 0, gone, left }
     }
 
     /// A change may be asked for, and what has changed is followed.
@@ -147,9 +150,20 @@ impl Operator {
         }
     }
 
+    /// A member has ended as one that was removed. Its machine stays, and does not run, until another member says so too.
+    pub(crate) fn leave(&mut self, id: MemberId) {
+        self.left.insert(id);
+    }
+
+    /// Whether a member has ended as one that was removed, and only by its own word.
+    pub(crate) fn has_left(&self, id: MemberId) -> bool {
+        self.left.contains(&id)
+    }
+
     /// Takes a machine away.
-    pub(crate) fn forget(&mut self, cluster: &mut Cluster, id: MemberId) {
+    fn forget(&mut self, cluster: &mut Cluster, id: MemberId) {
         self.gone.insert(id);
+        self.left.remove(&id);
         self.asked.take_if(|asked| asked.of == id);
         let network = cluster.network.clone();
         cluster.sites.remove(&id).into_iter().for_each(|mut site| site.kill(&network));

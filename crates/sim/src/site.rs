@@ -26,7 +26,7 @@ pub struct Site {
     pub is_paused: bool,
     /// Whether its log does not get on.
     pub is_stalled: bool,
-    /// Whether its disk was made to fail, so that it may end by itself.
+    /// Whether its disk was made to fail, so that it may end by itself once a call has failed.
     pub is_faulty: bool,
     /// Whether that is over. What failed before may still be found out.
     pub is_healed: bool,
@@ -38,6 +38,10 @@ pub struct Site {
 
 /// A clock that goes as fast as the time that passes.
 pub(crate) const PACE_MAX: u64 = 1000;
+
+/// What a simulated disk says when it is made to fail: out of order, full, without power.
+const DISK_ERRORS: [&str; 3] =
+    ["Input/output error", "No space left on device", "the machine is off"];
 
 impl Site {
     /// A machine with an empty disk.
@@ -136,6 +140,12 @@ impl Site {
         self.disk.heal();
         self.disk.set_capacity(None);
         self.is_healed = true;
+    }
+
+    /// Whether a member may end for this reason: its disk was made to fail, did so since the member started, and that is what stopped it. Nothing but the disk says
+    /// these words, so whoever repeats them was told so by a call of its own.
+    pub(crate) fn excuses(&self, why: &str) -> bool {
+        self.is_faulty && DISK_ERRORS.iter().any(|words| why.contains(words))
     }
 
     /// Its disk is made to fail.

@@ -270,12 +270,13 @@ impl World {
             self.note(|| format!("{id} ended: {reason}"));
             let site = self.cluster.site(id);
             match reason {
-                StopReason::Removed => self.operator.forget(&mut self.cluster, id),
-                StopReason::Fault(_) if site.is_off => {
-                    self.lose_power(id);
+                StopReason::Removed => self.operator.leave(id),
+                StopReason::Fault(why) if site.excuses(&why) => {
+                    if site.is_off {
+                        self.lose_power(id);
+                    }
                     self.start_later(id);
                 }
-                StopReason::Fault(_) if site.is_faulty => self.start_later(id),
                 other => return Err(format!("{id} ended by itself: {other}")),
             }
         }
@@ -302,15 +303,14 @@ impl World {
     /// Starts a member that does not run, if it starts.
     pub(crate) fn start(&mut self, id: MemberId) -> Demand {
         let Some(site) = self.cluster.sites.get(&id) else { return Ok(()) };
-        if site.is_running() {
+        if site.is_running() || self.operator.has_left(id) {
             return Ok(());
         }
         self.counts.starts += 1;
         let started = self.cluster.try_start(id);
-        let is_faulty = self.cluster.site(id).is_faulty;
         match started {
             Ok(()) => self.note_started(id),
-            Err(error) if is_faulty => {
+            Err(error) if self.cluster.site(id).excuses(&words(&error)) => {
                 self.note(|| format!("{id} did not start: {error}"));
                 if self.cluster.site(id).is_off {
                     self.lose_power(id);
@@ -318,7 +318,7 @@ impl World {
                 self.cluster.site(id).heal();
                 self.start_later(id);
             }
-            Err(error) => return Err(format!("{id} does not start: {error}")),
+            Err(error) => return Err(format!("{id} does not start: {}", words(&error))),
         }
         Ok(())
     }
@@ -373,4 +373,10 @@ impl World {
     pub(crate) fn servers(&self) -> impl Iterator<Item = &Server> {
         self.cluster.sites.values().filter_map(Site::server)
     }
+}
+
+/// An error, with all that it comes from.
+fn words(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

@@ -213,17 +213,16 @@ impl World {
         let stopped = self.cluster.site(id).stop(&network);
         self.lose(id);
         let site = self.cluster.site(id);
-        let is_faulty = site.is_faulty;
+        if let Some(server::StopReason::Fault(why)) = stopped
+            && !site.excuses(&why)
+        {
+            return Err(format!("{id} could not stop: {why}"));
+        }
         if site.is_off {
             self.lose_power(id);
         }
         self.start_later(id);
-        match stopped {
-            Some(server::StopReason::Fault(fault)) if !is_faulty => {
-                Err(format!("{id} could not stop: {fault}"))
-            }
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     fn jump(&mut self, id: MemberId) {
