@@ -4,7 +4,9 @@ use super::coverage::{Coverage, tells};
 use crate::log::Log;
 use crate::model::Change;
 use crate::options::Options;
-use crate::record::{Event, History, News, Outcome, Request, Watch, joined};
+use crate::record::{
+    Event, History, News, Operation, Outcome, Request, Watch, WatchResponse, joined,
+};
 use crate::violation::{Rule, Violation};
 
 /// Whether a watch was told all that it asked for, up to where it came, and nothing else.
@@ -65,7 +67,7 @@ impl Held<'_> {
             None => {
                 change.before.is_none()
                     || !self.watch.request.prev_kv
-                    || self.may_be_compacted(revision)
+                    || self.may_be_compacted(revision, self.told_at(revision))
             }
         };
         if right {
@@ -76,13 +78,24 @@ impl Held<'_> {
         Err(self.violation(Rule::PrevKv, revision, std::slice::from_ref(change), &text))
     }
 
-    /// Whether the state just before `revision` may have been gone when this watch ended.
-    fn may_be_compacted(&self, revision: i64) -> bool {
+    /// When the events of a revision came.
+    fn told_at(&self, revision: i64) -> u64 {
+        let tells = |response: &&WatchResponse| match &response.news {
+            News::Events(events) => events.iter().any(|event| event.kv.modified == revision),
+            _ => false,
+        };
+        self.watch.responses.iter().find(tells).map_or(0, |response| response.at_ns)
+    }
+
+    /// Whether the state just before `revision` may have been gone by `at_ns`: somebody had asked for that.
+    fn may_be_compacted(&self, revision: i64, at_ns: u64) -> bool {
         let reaches = |request: &Request| matches!(request, Request::Compact { revision: to } if *to >= revision);
-        self.options.compacts_by_itself
-            || self.history.operations.iter().any(|operation| {
-                reaches(&operation.request) && !matches!(operation.outcome, Outcome::Refused { .. })
-            })
+        let may_have = |operation: &Operation| {
+            operation.invoked_ns <= at_ns
+                && reaches(&operation.request)
+                && !matches!(operation.outcome, Outcome::Refused { .. })
+        };
+        self.options.compacts_by_itself || self.history.operations.iter().any(may_have)
     }
 
     fn violation(&self, rule: Rule, revision: i64, wanted: &[Change], told: &str) -> Violation {

@@ -187,6 +187,10 @@ fn what_was_before() {
     let mut compacted = told_prev(None);
     compacted.operations.push(unknown(2, 9, Request::Compact { revision: 4 }));
     accept(&compacted);
+    // Which it cannot be before somebody asked for that.
+    let mut later = told_prev(None);
+    later.operations.push(unknown(2, 14, Request::Compact { revision: 4 }));
+    reject(&later, Rule::PrevKv);
     // And it is not told to those who did not ask.
     let event = Event { prev: Some(a2()), ..delete_a() };
     let unasked = vec![created(), (13, 4, events(&[event]))];
