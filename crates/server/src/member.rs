@@ -31,6 +31,7 @@ use crate::config::ServerConfig;
 use crate::inbox::{Inbox, Sleep};
 use crate::log_writer::{LogWork, LogWriter};
 use crate::parts::{Inboxes, Parts};
+use crate::planted::{self, Plant};
 use crate::pool::{self, Pool};
 use crate::raft_loop::RaftLoop;
 use crate::server::{Server, Shared, StopReason};
@@ -334,6 +335,9 @@ fn run_watch(bell: &Arc<Bell>) -> impl FnOnce(&Shared) + Send + use<> {
 
 /// Does all there is to do for watchers. Returns when there will be more; none at all if that is never.
 pub(crate) fn serve_watchers(shared: &Shared) -> Option<Option<Duration>> {
+    if planted::has(Plant::NeverCatchUp) {
+        return Some(None);
+    }
     loop {
         // A snapshot may have put another in its place meanwhile.
         let state = shared.state();

@@ -15,6 +15,10 @@ pub enum Plant {
     DropEvents,
     /// Leases expire before their time.
     ExpireEarly,
+    /// No lease expires.
+    NeverExpire,
+    /// Watchers that are behind stay so.
+    NeverCatchUp,
 }
 
 #[cfg(feature = "planted")]

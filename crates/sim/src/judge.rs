@@ -1,9 +1,10 @@
-//! What is demanded in the end: progress through everybody, equal members, and a history that one store explains.
+//! What is demanded in the end: progress through everybody, leases that expire, watchers that hear of it, equal members, and a history that one store explains.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use history::{History, Options, Outcome};
+use proto::etcdserverpb as pb;
 use server::Server;
 
 use crate::client::nanos;
@@ -15,13 +16,18 @@ use crate::story::{Counts, Demand, Told, World};
 const WRITERS_FROM: u64 = 1000;
 
 impl World {
-    /// Everybody gets on: each member serves a write, and then all are the same.
+    /// Everybody gets on: each member serves a write, what is due happens, and then all are the same.
     pub(crate) fn settle(&mut self) -> Demand {
         self.until("everybody is told", |world| world.clients.is_everybody_told())?;
         self.until("all are published", |world| {
             world.cluster.sites.values().all(Site::is_published)
         })?;
+        // Nobody renews any.
+        self.until("all leases expire", |world| world.are_leases_gone())?;
         self.write_through_all()?;
+        self.until("every watcher is told of the last revision", |world| {
+            world.clients.have_watchers_heard(world.last_revision())
+        })?;
         self.until("those that run are the members, and have applied the same", |world| {
             world.are_members() && world.have_applied_the_same()
         })?;
@@ -40,6 +46,14 @@ impl World {
         let is_told_so =
             |server: &Server| server.state().cluster.now().ids().eq(sites.keys().copied());
         sites.values().all(Site::is_running) && self.servers().all(is_told_so)
+    }
+
+    fn are_leases_gone(&self) -> bool {
+        self.servers().all(|server| server.state().lessor.leases().is_empty())
+    }
+
+    fn last_revision(&self) -> i64 {
+        self.servers().map(|server| server.state().store.current()).max().unwrap_or(0)
     }
 
     fn have_applied_the_same(&self) -> bool {
@@ -148,5 +162,18 @@ fn describe(server: &Server) -> String {
     let leases: BTreeMap<_, _> =
         state.lessor.leases().into_iter().map(|id| (id, keys(id))).collect();
     let members = state.cluster.now();
-    format!("{hash:?}\nleases {leases:?}\nmembers {members:?}")
+    let accounts = describe_accounts(server);
+    format!("{hash:?}\nleases {leases:?}\nmembers {members:?}\n{accounts}")
+}
+
+/// Users with their roles, and roles with what they permit.
+fn describe_accounts(server: &Server) -> String {
+    let auth = &server.state().auth;
+    let roles_of = |name: &String| auth.user_get(&pb::AuthUserGetRequest { name: name.clone() });
+    let users = auth.user_list().users;
+    let users: Vec<_> = users.iter().map(|name| (name, roles_of(name))).collect();
+    let permits = |role: &String| auth.role_get(&pb::AuthRoleGetRequest { role: role.clone() });
+    let roles = auth.role_list().roles;
+    let roles: Vec<_> = roles.iter().map(|role| (role, permits(role))).collect();
+    format!("accounts as of {}: users {users:?}, roles {roles:?}", auth.revision())
 }

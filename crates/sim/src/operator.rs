@@ -1,5 +1,5 @@
 //! Whoever decides who is a member: adds one, as a voter or a learner, promotes it, removes it; sets up machines for those that were added, and takes away those
-//! of members that were removed.
+//! of members that were removed. Also keeps users and roles, whom nobody asks for: they are there to be the same everywhere.
 //!
 //! What came of a change is not always told. So the machines follow what members say of themselves, and not what was asked for.
 
@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use env::SeededRandom;
 use membership::Membership;
+use proto::authpb::{Permission, UserAddOptions};
 use proto::etcdserverpb as pb;
-use server::{Server, ServerConfig};
+use server::{Error, Server, ServerConfig};
 use types::MemberId;
 
 use crate::client::{Answer, nobody};
@@ -22,6 +23,8 @@ use crate::story::Counts;
 const PATIENCE: Duration = Duration::from_secs(8);
 /// The most members.
 const MEMBERS_MAX: usize = 5;
+/// How many names there are for users and roles: few, so that some are there already, and some are not.
+const NAMES: u64 = 3;
 
 /// Who decides who is a member.
 pub(crate) struct Operator {
@@ -47,7 +50,7 @@ impl Operator {
     pub(crate) fn new(seed: u64) -> Operator {
         let mut random = SeededRandom::new(seed);
         // Some clusters stay as they are.
-        let every = if random.chance(1, 3) { u64::MAX } else { 100 + random.below(400) };
+        let every = if random.chance(1, 3) { u64::MAX } else { 60 + random.below(240) };
         let (gone, left) = (BTreeSet::new(), BTreeSet::new());
         Operator { random, every, asked: None, named: 0, gone, left }
     }
@@ -94,9 +97,10 @@ impl Operator {
         let members = server.state().cluster.now();
         let (count, server) = (members.members().count(), (*server).clone());
         let of = server.local();
-        let (what, answer) = match self.random.below(3) {
+        let (what, answer) = match self.random.below(5) {
             0 if count < MEMBERS_MAX => self.add(server),
             1 => promote(server, &members),
+            2 | 3 => self.keep_accounts(server),
             _ => self.remove(server, &members),
         };
         let until = cluster.now + PATIENCE;
@@ -120,6 +124,45 @@ impl Operator {
         let remove = pb::MemberRemoveRequest { id: if is_needed { 0 } else { id.0 } };
         let what = format!("remove {id}");
         (what, Box::pin(async move { server.member_remove(&nobody(), remove).await.map(drop) }))
+    }
+
+    /// Adds or takes away a user or a role, or gives one to the other.
+    fn keep_accounts(&mut self, server: Server) -> (String, Answer<()>) {
+        let user = format!("user-{}", self.random.below(NAMES));
+        let role = format!("role-{}", self.random.below(NAMES));
+        let who = nobody();
+        match self.random.below(6) {
+            0 => (format!("add {user}"), Box::pin(async move { add_user(&server, user).await })),
+            1 => {
+                let delete = pb::AuthUserDeleteRequest { name: user.clone() };
+                let answer = async move { server.user_delete(&who, delete).await.map(drop) };
+                (format!("delete {user}"), Box::pin(answer))
+            }
+            2 => {
+                let add = pb::AuthRoleAddRequest { name: role.clone() };
+                let answer = async move { server.role_add(&who, add).await.map(drop) };
+                (format!("add {role}"), Box::pin(answer))
+            }
+            3 => {
+                let delete = pb::AuthRoleDeleteRequest { role: role.clone() };
+                let answer = async move { server.role_delete(&who, delete).await.map(drop) };
+                (format!("delete {role}"), Box::pin(answer))
+            }
+            4 => {
+                let what = format!("give {role} to {user}");
+                let grant = pb::AuthUserGrantRoleRequest { user, role };
+                let answer = async move { server.user_grant_role(&who, grant).await.map(drop) };
+                (what, Box::pin(answer))
+            }
+            _ => {
+                let what = format!("let {role} read the keys of {user}");
+                let perm = Permission { key: user.into(), ..Permission::default() };
+                let grant = pb::AuthRoleGrantPermissionRequest { name: role, perm: Some(perm) };
+                let answer =
+                    async move { server.role_grant_permission(&who, grant).await.map(drop) };
+                (what, Box::pin(answer))
+            }
+        }
     }
 
     /// Sets up machines for members that were added, and takes away those of members that were removed.
@@ -168,6 +211,13 @@ impl Operator {
         let network = cluster.network.clone();
         cluster.sites.remove(&id).into_iter().for_each(|mut site| site.kill(&network));
     }
+}
+
+/// Without a password: a hash takes long, and is never the same twice.
+async fn add_user(server: &Server, name: String) -> Result<(), Error> {
+    let options = Some(UserAddOptions { no_password: true });
+    let add = pb::AuthUserAddRequest { name, options, ..pb::AuthUserAddRequest::default() };
+    server.user_add(&nobody(), add).await.map(drop)
 }
 
 fn promote(server: Server, members: &Membership) -> (String, Answer<()>) {

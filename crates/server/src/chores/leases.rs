@@ -67,7 +67,7 @@ impl Leases {
 
     /// Asks the lessor what is due.
     fn look(&mut self, now: Duration) {
-        if !self.server.is_leader() {
+        if !self.server.is_leader() || planted::has(Plant::NeverExpire) {
             return;
         }
         // What is found is for this reign: the next leader, be it this member again, gives leases their time anew.

@@ -16,7 +16,7 @@ mod watcher;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use history::record::{Defragment, Final, Hash, Outcome, Range, Request, Response, Span};
+use history::record::{Body, Defragment, Final, Hash, Outcome, Range, Request, Response, Span};
 use history::{History, Operation};
 use server::{Error, Server};
 use types::MemberId;
@@ -237,13 +237,22 @@ impl Clients {
         }
     }
 
+    /// Whether every watcher has been told all up to a revision.
+    pub(crate) fn have_watchers_heard(&self, revision: i64) -> bool {
+        self.watchers.iter().all(|watcher| watcher.has_heard(revision))
+    }
+
     /// Notes all that a member holds in the end, and how it hashes.
-    pub(crate) fn note_final(&mut self, server: &Server, now: Duration) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// It does not say, at once.
+    pub(crate) fn note_final(&mut self, server: &Server, now: Duration) -> Result<(), String> {
         let range = Range { serializable: true, ..Range::now(Span::all()) };
         let mut answer = ask::ask(server.clone(), &Request::Range(range), false);
-        let Some(answer) = poll(&mut answer) else { return Ok(()) };
-        let Response { revision, body } = answer?;
-        let history::record::Body::Range { kvs, .. } = body else { return Ok(()) };
+        // What a member holds itself it reads without waiting for anybody.
+        let answer = poll(&mut answer).ok_or("it does not answer")?;
+        let Response { revision, body } = answer.map_err(|error| error.to_string())?;
+        let Body::Range { kvs, .. } = body else { return Err(format!("it answers: {body}")) };
         let member = server.local().0;
         self.history.finals.push(Final { member, at_ns: nanos(now), revision, kvs });
         self.note_hash(server, 0);

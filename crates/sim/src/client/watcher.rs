@@ -1,6 +1,8 @@
-//! A client that watches, and goes on where it was at another member when its own is gone.
+//! A client that watches, and goes on where it was at another member when its own is gone. It reads when it is woken, and not before: one that nobody wakes
+//! hears nothing.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use history::History;
@@ -36,6 +38,8 @@ pub(super) struct Watcher {
 struct Open {
     member: MemberId,
     stream: Stream,
+    /// Whether there is something to read.
+    is_woken: Arc<AtomicBool>,
     watch: Watch,
 }
 
@@ -81,7 +85,10 @@ impl Watcher {
         }
         let Some(request) = self.wants.clone() else { return };
         let (state, member) = (server.state(), server.local());
-        let stream = state.hub.stream(Arc::new(|| {}), server.now(), Duration::ZERO);
+        let is_woken = Arc::new(AtomicBool::new(false));
+        let wake = Arc::clone(&is_woken);
+        let wake = Arc::new(move || wake.store(true, Ordering::Relaxed));
+        let stream = state.hub.stream(wake, server.now(), Duration::ZERO);
         let is_notified = chooser.random.chance(1, 2);
         if stream.create(&to_create(&request, is_notified)).is_err() {
             return;
@@ -89,7 +96,7 @@ impl Watcher {
         let number = self.number;
         journal.note(now, || format!("{member}: client {number}: {request}"));
         let watch = Watch { client: number, member: member.0, request, responses: Vec::new() };
-        self.open = Some(Open { member, stream, watch });
+        self.open = Some(Open { member, stream, is_woken, watch });
     }
 
     fn go_on(
@@ -105,7 +112,7 @@ impl Watcher {
             // Nobody minds if it is too busy to say.
             let _ = open.stream.request_progress();
         }
-        if !chooser.random.chance(1, READ_STEPS) {
+        if !chooser.random.chance(1, READ_STEPS) || !open.is_woken.swap(false, Ordering::Relaxed) {
             return;
         }
         let mut is_over = false;
@@ -135,6 +142,19 @@ impl Watcher {
         if is_over {
             self.end(history);
         }
+    }
+
+    /// Whether the member that it watches has told it all up to a revision: by an event of it, or by saying so. One that begins later is told nothing but that it is
+    /// there: as in etcd, it is not told how far it is before it has begun.
+    pub(super) fn has_heard(&self, revision: i64) -> bool {
+        let Some(Open { watch, .. }) = &self.open else { return false };
+        let tells = |response: &WatchResponse| match &response.news {
+            News::Events(events) => events.iter().any(|event| event.kv.modified >= revision),
+            News::Progress => response.revision >= revision,
+            News::Created => watch.request.start > revision,
+            News::Canceled { .. } => false,
+        };
+        watch.responses.iter().any(tells)
     }
 
     /// Its member is gone.
