@@ -5,6 +5,8 @@
 pub struct Options {
     /// By how much a lease may expire before its time: how far the clock of a member may run ahead of that of the history.
     pub lease_slack_ns: u64,
+    /// Whether some may not read everything: then a watch may end for that reason.
+    pub has_permissions: bool,
     /// Whether the store compacts without being asked.
     pub compacts_by_itself: bool,
 }

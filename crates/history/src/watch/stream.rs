@@ -97,7 +97,7 @@ impl<'a> SoFar<'a> {
         Ok(())
     }
 
-    /// A watch is cancelled for compaction if it still needs what is gone, and somebody asked for that to be gone.
+    /// A watch is cancelled for compaction if it still needs what is gone, and somebody asked for that to be gone; otherwise, if it may not go on.
     fn canceled(
         &self,
         history: &History,
@@ -105,9 +105,10 @@ impl<'a> SoFar<'a> {
         response: &WatchResponse,
         compacted: i64,
     ) -> Result<(), Violation> {
-        // Other reasons, as a permission that is missing, say so in words.
+        // A permission that is missing is told in words, and without a revision.
         if compacted == 0 {
-            return Ok(());
+            let why = || "for no reason that there could be".into();
+            return self.demand(options.has_permissions, Rule::Canceled, response, why);
         }
         let next = self.from.max(self.last + 1).max(self.progress + 1);
         self.demand(next < compacted, Rule::Canceled, response, || {

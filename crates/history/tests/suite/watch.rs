@@ -1,7 +1,7 @@
 //! Each promise to watchers, broken by hand in the smallest history that shows it.
 
 use history::record::{Body, Event, Kv, News, Request, Span, Txn, WatchRequest};
-use history::{History, Rule};
+use history::{History, Options, Rule};
 
 use crate::common::*;
 
@@ -57,6 +57,8 @@ fn put_b3() -> Event {
 fn created() -> (u64, i64, News) {
     (1, 1, News::Created)
 }
+
+const NOT_COMPACTED: News = News::Canceled { compact_revision: 0 };
 
 fn all_from(start: i64) -> WatchRequest {
     WatchRequest::from(Span::all(), start)
@@ -241,6 +243,15 @@ fn cancelled_for_compaction() {
     reject(&after(had_all, compact(20, 4)), Rule::Canceled);
     reject(&after(vec![canceled(30, 4), all()[1].clone()], compact(20, 4)), Rule::Canceled);
     reject(&after(vec![canceled(30, 4)], compact(40, 4)), Rule::Canceled);
+}
+
+/// Where everybody may read everything, nothing but a compaction ends a watch.
+#[test]
+fn cancelled_for_another_reason() {
+    let history = watched(all_from(1), vec![created(), (11, 0, NOT_COMPACTED)]);
+    reject(&history, Rule::Canceled);
+    let options = Options { has_permissions: true, ..Options::default() };
+    history::check(&history, &options).unwrap();
 }
 
 /// The write at a hole is known from a watcher alone, and others are held to it.
