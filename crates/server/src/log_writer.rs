@@ -191,6 +191,9 @@ impl LogWriter {
             return Ok(());
         }
         failpoint!("raftBeforeSave");
+        if planted::has(Plant::ForgetVote) && batch.state.vote.is_some() {
+            batch.state.vote = Some(0);
+        }
         let shared = &self.shared;
         let began = shared.now();
         let busy = Busy::new(shared);

@@ -19,6 +19,10 @@ pub enum Plant {
     NeverExpire,
     /// Watchers that are behind stay so.
     NeverCatchUp,
+    /// For whom a member has voted is not written down.
+    ForgetVote,
+    /// What a snapshot says of who votes is passed over.
+    SkipConfState,
 }
 
 #[cfg(feature = "planted")]

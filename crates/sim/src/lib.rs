@@ -36,8 +36,9 @@ pub use cluster::{Cluster, Settings};
 pub use digest::Digest;
 pub use journal::Journal;
 pub use network::{Link, Network, Weather};
-pub use site::Site;
+pub use site::{Site, SiteClock};
 pub use story::{Counts, Failure, Story, Told};
+pub use trouble::Mishap;
 
 pub use server::planted::Plant;
 

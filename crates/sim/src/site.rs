@@ -1,8 +1,10 @@
 //! Where a member is: its machine, and the member itself while it runs.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
-use env::{SeededRandom, SimClock, SimDisk};
+use env::{Clock, SeededRandom, SimClock, SimDisk};
 use server::stages::{Stage, Stages};
 use server::{Machine, Server, ServerConfig, StartError, StopReason};
 use types::MemberId;
@@ -19,7 +21,7 @@ pub struct Site {
     /// Its disk.
     pub disk: SimDisk,
     /// Its clock.
-    pub clock: SimClock,
+    pub clock: SiteClock,
     /// How fast its clock goes, in thousandths of the time that passes: a thousand at most.
     pub pace: u64,
     /// Whether none of its stages has a turn, while its clock goes on.
@@ -36,6 +38,40 @@ pub struct Site {
     starts: u64,
 }
 
+/// The clock of a machine: time only goes on, but the date may be set back. Clones show the same time.
+#[derive(Clone, Debug, Default)]
+pub struct SiteClock {
+    time: SimClock,
+    /// By how much the date was set back, in all.
+    set_back_ms: Arc<AtomicU64>,
+}
+
+impl SiteClock {
+    /// Moves the time on, and the date with it.
+    pub fn advance(&self, time: Duration) {
+        self.time.advance(time);
+    }
+
+    /// Sets the date back. How much time has passed stays the same.
+    pub fn set_back(&self, by_ms: u64) {
+        self.set_back_ms.fetch_add(by_ms, Ordering::Relaxed);
+    }
+}
+
+impl Clock for SiteClock {
+    fn monotonic(&self) -> Duration {
+        self.time.monotonic()
+    }
+
+    fn wall(&self) -> SystemTime {
+        self.time.wall() - Duration::from_millis(self.set_back_ms.load(Ordering::Relaxed))
+    }
+
+    fn sleep(&self, time: Duration) {
+        self.time.sleep(time);
+    }
+}
+
 /// A clock that goes as fast as the time that passes.
 pub(crate) const PACE_MAX: u64 = 1000;
 
@@ -46,7 +82,7 @@ const DISK_ERRORS: [&str; 3] =
 impl Site {
     /// A machine with an empty disk.
     pub fn new(id: MemberId, config: ServerConfig, seed: u64) -> Site {
-        let (disk, clock) = (SimDisk::new(seed), SimClock::default());
+        let (disk, clock) = (SimDisk::new(seed), SiteClock::default());
         Site {
             id,
             config,
@@ -168,7 +204,7 @@ impl Site {
     }
 
     /// Time passes.
-    pub(crate) fn pass(&self, time: std::time::Duration) {
+    pub(crate) fn pass(&self, time: Duration) {
         self.clock.advance(time.mul_f64(self.pace as f64 / PACE_MAX as f64));
     }
 }

@@ -22,7 +22,7 @@ use crate::cluster::{Cluster, Settings};
 use crate::journal::Journal;
 use crate::operator::Operator;
 use crate::site::Site;
-use crate::trouble::Trouble;
+use crate::trouble::{Mishap, Trouble};
 
 /// Out of this many steps, members are compared in one.
 const COMPARE_STEPS: u64 = 150;
@@ -58,7 +58,8 @@ pub struct Told {
 #[expect(missing_docs, reason = "they say what they count")]
 pub struct Counts {
     pub steps: u64,
-    pub mishaps: u64,
+    /// By kind, in the order of [`Mishap::ALL`].
+    pub mishaps: [u64; Mishap::ALL.len()],
     pub starts: u64,
     pub joined: u64,
     pub removed: u64,
@@ -75,7 +76,7 @@ pub struct Counts {
 impl std::ops::AddAssign for Counts {
     fn add_assign(&mut self, other: Counts) {
         self.steps += other.steps;
-        self.mishaps += other.mishaps;
+        self.mishaps.iter_mut().zip(other.mishaps).for_each(|(count, more)| *count += more);
         self.starts += other.starts;
         self.joined += other.joined;
         self.removed += other.removed;

@@ -12,9 +12,12 @@ use types::MemberId;
 use crate::network::Weather;
 use crate::story::{Demand, World};
 
+/// By how much a date is set back, at most: a quarter of an hour, more than a story takes.
+const SET_BACK_MS_MAX: u64 = 15 * 60 * 1000;
+
 /// What may go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mishap {
+pub enum Mishap {
     /// A member is killed.
     Kill,
     /// It loses its power.
@@ -29,6 +32,8 @@ enum Mishap {
     Pause,
     /// Its clock jumps ahead.
     Jump,
+    /// Its date is set back.
+    SetBack,
     /// Its disk does not answer.
     Stall,
     /// Its disk fails.
@@ -47,23 +52,27 @@ enum Mishap {
     Transfer,
 }
 
-const ALL: [Mishap; 15] = [
-    Mishap::Kill,
-    Mishap::PowerCut,
-    Mishap::Crash,
-    Mishap::Blackout,
-    Mishap::Stop,
-    Mishap::Pause,
-    Mishap::Jump,
-    Mishap::Stall,
-    Mishap::DiskFault,
-    Mishap::DiskFull,
-    Mishap::OneWay,
-    Mishap::Isolate,
-    Mishap::Split,
-    Mishap::Weather,
-    Mishap::Transfer,
-];
+impl Mishap {
+    /// All of them, in order.
+    pub const ALL: [Mishap; 16] = [
+        Mishap::Kill,
+        Mishap::PowerCut,
+        Mishap::Crash,
+        Mishap::Blackout,
+        Mishap::Stop,
+        Mishap::Pause,
+        Mishap::Jump,
+        Mishap::SetBack,
+        Mishap::Stall,
+        Mishap::DiskFault,
+        Mishap::DiskFull,
+        Mishap::OneWay,
+        Mishap::Isolate,
+        Mishap::Split,
+        Mishap::Weather,
+        Mishap::Transfer,
+    ];
+}
 
 /// What ends a mishap.
 #[derive(Clone, Copy, Debug)]
@@ -89,9 +98,9 @@ pub(crate) struct Trouble {
 impl Trouble {
     pub(crate) fn new(seed: u64) -> Trouble {
         let mut random = SeededRandom::new(seed);
-        let mut kinds: Vec<_> = ALL.into_iter().filter(|_| random.chance(1, 2)).collect();
+        let mut kinds: Vec<_> = Mishap::ALL.into_iter().filter(|_| random.chance(1, 2)).collect();
         if kinds.is_empty() {
-            kinds = ALL.to_vec();
+            kinds = Mishap::ALL.to_vec();
         }
         let every = 40 + random.below(200);
         Trouble { random, kinds, every, reliefs: BTreeMap::new(), numbered: 0 }
@@ -121,7 +130,7 @@ impl World {
         let (Some(mishap), Some(id)) = (self.trouble.any(), self.any_member()) else {
             return Ok(());
         };
-        self.counts.mishaps += 1;
+        self.counts.mishaps[mishap as usize] += 1;
         self.note(|| format!("{mishap:?} {id}"));
         match mishap {
             Mishap::Kill => self.kill(id),
@@ -137,6 +146,10 @@ impl World {
                 self.relieve_in(400, Relief::Resume(id));
             }
             Mishap::Jump => self.jump(id),
+            Mishap::SetBack => {
+                let by_ms = self.random.below(SET_BACK_MS_MAX);
+                self.cluster.site(id).clock.set_back(by_ms);
+            }
             Mishap::Stall => {
                 self.cluster.site(id).stall();
                 self.relieve_in(500, Relief::Resume(id));

@@ -306,3 +306,34 @@ fn add_learner(cluster: &mut Cluster, through: MemberId) -> MemberId {
     cluster.until("the learner is published", |it| it.sites[&id].is_published());
     id
 }
+
+/// Who is left of two needs nobody's word any more, be it the one that led or the other; and still knows so when it starts again.
+#[test]
+fn of_two_one_is_removed_and_the_other_goes_on_alone() {
+    for seed in 0..8 {
+        let settings = Settings { members: 2, ..Settings::new(seed) };
+        let mut cluster = Cluster::new(settings, |config| config.strict_reconfig_check = false);
+        cluster.until("both are published", |it| it.sites.values().all(sim::Site::is_published));
+        let (leader, other) = (cluster.leader().unwrap(), followers(&cluster)[0]);
+        let (goes, stays) = if seed % 2 == 0 { (leader, other) } else { (other, leader) };
+        put_many(&mut cluster, goes, 0..10);
+        agree(&mut cluster);
+        let server = cluster.server(stays).clone();
+        let remove = pb::MemberRemoveRequest { id: goes.0 };
+        let removed: Answer<_> =
+            Box::pin(async move { server.member_remove(&nobody(), remove).await });
+        wait(&mut cluster, "one of two is removed", removed).unwrap();
+        cluster.until("it ends", |cluster| !cluster.ended.is_empty());
+        assert_eq!(cluster.ended, [(goes, StopReason::Removed)]);
+        cluster.ended.clear();
+        put_many(&mut cluster, stays, 10..20);
+        let network = cluster.network.clone();
+        cluster.site(stays).lose_power(&network, seed);
+        cluster.start(stays);
+        put_many(&mut cluster, stays, 20..30);
+        let members = cluster.server(stays).state().cluster.now();
+        assert_eq!(members.ids().collect::<Vec<_>>(), [stays]);
+        let answer = get(cluster.server(stays), "key-7");
+        assert_eq!(wait(&mut cluster, "a get", answer).unwrap(), b"value-7");
+    }
+}

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sim::{Counts, Failure, Story};
+use sim::{Counts, Failure, Mishap, Story};
 
 /// How many stories an ordinary run tells.
 const SEEDS: u64 = 80;
@@ -11,6 +11,11 @@ const SEEDS: u64 = 80;
 /// A number that somebody may ask for.
 fn asked(name: &str, ordinary: u64) -> u64 {
     std::env::var(name).map_or(ordinary, |number| number.parse().unwrap())
+}
+
+/// What to say to have a story told again, in detail.
+fn again(seed: u64) -> String {
+    format!("again: cargo xtask sim --from {seed} --seeds 1")
 }
 
 /// Tells stories on all cores. Returns those that failed, and how much of what there was.
@@ -32,7 +37,7 @@ fn tell(from: u64, seeds: u64) -> (Vec<Failure>, Counts) {
                     match end {
                         Ok(told) => *total += told.counts,
                         Err(failure) => {
-                            println!("{failure}");
+                            println!("{failure}\n{}", again(seed));
                             failures.push(failure);
                         }
                     }
@@ -58,16 +63,20 @@ fn stories_end_well() {
         // The same again, in detail.
         println!("{}", Story::new(*seed).tell_in_detail().unwrap_err());
     }
-    assert!(failed.is_empty(), "these seeds failed: {failed:?}");
+    let commands: Vec<_> = failed.iter().copied().map(again).collect();
+    assert!(failed.is_empty(), "these seeds failed: {failed:?}\n{}", commands.join("\n"));
 }
 
 /// What the stories are about has to happen in them.
 #[test]
 fn stories_are_eventful() {
     let (_, total) = tell(5000, 12);
-    let Counts { mishaps, starts, joined, removed, snapshots, answered, unknown, .. } = total;
-    let least = [mishaps, starts, joined, removed, snapshots, unknown].into_iter().min();
+    let Counts { starts, joined, removed, promoted, snapshots, answered, unknown, .. } = total;
+    let least = [starts, joined, removed, promoted, snapshots, unknown].into_iter().min();
     assert!(least > Some(1) && answered > 1000 && total.events > 100, "{total:?}");
+    for (kind, count) in Mishap::ALL.into_iter().zip(total.mishaps) {
+        assert!(count > 0, "{kind:?} never happens");
+    }
 }
 
 #[test]
