@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::conflict::Conflict;
+use super::lives::Due;
 use super::search::{Filler, Given, Search};
 use super::timeline;
 use crate::log::Writer;
@@ -18,7 +19,7 @@ impl Search<'_> {
     /// What would have to be otherwise before a hole for it to be filled otherwise: the keys that fillers depend on, and the writes
     /// that were used up, unless one like them is still to be had.
     pub(super) fn could_be_otherwise(&self, revision: i64, eligible: &[usize]) -> Conflict {
-        let Given { maybes, leased, script, .. } = &self.given;
+        let Given { maybes, leased, lives, script, .. } = &self.given;
         let mut conflict = Conflict::default();
         let unused = eligible.iter().filter(|i| !self.used[**i]);
         let free: BTreeSet<usize> = unused.map(|i| maybes.all[*i].class).collect();
@@ -31,6 +32,11 @@ impl Search<'_> {
         touched
             .chain(leased.all())
             .for_each(|span| conflict.add(span, script.known(span, revision - 1)));
+        // A key that this hole has to put, as it is now.
+        for due in lives.dues(revision).iter().filter(|due| !self.is_met(due)) {
+            let span = Span::one(due.key);
+            conflict.add(&span, script.known(&span, revision - 1));
+        }
         conflict
     }
 
@@ -114,6 +120,23 @@ impl Search<'_> {
         !changes.is_empty()
             && changes.iter().all(|change| clues.permits(change, revision))
             && clues.facts(revision).iter().all(|kv| put(kv))
+            && self.leaves_what_is_due(revision, changes)
+    }
+
+    /// Whether a key is as a hole must leave it, already.
+    fn is_met(&self, due: &Due<'_>) -> bool {
+        due.is_met(self.keys.get(due.key).map(|kv| &**kv))
+    }
+
+    /// Whether changes leave of all keys what must be left of them.
+    fn leaves_what_is_due(&self, hole: i64, changes: &[Change]) -> bool {
+        self.given.lives.dues(hole).iter().all(|due| {
+            // Of several changes of a key, the last counts.
+            match changes.iter().rev().find(|change| change.key == due.key) {
+                Some(change) => due.is_met(change.after.as_deref()),
+                None => self.is_met(due),
+            }
+        })
     }
 
     /// The watcher without whom a hole could be filled, if there is one.

@@ -6,7 +6,7 @@
 //! revoke 5 → 6     4                              6         revision 6, if lease 5 had keys; else it changed nothing
 //! ```
 //!
-//! Two that differ only in a value which nobody ever saw are of one *class*: if one of them does not explain a hole, the other does not either.
+//! Two that differ only in a value which nobody ever saw, or in what their clients would have been told, are of one *class*: if one of them does not explain a hole, the other does not either.
 
 use std::collections::BTreeMap;
 
@@ -123,20 +123,28 @@ fn lease_permits(leases: &Leases<'_>, request: &Request, revision: i64) -> bool 
 /// Stands for every value that nothing ever depended on.
 const UNSEEN: &str = "\0unseen";
 
-/// The request, with values taken out that nothing ever depended on.
+/// The request, with values taken out that nothing ever depended on, and whatever only its answer depends on: nobody was told that.
 fn anonymous(clues: &Clues<'_>, request: &Request) -> Request {
     let mut request = request.clone();
     let blank = |put: &mut Put| {
+        put.prev_kv = false;
         if clues.is_anonymous(&put.key, &put.value) {
             UNSEEN.clone_into(&mut put.value);
         }
     };
     match &mut request {
         Request::Put(put) => blank(put),
+        Request::Delete(delete) => delete.prev_kv = false,
         Request::Txn(txn) => {
-            for op in txn.then.iter_mut().chain(&mut txn.otherwise) {
-                if let Op::Put(put) = op {
-                    blank(put);
+            for ops in [&mut txn.then, &mut txn.otherwise] {
+                // One that reads a revision that is not there is refused as a whole.
+                ops.retain(|op| !matches!(op, Op::Range(range) if range.revision == 0));
+                for op in ops {
+                    match op {
+                        Op::Put(put) => blank(put),
+                        Op::Delete(delete) => delete.prev_kv = false,
+                        Op::Range(_) => {}
+                    }
                 }
             }
         }

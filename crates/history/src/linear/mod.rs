@@ -17,14 +17,16 @@
 //! What is assumed of revisions is checked too: that no two writes claim one ([`script`]), and that they do not go against time
 //! ([`timeline`]).
 //!
-//! In the order in which to read: [`timeline`], [`script`], [`footprint`], [`clues`], [`leases`], [`compactions`], [`maybes`], [`search`], [`holes`], [`sights`].
+//! In the order in which to read: [`timeline`], [`script`], [`footprint`], [`clues`], [`lives`], [`leases`], [`compactions`], [`maybes`], [`horizon`], [`search`], [`holes`], [`sights`].
 
 mod clues;
 mod compactions;
 mod conflict;
 mod footprint;
 mod holes;
+mod horizon;
 mod leases;
+mod lives;
 mod maybes;
 mod script;
 mod search;
@@ -34,6 +36,7 @@ mod timeline;
 use clues::Clues;
 use footprint::LeasedKeys;
 use leases::Leases;
+use lives::Lives;
 use maybes::Maybes;
 use script::Script;
 use search::{Given, Search, Unexplained};
@@ -63,12 +66,14 @@ pub(crate) fn check(
     let leased = LeasedKeys::new(history);
     let search = |watchers: &[Coverage<'_>]| {
         let clues = Clues::new(history, watchers);
+        let lives = Lives::new(history, &script, &clues);
         let maybes = Maybes::new(history, &timeline, &script, &clues, &leased);
         let given = Given {
             history,
             timeline: &timeline,
             script: &script,
             clues: &clues,
+            lives: &lives,
             leases: &leases,
             leased: &leased,
             maybes: &maybes,

@@ -19,13 +19,17 @@
 //! This is the search of Wing and Gong with Lowe's memory of configurations, in which the revisions leave hardly any choice. Keys are not checked one by
 //! one, as they could be without revisions: the counter is shared by all, so a history may be right for each key and wrong as a whole.
 
-use std::collections::BTreeSet;
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher as _};
+use std::rc::Rc;
 
 use super::clues::Clues;
 use super::conflict::Conflict;
 use super::footprint::LeasedKeys;
+use super::horizon::Horizon;
 use super::leases::Leases;
+use super::lives::Lives;
 use super::maybes::Maybes;
 use super::script::{Script, Who};
 use super::timeline::Timeline;
@@ -38,12 +42,16 @@ use crate::watch::Coverage;
 /// How many revisions are tried, counting those tried again, before the search is given up.
 pub(crate) const STEPS_MAX: u64 = 5_000_000;
 
+/// A search that takes more steps than this for each revision is hard: then it is worth while to find out which states lead to the same, and not only which are the same.
+const EASY_STEPS_PER_REVISION: u64 = 4;
+
 /// All that the search looks at and does not change.
 pub(crate) struct Given<'a> {
     pub(crate) history: &'a History,
     pub(crate) timeline: &'a Timeline,
     pub(crate) script: &'a Script<'a>,
     pub(crate) clues: &'a Clues<'a>,
+    pub(crate) lives: &'a Lives<'a>,
     pub(crate) leases: &'a Leases<'a>,
     pub(crate) leased: &'a LeasedKeys,
     pub(crate) maybes: &'a Maybes<'a>,
@@ -63,8 +71,11 @@ pub(crate) struct Search<'a> {
     pub(super) used: Vec<bool>,
     used_digest: u64,
     choices: Vec<Choice>,
-    hopeless: BTreeSet<(i64, u64, u64)>,
+    /// What was shown to lead nowhere, and what that depends on.
+    hopeless: BTreeMap<(i64, u64, u64), Rc<Conflict>>,
     steps: u64,
+    /// Made when the search turns out to be hard: it takes as long as reading the history.
+    horizon: OnceCell<Horizon<'a>>,
     deepest: Option<(i64, Unexplained)>,
 }
 
@@ -125,8 +136,9 @@ impl<'a> Search<'a> {
             used,
             used_digest: 0,
             choices: Vec::new(),
-            hopeless: BTreeSet::new(),
+            hopeless: BTreeMap::new(),
             steps: 0,
+            horizon: OnceCell::new(),
             deepest: None,
         }
     }
@@ -181,11 +193,11 @@ impl<'a> Search<'a> {
 
     /// The next revision is a hole: gathers what could fill it, and tries the first.
     fn open(&mut self, revision: i64) -> Step {
-        let place = (revision, self.used_digest, self.keys.digest() ^ digest(&self.ended));
-        if self.hopeless.contains(&place) {
+        let place = (revision, self.used_digest, self.state_digest());
+        if let Some(conflict) = self.hopeless.get(&place) {
             let text = format!("revision {revision} was reached in another way before");
             let violation = Violation::new(Rule::NobodyWrote, text);
-            return Err(Failure::new(violation, Conflict::everything()));
+            return Err(Failure::new(violation, Conflict::clone(conflict)));
         }
         let Given { clues, leases, maybes, .. } = &self.given;
         let eligible = maybes.eligible(clues, leases, revision);
@@ -203,6 +215,19 @@ impl<'a> Search<'a> {
         let writes = writes.into_iter().collect();
         self.choices.push(Choice { place, left, tried: None, writes, conflict });
         self.fill(filler)
+    }
+
+    /// A number for the state: two with the same lead to the same.
+    fn state_digest(&self) -> u64 {
+        let ended: BTreeSet<i64> = self.ended.iter().map(|(lease, _)| *lease).collect();
+        let Given { history, script, clues, maybes, watchers, .. } = &self.given;
+        let keys = if self.steps < EASY_STEPS_PER_REVISION * script.last().unsigned_abs() {
+            self.keys.digest()
+        } else {
+            let made = || Horizon::new(history, script, clues, maybes, watchers);
+            self.horizon.get_or_init(made).digest(&self.keys)
+        };
+        keys ^ digest(&ended)
     }
 
     /// Fills the newest hole.
@@ -239,6 +264,7 @@ impl<'a> Search<'a> {
     fn go_back(&mut self, failure: Failure) -> Result<Step, Unexplained> {
         let Failure { violation, mut conflict, suspect } = failure;
         self.note(Unexplained { violation, suspect });
+        let mut shared: Option<Rc<Conflict>> = None;
         while let Some(mut choice) = self.choices.pop() {
             let concerned = choice.concerns(&conflict);
             self.rewind(choice.place.0 - 1, choice.tried.take());
@@ -248,9 +274,10 @@ impl<'a> Search<'a> {
                     self.choices.push(choice);
                     return Ok(self.fill(filler));
                 }
-                conflict = choice.conflict;
+                (conflict, shared) = (choice.conflict, None);
             }
-            self.hopeless.insert(choice.place);
+            let shared = shared.get_or_insert_with(|| Rc::new(conflict.clone()));
+            self.hopeless.insert(choice.place, Rc::clone(shared));
         }
         Err(self.deepest.take().expect("a failure was noted").1)
     }

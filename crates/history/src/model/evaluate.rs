@@ -137,7 +137,7 @@ impl Draft<'_> {
 }
 
 /// Whether a key, which may not be there, is in the relation asked for.
-fn relates(compare: &Compare, kv: Option<&Kv>) -> bool {
+pub(crate) fn relates(compare: &Compare, kv: Option<&Kv>) -> bool {
     let number = |of: fn(&Kv) -> i64| kv.map_or(0, of);
     let order = match &compare.to {
         Target::Value(value) => match kv {

@@ -18,6 +18,6 @@ mod evaluate;
 mod keys;
 mod perfect;
 
-pub(crate) use evaluate::evaluate;
+pub(crate) use evaluate::{evaluate, relates};
 pub use keys::{Change, Keys};
 pub use perfect::Model;
