@@ -7,12 +7,17 @@
 //! version    3                    3 or 4    4 or 5    6, or it was never seen so: after 8 there is only one hole left, and after 9 there is none
 //! ```
 //!
+//! How many holes are left for a key is counted from what could have filled them: one that must put another key is none, unless something puts both.
+//!
 //! So a hole is not filled by a write that puts a key once too often, nor by one that leaves it out where none may. Without this, the search would find out only when the key is
 //! seen, and try every order of the writes between.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::clues::Clues;
+use super::footprint;
+use super::leases::Leases;
+use super::maybes::Maybes;
 use super::script::Script;
 use crate::record::{Body, History, Kv, Op, Request};
 
@@ -42,28 +47,27 @@ impl Due<'_> {
 }
 
 impl<'a> Lives<'a> {
-    pub(crate) fn new(history: &'a History, script: &Script<'a>, clues: &Clues<'a>) -> Lives<'a> {
+    pub(crate) fn new(
+        history: &'a History,
+        script: &Script<'a>,
+        clues: &Clues<'a>,
+        leases: &Leases<'_>,
+        maybes: &Maybes<'a>,
+    ) -> Lives<'a> {
         let is_hole = |revision: &i64| script.writer(*revision).is_none();
-        let holes: Vec<i64> = (2..=script.last()).filter(is_hole).collect();
-        let told = told_puts(history, script);
-        let mut by_key: BTreeMap<&str, BTreeMap<i64, &Kv>> = BTreeMap::new();
-        for (revision, kv) in clues.all_facts() {
-            by_key.entry(&kv.key).or_default().insert(revision, kv);
+        let mut holes = Holes::default();
+        for hole in (2..=script.last()).filter(is_hole) {
+            holes.add(hole, &maybes.eligible(clues, leases, hole), maybes);
+        }
+        let spans = seen_spans(clues, &told_puts(history, script));
+        // What one key takes up is not there for another, which may be taken up by it in turn: twice is enough for nearly all.
+        for _ in 0..2 {
+            spans.iter().for_each(|span| holes.take(span));
         }
         let mut dues: BTreeMap<i64, Vec<Due<'a>>> = BTreeMap::new();
-        for (key, seen) in by_key {
-            let told = told.get(key).map_or(&[][..], Vec::as_slice);
-            let mut after = i64::MIN;
-            for (at, kv) in seen {
-                // Holes since the key was seen before, and since it was created; that which put it has been seen itself.
-                for hole in within(&holes, after.max(kv.create - 1), at - 1) {
-                    let left = kv.version - count(within(told, *hole, at));
-                    let version_max = left - i64::from(is_hole(&at));
-                    let version_min = left - count(within(&holes, *hole, at));
-                    let due = Due { key, created: kv.create, version_min, version_max };
-                    dues.entry(*hole).or_default().push(due);
-                }
-                after = at;
+        for span in &spans {
+            for (hole, due) in holes.dues(span) {
+                dues.entry(hole).or_default().push(due);
             }
         }
         Lives { dues }
@@ -72,6 +76,98 @@ impl<'a> Lives<'a> {
     /// What a hole must leave.
     pub(crate) fn dues(&self, hole: i64) -> &[Due<'a>] {
         self.dues.get(&hole).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// A key between two times that it was seen, or from its creation on.
+#[derive(Debug)]
+struct Seen<'a> {
+    kv: &'a Kv,
+    /// The puts after this revision are counted.
+    after: i64,
+    /// What they are counted from.
+    version: i64,
+    /// Those of them that somebody was told to have made.
+    told: Vec<i64>,
+}
+
+/// By key and in order, all spans between two times that it was seen.
+fn seen_spans<'a>(clues: &Clues<'a>, told: &BTreeMap<&str, Vec<i64>>) -> Vec<Seen<'a>> {
+    let mut by_key: BTreeMap<&str, BTreeMap<i64, &'a Kv>> = BTreeMap::new();
+    for (revision, kv) in clues.all_facts() {
+        by_key.entry(&kv.key).or_default().insert(revision, kv);
+    }
+    let mut spans = Vec::new();
+    for (key, seen) in by_key {
+        let told = told.get(key).map_or(&[][..], Vec::as_slice);
+        let mut before: Option<&Kv> = None;
+        for kv in seen.into_values() {
+            let same = before.filter(|before| before.create == kv.create);
+            let (after, version) =
+                same.map_or((kv.create - 1, 0), |before| (before.modified, before.version));
+            let told = within(told, after, kv.modified).to_vec();
+            spans.push(Seen { kv, after, version, told });
+            before = Some(kv);
+        }
+    }
+    spans
+}
+
+/// Who could put what, by hole.
+#[derive(Debug, Default)]
+struct Holes<'a> {
+    /// For each hole, the keys that each write could put that could fill it.
+    puts: BTreeMap<i64, Vec<BTreeSet<&'a str>>>,
+}
+
+impl<'a> Holes<'a> {
+    fn add(&mut self, hole: i64, eligible: &[usize], maybes: &Maybes<'a>) {
+        let keys = |i: &usize| {
+            let puts = footprint::puts(maybes.all[*i].request);
+            puts.map(|put| put.key.as_str()).collect::<BTreeSet<_>>()
+        };
+        let mut puts: Vec<_> = eligible.iter().map(keys).filter(|keys| !keys.is_empty()).collect();
+        puts.sort_unstable();
+        puts.dedup();
+        self.puts.insert(hole, puts);
+    }
+
+    /// The holes in a span that could put its key.
+    fn open(&self, span: &Seen<'_>) -> Vec<i64> {
+        let Seen { kv, after, .. } = span;
+        let could = |keys: &BTreeSet<&str>| keys.contains(kv.key.as_str());
+        let holes = self.puts.range(after + 1..(kv.modified + 1).max(after + 1));
+        holes.filter(|(_, puts)| puts.iter().any(could)).map(|(hole, _)| *hole).collect()
+    }
+
+    /// Where a key must be put by every hole that could, or by the one that created it, nothing fills that hole that does not put it.
+    fn take(&mut self, span: &Seen<'_>) {
+        let (kv, open) = (span.kv, self.open(span));
+        let missing = kv.version - span.version - count(&span.told);
+        for hole in &open {
+            if (missing >= count(&open) || *hole == kv.create || *hole == kv.modified)
+                && let Some(puts) = self.puts.get_mut(hole)
+            {
+                puts.retain(|keys| keys.contains(kv.key.as_str()));
+            }
+        }
+    }
+
+    /// What each hole in a span must leave of its key. That which put it last has been seen itself.
+    fn dues(&self, span: &Seen<'a>) -> Vec<(i64, Due<'a>)> {
+        let (kv, open) = (span.kv, self.open(span));
+        let holes = self.puts.range(span.after + 1..kv.modified.max(span.after + 1));
+        let is_hole = self.puts.contains_key(&kv.modified);
+        let due = |hole: i64| {
+            let left = kv.version - count(within(&span.told, hole, kv.modified));
+            Due {
+                key: &kv.key,
+                created: kv.create,
+                version_min: left - count(within(&open, hole, kv.modified)),
+                version_max: left - i64::from(is_hole),
+            }
+        };
+        holes.map(|(hole, _)| (*hole, due(*hole))).collect()
     }
 }
 

@@ -17,7 +17,7 @@
 //! What is assumed of revisions is checked too: that no two writes claim one ([`script`]), and that they do not go against time
 //! ([`timeline`]).
 //!
-//! In the order in which to read: [`timeline`], [`script`], [`footprint`], [`clues`], [`lives`], [`leases`], [`compactions`], [`maybes`], [`horizon`], [`search`], [`holes`], [`sights`].
+//! In the order in which to read: [`timeline`], [`script`], [`footprint`], [`clues`], [`leases`], [`compactions`], [`maybes`], [`lives`], [`horizon`], [`search`], [`holes`], [`sights`].
 
 mod clues;
 mod compactions;
@@ -66,8 +66,8 @@ pub(crate) fn check(
     let leased = LeasedKeys::new(history);
     let search = |watchers: &[Coverage<'_>]| {
         let clues = Clues::new(history, watchers);
-        let lives = Lives::new(history, &script, &clues);
         let maybes = Maybes::new(history, &timeline, &script, &clues, &leased);
+        let lives = Lives::new(history, &script, &clues, &leases, &maybes);
         let given = Given {
             history,
             timeline: &timeline,

@@ -1,8 +1,10 @@
 //! What a perfect store answered is accepted, however clients overlap and whatever they never heard of.
 
+use history::record::{Range, Request, Span};
 use history::{History, Options, check};
 
 use crate::common::world::{Plan, record};
+use crate::common::*;
 
 fn accepted(seed: u64, plan: Plan) -> (History, history::Log) {
     let history = record(seed, plan);
@@ -68,4 +70,33 @@ fn ten_thousand_operations_take_about_as_many_steps_as_revisions() {
             assert!(log.steps() < 4 * revisions, "{} steps, {revisions} revisions", log.steps());
         }
     }
+}
+
+/// Twelve revisions in a row that nobody was told to have made, and twice as many writes that may have: how often each key was put is told by the versions in the end,
+/// and in which order does not matter.
+#[test]
+fn a_row_of_holes_and_the_versions_behind_it() {
+    let keys = [("a", 5), ("b", 4), ("c", 2), ("d", 1)];
+    let mut operations = Vec::new();
+    let mut at = 1;
+    for (revision, (key, _)) in (2..).zip(keys) {
+        operations.push(told(1, at, at + 1, put(key, "first"), revision, PUT));
+        at += 2;
+    }
+    for i in 0..6 {
+        for (key, _) in keys {
+            operations.push(unknown(2, at, put(key, &format!("doubtful {i}"))));
+            at += 1;
+        }
+    }
+    let mut kvs = Vec::new();
+    for (i, (revision, (key, doubtful))) in (0..).zip((18..).zip(keys)) {
+        operations.push(told(1, at, at + 1, put(key, "last"), revision, PUT));
+        kvs.push(kv(key, "last", 2 + i, revision, 2 + doubtful));
+        at += 2;
+    }
+    let all = Request::Range(Range::now(Span::all()));
+    operations.push(told(1, at, at + 1, all, 21, found(&kvs)));
+    let log = accept(&history(operations));
+    assert!(log.steps() < 100, "{} steps", log.steps());
 }
