@@ -6,6 +6,7 @@
 //! fn sync() -> Result<(), String> {
 //!     failpoint::failpoint!("walBeforeSync");
 //!     failpoint::failpoint!("beforeWriteMetaError", |text| return Err(text));
+//!     failpoint::failpoint!("raftDropHeartbeat", || return Ok(()));
 //!     Ok(())
 //! }
 //! assert_eq!(sync(), Ok(()));
@@ -16,7 +17,8 @@
 //! ```text
 //! panic                      the process is gone, at once: nothing is unwound, as in Go
 //! sleep(100)                 waits for 100 ms; also sleep("1.5s")
-//! return("text")             hands the text to the point, if that knows what to do with it; also return(5), return(true), return
+//! return("text")             hands the text to the point, if that knows what to do with it; also return(5), return(true)
+//! return                     the same, with nothing to hand: lets a point do what it is there for that needs no text; also return()
 //! print                      prints the point's name
 //! off                        nothing
 //! 1*panic                    the first time only
@@ -56,7 +58,7 @@
 //! | `raftBeforeAdvance` | \[server\] before the consensus core is told that a batch is done |
 //! | `beforeApplyOneEntryNormal`, `beforeApplyOneConfChange` | \[server\] before an entry is applied |
 //! | `beforePublishing` | \[server\] before a member tells its name |
-//! | `raftDropHeartbeat` (text) | \[peer\] what arrives over a stream is dropped |
+//! | `raftDropHeartbeat` (nothing) | \[peer\] what arrives over a stream is dropped |
 //! | `beforeSendWatchResponse`, `beforeRangeStreamChunk` | \[api\] before a response goes out |
 //! | `beforeServeHTTPLeaseRenew`, `beforeLookupWhenForwardLeaseTimeToLive` | \[server\] a lease request from another member |
 //! | `beforeLookupWhenLeaseTimeToLive` | \[server\] between asking for a lease and finding it |
@@ -81,7 +83,8 @@ pub fn start() -> Result<(), std::convert::Infallible> {
 }
 
 /// A place where a test can make a member stop, wait or fail. With a second argument, `|text| expression`, the expression is evaluated there when
-/// the point is told to return a text.
+/// the point is told to return a text; with `|| expression`, when it is told to return, with nothing. A value of another kind is told on the standard
+/// output and has no other effect, as gofail's `struct{}` takes no text and its `string` nothing else.
 #[cfg(feature = "failpoints")]
 #[macro_export]
 macro_rules! failpoint {
@@ -97,6 +100,13 @@ macro_rules! failpoint {
             $then
         }
     }};
+    ($name:literal, || $then:expr) => {{
+        const { assert!($crate::is_point($name), "there is no such failpoint") };
+        static POINT: $crate::Point = $crate::Point::new($name);
+        if POINT.hit() {
+            $then
+        }
+    }};
 }
 
 /// A place where a test can make a member stop, wait or fail, in a build without any.
@@ -104,6 +114,9 @@ macro_rules! failpoint {
 #[macro_export]
 macro_rules! failpoint {
     ($name:literal $(, |$text:ident| $then:expr)?) => {
+        const _: () = assert!($crate::is_point($name), "there is no such failpoint");
+    };
+    ($name:literal, || $then:expr) => {
         const _: () = assert!($crate::is_point($name), "there is no such failpoint");
     };
 }

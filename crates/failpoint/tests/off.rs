@@ -8,6 +8,7 @@ use failpoint::failpoint;
 const fn passes() -> u32 {
     failpoint!("walBeforeSync");
     failpoint!("beforeWriteMetaError", |_text| no_such_function());
+    failpoint!("raftDropHeartbeat", || no_such_function());
     5
 }
 

@@ -16,6 +16,7 @@ const PART: &str = "FAILPOINT_TEST_PART";
 fn sync() -> Result<u32, String> {
     failpoint!("walBeforeSync");
     failpoint!("beforeWriteMetaError", |text| return Err(text));
+    failpoint!("raftDropHeartbeat", || return Ok(0));
     Ok(1)
 }
 
@@ -63,6 +64,20 @@ fn a_value_of_the_wrong_kind_is_told_and_left() {
     let told = stdout(&play("start", &[("GOFAIL_FAILPOINTS", "beforeWriteMetaError=return(5)")]));
     assert!(told.contains("Ok(1) Ok(1)"), "{told}");
     let text = "failpoint: \"beforeWriteMetaError\" got value 5 of type \"int\" but expected type \"string\"";
+    assert!(told.contains(text), "{told}");
+}
+
+#[test]
+fn a_point_without_a_value_is_told_to_return_with_none() {
+    for terms in ["1*return", "1*return()"] {
+        let terms = format!("raftDropHeartbeat={terms}");
+        let told = stdout(&play("start", &[("GOFAIL_FAILPOINTS", &terms)]));
+        assert!(told.contains("Ok(0) Ok(1)"), "{terms}: {told}");
+    }
+    let told =
+        stdout(&play("start", &[("GOFAIL_FAILPOINTS", "raftDropHeartbeat=1*return(\"x\")")]));
+    assert!(told.contains("Ok(1) Ok(1)"), "{told}");
+    let text = "failpoint: \"raftDropHeartbeat\" got value x of type \"string\" but expected type \"struct{}\"";
     assert!(told.contains(text), "{told}");
 }
 

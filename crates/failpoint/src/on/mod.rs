@@ -84,11 +84,15 @@ impl Point {
         Point { name, slot: OnceLock::new() }
     }
 
-    /// Does what it was told to.
-    pub fn hit(&self) {
+    /// Does what it was told to; whether it was told to return, with nothing.
+    pub fn hit(&self) -> bool {
         match self.evaluate() {
-            None | Some(Value::Nothing) => {}
-            Some(value) => self.complain(&value, "struct{}"),
+            None => false,
+            Some(Value::Nothing) => true,
+            Some(value) => {
+                self.complain(&value, "struct{}");
+                false
+            }
         }
     }
 

@@ -199,7 +199,7 @@ async fn hear(contact: &Contact, kind: StreamKind, mut body: Incoming) -> Lost {
 fn hand_on(contact: &Contact, decoder: &mut dyn Decode) -> Result<(), Lost> {
     while let Some(item) = decoder.next()? {
         // Compat: as in etcd, whatever it is.
-        failpoint!("raftDropHeartbeat", |_text| continue);
+        failpoint!("raftDropHeartbeat", || continue);
         match item {
             Item::Message(message) => receive(contact, message)?,
             Item::LinkHeartbeat => {}
