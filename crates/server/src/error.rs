@@ -68,8 +68,8 @@ pub enum Error {
     /// The member is stopping, or has.
     #[error("etcdserver: server stopped")]
     Stopped,
-    /// Another voter would stop the cluster, since this member reaches no other.
-    #[error("bowline: clusters of more than one voting member are not yet supported")]
+    /// Another voter would stop the cluster, since this member was started without a way to any ([`Alone`](crate::Alone)).
+    #[error("bowline: another voting member could not be reached: this one was started alone")]
     Alone,
     /// Something of this member failed: its disk, as a rule.
     #[error("{0}")]

@@ -49,7 +49,7 @@ async fn a_learner_is_added_and_removed() {
     let text = "etcdserver: Peer URLs already exists";
     assert_eq!(told(&error), (Code::FailedPrecondition, text));
     let error = client.member_add(add(&["http://c:2380"], false)).await.unwrap_err();
-    let text = "bowline: clusters of more than one voting member are not yet supported";
+    let text = "bowline: another voting member could not be reached: this one was started alone";
     assert_eq!(told(&error), (Code::Unimplemented, text));
     let error = client.member_add(add(&["http://c:2380"], true)).await.unwrap_err();
     let text = "etcdserver: too many learner members in cluster";
