@@ -72,9 +72,8 @@ impl<'a> Clues<'a> {
 
     /// Whether nobody saw that `change` was not made at `revision`.
     pub(crate) fn permits(&self, change: &Change, revision: i64) -> bool {
-        let deletes = change.after.is_none();
-        !self.is_quiet(&change.key, revision)
-            && !(deletes && within(&self.alive, &change.key, revision))
+        let lives_on = change.after.is_none() && within(&self.alive, &change.key, revision);
+        !self.is_quiet(&change.key, revision) && !lives_on
     }
 
     /// Every put that was read back: the revision, and what it put.
