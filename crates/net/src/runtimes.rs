@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 
 use crate::mail::Mailbox;
 
-/// Threads for what takes long, at most, of each runtime. On that of peers, names are asked for ([`crate::resolver`]), and snapshots sent and received, each within a bound of
+/// Threads for what takes long, at most, of each runtime. On that of peers, names are asked for, and snapshots sent and received, each within a bound of
 /// its own; here is room for all of them.
 pub const BLOCKING_THREADS_MAX: usize = 64;
 /// How long a stop waits for them.
