@@ -61,6 +61,12 @@ pub trait File: Send + Sync + Debug {
     /// Extends the file to a length with space set aside for it, reading as zeros. Never shortens.
     fn allocate(&self, len: u64) -> io::Result<()>;
 
+    /// Where the next byte may be, from an offset on, that was ever written; none if there is none. What lies before it reads as zeros. Whoever does not know says the offset
+    /// itself, if the file goes on there.
+    fn next_written(&self, offset: u64) -> io::Result<Option<u64>> {
+        Ok((offset < self.len()?).then_some(offset))
+    }
+
     /// Makes the contents durable, with as much of the length as it takes to read them back.
     fn sync_data(&self) -> io::Result<()>;
 

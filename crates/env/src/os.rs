@@ -8,6 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use memmap2::{MmapOptions, MmapRaw};
+#[cfg(target_os = "linux")]
+use rustix::fs::SeekFrom;
 use rustix::fs::{FallocateFlags, FlockOperation};
 
 use crate::{Create, Disk, File, Kind, Lock, Locking, Map, Open};
@@ -108,6 +110,20 @@ impl File for OsFile {
             Err(rustix::io::Errno::OPNOTSUPP) if self.len()? < len => self.set_len(len),
             Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
             done => Ok(done?),
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn next_written(&self, offset: u64) -> io::Result<Option<u64>> {
+        // This moves the place that the handle has in the file, which nobody uses: all reads and writes say where.
+        match rustix::fs::seek(&self.0, SeekFrom::Data(offset)) {
+            Ok(at) => Ok(Some(at)),
+            Err(rustix::io::Errno::NXIO) => Ok(None),
+            // Not every file system knows.
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP) => {
+                Ok((offset < self.len()?).then_some(offset))
+            }
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -221,6 +237,31 @@ mod tests {
         assert_eq!(mode(&root.path().join("a")), 0o700);
         assert_eq!(mode(&folder), 0o700);
         assert_eq!(mode(&file), 0o600);
+    }
+
+    #[test]
+    fn what_was_never_written_is_passed_over_and_nothing_else() {
+        let root = tempfile::tempdir().unwrap();
+        let file = OsDisk.open(&root.path().join("file"), Open::create(Create::New)).unwrap();
+        let (len, written) = (4 << 20, [70_000, 2 << 20, (3 << 20) + 5]);
+        file.allocate(len).unwrap();
+        for at in written {
+            file.write_at(b"x", at).unwrap();
+            let found = file.next_written(at).unwrap();
+            assert_eq!(found, Some(at), "it is not on the disk yet");
+        }
+        file.sync_data().unwrap();
+        let (mut offset, mut passed, mut seen) = (0, 0, Vec::new());
+        while let Some(at) = file.next_written(offset).unwrap() {
+            let mut byte = [0];
+            file.read_exact_at(&mut byte, at).unwrap();
+            seen.extend((byte == *b"x").then_some(at));
+            passed += at - offset;
+            offset = at + 1;
+        }
+        assert_eq!(seen, written);
+        println!("{passed} of {len} bytes were passed over");
+        assert_eq!(file.next_written(len).unwrap(), None);
     }
 
     #[test]

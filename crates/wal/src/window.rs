@@ -80,7 +80,8 @@ impl Window {
     /// Where the last byte is, from an offset on, that is not zero.
     pub(crate) fn last_nonzero(&mut self, mut offset: u64) -> Result<Option<u64>, Failure> {
         let mut last = None;
-        while offset < self.len {
+        while let Some(written) = self.next_written(offset)? {
+            offset = written;
             let part = self.get(offset, (self.len - offset).min(WINDOW_BYTES as u64))?;
             let next = offset + part.len() as u64;
             // Most of a segment is zeros, and all of them are looked at at every start: this the compiler does many at a time.
@@ -90,6 +91,12 @@ impl Window {
             offset = next;
         }
         Ok(last)
+    }
+
+    /// Where something may be, from an offset on, other than zeros that were never written.
+    fn next_written(&self, offset: u64) -> Result<Option<u64>, Failure> {
+        let written = self.file.next_written(offset).map_err(|e| self.failure(e))?;
+        Ok(written.filter(|at| *at < self.len))
     }
 
     fn fill(&mut self, offset: u64) -> Result<(), Failure> {
