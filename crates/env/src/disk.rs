@@ -7,6 +7,7 @@
 
 use std::fmt::Debug;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -61,10 +62,12 @@ pub trait File: Send + Sync + Debug {
     /// Extends the file to a length with space set aside for it, reading as zeros. Never shortens.
     fn allocate(&self, len: u64) -> io::Result<()>;
 
-    /// Where the next byte may be, from an offset on, that was ever written; none if there is none. What lies before it reads as zeros. Whoever does not know says the offset
-    /// itself, if the file goes on there.
-    fn next_written(&self, offset: u64) -> io::Result<Option<u64>> {
-        Ok((offset < self.len()?).then_some(offset))
+    /// The next bytes, from an offset on, that may ever have been written; none if there are none. All others read as zeros. Whoever does not know says all bytes that there are.
+    ///
+    /// Ask for all of them before reading any: what was read may count as written.
+    fn next_written(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
+        let len = self.len()?;
+        Ok((offset < len).then_some(offset..len))
     }
 
     /// Makes the contents durable, with as much of the length as it takes to read them back.

@@ -1,5 +1,6 @@
 //! A file seen through a small buffer.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -78,11 +79,18 @@ impl Window {
     }
 
     /// Where the last byte is, from an offset on, that is not zero.
-    pub(crate) fn last_nonzero(&mut self, mut offset: u64) -> Result<Option<u64>, Failure> {
+    pub(crate) fn last_nonzero(&mut self, offset: u64) -> Result<Option<u64>, Failure> {
         let mut last = None;
-        while let Some(written) = self.next_written(offset)? {
-            offset = written;
-            let part = self.get(offset, (self.len - offset).min(WINDOW_BYTES as u64))?;
+        for Range { start, end } in self.written(offset)? {
+            last = self.last_nonzero_in(start, end)?.or(last);
+        }
+        Ok(last)
+    }
+
+    fn last_nonzero_in(&mut self, mut offset: u64, end: u64) -> Result<Option<u64>, Failure> {
+        let mut last = None;
+        while offset < end {
+            let part = self.get(offset, (end - offset).min(WINDOW_BYTES as u64))?;
             let next = offset + part.len() as u64;
             // Most of a segment is zeros, and all of them are looked at at every start: this the compiler does many at a time.
             if part.iter().fold(0, |any, byte| any | byte) != 0 {
@@ -94,9 +102,16 @@ impl Window {
     }
 
     /// Where something may be, from an offset on, other than zeros that were never written.
-    fn next_written(&self, offset: u64) -> Result<Option<u64>, Failure> {
-        let written = self.file.next_written(offset).map_err(|e| self.failure(e))?;
-        Ok(written.filter(|at| *at < self.len))
+    fn written(&self, mut offset: u64) -> Result<Vec<Range<u64>>, Failure> {
+        let mut written = Vec::new();
+        while let Some(Range { start, end }) =
+            self.file.next_written(offset).map_err(|e| self.failure(e))?
+            && start < self.len
+        {
+            written.push(start..end.min(self.len));
+            offset = end;
+        }
+        Ok(written)
     }
 
     fn fill(&mut self, offset: u64) -> Result<(), Failure> {
