@@ -34,43 +34,26 @@ mod transport;
 
 mod request;
 
-mod heartbeats;
-mod raft_loop;
-mod reads;
-mod sending;
+mod propose;
 
-mod log_writer;
+mod pipeline;
 
-mod applier;
 pub mod apply;
-mod compactor;
-mod incoming;
 mod state;
-mod voters;
 
-mod snapshots;
+mod read;
 
+mod snapshot;
+
+mod background;
 mod bootstrap;
-mod chores;
 pub mod describe;
 mod member;
 pub mod metrics;
-mod parts;
-pub mod planted;
-pub mod stages;
+pub mod planted_bug;
 
-mod applied_index;
-mod bell;
-mod ids;
-mod inbox;
-mod marks;
-mod pool;
-mod progress;
-mod promise;
-mod raising;
-mod received;
+mod sync;
 mod units;
-mod waits;
 
 #[cfg(test)]
 mod rig;
@@ -79,14 +62,15 @@ pub use apply::{Applied, ConfChanges, Fault, Outcome, Refusal, Reply};
 pub use bootstrap::StartError;
 pub use config::{AutoCompaction, Features, Joining, ServerConfig};
 pub use error::Error;
-pub use marks::{MARKED_MAX, Marks, Moment};
 pub use member::{Machine, Member};
-pub use received::{RECEIVED_BYTES_MAX, RECEIVED_MAX};
+pub use pipeline::peer_inbox::{RECEIVED_BYTES_MAX, RECEIVED_MAX};
+pub use pipeline::stages;
+pub use pipeline::voters::Voters;
+pub use propose::pending::{PROPOSAL_BYTES_MAX, PROPOSALS_MAX, Proposal, Settled};
+pub use propose::stage_timings::{MARKED_MAX, Marks, Moment};
 pub use request::*;
 pub use server::{APPLY_GAP_MAX, APPLY_GAP_PRIORITY_MAX, Server, StopReason};
 pub use state::{Config, StateMachine};
 pub use transport::{
     Alone, AskError, Asking, Image, OutgoingSnapshot, PeerHash, PeerVersions, Transport,
 };
-pub use voters::Voters;
-pub use waits::{PROPOSAL_BYTES_MAX, PROPOSALS_MAX, Proposal, Settled};

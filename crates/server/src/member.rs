@@ -22,21 +22,21 @@ use backend::{
 use env::{Clock, Disk, Random};
 use mvcc::watch::Next;
 
-use crate::applier::{Applier, Keeper, Work};
-use crate::bell::Bell;
+use crate::background::{Chores, Published};
 use crate::bootstrap::StartError;
-use crate::chores::{Chores, Published};
-use crate::compactor::Compactor;
 use crate::config::ServerConfig;
-use crate::inbox::{Inbox, Sleep};
-use crate::log_writer::{LogWork, LogWriter};
-use crate::parts::{Inboxes, Parts};
-use crate::planted::{self, Plant};
-use crate::pool::{self, Pool};
-use crate::raft_loop::RaftLoop;
+use crate::pipeline::applier::{Applier, Keeper, Work};
+use crate::pipeline::compactor::Compactor;
+use crate::pipeline::log_writer::{LogWork, LogWriter};
+use crate::pipeline::raft_loop::RaftLoop;
+use crate::pipeline::{Inboxes, Parts};
+use crate::planted_bug::{self, PlantedBug};
 use crate::server::{Server, Shared, StopReason};
-use crate::snapshots::{SnapshotWork, Snapshots};
+use crate::snapshot::{SnapshotWork, Snapshots};
 use crate::state::StateMachine;
+use crate::sync::notify::Bell;
+use crate::sync::pool::{self, Pool};
+use crate::sync::queue::{Inbox, Sleep};
 use crate::transport::Transport;
 
 /// What the commit thread does, for when it cannot.
@@ -335,7 +335,7 @@ fn run_watch(bell: &Arc<Bell>) -> impl FnOnce(&Shared) + Send + use<> {
 
 /// Does all there is to do for watchers. Returns when there will be more; none at all if that is never.
 pub(crate) fn serve_watchers(shared: &Shared) -> Option<Option<Duration>> {
-    if planted::has(Plant::NeverCatchUp) {
+    if planted_bug::is_planted(PlantedBug::NeverCatchUp) {
         return Some(None);
     }
     loop {

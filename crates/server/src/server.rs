@@ -16,25 +16,25 @@ use proto::etcdserverpb::InternalRaftRequest;
 use types::{Index, MemberId, Term};
 use wal::snap::Snapshotter;
 
-use crate::applied_index::AppliedIndex;
-use crate::bell::Bell;
 use crate::config::ServerConfig;
 use crate::error::Error;
-use crate::ids::Ids;
-use crate::inbox::Inbox;
-use crate::marks::{Following, Marked, Marks, Moment};
 use crate::metrics::{Metrics, Op};
-use crate::planted::{self, Plant};
-use crate::pool::Pools;
-use crate::progress::Progress;
-use crate::promise::{Promise, promise};
-use crate::raft_loop::Event;
-use crate::raising::Raising;
-use crate::reads::Reader;
-use crate::received::Received;
+use crate::pipeline::peer_inbox::Received;
+use crate::pipeline::progress::Progress;
+use crate::pipeline::raft_loop::Event;
+use crate::planted_bug::{self, PlantedBug};
+use crate::propose::alarms::Raising;
+use crate::propose::ids::Ids;
+use crate::propose::pending::{Answer, Asked, Proposal, Waits};
+use crate::propose::stage_timings::{Following, Marked, Marks, Moment};
+use crate::read::applied_index::AppliedIndex;
+use crate::read::read_index::Reader;
 use crate::state::StateMachine;
+use crate::sync::notify::Bell;
+use crate::sync::oneshot::{Promise, promise};
+use crate::sync::pool::Pools;
+use crate::sync::queue::Inbox;
 use crate::transport::Transport;
-use crate::waits::{Answer, Asked, Proposal, Waits};
 
 /// How far applying may be behind what is committed before requests are turned away.
 pub const APPLY_GAP_MAX: u64 = 5_000;
@@ -443,7 +443,7 @@ impl Server {
     ) -> Result<(), Error> {
         // Nobody else can have committed anything, and what was acknowledged is applied: there is nothing to wait for. Should somebody come
         // to lead meanwhile, then after this read began; and the raft loop says so before it hears of anybody else's vote.
-        let is_sure = planted::has(Plant::ReadWithoutQuorum) && self.is_leader();
+        let is_sure = planted_bug::is_planted(PlantedBug::ReadWithoutQuorum) && self.is_leader();
         if self.shared.progress.rules_alone() || is_sure {
             return Ok(());
         }

@@ -17,7 +17,7 @@ use mvcc::{Changes, Store};
 use types::{Index, LeaseId, Term};
 
 use crate::apply::Fault;
-use crate::planted::{self, Plant};
+use crate::planted_bug::{self, PlantedBug};
 
 /// What the state machine has to know beside what is in its database.
 pub struct Config {
@@ -133,7 +133,7 @@ impl StateMachine {
         tx.commit()?;
         if let Some(changes) = changes.filter(|changes| !changes.events.is_empty()) {
             let Changes { revision, events } = &changes;
-            let is_lost = planted::has(Plant::DropEvents) && revision % 16 == 0;
+            let is_lost = planted_bug::is_planted(PlantedBug::DropEvents) && revision % 16 == 0;
             let events = if is_lost { &[] } else { events.as_slice() };
             self.hub.publish(*revision, events, || self.store.publish(&changes));
         }

@@ -40,7 +40,7 @@ pub use site::{Site, SiteClock};
 pub use story::{Counts, Failure, Story, Told};
 pub use trouble::Mishap;
 
-pub use server::planted::Plant;
+pub use server::planted_bug::PlantedBug;
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};

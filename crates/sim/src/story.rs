@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use env::SeededRandom;
 use history::History;
-use server::planted::{self, Plant};
+use server::planted_bug::{self, PlantedBug};
 use server::{Server, ServerConfig, StopReason};
 use types::MemberId;
 
@@ -39,7 +39,7 @@ pub struct Story {
     /// How many steps until all is healed.
     pub steps: u64,
     /// A mistake that all members make, if they are to.
-    pub plant: Option<Plant>,
+    pub plant: Option<PlantedBug>,
 }
 
 /// What came of it.
@@ -138,7 +138,7 @@ impl Story {
     }
 
     fn tell_to(&self, journal: Journal) -> Result<Told, Failure> {
-        planted::plant(self.plant);
+        planted_bug::plant(self.plant);
         let mut world = World::new(*self, journal);
         // A member that panics has found something itself.
         let end = catch_unwind(AssertUnwindSafe(|| world.go())).unwrap_or_else(|panic| {

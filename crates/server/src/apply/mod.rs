@@ -23,7 +23,7 @@ pub use outcome::{Applied, Fault, Outcome, Refusal, Reply};
 
 use crate::describe::Loggable;
 use crate::metrics::{Executed, Op};
-use crate::planted::{self, Plant};
+use crate::planted_bug::{self, PlantedBug};
 use crate::state::StateMachine;
 
 impl StateMachine {
@@ -45,7 +45,7 @@ impl StateMachine {
         if entry.index <= tx.applied().0 {
             return Ok(Applied::Already);
         }
-        if !planted::has(Plant::SkipAppliedIndex) {
+        if !planted_bug::is_planted(PlantedBug::SkipAppliedIndex) {
             tx.set_applied(entry.index, entry.term);
         }
         match entry.kind {

@@ -23,7 +23,7 @@ use types::{Index, MemberId, Term};
 use super::StartError;
 use super::log::Log;
 use crate::apply::ConfChanges as _;
-use crate::voters::Voters;
+use crate::pipeline::voters::Voters;
 
 /// Where a member that nobody knows is reached.
 const UNKNOWN_PEER_URL: &str = "http://localhost:2380";

@@ -15,7 +15,7 @@ use wal::{Contents, Opening, Survey, Wal};
 
 use super::{StartError, in_log};
 use crate::config::ServerConfig;
-use crate::voters::Voters;
+use crate::pipeline::voters::Voters;
 
 /// What a log says.
 pub(super) struct Log {

@@ -30,10 +30,10 @@ use wal::{Opening, Wal};
 
 pub use error::StartError;
 
-use crate::bell::Bell;
 use crate::config::{Joining, ServerConfig};
+use crate::pipeline::voters::Voters;
 use crate::state::StateMachine;
-use crate::voters::Voters;
+use crate::sync::notify::Bell;
 
 /// What may be under way to be applied. Consensus hears that something was applied when it next looks, which under load is after the next sync; so this is what
 /// can be answered in the time of one sync. The entries are in memory anyway.

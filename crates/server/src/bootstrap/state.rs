@@ -15,9 +15,9 @@ use types::Index;
 use wal::snap::{SnapError, Snapshotter};
 
 use super::{StartError, Surroundings, close};
-use crate::bell::Bell;
 use crate::config::ServerConfig;
 use crate::state::{Config, StateMachine};
+use crate::sync::notify::Bell;
 
 /// How long the database of a process that is about to end is waited for without a word.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);

@@ -7,7 +7,7 @@ use prometheus::proto::{LabelPair, MetricFamily, MetricType};
 use prometheus::{Registry, TextEncoder};
 
 use super::*;
-use crate::chores::tests::{Rig, header};
+use crate::background::tests::{Rig, header};
 use proto::etcdserverpb as pb;
 use proto::etcdserverpb::InternalRaftRequest;
 

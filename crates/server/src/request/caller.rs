@@ -15,7 +15,7 @@ use std::sync::Arc;
 use auth::AuthInfo;
 
 use crate::error::Error;
-use crate::marks::Marks;
+use crate::propose::stage_timings::Marks;
 use crate::server::Server;
 
 /// Who asks, as far as the connection tells; and what else is to be known of all that they ask for.

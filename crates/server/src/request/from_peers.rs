@@ -16,7 +16,7 @@ use wal::snap::{Received, SnapError};
 use super::Credentials;
 use crate::error::Error;
 use crate::metrics::seconds;
-use crate::raft_loop::Event;
+use crate::pipeline::raft_loop::Event;
 use crate::server::{Server, StopReason};
 use crate::transport::PeerHash;
 

@@ -13,9 +13,9 @@ use super::wait::within;
 use super::{Credentials, reply};
 use crate::apply::Refusal;
 use crate::error::Error;
-use crate::promise::promise;
 use crate::server::Server;
 use crate::state::StateMachine;
+use crate::sync::oneshot::promise;
 
 /// How often whoever waits for a compaction looks whether there is still anybody who compacts.
 const COMPACTION_LOOK: Duration = Duration::from_secs(1);

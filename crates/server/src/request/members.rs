@@ -15,10 +15,10 @@ use types::MemberId;
 use super::leader::Leader;
 use super::{Credentials, another_kind};
 use crate::error::Error;
+use crate::propose::pending::Settled;
 use crate::server::Server;
 use crate::transport::AskError;
 use crate::units::unix_seconds;
-use crate::waits::Settled;
 
 /// How long to wait before the leader is looked for again.
 const RETRY: Duration = Duration::from_millis(50);

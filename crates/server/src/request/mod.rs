@@ -45,9 +45,9 @@ pub use stream::{Chunk, RangeStream};
 
 use crate::apply::Reply;
 use crate::error::Error;
-use crate::marks::Moment;
+use crate::propose::pending::{Answer, Settled};
+use crate::propose::stage_timings::Moment;
 use crate::server::Server;
-use crate::waits::{Answer, Settled};
 
 /// What a request came to that went through the log.
 #[derive(Debug)]

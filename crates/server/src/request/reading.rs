@@ -19,8 +19,8 @@ use super::stream::RangeStream;
 use crate::apply::Refusal;
 use crate::describe::Loggable;
 use crate::error::Error;
-use crate::marks::{Marks, Moment};
 use crate::metrics::{Executed, Op};
+use crate::propose::stage_timings::{Marks, Moment};
 use crate::server::Server;
 use crate::state::{Attached, StateMachine};
 

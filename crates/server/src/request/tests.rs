@@ -7,7 +7,7 @@ use std::time::Duration;
 use types::Index;
 
 use super::*;
-use crate::chores::tests::{Rig, header};
+use crate::background::tests::{Rig, header};
 use crate::server::APPLY_GAP_MAX;
 
 fn poll<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {

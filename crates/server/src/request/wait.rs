@@ -8,8 +8,8 @@ use std::time::Duration;
 use types::Index;
 
 use crate::error::Error;
-use crate::pool::Pool;
 use crate::server::Server;
+use crate::sync::pool::Pool;
 
 /// How long is waited for all to be applied that is committed, before a lease is looked up or a learner judged.
 const APPLY_TIME: Duration = Duration::from_secs(1);

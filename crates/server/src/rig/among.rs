@@ -17,11 +17,11 @@ use super::clients::poll;
 use super::stages::Stage;
 use super::story::small;
 use crate::config::ServerConfig;
+use crate::pipeline::voters::raft_conf_state;
+use crate::propose::pending::Proposal;
 use crate::server::Server;
 use crate::stages::Stages;
 use crate::transport::{Asking, OutgoingSnapshot, PeerHash, Transport};
-use crate::voters::raft_conf_state;
-use crate::waits::Proposal;
 
 /// The way to the others.
 #[derive(Debug, Default)]

@@ -21,9 +21,9 @@ use types::{Index, LeaseId, Term};
 use super::model::{Model, keys_at};
 use super::op::Op;
 use crate::error::Error;
+use crate::propose::pending::{Proposal, Settled};
 use crate::server::Server;
 use crate::state::StateMachine;
-use crate::waits::{Proposal, Settled};
 
 /// One request in so many is a change of members.
 const CHANGE_ONE_IN: u64 = 20;

@@ -12,7 +12,7 @@ use super::stages::{Machine, Stage, Stages};
 use super::story::{assert_serves_nobody, small};
 use crate::config::ServerConfig;
 use crate::error::Error;
-use crate::raft_loop::Event;
+use crate::pipeline::raft_loop::Event;
 use crate::server::{Server, StopReason};
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -11,8 +11,8 @@ use wal::Wal;
 use super::SEGMENT_BYTES;
 use super::stages::{Machine, Stage, Stages};
 use super::story::small;
-use crate::log_writer::LogWork;
-use crate::raft_loop::Event;
+use crate::pipeline::log_writer::LogWork;
+use crate::pipeline::raft_loop::Event;
 use crate::server::StopReason;
 
 /// How the logs of these tests are kept.

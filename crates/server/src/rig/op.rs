@@ -11,8 +11,8 @@ use types::MemberId;
 
 use super::model::Model;
 use crate::error::Error;
+use crate::propose::pending::Proposal;
 use crate::server::Server;
-use crate::waits::Proposal;
 
 const KEYS: [&str; 9] = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
 const LEASES: i64 = 5;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use env::{SeededRandom, SimClock, SimDisk};
 use types::Index;
 
+use crate::background::purge::purge;
 use crate::bootstrap::StartError;
-use crate::chores::purge::purge;
 use crate::config::ServerConfig;
 use crate::server::StopReason;
 pub(super) use crate::stages::Stage;

@@ -4,15 +4,15 @@
 use std::collections::BTreeMap;
 
 use env::SeededRandom;
-use server::planted::plant;
-use sim::{Cluster, Plant, Settings, Story, Weather};
+use server::planted_bug::plant;
+use sim::{Cluster, PlantedBug, Settings, Story, Weather};
 use types::{MemberId, Term};
 
 /// In how many stories a mistake has to be found.
 const SEEDS_MAX: u64 = 30;
 
 /// The first story that a mistake ruins, and how that shows.
-fn found(plant: Plant) -> Option<(u64, String)> {
+fn found(plant: PlantedBug) -> Option<(u64, String)> {
     (0..SEEDS_MAX).find_map(|seed| {
         let failure = Story { plant: Some(plant), ..Story::new(seed) }.tell().err()?;
         Some((seed, failure.what))
@@ -20,7 +20,7 @@ fn found(plant: Plant) -> Option<(u64, String)> {
 }
 
 /// A mistake is found, and the verdict names one of the ways in which it shows.
-fn assert_found(plant: Plant, ways: &[&str]) {
+fn assert_found(plant: PlantedBug, ways: &[&str]) {
     let found = found(plant);
     println!("{plant:?}: {found:?}");
     let Some((seed, what)) = found else {
@@ -33,45 +33,45 @@ fn assert_found(plant: Plant, ways: &[&str]) {
 #[test]
 fn acknowledging_before_the_sync_is_found() {
     let ways = ["entries are missing", "acknowledged and lost", "wrong answer"];
-    assert_found(Plant::AcknowledgeBeforeSync, &ways);
+    assert_found(PlantedBug::AcknowledgeBeforeSync, &ways);
 }
 
 /// A member applies twice, and is no longer like the others.
 #[test]
 fn a_forgotten_applied_index_is_found() {
     let ways = ["found data inconsistency with peers", "members differ"];
-    assert_found(Plant::SkipAppliedIndex, &ways);
+    assert_found(PlantedBug::SkipAppliedIndex, &ways);
 }
 
 #[test]
 fn reading_without_a_quorum_is_found() {
-    assert_found(Plant::ReadWithoutQuorum, &["stale read"]);
+    assert_found(PlantedBug::ReadWithoutQuorum, &["stale read"]);
 }
 
 #[test]
 fn events_that_are_lost_are_found() {
     let ways = ["watch not reliable", "watch not resumable", "watch not bookmarkable"];
-    assert_found(Plant::DropEvents, &ways);
+    assert_found(PlantedBug::DropEvents, &ways);
 }
 
 #[test]
 fn leases_that_expire_early_are_found() {
-    assert_found(Plant::ExpireEarly, &["lease expired early"]);
+    assert_found(PlantedBug::ExpireEarly, &["lease expired early"]);
 }
 
 #[test]
 fn leases_that_never_expire_are_found() {
-    assert_found(Plant::NeverExpire, &["all leases expire"]);
+    assert_found(PlantedBug::NeverExpire, &["all leases expire"]);
 }
 
 #[test]
 fn watchers_that_never_catch_up_are_found() {
-    assert_found(Plant::NeverCatchUp, &["every watcher is told of the last revision"]);
+    assert_found(PlantedBug::NeverCatchUp, &["every watcher is told of the last revision"]);
 }
 
 #[test]
 fn a_snapshot_without_who_votes_is_found() {
-    assert_found(Plant::SkipConfState, &["differ about who votes"]);
+    assert_found(PlantedBug::SkipConfState, &["differ about who votes"]);
 }
 
 /// Members restart all the time while messages are late, so that whoever has voted in a term is often asked again after a restart.
@@ -103,7 +103,7 @@ fn leaders_of_each_term(seed: u64) -> Result<(), String> {
 
 #[test]
 fn a_vote_that_is_forgotten_is_found() {
-    plant(Some(Plant::ForgetVote));
+    plant(Some(PlantedBug::ForgetVote));
     let found = (0..SEEDS_MAX).find(|seed| leaders_of_each_term(*seed).is_err());
     plant(None);
     let seed = found.unwrap();

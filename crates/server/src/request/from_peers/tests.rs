@@ -9,8 +9,8 @@ use env::{SimClock, SimDisk};
 use raft::{Message, SnapshotMetadata};
 
 use super::*;
-use crate::chores::tests::Rig;
-use crate::received::RECEIVED_MAX;
+use crate::background::tests::Rig;
+use crate::pipeline::peer_inbox::RECEIVED_MAX;
 
 const OTHER: MemberId = MemberId(2);
 const TERM: Term = Term(3);

@@ -1,0 +1,266 @@
+//! Compacts old revisions without being asked, as `--auto-compaction-mode` and `--auto-compaction-retention` say. Only the leader does.
+//!
+//! *Periodic*, with a period of an hour: the revision is noted every six minutes, whoever leads, and the notes of an hour are kept. The oldest is
+//! compacted to, for the first time after an hour, then every hour; also if the period is longer, only that the first time comes later
+//! and more notes are kept:
+//!
+//! ```text
+//!   minutes       0    6   12  …   54   60  …   114   120
+//!   noted         1   90  150     700  820     1500  1650
+//!   compacts to                          1            700   what the oldest note says when the minute begins
+//! ```
+//!
+//! *By revision*: every five minutes, to so many before the current one.
+//!
+//! A compaction that fails is tried again when the next revision is noted, or after five minutes. One that was done already is done.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use proto::etcdserverpb::{CompactionRequest, InternalRaftRequest};
+
+use super::Chore;
+use super::pending_task::{Errand, Every, POLL, carry_out};
+use crate::apply::Refusal;
+use crate::config::AutoCompaction;
+use crate::error::Error;
+use crate::server::Server;
+
+/// How often a period longer than this is compacted.
+const COMPACT_INTERVAL_MAX: Duration = Duration::from_secs(60 * 60);
+/// Revisions noted between two compactions.
+const NOTES: u32 = 10;
+/// The shortest time between notes, however short the period.
+const NOTE_INTERVAL_MIN: Duration = Duration::from_millis(1);
+/// How often revisions are compacted by their number.
+const REVISION_INTERVAL: Duration = Duration::from_secs(5 * 60);
+
+/// The chore that the flags ask for. None if they ask for none.
+pub(super) fn auto_compaction(server: &Server) -> Option<Box<dyn Chore>> {
+    match server.config().auto_compaction {
+        AutoCompaction::Off => None,
+        AutoCompaction::Periodic(period) if period.is_zero() => None,
+        AutoCompaction::Revision(..=0) => None,
+        AutoCompaction::Periodic(period) => Some(Box::new(Periodic::new(server.clone(), period))),
+        AutoCompaction::Revision(keep) => Some(Box::new(ByRevision::new(server.clone(), keep))),
+    }
+}
+
+/// A compaction that is under way.
+#[derive(Debug)]
+struct Compacting {
+    server: Server,
+    revision: i64,
+    began: Duration,
+    errand: Errand<Result<(), Error>>,
+}
+
+/// What a compaction came to.
+struct Compacted {
+    revision: i64,
+    took: Duration,
+    result: Result<(), Error>,
+}
+
+impl Compacting {
+    fn new(server: Server) -> Compacting {
+        Compacting { server, revision: 0, began: Duration::ZERO, errand: Errand::default() }
+    }
+
+    fn begin(&mut self, revision: i64, now: Duration) {
+        (self.revision, self.began) = (revision, now);
+        let compaction = Some(CompactionRequest { revision, physical: false });
+        let request = InternalRaftRequest { compaction, ..InternalRaftRequest::default() };
+        let server = self.server.clone();
+        self.errand
+            .begin(async move { done_or_before(carry_out(server, request).await.map(drop)) });
+    }
+
+    fn poll(&mut self, now: Duration) -> Option<Compacted> {
+        let result = self.errand.poll()?;
+        let took = now.saturating_sub(self.began);
+        Some(Compacted { revision: self.revision, took, result })
+    }
+}
+
+/// A revision that somebody else compacted to is as good.
+fn done_or_before(result: Result<(), Error>) -> Result<(), Error> {
+    match result {
+        Err(Error::Refused(Refusal::Keys(mvcc::Error::Compacted))) => Ok(()),
+        other => other,
+    }
+}
+
+/// Compacts to what was current some time ago.
+#[derive(Debug)]
+struct Periodic {
+    server: Server,
+    period: Duration,
+    every: Every,
+    /// The revisions of the last period, the oldest first.
+    noted: VecDeque<i64>,
+    notes_max: usize,
+    last_revision: i64,
+    last_success: Duration,
+    /// What has to pass before a compaction: the whole period before the first.
+    wait: Duration,
+    compacting: Compacting,
+}
+
+impl Periodic {
+    fn new(server: Server, period: Duration) -> Periodic {
+        let now = server.now();
+        let interval = note_interval(period);
+        let notes = period.as_nanos() / interval.as_nanos() + 1;
+        let mut periodic = Periodic {
+            period,
+            every: Every::after(interval, now),
+            noted: VecDeque::new(),
+            notes_max: usize::try_from(notes).unwrap_or(usize::MAX),
+            last_revision: 0,
+            last_success: now,
+            wait: period,
+            compacting: Compacting::new(server.clone()),
+            server,
+        };
+        periodic.note();
+        periodic
+    }
+
+    /// Notes the revision, and forgets the one from before the period.
+    fn note(&mut self) {
+        self.noted.push_back(self.server.state().store.current());
+        if self.noted.len() > self.notes_max {
+            self.noted.pop_front();
+        }
+    }
+
+    /// What to compact to now, if anything.
+    fn due(&self, now: Duration) -> Option<i64> {
+        let revision = *self.noted.front()?;
+        let has_passed = now.saturating_sub(self.last_success) >= self.wait;
+        let is_due = self.server.is_leader() && has_passed && revision != self.last_revision;
+        is_due.then_some(revision)
+    }
+
+    fn begin(&mut self, revision: i64, now: Duration) {
+        self.wait = self.period.min(COMPACT_INTERVAL_MAX);
+        tracing::info!(revision, compact_period = ?self.period, "starting auto periodic compaction");
+        self.compacting.begin(revision, now);
+    }
+
+    fn end(&mut self, compacted: Compacted, now: Duration) {
+        let Compacted { revision, took, result } = compacted;
+        let compact_period = self.period;
+        match result {
+            Ok(()) => {
+                tracing::info!(
+                    revision,
+                    ?compact_period,
+                    ?took,
+                    "completed auto periodic compaction"
+                );
+                (self.last_revision, self.last_success) = (revision, now);
+            }
+            Err(error) => {
+                let retry_interval = note_interval(self.period);
+                tracing::warn!(revision, ?compact_period, ?retry_interval, %error, "failed auto periodic compaction");
+            }
+        }
+    }
+}
+
+impl Chore for Periodic {
+    fn turn(&mut self, now: Duration) -> Duration {
+        if !self.compacting.errand.is_under_way() {
+            if !self.every.is_due(now) {
+                return self.every.next();
+            }
+            match self.due(now) {
+                Some(revision) => self.begin(revision, now),
+                None => self.note(),
+            }
+        }
+        if let Some(compacted) = self.compacting.poll(now) {
+            self.end(compacted, now);
+            self.note();
+            self.every.begin_anew(now);
+        }
+        if self.compacting.errand.is_under_way() { now + POLL } else { self.every.next() }
+    }
+}
+
+/// Time between notes.
+fn note_interval(period: Duration) -> Duration {
+    (period.min(COMPACT_INTERVAL_MAX) / NOTES).max(NOTE_INTERVAL_MIN)
+}
+
+/// Compacts to so many revisions before the current one.
+#[derive(Debug)]
+struct ByRevision {
+    server: Server,
+    keep: i64,
+    every: Every,
+    last_revision: i64,
+    compacting: Compacting,
+}
+
+impl ByRevision {
+    fn new(server: Server, keep: i64) -> ByRevision {
+        let every = Every::after(REVISION_INTERVAL, server.now());
+        let compacting = Compacting::new(server.clone());
+        ByRevision { server, keep, every, last_revision: 0, compacting }
+    }
+
+    fn due(&self) -> Option<i64> {
+        let revision = self.server.state().store.current() - self.keep;
+        let is_due = self.server.is_leader() && revision > 0 && revision != self.last_revision;
+        is_due.then_some(revision)
+    }
+
+    fn begin(&mut self, revision: i64, now: Duration) {
+        let revision_compaction_retention = self.keep;
+        tracing::info!(
+            revision,
+            revision_compaction_retention,
+            "starting auto revision compaction"
+        );
+        self.compacting.begin(revision, now);
+    }
+
+    fn end(&mut self, compacted: Compacted) {
+        let Compacted { revision, took, result } = compacted;
+        let revision_compaction_retention = self.keep;
+        match result {
+            Ok(()) => {
+                tracing::info!(
+                    revision,
+                    revision_compaction_retention,
+                    ?took,
+                    "completed auto revision compaction"
+                );
+                self.last_revision = revision;
+            }
+            Err(error) => {
+                let retry_interval = REVISION_INTERVAL;
+                tracing::warn!(revision, revision_compaction_retention, ?retry_interval, %error, "failed auto revision compaction");
+            }
+        }
+    }
+}
+
+impl Chore for ByRevision {
+    fn turn(&mut self, now: Duration) -> Duration {
+        if !self.compacting.errand.is_under_way()
+            && self.every.is_due(now)
+            && let Some(revision) = self.due()
+        {
+            self.begin(revision, now);
+        }
+        if let Some(compacted) = self.compacting.poll(now) {
+            self.end(compacted);
+            self.every.begin_anew(now);
+        }
+        if self.compacting.errand.is_under_way() { now + POLL } else { self.every.next() }
+    }
+}

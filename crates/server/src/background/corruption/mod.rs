@@ -1,0 +1,289 @@
+//! Members compare what they hold, by hashes.
+//!
+//! ```text
+//!   when                         who       compares                                       differs: then
+//!   at a start, if asked for     each      all keys, at its own revision                  it stops, and has taken no part
+//!   every --corrupt-check-time   leader    all keys, twice, and with everybody            alarm for one member
+//!   every minute, if asked for   leader    what the last compactions left, newest first   alarm for the minority, or for all
+//! ```
+//!
+//! An alarm CORRUPT ends all writing, until somebody has looked. Hashes belong to a revision and to a compaction: whoever has made another compaction is not
+//! compared. How other members are asked is a trait ([`PeerHashes`]), for the sake of tests.
+
+mod rules;
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mvcc::KeyValueHash;
+use proto::etcdserverpb::AlarmType;
+use types::MemberId;
+
+use super::Chore;
+use super::pending_task::{Errand, Every, POLL};
+use crate::error::Error;
+use crate::server::Server;
+use crate::transport::{AskError, PeerHash as PeerAnswer};
+use rules::{Compared, Own, compare, corrupt_member, differs_at_start};
+
+/// Asks other members for hashes.
+pub(crate) trait PeerHashes: Send + Sync + Debug {
+    /// What every other member holds up to a revision. Each is in the answer, also one that does not say; none is waited for longer than a request takes.
+    fn at(&self, revision: i64) -> Pin<Box<dyn Future<Output = Vec<PeerHash>> + Send + '_>>;
+}
+
+/// What another member said.
+#[derive(Clone, Debug)]
+pub(crate) struct PeerHash {
+    pub(crate) member: MemberId,
+    pub(crate) answer: Result<PeerAnswer, AskError>,
+}
+
+/// The other members of the cluster, whoever they are by then.
+#[derive(Clone, Debug)]
+pub(crate) struct Others(pub(crate) Server);
+
+impl PeerHashes for Others {
+    fn at(&self, revision: i64) -> Pin<Box<dyn Future<Output = Vec<PeerHash>> + Send + '_>> {
+        Box::pin(self.ask(revision))
+    }
+}
+
+impl Others {
+    /// All are asked at once.
+    async fn ask(&self, revision: i64) -> Vec<PeerHash> {
+        let Others(server) = self;
+        let (transport, within) = (server.transport(), server.config().request_timeout());
+        let members = server.state().cluster.now();
+        let others = members.members().filter(|member| member.id != server.local());
+        let asked: Vec<_> = others
+            .map(|member| (member.id, transport.ask_for_hash(member, revision, within)))
+            .collect();
+        let mut answers = Vec::with_capacity(asked.len());
+        for (member, answer) in asked {
+            answers.push(PeerHash { member, answer: answer.await });
+        }
+        self.tell_of_silent(revision, &answers);
+        answers
+    }
+
+    fn tell_of_silent(&self, revision: i64, answers: &[PeerHash]) {
+        for PeerHash { member, answer } in answers {
+            if let Err(error) = answer {
+                tracing::warn!(
+                    local_member_id = %self.0.local(),
+                    requested_revision = revision,
+                    remote_member_id = %member,
+                    %error,
+                    "failed hash kv request"
+                );
+            }
+        }
+    }
+}
+
+/// Why a member must not start.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum Inconsistent {
+    /// Others hold something else.
+    #[error("{0} found data inconsistency with peers")]
+    Differs(MemberId),
+    /// It does not know what it holds itself.
+    #[error("{0} failed to fetch hash ({1})")]
+    NoHash(MemberId, Error),
+}
+
+/// Compares with others before anybody is served, and before this member votes.
+pub(super) async fn initial_check(
+    server: Server,
+    peers: Arc<dyn PeerHashes>,
+) -> Result<(), Inconsistent> {
+    let local = server.local();
+    let timeout = server.config().request_timeout();
+    tracing::info!(local_member_id = %local, ?timeout, "starting initial corruption check");
+    let hashes = both_hashes(&server).await.map_err(|error| Inconsistent::NoHash(local, error))?;
+    let (own, compacted) = hashes;
+    let mut asked = peers.at(own.revision).await;
+    // Whoever has made a compaction to this revision answers with what that left.
+    asked.retain(|peer| !peer.answer.as_ref().is_ok_and(|it| Some(it.hash) == compacted));
+    if differs_at_start(local, &own, &asked) {
+        return Err(Inconsistent::Differs(local));
+    }
+    tracing::info!(local_member_id = %local, "initial corruption checking passed; no corruption");
+    Ok(())
+}
+
+/// The hash of all keys, and the revision of the store.
+async fn hash_now(server: &Server) -> Result<(KeyValueHash, i64), Error> {
+    server.hash_of_keys(0).await
+}
+
+/// What this member holds; and what a compaction to that revision would leave, if that is another hash. At one moment: a compaction may come between.
+async fn both_hashes(server: &Server) -> Result<(KeyValueHash, Option<KeyValueHash>), Error> {
+    loop {
+        let worker = server.clone();
+        let both = move || -> Result<_, Error> {
+            let (state, began) = (worker.state(), worker.now());
+            let own = state.store.hash_kv(0)?.0;
+            let took = worker.now().saturating_sub(began);
+            worker.metrics().hash_rev_duration.observe(took.as_secs_f64());
+            Ok((own, state.store.hash_as_compacted(own.revision)?))
+        };
+        let both = server.shared.pools.long.run(both).await.ok_or(Error::TooManyRequests)?;
+        let (own, compacted) = both?;
+        if compacted.is_none_or(|it| it.compact_revision == own.compact_revision) {
+            return Ok((own, compacted));
+        }
+    }
+}
+
+/// Raises the alarm. Nobody waits for it: what is wrong now is wrong at the next check too.
+fn raise(server: &Server, member: MemberId) {
+    server.maybe_raise(AlarmType::Corrupt, member, || ());
+}
+
+/// Compares all keys, every so often.
+#[derive(Debug)]
+pub(super) struct AllKeys {
+    server: Server,
+    peers: Arc<dyn PeerHashes>,
+    every: Every,
+    checking: Errand<Result<(), Error>>,
+}
+
+impl AllKeys {
+    /// None if the flags say that nobody looks.
+    pub(super) fn new(server: Server, peers: Arc<dyn PeerHashes>) -> Option<AllKeys> {
+        let interval = server.config().corrupt_check_time;
+        if interval.is_zero() {
+            return None;
+        }
+        tracing::info!(local_member_id = %server.local(), ?interval, "enabled corruption checking");
+        let every = Every::after(interval, server.now());
+        Some(AllKeys { server, peers, every, checking: Errand::default() })
+    }
+}
+
+impl Chore for AllKeys {
+    fn turn(&mut self, now: Duration) -> Duration {
+        let may_begin = !self.checking.is_under_way();
+        if may_begin && self.every.is_due(now) && self.server.is_leader() {
+            self.checking.begin(check_all_keys(self.server.clone(), Arc::clone(&self.peers)));
+        }
+        if let Some(Err(error)) = self.checking.poll() {
+            tracing::warn!(%error, "failed to check hash KV");
+        }
+        if self.checking.is_under_way() { now + POLL } else { self.every.next() }
+    }
+}
+
+async fn check_all_keys(server: Server, peers: Arc<dyn PeerHashes>) -> Result<(), Error> {
+    let (before, _) = hash_now(&server).await?;
+    let hashes = peers.at(before.revision).await;
+    // From here on this member is as far as every other was when it answered.
+    server.linearizable().await?;
+    let (after, revision) = hash_now(&server).await?;
+    let own = Own { local: server.local(), before, after, revision };
+    if let Some(member) = corrupt_member(&own, &hashes) {
+        raise(&server, member);
+    }
+    let checked = hashes.iter().filter(|peer| peer.answer.is_ok()).count();
+    tracing::info!(number_of_peers_checked = checked, "finished peer corruption check");
+    Ok(())
+}
+
+/// Compares what compactions left.
+#[derive(Debug)]
+pub(super) struct Compactions {
+    server: Server,
+    peers: Arc<dyn PeerHashes>,
+    every: Every,
+    /// The last revision that all members were found to agree on.
+    checked: i64,
+    checking: Errand<i64>,
+}
+
+impl Compactions {
+    /// None unless the flags ask for it.
+    pub(super) fn new(server: Server, peers: Arc<dyn PeerHashes>) -> Option<Compactions> {
+        let every = Every::after(server.config().compact_hash_check_time, server.now());
+        server.config().features.compact_hash_check.then(|| Compactions {
+            server,
+            peers,
+            every,
+            checked: 0,
+            checking: Errand::default(),
+        })
+    }
+}
+
+impl Chore for Compactions {
+    fn turn(&mut self, now: Duration) -> Duration {
+        let may_begin = !self.checking.is_under_way();
+        if may_begin && self.every.is_due(now) && self.server.is_leader() {
+            let (server, peers) = (self.server.clone(), Arc::clone(&self.peers));
+            self.checking.begin(check_compactions(server, peers, self.checked));
+        }
+        if let Some(checked) = self.checking.poll() {
+            self.checked = checked.max(self.checked);
+            self.every.begin_anew(now);
+        }
+        if self.checking.is_under_way() { now + POLL } else { self.every.next() }
+    }
+}
+
+/// From the newest on, until all members are found to agree or somebody does not. Returns the revision that all agree on.
+async fn check_compactions(server: Server, peers: Arc<dyn PeerHashes>, checked: i64) -> i64 {
+    let local = server.local();
+    let timeout = server.config().request_timeout();
+    tracing::info!(local_member_id = %local, ?timeout, "starting compact hash check");
+    let hashes = server.state().store.compaction_hashes();
+    let unchecked = hashes.iter().rev().take_while(|hash| hash.revision > checked);
+    let mut count = 0;
+    let mut agreed = checked;
+    for own in unchecked {
+        count += 1;
+        let peers = peers.at(own.revision).await;
+        if !peers.is_empty() && !goes_on(&server, own, &peers, &mut agreed) {
+            break;
+        }
+    }
+    tracing::info!(number_of_hashes_checked = count, "finished compaction hash check");
+    agreed
+}
+
+/// Whether an earlier compaction is worth a look.
+fn goes_on(server: &Server, own: &KeyValueHash, peers: &[PeerHash], agreed: &mut i64) -> bool {
+    let (revision, compact_revision) = (own.revision, own.compact_revision);
+    match compare(server.local(), own, peers) {
+        Compared::Same => {
+            tracing::info!(
+                number_of_peers_checked = peers.len(),
+                revision,
+                compact_revision,
+                "successfully checked hash on whole cluster"
+            );
+            *agreed = revision;
+            false
+        }
+        Compared::Unsure => {
+            tracing::warn!(
+                number_of_peers = peers.len(),
+                revision,
+                compact_revision,
+                "skipped revision in compaction hash check; was not able to check all peers"
+            );
+            true
+        }
+        Compared::Differ(members) => {
+            members.into_iter().for_each(|member| raise(server, member));
+            false
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! The version of the database follows the version that the cluster speaks.
+//!
+//! ```text
+//!   cluster speaks   database   then
+//!   none, 3.0        3.5        nothing: nobody has decided yet
+//!   3.7              3.5        3.6, 3.7
+//!   3.6, downgrade   3.7        3.6, unless the log holds what 3.6 cannot read: then again in four seconds, when a snapshot may have cut it
+//! ```
+
+use std::time::Duration;
+
+use backend::schema::version::{Version, detect, migrate};
+use membership::version::OLDEST;
+
+use super::pending_task::{Errand, Every, POLL};
+use super::{Chore, MONITOR_VERSION_INTERVAL};
+use crate::request::SERVER_VERSION;
+use crate::server::{Server, Shared};
+use crate::state::StateMachine;
+
+/// Moves the database to the version that the cluster speaks.
+#[derive(Debug)]
+pub(super) struct StorageVersion {
+    server: Server,
+    every: Every,
+    /// What the cluster spoke when last looked.
+    seen: Option<Version>,
+    moving: Errand<Option<()>>,
+}
+
+impl StorageVersion {
+    pub(super) fn new(server: Server) -> StorageVersion {
+        let every = Every::after(MONITOR_VERSION_INTERVAL, server.now());
+        let seen = server.state().cluster.now().version();
+        StorageVersion { server, every, seen, moving: Errand::default() }
+    }
+
+    fn has_changed(&mut self) -> bool {
+        let now = self.server.state().cluster.now().version();
+        now != std::mem::replace(&mut self.seen, now)
+    }
+}
+
+impl Chore for StorageVersion {
+    fn turn(&mut self, now: Duration) -> Duration {
+        if !self.moving.is_under_way() {
+            let (has_changed, is_due) = (self.has_changed(), self.every.is_due(now));
+            if has_changed || is_due {
+                // Aside, since whoever writes may have to wait for the disk.
+                self.moving.begin_aside(&self.server, follow);
+                self.every.begin_anew(now);
+            }
+        }
+        self.moving.poll();
+        if self.moving.is_under_way() { now + POLL } else { self.every.next() }
+    }
+}
+
+/// Moves the database, if its version is another.
+pub(super) fn follow(shared: &Shared) {
+    let state = shared.state();
+    let cluster = state.cluster.now();
+    let Some(target) = cluster.version().filter(|version| *version != OLDEST) else { return };
+    let current = detect(&state.backend.view()).map_err(|error| {
+        tracing::warn!(%error, "Failed to detect schema version");
+    });
+    if current == Ok(target) {
+        return;
+    }
+    if let Ok(current) = current {
+        tracing::info!(cluster_version = %target, storage_version = %current, "cluster version differs from storage version.");
+    }
+    if let Err(error) = move_to(shared, &state, current.ok(), target) {
+        tracing::error!(cluster_version = %target, %error, "failed to update storage version");
+        return;
+    }
+    if cluster.downgrade().enabled {
+        tracing::info!(
+            target_version = cluster.downgrade().target_version,
+            server_version = SERVER_VERSION,
+            "The server is ready to downgrade"
+        );
+    }
+}
+
+fn move_to(
+    shared: &Shared,
+    state: &StateMachine,
+    current: Option<Version>,
+    target: Version,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let is_lower = current.is_some_and(|current| target < current);
+    let log = if is_lower { log_version(shared)? } else { None };
+    let mut tx = state.backend.begin();
+    let steps = migrate(&mut tx, target, log)?;
+    tx.commit()?;
+    for version in steps {
+        tracing::info!(new_storage_version = %version, "updated storage version");
+    }
+    Ok(())
+}
+
+/// The oldest release that can read the log, from the last snapshot on.
+fn log_version(shared: &Shared) -> Result<Option<Version>, Box<dyn std::error::Error>> {
+    let (disk, dir) = (&*shared.disk, shared.config.wal_path());
+    let start =
+        wal::valid_snapshots(disk, &dir)?.pop().ok_or("the log has no place to start from")?;
+    let entries = wal::read_all(disk, &dir, &start)?.entries;
+    let Some(needed) = wal::minimal_etcd_version(&entries)? else { return Ok(None) };
+    Ok(Some(Version::new(u32::try_from(needed.major)?, u32::try_from(needed.minor)?)))
+}

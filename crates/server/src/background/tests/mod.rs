@@ -1,0 +1,244 @@
+//! Chores against a member whose log is a list: what they propose is taken, applied and settled by the test.
+
+mod compaction;
+mod leases;
+mod publish;
+mod purge;
+mod stall;
+mod versions;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use auth::{AuthStore, Cost, Tokens};
+use backend::Backend;
+use env::{Clock, SimClock, SimDisk};
+use membership::quota::Quota;
+use membership::{Cluster, ClusterId, LEARNERS_MAX_DEFAULT, Member, Membership};
+use mvcc::watch;
+use prometheus::Registry;
+use prost::Message as _;
+use proto::etcdserverpb as pb;
+use proto::etcdserverpb::InternalRaftRequest;
+use raft::{Entry, EntryType};
+use types::{Index, MemberId, Term};
+
+use crate::apply::{Applied, Reply};
+use crate::config::ServerConfig;
+use crate::error::Error;
+use crate::metrics::Metrics;
+use crate::pipeline::raft_loop::Event;
+use crate::pipeline::voters::Voters;
+use crate::propose::pending::Settled;
+use crate::server::{Server, Shared};
+use crate::state::{Config, StateMachine};
+use crate::sync::oneshot::Promise;
+use crate::transport::Alone;
+
+pub(super) const LOCAL: MemberId = MemberId(1);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
+const TERM: Term = Term(2);
+
+/// A member without threads.
+pub(crate) struct Rig {
+    pub(crate) server: Server,
+    pub(super) clock: SimClock,
+    applied: u64,
+    voters: Voters,
+    /// What was proposed, as of the last look.
+    pub(crate) proposed: Vec<(u64, InternalRaftRequest)>,
+    /// Reads that wait for their index.
+    pub(super) reads: Vec<Promise<Result<(), Error>>>,
+}
+
+impl Rig {
+    pub(crate) fn new() -> Rig {
+        Rig::with(|_| {})
+    }
+
+    /// With other flags.
+    pub(crate) fn with(change: impl FnOnce(&mut ServerConfig)) -> Rig {
+        let mut config = ServerConfig::new("default", "/data");
+        change(&mut config);
+        let (disk, clock) = (SimDisk::new(0), SimClock::default());
+        let state = state(&disk, &clock, &config);
+        let shared = Shared::new(
+            config,
+            Arc::new(disk),
+            Arc::new(clock.clone()),
+            ClusterId(7),
+            LOCAL,
+            state,
+            Arc::new(Alone),
+            Metrics::new(&Registry::new()).unwrap(),
+        );
+        let server = Server { shared: Arc::new(shared) };
+        let (proposed, reads) = (Vec::new(), Vec::new());
+        Rig { server, clock, applied: 0, voters: Voters::default(), proposed, reads }
+    }
+
+    /// Makes this member the leader, of itself alone; its lessor too.
+    pub(crate) fn lead(&mut self) {
+        let now = self.now();
+        self.server.shared.progress.set_leader(Some(LOCAL), true, now);
+        self.server.shared.progress.set_rules_alone(true);
+        self.server.state().lessor.promote(Duration::ZERO, now);
+    }
+
+    /// Makes another member the leader.
+    pub(super) fn follow(&mut self) {
+        let now = self.now();
+        self.server.shared.progress.set_leader(Some(MemberId(2)), false, now);
+        self.server.shared.progress.set_rules_alone(false);
+        self.server.state().lessor.demote();
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.clock.monotonic()
+    }
+
+    pub(crate) fn advance(&mut self, time: Duration) -> Duration {
+        self.clock.advance(time);
+        self.now()
+    }
+
+    /// Takes what was proposed and asked for.
+    pub(crate) fn look(&mut self) {
+        let mut events = Vec::new();
+        self.server.shared.raft.take(&mut events);
+        for event in events {
+            match event {
+                Event::Propose { id, data, .. } => {
+                    self.proposed.push((id, InternalRaftRequest::decode(data).unwrap()));
+                }
+                Event::Read(reader) => self.reads.push(reader.promise),
+                _ => {}
+            }
+        }
+    }
+
+    /// The requests that were proposed since the last time.
+    pub(super) fn take_proposed(&mut self) -> Vec<InternalRaftRequest> {
+        self.look();
+        self.proposed.drain(..).map(|(_, request)| request).collect()
+    }
+
+    /// Applies what was proposed, and answers.
+    pub(super) fn settle_all(&mut self) -> Vec<InternalRaftRequest> {
+        self.look();
+        let proposed = std::mem::take(&mut self.proposed);
+        for (id, request) in &proposed {
+            let answer = self.apply(request);
+            self.server.shared.waits.settle(*id, Ok(answer));
+        }
+        proposed.into_iter().map(|(_, request)| request).collect()
+    }
+
+    /// Fails what was proposed.
+    pub(crate) fn fail_all(&mut self, error: &Error) {
+        self.look();
+        for (id, _) in std::mem::take(&mut self.proposed) {
+            self.server.shared.waits.settle(id, Err(error.clone()));
+        }
+    }
+
+    /// Carries a request out as the next entry of the log.
+    pub(super) fn apply(&mut self, request: &InternalRaftRequest) -> Settled {
+        self.applied += 1;
+        let entry = Entry {
+            term: TERM,
+            index: Index(self.applied),
+            kind: EntryType::Normal,
+            data: request.encode_to_vec().into(),
+            ..Entry::default()
+        };
+        let state = self.server.state();
+        match state.apply(&entry, &|_| true, &mut self.voters).unwrap() {
+            Applied::Request(outcome) => {
+                let result = outcome.result.unwrap();
+                Settled::Request { revision: outcome.revision, result }
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Carries out what changes something.
+    pub(crate) fn done(&mut self, request: &InternalRaftRequest) -> Reply {
+        match self.apply(request) {
+            Settled::Request { result, .. } => result.unwrap(),
+            Settled::ConfChange(_) => panic!("a request"),
+        }
+    }
+
+    pub(crate) fn put(&mut self, key: &str) {
+        let put = pb::PutRequest { key: key.to_owned().into(), ..pb::PutRequest::default() };
+        self.done(&InternalRaftRequest { put: Some(put), ..header() });
+    }
+}
+
+pub(crate) fn header() -> InternalRaftRequest {
+    let header = Some(pb::RequestHeader { id: 1, ..pb::RequestHeader::default() });
+    InternalRaftRequest { header, ..InternalRaftRequest::default() }
+}
+
+fn state(disk: &SimDisk, clock: &SimClock, config: &ServerConfig) -> StateMachine {
+    let clock: Arc<dyn Clock> = Arc::new(clock.clone());
+    let (disk, path) = (Arc::new(disk.clone()), Path::new("db"));
+    let backend =
+        Backend::open(disk, Arc::clone(&clock), path, backend::Config::default()).unwrap();
+    let tokens = Tokens::simple(config.auth_token_ttl);
+    let auth = AuthStore::new(tokens, Arc::clone(&clock), Cost::new(4));
+    let member =
+        Member { id: LOCAL, ..Member::at_bootstrap("default", config.peer_urls.clone(), "token") };
+    let members = Membership::of([member]);
+    let cluster = Cluster::new(ClusterId(7), LOCAL, LEARNERS_MAX_DEFAULT, members);
+    let lease =
+        lease::Config { checkpoint: config.features.lease_checkpoint, ..lease::Config::default() };
+    let machine = Config {
+        store: mvcc::Config::default(),
+        lease,
+        watch: watch::Config::new(1),
+        wake_watch: Arc::new(|| {}),
+        quota: Quota::new(config.quota_backend_bytes),
+    };
+    StateMachine::open(backend, clock, auth, cluster, machine).unwrap()
+}
+
+mod all {
+    use super::super::{Chores, TURN_MAX};
+    use super::*;
+
+    #[test]
+    fn a_member_that_starts_publishes_and_decides_on_a_version() {
+        let mut rig = Rig::new();
+        let mut chores = Chores::new(rig.server.clone());
+        let waiting = chores.published().wait();
+        rig.lead();
+        let now = rig.now();
+        chores.turn(now);
+        let requests = rig.settle_all();
+        assert!(requests[0].cluster_member_attr_set.is_some());
+        assert_eq!(requests[1].cluster_version_set.as_ref().unwrap().ver, "3.7.0");
+        assert_eq!(waiting.try_take(), None);
+        chores.turn(now);
+        assert_eq!(waiting.try_take(), Some(()));
+        assert_eq!(chores.published().wait().try_take(), Some(()), "and whoever comes later");
+    }
+
+    #[test]
+    fn an_idle_member_is_called_no_more_often_than_needed() {
+        let mut rig = Rig::new();
+        rig.follow();
+        let decided = proto::membershippb::ClusterVersionSetRequest { ver: "3.7.0".to_owned() };
+        rig.done(&InternalRaftRequest { cluster_version_set: Some(decided), ..header() });
+        let mut chores = Chores::new(rig.server.clone());
+        let now = rig.now();
+        chores.turn(now);
+        rig.settle_all();
+        // What was handed to the pool is forgotten with it: nobody works there.
+        rig.server.shared.pools.close();
+        chores.turn(now);
+        assert_eq!(chores.turn(now), TURN_MAX);
+    }
+}

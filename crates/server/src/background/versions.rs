@@ -1,0 +1,242 @@
+//! The leader sees to the version that the cluster speaks, and to the end of a downgrade.
+//!
+//! ```text
+//!   members run      cluster speaks   the leader proposes
+//!   3.7              none             3.7                   as soon as it leads
+//!   3.7 3.7 ?        none             3.0                   one is not heard of
+//!   3.7 3.7 3.7      3.0              3.7                   within four seconds
+//!   3.6 3.6 3.6      3.6, downgrade   the downgrade's end   within --downgrade-check-time
+//! ```
+//!
+//! What is decided is in [`membership::version`]; here it is asked, proposed and told.
+
+use std::time::Duration;
+
+use backend::schema::version::{CURRENT, Version};
+use membership::version::{decide, is_downgraded, short};
+use proto::etcdserverpb::InternalRaftRequest;
+use proto::membershippb::{ClusterVersionSetRequest, DowngradeInfoSetRequest};
+use types::MemberId;
+
+use super::pending_task::{Errand, Every, POLL, carry_out};
+use super::{Chore, MONITOR_VERSION_INTERVAL};
+use crate::apply::Reply;
+use crate::error::Error;
+use crate::server::Server;
+use crate::transport::{AskError, PeerVersions};
+
+/// How long is waited for a leader, while the cluster has not decided on a version.
+const UNDECIDED: Duration = Duration::from_millis(20);
+
+/// What each member runs. None for one that is not heard of. All are asked at once.
+async fn servers(server: &Server) -> Vec<(MemberId, Option<Version>)> {
+    let (local, members) = (server.local(), server.state().cluster.now());
+    let (transport, within) = (server.transport(), server.config().request_timeout());
+    let asked: Vec<_> = members
+        .members()
+        .map(|member| {
+            (member.id, (member.id != local).then(|| transport.ask_for_version(member, within)))
+        })
+        .collect();
+    let mut running = Vec::with_capacity(asked.len());
+    for (id, asked) in asked {
+        let version = match asked {
+            None => Some(CURRENT),
+            Some(asked) => version_of(id, asked.await),
+        };
+        running.push((id, version));
+    }
+    running
+}
+
+/// The release of another member, without its patch.
+fn version_of(id: MemberId, answer: Result<PeerVersions, AskError>) -> Option<Version> {
+    match answer {
+        Ok(versions) => {
+            let version = Version::parse(versions.server.as_bytes());
+            if version.is_none() {
+                tracing::warn!(remote_member_id = %id, remote_member_version = versions.server, "failed to parse server version of remote member");
+            }
+            version
+        }
+        Err(error) => {
+            tracing::warn!(remote_member_id = %id, %error, "failed to get version");
+            None
+        }
+    }
+}
+
+/// Raises, or lowers, the version that the cluster speaks.
+#[derive(Debug)]
+pub(super) struct ClusterVersion {
+    server: Server,
+    every: Every,
+    deciding: Errand<()>,
+}
+
+impl ClusterVersion {
+    pub(super) fn new(server: Server) -> ClusterVersion {
+        let every = Every::after(MONITOR_VERSION_INTERVAL, server.now());
+        ClusterVersion { server, every, deciding: Errand::default() }
+    }
+
+    /// Nobody has said yet what the cluster speaks.
+    fn is_undecided(&self) -> bool {
+        self.server.state().cluster.now().version().is_none()
+    }
+
+    /// A leader that has applied all that was there before it: so it knows what was decided.
+    fn may_decide_at_once(&self) -> bool {
+        self.is_undecided() && self.server.state().lessor.is_primary()
+    }
+
+    fn begin(&mut self) {
+        if self.server.is_leader() {
+            self.deciding.begin(look(self.server.clone()));
+        }
+    }
+}
+
+/// Asks who runs what, and proposes what follows.
+async fn look(server: Server) {
+    let running = servers(&server).await;
+    // Asking may have taken long.
+    if !server.is_leader() {
+        return;
+    }
+    let cluster = server.state().cluster.now();
+    match decide(cluster.version(), cluster.downgrade(), running.into_iter().map(|(_, runs)| runs))
+    {
+        Ok(Some(version)) => {
+            tell_of_change(cluster.version(), version);
+            tell(version, carry_out(server, request(version)).await);
+        }
+        Ok(None) => {}
+        Err(error) => tracing::error!(
+            downgrade_target = cluster.downgrade().target_version,
+            cluster_version = cluster.version().map(|version| version.to_string()),
+            %error,
+            "Failed to monitor cluster version"
+        ),
+    }
+}
+
+fn request(version: Version) -> InternalRaftRequest {
+    let ver = version.to_string();
+    let cluster_version_set = Some(ClusterVersionSetRequest { ver });
+    InternalRaftRequest { cluster_version_set, ..InternalRaftRequest::default() }
+}
+
+fn tell_of_change(from: Option<Version>, to: Version) {
+    match from {
+        None => tracing::info!(
+            cluster_version = short(to),
+            "setting up initial cluster version using v3 API"
+        ),
+        Some(from) => tracing::info!(
+            from = short(from),
+            to = short(to),
+            "updating cluster version using v3 API"
+        ),
+    }
+}
+
+impl Chore for ClusterVersion {
+    fn turn(&mut self, now: Duration) -> Duration {
+        if !self.deciding.is_under_way() {
+            let is_due = self.every.is_due(now);
+            if is_due || self.may_decide_at_once() {
+                self.begin();
+            }
+        }
+        if self.deciding.poll().is_some() {
+            self.every.begin_anew(now);
+        }
+        if self.deciding.is_under_way() {
+            now + POLL
+        } else if self.is_undecided() {
+            now + UNDECIDED
+        } else {
+            self.every.next()
+        }
+    }
+}
+
+fn tell(version: Version, outcome: Result<Reply, Error>) {
+    match outcome {
+        Ok(_) => {
+            tracing::info!(cluster_version = short(version), "cluster version is updated");
+        }
+        Err(error @ Error::Stopped) => {
+            tracing::warn!(%error, "aborting cluster version update; server is stopped");
+        }
+        Err(error) => tracing::warn!(%error, "failed to update cluster version"),
+    }
+}
+
+/// Ends a downgrade once every member runs the older release.
+#[derive(Debug)]
+pub(super) struct DowngradeEnd {
+    server: Server,
+    every: Every,
+    ended: Errand<Result<(), Error>>,
+}
+
+impl DowngradeEnd {
+    /// None if the flags say that nobody looks.
+    pub(super) fn new(server: Server) -> Option<DowngradeEnd> {
+        let interval = server.config().downgrade_check_time;
+        let every = Every::after(interval, server.now());
+        (!interval.is_zero()).then(|| DowngradeEnd { server, every, ended: Errand::default() })
+    }
+
+    fn look(&mut self) {
+        let is_going_on = self.server.state().cluster.now().downgrade().enabled;
+        if self.server.is_leader() && is_going_on {
+            self.ended.begin(end_downgrade(self.server.clone()));
+        }
+    }
+}
+
+/// Ends the downgrade, if everybody runs the older release.
+async fn end_downgrade(server: Server) -> Result<(), Error> {
+    let running = servers(&server).await;
+    let cluster = server.state().cluster.now();
+    let downgrade = cluster.downgrade();
+    if !is_downgraded(downgrade, running.iter().map(|(_, version)| *version)) {
+        warn_of_others(&running, &downgrade.target_version);
+        return Ok(());
+    }
+    tracing::info!(cluster_version = downgrade.target_version, "the cluster has been downgraded");
+    let over = DowngradeInfoSetRequest { enabled: false, ver: String::new() };
+    let request =
+        InternalRaftRequest { downgrade_info_set: Some(over), ..InternalRaftRequest::default() };
+    carry_out(server, request).await.map(drop)
+}
+
+/// Tells of a member that does not run the older release yet. One is enough.
+fn warn_of_others(running: &[(MemberId, Option<Version>)], target: &str) {
+    let wanted = Version::parse(target.as_bytes());
+    let other =
+        running.iter().find_map(|(id, runs)| Some((id, runs.filter(|it| Some(*it) != wanted)?)));
+    if let Some((id, runs)) = other {
+        tracing::warn!(
+            remote_member_id = %id,
+            current_server_version = %runs,
+            target_version = target,
+            "remotes server has mismatching etcd version"
+        );
+    }
+}
+
+impl Chore for DowngradeEnd {
+    fn turn(&mut self, now: Duration) -> Duration {
+        if !self.ended.is_under_way() && self.every.is_due(now) {
+            self.look();
+        }
+        if let Some(Err(error)) = self.ended.poll() {
+            tracing::warn!(%error, "failed to cancel downgrade");
+        }
+        if self.ended.is_under_way() { now + POLL } else { self.every.next() }
+    }
+}
