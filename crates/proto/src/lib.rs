@@ -3,7 +3,8 @@
 //! Everything here is generated from the files under `proto/`, which keep etcd's packages, names
 //! and numbers, so that whatever etcd 3.4 to 3.7 wrote can be read, and what is written is what
 //! etcd would have written. There is no behaviour in this crate and no service: the gRPC stubs are
-//! in `rpc`, built from the same files onto the types of this crate.
+//! in `rpc`, built from the same files onto the types of this crate. The one module written by hand
+//! is [`command`]: the requests of the log as an enum.
 //!
 //! | module | where the bytes are found | who deals in them |
 //! | --- | --- | --- |
@@ -142,6 +143,7 @@ pub mod health {
     include!(concat!(env!("OUT_DIR"), "/grpc.health.v1.rs"));
 }
 
+pub mod command;
 pub mod shape;
 
 /// All messages, enums and services as an encoded `google.protobuf.FileDescriptorSet`, for those
