@@ -4,13 +4,14 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::verify::{self, STEPS};
 
-/// What was asked for.
+/// A parsed command line.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Command {
     Help,
     Verify(verify::Options),
     Fix,
     Edges,
+    Hygiene,
     Sim(crate::sim::Options),
     RaftSim(crate::sim::Options),
     Crash { seeds: Option<u64> },
@@ -25,18 +26,19 @@ pub(crate) fn usage() -> String {
         "usage: cargo xtask <command>
 
 verify    check everything, change nothing
-  --only <step>     this step alone; may be repeated, or a list with commas
-  --skip <step>     all but this step; likewise
+  --only <step>     run only this step; repeatable, or a comma-separated list
+  --skip <step>     skip this step; repeatable, or a comma-separated list
   --require-deny    fail where licences or advisories could not be checked
 fix       let clippy and rustfmt rewrite what they can
-edges     compare the crates with the picture in ARCHITECTURE.md
-sim       simulate whole clusters with their clients, in release mode, on all cores; a seed that fails is told again in detail
+edges     compare the crates with ARCHITECTURE.md
+hygiene   find unfinished code, disabled tests and bad prose
+sim       simulate whole clusters with clients, in release mode, on all cores
   --seeds <n>       how many seeds
   --from <seed>     the first of them
 raft-sim  simulate clusters of the consensus core, in release mode
   --seeds <n>       how many seeds
   --from <seed>     the first of them
-  --keep-going      run on after a seed that fails
+  --keep-going      continue after a seed that fails
 crash     cut the power of a simulated disk at every change, under bolt, wal, backend and server, in release mode
   --seeds <n>       how many workloads of each
 
@@ -45,7 +47,7 @@ steps of verify, in order:
     )
 }
 
-/// Reads the words after the program's name.
+/// Parses the arguments.
 pub(crate) fn parse(words: &[String]) -> Result<Command> {
     let Some((command, options)) = words.split_first() else { return Ok(Command::Help) };
     let mut options = Words(options.iter().map(String::as_str).collect());
@@ -54,6 +56,7 @@ pub(crate) fn parse(words: &[String]) -> Result<Command> {
         "verify" => Command::Verify(verify_options(&mut options)?),
         "fix" => Command::Fix,
         "edges" => Command::Edges,
+        "hygiene" => Command::Hygiene,
         "sim" => Command::Sim(crate::sim::Options {
             seeds: options.number("--seeds")?,
             from: options.number("--from")?,
@@ -82,7 +85,7 @@ fn verify_options(options: &mut Words<'_>) -> Result<verify::Options> {
     Ok(options)
 }
 
-/// Words not yet understood. Each question takes its answer out; what remains in the end is an error.
+/// The arguments that are not consumed yet. Any that remain at the end are an error.
 struct Words<'a>(Vec<&'a str>);
 
 impl<'a> Words<'a> {
@@ -108,7 +111,7 @@ impl<'a> Words<'a> {
         text.parse().map(Some).with_context(|| format!("{name} {text}"))
     }
 
-    /// All steps named by `name`, checked against those there are.
+    /// Consumes all occurrences of an option that names steps, and checks the names.
     fn steps(&mut self, name: &str) -> Result<Vec<String>> {
         let mut steps = Vec::new();
         while let Some(list) = self.value(name)? {
@@ -139,18 +142,18 @@ mod tests {
         parse(&words)
     }
 
-    fn refused(line: &str) -> String {
+    fn rejected(line: &str) -> String {
         parsed(line).unwrap_err().to_string()
     }
 
     #[test]
-    fn no_words_ask_for_help() {
+    fn no_arguments_print_the_help() {
         assert_eq!(parsed("").unwrap(), Command::Help);
         assert!(STEPS.iter().all(|step| usage().contains(step.name)));
     }
 
     #[test]
-    fn steps_are_chosen_by_name() {
+    fn only_and_skip_select_steps() {
         let only = |line| match parsed(line).unwrap() {
             Command::Verify(options) => (options.only, options.skip, options.require_deny),
             other => panic!("{other:?}"),
@@ -163,26 +166,26 @@ mod tests {
     }
 
     #[test]
-    fn unknown_steps_and_empty_choices_are_refused() {
-        assert!(refused("verify --only clipy").starts_with("--only clipy: the steps are fmt, "));
-        assert!(refused("verify --only fmt --skip fmt").contains("no step"));
+    fn unknown_steps_and_empty_selections_are_rejected() {
+        assert!(rejected("verify --only clipy").starts_with("--only clipy: the steps are fmt, "));
+        assert!(rejected("verify --only fmt --skip fmt").contains("no step"));
     }
 
     #[test]
-    fn a_simulation_takes_numbers() {
+    fn simulations_take_seed_numbers() {
         let full = sim::Options { seeds: Some(100), from: Some(7), keep_going: true };
         let line = "raft-sim --seeds 100 --from=7 --keep-going";
         assert_eq!(parsed(line).unwrap(), Command::RaftSim(full));
         assert_eq!(parsed("raft-sim").unwrap(), Command::RaftSim(sim::Options::default()));
         let one = sim::Options { seeds: Some(1), from: Some(7), keep_going: true };
         assert_eq!(parsed("sim --from 7 --seeds 1").unwrap(), Command::Sim(one));
-        assert_eq!(refused("raft-sim --seeds many"), "--seeds many");
-        assert_eq!(refused("raft-sim --seeds"), "--seeds needs a value");
+        assert_eq!(rejected("raft-sim --seeds many"), "--seeds many");
+        assert_eq!(rejected("raft-sim --seeds"), "--seeds needs a value");
     }
 
     #[test]
-    fn what_is_not_understood_is_refused() {
-        assert!(refused("verfy").starts_with("no such command: verfy"));
-        assert!(refused("fix --all").starts_with("unexpected argument: --all"));
+    fn unknown_commands_and_arguments_are_rejected() {
+        assert!(rejected("verfy").starts_with("no such command: verfy"));
+        assert!(rejected("fix --all").starts_with("unexpected argument: --all"));
     }
 }

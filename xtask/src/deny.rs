@@ -1,14 +1,14 @@
-//! Licences, sources and advisories of what we depend upon, by the tool cargo-deny and the rules in `deny.toml`.
+//! Licences, sources and advisories of dependencies, checked by cargo-deny with `deny.toml`.
 //!
-//! The tool takes minutes to build and the advisory database needs the network, so a machine without either may
-//! go on: it says plainly what was not checked. `--require-deny` turns that into a failure.
+//! cargo-deny takes minutes to build, and the advisory database needs the network. A machine
+//! without them skips the step and reports it; `--require-deny` turns that into a failure.
 
 use anyhow::{Result, bail};
 
 use crate::verify::Outcome;
 use crate::workspace::Workspace;
 
-/// Runs cargo-deny as far as this machine can.
+/// Runs cargo-deny as far as this machine allows.
 pub(crate) fn check(workspace: &Workspace, required: bool) -> Result<Outcome> {
     if workspace.cargo_quiet(&["deny", "--version"]).is_none() {
         let why = "cargo-deny is not installed (cargo install --locked cargo-deny)";
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_required_is_not_skipped() {
+    fn a_required_check_is_not_skipped() {
         assert!(matches!(skip(false, "no tool"), Ok(Outcome::Skipped(why)) if why == "no tool"));
         assert!(skip(true, "no tool").is_err_and(|error| error.to_string() == "no tool"));
     }

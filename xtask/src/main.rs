@@ -1,7 +1,7 @@
-//! The project's chores, as a program: `cargo xtask verify` is what has to pass before a change goes in.
+//! Development tasks: `cargo xtask verify` runs every check that a change has to pass.
 //!
-//! Nothing here is needed to build or run Bowline. Steps are cargo commands that anyone could type; this program
-//! keeps them in one place, in order, and says how to repeat the one that failed.
+//! Nothing here is needed to build or run Bowline. The steps are cargo commands and checks of the
+//! source; this program keeps them in one place, in order, and prints how to repeat a failed one.
 
 mod args;
 mod workspace;
@@ -11,6 +11,7 @@ mod verify;
 mod deny;
 mod edges;
 mod hygiene;
+mod prose;
 
 mod sim;
 
@@ -39,6 +40,7 @@ fn run(words: &[String]) -> Result<ExitCode> {
         Command::Verify(options) => verify::verify(&workspace, &options)?,
         Command::Fix => fix(&workspace)?,
         Command::Edges => edges::check(&workspace)?,
+        Command::Hygiene => hygiene::check(&workspace.root)?,
         Command::Sim(options) => return sim::clusters(&workspace, &options),
         Command::RaftSim(options) => return sim::raft(&workspace, &options),
         Command::Crash { seeds } => return sim::crash(&workspace, seeds),
@@ -46,7 +48,7 @@ fn run(words: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Rewrites what can be rewritten by machine. Format last, so that clippy's edits are formatted too.
+/// Applies clippy's fixes, then formats, so that the fixes are formatted too.
 fn fix(workspace: &Workspace) -> Result<()> {
     workspace.cargo(&["clippy", "--workspace", "--all-targets", "--fix", "--allow-dirty"])?;
     workspace.cargo(&["fmt", "--all"])

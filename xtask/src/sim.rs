@@ -1,8 +1,7 @@
-//! `cargo xtask sim`, `cargo xtask raft-sim` and `cargo xtask crash`: the simulation of whole clusters and that of the consensus core, and power cuts of
-//! simulated disks, over as many seeds as asked for.
+//! `cargo xtask sim`, `raft-sim` and `crash`: simulated clusters and power cuts over many seeds.
 //!
-//! The tests themselves live in the crates' `tests` and take their orders from the environment; an ordinary test run
-//! gives none and gets a short simulation.
+//! The tests live in the crates' `tests` folders and read their parameters from the environment.
+//! Without parameters, as in an ordinary test run, they simulate for a few seconds.
 
 use std::process::ExitCode;
 
@@ -10,19 +9,19 @@ use anyhow::Result;
 
 use crate::workspace::Workspace;
 
-/// The test of consensus that runs clusters; the others are about the simulation itself.
+/// The test that simulates clusters of the consensus core.
 const RAFT_CLUSTERS: &str = "random_clusters_stay_safe_and_heal";
-/// Likewise, of whole members.
+/// The test that simulates clusters of whole members.
 const STORIES: &str = "stories_end_well";
 
-/// What to simulate; where nothing is said, the test has its own default.
+/// The seeds to simulate; absent values leave the test's default.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Options {
-    /// How many seeds.
+    /// Number of seeds.
     pub(crate) seeds: Option<u64>,
-    /// The first seed.
+    /// First seed.
     pub(crate) from: Option<u64>,
-    /// Whether to run on after a failure.
+    /// Continues after a failure.
     pub(crate) keep_going: bool,
 }
 
@@ -36,7 +35,8 @@ impl Options {
     }
 }
 
-/// Simulates whole clusters, on all cores, and returns the code it ended with. A failure does not keep the other seeds from being tried.
+/// Simulates whole clusters on all cores, and returns the exit code. A failing seed does not stop
+/// the others.
 pub(crate) fn clusters(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let test = ["test", "--release", "-p", "sim", "--test", "suite", "--", "--nocapture", STORIES];
     let (seeds, from) =
@@ -47,7 +47,7 @@ pub(crate) fn clusters(workspace: &Workspace, options: &Options) -> Result<ExitC
     exit_code(workspace, &test, &variables)
 }
 
-/// Runs the simulation of consensus and returns the code it ended with.
+/// Simulates the consensus core, and returns the exit code.
 pub(crate) fn raft(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let test = [
         "test",
@@ -66,7 +66,7 @@ pub(crate) fn raft(workspace: &Workspace, options: &Options) -> Result<ExitCode>
     exit_code(workspace, &test, &variables)
 }
 
-/// Cuts the power at every change, and returns the code it ended with.
+/// Runs the power-cut suites, and returns the exit code.
 pub(crate) fn crash(workspace: &Workspace, seeds: Option<u64>) -> Result<ExitCode> {
     let test = [
         "test",
@@ -88,7 +88,7 @@ pub(crate) fn crash(workspace: &Workspace, seeds: Option<u64>) -> Result<ExitCod
     exit_code(workspace, &test, &variables)
 }
 
-/// Runs a test; one ended by a signal has no code of its own.
+/// Runs a test and returns its exit code, or 1 if a signal ended it.
 fn exit_code(workspace: &Workspace, test: &[&str], variables: &[(&str, &str)]) -> Result<ExitCode> {
     let status = workspace.cargo_status(test, variables)?;
     let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_become_the_environment() {
+    fn options_are_passed_in_the_environment() {
         let options = Options { seeds: Some(500), from: Some(3), keep_going: true };
         let names = ["RAFT_SIM_SEEDS", "RAFT_SIM_FROM", "RAFT_SIM_KEEP_GOING"];
         let values = ["500", "3", "1"].map(str::to_owned);

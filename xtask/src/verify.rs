@@ -1,4 +1,4 @@
-//! `cargo xtask verify`: every check, in an order that finds cheap faults first, stopping at the first failure.
+//! `cargo xtask verify`: every check, cheap ones first, up to the first failure.
 
 use std::time::Instant;
 
@@ -7,59 +7,59 @@ use anyhow::{Error, Result, bail};
 use crate::workspace::Workspace;
 use crate::{deny, edges, hygiene};
 
-/// What to run.
+/// The choice of steps.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Options {
-    /// If not empty, these steps alone.
+    /// Runs only these steps, unless empty.
     pub(crate) only: Vec<String>,
-    /// Never these.
+    /// Skips these steps.
     pub(crate) skip: Vec<String>,
-    /// Whether the `deny` step must run in full.
+    /// Fails if the `deny` step cannot run in full.
     pub(crate) require_deny: bool,
 }
 
 impl Options {
-    /// Whether the step of this name is to run.
+    /// Whether the named step runs.
     pub(crate) fn chooses(&self, step: &str) -> bool {
         let named = |list: &[String]| list.iter().any(|name| name == step);
         (self.only.is_empty() || named(&self.only)) && !named(&self.skip)
     }
 }
 
-/// One check.
+/// A named check.
 pub(crate) struct Step {
-    /// What `--only` and `--skip` call it.
+    /// Name for `--only` and `--skip`.
     pub(crate) name: &'static str,
-    /// What it checks.
+    /// Description for the output.
     pub(crate) what: &'static str,
     run: fn(&Workspace, &Options) -> Result<Outcome>,
 }
 
-/// How a step ended, if it did not fail.
+/// The result of a step that did not fail.
 pub(crate) enum Outcome {
-    /// All of it ran.
+    /// The whole step ran.
     Passed,
-    /// Some or all of it could not run here, for this reason.
+    /// Part of the step could not run here, for this reason.
     Skipped(String),
 }
 
 /// The steps, in the order they run.
 pub(crate) const STEPS: [Step; 8] = [
     Step { name: "fmt", what: "the code is formatted", run: fmt },
-    Step { name: "hygiene", what: "nothing unfinished or disabled is left behind", run: tidy },
-    Step { name: "edges", what: "the crates match the picture in ARCHITECTURE.md", run: map },
+    Step { name: "hygiene", what: "no unfinished code, disabled tests or bad prose", run: tidy },
+    Step { name: "edges", what: "the crates match ARCHITECTURE.md", run: map },
     Step { name: "clippy", what: "no warnings", run: clippy },
     Step { name: "doc", what: "the documentation builds and its links hold", run: doc },
     Step { name: "test", what: "the tests pass", run: test },
     Step {
         name: "failpoints",
-        what: "so they do where members can be made to fail",
+        what: "clippy and the tests of failpoints, with failpoints on",
         run: failpoints,
     },
     Step { name: "deny", what: "licences, sources and advisories of dependencies", run: deps },
 ];
 
-/// Runs the steps that `options` choose.
+/// Runs the chosen steps.
 pub(crate) fn verify(workspace: &Workspace, options: &Options) -> Result<()> {
     let all = Instant::now();
     let mut skipped = Vec::new();
@@ -82,7 +82,7 @@ pub(crate) fn verify(workspace: &Workspace, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What went wrong, and last, where it is seen, how to run only that step again.
+/// Formats a failure. The command that repeats the step comes last, where it is seen.
 fn failure(step: &str, options: &Options, seconds: f64, error: &Error) -> String {
     let deny = if step == "deny" && options.require_deny { " --require-deny" } else { "" };
     let repeat = format!("cargo xtask verify --only {step}{deny}");
@@ -106,7 +106,7 @@ fn map(workspace: &Workspace, _: &Options) -> Result<Outcome> {
 
 fn clippy(workspace: &Workspace, _: &Options) -> Result<Outcome> {
     workspace.cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
-    // Again without tests: they switch on features that the product is built without.
+    // Again without tests, which enable features that the product is built without.
     workspace.cargo(&["clippy", "--workspace", "--", "-D", "warnings"])?;
     Ok(Outcome::Passed)
 }
@@ -122,7 +122,7 @@ fn test(workspace: &Workspace, _: &Options) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// With the feature that no other step switches on.
+/// Checks the feature `failpoints`, which no other step enables.
 fn failpoints(workspace: &Workspace, _: &Options) -> Result<Outcome> {
     let features = ["--features", "node/failpoints"];
     let strict = ["--all-targets", "--", "-D", "warnings"];
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn all_steps_run_unless_told_otherwise() {
+    fn all_steps_run_by_default() {
         assert_eq!(chosen(&[], &[]).len(), STEPS.len());
     }
 
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_says_what_and_how_to_repeat_it() {
+    fn a_failure_names_the_step_and_how_to_repeat_it() {
         let options = Options { require_deny: true, ..Options::default() };
         let error = anyhow::anyhow!("two warnings");
         assert_eq!(

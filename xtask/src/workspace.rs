@@ -1,4 +1,4 @@
-//! The workspace on disk, and cargo run in it.
+//! The workspace on disk, and cargo commands in it.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::{Command, ExitStatus};
 
 use anyhow::{Context, Result, ensure};
 
-/// Where the workspace lies and which cargo serves it.
+/// The root of the workspace and the cargo to run there.
 pub(crate) struct Workspace {
     /// The folder of the root manifest.
     pub(crate) root: PathBuf,
@@ -14,29 +14,29 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    /// The workspace this program belongs to.
+    /// Finds the workspace that this program was built from.
     pub(crate) fn find() -> Result<Workspace> {
-        // Cargo sets both for the programs it runs; the fallbacks serve a direct call of the binary.
+        // Cargo sets both variables; the fallbacks serve a direct call of the binary.
         let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
             .unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
-        let root = Path::new(&manifest).parent().context("xtask lies in the workspace")?.to_owned();
+        let root = Path::new(&manifest).parent().context("xtask has no parent folder")?.to_owned();
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         Ok(Workspace { root, cargo })
     }
 
-    /// Runs cargo with its output going to the terminal; anything but success is an error.
+    /// Runs cargo with inherited output. A non-zero exit is an error.
     pub(crate) fn cargo(&self, args: &[&str]) -> Result<()> {
         self.cargo_with(args, &[])
     }
 
-    /// As [`Workspace::cargo`], with additions to the environment.
+    /// Runs cargo as [`Workspace::cargo`] does, with additional environment variables.
     pub(crate) fn cargo_with(&self, args: &[&str], envs: &[(&str, &str)]) -> Result<()> {
         let status = self.cargo_status(args, envs)?;
         ensure!(status.success(), "`cargo {}`: {status}", args.join(" "));
         Ok(())
     }
 
-    /// As [`Workspace::cargo_with`], but leaves the judgement to the caller.
+    /// Runs cargo and returns its exit status.
     pub(crate) fn cargo_status(&self, args: &[&str], envs: &[(&str, &str)]) -> Result<ExitStatus> {
         let set: String = envs.iter().map(|(name, value)| format!("{name}={value:?} ")).collect();
         println!("$ {set}cargo {}", args.join(" "));
@@ -44,18 +44,18 @@ impl Workspace {
         command.envs(envs.iter().copied()).status().context("start cargo")
     }
 
-    /// Runs cargo in silence and returns what it printed; none if it failed.
+    /// Runs cargo quietly and returns its output, or none if it failed.
     pub(crate) fn cargo_quiet(&self, args: &[&str]) -> Option<String> {
         let output = self.command(args).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Runs cargo and returns what it printed; failure is an error that holds its complaint.
+    /// Runs cargo and returns its output. A failure is an error with cargo's standard error.
     pub(crate) fn cargo_output(&self, args: &[&str]) -> Result<String> {
         let output = self.command(args).output().context("start cargo")?;
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "`cargo {}`: {}", args.join(" "), complaint.trim());
-        String::from_utf8(output.stdout).context("read what cargo printed")
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "`cargo {}`: {}", args.join(" "), stderr.trim());
+        String::from_utf8(output.stdout).context("decode cargo's output")
     }
 
     fn command(&self, args: &[&str]) -> Command {

@@ -1,14 +1,15 @@
-//! The truth as cargo tells it.
+//! The crates and their dependencies as cargo reports them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-/// Asks for the members of the workspace and what each declares.
+/// Arguments that list the workspace's crates with their declared dependencies.
 pub(super) const METADATA: [&str; 4] = ["metadata", "--no-deps", "--format-version", "1"];
 
-/// Asks for all that a package reaches at run time. Macros run in the compiler, so they do not count.
+/// Arguments that list all run-time dependencies of a package. Procedural macros run in the
+/// compiler and are left out.
 pub(super) fn tree(id: &str) -> [&str; 9] {
     [
         "tree",
@@ -26,23 +27,23 @@ pub(super) fn tree(id: &str) -> [&str; 9] {
 /// A crate of the workspace.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Member {
-    /// The name by which cargo cannot mistake it for another.
+    /// Package id, which is unique.
     pub(super) id: String,
-    /// Members it depends on, normally or to be built.
+    /// Workspace crates among its normal and build dependencies.
     pub(super) uses: BTreeSet<String>,
-    /// Members its tests depend on.
+    /// Workspace crates among its dev-dependencies.
     pub(super) tests_use: BTreeSet<String>,
 }
 
-/// Reads the answer to [`METADATA`].
+/// Parses the output of [`METADATA`].
 pub(super) fn members(answer: &str) -> Result<BTreeMap<String, Member>> {
-    let answer: Value = serde_json::from_str(answer).context("read cargo's metadata")?;
+    let answer: Value = serde_json::from_str(answer).context("parse cargo metadata")?;
     let packages = list(&answer, "packages");
     let names: BTreeSet<&str> = packages.iter().map(|package| text(package, "name")).collect();
     let mut members = BTreeMap::new();
     for package in packages {
         let mut member = Member { id: text(package, "id").to_owned(), ..Member::default() };
-        // A package of the same name from a registry is another package: ours come by path.
+        // A registry package may have the same name; workspace crates have a path.
         let ours = |edge: &&Value| edge["path"].is_string() && names.contains(text(edge, "name"));
         for edge in list(package, "dependencies").iter().filter(ours) {
             let kind =
@@ -54,7 +55,7 @@ pub(super) fn members(answer: &str) -> Result<BTreeMap<String, Member>> {
     Ok(members)
 }
 
-/// Reads the answer to [`tree`]: a package on each line, its name first.
+/// Parses the output of [`tree`]: one package per line, its name first.
 pub(super) fn reached(answer: &str) -> BTreeSet<&str> {
     answer.lines().filter_map(|line| line.split_whitespace().next()).collect()
 }
@@ -84,7 +85,7 @@ mod tests {
     ]}"#;
 
     #[test]
-    fn edges_between_members_are_found() {
+    fn dependencies_between_members_are_found() {
         let members = members(ANSWER).unwrap();
         assert_eq!(members.len(), 4);
         let raft = &members["raft"];
@@ -94,12 +95,12 @@ mod tests {
     }
 
     #[test]
-    fn a_package_of_the_same_name_from_elsewhere_is_no_member() {
+    fn a_registry_package_with_the_name_of_a_member_is_not_a_member() {
         assert!(members(ANSWER).unwrap()["proto"].uses.is_empty());
     }
 
     #[test]
-    fn the_tree_gives_names() {
+    fn tree_output_is_reduced_to_names() {
         let answer = "raft v0.1.0 (/x)\ntypes v0.1.0 (/y)\nbytes v1.12.1\nbytes v1.12.1 (*)\n";
         assert!(reached(answer).into_iter().eq(["bytes", "raft", "types"]));
     }

@@ -1,31 +1,33 @@
-//! Picture against truth: what differs, said so that either can be mended.
+//! Differences between the picture and cargo's metadata.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::cargo::Member;
 use super::picture::{Lines, Picture};
 
-/// Every test may use it, so it is not drawn.
+/// Every crate's tests may use testkit, so these edges are not drawn.
 const TESTKIT: &str = "testkit";
 
-/// All differences, in the order of the crates' names.
+/// Returns all differences, sorted by crate.
 pub(super) fn compare(picture: &Picture, members: &BTreeMap<String, Member>) -> Vec<String> {
     let names: BTreeSet<&String> = picture.crates.keys().chain(members.keys()).collect();
-    let mut complaints = Vec::new();
+    let mut differences = Vec::new();
     for name in names {
         match (picture.crates.get(name), members.get(name)) {
-            (Some(lines), Some(member)) => complaints.extend(differences(name, lines, member)),
-            (Some(_), None) => {
-                complaints.push(format!("{name}: drawn, but there is no such crate"));
+            (Some(lines), Some(member)) => {
+                differences.extend(crate_differences(name, lines, member))
             }
-            (None, _) => complaints.push(format!("{name}: a crate that is not drawn")),
+            (Some(_), None) => {
+                differences.push(format!("{name}: drawn, but no such crate exists"));
+            }
+            (None, _) => differences.push(format!("{name}: not drawn")),
         }
     }
-    complaints
+    differences
 }
 
-/// The packages in `never` that `name` reaches all the same.
-pub(super) fn trespasses(
+/// Returns the packages in `never` that `name` depends on.
+pub(super) fn forbidden(
     name: &str,
     never: &BTreeSet<String>,
     reached: &BTreeSet<&str>,
@@ -40,13 +42,13 @@ pub(super) fn trespasses(
         .collect()
 }
 
-fn differences(name: &str, lines: &Lines, member: &Member) -> Vec<String> {
+fn crate_differences(name: &str, lines: &Lines, member: &Member) -> Vec<String> {
     let needs_drawing = |edge: &&String| *edge != TESTKIT && !member.uses.contains(*edge);
     let tests_use: BTreeSet<String> =
         member.tests_use.iter().filter(needs_drawing).cloned().collect();
-    let mut complaints = one_arrow(name, "→", &lines.uses, &member.uses);
-    complaints.extend(one_arrow(name, "⇢", &lines.tests_use, &tests_use));
-    complaints
+    let mut differences = one_arrow(name, "→", &lines.uses, &member.uses);
+    differences.extend(one_arrow(name, "⇢", &lines.tests_use, &tests_use));
+    differences
 }
 
 fn one_arrow(
@@ -75,55 +77,55 @@ mod tests {
         list.iter().map(|(name, uses, tests)| ((*name).to_owned(), member(uses, tests))).collect()
     }
 
-    fn complaints(block: &str, list: &[(&str, &str, &str)]) -> Vec<String> {
+    fn differences(block: &str, list: &[(&str, &str, &str)]) -> Vec<String> {
         let picture = Picture::parse(&format!("```edges\n{block}\n```")).unwrap();
         compare(&picture, &members(list))
     }
 
     #[test]
-    fn a_true_picture_passes() {
+    fn a_matching_picture_passes() {
         let list = [("types", "", ""), ("proto", "", ""), ("raft", "types proto", "")];
-        assert!(complaints("types →\nproto →\nraft → proto types", &list).is_empty());
+        assert!(differences("types →\nproto →\nraft → proto types", &list).is_empty());
     }
 
     #[test]
-    fn an_edge_must_be_drawn_and_a_drawn_edge_be_real() {
+    fn undrawn_and_unreal_edges_are_reported() {
         let list = [("a", "c", ""), ("b", "", ""), ("c", "", "")];
-        let meant = ["a → c: real, not drawn", "a → b: drawn, not real"];
-        assert_eq!(complaints("a → b\nb →\nc →", &list), meant);
+        let expected = ["a → c: real, not drawn", "a → b: drawn, not real"];
+        assert_eq!(differences("a → b\nb →\nc →", &list), expected);
     }
 
     #[test]
-    fn a_crate_must_be_drawn_and_a_drawn_crate_exist() {
-        let meant = ["a: a crate that is not drawn", "b: drawn, but there is no such crate"];
-        assert_eq!(complaints("b → c\nc →", &[("a", "c", ""), ("c", "", "")]), meant);
+    fn undrawn_and_missing_crates_are_reported() {
+        let expected = ["a: not drawn", "b: drawn, but no such crate exists"];
+        assert_eq!(differences("b → c\nc →", &[("a", "c", ""), ("c", "", "")]), expected);
     }
 
     #[test]
-    fn tests_may_use_testkit_and_what_the_crate_uses() {
+    fn tests_may_use_testkit_and_normal_dependencies() {
         let list = [("a", "b", "b testkit"), ("b", "", "testkit"), ("testkit", "", "")];
-        assert!(complaints("a → b\nb →\ntestkit →", &list).is_empty());
+        assert!(differences("a → b\nb →\ntestkit →", &list).is_empty());
     }
 
     #[test]
-    fn other_edges_of_tests_are_drawn_dashed() {
+    fn other_dev_dependencies_are_drawn_dashed() {
         let list = [("a", "", "b"), ("b", "", "")];
-        assert!(complaints("a →\na ⇢ b\nb →", &list).is_empty());
-        assert_eq!(complaints("a →\nb →", &list), ["a ⇢ b: real, not drawn"]);
+        assert!(differences("a →\na ⇢ b\nb →", &list).is_empty());
+        assert_eq!(differences("a →\nb →", &list), ["a ⇢ b: real, not drawn"]);
         let none = [("a", "", ""), ("b", "", "")];
-        assert_eq!(complaints("a →\na ⇢ b\nb →", &none), ["a ⇢ b: drawn, not real"]);
+        assert_eq!(differences("a →\na ⇢ b\nb →", &none), ["a ⇢ b: drawn, not real"]);
     }
 
     #[test]
-    fn a_normal_edge_drawn_dashed_is_wrong_twice() {
-        let meant = ["a → b: real, not drawn", "a ⇢ b: drawn, not real"];
-        assert_eq!(complaints("a →\na ⇢ b\nb →", &[("a", "b", ""), ("b", "", "")]), meant);
+    fn a_normal_edge_drawn_dashed_is_reported_twice() {
+        let expected = ["a → b: real, not drawn", "a ⇢ b: drawn, not real"];
+        assert_eq!(differences("a →\na ⇢ b\nb →", &[("a", "b", ""), ("b", "", "")]), expected);
     }
 
     #[test]
-    fn what_is_never_to_be_reached_is_reported_if_it_is() {
+    fn a_forbidden_dependency_is_reported() {
         let reached = BTreeSet::from(["raft", "bytes", "tokio"]);
-        let found = trespasses("raft", &set("tokio tonic"), &reached);
+        let found = forbidden("raft", &set("tokio tonic"), &reached);
         assert_eq!(found.len(), 1);
         assert!(found[0].starts_with("raft ⊬ tokio: reached"), "{found:?}");
     }

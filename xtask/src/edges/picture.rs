@@ -1,28 +1,28 @@
-//! The picture as drawn: the `edges` block of a Markdown page.
+//! Parser of the `edges` block in a Markdown page.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// All crates of the picture.
+/// All crates in the block.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Picture {
     pub(super) crates: BTreeMap<String, Lines>,
 }
 
-/// What is drawn for one crate.
+/// The lines of one crate.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Lines {
-    /// `→`: normal and build dependencies inside the workspace.
+    /// `→`: normal and build dependencies within the workspace.
     pub(super) uses: BTreeSet<String>,
-    /// `⇢`: dev-dependencies inside the workspace besides.
+    /// `⇢`: additional dev-dependencies within the workspace.
     pub(super) tests_use: BTreeSet<String>,
-    /// `⊬`: packages it must never reach.
+    /// `⊬`: forbidden packages, at any depth.
     pub(super) never: BTreeSet<String>,
 }
 
 impl Picture {
-    /// Finds the one `edges` block of `page` and reads it.
+    /// Parses the only `edges` block of `page`.
     pub(super) fn parse(page: &str) -> Result<Picture> {
         let mut picture = Picture::default();
         let mut seen = BTreeSet::new();
@@ -61,7 +61,7 @@ impl Picture {
     }
 }
 
-/// The lines inside the block, with their numbers in the page.
+/// Returns the lines inside the block with their line numbers.
 fn block(page: &str) -> Result<Vec<(usize, &str)>> {
     let lines: Vec<(usize, &str)> = (1..).zip(page.lines().map(str::trim)).collect();
     let mut starts = (0..lines.len()).filter(|&at| lines[at].1 == "```edges");
@@ -82,12 +82,12 @@ mod tests {
         names.iter().map(|&name| name.to_owned()).collect()
     }
 
-    fn refused(block: &str) -> String {
+    fn rejected(block: &str) -> String {
         format!("{:#}", Picture::parse(&format!("# Page\n```edges\n{block}\n```\n")).unwrap_err())
     }
 
     #[test]
-    fn a_page_holds_a_picture() {
+    fn the_block_of_a_page_is_parsed() {
         let page = "# Page\n\n```text\nx → y\n```\n\n```edges\n# Values.\ntypes →\n\n\
                     raft → types proto   # and no more\nraft ⇢ sim\nraft ⊬ tokio\n```\n\nMore → text.\n";
         let picture = Picture::parse(page).unwrap();
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_block_must_be_there_once_and_end() {
+    fn a_missing_repeated_or_unclosed_block_is_rejected() {
         let error = |page| Picture::parse(page).unwrap_err().to_string();
         assert_eq!(error("a → b\n"), "no block that begins with ```edges");
         assert_eq!(error("```edges\na →\n"), "the block that begins with ```edges never ends");
@@ -109,11 +109,11 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_make_no_sense_are_named() {
-        assert_eq!(refused("types"), "line 3: a crate without an arrow");
-        assert_eq!(refused("a →\nb -> a"), "line 4: -> is none of the arrows → ⇢ ⊬");
-        assert_eq!(refused("a → b\na → c"), "line 4: a → stands here twice");
-        assert_eq!(refused("a → b b"), "line 3: b stands here twice");
-        assert_eq!(refused("a ⊬ tokio"), "a has no → line");
+    fn invalid_lines_are_reported_with_their_number() {
+        assert_eq!(rejected("types"), "line 3: a crate without an arrow");
+        assert_eq!(rejected("a →\nb -> a"), "line 4: -> is none of the arrows → ⇢ ⊬");
+        assert_eq!(rejected("a → b\na → c"), "line 4: a → stands here twice");
+        assert_eq!(rejected("a → b b"), "line 3: b stands here twice");
+        assert_eq!(rejected("a ⊬ tokio"), "a has no → line");
     }
 }

@@ -1,0 +1,232 @@
+//! Rules for prose: comments in code, and Markdown pages.
+//!
+//! ```text
+//!   rule      applies to             example of a violation
+//!   width     comments, Markdown     a line of more than 100 columns
+//!   word      comments, Markdown     an indefinite pronoun for a thread or a request
+//!   opening   doc comments of Rust   "/// What is committed." (begin with a verb or a noun)
+//! ```
+//!
+//! Lines with a URL may be wider, and so may tables and code blocks in Markdown. `ALLOWED` lists
+//! the few files that quote a forbidden word on purpose.
+
+use std::path::Path;
+
+/// Maximum width of a comment or a line of prose, in columns.
+pub(crate) const WIDTH_MAX: usize = 100;
+
+/// Words that hide the component they stand for.
+const WORDS: [&str; 8] = [
+    concat!("who", "ever"),
+    concat!("no", "body"),
+    concat!("some", "body"),
+    concat!("every", "body"),
+    concat!("any", "body"),
+    concat!("those", " who"),
+    concat!("one", " who"),
+    concat!("who", "mever"),
+];
+
+/// First words of a doc comment that make no sense where rustdoc shows the sentence alone.
+const OPENINGS: [&str; 8] =
+    ["It ", "Its ", "Who ", "Whose ", "What ", "The same", "Likewise", "They "];
+
+/// Files in which a forbidden word is quoted on purpose, with the word.
+const ALLOWED: [(&str, &str); 0] = [];
+
+/// Parts of the repository that are not rewritten yet. An entry goes when its part is clean.
+const NOT_YET: [&str; 40] = [
+    "crates/api",
+    "crates/auth",
+    "crates/backend",
+    "crates/bolt",
+    "crates/discovery",
+    "crates/e2e",
+    "crates/env",
+    "crates/failpoint",
+    "crates/history",
+    "crates/lease",
+    "crates/membership",
+    "crates/mvcc",
+    "crates/net",
+    "crates/node",
+    "crates/peer",
+    "crates/proto",
+    "crates/raft",
+    "crates/rpc",
+    "crates/server",
+    "crates/sim",
+    "crates/testkit",
+    "crates/tls",
+    "crates/trace",
+    "crates/types",
+    "crates/wal",
+    "interop",
+    "docs/benchmarks.md",
+    "docs/profiling.md",
+    "docs/decisions",
+    ".ci",
+    ".cargo",
+    "Cargo.toml",
+    "rust-toolchain.toml",
+    "deny.toml",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "COMPAT.md",
+    "CONTRIBUTING.md",
+    "README.md",
+    "SECURITY.md",
+];
+
+/// How comments are marked in a file.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Syntax {
+    /// `//`, also behind code.
+    Slashes { is_rust: bool },
+    /// `#` at the start of a line.
+    Hash,
+    /// Every line is prose, except in tables and code blocks.
+    Markdown,
+}
+
+impl Syntax {
+    fn of(path: &Path) -> Option<Syntax> {
+        let name = path.file_name()?.to_str()?;
+        let ending = name.rsplit_once('.').map_or(name, |(_, ending)| ending);
+        match ending {
+            "rs" => Some(Syntax::Slashes { is_rust: true }),
+            "go" | "proto" | "java" | "js" | "mjs" => Some(Syntax::Slashes { is_rust: false }),
+            "toml" | "py" | "sh" | "yml" | "yaml" | "run" => Some(Syntax::Hash),
+            "md" => Some(Syntax::Markdown),
+            _ => None,
+        }
+    }
+
+    /// The prose in a line, if there is any.
+    fn prose(self, line: &str) -> Option<&str> {
+        let text = line.trim_start();
+        match self {
+            Syntax::Slashes { .. } if text.starts_with("//") => Some(text),
+            Syntax::Slashes { .. } => trailing_comment(line),
+            Syntax::Hash => text.starts_with('#').then_some(text),
+            Syntax::Markdown => Some(text),
+        }
+    }
+}
+
+/// The comment behind code. A `//` inside a string literal does not count.
+fn trailing_comment(line: &str) -> Option<&str> {
+    let at = line.find(" // ")?;
+    let quotes = line[..at].matches('"').count();
+    (quotes % 2 == 0).then(|| &line[at + 1..])
+}
+
+/// Lists the violations in one file, as `path:line: rule`.
+pub(crate) fn find(path: &str, text: &str) -> Vec<String> {
+    if NOT_YET.iter().any(|part| Path::new(path).starts_with(part)) {
+        return Vec::new();
+    }
+    let Some(syntax) = Syntax::of(Path::new(path)) else { return Vec::new() };
+    let mut findings = Vec::new();
+    let mut in_block = false;
+    for (number, line) in (1..).zip(text.lines()) {
+        let is_fence = syntax == Syntax::Markdown && line.trim_start().starts_with("```");
+        in_block ^= is_fence;
+        let Some(prose) = syntax.prose(line) else { continue };
+        let may_be_wide = is_fence || in_block || line.contains("://") || is_table(syntax, prose);
+        if !may_be_wide && line.chars().count() > WIDTH_MAX {
+            findings.push(format!("{path}:{number}: wider than {WIDTH_MAX} columns"));
+        }
+        let words = WORDS.iter().filter(|word| !is_allowed(path, word) && contains(prose, word));
+        findings
+            .extend(words.map(|word| format!("{path}:{number}: \"{word}\": name the component")));
+        if syntax == (Syntax::Slashes { is_rust: true })
+            && let Some(opening) = bad_opening(prose, previous_line(text, number))
+        {
+            let opening = opening.trim_end();
+            findings.push(format!(
+                "{path}:{number}: a doc comment begins with \"{opening}\": begin with a verb or a noun"
+            ));
+        }
+    }
+    findings
+}
+
+fn is_table(syntax: Syntax, prose: &str) -> bool {
+    syntax == Syntax::Markdown && prose.starts_with('|')
+}
+
+fn is_allowed(path: &str, word: &str) -> bool {
+    ALLOWED.contains(&(path, word))
+}
+
+fn previous_line(text: &str, number: usize) -> &str {
+    number.checked_sub(2).and_then(|at| text.lines().nth(at)).unwrap_or_default()
+}
+
+/// The forbidden opening of the first line of a doc comment.
+fn bad_opening(prose: &str, previous: &str) -> Option<&'static str> {
+    let marker = ["///", "//!"].into_iter().find(|marker| prose.starts_with(marker))?;
+    if previous.trim_start().starts_with(marker) {
+        return None;
+    }
+    let text = prose[marker.len()..].trim_start();
+    OPENINGS.into_iter().find(|opening| text.starts_with(opening))
+}
+
+/// Whether a word or phrase stands in a text by itself, in any case.
+fn contains(text: &str, word: &str) -> bool {
+    let text = text.to_lowercase();
+    let is_letter = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(word).any(|(at, _)| {
+        !text[..at].ends_with(is_letter) && !text[at + word.len()..].starts_with(is_letter)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WORD: &str = WORDS[0];
+
+    #[test]
+    fn wide_comments_are_found_and_wide_code_is_not() {
+        let wide = "x".repeat(WIDTH_MAX);
+        let text = format!("// {wide}\nlet a = \"{wide}\";\n/// https://{wide}\n");
+        assert_eq!(find("src/a.rs", &text), ["src/a.rs:1: wider than 100 columns"]);
+        assert_eq!(find("a.toml", &format!("# {wide}\n")).len(), 1);
+        assert!(find("a.bin", &wide).is_empty());
+    }
+
+    #[test]
+    fn tables_and_code_blocks_of_markdown_may_be_wide() {
+        let wide = "x".repeat(WIDTH_MAX + 1);
+        let text = format!("| {wide} |\n```\n{wide}\n```\n{wide}\n");
+        assert_eq!(find("a.md", &text), ["a.md:5: wider than 100 columns"]);
+    }
+
+    #[test]
+    fn forbidden_words_are_found_in_comments_only() {
+        let text = format!("// {WORD} waits\nlet a = \"{WORD}\";\nlet b = 1; // for {WORD}\n");
+        let findings = find("src/a.rs", &text);
+        assert_eq!(findings.len(), 2, "{findings:?}");
+        assert!(findings[0].starts_with("src/a.rs:1: "), "{findings:?}");
+        assert!(findings[1].starts_with("src/a.rs:3: "), "{findings:?}");
+    }
+
+    #[test]
+    fn a_longer_word_is_another_word() {
+        assert!(contains("Whoever, then", WORD));
+        assert!(!contains("antibody", WORDS[1]));
+        assert!(!contains(concat!("no", "body_waits"), WORDS[1]));
+    }
+
+    #[test]
+    fn the_first_line_of_a_doc_comment_begins_with_a_verb_or_a_noun() {
+        let findings = find("src/a.rs", "/// What is committed.\nfn a() {}\n");
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert!(findings[0].contains("begins with \"What\""), "{findings:?}");
+        assert!(find("src/a.rs", "/// Returns a value.\n/// It is new.\nfn a() {}\n").is_empty());
+        assert!(find("src/a.rs", "// It is a comment.\n").is_empty());
+    }
+}
