@@ -12,7 +12,7 @@ mod common;
 
 use std::time::Instant;
 
-use common::world::{Plan, record};
+use common::generator::{Plan, record};
 use history::record::Body;
 use history::{History, Options, Outcome, check};
 

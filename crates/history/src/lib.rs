@@ -41,7 +41,7 @@ mod violation;
 mod watch;
 
 pub use log::{Log, Writer};
-pub use model::{Change, Keys, Model};
+pub use model::{Change, KeyHistory, Model};
 pub use options::Options;
 pub use record::{History, Operation, Outcome, ReadError, Record};
 pub use violation::{Rule, Violation};
@@ -60,7 +60,7 @@ pub fn check(history: &History, options: &Options) -> Result<Log, Vec<Violation>
     match linear::check(history, options, coverages) {
         Err(violation) => violations.insert(0, violation),
         Ok(log) if violations.is_empty() => {
-            violations = watch::check_against(history, options, &log);
+            violations = watch::check_against_log(history, options, &log);
             if violations.is_empty() {
                 return Ok(log);
             }

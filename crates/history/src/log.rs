@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::model::{Change, Keys};
+use crate::model::{Change, KeyHistory};
 
 /// Who made a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub enum Writer {
 /// What each revision did, from 2 on. If more than one order would explain the history, this is one of them.
 #[derive(Clone, Debug)]
 pub struct Log {
-    pub(crate) keys: Keys,
+    pub(crate) keys: KeyHistory,
     pub(crate) writers: Vec<Writer>,
     pub(crate) steps: u64,
 }
@@ -24,7 +24,7 @@ pub struct Log {
 impl Log {
     /// The keys, with their past.
     #[must_use]
-    pub fn keys(&self) -> &Keys {
+    pub fn keys(&self) -> &KeyHistory {
         &self.keys
     }
 

@@ -8,5 +8,5 @@ pub struct Options {
     /// Whether some may not read everything: then a watch may end for that reason.
     pub has_permissions: bool,
     /// Whether the store compacts without being asked.
-    pub compacts_by_itself: bool,
+    pub auto_compaction: bool,
 }

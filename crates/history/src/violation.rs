@@ -36,10 +36,10 @@ pub enum Rule {
     /// An answer is that of the state at its revision.
     WrongAnswer,
     /// Every revision was written by somebody.
-    NobodyWrote,
+    UnexplainedRevision,
     /// A lease lives for as long as was promised.
     ExpiredEarly,
-    /// Keys are put on leases that exist, and go with them.
+    /// KeyHistory are put on leases that exist, and go with them.
     Lease,
     /// What is compacted is gone, and nothing else is.
     Compaction,
@@ -75,12 +75,12 @@ impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Rule::WellFormed => "malformed answer",
-            Rule::UniqueRevision => "one revision, two writes",
-            Rule::RevisionOrder => "revision went back",
-            Rule::SeenBeforeWritten => "seen before it was written",
+            Rule::UniqueRevision => "two writes at one revision",
+            Rule::RevisionOrder => "revision went backwards",
+            Rule::SeenBeforeWritten => "observed before it was written",
             Rule::StaleRead => "stale read",
             Rule::WrongAnswer => "wrong answer",
-            Rule::NobodyWrote => "a write that nobody made",
+            Rule::UnexplainedRevision => "revision without a writer",
             Rule::ExpiredEarly => "lease expired early",
             Rule::Lease => "lease",
             Rule::Compaction => "compaction",
@@ -90,10 +90,10 @@ impl fmt::Display for Rule {
             Rule::Reliable => "watch not reliable",
             Rule::Resumable => "watch not resumable",
             Rule::Bookmarkable => "watch not bookmarkable",
-            Rule::Filter => "watch told what it did not ask for",
+            Rule::Filter => "watch delivered an unwanted event",
             Rule::WrongEvent => "wrong event",
             Rule::PrevKv => "wrong previous value",
-            Rule::Canceled => "watch cancelled without reason",
+            Rule::Canceled => "watch canceled without reason",
             Rule::Durable => "acknowledged and lost",
             Rule::SameHash => "members differ",
             Rule::Undecided => "undecided",

@@ -146,8 +146,8 @@ fn count(counts: &mut Counts, history: &History) {
     }
     let responses = history.watches.iter().flat_map(|watch| &watch.responses);
     counts.events = responses
-        .map(|response| match &response.news {
-            history::record::News::Events(events) => events.len() as u64,
+        .map(|response| match &response.body {
+            history::record::WatchBody::Events(events) => events.len() as u64,
             _ => 0,
         })
         .sum();

@@ -7,16 +7,16 @@ use super::timeline::{Timeline, describe, is_linearizable};
 use crate::record::{History, Op, Operation, Outcome, Range, Refusal, Request};
 use crate::violation::{Rule, Violation};
 
-/// Whether reads of the past and compactions fit together. `by_itself`: whether the store also compacts without being asked.
+/// Whether reads of the past and compactions fit together. `auto_compaction`: whether the store also compacts without being asked.
 pub(crate) fn check(
     history: &History,
     timeline: &Timeline,
-    by_itself: bool,
+    auto_compaction: bool,
 ) -> Result<(), Violation> {
-    let done = Done::new(history);
+    let done = FinishedCompactions::new(history);
     history.operations.iter().try_for_each(|operation| match &operation.outcome {
         Outcome::Answered { .. } => done.check_answer(history, operation),
-        Outcome::Refused { at_ns, refusal: Refusal::Compacted } if !by_itself => {
+        Outcome::Refused { at_ns, refusal: Refusal::Compacted } if !auto_compaction => {
             check_compacted(history, operation, *at_ns)
         }
         Outcome::Refused { refusal: Refusal::FutureRevision, .. } => {
@@ -27,12 +27,12 @@ pub(crate) fn check(
 }
 
 /// Answered compactions, by the time of the answer, each with the furthest so far.
-struct Done {
+struct FinishedCompactions {
     by_end: Vec<(u64, i64, usize)>,
 }
 
-impl Done {
-    fn new(history: &History) -> Done {
+impl FinishedCompactions {
+    fn new(history: &History) -> FinishedCompactions {
         let mut by_end: Vec<(u64, i64, usize)> = Vec::new();
         for (i, operation) in history.operations.iter().enumerate() {
             if let (Request::Compact { revision }, Some((at_ns, _))) =
@@ -47,23 +47,24 @@ impl Done {
                 (by_end[i].1, by_end[i].2) = (by_end[i - 1].1, by_end[i - 1].2);
             }
         }
-        Done { by_end }
+        FinishedCompactions { by_end }
     }
 
     /// The furthest compaction that had ended before `at_ns`.
-    fn before(&self, at_ns: u64) -> Option<(i64, usize)> {
+    fn furthest_before(&self, at_ns: u64) -> Option<(i64, usize)> {
         let count = self.by_end.partition_point(|(end, ..)| *end < at_ns);
         self.by_end.get(count.checked_sub(1)?).map(|(_, revision, i)| (*revision, *i))
     }
 
     /// Nothing is answered that was gone.
     fn check_answer(&self, history: &History, operation: &Operation) -> Result<(), Violation> {
-        let Some((compacted, by)) = self.before(operation.invoked_ns) else { return Ok(()) };
+        let Some((compacted, by)) = self.furthest_before(operation.invoked_ns) else {
+            return Ok(());
+        };
         let gone = match &operation.request {
             Request::Compact { revision } => *revision <= compacted,
-            request if is_linearizable(request) => {
-                done_reads(operation).any(|range| range.revision > 0 && range.revision < compacted)
-            }
+            request if is_linearizable(request) => executed_reads(operation)
+                .any(|range| range.revision > 0 && range.revision < compacted),
             _ => false,
         };
         if !gone {
@@ -75,7 +76,7 @@ impl Done {
 }
 
 /// The reads that an answered operation did. Of a transaction all count that it could have done: which ones, its answer says by their number only.
-fn done_reads(operation: &Operation) -> impl Iterator<Item = &Range> {
+fn executed_reads(operation: &Operation) -> impl Iterator<Item = &Range> {
     use crate::record::Body;
     let then = operation
         .answer()
@@ -119,7 +120,7 @@ fn check_compacted(history: &History, operation: &Operation, at_ns: u64) -> Resu
     if history.operations.iter().any(|other| explains(&other)) {
         return Ok(());
     }
-    let text = format!("{operation}; nobody had asked for that");
+    let text = format!("{operation}; no client requested that compaction");
     Err(Violation::new(Rule::Compaction, text))
 }
 
@@ -136,7 +137,7 @@ fn check_future(
         Request::Compact { revision } => Some(*revision),
         request => reads(request, None).map(|range| range.revision).max(),
     };
-    match (newest, timeline.before(operation.invoked_ns)) {
+    match (newest, timeline.highest_before(operation.invoked_ns)) {
         (Some(newest), Some(seen)) if seen.revision() >= newest => {
             let text = format!("{operation}; yet, before it began, {}", describe(history, seen));
             Err(Violation::new(Rule::StaleRead, text))

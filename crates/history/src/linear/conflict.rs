@@ -16,10 +16,10 @@ use crate::record::Span;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Conflict {
     everything: bool,
-    /// Keys, each with the last revision at which it was seen as a whole.
+    /// KeyHistory, each with the last revision at which it was seen as a whole.
     keys: BTreeMap<Span, i64>,
     /// By their place among the writes that may have happened.
-    maybes: BTreeSet<usize>,
+    unknown_writes: BTreeSet<usize>,
 }
 
 impl Conflict {
@@ -29,7 +29,7 @@ impl Conflict {
     }
 
     /// It depends on what became of these keys after `since`.
-    pub(crate) fn add(&mut self, span: &Span, since: i64) {
+    pub(crate) fn add_keys(&mut self, span: &Span, since: i64) {
         match self.keys.get_mut(span) {
             Some(so_far) => *so_far = since.min(*so_far),
             None => _ = self.keys.insert(span.clone(), since),
@@ -37,24 +37,24 @@ impl Conflict {
     }
 
     /// It depends on a write having been used up elsewhere.
-    pub(crate) fn miss(&mut self, maybe: usize) {
-        self.maybes.insert(maybe);
+    pub(crate) fn add_used_write(&mut self, write: usize) {
+        self.unknown_writes.insert(write);
     }
 
     /// It depends on what another depends on, too.
     pub(crate) fn merge(&mut self, other: &Conflict) {
         self.everything |= other.everything;
-        other.keys.iter().for_each(|(span, since)| self.add(span, *since));
-        self.maybes.extend(&other.maybes);
+        other.keys.iter().for_each(|(span, since)| self.add_keys(span, *since));
+        self.unknown_writes.extend(&other.unknown_writes);
     }
 
     /// Whether it depends on that write being used.
-    pub(crate) fn misses(&self, maybe: usize) -> bool {
-        self.everything || self.maybes.contains(&maybe)
+    pub(crate) fn depends_on_write(&self, write: usize) -> bool {
+        self.everything || self.unknown_writes.contains(&write)
     }
 
     /// Whether it depends on what became of any of these keys at `revision`.
-    pub(crate) fn meets(&self, spans: &[Span], revision: i64) -> bool {
+    pub(crate) fn depends_on_keys(&self, spans: &[Span], revision: i64) -> bool {
         let mut keys = self.keys.iter().filter(|(_, since)| **since < revision);
         self.everything || keys.any(|(key, _)| spans.iter().any(|span| key.meets(span)))
     }

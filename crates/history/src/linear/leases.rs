@@ -52,7 +52,7 @@ impl<'a> Leases<'a> {
     pub(crate) fn new(history: &'a History, timeline: &Timeline, slack_ns: u64) -> Leases<'a> {
         let mut leases = Leases { history, leases: BTreeMap::new() };
         for (i, operation) in history.operations.iter().enumerate() {
-            leases.note(timeline, slack_ns, i, operation);
+            leases.record(timeline, slack_ns, i, operation);
         }
         leases
     }
@@ -64,7 +64,7 @@ impl<'a> Leases<'a> {
     }
 
     /// Whether it was granted once at most, so that it cannot come back.
-    pub(crate) fn lives_once(&self, lease: i64) -> bool {
+    pub(crate) fn granted_at_most_once(&self, lease: i64) -> bool {
         self.leases.get(&lease).is_none_or(|lease| lease.grants <= 1)
     }
 
@@ -94,10 +94,10 @@ impl<'a> Leases<'a> {
         })
     }
 
-    /// Keys are put on leases that are there.
+    /// KeyHistory are put on leases that are there.
     fn check_puts(&self, operation: &Operation) -> Result<(), Violation> {
         let Some((_, response)) = operation.answer() else { return Ok(()) };
-        let done = done_puts(operation, &response.body);
+        let done = leases_used(operation, &response.body);
         done.into_iter().try_for_each(|lease| {
             self.permits(lease, response.revision)
                 .map_err(|why| Violation::new(Rule::Lease, format!("{operation}; {why}")))
@@ -115,9 +115,9 @@ impl<'a> Leases<'a> {
             }
             _ => return Ok(()),
         };
-        let asked = named(&operation.request);
+        let asked = leases_named(&operation.request);
         let alive =
-            asked.iter().all(|lease| self.surely_alive(*lease, operation.invoked_ns, at_ns));
+            asked.iter().all(|lease| self.certainly_alive(*lease, operation.invoked_ns, at_ns));
         if asked.is_empty() || !alive {
             return Ok(());
         }
@@ -140,11 +140,11 @@ impl<'a> Leases<'a> {
         if self.leases.get(&lease).is_some_and(|lease| lease.grants > 0) {
             return Ok(());
         }
-        Err(Violation::new(Rule::Lease, format!("{operation}; nobody else asked for that id")))
+        Err(Violation::new(Rule::Lease, format!("{operation}; no other request granted that id")))
     }
 
     /// Whether there is no moment between the two at which the lease could have been missing.
-    fn surely_alive(&self, lease: i64, from_ns: u64, to_ns: u64) -> bool {
+    fn certainly_alive(&self, lease: i64, from_ns: u64, to_ns: u64) -> bool {
         let Some(known) = self.leases.get(&lease) else { return false };
         known.grants == 1
             && known.granted_ns.is_some_and(|at| at < from_ns)
@@ -152,7 +152,7 @@ impl<'a> Leases<'a> {
             && known.alive_until.is_some_and(|(until, _)| until > to_ns)
     }
 
-    fn note(&mut self, timeline: &Timeline, slack_ns: u64, i: usize, operation: &Operation) {
+    fn record(&mut self, timeline: &Timeline, slack_ns: u64, i: usize, operation: &Operation) {
         let answer = operation.answer();
         let refused = matches!(operation.outcome, Outcome::Refused { .. });
         match (&operation.request, answer) {
@@ -203,7 +203,7 @@ impl Lease {
 }
 
 /// The leases that an answered operation put keys on.
-fn done_puts(operation: &Operation, body: &Body) -> Vec<i64> {
+fn leases_used(operation: &Operation, body: &Body) -> Vec<i64> {
     use crate::record::Op;
     match (&operation.request, body) {
         (Request::Put(put), _) => vec![put.lease],
@@ -220,7 +220,7 @@ fn done_puts(operation: &Operation, body: &Body) -> Vec<i64> {
 }
 
 /// The leases that a request names.
-fn named(request: &Request) -> Vec<i64> {
+fn leases_named(request: &Request) -> Vec<i64> {
     match request {
         Request::Revoke { lease } | Request::KeepAlive { lease } => vec![*lease],
         _ => puts(request).map(|put| put.lease).filter(|lease| *lease != 0).collect(),

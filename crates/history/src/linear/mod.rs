@@ -14,33 +14,33 @@
 //! verdict: put a="1", put a="2", read a, put a="3", read b
 //! ```
 //!
-//! What is assumed of revisions is checked too: that no two writes claim one ([`script`]), and that they do not go against time
+//! What is assumed of revisions is checked too: that no two writes claim one ([`revision_table`]), and that they do not go against time
 //! ([`timeline`]).
 //!
-//! In the order in which to read: [`timeline`], [`script`], [`footprint`], [`clues`], [`leases`], [`compactions`], [`maybes`], [`lives`], [`horizon`], [`search`], [`holes`], [`sights`].
+//! In the order in which to read: [`timeline`], [`revision_table`], [`footprint`], [`constraints`], [`leases`], [`compactions`], [`unknown_writes`], [`lives`], [`observable`], [`search`], [`holes`], [`observations`].
 
-mod clues;
 mod compactions;
 mod conflict;
+mod constraints;
 mod footprint;
 mod holes;
-mod horizon;
 mod leases;
-mod lives;
-mod maybes;
-mod script;
+mod observable;
+mod observations;
+mod revision_table;
 mod search;
-mod sights;
 mod timeline;
+mod unknown_writes;
+mod version_bounds;
 
-use clues::Clues;
+use constraints::Constraints;
 use footprint::LeasedKeys;
 use leases::Leases;
-use lives::Lives;
-use maybes::Maybes;
-use script::Script;
-use search::{Given, Search, Unexplained};
+use revision_table::RevisionTable;
+use search::{NoOrder, Search, SearchInput};
 use timeline::Timeline;
+use unknown_writes::UnknownWrites;
+use version_bounds::VersionBounds;
 
 use crate::log::Log;
 use crate::options::Options;
@@ -58,35 +58,36 @@ pub(crate) fn check(
     mut believed: Vec<Coverage<'_>>,
 ) -> Result<Log, Violation> {
     let timeline = Timeline::new(history);
-    let script = Script::new(history, timeline.last_revision())?;
+    let table = RevisionTable::new(history, timeline.last_revision())?;
     timeline.check(history)?;
     let leases = Leases::new(history, &timeline, options.lease_slack_ns);
     leases.check()?;
-    compactions::check(history, &timeline, options.compacts_by_itself)?;
+    compactions::check(history, &timeline, options.auto_compaction)?;
     let leased = LeasedKeys::new(history);
-    let search = |watchers: &[Coverage<'_>]| {
-        let clues = Clues::new(history, watchers);
-        let maybes = Maybes::new(history, &timeline, &script, &clues, &leased);
-        let lives = Lives::new(history, &script, &clues, &leases, &maybes);
-        let given = Given {
+    let search = |watches: &[Coverage<'_>]| {
+        let constraints = Constraints::new(history, watches);
+        let unknown_writes = UnknownWrites::new(history, &timeline, &table, &constraints, &leased);
+        let version_bounds =
+            VersionBounds::new(history, &table, &constraints, &leases, &unknown_writes);
+        let input = SearchInput {
             history,
             timeline: &timeline,
-            script: &script,
-            clues: &clues,
-            lives: &lives,
+            table: &table,
+            constraints: &constraints,
+            version_bounds: &version_bounds,
             leases: &leases,
             leased: &leased,
-            maybes: &maybes,
-            watchers,
+            unknown_writes: &unknown_writes,
+            watches,
         };
-        Search::new(given).run()
+        Search::new(input).run()
     };
     loop {
         match search(&believed) {
             Ok(log) => return Ok(log),
-            Err(unexplained) if believed.is_empty() => return Err(unexplained.violation),
-            Err(Unexplained { suspect: Some(i), .. }) => _ = believed.remove(i),
-            Err(Unexplained { suspect: None, .. }) => believed.clear(),
+            Err(no_order) if believed.is_empty() => return Err(no_order.violation),
+            Err(NoOrder { contradicting_watch: Some(i), .. }) => _ = believed.remove(i),
+            Err(NoOrder { contradicting_watch: None, .. }) => believed.clear(),
         }
     }
 }

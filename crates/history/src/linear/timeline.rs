@@ -12,12 +12,12 @@
 //! So time and revisions agree if and only if nothing begins after something of higher rank has ended, which takes one walk over the
 //! answers in the order of their ends.
 
-use crate::record::{History, Millis, News, Operation, Request};
+use crate::record::{History, Millis, Operation, Request, WatchBody};
 use crate::violation::{Rule, Violation};
 
 /// Who saw a revision.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Witness {
+pub(crate) enum Source {
     /// A client, by the answer to this operation.
     Operation(usize),
     /// A watcher, by something that this watch was told.
@@ -28,24 +28,24 @@ pub(crate) enum Witness {
 
 /// A moment by which a rank is known to have been reached.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sighting {
+pub(crate) struct Milestone {
     pub(crate) at_ns: u64,
     rank: i64,
-    pub(crate) witness: Witness,
+    pub(crate) source: Source,
 }
 
-impl Sighting {
+impl Milestone {
     /// The revision that was seen.
     pub(crate) fn revision(&self) -> i64 {
         self.rank / 2
     }
 }
 
-/// All sightings, in the order of time and in that of ranks.
+/// All milestones, in the order of time and in that of ranks.
 #[derive(Debug)]
 pub(crate) struct Timeline {
     /// By time.
-    sightings: Vec<Sighting>,
+    milestones: Vec<Milestone>,
     /// For each of them, which of those up to it has the highest rank.
     highest: Vec<usize>,
     /// By rank: a rank, and which of those of this rank or a higher one came first.
@@ -80,31 +80,31 @@ pub(crate) fn is_linearizable(request: &Request) -> bool {
 
 impl Timeline {
     pub(crate) fn new(history: &History) -> Timeline {
-        let mut sightings = collect(history);
-        sightings.sort_by_key(|sighting| (sighting.at_ns, sighting.rank));
-        let mut highest = Vec::with_capacity(sightings.len());
+        let mut milestones = collect(history);
+        milestones.sort_by_key(|milestone| (milestone.at_ns, milestone.rank));
+        let mut highest = Vec::with_capacity(milestones.len());
         let mut best = 0;
-        for (i, sighting) in sightings.iter().enumerate() {
-            if sighting.rank > sightings[best].rank {
+        for (i, milestone) in milestones.iter().enumerate() {
+            if milestone.rank > milestones[best].rank {
                 best = i;
             }
             highest.push(best);
         }
-        let earliest = earliest(&sightings);
-        Timeline { sightings, highest, earliest }
+        let earliest = earliest(&milestones);
+        Timeline { milestones, highest, earliest }
     }
 
-    /// The highest sighting before `at_ns`.
-    pub(crate) fn before(&self, at_ns: u64) -> Option<&Sighting> {
-        let count = self.sightings.partition_point(|sighting| sighting.at_ns < at_ns);
+    /// The highest milestone before `at_ns`.
+    pub(crate) fn highest_before(&self, at_ns: u64) -> Option<&Milestone> {
+        let count = self.milestones.partition_point(|milestone| milestone.at_ns < at_ns);
         let best = *self.highest.get(count.checked_sub(1)?)?;
-        self.sightings.get(best)
+        self.milestones.get(best)
     }
 
-    /// The first sighting of `revision` or a later one: by then it existed.
-    pub(crate) fn first_sight(&self, revision: i64) -> Option<&Sighting> {
+    /// The first milestone of `revision` or a later one: by then it existed.
+    pub(crate) fn first_seen(&self, revision: i64) -> Option<&Milestone> {
         let place = self.earliest.partition_point(|(rank, _)| *rank < 2 * revision);
-        self.earliest.get(place).map(|(_, index)| &self.sightings[*index])
+        self.earliest.get(place).map(|(_, index)| &self.milestones[*index])
     }
 
     /// The highest revision that anybody saw.
@@ -114,7 +114,7 @@ impl Timeline {
 
     /// The first revision that a write begun at `invoked_ns` could have made.
     pub(crate) fn earliest_write(&self, invoked_ns: u64) -> i64 {
-        self.before(invoked_ns).map_or(2, |sighting| (sighting.revision() + 1).max(2))
+        self.highest_before(invoked_ns).map_or(2, |milestone| (milestone.revision() + 1).max(2))
     }
 
     /// Whether time and revisions agree.
@@ -128,7 +128,7 @@ impl Timeline {
 
     fn check_one(&self, history: &History, operation: &Operation) -> Result<(), Violation> {
         let Some(rank) = rank(operation) else { return Ok(()) };
-        let Some(seen) = self.before(operation.invoked_ns) else { return Ok(()) };
+        let Some(seen) = self.highest_before(operation.invoked_ns) else { return Ok(()) };
         if seen.rank <= rank {
             return Ok(());
         }
@@ -143,39 +143,39 @@ impl Timeline {
 }
 
 /// Every place where a revision was seen.
-fn collect(history: &History) -> Vec<Sighting> {
+fn collect(history: &History) -> Vec<Milestone> {
     let operations = history.operations.iter().enumerate().filter_map(|(i, operation)| {
         let (at_ns, _) = operation.answer()?;
-        Some(Sighting { at_ns, rank: rank(operation)?, witness: Witness::Operation(i) })
+        Some(Milestone { at_ns, rank: rank(operation)?, source: Source::Operation(i) })
     });
-    let finals = history.finals.iter().enumerate().map(|(i, last)| Sighting {
+    let finals = history.finals.iter().enumerate().map(|(i, last)| Milestone {
         at_ns: last.at_ns,
         rank: 2 * last.revision + 1,
-        witness: Witness::Final(i),
+        source: Source::Final(i),
     });
-    let mut all: Vec<Sighting> = operations.chain(finals).collect();
+    let mut all: Vec<Milestone> = operations.chain(finals).collect();
     for (i, watch) in history.watches.iter().enumerate() {
         for response in &watch.responses {
-            let newest = match &response.news {
-                News::Events(events) => events.iter().map(|event| event.kv.modified).max(),
-                News::Created | News::Progress | News::Canceled { .. } => None,
+            let newest = match &response.body {
+                WatchBody::Events(events) => events.iter().map(|event| event.kv.modified).max(),
+                WatchBody::Created | WatchBody::Progress | WatchBody::Canceled { .. } => None,
             };
             let revision = response.revision.max(newest.unwrap_or(0));
-            let witness = Witness::Watch(i);
-            all.push(Sighting { at_ns: response.at_ns, rank: 2 * revision + 1, witness });
+            let source = Source::Watch(i);
+            all.push(Milestone { at_ns: response.at_ns, rank: 2 * revision + 1, source });
         }
     }
     all
 }
 
-/// For each rank that was seen, from the lowest, the earliest sighting of it or of a higher one.
-fn earliest(sightings: &[Sighting]) -> Vec<(i64, usize)> {
+/// For each rank that was seen, from the lowest, the earliest milestone of it or of a higher one.
+fn earliest(milestones: &[Milestone]) -> Vec<(i64, usize)> {
     let mut by_rank: Vec<(i64, usize)> =
-        sightings.iter().enumerate().map(|(i, sighting)| (sighting.rank, i)).collect();
+        milestones.iter().enumerate().map(|(i, milestone)| (milestone.rank, i)).collect();
     by_rank.sort_unstable();
     let mut best: Option<usize> = None;
     for (_, index) in by_rank.iter_mut().rev() {
-        let earlier = best.is_none_or(|best| sightings[*index].at_ns < sightings[best].at_ns);
+        let earlier = best.is_none_or(|best| milestones[*index].at_ns < milestones[best].at_ns);
         let first = if earlier { *index } else { best.unwrap_or(*index) };
         best = Some(first);
         *index = first;
@@ -184,18 +184,18 @@ fn earliest(sightings: &[Sighting]) -> Vec<(i64, usize)> {
 }
 
 /// Who saw what.
-pub(crate) fn describe(history: &History, seen: &Sighting) -> String {
-    match seen.witness {
-        Witness::Operation(i) => format!("{}", history.operations[i]),
-        Witness::Watch(i) => {
+pub(crate) fn describe(history: &History, seen: &Milestone) -> String {
+    match seen.source {
+        Source::Operation(i) => format!("{}", history.operations[i]),
+        Source::Watch(i) => {
             let watch = &history.watches[i];
             let (at, revision) = (Millis(seen.at_ns), seen.revision());
             format!(
-                "client {} ({at} ms): {}, told of revision {revision}",
+                "client {} ({at} ms): {}, received revision {revision}",
                 watch.client, watch.request
             )
         }
-        Witness::Final(i) => {
+        Source::Final(i) => {
             let last = &history.finals[i];
             format!("member {} ended at revision {}", last.member, last.revision)
         }

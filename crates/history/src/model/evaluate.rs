@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::keys::{Change, Keys};
+use super::keys::{Change, KeyHistory};
 use crate::record::{
     Body, Compare, Delete, Kv, Op, Put, Range, Refusal, Relation, Request, Span, Target, Txn,
 };
@@ -11,7 +11,10 @@ use crate::record::{
 /// What `request` would be answered if it came next, and what it would change: nothing, or all of it at the next revision.
 ///
 /// Whether a lease exists and a revision is still there to be read is not looked at.
-pub(crate) fn evaluate(keys: &Keys, request: &Request) -> Result<(Body, Vec<Change>), Refusal> {
+pub(crate) fn evaluate(
+    keys: &KeyHistory,
+    request: &Request,
+) -> Result<(Body, Vec<Change>), Refusal> {
     let mut draft = Draft { keys, changes: Vec::new() };
     let body = match request {
         Request::Put(put) => draft.put(put),
@@ -28,7 +31,7 @@ pub(crate) fn evaluate(keys: &Keys, request: &Request) -> Result<(Body, Vec<Chan
 
 /// A transaction in the making.
 struct Draft<'a> {
-    keys: &'a Keys,
+    keys: &'a KeyHistory,
     changes: Vec<Change>,
 }
 

@@ -9,7 +9,7 @@ use crate::record::{Kv, Span};
 
 /// Every key with its past, from revision 1 on, when there were none.
 #[derive(Clone, Debug)]
-pub struct Keys {
+pub struct KeyHistory {
     revision: i64,
     /// For each key its changes, by revision; None where it was deleted.
     chains: BTreeMap<String, Chain>,
@@ -32,13 +32,13 @@ pub struct Change {
     pub after: Option<Arc<Kv>>,
 }
 
-impl Default for Keys {
-    fn default() -> Keys {
-        Keys { revision: 1, chains: BTreeMap::new(), written: Vec::new(), digest: 0 }
+impl Default for KeyHistory {
+    fn default() -> KeyHistory {
+        KeyHistory { revision: 1, chains: BTreeMap::new(), written: Vec::new(), digest: 0 }
     }
 }
 
-impl Keys {
+impl KeyHistory {
     /// The newest revision.
     #[must_use]
     pub fn revision(&self) -> i64 {
@@ -136,7 +136,7 @@ fn digest(kv: Option<&Arc<Kv>>) -> u64 {
 mod tests {
     use super::*;
 
-    fn put(keys: &mut Keys, key: &str, value: &str) {
+    fn put(keys: &mut KeyHistory, key: &str, value: &str) {
         let before = keys.get(key).cloned();
         let modified = keys.revision() + 1;
         let create = before.as_ref().map_or(modified, |kv| kv.create);
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn what_is_taken_back_leaves_no_trace() {
-        let mut keys = Keys::default();
+        let mut keys = KeyHistory::default();
         put(&mut keys, "a", "1");
         let before = (keys.digest(), keys.get("a").cloned());
         put(&mut keys, "a", "2");

@@ -1,6 +1,6 @@
 //! What a correct store does, in its simplest form: no members, no disk, one thing after the other.
 //!
-//! [`Model`] is such a store, to be asked. The checkers take it apart: [`Keys`] holds every key with its past, and [`evaluate`] says
+//! [`Model`] is such a store, to be asked. The checkers take it apart: [`KeyHistory`] holds every key with its past, and [`evaluate`] says
 //! what a request would be answered and what it would change, changing nothing:
 //!
 //! ```text
@@ -16,8 +16,8 @@
 
 mod evaluate;
 mod keys;
-mod perfect;
+mod store;
 
 pub(crate) use evaluate::{evaluate, relates};
-pub use keys::{Change, Keys};
-pub use perfect::Model;
+pub use keys::{Change, KeyHistory};
+pub use store::Model;

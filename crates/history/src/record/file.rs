@@ -106,9 +106,9 @@ mod tests {
     #[test]
     fn an_operation_says_what_it_was() {
         let history = History::read(FILE.as_bytes()).unwrap();
-        let told: Vec<_> = history.operations.iter().map(ToString::to_string).collect();
+        let lines: Vec<_> = history.operations.iter().map(ToString::to_string).collect();
         assert_eq!(
-            told,
+            lines,
             [
                 "client 1 (0.00001..0.00002 ms): put a=\"1\" -> revision 2: put",
                 "client 2 (0.000015.. ms): read [a, c) at 2 -> outcome unknown, timeout",

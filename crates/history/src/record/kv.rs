@@ -1,4 +1,4 @@
-//! Keys: what is stored under one, and ranges of them.
+//! KeyHistory: what is stored under one, and ranges of them.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// A key with what the store has for it, as in etcd's `KeyValue`.
 ///
-/// Keys and values are text: tests choose them, and a history should be readable.
+/// KeyHistory and values are text: tests choose them, and a history should be readable.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Kv {
     /// The key.

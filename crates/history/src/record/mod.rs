@@ -31,7 +31,7 @@ pub use kv::{Kv, Span};
 pub use request::{Compare, Delete, Op, Put, Range, Relation, Request, Target, Txn};
 pub(crate) use response::joined;
 pub use response::{Body, Refusal, Response};
-pub use watch::{Event, News, Watch, WatchRequest, WatchResponse};
+pub use watch::{Event, Watch, WatchBody, WatchRequest, WatchResponse};
 
 /// All that clients saw of a store that began empty, at revision 1.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

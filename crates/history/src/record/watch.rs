@@ -48,16 +48,17 @@ pub struct WatchResponse {
     /// The revision in its header.
     pub revision: i64,
     /// What it says.
-    pub news: News,
+    #[serde(rename = "news")]
+    pub body: WatchBody,
 }
 
 /// What a message to a watcher says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum News {
+pub enum WatchBody {
     /// The watch exists. With `start` zero, it begins just after the header's revision.
     Created,
-    /// Keys have changed.
+    /// KeyHistory have changed.
     Events(Vec<Event>),
     /// All up to the header's revision has been sent.
     Progress,

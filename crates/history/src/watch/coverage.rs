@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::model::Change;
-use crate::record::{Event, Kv, News, Watch, WatchRequest};
+use crate::record::{Event, Kv, Watch, WatchBody, WatchRequest};
 
 /// Which revisions a watch has told of, and what.
 #[derive(Debug)]
@@ -29,11 +29,11 @@ impl<'a> Coverage<'a> {
             events: BTreeMap::new(),
         };
         for response in &watch.responses {
-            match &response.news {
-                News::Created if coverage.from <= 0 => coverage.from = response.revision + 1,
-                News::Created | News::Canceled { .. } => {}
-                News::Progress => coverage.to = coverage.to.max(response.revision),
-                News::Events(events) => coverage.take(events),
+            match &response.body {
+                WatchBody::Created if coverage.from <= 0 => coverage.from = response.revision + 1,
+                WatchBody::Created | WatchBody::Canceled { .. } => {}
+                WatchBody::Progress => coverage.to = coverage.to.max(response.revision),
+                WatchBody::Events(events) => coverage.take(events),
             }
         }
         coverage
@@ -50,7 +50,7 @@ impl<'a> Coverage<'a> {
     }
 
     /// What it has told of `revision`.
-    pub(crate) fn told(&self, revision: i64) -> &[&'a Event] {
+    pub(crate) fn events_at(&self, revision: i64) -> &[&'a Event] {
         self.events.get(&revision).map_or(&[], Vec::as_slice)
     }
 
@@ -60,19 +60,21 @@ impl<'a> Coverage<'a> {
             return true;
         }
         let wanted = changes.iter().filter(|it| self.request.wants(&it.key, it.after.is_none()));
-        let told = self.told(revision).iter();
-        wanted.clone().count() == told.len()
-            && wanted.zip(told).all(|(it, event)| tells(event, it) && recalls(event, it))
+        let delivered = self.events_at(revision).iter();
+        wanted.clone().count() == delivered.len()
+            && wanted
+                .zip(delivered)
+                .all(|(it, event)| matches_change(event, it) && prev_matches(event, it))
     }
 }
 
 /// Whether an event tells what was there before a change, if it tells that.
-fn recalls(event: &Event, change: &Change) -> bool {
+fn prev_matches(event: &Event, change: &Change) -> bool {
     event.prev.is_none() || event.prev.as_ref() == change.before.as_deref()
 }
 
 /// Whether an event tells of a change.
-pub(crate) fn tells(event: &Event, change: &Change) -> bool {
+pub(crate) fn matches_change(event: &Event, change: &Change) -> bool {
     match (&change.after, event.delete) {
         (Some(kv), false) => event.kv == **kv,
         (None, true) => {

@@ -11,7 +11,7 @@
 //!
 //! and an event is what happened, `prev_kv` what was there, filters hold, and a watch is cancelled for compaction only if it needs what is gone.
 //!
-//! [`stream`] checks what a watch shows by itself; [`against`] holds it against the log that explains the history:
+//! [`stream`] checks what a watch shows by itself; [`log_check`] holds it against the log that explains the history:
 //!
 //! ```text
 //! log           2: put a   3: put b, put c   4: delete a   5: put b
@@ -21,8 +21,8 @@
 //!
 //! A watch promises nothing about when an event comes, so what had not come when it ended is not missed.
 
-mod against;
 mod coverage;
+mod log_check;
 mod stream;
 
 pub(crate) use coverage::Coverage;
@@ -39,7 +39,7 @@ pub(crate) fn check_streams(history: &History, options: &Options) -> Vec<Violati
 }
 
 /// What each watch was told, held against the log.
-pub(crate) fn check_against(history: &History, options: &Options, log: &Log) -> Vec<Violation> {
-    let check = |watch: &Watch| against::check(history, options, log, watch).err();
+pub(crate) fn check_against_log(history: &History, options: &Options, log: &Log) -> Vec<Violation> {
+    let check = |watch: &Watch| log_check::check(history, options, log, watch).err();
     history.watches.iter().filter_map(check).collect()
 }

@@ -4,19 +4,19 @@ use std::collections::BTreeSet;
 
 use super::coverage::Coverage;
 use crate::options::Options;
-use crate::record::{Event, History, Millis, News, Outcome, Request, Watch, WatchResponse};
+use crate::record::{Event, History, Millis, Outcome, Request, Watch, WatchBody, WatchResponse};
 use crate::violation::{Rule, Violation};
 
 /// Whether the responses of a watch can follow each other.
 pub(crate) fn check(history: &History, options: &Options, watch: &Watch) -> Result<(), Violation> {
     let from = Coverage::new(0, watch).from;
-    let mut so_far =
-        SoFar { watch, from, last: 0, progress: 0, seen: BTreeSet::new(), over: false };
-    watch.responses.iter().try_for_each(|response| so_far.take(history, options, response))
+    let mut state =
+        StreamState { watch, from, last: 0, progress: 0, seen: BTreeSet::new(), canceled: false };
+    watch.responses.iter().try_for_each(|response| state.take(history, options, response))
 }
 
 /// What has come so far.
-struct SoFar<'a> {
+struct StreamState<'a> {
     watch: &'a Watch,
     from: i64,
     /// The revision of the last event.
@@ -24,45 +24,47 @@ struct SoFar<'a> {
     /// The revision up to which all was said to have been sent.
     progress: i64,
     seen: BTreeSet<(i64, &'a str)>,
-    over: bool,
+    canceled: bool,
 }
 
-impl<'a> SoFar<'a> {
+impl<'a> StreamState<'a> {
     fn take(
         &mut self,
         history: &History,
         options: &Options,
         response: &'a WatchResponse,
     ) -> Result<(), Violation> {
-        self.demand(!self.over, Rule::Canceled, response, || "something after its end".into())?;
-        match &response.news {
-            News::Created => Ok(()),
-            News::Events(events) => self.events(response, events),
-            News::Progress => self.progress(response),
-            News::Canceled { compact_revision } => {
-                self.over = true;
-                self.canceled(history, options, response, *compact_revision)
+        self.require(!self.canceled, Rule::Canceled, response, || {
+            "response after the cancellation".into()
+        })?;
+        match &response.body {
+            WatchBody::Created => Ok(()),
+            WatchBody::Events(events) => self.check_events(response, events),
+            WatchBody::Progress => self.check_progress(response),
+            WatchBody::Canceled { compact_revision } => {
+                self.canceled = true;
+                self.check_canceled(history, options, response, *compact_revision)
             }
         }
     }
 
-    fn events(
+    fn check_events(
         &mut self,
         response: &'a WatchResponse,
         events: &'a [Event],
     ) -> Result<(), Violation> {
         let before = self.last;
         for event in events {
-            self.event(response, event, before)?;
+            self.check_event(response, event, before)?;
             self.last = event.kv.modified;
         }
-        self.demand(response.revision >= self.last, Rule::WrongEvent, response, || {
+        self.require(response.revision >= self.last, Rule::WrongEvent, response, || {
             format!("a header at {} with an event of {}", response.revision, self.last)
         })
     }
 
     /// One event, in a response that follows one whose last was of revision `before`.
-    fn event(
+    fn check_event(
         &mut self,
         response: &WatchResponse,
         event: &'a Event,
@@ -73,24 +75,24 @@ impl<'a> SoFar<'a> {
         let told = || format!("{event}");
         let after = |what: i64| format!("{event}, after {what}");
         let wanted = request.wants(&event.kv.key, event.delete) && revision >= self.from;
-        self.demand(wanted, Rule::Filter, response, told)?;
+        self.require(wanted, Rule::Filter, response, told)?;
         let new = self.seen.insert((revision, &event.kv.key));
-        self.demand(new, Rule::Unique, response, told)?;
-        self.demand(revision >= self.last, Rule::Ordered, response, || after(self.last))?;
-        self.demand(revision != before, Rule::Atomic, response, || {
+        self.require(new, Rule::Unique, response, told)?;
+        self.require(revision >= self.last, Rule::Ordered, response, || after(self.last))?;
+        self.require(revision != before, Rule::Atomic, response, || {
             format!("{event}, in another response than the rest of revision {revision}")
         })?;
         let marked = self.progress;
-        self.demand(revision > marked, Rule::Bookmarkable, response, || {
-            format!("{event}, after progress was told to be at {marked}")
+        self.require(revision > marked, Rule::Bookmarkable, response, || {
+            format!("{event}, after progress {marked}")
         })?;
         let asked = request.prev_kv || event.prev.is_none();
-        self.demand(asked, Rule::PrevKv, response, || format!("{event}, which was not asked for"))
+        self.require(asked, Rule::PrevKv, response, || format!("{event}, which was not requested"))
     }
 
-    fn progress(&mut self, response: &WatchResponse) -> Result<(), Violation> {
+    fn check_progress(&mut self, response: &WatchResponse) -> Result<(), Violation> {
         let furthest = self.last.max(self.progress);
-        self.demand(response.revision >= furthest, Rule::Bookmarkable, response, || {
+        self.require(response.revision >= furthest, Rule::Bookmarkable, response, || {
             format!("progress at {}, after {furthest}", response.revision)
         })?;
         self.progress = response.revision;
@@ -98,7 +100,7 @@ impl<'a> SoFar<'a> {
     }
 
     /// A watch is cancelled for compaction if it still needs what is gone, and somebody asked for that to be gone; otherwise, if it may not go on.
-    fn canceled(
+    fn check_canceled(
         &self,
         history: &History,
         options: &Options,
@@ -107,20 +109,21 @@ impl<'a> SoFar<'a> {
     ) -> Result<(), Violation> {
         // A permission that is missing is told in words, and without a revision.
         if compacted == 0 {
-            let why = || "for no reason that there could be".into();
-            return self.demand(options.has_permissions, Rule::Canceled, response, why);
+            let why = || "without a compaction".into();
+            return self.require(options.has_permissions, Rule::Canceled, response, why);
         }
         let next = self.from.max(self.last + 1).max(self.progress + 1);
-        self.demand(next < compacted, Rule::Canceled, response, || {
-            format!("compacted to {compacted}, while it needed nothing before {next}")
+        self.require(next < compacted, Rule::Canceled, response, || {
+            format!("compacted to {compacted}, but the watch needed nothing before {next}")
         })?;
-        let asked = options.compacts_by_itself || asked_for(history, compacted, response.at_ns);
-        self.demand(asked, Rule::Canceled, response, || {
-            format!("compacted to {compacted}, which nobody had asked for")
+        let asked =
+            options.auto_compaction || compaction_requested(history, compacted, response.at_ns);
+        self.require(asked, Rule::Canceled, response, || {
+            format!("compacted to {compacted}, which no client requested")
         })
     }
 
-    fn demand(
+    fn require(
         &self,
         holds: bool,
         rule: Rule,
@@ -137,7 +140,7 @@ impl<'a> SoFar<'a> {
 }
 
 /// Whether somebody may have compacted to `revision` by then.
-fn asked_for(history: &History, revision: i64, at_ns: u64) -> bool {
+fn compaction_requested(history: &History, revision: i64, at_ns: u64) -> bool {
     history.operations.iter().any(|operation| {
         operation.request == Request::Compact { revision }
             && operation.invoked_ns <= at_ns

@@ -1,9 +1,9 @@
 //! An error planted in a long history with many unknown outcomes is found, and found without trying everything.
 
-use history::record::{Body, News, Request};
+use history::record::{Body, Request, WatchBody};
 use history::{History, Options, Outcome, Rule, check};
 
-use crate::common::world::{Plan, record};
+use crate::common::generator::{Plan, record};
 use crate::common::{MS, Random};
 
 const PLAN: Plan = Plan {
@@ -96,7 +96,7 @@ fn missing_event(history: &mut History, _: &mut Random) -> bool {
     for watch in &mut history.watches {
         let count = watch.responses.len();
         for response in &mut watch.responses[count / 2..] {
-            if let News::Events(events) = &mut response.news
+            if let WatchBody::Events(events) = &mut response.body
                 && events.len() > 2
             {
                 events.remove(1);
@@ -110,7 +110,7 @@ fn missing_event(history: &mut History, _: &mut Random) -> bool {
 #[test]
 fn a_wrong_value() {
     let rules = found(PLAN, wrong_value);
-    let expected = [Rule::WrongAnswer, Rule::NobodyWrote];
+    let expected = [Rule::WrongAnswer, Rule::UnexplainedRevision];
     assert!(rules.iter().all(|rule| expected.contains(rule)), "{rules:?}");
     found(Plan { watches: 0, ..PLAN }, wrong_value);
 }

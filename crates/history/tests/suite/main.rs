@@ -4,8 +4,8 @@
 
 mod common;
 
+mod exhaustive;
 mod large;
 mod planted;
-mod twin;
 mod valid;
 mod watch;

@@ -9,7 +9,7 @@ use crate::common::*;
 
 /// `a` is put twice, by client 1.
 fn two_puts() -> Vec<history::Operation> {
-    vec![told(1, 1, 2, put("a", "1"), 2, PUT), told(1, 3, 4, put("a", "2"), 3, PUT)]
+    vec![answered(1, 1, 2, put("a", "1"), 2, PUT), answered(1, 3, 4, put("a", "2"), 3, PUT)]
 }
 
 fn with(mut operations: Vec<history::Operation>, more: Vec<history::Operation>) -> History {
@@ -20,51 +20,52 @@ fn with(mut operations: Vec<history::Operation>, more: Vec<history::Operation>) 
 #[test]
 fn a_stale_read() {
     let old = found(&[kv("a", "1", 2, 2, 1)]);
-    let text =
-        reject(&with(two_puts(), vec![told(2, 5, 6, read("a"), 2, old.clone())]), Rule::StaleRead);
+    let text = reject(
+        &with(two_puts(), vec![answered(2, 5, 6, read("a"), 2, old.clone())]),
+        Rule::StaleRead,
+    );
     assert_eq!(
         text,
         "client 2 (5..6 ms): read a -> revision 2: 1 found: [a=\"1\" (mod 2, created 2, version 1)]; \
          yet, before it began, client 1 (3..4 ms): put a=\"2\" -> revision 3: put"
     );
     // While the second put is under way, or serializably, it is fine.
-    accept(&with(two_puts(), vec![told(2, 3, 6, read("a"), 2, old.clone())]));
+    accept(&with(two_puts(), vec![answered(2, 3, 6, read("a"), 2, old.clone())]));
     let serializable = Range { serializable: true, ..Range::now(Span::one("a")) };
-    accept(&with(two_puts(), vec![told(2, 5, 6, Request::Range(serializable), 2, old)]));
+    accept(&with(two_puts(), vec![answered(2, 5, 6, Request::Range(serializable), 2, old)]));
 }
 
 #[test]
 fn a_lost_write() {
     let only_the_first = found(&[kv("a", "1", 2, 2, 1)]);
     let text = reject(
-        &with(two_puts(), vec![told(2, 5, 6, read("a"), 3, only_the_first)]),
+        &with(two_puts(), vec![answered(2, 5, 6, read("a"), 3, only_the_first)]),
         Rule::WrongAnswer,
     );
-    assert!(
-        text.contains("it should have been told: 1 found: [a=\"2\" (mod 3, created 2, version 2)]"),
-        "{text}"
-    );
+    assert!(text.contains("expected: 1 found: [a=\"2\" (mod 3, created 2, version 2)]"), "{text}");
 }
 
 #[test]
 fn one_revision_for_two_writes() {
-    let text =
-        reject(&with(two_puts(), vec![told(2, 3, 4, put("b", "3"), 3, PUT)]), Rule::UniqueRevision);
+    let text = reject(
+        &with(two_puts(), vec![answered(2, 3, 4, put("b", "3"), 3, PUT)]),
+        Rule::UniqueRevision,
+    );
     assert!(text.starts_with("revision 3: client 1 (3..4 ms): put a=\"2\""), "{text}");
 }
 
 #[test]
 fn a_revision_that_goes_back() {
     let operations =
-        vec![told(1, 1, 2, put("a", "1"), 3, PUT), told(2, 3, 4, put("b", "2"), 2, PUT)];
+        vec![answered(1, 1, 2, put("a", "1"), 3, PUT), answered(2, 3, 4, put("b", "2"), 2, PUT)];
     reject(&history(operations), Rule::RevisionOrder);
 }
 
 #[test]
 fn a_read_of_what_is_written_later() {
     let operations = vec![
-        told(2, 1, 2, read("a"), 2, found(&[kv("a", "1", 2, 2, 1)])),
-        told(1, 3, 4, put("a", "1"), 2, PUT),
+        answered(2, 1, 2, read("a"), 2, found(&[kv("a", "1", 2, 2, 1)])),
+        answered(1, 3, 4, put("a", "1"), 2, PUT),
     ];
     reject(&history(operations), Rule::SeenBeforeWritten);
 }
@@ -73,9 +74,9 @@ fn a_read_of_what_is_written_later() {
 fn a_dirty_read_of_what_was_refused() {
     let operations = vec![
         refused(1, 1, 2, put("a", "1"), Refusal::Other("too many requests".into())),
-        told(2, 3, 4, read("a"), 2, found(&[kv("a", "1", 2, 2, 1)])),
+        answered(2, 3, 4, read("a"), 2, found(&[kv("a", "1", 2, 2, 1)])),
     ];
-    let text = reject(&history(operations), Rule::NobodyWrote);
+    let text = reject(&history(operations), Rule::UnexplainedRevision);
     assert!(text.contains("and put a=\"1\" (mod 2, created 2, version 1)"), "{text}");
 }
 
@@ -83,9 +84,9 @@ fn a_dirty_read_of_what_was_refused() {
 fn a_past_that_changes() {
     let at_2 = Request::Range(Range { revision: 2, ..Range::now(Span::one("a")) });
     let right = found(&[kv("a", "1", 2, 2, 1)]);
-    accept(&with(two_puts(), vec![told(2, 5, 6, at_2.clone(), 3, right)]));
+    accept(&with(two_puts(), vec![answered(2, 5, 6, at_2.clone(), 3, right)]));
     let wrong = found(&[kv("a", "2", 2, 2, 1)]);
-    reject(&with(two_puts(), vec![told(2, 5, 6, at_2, 3, wrong)]), Rule::WrongAnswer);
+    reject(&with(two_puts(), vec![answered(2, 5, 6, at_2, 3, wrong)]), Rule::WrongAnswer);
 }
 
 #[test]
@@ -96,8 +97,8 @@ fn a_txn_of_which_half_is_seen() {
     let both = [kv("a", "1", 2, 2, 1), kv("b", "1", 2, 2, 1)];
     let operations = |seen: &[Kv]| {
         history(vec![
-            told(1, 1, 5, Request::Txn(txn.clone()), 2, done.clone()),
-            told(2, 2, 4, read_all(), 2, found(seen)),
+            answered(1, 1, 5, Request::Txn(txn.clone()), 2, done.clone()),
+            answered(2, 2, 4, read_all(), 2, found(seen)),
         ])
     };
     accept(&operations(&both));
@@ -109,9 +110,9 @@ fn a_txn_that_compared_with_another_state() {
     let compare = Compare { span: Span::one("a"), is: Relation::Equal, to: Target::Mod(2) };
     let txn = Txn { compares: vec![compare], then: vec![put_op("a", "9")], otherwise: vec![] };
     let done = |succeeded, results| Body::Txn { succeeded, results };
-    let ok = told(2, 5, 6, Request::Txn(txn.clone()), 3, done(false, vec![]));
+    let ok = answered(2, 5, 6, Request::Txn(txn.clone()), 3, done(false, vec![]));
     accept(&with(two_puts(), vec![ok]));
-    let wrong = told(2, 5, 6, Request::Txn(txn), 4, done(true, vec![PUT]));
+    let wrong = answered(2, 5, 6, Request::Txn(txn), 4, done(true, vec![PUT]));
     reject(&with(two_puts(), vec![wrong]), Rule::WrongAnswer);
 }
 
@@ -120,8 +121,9 @@ fn an_unknown_outcome_both_ways() {
     let lost = unknown(2, 5, put("a", "3"));
     let before = found(&[kv("a", "2", 2, 3, 2)]);
     let after = found(&[kv("a", "3", 2, 4, 3)]);
-    let read_at =
-        |from, revision, body: &Body| told(3, from, from + 1, read("a"), revision, body.clone());
+    let read_at = |from, revision, body: &Body| {
+        answered(3, from, from + 1, read("a"), revision, body.clone())
+    };
     // It never happened; it happened; it happened long after its client had given up.
     accept(&with(two_puts(), vec![lost.clone(), read_at(7, 3, &before)]));
     accept(&with(two_puts(), vec![lost.clone(), read_at(7, 4, &after)]));
@@ -131,16 +133,19 @@ fn an_unknown_outcome_both_ways() {
         &with(two_puts(), vec![lost.clone(), read_at(7, 4, &after), read_at(90, 3, &before)]),
         Rule::StaleRead,
     );
-    let early = told(3, 3, 4, read("a"), 4, after);
-    let text = reject(&with(two_puts(), vec![lost, early]), Rule::NobodyWrote);
-    assert!(text.ends_with("and nothing of unknown outcome could have"), "{text}");
+    let early = answered(3, 3, 4, read("a"), 4, after);
+    let text = reject(&with(two_puts(), vec![lost, early]), Rule::UnexplainedRevision);
+    assert!(text.ends_with("and no unknown write could have made it"), "{text}");
 }
 
 #[test]
 fn an_unknown_write_that_happens_twice() {
     let lost = unknown(2, 1, put("b", "x"));
     let twice = found(&[kv("b", "x", 2, 3, 2)]);
-    let text = reject(&history(vec![lost, told(3, 5, 6, read("b"), 3, twice)]), Rule::NobodyWrote);
+    let text = reject(
+        &history(vec![lost, answered(3, 5, 6, read("b"), 3, twice)]),
+        Rule::UnexplainedRevision,
+    );
     assert!(text.starts_with("revision 2 exists"), "{text}");
 }
 
@@ -148,9 +153,9 @@ fn an_unknown_write_that_happens_twice() {
 fn leased(gone_ms: u64, more: Vec<history::Operation>) -> History {
     let granted = Body::Grant { lease: 7, ttl_s: 2 };
     let operations = vec![
-        told(1, 10, 20, Request::Grant { lease: 7, ttl_s: 2 }, 1, granted),
-        told(1, 30, 40, put_on("a", "1", 7), 2, PUT),
-        told(2, gone_ms - 1, gone_ms, read("a"), 3, found(&[])),
+        answered(1, 10, 20, Request::Grant { lease: 7, ttl_s: 2 }, 1, granted),
+        answered(1, 30, 40, put_on("a", "1", 7), 2, PUT),
+        answered(2, gone_ms - 1, gone_ms, read("a"), 3, found(&[])),
     ];
     with(operations, more)
 }
@@ -169,7 +174,7 @@ fn a_lease_that_expires_early() {
 #[test]
 fn a_renewal_that_was_lost() {
     let renewed = Body::KeepAlive { ttl_s: 2 };
-    let renew = told(1, 1500, 1510, Request::KeepAlive { lease: 7 }, 2, renewed);
+    let renew = answered(1, 1500, 1510, Request::KeepAlive { lease: 7 }, 2, renewed);
     reject(&leased(3000, vec![renew.clone()]), Rule::ExpiredEarly);
     accept(&leased(3501, vec![renew]));
 }
@@ -179,7 +184,7 @@ fn a_lease_that_is_said_to_be_gone() {
     let mut history = leased(5000, vec![]);
     history.operations.truncate(2);
     let gone = Body::KeepAlive { ttl_s: 0 };
-    history.operations.push(told(1, 1000, 1010, Request::KeepAlive { lease: 7 }, 2, gone));
+    history.operations.push(answered(1, 1000, 1010, Request::KeepAlive { lease: 7 }, 2, gone));
     reject(&history, Rule::ExpiredEarly);
     history.operations.push(unknown(3, 900, Request::Revoke { lease: 7 }));
     accept(&history);
@@ -189,7 +194,7 @@ fn a_lease_that_is_said_to_be_gone() {
 fn a_revocation_that_left_keys() {
     let mut history = leased(5000, vec![]);
     history.operations.truncate(2);
-    history.operations.push(told(1, 50, 60, Request::Revoke { lease: 7 }, 2, Body::Revoke));
+    history.operations.push(answered(1, 50, 60, Request::Revoke { lease: 7 }, 2, Body::Revoke));
     let text = reject(&history, Rule::Lease);
     assert!(
         text.contains("yet it still has a=\"1\" (mod 2, created 2, version 1, lease 7)"),
@@ -201,28 +206,29 @@ fn a_revocation_that_left_keys() {
 fn a_put_on_a_lease_that_is_not_there() {
     let mut after_its_end = leased(5000, vec![]);
     after_its_end.operations.truncate(2);
-    let revoke = told(1, 50, 60, Request::Revoke { lease: 7 }, 3, Body::Revoke);
-    let put = told(1, 70, 80, put_on("b", "1", 7), 4, PUT);
+    let revoke = answered(1, 50, 60, Request::Revoke { lease: 7 }, 3, Body::Revoke);
+    let put = answered(1, 70, 80, put_on("b", "1", 7), 4, PUT);
     after_its_end.operations.extend([revoke, put]);
     let text = reject(&after_its_end, Rule::Lease);
     assert!(
         text.contains("lease 7 was gone by then: client 1 (50..60 ms): revoke lease 7"),
         "{text}"
     );
-    reject(&history(vec![told(1, 1, 2, put_on("b", "1", 9), 2, PUT)]), Rule::Lease);
+    reject(&history(vec![answered(1, 1, 2, put_on("b", "1", 9), 2, PUT)]), Rule::Lease);
 }
 
 #[test]
 fn compaction() {
-    let compact =
-        |from, revision| told(2, from, from + 1, Request::Compact { revision }, 3, Body::Compact);
+    let compact = |from, revision| {
+        answered(2, from, from + 1, Request::Compact { revision }, 3, Body::Compact)
+    };
     let at_2 = || Request::Range(Range { revision: 2, ..Range::now(Span::one("a")) });
     let right = || found(&[kv("a", "1", 2, 2, 1)]);
     let gone = |from| refused(3, from, from + 1, at_2(), Refusal::Compacted);
     accept(&with(two_puts(), vec![compact(5, 3), gone(7)]));
-    accept(&with(two_puts(), vec![compact(5, 2), told(3, 7, 8, at_2(), 3, right())]));
+    accept(&with(two_puts(), vec![compact(5, 2), answered(3, 7, 8, at_2(), 3, right())]));
     reject(
-        &with(two_puts(), vec![compact(5, 3), told(3, 7, 8, at_2(), 3, right())]),
+        &with(two_puts(), vec![compact(5, 3), answered(3, 7, 8, at_2(), 3, right())]),
         Rule::Compaction,
     );
     reject(&with(two_puts(), vec![compact(5, 2), gone(7)]), Rule::Compaction);
@@ -264,8 +270,8 @@ fn members_that_differ() {
 
 #[test]
 fn answers_that_are_none() {
-    reject(&history(vec![told(1, 1, 2, put("a", "1"), 1, PUT)]), Rule::WellFormed);
-    reject(&history(vec![told(1, 1, 2, put("a", "1"), 2, Body::Compact)]), Rule::WellFormed);
-    reject(&history(vec![told(1, 3, 2, put("a", "1"), 2, PUT)]), Rule::WellFormed);
-    reject(&history(vec![told(1, 1, 2, put("a", "1"), i64::MAX / 4, PUT)]), Rule::WellFormed);
+    reject(&history(vec![answered(1, 1, 2, put("a", "1"), 1, PUT)]), Rule::WellFormed);
+    reject(&history(vec![answered(1, 1, 2, put("a", "1"), 2, Body::Compact)]), Rule::WellFormed);
+    reject(&history(vec![answered(1, 3, 2, put("a", "1"), 2, PUT)]), Rule::WellFormed);
+    reject(&history(vec![answered(1, 1, 2, put("a", "1"), i64::MAX / 4, PUT)]), Rule::WellFormed);
 }

@@ -3,7 +3,7 @@
 use history::record::{Range, Request, Span};
 use history::{History, Options, check};
 
-use crate::common::world::{Plan, record};
+use crate::common::generator::{Plan, record};
 use crate::common::*;
 
 fn accepted(seed: u64, plan: Plan) -> (History, history::Log) {
@@ -80,7 +80,7 @@ fn a_row_of_holes_and_the_versions_behind_it() {
     let mut operations = Vec::new();
     let mut at = 1;
     for (revision, (key, _)) in (2..).zip(keys) {
-        operations.push(told(1, at, at + 1, put(key, "first"), revision, PUT));
+        operations.push(answered(1, at, at + 1, put(key, "first"), revision, PUT));
         at += 2;
     }
     for i in 0..6 {
@@ -91,12 +91,12 @@ fn a_row_of_holes_and_the_versions_behind_it() {
     }
     let mut kvs = Vec::new();
     for (i, (revision, (key, doubtful))) in (0..).zip((18..).zip(keys)) {
-        operations.push(told(1, at, at + 1, put(key, "last"), revision, PUT));
+        operations.push(answered(1, at, at + 1, put(key, "last"), revision, PUT));
         kvs.push(kv(key, "last", 2 + i, revision, 2 + doubtful));
         at += 2;
     }
     let all = Request::Range(Range::now(Span::all()));
-    operations.push(told(1, at, at + 1, all, 21, found(&kvs)));
+    operations.push(answered(1, at, at + 1, all, 21, found(&kvs)));
     let log = accept(&history(operations));
     assert!(log.steps() < 100, "{} steps", log.steps());
 }

@@ -1,6 +1,6 @@
 //! Each promise to watchers, broken by hand in the smallest history that shows it.
 
-use history::record::{Body, Event, Kv, News, Request, Span, Txn, WatchRequest};
+use history::record::{Body, Event, Kv, Request, Span, Txn, WatchBody, WatchRequest};
 use history::{History, Options, Rule};
 
 use crate::common::*;
@@ -15,10 +15,10 @@ fn happened() -> History {
         Txn { compares: vec![], then: vec![put_op("a", "2"), put_op("b", "2")], otherwise: vec![] };
     let done = Body::Txn { succeeded: true, results: vec![PUT, PUT] };
     history(vec![
-        told(1, 1, 2, put("a", "1"), 2, PUT),
-        told(1, 3, 4, Request::Txn(txn), 3, done),
-        told(1, 5, 6, delete("a"), 4, Body::Delete { deleted: 1, prevs: vec![] }),
-        told(1, 7, 8, put("b", "3"), 5, PUT),
+        answered(1, 1, 2, put("a", "1"), 2, PUT),
+        answered(1, 3, 4, Request::Txn(txn), 3, done),
+        answered(1, 5, 6, delete("a"), 4, Body::Delete { deleted: 1, prevs: vec![] }),
+        answered(1, 7, 8, put("b", "3"), 5, PUT),
     ])
 }
 
@@ -54,25 +54,25 @@ fn put_b3() -> Event {
     Event::put(b3())
 }
 
-fn created() -> (u64, i64, News) {
-    (1, 1, News::Created)
+fn created() -> (u64, i64, WatchBody) {
+    (1, 1, WatchBody::Created)
 }
 
-const NOT_COMPACTED: News = News::Canceled { compact_revision: 0 };
+const NOT_COMPACTED: WatchBody = WatchBody::Canceled { compact_revision: 0 };
 
 fn all_from(start: i64) -> WatchRequest {
     WatchRequest::from(Span::all(), start)
 }
 
 /// The history, with one watch that was told this.
-fn watched(request: WatchRequest, news: Vec<(u64, i64, News)>) -> History {
+fn watched(request: WatchRequest, responses: Vec<(u64, i64, WatchBody)>) -> History {
     let mut history = happened();
-    history.watches.push(watch(9, request, news));
+    history.watches.push(watch(9, request, responses));
     history
 }
 
 /// All of it, one response a revision.
-fn all() -> Vec<(u64, i64, News)> {
+fn all() -> Vec<(u64, i64, WatchBody)> {
     vec![
         created(),
         (11, 2, events(&[put_a1()])),
@@ -93,18 +93,18 @@ fn all_is_told() {
         created(),
         (11, 5, events(&[&[put_a1()][..], &txn_events()[..], &[delete_a()]].concat())),
         (12, 5, events(&[put_b3()])),
-        (13, 5, News::Progress),
+        (13, 5, WatchBody::Progress),
     ];
     accept(&watched(all_from(1), portions));
-    let progress = [&all()[..2], &[(11, 2, News::Progress)], &all()[2..]].concat();
+    let progress = [&all()[..2], &[(11, 2, WatchBody::Progress)], &all()[2..]].concat();
     accept(&watched(all_from(1), progress));
 }
 
 #[test]
 fn ordered() {
-    let mut news = all();
-    news.swap(1, 2);
-    reject(&watched(all_from(1), news), Rule::Ordered);
+    let mut responses = all();
+    responses.swap(1, 2);
+    reject(&watched(all_from(1), responses), Rule::Ordered);
     let [one, two] = txn_events();
     let swapped = vec![created(), all()[1].clone(), (12, 3, events(&[two, one]))];
     reject(&watched(all_from(1), swapped), Rule::Ordered);
@@ -112,9 +112,9 @@ fn ordered() {
 
 #[test]
 fn unique() {
-    let mut news = all();
-    news.insert(3, (13, 3, events(&txn_events())));
-    reject(&watched(all_from(1), news), Rule::Unique);
+    let mut responses = all();
+    responses.insert(3, (13, 3, events(&txn_events())));
+    reject(&watched(all_from(1), responses), Rule::Unique);
 }
 
 #[test]
@@ -133,31 +133,31 @@ fn atomic() {
 
 #[test]
 fn reliable() {
-    let mut news = all();
-    news.remove(3);
-    let text = reject(&watched(all_from(1), news), Rule::Reliable);
+    let mut responses = all();
+    responses.remove(3);
+    let text = reject(&watched(all_from(1), responses), Rule::Reliable);
     assert_eq!(
         text,
-        "client 9: watch everything from 1: revision 4 did [delete a]; it was told []"
+        "client 9: watch everything from 1: revision 4 changed [delete a]; delivered []"
     );
 }
 
 #[test]
 fn resumable() {
-    let mut news = all();
-    news.remove(1);
-    reject(&watched(all_from(2), news), Rule::Resumable);
+    let mut responses = all();
+    responses.remove(1);
+    reject(&watched(all_from(2), responses), Rule::Resumable);
 }
 
 #[test]
 fn bookmarkable() {
     // All up to 4 was said to have been sent, and 4 comes after it, or never.
-    let late = [&all()[..3], &[(13, 4, News::Progress)], &all()[3..]].concat();
+    let late = [&all()[..3], &[(13, 4, WatchBody::Progress)], &all()[3..]].concat();
     reject(&watched(all_from(1), late), Rule::Bookmarkable);
-    let never = [&all()[..3], &[(13, 4, News::Progress)]].concat();
+    let never = [&all()[..3], &[(13, 4, WatchBody::Progress)]].concat();
     reject(&watched(all_from(1), never), Rule::Bookmarkable);
     // Progress that goes back.
-    let back = [&all()[..4], &[(13, 3, News::Progress)]].concat();
+    let back = [&all()[..4], &[(13, 3, WatchBody::Progress)]].concat();
     reject(&watched(all_from(1), back), Rule::Bookmarkable);
 }
 
@@ -211,28 +211,29 @@ fn what_did_not_happen() {
 
 #[test]
 fn an_event_of_what_is_asked_for_later() {
-    let early = vec![created(), (2, 2, events(&[put_a1()])), (2, 3, News::Progress)];
+    let early = vec![created(), (2, 2, events(&[put_a1()])), (2, 3, WatchBody::Progress)];
     reject(&watched(all_from(1), early), Rule::SeenBeforeWritten);
 }
 
 #[test]
 fn a_read_that_is_older_than_an_event() {
     let mut history = watched(all_from(1), all());
-    history.operations.push(told(2, 20, 21, read("b"), 3, found(&[b2()])));
+    history.operations.push(answered(2, 20, 21, read("b"), 3, found(&[b2()])));
     let text = reject(&history, Rule::StaleRead);
     assert!(
-        text.contains("client 9 (14 ms): watch everything from 1, told of revision 5"),
+        text.contains("client 9 (14 ms): watch everything from 1, received revision 5"),
         "{text}"
     );
 }
 
 #[test]
 fn cancelled_for_compaction() {
-    let canceled = |at, compact_revision| (at, 0, News::Canceled { compact_revision });
-    let compact =
-        |from, revision| told(2, from, from + 1, Request::Compact { revision }, 5, Body::Compact);
-    let after = |news: Vec<_>, compaction| {
-        let mut history = watched(all_from(2), [vec![created()], news].concat());
+    let canceled = |at, compact_revision| (at, 0, WatchBody::Canceled { compact_revision });
+    let compact = |from, revision| {
+        answered(2, from, from + 1, Request::Compact { revision }, 5, Body::Compact)
+    };
+    let after = |responses: Vec<_>, compaction| {
+        let mut history = watched(all_from(2), [vec![created()], responses].concat());
         history.operations.push(compaction);
         history
     };

@@ -2,7 +2,7 @@
 //!
 //! All of the verdict depends on what counts as *refused*: only what surely has not happened, and never will.
 
-use history::record::{Body, Event, Kv, News, Refusal, Response};
+use history::record::{Body, Event, Kv, Refusal, Response, WatchBody};
 use mvcc::watch::{Response as WatchResponse, WatchedEvent};
 use mvcc::{DeleteRangeResult, EventKind, Kvs, OpResult, PutResult, RangeResult, TxnResult};
 use prost::Message as _;
@@ -83,16 +83,16 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// What a message to a watcher says.
-pub(super) fn news(response: &WatchResponse) -> News {
+pub(super) fn news(response: &WatchResponse) -> WatchBody {
     if response.canceled {
-        return News::Canceled { compact_revision: response.compact_revision };
+        return WatchBody::Canceled { compact_revision: response.compact_revision };
     }
     if response.created {
-        return News::Created;
+        return WatchBody::Created;
     }
     match response.events.is_empty() {
-        true => News::Progress,
-        false => News::Events(response.events.iter().map(event).collect()),
+        true => WatchBody::Progress,
+        false => WatchBody::Events(response.events.iter().map(event).collect()),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use history::History;
-use history::record::{News, Watch, WatchRequest, WatchResponse};
+use history::record::{Watch, WatchBody, WatchRequest, WatchResponse};
 use mvcc::watch::{CreateRequest, Filters, Stream};
 use server::Server;
 use types::MemberId;
@@ -129,9 +129,9 @@ impl Watcher {
             parts.append(&mut response.events);
             if !response.fragment {
                 response.events = std::mem::take(&mut parts);
-                let news = told::news(&response);
+                let body = told::news(&response);
                 let (at_ns, revision) = (nanos(now), response.revision);
-                let response = WatchResponse { at_ns, revision, news };
+                let response = WatchResponse { at_ns, revision, body };
                 journal.note(now, || describe(open, &response));
                 if let Some(wants) = &mut self.wants {
                     wants.start = next_start(wants.start, &response);
@@ -148,11 +148,11 @@ impl Watcher {
     /// there: as in etcd, it is not told how far it is before it has begun.
     pub(super) fn has_heard(&self, revision: i64) -> bool {
         let Some(Open { watch, .. }) = &self.open else { return false };
-        let tells = |response: &WatchResponse| match &response.news {
-            News::Events(events) => events.iter().any(|event| event.kv.modified >= revision),
-            News::Progress => response.revision >= revision,
-            News::Created => watch.request.start > revision,
-            News::Canceled { .. } => false,
+        let tells = |response: &WatchResponse| match &response.body {
+            WatchBody::Events(events) => events.iter().any(|event| event.kv.modified >= revision),
+            WatchBody::Progress => response.revision >= revision,
+            WatchBody::Created => watch.request.start > revision,
+            WatchBody::Canceled { .. } => false,
         };
         watch.responses.iter().any(tells)
     }
@@ -172,12 +172,14 @@ impl Watcher {
 
 /// Where a watch goes on after a response.
 fn next_start(start: i64, response: &WatchResponse) -> i64 {
-    let next = match &response.news {
-        News::Created if start == 0 => response.revision + 1,
-        News::Created => start,
-        News::Events(events) => events.iter().map(|event| event.kv.modified + 1).max().unwrap_or(0),
-        News::Progress => response.revision + 1,
-        News::Canceled { compact_revision } => *compact_revision,
+    let next = match &response.body {
+        WatchBody::Created if start == 0 => response.revision + 1,
+        WatchBody::Created => start,
+        WatchBody::Events(events) => {
+            events.iter().map(|event| event.kv.modified + 1).max().unwrap_or(0)
+        }
+        WatchBody::Progress => response.revision + 1,
+        WatchBody::Canceled { compact_revision } => *compact_revision,
     };
     next.max(start)
 }
@@ -195,6 +197,6 @@ fn to_create(request: &WatchRequest, progress_notify: bool) -> CreateRequest {
 }
 
 fn describe(open: &Open, response: &WatchResponse) -> String {
-    let WatchResponse { revision, news, .. } = response;
-    format!("{}: client {}: told at {revision}: {news:?}", open.member, open.watch.client)
+    let WatchResponse { revision, body, .. } = response;
+    format!("{}: client {}: told at {revision}: {body:?}", open.member, open.watch.client)
 }

@@ -1,10 +1,10 @@
 //! Histories: written by hand, and recorded from a perfect store with clients that overlap.
 
-pub(crate) mod twin;
-pub(crate) mod world;
+pub(crate) mod exhaustive;
+pub(crate) mod generator;
 
 use history::record::{
-    Body, Delete, Event, Kv, News, Op, Put, Range, Refusal, Request, Response, Span, Watch,
+    Body, Delete, Event, Kv, Op, Put, Range, Refusal, Request, Response, Span, Watch, WatchBody,
     WatchRequest, WatchResponse,
 };
 use history::{History, Operation, Options, Outcome, Rule, check};
@@ -73,7 +73,7 @@ pub(crate) fn found(kvs: &[Kv]) -> Body {
 pub(crate) const PUT: Body = Body::Put { prev: None };
 
 /// An operation of `client` from `from` to `to` milliseconds, answered at `revision`.
-pub(crate) fn told(
+pub(crate) fn answered(
     client: u64,
     from: u64,
     to: u64,
@@ -104,14 +104,18 @@ pub(crate) fn unknown(client: u64, from: u64, request: Request) -> Operation {
     Operation { client, member: 0, invoked_ns: from * MS, request, outcome }
 }
 
-/// A watch, with the time, header and news of each response.
-pub(crate) fn watch(client: u64, request: WatchRequest, news: Vec<(u64, i64, News)>) -> Watch {
-    let response = |(at, revision, news)| WatchResponse { at_ns: at * MS, revision, news };
-    Watch { client, member: 0, request, responses: news.into_iter().map(response).collect() }
+/// A watch, with the time, header and responses of each response.
+pub(crate) fn watch(
+    client: u64,
+    request: WatchRequest,
+    responses: Vec<(u64, i64, WatchBody)>,
+) -> Watch {
+    let response = |(at, revision, body)| WatchResponse { at_ns: at * MS, revision, body };
+    Watch { client, member: 0, request, responses: responses.into_iter().map(response).collect() }
 }
 
-pub(crate) fn events(events: &[Event]) -> News {
-    News::Events(events.to_vec())
+pub(crate) fn events(events: &[Event]) -> WatchBody {
+    WatchBody::Events(events.to_vec())
 }
 
 pub(crate) fn history(operations: Vec<Operation>) -> History {

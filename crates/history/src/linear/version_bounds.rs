@@ -14,30 +14,30 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::clues::Clues;
+use super::constraints::Constraints;
 use super::footprint;
 use super::leases::Leases;
-use super::maybes::Maybes;
-use super::script::Script;
+use super::revision_table::RevisionTable;
+use super::unknown_writes::UnknownWrites;
 use crate::record::{Body, History, Kv, Op, Request};
 
 /// What holes must leave of keys that were seen later.
 #[derive(Debug)]
-pub(crate) struct Lives<'a> {
+pub(crate) struct VersionBounds<'a> {
     /// By hole.
-    dues: BTreeMap<i64, Vec<Due<'a>>>,
+    bounds: BTreeMap<i64, Vec<VersionBound<'a>>>,
 }
 
 /// What a hole must leave of a key.
 #[derive(Debug)]
-pub(crate) struct Due<'a> {
+pub(crate) struct VersionBound<'a> {
     pub(crate) key: &'a str,
     created: i64,
     version_min: i64,
     version_max: i64,
 }
 
-impl Due<'_> {
+impl VersionBound<'_> {
     /// Whether it leaves the key so.
     pub(crate) fn is_met(&self, left: Option<&Kv>) -> bool {
         left.is_some_and(|kv| {
@@ -46,67 +46,70 @@ impl Due<'_> {
     }
 }
 
-impl<'a> Lives<'a> {
+impl<'a> VersionBounds<'a> {
     pub(crate) fn new(
         history: &'a History,
-        script: &Script<'a>,
-        clues: &Clues<'a>,
+        table: &RevisionTable<'a>,
+        constraints: &Constraints<'a>,
         leases: &Leases<'_>,
-        maybes: &Maybes<'a>,
-    ) -> Lives<'a> {
-        let is_hole = |revision: &i64| script.writer(*revision).is_none();
-        let mut holes = Holes::default();
-        for hole in (2..=script.last()).filter(is_hole) {
-            holes.add(hole, &maybes.eligible(clues, leases, hole), maybes);
+        unknown_writes: &UnknownWrites<'a>,
+    ) -> VersionBounds<'a> {
+        let is_hole = |revision: &i64| table.writer(*revision).is_none();
+        let mut holes = HoleCandidates::default();
+        for hole in (2..=table.last()).filter(is_hole) {
+            holes.add(hole, &unknown_writes.eligible(constraints, leases, hole), unknown_writes);
         }
-        let spans = seen_spans(clues, &told_puts(history, script));
+        let spans = version_spans(constraints, &acknowledged_puts(history, table));
         // What one key takes up is not there for another, which may be taken up by it in turn: twice is enough for nearly all.
         for _ in 0..2 {
-            spans.iter().for_each(|span| holes.take(span));
+            spans.iter().for_each(|span| holes.reserve(span));
         }
-        let mut dues: BTreeMap<i64, Vec<Due<'a>>> = BTreeMap::new();
+        let mut bounds: BTreeMap<i64, Vec<VersionBound<'a>>> = BTreeMap::new();
         for span in &spans {
-            for (hole, due) in holes.dues(span) {
-                dues.entry(hole).or_default().push(due);
+            for (hole, bound) in holes.bounds(span) {
+                bounds.entry(hole).or_default().push(bound);
             }
         }
-        Lives { dues }
+        VersionBounds { bounds }
     }
 
     /// What a hole must leave.
-    pub(crate) fn dues(&self, hole: i64) -> &[Due<'a>] {
-        self.dues.get(&hole).map_or(&[], Vec::as_slice)
+    pub(crate) fn bounds(&self, hole: i64) -> &[VersionBound<'a>] {
+        self.bounds.get(&hole).map_or(&[], Vec::as_slice)
     }
 }
 
 /// A key between two times that it was seen, or from its creation on.
 #[derive(Debug)]
-struct Seen<'a> {
+struct VersionSpan<'a> {
     kv: &'a Kv,
     /// The puts after this revision are counted.
     after: i64,
     /// What they are counted from.
     version: i64,
     /// Those of them that somebody was told to have made.
-    told: Vec<i64>,
+    acknowledged: Vec<i64>,
 }
 
 /// By key and in order, all spans between two times that it was seen.
-fn seen_spans<'a>(clues: &Clues<'a>, told: &BTreeMap<&str, Vec<i64>>) -> Vec<Seen<'a>> {
+fn version_spans<'a>(
+    constraints: &Constraints<'a>,
+    acknowledged: &BTreeMap<&str, Vec<i64>>,
+) -> Vec<VersionSpan<'a>> {
     let mut by_key: BTreeMap<&str, BTreeMap<i64, &'a Kv>> = BTreeMap::new();
-    for (revision, kv) in clues.all_facts() {
+    for (revision, kv) in constraints.all_known_puts() {
         by_key.entry(&kv.key).or_default().insert(revision, kv);
     }
     let mut spans = Vec::new();
     for (key, seen) in by_key {
-        let told = told.get(key).map_or(&[][..], Vec::as_slice);
+        let acknowledged = acknowledged.get(key).map_or(&[][..], Vec::as_slice);
         let mut before: Option<&Kv> = None;
         for kv in seen.into_values() {
             let same = before.filter(|before| before.create == kv.create);
             let (after, version) =
                 same.map_or((kv.create - 1, 0), |before| (before.modified, before.version));
-            let told = within(told, after, kv.modified).to_vec();
-            spans.push(Seen { kv, after, version, told });
+            let acknowledged = within(acknowledged, after, kv.modified).to_vec();
+            spans.push(VersionSpan { kv, after, version, acknowledged });
             before = Some(kv);
         }
     }
@@ -115,15 +118,15 @@ fn seen_spans<'a>(clues: &Clues<'a>, told: &BTreeMap<&str, Vec<i64>>) -> Vec<See
 
 /// Who could put what, by hole.
 #[derive(Debug, Default)]
-struct Holes<'a> {
+struct HoleCandidates<'a> {
     /// For each hole, the keys that each write could put that could fill it.
     puts: BTreeMap<i64, Vec<BTreeSet<&'a str>>>,
 }
 
-impl<'a> Holes<'a> {
-    fn add(&mut self, hole: i64, eligible: &[usize], maybes: &Maybes<'a>) {
+impl<'a> HoleCandidates<'a> {
+    fn add(&mut self, hole: i64, eligible: &[usize], unknown_writes: &UnknownWrites<'a>) {
         let keys = |i: &usize| {
-            let puts = footprint::puts(maybes.all[*i].request);
+            let puts = footprint::puts(unknown_writes.all[*i].request);
             puts.map(|put| put.key.as_str()).collect::<BTreeSet<_>>()
         };
         let mut puts: Vec<_> = eligible.iter().map(keys).filter(|keys| !keys.is_empty()).collect();
@@ -133,17 +136,17 @@ impl<'a> Holes<'a> {
     }
 
     /// The holes in a span that could put its key.
-    fn open(&self, span: &Seen<'_>) -> Vec<i64> {
-        let Seen { kv, after, .. } = span;
+    fn open_holes(&self, span: &VersionSpan<'_>) -> Vec<i64> {
+        let VersionSpan { kv, after, .. } = span;
         let could = |keys: &BTreeSet<&str>| keys.contains(kv.key.as_str());
         let holes = self.puts.range(after + 1..(kv.modified + 1).max(after + 1));
         holes.filter(|(_, puts)| puts.iter().any(could)).map(|(hole, _)| *hole).collect()
     }
 
     /// Where a key must be put by every hole that could, or by the one that created it, nothing fills that hole that does not put it.
-    fn take(&mut self, span: &Seen<'_>) {
-        let (kv, open) = (span.kv, self.open(span));
-        let missing = kv.version - span.version - count(&span.told);
+    fn reserve(&mut self, span: &VersionSpan<'_>) {
+        let (kv, open) = (span.kv, self.open_holes(span));
+        let missing = kv.version - span.version - count(&span.acknowledged);
         for hole in &open {
             if (missing >= count(&open) || *hole == kv.create || *hole == kv.modified)
                 && let Some(puts) = self.puts.get_mut(hole)
@@ -154,35 +157,38 @@ impl<'a> Holes<'a> {
     }
 
     /// What each hole in a span must leave of its key. That which put it last has been seen itself.
-    fn dues(&self, span: &Seen<'a>) -> Vec<(i64, Due<'a>)> {
-        let (kv, open) = (span.kv, self.open(span));
+    fn bounds(&self, span: &VersionSpan<'a>) -> Vec<(i64, VersionBound<'a>)> {
+        let (kv, open) = (span.kv, self.open_holes(span));
         let holes = self.puts.range(span.after + 1..kv.modified.max(span.after + 1));
         let is_hole = self.puts.contains_key(&kv.modified);
-        let due = |hole: i64| {
-            let left = kv.version - count(within(&span.told, hole, kv.modified));
-            Due {
+        let bound = |hole: i64| {
+            let left = kv.version - count(within(&span.acknowledged, hole, kv.modified));
+            VersionBound {
                 key: &kv.key,
                 created: kv.create,
                 version_min: left - count(within(&open, hole, kv.modified)),
                 version_max: left - i64::from(is_hole),
             }
         };
-        holes.map(|(hole, _)| (*hole, due(*hole))).collect()
+        holes.map(|(hole, _)| (*hole, bound(*hole))).collect()
     }
 }
 
 /// By key: the revisions by which somebody was told to have put it.
-fn told_puts<'a>(history: &'a History, script: &Script<'a>) -> BTreeMap<&'a str, Vec<i64>> {
-    let mut told: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
-    for revision in 2..=script.last() {
-        let operation = script.writer(revision).map(|i| &history.operations[i]);
+fn acknowledged_puts<'a>(
+    history: &'a History,
+    table: &RevisionTable<'a>,
+) -> BTreeMap<&'a str, Vec<i64>> {
+    let mut acknowledged: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
+    for revision in 2..=table.last() {
+        let operation = table.writer(revision).map(|i| &history.operations[i]);
         let Some((_, response)) = operation.and_then(|it| it.answer()) else { continue };
         let Some(operation) = operation else { continue };
         for key in keys_put(&operation.request, &response.body) {
-            told.entry(key).or_default().push(revision);
+            acknowledged.entry(key).or_default().push(revision);
         }
     }
-    told
+    acknowledged
 }
 
 /// The keys that a request put, by its answer.

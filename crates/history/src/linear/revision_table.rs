@@ -18,9 +18,9 @@ use crate::violation::{Rule, Violation};
 
 /// Something that was seen of a state.
 #[derive(Clone, Debug)]
-pub(crate) struct Sight<'a> {
+pub(crate) struct Observation<'a> {
     /// Who saw it, for whoever reads.
-    pub(crate) who: Who,
+    pub(crate) observer: Observer,
     /// What was asked for.
     pub(crate) request: Cow<'a, Request>,
     /// What was seen.
@@ -29,7 +29,7 @@ pub(crate) struct Sight<'a> {
 
 /// Who saw something.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Who {
+pub(crate) enum Observer {
     /// A client, by this operation.
     Operation(usize),
     /// Whoever looked at the end.
@@ -38,44 +38,45 @@ pub(crate) enum Who {
 
 /// The answers, laid out by revision.
 #[derive(Debug)]
-pub(crate) struct Script<'a> {
+pub(crate) struct RevisionTable<'a> {
     /// Indexed by revision.
     writers: Vec<Option<usize>>,
     /// Indexed by revision.
-    sights: Vec<Vec<Sight<'a>>>,
+    observations: Vec<Vec<Observation<'a>>>,
     /// For each key, the revisions at which somebody saw all there was of it, and nothing else.
-    seen_alone: BTreeMap<String, BTreeSet<i64>>,
+    observed_keys: BTreeMap<String, BTreeSet<i64>>,
     /// The revisions at which somebody saw all of a range.
-    seen_ranges: BTreeMap<i64, Vec<Span>>,
+    observed_ranges: BTreeMap<i64, Vec<Span>>,
 }
 
 /// More revisions than a history that fits into memory could have: beyond that, an answer is nonsense.
 const REVISIONS_MAX: i64 = 1 << 26;
 
-impl<'a> Script<'a> {
+impl<'a> RevisionTable<'a> {
     /// Lays out all answers, none of which is later than `last`.
-    pub(crate) fn new(history: &'a History, last: i64) -> Result<Script<'a>, Violation> {
+    pub(crate) fn new(history: &'a History, last: i64) -> Result<RevisionTable<'a>, Violation> {
         let count = match usize::try_from(last) {
             Ok(count) if last <= REVISIONS_MAX => count + 1,
             _ => return Err(Violation::new(Rule::WellFormed, format!("revision {last} was seen"))),
         };
-        let mut script = Script {
+        let mut table = RevisionTable {
             writers: vec![None; count],
-            sights: vec![Vec::new(); count],
-            seen_alone: BTreeMap::new(),
-            seen_ranges: BTreeMap::new(),
+            observations: vec![Vec::new(); count],
+            observed_keys: BTreeMap::new(),
+            observed_ranges: BTreeMap::new(),
         };
         for i in 0..history.operations.len() {
-            script.lay(history, i)?;
+            table.insert(history, i)?;
         }
         for (i, last) in history.finals.iter().enumerate() {
             let count = i64::try_from(last.kvs.len()).unwrap_or(i64::MAX);
             let body = Body::Range { kvs: last.kvs.clone(), count, more: false };
             let request = Cow::Owned(Request::Range(Range::now(Span::all())));
-            let sight = Sight { who: Who::Final(i), request, body: Cow::Owned(body) };
-            script.see(last.revision, sight);
+            let observation =
+                Observation { observer: Observer::Final(i), request, body: Cow::Owned(body) };
+            table.observe(last.revision, observation);
         }
-        Ok(script)
+        Ok(table)
     }
 
     /// Who wrote `revision`, if somebody was told so.
@@ -84,18 +85,18 @@ impl<'a> Script<'a> {
     }
 
     /// What was seen of the state at `revision`.
-    pub(crate) fn sights(&self, revision: i64) -> &[Sight<'a>] {
-        &self.sights[index(revision)]
+    pub(crate) fn observations(&self, revision: i64) -> &[Observation<'a>] {
+        &self.observations[index(revision)]
     }
 
     /// The last revision up to `revision` at which somebody saw all there was in `span`; zero if nobody did.
-    pub(crate) fn known(&self, span: &Span, revision: i64) -> i64 {
-        let alone = match (&span.end, self.seen_alone.get(&span.key)) {
+    pub(crate) fn last_observed(&self, span: &Span, revision: i64) -> i64 {
+        let alone = match (&span.end, self.observed_keys.get(&span.key)) {
             (None, Some(seen)) => seen.range(..=revision).next_back().copied(),
             _ => None,
         };
         let alone = alone.unwrap_or(0);
-        let mut ranges = self.seen_ranges.range(alone + 1..revision.max(alone) + 1).rev();
+        let mut ranges = self.observed_ranges.range(alone + 1..revision.max(alone) + 1).rev();
         let found = ranges.find(|(_, seen)| seen.iter().any(|it| it.covers(span)));
         found.map_or(alone, |(at, _)| *at)
     }
@@ -105,13 +106,13 @@ impl<'a> Script<'a> {
         i64::try_from(self.writers.len() - 1).expect("bounded above")
     }
 
-    fn lay(&mut self, history: &'a History, i: usize) -> Result<(), Violation> {
+    fn insert(&mut self, history: &'a History, i: usize) -> Result<(), Violation> {
         let operation = &history.operations[i];
         let Some((at_ns, response)) = operation.answer() else { return Ok(()) };
         well_formed(operation, at_ns, response)?;
-        self.lay_past_of_txn(i, operation, response);
+        self.insert_past_reads_of_txn(i, operation, response);
         if response.body.wrote() == Some(true) {
-            return self.write(history, i, response.revision);
+            return self.set_writer(history, i, response.revision);
         }
         match &operation.request {
             // When a renewal, a grant or a compaction happened is checked elsewhere.
@@ -122,13 +123,16 @@ impl<'a> Script<'a> {
                     _ => response.revision,
                 };
                 let (request, body) = (Cow::Borrowed(request), Cow::Borrowed(&response.body));
-                self.see(as_of, Sight { who: Who::Operation(i), request, body });
+                self.observe(
+                    as_of,
+                    Observation { observer: Observer::Operation(i), request, body },
+                );
             }
         }
         Ok(())
     }
 
-    fn write(&mut self, history: &History, i: usize, revision: i64) -> Result<(), Violation> {
+    fn set_writer(&mut self, history: &History, i: usize, revision: i64) -> Result<(), Violation> {
         let (one, two) = (self.writers[index(revision)], &history.operations[i]);
         if let Some(one) = one {
             let text = format!("revision {revision}: {}; and {two}", history.operations[one]);
@@ -139,7 +143,12 @@ impl<'a> Script<'a> {
     }
 
     /// Reads inside a transaction that look at an older revision are laid there too.
-    fn lay_past_of_txn(&mut self, i: usize, operation: &'a Operation, response: &'a Response) {
+    fn insert_past_reads_of_txn(
+        &mut self,
+        i: usize,
+        operation: &'a Operation,
+        response: &'a Response,
+    ) {
         let (Request::Txn(txn), Body::Txn { succeeded, results }) =
             (&operation.request, &response.body)
         else {
@@ -151,24 +160,29 @@ impl<'a> Script<'a> {
             if range.revision > 0 {
                 let request = Cow::Owned(Request::Range(range.clone()));
                 let body = Cow::Borrowed(result);
-                self.see(range.revision, Sight { who: Who::Operation(i), request, body });
+                self.observe(
+                    range.revision,
+                    Observation { observer: Observer::Operation(i), request, body },
+                );
             }
         }
     }
 
-    fn see(&mut self, revision: i64, sight: Sight<'a>) {
-        if let Request::Range(range) = &*sight.request
+    fn observe(&mut self, revision: i64, observation: Observation<'a>) {
+        if let Request::Range(range) = &*observation.request
             && !range.count_only
             && range.limit == 0
         {
             match range.span.end {
                 None => {
-                    self.seen_alone.entry(range.span.key.clone()).or_default().insert(revision);
+                    self.observed_keys.entry(range.span.key.clone()).or_default().insert(revision);
                 }
-                Some(_) => self.seen_ranges.entry(revision).or_default().push(range.span.clone()),
+                Some(_) => {
+                    self.observed_ranges.entry(revision).or_default().push(range.span.clone())
+                }
             }
         }
-        self.sights[index(revision)].push(sight);
+        self.observations[index(revision)].push(observation);
     }
 }
 
@@ -178,26 +192,28 @@ fn index(revision: i64) -> usize {
 
 /// Whether an answer is one to its request, ends after it began, and has revisions that make sense.
 fn well_formed(operation: &Operation, at_ns: u64, response: &Response) -> Result<(), Violation> {
-    let wrong = |what: &str| Err(Violation::new(Rule::WellFormed, format!("{what}: {operation}")));
+    let malformed =
+        |what: &str| Err(Violation::new(Rule::WellFormed, format!("{what}: {operation}")));
     if at_ns < operation.invoked_ns {
-        return wrong("an answer came before its request");
+        return malformed("response precedes its request");
     }
     let least = if response.body.wrote() == Some(true) { 2 } else { 1 };
     if response.revision < least {
-        return wrong("no store is at this revision");
+        return malformed("impossible revision");
     }
     if !answers(&operation.request, &response.body) {
-        return wrong("this is no answer to that");
+        return malformed("response of the wrong kind");
     }
-    if reads_of(&operation.request, &response.body).any(|range| range.revision > response.revision)
+    if executed_reads(&operation.request, &response.body)
+        .any(|range| range.revision > response.revision)
     {
-        return wrong("a future revision was read");
+        return malformed("read of a future revision");
     }
     Ok(())
 }
 
 /// The reads that were done.
-fn reads_of<'a>(request: &'a Request, body: &Body) -> impl Iterator<Item = &'a Range> {
+fn executed_reads<'a>(request: &'a Request, body: &Body) -> impl Iterator<Item = &'a Range> {
     let then = matches!(body, Body::Txn { succeeded: true, .. });
     let (alone, ops) = match request {
         Request::Range(range) => (Some(range), &[][..]),

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use super::{MS, Random, put_op};
 use history::record::{
-    Body, Compare, Delete, Event, Final, Hash, Kv, News, Op, Put, Range, Refusal, Relation,
-    Request, Response, Span, Target, Txn, Watch, WatchRequest, WatchResponse,
+    Body, Compare, Delete, Event, Final, Hash, Kv, Op, Put, Range, Refusal, Relation, Request,
+    Response, Span, Target, Txn, Watch, WatchBody, WatchRequest, WatchResponse,
 };
 use history::{History, Model, Operation, Outcome};
 
@@ -46,7 +46,7 @@ impl Default for Plan {
 
 /// Something that will happen.
 #[derive(Clone, Copy)]
-enum Due {
+enum Scheduled {
     /// A client asks.
     Ask(u64),
     /// A request takes effect; the operation's place, and when the answer comes, if it does.
@@ -55,11 +55,11 @@ enum Due {
     Expiry(i64),
 }
 
-pub(crate) struct World {
+pub(crate) struct Generator {
     plan: Plan,
     random: Random,
     model: Model,
-    due: BTreeMap<(u64, u64), Due>,
+    due: BTreeMap<(u64, u64), Scheduled>,
     next_due: u64,
     history: History,
     /// When each revision was made, from 2 on.
@@ -71,7 +71,7 @@ pub(crate) struct World {
 
 /// Records a history.
 pub(crate) fn record(seed: u64, plan: Plan) -> History {
-    let mut world = World {
+    let mut generator = Generator {
         plan,
         random: Random(seed),
         model: Model::default(),
@@ -83,27 +83,27 @@ pub(crate) fn record(seed: u64, plan: Plan) -> History {
         values: 0,
     };
     for client in 0..plan.clients {
-        world.schedule(client * MS, Due::Ask(client));
+        generator.schedule(client * MS, Scheduled::Ask(client));
     }
-    while let Some(((now, _), due)) = world.due.pop_first() {
-        world.happen(now, due);
+    while let Some(((now, _), due)) = generator.due.pop_first() {
+        generator.happen(now, due);
     }
-    world.finish();
-    world.history
+    generator.finish();
+    generator.history
 }
 
-impl World {
-    fn schedule(&mut self, at: u64, due: Due) {
+impl Generator {
+    fn schedule(&mut self, at: u64, due: Scheduled) {
         self.due.insert((at, self.next_due), due);
         self.next_due += 1;
     }
 
-    fn happen(&mut self, now: u64, due: Due) {
+    fn happen(&mut self, now: u64, due: Scheduled) {
         match due {
-            Due::Ask(_) if self.history.operations.len() >= self.plan.operations => {}
-            Due::Ask(client) => self.ask(now, client),
-            Due::Effect { operation, answer_ns } => self.effect(now, operation, answer_ns),
-            Due::Expiry(lease) => self.expiry(now, lease),
+            Scheduled::Ask(_) if self.history.operations.len() >= self.plan.operations => {}
+            Scheduled::Ask(client) => self.ask(now, client),
+            Scheduled::Effect { operation, answer_ns } => self.effect(now, operation, answer_ns),
+            Scheduled::Expiry(lease) => self.expiry(now, lease),
         }
         while self.made_ns.len() < usize::try_from(self.model.keys().revision() - 1).unwrap() {
             self.made_ns.push(now);
@@ -125,13 +125,13 @@ impl World {
             outcome,
         });
         if !lost {
-            self.schedule(effect, Due::Effect { operation, answer_ns: Some(answer) });
+            self.schedule(effect, Scheduled::Effect { operation, answer_ns: Some(answer) });
         } else if self.random.chance(50) {
             let late = effect + self.random.below(200 * MS);
-            self.schedule(late, Due::Effect { operation, answer_ns: None });
+            self.schedule(late, Scheduled::Effect { operation, answer_ns: None });
         }
         let pause = 1 + self.random.below(10 * MS);
-        self.schedule(answer + pause, Due::Ask(client));
+        self.schedule(answer + pause, Scheduled::Ask(client));
     }
 
     fn effect(&mut self, now: u64, operation: usize, answer_ns: Option<u64>) {
@@ -168,7 +168,7 @@ impl World {
         let ends = now + u64::try_from(*ttl_s).unwrap() * 1000 * MS;
         self.leases.insert(*lease, ends);
         let late = ends + self.random.below(100 * MS);
-        self.schedule(late, Due::Expiry(*lease));
+        self.schedule(late, Scheduled::Expiry(*lease));
     }
 
     fn expiry(&mut self, now: u64, lease: i64) {
@@ -309,27 +309,27 @@ impl World {
             no_put: self.random.chance(10),
             no_delete: self.random.chance(10),
         };
-        let made = |world: &World, revision: i64| match usize::try_from(revision - 2) {
-            Ok(i) => world.made_ns.get(i).copied().unwrap_or(0),
+        let made = |generator: &Generator, revision: i64| match usize::try_from(revision - 2) {
+            Ok(i) => generator.made_ns.get(i).copied().unwrap_or(0),
             Err(_) => 0,
         };
         let mut now = made(self, created_at) + 1;
         let mut responses =
-            vec![WatchResponse { at_ns: now, revision: created_at, news: News::Created }];
+            vec![WatchResponse { at_ns: now, revision: created_at, body: WatchBody::Created }];
         let mut next = if start == 0 { created_at + 1 } else { start };
         while next <= last {
             let upto = (next + i64::try_from(self.random.below(5)).unwrap()).min(last);
             now = now.max(made(self, upto)) + 1 + self.random.below(MS);
             let events = self.events(&request, next, upto);
-            let news = match events.is_empty() {
-                false => News::Events(events),
-                true if self.random.chance(50) => News::Progress,
+            let body = match events.is_empty() {
+                false => WatchBody::Events(events),
+                true if self.random.chance(50) => WatchBody::Progress,
                 true => {
                     next = upto + 1;
                     continue;
                 }
             };
-            responses.push(WatchResponse { at_ns: now, revision: upto, news });
+            responses.push(WatchResponse { at_ns: now, revision: upto, body });
             next = upto + 1;
         }
         Watch { client, member: 0, request, responses }

@@ -10,16 +10,16 @@
 
 use std::collections::BTreeMap;
 
-use super::clues::{Clues, excluded};
+use super::constraints::{Constraints, excluded};
 use super::footprint::{self, LeasedKeys};
 use super::leases::Leases;
-use super::script::Script;
+use super::revision_table::RevisionTable;
 use super::timeline::Timeline;
 use crate::record::{History, Kv, Op, Put, Request, Span};
 
 /// A write that may have happened.
 #[derive(Debug)]
-pub(crate) struct Maybe<'a> {
+pub(crate) struct UnknownWrite<'a> {
     /// Which operation.
     pub(crate) operation: usize,
     /// What it asked for.
@@ -36,69 +36,78 @@ pub(crate) struct Maybe<'a> {
 
 /// All writes that may have happened, in the order of their invocation.
 #[derive(Debug)]
-pub(crate) struct Maybes<'a> {
-    pub(crate) all: Vec<Maybe<'a>>,
+pub(crate) struct UnknownWrites<'a> {
+    pub(crate) all: Vec<UnknownWrite<'a>>,
 }
 
-impl<'a> Maybes<'a> {
+impl<'a> UnknownWrites<'a> {
     pub(crate) fn new(
         history: &'a History,
         timeline: &Timeline,
-        script: &Script<'a>,
-        clues: &Clues<'a>,
+        table: &RevisionTable<'a>,
+        constraints: &Constraints<'a>,
         leased: &LeasedKeys,
-    ) -> Maybes<'a> {
+    ) -> UnknownWrites<'a> {
         let mut classes = BTreeMap::new();
-        let mut all: Vec<Maybe<'a>> = Vec::new();
+        let mut all: Vec<UnknownWrite<'a>> = Vec::new();
         for (operation, it) in history.operations.iter().enumerate() {
             let request = &it.request;
             let last = match (it.answer(), request) {
                 (Some((_, response)), Request::Revoke { .. }) => response.revision,
-                (None, _) if it.is_unknown() => script.last(),
+                (None, _) if it.is_unknown() => table.last(),
                 _ => continue,
             };
             let writes = footprint::writes(request, leased);
             let from = timeline.earliest_write(it.invoked_ns);
             if !writes.is_empty() && from <= last {
                 let next = classes.len();
-                let class = *classes.entry((anonymous(clues, request), last)).or_insert(next);
+                let class =
+                    *classes.entry((normalized(constraints, request), last)).or_insert(next);
                 let touches = footprint::touches(request, leased);
-                all.push(Maybe { operation, request, from, to: last, class, writes, touches });
+                all.push(UnknownWrite {
+                    operation,
+                    request,
+                    from,
+                    to: last,
+                    class,
+                    writes,
+                    touches,
+                });
             }
         }
-        all.sort_by_key(|maybe| history.operations[maybe.operation].invoked_ns);
-        let mut maybes = Maybes { all };
-        maybes.pin(script, clues);
-        maybes
+        all.sort_by_key(|write| history.operations[write.operation].invoked_ns);
+        let mut unknown_writes = UnknownWrites { all };
+        unknown_writes.pin(table, constraints);
+        unknown_writes
     }
 
     /// Those that could have made `revision`, as far as can be told without the state.
     pub(crate) fn eligible(
         &self,
-        clues: &Clues<'_>,
+        constraints: &Constraints<'_>,
         leases: &Leases<'_>,
         revision: i64,
     ) -> Vec<usize> {
-        let fits = |maybe: &Maybe<'_>| {
-            maybe.from <= revision
-                && revision <= maybe.to
-                && !excluded(clues, maybe.request, revision)
-                && lease_permits(leases, maybe.request, revision)
+        let fits = |write: &UnknownWrite<'_>| {
+            write.from <= revision
+                && revision <= write.to
+                && !excluded(constraints, write.request, revision)
+                && lease_permits(leases, write.request, revision)
         };
         (0..self.all.len()).filter(|i| fits(&self.all[*i])).collect()
     }
 
     /// If what somebody read at a hole could have been put by one of them alone, it was, and it made no other revision.
-    fn pin(&mut self, script: &Script<'_>, clues: &Clues<'_>) {
+    fn pin(&mut self, table: &RevisionTable<'_>, constraints: &Constraints<'_>) {
         let mut putters: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
-        for (i, maybe) in self.all.iter().enumerate() {
-            for Put { key, value, .. } in footprint::puts(maybe.request) {
+        for (i, write) in self.all.iter().enumerate() {
+            for Put { key, value, .. } in footprint::puts(write.request) {
                 putters.entry((key, value)).or_default().push(i);
             }
         }
         let mut pins: Vec<(usize, i64)> = Vec::new();
-        for (revision, Kv { key, value, .. }) in clues.all_facts() {
-            let hole = (2..=script.last()).contains(&revision) && script.writer(revision).is_none();
+        for (revision, Kv { key, value, .. }) in constraints.all_known_puts() {
+            let hole = (2..=table.last()).contains(&revision) && table.writer(revision).is_none();
             if let (true, Some([only])) =
                 (hole, putters.get(&(&**key, &**value)).map(Vec::as_slice))
             {
@@ -124,11 +133,11 @@ fn lease_permits(leases: &Leases<'_>, request: &Request, revision: i64) -> bool 
 const UNSEEN: &str = "\0unseen";
 
 /// The request, with values taken out that nothing ever depended on, and whatever only its answer depends on: nobody was told that.
-fn anonymous(clues: &Clues<'_>, request: &Request) -> Request {
+fn normalized(constraints: &Constraints<'_>, request: &Request) -> Request {
     let mut request = request.clone();
     let blank = |put: &mut Put| {
         put.prev_kv = false;
-        if clues.is_anonymous(&put.key, &put.value) {
+        if constraints.is_value_unobserved(&put.key, &put.value) {
             UNSEEN.clone_into(&mut put.value);
         }
     };

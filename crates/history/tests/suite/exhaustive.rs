@@ -3,8 +3,8 @@
 use history::record::{Body, Kv, Response};
 use history::{History, Options, Outcome, check};
 
-use crate::common::twin::explains;
-use crate::common::world::{Plan, record};
+use crate::common::exhaustive::explains;
+use crate::common::generator::{Plan, record};
 use crate::common::{MS, Random};
 
 /// Small enough for every order, with more doubt than any real history.

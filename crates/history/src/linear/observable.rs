@@ -15,82 +15,87 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use super::clues::Clues;
+use super::constraints::Constraints;
 use super::footprint::ops;
-use super::lives::keys_put;
-use super::maybes::Maybes;
-use super::script::Script;
-use crate::model::{Keys, relates};
+use super::revision_table::RevisionTable;
+use super::unknown_writes::UnknownWrites;
+use super::version_bounds::keys_put;
+use crate::model::{KeyHistory, relates};
 use crate::record::{Compare, Delete, History, Kv, Op, Put, Range, Request, Span, Target};
 use crate::watch::Coverage;
 
 /// What becomes of keys, and when somebody looks at them.
 #[derive(Debug)]
-pub(crate) struct Horizon<'a> {
+pub(crate) struct Observable<'a> {
     /// By key: when it is surely put or deleted.
-    replaced: BTreeMap<&'a str, Vec<i64>>,
+    overwritten: BTreeMap<&'a str, Vec<i64>>,
     /// When somebody looks at keys: at twice a revision, if what it left is looked at and held against it at once; one later, if that is done with the next.
-    looks: Vec<(Span, i64)>,
+    observed_at: Vec<(Span, i64)>,
     /// What writes that may have happened ask of values and revisions.
     compares: Vec<&'a Compare>,
 }
 
-impl<'a> Horizon<'a> {
+impl<'a> Observable<'a> {
     pub(crate) fn new(
         history: &'a History,
-        script: &Script<'a>,
-        clues: &Clues<'a>,
-        maybes: &Maybes<'a>,
-        watchers: &[Coverage<'a>],
-    ) -> Horizon<'a> {
-        let mut horizon =
-            Horizon { replaced: BTreeMap::new(), looks: Vec::new(), compares: Vec::new() };
-        for revision in 1..=script.last() {
-            for sight in script.sights(revision) {
-                horizon.look(&sight.request, 2 * revision);
+        table: &RevisionTable<'a>,
+        constraints: &Constraints<'a>,
+        unknown_writes: &UnknownWrites<'a>,
+        watches: &[Coverage<'a>],
+    ) -> Observable<'a> {
+        let mut observable = Observable {
+            overwritten: BTreeMap::new(),
+            observed_at: Vec::new(),
+            compares: Vec::new(),
+        };
+        for revision in 1..=table.last() {
+            for observation in table.observations(revision) {
+                observable.observe(&observation.request, 2 * revision);
             }
-            let operation = script.writer(revision).map(|i| &history.operations[i]);
+            let operation = table.writer(revision).map(|i| &history.operations[i]);
             if let Some(operation) = operation
                 && let Some((_, response)) = operation.answer()
             {
-                horizon.look(&operation.request, 2 * revision - 1);
+                observable.observe(&operation.request, 2 * revision - 1);
                 let put = keys_put(&operation.request, &response.body);
-                put.into_iter().for_each(|key| horizon.replace(key, revision));
+                put.into_iter().for_each(|key| observable.overwrite(key, revision));
             }
         }
-        clues.all_facts().for_each(|(revision, kv)| horizon.replace(&kv.key, revision));
-        for (revision, events) in watchers.iter().flat_map(|watcher| &watcher.events) {
+        constraints
+            .all_known_puts()
+            .for_each(|(revision, kv)| observable.overwrite(&kv.key, revision));
+        for (revision, events) in watches.iter().flat_map(|watch| &watch.events) {
             for event in events.iter().filter(|event| event.prev.is_some()) {
-                horizon.looks.push((Span::one(&event.kv.key), 2 * revision - 1));
+                observable.observed_at.push((Span::one(&event.kv.key), 2 * revision - 1));
             }
         }
-        horizon.replaced.values_mut().for_each(|revisions| revisions.sort_unstable());
-        horizon.looks.sort_by_key(|(_, at)| *at);
-        for maybe in &maybes.all {
-            if let Request::Txn(txn) = maybe.request {
+        observable.overwritten.values_mut().for_each(|revisions| revisions.sort_unstable());
+        observable.observed_at.sort_by_key(|(_, at)| *at);
+        for write in &unknown_writes.all {
+            if let Request::Txn(txn) = write.request {
                 let hidden = |it: &&Compare| matches!(it.to, Target::Value(_) | Target::Mod(_));
-                horizon.compares.extend(txn.compares.iter().filter(hidden));
+                observable.compares.extend(txn.compares.iter().filter(hidden));
             }
         }
-        horizon
+        observable
     }
 
-    fn replace(&mut self, key: &'a str, revision: i64) {
-        self.replaced.entry(key).or_default().push(revision);
+    fn overwrite(&mut self, key: &'a str, revision: i64) {
+        self.overwritten.entry(key).or_default().push(revision);
     }
 
     /// Whoever asks this sees values, or the revisions that put them.
-    fn look(&mut self, request: &Request, at: i64) {
-        self.looks.extend(looked_at(request).into_iter().map(|span| (span, at)));
+    fn observe(&mut self, request: &Request, at: i64) {
+        self.observed_at.extend(observed_spans(request).into_iter().map(|span| (span, at)));
     }
 
     /// A number for what can still be seen of the keys as they are now.
-    pub(crate) fn digest(&self, keys: &Keys) -> u64 {
+    pub(crate) fn digest(&self, keys: &KeyHistory) -> u64 {
         let mut hasher = DefaultHasher::new();
         let now = keys.revision();
         for kv in keys.range_at(&Span::all(), now) {
             (&kv.key, kv.create, kv.version, kv.lease).hash(&mut hasher);
-            if self.is_seen(kv, now) {
+            if self.is_observed(kv, now) {
                 (&kv.value, kv.modified).hash(&mut hasher);
             } else {
                 let asking = self.compares.iter().filter(|it| it.span.contains(&kv.key));
@@ -101,29 +106,29 @@ impl<'a> Horizon<'a> {
     }
 
     /// Whether somebody looks at a key after `now`, before it is put again.
-    fn is_seen(&self, kv: &Kv, now: i64) -> bool {
-        let until = self.replaced.get(kv.key.as_str()).and_then(|revisions| {
+    fn is_observed(&self, kv: &Kv, now: i64) -> bool {
+        let until = self.overwritten.get(kv.key.as_str()).and_then(|revisions| {
             revisions.get(revisions.partition_point(|revision| *revision <= now))
         });
         let until = until.map_or(i64::MAX, |revision| 2 * revision);
-        let from = self.looks.partition_point(|(_, at)| *at <= 2 * now);
-        let mut looks = self.looks[from..].iter().take_while(|(_, at)| *at < until);
-        looks.any(|(span, _)| span.contains(&kv.key))
+        let from = self.observed_at.partition_point(|(_, at)| *at <= 2 * now);
+        let mut observed_at = self.observed_at[from..].iter().take_while(|(_, at)| *at < until);
+        observed_at.any(|(span, _)| span.contains(&kv.key))
     }
 }
 
 /// The keys of which a request that was answered tells the value or the revision that put it.
-fn looked_at(request: &Request) -> Vec<Span> {
+fn observed_spans(request: &Request) -> Vec<Span> {
     match request {
-        Request::Put(put) => put_look(put).into_iter().collect(),
-        Request::Delete(delete) => delete_look(delete).into_iter().collect(),
-        Request::Range(range) => range_look(range).into_iter().collect(),
+        Request::Put(put) => put_observes(put).into_iter().collect(),
+        Request::Delete(delete) => delete_observes(delete).into_iter().collect(),
+        Request::Range(range) => range_observes(range).into_iter().collect(),
         Request::Txn(txn) => {
             let compares = txn.compares.iter().map(|compare| compare.span.clone());
             let ops = ops(request).filter_map(|op| match op {
-                Op::Put(put) => put_look(put),
-                Op::Delete(delete) => delete_look(delete),
-                Op::Range(range) => range_look(range),
+                Op::Put(put) => put_observes(put),
+                Op::Delete(delete) => delete_observes(delete),
+                Op::Range(range) => range_observes(range),
             });
             compares.chain(ops).collect()
         }
@@ -131,15 +136,15 @@ fn looked_at(request: &Request) -> Vec<Span> {
     }
 }
 
-fn put_look(put: &Put) -> Option<Span> {
+fn put_observes(put: &Put) -> Option<Span> {
     put.prev_kv.then(|| Span::one(&put.key))
 }
 
-fn delete_look(delete: &Delete) -> Option<Span> {
+fn delete_observes(delete: &Delete) -> Option<Span> {
     delete.prev_kv.then(|| delete.span.clone())
 }
 
 /// How many there are is no secret.
-fn range_look(range: &Range) -> Option<Span> {
+fn range_observes(range: &Range) -> Option<Span> {
     (!range.count_only).then(|| range.span.clone())
 }

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::evaluate::evaluate;
-use super::keys::{Change, Keys};
+use super::keys::{Change, KeyHistory};
 use crate::record::{Body, Op, Range, Refusal, Request, Response};
 
 /// A perfect store: what it answers is right by definition. Time does not pass in it; leases expire when told to.
 #[derive(Clone, Debug)]
 pub struct Model {
-    keys: Keys,
+    keys: KeyHistory,
     /// Leases and their seconds.
     leases: BTreeMap<i64, i64>,
     compacted: i64,
@@ -18,14 +18,14 @@ pub struct Model {
 impl Default for Model {
     fn default() -> Model {
         // As in etcd, nothing is compacted at first, and compacting to zero once is no error.
-        Model { keys: Keys::default(), leases: BTreeMap::new(), compacted: -1 }
+        Model { keys: KeyHistory::default(), leases: BTreeMap::new(), compacted: -1 }
     }
 }
 
 impl Model {
     /// The keys and their past.
     #[must_use]
-    pub fn keys(&self) -> &Keys {
+    pub fn keys(&self) -> &KeyHistory {
         &self.keys
     }
 
@@ -134,7 +134,7 @@ mod tests {
         Delete { span, prev_kv: false }
     }
 
-    fn told(model: &mut Model, request: &Request) -> String {
+    fn reply(model: &mut Model, request: &Request) -> String {
         match model.apply(request) {
             Ok(response) => response.to_string(),
             Err(refusal) => refusal.to_string(),
@@ -153,10 +153,10 @@ mod tests {
         ];
         let txn = Txn { compares: vec![compare], then, otherwise: vec![] };
         assert_eq!(
-            told(&mut model, &Request::Txn(txn.clone())),
+            reply(&mut model, &Request::Txn(txn.clone())),
             "revision 3: txn succeeded: [1 deleted; put; 1 found: [b=\"2\" (mod 3, created 3, version 1)]]"
         );
-        assert_eq!(told(&mut model, &Request::Txn(txn)), "revision 3: txn failed: []");
+        assert_eq!(reply(&mut model, &Request::Txn(txn)), "revision 3: txn failed: []");
     }
 
     #[test]
@@ -185,17 +185,17 @@ mod tests {
         }
         model.apply(&Request::Delete(delete(Span::all()))).unwrap();
         assert_eq!(
-            told(&mut model, &Request::Delete(delete(Span::all()))),
+            reply(&mut model, &Request::Delete(delete(Span::all()))),
             "revision 4: 0 deleted"
         );
         model.apply(&Request::Put(put("a", "2"))).unwrap();
         assert_eq!(
-            told(&mut model, &Request::Range(Range::now(Span::one("a")))),
+            reply(&mut model, &Request::Range(Range::now(Span::one("a")))),
             "revision 5: 1 found: [a=\"2\" (mod 5, created 5, version 1)]"
         );
         let past = Range { revision: 3, ..Range::now(Span::one("a")) };
         assert_eq!(
-            told(&mut model, &Request::Range(past)),
+            reply(&mut model, &Request::Range(past)),
             "revision 5: 1 found: [a=\"1\" (mod 3, created 2, version 2)]"
         );
     }
@@ -204,13 +204,13 @@ mod tests {
     fn a_revoked_lease_takes_its_keys_along() {
         let mut model = Model::default();
         let on_lease = Put { lease: 7, ..put("a", "1") };
-        assert_eq!(told(&mut model, &Request::Put(on_lease.clone())), "requested lease not found");
+        assert_eq!(reply(&mut model, &Request::Put(on_lease.clone())), "requested lease not found");
         model.apply(&Request::Grant { lease: 7, ttl_s: 5 }).unwrap();
         model.apply(&Request::Put(on_lease)).unwrap();
         model.apply(&Request::Put(put("b", "2"))).unwrap();
-        assert_eq!(told(&mut model, &Request::Revoke { lease: 7 }), "revision 4: revoked");
+        assert_eq!(reply(&mut model, &Request::Revoke { lease: 7 }), "revision 4: revoked");
         assert_eq!(
-            told(&mut model, &Request::KeepAlive { lease: 7 }),
+            reply(&mut model, &Request::KeepAlive { lease: 7 }),
             "revision 4: renewed for 0 s"
         );
         assert!(model.keys().get("a").is_none() && model.keys().get("b").is_some());

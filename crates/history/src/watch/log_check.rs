@@ -1,11 +1,11 @@
 //! What a watch was told, held against the log.
 
-use super::coverage::{Coverage, tells};
+use super::coverage::{Coverage, matches_change};
 use crate::log::Log;
 use crate::model::Change;
 use crate::options::Options;
 use crate::record::{
-    Event, History, News, Operation, Outcome, Request, Watch, WatchResponse, joined,
+    Event, History, Operation, Outcome, Request, Watch, WatchBody, WatchResponse, joined,
 };
 use crate::violation::{Rule, Violation};
 
@@ -17,38 +17,41 @@ pub(crate) fn check(
     watch: &Watch,
 ) -> Result<(), Violation> {
     let coverage = Coverage::new(0, watch);
-    let held = Held { history, options, watch, coverage: &coverage };
+    let log_check = LogCheck { history, options, watch, coverage: &coverage };
     (coverage.from.max(2)..=coverage.to.min(log.revision())).try_for_each(|revision| {
         let wants = |it: &Change| watch.request.wants(&it.key, it.after.is_none());
         let wanted: Vec<Change> = log.changes(revision).filter(wants).collect();
-        held.revision(revision, &wanted)
+        log_check.check_revision(revision, &wanted)
     })
 }
 
-struct Held<'a> {
+struct LogCheck<'a> {
     history: &'a History,
     options: &'a Options,
     watch: &'a Watch,
     coverage: &'a Coverage<'a>,
 }
 
-impl Held<'_> {
-    fn revision(&self, revision: i64, wanted: &[Change]) -> Result<(), Violation> {
-        let told = self.coverage.told(revision);
-        let rule = match (told, wanted) {
+impl LogCheck<'_> {
+    fn check_revision(&self, revision: i64, wanted: &[Change]) -> Result<(), Violation> {
+        let delivered = self.coverage.events_at(revision);
+        let rule = match (delivered, wanted) {
             ([], []) => return Ok(()),
-            ([], _) => Some(self.missing(revision)),
-            _ => compare(told, wanted),
+            ([], _) => Some(self.missing_rule(revision)),
+            _ => compare(delivered, wanted),
         };
         if let Some(rule) = rule {
-            let text = format!("it was told [{}]", joined(told, "; "));
+            let text = format!("delivered [{}]", joined(delivered, "; "));
             return Err(self.violation(rule, revision, wanted, &text));
         }
-        told.iter().zip(wanted).try_for_each(|(event, change)| self.prev(revision, event, change))
+        delivered
+            .iter()
+            .zip(wanted)
+            .try_for_each(|(event, change)| self.check_prev(revision, event, change))
     }
 
     /// Which promise a revision breaks that was left out.
-    fn missing(&self, revision: i64) -> Rule {
+    fn missing_rule(&self, revision: i64) -> Rule {
         let last = self.coverage.events.keys().next_back().copied().unwrap_or(0);
         let first = self.coverage.events.keys().next().copied().unwrap_or(i64::MAX);
         if revision > last {
@@ -61,30 +64,30 @@ impl Held<'_> {
     }
 
     /// What was there before is right, and is there if it was asked for and had not been compacted.
-    fn prev(&self, revision: i64, event: &Event, change: &Change) -> Result<(), Violation> {
+    fn check_prev(&self, revision: i64, event: &Event, change: &Change) -> Result<(), Violation> {
         let right = match &event.prev {
             Some(prev) => change.before.as_deref() == Some(prev),
             None => {
                 change.before.is_none()
                     || !self.watch.request.prev_kv
-                    || self.may_be_compacted(revision, self.told_at(revision))
+                    || self.may_be_compacted(revision, self.delivered_at(revision))
             }
         };
         if right {
             return Ok(());
         }
         let before = change.before.as_ref().map_or("nothing".to_owned(), ToString::to_string);
-        let text = format!("it was told [{event}], where {before} was before");
+        let text = format!("delivered [{event}], but the previous value was {before}");
         Err(self.violation(Rule::PrevKv, revision, std::slice::from_ref(change), &text))
     }
 
     /// When the events of a revision came.
-    fn told_at(&self, revision: i64) -> u64 {
-        let tells = |response: &&WatchResponse| match &response.news {
-            News::Events(events) => events.iter().any(|event| event.kv.modified == revision),
+    fn delivered_at(&self, revision: i64) -> u64 {
+        let matches_change = |response: &&WatchResponse| match &response.body {
+            WatchBody::Events(events) => events.iter().any(|event| event.kv.modified == revision),
             _ => false,
         };
-        self.watch.responses.iter().find(tells).map_or(0, |response| response.at_ns)
+        self.watch.responses.iter().find(matches_change).map_or(0, |response| response.at_ns)
     }
 
     /// Whether the state just before `revision` may have been gone by `at_ns`: somebody had asked for that.
@@ -95,17 +98,23 @@ impl Held<'_> {
                 && reaches(&operation.request)
                 && !matches!(operation.outcome, Outcome::Refused { .. })
         };
-        self.options.compacts_by_itself || self.history.operations.iter().any(may_have)
+        self.options.auto_compaction || self.history.operations.iter().any(may_have)
     }
 
-    fn violation(&self, rule: Rule, revision: i64, wanted: &[Change], told: &str) -> Violation {
+    fn violation(
+        &self,
+        rule: Rule,
+        revision: i64,
+        wanted: &[Change],
+        delivered: &str,
+    ) -> Violation {
         let Watch { client, request, .. } = self.watch;
         let wanted: Vec<String> = wanted.iter().map(describe).collect();
-        let marks = self.watch.responses.iter().filter(|it| it.news == News::Progress).count();
+        let marks = self.watch.responses.iter().filter(|it| it.body == WatchBody::Progress).count();
         let marks =
-            if marks == 0 { String::new() } else { format!(" ({marks} times told of progress)") };
+            if marks == 0 { String::new() } else { format!(" ({marks} progress notifications)") };
         let text = format!(
-            "client {client}: {request}{marks}: revision {revision} did [{}]; {told}",
+            "client {client}: {request}{marks}: revision {revision} changed [{}]; {delivered}",
             wanted.join("; ")
         );
         Violation::new(rule, text)
@@ -113,14 +122,14 @@ impl Held<'_> {
 }
 
 /// Which promise is broken by telling this of those changes.
-fn compare(told: &[&Event], wanted: &[Change]) -> Option<Rule> {
-    let finds = |change: &Change| told.iter().any(|event| tells(event, change));
-    let known = |event: &&Event| wanted.iter().any(|change| tells(event, change));
-    if !told.iter().all(known) {
+fn compare(delivered: &[&Event], wanted: &[Change]) -> Option<Rule> {
+    let finds = |change: &Change| delivered.iter().any(|event| matches_change(event, change));
+    let known = |event: &&Event| wanted.iter().any(|change| matches_change(event, change));
+    if !delivered.iter().all(known) {
         Some(Rule::WrongEvent)
     } else if !wanted.iter().all(finds) {
         Some(Rule::Atomic)
-    } else if told.iter().zip(wanted).all(|(event, change)| tells(event, change)) {
+    } else if delivered.iter().zip(wanted).all(|(event, change)| matches_change(event, change)) {
         None
     } else {
         Some(Rule::Ordered)
