@@ -14,6 +14,8 @@
 
 use std::net::SocketAddr;
 
+use gocompat::join_host_port;
+
 /// The most members that are taken from a list.
 pub const MEMBERS_MAX: usize = 1024;
 
@@ -146,22 +148,19 @@ fn member(
 ) -> Result<String, String> {
     let address = lookup.address(&record.target, record.port)?;
     let same = own.iter().find(|(known, _)| *known == address).map(|(_, own)| *own);
-    let url = format!("{scheme}://{}", joined(record.target.trim_end_matches('.'), record.port));
+    let url =
+        format!("{scheme}://{}", join_host_port(record.target.trim_end_matches('.'), record.port));
     let Some(same) = same.filter(|_| !name.is_empty()) else {
         *strangers += 1;
         return Ok(format!("{}={url}", *strangers - 1));
     };
     if same.scheme != scheme {
-        let expected = format!("{}://{}", same.scheme, joined(&same.host, same.port));
+        let expected = format!("{}://{}", same.scheme, join_host_port(&same.host, same.port));
         return Err(format!(
             "bootstrap at {url} from DNS for {service} has scheme mismatch with expected peer {expected}"
         ));
     }
     Ok(format!("{name}={url}"))
-}
-
-fn joined(host: &str, port: u16) -> String {
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 #[cfg(test)]

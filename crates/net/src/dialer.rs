@@ -21,13 +21,14 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gocompat::os_error_text;
 use tls::{ClientSide, NotAName};
 use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 
 use crate::link::Link;
-use crate::listener::{reason, set_tcp_options};
+use crate::listener::set_tcp_options;
 use crate::resolver::{self, Purpose};
 use crate::target::{Place, Target};
 
@@ -77,7 +78,7 @@ pub enum DialError {
         address: String,
     },
     /// Nobody is there.
-    #[error("dial {network} {address}: connect: {}", reason(source))]
+    #[error("dial {network} {address}: connect: {}", os_error_text(source))]
     Connect {
         /// `tcp` or `unix`.
         network: &'static str,
@@ -241,7 +242,7 @@ async fn lookup(host: &str, port: u16, deadline: Instant) -> Result<Vec<SocketAd
 
 /// What Go says of a name that nobody knows.
 fn lookup_reason(error: &io::Error) -> String {
-    let reason = reason(error);
+    let reason = os_error_text(error);
     if reason.contains("not known") || reason.contains("No address") {
         return "no such host".to_owned();
     }

@@ -48,7 +48,7 @@ pub struct SocketOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// The host is unknown, or this is no `host:port`.
-    #[error("listen tcp: lookup {address}: {}", reason(source))]
+    #[error("listen tcp: lookup {address}: {}", gocompat::os_error_text(source))]
     Resolve {
         /// As it was given.
         address: String,
@@ -56,7 +56,7 @@ pub enum BindError {
         source: io::Error,
     },
     /// The kernel refused.
-    #[error("listen {network} {address}: bind: {}", reason(source))]
+    #[error("listen {network} {address}: bind: {}", gocompat::os_error_text(source))]
     Bind {
         /// `tcp` or `unix`.
         network: &'static str,
@@ -71,14 +71,6 @@ pub enum BindError {
         /// That file.
         path: PathBuf,
     },
-}
-
-/// The text of an error of the system, as Go prints it: "Address already in use (os error 98)" → "address already in use".
-pub(crate) fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
-    let mut letters = text.chars();
-    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
 }
 
 /// A socket that listens. Nothing is accepted before it is [served](crate::serve()).

@@ -114,8 +114,7 @@ impl Target {
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
-            Place::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
-            Place::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Place::Tcp(host, port) => f.write_str(&gocompat::join_host_port(host, *port)),
             Place::Unix(path) => path.display().fmt(f),
         }
     }

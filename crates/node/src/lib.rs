@@ -11,7 +11,6 @@ pub mod logging;
 
 mod beginning;
 mod listeners;
-mod reason;
 mod run;
 mod security;
 mod settings;

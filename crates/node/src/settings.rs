@@ -7,8 +7,8 @@ use server::{AutoCompaction, Features, ServerConfig};
 
 use crate::beginning::Beginning;
 use crate::config::gates::Gate;
+use crate::config::url::Address;
 use crate::config::url::list::UrlsMap;
-use crate::config::url::{Address, bracketed};
 use crate::config::{self, Config, InitialCluster};
 
 /// How the member behaves.
@@ -164,7 +164,7 @@ pub(crate) fn http(config: &Config, command_line: Vec<String>) -> api::http::Con
 /// Where to listen.
 pub(crate) fn address(address: &Address) -> net::Address {
     match address {
-        Address::Tcp { host, port } => net::Address::Tcp(format!("{}:{port}", bracketed(host))),
+        Address::Tcp { host, port } => net::Address::Tcp(gocompat::join_host_port(host, *port)),
         Address::Unix(path) => net::Address::Unix(PathBuf::from(path)),
     }
 }

@@ -55,7 +55,7 @@ pub fn snapshot(snapshot: &Snapshot) -> String {
 #[must_use]
 pub fn entry(entry: &Entry) -> String {
     let data = match entry.kind {
-        EntryType::Normal => quoted(&entry.data),
+        EntryType::Normal => gocompat::quote_bytes(&entry.data),
         EntryType::ConfChange | EntryType::ConfChangeV2 => conf_changes(entry),
     };
     let space = if data.is_empty() { "" } else { " " };
@@ -199,56 +199,5 @@ fn target(id: MemberId) -> String {
         LOCAL_APPEND_THREAD => "AppendThread".to_owned(),
         LOCAL_APPLY_THREAD => "ApplyThread".to_owned(),
         member => member.to_string(),
-    }
-}
-
-/// Bytes between quotes, with escapes for what cannot be shown, as Go's `%q` does it.
-fn quoted(bytes: &[u8]) -> String {
-    let mut text = String::from("\"");
-    for chunk in bytes.utf8_chunks() {
-        chunk.valid().chars().for_each(|one| push_escaped(&mut text, one));
-        for byte in chunk.invalid() {
-            let _ = write!(text, "\\x{byte:02x}");
-        }
-    }
-    text + "\""
-}
-
-fn push_escaped(text: &mut String, one: char) {
-    match one {
-        '"' => text.push_str("\\\""),
-        '\\' => text.push_str("\\\\"),
-        '\u{7}' => text.push_str("\\a"),
-        '\u{8}' => text.push_str("\\b"),
-        '\u{c}' => text.push_str("\\f"),
-        '\n' => text.push_str("\\n"),
-        '\r' => text.push_str("\\r"),
-        '\t' => text.push_str("\\t"),
-        '\u{b}' => text.push_str("\\v"),
-        _ if !one.is_control() => text.push(one),
-        _ if one.is_ascii() => {
-            let _ = write!(text, "\\x{:02x}", u32::from(one));
-        }
-        _ => {
-            let _ = write!(text, "\\u{:04x}", u32::from(one));
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn data_is_quoted_as_go_quotes_it() {
-        for (bytes, text) in [
-            (&b""[..], r#""""#),
-            (b"put a", r#""put a""#),
-            (b"a\"b\\c", r#""a\"b\\c""#),
-            (b"\x00\x07\n\xff", r#""\x00\a\n\xff""#),
-            ("é\u{85}".as_bytes(), "\"é\\u0085\""),
-        ] {
-            assert_eq!(quoted(bytes), text);
-        }
     }
 }

@@ -36,7 +36,7 @@ pub enum AutoError {
     #[error("selfSignedCertValidity is invalid,it should be at most {VALIDITY_YEARS_MAX}")]
     TooLong,
     /// A file cannot be written.
-    #[error("{}: {}", path.display(), crate::error::reason(source))]
+    #[error("{}: {}", path.display(), gocompat::os_error_text(source))]
     Write {
         /// The file, or the folder.
         path: PathBuf,

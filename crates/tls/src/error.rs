@@ -42,7 +42,7 @@ pub enum LoadError {
         hostnames: String,
     },
     /// A file is not there, or cannot be read.
-    #[error("open {}: {}", file.display(), reason(source))]
+    #[error("open {}: {}", file.display(), gocompat::os_error_text(source))]
     Open {
         /// The file.
         file: PathBuf,
@@ -116,12 +116,4 @@ impl LoadError {
     pub(crate) fn open(file: &Path, source: io::Error) -> LoadError {
         LoadError::Open { file: file.to_owned(), source }
     }
-}
-
-/// The text of an error of the system, as Go prints it: "No such file or directory (os error 2)" → "no such file or directory".
-pub(crate) fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    let text = text.rsplit_once(" (os error ").map_or(text.as_str(), |(reason, _)| reason);
-    let mut letters = text.chars();
-    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
 }

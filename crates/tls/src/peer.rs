@@ -112,7 +112,7 @@ impl PeerCertificate {
         if is_theirs {
             return Ok(());
         }
-        Err(Rejection::Host { host, names: quoted(&self.dns_names) })
+        Err(Rejection::Host { host, names: gocompat::quote_list(&self.dns_names) })
     }
 
     /// Whether it is good at a time, in seconds since 1970.
@@ -130,12 +130,6 @@ impl PeerCertificate {
     pub(crate) fn is_for(&self, host: &str) -> bool {
         names::is_for(self, host)
     }
-}
-
-/// `["a" "b"]`, as Go prints a list of texts.
-pub(crate) fn quoted(texts: &[String]) -> String {
-    let quoted: Vec<String> = texts.iter().map(|text| format!("{text:?}")).collect();
-    format!("[{}]", quoted.join(" "))
 }
 
 /// Whether a name is the one that a certificate has, or one below it if that is written with a `*`.

@@ -11,7 +11,7 @@ pub fn reason(error: &io::Error) -> String {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
         Some(error) => of_library(error),
         None if error.kind() == io::ErrorKind::UnexpectedEof => "EOF".to_owned(),
-        None => crate::error::reason(error),
+        None => gocompat::os_error_text(error),
     }
 }
 

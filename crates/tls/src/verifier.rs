@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gocompat::quote_list;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, UnixTime};
@@ -12,7 +13,7 @@ use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, 
 use crate::error::LoadError;
 use crate::identity::Role;
 use crate::info::Info;
-use crate::peer::{PeerCertificate, check_alone, quoted};
+use crate::peer::{PeerCertificate, check_alone};
 use crate::trust::Anchors;
 
 /// Who is allowed of those that are trusted.
@@ -30,8 +31,8 @@ impl Allowed {
             (false, true) => Ok(Allowed::CommonNames(info.allowed_cns.clone())),
             (true, false) => Ok(Allowed::Hosts(info.allowed_hostnames.clone())),
             (false, false) => Err(LoadError::BothAllowed {
-                cns: quoted(&info.allowed_cns),
-                hostnames: quoted(&info.allowed_hostnames),
+                cns: quote_list(&info.allowed_cns),
+                hostnames: quote_list(&info.allowed_hostnames),
             }),
         }
     }

@@ -9,7 +9,6 @@
 //! | `jwt,sign-method=ES256,pub-key=...,priv-key=...,ttl=5m` | signed JSON | by nobody ([`jwt`]) |
 
 mod claims;
-mod duration;
 mod jwt;
 mod keys;
 mod method;

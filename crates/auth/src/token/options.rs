@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use gocompat::GoDuration;
+
 use crate::error::{OptionsError, OptionsReason};
-use crate::token::duration;
 use crate::token::method::Method;
 
 /// Most bytes of a key file.
@@ -58,7 +59,7 @@ impl Options {
         let given = |name| options.get(name).copied().unwrap_or_default();
         let ttl = match given(TTL) {
             "" => TTL_DEFAULT,
-            text => duration::parse(text).ok_or_else(|| invalid_duration(text))?,
+            text => GoDuration::parse(text).map_err(|_| invalid_duration(text))?.nanos(),
         };
         let public_key = read_key(given(PUBLIC_KEY), &mut read)?;
         let private_key = read_key(given(PRIVATE_KEY), &mut read)?;

@@ -1,6 +1,5 @@
 //! The failpoints themselves, in a build that has them.
 
-mod duration;
 mod http;
 mod parse;
 mod registry;

@@ -7,7 +7,9 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::{duration, parse};
+use gocompat::GoDuration;
+
+use super::parse;
 
 /// What a point returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,9 +130,9 @@ impl Term {
             Some(Value::Number(ms)) => {
                 thread::sleep(Duration::from_millis(u64::try_from(*ms).unwrap_or(0)));
             }
-            Some(Value::Text(text)) => match duration::parse(text) {
-                Some(duration) => thread::sleep(duration),
-                None => println!("failpoint: could not parse sleep({text}) on {name}"),
+            Some(Value::Text(text)) => match GoDuration::parse(text) {
+                Ok(duration) => thread::sleep(duration.non_negative()),
+                Err(_) => println!("failpoint: could not parse sleep({text}) on {name}"),
             },
             Some(value) => println!("failpoint: ignoring sleep({value}) on {name}"),
             None => println!("failpoint: ignoring sleep(<nil>) on {name}"),

@@ -7,8 +7,8 @@
 //!
 //! A flag given twice has the last value (lists of URLs and gates have rules of their own). A boolean takes its value only with an equals sign.
 
-use super::go::quote;
 use super::table::{Flag, Flags, find};
+use gocompat::quote;
 
 /// Why the command line was not read to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]

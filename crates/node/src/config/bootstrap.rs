@@ -12,11 +12,11 @@ use std::net::IpAddr;
 use discovery::srv::Lookup;
 
 use super::discovering;
-use super::go::{quote, quote_list};
 use super::meant::{Config, Discovery};
 use super::names::{Names, Resolve};
 use super::url::list::{self, UrlsMap};
-use super::url::{Url, UrlError, bracketed};
+use super::url::{Url, UrlError};
+use gocompat::{bracketed, quote, quote_list};
 
 /// The members that a cluster starts with.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,12 +7,12 @@ use std::net::IpAddr;
 use ::tls::Version;
 
 use super::gates::Gate;
-use super::go::{GoDuration, quote};
 use super::notice::Notice;
 use super::refusal::Refusal;
 use super::table::Flags;
 use super::tls;
-use super::url::{Url, list, split_host_port};
+use super::url::{Url, list};
+use gocompat::{GoDuration, quote, split_host_port};
 
 /// The name of a member that nobody named.
 pub(crate) const DEFAULT_NAME: &str = "default";

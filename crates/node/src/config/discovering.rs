@@ -13,12 +13,12 @@ use discovery::srv::{self, Lookup, Own, Wanted};
 use discovery::{JoinError, Settings, User};
 
 use super::bootstrap::{BootstrapError, InitialCluster};
-use super::go::GoDuration;
 use super::meant::{Config, Discovery};
 use super::refusal::Refusal;
 use super::table::Flags;
 use super::url::Url;
 use super::url::list::UrlsMap;
+use gocompat::GoDuration;
 
 /// How long calling somebody may take if no time was given.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(20);
@@ -33,7 +33,7 @@ pub(super) fn meant(flags: &Flags) -> Result<Option<Discovery>, Refusal> {
 }
 
 fn settings(flags: &Flags) -> Result<Settings, Refusal> {
-    let time = |value: GoDuration| Some(value.or_zero()).filter(|time| !time.is_zero());
+    let time = |value: GoDuration| Some(value.non_negative()).filter(|time| !time.is_zero());
     let request_timeout = time(flags.discovery_request_timeout).ok_or_else(|| {
         let value = flags.discovery_request_timeout.to_string();
         Refusal::NotPositive { flag: "discovery-request-timeout", value }
@@ -43,8 +43,8 @@ fn settings(flags: &Flags) -> Result<Settings, Refusal> {
         endpoints: flags.discovery_endpoints.clone(),
         dial_timeout: time(flags.discovery_dial_timeout).unwrap_or(DIAL_TIMEOUT),
         request_timeout,
-        keepalive_time: flags.discovery_keepalive_time.or_zero(),
-        keepalive_timeout: flags.discovery_keepalive_timeout.or_zero(),
+        keepalive_time: flags.discovery_keepalive_time.non_negative(),
+        keepalive_timeout: flags.discovery_keepalive_timeout.non_negative(),
         tls: tls(flags),
         request_bytes_max: limit(flags.discovery_request_bytes_max),
         answer_bytes_max: limit(flags.discovery_answer_bytes_max),

@@ -12,10 +12,10 @@
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 
-use super::go::{quote, quote_bytes};
 use super::notice::Notice;
 use super::refusal::{NO_TEXT, Refusal};
 use super::table::{Flag, Flags, by_name};
+use gocompat::{quote, quote_bytes};
 
 const PREFIX: &str = "ETCD_";
 /// Where a configuration file is.

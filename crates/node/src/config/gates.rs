@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::go::{parse_bool, quote};
+use gocompat::{parse_bool, quote};
 
 /// How far along a feature is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::go::quote_list;
 use super::json::{mismatch, whole};
 use super::refusal::Refusal;
 use super::table::Flags;
+use gocompat::quote_list;
 
 pub use crate::logging::{
     Config as Logs, Format as LogFormat, Level as LogLevel, Output as LogOutput,

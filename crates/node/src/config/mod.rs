@@ -16,7 +16,6 @@
 //! Whether there is data already, and so whether the initial cluster matters, is for others: [`Config::initial_cluster`] is asked then.
 
 pub mod gates;
-pub mod go;
 pub mod url;
 
 mod args;
@@ -59,7 +58,7 @@ use std::ffi::OsString;
 use args::Stop;
 use environment::Environment;
 use file::FileError;
-use go::{GoDuration, quote_bytes};
+use gocompat::{GoDuration, quote_bytes};
 use refusal::NO_TEXT;
 
 /// What came out of it.

@@ -12,7 +12,8 @@ use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::url::{Url, bracketed};
+use super::url::Url;
+use gocompat::bracketed;
 
 /// Turns the name of a host into an address, or says why it cannot.
 pub type Resolve<'a> = &'a dyn Fn(&str) -> Result<IpAddr, String>;

@@ -4,10 +4,10 @@ use std::net::IpAddr;
 
 use tracing::{error, info, warn};
 
-use super::go::GoDuration;
 use super::refusal::Refusal;
 use super::tls::Whose;
 use crate::logging::FATAL_TARGET as FATAL;
+use gocompat::GoDuration;
 
 /// Something for the log, in etcd's words where etcd has some.
 #[derive(Clone, Debug, PartialEq, Eq)]

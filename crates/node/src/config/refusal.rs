@@ -1,8 +1,8 @@
 //! Why a configuration is refused, in etcd's words where etcd has some.
 
 use super::gates::GateError;
-use super::go::{GoDuration, quote};
 use super::url::AddressError;
+use gocompat::{GoDuration, quote};
 
 /// What is wrong with an argument or a variable that is any bytes.
 pub(crate) const NO_TEXT: &str = "not UTF-8";

@@ -14,7 +14,6 @@ use std::time::Duration;
 use super::check::DEFAULT_NAME;
 use super::discovering;
 use super::gates::Gate;
-use super::go::{GoDuration, parse_decimal};
 use super::host::Machine;
 use super::logs::Logs;
 use super::meant::{
@@ -28,6 +27,7 @@ use super::refusal::Refusal;
 use super::table::Flags;
 use super::tls;
 use super::url::{self, ListenUrl, Url};
+use gocompat::{GoDuration, parse_decimal};
 
 const DEFAULT_ADVERTISE_PEER: &str = "http://localhost:2380";
 const DEFAULT_ADVERTISE_CLIENT: &str = "http://localhost:2379";
@@ -86,7 +86,7 @@ pub(crate) fn resolve(
 /// Compat: as in etcd, an initial cluster that nobody gave follows the name of the member, but only if it has one.
 fn advertise_default_host(flags: &mut Flags, machine: &Machine, notices: &mut Vec<Notice>) {
     let found = (machine.default_host)();
-    let host = found.ok().map(|address| url::bracketed(&address.to_string()).into_owned());
+    let host = found.ok().map(|address| gocompat::bracketed(&address.to_string()).into_owned());
     let peer = host.as_deref().and_then(|host| {
         let listen = flags.listen_peer_urls.urls();
         everywhere(listen, flags.initial_advertise_peer_urls.urls(), DEFAULT_ADVERTISE_PEER, host)
@@ -268,7 +268,9 @@ fn auto_compaction(mode: &str, retention: &str) -> Result<Option<AutoCompaction>
             .checked_mul(HOUR_NANOS)
             .ok_or_else(|| Refusal::Retention(format!("{retention} hours is too long")))?,
         Some(revisions) => revisions,
-        None => GoDuration::parse(retention).map_err(Refusal::Retention)?.nanos(),
+        None => GoDuration::parse(retention)
+            .map_err(|error| Refusal::Retention(error.to_string()))?
+            .nanos(),
     };
     let negative =
         || Refusal::Negative { flag: "auto-compaction-retention", value: retention.to_owned() };
@@ -324,7 +326,7 @@ fn auth(flags: &Flags, notices: &mut Vec<Notice>) -> Auth {
 fn checks(flags: &Flags) -> Result<Checks, Refusal> {
     Ok(Checks {
         corruption_interval: time("corrupt-check-time", flags.corrupt_check_time)?,
-        compact_hash_interval: flags.compact_hash_check_time.or_zero(),
+        compact_hash_interval: flags.compact_hash_check_time.non_negative(),
         downgrade_interval: time("downgrade-check-time", flags.downgrade_check_time)?,
     })
 }
@@ -333,11 +335,11 @@ fn monitoring(flags: &Flags) -> Monitoring {
     let unset = flags.warning_unary_request_duration == GoDuration::default();
     Monitoring {
         extensive_metrics: flags.metrics == "extensive",
-        slow_apply: flags.warning_apply_duration.or_zero(),
+        slow_apply: flags.warning_apply_duration.non_negative(),
         slow_request: if unset {
             SLOW_REQUEST
         } else {
-            flags.warning_unary_request_duration.or_zero()
+            flags.warning_unary_request_duration.non_negative()
         },
         tracing: flags.enable_distributed_tracing.then(|| tracing(flags)),
     }
@@ -360,7 +362,7 @@ fn unless_zero(value: u64) -> Option<u64> {
 
 /// What is not more than zero switches something off.
 fn positive(value: GoDuration) -> Option<Duration> {
-    Some(value.or_zero()).filter(|value| !value.is_zero())
+    Some(value.non_negative()).filter(|value| !value.is_zero())
 }
 
 /// Zero stands for something else. Less than zero would have etcd go round without a pause, and is refused.

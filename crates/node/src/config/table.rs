@@ -12,8 +12,8 @@
 use std::collections::BTreeSet;
 
 use super::gates::FeatureGates;
-use super::go::GoDuration;
 use super::url::list::UniqueUrls;
+use gocompat::GoDuration;
 
 /// Flags under a heading of `--help`.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 //! A text becomes the value of a flag.
 
-use super::go::{GoDuration, NumberError, parse_bool, parse_int, parse_uint, quote};
 use super::table::{Flag, Flags, Slot};
+use gocompat::{GoDuration, NumberError, parse_bool, parse_int, parse_uint, quote};
 
 impl Slot {
     /// Whether the name of the flag alone is enough.

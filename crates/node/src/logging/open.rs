@@ -11,13 +11,13 @@ use super::sink::Sink;
 use super::sink::journal::{Journal, identifier};
 use super::sink::rotate::Rotated;
 use super::sink::stream::{Stream, append};
-use crate::reason::reason;
+use gocompat::os_error_text;
 
 /// An output cannot be written to.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// There is no journal.
-    #[error("can't find journal (dial unixgram {path}: connect: {})", reason(.source))]
+    #[error("can't find journal (dial unixgram {path}: connect: {})", os_error_text(.source))]
     NoJournal {
         /// Where it should listen.
         path: String,
@@ -25,7 +25,7 @@ pub enum OpenError {
         source: io::Error,
     },
     /// A file cannot be opened.
-    #[error("open sink {output:?}: open {path}: {}", reason(.source))]
+    #[error("open sink {output:?}: open {path}: {}", os_error_text(.source))]
     File {
         /// As typed.
         output: String,

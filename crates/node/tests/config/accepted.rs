@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
+use gocompat::GoDuration;
 use node::config::gates::Gate;
-use node::config::go::GoDuration;
 use node::config::url::list::texts;
 use node::config::{
     AutoCompaction, ClusterState, Keepalive, LogLevel, LogOutput, Notice, Tracing, Whose,

@@ -29,7 +29,7 @@ pub(crate) struct Values {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SplitError {
     /// A character that cannot be there.
-    #[error("invalid character {found} {place}", found = Quoted(*found))]
+    #[error("invalid character {found} {place}", found = gocompat::quote_char(char::from(*found)))]
     Character { found: u8, place: Place },
     /// Too many brackets.
     #[error("exceeded max depth")]
@@ -336,28 +336,6 @@ impl Number {
             (Number::E | Number::Sign, _) => return wrong(Place::InExponent),
             (Number::Digit | Number::Zero | Number::Fraction | Number::Exponent, _) => None,
         })
-    }
-}
-
-/// A byte as Go quotes a character: what is beyond ASCII counts as Latin-1.
-struct Quoted(u8);
-
-impl fmt::Display for Quoted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            b'\'' => f.write_str(r"'\''"),
-            b'\\' => f.write_str(r"'\\'"),
-            0x07 => f.write_str(r"'\a'"),
-            0x08 => f.write_str(r"'\b'"),
-            b'\t' => f.write_str(r"'\t'"),
-            b'\n' => f.write_str(r"'\n'"),
-            0x0b => f.write_str(r"'\v'"),
-            0x0c => f.write_str(r"'\f'"),
-            b'\r' => f.write_str(r"'\r'"),
-            byte @ (..0x20 | 0x7f) => write!(f, r"'\x{byte:02x}'"),
-            byte @ (0x80..=0xa0 | 0xad) => write!(f, r"'\u{byte:04x}'"),
-            byte => write!(f, "'{}'", char::from(byte)),
-        }
     }
 }
 

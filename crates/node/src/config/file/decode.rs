@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::keys::{Key, Section, top, top_owner};
-use crate::config::go::GoDuration;
 use crate::config::json::{mismatch, whole};
 use crate::config::table::{Flag, Flags, Slot};
+use gocompat::GoDuration;
 
 /// What has been decoded so far.
 #[derive(Debug)]

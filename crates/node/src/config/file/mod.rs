@@ -31,8 +31,8 @@ use super::refusal::Refusal;
 use super::table::Flags;
 use super::url::list::{self, UniqueUrls};
 use super::value::unique_words;
-use crate::reason::reason;
 use decode::Decoder;
+use gocompat::os_error_text;
 
 /// The largest configuration file that is read.
 const FILE_BYTES_MAX: u64 = 256 * 1024;
@@ -70,7 +70,7 @@ pub(crate) fn read(path: &str, notices: &mut Vec<Notice>) -> Result<Flags, FileE
 /// Reads the file, up to a bound.
 fn load(path: &str) -> Result<Vec<u8>, Refusal> {
     let refuse = |doing: &str, error: &io::Error| {
-        Refusal::File(format!("{doing} {path}: {}", reason(error)))
+        Refusal::File(format!("{doing} {path}: {}", os_error_text(error)))
     };
     let file = File::open(path).map_err(|error| refuse("open", &error))?;
     let mut bytes = Vec::new();

@@ -11,7 +11,7 @@
 
 use serde_json::{Number, Value};
 
-use crate::config::go::{parse_int, parse_uint};
+use gocompat::{parse_int, parse_uint};
 
 /// The file.
 #[derive(Clone, Copy, Debug)]

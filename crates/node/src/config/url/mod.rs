@@ -14,15 +14,10 @@
 
 pub mod list;
 
-mod escape;
-mod parse;
-
-use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
-use super::go::quote;
-use parse::Parts;
+use gocompat::{GoUrl, UrlParseError, split_host_port};
 
 /// The longest URL that is looked at.
 const LENGTH_MAX: usize = 8 * 1024;
@@ -85,13 +80,8 @@ pub struct Url {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     /// Not a URL.
-    #[error("parse {}: {reason}", quote(url))]
-    Parse {
-        /// The text, up to its fragment.
-        url: String,
-        /// What is wrong with it.
-        reason: String,
-    },
+    #[error(transparent)]
+    Parse(#[from] UrlParseError),
     /// The scheme is none of the four.
     #[error("URL scheme must be http, https, unix, or unixs: {0}")]
     Scheme(String),
@@ -115,19 +105,19 @@ impl Url {
         let text = text.trim();
         if text.len() > LENGTH_MAX {
             let reason = format!("longer than {LENGTH_MAX} bytes");
-            return Err(UrlError::Parse { url: text.chars().take(64).collect(), reason });
+            return Err(UrlParseError { url: text.chars().take(64).collect(), reason }.into());
         }
-        let parts = Parts::parse(text)?;
+        let url = GoUrl::parse(text)?;
         let scheme =
-            Scheme::parse(&parts.scheme).ok_or_else(|| UrlError::Scheme(text.to_owned()))?;
+            Scheme::parse(url.scheme()).ok_or_else(|| UrlError::Scheme(text.to_owned()))?;
         if !scheme.is_unix() {
-            split_host_port(&parts.host).ok_or_else(|| UrlError::Address(text.to_owned()))?;
-            if !parts.path.is_empty() {
+            split_host_port(url.host()).ok_or_else(|| UrlError::Address(text.to_owned()))?;
+            if !url.path().is_empty() {
                 return Err(UrlError::Path(text.to_owned()));
             }
         }
-        let text = parts.to_string();
-        Ok(Self { scheme, host: parts.host, path: parts.path, text })
+        let (host, path) = (url.host().to_owned(), url.path().to_owned());
+        Ok(Self { scheme, host, path, text: url.to_string() })
     }
 
     /// `http://host:port`, from parts that are known to be sound.
@@ -256,22 +246,6 @@ impl fmt::Display for ListenUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.url.fmt(f)
     }
-}
-
-/// A host as it is written before a colon and a port: an address of IPv6 in brackets.
-pub(crate) fn bracketed(host: &str) -> Cow<'_, str> {
-    if host.contains(':') { format!("[{host}]").into() } else { host.into() }
-}
-
-/// Host and port, if the text is that of both: `host:port`, `[v6]:port`, `:port`.
-pub(crate) fn split_host_port(text: &str) -> Option<(&str, &str)> {
-    let (host, port) = text.rsplit_once(':')?;
-    let host = match host.strip_prefix('[') {
-        Some(inner) => inner.strip_suffix(']').filter(|inner| !inner.contains(['[', ']']))?,
-        None if host.contains([':', '[', ']']) => return None,
-        None => host,
-    };
-    if port.contains(['[', ']']) { None } else { Some((host, port)) }
 }
 
 /// Host, brackets and all, and the digits behind the last colon.

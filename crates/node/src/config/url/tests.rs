@@ -1,5 +1,5 @@
 use super::list::{self, UniqueUrls, UrlsMap};
-use super::{Address, Scheme, Url, split_host_port};
+use super::{Address, Scheme, Url};
 
 fn refusal(text: &str) -> String {
     Url::parse(text).expect_err(text).to_string()
@@ -92,16 +92,6 @@ fn the_same_place_may_be_written_differently() {
     assert!(url("http://[0:0::1]:1").same_place(&url("http://[::1]:1")));
     assert!(!url("http://[::1]:1").same_place(&url("https://[::1]:1")));
     assert!(!url("http://localhost:1").same_place(&url("http://127.0.0.1:1")));
-}
-
-#[test]
-fn hosts_and_ports_are_split_as_go_splits_them() {
-    assert_eq!(split_host_port("a:1"), Some(("a", "1")));
-    assert_eq!(split_host_port("[::1]:1"), Some(("::1", "1")));
-    assert_eq!(split_host_port(":1"), Some(("", "1")));
-    for text in ["a", "a:b:1", "[::1]", "[::1]x:1", "[::1:1", "a:1]", ""] {
-        assert_eq!(split_host_port(text), None, "{text:?}");
-    }
 }
 
 #[test]

@@ -1,33 +1,43 @@
-//! Strings in quotes, as Go's `%q` prints them.
+//! Quoted strings, as `strconv.Quote` and the `%q` verb print them.
 
 use std::fmt::Write as _;
 
-/// `text` in double quotes, with whatever cannot be printed escaped.
-pub(crate) fn quote(text: &str) -> String {
+/// Returns `text` in double quotes, with unprintable characters escaped.
+pub fn quote(text: &str) -> String {
     quote_bytes(text.as_bytes())
 }
 
-/// Bytes in double quotes: what is UTF-8 as above, and every other byte as `\xff`.
-pub(crate) fn quote_bytes(bytes: &[u8]) -> String {
+/// Returns bytes in double quotes: UTF-8 as in [`quote`], every other byte as `\xff`.
+pub fn quote_bytes(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() + 2);
     out.push('"');
     for chunk in bytes.utf8_chunks() {
-        chunk.valid().chars().for_each(|c| push_escaped(&mut out, c));
+        chunk.valid().chars().for_each(|c| push_escaped(&mut out, c, '"'));
         chunk.invalid().iter().for_each(|byte| push_byte(&mut out, *byte));
     }
     out.push('"');
     out
 }
 
-/// Several strings as Go's `%q` prints a slice of them: `["a" "b"]`.
-pub(crate) fn quote_list<S: AsRef<str>>(texts: &[S]) -> String {
+/// Returns a character in single quotes, as `strconv.QuoteRune` does.
+pub fn quote_char(c: char) -> String {
+    let mut out = String::from("'");
+    push_escaped(&mut out, c, '\'');
+    out.push('\'');
+    out
+}
+
+/// Returns several strings as `%q` prints a slice: `["a" "b"]`.
+pub fn quote_list<S: AsRef<str>>(texts: &[S]) -> String {
     let quoted: Vec<String> = texts.iter().map(|text| quote(text.as_ref())).collect();
     format!("[{}]", quoted.join(" "))
 }
 
-fn push_escaped(out: &mut String, c: char) {
+/// Appends a character of a text that stands between two `delimiter`s.
+fn push_escaped(out: &mut String, c: char, delimiter: char) {
     let named = match c {
-        '"' => Some("\\\""),
+        '"' if c == delimiter => Some("\\\""),
+        '\'' if c == delimiter => Some("\\'"),
         '\\' => Some("\\\\"),
         '\u{7}' => Some("\\a"),
         '\u{8}' => Some("\\b"),
@@ -45,9 +55,13 @@ fn push_escaped(out: &mut String, c: char) {
     }
 }
 
-/// Whether Go would print it as it is: of all spaces, only the ASCII one.
+/// Returns whether `strconv.IsPrint` would: of all spaces, only the ASCII one.
 fn is_printable(c: char) -> bool {
-    c == ' ' || c == '\'' || (!c.is_whitespace() && c.escape_debug().len() == 1)
+    if c.is_ascii() {
+        return c == ' ' || c.is_ascii_graphic();
+    }
+    // Rust escapes a combining mark only at the start of a text, and Go nowhere.
+    !c.is_whitespace() && format!("a{c}").escape_debug().count() == 2
 }
 
 fn push_byte(out: &mut String, byte: u8) {
@@ -66,16 +80,16 @@ fn push_code(out: &mut String, code: u32) {
 
 #[cfg(test)]
 mod tests {
-    use super::{quote, quote_bytes, quote_list};
+    use super::{quote, quote_bytes, quote_char, quote_list};
 
     #[test]
-    fn what_can_be_printed_stays_and_the_rest_is_escaped() {
+    fn unprintable_characters_are_escaped() {
         let cases = [
             ("plain it's", r#""plain it's""#),
             ("a\"b\\c", r#""a\"b\\c""#),
-            ("\t\n\u{7}", r#""\t\n\a""#),
+            ("\t\n\r\u{7}\u{8}\u{b}\u{c}", r#""\t\n\r\a\b\v\f""#),
             ("\0\u{7f}", r#""\x00\x7f""#),
-            ("é\u{a0}\u{200b}", r#""é\u00a0\u200b""#),
+            ("é\u{85}\u{a0}\u{ad}\u{200b}", r#""é\u0085\u00a0\u00ad\u200b""#),
             ("\u{e0001}", r#""\U000e0001""#),
         ];
         for (text, quoted) in cases {
@@ -84,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_escaped() {
+    fn bytes_outside_utf8_are_escaped() {
         assert_eq!(
             quote_bytes(b"a\xff\xc3\n\xc3\xa9"),
             r#""a\xff\xc3\n\u{e9}""#.replace("\\u{e9}", "\u{e9}")
@@ -92,7 +106,23 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_quoted_in_brackets() {
+    fn a_list_stands_in_brackets() {
         assert_eq!(quote_list(&["stdout", "systemd/journal"]), r#"["stdout" "systemd/journal"]"#);
+    }
+
+    #[test]
+    fn a_character_stands_in_single_quotes() {
+        let cases = [
+            ('x', "'x'"),
+            ('"', "'\"'"),
+            ('\'', r"'\''"),
+            ('\\', r"'\\'"),
+            ('\n', r"'\n'"),
+            ('\0', r"'\x00'"),
+            ('\u{85}', r"'\u0085'"),
+        ];
+        for (c, quoted) in cases {
+            assert_eq!(quote_char(c), quoted);
+        }
     }
 }

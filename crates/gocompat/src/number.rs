@@ -1,25 +1,25 @@
-//! Numbers and booleans.
+//! Numbers and booleans, as `strconv` parses them.
 
-/// Why a number was not one. Go's `flag` package and its `strconv` tell the same two things in different words.
+/// The cause of a failed number conversion. Go's `flag` and `strconv` packages name it differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NumberError {
-    /// Not a number at all.
+pub enum NumberError {
+    /// The text is not a number.
     Syntax,
-    /// A number, but not one that fits.
+    /// The number has too many bits.
     Range,
 }
 
 impl NumberError {
-    /// As the `flag` package says it.
-    pub(crate) fn flag_text(self) -> &'static str {
+    /// Returns the text of the `flag` package.
+    pub fn flag_text(self) -> &'static str {
         match self {
             Self::Syntax => "parse error",
             Self::Range => "value out of range",
         }
     }
 
-    /// As `strconv` says it.
-    pub(crate) fn strconv_text(self) -> &'static str {
+    /// Returns the text of the `strconv` package.
+    pub fn strconv_text(self) -> &'static str {
         match self {
             Self::Syntax => "invalid syntax",
             Self::Range => "value out of range",
@@ -27,8 +27,11 @@ impl NumberError {
     }
 }
 
-/// An unsigned number of at most `bits` bits: decimal, or with one of the prefixes `0x`, `0b`, `0o` and `0`.
-pub(crate) fn parse_uint(text: &str, bits: u32) -> Result<u64, NumberError> {
+/// Parses an unsigned number of at most `bits` bits: decimal, or with a prefix `0x`, `0b`, `0o` or `0`.
+///
+/// # Errors
+/// If `strconv.ParseUint` with base 0 would return an error.
+pub fn parse_uint(text: &str, bits: u32) -> Result<u64, NumberError> {
     let (base, digits) = split_prefix(text);
     if digits.is_empty() && base != 8 {
         return Err(NumberError::Syntax);
@@ -43,14 +46,20 @@ pub(crate) fn parse_uint(text: &str, bits: u32) -> Result<u64, NumberError> {
     Ok(value)
 }
 
-/// A signed number of 64 bits, in the same notations.
-pub(crate) fn parse_int(text: &str) -> Result<i64, NumberError> {
+/// Parses a signed 64-bit number in the notations of [`parse_uint`].
+///
+/// # Errors
+/// If `strconv.ParseInt` with base 0 would return an error.
+pub fn parse_int(text: &str) -> Result<i64, NumberError> {
     let (negative, magnitude) = split_sign(text);
     apply_sign(negative, parse_uint(magnitude, 64)?)
 }
 
-/// A signed decimal number of 64 bits, without prefixes and underscores.
-pub(crate) fn parse_decimal(text: &str) -> Result<i64, NumberError> {
+/// Parses a signed 64-bit decimal number without prefix and underscores.
+///
+/// # Errors
+/// If `strconv.Atoi` would return an error.
+pub fn parse_decimal(text: &str) -> Result<i64, NumberError> {
     let (negative, magnitude) = split_sign(text);
     if magnitude.is_empty() {
         return Err(NumberError::Syntax);
@@ -58,8 +67,8 @@ pub(crate) fn parse_decimal(text: &str) -> Result<i64, NumberError> {
     apply_sign(negative, accumulate(magnitude.bytes(), 10)?)
 }
 
-/// A boolean, in any of the twelve spellings.
-pub(crate) fn parse_bool(text: &str) -> Option<bool> {
+/// Parses a boolean in any of the twelve spellings of `strconv.ParseBool`.
+pub fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
         "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
@@ -84,7 +93,7 @@ fn apply_sign(negative: bool, magnitude: u64) -> Result<i64, NumberError> {
     value.ok_or(NumberError::Range)
 }
 
-/// The base and what follows its prefix. A lone `0` is octal with no digits left, which is zero.
+/// Splits off the prefix and returns the base. A lone `0` is octal without further digits: zero.
 fn split_prefix(text: &str) -> (u32, &str) {
     let bytes = text.as_bytes();
     if bytes.first() != Some(&b'0') {
@@ -110,13 +119,13 @@ fn accumulate(digits: impl Iterator<Item = u8>, base: u32) -> Result<u64, Number
     Ok(value)
 }
 
-/// Underscores stand between digits, or between a prefix and the first digit; never first, last or doubled.
+/// Returns whether underscores stand only between digits, or between a prefix and the first digit.
 fn underscores_separate_digits(text: &str) -> bool {
     let bytes = text.as_bytes();
-    let marked = bytes.len() > 1
+    let has_prefix = bytes.len() > 1
         && bytes[0] == b'0'
         && matches!(bytes[1].to_ascii_lowercase(), b'b' | b'o' | b'x');
-    let digits = if marked { &bytes[1..] } else { bytes };
+    let digits = if has_prefix { &bytes[1..] } else { bytes };
     let last = digits.len() - 1;
     digits.iter().enumerate().all(|(at, byte)| {
         *byte != b'_' || (at > 0 && at < last && digits[at - 1] != b'_' && digits[at + 1] != b'_')
@@ -129,7 +138,7 @@ mod tests {
     use super::{parse_bool, parse_decimal, parse_int, parse_uint};
 
     #[test]
-    fn unsigned_numbers_come_in_four_bases() {
+    fn unsigned_numbers_have_four_bases() {
         let cases = [
             ("0", Ok(0)),
             ("42", Ok(42)),
@@ -181,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn decimals_know_no_prefix() {
+    fn decimals_have_no_prefix() {
         assert_eq!(parse_decimal("010"), Ok(10));
         assert_eq!(parse_decimal("-3"), Ok(-3));
         assert_eq!(parse_decimal("1h"), Err(Syntax));
