@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use backend::{Backend, CommitThread};
 use bytes::{Bytes, BytesMut};
 use env::{OsClock, OsDisk};
-use mvcc::{Config, NoLeases, Response as _, Store};
+use mvcc::{Config, NoLeases, Response as _, Store, WatchableStore, watch};
 use proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use proto::etcdserverpb::request_op::Request;
 use proto::etcdserverpb::{
@@ -30,7 +30,7 @@ const RANGE_KEYS: i64 = 500;
 
 struct Bench {
     backend: Backend,
-    store: Store,
+    store: WatchableStore,
     keys: usize,
     random: u64,
 }
@@ -48,7 +48,7 @@ fn main() {
     };
 
     let backend = open();
-    let store = Store::open(backend.clone(), &NoLeases, Config::default()).unwrap();
+    let store = open_store(&backend);
     let committer = CommitThread::spawn(&backend).unwrap();
     let mut bench = Bench { backend, store, keys, random: 1 };
     bench.put_all("put, new keys at random");
@@ -62,7 +62,7 @@ fn main() {
 
     restore(open(), keys, "one revision each");
     let backend = open();
-    let store = Store::open(backend.clone(), &NoLeases, Config::default()).unwrap();
+    let store = open_store(&backend);
     let committer = CommitThread::spawn(&backend).unwrap();
     let mut bench = Bench { backend, store, keys, random: 1 };
     for _ in 0..4 {
@@ -72,6 +72,11 @@ fn main() {
     drop(bench.store);
     bench.backend.close().unwrap();
     restore(open(), keys, "five revisions each, and a few more");
+}
+
+fn open_store(backend: &Backend) -> WatchableStore {
+    let (config, watch) = (Config::default(), watch::Config::default());
+    WatchableStore::open(backend.clone(), &NoLeases, config, &watch, Arc::new(|| ())).unwrap()
 }
 
 /// The nth of all keys, in an order that has nothing to do with theirs.
@@ -99,8 +104,7 @@ impl Bench {
         let mut txn = self.store.write(&mut tx, &NoLeases);
         txn.put(request).unwrap();
         let changes = txn.finish();
-        tx.commit().unwrap();
-        self.store.publish(&changes);
+        self.store.commit(tx, &changes).unwrap();
     }
 
     fn put_all(&mut self, what: &str) {
@@ -168,8 +172,7 @@ impl Bench {
             let mut txn = self.store.write(&mut tx, &NoLeases);
             assert!(txn.txn(&request, false).unwrap().succeeded);
             let changes = txn.finish();
-            tx.commit().unwrap();
-            self.store.publish(&changes);
+            self.store.commit(tx, &changes).unwrap();
         }
         report("compare and put", rounds, start.elapsed());
     }

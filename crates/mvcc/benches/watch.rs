@@ -117,7 +117,7 @@ fn read(effort: Effort) {
 fn catch_up(effort: Effort) {
     let history: Vec<Event> = (2..1002).map(event).collect();
     let times = (0..effort.rounds.min(5)).map(|_| {
-        let hub = Hub::new(&Config::new(1001), Arc::new(|| ()));
+        let hub = Hub::new(1001, &Config::default(), Arc::new(|| ()));
         let from_start = || CreateRequest { start_revision: 2, ..key("hot") };
         let streams = streams(&hub, effort.watchers, |_| from_start());
         let start = Instant::now();
@@ -152,7 +152,7 @@ fn per(bytes: i64, count: usize) -> i64 {
 }
 
 fn hub() -> Hub {
-    Hub::new(&Config::new(1), Arc::new(|| ()))
+    Hub::new(1, &Config::default(), Arc::new(|| ()))
 }
 
 fn streams(hub: &Hub, count: usize, request: impl Fn(usize) -> CreateRequest) -> Vec<Stream> {

@@ -69,6 +69,7 @@ mod hash;
 mod past;
 mod restore;
 mod store;
+mod watchable_store;
 
 pub mod check;
 pub mod watch;
@@ -82,4 +83,5 @@ pub use store::{
     COMPACTION_BATCH_LIMIT_DEFAULT, Changes, Config, FIRST_REVISION, Leases, NEVER_COMPACTED,
     NoLeases, Reader, Store,
 };
+pub use watchable_store::WatchableStore;
 pub use write::WriteTxn;

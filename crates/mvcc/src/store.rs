@@ -103,14 +103,43 @@ pub(crate) struct State {
     pub(crate) compacted: i64,
 }
 
-/// What a write transaction did.
+/// The changes of a write transaction, which become visible when they are committed.
 #[derive(Debug)]
-#[must_use = "its revision is not there before it is published"]
+#[must_use = "a revision is not visible before it is committed"]
 pub struct Changes {
-    /// The revision of the store after it.
-    pub revision: i64,
-    /// What happened to which keys, in order. None: then the revision is that of before.
-    pub events: Vec<Event>,
+    base: i64,
+    revision: i64,
+    events: Vec<Event>,
+}
+
+impl Changes {
+    pub(crate) fn new(base: i64, revision: i64, events: Vec<Event>) -> Changes {
+        Changes { base, revision, events }
+    }
+
+    /// Whether the transaction changed nothing. Then it has no revision of its own.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.revision == self.base
+    }
+
+    /// The revision of the store after the transaction.
+    #[must_use]
+    pub fn revision(&self) -> i64 {
+        self.revision
+    }
+
+    /// The event of each change, in order.
+    #[must_use]
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// Drops the events but keeps the revision, so that watchers miss the transaction. A planted
+    /// bug, which the simulator has to find.
+    pub fn lose_events(&mut self) {
+        self.events.clear();
+    }
 }
 
 impl Store {

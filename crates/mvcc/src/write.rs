@@ -82,7 +82,7 @@ impl<'a, 'b> WriteTxn<'a, 'b> {
 
     /// Ends it. The changes are visible once the transaction of the backend is committed and they are published.
     pub fn finish(self) -> Changes {
-        Changes { revision: self.revision(), events: self.changes }
+        Changes::new(self.begin, self.revision(), self.changes)
     }
 
     /// Whether a put can be carried out: its lease is known, and so is the key if something of it is to stay as it is.

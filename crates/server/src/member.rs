@@ -341,11 +341,11 @@ pub(crate) fn serve_watchers(shared: &Shared) -> Option<Option<Duration>> {
     loop {
         // A snapshot may have put another in its place meanwhile.
         let state = shared.state();
-        match state.hub.turn(&state.store) {
+        match state.store.sync_watchers() {
             Ok(Next::Again) => {}
             Ok(Next::Idle) => {
                 let now = shared.now();
-                return Some(state.hub.tick_progress(now).map(|at| at.saturating_sub(now)));
+                return Some(state.store.tick_progress(now).map(|at| at.saturating_sub(now)));
             }
             Err(error) => {
                 shared.fail("read history for watchers", &error);

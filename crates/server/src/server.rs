@@ -186,8 +186,8 @@ impl Shared {
 
     /// Another state takes the place of the one there is: for readers, and for those who watch, at once.
     pub(crate) fn replace_state(&self, state: Arc<StateMachine>) {
-        let (hub, revision) = (state.hub.clone(), state.store.current());
-        hub.restore(revision, || {
+        let next = Arc::clone(&state);
+        next.store.take_over(|| {
             *self.state.write().unwrap_or_else(PoisonError::into_inner) = state;
         });
     }

@@ -12,8 +12,7 @@ use env::Clock;
 use lease::Lessor;
 use membership::quota::Quota;
 use membership::{AlarmStore, Cluster};
-use mvcc::watch::Hub;
-use mvcc::{Changes, Store};
+use mvcc::{Changes, WatchableStore};
 use types::{Index, LeaseId, Term};
 
 use crate::apply::Fault;
@@ -25,9 +24,9 @@ pub struct Config {
     pub store: mvcc::Config,
     /// How leases are kept.
     pub lease: lease::Config,
-    /// How the hub for watchers behaves. Its revision is that of the store.
+    /// How watchers are served.
     pub watch: mvcc::watch::Config,
-    /// Called when there is something to do for the hub.
+    /// Called when there is work to do for watchers.
     pub wake_watch: mvcc::watch::Notify,
     /// How large the database may grow.
     pub quota: Quota,
@@ -36,7 +35,6 @@ pub struct Config {
 /// What is needed again when another database takes the place of this one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kept {
-    store: mvcc::Config,
     lease: lease::Config,
     pub(crate) quota: Quota,
 }
@@ -45,10 +43,8 @@ pub(crate) struct Kept {
 pub struct StateMachine {
     /// Where it is kept.
     pub backend: Backend,
-    /// Keys.
-    pub store: Store,
-    /// Who watches them.
-    pub hub: Hub,
+    /// Keys and their watchers.
+    pub store: WatchableStore,
     /// Leases.
     pub lessor: Lessor,
     /// Users and roles.
@@ -78,32 +74,30 @@ impl StateMachine {
         let mut tx = backend.begin();
         auth.start(&mut tx)?;
         tx.commit()?;
-        let kept = Kept { store: config.store, lease: config.lease, quota: config.quota };
+        let kept = Kept { lease: config.lease, quota: config.quota };
         let (auth, cluster) = (Arc::new(auth), Arc::new(cluster));
-        let mut watch = config.watch;
-        let hub = |revision| {
-            watch.revision = revision;
-            Hub::new(&watch, config.wake_watch)
-        };
-        StateMachine::with(backend, clock, auth, cluster, kept, hub)
+        let Config { store, watch, wake_watch, .. } = config;
+        StateMachine::with(backend, clock, auth, cluster, kept, |backend, leases| {
+            WatchableStore::open(backend, leases, store, &watch, wake_watch)
+        })
     }
 
-    /// Reads what a database holds; `hub` makes the hub, for a store at a revision.
+    /// Reads what a database holds; `open_store` opens its keys.
     fn with(
         backend: Backend,
         clock: Arc<dyn Clock>,
         auth: Arc<AuthStore>,
         cluster: Arc<Cluster>,
         kept: Kept,
-        hub: impl FnOnce(i64) -> Hub,
+        open_store: impl FnOnce(Backend, &dyn mvcc::Leases) -> Result<WatchableStore, mvcc::Fault>,
     ) -> Result<StateMachine, Fault> {
         let view = backend.view();
         let alarms = AlarmStore::restore(&view)?;
         let lessor = Lessor::new(kept.lease);
         lessor.restore(&view)?;
-        let store = Store::open(backend.clone(), &Attached(&lessor), kept.store)?;
-        let (hub, last) = (hub(store.current()), AtomicU64::new(0));
-        Ok(StateMachine { backend, store, hub, lessor, auth, cluster, alarms, kept, clock, last })
+        let store = open_store(backend.clone(), &Attached(&lessor))?;
+        let last = AtomicU64::new(0);
+        Ok(StateMachine { backend, store, lessor, auth, cluster, alarms, kept, clock, last })
     }
 
     /// The one that takes the place of this one, with another database, that a leader sent. They have in common what outlives a database: watchers, tokens,
@@ -114,9 +108,11 @@ impl StateMachine {
         self.cluster.restore(&backend.view())?;
         backend.create_buckets(&Bucket::ALL)?;
         self.auth.restore(&backend.view())?;
-        let StateMachine { auth, cluster, clock, hub, kept, .. } = self;
+        let StateMachine { auth, cluster, clock, kept, .. } = self;
         let (auth, cluster, clock) = (Arc::clone(auth), Arc::clone(cluster), Arc::clone(clock));
-        StateMachine::with(backend, clock, auth, cluster, *kept, |_| hub.clone())
+        StateMachine::with(backend, clock, auth, cluster, *kept, |backend, leases| {
+            self.store.successor(backend, leases)
+        })
     }
 
     /// The last entry that was applied, and its term.
@@ -130,14 +126,14 @@ impl StateMachine {
 
     /// Commits a transaction; then shows what it did to keys, to readers and watchers at once.
     pub(crate) fn commit(&self, tx: Tx<'_>, changes: Option<Changes>) -> Result<(), Fault> {
-        tx.commit()?;
-        if let Some(changes) = changes.filter(|changes| !changes.events.is_empty()) {
-            let Changes { revision, events } = &changes;
-            let is_lost = planted_bug::is_planted(PlantedBug::DropEvents) && revision % 16 == 0;
-            let events = if is_lost { &[] } else { events.as_slice() };
-            self.hub.publish(*revision, events, || self.store.publish(&changes));
+        let Some(mut changes) = changes else {
+            tx.commit()?;
+            return Ok(());
+        };
+        if planted_bug::is_planted(PlantedBug::DropEvents) && changes.revision() % 16 == 0 {
+            changes.lose_events();
         }
-        Ok(())
+        Ok(self.store.commit(tx, &changes)?)
     }
 }
 

@@ -17,7 +17,7 @@ impl Bell {
         let bell = Bell::default();
         let rung = bell.clone();
         let notify = Arc::new(move || rung.0.notify_one());
-        (server.state().hub.stream(notify, server.now(), jitter), bell)
+        (server.state().store.watch_stream(notify, server.now(), jitter), bell)
     }
 
     /// Returns when it has been rung since the last time.

@@ -122,7 +122,7 @@ async fn who_gives_up_waiting_leaves_no_key() {
     let second = lock(&member, "jobs", 2);
     assert_eq!(below.next().await, (EventType::Put, "jobs/2".into()));
     // One that is given up while it is put in the queue leaves its key to its lease, so it has to wait first.
-    while member.server().state().hub.watchers() < 2 {
+    while member.server().state().store.watchers() < 2 {
         tokio::task::yield_now().await;
     }
     second.abort();
@@ -233,7 +233,7 @@ async fn who_gives_up_a_campaign_does_not_stand_any_more() {
     assert_eq!(below.next().await, (EventType::Put, "e/a".into()));
     let second = campaign(&member, 0xb, "two");
     assert_eq!(below.next().await, (EventType::Put, "e/b".into()));
-    while member.server().state().hub.watchers() < 2 {
+    while member.server().state().store.watchers() < 2 {
         tokio::task::yield_now().await;
     }
     second.abort();

@@ -242,7 +242,7 @@ async fn a_request_may_meet_what_the_member_has_to_say_by_itself() {
 /// The next response, read so slowly that there is always one: for the member there is no end of telling.
 async fn next_slowly(watch: &mut Watch, member: &Fixture) -> WatchResponse {
     let state = member.server().state();
-    while state.hub.pending_events() == 0 && state.hub.slow_watchers() > 0 {
+    while state.store.pending_events() == 0 && state.store.slow_watchers() > 0 {
         tokio::task::yield_now().await;
     }
     watch.next().await
@@ -298,9 +298,9 @@ async fn a_stream_that_is_dropped_is_gone() {
     let mut watch = Watch::open(&member).await;
     watch.create(key("a")).await;
     assert!(watch.next().await.created);
-    assert_eq!(member.server().state().hub.watchers(), 1);
+    assert_eq!(member.server().state().store.watchers(), 1);
     drop(watch);
-    assert_eq!(member.server().state().hub.streams(), 0);
+    assert_eq!(member.server().state().store.watch_streams(), 0);
     let handled = r#"grpc_server_handled_total{grpc_code="Canceled",grpc_method="Watch",grpc_service="etcdserverpb.Watch",grpc_type="bidi_stream"}"#;
     assert_eq!(member.metric(handled), Some(1.0));
 }
@@ -329,10 +329,10 @@ async fn a_client_that_does_not_read_keeps_no_watchers_beyond_its_time() {
         assert!(watch.next().await.created);
         // It is polled no more, just as if its client took nothing.
         if ends == "1H" {
-            assert_eq!(state.hub.streams(), 1);
+            assert_eq!(state.store.watch_streams(), 1);
             member.grpc.close();
         }
-        while state.hub.streams() > 0 {
+        while state.store.watch_streams() > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }

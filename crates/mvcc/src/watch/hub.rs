@@ -15,10 +15,8 @@ use super::stream::Stream;
 use crate::event::Event;
 
 /// How watchers are served.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The revision of the store at the start.
-    pub revision: i64,
     /// A response of this size is split, for watchers that allow it: the largest request and what a message may have on top of it.
     pub fragment_bytes: usize,
     /// How often watchers that want it are told about their progress.
@@ -27,12 +25,10 @@ pub struct Config {
     pub limits: Limits,
 }
 
-impl Config {
-    /// What etcd has without any flags, for a store at a revision.
-    #[must_use]
-    pub fn new(revision: i64) -> Config {
+/// The values that etcd has without any flags.
+impl Default for Config {
+    fn default() -> Config {
         Config {
-            revision,
             fragment_bytes: 2 << 20,
             progress_interval: Duration::from_secs(600),
             limits: Limits::default(),
@@ -72,15 +68,15 @@ pub(super) struct Shared {
 }
 
 impl Hub {
-    /// A hub without watchers. It calls `wake` when there is something to do for [`Hub::turn`], or [`Hub::tick_progress`] may have to be called sooner than it said; never with a
+    /// A hub without watchers, for a store at a revision. It calls `wake` when there is something to do for [`Hub::turn`], or [`Hub::tick_progress`] may have to be called sooner than it said; never with a
     /// lock held.
     #[must_use]
-    pub fn new(config: &Config, wake: Notify) -> Hub {
+    pub fn new(revision: i64, config: &Config, wake: Notify) -> Hub {
         let shared = Shared {
             fragment_bytes: config.fragment_bytes,
             progress_interval: config.progress_interval.max(PROGRESS_INTERVAL_MIN),
             limits: config.limits,
-            state: Mutex::new(State::new(config.revision, config.limits)),
+            state: Mutex::new(State::new(revision, config.limits)),
             turn: Mutex::default(),
             roomy: Mutex::default(),
             wake,

@@ -162,7 +162,10 @@ impl Run {
         let ((), changes) = self.subject.write(put_all).unwrap();
         keys.iter().for_each(|key| self.histories.put(key, value.clone()));
         self.histories.current += 1;
-        assert_eq!((changes.revision, changes.events.len()), (self.histories.current, keys.len()));
+        assert_eq!(
+            (changes.revision(), changes.events().len()),
+            (self.histories.current, keys.len())
+        );
     }
 
     fn delete_many(&mut self) {

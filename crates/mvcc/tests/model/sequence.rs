@@ -237,12 +237,12 @@ impl Run {
     }
 
     fn same_changes(&self, changes: &Changes) {
-        assert_eq!(changes.revision, self.model.current());
-        let new = self.model.log.iter().rev().zip(&changes.events);
-        let new = new.filter(|(change, _)| change.revision.main == changes.revision).count();
+        assert_eq!(changes.revision(), self.model.current());
+        let new = self.model.log.iter().rev().zip(changes.events());
+        let new = new.filter(|(change, _)| change.revision.main == changes.revision()).count();
         let expected = &self.model.log[self.model.log.len() - new..];
-        assert_eq!(changes.events.len(), expected.len(), "{:?}", changes.events);
-        for (event, change) in changes.events.iter().zip(expected) {
+        assert_eq!(changes.events().len(), expected.len(), "{:?}", changes.events());
+        for (event, change) in changes.events().iter().zip(expected) {
             same_event(event, change);
         }
     }

@@ -127,7 +127,7 @@ impl Subject {
         let result = f(&mut txn);
         let changes = txn.finish();
         if result.is_err() {
-            assert!(changes.events.is_empty(), "what fails changes nothing");
+            assert!(changes.events().is_empty(), "what fails changes nothing");
         }
         tx.commit().unwrap();
         self.store.publish(&changes);

@@ -94,7 +94,7 @@ proptest! {
 
 /// Reads a transaction of ten puts of 100 bytes each, with responses split at a size.
 fn read_split(fragment_bytes: usize, fragment: bool) -> Vec<Response> {
-    let world = World::with(&Config { fragment_bytes, ..Config::new(1) });
+    let world = World::with(&Config { fragment_bytes, ..Config::default() });
     let mut client = world.client();
     client.watch(&CreateRequest { fragment, ..everything() });
     let value = "x".repeat(100);
@@ -147,7 +147,7 @@ fn a_response_below_the_limit_is_not_split() {
 
 #[test]
 fn pieces_stay_together() {
-    let world = World::with(&Config { fragment_bytes: 50, ..Config::new(1) });
+    let world = World::with(&Config { fragment_bytes: 50, ..Config::default() });
     let mut client = world.client();
     client.watch(&CreateRequest { fragment: true, ..everything() });
     world.write(&[put("a", "1"), put("b", "2")]);

@@ -219,19 +219,19 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> World {
-        World::with(&Config::new(1))
+        World::with(&Config::default())
     }
 
     /// With other bounds than those in use.
     pub(crate) fn bounded(change: impl FnOnce(&mut Limits)) -> World {
-        let mut config = Config::new(1);
+        let mut config = Config::default();
         change(&mut config.limits);
         World::with(&config)
     }
 
     pub(crate) fn with(config: &Config) -> World {
         let wakes = Arc::new(AtomicUsize::new(0));
-        let hub = Hub::new(config, counter(&wakes));
+        let hub = Hub::new(1, config, counter(&wakes));
         World { log: Arc::new(Log::default()), hub, wakes }
     }
 

@@ -70,7 +70,7 @@ fn an_unsynced_watcher_is_not_told() {
 
 #[test]
 fn the_interval_has_jitter_and_a_minimum() {
-    let config = Config { progress_interval: Duration::from_millis(1), ..Config::new(1) };
+    let config = Config { progress_interval: Duration::from_millis(1), ..Config::default() };
     let world = World::with(&config);
     let mut client = world.client_at(5 * MINUTE, Duration::from_millis(7));
     client.watch(&notified(key("a")));

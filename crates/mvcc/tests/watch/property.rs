@@ -86,7 +86,7 @@ impl Run {
         let config = Config {
             limits: limits(&mut random),
             fragment_bytes: usize::try_from(60 + random.below(200)).unwrap(),
-            ..Config::new(1)
+            ..Config::default()
         };
         let world = World::with(&config);
         let clients = (0..CLIENTS).map(|_| RefCell::new(Checker::new(&world))).collect();

@@ -111,7 +111,7 @@ fn open(path: &Path, metadata: &Metadata, ttl_min_seconds: i64) -> anyhow::Resul
     let config = Config {
         store: mvcc::Config::default(),
         lease: lease::Config { ttl_min_seconds, ..lease::Config::default() },
-        watch: mvcc::watch::Config::new(1),
+        watch: mvcc::watch::Config::default(),
         wake_watch: Arc::new(|| {}),
         quota: Quota::new(-1),
     };

@@ -190,7 +190,7 @@ pub(super) fn open(
         watch: mvcc::watch::Config {
             fragment_bytes: config.max_request_bytes + MESSAGE_OVERHEAD_BYTES,
             progress_interval: config.watch_progress_notify_interval,
-            ..mvcc::watch::Config::new(0)
+            ..mvcc::watch::Config::default()
         },
         wake_watch: Arc::new(move || rung.ring()),
         quota: Quota::new(config.quota_backend_bytes),

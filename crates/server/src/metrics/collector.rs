@@ -196,19 +196,19 @@ fn database(state: &StateMachine) -> Vec<Family> {
 }
 
 fn watchers(state: &StateMachine) -> Vec<Family> {
-    let hub = &state.hub;
+    let store = &state.store;
     let families = [
-        ("etcd_debugging_mvcc_watch_stream_total", "Streams of watchers.", hub.streams()),
-        ("etcd_debugging_mvcc_watcher_total", "Watchers.", hub.watchers()),
+        ("etcd_debugging_mvcc_watch_stream_total", "Streams of watchers.", store.watch_streams()),
+        ("etcd_debugging_mvcc_watcher_total", "Watchers.", store.watchers()),
         (
             "etcd_debugging_mvcc_slow_watcher_total",
             "Watchers that are behind.",
-            hub.slow_watchers(),
+            store.slow_watchers(),
         ),
         (
             "etcd_debugging_mvcc_pending_events_total",
             "Events that wait to be sent.",
-            hub.pending_events(),
+            store.pending_events(),
         ),
     ];
     families.into_iter().map(|(name, help, value)| gauge(name, help, value as f64)).collect()

@@ -88,7 +88,7 @@ impl Watcher {
         let is_woken = Arc::new(AtomicBool::new(false));
         let wake = Arc::clone(&is_woken);
         let wake = Arc::new(move || wake.store(true, Ordering::Relaxed));
-        let stream = state.hub.stream(wake, server.now(), Duration::ZERO);
+        let stream = state.store.watch_stream(wake, server.now(), Duration::ZERO);
         let is_notified = chooser.random.chance(1, 2);
         if stream.create(&to_create(&request, is_notified)).is_err() {
             return;

@@ -198,7 +198,7 @@ fn state(disk: &SimDisk, clock: &SimClock, config: &ServerConfig) -> StateMachin
     let machine = Config {
         store: mvcc::Config::default(),
         lease,
-        watch: watch::Config::new(1),
+        watch: watch::Config::default(),
         wake_watch: Arc::new(|| {}),
         quota: Quota::new(config.quota_backend_bytes),
     };

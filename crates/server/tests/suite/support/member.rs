@@ -81,7 +81,7 @@ impl Member {
         let config = Config {
             store,
             lease: lease::Config::default(),
-            watch: mvcc::watch::Config::new(1),
+            watch: mvcc::watch::Config::default(),
             wake_watch: Arc::new(|| {}),
             quota: Quota::new(setup.quota),
         };

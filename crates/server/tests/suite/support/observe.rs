@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use backend::schema::Bucket;
 use backend::{Read, View};
 use membership::Membership;
-use mvcc::{Error, KeyValueHash, RangeResult, Store};
+use mvcc::{Error, KeyValueHash, RangeResult, WatchableStore};
 use proto::etcdserverpb::{
     AlarmMember, AuthRoleGetRequest, AuthStatusResponse, AuthUserGetRequest, RangeRequest,
 };
@@ -117,7 +117,7 @@ pub(crate) fn pairs(view: &View, bucket: Bucket) -> Pairs {
 ///
 /// As in etcd, a compaction leaves its hash under its revision, also under zero, where the hash of everything is asked for: until a restart
 /// it stands in that one's place.
-fn hash(store: &Store) -> Option<Result<(KeyValueHash, i64), Error>> {
+fn hash(store: &WatchableStore) -> Option<Result<(KeyValueHash, i64), Error>> {
     let hidden = store.compaction_hashes().iter().any(|hash| hash.revision == 0);
     (!hidden).then(|| store.hash_kv(0))
 }

@@ -9,14 +9,13 @@ use backend::Backend;
 use bytes::Bytes;
 use env::{Random as _, SeededRandom, SimClock, SimDisk};
 use mvcc::kv::KeyValueRef;
-use mvcc::watch::{Config as WatchConfig, CreateRequest, Hub, Next, Response, Stream};
-use mvcc::{CompactionTurn, Config, EventKind, NoLeases, Store};
+use mvcc::watch::{self, CreateRequest, Next, Response, Stream};
+use mvcc::{CompactionTurn, Config, EventKind, NoLeases, WatchableStore};
 use proto::etcdserverpb::{DeleteRangeRequest, PutRequest};
 
 struct Fixture {
     backend: Backend,
-    store: Store,
-    hub: Hub,
+    store: WatchableStore,
     /// All that happened: revision, key, and the value or none if it was deleted.
     log: Vec<(i64, Bytes, Option<Bytes>)>,
 }
@@ -30,9 +29,9 @@ impl Fixture {
         let backend =
             Backend::open(disk, clock, "db".as_ref(), backend::Config::default()).unwrap();
         let config = Config { compaction_batch_limit: 3 };
-        let store = Store::open(backend.clone(), &NoLeases, config).unwrap();
-        let hub = Hub::new(&WatchConfig::new(store.current()), Arc::new(|| {}));
-        Fixture { backend, store, hub, log: Vec::new() }
+        let (watch, wake) = (watch::Config::default(), Arc::new(|| {}));
+        let store = WatchableStore::open(backend.clone(), &NoLeases, config, &watch, wake).unwrap();
+        Fixture { backend, store, log: Vec::new() }
     }
 
     fn change(&mut self, key: &Bytes, value: Option<Bytes>) {
@@ -49,15 +48,11 @@ impl Fixture {
             }
         }
         let changes = txn.finish();
-        tx.commit().unwrap();
-        if changes.events.is_empty() {
-            return;
-        }
-        for event in &changes.events {
+        for event in changes.events() {
             let value = (event.kind == EventKind::Put).then(|| value_of(&event.kv));
-            self.log.push((changes.revision, event.key.clone(), value));
+            self.log.push((changes.revision(), event.key.clone(), value));
         }
-        self.hub.publish(changes.revision, &changes.events, || self.store.publish(&changes));
+        self.store.commit(tx, &changes).unwrap();
     }
 
     fn compact(&self, at: i64) {
@@ -71,13 +66,13 @@ impl Fixture {
     }
 
     fn stream(&self) -> Stream {
-        self.hub.stream(Arc::new(|| {}), Duration::ZERO, Duration::ZERO)
+        self.store.watch_stream(Arc::new(|| {}), Duration::ZERO, Duration::ZERO)
     }
 
     fn drain(&self, stream: &mut Stream) -> Vec<Response> {
         let mut all = Vec::new();
         loop {
-            while self.hub.turn(&self.store).unwrap() == Next::Again {}
+            while self.store.sync_watchers().unwrap() == Next::Again {}
             match stream.next(&self.store).unwrap() {
                 Some(response) => all.push(response),
                 None => return all,
@@ -157,10 +152,9 @@ fn bug_18089_19179_a_deletion_at_the_compacted_revision_is_heard_of() {
     assert_eq!((told.canceled, told.compact_revision), (true, 4));
 }
 
-/// A store that was replaced, as when a snapshot is received, may be the one that somebody still hands in: nothing is taken from it that it does not
-/// have.
+/// A watch thread may still hold the predecessor after a snapshot replaced it.
 #[test]
-fn a_turn_with_the_store_from_before_loses_nothing() {
+fn syncing_watchers_with_the_predecessor_loses_no_event() {
     let (mut old, mut new) = (Fixture::new(), Fixture::new());
     for it in [&mut old, &mut new] {
         it.change(&Bytes::from_static(b"a"), Some(Bytes::from_static(b"1")));
@@ -170,13 +164,16 @@ fn a_turn_with_the_store_from_before_loses_nothing() {
     for value in ["2", "3", "4"] {
         new.change(&Bytes::from_static(b"a"), Some(Bytes::from(value)));
     }
-    old.hub.restore(new.store.current(), || {});
+    let next = old.store.successor(new.backend.clone(), &NoLeases).unwrap();
+    let mut visible = false;
+    next.take_over(|| visible = true);
+    assert!(visible, "the caller replaces what readers see");
     for _ in 0..3 {
-        assert_eq!(old.hub.turn(&old.store).unwrap(), Next::Again);
+        assert_eq!(old.store.sync_watchers().unwrap(), Next::Again);
     }
-    while old.hub.turn(&new.store).unwrap() == Next::Again {}
+    while next.sync_watchers().unwrap() == Next::Again {}
     let mut responses = Vec::new();
-    while let Some(response) = stream.next(&new.store).unwrap() {
+    while let Some(response) = stream.next(&next).unwrap() {
         responses.push(response);
     }
     assert_eq!(heard(&responses), new.expected(2, -1));
