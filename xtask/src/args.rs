@@ -167,7 +167,9 @@ mod tests {
 
     #[test]
     fn unknown_steps_and_empty_selections_are_rejected() {
-        assert!(rejected("verify --only clipy").starts_with("--only clipy: the steps are fmt, "));
+        assert!(
+            rejected("verify --only clipy").starts_with("--only clipy: the steps are toolchain, ")
+        );
         assert!(rejected("verify --only fmt --skip fmt").contains("no step"));
     }
 

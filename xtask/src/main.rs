@@ -12,6 +12,7 @@ mod deny;
 mod edges;
 mod hygiene;
 mod prose;
+mod toolchain;
 
 mod sim;
 

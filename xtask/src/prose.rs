@@ -118,7 +118,7 @@ impl Syntax {
 fn trailing_comment(line: &str) -> Option<&str> {
     let at = line.find(" // ")?;
     let quotes = line[..at].matches('"').count();
-    (quotes % 2 == 0).then(|| &line[at + 1..])
+    quotes.is_multiple_of(2).then(|| &line[at + 1..])
 }
 
 /// Lists the violations in one file, as `path:line: rule`.

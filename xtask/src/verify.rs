@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Error, Result, bail};
 
 use crate::workspace::Workspace;
-use crate::{deny, edges, hygiene};
+use crate::{deny, edges, hygiene, toolchain};
 
 /// The choice of steps.
 #[derive(Debug, Default, PartialEq)]
@@ -44,7 +44,8 @@ pub(crate) enum Outcome {
 }
 
 /// The steps, in the order they run.
-pub(crate) const STEPS: [Step; 8] = [
+pub(crate) const STEPS: [Step; 9] = [
+    Step { name: "toolchain", what: "rustc is the pinned version", run: rustc },
     Step { name: "fmt", what: "the code is formatted", run: fmt },
     Step { name: "hygiene", what: "no unfinished code, disabled tests or bad prose", run: tidy },
     Step { name: "edges", what: "the crates match ARCHITECTURE.md", run: map },
@@ -87,6 +88,11 @@ fn failure(step: &str, options: &Options, seconds: f64, error: &Error) -> String
     let deny = if step == "deny" && options.require_deny { " --require-deny" } else { "" };
     let repeat = format!("cargo xtask verify --only {step}{deny}");
     format!("{step} FAILED after {seconds:.1} s\n{error:#}\nrepeat this step alone: {repeat}")
+}
+
+fn rustc(workspace: &Workspace, _: &Options) -> Result<Outcome> {
+    toolchain::check(workspace)?;
+    Ok(Outcome::Passed)
 }
 
 fn fmt(workspace: &Workspace, _: &Options) -> Result<Outcome> {

@@ -44,6 +44,15 @@ impl Workspace {
         command.envs(envs.iter().copied()).status().context("start cargo")
     }
 
+    /// Returns the output of `rustc --version` of the active toolchain.
+    pub(crate) fn rustc_version(&self) -> Result<String> {
+        let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+        let mut command = Command::new(rustc);
+        let output = command.arg("--version").current_dir(&self.root).output();
+        let output = output.context("start rustc")?;
+        String::from_utf8(output.stdout).context("decode rustc's output")
+    }
+
     /// Runs cargo quietly and returns its output, or none if it failed.
     pub(crate) fn cargo_quiet(&self, args: &[&str]) -> Option<String> {
         let output = self.command(args).output().ok()?;

@@ -15,7 +15,7 @@ pub(super) fn compare(picture: &Picture, members: &BTreeMap<String, Member>) -> 
     for name in names {
         match (picture.crates.get(name), members.get(name)) {
             (Some(lines), Some(member)) => {
-                differences.extend(crate_differences(name, lines, member))
+                differences.extend(crate_differences(name, lines, member));
             }
             (Some(_), None) => {
                 differences.push(format!("{name}: drawn, but no such crate exists"));
