@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use net::{Crowd, Exit, Guest};
+use net::{Evicted, EvictingLimit, Permit};
 use tokio::time::{Sleep, sleep};
 
 use crate::grpc::{Code, Status};
@@ -31,12 +31,12 @@ pub(crate) const RECEIVING_TIME_MAX: Duration = Duration::from_secs(5 * 60);
 
 /// All unfinished messages. Clones are the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Intake(Arc<Crowd>);
+pub(crate) struct Intake(Arc<EvictingLimit>);
 
 impl Intake {
     /// For messages of so many bytes at most.
     pub(crate) fn new(bytes_max: usize) -> Intake {
-        Intake(Crowd::new(RECEIVING_BYTES_MAX.max(bytes_max.saturating_mul(LONGEST_MIN))))
+        Intake(EvictingLimit::new(RECEIVING_BYTES_MAX.max(bytes_max.saturating_mul(LONGEST_MIN))))
     }
 }
 
@@ -46,8 +46,8 @@ pub(crate) struct Receiving(Option<Unfinished>);
 
 #[derive(Debug)]
 struct Unfinished {
-    guest: Guest,
-    exit: Arc<Exit>,
+    guest: Permit,
+    exit: Arc<Evicted>,
     late: Pin<Box<Sleep>>,
 }
 
@@ -64,7 +64,7 @@ impl Receiving {
             return Poll::Pending;
         }
         let unfinished = self.0.get_or_insert_with(|| Unfinished::begin(intake));
-        unfinished.guest.weigh(bytes);
+        unfinished.guest.set_weight(bytes);
         if unfinished.exit.poll(cx).is_ready() {
             return Poll::Ready(GivenUp::Crowded);
         }
@@ -79,8 +79,8 @@ impl Receiving {
 
 impl Unfinished {
     fn begin(intake: &Intake) -> Unfinished {
-        let exit = Arc::<Exit>::default();
-        let guest = intake.0.join(0, Arc::clone(&exit));
+        let exit = Arc::<Evicted>::default();
+        let guest = intake.0.acquire(0, Arc::clone(&exit));
         Unfinished { guest, exit, late: Box::pin(sleep(RECEIVING_TIME_MAX)) }
     }
 }

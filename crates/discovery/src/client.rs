@@ -20,7 +20,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream;
 use http::Uri;
 use hyper_util::rt::TokioIo;
-use net::{DialError, Dialer, Link, Target};
+use net::{ClientStream, DialError, Dialer, Target};
 use proto::etcdserverpb::watch_request::RequestUnion;
 use proto::etcdserverpb::{
     AuthenticateRequest, PutRequest, RangeRequest, RangeResponse, WatchCreateRequest, WatchRequest,
@@ -30,7 +30,7 @@ use proto::mvccpb::KeyValue;
 use rpc::etcdserverpb::auth_client::AuthClient;
 use rpc::etcdserverpb::kv_client::KvClient;
 use rpc::etcdserverpb::watch_client::WatchClient;
-use tls::ClientSide;
+use tls::ClientTls;
 use tokio::time::timeout;
 use tonic::codegen::Service;
 use tonic::metadata::{Ascii, MetadataValue};
@@ -124,7 +124,7 @@ impl Client {
         metrics: &tls::Metrics,
     ) -> Result<Client, JoinError> {
         let info = settings.tls.clone().unwrap_or_default();
-        let side = Arc::new(ClientSide::load("discovery-client", info, metrics)?);
+        let side = Arc::new(ClientTls::load("discovery-client", info, metrics)?);
         if settings.endpoints.is_empty() {
             return Err(JoinError::NoEndpoints);
         }
@@ -335,7 +335,7 @@ async fn within<T>(
 /// A connection that is made when it is needed, and made anew when it is lost.
 fn channel(
     endpoint: &str,
-    side: &Arc<ClientSide>,
+    side: &Arc<ClientTls>,
     settings: &Settings,
 ) -> Result<Channel, JoinError> {
     let target = Target::parse(&with_scheme(endpoint, settings.tls.is_some()))?;
@@ -371,9 +371,9 @@ struct Connector {
 }
 
 impl Service<Uri> for Connector {
-    type Response = TokioIo<Link>;
+    type Response = TokioIo<ClientStream>;
     type Error = DialError;
-    type Future = Pin<Box<dyn Future<Output = Result<TokioIo<Link>, DialError>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<TokioIo<ClientStream>, DialError>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), DialError>> {
         Poll::Ready(Ok(()))

@@ -91,8 +91,8 @@ fn round(reply_bytes: usize, time: Duration) -> f64 {
     let runtimes = Runtimes::start(1).unwrap();
     let listener = Listener::bind(&Address::Tcp("127.0.0.1:0".into()), SocketOptions::default());
     let handler = Arc::new(Answer(vec![7; reply_bytes].into()));
-    let serving = net::serve(&runtimes, listener.unwrap(), handler, Config::default()).unwrap();
-    let address = serving.local().tcp().unwrap();
+    let handle = net::serve(&runtimes, listener.unwrap(), handler, Config::default()).unwrap();
+    let address = handle.local().tcp().unwrap();
     let calls = Arc::new(AtomicU64::new(0));
     let clients = thread::spawn({
         let calls = Arc::clone(&calls);
@@ -111,7 +111,7 @@ fn round(reply_bytes: usize, time: Duration) -> f64 {
     });
     clients.join().unwrap();
     let cost = processor_time("net-0").as_secs_f64() * 1e6;
-    runtimes.block_on(serving.drain(Duration::from_secs(1)));
+    runtimes.block_on(handle.drain(Duration::from_secs(1)));
     #[expect(clippy::cast_precision_loss, reason = "calls are millions")]
     let calls = calls.load(Ordering::Relaxed) as f64;
     cost / calls

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::security::Security;
+use crate::open::TlsMode;
 
 /// A [`Config::streams_max`] that limits nothing, and is not announced to clients either: etcd's default.
 pub const STREAMS_UNLIMITED: u32 = u32::MAX;
@@ -34,7 +34,7 @@ pub(crate) const HTTP1_HEADERS_MAX: usize = 256;
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Whether TLS is spoken.
-    pub security: Security,
+    pub tls: TlsMode,
     /// Connections at a time. More wait in the backlog. See [`connections_max`](crate::connections_max).
     pub connections_max: u32,
     /// Streams at a time on a connection of HTTP/2; the flag `--max-concurrent-streams`.
@@ -43,29 +43,29 @@ pub struct Config {
     pub keep_alive: KeepAlive,
     /// Connections at a time that have not said what they speak, or are still at their handshake. For one more, the first of them is cut: a crowd that says
     /// nothing makes room by itself.
-    pub opening_max: usize,
+    pub pending_max: usize,
     /// Time to say which protocol is spoken, and to finish the first frame of HTTP/2. That of grpc-go.
-    pub opening_timeout: Duration,
+    pub detection_timeout: Duration,
     /// Time for a handshake of TLS. That of etcd.
     pub handshake_timeout: Duration,
     /// Time for the headers of a request, once begun; for HTTP/1 also the time a connection may wait for its next request.
     pub headers_timeout: Duration,
     /// Whether the log is warned of whoever speaks no HTTP: where nobody comes but those who should.
-    pub strangers_are_told: bool,
+    pub log_protocol_errors: bool,
 }
 
 impl Default for Config {
     fn default() -> Self {
         Self {
-            security: Security::Plain,
+            tls: TlsMode::Disabled,
             connections_max: 10_000,
             streams_max: STREAMS_UNLIMITED,
             keep_alive: KeepAlive::default(),
-            opening_max: 4096,
-            opening_timeout: Duration::from_secs(120),
+            pending_max: 4096,
+            detection_timeout: Duration::from_secs(120),
             handshake_timeout: Duration::from_secs(10),
             headers_timeout: Duration::from_secs(5 * 60),
-            strangers_are_told: false,
+            log_protocol_errors: false,
         }
     }
 }

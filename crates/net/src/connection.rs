@@ -1,117 +1,118 @@
-//! What a handler may know of the connection that a request came over.
+//! The connection of a request, as handlers see it.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use crate::crowd::Crowd;
-use crate::unsent::Unsent;
+use parking_lot::Mutex;
 
-/// What is done with a connection that speaks something else than HTTP from now on.
-pub(crate) type Switched = Pin<Box<dyn Future<Output = ()> + Send>>;
+use crate::limits::{EvictingLimit, SendBudget};
+
+/// The work that takes over a connection after an HTTP/1 upgrade.
+pub(crate) type UpgradedWork = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A connection, as its requests see it.
 #[derive(Debug)]
 pub struct Connection {
-    /// Who is at the other end.
-    pub peer: Peer,
-    /// Where it reached this end, over TCP.
+    /// The address of the client.
+    pub remote: RemoteAddr,
+    /// The local address of the connection, over TCP.
     pub local: Option<SocketAddr>,
-    /// Whether it is encrypted.
+    /// Whether the connection is encrypted.
     pub tls: bool,
-    /// The name in the certificate of the client, if it had to show one and that was verified. May be empty.
+    /// The common name in the verified certificate of the client, if one was required. May be empty.
     pub common_name: Option<Arc<str>>,
-    /// What was answered, and not sent yet.
-    pub unsent: Arc<Unsent>,
-    switched: Slot,
+    /// The bytes that were answered and are not sent yet.
+    pub send_budget: Arc<SendBudget>,
+    upgrade: UpgradeSlot,
 }
 
-/// Where a handler leaves what is to be done.
+/// Holds the work of an upgrade between the handler and the task of the connection.
 #[derive(Default)]
-struct Slot(Mutex<Option<Switched>>);
+struct UpgradeSlot(Mutex<Option<UpgradedWork>>);
 
-impl fmt::Debug for Slot {
+impl fmt::Debug for UpgradeSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Slot")
+        f.write_str("UpgradeSlot")
     }
 }
 
 impl Connection {
-    /// A connection that nothing was answered on yet.
-    pub fn new(peer: Peer, tls: bool) -> Self {
+    /// Creates a connection with an empty send budget of its own.
+    pub fn new(remote: RemoteAddr, tls: bool) -> Self {
         Self {
-            peer,
+            remote,
             local: None,
             tls,
             common_name: None,
-            unsent: Arc::default(),
-            switched: Slot::default(),
+            send_budget: Arc::default(),
+            upgrade: UpgradeSlot::default(),
         }
     }
 
-    /// The same for what is spoken within it once it is no HTTP any more.
+    /// Returns the same connection for the protocol inside an upgrade. Shares the send budget.
     #[must_use]
-    pub fn within(&self) -> Self {
-        let Self { peer, local, tls, .. } = *self;
-        let (common_name, unsent) = (self.common_name.clone(), Arc::clone(&self.unsent));
-        Self { peer, local, tls, common_name, unsent, switched: Slot::default() }
+    pub fn for_upgraded(&self) -> Self {
+        let Self { remote, local, tls, .. } = *self;
+        let (common_name, send_budget) = (self.common_name.clone(), Arc::clone(&self.send_budget));
+        Self { remote, local, tls, common_name, send_budget, upgrade: UpgradeSlot::default() }
     }
 
-    /// What to do once the response, which has to be 101, has gone out: the connection is HTTP/1 no more. It lasts until that is done, and is cut when the
-    /// listener ends and it is not.
-    pub fn switch(&self, work: impl Future<Output = ()> + Send + 'static) {
-        *self.switched.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::pin(work));
+    /// Sets the work that runs after the response to this request, which must be 101, was sent. The
+    /// connection lives until the work ends, and is cut if a drain times out before.
+    pub fn on_upgrade(&self, work: impl Future<Output = ()> + Send + 'static) {
+        *self.upgrade.0.lock() = Some(Box::pin(work));
     }
 
-    /// Ends it, whatever is under way: for who finds that the other end takes nothing.
+    /// Closes the connection, whatever is in flight: for handlers that find that the client does not
+    /// read.
     pub fn cut(&self) {
-        self.unsent.give_up();
+        self.send_budget.evict();
     }
 
-    /// Whether somebody did.
+    /// Returns whether the connection is being cut.
     pub fn is_cut(&self) -> bool {
-        self.unsent.is_given_up()
+        self.send_budget.is_evicted()
     }
 
-    /// What is to be done, if anything.
-    pub(crate) fn switched(&self) -> Option<Switched> {
-        self.switched.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    pub(crate) fn take_upgrade(&self) -> Option<UpgradedWork> {
+        self.upgrade.0.lock().take()
     }
 
-    /// The same, of which what is unsent counts among that of others.
+    /// Replaces the send budget by one that shares `unsent` with other connections.
     #[must_use]
-    pub(crate) fn among(self, total: &Arc<Crowd>) -> Self {
-        Self { unsent: Arc::new(Unsent::among(total)), ..self }
+    pub(crate) fn with_unsent_limit(self, unsent: &Arc<EvictingLimit>) -> Self {
+        Self { send_budget: Arc::new(SendBudget::with_total(unsent)), ..self }
     }
 
-    /// The same, that reached this end there.
+    /// Sets the local address.
     #[must_use]
     pub fn with_local(self, local: Option<SocketAddr>) -> Self {
         Self { local, ..self }
     }
 
-    /// The same, of a client with a certificate.
+    /// Sets the common name of the client's certificate.
     #[must_use]
     pub fn with_common_name(self, common_name: Option<Arc<str>>) -> Self {
         Self { common_name, ..self }
     }
 }
 
-/// Who is at the other end of a connection.
+/// The address of the client of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Peer {
+pub enum RemoteAddr {
     /// Over TCP.
     Tcp(SocketAddr),
     /// Over a unix socket, where clients have no address.
     Unix,
 }
 
-/// As Go prints the address of a peer.
-impl fmt::Display for Peer {
+/// Prints the address as Go prints that of a peer.
+impl fmt::Display for RemoteAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // A connection over IPv4 to a socket of both families.
+            // An IPv4 client of a dual-stack socket has an IPv4-mapped address.
             Self::Tcp(address) => {
                 SocketAddr::new(address.ip().to_canonical(), address.port()).fmt(f)
             }
@@ -125,11 +126,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_peer_is_printed_as_in_go() {
-        let of = |text: &str| Peer::Tcp(text.parse().unwrap()).to_string();
+    fn a_remote_address_is_printed_as_in_go() {
+        let of = |text: &str| RemoteAddr::Tcp(text.parse().unwrap()).to_string();
         assert_eq!(of("127.0.0.1:5000"), "127.0.0.1:5000");
         assert_eq!(of("[::ffff:127.0.0.1]:5000"), "127.0.0.1:5000");
         assert_eq!(of("[::1]:5000"), "[::1]:5000");
-        assert_eq!(Peer::Unix.to_string(), "@");
+        assert_eq!(RemoteAddr::Unix.to_string(), "@");
     }
 }

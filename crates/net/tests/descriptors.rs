@@ -73,13 +73,13 @@ fn without_descriptors_accepting_waits_for_some() {
     let lowest = File::open("/dev/null").unwrap().as_raw_fd();
     let current = Some(u64::try_from(lowest).unwrap());
     setrlimit(Resource::Nofile, Rlimit { current, ..before }).unwrap();
-    let serving = net::serve(&runtimes, listener, Arc::new(Fine), Config::default()).unwrap();
+    let handle = net::serve(&runtimes, listener, Arc::new(Fine), Config::default()).unwrap();
     for _ in 0..3 {
         let message = log.recv().unwrap();
         assert!(message.contains("failed to accept a connection"), "{message}");
         assert!(message.contains("os error 24"), "{message}");
     }
-    assert_eq!(serving.connections(), 0);
+    assert_eq!(handle.connections(), 0);
 
     setrlimit(Resource::Nofile, before).unwrap();
     let mut answer = String::new();

@@ -9,12 +9,12 @@ use std::time::Duration;
 use api::http::Surface;
 use api::{Api, Grpc, Http};
 use env::{OsClock, OsDisk, OsRandom};
-use net::{Dialer, Runtimes, Serving};
+use net::{Dialer, ListenerHandle, Runtimes};
 use peer::PeerTransport;
 use prometheus::Registry;
 use server::metrics::Metrics;
 use server::{Machine, Member, Server, StopReason};
-use tls::ClientSide;
+use tls::ClientTls;
 
 use crate::beginning::{self, BeginError, Beginning};
 use crate::config::Config;
@@ -98,7 +98,7 @@ struct Running<'a> {
     peer_security: PeerSecurity,
     /// Those that are bound and not served yet.
     clients: Vec<Port>,
-    serving: Vec<Serving>,
+    serving: Vec<ListenerHandle>,
     events: mpsc::Receiver<Event>,
 }
 
@@ -155,9 +155,9 @@ impl<'a> Running<'a> {
         let (local, rest) = (listener.local(), Arc::new(self.edge.port(surface)));
         let security = self.peer_security.of_peers(speaks);
         let connections = net::Config {
-            security,
-            opening_timeout: self.config.peer.read_timeout,
-            strangers_are_told: true,
+            tls: security,
+            detection_timeout: self.config.peer.read_timeout,
+            log_protocol_errors: true,
             ..self.connections.clone()
         };
         self.transport.serve(listener, connections, rest).map_err(StartError::Serve)?;
@@ -188,7 +188,7 @@ impl<'a> Running<'a> {
             Surface::Metrics => self.security.of_metrics(speaks),
             _ => self.security.of_clients(speaks),
         };
-        let connections = net::Config { security, ..self.connections.clone() };
+        let connections = net::Config { tls: security, ..self.connections.clone() };
         let serving = net::serve(&self.runtimes, listener, handler, connections);
         self.serving.push(serving.map_err(StartError::Serve)?);
         tell_serving(surface, speaks, &local);
@@ -282,7 +282,7 @@ fn tell_of(member: &Member, runtimes: &Runtimes, to: mpsc::Sender<Event>) {
 }
 
 /// Lets clients finish what they have begun, on all ports at once.
-async fn drain(serving: &[Serving], patience: Duration) {
+async fn drain(serving: &[ListenerHandle], patience: Duration) {
     let mut drains: Vec<_> = serving.iter().map(|port| Box::pin(port.drain(patience))).collect();
     std::future::poll_fn(|cx| {
         drains.retain_mut(|drain| drain.as_mut().poll(cx).is_pending());
@@ -294,7 +294,7 @@ async fn drain(serving: &[Serving], patience: Duration) {
 /// How other members are reached.
 fn start_transport(
     config: &Config,
-    caller: Arc<ClientSide>,
+    caller: Arc<ClientTls>,
     registry: &Registry,
 ) -> Result<Arc<PeerTransport>, StartError> {
     let dialer = Dialer {
@@ -381,7 +381,7 @@ fn tell_start(config: &Config, has_data: bool) {
     );
 }
 
-fn tell_serving(surface: Surface, speaks: Speaks, local: &net::Local) {
+fn tell_serving(surface: Surface, speaks: Speaks, local: &net::LocalAddr) {
     let traffic = match surface {
         Surface::Client => "grpc+http",
         Surface::ClientGrpcOnly => "grpc",

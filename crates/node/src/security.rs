@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use net::Security;
-use tls::{ClientSide, Info, ServerSide};
+use net::TlsMode;
+use tls::{ClientTls, Info, ServerTls};
 
 use crate::config::url::{ListenUrl, Scheme};
 use crate::config::{Config, Tls};
@@ -12,7 +12,7 @@ use crate::config::{Config, Tls};
 pub(crate) struct ClientSecurity {
     info: Info,
     /// None if no port speaks TLS.
-    side: Option<Arc<ServerSide>>,
+    side: Option<Arc<ServerTls>>,
     checks_origin: bool,
 }
 
@@ -22,9 +22,9 @@ pub(crate) enum SecurityError {
     #[error(transparent)]
     Load(#[from] tls::LoadError),
     #[error("failed to get client self-signed certs: {0}")]
-    ClientAuto(tls::AutoError),
+    ClientAuto(tls::SelfSignedError),
     #[error("failed to get peer self-signed certs: {0}")]
-    PeerAuto(tls::AutoError),
+    PeerAuto(tls::SelfSignedError),
     #[error("cannot listen on TLS for {0}: KeyFile and CertFile are not presented")]
     NothingToShow(String),
 }
@@ -40,7 +40,7 @@ impl ClientSecurity {
         let listen = &config.listen;
         let mut urls = listen.client.iter().chain(&listen.client_http).chain(&listen.metrics);
         let side = match urls.any(ListenUrl::is_secure) {
-            true => Some(Arc::new(ServerSide::load("client", info.clone(), metrics)?)),
+            true => Some(Arc::new(ServerTls::load("client", info.clone(), metrics)?)),
             false => None,
         };
         Ok(ClientSecurity { info, side, checks_origin: config.tls.checks_origin })
@@ -71,21 +71,21 @@ impl ClientSecurity {
     }
 
     /// Of a port for clients.
-    pub(crate) fn of_clients(&self, speaks: Speaks) -> Security {
+    pub(crate) fn of_clients(&self, speaks: Speaks) -> TlsMode {
         match (&self.side, speaks) {
-            (None, _) | (Some(_), Speaks::Plain) => Security::Plain,
-            (Some(side), Speaks::Tls) => Security::Tls(tls(side, false)),
-            (Some(side), Speaks::Both) => Security::Either(tls(side, false)),
+            (None, _) | (Some(_), Speaks::Plain) => TlsMode::Disabled,
+            (Some(side), Speaks::Tls) => TlsMode::Required(tls(side, false)),
+            (Some(side), Speaks::Both) => TlsMode::Optional(tls(side, false)),
         }
     }
 
     /// Of a port for metrics alone.
     ///
     /// Compat: of these ports, only there does etcd compare what the certificate of a client is for with where it comes from.
-    pub(crate) fn of_metrics(&self, speaks: Speaks) -> Security {
+    pub(crate) fn of_metrics(&self, speaks: Speaks) -> TlsMode {
         match (&self.side, speaks) {
-            (None, _) | (Some(_), Speaks::Plain) => Security::Plain,
-            (Some(side), _) => Security::Tls(tls(side, self.checks_origin)),
+            (None, _) | (Some(_), Speaks::Plain) => TlsMode::Disabled,
+            (Some(side), _) => TlsMode::Required(tls(side, self.checks_origin)),
         }
     }
 }
@@ -94,8 +94,8 @@ impl ClientSecurity {
 pub(crate) struct PeerSecurity {
     info: Info,
     /// None if no port speaks TLS.
-    side: Option<Arc<ServerSide>>,
-    caller: Arc<ClientSide>,
+    side: Option<Arc<ServerTls>>,
+    caller: Arc<ClientTls>,
     checks_origin: bool,
 }
 
@@ -113,10 +113,10 @@ impl PeerSecurity {
             Some(url) if info.is_empty() => {
                 return Err(SecurityError::NothingToShow(url.url().host().to_owned()));
             }
-            Some(_) => Some(Arc::new(ServerSide::load("peer", info.clone(), metrics)?)),
+            Some(_) => Some(Arc::new(ServerTls::load("peer", info.clone(), metrics)?)),
             None => None,
         };
-        let caller = Arc::new(ClientSide::load("peer-client", info.clone(), metrics)?);
+        let caller = Arc::new(ClientTls::load("peer-client", info.clone(), metrics)?);
         Ok(PeerSecurity { info, side, caller, checks_origin: config.peer.tls.checks_origin })
     }
 
@@ -125,10 +125,10 @@ impl PeerSecurity {
         &self,
         server_name: Option<&str>,
         metrics: &tls::Metrics,
-    ) -> Result<Arc<ClientSide>, SecurityError> {
+    ) -> Result<Arc<ClientTls>, SecurityError> {
         let Some(server_name) = server_name else { return Ok(Arc::clone(&self.caller)) };
         let info = Info { server_name: Some(server_name.to_owned()), ..self.info.clone() };
-        Ok(Arc::new(ClientSide::load("peer-client", info, metrics)?))
+        Ok(Arc::new(ClientTls::load("peer-client", info, metrics)?))
     }
 
     /// Tells how TLS is spoken, as etcd does, and what has no effect on which URL.
@@ -158,24 +158,24 @@ impl PeerSecurity {
     }
 
     /// Of a port for other members.
-    pub(crate) fn of_peers(&self, speaks: Speaks) -> Security {
+    pub(crate) fn of_peers(&self, speaks: Speaks) -> TlsMode {
         match (&self.side, speaks) {
-            (None, _) | (Some(_), Speaks::Plain) => Security::Plain,
-            (Some(side), _) => Security::Tls(tls(side, self.checks_origin)),
+            (None, _) | (Some(_), Speaks::Plain) => TlsMode::Disabled,
+            (Some(side), _) => TlsMode::Required(tls(side, self.checks_origin)),
         }
     }
 }
 
-fn tls(side: &Arc<ServerSide>, checks_origin: bool) -> net::Tls {
-    net::Tls { side: Arc::clone(side), checks_origin }
+fn tls(side: &Arc<ServerTls>, checks_origin: bool) -> net::ListenerTls {
+    net::ListenerTls { server: Arc::clone(side), checks_origin }
 }
 
 /// The settings, with the certificate that is made if none was given.
-fn made(config: &Config, asked: &Tls, whose: &str) -> Result<Info, tls::AutoError> {
+fn made(config: &Config, asked: &Tls, whose: &str) -> Result<Info, tls::SelfSignedError> {
     let given = &asked.info;
     let Some(auto) = &asked.auto else { return Ok(given.clone()) };
     let folder = config.data_dir.join("fixtures").join(whose);
-    let made = tls::make_certificate(&folder, &auto.hosts, auto.validity_years)?;
+    let made = tls::generate_self_signed(&folder, &auto.hosts, auto.validity_years)?;
     let Info { suites, versions, protocol, .. } = given.clone();
     Ok(Info { suites, versions, protocol, ..made })
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use membership::Membership;
-use net::{Background, Crowd};
+use net::{Background, EvictingLimit};
 use tokio::sync::Semaphore;
 use types::MemberId;
 
@@ -28,7 +28,7 @@ pub(crate) struct Shared {
     state: RwLock<State>,
     peers: RwLock<Peers>,
     /// Messages that are being received.
-    pub(crate) receiving: Arc<Crowd>,
+    pub(crate) receiving: Arc<EvictingLimit>,
     /// Snapshots that are.
     pub(crate) snapshots: Arc<Semaphore>,
     /// Only one at a time changes who the members are.
@@ -69,7 +69,7 @@ impl Shared {
             urls,
             state: RwLock::default(),
             peers: RwLock::default(),
-            receiving: Crowd::new(RECEIVING_BYTES_MAX),
+            receiving: EvictingLimit::new(RECEIVING_BYTES_MAX),
             snapshots: Arc::new(Semaphore::new(SNAPSHOTS_MAX)),
             changing: Mutex::default(),
         }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use membership::{Member, Membership};
-use net::{Dialer, Listener, Runtimes, Serving};
+use net::{Dialer, Listener, ListenerHandle, Runtimes};
 use proto::etcdserverpb as pb;
 use raft::Message;
 use server::{Asking, OutgoingSnapshot, PeerHash, PeerVersions, Server, Transport};
@@ -57,7 +57,7 @@ pub struct PeerTransport {
 #[derive(Debug)]
 struct Running {
     runtimes: Runtimes,
-    serving: Vec<Serving>,
+    serving: Vec<ListenerHandle>,
 }
 
 impl PeerTransport {

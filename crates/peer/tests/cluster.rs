@@ -91,7 +91,7 @@ impl Cluster {
 fn dialer() -> Dialer {
     let metrics = tls::Metrics::new(&Registry::new()).unwrap();
     let info = tls::Info { protocol: tls::Protocol::Http1, ..tls::Info::default() };
-    let side = tls::ClientSide::load("peer-client", info, &metrics).unwrap();
+    let side = tls::ClientTls::load("peer-client", info, &metrics).unwrap();
     Dialer::new(Arc::new(side), Duration::from_secs(2))
 }
 

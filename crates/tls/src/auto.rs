@@ -28,7 +28,7 @@ pub const VALIDITY_YEARS_MAX: u64 = 292;
 
 /// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
-pub enum AutoError {
+pub enum SelfSignedError {
     /// It would be good for no time at all. The text is etcd's.
     #[error("selfSignedCertValidity is invalid,it should be greater than 0")]
     NoValidity,
@@ -52,13 +52,13 @@ pub enum AutoError {
 ///
 /// # Errors
 /// Why there is none.
-pub fn make_certificate(
+pub fn generate_self_signed(
     folder: &Path,
     hosts: &[String],
     validity_years: u64,
-) -> Result<Info, AutoError> {
+) -> Result<Info, SelfSignedError> {
     if validity_years == 0 {
-        return Err(AutoError::NoValidity);
+        return Err(SelfSignedError::NoValidity);
     }
     make_folder(folder)?;
     let folder = std::path::absolute(folder).map_err(|source| refused(folder, source))?;
@@ -71,16 +71,16 @@ pub fn make_certificate(
         client_key_file: Some(key_file.clone()),
         cert_file: Some(cert_file),
         key_file: Some(key_file),
-        trusts_all: true,
+        insecure_skip_verify: true,
         ..Info::default()
     })
 }
 
-fn refused(path: &Path, source: io::Error) -> AutoError {
-    AutoError::Write { path: path.to_owned(), source }
+fn refused(path: &Path, source: io::Error) -> SelfSignedError {
+    SelfSignedError::Write { path: path.to_owned(), source }
 }
 
-fn make_folder(folder: &Path) -> Result<(), AutoError> {
+fn make_folder(folder: &Path) -> Result<(), SelfSignedError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
     made.map_err(|source| refused(folder, source))
 }
@@ -90,9 +90,9 @@ fn write_both(
     key_file: &Path,
     hosts: &[String],
     validity_years: u64,
-) -> Result<(), AutoError> {
+) -> Result<(), SelfSignedError> {
     let days = i64::try_from(validity_years).ok().filter(|_| validity_years <= VALIDITY_YEARS_MAX);
-    let days = 365 * days.ok_or(AutoError::TooLong)?;
+    let days = 365 * days.ok_or(SelfSignedError::TooLong)?;
     let params = params(hosts, OffsetDateTime::now_utc(), Duration::days(days))?;
     tracing::warn!(
         certificate_validity_bound_not_after = date(params.not_after.unix_timestamp()),
@@ -157,7 +157,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("fixtures/client");
         let hosts = ["127.0.0.1".to_owned(), "localhost".to_owned()];
-        let info = make_certificate(&folder, &hosts, 1).unwrap();
+        let info = generate_self_signed(&folder, &hosts, 1).unwrap();
         let (cert_file, key_file) = (info.cert_file.unwrap(), info.key_file.unwrap());
         assert_eq!(cert_file, folder.join("cert.pem"));
         let (cert, key) = (fs::read(&cert_file).unwrap(), fs::read(&key_file).unwrap());
@@ -175,23 +175,24 @@ mod tests {
         assert!(parsed.is_for("127.0.0.1") && parsed.is_for("localhost") && !parsed.is_for("::1"));
         assert_eq!(parsed.common_name, "");
 
-        make_certificate(&folder, &[], 5).unwrap();
+        generate_self_signed(&folder, &[], 5).unwrap();
         assert_eq!(fs::read(&cert_file).unwrap(), cert, "what is there is used");
         fs::remove_file(&key_file).unwrap();
-        make_certificate(&folder, &hosts, 5).unwrap();
+        generate_self_signed(&folder, &hosts, 5).unwrap();
         assert_ne!(fs::read(&cert_file).unwrap(), cert, "half of it is nothing");
     }
 
     #[test]
     fn what_cannot_be_made_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        let refused =
-            |years| make_certificate(&dir.path().join("a"), &[], years).unwrap_err().to_string();
+        let refused = |years| {
+            generate_self_signed(&dir.path().join("a"), &[], years).unwrap_err().to_string()
+        };
         assert_eq!(refused(0), "selfSignedCertValidity is invalid,it should be greater than 0");
         assert_eq!(refused(293), "selfSignedCertValidity is invalid,it should be at most 292");
         fs::write(dir.path().join("file"), "in the way").unwrap();
         let folder = dir.path().join("file/client");
-        let text = make_certificate(&folder, &[], 1).unwrap_err().to_string();
+        let text = generate_self_signed(&folder, &[], 1).unwrap_err().to_string();
         assert_eq!(text, format!("{}: not a directory", folder.display()));
     }
 }

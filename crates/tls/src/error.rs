@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::files::FILE_BYTES_MAX;
-use crate::suites::SuiteError;
+use crate::suites::CipherSuiteError;
 
 /// Why TLS cannot be spoken with these settings. The texts hold etcd's, which mostly do not say which file it is.
 #[derive(Debug, thiserror::Error)]
@@ -106,7 +106,7 @@ pub enum LoadError {
     },
     /// Cipher suites that do not work out.
     #[error(transparent)]
-    Suites(#[from] SuiteError),
+    CipherSuites(#[from] CipherSuiteError),
     /// What the library says.
     #[error("tls: {0}")]
     Library(#[from] rustls::Error),

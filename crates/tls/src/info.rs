@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustls::SupportedProtocolVersion;
 
-use crate::suites::Suites;
+use crate::suites::CipherSuites;
 
 /// The settings of one kind of listener. Nothing of it has been read yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,13 +29,13 @@ pub struct Info {
     /// If there are any: names or addresses, of which the certificate of a client must be for one.
     pub allowed_hostnames: Vec<String>,
     /// Speak with whoever is there: what was made for oneself is vouched for by nobody.
-    pub trusts_all: bool,
+    pub insecure_skip_verify: bool,
     /// The name that the certificates of all other servers must be for, if it is another than the one they are called by.
     pub server_name: Option<String>,
     /// What is spoken.
     pub protocol: Protocol,
     /// The cipher suites.
-    pub suites: Suites,
+    pub suites: CipherSuites,
     /// The versions.
     pub versions: Versions,
 }
@@ -47,7 +47,7 @@ impl Info {
     }
 
     /// Whether clients must show a certificate.
-    pub fn asks_clients(&self) -> bool {
+    pub fn requires_client_cert(&self) -> bool {
         self.trusted_ca_file.is_some() || self.client_cert_auth
     }
 }
@@ -134,8 +134,8 @@ mod tests {
             info.to_string(),
             "cert = /a/cert.pem, key = /a/key.pem, client-cert=, client-key=, trusted-ca = , client-cert-auth = true, crl-file = /a/crl"
         );
-        assert!(info.asks_clients() && !info.is_empty());
-        assert!(!Info::default().asks_clients() && Info::default().is_empty());
+        assert!(info.requires_client_cert() && !info.is_empty());
+        assert!(!Info::default().requires_client_cert() && Info::default().is_empty());
     }
 
     #[test]

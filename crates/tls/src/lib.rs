@@ -3,17 +3,17 @@
 //! ```text
 //!   --cert-file a.pem --key-file a.key --trusted-ca-file ca.pem --client-crl-file ca.crl        Info: as meant, nothing read yet
 //!                  │
-//!                  ▼  ServerSide::load: read, checked, an error names the file and the reason
+//!                  ▼  ServerTls::load: read, checked, an error names the file and the reason
 //!   Generation 1   certificate of a.pem until 2027-03-01, clients of ca.pem but for serials 4f, 7a, keys of tickets
 //!                  │
-//!                  ▼  ServerSide::current, at each handshake: a.pem and a.key are others than before
+//!                  ▼  ServerTls::current, at each handshake: a.pem and a.key are others than before
 //!   Generation 2   certificate of a.pem until 2028-03-01, ...
 //! ```
 //!
-//! That is for those who call us. Those whom we call ourselves are judged by a [`ClientSide`]: the same files, read and watched in the same way.
+//! That is for those who call us. Those whom we call ourselves are judged by a [`ClientTls`]: the same files, read and watched in the same way.
 //!
 //! A handshake takes the [`Generation`] of the moment it begins, runs with its [`config`](Generation::config), and is then looked at once more
-//! ([`ServerSide::admit`]): whether the certificate of the client was revoked, or has expired since the session began that is resumed; and which
+//! ([`ServerTls::admit`]): whether the certificate of the client was revoked, or has expired since the session began that is resumed; and which
 //! name is in it.
 //!
 //! What is always true:
@@ -45,16 +45,16 @@ mod verifier;
 mod generation;
 mod kept;
 
-mod client_side;
-mod server_side;
+mod client_tls;
+mod server_tls;
 
 mod auto;
 mod error;
 mod metrics;
 mod reason;
 
-pub use auto::{AutoError, VALIDITY_YEARS_MAX, make_certificate};
-pub use client_side::{ClientSide, NotAName};
+pub use auto::{SelfSignedError, VALIDITY_YEARS_MAX, generate_self_signed};
+pub use client_tls::{ClientTls, InvalidServerName};
 pub use error::LoadError;
 pub use files::FILE_BYTES_MAX;
 pub use generation::Generation;
@@ -62,7 +62,7 @@ pub use info::{Info, Protocol, Version, Versions};
 pub use metrics::Metrics;
 pub use peer::{PeerCertificate, Rejected, Rejection};
 pub use reason::reason;
-pub use server_side::ServerSide;
-pub use suites::{SuiteError, Suites};
+pub use server_tls::ServerTls;
+pub use suites::{CipherSuiteError, CipherSuites};
 
 pub use rustls;

@@ -17,13 +17,13 @@ use crate::info::{Version, Versions};
 
 /// The cipher suites that were named; none leaves the choice to us.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Suites {
+pub struct CipherSuites {
     names: Vec<String>,
 }
 
 /// Why cipher suites cannot be used. The texts are etcd's, or Go's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SuiteError {
+pub enum CipherSuiteError {
     /// No such suite.
     #[error("unexpected TLS cipher suite {0:?}")]
     Unknown(String),
@@ -44,12 +44,12 @@ enum Meaning {
     Lacking,
 }
 
-impl Suites {
+impl CipherSuites {
     /// The suites of these names.
-    pub fn named(names: &[String]) -> Result<Suites, SuiteError> {
+    pub fn named(names: &[String]) -> Result<CipherSuites, CipherSuiteError> {
         match names.iter().find(|name| meaning(name).is_none()) {
-            Some(name) => Err(SuiteError::Unknown(name.clone())),
-            None => Ok(Suites { names: names.to_vec() }),
+            Some(name) => Err(CipherSuiteError::Unknown(name.clone())),
+            None => Ok(CipherSuites { names: names.to_vec() }),
         }
     }
 
@@ -70,7 +70,7 @@ impl Suites {
         versions: Versions,
         needs_http2: bool,
         all: &[SupportedCipherSuite],
-    ) -> Result<Vec<SupportedCipherSuite>, SuiteError> {
+    ) -> Result<Vec<SupportedCipherSuite>, CipherSuiteError> {
         if self.names.is_empty() || versions.min == Version::Tls13 {
             return Ok(all.to_vec());
         }
@@ -83,7 +83,7 @@ impl Suites {
         let has_required =
             || required.iter().any(|suite| meanings.contains(&Meaning::Tls12(*suite)));
         if needs_http2 && !has_required() {
-            return Err(SuiteError::Http2);
+            return Err(CipherSuiteError::Http2);
         }
         let chosen = |suite: &&SupportedCipherSuite| {
             suite.tls13().is_some() || meanings.contains(&Meaning::Tls12(suite.suite()))
@@ -162,11 +162,12 @@ mod tests {
 
     const REQUIRED: &str = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256";
 
-    fn suites(names: &[&str]) -> Suites {
-        Suites::named(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).unwrap()
+    fn suites(names: &[&str]) -> CipherSuites {
+        CipherSuites::named(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+            .unwrap()
     }
 
-    fn count(names: &[&str], versions: Versions) -> Result<usize, SuiteError> {
+    fn count(names: &[&str], versions: Versions) -> Result<usize, CipherSuiteError> {
         suites(names).select(versions, true, ALL_CIPHER_SUITES).map(|suites| suites.len())
     }
 
@@ -185,9 +186,12 @@ mod tests {
         let all = Versions::default();
         let cbc = "TLS_RSA_WITH_AES_128_CBC_SHA";
         assert_eq!(suites(&[cbc, REQUIRED]).lacking(), [cbc]);
-        assert_eq!(count(&[cbc], all), Err(SuiteError::Http2));
-        assert_eq!(count(&["TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"], all), Err(SuiteError::Http2));
-        let unknown = Suites::named(&["TLS_NOPE".to_owned()]).unwrap_err();
+        assert_eq!(count(&[cbc], all), Err(CipherSuiteError::Http2));
+        assert_eq!(
+            count(&["TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"], all),
+            Err(CipherSuiteError::Http2)
+        );
+        let unknown = CipherSuites::named(&["TLS_NOPE".to_owned()]).unwrap_err();
         assert_eq!(unknown.to_string(), "unexpected TLS cipher suite \"TLS_NOPE\"");
     }
 

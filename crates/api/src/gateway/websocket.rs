@@ -78,11 +78,11 @@ pub(crate) fn accept(
     };
     let call = Call {
         gateway: gateway.clone(),
-        connection: connection.within(),
+        connection: connection.for_upgraded(),
         path: path.to_owned(),
         asked: inner(&asked.headers),
     };
-    connection.switch(async move {
+    connection.on_upgrade(async move {
         if let Ok(upgraded) = upgrade.await {
             call.run(upgraded).await;
         }

@@ -14,7 +14,7 @@ use std::task::{Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Response};
-use net::{Connection, Unsent};
+use net::{Connection, SendBudget};
 use prost::Message;
 use proto::etcdserverpb::ResponseHeader;
 use server::{Credentials, Server};
@@ -42,7 +42,7 @@ pub(crate) struct Context {
     /// Who asks.
     pub(crate) who: Credentials,
     /// What they were answered, and have not read yet.
-    pub(crate) unsent: Arc<Unsent>,
+    pub(crate) unsent: Arc<SendBudget>,
     /// Where to tell what was done, if the call is traced.
     pub(crate) traced: Option<Arc<Traced>>,
     metadata: Metadata,
@@ -54,7 +54,7 @@ impl Context {
         connection: &Connection,
         headers: &HeaderMap,
     ) -> Context {
-        let (shared, unsent) = (Arc::clone(shared), Arc::clone(&connection.unsent));
+        let (shared, unsent) = (Arc::clone(shared), Arc::clone(&connection.send_budget));
         let traced = Traced::begin(&shared, connection, headers);
         let mut who = credentials(connection, headers);
         who.marks = traced.as_ref().map(|traced| traced.marks());
@@ -305,7 +305,7 @@ pub(crate) struct Replies {
     sink: Sink,
     stream: StreamMetrics,
     encoding: Encoding,
-    unsent: Arc<Unsent>,
+    unsent: Arc<SendBudget>,
 }
 
 impl Replies {

@@ -81,7 +81,7 @@ fn without_bearer(value: &HeaderValue) -> String {
 
 #[cfg(test)]
 mod tests {
-    use net::Peer;
+    use net::RemoteAddr;
 
     use super::*;
 
@@ -89,7 +89,8 @@ mod tests {
         let headers = headers.iter().map(|(name, value)| {
             (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())
         });
-        let connection = Connection::new(Peer::Unix, true).with_common_name(name.map(Into::into));
+        let connection =
+            Connection::new(RemoteAddr::Unix, true).with_common_name(name.map(Into::into));
         credentials(&connection, &headers.collect())
     }
 

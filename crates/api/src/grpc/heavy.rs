@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use net::{BLOCKING_THREADS_MAX, Runtimes, Unsent};
+use net::{BLOCKING_THREADS_MAX, Runtimes, SendBudget};
 use tokio::sync::Semaphore;
 
 use super::errors::Canonical;
@@ -30,11 +30,11 @@ impl Heavy {
     /// comes, it is not done.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
-        unsent: &Unsent,
+        unsent: &SendBudget,
         work: impl FnOnce() -> Result<T, Status> + Send + 'static,
     ) -> Result<T, Status> {
         let place = loop {
-            unsent.room().await;
+            unsent.wait_for_room().await;
             let place = Arc::clone(&self.places).acquire_owned().await;
             // Those who were first may have used it up.
             if unsent.has_room() {
@@ -80,7 +80,7 @@ mod tests {
 
     #[tokio::test]
     async fn more_than_there_are_places_for_are_done_in_turn() {
-        let (heavy, unsent) = (Arc::new(Heavy::default()), Arc::new(Unsent::default()));
+        let (heavy, unsent) = (Arc::new(Heavy::default()), Arc::new(SendBudget::default()));
         let all = (0..3 * heavy.places.available_permits()).map(|number| {
             let (heavy, unsent) = (Arc::clone(&heavy), Arc::clone(&unsent));
             tokio::spawn(async move { heavy.run(&unsent, move || Ok(number)).await })
@@ -92,7 +92,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_nobody_waits_for_any_more_is_not_begun() {
-        let (heavy, unsent) = (Heavy::default(), Unsent::default());
+        let (heavy, unsent) = (Heavy::default(), SendBudget::default());
         let (sender, begun) = mpsc::channel();
         let all = heavy.places.acquire_many(heavy.places.available_permits().try_into().unwrap());
         let all = all.await.unwrap();
@@ -112,8 +112,9 @@ mod tests {
     #[tokio::test]
     async fn answers_that_a_client_does_not_take_are_bounded() {
         let heavy = Arc::new(Heavy::default());
-        let (stuck, other) = (Arc::new(Unsent::default()), Unsent::default());
-        let read = |unsent: Arc<Unsent>| move || Ok(unsent.hold(vec![0; UNSENT_BYTES_MAX].into()));
+        let (stuck, other) = (Arc::new(SendBudget::default()), SendBudget::default());
+        let read =
+            |unsent: Arc<SendBudget>| move || Ok(unsent.charge(vec![0; UNSENT_BYTES_MAX].into()));
         let unread: Bytes = heavy.run(&stuck, read(Arc::clone(&stuck))).await.unwrap();
         let mut cx = Context::from_waker(Waker::noop());
         let mut next = pin!(heavy.run(&stuck, read(Arc::clone(&stuck))));

@@ -108,7 +108,7 @@ async fn read(
     work: impl FnOnce(&Context) -> Result<Framed, Status> + Send + 'static,
 ) -> Result<Framed, Status> {
     if keys <= KEYS_AT_HAND_MAX {
-        cx.unsent.room().await;
+        cx.unsent.wait_for_room().await;
         return work(&cx);
     }
     let (shared, unsent) = (Arc::clone(cx.shared()), Arc::clone(&cx.unsent));
@@ -230,7 +230,7 @@ async fn put(mut cx: Context, request: PutRequest) -> Result<impl Reply, Status>
 
 async fn delete_range(mut cx: Context, request: DeleteRangeRequest) -> Result<Framed, Status> {
     check::delete_range(&request)?;
-    cx.unsent.room().await;
+    cx.unsent.wait_for_room().await;
     let _part = cx.part("delete_range", || attributes::delete_range(&request));
     let result = cx.server().delete_range(&cx.who, request).await?;
     let outcome = Outcome::Count(result.deleted);
@@ -245,7 +245,7 @@ async fn txn(mut cx: Context, request: TxnRequest) -> Result<Framed, Status> {
     let answer = if read_only {
         read_txn(cx, request, &mut steps).await
     } else {
-        cx.unsent.room().await;
+        cx.unsent.wait_for_room().await;
         let result = cx.server().txn(&cx.who, request).await;
         steps.done(RAFT);
         answer_txn(&cx, result?)

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use net::Unsent;
+use net::SendBudget;
 
 use super::gzip::{self, Unpacked};
 use super::heavy::Heavy;
@@ -58,7 +58,7 @@ impl Encoding {
         self,
         framed: Bytes,
         heavy: &Heavy,
-        unsent: &Arc<Unsent>,
+        unsent: &Arc<SendBudget>,
     ) -> Result<Bytes, Status> {
         // Compat: what is empty is never compressed.
         if self == Encoding::Identity || framed.len() == PREFIX {
@@ -68,7 +68,7 @@ impl Encoding {
             return packed(&framed);
         }
         let unsent = Arc::clone(unsent);
-        let aside = heavy.aside(move || Ok(unsent.hold(packed(&framed)?)));
+        let aside = heavy.aside(move || Ok(unsent.charge(packed(&framed)?)));
         aside.await.unwrap_or(Err(Status::CANCELED))
     }
 }
@@ -159,7 +159,7 @@ mod tests {
 
     #[tokio::test]
     async fn replies_are_packed_whatever_their_length() {
-        let (heavy, unsent) = (Heavy::default(), Arc::<Unsent>::default());
+        let (heavy, unsent) = (Heavy::default(), Arc::<SendBudget>::default());
         for length in [1, 100, AT_HAND_MAX, 1 << 20] {
             let message = vec![7; length];
             let reply = framed(&message).unwrap();
@@ -176,9 +176,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_long_reply_is_unsent_until_it_is_sent() {
-        let (heavy, unsent) = (Heavy::default(), Arc::<Unsent>::default());
+        let (heavy, unsent) = (Heavy::default(), Arc::<SendBudget>::default());
         let noise: Vec<u8> = (0u32..1 << 20).map(|n| n.wrapping_mul(n).to_le_bytes()[1]).collect();
-        let filler = unsent.hold(vec![0; UNSENT_BYTES_MAX - 1].into());
+        let filler = unsent.charge(vec![0; UNSENT_BYTES_MAX - 1].into());
         let reply = framed(&noise).unwrap();
         let packed = Encoding::Gzip.pack(reply, &heavy, &unsent).await.unwrap();
         assert!(packed.len() > COUNTED_BYTES_MIN, "{}", packed.len());

@@ -18,7 +18,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use membership::quota;
 use mvcc::{RangeResult, TxnResult, watch};
-use net::Unsent;
+use net::SendBudget;
 use prost::Message as _;
 use proto::etcdserverpb as pb;
 use proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
@@ -42,7 +42,7 @@ const SESSION_TTL: i64 = 60;
 pub(super) struct Client {
     shared: Arc<Shared>,
     who: Credentials,
-    unsent: Arc<Unsent>,
+    unsent: Arc<SendBudget>,
 }
 
 impl Client {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use net::Unsent;
+use net::SendBudget;
 use prost::Message;
 use proto::etcdserverpb::ResponseHeader;
 
@@ -105,9 +105,9 @@ pub(crate) struct Framed {
 
 impl Framed {
     /// Frames an answer, wherever that is best done. It counts as unsent until it is sent.
-    pub(crate) fn new(reply: impl Reply, unsent: &Arc<Unsent>) -> Result<Framed, Status> {
+    pub(crate) fn new(reply: impl Reply, unsent: &Arc<SendBudget>) -> Result<Framed, Status> {
         let outcome = reply.outcome();
-        Ok(Framed { bytes: unsent.hold(reply.into_frame()?), outcome })
+        Ok(Framed { bytes: unsent.charge(reply.into_frame()?), outcome })
     }
 
     /// The message, without what comes before it.

@@ -57,7 +57,7 @@ impl Unary<'_> {
                 tracing::$level!(
                     "start time" = %date(SystemTime::now() - spent),
                     "time spent" = ?spent,
-                    "remote" = %self.connection.peer,
+                    "remote" = %self.connection.remote,
                     "response type" = self.method.path,
                     "request count" = stats.request_count,
                     "request size" = stats.request_size,

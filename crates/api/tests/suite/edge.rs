@@ -7,7 +7,7 @@ use api::{Api, Http};
 use bytes::Bytes;
 use http::{Request, Version};
 use http_body_util::Full;
-use net::{Connection, Peer};
+use net::{Connection, RemoteAddr};
 use server::Server;
 
 use crate::support::Fixture;
@@ -24,7 +24,7 @@ async fn is_grpc(member: &Fixture, http: &Arc<Http<Server>>, case: Case) -> bool
     let Case { surface, tls, version, kind } = case;
     let api = Api::new(surface, member.grpc.clone(), Arc::clone(http));
     let request = Request::post("/version").version(version).header("content-type", kind);
-    let connection = Connection::new(Peer::Unix, tls);
+    let connection = Connection::new(RemoteAddr::Unix, tls);
     let response = api.call(&connection, request.body(Full::<Bytes>::default()).unwrap()).await;
     response.headers()["content-type"] == "application/grpc"
 }
@@ -63,7 +63,7 @@ async fn with_tls_what_is_no_call_is_refused_by_a_page() {
         let asked = Request::builder().method(method).uri(path).version(Version::HTTP_2);
         let asked = asked.header("content-type", "application/grpc");
         let asked = asked.body(Full::<Bytes>::default()).unwrap();
-        let response = api.call(&Connection::new(Peer::Unix, tls), asked).await;
+        let response = api.call(&Connection::new(RemoteAddr::Unix, tls), asked).await;
         let grpc = response.headers().get("grpc-message");
         let grpc = grpc.map(|text| text.to_str().unwrap().to_owned());
         (response.status().as_u16(), grpc)

@@ -14,7 +14,7 @@ use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::channel::{Channel, Sender};
 use http_body_util::{BodyExt as _, Full};
-use net::{Connection, Peer};
+use net::{Connection, RemoteAddr};
 use proto::etcdserverpb::PutRequest;
 use serde_json::{Value, json};
 use server::Server;
@@ -297,7 +297,7 @@ async fn who_goes_away_ends_the_call() {
     let (mut requests, body): Open = Channel::new(1);
     requests.send(Frame::data(r#"{"create_request":{"key":"YQ=="}}"#.into())).await.unwrap();
     let request = Request::post("/v3/watch").body(body).unwrap();
-    let connection = Connection::new(Peer::Unix, false);
+    let connection = Connection::new(RemoteAddr::Unix, false);
     let mut lines = Lines::of(gateway.api.call(&connection, request).await);
     lines.next().await.unwrap();
     let watchers = || gateway.member.metric("etcd_debugging_mvcc_watcher_total");

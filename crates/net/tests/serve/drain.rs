@@ -19,8 +19,8 @@ async fn connections_that_do_nothing_are_closed() {
     let mut silent = Raw::connect(&server.address()).await;
     server.has_connections(3).await;
 
-    server.serving.drain(PATIENCE).await;
-    assert_eq!(server.serving.connections(), 0);
+    server.handle.drain(PATIENCE).await;
+    assert_eq!(server.handle.connections(), 0);
     http1.ended.await.unwrap().unwrap();
     http2.ended.await.unwrap().unwrap();
     assert_eq!(silent.rest().await, "");
@@ -35,13 +35,13 @@ async fn what_was_begun_is_finished() {
     let draining = async {
         server.begun.recv().await.unwrap();
         server.begun.recv().await.unwrap();
-        let drain = server.serving.drain(PATIENCE);
+        let drain = server.handle.drain(PATIENCE);
         let rest = async {
             // Nobody new is let in, once the drain has begun.
             while TcpStream::connect(server.address()).await.is_ok() {
                 tokio::task::yield_now().await;
             }
-            assert_eq!(server.serving.connections(), 2);
+            assert_eq!(server.handle.connections(), 2);
             server.let_go();
             server.let_go();
         };
@@ -50,7 +50,7 @@ async fn what_was_begun_is_finished() {
     let ((over_http1, over_http2), ()) = tokio::join!(asking, draining);
     assert_eq!(over_http1.unwrap(), "held");
     assert_eq!(over_http2.unwrap(), "held");
-    assert_eq!(server.serving.connections(), 0);
+    assert_eq!(server.handle.connections(), 0);
 }
 
 #[tokio::test]
@@ -61,8 +61,8 @@ async fn what_does_not_end_is_cut_in_the_end() {
     let asking = async { tokio::join!(http1.get("/hold"), http2.get("/hold")) };
     let draining = async {
         let mut endings = [server.begun.recv().await.unwrap(), server.begun.recv().await.unwrap()];
-        server.serving.drain(SHORT).await;
-        assert_eq!(server.serving.connections(), 0);
+        server.handle.drain(SHORT).await;
+        assert_eq!(server.handle.connections(), 0);
         for ending in &mut endings {
             assert_eq!(ending.recv().await, None, "the handler is gone too");
         }
@@ -77,7 +77,7 @@ async fn the_address_is_free_afterwards() {
     let server = Server::start(Config::default());
     let address = server.address();
     Http1::connect(&address).await.get("/whoami").await.unwrap();
-    server.serving.drain(PATIENCE).await;
+    server.handle.drain(PATIENCE).await;
     assert!(TcpStream::connect(&address).await.is_err());
     Listener::bind(&Address::Tcp(address), SocketOptions::default()).unwrap();
 }
@@ -88,7 +88,7 @@ async fn the_file_of_a_unix_socket_goes_too() {
     let path = folder.path().join("client.sock");
     let server = Server::listen(&Address::Unix(path.clone()), Config::default());
     assert!(path.exists());
-    server.serving.drain(PATIENCE).await;
+    server.handle.drain(PATIENCE).await;
     assert!(!path.exists());
 }
 
@@ -99,7 +99,7 @@ async fn a_second_drain_can_cut_the_first_short() {
     let asking = client.get("/hold");
     let draining = async {
         server.begun.recv().await.unwrap();
-        tokio::join!(server.serving.drain(PATIENCE), server.serving.drain(Duration::ZERO));
+        tokio::join!(server.handle.drain(PATIENCE), server.handle.drain(Duration::ZERO));
     };
     assert!(tokio::join!(asking, draining).0.is_err());
 }
@@ -111,7 +111,7 @@ async fn a_listener_that_is_dropped_cuts_its_connections() {
     let asking = client.get("/hold");
     let dropping = async {
         let mut ending = server.begun.recv().await.unwrap();
-        drop(server.serving);
+        drop(server.handle);
         assert_eq!(ending.recv().await, None);
     };
     assert!(tokio::join!(asking, dropping).0.is_err());
@@ -136,7 +136,7 @@ async fn switched(server: &mut Server) -> (Raw, Ending) {
 async fn a_connection_that_speaks_something_else_is_one_until_it_ends() {
     let mut server = Server::start(Config::default());
     let (raw, mut ending) = switched(&mut server).await;
-    assert_eq!(server.serving.connections(), 1);
+    assert_eq!(server.handle.connections(), 1);
     drop(raw);
     assert_eq!(ending.recv().await, None);
     server.has_connections(0).await;
@@ -146,8 +146,8 @@ async fn a_connection_that_speaks_something_else_is_one_until_it_ends() {
 async fn a_connection_that_speaks_something_else_is_cut_in_the_end() {
     let mut server = Server::start(Config::default());
     let (mut raw, mut ending) = switched(&mut server).await;
-    server.serving.drain(SHORT).await;
-    assert_eq!(server.serving.connections(), 0);
+    server.handle.drain(SHORT).await;
+    assert_eq!(server.handle.connections(), 0);
     assert_eq!(ending.recv().await, None, "the work is gone too");
     assert_eq!(raw.rest().await, "");
 }

@@ -13,7 +13,9 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
-use net::{Address, Config, Connection, Handler, Listener, Runtimes, Serving, SocketOptions};
+use net::{
+    Address, Config, Connection, Handler, Listener, ListenerHandle, Runtimes, SocketOptions,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Semaphore, mpsc};
 
@@ -67,7 +69,7 @@ impl Paths {
     ) -> Response<<Self as Handler>::Body> {
         let (held, ending) = mpsc::channel(1);
         self.begun.send(ending).expect("the test waits for this");
-        connection.switch(async move {
+        connection.on_upgrade(async move {
             let mut io = TokioIo::new(hyper::upgrade::on(request).await.unwrap());
             let mut buffer = [0; 64];
             while let Ok(count @ 1..) = io.read(&mut buffer).await {
@@ -91,9 +93,9 @@ impl Paths {
 }
 
 fn whoami(connection: &Connection, request: &Request<Incoming>) -> String {
-    let Connection { peer, tls, common_name, .. } = connection;
+    let Connection { remote, tls, common_name, .. } = connection;
     let name = common_name.as_deref().map(|name| format!(", named {name:?}")).unwrap_or_default();
-    format!("{:?} from {peer}, tls {tls}{name}", request.version())
+    format!("{:?} from {remote}, tls {tls}{name}", request.version())
 }
 
 /// A body without end.
@@ -113,7 +115,7 @@ impl Body for Flood {
 
 /// A listener at work.
 pub(crate) struct Server {
-    pub(crate) serving: Serving,
+    pub(crate) handle: ListenerHandle,
     /// Calls of `/hold` as they begin.
     pub(crate) begun: mpsc::UnboundedReceiver<Ending>,
     go: Arc<Semaphore>,
@@ -140,17 +142,17 @@ impl Server {
         let (sender, begun) = mpsc::unbounded_channel();
         let go = Arc::new(Semaphore::new(0));
         let handler = Arc::new(Paths { begun: sender, go: Arc::clone(&go), speaks_http1 });
-        let serving = net::serve(&runtimes, listener, handler, config).unwrap();
-        Self { serving, begun, go, _runtimes: runtimes }
+        let handle = net::serve(&runtimes, listener, handler, config).unwrap();
+        Self { handle, begun, go, _runtimes: runtimes }
     }
 
     pub(crate) fn address(&self) -> String {
-        self.serving.local().to_string()
+        self.handle.local().to_string()
     }
 
     /// Waits until so many connections are open. A client sees the end of its own a moment before it is counted.
     pub(crate) async fn has_connections(&self, count: usize) {
-        while self.serving.connections() != count {
+        while self.handle.connections() != count {
             tokio::task::yield_now().await;
         }
     }

@@ -21,7 +21,7 @@ const GET_HOLD: &[u8] = b"\x82\x86\x04\x05/hold\x01\x09localhost";
 
 #[tokio::test]
 async fn a_connection_must_say_what_it_speaks() {
-    let config = Config { opening_timeout: SHORT, ..Config::default() };
+    let config = Config { detection_timeout: SHORT, ..Config::default() };
     let server = Server::start(config);
     for beginning in [&b""[..], &PREFACE[..10], &PREFACE[..23]] {
         let mut raw = Raw::connect(&server.address()).await;
@@ -56,7 +56,7 @@ async fn headers_of_http2_must_end() {
 async fn a_call_may_take_longer_than_its_headers() {
     // Time enough for a client that means well, on a machine that is busy.
     let config =
-        Config { headers_timeout: 10 * SHORT, opening_timeout: 10 * SHORT, ..Config::default() };
+        Config { headers_timeout: 10 * SHORT, detection_timeout: 10 * SHORT, ..Config::default() };
     let mut server = Server::start(config);
     let (mut http1, http2) =
         (Http1::connect(&server.address()).await, Http2::connect(&server.address()).await);
@@ -147,7 +147,7 @@ async fn connections_above_the_bound_wait_for_a_place() {
     let mut call = std::pin::pin!(third.get("/whoami"));
     let waited = tokio::time::timeout(SHORT, call.as_mut()).await;
     assert!(waited.is_err());
-    assert_eq!(server.serving.connections(), 2);
+    assert_eq!(server.handle.connections(), 2);
 
     // Those who have a place are served all the while.
     let asking = first.get("/hold");
@@ -158,12 +158,12 @@ async fn connections_above_the_bound_wait_for_a_place() {
         server.let_go();
     };
     assert_eq!(tokio::join!(asking, others).0.unwrap(), "held");
-    assert_eq!(server.serving.connections(), 2);
+    assert_eq!(server.handle.connections(), 2);
 }
 
 #[tokio::test]
 async fn those_who_say_nothing_make_room() {
-    let config = Config { connections_max: 1, opening_timeout: SHORT, ..Config::default() };
+    let config = Config { connections_max: 1, detection_timeout: SHORT, ..Config::default() };
     let server = Server::start(config);
     let mut silent = Vec::new();
     for _ in 0..5 {
@@ -175,7 +175,7 @@ async fn those_who_say_nothing_make_room() {
 
 #[tokio::test]
 async fn the_first_of_a_crowd_that_says_nothing_goes_and_nobody_waits() {
-    let config = Config { opening_max: 4, opening_timeout: PATIENCE, ..Config::default() };
+    let config = Config { pending_max: 4, detection_timeout: PATIENCE, ..Config::default() };
     let server = Server::start(config);
     let mut silent = Vec::new();
     for count in 1..=4 {

@@ -74,7 +74,7 @@ async fn a_silent_client_is_pinged_and_stays_if_it_answers() {
         assert_eq!((ping.flags, ping.payload.len()), (0, 8));
         raw.say(&Frame { flags: ACK, ..ping }.encode()).await;
     }
-    assert_eq!(server.serving.connections(), 1);
+    assert_eq!(server.handle.connections(), 1);
 }
 
 #[tokio::test]

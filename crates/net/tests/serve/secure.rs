@@ -4,14 +4,14 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use net::{Config, Security, Tls};
+use net::{Config, ListenerTls, TlsMode};
 use prometheus::Registry;
 use testkit::certs::{Authority, Issued, Subject, write};
 use tls::rustls::crypto::aws_lc_rs;
 use tls::rustls::pki_types::pem::PemObject;
 use tls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tls::rustls::{self, ClientConfig, RootCertStore};
-use tls::{Info, ServerSide};
+use tls::{Info, ServerTls};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -40,28 +40,28 @@ impl Issuers {
         Issuers { folder, servers, clients }
     }
 
-    fn tls(&self, asks_clients: bool) -> Tls {
+    fn tls(&self, requires_client_cert: bool) -> ListenerTls {
         let file = |name: &str| Some(self.folder.path().join(name));
         let info = Info {
             cert_file: file("server.pem"),
             key_file: file("server.key"),
-            trusted_ca_file: file("ca").filter(|_| asks_clients),
+            trusted_ca_file: file("ca").filter(|_| requires_client_cert),
             crl_file: file("crl"),
             ..Info::default()
         };
         let metrics = tls::Metrics::new(&Registry::new()).unwrap();
-        Tls {
-            side: Arc::new(ServerSide::load("client", info, &metrics).unwrap()),
+        ListenerTls {
+            server: Arc::new(ServerTls::load("client", info, &metrics).unwrap()),
             checks_origin: false,
         }
     }
 
     fn config(&self) -> Config {
-        Config { security: Security::Tls(self.tls(false)), ..Config::default() }
+        Config { tls: TlsMode::Required(self.tls(false)), ..Config::default() }
     }
 
     fn strict(&self) -> Config {
-        Config { security: Security::Tls(self.tls(true)), ..Config::default() }
+        Config { tls: TlsMode::Required(self.tls(true)), ..Config::default() }
     }
 
     fn client(&self, protocols: &[&str], certificate: Option<&Issued>) -> TlsConnector {
@@ -184,8 +184,8 @@ async fn without_tls_nobody_is_served_where_only_tls_is() {
 #[tokio::test]
 async fn one_port_may_speak_both() {
     let issuers = Issuers::new();
-    let security = Security::Either(issuers.tls(true));
-    let server = Server::start(Config { security, ..Config::default() });
+    let security = TlsMode::Optional(issuers.tls(true));
+    let server = Server::start(Config { tls: security, ..Config::default() });
     let address = server.address();
     let (mut http1, http2) = (Http1::connect(&address).await, Http2::connect(&address).await);
     assert!(http1.get("/whoami").await.unwrap().ends_with(", tls false"));
@@ -229,7 +229,7 @@ async fn garbage_ends_its_own_connection_and_no_other() {
 #[tokio::test]
 async fn after_the_handshake_something_has_to_be_said() {
     let issuers = Issuers::new();
-    let server = Server::start(Config { opening_timeout: 10 * SHORT, ..issuers.config() });
+    let server = Server::start(Config { detection_timeout: 10 * SHORT, ..issuers.config() });
     let mut silent = connect(&issuers.client(&["h2"], None), &server.address()).await.unwrap();
     // Whether with or without a last word.
     assert_eq!(silent.read(&mut [0]).await.unwrap_or(0), 0);
@@ -250,13 +250,13 @@ async fn many_that_are_silent_in_their_handshake_hold_up_nobody() {
     let connector = issuers.client(&["h2"], None);
     let client = Http2::over(connect(&connector, &server.address()).await.unwrap()).await;
     assert!(client.get("/whoami").await.unwrap().ends_with(", tls true"));
-    assert_eq!(server.serving.connections(), 201, "and they are still there");
+    assert_eq!(server.handle.connections(), 201, "and they are still there");
 }
 
 #[tokio::test]
 async fn a_crowd_of_silent_ones_makes_room_by_itself() {
     let issuers = Issuers::new();
-    let config = Config { opening_max: 4, handshake_timeout: PATIENCE, ..issuers.config() };
+    let config = Config { pending_max: 4, handshake_timeout: PATIENCE, ..issuers.config() };
     let server = Server::start(config);
     let mut silent = Vec::new();
     for _ in 0..8 {
@@ -301,8 +301,8 @@ async fn a_drain_waits_for_no_handshake() {
     let connector = issuers.client(&["h2"], None);
     let client = Http2::over(connect(&connector, &server.address()).await.unwrap()).await;
     client.get("/whoami").await.unwrap();
-    server.serving.drain(PATIENCE).await;
-    assert_eq!(server.serving.connections(), 0);
+    server.handle.drain(PATIENCE).await;
+    assert_eq!(server.handle.connections(), 0);
     assert_eq!(raw.rest().await, "");
     client.ended.await.unwrap().unwrap();
 }

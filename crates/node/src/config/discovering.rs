@@ -68,7 +68,7 @@ fn tls(flags: &Flags) -> Option<tls::Info> {
         cert_file: path(&flags.discovery_cert),
         key_file: path(&flags.discovery_key),
         trusted_ca_file: path(&flags.discovery_cacert),
-        trusts_all: flags.discovery_insecure_skip_tls_verify,
+        insecure_skip_verify: flags.discovery_insecure_skip_tls_verify,
         server_name: Some(flags.discovery_server_name.clone()).filter(|name| !name.is_empty()),
         ..tls::Info::default()
     };
@@ -185,7 +185,9 @@ mod tests {
         assert_eq!(list(&["--discovery-insecure-transport=false"]).tls, Some(tls::Info::default()));
         let with_ca = list(&["--discovery-cacert=ca"]).tls.expect("TLS");
         assert_eq!(with_ca.trusted_ca_file, Some("ca".into()));
-        assert!(list(&["--discovery-insecure-skip-tls-verify"]).tls.expect("TLS").trusts_all);
+        assert!(
+            list(&["--discovery-insecure-skip-tls-verify"]).tls.expect("TLS").insecure_skip_verify
+        );
     }
 
     #[test]

@@ -186,7 +186,7 @@ pub enum Refusal {
     CipherSuite(String),
     /// Cipher suites that do not work out together.
     #[error(transparent)]
-    CipherSuites(#[from] tls::SuiteError),
+    CipherSuites(#[from] tls::CipherSuiteError),
     /// TLS without a certificate.
     #[error(
         "TLS key/cert (--cert-file, --key-file) must be provided for client url {0} with HTTPS scheme"

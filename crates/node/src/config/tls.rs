@@ -8,7 +8,7 @@
 
 use std::path::PathBuf;
 
-use tls::{Info, Protocol, Suites, Version, Versions};
+use tls::{CipherSuites, Info, Protocol, Version, Versions};
 
 use super::meant::{AutoTls, Tls};
 use super::notice::Notice;
@@ -130,10 +130,10 @@ fn path(text: &str) -> Option<PathBuf> {
 }
 
 /// The cipher suites that were named. Go's names, all of them.
-pub(crate) fn suites(flags: &Flags) -> Result<Suites, Refusal> {
-    Suites::named(&flags.cipher_suites).map_err(|error| match error {
-        tls::SuiteError::Unknown(name) => Refusal::CipherSuite(name),
-        error @ tls::SuiteError::Http2 => Refusal::CipherSuites(error),
+pub(crate) fn suites(flags: &Flags) -> Result<CipherSuites, Refusal> {
+    CipherSuites::named(&flags.cipher_suites).map_err(|error| match error {
+        tls::CipherSuiteError::Unknown(name) => Refusal::CipherSuite(name),
+        error @ tls::CipherSuiteError::Http2 => Refusal::CipherSuites(error),
     })
 }
 

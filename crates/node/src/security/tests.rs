@@ -43,13 +43,13 @@ const PAIR: [&str; 2] = ["--peer-cert-file={}/m1.pem", "--peer-key-file={}/m1.ke
 fn members_speak_tls_where_a_url_says_so() {
     let place = Place::new();
     let plain = place.load(&PAIR).unwrap();
-    assert!(matches!(plain.of_peers(Speaks::Plain), Security::Plain));
+    assert!(matches!(plain.of_peers(Speaks::Plain), TlsMode::Disabled));
     let secure = place.load(&[PAIR[0], PAIR[1], SECURE]).unwrap();
-    let Security::Tls(tls) = secure.of_peers(Speaks::Tls) else { panic!("no TLS") };
-    assert!(tls.checks_origin && tls.side.listener() == "peer");
-    assert!(matches!(secure.of_peers(Speaks::Plain), Security::Plain));
+    let TlsMode::Required(tls) = secure.of_peers(Speaks::Tls) else { panic!("no TLS") };
+    assert!(tls.checks_origin && tls.server.listener() == "peer");
+    assert!(matches!(secure.of_peers(Speaks::Plain), TlsMode::Disabled));
     let skips = [PAIR[0], PAIR[1], SECURE, "--peer-skip-client-san-verification"];
-    let Security::Tls(tls) = place.load(&skips).unwrap().of_peers(Speaks::Tls) else {
+    let TlsMode::Required(tls) = place.load(&skips).unwrap().of_peers(Speaks::Tls) else {
         panic!("no TLS")
     };
     assert!(!tls.checks_origin);
@@ -61,8 +61,8 @@ fn a_member_that_makes_its_own_certificate_trusts_all_others() {
     let made = place.load(&[SECURE, "--peer-auto-tls", "--peer-client-cert-auth"]).unwrap();
     let info = made.caller.info();
     assert_eq!(info.cert_file, Some(place.0.path().join("data/fixtures/peer/cert.pem")));
-    assert!(info.trusts_all && !info.asks_clients());
-    assert!(matches!(made.of_peers(Speaks::Tls), Security::Tls(_)));
+    assert!(info.insecure_skip_verify && !info.requires_client_cert());
+    assert!(matches!(made.of_peers(Speaks::Tls), TlsMode::Required(_)));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
-use net::{Exit, Guest};
+use net::{Evicted, Permit};
 use server::Unreceived;
 
 use super::Call;
@@ -26,7 +26,7 @@ impl Call<'_> {
         let (bytes, _guest) = match self.read_message(body).await {
             Ok(read) => read,
             Err(error) => {
-                tracing::warn!(%local_member_id, remote = %self.connection.peer, %error, "failed to read Raft message");
+                tracing::warn!(%local_member_id, remote = %self.connection.remote, %error, "failed to read Raft message");
                 self.shared.metrics.received_failure(UNKNOWN);
                 return self.bad("error reading raft message");
             }
@@ -42,7 +42,7 @@ impl Call<'_> {
                 self.signed(self.received(self.attached.local.receive(message)))
             }
             Err(error) => {
-                tracing::warn!(%local_member_id, remote = %self.connection.peer, error, "failed to unmarshal Raft message");
+                tracing::warn!(%local_member_id, remote = %self.connection.remote, error, "failed to unmarshal Raft message");
                 self.shared.metrics.received_failure(UNKNOWN);
                 self.bad("error unmarshalling raft message")
             }
@@ -50,15 +50,15 @@ impl Call<'_> {
     }
 
     /// All of a message. When all that are being read take too much, this may have to go.
-    async fn read_message(&self, body: Incoming) -> Result<(Bytes, Guest), ReadError> {
-        let exit = Arc::<Exit>::default();
-        let mut guest = self.shared.receiving.join(0, Arc::clone(&exit));
+    async fn read_message(&self, body: Incoming) -> Result<(Bytes, Permit), ReadError> {
+        let exit = Arc::<Evicted>::default();
+        let mut guest = self.shared.receiving.acquire(0, Arc::clone(&exit));
         let bytes_max = usize::try_from(MESSAGE_BYTES_MAX).unwrap_or(usize::MAX);
         let body = Body::new(body, self.shared.timing.read);
         let bytes = tokio::select! {
             biased;
-            () = exit.shown() => Err(ReadError::Crowded),
-            read = body.all(bytes_max, |length| guest.weigh(length)) => read,
+            () = exit.evicted() => Err(ReadError::Crowded),
+            read = body.all(bytes_max, |length| guest.set_weight(length)) => read,
         };
         Ok((bytes?, guest))
     }

@@ -66,7 +66,7 @@ impl Call<'_> {
         let (message, bytes, rest) = match head(&mut body).await {
             Ok(head) => head,
             Err(error) => {
-                tracing::warn!(local_member_id = %self.attached.identity.member, remote = %self.connection.peer, %error, "failed to decode Raft message");
+                tracing::warn!(local_member_id = %self.attached.identity.member, remote = %self.connection.remote, %error, "failed to decode Raft message");
                 metrics.received_failure(UNKNOWN);
                 metrics.snapshots_from(UNKNOWN_SENDER).failures.inc();
                 return self.bad(format_args!("failed to decode raft message ({error})"));

@@ -228,7 +228,7 @@ fn weight(message: &Message) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use net::Peer;
+    use net::RemoteAddr;
     use raft::{Entry, MessageType};
     use types::MemberId;
 
@@ -239,7 +239,7 @@ mod tests {
     }
 
     fn connection() -> Arc<Connection> {
-        Arc::new(Connection::new(Peer::Unix, false))
+        Arc::new(Connection::new(RemoteAddr::Unix, false))
     }
 
     fn message(to: u64) -> Message {

@@ -13,7 +13,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use membership::{ClusterId, Member, Membership, RaftAttributes, Refused};
 use mvcc::KeyValueHash;
-use net::{Address, Dialer, Listener, Local as Place, SocketOptions};
+use net::{Address, Dialer, Listener, LocalAddr as Place, SocketOptions};
 use proto::etcdserverpb as pb;
 use raft::{Entry, Message, MessageType};
 use server::{Error, PeerHash, SnapshotRefused, Transport as _, Unreceived};
@@ -236,24 +236,24 @@ impl Made {
             removed: Mutex::default(),
             refusal: Mutex::default(),
         });
-        let connections = net::Config { security: security(self.info), ..net::Config::default() };
+        let connections = net::Config { tls: security(self.info), ..net::Config::default() };
         transport.serve(listener, connections, Arc::new(Rest)).unwrap();
         Rig { fake, transport, events, address, url, registry }
     }
 }
 
 /// How a port of its is served.
-fn security(info: Option<tls::Info>) -> net::Security {
-    let Some(info) = info else { return net::Security::Plain };
+fn security(info: Option<tls::Info>) -> net::TlsMode {
+    let Some(info) = info else { return net::TlsMode::Disabled };
     let metrics = tls::Metrics::new(&prometheus::Registry::new()).unwrap();
-    let side = Arc::new(tls::ServerSide::load("peer", info, &metrics).unwrap());
-    net::Security::Tls(net::Tls { side, checks_origin: false })
+    let side = Arc::new(tls::ServerTls::load("peer", info, &metrics).unwrap());
+    net::TlsMode::Required(net::ListenerTls { server: side, checks_origin: false })
 }
 
 fn dialer(info: Option<tls::Info>) -> Dialer {
     let metrics = tls::Metrics::new(&prometheus::Registry::new()).unwrap();
     let info = tls::Info { protocol: tls::Protocol::Http1, ..info.unwrap_or_default() };
-    let side = tls::ClientSide::load("peer-client", info, &metrics).unwrap();
+    let side = tls::ClientTls::load("peer-client", info, &metrics).unwrap();
     Dialer::new(Arc::new(side), Duration::from_secs(2))
 }
 

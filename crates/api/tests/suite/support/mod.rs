@@ -14,7 +14,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use env::{Disk, OsClock, OsDisk, OsRandom};
 use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt as _, Full};
-use net::{Connection, Peer};
+use net::{Connection, RemoteAddr};
 use prost::Message;
 use server::{Alone, Machine, Member, OutgoingSnapshot, Server, ServerConfig, Transport};
 use tempfile::TempDir;
@@ -170,7 +170,7 @@ pub(crate) fn framed(message: &impl Message) -> Bytes {
 }
 
 pub(crate) fn connection() -> Connection {
-    Connection::new(Peer::Unix, false)
+    Connection::new(RemoteAddr::Unix, false)
 }
 
 /// What generated clients call through.

@@ -1,0 +1,108 @@
+//! A connection that was made from here, encrypted or not.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::client::TlsStream;
+
+/// A connection that was made from here. Dropping it closes it.
+#[derive(Debug)]
+pub struct ClientStream {
+    io: Io,
+    local: Option<SocketAddr>,
+    remote: Option<SocketAddr>,
+}
+
+#[derive(Debug)]
+enum Io {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+    /// What is encrypted is another.
+    Tls(Box<TlsStream<ClientStream>>),
+}
+
+impl ClientStream {
+    pub(crate) fn tcp(stream: TcpStream) -> ClientStream {
+        let (local, remote) = (stream.local_addr().ok(), stream.peer_addr().ok());
+        ClientStream { io: Io::Tcp(stream), local, remote }
+    }
+
+    pub(crate) fn unix(stream: UnixStream) -> ClientStream {
+        ClientStream { io: Io::Unix(stream), local: None, remote: None }
+    }
+
+    pub(crate) fn tls(stream: TlsStream<ClientStream>) -> ClientStream {
+        let (local, remote) = (stream.get_ref().0.local, stream.get_ref().0.remote);
+        ClientStream { io: Io::Tls(Box::new(stream)), local, remote }
+    }
+
+    /// The address at this end, over TCP.
+    pub fn local(&self) -> Option<SocketAddr> {
+        self.local
+    }
+
+    /// The address at the other end, over TCP.
+    pub fn remote(&self) -> Option<SocketAddr> {
+        self.remote
+    }
+
+    /// Whether TLS is spoken.
+    pub fn is_secure(&self) -> bool {
+        matches!(self.io, Io::Tls(_))
+    }
+}
+
+/// The same call for each kind.
+macro_rules! each {
+    ($link:expr, $io:ident => $call:expr) => {
+        match &mut $link.get_mut().io {
+            Io::Tcp($io) => $call,
+            Io::Unix($io) => $call,
+            Io::Tls($io) => $call,
+        }
+    };
+}
+
+impl AsyncRead for ClientStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        each!(self, io => Pin::new(io).poll_read(cx, buffer))
+    }
+}
+
+impl AsyncWrite for ClientStream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        each!(self, io => Pin::new(io).poll_write(cx, bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        each!(self, io => Pin::new(io).poll_write_vectored(cx, slices))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self, io => Pin::new(io).poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self, io => Pin::new(io).poll_shutdown(cx))
+    }
+}

@@ -1,0 +1,19 @@
+//! What hyper's HTTP/2 server does not do: checks on the frames of a client, coalesced writes, and the
+//! end of connections whose client is gone.
+//!
+//! ```text
+//!   socket ── write_coalescer ── guard ── hyper/h2
+//!                    └──────── driver ────────┘     polls h2, flushes, times out silent clients
+//! ```
+
+mod driver;
+mod frames;
+mod goaway;
+mod guard;
+mod pings;
+mod streams;
+mod write_coalescer;
+
+pub(crate) use driver::{DriverError, Http2Driver};
+pub(crate) use guard::{GuardLimits, Http2Guard};
+pub(crate) use write_coalescer::coalesce_writes;

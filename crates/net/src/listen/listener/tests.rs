@@ -1,0 +1,122 @@
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+
+use super::*;
+
+fn tcp(host_port: &str) -> Result<Listener, BindError> {
+    Listener::bind(&Address::Tcp(host_port.to_owned()), SocketOptions::default())
+}
+
+fn unix(path: &Path) -> Result<Listener, BindError> {
+    Listener::bind(&Address::Unix(path.to_owned()), SocketOptions::default())
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+#[test]
+fn an_accepted_connection_has_the_options_of_its_listener() {
+    let listener = tcp("127.0.0.1:0").unwrap();
+    let client = TcpStream::connect(listener.local().tcp().unwrap()).unwrap();
+    let accepted =
+        runtime().block_on(async { listener.into_acceptor().unwrap().accept().await }).unwrap();
+    let AcceptedSocket::Tcp(stream, peer) = accepted else { panic!("{accepted:?}") };
+    assert_eq!(peer, client.local_addr().unwrap());
+    assert!(stream.nodelay().unwrap());
+    assert!(sockopt::socket_keepalive(&stream).unwrap());
+    assert_eq!(sockopt::tcp_keepidle(&stream).unwrap(), Duration::from_secs(30));
+    assert_eq!(sockopt::tcp_keepintvl(&stream).unwrap(), Duration::from_secs(15));
+    assert_eq!(sockopt::tcp_keepcnt(&stream).unwrap(), 9);
+}
+
+#[test]
+fn a_wildcard_takes_connections_of_both_families() {
+    let listener = tcp("0.0.0.0:0").unwrap();
+    let local = listener.local().tcp().unwrap();
+    TcpStream::connect(("127.0.0.1", local.port())).unwrap();
+    if local.is_ipv6() {
+        TcpStream::connect(("::1", local.port())).unwrap();
+    }
+}
+
+#[test]
+fn a_taken_port_is_told_as_go_tells_it() {
+    let first = tcp("localhost:0").unwrap();
+    let local = first.local();
+    let error = tcp(&local.to_string()).unwrap_err();
+    assert_eq!(error.to_string(), format!("listen tcp {local}: bind: address already in use"));
+}
+
+#[test]
+fn a_taken_wildcard_is_not_bound_in_the_other_family() {
+    let first = tcp("0.0.0.0:0").unwrap();
+    let port = first.local().tcp().unwrap().port();
+    let error = tcp(&format!("0.0.0.0:{port}")).unwrap_err().to_string();
+    assert_eq!(error, format!("listen tcp 0.0.0.0:{port}: bind: address already in use"));
+}
+
+#[test]
+fn a_port_is_shared_by_those_who_all_ask_for_it() {
+    let options = SocketOptions { reuse_port: true, ..SocketOptions::default() };
+    let first = Listener::bind(&Address::Tcp("127.0.0.1:0".into()), options).unwrap();
+    let address = Address::Tcp(first.local().to_string());
+    let second = Listener::bind(&address, options).unwrap();
+    assert_eq!(first.local(), second.local());
+    assert!(Listener::bind(&address, SocketOptions::default()).is_err());
+}
+
+#[test]
+fn an_unknown_host_is_an_error_of_its_own() {
+    let error = tcp("no port").unwrap_err();
+    assert!(matches!(error, BindError::Resolve { .. }), "{error:?}");
+}
+
+#[test]
+fn a_socket_is_a_file_while_somebody_listens() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("client.sock");
+    let listener = unix(&path).unwrap();
+    UnixStream::connect(&path).unwrap();
+    assert_eq!(listener.local(), LocalAddr::Unix(path.clone()));
+    drop(listener);
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_socket_that_was_left_behind_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("client.sock");
+    drop(UnixListener::bind(&path).unwrap());
+    assert!(UnixStream::connect(&path).is_err(), "nobody listens");
+
+    let _listener = unix(&path).unwrap();
+    UnixStream::connect(&path).unwrap();
+}
+
+#[test]
+fn the_socket_of_a_successor_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("client.sock");
+    let old = unix(&path).unwrap();
+    let _new = unix(&path).unwrap();
+    drop(old);
+    UnixStream::connect(&path).unwrap();
+}
+
+#[test]
+fn a_file_that_is_no_socket_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("client.sock");
+    fs::write(&path, "precious").unwrap();
+    assert!(matches!(unix(&path), Err(BindError::Occupied { .. })));
+    assert_eq!(fs::read(&path).unwrap(), b"precious");
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_told_as_go_tells_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("missing/client.sock");
+    let text = format!("listen unix {}: bind: no such file or directory", path.display());
+    assert_eq!(unix(&path).unwrap_err().to_string(), text);
+}

@@ -1,0 +1,105 @@
+//! The bytes of a connection, whichever kind of socket it came over, encrypted or not.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::server::TlsStream;
+
+use crate::connection::RemoteAddr;
+use crate::open::ReplayStream;
+
+/// A connection that was accepted on one runtime and is on its way to another. Non-blocking.
+#[derive(Debug)]
+pub(crate) enum AcceptedSocket {
+    Tcp(std::net::TcpStream, SocketAddr),
+    Unix(std::os::unix::net::UnixStream),
+}
+
+impl AcceptedSocket {
+    pub(crate) fn remote(&self) -> RemoteAddr {
+        match self {
+            Self::Tcp(_, address) => RemoteAddr::Tcp(*address),
+            Self::Unix(_) => RemoteAddr::Unix,
+        }
+    }
+
+    /// The address at this end, over TCP.
+    pub(crate) fn local(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(stream, _) => stream.local_addr().ok(),
+            Self::Unix(_) => None,
+        }
+    }
+
+    /// Registers with the runtime of the caller.
+    pub(crate) fn register(self) -> io::Result<ServerStream> {
+        match self {
+            Self::Tcp(stream, _) => TcpStream::from_std(stream).map(ServerStream::Tcp),
+            Self::Unix(stream) => UnixStream::from_std(stream).map(ServerStream::Unix),
+        }
+    }
+}
+
+/// A connection on its runtime.
+#[derive(Debug)]
+pub(crate) enum ServerStream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+    /// What is encrypted is another stream.
+    Tls(Box<TlsStream<ReplayStream<ServerStream>>>),
+}
+
+/// The same call for each kind.
+macro_rules! each {
+    ($stream:expr, $io:ident => $call:expr) => {
+        match $stream {
+            ServerStream::Tcp($io) => $call,
+            ServerStream::Unix($io) => $call,
+            ServerStream::Tls($io) => $call,
+        }
+    };
+}
+
+impl AsyncRead for ServerStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        each!(self.get_mut(), io => Pin::new(io).poll_read(cx, buffer))
+    }
+}
+
+impl AsyncWrite for ServerStream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        each!(self.get_mut(), io => Pin::new(io).poll_write(cx, bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        each!(self.get_mut(), io => Pin::new(io).poll_write_vectored(cx, slices))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self.get_mut(), io => Pin::new(io).poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self.get_mut(), io => Pin::new(io).poll_shutdown(cx))
+    }
+}

@@ -1,0 +1,195 @@
+//! From a connection that begins with TLS to one that is encrypted, and whose client may stay.
+//!
+//! ```text
+//!   ClientHello ──► the files as they are now ──► keys, certificates ──► revoked? expired? from where? ──► name in the certificate
+//!        │                                              │                          │
+//!        └ no TLS                                       └ alert                    └ close_notify
+//! ```
+//!
+//! Whoever is turned away is told of in the log, in etcd's words, and hears why if TLS has a way to say it: our side is closed, and what the client still
+//! sends is read for a moment, since closing with something unread would make the kernel take back what was said.
+
+use std::io;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tls::rustls::server::Acceptor;
+use tls::{Generation, PeerCertificate, Rejected, Rejection};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
+use tracing::{debug, warn};
+
+use super::protocol::ReplayStream;
+use super::serialized_polls::serialize_polls;
+use super::tls_mode::ListenerTls;
+use crate::connection::RemoteAddr;
+use crate::listen::ServerStream;
+use crate::runtime::resolver::{self, Purpose};
+
+/// How long, and for how many bytes, a client that was turned away is listened to.
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_BYTES_MAX: usize = 64 << 10;
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HandshakeError {
+    #[error("{}", tls::reason(.0))]
+    Failed(io::Error),
+    #[error("i/o timeout")]
+    Late,
+    #[error("tls: first record does not look like a TLS handshake")]
+    NotTls,
+    #[error("{}", .0.why)]
+    Rejected(Box<Rejected>),
+}
+
+/// A connection that is encrypted, and the name in the certificate of the client.
+pub(crate) type Secured = (ServerStream, Option<Arc<str>>);
+
+/// A handshake on its way, and what is to be told if it fails.
+pub(crate) struct Handshake<'a> {
+    pub(crate) tls: &'a ListenerTls,
+    pub(crate) remote: RemoteAddr,
+    pub(crate) server_name: String,
+}
+
+impl Handshake<'_> {
+    /// Speaks TLS, and looks at who is there.
+    pub(crate) async fn run(
+        &mut self,
+        stream: ReplayStream<ServerStream>,
+        handshakes: &Semaphore,
+        patience: Duration,
+    ) -> Result<Secured, HandshakeError> {
+        let secured = self.shake_hands(stream, handshakes, patience).await;
+        if let Err(error) = &secured {
+            self.log_rejection(error);
+        }
+        secured
+    }
+
+    async fn shake_hands(
+        &mut self,
+        stream: ReplayStream<ServerStream>,
+        handshakes: &Semaphore,
+        patience: Duration,
+    ) -> Result<Secured, HandshakeError> {
+        let agreed = timeout(patience, serialize_polls(handshakes, self.agree(stream))).await;
+        let agreed = match agreed.map_err(|_| HandshakeError::Late)? {
+            Ok(agreed) => agreed,
+            Err((error, stream)) => {
+                linger(stream).await;
+                return Err(HandshakeError::Failed(error));
+            }
+        };
+        let (stream, generation) = agreed;
+        match self.admit(&stream, generation).await {
+            Ok(name) => Ok((ServerStream::Tls(Box::new(stream)), name)),
+            Err(rejected) => {
+                linger(Some(stream)).await;
+                Err(HandshakeError::Rejected(rejected))
+            }
+        }
+    }
+
+    /// The handshake itself. Gives the stream back if it fails and there is still something to be said to the client.
+    async fn agree(&mut self, stream: ReplayStream<ServerStream>) -> Result<Agreed, Failed> {
+        let mut acceptor = LazyConfigAcceptor::new(Acceptor::default(), stream);
+        let start = match (&mut acceptor).await {
+            Ok(start) => start,
+            Err(error) => return Err((error, acceptor.take_io())),
+        };
+        self.server_name = start.client_hello().server_name().unwrap_or_default().to_owned();
+        let generation = self.tls.server.current();
+        match start.into_stream(generation.config()).into_fallible().await {
+            Ok(stream) => Ok((stream, generation)),
+            Err((error, stream)) => Err((error, Some(stream))),
+        }
+    }
+
+    /// Whether the client may stay, and its name.
+    async fn admit(
+        &self,
+        stream: &TlsStream<ReplayStream<ServerStream>>,
+        generation: Arc<Generation>,
+    ) -> Result<Option<Arc<str>>, Box<Rejected>> {
+        let chain = stream.get_ref().1.peer_certificates();
+        let side = &self.tls.server;
+        let Some(origin) = self.origin() else {
+            return side.admit(&generation, chain, None);
+        };
+        let Some(chain) = chain else { return Ok(None) };
+        // Names are looked up, which can take long.
+        let chain: Vec<_> = chain.iter().map(|one| one.clone().into_owned()).collect();
+        let side = Arc::clone(side);
+        let admitted = resolver::run_lookup(Purpose::Admit, move || {
+            side.admit(&generation, Some(&chain), Some(origin))
+        });
+        // It panics never, and is cancelled only with all of this.
+        admitted.await.unwrap_or_else(|error| {
+            let why = Rejection::Malformed(error.to_string());
+            Err(Box::new(Rejected { why, certificate: PeerCertificate::default() }))
+        })
+    }
+
+    /// Where the client comes from, if that matters.
+    fn origin(&self) -> Option<IpAddr> {
+        match self.remote {
+            RemoteAddr::Tcp(address) if self.tls.checks_origin => Some(address.ip()),
+            RemoteAddr::Tcp(_) | RemoteAddr::Unix => None,
+        }
+    }
+
+    /// Tells the log. Whoever just goes is nothing to be told of, as in etcd.
+    pub(crate) fn log_rejection(&self, error: &HandshakeError) {
+        let Handshake { tls, remote, server_name } = self;
+        let listener = tls.server.listener();
+        match error {
+            HandshakeError::Failed(failed) if failed.kind() == io::ErrorKind::UnexpectedEof => {
+                debug!(remote_addr = %remote, server_name, %error, "rejected connection on {listener} endpoint");
+            }
+            HandshakeError::Rejected(rejected) => {
+                let certificate = &rejected.certificate;
+                let addresses: Vec<String> =
+                    certificate.addresses.iter().map(ToString::to_string).collect();
+                warn!(
+                    remote_addr = %remote,
+                    server_name,
+                    ip_addresses = ?addresses,
+                    dns_names = ?certificate.dns_names,
+                    %error,
+                    "rejected connection on {listener} endpoint"
+                );
+            }
+            _ => {
+                warn!(remote_addr = %remote, server_name, %error, "rejected connection on {listener} endpoint");
+            }
+        }
+    }
+}
+
+type Agreed = (TlsStream<ReplayStream<ServerStream>>, Arc<Generation>);
+type Failed = (io::Error, Option<ReplayStream<ServerStream>>);
+
+/// Closes our side, and reads what still comes for a moment. Whatever goes wrong meanwhile is the end.
+pub(crate) async fn linger<S: AsyncRead + AsyncWrite + Unpin>(stream: Option<S>) {
+    let Some(mut stream) = stream else { return };
+    let closing = async {
+        std::future::poll_fn(|cx| Pin::new(&mut stream).poll_shutdown(cx)).await?;
+        let (mut bytes, mut total) = ([0; 1024], 0);
+        while total < LINGER_BYTES_MAX {
+            let mut buffer = ReadBuf::new(&mut bytes);
+            std::future::poll_fn(|cx| Pin::new(&mut stream).poll_read(cx, &mut buffer)).await?;
+            match buffer.filled().len() {
+                0 => break,
+                read => total += read,
+            }
+        }
+        io::Result::Ok(())
+    };
+    let _ = timeout(LINGER, closing).await;
+}
