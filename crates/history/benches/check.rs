@@ -1,9 +1,11 @@
-//! How long a verdict takes: `cargo bench -p history`.
+//! Measures the time per verdict: `cargo bench -p history`.
 //!
-//! Histories of ten clients on ten keys, with five outcomes in a hundred unknown, are recorded from a perfect store and checked; once more with a
-//! wrong value planted near the end. `cargo bench -p history -- --quick` checks small ones, to see that it runs. So does `cargo test --benches`.
+//! Records histories of ten clients on ten keys, with 5 % of the outcomes unknown, from the
+//! reference store and checks them, once as recorded and once with a wrong value planted near the
+//! end. `cargo bench -p history -- --quick` checks small histories to see that the benchmark runs;
+//! so does `cargo test --benches`.
 
-#![expect(clippy::disallowed_types, reason = "a benchmark is about time")]
+#![expect(clippy::disallowed_types, reason = "a benchmark measures time")]
 #![expect(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
 #[expect(dead_code, reason = "tests use more of it")]
@@ -18,7 +20,7 @@ use history::{History, Options, Outcome, check};
 
 fn main() {
     let has = |flag: &str| std::env::args().any(|argument| argument == flag);
-    // Cargo says so when it benches, and says nothing when it tests.
+    // Cargo passes `--bench` to benchmarks and nothing when it tests them.
     let sizes =
         if has("--bench") && !has("--quick") { [1_000, 10_000, 50_000] } else { [100, 200, 300] };
     println!("operations  watches     right     wrong");
@@ -39,11 +41,11 @@ fn timed(history: &History, expected: bool) -> f64 {
     let start = Instant::now();
     let verdict = check(history, &Options::default());
     let seconds = start.elapsed().as_secs_f64();
-    assert_eq!(verdict.is_ok(), expected, "a wrong verdict: {:?}", verdict.err());
+    assert_eq!(verdict.is_ok(), expected, "wrong verdict: {:?}", verdict.err());
     seconds
 }
 
-/// Makes the last read that found something tell another value.
+/// Changes the value in the last read that found a key.
 fn plant(history: &mut History) {
     let found =
         history.operations.iter_mut().rev().find_map(|operation| match &mut operation.outcome {

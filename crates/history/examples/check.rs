@@ -1,6 +1,7 @@
-//! Checks a history that was written down: `cargo run --release -p history --example check -- FILE`.
+//! Checks a recorded history: `cargo run --release -p history --example check -- FILE`.
 //!
-//! Says which order explains it, in short, or everything that is wrong with it; the exit code is 1 then.
+//! Prints a summary of the explaining order and exits with 0, or prints all violations and exits
+//! with 1.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -10,7 +11,7 @@ use history::{History, Options, check};
 
 fn main() -> ExitCode {
     let Some(path) = std::env::args().nth(1) else {
-        eprintln!("which file?");
+        eprintln!("usage: check FILE");
         return ExitCode::from(2);
     };
     let history = match File::open(&path).map(BufReader::new).map(History::read) {
@@ -23,7 +24,7 @@ fn main() -> ExitCode {
         Ok(log) => {
             let (revision, steps) = (log.revision(), log.steps());
             println!(
-                "right: {operations} operations and {watches} watches, up to revision {revision}, in {steps} steps"
+                "linearizable: {operations} operations and {watches} watches, up to revision {revision}, in {steps} steps"
             );
             ExitCode::SUCCESS
         }

@@ -1,20 +1,20 @@
-//! What was acknowledged is there at the end, at every member, and members agree.
+//! Checks that every acknowledged write survives on every member, and that the members agree.
 //!
 //! ```text
 //! client 1   |- put a="1" → 2 -|   |- put a="2" → 3 -|
-//! member 1                                                at the end: revision 3, a="2" (mod 3)
-//! member 2                                                at the end: revision 2, a="1" (mod 2)     lost
+//! member 1                                     at the end: revision 3, a="2" (mod 3)
+//! member 2                                     at the end: revision 2, a="1" (mod 2)   lost
 //! ```
 //!
-//! What members hold at the end is also held against the log, key by key, together with everything else that was seen
-//! (see `linear::search`); a watch from revision 1 is a watch like any other.
+//! The search (`linear::search`) additionally compares each final state key by key with the log. A
+//! watch from revision 1 needs no special treatment: it is checked like any other watch.
 
 use std::collections::BTreeMap;
 
 use crate::record::{History, Operation};
 use crate::violation::{Rule, Violation};
 
-/// Whether every member has come as far as anybody was told.
+/// Checks that every member ended at or above the newest acknowledged revision.
 pub(crate) fn check(history: &History) -> Vec<Violation> {
     let mut violations = hashes(history);
     let Some((newest, operation)) = newest(history) else { return violations };
@@ -26,7 +26,7 @@ pub(crate) fn check(history: &History) -> Vec<Violation> {
     violations
 }
 
-/// The acknowledged write with the highest revision.
+/// Returns the acknowledged write with the highest revision.
 fn newest(history: &History) -> Option<(i64, &Operation)> {
     let wrote = |operation: &&Operation| {
         operation.answer().is_some_and(|(_, response)| response.body.wrote() == Some(true))
@@ -36,7 +36,7 @@ fn newest(history: &History) -> Option<(i64, &Operation)> {
     Some((revision(&operation)?, operation))
 }
 
-/// Whether all who hashed the same revisions came to the same hash.
+/// Checks that hashes of the same revisions are equal on all members.
 fn hashes(history: &History) -> Vec<Violation> {
     let mut first = BTreeMap::new();
     let mut violations = Vec::new();

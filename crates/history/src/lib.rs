@@ -1,34 +1,57 @@
-//! What clients asked and were told, and whether a correct store could have answered so.
+//! A linearizability checker for recorded client histories of an etcd-compatible store.
 //!
-//! Clients write down what they do as a [`History`]: of each operation what was asked, when, and what came of it; of each watch
-//! everything that it was told. [`check`] says whether one store, doing one thing after the other, explains all of it.
+//! Clients record what they do as a [`History`]: each operation with its request, its times and its
+//! outcome, and each watch with every response it received. [`check`] decides whether a single
+//! store that executes one request after another, each at one instant between its invocation and
+//! its response, could have produced exactly these observations. It also checks etcd's watch
+//! guarantees and that no acknowledged write is missing at the end.
 //!
 //! ```text
 //! client 1   |- put a="1" → 2 -|      |- put a="2" → 3 -|
 //! client 2                                                  |- read a → "1" (mod 2), at 2 -|
 //!
-//! stale read: client 2 (5..6 ms): read a -> revision 2: 1 found: [a="1" (mod 2, created 2, version 1)];
-//!             yet, before it began, client 1 (3..4 ms): put a="2" -> revision 3: put
+//! stale read: client 2 (5..6 ms): read a -> revision 2: 1 found:
+//!             [a="1" (mod 2, created 2, version 1)]; yet, before it began,
+//!             client 1 (3..4 ms): put a="2" -> revision 3: put
 //! ```
 //!
 //! ```
-//! use history::{History, Options, Rule, check};
+//! use history::record::{Body, Kv, Put, Range, Request, Response, Span};
+//! use history::{History, Operation, Options, Outcome, Record, Rule, check};
 //!
-//! let lines = r#"
-//! {"operation":{"client":1,"invoked_ns":1000000,"request":{"put":{"key":"a","value":"1"}},"outcome":{"answered":{"at_ns":2000000,"response":{"revision":2,"body":{"put":{}}}}}}}
-//! {"operation":{"client":1,"invoked_ns":3000000,"request":{"put":{"key":"a","value":"2"}},"outcome":{"answered":{"at_ns":4000000,"response":{"revision":3,"body":{"put":{}}}}}}}
-//! {"operation":{"client":2,"invoked_ns":5000000,"request":{"range":{"key":"a"}},"outcome":{"answered":{"at_ns":6000000,"response":{"revision":2,"body":{"range":{"kvs":[{"key":"a","value":"1","create":2,"mod":2,"version":1}],"count":1}}}}}}}
-//! "#;
-//! let history = History::read(lines.as_bytes())?;
+//! fn answered(client: u64, at_ms: u64, request: Request, revision: i64, body: Body) -> Record {
+//!     let (invoked_ns, at_ns) = (at_ms * 1_000_000, (at_ms + 1) * 1_000_000);
+//!     let outcome = Outcome::Answered { at_ns, response: Response { revision, body } };
+//!     Record::Operation(Operation { client, member: 0, invoked_ns, request, outcome })
+//! }
+//! let put = |value: &str| {
+//!     Request::Put(Put { key: "a".into(), value: value.into(), lease: 0, prev_kv: false })
+//! };
+//! let read = Request::Range(Range::now(Span::one("a")));
+//! let (key, value) = ("a".into(), "1".into());
+//! let old = Kv { key, value, create: 2, modified: 2, version: 1, lease: 0 };
+//!
+//! let mut history = History::default();
+//! history.push(answered(1, 1, put("1"), 2, Body::Put { prev: None }));
+//! history.push(answered(1, 3, put("2"), 3, Body::Put { prev: None }));
+//! history.push(answered(2, 5, read, 2, Body::Range { kvs: vec![old], count: 1, more: false }));
+//!
 //! let violations = check(&history, &Options::default()).unwrap_err();
 //! assert_eq!(violations[0].rule, Rule::StaleRead);
-//! # Ok::<(), history::ReadError>(())
 //! ```
 //!
-//! Always true: what is accepted has an order that explains it, which is handed out as a [`Log`]; what is refused has none (but for
-//! [`Rule::Undecided`], if the search was given up); a verdict and its words follow from the history and the options alone.
+//! Invariants:
 //!
-//! Left to others: making histories, and breaking what makes them. Nothing here knows a network, a process, protobuf or a clock.
+//! - An accepted history has an order that explains it; [`check`] returns that order as a [`Log`].
+//! - A rejected history has no such order, except for [`Rule::Undecided`]: there the search hit its
+//!   step limit.
+//! - The verdict and its text depend only on the history and the options, never on time or
+//!   randomness.
+//!
+//! The crate does not record histories or inject faults, and it knows no network, process, protobuf
+//! or clock. See `linear` for the search, `watch` for the watch guarantees, `durability` for the
+//! final states, and `docs/decisions/2026-11-16-own-history-checker.md` for why we do not use an
+//! existing checker.
 
 pub mod record;
 
@@ -48,11 +71,11 @@ pub use violation::{Rule, Violation};
 
 use watch::Coverage;
 
-/// Whether a correct store could have answered so: the order that explains it, or everything that speaks against one.
+/// Checks a history. Returns the order that explains it, or every violation found.
 pub fn check(history: &History, options: &Options) -> Result<Log, Vec<Violation>> {
     let mut violations = watch::check_streams(history, options);
     violations.extend(durability::check(history));
-    // A watch that contradicts itself is no witness.
+    // Events of a watch that contradicts itself must not constrain the search.
     let coverages: Vec<Coverage<'_>> = match violations.is_empty() {
         true => (0..).zip(&history.watches).map(|(i, watch)| Coverage::new(i, watch)).collect(),
         false => Vec::new(),

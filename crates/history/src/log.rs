@@ -1,19 +1,20 @@
-//! The order that explains a history: what each revision did, and who made it.
+//! The order that explains a history: the changes of each revision and its writer.
 
 use std::fmt;
 
 use crate::model::{Change, KeyHistory};
 
-/// Who made a revision.
+/// The writer of a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writer {
-    /// This operation of the history.
+    /// The operation at this position in the history.
     Operation(usize),
-    /// The expiry of this lease.
+    /// The expiry of the lease with this id.
     Expiry(i64),
 }
 
-/// What each revision did, from 2 on. If more than one order would explain the history, this is one of them.
+/// The changes of each revision, from 2 on. Where several orders explain the history, this is one
+/// of them.
 #[derive(Clone, Debug)]
 pub struct Log {
     pub(crate) keys: KeyHistory,
@@ -22,30 +23,31 @@ pub struct Log {
 }
 
 impl Log {
-    /// The keys, with their past.
+    /// Returns the keys with all their revisions.
     #[must_use]
     pub fn keys(&self) -> &KeyHistory {
         &self.keys
     }
 
-    /// The last revision that anybody saw.
+    /// Returns the last revision that any observation shows.
     #[must_use]
     pub fn revision(&self) -> i64 {
         self.keys.revision()
     }
 
-    /// Who made `revision`.
+    /// Returns the writer of `revision`.
     #[must_use]
     pub fn writer(&self, revision: i64) -> Option<Writer> {
         self.writers.get(usize::try_from(revision.checked_sub(2)?).ok()?).copied()
     }
 
-    /// What `revision` changed, in order.
+    /// Returns the changes of `revision`, in execution order.
     pub fn changes(&self, revision: i64) -> impl Iterator<Item = Change> {
         self.keys.changes(revision)
     }
 
-    /// How many steps the search took: about as many as there are revisions, if there was little to guess.
+    /// Returns the number of search steps. It is close to the number of revisions when the search
+    /// rarely had to choose.
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.steps

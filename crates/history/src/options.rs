@@ -1,12 +1,13 @@
-//! What a checker needs to know of the store, beyond the history.
+//! Facts about the store that a history does not contain.
 
-/// What a checker needs to know of the store, beyond the history.
+/// Facts about the store that a history does not contain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// By how much a lease may expire before its time: how far the clock of a member may run ahead of that of the history.
+    /// How early a lease may expire: the lead that a member's clock may have over the clock of the
+    /// history.
     pub lease_slack_ns: u64,
-    /// Whether some may not read everything: then a watch may end for that reason.
+    /// Whether the store enforces permissions; a watch may then be canceled for lack of one.
     pub has_permissions: bool,
-    /// Whether the store compacts without being asked.
+    /// Whether the store compacts automatically.
     pub auto_compaction: bool,
 }

@@ -1,16 +1,16 @@
-//! What is wrong with a history.
+//! Violations: the rules that a history can break.
 
 use std::fmt;
 
 use thiserror::Error;
 
-/// Something that no correct store would have done.
+/// An observation that no correct store could have produced.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{rule}: {text}")]
 pub struct Violation {
-    /// Which promise was broken.
+    /// The broken rule.
     pub rule: Rule,
-    /// Who was told what, and what it should have been.
+    /// The operation or watch concerned, the value it got and the expected one.
     pub text: String,
 }
 
@@ -20,54 +20,54 @@ impl Violation {
     }
 }
 
-/// The promises that are checked.
+/// The rules that the checker verifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
-    /// An answer has the form that belongs to its request.
+    /// A response has the form that belongs to its request.
     WellFormed,
-    /// A revision is made by one write.
+    /// Each revision has one writer.
     UniqueRevision,
-    /// A write that begins after another has ended has the greater revision.
+    /// A write that begins after another one has ended gets the higher revision.
     RevisionOrder,
-    /// Nobody sees a write before it was asked for.
+    /// No client observes a write before its request was sent.
     SeenBeforeWritten,
-    /// A linearizable read sees everything that anybody saw before it began.
+    /// A linearizable read reflects everything that any client observed before the read began.
     StaleRead,
-    /// An answer is that of the state at its revision.
+    /// A response equals the result of the request on the state at its revision.
     WrongAnswer,
-    /// Every revision was written by somebody.
+    /// Each revision has a writer: an operation or the expiry of a lease.
     UnexplainedRevision,
-    /// A lease lives for as long as was promised.
+    /// A lease lives at least as long as promised.
     ExpiredEarly,
-    /// KeyHistory are put on leases that exist, and go with them.
+    /// Keys are attached to existing leases and are deleted together with them.
     Lease,
-    /// What is compacted is gone, and nothing else is.
+    /// Compacted revisions are unreadable, and all others are readable.
     Compaction,
-    /// Watch: events come in the order of revisions.
+    /// Watch: events arrive in revision order.
     Ordered,
-    /// Watch: an event comes once.
+    /// Watch: each event arrives once.
     Unique,
-    /// Watch: all events of a revision come together.
+    /// Watch: all events of a revision arrive in one response.
     Atomic,
-    /// Watch: no event is left out.
+    /// Watch: no event is missing.
     Reliable,
-    /// Watch: it begins with the first event at or after the revision asked for.
+    /// Watch: the first event is the first one at or after the requested revision.
     Resumable,
-    /// Watch: after progress is told, nothing older comes.
+    /// Watch: no event at or below a progress notification arrives after it.
     Bookmarkable,
-    /// Watch: only what was asked for comes.
+    /// Watch: only events of the requested range and kinds arrive.
     Filter,
-    /// Watch: an event tells what happened.
+    /// Watch: an event equals the change at its revision.
     WrongEvent,
-    /// Watch: an event tells what was there before.
+    /// Watch: `prev_kv` equals the value before the change.
     PrevKv,
-    /// Watch: one is cancelled for compaction only if what it needs is gone.
+    /// Watch: a watch is canceled for compaction only if it needs a compacted revision.
     Canceled,
-    /// What was acknowledged is still there at the end, at every member.
+    /// Every member still holds all acknowledged writes at the end.
     Durable,
-    /// Members that hash the same have the same hash.
+    /// Members that hash the same revisions compute the same hash.
     SameHash,
-    /// Not broken, but not shown to be kept either: the search was given up.
+    /// Neither broken nor proven: the search reached its step limit.
     Undecided,
 }
 

@@ -1,4 +1,4 @@
-//! The first log of a new cluster.
+//! The initial log of a new cluster.
 
 use bytes::Bytes;
 use thiserror::Error;
@@ -21,27 +21,27 @@ pub struct Peer {
     pub context: Bytes,
 }
 
-/// Why a cluster cannot be started.
+/// An error while bootstrapping a cluster.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum BootstrapError {
-    /// There would be nobody to decide.
+    /// The list of peers is empty.
     #[error("must provide at least one peer to Bootstrap")]
     NoPeers,
-    /// There is a log already.
+    /// Storage already contains a log.
     #[error("can't bootstrap a nonempty Storage")]
     NotEmpty,
-    /// Zero names nobody, two ids are taken by a member's threads, two members cannot share one, and there
-    /// are at most [`MAX_MEMBERS`].
-    #[error("peers must have ids of their own, and be few")]
+    /// A peer id is zero, reserved for a local thread or used twice, or there are more than
+    /// [`MAX_MEMBERS`] peers.
+    #[error("peer ids must be valid and unique, and at most {MAX_MEMBERS}")]
     BadPeers,
 }
 
 impl<S: Storage> Raft<S> {
-    /// Starts the log with one entry for each member, committed from the first moment. Every member
-    /// of the new cluster does the same, so their logs agree before they have met.
+    /// Starts the log with one committed conf change entry per member. Every member of the new
+    /// cluster does the same, so that their logs agree before they exchange a message.
     ///
-    /// The members are in force at once, so that an election can be held; applying the entries later
-    /// adds them again and changes nothing.
+    /// The configuration takes effect immediately, so that an election can be held. Applying the
+    /// entries later adds the same members again and changes nothing.
     pub(crate) fn bootstrap(&mut self, peers: &[Peer]) -> Result<(), BootstrapError> {
         if peers.is_empty() {
             return Err(BootstrapError::NoPeers);
@@ -58,8 +58,7 @@ impl<S: Storage> Raft<S> {
         let entries: Vec<Entry> = (1..).zip(&changes).map(first_entry).collect();
         self.start_from(entries);
         for change in changes {
-            self.change_config(&change.into())
-                .expect("members with ids of their own can be added one by one");
+            self.change_config(&change.into()).expect("unique members can be added one by one");
         }
         Ok(())
     }

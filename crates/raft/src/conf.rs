@@ -1,9 +1,9 @@
-//! Configurations and changes to them, as they stand in the log and in snapshots.
+//! Configurations and conf changes, as encoded in the log and in snapshots.
 //!
 //! ```text
-//! voters=(1 2 3)                      the ordinary case: a majority of the voters decides
-//! voters=(1 2 4)&&(1 2 3)             joint: a majority of both halves decides
-//! learners=(5)                        gets the log, decides nothing
+//! voters=(1 2 3)                      a majority of the voters decides
+//! voters=(1 2 4)&&(1 2 3)             joint: a majority of each half is needed
+//! learners=(5)                        receives the log, does not vote
 //! learners_next=(3)                   becomes a learner when the joint configuration is left
 //! ```
 
@@ -12,42 +12,42 @@ use types::MemberId;
 
 use crate::message::is_local_thread;
 
-/// A configuration written out as lists.
+/// A configuration as lists of members.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfState {
-    /// The voters; in a joint configuration, those of the half being moved to.
+    /// The voters; in a joint configuration, the voters of the incoming half.
     pub voters: Vec<MemberId>,
-    /// Members that get the log without a vote.
+    /// Members that receive the log and do not vote.
     pub learners: Vec<MemberId>,
-    /// The voters of the half being moved away from; empty unless joint.
+    /// The voters of the outgoing half; empty unless joint.
     pub voters_outgoing: Vec<MemberId>,
-    /// Voters of the outgoing half that become learners when it is left.
+    /// Voters of the outgoing half that become learners when the joint configuration is left.
     pub learners_next: Vec<MemberId>,
-    /// Whether the leader leaves the joint configuration by itself.
+    /// Whether the leader leaves the joint configuration automatically.
     pub auto_leave: bool,
 }
 
 impl ConfState {
-    /// A plain configuration of voters.
+    /// Returns a non-joint configuration with these voters.
     #[must_use]
     pub fn of_voters(voters: impl IntoIterator<Item = MemberId>) -> ConfState {
         ConfState { voters: voters.into_iter().collect(), ..ConfState::default() }
     }
 
-    /// The number of ids in all lists together.
+    /// Returns the number of ids in all lists together.
     pub(crate) fn len(&self) -> usize {
         let lists = [&self.voters, &self.learners, &self.voters_outgoing, &self.learners_next];
         lists.iter().map(|ids| ids.len()).sum()
     }
 
-    /// Whether the member has any part in this configuration.
+    /// Reports whether the member belongs to this configuration.
     #[must_use]
     pub fn contains(&self, id: MemberId) -> bool {
-        // `learners_next` is a part of `voters_outgoing`.
+        // `learners_next` is a subset of `voters_outgoing`.
         [&self.voters, &self.learners, &self.voters_outgoing].iter().any(|ids| ids.contains(&id))
     }
 
-    /// Whether two configurations are the same, whatever the order of their lists.
+    /// Reports whether two configurations are equal apart from the order of their lists.
     #[must_use]
     pub fn is_equivalent(&self, other: &ConfState) -> bool {
         self.sorted() == other.sorted()
@@ -63,22 +63,22 @@ impl ConfState {
     }
 }
 
-/// What happens to one member.
+/// The kind of change of one member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ConfChangeType {
-    /// Becomes a voter, whatever it was before.
+    /// The member becomes a voter, whatever it was before.
     #[default]
     AddNode,
-    /// Leaves.
+    /// The member is removed.
     RemoveNode,
-    /// Keeps its part; something outside consensus changed.
+    /// The membership stays the same; the member's metadata changed.
     UpdateNode,
-    /// Becomes a learner, whatever it was before.
+    /// The member becomes a learner, whatever it was before.
     AddLearnerNode,
 }
 
 impl ConfChangeType {
-    /// etcd's name for the change.
+    /// Returns etcd's name of the change.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -90,42 +90,43 @@ impl ConfChangeType {
     }
 }
 
-/// One step of a change.
+/// A change of one member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConfChangeSingle {
-    /// What happens.
+    /// The kind of change.
     pub kind: ConfChangeType,
-    /// To whom. Zero means that the change was called off after it entered the log.
+    /// The member. Zero means that the change was canceled after it was committed.
     pub node_id: MemberId,
 }
 
-/// A change of one member, in the older encoding: the one etcd's server proposes.
+/// A conf change of one member in the older encoding (V1), which etcd's server proposes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfChange {
-    /// The id of the request, for whoever waits for it.
+    /// The request id, by which the proposer finds its waiter.
     pub id: u64,
-    /// What happens.
+    /// The kind of change.
     pub kind: ConfChangeType,
-    /// To whom.
+    /// The member.
     pub node_id: MemberId,
-    /// Opaque to consensus: the member's addresses.
+    /// Opaque to consensus: the member's name and URLs.
     pub context: Bytes,
 }
 
-/// How several changes take effect.
+/// The way in which the changes take effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ConfChangeTransition {
-    /// At once if there is one change; otherwise through a joint configuration, left by itself.
+    /// A single change takes effect at once; several use a joint configuration that is left
+    /// automatically.
     #[default]
     Auto,
-    /// Through a joint configuration, left by itself.
+    /// A joint configuration that is left automatically.
     JointImplicit,
-    /// Through a joint configuration, left when somebody proposes so.
+    /// A joint configuration that is left by another proposal.
     JointExplicit,
 }
 
 impl ConfChangeTransition {
-    /// etcd's name for the transition.
+    /// Returns etcd's name of the transition.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -136,10 +137,10 @@ impl ConfChangeTransition {
     }
 }
 
-/// Any change of membership.
+/// A conf change of any number of members (V2).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfChangeV2 {
-    /// How the changes take effect.
+    /// The way in which the changes take effect.
     pub transition: ConfChangeTransition,
     /// The changes, in order.
     pub changes: Vec<ConfChangeSingle>,
@@ -147,14 +148,14 @@ pub struct ConfChangeV2 {
     pub context: Bytes,
 }
 
-/// How a change is carried out.
+/// The procedure that carries out a conf change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Procedure {
-    /// Switch at once.
+    /// Switch to the new configuration at once.
     Simple,
     /// Enter a joint configuration.
     EnterJoint {
-        /// And leave it without being told.
+        /// Whether the leader leaves it automatically.
         auto_leave: bool,
     },
     /// Leave the joint configuration.
@@ -162,14 +163,14 @@ pub enum Procedure {
 }
 
 impl ConfChangeSingle {
-    /// Whether the change is about one of a member's own threads, which is no member.
-    pub(crate) fn names_a_thread(&self) -> bool {
+    /// Reports whether the change names the id of a local thread instead of a member.
+    pub(crate) fn targets_local_thread(&self) -> bool {
         is_local_thread(self.node_id)
     }
 }
 
 impl ConfChangeV2 {
-    /// Which procedure this change asks for.
+    /// Returns the procedure that this change needs.
     #[must_use]
     pub fn procedure(&self) -> Procedure {
         use ConfChangeTransition::{Auto, JointExplicit, JointImplicit};
@@ -189,22 +190,22 @@ impl From<ConfChange> for ConfChangeV2 {
     }
 }
 
-/// A change in the encoding it shall have in the log.
+/// A conf change in the encoding for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnyConfChange {
     /// The older encoding.
     V1(ConfChange),
-    /// The newer one.
+    /// The newer encoding.
     V2(ConfChangeV2),
 }
 
 impl AnyConfChange {
-    /// Whether any part is about one of a member's own threads.
-    pub(crate) fn names_a_thread(&self) -> bool {
+    /// Reports whether any change names the id of a local thread.
+    pub(crate) fn targets_local_thread(&self) -> bool {
         match self {
             AnyConfChange::V1(change) => is_local_thread(change.node_id),
             AnyConfChange::V2(change) => {
-                change.changes.iter().any(ConfChangeSingle::names_a_thread)
+                change.changes.iter().any(ConfChangeSingle::targets_local_thread)
             }
         }
     }
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn several_changes_go_through_a_joint_configuration() {
+    fn the_transition_and_the_number_of_changes_select_the_procedure() {
         use ConfChangeTransition::{Auto, JointExplicit, JointImplicit};
         for (transition, count, procedure) in [
             (Auto, 0, Procedure::LeaveJoint),
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn order_does_not_make_a_different_configuration() {
+    fn configurations_are_equivalent_in_any_order() {
         let one = ConfState::of_voters([MemberId(1), MemberId(2)]);
         let other = ConfState::of_voters([MemberId(2), MemberId(1)]);
         assert_ne!(one, other);

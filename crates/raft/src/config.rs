@@ -1,116 +1,117 @@
-//! How a member takes part.
+//! The configuration of a member.
 
 use thiserror::Error;
 use types::{Index, MemberId};
 
 use crate::message::is_local_thread;
 
-/// How a linearizable read makes sure that its leader still leads.
+/// How a leader confirms its leadership before it serves a linearizable read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadOnlyOption {
-    /// Ask a quorum, once for all reads that wait.
+    /// Exchange a heartbeat round with a quorum; all waiting reads share one round.
     #[default]
     Safe,
-    /// Trust that no other leader can have been elected since a quorum last answered. Saves the
-    /// round trip and relies on clocks that run at about the same rate.
+    /// Rely on the leader lease: no other leader can be elected while a quorum answers. Saves the
+    /// round trip and assumes that all clocks run at about the same rate.
     LeaseBased,
 }
 
-/// How a member takes part. Ticks are the only time there is; the caller decides how long one lasts.
+/// The configuration of a member. Time is counted in ticks; the caller decides how long a tick
+/// lasts.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// This member.
+    /// The id of this member.
     pub id: MemberId,
-    /// Ticks without a leader after which a follower stands for election; the actual number is drawn
-    /// anew each time between this and twice this.
+    /// Ticks without contact to a leader after which a follower campaigns. The actual timeout is
+    /// drawn between this value and twice this value.
     pub election_ticks: u32,
     /// Ticks between a leader's heartbeats.
     pub heartbeat_ticks: u32,
-    /// Where the draws of election timeouts start. Members of one cluster need different seeds.
+    /// The seed for election timeouts. Members of one cluster need different seeds.
     pub seed: u64,
-    /// On restart, the last index the state machine holds; nothing up to it is handed out again. The
-    /// configuration that storage gives must be the one in force there.
+    /// The applied index at a restart; entries up to it are not handed out again. The configuration
+    /// in storage must be the one in force at this index.
     pub applied: Index,
-    /// Hand out storage work as messages that may be answered later, instead of waiting for
-    /// [`crate::RawNode::advance`].
+    /// Whether to hand out storage work as messages that may be acknowledged later, instead of
+    /// waiting for [`crate::RawNode::advance`].
     pub async_storage_writes: bool,
-    /// Encoded bytes of entries in one append; one entry is always let through.
+    /// The maximum encoded bytes of entries in one append. A single entry may exceed it.
     pub max_message_bytes: u64,
-    /// Encoded bytes of committed entries handed out and not yet applied; zero takes
-    /// `max_message_bytes`.
+    /// The maximum encoded bytes of committed entries that are handed out and not yet applied; zero
+    /// means `max_message_bytes`.
     pub max_applying_bytes: u64,
-    /// Payload bytes a leader accepts beyond what is committed; zero sets no limit.
+    /// The maximum payload bytes that a leader accepts and has not committed; zero means no limit.
     pub max_uncommitted_bytes: u64,
-    /// Appends in flight to each member.
+    /// The maximum number of appends in flight to each member.
     pub max_inflight_messages: usize,
-    /// Payload bytes in flight to each member; zero sets no limit.
+    /// The maximum payload bytes in flight to each member; zero means no limit.
     pub max_inflight_bytes: u64,
-    /// Whether a leader steps down when a quorum does not answer for an election timeout, and whether
+    /// Whether a leader steps down if no quorum answers for an election timeout, and whether
     /// followers ignore candidates while they hear from a leader.
     pub check_quorum: bool,
-    /// Whether candidates ask first, without spending a term (thesis 9.6).
+    /// Whether candidates run a pre-vote round before they increment the term (thesis 9.6).
     pub pre_vote: bool,
-    /// How reads make sure of the leader.
+    /// How linearizable reads confirm the leader.
     pub read_only_option: ReadOnlyOption,
     /// Whether followers refuse proposals instead of forwarding them.
     pub disable_proposal_forwarding: bool,
-    /// Whether a leader accepts changes of membership without looking at the one in force. Only for
-    /// callers that check them above consensus.
+    /// Whether a leader accepts conf changes without comparing them with the current configuration.
+    /// Only for callers that validate them above consensus.
     pub disable_conf_change_validation: bool,
     /// Whether a leader that was removed or demoted steps down.
     pub step_down_on_removal: bool,
-    /// A bug to plant, to see that the tests find it.
+    /// A deliberate bug that the tests must find.
     #[cfg(feature = "planted-bugs")]
     pub planted_bug: Option<PlantedBug>,
-    /// Whether to leave open the holes that etcd's raft has and this core has closed, so that the two
-    /// can be compared in everything else: a leader may be elected before its own vote is durable;
-    /// a leader with one voter answers reads alone, whoever that voter is and whatever is committed;
-    /// a learner of a later term may be stuck behind a leader of an older one; a candidate that was
-    /// demoted meanwhile may be elected.
+    /// Whether to keep the bugs of etcd's raft that this core has fixed, so that everything else
+    /// can be compared: a candidate may win before its own vote is durable; a leader with one voter
+    /// answers reads alone, even if it is not that voter or has committed nothing in its term; a
+    /// learner of a later term may be stuck behind a leader of an older term; a candidate that was
+    /// demoted in the meantime may win.
     #[cfg(feature = "planted-bugs")]
-    pub etcd_holes: bool,
+    pub keep_etcd_bugs: bool,
 }
 
-/// Bugs that every test run plants, to show that the simulation would find them.
+/// Deliberate bugs that show that the simulation finds them.
 #[cfg(feature = "planted-bugs")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlantedBug {
-    /// Commit an entry of an older term because a quorum holds it (thesis 3.6.2, figure 3.7).
+    /// Commits an entry of an older term because a quorum holds it (thesis 3.6.2, figure 3.7).
     CommitOlderTerm,
-    /// Forget at a restart whom this member voted for.
+    /// Forgets the vote at a restart.
     ForgetVoteAtRestart,
-    /// Acknowledge appends and grant votes before they are durable.
+    /// Acknowledges appends and grants votes before they are durable.
     AnswerBeforeDurable,
 }
 
-/// What is wrong with a [`Config`].
+/// An invalid value of a [`Config`].
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum ConfigError {
-    /// Zero names nobody.
+    /// The id is zero.
     #[error("cannot use none as id")]
     NoId,
-    /// The id is taken by a storage thread.
+    /// The id is reserved for a local thread.
     #[error("cannot use local target as id")]
     LocalThreadId,
-    /// A leader would never send heartbeats.
+    /// Without heartbeat ticks a leader would never send heartbeats.
     #[error("heartbeat tick must be greater than 0")]
     NoHeartbeat,
-    /// Followers would stand for election between two heartbeats.
+    /// Followers would campaign between two heartbeats.
     #[error("election tick must be greater than heartbeat tick")]
     ElectionTooShort,
-    /// Nothing could ever be sent.
+    /// Without a window no append could be sent.
     #[error("max inflight messages must be greater than 0")]
     NoInflight,
-    /// A full message would never fit.
+    /// A full message would exceed the window.
     #[error("max inflight bytes must be >= max message size")]
     InflightTooSmall,
-    /// A lease is only as good as the check behind it.
+    /// The leader lease is only valid with quorum checks.
     #[error("CheckQuorum must be enabled when ReadOnlyOption is ReadOnlyLeaseBased")]
     LeaseWithoutCheckQuorum,
 }
 
 impl Config {
-    /// A member with etcd's limits on messages and everything optional switched off.
+    /// Returns a configuration with etcd's message limits and all options disabled.
     #[must_use]
     pub fn new(id: MemberId) -> Config {
         Config {
@@ -134,15 +135,15 @@ impl Config {
             #[cfg(feature = "planted-bugs")]
             planted_bug: None,
             #[cfg(feature = "planted-bugs")]
-            etcd_holes: false,
+            keep_etcd_bugs: false,
         }
     }
 
-    /// Checks the values and replaces the zeros that stand for a default.
+    /// Validates the values and replaces the zeros that stand for a default.
     ///
     /// # Errors
     ///
-    /// Names the first value that makes no sense.
+    /// Returns the first invalid value.
     pub(crate) fn validated(mut self) -> Result<Config, ConfigError> {
         if self.id == MemberId(0) {
             return Err(ConfigError::NoId);

@@ -1,4 +1,4 @@
-//! Text for people: states, entries, messages and whole `Ready`s, as etcd's tools print them.
+//! Text forms of states, entries, messages and `Ready`, as etcd's tools print them.
 //!
 //! ```text
 //! 1->2 MsgApp Term:1 Log:1/10 Commit:10 Entries:[1/11 EntryNormal "put a"]
@@ -51,7 +51,7 @@ pub fn snapshot(snapshot: &Snapshot) -> String {
     format!("Index:{} Term:{} ConfState:{conf_state}", metadata.index, metadata.term)
 }
 
-/// `1/11 EntryNormal "put a"`: changes of membership in short, other data quoted.
+/// `1/11 EntryNormal "put a"`: conf changes in short form, other data quoted.
 #[must_use]
 pub fn entry(entry: &Entry) -> String {
     let data = match entry.kind {
@@ -62,13 +62,13 @@ pub fn entry(entry: &Entry) -> String {
     format!("{}/{} {}{space}{data}", entry.term, entry.index, entry.kind.as_str())
 }
 
-/// Entries, one a line.
+/// Prints entries, one per line.
 #[must_use]
 pub fn entries(entries: &[Entry]) -> String {
     entries.iter().fold(String::new(), |text, one| text + &entry(one) + "\n")
 }
 
-/// The changes an entry proposes: `v1 l2 r3 u4`.
+/// Prints the changes of an entry: `v1 l2 r3 u4`.
 fn conf_changes(entry: &Entry) -> String {
     let change = match wire::decode_conf_change(entry.kind, &entry.data) {
         Ok(change) => change,
@@ -86,7 +86,8 @@ fn conf_changes(entry: &Entry) -> String {
     change.changes.iter().map(one).collect::<Vec<_>>().join(" ")
 }
 
-/// A message on one line, with several entries, a snapshot or responses on lines below.
+/// Prints a message on one line; multiple entries, a snapshot and responses follow on further
+/// lines.
 #[must_use]
 pub fn message(message: &Message) -> String {
     indented_message("", message)
@@ -136,8 +137,8 @@ fn indented_message(indent: &str, message: &Message) -> String {
     text
 }
 
-/// Everything a `Ready` asks for. With asynchronous storage writes, what to save and apply is read out of
-/// the messages to the storage threads and shown in its place as well.
+/// Prints a `Ready`. With asynchronous storage writes, entries and states are taken from the
+/// messages to the storage threads and also printed in their usual place.
 #[must_use]
 pub fn ready(ready: &Ready) -> String {
     let to_thread = |kind| ready.messages.iter().find(|message| message.kind == kind);

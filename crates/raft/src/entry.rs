@@ -1,4 +1,4 @@
-//! An entry of the replicated log, and what it weighs.
+//! Entries of the replicated log, and their sizes.
 //!
 //! ```text
 //! index   1        2        3
@@ -6,44 +6,44 @@
 //! data    (empty)  "put a"  "put b"      an entry with no data opens each leader's term
 //! ```
 //!
-//! Two weights count for different limits. The *payload* is the bytes somebody asked to store; it
-//! bounds what a leader has accepted but not committed, and what is in flight. The *encoded size*
-//! is what the entry takes inside a message; it bounds messages and batches of committed entries.
+//! Two sizes count against different limits. The *payload* is the proposed data; it limits the
+//! uncommitted entries of a leader and the bytes in flight. The *encoded size* is the size of the
+//! entry inside a message; it limits messages and batches of committed entries.
 
 use bytes::Bytes;
 use types::{Index, Term};
 
-/// One entry of the log.
+/// An entry of the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     /// The term of the leader that created the entry.
     pub term: Term,
     /// The position of the entry.
     pub index: Index,
-    /// What `data` holds.
+    /// The meaning of `data`.
     pub kind: EntryType,
-    /// Whether the type is written although it is normal, and so zero. It means nothing, but bytes shall
-    /// stay what they were: up to 3.6 etcd writes it always, since then in one case only, the empty
-    /// entry that takes the place of a refused change of membership.
+    /// Compat: as in etcd, whether the type is encoded although it is `Normal`, that is zero. It
+    /// has no meaning, but re-encoding must preserve the bytes. etcd up to 3.6 always encodes it;
+    /// 3.7 only does so in the empty entry that replaces a refused conf change.
     pub type_written: bool,
     /// The payload; shared, so that a clone costs a reference count.
     pub data: Bytes,
 }
 
-/// What the data of an entry means.
+/// The meaning of the data of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EntryType {
-    /// A request for the state machine. Empty in the entry that opens a term.
+    /// A request for the state machine. Empty in the first entry of a leader's term.
     #[default]
     Normal,
-    /// A change of one member, in the older encoding.
+    /// A conf change of one member in the older encoding.
     ConfChange,
-    /// Any change of membership, also joint. Empty data leaves a joint configuration.
+    /// A conf change of any number of members. Empty data leaves a joint configuration.
     ConfChangeV2,
 }
 
 impl EntryType {
-    /// etcd's name for the type, as traces and tools print it.
+    /// Returns etcd's name of the type, as traces and tools print it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -53,14 +53,14 @@ impl EntryType {
         }
     }
 
-    /// Whether the entry changes the configuration.
+    /// Reports whether the entry changes the configuration.
     #[must_use]
     pub fn is_conf_change(self) -> bool {
         self != EntryType::Normal
     }
 }
 
-/// Names an entry: two logs that hold the same id hold the same entries up to it.
+/// Identifies an entry. Two logs that contain the same id are equal up to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EntryId {
     /// The term of the entry.
@@ -70,31 +70,31 @@ pub struct EntryId {
 }
 
 impl Entry {
-    /// A proposal that has no position yet: the leader gives it term and index.
+    /// Returns a proposal without a position; the leader assigns term and index.
     #[must_use]
     pub fn normal(data: Bytes) -> Entry {
         Entry { data, ..Entry::default() }
     }
 
-    /// An empty entry in place of a change of membership that may not be made.
-    pub(crate) fn in_place_of_refused() -> Entry {
+    /// Returns the empty entry that replaces a refused conf change.
+    pub(crate) fn refused_conf_change() -> Entry {
         Entry { type_written: true, ..Entry::default() }
     }
 
-    /// The name of this entry.
+    /// Returns the id of this entry.
     #[must_use]
     pub fn id(&self) -> EntryId {
         EntryId { term: self.term, index: self.index }
     }
 
-    /// Bytes of payload.
+    /// Returns the size of the payload in bytes.
     #[must_use]
     pub fn payload_bytes(&self) -> u64 {
         self.data.len() as u64
     }
 
-    /// Bytes this entry takes as a protobuf message, as etcd encodes it: the data only where there is
-    /// some, the type where it says something or was written before.
+    /// Returns the encoded size in bytes, as etcd encodes the entry: with data only if there is
+    /// some, and with the type only if it is not zero or was present before.
     #[must_use]
     pub fn encoded_bytes(&self) -> u64 {
         let kind = if self.kind.is_conf_change() || self.type_written { 2 } else { 0 };
@@ -106,22 +106,22 @@ impl Entry {
     }
 }
 
-/// The payload of several entries.
+/// Returns the payload bytes of several entries.
 #[must_use]
 pub(crate) fn payload_bytes(entries: &[Entry]) -> u64 {
     entries.iter().map(Entry::payload_bytes).sum()
 }
 
-/// The encoded size of several entries.
+/// Returns the encoded bytes of several entries.
 #[must_use]
 pub(crate) fn encoded_bytes(entries: &[Entry]) -> u64 {
     entries.iter().map(Entry::encoded_bytes).sum()
 }
 
-/// How many leading entries fit into `max_bytes` of encoded size: at least one if there is any, so
-/// that an entry larger than every limit still gets through.
+/// Returns the number of leading entries that fit into `max_bytes` of encoded size. Returns at
+/// least one for a non-empty slice, so that an entry larger than every limit still gets through.
 #[must_use]
-pub(crate) fn fitting(entries: &[Entry], max_bytes: u64) -> usize {
+pub(crate) fn fitting_count(entries: &[Entry], max_bytes: u64) -> usize {
     let mut total = 0u64;
     for (position, entry) in entries.iter().enumerate() {
         total = total.saturating_add(entry.encoded_bytes());
@@ -132,7 +132,7 @@ pub(crate) fn fitting(entries: &[Entry], max_bytes: u64) -> usize {
     entries.len()
 }
 
-/// Bytes of a base-128 varint: seven bits each, at least one byte.
+/// Returns the length of a base-128 varint: seven bits per byte, at least one byte.
 fn varint_bytes(value: u64) -> u64 {
     u64::from((63 - (value | 1).leading_zeros()) / 7 + 1)
 }
@@ -156,10 +156,10 @@ mod tests {
             .map(|i| Entry { index: Index(i), ..Entry::normal(Bytes::from_static(b"0123456789")) })
             .collect();
         let one = entries[0].encoded_bytes();
-        assert_eq!(fitting(&entries, 0), 1);
-        assert_eq!(fitting(&entries, 2 * one - 1), 1);
-        assert_eq!(fitting(&entries, 2 * one), 2);
-        assert_eq!(fitting(&entries, u64::MAX), 3);
-        assert_eq!(fitting(&[], 0), 0);
+        assert_eq!(fitting_count(&entries, 0), 1);
+        assert_eq!(fitting_count(&entries, 2 * one - 1), 1);
+        assert_eq!(fitting_count(&entries, 2 * one), 2);
+        assert_eq!(fitting_count(&entries, u64::MAX), 3);
+        assert_eq!(fitting_count(&[], 0), 0);
     }
 }

@@ -1,13 +1,14 @@
-//! Consensus: members agree on one log, although some fail and messages get lost.
+//! The Raft consensus algorithm, as etcd runs it and without I/O.
 //!
-//! This is the Raft algorithm as etcd runs it, to the message: elections with pre-vote and leader lease,
-//! replication with flow control, joint changes of membership, learners, linearizable reads, leader
-//! transfer, snapshots, and storage writes that need not be waited for. References to *the thesis* are
-//! to Diego Ongaro, *Consensus: Bridging Theory and Practice*, 2014.
+//! Members agree on one replicated log, although some of them fail and messages get lost. The core
+//! exchanges the same messages as etcd's raft library: elections with pre-vote and leader lease,
+//! replication with flow control, joint conf changes, learners, linearizable reads, leader
+//! transfer, snapshots and asynchronous storage writes. *The thesis* refers to Diego Ongaro,
+//! *Consensus: Bridging Theory and Practice*, 2014.
 //!
-//! **Without I/O.** Ticks, messages and proposals go into a [`RawNode`]; a [`Ready`] comes out and says
-//! what to save, send and apply. There is no clock, thread, file or randomness in this crate but what its
-//! [`Config`] brings, so a whole cluster runs in one thread of a test and repeats to the byte.
+//! Ticks, messages and proposals go into a [`RawNode`]; a [`Ready`] comes out and lists what to
+//! save, send and apply. The crate has no clock, thread, file or source of randomness other than
+//! its [`Config`], so a whole cluster runs in one thread of a test and is reproducible to the byte.
 //!
 //! ```text
 //! tick ───────┐                 ┌──► messages ──────────────► peers
@@ -37,7 +38,7 @@
 //!     if let Some(state) = ready.hard_state {
 //!         node.storage_mut().set_hard_state(state);
 //!     }
-//!     // Then send `ready.messages`: there is nobody to send to. Then apply.
+//! Then send `ready.messages` (a single member has no peers), then apply.
 //!     applied.extend(ready.committed_entries.into_iter().map(|entry| entry.data));
 //!     node.advance();
 //!     // The first entry applied is the one that opens the leader's term.
@@ -50,8 +51,9 @@
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Reading order: the values (`entry`, `message`, `snapshot`, `state`, `conf`), who decides (`quorum`,
-//! `tracker`, `confchange`), the log (`storage`, `log`), the state machine (`raft`), its edge (`raw_node`).
+//! Reading order: the values (`entry`, `message`, `snapshot`, `state`, `conf`), quorums and
+//! progress (`quorum`, `tracker`, `confchange`), the log (`storage`, `log`), the state machine
+//! (`raft`), the API (`raw_node`).
 
 mod conf;
 mod entry;

@@ -1,6 +1,6 @@
-//! What members say to each other, and to their own storage.
+//! Messages between members, and between a member and its storage threads.
 //!
-//! One flat message type, as on the wire. Which fields mean something depends on the kind:
+//! There is one flat message type, as on the wire. The meaning of the fields depends on the kind:
 //!
 //! ```text
 //! kind             log_term, index            commit          entries        other
@@ -21,12 +21,12 @@ use crate::entry::Entry;
 use crate::snapshot::Snapshot;
 use crate::state::HardState;
 
-/// Addresses the local thread that makes entries, hard state and snapshots durable.
+/// The id of the local thread that makes entries, hard state and snapshots durable.
 pub const LOCAL_APPEND_THREAD: MemberId = MemberId(u64::MAX);
-/// Addresses the local thread that applies committed entries.
+/// The id of the local thread that applies committed entries.
 pub const LOCAL_APPLY_THREAD: MemberId = MemberId(u64::MAX - 1);
 
-/// Whether the id is one of the two local threads rather than a member.
+/// Reports whether the id belongs to a local thread instead of a member.
 #[must_use]
 pub fn is_local_thread(id: MemberId) -> bool {
     id == LOCAL_APPEND_THREAD || id == LOCAL_APPLY_THREAD
@@ -35,44 +35,44 @@ pub fn is_local_thread(id: MemberId) -> bool {
 /// A message between members, or between a member and its storage threads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
-    /// What the message is about.
+    /// The kind of message.
     pub kind: MessageType,
     /// The receiver.
     pub to: MemberId,
-    /// The sender; in a leader transfer, the member that shall lead.
+    /// The sender; in `MsgTransferLeader` the designated leader.
     pub from: MemberId,
-    /// The sender's term. Zero in forwarded proposals and reads, which belong to no term.
+    /// The term of the sender; zero in forwarded proposals and reads, which belong to no term.
     pub term: Term,
     /// The term of the entry at `index`.
     pub log_term: Term,
-    /// A log position; see the table above.
+    /// A log position; see the table of this module.
     pub index: Index,
-    /// Entries carried.
+    /// The entries.
     pub entries: Vec<Entry>,
     /// A commit index.
     pub commit: Index,
     /// The vote to make durable.
     pub vote: Option<MemberId>,
-    /// A snapshot carried.
+    /// The snapshot.
     pub snapshot: Option<Box<Snapshot>>,
-    /// Whether a response is a refusal.
+    /// Whether a response is a rejection.
     pub reject: bool,
-    /// Where a refused append could match instead.
+    /// The index at which a rejected append may match instead.
     pub reject_hint: Index,
-    /// Opaque bytes: the read position on heartbeats, the reason of a campaign on votes.
+    /// Opaque bytes: the read position in heartbeats, the campaign type in vote requests.
     pub context: Bytes,
-    /// To be delivered once the storage work of this message is done.
+    /// Messages to deliver after the storage work of this message is done.
     pub responses: Vec<Message>,
 }
 
 impl Message {
-    /// A message of a kind to a member, everything else empty.
+    /// Returns a message of a kind to a member, with all other fields empty.
     #[must_use]
     pub fn new(kind: MessageType, to: MemberId) -> Message {
         Message { kind, to, ..Message::default() }
     }
 
-    /// The hard state to make durable with a `MsgStorageAppend`, if it carries one.
+    /// Returns the hard state that a `MsgStorageAppend` makes durable, if it carries one.
     #[must_use]
     pub fn hard_state(&self) -> Option<HardState> {
         let state = HardState { term: self.term, vote: self.vote, commit: self.commit };
@@ -80,7 +80,7 @@ impl Message {
     }
 }
 
-/// Declares the kinds with their wire numbers and etcd's names for them.
+/// Declares the kinds with etcd's names and wire numbers.
 macro_rules! message_types {
     ($($(#[$doc:meta])* $name:ident = $number:literal,)*) => {
         /// The kinds of message, with etcd's names and numbers.
@@ -90,10 +90,10 @@ macro_rules! message_types {
         }
 
         impl MessageType {
-            /// Every kind, by wire number.
+            /// All kinds, by wire number.
             pub const ALL: &[MessageType] = &[$(MessageType::$name,)*];
 
-            /// etcd's name for the kind.
+            /// Returns etcd's name of the kind.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self {
@@ -105,71 +105,71 @@ macro_rules! message_types {
 }
 
 message_types! {
-    /// Local: start an election.
+    /// Local: start a campaign.
     #[default]
     MsgHup = 0,
-    /// Local: a leader's heartbeat is due.
+    /// Local: send a heartbeat.
     MsgBeat = 1,
-    /// Append these entries; forwarded to the leader by followers.
+    /// Proposal: append these entries. Followers forward it to the leader.
     MsgProp = 2,
-    /// Leader to follower: replicate.
+    /// Leader to follower: append entries.
     MsgApp = 3,
-    /// Follower to leader: replicated, or why not.
+    /// Follower to leader: acknowledgement or rejection of an append.
     MsgAppResp = 4,
-    /// Candidate asks for a vote.
+    /// Candidate to voter: request a vote.
     MsgVote = 5,
-    /// The answer.
+    /// Voter to candidate: the vote.
     MsgVoteResp = 6,
-    /// Leader to follower: start over from this snapshot.
+    /// Leader to follower: install this snapshot.
     MsgSnap = 7,
-    /// Leader to follower: still here.
+    /// Leader to follower: heartbeat.
     MsgHeartbeat = 8,
-    /// The answer.
+    /// Follower to leader: heartbeat response.
     MsgHeartbeatResp = 9,
     /// Local: the transport could not reach a member.
     MsgUnreachable = 10,
-    /// Local: how the sending of a snapshot ended.
+    /// Local: the result of sending a snapshot.
     MsgSnapStatus = 11,
-    /// Local: a leader asks itself whether a quorum still answers.
+    /// Local: check whether a quorum is active.
     MsgCheckQuorum = 12,
-    /// Make this member the leader; forwarded to the leader by followers.
+    /// Transfer leadership to a member. Followers forward it to the leader.
     MsgTransferLeader = 13,
-    /// Leader to its chosen successor: campaign now.
+    /// Leader to transferee: campaign now.
     MsgTimeoutNow = 14,
-    /// Ask for an index from which a read is linearizable.
+    /// Request a read index. Followers forward it to the leader.
     MsgReadIndex = 15,
-    /// The answer.
+    /// Leader to follower: the read index.
     MsgReadIndexResp = 16,
-    /// Would you vote for me? Asked before a term is spent on it.
+    /// Pre-candidate to voter: request a pre-vote, before a term is started.
     MsgPreVote = 17,
-    /// The answer.
+    /// Voter to pre-candidate: the pre-vote.
     MsgPreVoteResp = 18,
-    /// To the append thread: make durable.
+    /// To the append thread: make entries, hard state and snapshot durable.
     MsgStorageAppend = 19,
     /// From the append thread: durable.
     MsgStorageAppendResp = 20,
-    /// To the apply thread: apply.
+    /// To the apply thread: apply entries.
     MsgStorageApply = 21,
     /// From the apply thread: applied.
     MsgStorageApplyResp = 22,
-    /// Local: a follower shall forget who leads.
+    /// Local: a follower forgets its leader.
     MsgForgetLeader = 23,
 }
 
 impl MessageType {
-    /// The kind with this wire number.
+    /// Returns the kind with this wire number.
     #[must_use]
     pub fn from_wire(number: i32) -> Option<MessageType> {
         usize::try_from(number).ok().and_then(|at| MessageType::ALL.get(at).copied())
     }
 
-    /// The wire number.
+    /// Returns the wire number.
     #[must_use]
     pub fn to_wire(self) -> i32 {
         self as i32
     }
 
-    /// Kinds that never travel between members.
+    /// Reports whether the kind never travels between members.
     #[must_use]
     pub fn is_local(self) -> bool {
         use MessageType::*;
@@ -188,7 +188,7 @@ impl MessageType {
         )
     }
 
-    /// Kinds that answer something, and so make sense only from a known member.
+    /// Reports whether the kind is a response, which is valid only from a known member.
     #[must_use]
     pub fn is_response(self) -> bool {
         use MessageType::*;
@@ -205,7 +205,7 @@ impl MessageType {
         )
     }
 
-    /// Kinds that promise something durable: they wait until this member's own disk has it.
+    /// Reports whether the kind promises something durable, and so must wait for the local disk.
     #[must_use]
     pub fn waits_for_storage(self) -> bool {
         use MessageType::*;
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_storage_append_without_hard_state_has_none() {
+    fn a_storage_append_carries_a_hard_state_only_if_one_is_set() {
         let mut message = Message::new(MessageType::MsgStorageAppend, LOCAL_APPEND_THREAD);
         assert_eq!(message.hard_state(), None);
         message.commit = Index(3);

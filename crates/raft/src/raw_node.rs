@@ -1,4 +1,4 @@
-//! The edge of the core: everything that goes in, and [`Ready`] out.
+//! The API of the core: inputs as methods, output as [`Ready`].
 
 use bytes::Bytes;
 use types::{Index, MemberId};
@@ -17,67 +17,67 @@ use crate::status::{BasicStatus, Status};
 use crate::storage::Storage;
 use crate::wire;
 
-/// One member of a cluster, without I/O.
+/// A member of a cluster, without I/O.
 ///
-/// Feed it ticks, messages and proposals; whenever [`RawNode::has_ready`] says so, take a [`Ready`] and
-/// do what it asks. Not to be shared between threads: one loop owns it.
+/// Feed it ticks, messages and proposals. Whenever [`RawNode::has_ready`] returns true, take a
+/// [`Ready`] and process it. One loop owns the node; it is not shared between threads.
 pub struct RawNode<S> {
     raft: Raft<S>,
-    /// What the last `Ready` told, so that the next one tells only what changed.
-    told_soft_state: SoftState,
-    told_hard_state: HardState,
-    /// The acknowledgements that [`RawNode::advance`] stands for.
+    /// The states in the last `Ready`; the next one contains only changes.
+    prev_soft_state: SoftState,
+    prev_hard_state: HardState,
+    /// The acknowledgements to step in [`RawNode::advance`].
     steps_on_advance: Vec<Message>,
-    /// Whether a `Ready` waits for [`RawNode::advance`].
+    /// Whether a `Ready` awaits [`RawNode::advance`].
     awaits_advance: bool,
 }
 
 impl<S: Storage> RawNode<S> {
-    /// A member that goes on from what its storage holds.
+    /// Creates a member that continues from its storage.
     ///
     /// # Errors
     ///
-    /// If the configuration makes no sense or contradicts the storage.
+    /// Returns an error if the configuration is invalid or contradicts the storage.
     pub fn new(config: Config, storage: S) -> Result<RawNode<S>, StartError> {
         let raft = Raft::new(config, storage)?;
         Ok(RawNode {
-            told_soft_state: raft.soft_state(),
-            told_hard_state: raft.hard_state(),
+            prev_soft_state: raft.soft_state(),
+            prev_hard_state: raft.hard_state(),
             raft,
             steps_on_advance: Vec::new(),
             awaits_advance: false,
         })
     }
 
-    /// The storage.
+    /// Returns the storage.
     pub fn storage(&self) -> &S {
         &self.raft.log.storage
     }
 
-    /// The storage, to save into what a [`Ready`] or an append message carries.
+    /// Returns the storage, to save the content of a [`Ready`] or an append message.
     pub fn storage_mut(&mut self) -> &mut S {
         &mut self.raft.log.storage
     }
 
-    /// Starts the log of a new cluster with the given members, on an empty storage. Every member
-    /// must be given the same list.
+    /// Initializes the log of a new cluster on an empty storage. Every member must be given the
+    /// same list of peers.
     ///
     /// # Errors
     ///
-    /// If there is a log already, or the list makes no sense.
+    /// Returns an error if there is a log already, or the list is invalid.
     pub fn bootstrap(&mut self, peers: &[Peer]) -> Result<(), BootstrapError> {
         self.raft.bootstrap(peers)?;
-        // Nothing of it has been saved: the first `Ready` must tell all of it.
-        self.told_hard_state = HardState::default();
+        // Nothing has been saved yet: the first `Ready` must contain all of it.
+        self.prev_hard_state = HardState::default();
         Ok(())
     }
 
-    /// Lets one tick pass.
+    /// Advances time by one tick.
     pub fn tick(&mut self) {
         self.raft.tick();
     }
 
-    /// Stands for election without waiting for the timeout.
+    /// Starts a campaign without waiting for the election timeout.
     pub fn campaign(&mut self) {
         self.raft.campaign();
     }
@@ -86,12 +86,13 @@ impl<S: Storage> RawNode<S> {
     ///
     /// # Errors
     ///
-    /// If it was dropped. If not, it may still be lost: only applying it tells.
+    /// Returns an error if the proposal was dropped. Without an error it may still be lost: only
+    /// its application confirms it.
     pub fn propose(&mut self, data: Bytes) -> Result<(), ProposeError> {
         self.propose_batch([data])
     }
 
-    /// Proposes to append several pieces of data, which then travel together. All of them are taken or none.
+    /// Proposes to append several pieces of data together. Either all of them are accepted or none.
     ///
     /// # Errors
     ///
@@ -104,8 +105,8 @@ impl<S: Storage> RawNode<S> {
         if entries.is_empty() { Ok(()) } else { self.raft.propose(self.raft.id(), entries) }
     }
 
-    /// Proposes a change of membership. If another one is not applied yet, or this one does not suit
-    /// the configuration, an empty entry is committed in its place.
+    /// Proposes a conf change. If another one is not applied yet, or this one does not fit the
+    /// configuration, an empty entry is committed in its place.
     ///
     /// # Errors
     ///
@@ -115,23 +116,24 @@ impl<S: Storage> RawNode<S> {
         change: impl Into<AnyConfChange>,
     ) -> Result<(), ProposeError> {
         let change = change.into();
-        if change.names_a_thread() {
+        if change.targets_local_thread() {
             return Err(ProposeError { reason: DropReason::ReservedId });
         }
         self.raft.propose(self.raft.id(), vec![wire::encode_conf_change(change)])
     }
 
-    /// Puts a committed change of membership in force, and gives the configuration to save with the
-    /// next snapshot. To be called for every such entry that is applied, with its index, in order.
+    /// Applies a committed conf change and returns the configuration to save with the next
+    /// snapshot. The caller calls this for every conf change entry that it applies, with its index,
+    /// in order.
     ///
-    /// Nothing is given, and nothing changes, if the configuration in force contains the change already: a
-    /// snapshot has overtaken the entry on its way through the state machine. The state machine is about to be
-    /// replaced by that snapshot; make none of it before.
+    /// Returns `None` and changes nothing if the current configuration already includes the change:
+    /// a snapshot has overtaken the entry on its way through the state machine. That snapshot is
+    /// about to replace the state machine; take no snapshot of it before.
     ///
     /// # Errors
     ///
-    /// If the change does not lead to a valid configuration; it is the same on every member, and
-    /// nothing has changed then.
+    /// Returns an error if the change does not lead to a valid configuration; nothing has changed
+    /// then. The result is the same on every member.
     pub fn apply_conf_change(
         &mut self,
         index: Index,
@@ -140,54 +142,55 @@ impl<S: Storage> RawNode<S> {
         self.raft.apply_conf_change(index, change)
     }
 
-    /// Takes a message that another member sent.
+    /// Steps a message from another member.
     ///
     /// # Errors
     ///
-    /// If it was refused; nothing has changed then.
+    /// Returns an error if the message was refused; nothing has changed then.
     pub fn step(&mut self, message: Message) -> Result<(), StepError> {
         self.raft.check_from_peer(&message)?;
         self.raft.step(message)
     }
 
-    /// Takes a response that this member's own storage threads deliver: one that was attached to a
-    /// message they were given, and is addressed to this member.
+    /// Steps a response of a local storage thread: one that was attached to a message to that
+    /// thread and is addressed to this member.
     ///
     /// # Errors
     ///
-    /// If it is no such response, or this member has been removed meanwhile.
+    /// Returns an error if the message is no such response, or this member has been removed
+    /// meanwhile.
     pub fn step_local(&mut self, message: Message) -> Result<(), StepError> {
         self.raft.check_from_storage(&message)?;
         self.raft.step(message)
     }
 
-    /// Asks for an index from which a read is linearizable. The answer comes in
-    /// [`Ready::read_states`] with the same context, or not at all: ask again then.
+    /// Requests a read index. The result appears in [`Ready::read_states`] with the same context,
+    /// or never; the caller then retries.
     pub fn read_index(&mut self, context: Bytes) {
         self.raft.read_index(context);
     }
 
-    /// Hands leadership to another member, if this one leads; asks the leader to, if it follows.
+    /// Transfers leadership to another member; a follower forwards the request to the leader.
     pub fn transfer_leader(&mut self, to: MemberId) {
         self.raft.transfer_leader(to);
     }
 
-    /// Makes a follower forget its leader, so that it votes for another at once.
+    /// Makes a follower forget its leader, so that it votes for another member at once.
     pub fn forget_leader(&mut self) {
         self.raft.forget_leader();
     }
 
-    /// Tells that a message to this member could not be delivered.
+    /// Reports that a message to this member could not be delivered.
     pub fn report_unreachable(&mut self, id: MemberId) {
         self.raft.report_unreachable(id);
     }
 
-    /// Tells how the sending of a snapshot to this member ended.
+    /// Reports the result of sending a snapshot to this member.
     pub fn report_snapshot(&mut self, id: MemberId, arrived: bool) {
         self.raft.report_snapshot(id, arrived);
     }
 
-    /// Whether there is anything to do.
+    /// Reports whether [`RawNode::ready`] would return any work.
     pub fn has_ready(&self) -> bool {
         let raft = &self.raft;
         !raft.messages.is_empty()
@@ -195,25 +198,27 @@ impl<S: Storage> RawNode<S> {
             || raft.log.has_next_committed(self.applies_unstable())
             || !raft.log.unstable().next_entries().is_empty()
             || !raft.read_states.is_empty()
-            || raft.hard_state() != self.told_hard_state
-            || raft.soft_state() != self.told_soft_state
+            || raft.hard_state() != self.prev_hard_state
+            || raft.soft_state() != self.prev_soft_state
             || raft.log.unstable().next_snapshot().is_some()
     }
 
-    /// Hands out everything there is to do.
+    /// Returns all pending work.
     ///
-    /// With asynchronous storage writes this may be called again at once. Each append message then ends
-    /// with a response that names the last entry of the log and carries the term of this moment: all
-    /// entries up to it are durable when it comes back, but it counts only if the term is still the
-    /// same. In a later term another leader may have replaced the entries and its own writes may be
-    /// under way; were the older response believed, a read could see what is about to be replaced. Every
-    /// later append message names the last entry again, so that none is waited for for ever.
+    /// With asynchronous storage writes this may be called again at once. Each append message then
+    /// ends with a response that names the last entry of the log and carries the current term. When
+    /// it comes back, all entries up to that one are durable, but it counts only if the term is
+    /// still the same: in a later term another leader may have replaced the entries, with its own
+    /// writes still in progress. If the old response were trusted, a read could return entries that
+    /// are about to be replaced. Every later append message names the last entry again, so that a
+    /// dropped response does no harm.
     ///
     /// # Panics
     ///
-    /// With synchronous storage, if the last `Ready` was not followed by [`RawNode::advance`].
+    /// Panics with synchronous storage if [`RawNode::advance`] was not called after the last
+    /// `Ready`.
     pub fn ready(&mut self) -> Ready {
-        assert!(!self.awaits_advance, "advance must follow each ready");
+        assert!(!self.awaits_advance, "advance must be called after each ready");
         let mut ready = self.collect();
         let log = &mut self.raft.log;
         log.unstable_mut().accept_in_progress();
@@ -230,24 +235,24 @@ impl<S: Storage> RawNode<S> {
         ready
     }
 
-    /// What there is to do, taken out of the state machine.
+    /// Takes the pending work out of the state machine.
     fn collect(&mut self) -> Ready {
         let applies_unstable = self.applies_unstable();
         let raft = &mut self.raft;
         let (soft, hard) = (raft.soft_state(), raft.hard_state());
         let entries = raft.log.unstable().next_entries().to_vec();
         let ready = Ready {
-            soft_state: (soft != self.told_soft_state).then_some(soft),
-            hard_state: (hard != self.told_hard_state).then_some(hard),
+            soft_state: (soft != self.prev_soft_state).then_some(soft),
+            hard_state: (hard != self.prev_hard_state).then_some(hard),
             read_states: std::mem::take(&mut raft.read_states),
             snapshot: raft.log.unstable().next_snapshot().cloned(),
             committed_entries: raft.log.next_committed(applies_unstable),
             messages: std::mem::take(&mut raft.messages),
-            must_sync: must_sync(&hard, &self.told_hard_state, entries.len()),
+            must_sync: must_sync(&hard, &self.prev_hard_state, entries.len()),
             entries,
         };
-        self.told_soft_state = soft;
-        self.told_hard_state = hard;
+        self.prev_soft_state = soft;
+        self.prev_hard_state = hard;
         ready
     }
 
@@ -275,7 +280,8 @@ impl<S: Storage> RawNode<S> {
     }
 
     fn storage_append(&self, ready: &mut Ready, mut responses: Vec<Message>) -> Message {
-        // Behind the acknowledgements: those are quicker while the entries can be read from memory.
+        // After the acknowledgements: those are handled faster while the entries can be read from
+        // memory.
         responses.extend(self.storage_append_response(ready.snapshot.as_ref()));
         let hard_state = ready.hard_state.take().unwrap_or_default();
         Message {
@@ -290,7 +296,8 @@ impl<S: Storage> RawNode<S> {
         }
     }
 
-    /// The report that everything up to now is durable, if anything waits for it.
+    /// Returns the response that reports everything so far as durable, if there is anything to
+    /// report.
     fn storage_append_response(&self, snapshot: Option<&Snapshot>) -> Option<Message> {
         let has_entries = self.raft.log.unstable().has_entries();
         if !has_entries && snapshot.is_none() {
@@ -315,7 +322,7 @@ impl<S: Storage> RawNode<S> {
         }
     }
 
-    /// Sends promises behind the entries they rest on, and keeps this member's own for `advance`.
+    /// Sends promises after the entries they depend on, and keeps this member's own for `advance`.
     fn keep_for_advance(&mut self, ready: &mut Ready) {
         let id = self.raft.id();
         for message in std::mem::take(&mut self.raft.messages_after_append) {
@@ -329,41 +336,41 @@ impl<S: Storage> RawNode<S> {
         }
     }
 
-    /// Tells that everything the last [`Ready`] asked for is done.
+    /// Reports that the work of the last [`Ready`] is done.
     ///
     /// # Panics
     ///
-    /// With asynchronous storage writes: responses take its place.
+    /// Panics with asynchronous storage writes, where responses replace this call.
     pub fn advance(&mut self) {
         assert!(
             !self.raft.config.async_storage_writes,
-            "with asynchronous storage writes, responses take the place of advance"
+            "with asynchronous storage writes, responses replace advance"
         );
         self.awaits_advance = false;
         for message in std::mem::take(&mut self.steps_on_advance) {
-            // Its own acknowledgements mean nothing to a member that has just been removed.
+            // A member that has just been removed ignores its own acknowledgements.
             let _ = self.raft.step(message);
         }
     }
 
-    /// Whether entries may be applied before this member has them durably itself. In one `Ready` they
-    /// are saved first anyway.
+    /// Reports whether entries may be applied before they are durable on this member. With
+    /// synchronous storage the same `Ready` saves them first.
     fn applies_unstable(&self) -> bool {
         !self.raft.config.async_storage_writes
     }
 
-    /// The state of this member, without the progress of the others.
+    /// Returns the status of this member, without progress.
     pub fn basic_status(&self) -> BasicStatus {
         BasicStatus::of(&self.raft)
     }
 
-    /// The state of this member, with the progress of the others if it leads.
+    /// Returns the status of this member; on a leader with the progress of all members.
     pub fn status(&self) -> Status {
         Status::of(&self.raft)
     }
 
-    /// Sets the number of ticks until the next election, for tests that must know it. Drawn anew
-    /// with the next change of role or term.
+    /// Sets the current election timeout, for tests that must know it. It is drawn again with the
+    /// next change of role or term.
     #[doc(hidden)]
     pub fn set_randomized_election_ticks(&mut self, ticks: u32) {
         self.raft.set_randomized_election_ticks(ticks);

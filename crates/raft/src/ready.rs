@@ -1,4 +1,4 @@
-//! What the outside must do now.
+//! The output of the core: work for the caller.
 
 use crate::entry::Entry;
 use crate::message::Message;
@@ -6,33 +6,35 @@ use crate::raft::ReadState;
 use crate::snapshot::Snapshot;
 use crate::state::{HardState, SoftState};
 
-/// What the outside must do now, from [`crate::RawNode::ready`].
+/// A batch of work for the caller, returned by [`crate::RawNode::ready`].
 ///
-/// With synchronous storage, in this order: save `snapshot`, `entries` and `hard_state`; send `messages`; apply
-/// `snapshot` and `committed_entries`; call [`crate::RawNode::advance`]. Entries and hard state must be durable before
-/// the next step if `must_sync` says so, a snapshot always. The hard state goes behind the entries: were it written
-/// first and the rest lost in a crash, its commit index would commit whatever stood in their place before.
+/// With synchronous storage the caller, in this order, saves `snapshot`, `entries` and
+/// `hard_state`; sends `messages`; applies `snapshot` and `committed_entries`; and calls
+/// [`crate::RawNode::advance`]. If `must_sync` is set, entries and hard state must be durable
+/// before the next step; a snapshot always must. The hard state is written after the entries: if it
+/// were written first and a crash lost the entries, its commit index would commit the old entries
+/// in their place.
 ///
-/// With asynchronous storage writes these are empty, except for the messages: two of them are addressed to the storage
-/// threads, with the work and the responses to deliver when it is done. What an append message with responses carries
-/// must be durable before they are delivered.
+/// With asynchronous storage writes, all fields except `messages` are empty. Two messages are
+/// addressed to the storage threads and carry the work, together with the responses to deliver when
+/// it is done. The content of an append message must be durable before its responses are delivered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
-    /// The role or the leader changed. Need not be saved.
+    /// The new role and leader, if they changed. Need not be saved.
     pub soft_state: Option<SoftState>,
-    /// To be saved.
+    /// The hard state to save.
     pub hard_state: Option<HardState>,
     /// Reads that may be served once their index is applied.
     pub read_states: Vec<ReadState>,
-    /// To be saved before `messages` are sent. May replace entries saved earlier.
+    /// Entries to save before `messages` are sent. May replace entries saved earlier.
     pub entries: Vec<Entry>,
-    /// To be saved, and to take the place of the state machine.
+    /// The snapshot to save, which also replaces the state machine.
     pub snapshot: Option<Snapshot>,
-    /// To be applied. All of them have been saved.
+    /// Committed entries to apply; all of them were saved before.
     pub committed_entries: Vec<Entry>,
-    /// To be sent, in order.
+    /// Messages to send, in order.
     pub messages: Vec<Message>,
-    /// Whether entries and hard state must be durable at once. If not, only a commit index changed, which
-    /// is learned anew after a crash.
+    /// Whether entries and hard state must be durable at once. If not, only the commit index
+    /// changed, which the leader sends again after a crash.
     pub must_sync: bool,
 }

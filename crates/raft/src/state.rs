@@ -1,43 +1,43 @@
-//! The two halves of a member's state: what must survive a crash, and what need not.
+//! The state of a member: the hard state survives a crash, the soft state does not.
 
 use types::{Index, MemberId, Term};
 
-/// What must be durable before anything is promised on the strength of it.
+/// The durable state. It must be saved before any message that depends on it is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HardState {
-    /// The newest term this member has seen.
+    /// The latest term that this member has seen.
     pub term: Term,
-    /// Whom it voted for in that term.
+    /// The vote of this member in that term.
     pub vote: Option<MemberId>,
-    /// How far the log is known to be committed. May lag behind after a crash.
+    /// The highest known commit index. May lag behind after a crash.
     pub commit: Index,
 }
 
-/// What is useful to know but is learned anew after a crash.
+/// The volatile state, which is learned again after a crash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SoftState {
-    /// The leader this member follows, or itself.
+    /// The leader, which may be this member.
     pub lead: Option<MemberId>,
-    /// Its own role.
+    /// The role of this member.
     pub role: RoleKind,
 }
 
-/// A member's role, without the data that goes with it.
+/// The role of a member, without its data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RoleKind {
-    /// Follows a leader, or waits for one.
+    /// Follows a leader or waits for one.
     #[default]
     Follower,
-    /// Asks for votes.
+    /// Requests votes.
     Candidate,
-    /// Replicates its log to the others.
+    /// Replicates its log to the peers.
     Leader,
-    /// Asks whether it would get votes.
+    /// Requests pre-votes.
     PreCandidate,
 }
 
 impl RoleKind {
-    /// etcd's name for the role.
+    /// Returns etcd's name of the role.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -49,8 +49,8 @@ impl RoleKind {
     }
 }
 
-/// Whether a step from one hard state to another, with some new entries, must be durable before its
-/// messages go out. A commit index alone need not be: it is learned anew from the leader.
+/// Reports whether a change from one hard state to another, with some new entries, must be durable
+/// before its messages are sent. A new commit index alone need not be: the leader sends it again.
 #[must_use]
 pub(crate) fn must_sync(new: &HardState, old: &HardState, entries: usize) -> bool {
     entries != 0 || new.term != old.term || new.vote != old.vote

@@ -1,4 +1,4 @@
-//! The state of a member, for the outside.
+//! The status of a member, for callers.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::state::{HardState, RoleKind, SoftState};
 use crate::storage::Storage;
 use crate::tracker::{Config, ProgressMap, ProgressState};
 
-/// The state of a member in a few words.
+/// The status of a member, without progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BasicStatus {
     /// The member.
@@ -18,9 +18,9 @@ pub struct BasicStatus {
     pub hard_state: HardState,
     /// Leader and role.
     pub soft_state: SoftState,
-    /// How far it has applied.
+    /// The applied index.
     pub applied: Index,
-    /// Whom it is handing leadership to.
+    /// The transferee, while this member transfers its leadership.
     pub lead_transferee: Option<MemberId>,
 }
 
@@ -36,14 +36,14 @@ impl BasicStatus {
     }
 }
 
-/// The state of a member with what it knows of the others.
+/// The status of a member with the progress of all members.
 #[derive(Clone, Debug)]
 pub struct Status {
-    /// Its own state.
+    /// The status of this member.
     pub basic: BasicStatus,
     /// The configuration in force.
     pub config: Config,
-    /// The progress of every member; empty unless this one leads.
+    /// The progress of every member; empty unless this member is the leader.
     pub progress: ProgressMap,
 }
 
@@ -61,8 +61,8 @@ impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let BasicStatus { id, hard_state, soft_state, applied, lead_transferee } = &self.basic;
         let HardState { term, vote, commit } = hard_state;
-        let nobody = MemberId(0);
-        let (vote, lead) = (vote.unwrap_or(nobody), soft_state.lead.unwrap_or(nobody));
+        let none = MemberId(0);
+        let (vote, lead) = (vote.unwrap_or(none), soft_state.lead.unwrap_or(none));
         let role = soft_state.role.as_str();
         write!(
             f,
@@ -82,7 +82,7 @@ impl fmt::Display for Status {
                 r#"{comma}"{member}":{{"match":{matched},"next":{next},"state":"{state}"}}"#
             )?;
         }
-        let transferee = lead_transferee.unwrap_or(nobody);
+        let transferee = lead_transferee.unwrap_or(none);
         write!(f, r#"}},"leadtransferee":"{transferee}"}}"#)
     }
 }

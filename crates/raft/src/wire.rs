@@ -1,22 +1,22 @@
-//! Between the core's types and etcd's bytes.
+//! Conversion between the core's types and etcd's protobuf messages.
 //!
-//! The wire types say of every field whether it was written; inside the core a field simply has a value.
-//! Reading takes absent for zero, as etcd does, and refuses numbers that name no kind known here: taken
-//! for zero, an unknown kind of message would start an election. Writing follows etcd 3.7, which writes
-//! what its code set, also zeros, and nothing else:
+//! The wire types distinguish absent fields from zeros; the core's types do not. Decoding treats
+//! absent as zero, as etcd does, and refuses unknown enum numbers: an unknown message kind treated
+//! as zero would start a campaign. Compat: encoding follows etcd 3.7, which writes the fields that
+//! its code sets, even if they are zero:
 //!
-//! | message | written although it may be zero |
+//! | message | fields written even if zero |
 //! | --- | --- |
 //! | all | type, to, from; term, except in `MsgProp` and `MsgReadIndex` |
 //! | `MsgApp` | log term, index, commit |
 //! | `MsgVote`, `MsgPreVote` | log term, index |
 //! | `MsgHeartbeat` | commit |
 //! | `MsgReadIndexResp` | index |
-//! | `MsgAppResp` with a refusal | log term, index, hint |
+//! | `MsgAppResp` with a rejection | log term, index, hint |
 //! | hard state | term, vote, commit |
-//! | entry | type, where it was written before or stands in for a refused change of membership |
-//! | configuration | whether it leaves by itself |
-//! | change of membership | type, member; transition |
+//! | entry | type, if it was present before or the entry replaces a refused conf change |
+//! | configuration | auto leave |
+//! | conf change | type, node id; transition |
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -33,18 +33,18 @@ use crate::message::{Message, MessageType};
 use crate::snapshot::{Snapshot, SnapshotMetadata};
 use crate::state::HardState;
 
-/// Why bytes or a wire message mean nothing to the core.
+/// An error while decoding a message.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum DecodeError {
-    /// A number that names nothing this version knows.
+    /// An enum number that this version does not know.
     #[error("unknown {what} {number}")]
     Unknown {
-        /// What the number should have named.
+        /// The name of the enum.
         what: &'static str,
         /// The number.
         number: i32,
     },
-    /// Not a protobuf message of the expected shape.
+    /// The bytes are no valid protobuf message of the expected type.
     #[error("not a valid protobuf message: {0}")]
     Protobuf(#[from] prost::DecodeError),
 }
@@ -134,7 +134,7 @@ impl From<Entry> for raftpb::Entry {
             EntryType::ConfChangeV2 => Some(2),
         };
         raftpb::Entry {
-            // A proposal that is being forwarded has no position yet.
+            // A forwarded proposal has no position yet.
             term: (entry.term != Term::ZERO).then_some(entry.term.0),
             index: (entry.index != Index::ZERO).then_some(entry.index.0),
             r#type: kind,
@@ -216,7 +216,7 @@ impl From<ConfState> for raftpb::ConfState {
     }
 }
 
-/// The entry that proposes a change.
+/// Encodes a conf change as a log entry.
 pub(crate) fn encode_conf_change(change: AnyConfChange) -> Entry {
     let (kind, data) = match change {
         AnyConfChange::V1(change) => {
@@ -229,11 +229,11 @@ pub(crate) fn encode_conf_change(change: AnyConfChange) -> Entry {
     Entry { kind, data: data.into(), ..Entry::default() }
 }
 
-/// The change that an entry proposes.
+/// Decodes the conf change of an entry.
 ///
 /// # Errors
 ///
-/// If the bytes are no change of that encoding, or of a kind unknown here.
+/// Returns an error if the bytes are no conf change of that encoding, or its kind is unknown.
 pub fn decode_conf_change(kind: EntryType, data: &Bytes) -> Result<ConfChangeV2, DecodeError> {
     match kind {
         EntryType::ConfChange => {

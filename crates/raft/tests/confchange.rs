@@ -1,6 +1,6 @@
 //! Scripts about configurations: `simple`, `enter-joint` and `leave-joint`, with the changes as input.
 
-use raft::confchange::{Changed, Changer, ConfChangeError};
+use raft::confchange::{ChangedConfig, Changer, ConfChangeError};
 use raft::tracker::ProgressTracker;
 use testkit::script::{self, Case, Runner};
 use types::Index;
@@ -40,11 +40,15 @@ fn run_dir(dir: impl AsRef<std::path::Path>) -> usize {
     })
 }
 
-fn changed(tracker: &ProgressTracker, last_index: Index, case: &Case) -> Result<Changed, String> {
+fn changed(
+    tracker: &ProgressTracker,
+    last_index: Index,
+    case: &Case,
+) -> Result<ChangedConfig, String> {
     case.allow(&["autoleave"]);
     let changes = changes::parse(&case.input)?;
     let changer = Changer { tracker, last_index };
-    let result: Result<Changed, ConfChangeError> = match case.cmd.as_str() {
+    let result: Result<ChangedConfig, ConfChangeError> = match case.cmd.as_str() {
         "simple" => changer.simple(&changes),
         "enter-joint" => changer.enter_joint(case.flag("autoleave"), &changes),
         "leave-joint" if !changes.is_empty() => {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use raft::confchange::{Changed, Changer, ConfChangeError, restore};
+use raft::confchange::{ChangedConfig, Changer, ConfChangeError, restore};
 use raft::tracker::{Config, ProgressMap, ProgressTracker};
 use raft::{ConfChangeSingle, ConfChangeType, ConfState};
 use types::{Index, MemberId};
@@ -48,11 +48,11 @@ fn pair() -> ProgressTracker {
     with(restore(empty_tracker(), LAST_INDEX, &state).expect("two voters"))
 }
 
-fn with((config, progress): Changed) -> ProgressTracker {
+fn with((config, progress): ChangedConfig) -> ProgressTracker {
     ProgressTracker { config, progress, ..empty_tracker() }
 }
 
-fn make(tracker: &ProgressTracker, change: &Change) -> Result<Changed, ConfChangeError> {
+fn make(tracker: &ProgressTracker, change: &Change) -> Result<ChangedConfig, ConfChangeError> {
     let changer = Changer { tracker, last_index: LAST_INDEX };
     match change {
         Change::Simple(changes) => changer.simple(changes),

@@ -108,7 +108,7 @@ enum ProgressOp {
         entries: usize,
         bytes: u64,
     },
-    /// The member acknowledges an index; see `note_acknowledged` in the core.
+    /// The member acknowledges an index; see `record_ack` in the core.
     Accept(u64),
     /// The member refuses the append after an index, with a hint.
     Refuse {

@@ -17,7 +17,7 @@ func check(ctx context.Context, checker, path string) error {
 	if err != nil {
 		return fmt.Errorf("the history %s is not right: %w\n%s", path, err, said[:min(len(said), 4000)])
 	}
-	if !strings.HasPrefix(string(said), "right: ") {
+	if !strings.HasPrefix(string(said), "linearizable: ") {
 		return fmt.Errorf("the checker does not say that %s is right: %s", path, said)
 	}
 	return nil

@@ -1,13 +1,15 @@
-//! Compactions: what is gone stays gone, and nothing else is refused.
+//! Checks compactions: compacted revisions stay unreadable, and no other read is refused.
 //!
-//! A compaction takes effect somewhere between its request and its answer, and takes no revision. So what is known is by time: after the answer
-//! the past is gone, and before the request it was there.
+//! A compaction takes effect at some instant between its request and its response and creates no
+//! revision. So the checks use time: after the response the old revisions are gone, and before the
+//! request they were readable.
 
 use super::timeline::{Timeline, describe, is_linearizable};
 use crate::record::{History, Op, Operation, Outcome, Range, Refusal, Request};
 use crate::violation::{Rule, Violation};
 
-/// Whether reads of the past and compactions fit together. `auto_compaction`: whether the store also compacts without being asked.
+/// Checks that historical reads and compactions agree. `auto_compaction` says whether the store
+/// also compacts on its own.
 pub(crate) fn check(
     history: &History,
     timeline: &Timeline,
@@ -26,7 +28,7 @@ pub(crate) fn check(
     })
 }
 
-/// Answered compactions, by the time of the answer, each with the furthest so far.
+/// Answered compactions by response time, each with the highest compacted revision so far.
 struct FinishedCompactions {
     by_end: Vec<(u64, i64, usize)>,
 }
@@ -50,13 +52,13 @@ impl FinishedCompactions {
         FinishedCompactions { by_end }
     }
 
-    /// The furthest compaction that had ended before `at_ns`.
+    /// Returns the highest compaction that had ended before `at_ns`.
     fn furthest_before(&self, at_ns: u64) -> Option<(i64, usize)> {
         let count = self.by_end.partition_point(|(end, ..)| *end < at_ns);
         self.by_end.get(count.checked_sub(1)?).map(|(_, revision, i)| (*revision, *i))
     }
 
-    /// Nothing is answered that was gone.
+    /// Checks that a response contains no revision that was compacted before the request.
     fn check_answer(&self, history: &History, operation: &Operation) -> Result<(), Violation> {
         let Some((compacted, by)) = self.furthest_before(operation.invoked_ns) else {
             return Ok(());
@@ -75,7 +77,7 @@ impl FinishedCompactions {
     }
 }
 
-/// The reads that an answered operation did. Of a transaction all count that it could have done: which ones, its answer says by their number only.
+/// Returns the reads that an answered operation executed.
 fn executed_reads(operation: &Operation) -> impl Iterator<Item = &Range> {
     use crate::record::Body;
     let then = operation
@@ -84,7 +86,8 @@ fn executed_reads(operation: &Operation) -> impl Iterator<Item = &Range> {
     reads(&operation.request, Some(then))
 }
 
-/// The reads in a request; of a transaction, those of one side if that is given.
+/// Returns the reads in a request; of a transaction only those of the given branch, or of both for
+/// `None`.
 fn reads(request: &Request, then: Option<bool>) -> impl Iterator<Item = &Range> {
     let (alone, one, two) = match request {
         Request::Range(range) => (Some(range), &[][..], &[][..]),
@@ -102,10 +105,10 @@ fn reads(request: &Request, then: Option<bool>) -> impl Iterator<Item = &Range> 
     alone.into_iter().chain(inside)
 }
 
-/// Whoever is told that something is gone: somebody may have asked for that.
+/// Checks that a `Compacted` refusal follows a request that may have compacted the revision.
 fn check_compacted(history: &History, operation: &Operation, at_ns: u64) -> Result<(), Violation> {
     let oldest = match &operation.request {
-        // A revision that never was is refused in the same words, as is compacting to where it has been compacted to.
+        // Compat: as in etcd, a negative revision and a repeated compaction get the same refusal.
         Request::Compact { revision: ..0 } => None,
         Request::Compact { revision } => Some(*revision - 1),
         request => reads(request, None).map(|range| range.revision).filter(|it| *it > 0).min(),
@@ -124,7 +127,8 @@ fn check_compacted(history: &History, operation: &Operation, at_ns: u64) -> Resu
     Err(Violation::new(Rule::Compaction, text))
 }
 
-/// Whoever is told that a revision is yet to come: nobody had seen it before.
+/// Checks that a `FutureRevision` refusal names a revision that nothing had shown before the
+/// request.
 fn check_future(
     history: &History,
     timeline: &Timeline,

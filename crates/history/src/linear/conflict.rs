@@ -1,34 +1,39 @@
-//! What a failure depends on: keys, and writes that were not to be had because they were used elsewhere.
+//! The causes of a failure: the keys it depends on, and unknown writes that were already used for
+//! another hole.
 //!
-//! On a key, it depends only from where the key was last seen as a whole: whatever is chosen before that, the key must come out
-//! there as it was seen, or it fails there.
+//! A failure depends on a key only since the key's last complete observation. Every choice before
+//! that observation has to reproduce the observed value, or it fails there already:
 //!
 //! ```text
-//! revision 5   a hole          6   read a → "1"          8   a hole          9   read a → "3", and "2" is there
-//!              cannot matter       a is known for sure       the only choice that this depends on
+//! revision 5: hole         irrelevant
+//!          6: read a → "1" fixes a
+//!          8: hole         the only choice that the failure depends on
+//!          9: read a → "3" fails, because the state has a="2"
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::record::Span;
 
-/// What a failure depends on. If an earlier choice could change none of it, another choice there fails in the same way.
+/// The causes of a failure. Another choice at a hole that cannot change any of them fails in the
+/// same way.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Conflict {
     everything: bool,
-    /// KeyHistory, each with the last revision at which it was seen as a whole.
+    /// Keys, each with the revision of its last complete observation.
     keys: BTreeMap<Span, i64>,
-    /// By their place among the writes that may have happened.
+    /// Unknown writes that were already used, by their position in
+    /// [`UnknownWrites`](super::unknown_writes::UnknownWrites).
     unknown_writes: BTreeSet<usize>,
 }
 
 impl Conflict {
-    /// It could depend on anything.
+    /// Returns a conflict that may depend on any choice.
     pub(crate) fn everything() -> Conflict {
         Conflict { everything: true, ..Conflict::default() }
     }
 
-    /// It depends on what became of these keys after `since`.
+    /// Adds a dependency on the changes of `span` after revision `since`.
     pub(crate) fn add_keys(&mut self, span: &Span, since: i64) {
         match self.keys.get_mut(span) {
             Some(so_far) => *so_far = since.min(*so_far),
@@ -36,24 +41,24 @@ impl Conflict {
         }
     }
 
-    /// It depends on a write having been used up elsewhere.
+    /// Adds a dependency on an unknown write that was used for another hole.
     pub(crate) fn add_used_write(&mut self, write: usize) {
         self.unknown_writes.insert(write);
     }
 
-    /// It depends on what another depends on, too.
+    /// Adds all causes of another conflict.
     pub(crate) fn merge(&mut self, other: &Conflict) {
         self.everything |= other.everything;
         other.keys.iter().for_each(|(span, since)| self.add_keys(span, *since));
         self.unknown_writes.extend(&other.unknown_writes);
     }
 
-    /// Whether it depends on that write being used.
+    /// Reports whether the failure depends on the use of an unknown write.
     pub(crate) fn depends_on_write(&self, write: usize) -> bool {
         self.everything || self.unknown_writes.contains(&write)
     }
 
-    /// Whether it depends on what became of any of these keys at `revision`.
+    /// Reports whether the failure depends on the changes of any of these keys at `revision`.
     pub(crate) fn depends_on_keys(&self, spans: &[Span], revision: i64) -> bool {
         let mut keys = self.keys.iter().filter(|(_, since)| **since < revision);
         self.everything || keys.any(|(key, _)| spans.iter().any(|span| key.meets(span)))

@@ -1,8 +1,10 @@
-//! What answers tell of revisions other than their own.
+//! Constraints on a revision that responses about other revisions imply.
 //!
-//! Whoever reads `a="x" (mod 7, created 3, version 4)` as of revision 9 tells that revision 7 put that, that nothing touched `a` at 8
-//! and 9, and that nothing deleted it since 3. Whoever read `a` at version 3 besides, put by revision 5, tells that nothing touched it at 6. For a revision that somebody was told to have made, this says nothing new. For one that is a hole, it often leaves only one write of
-//! unknown outcome that could have made it.
+//! A read of `a="x" (mod 7, created 3, version 4)` at revision 9 implies that revision 7 put this
+//! value, that revisions 8 and 9 did not change `a`, and that no revision since 3 deleted it. If
+//! another read shows version 3 of `a`, put by revision 5, then revision 6 did not change `a`
+//! either. For a revision with a known writer this adds nothing. For a hole it often leaves a
+//! single unknown write as a candidate.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,26 +16,27 @@ use crate::record::{
 
 use crate::watch::Coverage;
 
-/// By key and the revision after which something held: until when it did.
+/// By key: half-open spans of revisions, from the first revision (exclusive) to the last
+/// (inclusive).
 type Spans<'a> = BTreeMap<&'a str, BTreeMap<i64, i64>>;
 
-/// What is told between the lines.
+/// The constraints that all observations imply.
 #[derive(Debug, Default)]
 pub(crate) struct Constraints<'a> {
-    /// By revision: what it put.
+    /// By revision: the values that it put.
     known_puts: BTreeMap<i64, Vec<&'a Kv>>,
-    /// By key and revision: until when the key stayed as it was then.
+    /// By key: spans of revisions that did not change it.
     untouched: Spans<'a>,
-    /// By key and the revision that created it: until when it was there.
+    /// By key: spans of revisions after which the key existed without interruption.
     alive: Spans<'a>,
-    /// KeyHistory and values that somebody saw.
+    /// Every observed pair of key and value.
     observed: BTreeSet<(&'a str, &'a str)>,
-    /// Values that somebody compared with.
+    /// Compares of transactions with a value.
     compared: Vec<&'a Compare>,
 }
 
 impl<'a> Constraints<'a> {
-    /// What all answers tell, and what those watches were told that are believed.
+    /// Collects the constraints of all responses and of the trusted watches.
     pub(crate) fn new(history: &'a History, believed: &[Coverage<'_>]) -> Constraints<'a> {
         let mut constraints = Constraints::default();
         for operation in &history.operations {
@@ -60,28 +63,28 @@ impl<'a> Constraints<'a> {
         constraints
     }
 
-    /// What was put by `revision`, as far as anybody read it.
+    /// Returns the known puts of `revision`.
     pub(crate) fn known_puts(&self, revision: i64) -> &[&'a Kv] {
         self.known_puts.get(&revision).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether somebody saw that `key` was not touched at `revision`.
+    /// Reports whether an observation shows that `revision` did not change `key`.
     pub(crate) fn is_untouched(&self, key: &str, revision: i64) -> bool {
         within(&self.untouched, key, revision)
     }
 
-    /// Whether nobody saw that `change` was not made at `revision`.
+    /// Reports whether `change` at `revision` contradicts no observation.
     pub(crate) fn permits(&self, change: &Change, revision: i64) -> bool {
         let must_exist = change.after.is_none() && within(&self.alive, &change.key, revision);
         !self.is_untouched(&change.key, revision) && !must_exist
     }
 
-    /// Every put that was read back: the revision, and what it put.
+    /// Returns every known put with its revision.
     pub(crate) fn all_known_puts(&self) -> impl Iterator<Item = (i64, &'a Kv)> {
         self.known_puts.iter().flat_map(|(revision, kvs)| kvs.iter().map(|kv| (*revision, *kv)))
     }
 
-    /// Whether nothing ever depended on what the value is that was put.
+    /// Reports whether no observation and no compare depends on this value of the key.
     pub(crate) fn is_value_unobserved(&self, key: &str, value: &str) -> bool {
         let matters = |compare: &Compare| {
             let plain = matches!(compare.is, Relation::Equal | Relation::NotEqual);
@@ -93,7 +96,7 @@ impl<'a> Constraints<'a> {
 
     fn add_response(&mut self, request: &'a Request, response: &'a Response) {
         let wrote = response.body.wrote() == Some(true);
-        // What a write tells of, but for itself, is the state before it.
+        // The response of a write shows the state before the write.
         let before = response.revision - i64::from(wrote);
         match (request, &response.body) {
             (Request::Txn(txn), Body::Txn { succeeded, results }) => {
@@ -107,13 +110,14 @@ impl<'a> Constraints<'a> {
                 }
             }
             (Request::Range(range), body) if range.revision > 0 => {
-                self.add_body(body, range.revision)
+                self.add_body(body, range.revision);
             }
             (_, body) => self.add_body(body, before),
         }
     }
 
-    /// What is seen matters even if it is not believed: two writes are not alike if somebody could tell them apart.
+    /// Records the value even if the watch is not trusted: two writes are interchangeable only if
+    /// no observation can tell them apart.
     fn add_event(&mut self, event: &'a Event, believed: bool) {
         let put = Some(&event.kv).filter(|_| !event.delete);
         for (kv, as_of) in [(put, event.kv.modified), (event.prev.as_ref(), event.kv.modified - 1)]
@@ -146,7 +150,7 @@ impl<'a> Constraints<'a> {
         extend(&mut self.alive, &kv.key, kv.create, as_of);
     }
 
-    /// Nothing touches a key between two puts of which the second counts one more than the first.
+    /// Derives that no revision changes a key between two puts with consecutive versions.
     fn join_versions(&mut self) {
         let known_puts = self.known_puts.values().flatten();
         let by_version: BTreeMap<_, i64> =
@@ -169,7 +173,7 @@ fn within(spans: &Spans<'_>, key: &str, revision: i64) -> bool {
     newest.is_some_and(|(_, until)| *until >= revision)
 }
 
-/// Whether a request says by itself that it could not have made `revision`.
+/// Reports whether a request cannot have made `revision`, judged without the state.
 pub(crate) fn excluded(constraints: &Constraints<'_>, request: &Request, revision: i64) -> bool {
     let alone = match request {
         Request::Put(put) => Some(put.key.as_str()),

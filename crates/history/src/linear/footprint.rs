@@ -1,10 +1,10 @@
-//! Which keys a request could read or change, whatever the state.
+//! The keys that a request may read or change, whatever the state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::record::{History, Kv, Op, Put, Request, Span};
 
-/// For each lease, the keys that anybody ever wanted to hang on it.
+/// For each lease, the keys that any request would attach to it.
 #[derive(Debug, Default)]
 pub(crate) struct LeasedKeys {
     by_lease: BTreeMap<i64, Vec<Span>>,
@@ -25,18 +25,18 @@ impl LeasedKeys {
         LeasedKeys { by_lease, all }
     }
 
-    /// Of one lease.
+    /// Returns the keys of one lease.
     fn of(&self, lease: i64) -> &[Span] {
         self.by_lease.get(&lease).map_or(&[], Vec::as_slice)
     }
 
-    /// Of all leases.
+    /// Returns the keys of all leases.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Span> {
         self.all.iter()
     }
 }
 
-/// Every put in a request, whichever way it goes.
+/// Returns every put in a request, in both branches of a transaction.
 pub(crate) fn puts(request: &Request) -> impl Iterator<Item = &Put> {
     let alone = match request {
         Request::Put(put) => Some(put),
@@ -49,7 +49,7 @@ pub(crate) fn puts(request: &Request) -> impl Iterator<Item = &Put> {
     alone.into_iter().chain(inside)
 }
 
-/// Every operation of a transaction, whichever way it goes.
+/// Returns every operation of a transaction, in both branches.
 pub(crate) fn ops(request: &Request) -> impl Iterator<Item = &Op> {
     let (then, otherwise) = match request {
         Request::Txn(txn) => (txn.then.as_slice(), txn.otherwise.as_slice()),
@@ -58,7 +58,7 @@ pub(crate) fn ops(request: &Request) -> impl Iterator<Item = &Op> {
     then.iter().chain(otherwise)
 }
 
-/// The keys that a request could change.
+/// Returns the keys that a request may change.
 pub(crate) fn writes(request: &Request, leased: &LeasedKeys) -> Vec<Span> {
     match request {
         Request::Put(put) => vec![Span::one(&put.key)],
@@ -77,7 +77,7 @@ fn written(op: &Op) -> Option<Span> {
     }
 }
 
-/// The keys that what a request does could depend on, and those it could change.
+/// Returns the keys that a request may change, and the keys that its effect depends on.
 pub(crate) fn touches(request: &Request, leased: &LeasedKeys) -> Vec<Span> {
     let mut spans = writes(request, leased);
     match request {
@@ -94,7 +94,7 @@ pub(crate) fn touches(request: &Request, leased: &LeasedKeys) -> Vec<Span> {
     spans
 }
 
-/// Whether a request could have put exactly this, as far as its own words go.
+/// Reports whether a request contains a put of exactly this key, value and lease.
 pub(crate) fn could_put(request: &Request, kv: &Kv) -> bool {
     puts(request).any(|put| put.key == kv.key && put.value == kv.value && put.lease == kv.lease)
 }

@@ -1,4 +1,4 @@
-//! What could fill a hole: a revision that nobody was rejected to have made.
+//! Candidates for a hole: a revision that no response claims to have written.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,12 +12,12 @@ use crate::record::{Kv, Millis, Span, joined};
 use crate::violation::{Rule, Violation};
 use crate::watch::Coverage;
 
-/// How many are named of those that could not fill a hole.
+/// The number of unsuitable candidates that a violation lists.
 const REPORTED_MAX: usize = 5;
 
 impl Search<'_> {
-    /// What would have to be otherwise before a hole for it to be filled otherwise: the keys that fillers depend on, and the writes
-    /// that were used up, unless one like them is still to be had.
+    /// Returns the causes if a hole cannot be filled: the keys that the candidates depend on, and
+    /// the unknown writes that are used already, unless an equivalent one is unused.
     pub(super) fn hole_conflict(&self, revision: i64, eligible: &[usize]) -> Conflict {
         let SearchInput { unknown_writes, leased, version_bounds, table, .. } = &self.input;
         let mut conflict = Conflict::default();
@@ -32,7 +32,7 @@ impl Search<'_> {
         touched
             .chain(leased.all())
             .for_each(|span| conflict.add_keys(span, table.last_observed(span, revision - 1)));
-        // A key that this hole has to put, as it is now.
+        // A key that this hole must put according to its version bound.
         for bound in version_bounds.bounds(revision).iter().filter(|bound| !self.is_met(bound)) {
             let span = Span::one(bound.key);
             conflict.add_keys(&span, table.last_observed(&span, revision - 1));
@@ -40,7 +40,8 @@ impl Search<'_> {
         conflict
     }
 
-    /// What could fill a hole, in the order in which it is tried; and, if a lease could have but for its time, that.
+    /// Returns the candidates for a hole in the order to try, and a violation if an expiry fits
+    /// except for its time.
     pub(super) fn candidates(
         &self,
         revision: i64,
@@ -53,7 +54,7 @@ impl Search<'_> {
             .filter(|i| classes.insert(self.input.unknown_writes.all[**i].class))
             .filter_map(|i| self.try_unknown_write(revision, *i))
             .collect();
-        // A revocation that was answered at this very revision is the likeliest of all.
+        // Try answered revocations first: their response names this very revision.
         candidates.sort_by_key(|it| match it.writer {
             Writer::Operation(i) => self.input.history.operations[i].is_unknown(),
             Writer::Expiry(_) => true,
@@ -74,7 +75,7 @@ impl Search<'_> {
         (candidates, early)
     }
 
-    /// What one that may have happened would do at this hole, if it fits.
+    /// Returns an unknown write as a candidate if its changes fit the hole.
     fn try_unknown_write(&self, revision: i64, i: usize) -> Option<Candidate> {
         let unknown_write = &self.input.unknown_writes.all[i];
         let (_, changes) = evaluate(&self.keys, unknown_write.request).ok()?;
@@ -83,7 +84,7 @@ impl Search<'_> {
         fits.then_some(Candidate { writer, unknown_write: Some(i), changes })
     }
 
-    /// The leases that have keys, and what their expiry would do, where it fits.
+    /// Returns the leases with keys and the changes of their expiry, where these fit the hole.
     fn expiries(&self, revision: i64) -> Vec<(i64, Vec<Change>)> {
         let mut by_lease: BTreeMap<i64, Vec<Change>> = BTreeMap::new();
         if self.input.leased.all().next().is_none() {
@@ -96,7 +97,7 @@ impl Search<'_> {
         by_lease.into_iter().filter(|(_, changes)| self.fits(revision, changes)).collect()
     }
 
-    /// Why `lease` may not have expired by the time that `revision` was seen.
+    /// Returns a violation if `lease` cannot have expired before `revision` was first observed.
     fn expired_early(&self, revision: i64, lease: i64) -> Option<Violation> {
         let (until, by) = self.input.leases.alive_until(lease)?;
         let seen = self.input.timeline.first_seen(revision)?;
@@ -111,13 +112,13 @@ impl Search<'_> {
         Some(Violation::new(Rule::ExpiredEarly, text))
     }
 
-    /// Whether changes agree with what clients read and watchers were rejected of a hole.
+    /// Reports whether changes agree with all constraints and watches at a hole.
     fn fits(&self, revision: i64, changes: &[Change]) -> bool {
         self.fits_constraints(revision, changes)
             && self.input.watches.iter().all(|it| it.agrees(revision, changes))
     }
 
-    /// Whether changes agree with what was read of a hole.
+    /// Reports whether changes agree with all constraints at a hole.
     fn fits_constraints(&self, revision: i64, changes: &[Change]) -> bool {
         let put = |kv: &Kv| changes.iter().any(|it| it.after.as_deref() == Some(kv));
         let constraints = self.input.constraints;
@@ -127,15 +128,15 @@ impl Search<'_> {
             && self.meets_version_bounds(revision, changes)
     }
 
-    /// Whether a key is as a hole must leave it, already.
+    /// Reports whether the current value of a key meets a bound.
     fn is_met(&self, bound: &VersionBound<'_>) -> bool {
         bound.is_met(self.keys.get(bound.key).map(|kv| &**kv))
     }
 
-    /// Whether changes leave of all keys what must be left of them.
+    /// Reports whether all keys meet their version bounds after these changes.
     fn meets_version_bounds(&self, hole: i64, changes: &[Change]) -> bool {
         self.input.version_bounds.bounds(hole).iter().all(|bound| {
-            // Of several changes of a key, the last counts.
+            // Of several changes of one key, the last one counts.
             match changes.iter().rev().find(|change| change.key == bound.key) {
                 Some(change) => bound.is_met(change.after.as_deref()),
                 None => self.is_met(bound),
@@ -143,7 +144,7 @@ impl Search<'_> {
         })
     }
 
-    /// The watcher without whom a hole could be filled, if there is one.
+    /// Returns the only watch that prevents the hole from being filled, if there is exactly one.
     pub(super) fn contradicting_watch(&self, revision: i64, eligible: &[usize]) -> Option<usize> {
         let unused = eligible.iter().filter(|i| !self.used[**i]);
         unused.copied().find_map(|i| {
@@ -157,7 +158,7 @@ impl Search<'_> {
         })
     }
 
-    /// Nobody could have made a revision.
+    /// Builds the violation of a hole without a candidate.
     pub(super) fn unexplained_revision(&self, revision: i64, eligible: &[usize]) -> Violation {
         let known_puts = self.input.constraints.known_puts(revision);
         let mut text = format!("revision {revision} exists");

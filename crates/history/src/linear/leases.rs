@@ -1,18 +1,21 @@
-//! Leases: that they exist when keys are put on them, and live for as long as was promised.
+//! Checks leases: keys are attached only to existing leases, and a lease lives as long as promised.
 //!
-//! A renewal asked for at 10 s and answered with a time to live of 5 s happened at 10 s or later, so the lease lives until 15 s at least:
+//! A keep-alive that was sent at 10 s and returned a TTL of 5 s took effect at 10 s or later, so
+//! the lease lives at least until 15 s:
 //!
 //! ```text
 //! 0 s          5 s          10 s         15 s
 //! |- grant, 5 s -|
 //!                        |- keep-alive -|
-//!              |------------ may not be gone ------------|
+//!              |---------- must not expire ----------|
 //! ```
 //!
-//! A lease that expires deletes its keys by a write that nobody asked for: it explains a revision that nobody was told to have made, but
-//! only after that time. The member that expires a lease has a clock of its own, so a [slack](crate::Options::lease_slack_ns) is allowed for.
+//! An expiring lease deletes its keys in a write that no client requested. The expiry can fill a
+//! hole, but only after that time. The member that expires the lease has its own clock, so
+//! [`lease_slack_ns`](crate::Options::lease_slack_ns) is allowed for.
 //!
-//! A lease id that is granted more than once is not followed beyond that: any of its lives could be meant.
+//! A lease id that is granted more than once is not checked further: any of the grants could be
+//! meant.
 
 use std::collections::BTreeMap;
 
@@ -24,24 +27,24 @@ use crate::violation::{Rule, Violation};
 /// Nanoseconds in a second.
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// What is known of a lease.
+/// The known facts about one lease.
 #[derive(Debug, Default)]
 struct Lease {
-    /// How often it was granted, or may have been.
+    /// The number of grants, including those of unknown outcome.
     grants: usize,
-    /// The first revision that could have put a key on it.
+    /// The first revision that may attach a key to the lease.
     usable_from: Option<i64>,
-    /// When it was surely granted.
+    /// The latest time at which the lease was granted.
     granted_ns: Option<u64>,
-    /// Until when it lives at least, and by which operation's word.
+    /// The earliest expiry time, and the operation that implies it.
     alive_until: Option<(u64, usize)>,
-    /// When its end was first asked for.
+    /// The time of the first request to revoke the lease.
     revoke_asked_ns: Option<u64>,
-    /// The revision at which it was surely gone, and by which operation.
+    /// The revision at which the lease was certainly revoked, and the operation that implies it.
     gone_at: Option<(i64, usize)>,
 }
 
-/// What is known of all leases.
+/// The known facts about all leases.
 #[derive(Debug)]
 pub(crate) struct Leases<'a> {
     history: &'a History,
@@ -57,18 +60,19 @@ impl<'a> Leases<'a> {
         leases
     }
 
-    /// Until when `lease` may not have expired, and whose word that is.
+    /// Returns the earliest time at which `lease` may expire, and the operation that implies it.
     pub(crate) fn alive_until(&self, lease: i64) -> Option<(u64, &'a Operation)> {
         let lease = self.leases.get(&lease).filter(|lease| lease.grants == 1)?;
         lease.alive_until.map(|(until, by)| (until, &self.history.operations[by]))
     }
 
-    /// Whether it was granted once at most, so that it cannot come back.
+    /// Reports whether the lease was granted at most once, so that it cannot exist again after its
+    /// end.
     pub(crate) fn granted_at_most_once(&self, lease: i64) -> bool {
         self.leases.get(&lease).is_none_or(|lease| lease.grants <= 1)
     }
 
-    /// Whether a key could be put on `lease` by `revision`; if not, why.
+    /// Reports whether `revision` may attach a key to `lease`; the error is the reason.
     pub(crate) fn permits(&self, lease: i64, revision: i64) -> Result<(), String> {
         if lease == 0 {
             return Ok(());
@@ -85,7 +89,7 @@ impl<'a> Leases<'a> {
         }
     }
 
-    /// Whether all that was told of leases fits together, as far as it does not take the keys to see.
+    /// Checks all lease responses that can be judged without the keys.
     pub(crate) fn check(&self) -> Result<(), Violation> {
         self.history.operations.iter().try_for_each(|operation| {
             self.check_puts(operation)?;
@@ -94,7 +98,7 @@ impl<'a> Leases<'a> {
         })
     }
 
-    /// KeyHistory are put on leases that are there.
+    /// Checks that keys are attached to existing leases.
     fn check_puts(&self, operation: &Operation) -> Result<(), Violation> {
         let Some((_, response)) = operation.answer() else { return Ok(()) };
         let done = leases_used(operation, &response.body);
@@ -104,7 +108,7 @@ impl<'a> Leases<'a> {
         })
     }
 
-    /// Nobody is told that a lease is gone which has time to live.
+    /// Checks that no response reports a missing lease that must still be alive.
     fn check_missing(&self, operation: &Operation) -> Result<(), Violation> {
         let at_ns = match &operation.outcome {
             Outcome::Refused { at_ns, refusal: Refusal::LeaseNotFound } => *at_ns,
@@ -131,7 +135,7 @@ impl<'a> Leases<'a> {
         Err(Violation::new(Rule::ExpiredEarly, text))
     }
 
-    /// A lease that exists already was granted by somebody.
+    /// Checks that a `LeaseExists` refusal follows another grant of that id.
     fn check_exists(&self, operation: &Operation) -> Result<(), Violation> {
         let Outcome::Refused { refusal: Refusal::LeaseExists, .. } = operation.outcome else {
             return Ok(());
@@ -143,7 +147,7 @@ impl<'a> Leases<'a> {
         Err(Violation::new(Rule::Lease, format!("{operation}; no other request granted that id")))
     }
 
-    /// Whether there is no moment between the two at which the lease could have been missing.
+    /// Reports whether the lease existed during the whole interval.
     fn certainly_alive(&self, lease: i64, from_ns: u64, to_ns: u64) -> bool {
         let Some(known) = self.leases.get(&lease) else { return false };
         known.grants == 1
@@ -192,7 +196,8 @@ impl<'a> Leases<'a> {
 }
 
 impl Lease {
-    /// Somebody was told, after asking at `invoked_ns`, that it lives for `ttl_s` more seconds.
+    /// Records a promise, made in response to a request at `invoked_ns`, that the lease lives for
+    /// `ttl_s` more seconds.
     fn extend(&mut self, invoked_ns: u64, ttl_s: i64, slack_ns: u64, by: usize) {
         let ttl_ns = u64::try_from(ttl_s).unwrap_or(0).saturating_mul(SECOND_NS);
         let until = invoked_ns.saturating_add(ttl_ns).saturating_sub(slack_ns);
@@ -202,7 +207,7 @@ impl Lease {
     }
 }
 
-/// The leases that an answered operation put keys on.
+/// Returns the leases to which an answered operation attached keys.
 fn leases_used(operation: &Operation, body: &Body) -> Vec<i64> {
     use crate::record::Op;
     match (&operation.request, body) {
@@ -219,7 +224,7 @@ fn leases_used(operation: &Operation, body: &Body) -> Vec<i64> {
     }
 }
 
-/// The leases that a request names.
+/// Returns the leases that a request names.
 fn leases_named(request: &Request) -> Vec<i64> {
     match request {
         Request::Revoke { lease } | Request::KeepAlive { lease } => vec![*lease],

@@ -1,23 +1,46 @@
-//! Whether one order of everything explains all answers.
+//! Linearizability: the search for one order of operations that explains every response.
 //!
-//! A history is linearizable if every operation can be given a moment between its request and its answer, such that a store that does them
-//! one after the other in that order answers just so. Finding such an order is hard in general. Here each answer carries the revision
-//! of the store, which leaves little to find: a write that made revision 5 comes after the one that made 4, and whoever saw revision
-//! 5 comes between the writes of 5 and 6. What remains is to check, and to explain the revisions that nobody was told to have made.
+//! A history is *linearizable* if each operation can be assigned an instant between its invocation
+//! and its response so that a store that executes the operations in the order of these instants
+//! returns exactly the recorded responses. Finding such an order is NP-complete in general. Here
+//! nearly every response carries the revision of the store, which fixes most of the order: the
+//! write of revision 5 follows the write of revision 4, and a read at revision 5 lies between the
+//! writes of 5 and 6. What remains is to verify the responses and to explain *holes*: revisions
+//! that no response claims to have written.
 //!
 //! ```text
-//! client 1   |- put a="1" → 2 -|              |- put a="3" → 4 -|
-//! client 2         |- put a="2" → ?                                         no answer
-//! client 3                        |- read a → "2" (mod 3), at 3 -|          so it happened, as revision 3
+//! client 1   |- put a="1" → 2 -|                |- put a="3" → 4 -|
+//! client 2         |- put a="2" → timeout                                   an unknown write
+//! client 3                       |- read a → "2" (mod 3), at 3 -|           revision 3 is a hole
 //! client 4                                       |- read b → none, at 4 -|
 //!
-//! verdict: put a="1", put a="2", read a, put a="3", read b
+//! revision   writer                       observations of the state after it
+//!        2   client 1: put a="1"
+//!        3   hole, filled by client 2:    client 3: a="2" (mod 3)
+//!            put a="2"
+//!        4   client 1: put a="3"          client 4: b does not exist
+//!
+//! order: put a="1", put a="2", read a, put a="3", read b
 //! ```
 //!
-//! What is assumed of revisions is checked too: that no two writes claim one ([`revision_table`]), and that they do not go against time
-//! ([`timeline`]).
+//! A hole is filled by an *unknown write* (a write whose client never learned the outcome), or by
+//! the expiry of a lease. Where several candidates fit, the search tries one and backtracks if a
+//! later observation contradicts it. Three facts about the history prune the candidates before and
+//! during the search:
 //!
-//! In the order in which to read: [`timeline`], [`revision_table`], [`footprint`], [`constraints`], [`leases`], [`compactions`], [`unknown_writes`], [`lives`], [`observable`], [`search`], [`holes`], [`observations`].
+//! - *constraints*: a read of `a` at version 4, modified at revision 7, excludes every change of
+//!   `a` between 7 and the revision of the read ([`constraints`]);
+//! - *version bounds*: the version of a key counts its puts, so it limits how many holes may put
+//!   that key ([`version_bounds`]);
+//! - *conflicts*: a failure depends on few keys and few writes, and the search jumps back to the
+//!   last choice that involves one of them ([`conflict`]).
+//!
+//! The search relies on two properties of revisions and checks both: no two writes claim the same
+//! revision ([`revision_table`]), and revisions agree with real time ([`timeline`]).
+//!
+//! Reading order: [`timeline`], [`revision_table`], [`footprint`], [`constraints`], [`leases`],
+//! [`compactions`], [`unknown_writes`], [`version_bounds`], [`conflict`], [`observable`],
+//! [`search`], [`holes`], [`observations`].
 
 mod compactions;
 mod conflict;
@@ -48,10 +71,11 @@ use crate::record::History;
 use crate::violation::Violation;
 use crate::watch::Coverage;
 
-/// Finds an order that explains all answers, and if possible also what watchers were told.
+/// Finds an order that explains all responses and, if possible, all watches.
 ///
-/// An order that agrees with every watcher is looked for first. If there is none, the watcher that stands in the way is left out, and in
-/// the end all are: then it is the watchers who were told something wrong, and they are held against an order that agrees with all others.
+/// The first search must agree with every watch. If it fails, the search is repeated without the
+/// watch that contradicts it, and finally without any. A watch that was left out is then compared
+/// with the order that explains everything else, and reported as wrong.
 pub(crate) fn check(
     history: &History,
     options: &Options,

@@ -1,16 +1,22 @@
-//! What of a state can still be seen: two that differ in nothing else lead to the same.
+//! A digest of the observable part of a state: states that differ only in unobservable ways lead to
+//! the same verdict.
 //!
-//! A key that is put again before anybody looks might have been put by any of the holes before: its value and the revision that put it are forgotten. So, of many orders in which
-//! holes could have been filled, most come to the same, and only one of them has to be gone through.
+//! The value of a key that is overwritten before its next observation cannot influence the verdict,
+//! and neither can the revision that put it. Many orders of filling holes therefore reach
+//! equivalent states, and only one of them has to be searched:
 //!
 //! ```text
-//! revision   6: hole   7: hole   8: hole   9: put a → told      10: read a, b
-//!            put a     put a     put b     a is put again       so after 8: a is (created 3, version 4), b is (mod 8, "7", created 8, version 1)
-//!            put a     put b     put a                          so after 8: a is the same, b is another
+//! revision   6: hole   7: hole   8: hole   9: put a, answered   10: read a, b
+//! first      put a     put a     put b     overwrites a
+//! second     put a     put b     put a     overwrites a
+//!
+//! digest after 8:  first   a (created 3, version 4)   b (created 8, version 1, mod 8, "7")
+//!                  second  a (created 3, version 4)   b (created 7, version 1, mod 7, "7")
 //! ```
 //!
-//! Always kept is what the next put carries on, which is when the key was created and its version, and what may end it, which is its lease. A write that may
-//! have happened sees no more of a key than whether its compares hold.
+//! The digest always includes what the next put inherits (create revision and version) and what may
+//! delete the key (its lease). An unknown write observes no more of a key than whether its compares
+//! hold.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -24,14 +30,15 @@ use crate::model::{KeyHistory, relates};
 use crate::record::{Compare, Delete, History, Kv, Op, Put, Range, Request, Span, Target};
 use crate::watch::Coverage;
 
-/// What becomes of keys, and when somebody looks at them.
+/// When each key is overwritten and when it is observed.
 #[derive(Debug)]
 pub(crate) struct Observable<'a> {
-    /// By key: when it is surely put or deleted.
+    /// By key: the revisions that certainly put it.
     overwritten: BTreeMap<&'a str, Vec<i64>>,
-    /// When somebody looks at keys: at twice a revision, if what it left is looked at and held against it at once; one later, if that is done with the next.
+    /// Observed ranges with their time, sorted: `2 * revision` for an observation of the state
+    /// after a revision, `2 * revision - 1` for one of the state before it.
     observed_at: Vec<(Span, i64)>,
-    /// What writes that may have happened ask of values and revisions.
+    /// Compares of unknown writes with values and mod revisions.
     compares: Vec<&'a Compare>,
 }
 
@@ -84,12 +91,12 @@ impl<'a> Observable<'a> {
         self.overwritten.entry(key).or_default().push(revision);
     }
 
-    /// Whoever asks this sees values, or the revisions that put them.
+    /// Records the ranges whose values or mod revisions the response to `request` reveals.
     fn observe(&mut self, request: &Request, at: i64) {
         self.observed_at.extend(observed_spans(request).into_iter().map(|span| (span, at)));
     }
 
-    /// A number for what can still be seen of the keys as they are now.
+    /// Returns a digest of the observable part of the current state.
     pub(crate) fn digest(&self, keys: &KeyHistory) -> u64 {
         let mut hasher = DefaultHasher::new();
         let now = keys.revision();
@@ -105,7 +112,7 @@ impl<'a> Observable<'a> {
         hasher.finish()
     }
 
-    /// Whether somebody looks at a key after `now`, before it is put again.
+    /// Reports whether a key is observed after `now` and before it is overwritten.
     fn is_observed(&self, kv: &Kv, now: i64) -> bool {
         let until = self.overwritten.get(kv.key.as_str()).and_then(|revisions| {
             revisions.get(revisions.partition_point(|revision| *revision <= now))
@@ -117,7 +124,7 @@ impl<'a> Observable<'a> {
     }
 }
 
-/// The keys of which a request that was answered tells the value or the revision that put it.
+/// Returns the ranges whose values or mod revisions the response to a request reveals.
 fn observed_spans(request: &Request) -> Vec<Span> {
     match request {
         Request::Put(put) => put_observes(put).into_iter().collect(),
@@ -144,7 +151,7 @@ fn delete_observes(delete: &Delete) -> Option<Span> {
     delete.prev_kv.then(|| delete.span.clone())
 }
 
-/// How many there are is no secret.
+/// A count reveals no value.
 fn range_observes(range: &Range) -> Option<Span> {
     (!range.count_only).then(|| range.span.clone())
 }

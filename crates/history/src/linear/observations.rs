@@ -1,4 +1,4 @@
-//! What was seen of a state, held against it; and what it depends on if they differ.
+//! Compares observations with the state that the search has built.
 
 use super::conflict::Conflict;
 use super::footprint::touches;
@@ -10,7 +10,7 @@ use crate::record::{Body, Kv, Request, Span, joined};
 use crate::violation::{Rule, Violation};
 
 impl Search<'_> {
-    /// What watchers were told of the next revision is what it does. (Where it cannot be, a search without them follows.)
+    /// Checks that all watches delivered exactly these changes for the next revision.
     pub(super) fn check_watches(&self, changes: &[Change]) -> StepResult {
         let revision = self.keys.revision() + 1;
         let mut watches = self.input.watches.iter();
@@ -27,7 +27,7 @@ impl Search<'_> {
         Err(Failure { violation, conflict, contradicting_watch: Some(contradicting_watch) })
     }
 
-    /// No key is put on a lease that ended on the way here.
+    /// Checks that no key is attached to a lease that has ended earlier in this order.
     pub(super) fn check_leases(&self, writer: Writer, changes: &[Change]) -> StepResult {
         let leases = changes.iter().filter_map(|change| change.after.as_ref().map(|kv| kv.lease));
         let late = |lease: &i64| {
@@ -44,7 +44,7 @@ impl Search<'_> {
         Err(Failure::new(violation, Conflict::everything()))
     }
 
-    /// Compares what was seen of the newest state with it.
+    /// Checks all observations of the newest state.
     pub(super) fn check_observations(&self) -> StepResult {
         self.input
             .table
@@ -75,7 +75,7 @@ impl Search<'_> {
         ))
     }
 
-    /// Whichever revision a revocation made, if any: afterwards the lease has no keys.
+    /// Checks that a revoked lease has no keys left, whichever revision the revocation made.
     fn check_revoked(&self, observation: &Observation<'_>, lease: i64) -> StepResult {
         let kept: Vec<&Kv> = self.keys.attached(lease).map(|kv| &**kv).collect();
         if kept.is_empty() {
@@ -90,7 +90,7 @@ impl Search<'_> {
         Err(Failure::new(violation, self.depends_on(&observation.request, self.keys.revision())))
     }
 
-    /// Somebody was told something else than what was there.
+    /// Builds the failure of a response that differs from the state.
     pub(super) fn mismatch(
         &self,
         observer: Observer,
@@ -117,16 +117,18 @@ impl Search<'_> {
         Failure::new(violation, self.depends_on(request, revision))
     }
 
-    /// What an answer depends on, if all that was seen before `revision` fitted.
+    /// Returns the causes of a wrong response, given that all observations before `revision` are
+    /// correct.
     pub(super) fn depends_on(&self, request: &Request, revision: i64) -> Conflict {
         self.depends_on_keys(&touches(request, self.input.leased), revision - 1)
     }
 
-    /// What became of keys since they were last seen as a whole, at or before `revision`.
+    /// Returns a conflict on the changes of keys since their last complete observation at or before
+    /// `revision`.
     fn depends_on_keys(&self, spans: &[Span], revision: i64) -> Conflict {
         let mut conflict = Conflict::default();
         spans.iter().for_each(|span| {
-            conflict.add_keys(span, self.input.table.last_observed(span, revision))
+            conflict.add_keys(span, self.input.table.last_observed(span, revision));
         });
         conflict
     }

@@ -1,14 +1,15 @@
-//! The answers, laid out by revision: who wrote each, and what was seen of the state that it left.
+//! All responses by revision: the writer of each revision, and the observations of the state after
+//! it.
 //!
 //! ```text
-//! revision   written by          seen
-//!        2   client 1: put a     client 2: read a, at 2
-//!        3   nobody who knows    client 3: read b, answered at 5, as of 3
+//! revision   writer                 observations
+//!        2   client 1: put a        client 2: read a, at 2
+//!        3   none: a hole           client 3: read b at 3, answered at 5
 //!        4   client 2: delete a
 //! ```
 //!
-//! A read as of an older revision is laid where it looks, not where it was answered: so what is seen of a state is checked as soon as the
-//! state is made, and nothing of the past matters afterwards.
+//! A historical read is placed at the revision it reads, not at the revision of its response. So
+//! all observations of a state can be checked as soon as the search has built it, and never again.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,44 +17,44 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::record::{Body, History, Op, Operation, Range, Request, Response, Span};
 use crate::violation::{Rule, Violation};
 
-/// Something that was seen of a state.
+/// An observation of the state after a revision.
 #[derive(Clone, Debug)]
 pub(crate) struct Observation<'a> {
-    /// Who saw it, for whoever reads.
+    /// The source of the observation, for messages.
     pub(crate) observer: Observer,
-    /// What was asked for.
+    /// The read.
     pub(crate) request: Cow<'a, Request>,
-    /// What was seen.
+    /// The observed result.
     pub(crate) body: Cow<'a, Body>,
 }
 
-/// Who saw something.
+/// The source of an observation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Observer {
-    /// A client, by this operation.
+    /// The response of this operation.
     Operation(usize),
-    /// Whoever looked at the end.
+    /// This final state of a member.
     Final(usize),
 }
 
-/// The answers, laid out by revision.
+/// All responses by revision.
 #[derive(Debug)]
 pub(crate) struct RevisionTable<'a> {
-    /// Indexed by revision.
+    /// The operation that wrote each revision; indexed by revision.
     writers: Vec<Option<usize>>,
-    /// Indexed by revision.
+    /// The observations of each state; indexed by revision.
     observations: Vec<Vec<Observation<'a>>>,
-    /// For each key, the revisions at which somebody saw all there was of it, and nothing else.
+    /// By key: the revisions with a complete read of this single key.
     observed_keys: BTreeMap<String, BTreeSet<i64>>,
-    /// The revisions at which somebody saw all of a range.
+    /// By revision: the ranges that were read completely.
     observed_ranges: BTreeMap<i64, Vec<Span>>,
 }
 
-/// More revisions than a history that fits into memory could have: beyond that, an answer is nonsense.
+/// The highest revision accepted as plausible; no history in memory has more revisions.
 const REVISIONS_MAX: i64 = 1 << 26;
 
 impl<'a> RevisionTable<'a> {
-    /// Lays out all answers, none of which is later than `last`.
+    /// Builds the table from all responses, none of which is above revision `last`.
     pub(crate) fn new(history: &'a History, last: i64) -> Result<RevisionTable<'a>, Violation> {
         let count = match usize::try_from(last) {
             Ok(count) if last <= REVISIONS_MAX => count + 1,
@@ -79,17 +80,17 @@ impl<'a> RevisionTable<'a> {
         Ok(table)
     }
 
-    /// Who wrote `revision`, if somebody was told so.
+    /// Returns the operation that wrote `revision`, or `None` for a hole.
     pub(crate) fn writer(&self, revision: i64) -> Option<usize> {
         self.writers[index(revision)]
     }
 
-    /// What was seen of the state at `revision`.
+    /// Returns the observations of the state after `revision`.
     pub(crate) fn observations(&self, revision: i64) -> &[Observation<'a>] {
         &self.observations[index(revision)]
     }
 
-    /// The last revision up to `revision` at which somebody saw all there was in `span`; zero if nobody did.
+    /// Returns the last revision up to `revision` with a complete read of `span`, or zero.
     pub(crate) fn last_observed(&self, span: &Span, revision: i64) -> i64 {
         let alone = match (&span.end, self.observed_keys.get(&span.key)) {
             (None, Some(seen)) => seen.range(..=revision).next_back().copied(),
@@ -101,9 +102,9 @@ impl<'a> RevisionTable<'a> {
         found.map_or(alone, |(at, _)| *at)
     }
 
-    /// The last revision.
+    /// Returns the last revision.
     pub(crate) fn last(&self) -> i64 {
-        i64::try_from(self.writers.len() - 1).expect("bounded above")
+        i64::try_from(self.writers.len() - 1).expect("bounded by REVISIONS_MAX")
     }
 
     fn insert(&mut self, history: &'a History, i: usize) -> Result<(), Violation> {
@@ -115,7 +116,7 @@ impl<'a> RevisionTable<'a> {
             return self.set_writer(history, i, response.revision);
         }
         match &operation.request {
-            // When a renewal, a grant or a compaction happened is checked elsewhere.
+            // These create no revision and observe no key; `leases` and `compactions` check them.
             Request::KeepAlive { .. } | Request::Grant { .. } | Request::Compact { .. } => {}
             request => {
                 let as_of = match request {
@@ -142,7 +143,7 @@ impl<'a> RevisionTable<'a> {
         Ok(())
     }
 
-    /// Reads inside a transaction that look at an older revision are laid there too.
+    /// Places historical reads inside a transaction at the revisions they read.
     fn insert_past_reads_of_txn(
         &mut self,
         i: usize,
@@ -178,7 +179,7 @@ impl<'a> RevisionTable<'a> {
                     self.observed_keys.entry(range.span.key.clone()).or_default().insert(revision);
                 }
                 Some(_) => {
-                    self.observed_ranges.entry(revision).or_default().push(range.span.clone())
+                    self.observed_ranges.entry(revision).or_default().push(range.span.clone());
                 }
             }
         }
@@ -187,10 +188,10 @@ impl<'a> RevisionTable<'a> {
 }
 
 fn index(revision: i64) -> usize {
-    usize::try_from(revision).expect("what is laid out has been checked")
+    usize::try_from(revision).expect("revisions in the table are checked and not negative")
 }
 
-/// Whether an answer is one to its request, ends after it began, and has revisions that make sense.
+/// Checks that a response fits its request, ends after it began, and has plausible revisions.
 fn well_formed(operation: &Operation, at_ns: u64, response: &Response) -> Result<(), Violation> {
     let malformed =
         |what: &str| Err(Violation::new(Rule::WellFormed, format!("{what}: {operation}")));
@@ -212,7 +213,7 @@ fn well_formed(operation: &Operation, at_ns: u64, response: &Response) -> Result
     Ok(())
 }
 
-/// The reads that were done.
+/// Returns the reads that an answered request executed.
 fn executed_reads<'a>(request: &'a Request, body: &Body) -> impl Iterator<Item = &'a Range> {
     let then = matches!(body, Body::Txn { succeeded: true, .. });
     let (alone, ops) = match request {
@@ -228,7 +229,7 @@ fn executed_reads<'a>(request: &'a Request, body: &Body) -> impl Iterator<Item =
     alone.into_iter().chain(inside)
 }
 
-/// Whether an answer has the form that belongs to a request.
+/// Reports whether a response has the form that belongs to its request.
 fn answers(request: &Request, body: &Body) -> bool {
     match (request, body) {
         (Request::Txn(txn), Body::Txn { succeeded, results }) => {

@@ -1,23 +1,34 @@
-//! The search for an order that explains everything.
+//! The search for an order that explains all observations.
 //!
-//! Revisions are gone through from the first. Most have a writer who was told so: what it would be answered by the state so far is compared with
-//! what it was answered. A *hole* has not, and is filled by a write that may have happened, or by the expiry of a lease; if several would do, one
-//! is chosen, and whatever fails later may lead back here. Then everything that was seen of the new state is compared with it.
+//! The search builds the state revision by revision. Most revisions have a known writer: its
+//! request is evaluated on the state so far, and the result must equal the recorded response. A
+//! *hole* has no known writer and is filled by a candidate, an unknown write or the expiry of a
+//! lease. If several candidates fit, the first is tried and the others are kept for backtracking.
+//! After each revision all observations of the new state are checked.
 //!
 //! ```text
-//! revision 2   client 1: put a="1"            fits
-//! revision 3   a hole: put a="2"? put b="3"?  the first is tried
-//! revision 4   client 2: put a="4", saw prev a="1" (mod 2)
-//!              does not fit: `a` depends on the choice at 3, so there the second is tried
+//! revision 2   client 1: put a="1"                     fits
+//! revision 3   hole: put a="2" or put b="3"?           the first is tried
+//! revision 4   client 2: put a="4", prev a="1" (mod 2)
+//!              mismatch: `a` depends on the choice at 3, so the second candidate is tried there
 //! ```
 //!
-//! It goes back not to the last choice, but to the last that what failed could depend on: the keys in question, and for holes that could not be
-//! filled, the writes that were used up elsewhere ([`Conflict`]). What was shown to lead nowhere is remembered by the state, the revision and
-//! the writes used up. So a history with nothing wrong takes about as many steps as it has revisions, and one with something wrong
-//! fails there, unless holes and doubts are many; then [`STEPS_MAX`] ends it.
+//! Pruning:
 //!
-//! This is the search of Wing and Gong with Lowe's memory of configurations, in which the revisions leave hardly any choice. KeyHistory are not checked one by
-//! one, as they could be without revisions: the counter is shared by all, so a history may be right for each key and wrong as a whole.
+//! - *Conflict-directed backjumping.* The search returns not to the last choice, but to the last
+//!   one that the failure may depend on: a choice that may change one of the keys concerned, or
+//!   that used an unknown write which the failing hole needed ([`Conflict`]).
+//! - *Memoization.* A dead end is remembered by revision, used writes and state. Once the search
+//!   proves hard, states are compared by their observable part only ([`Observable`]).
+//! - *Equivalent writes.* Of several interchangeable unknown writes only one is tried at a hole.
+//!
+//! A correct history takes about as many steps as it has revisions. A wrong one fails where it is
+//! wrong, unless it has many holes with many candidates; then [`STEPS_MAX`] ends the search.
+//!
+//! This is the algorithm of Wing and Gong (1993) with Lowe's memoization of configurations (2017);
+//! revisions remove nearly all choices. Keys cannot be checked one by one, as they could be without
+//! revisions: all keys share the revision counter, so a history may be correct for each key and
+//! wrong as a whole.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,13 +50,14 @@ use crate::record::{History, Request, Span};
 use crate::violation::{Rule, Violation};
 use crate::watch::Coverage;
 
-/// How many revisions are tried, counting those tried again, before the search is given up.
+/// The maximum number of steps, counting repeated ones; beyond it the verdict is `Undecided`.
 pub(crate) const STEPS_MAX: u64 = 5_000_000;
 
-/// A search that takes more steps than this for each revision is hard: then it is worth while to find out which states lead to the same, and not only which are the same.
+/// Steps per revision above which a search counts as hard, so that computing [`Observable`] pays
+/// off.
 const EASY_STEPS_PER_REVISION: u64 = 4;
 
-/// All that the search looks at and does not change.
+/// The input of the search; never modified.
 pub(crate) struct SearchInput<'a> {
     pub(crate) history: &'a History,
     pub(crate) timeline: &'a Timeline,
@@ -55,62 +67,62 @@ pub(crate) struct SearchInput<'a> {
     pub(crate) leases: &'a Leases<'a>,
     pub(crate) leased: &'a LeasedKeys,
     pub(crate) unknown_writes: &'a UnknownWrites<'a>,
-    /// What watchers were told, if that is to be believed where nobody else knows.
+    /// The trusted watches.
     pub(crate) watches: &'a [Coverage<'a>],
 }
 
-/// The search.
+/// The state of the search.
 pub(crate) struct Search<'a> {
     pub(super) input: SearchInput<'a>,
     pub(super) keys: KeyHistory,
-    /// Who made each revision, from 2 on.
+    /// The writer of each revision, from 2 on.
     writers: Vec<Writer>,
-    /// Leases that have ended on the way here, and by which revision.
+    /// Leases that have ended in this order, with the revision of their end.
     pub(super) ended: Vec<(i64, i64)>,
-    /// Which of those that may have happened have been used.
+    /// Which unknown writes are in use.
     pub(super) used: Vec<bool>,
     used_digest: u64,
     choices: Vec<Choice>,
-    /// What was shown to lead nowhere, and what that depends on.
+    /// Dead ends by position, each with its causes.
     dead_ends: BTreeMap<(i64, u64, u64), Rc<Conflict>>,
     steps: u64,
-    /// Made when the search turns out to be hard: it takes as long as reading the history.
+    /// Computed on demand: it takes as long as reading the whole history.
     observable: OnceCell<Observable<'a>>,
     deepest: Option<(i64, NoOrder)>,
 }
 
-/// No order explains everything.
+/// The result if no order explains all observations.
 #[derive(Debug)]
 pub(crate) struct NoOrder {
-    /// What came furthest, and failed.
+    /// The failure at the highest revision.
     pub(crate) violation: Violation,
-    /// The watcher without whom it would have come further, by its place among those that were believed.
+    /// The trusted watch without which the search would have come further, by its position.
     pub(crate) contradicting_watch: Option<usize>,
 }
 
-/// A hole that was filled.
+/// A hole that is filled, with its alternatives.
 struct Choice {
-    /// The hole, with what was there before it was filled.
+    /// The revision of the hole, and digests of the used writes and of the state before it.
     position: (i64, u64, u64),
-    /// What is still to be tried, the next one last.
+    /// Candidates not yet tried; the next one is last.
     remaining: Vec<Candidate>,
-    /// What is being tried.
+    /// The unknown write in use at this hole, if any.
     tried: Option<usize>,
-    /// The keys that some filler could change.
+    /// The keys that some candidate may change.
     writes: Vec<Span>,
-    /// What could have been otherwise, if all fails.
+    /// The causes of failure if no candidate works.
     conflict: Conflict,
 }
 
-/// One way to fill a hole.
+/// A way to fill a hole.
 pub(super) struct Candidate {
     pub(super) writer: Writer,
-    /// Its place among those that may have happened, if it is one of them.
+    /// The position in `UnknownWrites`; `None` for the expiry of a lease.
     pub(super) unknown_write: Option<usize>,
     pub(super) changes: Vec<Change>,
 }
 
-/// Something does not fit, and what that depends on.
+/// A contradiction, with its causes.
 pub(super) struct Failure {
     pub(super) violation: Violation,
     pub(super) conflict: Conflict,
@@ -143,7 +155,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Finds an order, or says what speaks against every one.
+    /// Runs the search. Returns an order, or the failure that came furthest.
     pub(crate) fn run(mut self) -> Result<Log, NoOrder> {
         let mut step = self.check_observations();
         loop {
@@ -160,7 +172,7 @@ impl<'a> Search<'a> {
         Ok(Log { keys: self.keys, writers: self.writers, steps: self.steps })
     }
 
-    /// Makes the next revision.
+    /// Builds the next revision.
     fn advance(&mut self) -> StepResult {
         let revision = self.keys.revision() + 1;
         match self.input.table.writer(revision) {
@@ -169,10 +181,10 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The next revision was made by an operation that was answered.
+    /// Replays an answered write as the next revision.
     fn replay(&mut self, operation: usize) -> StepResult {
         let it = &self.input.history.operations[operation];
-        let (_, response) = it.answer().expect("only answers are in the table");
+        let (_, response) = it.answer().expect("the table contains only answered operations");
         let expected = evaluate(&self.keys, &it.request);
         match expected {
             Ok((body, changes)) if body == response.body && !changes.is_empty() => {
@@ -191,7 +203,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The next revision is a hole: gathers what could fill it, and tries the first.
+    /// Collects the candidates of a hole and tries the first.
     fn open_hole(&mut self, revision: i64) -> StepResult {
         let position = (revision, self.used_digest, self.state_digest());
         if let Some(conflict) = self.dead_ends.get(&position) {
@@ -209,7 +221,7 @@ impl<'a> Search<'a> {
             let contradicting_watch = self.contradicting_watch(revision, &eligible);
             return Err(Failure { violation, conflict, contradicting_watch });
         };
-        // The end of a lease could fill every hole, if other keys hung on it than do now.
+        // With other keys attached to it, the end of a lease could fill any hole.
         let eligible = eligible.iter().flat_map(|i| &unknown_writes.all[*i].writes);
         let writes: BTreeSet<Span> = eligible.chain(self.input.leased.all()).cloned().collect();
         let writes = writes.into_iter().collect();
@@ -217,7 +229,7 @@ impl<'a> Search<'a> {
         self.fill(candidate)
     }
 
-    /// A number for the state: two with the same lead to the same.
+    /// Returns a digest of the state; states with equal digests lead to the same verdict.
     fn state_digest(&self) -> u64 {
         let ended: BTreeSet<i64> = self.ended.iter().map(|(lease, _)| *lease).collect();
         let SearchInput { history, table, constraints, unknown_writes, watches, .. } = &self.input;
@@ -230,10 +242,10 @@ impl<'a> Search<'a> {
         keys ^ digest(&ended)
     }
 
-    /// Fills the newest hole.
+    /// Fills the newest hole with a candidate.
     fn fill(&mut self, candidate: Candidate) -> StepResult {
         let Candidate { writer, unknown_write, changes } = candidate;
-        let choice = self.choices.last_mut().expect("a hole has been opened");
+        let choice = self.choices.last_mut().expect("fill follows open_hole");
         choice.tried = unknown_write;
         if let Some(i) = unknown_write {
             self.used[i] = true;
@@ -249,7 +261,7 @@ impl<'a> Search<'a> {
         self.apply(writer, ends, &changes)
     }
 
-    /// Makes the next revision of `changes`, and looks at it.
+    /// Applies `changes` as the next revision and checks its observations.
     fn apply(&mut self, writer: Writer, ends: Option<i64>, changes: &[Change]) -> StepResult {
         self.check_leases(writer, changes)?;
         self.keys.apply(changes);
@@ -260,7 +272,7 @@ impl<'a> Search<'a> {
         self.check_observations()
     }
 
-    /// Goes back to the newest choice that a failure could depend on, and tries what is next there.
+    /// Returns to the newest choice that the failure may depend on, and tries its next candidate.
     fn backtrack(&mut self, failure: Failure) -> Result<StepResult, NoOrder> {
         let Failure { violation, mut conflict, contradicting_watch } = failure;
         self.note_deepest(NoOrder { violation, contradicting_watch });
@@ -279,10 +291,10 @@ impl<'a> Search<'a> {
             let shared = shared.get_or_insert_with(|| Rc::new(conflict.clone()));
             self.dead_ends.insert(choice.position, Rc::clone(shared));
         }
-        Err(self.deepest.take().expect("a failure was noted").1)
+        Err(self.deepest.take().expect("backtrack notes every failure").1)
     }
 
-    /// Takes back everything after `revision`, and a filler that was used there.
+    /// Reverts all revisions after `revision` and releases the unknown write that was tried there.
     fn rewind(&mut self, revision: i64, tried: Option<usize>) {
         while self.keys.revision() > revision {
             self.keys.undo();
@@ -297,7 +309,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Keeps the failure that came furthest: it is the one that tells most.
+    /// Keeps the failure with the highest revision, which explains most.
     fn note_deepest(&mut self, no_order: NoOrder) {
         let revision = self.keys.revision();
         if self.deepest.as_ref().is_none_or(|(deepest, _)| revision > *deepest) {
@@ -316,7 +328,7 @@ impl<'a> Search<'a> {
 }
 
 impl Choice {
-    /// Whether another choice here could change what failed.
+    /// Reports whether another candidate at this hole could avoid the failure.
     fn could_resolve(&self, conflict: &Conflict) -> bool {
         self.tried.is_some_and(|i| conflict.depends_on_write(i))
             || conflict.depends_on_keys(&self.writes, self.position.0)

@@ -1,32 +1,32 @@
-//! When which revision is known to have existed.
+//! Checks that revisions agree with real time.
 //!
-//! Every answer carries a revision, and so is a place in the one order there must be: a write that made revision 5 has rank 10, whatever
-//! saw the state at revision 5 has rank 11, the next write has rank 12.
+//! Every response carries a revision and so has a *rank* in the order: the write of revision 5 has
+//! rank 10, an observation of the state at revision 5 has rank 11, and the next write has rank 12.
 //!
 //! ```text
-//! client 1   |--- put a=1 → 5 ---|                           rank 10
-//! client 2                          |- read a → at 4 -|      rank  9, begun after rank 10 had ended: stale
-//! client 3      |------- read a → at 4 -------|              rank  9, begun before: fine
+//! client 1   |--- put a=1 → 5 ---|                        rank 10
+//! client 2                          |- read a → at 4 -|   rank  9, begins after rank 10: stale
+//! client 3      |------- read a → at 4 -------|           rank  9, begins before: correct
 //! ```
 //!
-//! So time and revisions agree if and only if nothing begins after something of higher rank has ended, which takes one walk over the
-//! answers in the order of their ends.
+//! Time and revisions agree if no operation begins after another one of higher rank has ended. One
+//! pass over the responses, sorted by their end, decides that.
 
 use crate::record::{History, Millis, Operation, Request, WatchBody};
 use crate::violation::{Rule, Violation};
 
-/// Who saw a revision.
+/// The source of a milestone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source {
-    /// A client, by the answer to this operation.
+    /// The response of this operation.
     Operation(usize),
-    /// A watcher, by something that this watch was told.
+    /// A response of this watch.
     Watch(usize),
-    /// Whoever looked at the end.
+    /// This final state of a member.
     Final(usize),
 }
 
-/// A moment by which a rank is known to have been reached.
+/// A time by which a rank is known to be reached.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Milestone {
     pub(crate) at_ns: u64,
@@ -35,32 +35,33 @@ pub(crate) struct Milestone {
 }
 
 impl Milestone {
-    /// The revision that was seen.
+    /// Returns the observed revision.
     pub(crate) fn revision(&self) -> i64 {
         self.rank / 2
     }
 }
 
-/// All milestones, in the order of time and in that of ranks.
+/// All milestones, ordered by time and by rank.
 #[derive(Debug)]
 pub(crate) struct Timeline {
-    /// By time.
+    /// Sorted by time.
     milestones: Vec<Milestone>,
-    /// For each of them, which of those up to it has the highest rank.
+    /// For each milestone, the position of the highest-ranked one up to it.
     highest: Vec<usize>,
-    /// By rank: a rank, and which of those of this rank or a higher one came first.
+    /// Sorted by rank: each rank with the position of the earliest milestone of this rank or
+    /// higher.
     earliest: Vec<(i64, usize)>,
 }
 
-/// The rank of an answered operation; None if its answer does not tell.
+/// Returns the rank of an answered operation; `None` if its response does not determine one.
 fn rank(operation: &Operation) -> Option<i64> {
     let (_, response) = operation.answer()?;
     let wrote = response.body.wrote() == Some(true);
     Some(2 * response.revision + i64::from(!wrote))
 }
 
-/// Whether whoever asks for this must be told of everything that came before. Serializable reads need not, and a renewal's revision is that of
-/// the member asked.
+/// Reports whether a request must reflect everything observed before it. Serializable reads need
+/// not, and the revision of a keep-alive is that of the contacted member.
 pub(crate) fn is_linearizable(request: &Request) -> bool {
     use crate::record::Op;
     match request {
@@ -94,30 +95,30 @@ impl Timeline {
         Timeline { milestones, highest, earliest }
     }
 
-    /// The highest milestone before `at_ns`.
+    /// Returns the highest-ranked milestone before `at_ns`.
     pub(crate) fn highest_before(&self, at_ns: u64) -> Option<&Milestone> {
         let count = self.milestones.partition_point(|milestone| milestone.at_ns < at_ns);
         let best = *self.highest.get(count.checked_sub(1)?)?;
         self.milestones.get(best)
     }
 
-    /// The first milestone of `revision` or a later one: by then it existed.
+    /// Returns the earliest milestone of `revision` or later: by then the revision existed.
     pub(crate) fn first_seen(&self, revision: i64) -> Option<&Milestone> {
         let place = self.earliest.partition_point(|(rank, _)| *rank < 2 * revision);
         self.earliest.get(place).map(|(_, index)| &self.milestones[*index])
     }
 
-    /// The highest revision that anybody saw.
+    /// Returns the highest observed revision.
     pub(crate) fn last_revision(&self) -> i64 {
         self.earliest.last().map_or(1, |(rank, _)| (rank / 2).max(1))
     }
 
-    /// The first revision that a write begun at `invoked_ns` could have made.
+    /// Returns the lowest revision that a write invoked at `invoked_ns` may have made.
     pub(crate) fn earliest_write(&self, invoked_ns: u64) -> i64 {
         self.highest_before(invoked_ns).map_or(2, |milestone| (milestone.revision() + 1).max(2))
     }
 
-    /// Whether time and revisions agree.
+    /// Checks that time and revisions agree.
     pub(crate) fn check(&self, history: &History) -> Result<(), Violation> {
         history
             .operations
@@ -142,7 +143,7 @@ impl Timeline {
     }
 }
 
-/// Every place where a revision was seen.
+/// Collects a milestone for each response.
 fn collect(history: &History) -> Vec<Milestone> {
     let operations = history.operations.iter().enumerate().filter_map(|(i, operation)| {
         let (at_ns, _) = operation.answer()?;
@@ -168,7 +169,8 @@ fn collect(history: &History) -> Vec<Milestone> {
     all
 }
 
-/// For each rank that was seen, from the lowest, the earliest milestone of it or of a higher one.
+/// Returns each rank, ascending, with the position of the earliest milestone of that rank or
+/// higher.
 fn earliest(milestones: &[Milestone]) -> Vec<(i64, usize)> {
     let mut by_rank: Vec<(i64, usize)> =
         milestones.iter().enumerate().map(|(i, milestone)| (milestone.rank, i)).collect();
@@ -183,7 +185,7 @@ fn earliest(milestones: &[Milestone]) -> Vec<(i64, usize)> {
     by_rank
 }
 
-/// Who saw what.
+/// Describes a milestone for messages.
 pub(crate) fn describe(history: &History, seen: &Milestone) -> String {
     match seen.source {
         Source::Operation(i) => format!("{}", history.operations[i]),

@@ -1,12 +1,15 @@
-//! Writes that may have happened: those of unknown outcome, and revocations, which do not say whether they found keys.
+//! Unknown writes: writes whose outcome no client learned, and revocations, whose response does not
+//! say whether keys were deleted.
 //!
 //! ```text
-//! write            first revision it could be    last      what it could be
-//! put a="7"        4: 3 was seen before it began  any       revision 9, if somebody read a="7" there; else any hole
-//! revoke 5 → 6     4                              6         revision 6, if lease 5 had keys; else it changed nothing
+//! write          lowest revision              highest   may be
+//! put a="7"      4: 3 existed when it began   any       9 if a="7" (mod 9) was read; else any hole
+//! revoke 5 → 6   4                            6         6 if lease 5 had keys; else none
 //! ```
 //!
-//! Two that differ only in a value which nobody ever saw, or in what their clients would have been told, are of one *class*: if one of them does not explain a hole, the other does not either.
+//! Unknown writes that differ only in a value that no observation shows, or in the content of their
+//! lost responses, form a *class*. If one of them cannot fill a hole, no other one of its class
+//! can.
 
 use std::collections::BTreeMap;
 
@@ -17,24 +20,24 @@ use super::revision_table::RevisionTable;
 use super::timeline::Timeline;
 use crate::record::{History, Kv, Op, Put, Request, Span};
 
-/// A write that may have happened.
+/// A write that may have been executed.
 #[derive(Debug)]
 pub(crate) struct UnknownWrite<'a> {
-    /// Which operation.
+    /// The position of the operation in the history.
     pub(crate) operation: usize,
-    /// What it asked for.
+    /// The request.
     pub(crate) request: &'a Request,
-    /// The revisions that it could have made.
+    /// The bounds of the revisions that it may have made.
     from: i64,
     to: i64,
-    /// Those of a class are alike.
+    /// The class of interchangeable writes.
     pub(crate) class: usize,
-    /// The keys that it could change, and those that this depends on.
+    /// The keys that it may change, and the keys that its effect depends on.
     pub(crate) writes: Vec<Span>,
     pub(crate) touches: Vec<Span>,
 }
 
-/// All writes that may have happened, in the order of their invocation.
+/// All unknown writes, by invocation time.
 #[derive(Debug)]
 pub(crate) struct UnknownWrites<'a> {
     pub(crate) all: Vec<UnknownWrite<'a>>,
@@ -81,7 +84,7 @@ impl<'a> UnknownWrites<'a> {
         unknown_writes
     }
 
-    /// Those that could have made `revision`, as far as can be told without the state.
+    /// Returns the writes that may have made `revision`, judged without the state.
     pub(crate) fn eligible(
         &self,
         constraints: &Constraints<'_>,
@@ -97,7 +100,7 @@ impl<'a> UnknownWrites<'a> {
         (0..self.all.len()).filter(|i| fits(&self.all[*i])).collect()
     }
 
-    /// If what somebody read at a hole could have been put by one of them alone, it was, and it made no other revision.
+    /// Pins a write to a hole if it is the only one that can have put an observed value.
     fn pin(&mut self, table: &RevisionTable<'_>, constraints: &Constraints<'_>) {
         let mut putters: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
         for (i, write) in self.all.iter().enumerate() {
@@ -121,7 +124,7 @@ impl<'a> UnknownWrites<'a> {
     }
 }
 
-/// A put on a lease is possible only while the lease is there.
+/// Reports whether the lease of a put may exist at `revision`.
 fn lease_permits(leases: &Leases<'_>, request: &Request, revision: i64) -> bool {
     match request {
         Request::Put(put) => leases.permits(put.lease, revision).is_ok(),
@@ -129,10 +132,11 @@ fn lease_permits(leases: &Leases<'_>, request: &Request, revision: i64) -> bool 
     }
 }
 
-/// Stands for every value that nothing ever depended on.
+/// Replaces every value on which no observation depends.
 const UNSEEN: &str = "\0unseen";
 
-/// The request, with values taken out that nothing ever depended on, and whatever only its answer depends on: nobody was told that.
+/// Returns the request without unobserved values and without the options that only shape its lost
+/// response.
 fn normalized(constraints: &Constraints<'_>, request: &Request) -> Request {
     let mut request = request.clone();
     let blank = |put: &mut Put| {
@@ -146,7 +150,8 @@ fn normalized(constraints: &Constraints<'_>, request: &Request) -> Request {
         Request::Delete(delete) => delete.prev_kv = false,
         Request::Txn(txn) => {
             for ops in [&mut txn.then, &mut txn.otherwise] {
-                // One that reads a revision that is not there is refused as a whole.
+                // Keep historical reads: one of a missing revision makes the whole transaction
+                // fail.
                 ops.retain(|op| !matches!(op, Op::Range(range) if range.revision == 0));
                 for op in ops {
                     match op {

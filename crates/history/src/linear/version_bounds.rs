@@ -1,16 +1,22 @@
-//! How often a key must still be put: what the version that somebody saw of it says of the holes before.
+//! Bounds on the version of a key at each hole, derived from versions that were observed later.
 //!
-//! A version counts the puts since the key was created, and those that somebody was told to have made are known. What is missing was put by holes:
+//! The version of a key counts its puts since its creation. Some of these puts have an answered
+//! writer; the others must have filled holes:
 //!
 //! ```text
-//! revision   7: put a → told      8: hole   9: hole   10: put a → told      11: read a → (mod 10, created 5, version 6)
-//! version    3                    3 or 4    4 or 5    6, or it was never seen so: after 8 there is only one hole left, and after 9 there is none
+//! revision   7: put a   8: hole   9: hole   10: put a    11: read a →
+//!            answered                       answered        (mod 10, created 5, version 6)
+//! version    3          4..=5     5         6
 //! ```
 //!
-//! How many holes are left for a key is counted from what could have filled them: one that must put another key is none, unless something puts both.
+//! After revision 9 the version must be 5, because the answered put at 10 makes it 6. After
+//! revision 8 it must be at least 4, because only hole 9 can still add one. A hole counts for a key
+//! only if one of its candidates puts that key; a hole that must put another key does not count,
+//! unless one candidate puts both.
 //!
-//! So a hole is not filled by a write that puts a key once too often, nor by one that leaves it out where none may. Without this, the search would find out only when the key is
-//! seen, and try every order of the writes between.
+//! So a hole is never filled with a write that puts a key once too often, nor with one that omits a
+//! put that no later hole can make up for. Without these bounds the search would notice the error
+//! only at the read, after trying every order of the writes in between.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,14 +27,14 @@ use super::revision_table::RevisionTable;
 use super::unknown_writes::UnknownWrites;
 use crate::record::{Body, History, Kv, Op, Request};
 
-/// What holes must leave of keys that were seen later.
+/// The version bounds of all holes.
 #[derive(Debug)]
 pub(crate) struct VersionBounds<'a> {
-    /// By hole.
+    /// By revision of the hole.
     bounds: BTreeMap<i64, Vec<VersionBound<'a>>>,
 }
 
-/// What a hole must leave of a key.
+/// A bound on the version of one key after a hole.
 #[derive(Debug)]
 pub(crate) struct VersionBound<'a> {
     pub(crate) key: &'a str,
@@ -38,7 +44,7 @@ pub(crate) struct VersionBound<'a> {
 }
 
 impl VersionBound<'_> {
-    /// Whether it leaves the key so.
+    /// Reports whether the value of the key after the hole meets the bound.
     pub(crate) fn is_met(&self, left: Option<&Kv>) -> bool {
         left.is_some_and(|kv| {
             kv.create == self.created && (self.version_min..=self.version_max).contains(&kv.version)
@@ -60,7 +66,8 @@ impl<'a> VersionBounds<'a> {
             holes.add(hole, &unknown_writes.eligible(constraints, leases, hole), unknown_writes);
         }
         let spans = version_spans(constraints, &acknowledged_puts(history, table));
-        // What one key takes up is not there for another, which may be taken up by it in turn: twice is enough for nearly all.
+        // A hole reserved for one key is lost for others, which may in turn reserve more. Two
+        // passes suffice for nearly all histories.
         for _ in 0..2 {
             spans.iter().for_each(|span| holes.reserve(span));
         }
@@ -73,25 +80,25 @@ impl<'a> VersionBounds<'a> {
         VersionBounds { bounds }
     }
 
-    /// What a hole must leave.
+    /// Returns the bounds of a hole.
     pub(crate) fn bounds(&self, hole: i64) -> &[VersionBound<'a>] {
         self.bounds.get(&hole).map_or(&[], Vec::as_slice)
     }
 }
 
-/// A key between two times that it was seen, or from its creation on.
+/// The revisions of a key between two observations, or from its creation to its first observation.
 #[derive(Debug)]
 struct VersionSpan<'a> {
     kv: &'a Kv,
-    /// The puts after this revision are counted.
+    /// The revision of the earlier observation.
     after: i64,
-    /// What they are counted from.
+    /// The version at the earlier observation.
     version: i64,
-    /// Those of them that somebody was told to have made.
+    /// The revisions of answered puts in the span.
     acknowledged: Vec<i64>,
 }
 
-/// By key and in order, all spans between two times that it was seen.
+/// Returns the spans between observations of each key, in order.
 fn version_spans<'a>(
     constraints: &Constraints<'a>,
     acknowledged: &BTreeMap<&str, Vec<i64>>,
@@ -116,10 +123,10 @@ fn version_spans<'a>(
     spans
 }
 
-/// Who could put what, by hole.
+/// The keys that each hole may put.
 #[derive(Debug, Default)]
 struct HoleCandidates<'a> {
-    /// For each hole, the keys that each write could put that could fill it.
+    /// For each hole, the sets of keys that its candidates put.
     puts: BTreeMap<i64, Vec<BTreeSet<&'a str>>>,
 }
 
@@ -135,7 +142,7 @@ impl<'a> HoleCandidates<'a> {
         self.puts.insert(hole, puts);
     }
 
-    /// The holes in a span that could put its key.
+    /// Returns the holes in a span that may put its key.
     fn open_holes(&self, span: &VersionSpan<'_>) -> Vec<i64> {
         let VersionSpan { kv, after, .. } = span;
         let could = |keys: &BTreeSet<&str>| keys.contains(kv.key.as_str());
@@ -143,7 +150,8 @@ impl<'a> HoleCandidates<'a> {
         holes.filter(|(_, puts)| puts.iter().any(could)).map(|(hole, _)| *hole).collect()
     }
 
-    /// Where a key must be put by every hole that could, or by the one that created it, nothing fills that hole that does not put it.
+    /// Reserves holes for a key: if all holes that may put the key must do so, or if a hole created
+    /// or last put the key, candidates that do not put it are removed.
     fn reserve(&mut self, span: &VersionSpan<'_>) {
         let (kv, open) = (span.kv, self.open_holes(span));
         let missing = kv.version - span.version - count(&span.acknowledged);
@@ -156,7 +164,8 @@ impl<'a> HoleCandidates<'a> {
         }
     }
 
-    /// What each hole in a span must leave of its key. That which put it last has been seen itself.
+    /// Returns the version bounds at the holes of a span, except the last one, whose value was
+    /// observed.
     fn bounds(&self, span: &VersionSpan<'a>) -> Vec<(i64, VersionBound<'a>)> {
         let (kv, open) = (span.kv, self.open_holes(span));
         let holes = self.puts.range(span.after + 1..kv.modified.max(span.after + 1));
@@ -174,7 +183,7 @@ impl<'a> HoleCandidates<'a> {
     }
 }
 
-/// By key: the revisions by which somebody was told to have put it.
+/// Returns the revisions of answered puts by key.
 fn acknowledged_puts<'a>(
     history: &'a History,
     table: &RevisionTable<'a>,
@@ -191,7 +200,7 @@ fn acknowledged_puts<'a>(
     acknowledged
 }
 
-/// The keys that a request put, by its answer.
+/// Returns the keys that an answered request put.
 pub(super) fn keys_put<'a>(request: &'a Request, body: &Body) -> Vec<&'a str> {
     match (request, body) {
         (Request::Put(put), _) => vec![&put.key],
@@ -207,7 +216,7 @@ pub(super) fn keys_put<'a>(request: &'a Request, body: &Body) -> Vec<&'a str> {
     }
 }
 
-/// Those after one revision and up to another.
+/// Returns the revisions in `after + 1..=to`.
 fn within(sorted: &[i64], after: i64, to: i64) -> &[i64] {
     let from = sorted.partition_point(|it| *it <= after);
     let end = sorted.partition_point(|it| *it <= to);

@@ -1,4 +1,4 @@
-//! What a request would be answered, and what it would change.
+//! Evaluates a request against a state, without changing it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,9 +8,10 @@ use crate::record::{
     Body, Compare, Delete, Kv, Op, Put, Range, Refusal, Relation, Request, Span, Target, Txn,
 };
 
-/// What `request` would be answered if it came next, and what it would change: nothing, or all of it at the next revision.
+/// Returns the response that `request` would get as the next request, and the changes it would
+/// make: none, or all of them at the next revision.
 ///
-/// Whether a lease exists and a revision is still there to be read is not looked at.
+/// Ignores whether leases exist and whether revisions are compacted.
 pub(crate) fn evaluate(
     keys: &KeyHistory,
     request: &Request,
@@ -29,14 +30,14 @@ pub(crate) fn evaluate(
     Ok((body, draft.changes))
 }
 
-/// A transaction in the making.
+/// A request under evaluation, with the changes it has made so far.
 struct Draft<'a> {
     keys: &'a KeyHistory,
     changes: Vec<Change>,
 }
 
 impl Draft<'_> {
-    /// What the transaction has at `key` so far.
+    /// Returns the value of `key` as this request sees it.
     fn get(&self, key: &str) -> Option<&Arc<Kv>> {
         match self.changes.iter().rev().find(|change| change.key == key) {
             Some(change) => change.after.as_ref(),
@@ -44,7 +45,7 @@ impl Draft<'_> {
         }
     }
 
-    /// What the transaction has in `span` so far.
+    /// Returns the keys of `span` as this request sees them.
     fn select(&self, span: &Span) -> Vec<Arc<Kv>> {
         let kept = self.keys.range_at(span, self.keys.revision());
         if self.changes.is_empty() {
@@ -129,7 +130,7 @@ impl Draft<'_> {
         })
     }
 
-    /// Whether a compare holds. All are asked before anything is changed.
+    /// Reports whether a compare holds. All compares are evaluated before the first change.
     fn holds(&self, compare: &Compare) -> bool {
         let found = self.select(&compare.span);
         match found.as_slice() {
@@ -139,7 +140,7 @@ impl Draft<'_> {
     }
 }
 
-/// Whether a key, which may not be there, is in the relation asked for.
+/// Reports whether `kv`, or its absence, satisfies `compare`.
 pub(crate) fn relates(compare: &Compare, kv: Option<&Kv>) -> bool {
     let number = |of: fn(&Kv) -> i64| kv.map_or(0, of);
     let order = match &compare.to {

@@ -1,4 +1,4 @@
-//! Every key with its past.
+//! All keys with all their revisions.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -7,28 +7,28 @@ use std::sync::Arc;
 
 use crate::record::{Kv, Span};
 
-/// Every key with its past, from revision 1 on, when there were none.
+/// All keys with all their revisions, starting empty at revision 1.
 #[derive(Clone, Debug)]
 pub struct KeyHistory {
     revision: i64,
-    /// For each key its changes, by revision; None where it was deleted.
+    /// The changes of each key by revision; `None` marks a deletion.
     chains: BTreeMap<String, Chain>,
-    /// For each revision from 2 on, the keys that it changed, in order.
+    /// The keys that each revision changed, in order; the first element belongs to revision 2.
     written: Vec<Vec<String>>,
     digest: u64,
 }
 
-/// What each revision left of a key.
+/// The value of a key after each revision that changed it.
 type Chain = Vec<(i64, Option<Arc<Kv>>)>;
 
-/// What a revision did to a key.
+/// The change of one key by one revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The key.
     pub key: String,
-    /// What was there, if anything.
+    /// The value before, if the key existed.
     pub before: Option<Arc<Kv>>,
-    /// What is there now, if anything.
+    /// The value after, if the key exists.
     pub after: Option<Arc<Kv>>,
 }
 
@@ -39,25 +39,25 @@ impl Default for KeyHistory {
 }
 
 impl KeyHistory {
-    /// The newest revision.
+    /// Returns the newest revision.
     #[must_use]
     pub fn revision(&self) -> i64 {
         self.revision
     }
 
-    /// What is at `key` now.
+    /// Returns the current value of `key`.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Arc<Kv>> {
         self.chains.get(key)?.last()?.1.as_ref()
     }
 
-    /// What was at `key` as of `revision`.
+    /// Returns the value of `key` at `revision`.
     #[must_use]
     pub fn get_at(&self, key: &str, revision: i64) -> Option<&Arc<Kv>> {
         find(self.chains.get(key)?, revision)
     }
 
-    /// What is in `span` as of `revision`, in the order of the keys.
+    /// Returns the keys of `span` at `revision`, in key order.
     pub fn range_at(&self, span: &Span, revision: i64) -> impl Iterator<Item = &Arc<Kv>> {
         let single = span.end.is_none();
         self.chains
@@ -67,12 +67,12 @@ impl KeyHistory {
             .filter_map(move |(_, chain)| find(chain, revision))
     }
 
-    /// What hangs on `lease` now, in the order of the keys.
+    /// Returns the keys that are attached to `lease` now, in key order.
     pub fn attached(&self, lease: i64) -> impl Iterator<Item = &Arc<Kv>> {
         self.range_at(&EVERYTHING, self.revision).filter(move |kv| kv.lease == lease)
     }
 
-    /// The changes of a revision, in the order in which they were made.
+    /// Returns the changes of a revision, in the order they were made.
     pub fn changes(&self, revision: i64) -> impl Iterator<Item = Change> {
         let index = usize::try_from(revision - 2).ok();
         let keys = index.and_then(|index| self.written.get(index)).map_or(&[][..], Vec::as_slice);
@@ -83,12 +83,13 @@ impl KeyHistory {
         })
     }
 
-    /// A number for what is there now: two with the same keys have the same, two with others hardly ever.
+    /// Returns a digest of the current keys: equal states have equal digests, and different states
+    /// almost never do.
     pub(crate) fn digest(&self) -> u64 {
         self.digest
     }
 
-    /// Makes the next revision of these changes, of which there is at least one.
+    /// Applies at least one change as the next revision.
     pub(crate) fn apply(&mut self, changes: &[Change]) {
         assert!(!changes.is_empty(), "a revision has at least one change");
         self.revision += 1;
@@ -100,12 +101,12 @@ impl KeyHistory {
         self.written.push(changes.iter().map(|change| change.key.clone()).collect());
     }
 
-    /// Takes back the newest revision.
+    /// Reverts the newest revision.
     pub(crate) fn undo(&mut self) {
-        let keys = self.written.pop().expect("there is a revision to take back");
+        let keys = self.written.pop().expect("undo follows an apply");
         for key in keys {
-            let chain = self.chains.get_mut(&key).expect("what was written is there");
-            let (_, after) = chain.pop().expect("what was written is there");
+            let chain = self.chains.get_mut(&key).expect("apply recorded the key");
+            let (_, after) = chain.pop().expect("apply recorded the key");
             let before = chain.last().and_then(|(_, kv)| kv.as_ref());
             self.digest ^= digest(before) ^ digest(after.as_ref());
         }
@@ -115,9 +116,9 @@ impl KeyHistory {
 
 static EVERYTHING: std::sync::LazyLock<Span> = std::sync::LazyLock::new(Span::all);
 
-/// What a chain has as of `revision`.
+/// Returns the value in `chain` at `revision`.
 fn find(chain: &[(i64, Option<Arc<Kv>>)], revision: i64) -> Option<&Arc<Kv>> {
-    // Nearly all questions are about now.
+    // Fast path: nearly all lookups ask for the newest value.
     let count = match chain.last() {
         Some((newest, _)) if *newest <= revision => chain.len(),
         _ => chain.partition_point(|(at, _)| *at <= revision),
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_back_leaves_no_trace() {
+    fn undo_restores_the_previous_state() {
         let mut keys = KeyHistory::default();
         put(&mut keys, "a", "1");
         let before = (keys.digest(), keys.get("a").cloned());

@@ -1,18 +1,22 @@
-//! What a correct store does, in its simplest form: no members, no disk, one thing after the other.
+//! The reference store: the simplest correct implementation, without members, disk or concurrency.
 //!
-//! [`Model`] is such a store, to be asked. The checkers take it apart: [`KeyHistory`] holds every key with its past, and [`evaluate`] says
-//! what a request would be answered and what it would change, changing nothing:
+//! [`Model`] executes requests and is used by tests. The checker uses its two parts directly:
+//! [`KeyHistory`] holds every key with all its revisions, and [`evaluate`](fn) computes the response
+//! and the changes of a request without applying them:
 //!
 //! ```text
-//! keys at revision 4     a: 2 → "1", 4 → "2"     b: 3 → "x", 4 → gone
+//! keys at revision 4     a: 2 → "1", 4 → "2"     b: 3 → "x", 4 → deleted
 //! evaluate(txn if mod(a) = 4 then put a="3", delete b)
-//!                        succeeded, [put, 0 deleted]     change: a → "3" (mod 5, created 2, version 3)
+//!                        succeeded, [put, 0 deleted]
+//!                        change: a → "3" (mod 5, created 2, version 3)
 //! ```
 //!
-//! Always true: a revision has at least one change, and every change of it has its own key; what is known of an older revision never changes.
+//! Invariants: a revision has at least one change and changes each key once; the content of a past
+//! revision never changes.
 //!
-//! Leases and compactions are not in here but for which key hangs on which lease: when they take effect is not known to the nanosecond,
-//! and so they are checked on their own.
+//! Of leases, only the attachment of keys is modelled here. Grants, expiry and compactions take
+//! effect at a time that no response reveals, so `linear::leases` and `linear::compactions` check
+//! them separately.
 
 mod evaluate;
 mod keys;

@@ -1,4 +1,4 @@
-//! A perfect store.
+//! The reference store.
 
 use std::collections::BTreeMap;
 
@@ -6,36 +6,38 @@ use super::evaluate::evaluate;
 use super::keys::{Change, KeyHistory};
 use crate::record::{Body, Op, Range, Refusal, Request, Response};
 
-/// A perfect store: what it answers is right by definition. Time does not pass in it; leases expire when told to.
+/// The reference store: its responses are correct by definition. It has no clock; leases expire
+/// when [`Model::expire`] is called.
 #[derive(Clone, Debug)]
 pub struct Model {
     keys: KeyHistory,
-    /// Leases and their seconds.
+    /// The TTL of each lease, in seconds.
     leases: BTreeMap<i64, i64>,
     compacted: i64,
 }
 
 impl Default for Model {
     fn default() -> Model {
-        // As in etcd, nothing is compacted at first, and compacting to zero once is no error.
+        // Compat: as in etcd, the first compaction to revision 0 succeeds, so nothing compacted is
+        // -1.
         Model { keys: KeyHistory::default(), leases: BTreeMap::new(), compacted: -1 }
     }
 }
 
 impl Model {
-    /// The keys and their past.
+    /// Returns the keys with all their revisions.
     #[must_use]
     pub fn keys(&self) -> &KeyHistory {
         &self.keys
     }
 
-    /// Everything before this is gone; -1 if nothing is.
+    /// Returns the compacted revision, or -1 before the first compaction.
     #[must_use]
     pub fn compacted(&self) -> i64 {
         self.compacted
     }
 
-    /// Does what is asked.
+    /// Executes a request.
     pub fn apply(&mut self, request: &Request) -> Result<Response, Refusal> {
         self.admit(request)?;
         let (mut body, changes) = evaluate(&self.keys, request)?;
@@ -56,17 +58,17 @@ impl Model {
         Ok(Response { revision: self.keys.revision(), body })
     }
 
-    /// What a member that has nothing newer than `revision` would answer to a serializable read of now.
+    /// Returns the response of a member at `revision` to a serializable read without a revision.
     pub fn stale(&self, range: &Range, revision: i64) -> Result<Response, Refusal> {
         let at = Range { revision, ..range.clone() };
         let (body, _) = evaluate(&self.keys, &Request::Range(at))?;
         Ok(Response { revision, body })
     }
 
-    /// Lets a lease expire: it and its keys are gone, as if revoked.
+    /// Expires a lease: revokes it together with its keys.
     pub fn expire(&mut self, lease: i64) {
         if self.leases.contains_key(&lease) {
-            self.apply(&Request::Revoke { lease }).expect("the lease is there");
+            self.apply(&Request::Revoke { lease }).expect("the lease exists");
         }
     }
 
@@ -76,7 +78,7 @@ impl Model {
         }
     }
 
-    /// Whether leases and compaction let it happen.
+    /// Refuses a request on a missing lease or a compacted revision.
     fn admit(&self, request: &Request) -> Result<(), Refusal> {
         match request {
             Request::Put(put) => self.admit_lease(put.lease),
@@ -142,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_txn_sees_what_it_has_done_and_compares_with_what_was_before() {
+    fn a_txn_reads_its_own_writes_and_compares_the_state_before_it() {
         let mut model = Model::default();
         model.apply(&Request::Put(put("a", "1"))).unwrap();
         let compare = Compare { span: Span::one("a"), is: Relation::Equal, to: Target::Version(1) };
@@ -160,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_key_has_no_value_and_zeros() {
+    fn a_missing_key_compares_as_zero_and_fails_value_compares() {
         let model = Model::default();
         let compare = |to, is| {
             let txn = Txn {
@@ -178,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_deleted_and_put_again_starts_anew() {
+    fn a_key_put_after_a_delete_starts_at_version_one() {
         let mut model = Model::default();
         for _ in 0..2 {
             model.apply(&Request::Put(put("a", "1"))).unwrap();
@@ -201,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revoked_lease_takes_its_keys_along() {
+    fn revoking_a_lease_deletes_its_keys() {
         let mut model = Model::default();
         let on_lease = Put { lease: 7, ..put("a", "1") };
         assert_eq!(reply(&mut model, &Request::Put(on_lease.clone())), "requested lease not found");
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compacted_cannot_be_read() {
+    fn compacted_revisions_cannot_be_read() {
         let mut model = Model::default();
         for value in ["1", "2", "3"] {
             model.apply(&Request::Put(put("a", value))).unwrap();

@@ -1,4 +1,4 @@
-//! Histories as files: a record a line.
+//! The file format of histories: one JSON record per line.
 
 use std::io::{self, BufRead, Read as _, Write};
 
@@ -6,10 +6,10 @@ use thiserror::Error;
 
 use super::{History, Record};
 
-/// The longest line that is read.
+/// The longest line that is read, in bytes.
 pub const LINE_BYTES_MAX: u64 = 256 << 20;
 
-/// Why a history could not be read.
+/// An error while reading a history.
 #[derive(Debug, Error)]
 pub enum ReadError {
     /// The file could not be read.
@@ -18,21 +18,21 @@ pub enum ReadError {
     /// A line is not a record.
     #[error("line {line} of the history: {source}")]
     Malformed {
-        /// Which, from one.
+        /// The line number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The parse error.
         source: serde_json::Error,
     },
-    /// A line is longer than any record should be.
+    /// A line is longer than [`LINE_BYTES_MAX`].
     #[error("line {line} of the history is longer than {LINE_BYTES_MAX} bytes")]
     TooLong {
-        /// Which, from one.
+        /// The line number, from 1.
         line: usize,
     },
 }
 
 impl History {
-    /// Reads what [`write`](History::write) wrote. Empty lines are passed over.
+    /// Reads a history that [`write`](History::write) wrote. Skips empty lines.
     pub fn read(mut file: impl BufRead) -> Result<History, ReadError> {
         let mut history = History::default();
         let mut text = String::new();
@@ -54,7 +54,7 @@ impl History {
         Ok(history)
     }
 
-    /// Writes it, a record a line.
+    /// Writes the history, one record per line.
     pub fn write(&self, mut file: impl Write) -> io::Result<()> {
         for record in self.records() {
             serde_json::to_writer(&mut file, &record)?;
@@ -63,7 +63,7 @@ impl History {
         Ok(())
     }
 
-    /// Every record, as it is in a file.
+    /// Returns every record of the history.
     pub fn records(&self) -> impl Iterator<Item = Record> {
         let operations = self.operations.iter().cloned().map(Record::Operation);
         let watches = self.watches.iter().cloned().map(Record::Watch);
@@ -88,7 +88,7 @@ mod tests {
 "#;
 
     #[test]
-    fn a_file_is_read_and_written_to_the_byte() {
+    fn reading_and_writing_a_file_preserves_every_byte() {
         let history = History::read(FILE.as_bytes()).unwrap();
         assert_eq!(history.operations.len(), 3);
         assert_eq!(history.watches[0].responses.len(), 2);
@@ -98,13 +98,13 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_record_is_named() {
+    fn an_invalid_line_is_reported_with_its_number() {
         let error = History::read("\n{\"operation\":5}\n".as_bytes()).unwrap_err();
         assert!(error.to_string().starts_with("line 2 of the history: "), "{error}");
     }
 
     #[test]
-    fn an_operation_says_what_it_was() {
+    fn operations_print_request_times_and_outcome() {
         let history = History::read(FILE.as_bytes()).unwrap();
         let lines: Vec<_> = history.operations.iter().map(ToString::to_string).collect();
         assert_eq!(

@@ -1,26 +1,26 @@
-//! KeyHistory: what is stored under one, and ranges of them.
+//! Keys with their values, and ranges of keys.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A key with what the store has for it, as in etcd's `KeyValue`.
+/// A key with its value and metadata, as in etcd's `KeyValue`.
 ///
-/// KeyHistory and values are text: tests choose them, and a history should be readable.
+/// Keys and values are text, because tests choose them and a history should be readable.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Kv {
     /// The key.
     pub key: String,
-    /// Its value.
+    /// The value.
     pub value: String,
-    /// The revision that created it.
+    /// The revision that created the key.
     pub create: i64,
-    /// The revision that last changed it.
+    /// The revision that last put the key.
     #[serde(rename = "mod")]
     pub modified: i64,
-    /// How often it was put since it was created.
+    /// The number of puts since the key was created.
     pub version: i64,
-    /// The lease it hangs on, or zero.
+    /// The lease that the key is attached to, or zero.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lease: i64,
 }
@@ -37,42 +37,42 @@ impl fmt::Display for Kv {
     }
 }
 
-/// Whether a number is left out of the file.
+/// Tells serde to omit a zero.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 pub(crate) fn is_zero(number: &i64) -> bool {
     *number == 0
 }
 
-/// One key, or all keys from one up to another: etcd's `key` and `range_end`.
+/// A single key or a half-open range of keys: etcd's `key` and `range_end`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Span {
     /// The first key.
     pub key: String,
-    /// The key that is just too far. None: only `key` itself; `"\0"`: everything from `key` on.
+    /// The end (exclusive). `None` means only `key`; `"\0"` means every key from `key` on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<String>,
 }
 
 impl Span {
-    /// This key alone.
+    /// Returns the span of a single key.
     #[must_use]
     pub fn one(key: &str) -> Span {
         Span { key: key.to_owned(), end: None }
     }
 
-    /// From `key` up to `end`, which is not among them.
+    /// Returns the span from `key` to `end` (exclusive).
     #[must_use]
     pub fn between(key: &str, end: &str) -> Span {
         Span { key: key.to_owned(), end: Some(end.to_owned()) }
     }
 
-    /// Every key there is.
+    /// Returns the span of all keys.
     #[must_use]
     pub fn all() -> Span {
         Span::between("\0", "\0")
     }
 
-    /// Whether `key` is among them.
+    /// Reports whether the span contains `key`.
     #[must_use]
     pub fn contains(&self, key: &str) -> bool {
         match self.end.as_deref() {
@@ -82,7 +82,7 @@ impl Span {
         }
     }
 
-    /// Whether every key of `other` is among them, as far as their bounds tell.
+    /// Reports whether the span contains every key of `other`, judged by the bounds.
     #[must_use]
     pub fn covers(&self, other: &Span) -> bool {
         match (self.end.as_deref(), other.end.as_deref()) {
@@ -94,7 +94,7 @@ impl Span {
         }
     }
 
-    /// Whether some key could be in both.
+    /// Reports whether the two spans may share a key.
     #[must_use]
     pub fn meets(&self, other: &Span) -> bool {
         let before = |one: &Span, two: &Span| match one.end.as_deref() {
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_hold_what_etcd_says_they_hold() {
+    fn spans_contain_the_keys_of_etcd_ranges() {
         assert!(Span::one("a").contains("a") && !Span::one("a").contains("aa"));
         assert!(Span::between("a", "c").contains("bz") && !Span::between("a", "c").contains("c"));
         assert!(Span::between("b", "\0").contains("zz") && !Span::between("b", "\0").contains("a"));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_cover_what_is_within_them() {
+    fn a_span_covers_narrower_spans() {
         assert!(
             Span::all().covers(&Span::one("a")) && Span::all().covers(&Span::between("a", "\0"))
         );
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_meet_if_they_could_share_a_key() {
+    fn spans_meet_if_they_overlap() {
         assert!(Span::all().meets(&Span::one("a")));
         assert!(Span::between("a", "c").meets(&Span::one("b")));
         assert!(!Span::between("a", "c").meets(&Span::one("c")));

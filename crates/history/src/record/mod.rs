@@ -1,20 +1,24 @@
-//! A history: what clients asked, when, and what they were told.
+//! The data of a history: requests, times and outcomes, as recorded by clients.
 //!
 //! In a file, each record is a line of JSON:
 //!
 //! ```text
 //! {"operation":{"client":1,"invoked_ns":10,"request":{"put":{"key":"a","value":"1"}},
 //!               "outcome":{"answered":{"at_ns":20,"response":{"revision":2,"body":{"put":{}}}}}}}
-//! {"operation":{"client":2,"invoked_ns":15,"request":{"put":{"key":"a","value":"2"}},"outcome":{"unknown":{"error":"timeout"}}}}
-//! {"watch":{"client":3,"request":{"key":"a"},"responses":[{"at_ns":16,"revision":1,"news":"created"}]}}
+//! {"operation":{"client":2,"invoked_ns":15,"request":{"put":{"key":"a","value":"2"}},
+//!               "outcome":{"unknown":{"error":"timeout"}}}}
+//! {"watch":{"client":3,"request":{"key":"a"},
+//!           "responses":[{"at_ns":16,"revision":1,"news":"created"}]}}
 //! ```
 //!
-//! (The first is broken in two here, to be read.) All times are nanoseconds of one clock that never goes back, the same for all clients.
+//! (Records are broken into two lines here for reading.) All times are nanoseconds of one
+//! monotonic clock that all clients share.
 //!
-//! Three outcomes are told apart, and all depends on doing so honestly. *Answered*: it happened, once, between invocation and answer.
-//! *Refused*: it did not happen and never will. *Unknown*, as after a timeout or a lost connection: it may have happened, may happen at any
-//! time from its invocation on, even long after its client gave up, or may never happen. In doubt, an outcome is unknown: that a write which
-//! hit the quota was refused, for instance, does not mean that it was not applied.
+//! The verdict depends on classifying each outcome honestly. *Answered*: the operation was executed
+//! once, between its invocation and its response. *Refused*: it was not executed and never will be.
+//! *Unknown*, for example after a timeout or a lost connection: it may be executed at any time
+//! after its invocation, even long after the client gave up, or never. In doubt, an outcome is
+//! unknown: a write that was refused for the quota, for instance, may still have been applied.
 
 mod file;
 mod kv;
@@ -33,99 +37,99 @@ pub(crate) use response::joined;
 pub use response::{Body, Refusal, Response};
 pub use watch::{Event, Watch, WatchBody, WatchRequest, WatchResponse};
 
-/// All that clients saw of a store that began empty, at revision 1.
+/// All observations of a store that started empty, at revision 1.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// Requests and answers, in no particular order.
+    /// Operations, in no particular order.
     pub operations: Vec<Operation>,
     /// Watches.
     pub watches: Vec<Watch>,
-    /// What members held, when all was over.
+    /// The final state of each member.
     pub finals: Vec<Final>,
-    /// Hashes of what members held.
+    /// Hashes of members.
     pub hashes: Vec<Hash>,
-    /// Defragmentations. They may not be noticed; they are here for whoever looks for the cause of something.
+    /// Defragmentations. They must be invisible to clients; they are recorded to help find causes.
     pub defragments: Vec<Defragment>,
 }
 
-/// A line of the file.
+/// A line of a history file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Record {
-    /// A request and its answer.
+    /// A request with its outcome.
     Operation(Operation),
     /// A watch.
     Watch(Watch),
-    /// All that a member held, when all was over.
+    /// The final state of a member.
     Final(Final),
-    /// A hash of what a member held.
+    /// A hash of a member.
     Hash(Hash),
     /// A defragmentation.
     Defragment(Defragment),
 }
 
-/// A request and its answer.
+/// A request with its outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operation {
-    /// Who asked.
+    /// The client.
     pub client: u64,
-    /// The member asked, if known.
+    /// The contacted member, if known.
     #[serde(default, skip_serializing_if = "no_member")]
     pub member: u64,
-    /// When.
+    /// The time of the request.
     pub invoked_ns: u64,
-    /// For what.
+    /// The request.
     pub request: Request,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It happened.
+    /// The operation was executed.
     Answered {
-        /// When its client knew.
+        /// The time of the response.
         at_ns: u64,
-        /// What it was told.
+        /// The response.
         response: Response,
     },
-    /// It did not happen.
+    /// The operation was not executed and never will be.
     Refused {
-        /// When its client knew.
+        /// The time of the response.
         at_ns: u64,
-        /// Why not.
+        /// The reason.
         refusal: Refusal,
     },
-    /// Nobody knows.
+    /// The operation may or may not be executed.
     Unknown {
-        /// What its client saw instead of an answer.
+        /// The error that the client saw instead of a response.
         error: String,
     },
 }
 
-/// All that a member held, when all was over: every key, read from that member alone.
+/// The final state of a member: all its keys, read from this member alone at the end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Final {
     /// The member.
     pub member: u64,
-    /// When the answer came.
+    /// The time of the response.
     pub at_ns: u64,
-    /// Its revision.
+    /// The revision of the member.
     pub revision: i64,
-    /// All keys, at that revision.
+    /// All keys at that revision.
     pub kvs: Vec<Kv>,
 }
 
-/// What `HashKV` answered.
+/// A response to `HashKV`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hash {
     /// The member.
     pub member: u64,
-    /// Up to which revision was hashed.
+    /// The last hashed revision.
     pub revision: i64,
-    /// From which revision.
+    /// The compacted revision, after which hashing starts.
     pub compact_revision: i64,
     /// The hash.
     pub hash: u32,
@@ -136,13 +140,13 @@ pub struct Hash {
 pub struct Defragment {
     /// The member.
     pub member: u64,
-    /// When it was asked for.
+    /// The time of the request.
     pub invoked_ns: u64,
-    /// When it was done, if it was.
+    /// The time of the response, if one came.
     pub at_ns: Option<u64>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "required by serde's skip_serializing_if")]
 fn no_member(member: &u64) -> bool {
     *member == 0
 }
@@ -161,7 +165,7 @@ impl History {
 }
 
 impl Operation {
-    /// The answer and when it came, if one came.
+    /// Returns the response and its time, if the operation was answered.
     #[must_use]
     pub fn answer(&self) -> Option<(u64, &Response)> {
         match &self.outcome {
@@ -170,7 +174,7 @@ impl Operation {
         }
     }
 
-    /// Whether it may or may not have happened.
+    /// Reports whether the outcome is unknown.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
         matches!(self.outcome, Outcome::Unknown { .. })
@@ -200,7 +204,7 @@ impl fmt::Display for Operation {
     }
 }
 
-/// Nanoseconds, told as milliseconds.
+/// Nanoseconds, printed as milliseconds.
 pub(crate) struct Millis(pub(crate) u64);
 
 impl fmt::Display for Millis {

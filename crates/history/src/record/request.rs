@@ -1,4 +1,4 @@
-//! What clients ask for.
+//! Client requests.
 
 use std::fmt;
 
@@ -10,49 +10,49 @@ use super::kv::{Span, is_zero};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// Writes a key.
+    /// Puts a key.
     Put(Put),
     /// Deletes keys.
     Delete(Delete),
     /// Reads keys.
     Range(Range),
-    /// Compares, then does one of two lists of things, all at one revision.
+    /// Evaluates compares and executes one of two lists of operations at one revision.
     Txn(Txn),
     /// Grants a lease.
     Grant {
-        /// Its id; zero if the store was to choose. (The answer has the id.)
+        /// The requested id; zero lets the store choose one, which the response contains.
         lease: i64,
-        /// Seconds asked for.
+        /// The requested TTL in seconds.
         ttl_s: i64,
     },
-    /// Ends a lease, and deletes its keys.
+    /// Ends a lease and deletes its keys.
     Revoke {
-        /// Which.
+        /// The lease id.
         lease: i64,
     },
     /// Renews a lease.
     KeepAlive {
-        /// Which.
+        /// The lease id.
         lease: i64,
     },
-    /// Forgets what was before a revision.
+    /// Discards superseded revisions before a revision.
     Compact {
         /// The first revision that can still be read.
         revision: i64,
     },
 }
 
-/// Writes a key.
+/// Puts a key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Put {
     /// The key.
     pub key: String,
-    /// Its value. Histories with values of their own for each put are checked fastest, and most sharply.
+    /// The value. Histories with a unique value per put are checked fastest and most precisely.
     pub value: String,
-    /// The lease to hang it on, or zero.
+    /// The lease to attach the key to, or zero.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lease: i64,
-    /// Whether the answer should tell what was there.
+    /// Whether the response includes the previous value.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub prev_kv: bool,
 }
@@ -60,105 +60,106 @@ pub struct Put {
 /// Deletes keys.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Delete {
-    /// Which.
+    /// The keys to delete.
     #[serde(flatten)]
     pub span: Span,
-    /// Whether the answer should tell what was there.
+    /// Whether the response includes the previous values.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub prev_kv: bool,
 }
 
-/// Reads keys, in the order of the keys.
+/// Reads keys in key order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Range {
-    /// Which.
+    /// The keys to read.
     #[serde(flatten)]
     pub span: Span,
-    /// As of which revision; zero for now.
+    /// The revision to read at; zero reads the newest.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub revision: i64,
-    /// How many at most; zero for all.
+    /// The maximum number of keys; zero means no limit.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub limit: i64,
-    /// Whether only their number is wanted.
+    /// Whether to return only the number of keys.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub count_only: bool,
-    /// Whether what one member has is good enough, however old.
+    /// Whether the read is serializable: served by one member, possibly stale.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub serializable: bool,
 }
 
 impl Range {
-    /// All of `span`, now, linearizable.
+    /// Returns a linearizable read of all of `span` at the newest revision.
     #[must_use]
     pub fn now(span: Span) -> Range {
         Range { span, revision: 0, limit: 0, count_only: false, serializable: false }
     }
 }
 
-/// Compares, then does one of two lists of things, all at one revision.
+/// Evaluates compares and executes one of two lists of operations at one revision.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Txn {
-    /// What must hold, all of it, before the transaction.
+    /// The conditions on the state before the transaction; all must hold.
     pub compares: Vec<Compare>,
-    /// What is done if it does.
+    /// Operations if all compares hold.
     pub then: Vec<Op>,
-    /// What is done if not.
+    /// Operations if any compare fails.
     #[serde(rename = "else")]
     pub otherwise: Vec<Op>,
 }
 
-/// One thing that a transaction does.
+/// An operation of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Op {
-    /// Writes a key.
+    /// Puts a key.
     Put(Put),
     /// Deletes keys.
     Delete(Delete),
-    /// Reads keys, with what the transaction has done to them so far.
+    /// Reads keys, including the changes of the transaction so far.
     Range(Range),
 }
 
-/// A condition on keys. Over several keys it must hold for each; over none, as for a key that is not there.
+/// A condition on keys. It must hold for each key of the span; an empty span is compared like a
+/// missing key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Compare {
-    /// Which keys.
+    /// The compared keys.
     #[serde(flatten)]
     pub span: Span,
-    /// How they relate to the target.
+    /// The relation.
     pub is: Relation,
-    /// What they are compared with.
+    /// The compared attribute and its target.
     pub to: Target,
 }
 
-/// How a key relates to a target.
+/// The relation of a compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Relation {
-    /// The same.
+    /// Equal.
     Equal,
-    /// Another.
+    /// Not equal.
     NotEqual,
-    /// More.
+    /// Greater than the target.
     Greater,
-    /// Less.
+    /// Less than the target.
     Less,
 }
 
-/// What of a key is compared, and with what.
+/// The compared attribute of a key with the target value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
-    /// Its value. A key that is not there has none, and every comparison fails.
+    /// The value. Every compare with a missing key fails.
     Value(String),
-    /// Its version; zero if it is not there.
+    /// The version; zero for a missing key.
     Version(i64),
-    /// The revision that created it; zero if it is not there.
+    /// The create revision; zero for a missing key.
     Create(i64),
-    /// The revision that last changed it; zero if it is not there.
+    /// The mod revision; zero for a missing key.
     Mod(i64),
-    /// Its lease; zero if it is not there.
+    /// The lease; zero for a missing key.
     Lease(i64),
 }
 

@@ -1,4 +1,4 @@
-//! What clients are told.
+//! Responses and refusals.
 
 use std::fmt;
 
@@ -6,70 +6,70 @@ use serde::{Deserialize, Serialize};
 
 use super::kv::Kv;
 
-/// An answer: the revision in its header, and what was asked for.
+/// A response: the header's revision and the body.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Response {
-    /// The revision of the store when this was answered; of a write, the revision that it made.
+    /// The revision of the store; for a write, the revision that it made.
     pub revision: i64,
-    /// The rest.
+    /// The body.
     pub body: Body,
 }
 
-/// An answer, but for its header. Inside a transaction there are no others.
+/// A response without its header. The results of a transaction have the same type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Body {
-    /// To a put.
+    /// Response to a put.
     Put {
-        /// What was there, if that was asked for.
+        /// The previous value, if requested.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         prev: Option<Kv>,
     },
-    /// To a delete.
+    /// Response to a delete.
     Delete {
-        /// How many keys.
+        /// The number of deleted keys.
         deleted: i64,
-        /// Which, if that was asked for.
+        /// The deleted keys, if requested.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         prevs: Vec<Kv>,
     },
-    /// To a read.
+    /// Response to a read.
     Range {
-        /// What was found.
+        /// The keys found.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         kvs: Vec<Kv>,
-        /// How many keys there are, whatever the limit.
+        /// The number of keys in the range, regardless of the limit.
         count: i64,
-        /// Whether the limit left some out.
+        /// Whether the limit left keys out.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         more: bool,
     },
-    /// To a transaction.
+    /// Response to a transaction.
     Txn {
         /// Whether all compares held.
         succeeded: bool,
-        /// An answer for each thing that was done.
+        /// The result of each executed operation.
         results: Vec<Body>,
     },
-    /// To a grant.
+    /// Response to a grant.
     Grant {
-        /// The lease's id.
+        /// The lease id.
         lease: i64,
-        /// Seconds granted.
+        /// The granted TTL in seconds.
         ttl_s: i64,
     },
-    /// To a revocation.
+    /// Response to a revocation.
     Revoke,
-    /// To a renewal.
+    /// Response to a keep-alive.
     KeepAlive {
-        /// Seconds from now; zero if there is no such lease.
+        /// The remaining TTL in seconds; zero for a missing lease.
         ttl_s: i64,
     },
-    /// To a compaction.
+    /// Response to a compaction.
     Compact,
 }
 
-/// A definite no: nothing has happened, and nothing will.
+/// A definite refusal: the request was not executed and never will be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Refusal {
@@ -81,14 +81,14 @@ pub enum Refusal {
     LeaseNotFound,
     /// `lease already exists`.
     LeaseExists,
-    /// Anything else that surely changed nothing.
+    /// Any other refusal that certainly changed nothing.
     Other(String),
 }
 
 impl Body {
-    /// Whether it says that something was changed, and so that its header names a revision of its own.
+    /// Reports whether the request changed something, so that the header's revision is its own.
     ///
-    /// A revocation does not say: None.
+    /// Returns `None` for a revocation, whose response does not tell.
     #[must_use]
     pub fn wrote(&self) -> Option<bool> {
         match self {
@@ -149,7 +149,7 @@ fn list(kvs: &[Kv]) -> String {
     format!("[{}]", joined(kvs, ", "))
 }
 
-/// The words for each, with something in between.
+/// Joins the printed items with a separator.
 pub(crate) fn joined<T: fmt::Display>(items: &[T], between: &str) -> String {
     items.iter().map(ToString::to_string).collect::<Vec<_>>().join(between)
 }

@@ -1,4 +1,4 @@
-//! What watchers are told.
+//! Watches and the responses they received.
 
 use std::fmt;
 
@@ -6,91 +6,92 @@ use serde::{Deserialize, Serialize};
 
 use super::kv::{Kv, Span, is_zero};
 
-/// A watch, from its creation to its end. One that was resumed is two.
+/// A watch, from creation to cancellation. A resumed watch is recorded as two.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watch {
-    /// Who watches.
+    /// The client.
     pub client: u64,
-    /// The member asked, if known.
+    /// The contacted member, if known.
     #[serde(default)]
     pub member: u64,
-    /// What was asked for.
+    /// The request.
     pub request: WatchRequest,
-    /// What came, in order. Fragments of a response are one response, and a progress report about a whole stream belongs to each of its watches.
+    /// The responses in order. Fragments are merged into one response; a progress notification of
+    /// the whole stream is recorded with each of its watches.
     pub responses: Vec<WatchResponse>,
 }
 
-/// What a watcher asks for.
+/// The request of a watch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WatchRequest {
-    /// Which keys.
+    /// The watched keys.
     #[serde(flatten)]
     pub span: Span,
-    /// The first revision of interest; zero for whatever comes next.
+    /// The first revision to deliver; zero starts after the current revision.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub start: i64,
-    /// Whether events should tell what was there.
+    /// Whether events include the previous value.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub prev_kv: bool,
-    /// Whether puts are of no interest.
+    /// Whether puts are filtered out.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_put: bool,
-    /// Whether deletes are of no interest.
+    /// Whether deletes are filtered out.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_delete: bool,
 }
 
-/// A message to a watcher.
+/// A response on a watch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WatchResponse {
-    /// When it came.
+    /// The time of arrival.
     pub at_ns: u64,
     /// The revision in its header.
     pub revision: i64,
-    /// What it says.
+    /// The content; `news` in the file format.
     #[serde(rename = "news")]
     pub body: WatchBody,
 }
 
-/// What a message to a watcher says.
+/// The content of a watch response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WatchBody {
-    /// The watch exists. With `start` zero, it begins just after the header's revision.
+    /// The watch was created. With `start` zero it begins after the header's revision.
     Created,
-    /// KeyHistory have changed.
+    /// Changes of keys.
     Events(Vec<Event>),
-    /// All up to the header's revision has been sent.
+    /// A progress notification: everything up to the header's revision was delivered.
     Progress,
-    /// It is over, and nothing follows.
+    /// The watch was canceled; nothing follows.
     Canceled {
-        /// Not zero: because everything before this revision is gone.
+        /// Not zero if canceled because revisions before this one were compacted.
         #[serde(default)]
         compact_revision: i64,
     },
 }
 
-/// A change of a key.
+/// An event: the change of one key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// What was put; of a deletion, only key and `mod` are there.
+    /// The new value; for a delete only key and `mod` are set.
     pub kv: Kv,
-    /// Whether it was a deletion.
+    /// Whether the key was deleted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub delete: bool,
-    /// What was there before.
+    /// The previous value, if included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prev: Option<Kv>,
 }
 
 impl WatchRequest {
-    /// All that happens to `span` from `start` on.
+    /// Returns a watch of all events on `span` from revision `start` on.
     #[must_use]
     pub fn from(span: Span, start: i64) -> WatchRequest {
         WatchRequest { span, start, prev_kv: false, no_put: false, no_delete: false }
     }
 
-    /// Whether a change of `key` is of interest.
+    /// Reports whether the watch requested events of this key and kind.
     #[must_use]
     pub fn wants(&self, key: &str, delete: bool) -> bool {
         let filtered = if delete { self.no_delete } else { self.no_put };
@@ -99,13 +100,13 @@ impl WatchRequest {
 }
 
 impl Event {
-    /// A put, of which nothing is told but what was put.
+    /// Returns a put event without the previous value.
     #[must_use]
     pub fn put(kv: Kv) -> Event {
         Event { kv, delete: false, prev: None }
     }
 
-    /// A deletion.
+    /// Returns a delete event.
     #[must_use]
     pub fn delete(key: &str, revision: i64) -> Event {
         let (key, value) = (key.to_owned(), String::new());

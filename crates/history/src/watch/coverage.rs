@@ -1,21 +1,22 @@
-//! Which revisions a watch has told of, and what.
+//! The revisions that a watch covers, with its events.
 
 use std::collections::BTreeMap;
 
 use crate::model::Change;
 use crate::record::{Event, Kv, Watch, WatchBody, WatchRequest};
 
-/// Which revisions a watch has told of, and what.
+/// The revisions that a watch covers, with its events.
 #[derive(Debug)]
 pub(crate) struct Coverage<'a> {
-    /// Which watch it is.
+    /// The position of the watch in the history.
     pub(crate) watch: usize,
     pub(crate) request: &'a WatchRequest,
-    /// The first revision that it must tell of.
+    /// The first revision that the watch must deliver.
     pub(crate) from: i64,
-    /// The last revision that it has told of, or has said there is nothing of. None are, if this is before `from`.
+    /// The last revision that the watch delivered or confirmed as complete; below `from` if there
+    /// is none.
     pub(crate) to: i64,
-    /// Its events, by revision, in the order in which they came.
+    /// Events by revision, in the order of arrival.
     pub(crate) events: BTreeMap<i64, Vec<&'a Event>>,
 }
 
@@ -42,19 +43,21 @@ impl<'a> Coverage<'a> {
     fn take(&mut self, events: &'a [Event]) {
         for event in events {
             let revision = event.kv.modified;
-            // The first event of a watch from now on, if its creation was not recorded.
+            // The creation was not recorded: a watch without start revision begins with its first
+            // event.
             self.from = if self.from <= 0 { revision } else { self.from };
             self.to = self.to.max(revision);
             self.events.entry(revision).or_default().push(event);
         }
     }
 
-    /// What it has told of `revision`.
+    /// Returns the events of `revision`.
     pub(crate) fn events_at(&self, revision: i64) -> &[&'a Event] {
         self.events.get(&revision).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether it has told of just these changes, as far as it was asked to.
+    /// Reports whether the watch delivered exactly the requested part of these changes, or does not
+    /// cover the revision.
     pub(crate) fn agrees(&self, revision: i64, changes: &[Change]) -> bool {
         if revision < self.from || revision > self.to {
             return true;
@@ -68,12 +71,12 @@ impl<'a> Coverage<'a> {
     }
 }
 
-/// Whether an event tells what was there before a change, if it tells that.
+/// Reports whether the previous value in an event, if present, is the value before the change.
 fn prev_matches(event: &Event, change: &Change) -> bool {
     event.prev.is_none() || event.prev.as_ref() == change.before.as_deref()
 }
 
-/// Whether an event tells of a change.
+/// Reports whether an event describes a change.
 pub(crate) fn matches_change(event: &Event, change: &Change) -> bool {
     match (&change.after, event.delete) {
         (Some(kv), false) => event.kv == **kv,

@@ -1,4 +1,4 @@
-//! What a watch was told, held against the log.
+//! Compares the events of a watch with the log.
 
 use super::coverage::{Coverage, matches_change};
 use crate::log::Log;
@@ -9,7 +9,7 @@ use crate::record::{
 };
 use crate::violation::{Rule, Violation};
 
-/// Whether a watch was told all that it asked for, up to where it came, and nothing else.
+/// Checks that a watch delivered all requested events in the revisions it covers, and no others.
 pub(crate) fn check(
     history: &History,
     options: &Options,
@@ -50,7 +50,7 @@ impl LogCheck<'_> {
             .try_for_each(|(event, change)| self.check_prev(revision, event, change))
     }
 
-    /// Which promise a revision breaks that was left out.
+    /// Returns the guarantee that a missing revision breaks.
     fn missing_rule(&self, revision: i64) -> Rule {
         let last = self.coverage.events.keys().next_back().copied().unwrap_or(0);
         let first = self.coverage.events.keys().next().copied().unwrap_or(i64::MAX);
@@ -63,7 +63,8 @@ impl LogCheck<'_> {
         }
     }
 
-    /// What was there before is right, and is there if it was asked for and had not been compacted.
+    /// Checks that `prev_kv` is correct, and present if it was requested and cannot have been
+    /// compacted.
     fn check_prev(&self, revision: i64, event: &Event, change: &Change) -> Result<(), Violation> {
         let right = match &event.prev {
             Some(prev) => change.before.as_deref() == Some(prev),
@@ -81,7 +82,7 @@ impl LogCheck<'_> {
         Err(self.violation(Rule::PrevKv, revision, std::slice::from_ref(change), &text))
     }
 
-    /// When the events of a revision came.
+    /// Returns the time at which the events of a revision arrived.
     fn delivered_at(&self, revision: i64) -> u64 {
         let matches_change = |response: &&WatchResponse| match &response.body {
             WatchBody::Events(events) => events.iter().any(|event| event.kv.modified == revision),
@@ -90,7 +91,7 @@ impl LogCheck<'_> {
         self.watch.responses.iter().find(matches_change).map_or(0, |response| response.at_ns)
     }
 
-    /// Whether the state just before `revision` may have been gone by `at_ns`: somebody had asked for that.
+    /// Reports whether the state before `revision` may have been compacted by `at_ns`.
     fn may_be_compacted(&self, revision: i64, at_ns: u64) -> bool {
         let reaches = |request: &Request| matches!(request, Request::Compact { revision: to } if *to >= revision);
         let may_have = |operation: &Operation| {
@@ -121,7 +122,7 @@ impl LogCheck<'_> {
     }
 }
 
-/// Which promise is broken by telling this of those changes.
+/// Returns the guarantee that these events break for these changes, if any.
 fn compare(delivered: &[&Event], wanted: &[Change]) -> Option<Rule> {
     let finds = |change: &Change| delivered.iter().any(|event| matches_change(event, change));
     let known = |event: &&Event| wanted.iter().any(|change| matches_change(event, change));

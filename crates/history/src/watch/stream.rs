@@ -1,4 +1,4 @@
-//! What a watch shows by itself, whatever happened.
+//! Checks the responses of a watch on their own, without the log.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use crate::options::Options;
 use crate::record::{Event, History, Millis, Outcome, Request, Watch, WatchBody, WatchResponse};
 use crate::violation::{Rule, Violation};
 
-/// Whether the responses of a watch can follow each other.
+/// Checks that the responses of a watch form a valid sequence.
 pub(crate) fn check(history: &History, options: &Options, watch: &Watch) -> Result<(), Violation> {
     let from = Coverage::new(0, watch).from;
     let mut state =
@@ -15,13 +15,13 @@ pub(crate) fn check(history: &History, options: &Options, watch: &Watch) -> Resu
     watch.responses.iter().try_for_each(|response| state.take(history, options, response))
 }
 
-/// What has come so far.
+/// The state of a watch while its responses are checked in order.
 struct StreamState<'a> {
     watch: &'a Watch,
     from: i64,
     /// The revision of the last event.
     last: i64,
-    /// The revision up to which all was said to have been sent.
+    /// The revision of the last progress notification.
     progress: i64,
     seen: BTreeSet<(i64, &'a str)>,
     canceled: bool,
@@ -63,7 +63,7 @@ impl<'a> StreamState<'a> {
         })
     }
 
-    /// One event, in a response that follows one whose last was of revision `before`.
+    /// Checks one event; `before` is the last revision of the previous response.
     fn check_event(
         &mut self,
         response: &WatchResponse,
@@ -99,7 +99,9 @@ impl<'a> StreamState<'a> {
         Ok(())
     }
 
-    /// A watch is cancelled for compaction if it still needs what is gone, and somebody asked for that to be gone; otherwise, if it may not go on.
+    /// Checks a cancellation. A compaction cancels a watch only if the watch needs compacted
+    /// revisions and a client requested that compaction; without a compaction, only a missing
+    /// permission does.
     fn check_canceled(
         &self,
         history: &History,
@@ -107,7 +109,7 @@ impl<'a> StreamState<'a> {
         response: &WatchResponse,
         compacted: i64,
     ) -> Result<(), Violation> {
-        // A permission that is missing is told in words, and without a revision.
+        // Compat: as in etcd, a cancellation for a missing permission carries no compact revision.
         if compacted == 0 {
             let why = || "without a compaction".into();
             return self.require(options.has_permissions, Rule::Canceled, response, why);
@@ -139,7 +141,7 @@ impl<'a> StreamState<'a> {
     }
 }
 
-/// Whether somebody may have compacted to `revision` by then.
+/// Reports whether a client may have compacted to `revision` by `at_ns`.
 fn compaction_requested(history: &History, revision: i64, at_ns: u64) -> bool {
     history.operations.iter().any(|operation| {
         operation.request == Request::Compact { revision }

@@ -1,4 +1,5 @@
-//! On small histories, right ones and damaged ones, the checker says what its slow twin says, which tries every order.
+//! Compares the checker with an exhaustive search over all orders, on small correct and damaged
+//! histories.
 
 use history::record::{Body, Kv, Response};
 use history::{History, Options, Outcome, check};
@@ -7,7 +8,7 @@ use crate::common::exhaustive::explains;
 use crate::common::generator::{Plan, record};
 use crate::common::{MS, Random};
 
-/// Small enough for every order, with more doubt than any real history.
+/// Small enough to try every order, with more unknown outcomes than real histories have.
 fn plan(seed: u64) -> Plan {
     Plan {
         clients: 3,
@@ -17,19 +18,19 @@ fn plan(seed: u64) -> Plan {
         watches: 0,
         leases: false,
         compactions: false,
-        own_values: seed.is_multiple_of(2),
+        unique_values: seed.is_multiple_of(2),
         serializable: false,
     }
 }
 
-/// The operations alone: the twin knows nothing else.
+/// Records a small history of operations only, which is all the exhaustive search supports.
 fn small(seed: u64) -> History {
     History { operations: record(seed, plan(seed)).operations, ..History::default() }
 }
 
-/// Changes one thing in one answer, or its time.
+/// Changes one response or its time.
 fn damage(history: &mut History, random: &mut Random) {
-    let i = usize::try_from(random.below(history.operations.len() as u64)).expect("it is small");
+    let i = usize::try_from(random.below(history.operations.len() as u64)).expect("small");
     let operation = &mut history.operations[i];
     let shift = 40 * MS;
     match (&mut operation.outcome, random.below(8)) {
@@ -50,7 +51,7 @@ fn damage(history: &mut History, random: &mut Random) {
         }
         (Outcome::Unknown { .. }, _) => {
             let response = Response {
-                revision: 2 + i64::try_from(random.below(4)).expect("it is small"),
+                revision: 2 + i64::try_from(random.below(4)).expect("small"),
                 body: Body::Put { prev: None },
             };
             if matches!(operation.request, history::record::Request::Put(_)) {
@@ -82,16 +83,16 @@ fn damage_body(response: &mut Response, random: &mut Random) {
 }
 
 #[test]
-fn right_histories() {
+fn the_exhaustive_search_accepts_every_correct_history() {
     for seed in 0..300 {
         let history = small(seed);
-        assert!(explains(&history), "seed {seed}: the twin is wrong");
+        assert!(explains(&history), "seed {seed}: the exhaustive search rejects a correct history");
         assert!(check(&history, &Options::default()).is_ok(), "seed {seed}");
     }
 }
 
 #[test]
-fn damaged_histories() {
+fn the_checker_agrees_with_the_exhaustive_search_on_damaged_histories() {
     let (mut right, mut wrong) = (0, 0);
     for seed in 0..3000 {
         let mut history = small(seed);
@@ -101,12 +102,17 @@ fn damaged_histories() {
         }
         let expected = explains(&history);
         let verdict = check(&history, &Options::default());
-        assert_eq!(verdict.is_ok(), expected, "seed {seed}: {verdict:#?}\n{:#?}", told(&history));
+        assert_eq!(
+            verdict.is_ok(),
+            expected,
+            "seed {seed}: {verdict:#?}\n{:#?}",
+            printed(&history)
+        );
         *(if expected { &mut right } else { &mut wrong }) += 1;
     }
-    assert!(right > 300 && wrong > 300, "{right} right, {wrong} wrong: too much of one kind");
+    assert!(right > 300 && wrong > 300, "unbalanced sample: {right} correct, {wrong} wrong");
 }
 
-fn told(history: &History) -> Vec<String> {
+fn printed(history: &History) -> Vec<String> {
     history.operations.iter().map(ToString::to_string).collect()
 }

@@ -1,4 +1,5 @@
-//! An error planted in a long history with many unknown outcomes is found, and found without trying everything.
+//! Planted errors in long histories with many unknown outcomes are found without an exhaustive
+//! search.
 
 use history::record::{Body, Request, WatchBody};
 use history::{History, Options, Outcome, Rule, check};
@@ -14,38 +15,37 @@ const PLAN: Plan = Plan {
     watches: 2,
     leases: true,
     compactions: true,
-    own_values: true,
+    unique_values: true,
     serializable: true,
 };
 
-/// Plants an error somewhere in the second half; false if there is no place for it.
+/// Plants an error in the second half; returns false if no operation is suitable.
 type Plant = fn(&mut History, &mut Random) -> bool;
 
-/// The rules that are broken first in `seeds` histories with this error.
+/// Checks ten histories with this planted error and returns the first rule that each violates.
 fn found(plan: Plan, plant: Plant) -> Vec<Rule> {
     let mut rules = Vec::new();
     for seed in 0..10 {
         let mut history = record(seed, plan);
         if plant(&mut history, &mut Random(seed)) {
             let verdict = check(&history, &Options::default()).map(|log| log.revision());
-            let violations =
-                verdict.expect_err(&format!("seed {seed}: a wrong history was accepted"));
+            let violations = verdict.expect_err(&format!("seed {seed}: accepted a wrong history"));
             rules.push(violations[0].rule);
         }
     }
-    assert!(rules.len() > 5, "too few histories had a place for it");
+    assert!(rules.len() > 5, "too few histories were suitable for the planted error");
     assert!(!rules.contains(&Rule::Undecided), "{rules:?}");
     rules
 }
 
-/// The operations of the second half, from a place that depends on the seed.
+/// Returns the positions of operations in the second half, from a start that depends on the seed.
 fn places(history: &History, random: &mut Random) -> Vec<usize> {
     let count = history.operations.len();
-    let first = count / 2 + usize::try_from(random.below(count as u64 / 4)).expect("it is small");
+    let first = count / 2 + usize::try_from(random.below(count as u64 / 4)).expect("small");
     (first..count).collect()
 }
 
-/// Makes a read that was answered with one key and its current value tell another value.
+/// Changes the value in a read that found a key.
 fn wrong_value(history: &mut History, random: &mut Random) -> bool {
     for i in places(history, random) {
         let operation = &mut history.operations[i];
@@ -60,7 +60,7 @@ fn wrong_value(history: &mut History, random: &mut Random) -> bool {
     false
 }
 
-/// Makes a linearizable read come later than it did, so that it is stale.
+/// Moves a linearizable read to a later time, so that it becomes stale.
 fn stale_read(history: &mut History, random: &mut Random) -> bool {
     for i in places(history, random) {
         let operation = &mut history.operations[i];
@@ -76,7 +76,7 @@ fn stale_read(history: &mut History, random: &mut Random) -> bool {
     false
 }
 
-/// Makes an acknowledged put one that was refused.
+/// Turns an acknowledged put into a refused one.
 fn refused_but_done(history: &mut History, random: &mut Random) -> bool {
     for i in places(history, random) {
         let operation = &mut history.operations[i];
@@ -91,7 +91,7 @@ fn refused_but_done(history: &mut History, random: &mut Random) -> bool {
     false
 }
 
-/// Takes an event out of a response that has several.
+/// Removes an event from a response with several events.
 fn missing_event(history: &mut History, _: &mut Random) -> bool {
     for watch in &mut history.watches {
         let count = watch.responses.len();
@@ -108,7 +108,7 @@ fn missing_event(history: &mut History, _: &mut Random) -> bool {
 }
 
 #[test]
-fn a_wrong_value() {
+fn a_wrong_value_is_found() {
     let rules = found(PLAN, wrong_value);
     let expected = [Rule::WrongAnswer, Rule::UnexplainedRevision];
     assert!(rules.iter().all(|rule| expected.contains(rule)), "{rules:?}");
@@ -116,21 +116,21 @@ fn a_wrong_value() {
 }
 
 #[test]
-fn a_stale_read() {
+fn a_stale_read_is_found() {
     let rules = found(PLAN, stale_read);
     assert!(rules.iter().all(|rule| *rule == Rule::StaleRead), "{rules:?}");
 }
 
 #[test]
-fn something_refused_that_was_done() {
-    // Only where nothing of unknown outcome, and no lease, could explain it.
+fn a_refused_put_that_was_executed_is_found() {
+    // Without unknown outcomes and leases nothing else can explain the revision.
     found(Plan { unknown: 0, leases: false, ..PLAN }, refused_but_done);
 }
 
 #[test]
-fn an_event_left_out() {
+fn a_missing_event_is_found() {
     let rules = found(Plan { watches: 8, ..PLAN }, missing_event);
-    // Where the event tells of a write that nobody else knows of, it is the next one that looks wrong.
+    // If no other observation shows the write of the removed event, the next event looks wrong.
     let expected = [Rule::Reliable, Rule::Atomic, Rule::WrongEvent];
     assert!(rules.iter().all(|rule| expected.contains(rule)), "{rules:?}");
 }

@@ -1,4 +1,4 @@
-//! The checker, on histories: those of a perfect store, and those with an error in them.
+//! Tests of the checker on correct histories and on histories with planted errors.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 

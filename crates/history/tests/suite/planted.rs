@@ -1,4 +1,5 @@
-//! Each kind of error, planted by hand in the smallest history that shows it, is found, and is told in words that name who and what.
+//! Each kind of error, planted in the smallest history that shows it, is found and described with
+//! its operations.
 
 use history::record::{
     Body, Compare, Final, Hash, Kv, Range, Refusal, Relation, Request, Span, Target, Txn,
@@ -7,7 +8,7 @@ use history::{History, Options, Rule, check};
 
 use crate::common::*;
 
-/// `a` is put twice, by client 1.
+/// Client 1 puts `a` twice.
 fn two_puts() -> Vec<history::Operation> {
     vec![answered(1, 1, 2, put("a", "1"), 2, PUT), answered(1, 3, 4, put("a", "2"), 3, PUT)]
 }
@@ -18,7 +19,7 @@ fn with(mut operations: Vec<history::Operation>, more: Vec<history::Operation>) 
 }
 
 #[test]
-fn a_stale_read() {
+fn a_stale_linearizable_read_is_rejected() {
     let old = found(&[kv("a", "1", 2, 2, 1)]);
     let text = reject(
         &with(two_puts(), vec![answered(2, 5, 6, read("a"), 2, old.clone())]),
@@ -29,14 +30,14 @@ fn a_stale_read() {
         "client 2 (5..6 ms): read a -> revision 2: 1 found: [a=\"1\" (mod 2, created 2, version 1)]; \
          yet, before it began, client 1 (3..4 ms): put a=\"2\" -> revision 3: put"
     );
-    // While the second put is under way, or serializably, it is fine.
+    // Correct if the read overlaps the second put, or is serializable.
     accept(&with(two_puts(), vec![answered(2, 3, 6, read("a"), 2, old.clone())]));
     let serializable = Range { serializable: true, ..Range::now(Span::one("a")) };
     accept(&with(two_puts(), vec![answered(2, 5, 6, Request::Range(serializable), 2, old)]));
 }
 
 #[test]
-fn a_lost_write() {
+fn a_read_that_misses_an_acknowledged_write_is_rejected() {
     let only_the_first = found(&[kv("a", "1", 2, 2, 1)]);
     let text = reject(
         &with(two_puts(), vec![answered(2, 5, 6, read("a"), 3, only_the_first)]),
@@ -46,7 +47,7 @@ fn a_lost_write() {
 }
 
 #[test]
-fn one_revision_for_two_writes() {
+fn two_writes_at_one_revision_are_rejected() {
     let text = reject(
         &with(two_puts(), vec![answered(2, 3, 4, put("b", "3"), 3, PUT)]),
         Rule::UniqueRevision,
@@ -55,14 +56,14 @@ fn one_revision_for_two_writes() {
 }
 
 #[test]
-fn a_revision_that_goes_back() {
+fn a_later_write_with_a_lower_revision_is_rejected() {
     let operations =
         vec![answered(1, 1, 2, put("a", "1"), 3, PUT), answered(2, 3, 4, put("b", "2"), 2, PUT)];
     reject(&history(operations), Rule::RevisionOrder);
 }
 
 #[test]
-fn a_read_of_what_is_written_later() {
+fn a_read_of_a_later_write_is_rejected() {
     let operations = vec![
         answered(2, 1, 2, read("a"), 2, found(&[kv("a", "1", 2, 2, 1)])),
         answered(1, 3, 4, put("a", "1"), 2, PUT),
@@ -71,7 +72,7 @@ fn a_read_of_what_is_written_later() {
 }
 
 #[test]
-fn a_dirty_read_of_what_was_refused() {
+fn a_read_of_a_refused_write_is_rejected() {
     let operations = vec![
         refused(1, 1, 2, put("a", "1"), Refusal::Other("too many requests".into())),
         answered(2, 3, 4, read("a"), 2, found(&[kv("a", "1", 2, 2, 1)])),
@@ -81,7 +82,7 @@ fn a_dirty_read_of_what_was_refused() {
 }
 
 #[test]
-fn a_past_that_changes() {
+fn a_historical_read_of_a_changed_value_is_rejected() {
     let at_2 = Request::Range(Range { revision: 2, ..Range::now(Span::one("a")) });
     let right = found(&[kv("a", "1", 2, 2, 1)]);
     accept(&with(two_puts(), vec![answered(2, 5, 6, at_2.clone(), 3, right)]));
@@ -90,7 +91,7 @@ fn a_past_that_changes() {
 }
 
 #[test]
-fn a_txn_of_which_half_is_seen() {
+fn a_read_of_half_a_transaction_is_rejected() {
     let txn =
         Txn { compares: vec![], then: vec![put_op("a", "1"), put_op("b", "1")], otherwise: vec![] };
     let done = Body::Txn { succeeded: true, results: vec![PUT, PUT] };
@@ -106,7 +107,7 @@ fn a_txn_of_which_half_is_seen() {
 }
 
 #[test]
-fn a_txn_that_compared_with_another_state() {
+fn a_transaction_with_a_wrong_compare_result_is_rejected() {
     let compare = Compare { span: Span::one("a"), is: Relation::Equal, to: Target::Mod(2) };
     let txn = Txn { compares: vec![compare], then: vec![put_op("a", "9")], otherwise: vec![] };
     let done = |succeeded, results| Body::Txn { succeeded, results };
@@ -117,18 +118,18 @@ fn a_txn_that_compared_with_another_state() {
 }
 
 #[test]
-fn an_unknown_outcome_both_ways() {
+fn an_unknown_write_may_happen_or_not_but_not_be_undone() {
     let lost = unknown(2, 5, put("a", "3"));
     let before = found(&[kv("a", "2", 2, 3, 2)]);
     let after = found(&[kv("a", "3", 2, 4, 3)]);
     let read_at = |from, revision, body: &Body| {
         answered(3, from, from + 1, read("a"), revision, body.clone())
     };
-    // It never happened; it happened; it happened long after its client had given up.
+    // The write was never executed, was executed, was executed long after its client gave up.
     accept(&with(two_puts(), vec![lost.clone(), read_at(7, 3, &before)]));
     accept(&with(two_puts(), vec![lost.clone(), read_at(7, 4, &after)]));
     accept(&with(two_puts(), vec![lost.clone(), read_at(7, 3, &before), read_at(90, 4, &after)]));
-    // But it does not come and go, and was not there before it was asked for.
+    // But it does not come and go, and does not precede its request.
     reject(
         &with(two_puts(), vec![lost.clone(), read_at(7, 4, &after), read_at(90, 3, &before)]),
         Rule::StaleRead,
@@ -139,7 +140,7 @@ fn an_unknown_outcome_both_ways() {
 }
 
 #[test]
-fn an_unknown_write_that_happens_twice() {
+fn an_unknown_write_that_happens_twice_is_rejected() {
     let lost = unknown(2, 1, put("b", "x"));
     let twice = found(&[kv("b", "x", 2, 3, 2)]);
     let text = reject(
@@ -149,7 +150,7 @@ fn an_unknown_write_that_happens_twice() {
     assert!(text.starts_with("revision 2 exists"), "{text}");
 }
 
-/// Lease 7 of 2 s is granted, `a` hangs on it, and a read finds it gone at `gone_ms`.
+/// Lease 7 has a TTL of 2 s, `a` is attached to it, and a read at `gone_ms` no longer finds `a`.
 fn leased(gone_ms: u64, more: Vec<history::Operation>) -> History {
     let granted = Body::Grant { lease: 7, ttl_s: 2 };
     let operations = vec![
@@ -161,18 +162,18 @@ fn leased(gone_ms: u64, more: Vec<history::Operation>) -> History {
 }
 
 #[test]
-fn a_lease_that_expires_early() {
+fn a_lease_that_expires_early_is_rejected() {
     accept(&leased(2011, vec![]));
     let text = reject(&leased(1900, vec![]), Rule::ExpiredEarly);
     assert!(text.contains("by 1900 ms the keys of lease 7 were gone, at revision 3"), "{text}");
     assert!(text.contains("until 2010 ms at least"), "{text}");
-    // A clock that runs ahead by as much as that is allowed for.
+    // A lead of the member's clock is tolerated up to the slack.
     let options = Options { lease_slack_ns: 200 * MS, ..Options::default() };
     assert!(check(&leased(1900, vec![]), &options).is_ok());
 }
 
 #[test]
-fn a_renewal_that_was_lost() {
+fn an_expiry_that_ignores_a_keep_alive_is_rejected() {
     let renewed = Body::KeepAlive { ttl_s: 2 };
     let renew = answered(1, 1500, 1510, Request::KeepAlive { lease: 7 }, 2, renewed);
     reject(&leased(3000, vec![renew.clone()]), Rule::ExpiredEarly);
@@ -180,7 +181,7 @@ fn a_renewal_that_was_lost() {
 }
 
 #[test]
-fn a_lease_that_is_said_to_be_gone() {
+fn a_missing_lease_that_must_be_alive_is_rejected() {
     let mut history = leased(5000, vec![]);
     history.operations.truncate(2);
     let gone = Body::KeepAlive { ttl_s: 0 };
@@ -191,7 +192,7 @@ fn a_lease_that_is_said_to_be_gone() {
 }
 
 #[test]
-fn a_revocation_that_left_keys() {
+fn a_revocation_that_leaves_keys_is_rejected() {
     let mut history = leased(5000, vec![]);
     history.operations.truncate(2);
     history.operations.push(answered(1, 50, 60, Request::Revoke { lease: 7 }, 2, Body::Revoke));
@@ -203,7 +204,7 @@ fn a_revocation_that_left_keys() {
 }
 
 #[test]
-fn a_put_on_a_lease_that_is_not_there() {
+fn a_put_on_a_missing_lease_is_rejected() {
     let mut after_its_end = leased(5000, vec![]);
     after_its_end.operations.truncate(2);
     let revoke = answered(1, 50, 60, Request::Revoke { lease: 7 }, 3, Body::Revoke);
@@ -218,7 +219,7 @@ fn a_put_on_a_lease_that_is_not_there() {
 }
 
 #[test]
-fn compaction() {
+fn reads_that_contradict_compactions_are_rejected() {
     let compact = |from, revision| {
         answered(2, from, from + 1, Request::Compact { revision }, 3, Body::Compact)
     };
@@ -237,7 +238,7 @@ fn compaction() {
 }
 
 #[test]
-fn a_future_that_was_there_already() {
+fn a_future_revision_refusal_of_an_existing_revision_is_rejected() {
     let at_3 = Request::Range(Range { revision: 3, ..Range::now(Span::one("a")) });
     let refusal = |from, to| refused(2, from, to, at_3.clone(), Refusal::FutureRevision);
     accept(&with(two_puts(), vec![refusal(2, 9)]));
@@ -245,7 +246,7 @@ fn a_future_that_was_there_already() {
 }
 
 #[test]
-fn a_member_that_lost_something() {
+fn a_final_state_without_an_acknowledged_write_is_rejected() {
     let last =
         |member, revision, kvs: &[Kv]| Final { member, at_ns: 9 * MS, revision, kvs: kvs.to_vec() };
     let mut history = history(two_puts());
@@ -259,7 +260,7 @@ fn a_member_that_lost_something() {
 }
 
 #[test]
-fn members_that_differ() {
+fn different_hashes_of_members_are_rejected() {
     let hash = |member, hash| Hash { member, revision: 3, compact_revision: -1, hash };
     let mut history = history(two_puts());
     history.hashes = vec![hash(1, 5), hash(2, 5)];
@@ -269,7 +270,7 @@ fn members_that_differ() {
 }
 
 #[test]
-fn answers_that_are_none() {
+fn malformed_responses_are_rejected() {
     reject(&history(vec![answered(1, 1, 2, put("a", "1"), 1, PUT)]), Rule::WellFormed);
     reject(&history(vec![answered(1, 1, 2, put("a", "1"), 2, Body::Compact)]), Rule::WellFormed);
     reject(&history(vec![answered(1, 3, 2, put("a", "1"), 2, PUT)]), Rule::WellFormed);

@@ -1,4 +1,5 @@
-//! What a perfect store answered is accepted, however clients overlap and whatever they never heard of.
+//! Histories of the reference store are accepted, whatever the overlap of clients and the unknown
+//! outcomes.
 
 use history::record::{Range, Request, Span};
 use history::{History, Options, check};
@@ -17,23 +18,23 @@ fn accepted(seed: u64, plan: Plan) -> (History, history::Log) {
 }
 
 #[test]
-fn everything_at_once() {
+fn histories_with_all_features_are_accepted() {
     for seed in 0..150 {
         accepted(seed, Plan::default());
     }
 }
 
 #[test]
-fn many_outcomes_unknown() {
+fn histories_with_many_unknown_outcomes_are_accepted() {
     for seed in 0..100 {
         accepted(seed, Plan { unknown: 40, watches: 0, ..Plan::default() });
         accepted(seed, Plan { unknown: 40, watches: 4, ..Plan::default() });
     }
 }
 
-/// Each of few keys has many writes of unknown outcome, and many holes that any of them could fill.
+/// Few keys, many unknown writes, and many holes that each of them could fill.
 #[test]
-fn holes_that_much_could_fill() {
+fn holes_with_many_candidates_are_filled() {
     let plan =
         Plan { clients: 8, operations: 1500, keys: 3, unknown: 25, watches: 0, ..Plan::default() };
     for seed in 0..10 {
@@ -42,15 +43,15 @@ fn holes_that_much_could_fill() {
 }
 
 #[test]
-fn values_that_repeat() {
+fn histories_with_repeated_values_are_accepted() {
     for seed in 0..100 {
-        accepted(seed, Plan { own_values: false, unknown: 15, ..Plan::default() });
-        accepted(seed, Plan { own_values: false, unknown: 15, watches: 0, ..Plan::default() });
+        accepted(seed, Plan { unique_values: false, unknown: 15, ..Plan::default() });
+        accepted(seed, Plan { unique_values: false, unknown: 15, watches: 0, ..Plan::default() });
     }
 }
 
 #[test]
-fn a_file_of_it_is_accepted_too() {
+fn a_history_read_from_a_file_is_accepted() {
     let history = record(1, Plan::default());
     let mut file = Vec::new();
     history.write(&mut file).unwrap();
@@ -59,7 +60,7 @@ fn a_file_of_it_is_accepted_too() {
     assert!(check(&again, &Options::default()).is_ok());
 }
 
-/// Time on a shared machine says little; steps say how much there was to do.
+/// Counts steps, because time on a shared machine says little.
 #[test]
 fn ten_thousand_operations_take_about_as_many_steps_as_revisions() {
     let plan = Plan { clients: 10, operations: 10_000, keys: 10, unknown: 5, ..Plan::default() };
@@ -72,10 +73,10 @@ fn ten_thousand_operations_take_about_as_many_steps_as_revisions() {
     }
 }
 
-/// Twelve revisions in a row that nobody was told to have made, and twice as many writes that may have: how often each key was put is told by the versions in the end,
-/// and in which order does not matter.
+/// Twelve holes in a row and twice as many unknown writes. The versions at the end tell how often
+/// each key was put; the order of the puts does not matter.
 #[test]
-fn a_row_of_holes_and_the_versions_behind_it() {
+fn version_bounds_fill_a_row_of_holes_in_few_steps() {
     let keys = [("a", 5), ("b", 4), ("c", 2), ("d", 1)];
     let mut operations = Vec::new();
     let mut at = 1;

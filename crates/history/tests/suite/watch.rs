@@ -1,16 +1,16 @@
-//! Each promise to watchers, broken by hand in the smallest history that shows it.
+//! Each guarantee for watches, broken in the smallest history that shows it.
 
 use history::record::{Body, Event, Kv, Request, Span, Txn, WatchBody, WatchRequest};
 use history::{History, Options, Rule};
 
 use crate::common::*;
 
-/// What happens in all of these:
+/// The operations of every history in this file:
 ///
 /// ```text
 /// 2: put a="1"    3: put a="2", put b="2"    4: delete a    5: put b="3"
 /// ```
-fn happened() -> History {
+fn operations() -> History {
     let txn =
         Txn { compares: vec![], then: vec![put_op("a", "2"), put_op("b", "2")], otherwise: vec![] };
     let done = Body::Txn { succeeded: true, results: vec![PUT, PUT] };
@@ -64,14 +64,14 @@ fn all_from(start: i64) -> WatchRequest {
     WatchRequest::from(Span::all(), start)
 }
 
-/// The history, with one watch that was told this.
+/// Returns the history with one watch that received these responses.
 fn watched(request: WatchRequest, responses: Vec<(u64, i64, WatchBody)>) -> History {
-    let mut history = happened();
+    let mut history = operations();
     history.watches.push(watch(9, request, responses));
     history
 }
 
-/// All of it, one response a revision.
+/// All events, one response per revision.
 fn all() -> Vec<(u64, i64, WatchBody)> {
     vec![
         created(),
@@ -83,10 +83,10 @@ fn all() -> Vec<(u64, i64, WatchBody)> {
 }
 
 #[test]
-fn all_is_told() {
+fn complete_watches_are_accepted() {
     accept(&watched(all_from(1), all()));
     accept(&watched(all_from(0), all()));
-    // From the middle; up to the middle; in other portions; with progress in between.
+    // From the middle, up to the middle, in other portions, with progress in between.
     accept(&watched(all_from(3), [&all()[..1], &all()[2..]].concat()));
     accept(&watched(all_from(1), all()[..3].to_vec()));
     let portions = vec![
@@ -101,7 +101,7 @@ fn all_is_told() {
 }
 
 #[test]
-fn ordered() {
+fn events_out_of_order_are_rejected() {
     let mut responses = all();
     responses.swap(1, 2);
     reject(&watched(all_from(1), responses), Rule::Ordered);
@@ -111,14 +111,14 @@ fn ordered() {
 }
 
 #[test]
-fn unique() {
+fn a_repeated_event_is_rejected() {
     let mut responses = all();
     responses.insert(3, (13, 3, events(&txn_events())));
     reject(&watched(all_from(1), responses), Rule::Unique);
 }
 
 #[test]
-fn atomic() {
+fn a_revision_split_over_two_responses_is_rejected() {
     let [one, two] = txn_events();
     let split = vec![
         created(),
@@ -132,7 +132,7 @@ fn atomic() {
 }
 
 #[test]
-fn reliable() {
+fn a_missing_event_is_rejected() {
     let mut responses = all();
     responses.remove(3);
     let text = reject(&watched(all_from(1), responses), Rule::Reliable);
@@ -143,29 +143,29 @@ fn reliable() {
 }
 
 #[test]
-fn resumable() {
+fn a_missing_first_event_is_rejected() {
     let mut responses = all();
     responses.remove(1);
     reject(&watched(all_from(2), responses), Rule::Resumable);
 }
 
 #[test]
-fn bookmarkable() {
-    // All up to 4 was said to have been sent, and 4 comes after it, or never.
+fn events_behind_a_progress_notification_are_rejected() {
+    // Progress 4 was notified, but the event at 4 arrives later, or never.
     let late = [&all()[..3], &[(13, 4, WatchBody::Progress)], &all()[3..]].concat();
     reject(&watched(all_from(1), late), Rule::Bookmarkable);
     let never = [&all()[..3], &[(13, 4, WatchBody::Progress)]].concat();
     reject(&watched(all_from(1), never), Rule::Bookmarkable);
-    // Progress that goes back.
+    // Progress goes backwards.
     let back = [&all()[..4], &[(13, 3, WatchBody::Progress)]].concat();
     reject(&watched(all_from(1), back), Rule::Bookmarkable);
 }
 
 #[test]
-fn filters() {
+fn unrequested_events_are_rejected() {
     let only_b = WatchRequest::from(Span::one("b"), 1);
-    let told_b = vec![created(), (12, 3, events(&[Event::put(b2())])), all()[4].clone()];
-    accept(&watched(only_b.clone(), told_b));
+    let events_of_b = vec![created(), (12, 3, events(&[Event::put(b2())])), all()[4].clone()];
+    accept(&watched(only_b.clone(), events_of_b));
     reject(&watched(only_b, all()), Rule::Filter);
     let no_puts = WatchRequest { no_put: true, ..all_from(1) };
     accept(&watched(no_puts.clone(), vec![created(), all()[3].clone()]));
@@ -176,31 +176,31 @@ fn filters() {
 }
 
 #[test]
-fn what_was_before() {
+fn wrong_previous_values_are_rejected() {
     let asked = WatchRequest { prev_kv: true, ..WatchRequest::from(Span::one("a"), 4) };
-    let told_prev = |prev| {
+    let with_prev = |prev| {
         let event = Event { prev, ..delete_a() };
         watched(asked.clone(), vec![created(), (13, 4, events(&[event]))])
     };
-    accept(&told_prev(Some(a2())));
-    reject(&told_prev(Some(a1())), Rule::PrevKv);
-    reject(&told_prev(None), Rule::PrevKv);
-    // It may be missing if it may be gone.
-    let mut compacted = told_prev(None);
+    accept(&with_prev(Some(a2())));
+    reject(&with_prev(Some(a1())), Rule::PrevKv);
+    reject(&with_prev(None), Rule::PrevKv);
+    // The previous value may be missing if it may be compacted,
+    let mut compacted = with_prev(None);
     compacted.operations.push(unknown(2, 9, Request::Compact { revision: 4 }));
     accept(&compacted);
-    // Which it cannot be before somebody asked for that.
-    let mut later = told_prev(None);
+    // but not before a client requested that compaction.
+    let mut later = with_prev(None);
     later.operations.push(unknown(2, 14, Request::Compact { revision: 4 }));
     reject(&later, Rule::PrevKv);
-    // And it is not told to those who did not ask.
+    // An unrequested previous value is wrong.
     let event = Event { prev: Some(a2()), ..delete_a() };
     let unasked = vec![created(), (13, 4, events(&[event]))];
     reject(&watched(WatchRequest::from(Span::one("a"), 4), unasked), Rule::PrevKv);
 }
 
 #[test]
-fn what_did_not_happen() {
+fn events_that_differ_from_the_change_are_rejected() {
     let invented = vec![created(), (11, 2, events(&[Event::put(kv("a", "7", 2, 2, 1))]))];
     reject(&watched(all_from(1), invented), Rule::WrongEvent);
     let put_for_delete = vec![(13, 4, events(&[Event::put(kv("a", "9", 2, 4, 3))]))];
@@ -210,13 +210,13 @@ fn what_did_not_happen() {
 }
 
 #[test]
-fn an_event_of_what_is_asked_for_later() {
+fn an_event_of_a_later_write_is_rejected() {
     let early = vec![created(), (2, 2, events(&[put_a1()])), (2, 3, WatchBody::Progress)];
     reject(&watched(all_from(1), early), Rule::SeenBeforeWritten);
 }
 
 #[test]
-fn a_read_that_is_older_than_an_event() {
+fn a_read_older_than_an_event_is_rejected() {
     let mut history = watched(all_from(1), all());
     history.operations.push(answered(2, 20, 21, read("b"), 3, found(&[b2()])));
     let text = reject(&history, Rule::StaleRead);
@@ -227,7 +227,7 @@ fn a_read_that_is_older_than_an_event() {
 }
 
 #[test]
-fn cancelled_for_compaction() {
+fn a_needless_cancellation_for_compaction_is_rejected() {
     let canceled = |at, compact_revision| (at, 0, WatchBody::Canceled { compact_revision });
     let compact = |from, revision| {
         answered(2, from, from + 1, Request::Compact { revision }, 5, Body::Compact)
@@ -239,32 +239,33 @@ fn cancelled_for_compaction() {
     };
     accept(&after(vec![canceled(30, 4)], compact(20, 4)));
     accept(&after(vec![all()[1].clone(), canceled(30, 4)], compact(20, 4)));
-    // It had all before 4; it is over; nobody asked.
+    // It had everything before 4; a response follows the cancellation; no client requested the
+    // compaction.
     let had_all = vec![all()[1].clone(), all()[2].clone(), canceled(30, 4)];
     reject(&after(had_all, compact(20, 4)), Rule::Canceled);
     reject(&after(vec![canceled(30, 4), all()[1].clone()], compact(20, 4)), Rule::Canceled);
     reject(&after(vec![canceled(30, 4)], compact(40, 4)), Rule::Canceled);
 }
 
-/// Where everybody may read everything, nothing but a compaction ends a watch.
+/// Without permissions, only a compaction cancels a watch.
 #[test]
-fn cancelled_for_another_reason() {
+fn a_cancellation_without_compaction_needs_permissions() {
     let history = watched(all_from(1), vec![created(), (11, 0, NOT_COMPACTED)]);
     reject(&history, Rule::Canceled);
     let options = Options { has_permissions: true, ..Options::default() };
     history::check(&history, &options).unwrap();
 }
 
-/// The write at a hole is known from a watcher alone, and others are held to it.
+/// Only a watch shows the write at a hole, and other observations must agree with it.
 #[test]
-fn a_watcher_tells_what_nobody_else_knows() {
-    let mut history = happened();
+fn a_watch_determines_the_write_of_a_hole() {
+    let mut history = operations();
     history.operations[3] = unknown(1, 7, put("b", "3"));
     history.operations.push(unknown(2, 7, put("c", "4")));
     history.watches.push(watch(9, all_from(1), all()));
     let log = accept(&history);
     assert_eq!(log.writer(5), Some(history::Writer::Operation(3)));
-    // Another watcher who says that it was the other cannot be right as well.
+    // A second watch that delivers the other write cannot be correct as well.
     let other = [&all()[..4], &[(14, 5, events(&[Event::put(kv("c", "4", 5, 5, 1))]))]].concat();
     history.watches.push(watch(8, all_from(1), other));
     reject(&history, Rule::WrongEvent);

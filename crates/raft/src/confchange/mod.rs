@@ -1,8 +1,8 @@
-//! Computes the next configuration from the one in force and a change.
+//! Computes a configuration from the current one and a conf change.
 //!
-//! Pure: takes a tracker, gives a new configuration with its progress or says why not, and changes
-//! nothing itself. *Simple* changes touch at most one voter, because majorities that differ by one voter
-//! always overlap. Everything else goes through a *joint* configuration, which is entered and left.
+//! The functions are pure: they take a tracker and return a new configuration with its progress, or
+//! an error. A *simple* change affects at most one voter, because majorities that differ in one
+//! voter always overlap. All other changes enter a *joint* configuration and leave it again.
 
 mod restore;
 
@@ -14,70 +14,70 @@ use types::{Index, MemberId};
 use crate::conf::{ConfChangeSingle, ConfChangeType};
 use crate::tracker::{Config, Progress, ProgressMap, ProgressTracker};
 
-/// Members a configuration may have. Clusters have a handful; what follows from a configuration takes
-/// time that grows with their square.
+/// The maximum number of members. Clusters have a handful; the cost of a configuration grows with
+/// the square of its size.
 pub const MAX_MEMBERS: usize = 128;
 
-/// Why a change cannot be made.
+/// An error in a conf change.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ConfChangeError {
-    /// A joint configuration must be left before the next is entered.
+    /// A joint configuration must be left before another one is entered.
     #[error("config is already joint")]
     AlreadyJoint,
-    /// There is no outgoing half without voters.
+    /// The outgoing half would have no voters.
     #[error("can't make a zero-voter config joint")]
     NoVotersToJoin,
-    /// There is nothing to leave.
+    /// The configuration is not joint.
     #[error("can't leave a non-joint config")]
     NotJoint,
-    /// Only leaving is possible.
+    /// A joint configuration can only be left.
     #[error("can't apply simple config change in joint config")]
     SimpleWhileJoint,
-    /// Nobody would be left to decide.
+    /// The configuration would have no voters.
     #[error("removed all voters")]
     NoVotersLeft,
-    /// Two majorities might not overlap.
+    /// The old and the new majority might not overlap.
     #[error("more than one voter changed without entering joint config")]
     TooManyVoters,
-    /// More than [`MAX_MEMBERS`].
+    /// More than [`MAX_MEMBERS`] members.
     #[error("more than {MAX_MEMBERS} members")]
     TooManyMembers,
-    /// The id stands for one of a member's own threads.
+    /// The id is reserved for a local thread.
     #[error("{0} is not the id of a member")]
     ReservedId(MemberId),
-    /// The configuration to start from, or the result, contradicts itself.
+    /// The current configuration, or the result, is inconsistent.
     #[error("{0}")]
     Broken(String),
-    /// A configuration written out as lists does not mean what it says.
-    #[error("configuration is not consistent: {0}")]
+    /// No sequence of changes produces this list of members.
+    #[error("inconsistent configuration: {0}")]
     NotEquivalent(String),
 }
 
 /// A configuration with the progress of its members.
-pub type Changed = (Config, ProgressMap);
+pub type ChangedConfig = (Config, ProgressMap);
 
-/// Makes changes to the configuration of a tracker.
+/// Computes changes to the configuration of a tracker.
 #[derive(Clone, Copy, Debug)]
 pub struct Changer<'a> {
-    /// The configuration in force.
+    /// The tracker with the current configuration.
     pub tracker: &'a ProgressTracker,
-    /// The leader's last index, from which new members are probed.
+    /// The last index of the leader, from which new members are probed.
     pub last_index: Index,
 }
 
 impl Changer<'_> {
-    /// Moves into a joint configuration: the voters now become the outgoing half, and the changes
-    /// make the incoming one.
+    /// Enters a joint configuration: the current voters become the outgoing half, and the changes
+    /// produce the incoming half.
     pub fn enter_joint(
         &self,
         auto_leave: bool,
         changes: &[ConfChangeSingle],
-    ) -> Result<Changed, ConfChangeError> {
+    ) -> Result<ChangedConfig, ConfChangeError> {
         let mut draft = self.draft()?;
         if draft.config.voters.is_joint() {
             return Err(ConfChangeError::AlreadyJoint);
         }
-        // Members may be added to an empty configuration, as at bootstrap, but it cannot be joint.
+        // At bootstrap, members are added to an empty configuration; it cannot become joint.
         if draft.config.voters.incoming.is_empty() {
             return Err(ConfChangeError::NoVotersToJoin);
         }
@@ -87,9 +87,9 @@ impl Changer<'_> {
         draft.finish()
     }
 
-    /// Leaves the joint configuration: the outgoing half goes, with those members that have no other
-    /// part, and voters that were to become learners do.
-    pub fn leave_joint(&self) -> Result<Changed, ConfChangeError> {
+    /// Leaves the joint configuration: removes the outgoing half, including members that have no
+    /// other role, and turns `learners_next` into learners.
+    pub fn leave_joint(&self) -> Result<ChangedConfig, ConfChangeError> {
         let mut draft = self.draft()?;
         if !draft.config.voters.is_joint() {
             return Err(ConfChangeError::NotJoint);
@@ -111,8 +111,8 @@ impl Changer<'_> {
         draft.finish()
     }
 
-    /// Changes at most one voter, and any number of learners, at once.
-    pub fn simple(&self, changes: &[ConfChangeSingle]) -> Result<Changed, ConfChangeError> {
+    /// Changes at most one voter and any number of learners at once.
+    pub fn simple(&self, changes: &[ConfChangeSingle]) -> Result<ChangedConfig, ConfChangeError> {
         let mut draft = self.draft()?;
         if draft.config.voters.is_joint() {
             return Err(ConfChangeError::SimpleWhileJoint);
@@ -124,7 +124,8 @@ impl Changer<'_> {
         draft.finish()
     }
 
-    /// A copy to work on, checked first so that an error is blamed on the right side.
+    /// Returns a copy to modify. Checks it first, so that an error in the current configuration is
+    /// not attributed to the change.
     fn draft(&self) -> Result<Draft<'_>, ConfChangeError> {
         let config = self.tracker.config.clone();
         let progress = self.tracker.progress.clone();
@@ -132,7 +133,7 @@ impl Changer<'_> {
         Ok(Draft { changer: self, config, progress })
     }
 
-    /// The size of the symmetric difference between the voters now and then.
+    /// Returns the number of voters in only one of the two configurations.
     fn voters_changed(&self, then: &Config) -> usize {
         let (now, then) = (&self.tracker.config.voters.incoming, &then.voters.incoming);
         let gone = now.iter().filter(|&id| !then.contains(id)).count();
@@ -141,7 +142,7 @@ impl Changer<'_> {
     }
 }
 
-/// A configuration being changed.
+/// A configuration under change.
 struct Draft<'a> {
     changer: &'a Changer<'a>,
     config: Config,
@@ -152,11 +153,12 @@ impl Draft<'_> {
     /// Applies changes to the incoming half.
     fn apply(&mut self, changes: &[ConfChangeSingle]) -> Result<(), ConfChangeError> {
         for change in changes {
-            // Compat: etcd's server zeroes the id of a change it calls off after it was committed.
+            // Compat: as in etcd, the server zeroes the id of a change that it cancels after the
+            // commit.
             if change.node_id == MemberId(0) {
                 continue;
             }
-            if change.names_a_thread() {
+            if change.targets_local_thread() {
                 return Err(ConfChangeError::ReservedId(change.node_id));
             }
             match change.kind {
@@ -192,7 +194,7 @@ impl Draft<'_> {
             return;
         }
         self.config.voters.incoming.remove(id);
-        // Still a voter of the outgoing half: it cannot be a learner as well, so it waits.
+        // It still votes in the outgoing half, so it becomes a learner when that half is left.
         if self.config.voters.outgoing.contains(id) {
             self.config.learners_next.insert(id);
         } else {
@@ -217,12 +219,12 @@ impl Draft<'_> {
     fn track(&mut self, id: MemberId, is_learner: bool) {
         let next = self.changer.last_index.max(Index(1));
         let mut progress = Progress::new(next, self.changer.tracker.new_inflights(), is_learner);
-        // Otherwise a check for a quorum that comes before its first answer would count against it.
+        // Otherwise a quorum check before its first response would count against it.
         progress.recent_active = true;
         self.progress.insert(id, progress);
     }
 
-    fn finish(self) -> Result<Changed, ConfChangeError> {
+    fn finish(self) -> Result<ChangedConfig, ConfChangeError> {
         if self.progress.len() > MAX_MEMBERS {
             return Err(ConfChangeError::TooManyMembers);
         }
@@ -231,7 +233,7 @@ impl Draft<'_> {
     }
 }
 
-/// Checks what [`Config`] promises, and that exactly its members are tracked.
+/// Checks the invariants of [`Config`], and that exactly its members are tracked.
 fn check_invariants(config: &Config, progress: &ProgressMap) -> Result<(), ConfChangeError> {
     let broken = |reason: String| Err(ConfChangeError::Broken(reason));
     let voters = config.voters.ids();

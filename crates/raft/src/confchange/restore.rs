@@ -5,11 +5,12 @@ use types::{Index, MemberId};
 use crate::conf::{ConfChangeSingle, ConfChangeType, ConfState};
 use crate::tracker::ProgressTracker;
 
-use super::{Changed, Changer, ConfChangeError};
+use super::{ChangedConfig, Changer, ConfChangeError};
 
 /// Rebuilds the configuration that `state` describes, on top of an empty tracker.
 ///
-/// Done by the same changes that could have led there, so that what they refuse is refused here too.
+/// Applies the conf changes that could have led there, so that the same rules are enforced. For
+/// `voters=(1 3)&&(1 2) learners=(4) learners_next=(2)`:
 /// For `voters=(1 3)&&(1 2) learners=(4) learners_next=(2)`:
 ///
 /// ```text
@@ -19,13 +20,13 @@ use super::{Changed, Changer, ConfChangeError};
 ///
 /// # Errors
 ///
-/// If no sequence of changes leads to such a configuration.
+/// Returns an error if no sequence of changes leads to such a configuration.
 pub fn restore(
     mut tracker: ProgressTracker,
     last_index: Index,
     state: &ConfState,
-) -> Result<Changed, ConfChangeError> {
-    let step = |tracker: &mut ProgressTracker, changed: Changed| {
+) -> Result<ChangedConfig, ConfChangeError> {
+    let step = |tracker: &mut ProgressTracker, changed: ChangedConfig| {
         (tracker.config, tracker.progress) = changed;
     };
     let incoming = incoming_changes(state);
@@ -49,7 +50,7 @@ pub fn restore(
     Ok((tracker.config, tracker.progress))
 }
 
-/// The changes that turn the outgoing half into the incoming one.
+/// Returns the changes that turn the outgoing half into the incoming one.
 fn incoming_changes(state: &ConfState) -> Vec<ConfChangeSingle> {
     use ConfChangeType::{AddLearnerNode, AddNode, RemoveNode};
     changes(RemoveNode, &state.voters_outgoing)

@@ -1,4 +1,5 @@
-//! The log of one member: what storage holds, what is on its way there, and how far it got.
+//! The log of a member: the entries in storage and the unstable ones, with the commit and apply
+//! positions.
 //!
 //! ```text
 //!                 applied  applying  committed          last
@@ -17,11 +18,11 @@ pub(crate) use unstable::Unstable;
 
 use types::{Index, Term};
 
-use crate::entry::{Entry, EntryId, encoded_bytes, fitting};
+use crate::entry::{Entry, EntryId, encoded_bytes, fitting_count};
 use crate::snapshot::Snapshot;
 use crate::storage::{LogError, SnapshotError, Storage};
 
-/// The log of one member.
+/// The log of a member.
 #[derive(Debug)]
 pub(crate) struct RaftLog<S> {
     pub(crate) storage: S,
@@ -29,15 +30,15 @@ pub(crate) struct RaftLog<S> {
     committed: Index,
     applying: Index,
     applied: Index,
-    /// How much may be handed out for applying and not yet acknowledged.
+    /// The maximum encoded bytes handed out for applying and not yet acknowledged.
     max_applying_bytes: u64,
     applying_bytes: u64,
-    /// Whether nothing more is handed out until something was applied.
+    /// Whether handing out is paused until more entries are applied.
     applying_paused: bool,
 }
 
 impl<S: Storage> RaftLog<S> {
-    /// The log as storage has it. Everything before its first entry has been applied.
+    /// Creates a log from storage. Everything before its first entry counts as applied.
     pub(crate) fn new(storage: S, max_applying_bytes: u64) -> RaftLog<S> {
         let applied = storage.first_index().prev();
         RaftLog {
@@ -52,54 +53,55 @@ impl<S: Storage> RaftLog<S> {
         }
     }
 
-    /// How far the log is known to be committed.
+    /// Returns the commit index.
     pub(crate) fn committed(&self) -> Index {
         self.committed
     }
 
-    /// How far it is known to be applied.
+    /// Returns the applied index.
     pub(crate) fn applied(&self) -> Index {
         self.applied
     }
 
-    /// The limit on what is being applied; scans of committed entries use it as their page.
+    /// Returns the limit of bytes being applied; scans of committed entries use it as their page
+    /// size.
     pub(crate) fn max_applying_bytes(&self) -> u64 {
         self.max_applying_bytes
     }
 
-    /// The part that is not durable yet.
+    /// Returns the part that is not durable yet.
     pub(crate) fn unstable(&self) -> &Unstable {
         &self.unstable
     }
 
-    /// The part that is not durable yet, to change.
+    /// Returns the part that is not durable yet, for modification.
     pub(crate) fn unstable_mut(&mut self) -> &mut Unstable {
         &mut self.unstable
     }
 
-    /// The first entry that can be read.
+    /// Returns the index of the first available entry.
     pub(crate) fn first_index(&self) -> Index {
         self.unstable.maybe_first_index().unwrap_or_else(|| self.storage.first_index())
     }
 
-    /// The last entry.
+    /// Returns the index of the last entry.
     pub(crate) fn last_index(&self) -> Index {
         self.unstable.maybe_last_index().unwrap_or_else(|| self.storage.last_index())
     }
 
-    /// The name of the last entry.
+    /// Returns the id of the last entry.
     pub(crate) fn last_id(&self) -> EntryId {
         let index = self.last_index();
-        let term = self.term(index).expect("the term of the last entry is always kept");
+        let term = self.term(index).expect("the term of the last entry is always known");
         EntryId { term, index }
     }
 
-    /// The term of an entry, or of the one just before the first.
+    /// Returns the term of an entry, or of the entry just before the first one.
     pub(crate) fn term(&self, index: Index) -> Result<Term, LogError> {
         if let Some(term) = self.unstable.maybe_term(index) {
             return Ok(term);
         }
-        // The entry before the first is kept as a name, to match appends against.
+        // The id of the entry before the first is kept, because appends are matched against it.
         if index < self.first_index().prev() {
             return Err(LogError::Compacted);
         }
@@ -109,20 +111,20 @@ impl<S: Storage> RaftLog<S> {
         self.storage.term(index)
     }
 
-    /// Whether this log holds the entry named.
+    /// Reports whether this log contains the entry with this id.
     pub(crate) fn matches(&self, id: EntryId) -> bool {
         self.term(id.index) == Ok(id.term)
     }
 
-    /// Whether a log that ends so is at least as good as this one: whoever leads must hold
-    /// everything committed, and a better log does.
+    /// Reports whether a log that ends with `theirs` is at least as up to date as this one. Only
+    /// such a log is certain to contain everything committed.
     pub(crate) fn is_up_to_date(&self, theirs: EntryId) -> bool {
         let ours = self.last_id();
         (theirs.term, theirs.index) >= (ours.term, ours.index)
     }
 
-    /// The largest index at or below `index` whose term is at most `term`, with that term; the two
-    /// logs cannot match anywhere above it. A term of zero says that it is not known here.
+    /// Returns the largest index at or below `index` whose term is at most `term`, with that term.
+    /// The two logs cannot match above it. A term of zero means that the term is unknown.
     pub(crate) fn find_conflict_by_term(&self, index: Index, term: Term) -> EntryId {
         let mut index = index;
         while index > Index::ZERO {
@@ -135,13 +137,13 @@ impl<S: Storage> RaftLog<S> {
         EntryId::default()
     }
 
-    /// Takes entries of a leader that follow `prev`, if this log holds `prev`; gives the index of
-    /// the last of them, up to which the two logs now agree.
+    /// Appends the entries of a leader that follow `prev`, if this log contains `prev`. Returns the
+    /// index of the last entry, up to which the two logs now agree.
     ///
     /// # Panics
     ///
-    /// If a committed entry would be replaced. The entries must follow `prev` without a hole, and
-    /// `prev` must not lie before the committed part; both are checked where messages come in.
+    /// Panics if a committed entry would be replaced. The entries must follow `prev` without a gap,
+    /// and `prev` must not be before the commit index; both are checked when a message is received.
     pub(crate) fn maybe_append(
         &mut self,
         prev: EntryId,
@@ -160,17 +162,17 @@ impl<S: Storage> RaftLog<S> {
         Some(last_new)
     }
 
-    /// Puts entries behind the log, replacing an uncommitted tail; gives the last index.
+    /// Appends entries, replacing an uncommitted tail. Returns the last index.
     ///
     /// # Panics
     ///
-    /// If a committed entry would be replaced.
+    /// Panics if a committed entry would be replaced.
     pub(crate) fn append(&mut self, entries: Vec<Entry>) -> Index {
         if let Some(first) = entries.first() {
             let from = first.index;
             assert!(
                 from > self.committed,
-                "entry {from} would replace a committed one (commit is {})",
+                "entry {from} would replace a committed entry (commit index {})",
                 self.committed
             );
             self.unstable.truncate_and_append(entries, from);
@@ -178,24 +180,25 @@ impl<S: Storage> RaftLog<S> {
         self.last_index()
     }
 
-    /// Moves the commit index forward.
+    /// Advances the commit index.
     ///
     /// # Panics
     ///
-    /// If the log does not reach that far: then entries were lost that this member had acknowledged.
+    /// Panics if the log ends before `commit`: then acknowledged entries were lost.
     pub(crate) fn commit_to(&mut self, commit: Index) {
         if commit > self.committed {
             let last = self.last_index();
             assert!(
                 commit <= last,
-                "commit {commit} lies behind the last entry {last}: was the log damaged or lost?"
+                "commit {commit} is beyond the last entry {last}: was the log damaged or lost?"
             );
             self.committed = commit;
         }
     }
 
-    /// Commits up to the entry named if it is here; false if that says nothing new. A leader names an
-    /// entry of its own term: older ones are committed by it, never by counting (thesis 3.6.2).
+    /// Advances the commit index to this entry if the log contains it; returns false if nothing
+    /// changes. A leader passes an entry of its own term: older entries are committed indirectly,
+    /// never by counting replicas (thesis 3.6.2).
     pub(crate) fn maybe_commit(&mut self, id: EntryId) -> bool {
         let commits = id.term != Term::ZERO && id.index > self.committed && self.matches(id);
         if commits {
@@ -204,30 +207,30 @@ impl<S: Storage> RaftLog<S> {
         commits
     }
 
-    /// Takes over the commit index of a restart.
+    /// Restores the commit index at a restart.
     ///
     /// # Panics
     ///
-    /// If it does not lie in the log.
+    /// Panics if the index is outside the log.
     pub(crate) fn load_commit(&mut self, commit: Index) {
         let last = self.last_index();
         assert!(
             self.committed <= commit && commit <= last,
-            "saved commit {commit} lies outside of the log ({}, {last})",
+            "saved commit {commit} is outside the log ({}, {last})",
             self.committed
         );
         self.committed = commit;
     }
 
-    /// Notes that everything up to `index`, of this encoded size, has been applied.
+    /// Records that everything up to `index`, of this encoded size, has been applied.
     ///
     /// # Panics
     ///
-    /// If it was applied before, or has not been committed.
+    /// Panics if the index was applied before, or is not committed.
     pub(crate) fn applied_to(&mut self, index: Index, bytes: u64) {
         assert!(
             self.applied <= index && index <= self.committed,
-            "applied {index} lies outside of ({}, {})",
+            "applied {index} is outside ({}, {})",
             self.applied,
             self.committed
         );
@@ -237,25 +240,25 @@ impl<S: Storage> RaftLog<S> {
         self.applying_paused = self.applying_bytes >= self.max_applying_bytes;
     }
 
-    /// Notes that everything up to `index`, of this encoded size, was handed out for applying.
+    /// Records that everything up to `index`, of this encoded size, was handed out for applying.
     pub(crate) fn accept_applying(&mut self, index: Index, bytes: u64, allow_unstable: bool) {
-        assert!(index <= self.committed, "{index} was handed out before it was committed");
+        assert!(index <= self.committed, "entry {index} was handed out before it was committed");
         self.applying = index;
         self.applying_bytes = self.applying_bytes.saturating_add(bytes);
-        // A batch that stopped short was cut by its size: wait, although some room may be left, so
-        // that the next one is not cut to a single entry.
+        // A batch that stops short was limited by its size: pause although some room may be left,
+        // so that the next batch does not consist of a single entry.
         self.applying_paused = self.applying_bytes >= self.max_applying_bytes
             || index < self.max_appliable(allow_unstable);
     }
 
-    /// Whether there is something to apply.
+    /// Reports whether there are committed entries to apply.
     pub(crate) fn has_next_committed(&self, allow_unstable: bool) -> bool {
         !self.applying_paused
             && self.unstable.snapshot().is_none()
             && self.applying < self.max_appliable(allow_unstable)
     }
 
-    /// The next committed entries to apply. A snapshot on its way comes first.
+    /// Returns the next committed entries to apply. A pending snapshot is applied first.
     pub(crate) fn next_committed(&self, allow_unstable: bool) -> Vec<Entry> {
         if !self.has_next_committed(allow_unstable) {
             return Vec::new();
@@ -266,8 +269,8 @@ impl<S: Storage> RaftLog<S> {
             .expect("committed entries are kept until applied")
     }
 
-    /// How far entries may be applied. Where storage is written asynchronously, an entry is applied
-    /// only once this member has it durably, so that what was applied survives a crash.
+    /// Returns the highest index that may be applied. With asynchronous storage writes an entry is
+    /// applied only after it is durable on this member, so that applied entries survive a crash.
     fn max_appliable(&self, allow_unstable: bool) -> Index {
         if allow_unstable {
             self.committed
@@ -276,17 +279,17 @@ impl<S: Storage> RaftLog<S> {
         }
     }
 
-    /// The entries from `lo` on, as many as fit.
+    /// Returns the entries from `lo` on, as many as fit.
     pub(crate) fn entries(&self, lo: Index, max_bytes: u64) -> Result<Vec<Entry>, LogError> {
         let end = self.last_index().next();
         if lo >= end { Ok(Vec::new()) } else { self.slice(lo, end, max_bytes) }
     }
 
-    /// The entries in `lo..hi`, as many as fit but at least one.
+    /// Returns the entries in `lo..hi`, as many as fit but at least one.
     ///
     /// # Panics
     ///
-    /// If `hi` lies behind the log.
+    /// Panics if `hi` is beyond the log.
     pub(crate) fn slice(
         &self,
         lo: Index,
@@ -303,7 +306,7 @@ impl<S: Storage> RaftLog<S> {
         let offset = self.unstable.offset();
         if lo >= offset {
             let tail = self.unstable.slice(lo, hi);
-            return Ok(tail[..fitting(tail, max_bytes)].to_vec());
+            return Ok(tail[..fitting_count(tail, max_bytes)].to_vec());
         }
         let stable_end = hi.min(offset);
         if lo == stable_end {
@@ -320,7 +323,7 @@ impl<S: Storage> RaftLog<S> {
         Ok(entries)
     }
 
-    /// Fills what room is left behind the durable entries.
+    /// Appends unstable entries while there is room.
     fn extend_from_unstable(&self, entries: &mut Vec<Entry>, hi: Index, max_bytes: u64) {
         let used = encoded_bytes(entries);
         if used >= max_bytes {
@@ -328,15 +331,16 @@ impl<S: Storage> RaftLog<S> {
         }
         let room = max_bytes - used;
         let tail = self.unstable.slice(self.unstable.offset(), hi);
-        let count = fitting(tail, room);
-        // One entry is always said to fit; here there are entries already, so it must really.
+        let count = fitting_count(tail, room);
+        // `fitting_count` always counts one entry; after stable entries it must really fit.
         if count == 1 && tail[0].encoded_bytes() > room {
             return;
         }
         entries.extend_from_slice(&tail[..count]);
     }
 
-    /// Calls `visit` with pages of the entries in `lo..hi` until it returns true; whether it did.
+    /// Calls `visit` with pages of the entries in `lo..hi` until it returns true; reports whether
+    /// it did.
     pub(crate) fn any_page(
         &self,
         mut lo: Index,
@@ -354,7 +358,7 @@ impl<S: Storage> RaftLog<S> {
         Ok(false)
     }
 
-    /// The newest snapshot.
+    /// Returns the newest snapshot.
     pub(crate) fn snapshot(&self) -> Result<Snapshot, SnapshotError> {
         match self.unstable.snapshot() {
             Some(snapshot) => Ok(snapshot.clone()),
@@ -362,7 +366,7 @@ impl<S: Storage> RaftLog<S> {
         }
     }
 
-    /// Starts over from a snapshot.
+    /// Replaces the log with a snapshot.
     pub(crate) fn restore(&mut self, snapshot: Snapshot) {
         self.committed = snapshot.metadata.index;
         self.unstable.restore(snapshot);

@@ -1,16 +1,17 @@
-//! The part of the log that is not known to be durable yet.
+//! The part of the log that is not known to be durable.
 //!
 //! ```text
 //! storage   … 5 6 7
 //! unstable          8 9 | 10 11        offset = 8, in_progress = 10: 8 and 9 are being written
 //! ```
 //!
-//! An entry is appended here first, then handed out, and forgotten only when a response says that it is
-//! durable; until then reads come here before they go to storage. After a change of leader the two overlap:
+//! An entry is appended here first, then handed out, and removed only when a response reports that
+//! it is durable. Until then reads find it here, before storage. After a change of leader the two
+//! parts overlap:
 //!
 //! ```text
 //! storage   … 5 6 7
-//! unstable        7 8                  offset = 7: another leader's 7, which the next write puts in its place
+//! unstable        7 8                  offset = 7: the new leader's 7 replaces the stored one
 //! ```
 
 use types::{Index, Term};
@@ -18,9 +19,10 @@ use types::{Index, Term};
 use crate::entry::{Entry, EntryId};
 use crate::snapshot::Snapshot;
 
-/// Entries and a snapshot on their way to storage.
+/// Entries and a snapshot that are not yet durable.
 ///
-/// Invariants: `entries[i]` has index `offset + i`; `offset <= in_progress <= offset + entries.len()`.
+/// Invariants: `entries[i]` has index `offset + i`, and
+/// `offset <= in_progress <= offset + entries.len()`.
 #[derive(Debug)]
 pub(crate) struct Unstable {
     snapshot: Option<Snapshot>,
@@ -31,7 +33,7 @@ pub(crate) struct Unstable {
 }
 
 impl Unstable {
-    /// Nothing is unstable; the next entry will be `offset`.
+    /// Creates an empty part; the next entry will be `offset`.
     #[must_use]
     pub(crate) fn new(offset: Index) -> Unstable {
         Unstable {
@@ -43,38 +45,38 @@ impl Unstable {
         }
     }
 
-    /// The index of the first entry, were there one.
+    /// Returns the index of the first unstable entry, or of the next one if there is none.
     #[must_use]
     pub(crate) fn offset(&self) -> Index {
         self.offset
     }
 
-    /// Whether any entry is not known to be durable.
+    /// Reports whether any entry is not known to be durable.
     #[must_use]
     pub(crate) fn has_entries(&self) -> bool {
         !self.entries.is_empty()
     }
 
-    /// The snapshot, whether being written or not.
+    /// Returns the snapshot, whether it is being written or not.
     #[must_use]
     pub(crate) fn snapshot(&self) -> Option<&Snapshot> {
         self.snapshot.as_ref()
     }
 
-    /// The first index of the log, if a snapshot here decides it.
+    /// Returns the first index of the log if the snapshot determines it.
     #[must_use]
     pub(crate) fn maybe_first_index(&self) -> Option<Index> {
         self.snapshot.as_ref().map(|snapshot| snapshot.metadata.index.next())
     }
 
-    /// The last index of the log, if anything here decides it.
+    /// Returns the last index of the log if this part determines it.
     #[must_use]
     pub(crate) fn maybe_last_index(&self) -> Option<Index> {
         let of_snapshot = || self.snapshot.as_ref().map(|snapshot| snapshot.metadata.index);
         self.entries.last().map(|entry| entry.index).or_else(of_snapshot)
     }
 
-    /// The term of an entry, if it is known here.
+    /// Returns the term of an entry if it is known here.
     #[must_use]
     pub(crate) fn maybe_term(&self, index: Index) -> Option<Term> {
         if index < self.offset {
@@ -84,28 +86,28 @@ impl Unstable {
         self.entries.get(self.position(index)).map(|entry| entry.term)
     }
 
-    /// The entries that are not being written yet.
+    /// Returns the entries that are not being written yet.
     #[must_use]
     pub(crate) fn next_entries(&self) -> &[Entry] {
         &self.entries[self.position(self.in_progress)..]
     }
 
-    /// The snapshot, if it is not being written yet.
+    /// Returns the snapshot if it is not being written yet.
     #[must_use]
     pub(crate) fn next_snapshot(&self) -> Option<&Snapshot> {
         self.snapshot.as_ref().filter(|_| !self.snapshot_in_progress)
     }
 
-    /// Notes that everything here has been handed out for writing.
+    /// Marks everything as being written.
     pub(crate) fn accept_in_progress(&mut self) {
         self.in_progress = self.end();
         self.snapshot_in_progress = self.snapshot.is_some();
     }
 
-    /// Forgets entries up to the one named, which is durable. Ignored unless that very entry is still
-    /// here: it may have been replaced while it was written.
+    /// Removes entries up to `id`, which is durable. Does nothing unless this part still contains
+    /// that very entry: it may have been replaced while it was written.
     ///
-    /// The caller must know that no write under way could replace it in storage; see
+    /// The caller must ensure that no write in progress could replace the entry in storage; see
     /// [`crate::RawNode::ready`].
     pub(crate) fn stable_to(&mut self, id: EntryId) {
         if id.index < self.offset || self.maybe_term(id.index) != Some(id.term) {
@@ -117,7 +119,7 @@ impl Unstable {
         self.in_progress = self.in_progress.max(self.offset);
     }
 
-    /// Forgets the snapshot that ends at `index`, which is durable.
+    /// Removes the snapshot that ends at `index`, which is durable.
     pub(crate) fn stable_snapshot_to(&mut self, index: Index) {
         if self.snapshot.as_ref().is_some_and(|snapshot| snapshot.metadata.index == index) {
             self.snapshot = None;
@@ -125,7 +127,7 @@ impl Unstable {
         }
     }
 
-    /// Starts over from a snapshot.
+    /// Replaces everything with a snapshot.
     pub(crate) fn restore(&mut self, snapshot: Snapshot) {
         self.offset = snapshot.metadata.index.next();
         self.in_progress = self.offset;
@@ -134,19 +136,20 @@ impl Unstable {
         self.snapshot_in_progress = false;
     }
 
-    /// Puts entries behind those here, replacing what is in their way.
+    /// Appends entries, replacing existing ones from `from` on.
     ///
     /// # Panics
     ///
-    /// If there would be a hole.
+    /// Panics if there would be a gap.
     pub(crate) fn truncate_and_append(
         &mut self,
         entries: impl IntoIterator<Item = Entry>,
         from: Index,
     ) {
-        assert!(from <= self.end(), "entry {from} would leave a hole behind {}", self.end());
+        assert!(from <= self.end(), "entry {from} would leave a gap after {}", self.end());
         if from <= self.offset {
-            // All of it goes, also what is being written: the next write replaces that in storage.
+            // Drop everything, including entries being written: the next write replaces them in
+            // storage.
             self.entries.clear();
             self.offset = from;
             self.in_progress = from;
@@ -158,28 +161,29 @@ impl Unstable {
         debug_assert!(self.entries.last().is_none_or(|last| last.index.next() == self.end()));
     }
 
-    /// The entries in `lo..hi`.
+    /// Returns the entries in `lo..hi`.
     ///
     /// # Panics
     ///
-    /// If they are not all here.
+    /// Panics if this part does not contain all of them.
     #[must_use]
     pub(crate) fn slice(&self, lo: Index, hi: Index) -> &[Entry] {
         assert!(
             self.offset <= lo && lo <= hi && hi <= self.end(),
-            "unstable entries {lo}..{hi} asked of {}..{}",
+            "unstable entries {lo}..{hi} are outside {}..{}",
             self.offset,
             self.end()
         );
         &self.entries[self.position(lo)..self.position(hi)]
     }
 
-    /// The index behind the last entry.
+    /// Returns the index after the last entry.
     fn end(&self) -> Index {
         self.offset + self.entries.len() as u64
     }
 
-    /// Where an index at or behind `offset` stands in `entries`; past the end if nowhere.
+    /// Returns the position of an index at or after `offset` in `entries`; past the end if it is
+    /// not there.
     fn position(&self, index: Index) -> usize {
         usize::try_from(index - self.offset).unwrap_or(usize::MAX)
     }

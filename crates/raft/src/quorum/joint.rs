@@ -1,4 +1,4 @@
-//! Two majorities that must both agree.
+//! A joint configuration: two majorities that must both agree.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,42 +7,42 @@ use types::{Index, MemberId};
 
 use super::{MajorityConfig, VoteResult};
 
-/// The voters while membership changes: those of the configuration being moved to, and of the one
-/// being left. Nothing is decided by one half alone, so the two can never decide differently.
+/// The voters during a conf change, in an incoming and an outgoing half. No half decides alone, so
+/// the two halves cannot decide differently.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JointConfig {
-    /// The half being moved to; the only one outside of a change.
+    /// The incoming half; the only one outside of a joint conf change.
     pub incoming: MajorityConfig,
-    /// The half being left; empty outside of a change.
+    /// The outgoing half; empty outside of a joint conf change.
     pub outgoing: MajorityConfig,
 }
 
 impl JointConfig {
-    /// Whether both halves are in force.
+    /// Reports whether both halves are in force.
     #[must_use]
     pub fn is_joint(&self) -> bool {
         !self.outgoing.is_empty()
     }
 
-    /// Whether the member votes in either half.
+    /// Reports whether the member votes in either half.
     #[must_use]
     pub fn contains(&self, id: MemberId) -> bool {
         self.incoming.contains(id) || self.outgoing.contains(id)
     }
 
-    /// The voters of both halves.
+    /// Returns the voters of both halves.
     #[must_use]
     pub fn ids(&self) -> BTreeSet<MemberId> {
         self.incoming.iter().chain(self.outgoing.iter()).collect()
     }
 
-    /// The largest index that both halves have acknowledged.
+    /// Returns the largest index that a majority of each half has acknowledged.
     #[must_use]
     pub fn committed_index(&self, acked: impl Fn(MemberId) -> Option<Index>) -> Index {
         self.incoming.committed_index(&acked).min(self.outgoing.committed_index(&acked))
     }
 
-    /// Counts votes in both halves: lost in one is lost, won in both is won.
+    /// Counts votes in both halves: a loss in one half is a loss, a win needs both.
     #[must_use]
     pub fn vote_result(&self, vote: impl Fn(MemberId) -> Option<bool>) -> VoteResult {
         use VoteResult::{Lost, Pending, Won};
@@ -53,7 +53,7 @@ impl JointConfig {
         }
     }
 
-    /// Draws what each voter of either half has acknowledged; see [`MajorityConfig::describe`].
+    /// Draws the acknowledged index of each voter; see [`MajorityConfig::describe`].
     #[must_use]
     pub fn describe(&self, acked: impl Fn(MemberId) -> Option<Index>) -> String {
         self.ids().into_iter().collect::<MajorityConfig>().describe(acked)

@@ -1,4 +1,4 @@
-//! One set of voters, of which more than half decide.
+//! A majority configuration: more than half of the voters decide.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,7 +7,7 @@ use types::{Index, MemberId};
 
 use super::VoteResult;
 
-/// Majorities up to this size are counted without allocating. More voters are rare and slow anyway.
+/// Up to this number of voters, majorities are computed without allocation.
 const VOTERS_ON_STACK: usize = 7;
 
 /// A set of voters. The empty set agrees to everything, so that a joint configuration with one
@@ -16,25 +16,25 @@ const VOTERS_ON_STACK: usize = 7;
 pub struct MajorityConfig(BTreeSet<MemberId>);
 
 impl MajorityConfig {
-    /// Whether there are no voters.
+    /// Reports whether there are no voters.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The number of voters.
+    /// Returns the number of voters.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether the member votes here.
+    /// Reports whether the member is a voter.
     #[must_use]
     pub fn contains(&self, id: MemberId) -> bool {
         self.0.contains(&id)
     }
 
-    /// The voters, in order.
+    /// Returns the voters in id order.
     pub fn iter(&self) -> impl Iterator<Item = MemberId> + '_ {
         self.0.iter().copied()
     }
@@ -49,8 +49,8 @@ impl MajorityConfig {
         self.0.remove(&id);
     }
 
-    /// The largest index that more than half of the voters have acknowledged. A voter that has not
-    /// said anything counts as zero; no voters at all acknowledge everything.
+    /// Returns the largest index that more than half of the voters have acknowledged. A voter
+    /// without an acknowledgement counts as zero; an empty set acknowledges everything.
     #[must_use]
     pub fn committed_index(&self, acked: impl Fn(MemberId) -> Option<Index>) -> Index {
         let voters = self.len();
@@ -70,11 +70,11 @@ impl MajorityConfig {
             *slot = acked(id).unwrap_or(Index::ZERO);
         }
         indexes.sort_unstable();
-        // From the right, the quorum-th largest: it and all above it make a quorum.
+        // The quorum-th largest index: it and all larger ones form a quorum.
         indexes[voters - quorum_of(voters)]
     }
 
-    /// Counts votes: true for yes, false for no, nothing for not heard from.
+    /// Counts votes: `true` is granted, `false` is rejected, `None` is missing.
     #[must_use]
     pub fn vote_result(&self, vote: impl Fn(MemberId) -> Option<bool>) -> VoteResult {
         if self.is_empty() {
@@ -98,7 +98,8 @@ impl MajorityConfig {
         }
     }
 
-    /// Draws what each voter has acknowledged, as a bar that is longer the more voters lie behind it.
+    /// Draws the acknowledged index of each voter as a bar, whose length is the number of voters
+    /// behind it.
     ///
     /// ```text
     ///        idx
@@ -127,7 +128,7 @@ impl MajorityConfig {
     }
 }
 
-/// The smallest number of voters that is more than half.
+/// Returns the size of the smallest majority.
 fn quorum_of(voters: usize) -> usize {
     voters / 2 + 1
 }
@@ -144,7 +145,7 @@ impl fmt::Display for MajorityConfig {
     }
 }
 
-/// Writes ids the way configurations are printed: `(1 2 a)`.
+/// Writes ids as configurations print them: `(1 2 a)`.
 pub(crate) fn write_ids(
     f: &mut fmt::Formatter<'_>,
     ids: impl Iterator<Item = MemberId>,

@@ -1,8 +1,9 @@
-//! Who must agree before something is decided.
+//! Quorums: the sets of voters that decide.
 //!
-//! A *majority* decides by more than half of its voters. A *joint* configuration is two majorities
-//! that must both agree; with an empty second half it is an ordinary majority, which is how the rest
-//! of the core uses it. Everything here is arithmetic over sets of ids: no logs, no messages.
+//! A *majority* needs more than half of its voters. A *joint* configuration consists of two
+//! majorities that must both agree; with an empty second half it is an ordinary majority, and the
+//! core always uses this form. This module only computes with sets of ids; it knows neither logs
+//! nor messages.
 
 mod joint;
 mod majority;
@@ -14,16 +15,16 @@ pub(crate) use majority::write_ids;
 /// The outcome of a vote so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VoteResult {
-    /// Votes that are still missing decide.
+    /// Missing votes decide.
     Pending,
     /// A quorum can no longer be reached.
     Lost,
-    /// A quorum said yes.
+    /// A quorum granted its votes.
     Won,
 }
 
 impl VoteResult {
-    /// etcd's name for the outcome.
+    /// Returns etcd's name of the outcome.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! A follower takes entries and heartbeats.
+//! Appends and heartbeats on a follower.
 
 use types::{Index, MemberId};
 
@@ -11,7 +11,7 @@ use super::Raft;
 impl<S: Storage> Raft<S> {
     pub(super) fn on_append(&mut self, message: Message) {
         let (from, prev) = (message.from, EntryId { term: message.log_term, index: message.index });
-        // Late: what is committed is known to match already.
+        // A stale append: committed entries are known to match.
         if prev.index < self.log.committed() {
             return self.acknowledge(from, self.log.committed());
         }
@@ -25,8 +25,9 @@ impl<S: Storage> Raft<S> {
         self.send(Message { index, ..Message::new(MessageType::MsgAppResp, to) });
     }
 
-    /// Refuses with a hint: the last place where this log's term is not above the append's. Above it
-    /// the logs cannot meet, since terms only grow along a log.
+    /// Rejects an append with a hint: the last index at which the term of this log is not above the
+    /// term of the append. Above it the logs cannot match, because terms never decrease along a
+    /// log.
     fn refuse_append(&mut self, to: MemberId, prev: EntryId) {
         let upper = prev.index.min(self.log.last_index());
         let hint = self.log.find_conflict_by_term(upper, prev.term);

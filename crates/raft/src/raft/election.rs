@@ -1,4 +1,4 @@
-//! Standing for election, voting, counting votes.
+//! Campaigns, votes and vote counting.
 
 use bytes::Bytes;
 use types::{MemberId, Term};
@@ -10,28 +10,28 @@ use crate::storage::Storage;
 
 use super::{Raft, Role};
 
-/// What a vote request carries when the leader asked for the campaign: receivers then listen
-/// although they hear from that leader. The bytes are etcd's.
+/// Compat: as in etcd, the context of vote requests in a leader transfer. Receivers then vote
+/// although they hear from the leader.
 const TRANSFER_CONTEXT: &[u8] = b"CampaignTransfer";
 
-/// Why a member stands.
+/// The type of a campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Campaign {
-    /// To find out whether it would be elected.
+    /// A pre-vote: finds out whether an election could be won.
     PreElection,
-    /// To be elected.
+    /// An election.
     Election,
-    /// To be elected, at the wish of the leader.
+    /// An election that the leader requested.
     Transfer,
 }
 
-/// Whether a vote is asked for at the wish of the leader.
+/// Reports whether the leader requested the campaign of this vote request.
 pub(super) fn is_transfer(message: &Message) -> bool {
     message.context == TRANSFER_CONTEXT
 }
 
 impl<S: Storage> Raft<S> {
-    /// Stands for election, if this member may.
+    /// Starts a campaign if this member may campaign.
     pub(crate) fn campaign(&mut self) {
         let pre_vote = self.config.pre_vote;
         self.hup(if pre_vote { Campaign::PreElection } else { Campaign::Election });
@@ -45,24 +45,24 @@ impl<S: Storage> Raft<S> {
             tracing::warn!(member = %self.id(), "cannot campaign: not a voter");
             return;
         }
-        // It might be elected by voters that are none any more.
+        // It could be elected by members that are no longer voters.
         if self.has_unapplied_conf_changes() {
             tracing::warn!(member = %self.id(), "cannot campaign: a membership change is not applied");
             return;
         }
-        self.stand(campaign);
+        self.start_campaign(campaign);
     }
 
-    /// Whether a committed change of membership has not been applied yet.
+    /// Reports whether a committed conf change has not been applied yet.
     fn has_unapplied_conf_changes(&self) -> bool {
         let (lo, hi) = (self.log.applied().next(), self.log.committed().next());
         let changes = |page: &[Entry]| page.iter().any(|entry| entry.kind.is_conf_change());
         self.log
             .any_page(lo, hi, self.log.max_applying_bytes(), changes)
-            .expect("committed entries are kept until applied")
+            .expect("committed entries are available until applied")
     }
 
-    fn stand(&mut self, campaign: Campaign) {
+    fn start_campaign(&mut self, campaign: Campaign) {
         let (kind, term) = if campaign == Campaign::PreElection {
             self.become_pre_candidate();
             (MessageType::MsgPreVote, self.term.next())
@@ -77,7 +77,7 @@ impl<S: Storage> Raft<S> {
         };
         for to in self.tracker.config.voters.ids() {
             if to == self.id() {
-                // Its own vote counts once it is durable, like everybody's.
+                // Its own vote counts once it is durable, like any other vote.
                 self.send(Message { term, ..Message::new(response_to(kind), to) });
             } else {
                 self.send(Message {
@@ -100,17 +100,18 @@ impl<S: Storage> Raft<S> {
         }
     }
 
-    /// One vote a term. Learners vote too: the candidate may know of a promotion that this member
-    /// has yet to hear of, and without its vote there might be no quorum.
+    /// Reports whether this member may vote for the candidate; it votes once per term. Learners
+    /// vote too: the candidate may know of a promotion that this member has not applied, and
+    /// without its vote there might be no quorum.
     fn may_vote_for(&self, message: &Message) -> bool {
-        let repeated = self.vote == Some(message.from);
-        let free = self.vote.is_none() && self.lead().is_none();
-        let about_the_future = message.kind == MessageType::MsgPreVote && message.term > self.term;
-        repeated || free || about_the_future
+        let same_candidate = self.vote == Some(message.from);
+        let no_vote_or_leader = self.vote.is_none() && self.lead().is_none();
+        let future_pre_vote = message.kind == MessageType::MsgPreVote && message.term > self.term;
+        same_candidate || no_vote_or_leader || future_pre_vote
     }
 
     fn grant_vote(&mut self, message: &Message) {
-        // In the term that was asked about: the candidate ignores answers of older ones.
+        // Respond in the requested term: the candidate ignores responses of older terms.
         let kind = response_to(message.kind);
         self.send(Message { term: message.term, ..Message::new(kind, message.from) });
         if message.kind == MessageType::MsgVote {
@@ -120,7 +121,8 @@ impl<S: Storage> Raft<S> {
     }
 
     pub(super) fn refuse_vote(&mut self, message: &Message) {
-        // Before its first term a member has nothing to put an answer in. Silence refuses as well.
+        // A response needs a term, and before its first term a member has none. Silence refuses as
+        // well.
         if self.term == Term::ZERO {
             return;
         }
@@ -133,16 +135,16 @@ impl<S: Storage> Raft<S> {
             Role::PreCandidate(_) => MessageType::MsgPreVoteResp,
             _ => MessageType::MsgVoteResp,
         };
-        // Answers to the question before the campaign come late.
+        // A late response to the pre-vote that preceded this campaign.
         if message.kind != awaited {
             return;
         }
         match self.count_vote(message.from, !message.reject) {
             VoteResult::Won if awaited == MessageType::MsgPreVoteResp => {
-                self.stand(Campaign::Election);
+                self.start_campaign(Campaign::Election);
             }
-            // Removed or demoted while it stood: it could not take a single proposal.
-            VoteResult::Won if !self.is_promotable() && !self.has_etcd_holes() => {
+            // Removed or demoted during the campaign: as a leader it could not accept any proposal.
+            VoteResult::Won if !self.is_promotable() && !self.keeps_etcd_bugs() => {
                 self.become_follower(self.term, None);
             }
             VoteResult::Won => {
@@ -155,15 +157,16 @@ impl<S: Storage> Raft<S> {
     }
 
     fn count_vote(&mut self, from: MemberId, granted: bool) -> VoteResult {
-        let needs_own_vote = !self.has_etcd_holes();
+        let needs_own_vote = !self.keeps_etcd_bugs();
         let (Role::PreCandidate(candidate) | Role::Candidate(candidate)) = &mut self.role else {
             return VoteResult::Pending;
         };
         candidate.votes.entry(from).or_insert(granted);
         let (yes, no, result) = self.tracker.tally(&candidate.votes);
         tracing::debug!(member = %self.config.id, %from, granted, yes, no, ?result, "vote counted");
-        // Until its own vote came back its term is not durable, and a quorum of others is not enough:
-        // it could lead, crash, and be elected a second time in the same term by the same voters.
+        // Until its own vote is counted its term is not durable, and a quorum of other votes is not
+        // enough: it could lead, crash, and win a second election in the same term with the same
+        // votes.
         let has_own_vote = candidate.votes.contains_key(&self.config.id);
         if result == VoteResult::Won && needs_own_vote && !has_own_vote {
             return VoteResult::Pending;

@@ -1,22 +1,23 @@
-//! A change of configuration is applied.
+//! Conf changes on a member.
 
 use types::Index;
 
 use crate::conf::{ConfChangeV2, ConfState, Procedure};
-use crate::confchange::{Changed, Changer, ConfChangeError};
+use crate::confchange::{ChangedConfig, Changer, ConfChangeError};
 use crate::storage::Storage;
 
 use super::{Raft, Role};
 
 impl<S: Storage> Raft<S> {
-    /// Whether this member may lead: a voter that is not waiting for a snapshot to be written.
+    /// Reports whether this member may campaign: it is a voter and no snapshot is waiting to be
+    /// written.
     pub(super) fn is_promotable(&self) -> bool {
         let voter = self.tracker.progress.get(self.id()).is_some_and(|own| !own.is_learner);
         voter && self.log.unstable().snapshot().is_none()
     }
 
-    /// Applies the committed change at an index and gives the configuration now in force; nothing if the one in
-    /// force contains the change already.
+    /// Applies the committed conf change at `index` and returns the new configuration; `None` if
+    /// the current configuration already includes the change.
     pub(crate) fn apply_conf_change(
         &mut self,
         index: Index,
@@ -30,7 +31,7 @@ impl<S: Storage> Raft<S> {
         Ok(Some(conf_state))
     }
 
-    /// Makes a change to the configuration in force.
+    /// Applies a conf change to the current configuration.
     pub(crate) fn change_config(
         &mut self,
         change: &ConfChangeV2,
@@ -47,7 +48,7 @@ impl<S: Storage> Raft<S> {
     }
 
     /// Puts a configuration in force.
-    pub(super) fn switch_to_config(&mut self, changed: Changed) -> ConfState {
+    pub(super) fn switch_to_config(&mut self, changed: ChangedConfig) -> ConfState {
         (self.tracker.config, self.tracker.progress) = changed;
         tracing::info!(member = %self.id(), config = %self.tracker.config, "switched configuration");
         let conf_state = self.tracker.conf_state();
@@ -56,7 +57,7 @@ impl<S: Storage> Raft<S> {
         }
         let own = self.tracker.progress.get(self.id());
         if own.is_none_or(|own| own.is_learner) {
-            // It goes on replicating the change that removes it, unless told to step down.
+            // It continues to replicate the change that removes it, unless configured to step down.
             if self.config.step_down_on_removal {
                 self.become_follower(self.term, None);
             }
@@ -66,7 +67,8 @@ impl<S: Storage> Raft<S> {
         conf_state
     }
 
-    /// Fewer voters may have committed more; new members get the log without waiting for a heartbeat.
+    /// Reacts to a new set of voters: fewer voters may have committed more entries, and new members
+    /// receive the log without waiting for a heartbeat.
     fn act_on_new_quorum(&mut self) {
         if self.maybe_commit() {
             self.broadcast_append();

@@ -1,22 +1,22 @@
-//! The state machine of one member, split by what happens to it.
+//! The Raft state machine of one member, one file per event.
 //!
 //! | file | event |
 //! | --- | --- |
-//! | `tick` | time passed |
-//! | `step` | a message came in: its term decides first, then its kind |
-//! | `validate` | what a message from a peer must be like before it is looked at |
-//! | `election` | standing for election, voting, counting votes |
-//! | `proposal` | somebody wants entries appended |
-//! | `replicate` | a leader sends its log and hears how far it got |
-//! | `append` | a follower takes entries and heartbeats |
-//! | `snapshot` | a follower starts over |
-//! | `read_index` | somebody wants a linearizable read |
-//! | `transfer` | leadership moves on purpose |
-//! | `membership` | a change of configuration is applied |
-//! | `stored` | storage reports what is durable and what is applied |
+//! | `tick` | a tick passes |
+//! | `step` | a message arrives; dispatched by term, then by kind and role |
+//! | `validate` | checks on a message from a peer before it is stepped |
+//! | `election` | campaigns, votes and vote counting |
+//! | `proposal` | entries are proposed |
+//! | `replicate` | a leader sends its log and handles the responses |
+//! | `append` | a follower handles appends and heartbeats |
+//! | `snapshot` | a follower restores a snapshot |
+//! | `read_index` | a linearizable read asks for a read index |
+//! | `transfer` | leadership is transferred or forgotten |
+//! | `membership` | a conf change is applied |
+//! | `stored` | storage reports durable and applied entries |
 //!
-//! Nothing here blocks, reads a clock, draws from the system's randomness or touches a file. What the
-//! outside must do is collected in `messages` and in the log, and picked up by [`crate::RawNode`].
+//! Nothing here blocks, reads a clock, draws system randomness or touches a file. Output is
+//! collected in `messages` and in the log, and picked up by [`crate::RawNode`].
 
 mod append;
 mod election;
@@ -48,38 +48,38 @@ use crate::state::{HardState, RoleKind, SoftState};
 use crate::storage::Storage;
 use crate::tracker::{Progress, ProgressTracker};
 
-/// Why a member cannot start.
+/// An error at the start of a member.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A value of the configuration makes no sense.
+    /// A value of the configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Storage holds a membership that no sequence of changes leads to.
+    /// Storage contains a configuration that no sequence of conf changes leads to.
     #[error("restore configuration from storage: {0}")]
     ConfState(#[from] ConfChangeError),
-    /// Storage holds a commit index outside of its log.
+    /// Storage contains a commit index outside its log.
     #[error("saved commit {commit} is out of range [{first}, {last}]")]
     Commit {
-        /// The commit index saved.
+        /// The saved commit index.
         commit: Index,
-        /// The commit index the log starts from.
+        /// The commit index at which the log starts.
         first: Index,
         /// The last index of the log.
         last: Index,
     },
-    /// The state machine is ahead of the log, or behind its beginning.
+    /// The applied index is beyond the log or before its start.
     #[error("applied {applied} is out of range [{first}, {last}]")]
     Applied {
-        /// The applied index given.
+        /// The given applied index.
         applied: Index,
-        /// Where the log starts.
+        /// The index at which the log starts.
         first: Index,
         /// The last index of the log.
         last: Index,
     },
 }
 
-/// One member.
+/// The Raft state machine of a member.
 pub(crate) struct Raft<S> {
     pub(crate) config: Config,
     pub(crate) term: Term,
@@ -87,27 +87,28 @@ pub(crate) struct Raft<S> {
     pub(crate) role: Role,
     pub(crate) log: RaftLog<S>,
     pub(crate) tracker: ProgressTracker,
-    /// The configuration in force contains every change up to here.
+    /// The configuration in force includes every conf change up to this index.
     conf_index: Index,
-    /// Messages that may go out at once.
+    /// Messages that may be sent at once.
     pub(crate) messages: Vec<Message>,
-    /// Messages that promise something, to go out once all that is unstable now is durable. Those to
-    /// this member itself are its own acknowledgements.
+    /// Messages that promise something durable; they are sent after everything that is unstable now
+    /// is durable. Those addressed to this member are its own acknowledgements.
     pub(crate) messages_after_append: Vec<Message>,
     pub(crate) read_states: Vec<ReadState>,
-    /// Reads that came before this leader committed anything in its term; answered once it has. They outlive
-    /// the role, as in etcd: should this member lead again, they are answered then. At most
-    /// [`read_index::MAX_WAITING_READS`].
+    /// Reads that arrived before this leader committed an entry in its term; answered once it has.
+    /// At most [`read_index::MAX_WAITING_READS`]. Compat: as in etcd, they outlive the role and are
+    /// answered if this member becomes leader again.
     pending_reads: Vec<Message>,
-    /// Ticks since a follower heard from its leader, a candidate stood, or a leader checked.
+    /// Ticks since a follower heard from its leader, a candidate started its campaign, or a leader
+    /// checked its quorum.
     election_elapsed: u32,
-    /// Drawn anew with every term and role.
+    /// The current election timeout, drawn again with every change of term or role.
     randomized_election_ticks: u32,
     random: SplitMix64,
 }
 
 impl<S: Storage> Raft<S> {
-    /// A member as its storage left it, following nobody yet.
+    /// Creates a member from its storage, as a follower without a leader.
     pub(crate) fn new(config: Config, storage: S) -> Result<Raft<S>, StartError> {
         let config = config.validated()?;
         let (hard_state, conf_state) = storage.initial_state();
@@ -161,34 +162,35 @@ impl<S: Storage> Raft<S> {
         HardState { term: self.term, vote: self.vote, commit: self.log.committed() }
     }
 
-    /// Follows `lead` in `term`, or waits for a leader of that term.
+    /// Becomes a follower of `lead` in `term`, or of a leader yet to be elected.
     fn become_follower(&mut self, term: Term, lead: Option<MemberId>) {
         self.reset(term);
         self.role = Role::Follower { lead };
         tracing::debug!(member = %self.id(), %term, "became follower");
     }
 
-    /// Asks for votes in the next term, its own first.
+    /// Becomes a candidate in the next term and votes for itself.
     fn become_candidate(&mut self) {
-        assert!(!self.is_leader(), "a leader does not stand for election");
+        assert!(!self.is_leader(), "a leader does not campaign");
         self.reset(self.term.next());
         self.vote = Some(self.id());
         self.role = Role::Candidate(Candidate::default());
         tracing::info!(member = %self.id(), term = %self.term, "became candidate");
     }
 
-    /// Asks whether it would get votes. Neither term nor vote change: nothing was promised.
+    /// Becomes a pre-candidate. Term and vote do not change, because a pre-vote promises nothing.
     fn become_pre_candidate(&mut self) {
-        assert!(!self.is_leader(), "a leader does not stand for election");
+        assert!(!self.is_leader(), "a leader does not campaign");
         self.role = Role::PreCandidate(Candidate::default());
         tracing::info!(member = %self.id(), term = %self.term, "became pre-candidate");
     }
 
-    /// Leads, and opens its term with an empty entry: what older terms left is committed with it.
+    /// Becomes the leader and appends an empty entry, which also commits the entries of older
+    /// terms.
     fn become_leader(&mut self) {
-        assert!(self.role.kind() == RoleKind::Candidate, "only a candidate is elected");
+        assert!(self.role.kind() == RoleKind::Candidate, "only a candidate becomes leader");
         self.reset(self.term);
-        // A change of membership may be among the entries left; assume so rather than scan for one.
+        // A conf change may be among the existing entries; assume so instead of scanning for one.
         let pending_conf_index = self.log.last_index();
         self.role = Role::Leader(Box::new(Leader::new(pending_conf_index)));
         let id = self.id();
@@ -197,11 +199,11 @@ impl<S: Storage> Raft<S> {
             own.recent_active = true;
         }
         self.append_entries(vec![crate::Entry::default()])
-            .expect("an entry without payload is never refused");
+            .expect("an entry without payload exceeds no limit");
         tracing::info!(member = %id, term = %self.term, "became leader");
     }
 
-    /// Starts an empty log with entries that are committed from the first moment.
+    /// Initializes an empty log with committed entries.
     pub(crate) fn start_from(&mut self, entries: Vec<crate::Entry>) {
         self.become_follower(Term(1), None);
         let last = self.log.append(entries);
@@ -212,7 +214,7 @@ impl<S: Storage> Raft<S> {
         self.role.kind() == RoleKind::Leader
     }
 
-    /// What every change of role or term begins with.
+    /// Resets the state that every change of role or term starts from.
     fn reset(&mut self, term: Term) {
         if self.term != term {
             self.term = term;
@@ -236,13 +238,13 @@ impl<S: Storage> Raft<S> {
         self.randomized_election_ticks = ticks.saturating_add(self.random.below(ticks));
     }
 
-    /// For tests that need to know when an election starts.
+    /// Sets the election timeout; for tests that need to know when an election starts.
     pub(crate) fn set_randomized_election_ticks(&mut self, ticks: u32) {
         self.randomized_election_ticks = ticks;
     }
 
-    /// Queues a message: with this member's name and term, and behind the disk if it promises
-    /// something.
+    /// Queues a message with this member's id and term. Messages that promise something durable
+    /// wait for the storage.
     fn send(&mut self, mut message: Message) {
         use MessageType::{
             MsgPreVote, MsgPreVoteResp, MsgProp, MsgReadIndex, MsgVote, MsgVoteResp,
@@ -251,24 +253,29 @@ impl<S: Storage> Raft<S> {
             message.from = self.id();
         }
         match message.kind {
-            // Campaigns name the term they are about, which for a pre-vote is not this member's.
+            // Vote messages name the term of the campaign, which for a pre-vote is not this
+            // member's term.
             MsgVote | MsgVoteResp | MsgPreVote | MsgPreVoteResp => {
-                assert!(message.term != Term::ZERO, "a campaign names its term");
+                assert!(message.term != Term::ZERO, "vote messages carry a term");
             }
-            // Forwarded on behalf of a client, in nobody's term.
+            // Forwarded on behalf of a client; they belong to no term.
             MsgProp | MsgReadIndex => {}
             _ => message.term = self.term,
         }
         if self.must_wait_for_storage(&message) {
             self.messages_after_append.push(message);
         } else {
-            assert!(message.to != self.id(), "a message to oneself would never arrive");
+            assert!(
+                message.to != self.id(),
+                "only messages that wait for storage may be addressed to this member"
+            );
             self.messages.push(message);
         }
     }
 
-    /// A vote or an acknowledgement that went out before it was durable could be taken back by a
-    /// crash (thesis 3.8). Refusals wait too: they may rest on state that is not durable either.
+    /// Reports whether a message must wait for the storage. A vote or an acknowledgement that is
+    /// sent before it is durable could be revoked by a crash (thesis 3.8). Rejections wait too:
+    /// they may depend on state that is not durable either.
     fn must_wait_for_storage(&self, message: &Message) -> bool {
         #[cfg(feature = "planted-bugs")]
         if self.has_planted(crate::config::PlantedBug::AnswerBeforeDurable) {
@@ -277,10 +284,10 @@ impl<S: Storage> Raft<S> {
         message.kind.waits_for_storage()
     }
 
-    /// Whether the holes of etcd's raft are left open, to compare with it.
-    pub(crate) fn has_etcd_holes(&self) -> bool {
+    /// Reports whether the known bugs of etcd's raft are kept, for comparison with it.
+    pub(crate) fn keeps_etcd_bugs(&self) -> bool {
         #[cfg(feature = "planted-bugs")]
-        return self.config.etcd_holes;
+        return self.config.keep_etcd_bugs;
         #[cfg(not(feature = "planted-bugs"))]
         return false;
     }
@@ -291,10 +298,10 @@ impl<S: Storage> Raft<S> {
     }
 }
 
-/// Takes over commit and applied index from the last run.
+/// Restores the commit and the applied index at a restart.
 ///
-/// The commit index need not be saved at once, so it may lie behind what is known to be committed: what a snapshot
-/// covers, and what the state machine holds.
+/// The commit index need not be saved at once, so it may be lower than what is certainly committed:
+/// the entries that a snapshot covers, and the entries that are applied.
 fn load_positions<S: Storage>(
     log: &mut RaftLog<S>,
     saved: &HardState,
@@ -309,20 +316,20 @@ fn load_positions<S: Storage>(
     }
     log.load_commit(saved.commit.max(first).max(applied));
     if !config.disable_conf_change_validation {
-        log.load_commit(certain_commit(log));
+        log.load_commit(implied_commit(log));
     }
     log.applied_to(applied.max(first), 0);
     Ok(())
 }
 
-/// How far the log must be committed, whatever was saved: a leader lets a change of membership into its log only
-/// once it has applied the one before. (Every leader does, unless it is told not to check changes; then all
-/// members must be.)
+/// Returns the commit index that the log itself implies, whatever was saved: a leader appends a
+/// conf change only after it has applied the previous one. (Unless conf change validation is
+/// disabled, which must then be so on all members.)
 ///
-/// Entries are saved before the hard state, and a crash may come in between. A member that then took the saved commit
-/// index for the truth would stand for election with a configuration several changes old, whose majority need not
-/// overlap with the one in force.
-fn certain_commit<S: Storage>(log: &RaftLog<S>) -> Index {
+/// Entries are saved before the hard state, and a crash may happen in between. A member that
+/// trusted the saved commit index would campaign with a configuration several changes old, whose
+/// majority need not overlap with the current one.
+fn implied_commit<S: Storage>(log: &RaftLog<S>) -> Index {
     let mut certain = log.committed();
     let mut newest = None;
     let (lo, hi) = (certain.next(), log.last_index().next());
@@ -332,12 +339,12 @@ fn certain_commit<S: Storage>(log: &RaftLog<S>) -> Index {
         }
         false
     })
-    .expect("a log can be read from its commit index on");
+    .expect("the log contains all entries after its commit index");
     certain
 }
 
-/// A small generator for election timeouts: they need to differ, not to surprise anyone.
-/// (Steele, Lea and Flood: Fast splittable pseudorandom number generators, 2014.)
+/// A small generator for election timeouts, which need to differ between members but not to be
+/// unpredictable. (Steele, Lea and Flood: Fast splittable pseudorandom number generators, 2014.)
 struct SplitMix64(u64);
 
 impl SplitMix64 {
@@ -348,6 +355,6 @@ impl SplitMix64 {
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^= mixed >> 31;
         let scaled = ((mixed >> 32) * u64::from(bound)) >> 32;
-        u32::try_from(scaled).expect("below a bound that is a u32")
+        u32::try_from(scaled).expect("less than a u32 bound")
     }
 }

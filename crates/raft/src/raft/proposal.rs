@@ -1,4 +1,4 @@
-//! Somebody wants entries appended.
+//! Proposals.
 
 use thiserror::Error;
 use types::{Index, MemberId};
@@ -10,28 +10,28 @@ use crate::wire;
 
 use super::{Raft, Role};
 
-/// A proposal was not taken, and will not be: whoever made it may try again.
+/// The proposal was dropped; the caller may retry.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("raft proposal dropped")]
 pub struct ProposeError {
-    /// Why.
+    /// The reason.
     pub reason: DropReason,
 }
 
-/// Why a proposal was dropped.
+/// The reason why a proposal was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropReason {
-    /// Nobody leads that this member knows of.
+    /// No leader is known.
     NoLeader,
-    /// This member follows, and is configured not to forward.
+    /// This member is a follower and must not forward proposals.
     ForwardingDisabled,
-    /// This leader has been removed.
+    /// This leader was removed from the cluster.
     NotAMember,
-    /// Leadership is being handed over.
+    /// Leadership is being transferred.
     TransferInProgress,
-    /// Too much has been accepted that is not committed yet.
+    /// The uncommitted entries exceed their limit.
     TooMuchUncommitted,
-    /// A change of membership names an id that stands for one of a member's own threads.
+    /// A conf change names an id that is reserved for a local thread.
     ReservedId,
 }
 
@@ -44,7 +44,7 @@ impl DropReason {
 impl<S: Storage> Raft<S> {
     /// Appends entries on behalf of `from`, or forwards them to the leader.
     ///
-    /// Entries that change the membership have been checked to be readable.
+    /// The caller has checked that conf change entries can be decoded.
     pub(crate) fn propose(
         &mut self,
         from: MemberId,
@@ -82,7 +82,7 @@ impl<S: Storage> Raft<S> {
         for entry in &mut entries {
             index = index.next();
             if entry.kind.is_conf_change() {
-                match self.why_not_now(entry, pending) {
+                match self.conf_change_refusal(entry, pending) {
                     None => pending = index,
                     Some(reason) => self.refuse_conf_change(entry, reason),
                 }
@@ -96,25 +96,26 @@ impl<S: Storage> Raft<S> {
         Ok(())
     }
 
-    /// An empty entry takes the place of a change that may not be made now, so that other entries of
-    /// the same proposal keep theirs.
+    /// Replaces a refused conf change with an empty entry, so that the other entries of the
+    /// proposal keep their positions.
     fn refuse_conf_change(&self, entry: &mut Entry, reason: &'static str) {
         let config = &self.tracker.config;
-        tracing::info!(member = %self.id(), %config, reason, "ignored a change of membership");
-        *entry = Entry::in_place_of_refused();
+        tracing::info!(member = %self.id(), %config, reason, "refused a conf change");
+        *entry = Entry::refused_conf_change();
     }
 
-    /// Why a change of membership may not be made now. One at a time: all behind `pending` are applied.
-    fn why_not_now(&self, entry: &Entry, pending: Index) -> Option<&'static str> {
+    /// Returns why a conf change must be refused now. Only one may be pending: all entries after
+    /// `pending` are applied.
+    fn conf_change_refusal(&self, entry: &Entry, pending: Index) -> Option<&'static str> {
         let change = wire::decode_conf_change(entry.kind, &entry.data)
-            .expect("changes of membership are decoded before they are proposed");
+            .expect("conf changes are decoded before they are proposed");
         if self.config.disable_conf_change_validation {
             return None;
         }
         let joint = self.tracker.config.voters.is_joint();
         let leaves_joint = change.changes.is_empty();
         if pending > self.log.applied() {
-            Some("another one may not be applied yet")
+            Some("an earlier conf change may not be applied yet")
         } else if joint && !leaves_joint {
             Some("must transition out of joint config first")
         } else if !joint && leaves_joint {
@@ -124,26 +125,27 @@ impl<S: Storage> Raft<S> {
         }
     }
 
-    /// Gives entries their positions and appends them to this leader's log.
+    /// Assigns positions to entries and appends them to the log of this leader.
     pub(super) fn append_entries(&mut self, mut entries: Vec<Entry>) -> Result<(), ProposeError> {
         let mut index = self.log.last_index();
         for entry in &mut entries {
             index = index.next();
             (entry.term, entry.index) = (self.term, index);
         }
-        if !self.maybe_account_for(&entries) {
+        if !self.maybe_increase_uncommitted(&entries) {
             return Err(DropReason::TooMuchUncommitted.into_error());
         }
         let last = self.log.append(entries);
-        // A leader acknowledges its own entries like a follower does: once they are durable.
+        // A leader acknowledges its own entries like a follower: once they are durable.
         let own = Message { index: last, ..Message::new(MessageType::MsgAppResp, self.id()) };
         self.send(own);
         Ok(())
     }
 
-    /// Counts entries as uncommitted, unless that exceeds the limit. The first ones are always let
-    /// through, however large, and so are empty ones: a leader's own entries have no payload.
-    fn maybe_account_for(&mut self, entries: &[Entry]) -> bool {
+    /// Counts entries as uncommitted, unless that exceeds the limit; returns whether it did. The
+    /// first entries are accepted whatever their size, and so are entries without payload, which
+    /// leaders append on their own.
+    fn maybe_increase_uncommitted(&mut self, entries: &[Entry]) -> bool {
         let Role::Leader(leader) = &mut self.role else {
             return true;
         };

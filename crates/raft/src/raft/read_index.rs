@@ -1,14 +1,16 @@
-//! Somebody wants a linearizable read.
+//! Linearizable reads.
 //!
-//! The leader notes its commit index, makes sure that it still led at that moment, and gives the index
-//! back: a state machine that has applied that much has seen everything acknowledged before the read.
+//! The leader notes its commit index, confirms that it was still the leader at that time, and
+//! returns the index. A state machine that has applied this index reflects everything acknowledged
+//! before the read began.
 //!
-//! Reads queue in the order they came. A heartbeat carries the position of the newest one, and an answer
-//! to it confirms that read and all before it; so any number of reads share one round of heartbeats.
+//! Reads are queued in order of arrival. A heartbeat carries the position of the last one, and a
+//! response confirms this read and all before it. So any number of reads share one round of
+//! heartbeats.
 //!
 //! ```text
-//! confirmed = 7    waiting: 8 9 10 11     heartbeat carries 11
-//! acks: leader 11, member two 9           quorum of three has confirmed 9: reads 8 and 9 are answered
+//! confirmed = 7    queue: 8 9 10 11       heartbeats carry 11
+//! acks: leader 11, member two 9           a quorum of three confirms 9: reads 8 and 9 are answered
 //! ```
 
 use std::collections::{BTreeMap, VecDeque};
@@ -24,20 +26,21 @@ use crate::storage::Storage;
 
 use super::{Raft, Role};
 
-/// Reads that may wait on one leader. More are dropped, and asked for again by whoever wants them.
+/// The maximum number of reads that wait on a leader. Further reads are dropped; the caller
+/// retries.
 pub(super) const MAX_WAITING_READS: usize = 1 << 16;
 
-/// The answer to a read: it may be served once this index is applied.
+/// The read index for a read, which may be served once this index is applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadState {
     /// The index to wait for.
     pub index: Index,
-    /// What the asker gave to recognise its read by.
+    /// The context of the request, which identifies the read.
     pub request_context: Bytes,
 }
 
-/// One read that waits.
-struct Waiting {
+/// A read that waits for a quorum.
+struct QueuedRead {
     from: MemberId,
     context: Bytes,
     index: Index,
@@ -46,47 +49,48 @@ struct Waiting {
 /// The queue of reads that wait for a quorum.
 #[derive(Default)]
 pub(crate) struct ReadOnly {
-    waiting: VecDeque<Waiting>,
-    /// How many were confirmed and removed from the front; the first in `waiting` is one more.
+    queue: VecDeque<QueuedRead>,
+    /// The number of reads confirmed and removed; the first one in `queue` has the next position.
     confirmed: u64,
-    /// The newest position each member has confirmed.
+    /// The highest position that each member has confirmed.
     acks: BTreeMap<MemberId, u64>,
 }
 
 impl ReadOnly {
-    /// The position of the newest read.
-    fn newest(&self) -> u64 {
-        self.confirmed + self.waiting.len() as u64
+    /// Returns the position of the last read.
+    fn last_position(&self) -> u64 {
+        self.confirmed + self.queue.len() as u64
     }
 
-    /// What heartbeats carry: the position in little-endian, or nothing when no read waits.
+    /// Returns the context for heartbeats: the last position in little-endian, or nothing without
+    /// waiting reads.
     pub(super) fn heartbeat_context(&self) -> Bytes {
-        if self.waiting.is_empty() {
+        if self.queue.is_empty() {
             Bytes::new()
         } else {
-            Bytes::copy_from_slice(&self.newest().to_le_bytes())
+            Bytes::copy_from_slice(&self.last_position().to_le_bytes())
         }
     }
 
-    /// Notes that a member has confirmed all reads up to a position.
+    /// Records that a member has confirmed all reads up to a position.
     fn acknowledge(&mut self, from: MemberId, position: u64) {
-        let newest = self.newest();
+        let last_position = self.last_position();
         let acked = self.acks.entry(from).or_default();
-        *acked = position.min(newest).max(*acked);
+        *acked = position.min(last_position).max(*acked);
     }
 
-    /// Takes out the reads that a quorum has confirmed.
-    fn take_confirmed(&mut self, voters: &JointConfig) -> impl Iterator<Item = Waiting> + '_ {
+    /// Removes and returns the reads that a quorum has confirmed.
+    fn take_confirmed(&mut self, voters: &JointConfig) -> impl Iterator<Item = QueuedRead> + '_ {
         let acked = |id| self.acks.get(&id).map(|&position| Index(position));
-        let confirmed = voters.committed_index(acked).0.clamp(self.confirmed, self.newest());
+        let confirmed = voters.committed_index(acked).0.clamp(self.confirmed, self.last_position());
         let count = usize::try_from(confirmed - self.confirmed).unwrap_or(usize::MAX);
         self.confirmed = confirmed;
-        self.waiting.drain(..count)
+        self.queue.drain(..count)
     }
 }
 
 impl<S: Storage> Raft<S> {
-    /// Asks for a read on behalf of this member's own client.
+    /// Requests a read index on behalf of a local client.
     pub(crate) fn read_index(&mut self, context: Bytes) {
         let entries = vec![Entry::normal(context)];
         let read = Message { entries, ..Message::new(MessageType::MsgReadIndex, MemberId(0)) };
@@ -99,7 +103,7 @@ impl<S: Storage> Raft<S> {
                 message.to = *lead;
                 self.send(message);
             }
-            // Dropped; whoever asked will ask again.
+            // Dropped; the caller retries.
             Role::Follower { lead: None } | Role::PreCandidate(_) | Role::Candidate(_) => {}
             Role::Leader(_) => self.read_as_leader(message),
         }
@@ -109,16 +113,16 @@ impl<S: Storage> Raft<S> {
         if self.has_committed_in_term() || self.answers_reads_as_etcd() {
             self.start_read(&message);
         } else if self.pending_reads.len() < MAX_WAITING_READS {
-            // Its commit index may still lie behind what the last leader acknowledged; that goes for a
-            // member alone too, which need not have saved its commit index before a crash.
+            // The commit index may still be behind what the previous leader acknowledged. This also
+            // holds for a single member, which need not have saved its commit index before a crash.
             self.pending_reads.push(message);
         }
     }
 
-    /// etcd answers at once where there is one voter.
+    /// Compat: as in etcd, a cluster with one voter answers at once; only with `keep_etcd_bugs`.
     fn answers_reads_as_etcd(&self) -> bool {
         let voters = &self.tracker.config.voters;
-        self.has_etcd_holes() && voters.incoming.len() == 1 && !voters.is_joint()
+        self.keeps_etcd_bugs() && voters.incoming.len() == 1 && !voters.is_joint()
     }
 
     fn has_committed_in_term(&self) -> bool {
@@ -138,7 +142,7 @@ impl<S: Storage> Raft<S> {
     fn start_read(&mut self, message: &Message) {
         let (id, index) = (self.id(), self.log.committed());
         let context = read_context(message);
-        // Alone, it needs nobody's confirmation.
+        // The only voter needs no confirmation.
         let alone = self.tracker.is_singleton(id) || self.answers_reads_as_etcd();
         if alone || self.config.read_only_option == ReadOnlyOption::LeaseBased {
             return self.answer_read(message.from, context, index);
@@ -146,21 +150,21 @@ impl<S: Storage> Raft<S> {
         let Role::Leader(leader) = &mut self.role else {
             return;
         };
-        if leader.reads.waiting.len() >= MAX_WAITING_READS {
+        if leader.reads.queue.len() >= MAX_WAITING_READS {
             return;
         }
-        leader.reads.waiting.push_back(Waiting { from: message.from, context, index });
-        let newest = leader.reads.newest();
-        leader.reads.acknowledge(id, newest);
+        leader.reads.queue.push_back(QueuedRead { from: message.from, context, index });
+        let last_position = leader.reads.last_position();
+        leader.reads.acknowledge(id, last_position);
         self.broadcast_heartbeat();
     }
 
-    /// A heartbeat with a read position was answered.
+    /// Handles the response to a heartbeat that carries a read position.
     pub(super) fn on_read_confirmed(&mut self, from: MemberId, context: &[u8]) {
         if self.config.read_only_option != ReadOnlyOption::Safe {
             return;
         }
-        // Of another length only if it is no position at all: then it confirms nothing.
+        // A context of another length is no position and confirms nothing.
         let Ok(position) = context.try_into().map(u64::from_le_bytes) else {
             return;
         };
@@ -168,7 +172,7 @@ impl<S: Storage> Raft<S> {
             return;
         };
         leader.reads.acknowledge(from, position);
-        let confirmed: Vec<Waiting> =
+        let confirmed: Vec<QueuedRead> =
             leader.reads.take_confirmed(&self.tracker.config.voters).collect();
         for read in confirmed {
             self.answer_read(read.from, read.context, read.index);
@@ -191,7 +195,7 @@ impl<S: Storage> Raft<S> {
     }
 }
 
-/// What the asker gave: the data of the one entry that a read carries.
+/// Returns the context of a read: the data of its only entry.
 fn read_context(message: &Message) -> Bytes {
     message.entries.first().map(|entry| entry.data.clone()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! A leader sends its log, and hears how far it got.
+//! Replication on a leader.
 
 use types::{Index, MemberId, Term};
 
@@ -10,14 +10,14 @@ use crate::tracker::ProgressState;
 use super::{Raft, Role};
 
 impl<S: Storage> Raft<S> {
-    /// Sends everybody what they lack, or at least the commit index.
+    /// Sends each peer its missing entries, or at least the commit index.
     pub(super) fn broadcast_append(&mut self) {
         self.for_each_peer(|raft, to| {
             raft.maybe_send_append(to, true);
         });
     }
 
-    /// Sends heartbeats, with the position of the newest read that waits for a quorum.
+    /// Sends heartbeats with the position of the last read that waits for a quorum.
     pub(super) fn broadcast_heartbeat(&mut self) {
         let Role::Leader(leader) = &self.role else {
             return;
@@ -28,7 +28,7 @@ impl<S: Storage> Raft<S> {
             let Some(progress) = raft.tracker.progress.get_mut(to) else {
                 return;
             };
-            // Never beyond what the member is known to hold: it may have something else there.
+            // Never beyond the match index: the follower's log may differ there.
             let commit = progress.matched.min(committed);
             progress.sent_commit(commit);
             let context = context.clone();
@@ -36,7 +36,7 @@ impl<S: Storage> Raft<S> {
         });
     }
 
-    /// Calls `act` for every other member, in the order of ids.
+    /// Calls `act` for every peer, in id order.
     pub(super) fn for_each_peer(&mut self, mut act: impl FnMut(&mut Self, MemberId)) {
         for position in 0..self.tracker.progress.len() {
             match self.tracker.progress.id_at(position) {
@@ -46,8 +46,9 @@ impl<S: Storage> Raft<S> {
         }
     }
 
-    /// Sends a member the entries it lacks, if it may be sent to; whether anything was sent. Without
-    /// entries, an append still carries the commit index; `send_if_empty` says whether that is wanted.
+    /// Sends a peer its missing entries, unless it is paused; returns whether a message was sent.
+    /// An append without entries still carries the commit index; `send_if_empty` tells whether to
+    /// send one.
     pub(super) fn maybe_send_append(&mut self, to: MemberId, send_if_empty: bool) -> bool {
         let Some(progress) = self.tracker.progress.get(to) else {
             return false;
@@ -59,8 +60,8 @@ impl<S: Storage> Raft<S> {
         let Ok(prev_term) = self.log.term(prev) else {
             return self.maybe_send_snapshot(to);
         };
-        // A full window lets only empty appends through: were all that fill it lost, their answers
-        // would be what opens it again.
+        // A full window only lets empty appends through. If all appends in the window were lost,
+        // the responses to these open it again.
         let throttled = progress.state == ProgressState::Replicate && progress.inflights.is_full();
         let entries = if throttled {
             Ok(Vec::new())
@@ -83,12 +84,12 @@ impl<S: Storage> Raft<S> {
         true
     }
 
-    /// Sends a snapshot to a member that needs what is no longer in the log; whether it was sent.
+    /// Sends a snapshot to a peer that needs compacted entries; returns whether it was sent.
     fn maybe_send_snapshot(&mut self, to: MemberId) -> bool {
         let Some(progress) = self.tracker.progress.get_mut(to) else {
             return false;
         };
-        // Expensive, so only to those who are there.
+        // A snapshot is expensive, so it is sent only to active peers.
         if !progress.recent_active {
             return false;
         }
@@ -99,7 +100,7 @@ impl<S: Storage> Raft<S> {
         assert!(!snapshot.is_empty(), "a compacted log has a snapshot");
         let index = snapshot.metadata.index;
         progress.become_snapshot(index);
-        tracing::info!(member = %self.id(), %to, %index, "sends a snapshot");
+        tracing::info!(member = %self.id(), %to, %index, "sending a snapshot");
         let snapshot = Some(Box::new(snapshot));
         self.send(Message { snapshot, ..Message::new(MessageType::MsgSnap, to) });
         true
@@ -116,9 +117,9 @@ impl<S: Storage> Raft<S> {
         }
     }
 
-    /// Looks for the place where the logs meet. The member sent the last index where its own term is
-    /// not above that of the append refused, with the term there. Where this leader's terms are above
-    /// *that*, they cannot meet either:
+    /// Finds the index at which the two logs may match. The rejection carries the last index whose
+    /// term on the follower is not above the term of the rejected append, with that term. The
+    /// leader skips its own entries of higher terms, which cannot match either:
     ///
     /// ```text
     /// index      1 2 3 4 5 6 7 8
@@ -126,7 +127,7 @@ impl<S: Storage> Raft<S> {
     /// follower   2 2 3 3 3            4, 4 and 4 are all above 3: try 2
     /// ```
     ///
-    /// So there is at most one round trip for each term in which the logs differ.
+    /// So each term in which the logs differ takes at most one round trip.
     fn on_append_refused(&mut self, message: &Message) {
         let hint = if message.log_term > Term::ZERO {
             self.log.find_conflict_by_term(message.reject_hint, message.log_term).index
@@ -146,11 +147,11 @@ impl<S: Storage> Raft<S> {
 
     fn on_append_accepted(&mut self, message: &Message) {
         let from = message.from;
-        if !self.note_acknowledged(from, message.index) {
+        if !self.record_ack(from, message.index) {
             return;
         }
         if self.maybe_commit() {
-            // Something of this term is committed now: reads that waited for that can go on.
+            // An entry of this term is committed: answer the reads that waited for it.
             self.release_pending_reads();
             self.broadcast_append();
         } else if from != self.id() && self.can_bump_commit(from) {
@@ -159,26 +160,26 @@ impl<S: Storage> Raft<S> {
         if from == self.id() {
             return;
         }
-        // The window may have opened for several messages at once.
+        // The window may have room for several messages.
         while self.maybe_send_append(from, false) {}
         self.maybe_finish_transfer(from);
     }
 
-    /// Takes an acknowledgement into the progress; whether that changed anything.
-    fn note_acknowledged(&mut self, from: MemberId, acked: Index) -> bool {
+    /// Applies an acknowledgement to the progress; returns whether it changed anything.
+    fn record_ack(&mut self, from: MemberId, acked: Index) -> bool {
         let first = self.log.first_index();
         let Some(progress) = self.tracker.progress.get_mut(from) else {
             return false;
         };
         let news = progress.maybe_update(acked);
-        // Also an old acknowledgement ends a probe, if it is where the logs are known to match.
+        // A stale acknowledgement also ends a probe if it is at the match index.
         let confirms = progress.matched == acked && progress.state == ProgressState::Probe;
         if !news && !confirms {
             return false;
         }
         match progress.state {
             ProgressState::Probe => progress.become_replicate(),
-            // Whatever snapshot it got, and from wherever: the log reaches it again.
+            // Whichever snapshot the follower restored: the log of the leader reaches it again.
             ProgressState::Snapshot { .. } if progress.matched.next() >= first => {
                 progress.become_probe();
                 progress.become_replicate();
@@ -194,7 +195,8 @@ impl<S: Storage> Raft<S> {
         self.tracker.progress.get(to).is_some_and(|progress| progress.can_bump_commit(committed))
     }
 
-    /// Commits what a quorum holds, if that reaches into this leader's term; whether it did.
+    /// Commits up to the highest index that a quorum holds, if its term is the current one; returns
+    /// whether the commit index advanced.
     pub(super) fn maybe_commit(&mut self) -> bool {
         let index = self.tracker.committed();
         #[cfg(feature = "planted-bugs")]
@@ -210,7 +212,7 @@ impl<S: Storage> Raft<S> {
         if let Some(progress) = self.tracker.progress.get_mut(message.from) {
             progress.recent_active = true;
             progress.append_paused = false;
-            // A member that lacks nothing but is being probed needs an empty append to answer.
+            // A peer being probed needs an empty append to respond to, even if no entry is missing.
             if progress.matched < last || progress.state == ProgressState::Probe {
                 self.maybe_send_append(message.from, true);
             }
@@ -218,7 +220,7 @@ impl<S: Storage> Raft<S> {
         self.on_read_confirmed(message.from, &message.context);
     }
 
-    /// The transport could not reach a member: what was streamed to it is probably lost.
+    /// Handles a report that a peer is unreachable: appends in flight are probably lost.
     pub(crate) fn report_unreachable(&mut self, id: MemberId) {
         if !self.is_leader() {
             return;
@@ -230,8 +232,8 @@ impl<S: Storage> Raft<S> {
         }
     }
 
-    /// The sending of a snapshot ended. Either way the next append waits: after success for the
-    /// member's own answer, after failure for a heartbeat.
+    /// Handles the result of sending a snapshot. In both cases the next append waits: after a
+    /// success for the follower's response, after a failure for a heartbeat response.
     pub(crate) fn report_snapshot(&mut self, id: MemberId, arrived: bool) {
         if !self.is_leader() {
             return;

@@ -1,4 +1,4 @@
-//! The roles, with what belongs to each. A role that is left takes its data with it.
+//! The roles with their data, which is dropped when the role changes.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,16 @@ use crate::state::RoleKind;
 
 use super::read_index::ReadOnly;
 
-/// What a member is at the moment.
+/// The role of a member.
 pub(crate) enum Role {
-    /// Takes what a leader sends.
+    /// Accepts entries from a leader.
     Follower {
-        /// The leader, once heard of.
+        /// The leader, if known.
         lead: Option<MemberId>,
     },
-    /// Asks whether it would be elected.
+    /// Requests pre-votes.
     PreCandidate(Candidate),
-    /// Asks to be elected.
+    /// Requests votes.
     Candidate(Candidate),
     /// Replicates its log.
     Leader(Box<Leader>),
@@ -34,23 +34,23 @@ impl Role {
     }
 }
 
-/// A candidate's ballot.
+/// The data of a candidate.
 #[derive(Default)]
 pub(crate) struct Candidate {
-    /// Who said what. The first answer of a member counts.
+    /// The votes by member. The first response of a member counts.
     pub(crate) votes: BTreeMap<MemberId, bool>,
 }
 
-/// What only a leader keeps.
+/// The data of a leader.
 pub(crate) struct Leader {
     /// Ticks since the last heartbeat.
     pub(crate) heartbeat_elapsed: u32,
-    /// The member that leadership is being handed to. No proposals are taken meanwhile.
+    /// The transferee during a leader transfer; proposals are dropped meanwhile.
     pub(crate) transferee: Option<MemberId>,
-    /// No change of membership lies unapplied behind this index. One at a time: the next is refused
-    /// until this much is applied.
+    /// No unapplied conf change is after this index. A new conf change is refused until this index
+    /// is applied, so that only one is pending at a time.
     pub(crate) pending_conf_index: Index,
-    /// Payload bytes accepted and not known to be applied: an estimate that never exceeds the truth.
+    /// Payload bytes accepted and not yet applied: an estimate that never exceeds the actual value.
     pub(crate) uncommitted_bytes: u64,
     /// Reads that wait for a quorum to confirm this leader.
     pub(crate) reads: ReadOnly,

@@ -1,4 +1,4 @@
-//! A message came in: its term decides first, then its kind and this member's role.
+//! Message dispatch: by term first, then by kind and role.
 
 use thiserror::Error;
 use types::{Index, MemberId, Term};
@@ -10,49 +10,48 @@ use super::election::{Campaign, is_transfer};
 use super::proposal::ProposeError;
 use super::{Raft, Role};
 
-/// Why a message was refused. Nothing has changed then.
+/// An error for a refused message. The state has not changed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum StepError {
-    /// A kind that does not travel came over the network.
+    /// A message kind that never travels between members arrived from the network.
     #[error("raft: cannot step raft local message")]
     LocalMessage,
-    /// Something else than a response of this member's own storage was delivered as one.
+    /// A message that is no response of the local storage was delivered as one.
     #[error("raft: not a response of the local storage")]
     NotFromStorage,
-    /// An answer came from somebody who is not a member.
+    /// A response came from an unknown member.
     #[error("raft: cannot step as peer not found")]
     PeerNotFound,
-    /// A forwarded proposal was not taken.
+    /// A forwarded proposal was dropped.
     #[error(transparent)]
     Proposal(#[from] ProposeError),
-    /// The leader commits entries that this member has acknowledged and no longer has: its log was damaged or
-    /// lost. It must not go on voting for logs as short as its own; stop it, and have it start anew.
-    #[error(
-        "raft: commit {commit} lies behind the last entry {last}: was the log damaged or lost?"
-    )]
+    /// The leader commits entries that this member acknowledged and no longer has: its log was
+    /// damaged or lost. It must not continue to vote for logs as short as its own; stop it and add
+    /// it again as a new member.
+    #[error("raft: commit {commit} is beyond the last entry {last}: was the log damaged or lost?")]
     LogLost {
-        /// The commit index that the leader sent.
+        /// The commit index of the message.
         commit: Index,
         /// The last index of the log.
         last: Index,
     },
-    /// The message contradicts itself or what this member knows for certain.
+    /// The message contradicts itself or the state of this member.
     #[error("raft: {kind:?} from {from} refused: {reason}")]
     Malformed {
         /// The kind of the message.
         kind: MessageType,
-        /// Its sender.
+        /// The sender.
         from: MemberId,
-        /// What is wrong with it.
+        /// The defect.
         reason: &'static str,
     },
 }
 
 impl<S: Storage> Raft<S> {
-    /// Takes a message whose form has been checked.
+    /// Steps a message that was validated.
     pub(crate) fn step(&mut self, message: Message) -> Result<(), StepError> {
         if message.term > self.term {
-            if self.ignores_campaign(&message) {
+            if self.ignores_vote_request(&message) {
                 return Ok(());
             }
             self.adopt_term_of(&message);
@@ -63,9 +62,10 @@ impl<S: Storage> Raft<S> {
         self.step_current(message)
     }
 
-    /// Within the minimum election timeout of hearing from a leader, a candidate is not listened to:
-    /// it is probably cut off from the leader alone. Not so if the leader itself asked for it.
-    fn ignores_campaign(&self, message: &Message) -> bool {
+    /// Reports whether a vote request is ignored: within the minimum election timeout after hearing
+    /// from a leader, the candidate is probably just cut off from that leader. Requests of a leader
+    /// transfer are not ignored.
+    fn ignores_vote_request(&self, message: &Message) -> bool {
         let campaign = matches!(message.kind, MessageType::MsgVote | MessageType::MsgPreVote);
         let in_lease = self.config.check_quorum
             && self.lead().is_some()
@@ -73,13 +73,14 @@ impl<S: Storage> Raft<S> {
         campaign && in_lease && !is_transfer(message)
     }
 
-    /// A newer term ends this member's part in its own.
+    /// Adopts the higher term of a message, which ends this member's role.
     fn adopt_term_of(&mut self, message: &Message) {
         use MessageType::{MsgApp, MsgHeartbeat, MsgPreVote, MsgPreVoteResp, MsgSnap};
         match message.kind {
-            // A question about a term that nobody has started.
+            // A pre-vote asks about a term that has not started.
             MsgPreVote => {}
-            // Answers in the term that was asked about; a refusal carries the refuser's own.
+            // A granted pre-vote carries the requested term; a rejection carries the term of the
+            // voter.
             MsgPreVoteResp if !message.reject => {}
             MsgApp | MsgHeartbeat | MsgSnap => {
                 self.become_follower(message.term, Some(message.from));
@@ -88,26 +89,27 @@ impl<S: Storage> Raft<S> {
         }
     }
 
-    /// A message of an older term is late; some must be answered all the same.
+    /// Handles a message of an older term; some kinds need a response.
     fn step_stale(&mut self, message: &Message) {
         match message.kind {
             MessageType::MsgHeartbeat | MessageType::MsgApp if self.must_depose() => {
                 self.send(Message::new(MessageType::MsgAppResp, message.from));
             }
-            // Silence could leave the cluster without a leader: members of a higher term but with a
-            // shorter log could neither be elected nor elect.
+            // Silence could leave the cluster without a leader: members with a higher term and a
+            // shorter log could neither win nor let others win.
             MessageType::MsgPreVote => self.refuse_vote(message),
-            // Entries may have been replaced since, so only a snapshot is certain to be durable.
+            // Entries may have been replaced since; only a snapshot is certainly durable.
             MessageType::MsgStorageAppendResp => self.on_snapshot_stored(message),
             _ => {}
         }
     }
 
-    /// Whether a leader of an older term is told so, which deposes it. Otherwise this member would do that by
-    /// standing for election; but it is not listened to while others hear from that leader, or asks before it
-    /// stands, or may not stand at all, as a learner, and could never follow again.
+    /// Reports whether a leader of an older term gets a response, which deposes it. Otherwise this
+    /// member would depose it by campaigning. That does not work if it is ignored while others hear
+    /// from the leader, if it runs a pre-vote first, or if it may not campaign at all, as a
+    /// learner; it could then never follow again.
     fn must_depose(&self) -> bool {
-        let never_stands = !self.is_promotable() && !self.has_etcd_holes();
+        let never_stands = !self.is_promotable() && !self.keeps_etcd_bugs();
         self.config.check_quorum || self.config.pre_vote || never_stands
     }
 
@@ -135,7 +137,7 @@ impl<S: Storage> Raft<S> {
                 self.step_from_leader(message);
             }
             MessageType::MsgTransferLeader => self.transfer_leader(message.from),
-            // Never asks first: the leader itself asked for this, so there is nothing to find out.
+            // Skips the pre-vote: the leader itself requested this campaign.
             MessageType::MsgTimeoutNow => self.hup(Campaign::Transfer),
             MessageType::MsgReadIndexResp => self.on_read_index_response(&message),
             _ => {}
@@ -144,7 +146,7 @@ impl<S: Storage> Raft<S> {
 
     fn step_candidate(&mut self, message: Message) {
         match message.kind {
-            // Somebody else was elected in this term.
+            // Another member was elected in this term.
             MessageType::MsgApp | MessageType::MsgHeartbeat | MessageType::MsgSnap => {
                 self.become_follower(message.term, Some(message.from));
                 self.step_from_leader(message);
@@ -164,7 +166,7 @@ impl<S: Storage> Raft<S> {
         }
     }
 
-    /// All of these come from a member whose progress is tracked; others are ignored.
+    /// Handles a message to a leader. Members whose progress is not tracked are ignored.
     fn step_leader(&mut self, message: &Message) {
         if !self.tracker.progress.contains(message.from) {
             return;

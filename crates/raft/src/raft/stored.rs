@@ -1,4 +1,4 @@
-//! Storage reports what is durable and what is applied.
+//! Reports of the storage: durable and applied entries.
 
 use types::Index;
 
@@ -9,8 +9,8 @@ use crate::storage::Storage;
 use super::{Raft, Role};
 
 impl<S: Storage> Raft<S> {
-    /// Everything handed out up to this response is durable, and nothing that could replace it is
-    /// under way: the response is of the current term.
+    /// Handles a response of the current term: everything handed out up to it is durable, and no
+    /// write in progress can replace it.
     pub(super) fn on_append_stored(&mut self, message: &Message) {
         if message.index != Index::ZERO {
             let id = EntryId { term: message.log_term, index: message.index };
@@ -19,7 +19,8 @@ impl<S: Storage> Raft<S> {
         self.on_snapshot_stored(message);
     }
 
-    /// A snapshot is durable and applied. Its state is committed, whatever the term is now.
+    /// Handles a durable and applied snapshot. Its state is committed, whatever the current term
+    /// is.
     pub(super) fn on_snapshot_stored(&mut self, message: &Message) {
         if let Some(snapshot) = &message.snapshot {
             let index = snapshot.metadata.index;
@@ -28,7 +29,7 @@ impl<S: Storage> Raft<S> {
         }
     }
 
-    /// The state machine has these entries.
+    /// Handles entries that the state machine has applied.
     pub(super) fn on_applied(&mut self, entries: &[Entry]) {
         let Some(last) = entries.last() else {
             return;
@@ -46,8 +47,8 @@ impl<S: Storage> Raft<S> {
         self.maybe_leave_joint();
     }
 
-    /// Proposes to leave a joint configuration that asks for it, once it is certain that this leader
-    /// knows the newest one.
+    /// Proposes to leave a joint configuration with `auto_leave`, once this leader certainly knows
+    /// the latest configuration.
     fn maybe_leave_joint(&mut self) {
         let Role::Leader(leader) = &self.role else {
             return;
@@ -55,13 +56,13 @@ impl<S: Storage> Raft<S> {
         if !self.tracker.config.auto_leave || self.log.applied() < leader.pending_conf_index {
             return;
         }
-        // No data is an empty change, and no payload is never refused for its size.
+        // Empty data is an empty conf change; without payload it exceeds no limit.
         let leave = Entry { kind: EntryType::ConfChangeV2, ..Entry::default() };
         match self.propose(self.id(), vec![leave]) {
-            Ok(()) => tracing::info!(member = %self.id(), "leaves the joint configuration"),
-            // While leadership is handed over. It is tried again with the next entry applied.
+            Ok(()) => tracing::info!(member = %self.id(), "leaving the joint configuration"),
+            // A leader transfer is in progress; the next applied entry retries.
             Err(error) => {
-                tracing::debug!(member = %self.id(), %error, reason = ?error.reason, "stays joint");
+                tracing::debug!(member = %self.id(), %error, reason = ?error.reason, "could not leave the joint configuration");
             }
         }
     }

@@ -1,11 +1,11 @@
-//! Time passed.
+//! Ticks.
 
 use crate::storage::Storage;
 
 use super::{Raft, Role};
 
 impl<S: Storage> Raft<S> {
-    /// One tick: elections for those without a leader, heartbeats for those who lead.
+    /// Handles one tick: election timeouts on followers and candidates, heartbeats on leaders.
     pub(crate) fn tick(&mut self) {
         match &mut self.role {
             Role::Leader(leader) => {
@@ -19,7 +19,7 @@ impl<S: Storage> Raft<S> {
     }
 
     fn tick_election(&mut self) {
-        // Saturating: a member that may not stand counts for as long as it hears from nobody.
+        // Saturating: a member that may not campaign counts as long as it hears from no leader.
         self.election_elapsed = self.election_elapsed.saturating_add(1);
         if self.is_promotable() && self.election_elapsed >= self.randomized_election_ticks {
             self.election_elapsed = 0;
@@ -34,7 +34,7 @@ impl<S: Storage> Raft<S> {
             if self.config.check_quorum {
                 self.check_quorum();
             }
-            // A transfer that takes longer than an election is called off.
+            // A transfer that takes longer than an election timeout is aborted.
             self.abort_transfer();
         }
         let Role::Leader(leader) = &mut self.role else {
@@ -46,12 +46,12 @@ impl<S: Storage> Raft<S> {
         }
     }
 
-    /// Steps down unless a quorum has answered since the last check.
+    /// Steps down unless a quorum has responded since the last check.
     fn check_quorum(&mut self) {
         if !self.tracker.is_quorum_active() {
             tracing::warn!(
                 member = %self.id(), term = %self.term,
-                "stepped down: no quorum has answered for an election timeout"
+                "stepped down: no response from a quorum within an election timeout"
             );
             self.become_follower(self.term, None);
         }

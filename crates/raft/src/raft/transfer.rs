@@ -1,4 +1,4 @@
-//! Leadership moves on purpose, or is forgotten.
+//! Leader transfer, and forgetting the leader.
 
 use types::MemberId;
 
@@ -9,12 +9,13 @@ use crate::storage::Storage;
 use super::{Raft, Role};
 
 impl<S: Storage> Raft<S> {
-    /// Hands leadership to a member, or asks the leader to. It is caught up first and then told not
-    /// to wait for its election timeout (thesis 3.10).
+    /// Transfers leadership to a member, or forwards the request to the leader. The transferee
+    /// first receives the missing entries and then campaigns without waiting for its election
+    /// timeout (thesis 3.10).
     pub(crate) fn transfer_leader(&mut self, to: MemberId) {
         match &self.role {
             Role::Follower { lead: Some(lead) } => {
-                // The sender's place names the member that shall lead.
+                // The sender field names the designated leader.
                 let request = Message::new(MessageType::MsgTransferLeader, *lead);
                 self.send(Message { from: to, ..request });
             }
@@ -34,14 +35,14 @@ impl<S: Storage> Raft<S> {
         if progress.is_learner || leader.transferee == Some(to) {
             return;
         }
-        // Compat: as in etcd, a transfer to the leader itself calls off the one under way.
+        // Compat: as in etcd, a transfer to the leader itself aborts the one in progress.
         leader.transferee = None;
         if to == id {
             return;
         }
-        tracing::info!(member = %id, %to, "transfers leadership");
+        tracing::info!(member = %id, %to, "transferring leadership");
         leader.transferee = Some(to);
-        // It has one election timeout.
+        // The transfer must finish within one election timeout.
         self.election_elapsed = 0;
         if progress.matched == last {
             self.send(Message::new(MessageType::MsgTimeoutNow, to));
@@ -50,7 +51,7 @@ impl<S: Storage> Raft<S> {
         }
     }
 
-    /// Tells the successor to stand once it has the whole log.
+    /// Tells the transferee to campaign once it has the whole log.
     pub(super) fn maybe_finish_transfer(&mut self, from: MemberId) {
         let caught_up = self
             .tracker
@@ -75,8 +76,8 @@ impl<S: Storage> Raft<S> {
         }
     }
 
-    /// Makes a follower forget its leader, so that it votes for others at once. Not where reads rest
-    /// on the leader's lease: the promise not to vote is what the lease is made of.
+    /// Makes a follower forget its leader, so that it votes for another member at once. Does
+    /// nothing if reads rely on the leader lease, which is the promise not to vote.
     pub(crate) fn forget_leader(&mut self) {
         if self.config.read_only_option == ReadOnlyOption::LeaseBased {
             return;

@@ -1,8 +1,9 @@
-//! What a message from a peer must be like before it is looked at.
+//! Validation of messages from peers.
 //!
-//! A peer may be of another version, damaged, or not a peer at all. What etcd answers with a panic, because it
-//! cannot happen between correct members, is refused here before anything has changed. What a
-//! correct member could have sent is never refused, short of bounds that no cluster comes near.
+//! A peer may run another version, be damaged, or not be a member at all. Where etcd panics because
+//! a message is impossible between correct members, this module refuses the message before any
+//! state changes. It never refuses a message that a correct member could send, except beyond limits
+//! that no cluster comes near.
 
 use types::{Index, MemberId, Term};
 
@@ -17,12 +18,13 @@ use crate::wire;
 use super::step::StepError;
 use super::{Raft, Role};
 
-/// Terms and indexes beyond this are refused, so that the next one always exists. At a million entries a
-/// second the log gets there in three hundred thousand years; a term, only by a peer that lies.
+/// The highest accepted term and index, so that the next one always exists. At a million entries
+/// per second the log takes 300,000 years to get there; a term gets there only through a faulty
+/// peer.
 const MAX_POSITION: u64 = u64::MAX >> 1;
 
 impl<S: Storage> Raft<S> {
-    /// Checks a message that came over the network.
+    /// Checks a message from the network.
     pub(crate) fn check_from_peer(&self, message: &Message) -> Result<(), StepError> {
         if message.kind.is_local() {
             return Err(StepError::LocalMessage);
@@ -36,7 +38,7 @@ impl<S: Storage> Raft<S> {
         self.check_log_reaches(message)
     }
 
-    /// Checks a message that this member's own storage sent on its behalf.
+    /// Checks a message that the local storage delivers.
     pub(crate) fn check_from_storage(&self, message: &Message) -> Result<(), StepError> {
         use MessageType::{MsgStorageAppendResp, MsgStorageApplyResp};
         let stored = matches!(message.kind, MsgStorageAppendResp | MsgStorageApplyResp);
@@ -68,25 +70,26 @@ impl<S: Storage> Raft<S> {
         }
     }
 
-    /// Whether a message of this term is handled by the leader of this very term.
+    /// Reports whether this member is the leader of `term`.
     fn leads_in(&self, term: Term) -> bool {
         term == self.term && matches!(self.role, Role::Leader(_))
     }
 
-    /// Nobody can hold more of a leader's log than the leader.
+    /// Checks that a follower acknowledges no more entries than the leader has.
     fn check_append_response(&self, message: &Message) -> Result<(), &'static str> {
         let beyond = message.index > self.log.last_index();
         if self.leads_in(message.term) && !message.reject && beyond {
-            return Err("acknowledges entries that the leader does not have");
+            return Err("acknowledges entries beyond the leader's log");
         }
         Ok(())
     }
 
-    /// The commit index of a heartbeat is one this member has acknowledged.
+    /// Checks that the commit index of a heartbeat is within the log: this member has acknowledged
+    /// it.
     fn check_log_reaches(&self, message: &Message) -> Result<(), StepError> {
         let (commit, last) = (message.commit, self.log.last_index());
-        let heeded = message.term >= self.term && !self.leads_in(message.term);
-        if message.kind == MessageType::MsgHeartbeat && heeded && commit > last {
+        let is_current = message.term >= self.term && !self.leads_in(message.term);
+        if message.kind == MessageType::MsgHeartbeat && is_current && commit > last {
             return Err(StepError::LogLost { commit, last });
         }
         Ok(())
@@ -101,23 +104,23 @@ impl<S: Storage> Raft<S> {
         }
         check_snapshot_term(message.term, snapshot)?;
         let conf_state = &snapshot.metadata.conf_state;
-        // Before it is restored to see whether it can be: that takes time that grows with the square.
+        // Check the size before restoring the configuration, which takes quadratic time.
         if conf_state.len() > 2 * confchange::MAX_MEMBERS {
             return Err("has too many members");
         }
         confchange::restore(self.empty_tracker(), snapshot.metadata.index, conf_state)
             .map(drop)
-            .map_err(|_| "has a configuration that contradicts itself")
+            .map_err(|_| "has an inconsistent configuration")
     }
 }
 
 fn check_snapshot_term(term: Term, snapshot: &Snapshot) -> Result<(), &'static str> {
     let metadata = &snapshot.metadata;
     if metadata.term == Term::ZERO || metadata.term > term {
-        return Err("has a snapshot of an impossible term");
+        return Err("has a snapshot with an invalid term");
     }
     if metadata.index.0 > MAX_POSITION {
-        return Err("has an impossible position");
+        return Err("has a term or index that is too large");
     }
     Ok(())
 }
@@ -126,8 +129,8 @@ fn check_addresses(message: &Message, id: MemberId) -> Result<(), &'static str> 
     if message.to != id {
         return Err("is addressed to another member");
     }
-    // What a member says to itself never leaves it. A transfer names the member that shall lead, and
-    // a forwarded proposal or read may have come from here.
+    // Messages of a member to itself never leave it. But a transfer names the designated leader as
+    // its sender, and a forwarded proposal or read may have originated here.
     let names_another = matches!(
         message.kind,
         MessageType::MsgTransferLeader | MessageType::MsgProp | MessageType::MsgReadIndex
@@ -143,9 +146,9 @@ fn check_addresses(message: &Message, id: MemberId) -> Result<(), &'static str> 
 
 fn check_positions(message: &Message) -> Result<(), &'static str> {
     let forwarded = matches!(message.kind, MessageType::MsgProp | MessageType::MsgReadIndex);
-    // Without a term a message would pass for one of this member's own.
+    // A message without a term would count as one of this member's own.
     if (message.term == Term::ZERO) != forwarded {
-        return Err("must have a term, or must not");
+        return Err("has a missing or unexpected term");
     }
     let positions = [
         message.term.0,
@@ -155,21 +158,21 @@ fn check_positions(message: &Message) -> Result<(), &'static str> {
         message.reject_hint.0,
     ];
     if positions.iter().any(|&position| position > MAX_POSITION) {
-        return Err("has an impossible position");
+        return Err("has a term or index that is too large");
     }
     Ok(())
 }
 
-/// Entries follow one another without a hole, in terms that do not decrease and belong to the leader.
+/// Checks that entries are consecutive, with non-decreasing terms up to the leader's term.
 fn check_append(message: &Message) -> Result<(), &'static str> {
     let (mut term, mut index) = (message.log_term, message.index);
     if (index == Index::ZERO) != (term == Term::ZERO) {
-        return Err("names an entry that cannot exist");
+        return Err("names an invalid previous entry");
     }
     for entry in &message.entries {
         index = index.next();
         if entry.index != index || entry.term < term || entry.term == Term::ZERO {
-            return Err("has entries that do not follow one another");
+            return Err("has entries that are not consecutive");
         }
         term = entry.term;
     }
@@ -177,17 +180,17 @@ fn check_append(message: &Message) -> Result<(), &'static str> {
         return Err("has entries of a later term");
     }
     if message.entries.iter().any(|entry| !is_readable(entry)) {
-        return Err("has a change of membership that cannot be read");
+        return Err("has an invalid conf change");
     }
     Ok(())
 }
 
 fn check_proposal(message: &Message) -> Result<(), &'static str> {
     if message.entries.is_empty() {
-        return Err("proposes nothing");
+        return Err("has no entries");
     }
     if message.entries.iter().any(|entry| !is_readable(entry)) {
-        return Err("has a change of membership that cannot be read");
+        return Err("has an invalid conf change");
     }
     Ok(())
 }
@@ -196,11 +199,11 @@ fn check_read(message: &Message) -> Result<(), &'static str> {
     if message.entries.len() == 1 { Ok(()) } else { Err("must have exactly one context") }
 }
 
-/// Whether an entry means something to this version.
+/// Reports whether this version can decode an entry.
 fn is_readable(entry: &Entry) -> bool {
     if !entry.kind.is_conf_change() {
         return true;
     }
     wire::decode_conf_change(entry.kind, &entry.data)
-        .is_ok_and(|change| !change.changes.iter().any(ConfChangeSingle::names_a_thread))
+        .is_ok_and(|change| !change.changes.iter().any(ConfChangeSingle::targets_local_thread))
 }

@@ -1,44 +1,44 @@
-//! A log in memory: all of it, or the tail behind a snapshot.
+//! A log in memory: the whole log, or its tail after a snapshot.
 
 use bytes::Bytes;
 use thiserror::Error;
 use types::{Index, Term};
 
 use crate::conf::ConfState;
-use crate::entry::{Entry, EntryId, fitting};
+use crate::entry::{Entry, EntryId, fitting_count};
 use crate::snapshot::Snapshot;
 use crate::state::HardState;
 
 use super::{LogError, SnapshotError, Storage};
 
-/// Why a [`MemoryStorage`] refuses to change.
+/// An error of [`MemoryStorage`].
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum MemoryStorageError {
-    /// There is a newer snapshot already.
+    /// There is a newer snapshot.
     #[error("requested index is older than the existing snapshot")]
     SnapshotOutOfDate,
-    /// That part is gone already.
+    /// The index is compacted.
     #[error("requested index is unavailable due to compaction")]
     Compacted,
-    /// The log does not reach that far.
+    /// The index is beyond the log.
     #[error("index {index} is out of bound lastindex({last})")]
     BeyondLog {
-        /// The index asked for.
+        /// The requested index.
         index: Index,
-        /// The last index there is.
+        /// The last index.
         last: Index,
     },
-    /// Appending would leave a hole.
+    /// Appending would leave a gap.
     #[error("missing log entry [last: {last}, append at: {at}]")]
     Gap {
-        /// The last index there is.
+        /// The last index.
         last: Index,
-        /// Where the new entries start.
+        /// The index of the first new entry.
         at: Index,
     },
 }
 
-/// A log in memory with a snapshot before it.
+/// A log in memory after a snapshot.
 ///
 /// ```text
 /// snapshot at 4:7    before = 4:6    entries = [4:7 4:8 5:9]
@@ -50,19 +50,19 @@ pub enum MemoryStorageError {
 pub struct MemoryStorage {
     hard_state: HardState,
     snapshot: Snapshot,
-    /// The entry just before the first one kept; only its id is known.
+    /// The id of the entry just before the first one kept.
     before: EntryId,
     entries: Vec<Entry>,
 }
 
 impl MemoryStorage {
-    /// An empty log.
+    /// Creates an empty log.
     #[must_use]
     pub fn new() -> MemoryStorage {
         MemoryStorage::default()
     }
 
-    /// An empty log of a cluster whose configuration is given, as if by a snapshot at index zero.
+    /// Creates an empty log with a configuration, as if from a snapshot at index zero.
     #[must_use]
     pub fn with_conf_state(conf_state: ConfState) -> MemoryStorage {
         let mut storage = MemoryStorage::default();
@@ -75,19 +75,19 @@ impl MemoryStorage {
         self.hard_state = hard_state;
     }
 
-    /// The hard state saved last.
+    /// Returns the saved hard state.
     #[must_use]
     pub fn hard_state(&self) -> HardState {
         self.hard_state
     }
 
-    /// Starts over from a snapshot that came from the leader: the log before and behind it goes.
+    /// Replaces the log with a snapshot from the leader.
     ///
     /// # Errors
     ///
-    /// If the snapshot is not newer than the one here.
+    /// Returns an error if the snapshot is not newer than the current one.
     pub fn apply_snapshot(&mut self, snapshot: Snapshot) -> Result<(), MemoryStorageError> {
-        // A snapshot at zero only carries a configuration, at bootstrap.
+        // A snapshot at index zero only carries the initial configuration.
         let current = self.snapshot.metadata.index;
         if current != Index::ZERO && current >= snapshot.metadata.index {
             return Err(MemoryStorageError::SnapshotOutOfDate);
@@ -98,11 +98,11 @@ impl MemoryStorage {
         Ok(())
     }
 
-    /// Makes a snapshot at an index of the log. The log is kept; see [`MemoryStorage::compact`].
+    /// Creates a snapshot at an index of the log. Keeps the log; see [`MemoryStorage::compact`].
     ///
     /// # Errors
     ///
-    /// If there is a newer snapshot, or the log does not reach that far.
+    /// Returns an error if there is a newer snapshot, or the index is beyond the log.
     pub fn create_snapshot(
         &mut self,
         index: Index,
@@ -131,7 +131,7 @@ impl MemoryStorage {
     ///
     /// # Errors
     ///
-    /// If they are gone already, or the log does not reach that far.
+    /// Returns an error if they were dropped before, or the index is beyond the log.
     pub fn compact(&mut self, index: Index) -> Result<(), MemoryStorageError> {
         if index <= self.before.index {
             return Err(MemoryStorageError::Compacted);
@@ -146,12 +146,12 @@ impl MemoryStorage {
         Ok(())
     }
 
-    /// Appends entries, replacing what is there from their first index on. Entries that were
-    /// compacted away meanwhile are skipped.
+    /// Appends entries, replacing existing ones from their first index on. Skips entries that have
+    /// been compacted.
     ///
     /// # Errors
     ///
-    /// If there would be a hole between the log and the entries.
+    /// Returns an error if there would be a gap between the log and the entries.
     pub fn append(&mut self, entries: &[Entry]) -> Result<(), MemoryStorageError> {
         let compacted = entries.partition_point(|entry| entry.index <= self.before.index);
         let entries = &entries[compacted..];
@@ -167,7 +167,7 @@ impl MemoryStorage {
         Ok(())
     }
 
-    /// Where an index that is kept, or comes next, stands in `entries`.
+    /// Returns the position in `entries` of an index that is kept or comes next.
     fn position(&self, index: Index) -> usize {
         usize::try_from(index - self.before.index - 1).expect("positions fit into memory")
     }
@@ -186,7 +186,7 @@ impl Storage for MemoryStorage {
             return Err(LogError::Unavailable);
         }
         let range = &self.entries[self.position(lo)..self.position(hi)];
-        Ok(range[..fitting(range, max_bytes)].to_vec())
+        Ok(range[..fitting_count(range, max_bytes)].to_vec())
     }
 
     fn term(&self, index: Index) -> Result<Term, LogError> {

@@ -1,8 +1,8 @@
-//! The log as the core reads it: what has been made durable, kept where it can be read at once.
+//! The durable part of the log, as the core reads it.
 //!
-//! The core never writes here. It hands out what must be written, and reads it back through this
-//! trait once it was told that the writing is done. Reading must not fail for reasons of I/O: keep
-//! the part of the log that followers may still need in memory, as etcd does, and compact it.
+//! The core never writes here. It hands out what to write, and reads it back through this trait
+//! after the write was reported as done. Reads must not fail for I/O reasons: as in etcd, the
+//! caller keeps the part of the log that followers may still need in memory and compacts it.
 
 mod memory;
 
@@ -16,55 +16,55 @@ use crate::entry::Entry;
 use crate::snapshot::Snapshot;
 use crate::state::HardState;
 
-/// Why a part of the log cannot be read.
+/// The reason why an entry cannot be read.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum LogError {
-    /// It has been replaced by a snapshot.
+    /// The entry was compacted.
     #[error("requested index is unavailable due to compaction")]
     Compacted,
-    /// The log does not reach that far.
+    /// The index is beyond the log.
     #[error("requested entry at index is unavailable")]
     Unavailable,
 }
 
-/// Why there is no snapshot to send.
+/// The reason why no snapshot is available.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum SnapshotError {
-    /// One is being made: ask again later.
+    /// A snapshot is being created; retry later.
     #[error("snapshot is temporarily unavailable")]
     TemporarilyUnavailable,
 }
 
 /// The durable part of the log.
 pub trait Storage {
-    /// What was saved last, to start from: the hard state, and the configuration in force at
+    /// Returns the saved state to start from: the hard state, and the configuration in force at
     /// [`crate::Config::applied`].
     fn initial_state(&self) -> (HardState, ConfState);
 
-    /// The entries in `lo..hi`, as many as fit into `max_bytes` but at least one.
+    /// Returns the entries in `lo..hi`, as many as fit into `max_bytes` but at least one.
     ///
     /// # Errors
     ///
-    /// If `lo` was compacted away, or the log does not hold all of the range.
+    /// Returns an error if `lo` is compacted, or the log does not contain the whole range.
     fn entries(&self, lo: Index, hi: Index, max_bytes: u64) -> Result<Vec<Entry>, LogError>;
 
-    /// The term of an entry, or of the one just before the first.
+    /// Returns the term of an entry, or of the entry just before the first one.
     ///
     /// # Errors
     ///
-    /// If the index lies before or behind what is kept.
+    /// Returns an error if the index is before or beyond the log.
     fn term(&self, index: Index) -> Result<Term, LogError>;
 
-    /// The index of the first entry kept.
+    /// Returns the index of the first entry.
     fn first_index(&self) -> Index;
 
-    /// The index of the last entry, or of the snapshot if there is none behind it.
+    /// Returns the index of the last entry, or of the snapshot if no entry follows it.
     fn last_index(&self) -> Index;
 
-    /// The newest snapshot, to send to a member that needs what was compacted away.
+    /// Returns the newest snapshot, for a member that needs compacted entries.
     ///
     /// # Errors
     ///
-    /// If there is none at the moment.
+    /// Returns an error if none is available at the moment.
     fn snapshot(&self) -> Result<Snapshot, SnapshotError>;
 }

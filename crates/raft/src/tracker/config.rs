@@ -8,34 +8,34 @@ use types::MemberId;
 use crate::conf::ConfState;
 use crate::quorum::{JointConfig, write_ids};
 
-/// Who votes and who learns.
+/// The voters and learners of a configuration.
 ///
-/// Invariants: no member is a voter (in either half) and a learner at once. A voter of the outgoing
-/// half that shall become a learner therefore waits in `learners_next`; it stays a full voter until
-/// the joint configuration is left:
+/// Invariants: no member is both a voter (in either half) and a learner. A voter of the outgoing
+/// half that is to become a learner therefore waits in `learners_next` and remains a full voter
+/// until the joint configuration is left:
 ///
 /// ```text
-/// 7 shall replace 5, which stays as a learner:
+/// 7 replaces 5, which remains as a learner:
 ///    voters=(4 5 6)
 /// →  voters=(4 6 7)&&(4 5 6) learners_next=(5)
 /// →  voters=(4 6 7) learners=(5)
 /// ```
 ///
-/// Outside of a joint configuration `learners_next` is empty and `auto_leave` is false.
+/// Outside a joint configuration `learners_next` is empty and `auto_leave` is false.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
     /// The voters.
     pub voters: JointConfig,
-    /// Whether the leader leaves the joint configuration by itself, once it may.
+    /// Whether the leader leaves the joint configuration automatically.
     pub auto_leave: bool,
-    /// Members that get the log without a vote.
+    /// Members that receive the log and do not vote.
     pub learners: BTreeSet<MemberId>,
     /// Outgoing voters that become learners when the joint configuration is left.
     pub learners_next: BTreeSet<MemberId>,
 }
 
 impl Config {
-    /// The configuration as lists.
+    /// Returns the configuration as lists.
     #[must_use]
     pub fn to_conf_state(&self) -> ConfState {
         ConfState {

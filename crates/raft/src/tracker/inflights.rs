@@ -1,22 +1,22 @@
-//! The window of appends sent and not yet acknowledged.
+//! The window of appends in flight.
 
 use std::collections::VecDeque;
 
 use types::Index;
 
-/// One append in flight.
+/// An append in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Inflight {
-    /// The last entry in it.
+    /// The index of its last entry.
     index: Index,
-    /// Its payload.
+    /// The payload bytes.
     bytes: u64,
 }
 
-/// Appends in flight to one member, oldest first, limited by number and by bytes.
+/// The appends in flight to one member, oldest first, limited by number and by bytes.
 ///
-/// The byte limit is soft: the append that crosses it is still let through, so that one entry larger
-/// than the limit is not stuck for ever.
+/// The byte limit is soft: the append that crosses it is still sent, so that an entry larger than
+/// the limit is not stuck forever.
 #[derive(Clone, Debug)]
 pub struct Inflights {
     window: VecDeque<Inflight>,
@@ -26,38 +26,38 @@ pub struct Inflights {
 }
 
 impl Inflights {
-    /// An empty window. `max_bytes` of zero sets no limit on bytes.
+    /// Creates an empty window. A `max_bytes` of zero means no byte limit.
     #[must_use]
     pub fn new(max_messages: usize, max_bytes: u64) -> Inflights {
-        // Grown on demand: most members never fill the window.
+        // Grows on demand: most members never fill their window.
         Inflights { window: VecDeque::new(), bytes: 0, max_messages, max_bytes }
     }
 
-    /// The number of appends in flight.
+    /// Returns the number of appends in flight.
     #[must_use]
     pub fn count(&self) -> usize {
         self.window.len()
     }
 
-    /// Whether nothing more may be sent for now.
+    /// Reports whether the window is full.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.window.len() >= self.max_messages
             || (self.max_bytes != 0 && self.bytes >= self.max_bytes)
     }
 
-    /// Notes that an append was sent, whose last entry is `index`.
+    /// Records an append whose last entry is `index`.
     ///
     /// # Panics
     ///
-    /// If the window is full: the sender must look before it sends.
+    /// Panics if the window is full; the caller checks before it sends.
     pub fn add(&mut self, index: Index, bytes: u64) {
-        assert!(!self.is_full(), "an append was sent although the window is full");
+        assert!(!self.is_full(), "append sent with a full window");
         self.window.push_back(Inflight { index, bytes });
         self.bytes += bytes;
     }
 
-    /// Frees every append up to and including the one that ends at `index`.
+    /// Frees all appends up to and including the one that ends at `index`.
     pub fn free_le(&mut self, index: Index) {
         while let Some(oldest) = self.window.front().copied() {
             if oldest.index > index {
@@ -68,7 +68,7 @@ impl Inflights {
         }
     }
 
-    /// Frees everything.
+    /// Frees all appends.
     pub fn reset(&mut self) {
         self.window.clear();
         self.bytes = 0;

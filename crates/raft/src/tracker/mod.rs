@@ -1,4 +1,4 @@
-//! What a leader knows of the others: the configuration in force and each member's progress.
+//! The configuration in force with the progress of each member, as the leader tracks it.
 
 mod config;
 mod inflights;
@@ -17,22 +17,22 @@ use crate::quorum::VoteResult;
 
 /// The configuration in force with the progress of its members.
 ///
-/// Followers keep one too, so that a new leader knows whom it leads; only a leader's figures mean
-/// something.
+/// Followers keep a tracker too, for the configuration; the progress is meaningful only on a
+/// leader.
 #[derive(Clone, Debug)]
 pub struct ProgressTracker {
-    /// Who votes and who learns.
+    /// The voters and learners.
     pub config: Config,
-    /// How far each of them is. Holds exactly the members of `config`.
+    /// The progress of each member; contains exactly the members of `config`.
     pub progress: ProgressMap,
-    /// Messages that may be in flight to each member.
+    /// The maximum number of messages in flight to each member.
     pub max_inflight_messages: usize,
-    /// Payload bytes that may be in flight to each member.
+    /// The maximum payload bytes in flight to each member.
     pub max_inflight_bytes: u64,
 }
 
 impl ProgressTracker {
-    /// Tracks nobody yet.
+    /// Creates a tracker without members.
     #[must_use]
     pub fn new(max_inflight_messages: usize, max_inflight_bytes: u64) -> ProgressTracker {
         ProgressTracker {
@@ -43,29 +43,29 @@ impl ProgressTracker {
         }
     }
 
-    /// An empty window with this tracker's limits.
+    /// Returns an empty window with the limits of this tracker.
     #[must_use]
     pub fn new_inflights(&self) -> Inflights {
         Inflights::new(self.max_inflight_messages, self.max_inflight_bytes)
     }
 
-    /// The configuration in force, as lists.
+    /// Returns the configuration as lists.
     #[must_use]
     pub fn conf_state(&self) -> ConfState {
         self.config.to_conf_state()
     }
 
-    /// Whether this member is the only voter, and so decides everything alone.
+    /// Reports whether this member is the only voter and so decides alone.
     ///
-    /// etcd asks only whether there is one voter. A leader that was removed and left one other behind
-    /// would then answer reads alone, while that one leads the cluster.
+    /// etcd only checks that there is one voter. A removed leader that leaves a single other voter
+    /// would then answer reads alone, while that voter leads the cluster.
     #[must_use]
     pub fn is_singleton(&self, id: MemberId) -> bool {
         let voters = &self.config.voters;
         voters.incoming.len() == 1 && voters.incoming.contains(id) && !voters.is_joint()
     }
 
-    /// The largest index a quorum is known to hold.
+    /// Returns the largest index that a quorum is known to hold.
     #[must_use]
     pub fn committed(&self) -> Index {
         self.config
@@ -73,7 +73,7 @@ impl ProgressTracker {
             .committed_index(|id| self.progress.get(id).map(|progress| progress.matched))
     }
 
-    /// Whether a quorum was heard from since this was last asked and reset.
+    /// Reports whether a quorum was active since the last reset of `recent_active`.
     #[must_use]
     pub fn is_quorum_active(&self) -> bool {
         let active = |id| {
@@ -83,13 +83,13 @@ impl ProgressTracker {
         self.config.voters.vote_result(active) == VoteResult::Won
     }
 
-    /// The number of granted and refused votes among the voters, and what they decide.
+    /// Returns the number of granted and rejected votes among the voters, and the result.
     #[must_use]
     pub fn tally(
         &self,
         votes: &std::collections::BTreeMap<MemberId, bool>,
     ) -> (usize, usize, VoteResult) {
-        // Votes of members that have left meanwhile count for nothing.
+        // Votes of members that have been removed do not count.
         let of_voters = |granted| {
             let counts = |(&id, &vote): (&MemberId, &bool)| {
                 vote == granted && self.progress.get(id).is_some_and(|p| !p.is_learner)

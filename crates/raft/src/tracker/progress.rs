@@ -1,4 +1,4 @@
-//! How far one member is, as its leader sees it.
+//! The progress of a follower, as its leader tracks it.
 //!
 //! ```text
 //!            acknowledged                    accepted by the leader
@@ -7,9 +7,9 @@
 //!             match ┘  in flight └ next
 //! ```
 //!
-//! *Probe*: the leader does not know where the logs meet and sends one append at a time. *Replicate*: it
-//! knows, and streams appends without waiting, within the window. *Snapshot*: what the member needs is no
-//! longer in the log; it gets a snapshot, and nothing else until that is settled.
+//! *Probe*: the leader does not know where the logs match and sends one append at a time.
+//! *Replicate*: it knows, and streams appends within the window. *Snapshot*: the follower needs
+//! compacted entries and receives a snapshot; no appends are sent until that is settled.
 
 use std::fmt;
 
@@ -20,43 +20,43 @@ use super::Inflights;
 /// How the leader sends to a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgressState {
-    /// One append at a time, until one is accepted.
+    /// A single append at a time, until one is accepted.
     Probe,
     /// A stream of appends.
     Replicate,
-    /// Nothing, until the snapshot that ends at `pending` is settled.
+    /// No appends until the snapshot that ends at `pending` is settled.
     Snapshot {
-        /// The last index the snapshot covers.
+        /// The last index that the snapshot covers.
         pending: Index,
     },
 }
 
-/// The progress of one member.
+/// The progress of a member.
 ///
 /// Invariant: `matched < next`.
 #[derive(Clone, Debug)]
 pub struct Progress {
-    /// The logs are known to agree up to here.
+    /// The highest index at which the logs are known to match (etcd's `Match`).
     pub matched: Index,
     /// The next entry to send.
     pub next: Index,
     /// The highest commit index sent, which may not have arrived.
     sent_commit: Index,
-    /// How to send.
+    /// The sending mode.
     pub state: ProgressState,
-    /// Whether the member was heard from since the leader last checked for a quorum.
+    /// Whether the member has responded since the last quorum check.
     pub recent_active: bool,
-    /// Whether appends wait for an answer or a heartbeat round. In a probe it follows each
-    /// append; in replication, a full window.
+    /// Whether appends wait for a response or a heartbeat round. Set after each append in a probe,
+    /// and by a full window in replication.
     pub append_paused: bool,
-    /// Appends sent and not acknowledged.
+    /// The appends in flight.
     pub inflights: Inflights,
-    /// Whether the member has no vote.
+    /// Whether the member is a learner.
     pub is_learner: bool,
 }
 
 impl Progress {
-    /// A member about whose log nothing is known yet; `next` is the leader's guess.
+    /// Creates the progress of a member whose log is unknown; `next` is the leader's guess.
     #[must_use]
     pub fn new(next: Index, inflights: Inflights, is_learner: bool) -> Progress {
         Progress {
@@ -77,7 +77,7 @@ impl Progress {
         self.inflights.reset();
     }
 
-    /// Starts to probe: after a snapshot from its end, otherwise from what is known to match.
+    /// Starts to probe: after a snapshot from its end, otherwise from the match index.
     pub fn become_probe(&mut self) {
         let from = match self.state {
             ProgressState::Snapshot { pending } => self.matched.max(pending),
@@ -86,7 +86,7 @@ impl Progress {
         self.probe_from(from);
     }
 
-    /// Starts to probe after a snapshot that did not arrive: its end means nothing.
+    /// Starts to probe after a failed snapshot, ignoring its end.
     pub fn become_probe_after_failed_snapshot(&mut self) {
         self.probe_from(self.matched);
     }
@@ -97,7 +97,7 @@ impl Progress {
         self.forget_unconfirmed_commit();
     }
 
-    /// Starts to stream.
+    /// Starts to replicate.
     pub fn become_replicate(&mut self) {
         self.reset(ProgressState::Replicate);
         self.next = self.matched.next();
@@ -110,11 +110,11 @@ impl Progress {
         self.sent_commit = pending;
     }
 
-    /// Notes that an append with some entries was sent from `next` on.
+    /// Records an append with some entries from `next` on.
     ///
     /// # Panics
     ///
-    /// While a snapshot is pending: no append is sent then.
+    /// Panics while a snapshot is pending, because no append is sent then.
     pub fn sent_entries(&mut self, entries: usize, payload_bytes: u64) {
         match self.state {
             ProgressState::Replicate => {
@@ -122,33 +122,34 @@ impl Progress {
                     self.next += entries as u64;
                     self.inflights.add(self.next.prev(), payload_bytes);
                 }
-                // What fills the window is a probe: wait for a sign of life before more.
+                // The append that fills the window acts as a probe: wait for a response before
+                // sending more.
                 self.append_paused = self.inflights.is_full();
             }
             // Compat: as in etcd, only a probe with entries pauses.
             ProgressState::Probe => self.append_paused |= entries > 0,
-            ProgressState::Snapshot { .. } => panic!("an append was sent beside a snapshot"),
+            ProgressState::Snapshot { .. } => panic!("append sent while a snapshot is pending"),
         }
     }
 
-    /// Whether sending this commit index could teach the member something: not if one was sent that
-    /// already covers all it has been sent.
+    /// Reports whether sending this commit index could tell the member something new: not if a sent
+    /// commit index already covers all sent entries.
     #[must_use]
     pub fn can_bump_commit(&self, commit: Index) -> bool {
         commit > self.sent_commit && self.sent_commit < self.next.prev()
     }
 
-    /// Notes that a commit index was sent.
+    /// Records a sent commit index.
     pub fn sent_commit(&mut self, commit: Index) {
         self.sent_commit = commit;
     }
 
-    /// A refused or lost append probably took its commit index with it.
+    /// A rejected or lost append probably lost its commit index too.
     fn forget_unconfirmed_commit(&mut self) {
         self.sent_commit = self.sent_commit.min(self.next.prev());
     }
 
-    /// Takes an acknowledgement; false if it says nothing new.
+    /// Applies an acknowledgement; returns false if it is stale.
     pub fn maybe_update(&mut self, acked: Index) -> bool {
         if acked <= self.matched {
             return false;
@@ -159,8 +160,8 @@ impl Progress {
         true
     }
 
-    /// Takes a refusal of the append after `rejected`, with the index where the logs might meet
-    /// instead; false if the refusal is stale: messages arrive late and twice.
+    /// Applies a rejection of the append after `rejected`, with the index at which the logs might
+    /// match instead. Returns false if the rejection is stale: messages may arrive late or twice.
     pub fn maybe_decrease_to(&mut self, rejected: Index, match_hint: Index) -> bool {
         if self.state == ProgressState::Replicate {
             if rejected <= self.matched {
@@ -168,7 +169,7 @@ impl Progress {
             }
             self.next = self.matched.next();
         } else {
-            // A probe is one append at a time, so a refusal of another one is old.
+            // A probe is one append at a time, so the rejection of another append is stale.
             if self.next.prev() != rejected {
                 return false;
             }
@@ -179,7 +180,7 @@ impl Progress {
         true
     }
 
-    /// Whether no append may be sent for now.
+    /// Reports whether no append may be sent for now.
     #[must_use]
     pub fn is_paused(&self) -> bool {
         match self.state {

@@ -1,4 +1,4 @@
-//! The progress of every member, in the order of their ids.
+//! The progress of every member, in id order.
 
 use std::fmt;
 
@@ -8,43 +8,43 @@ use super::Progress;
 
 /// A small map from member to progress.
 ///
-/// A sorted list rather than a tree: a cluster has a handful of members, every broadcast walks all of
-/// them in order, and a walk by position leaves the rest of the core free to change meanwhile.
+/// A sorted list instead of a tree: clusters have a handful of members, every broadcast visits all
+/// of them in order, and iterating by position does not borrow the rest of the core.
 #[derive(Clone, Debug, Default)]
 pub struct ProgressMap(Vec<(MemberId, Progress)>);
 
 impl ProgressMap {
-    /// The number of members.
+    /// Returns the number of members.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether nobody is tracked.
+    /// Reports whether no member is tracked.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The member at a position in the order of ids.
+    /// Returns the member at a position in id order.
     #[must_use]
     pub fn id_at(&self, position: usize) -> Option<MemberId> {
         self.0.get(position).map(|(id, _)| *id)
     }
 
-    /// The progress of a member.
+    /// Returns the progress of a member.
     #[must_use]
     pub fn get(&self, id: MemberId) -> Option<&Progress> {
         self.position(id).ok().map(|at| &self.0[at].1)
     }
 
-    /// The progress of a member, to change.
+    /// Returns the progress of a member, for modification.
     #[must_use]
     pub fn get_mut(&mut self, id: MemberId) -> Option<&mut Progress> {
         self.position(id).ok().map(|at| &mut self.0[at].1)
     }
 
-    /// Whether the member is tracked.
+    /// Reports whether the member is tracked.
     #[must_use]
     pub fn contains(&self, id: MemberId) -> bool {
         self.position(id).is_ok()
@@ -58,19 +58,19 @@ impl ProgressMap {
         }
     }
 
-    /// Forgets a member.
+    /// Stops tracking a member.
     pub fn remove(&mut self, id: MemberId) {
         if let Ok(at) = self.position(id) {
             self.0.remove(at);
         }
     }
 
-    /// All members, in order.
+    /// Returns all members in id order.
     pub fn iter(&self) -> impl Iterator<Item = (MemberId, &Progress)> {
         self.0.iter().map(|(id, progress)| (*id, progress))
     }
 
-    /// All members, in order, to change.
+    /// Returns all members in id order, for modification.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (MemberId, &mut Progress)> {
         self.0.iter_mut().map(|(id, progress)| (*id, progress))
     }
@@ -80,7 +80,7 @@ impl ProgressMap {
     }
 }
 
-/// One member a line, as etcd prints it.
+/// Prints one member per line, as etcd does.
 impl fmt::Display for ProgressMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.iter().try_for_each(|(id, progress)| writeln!(f, "{}: {progress}", id.0))

@@ -98,7 +98,7 @@ fn an_append_behind_a_committed_entry_of_another_term_is_turned_down() {
 fn an_empty_proposal_is_refused() {
     for situation in [Situation::Leader, Situation::Follower, Situation::Campaigning] {
         let proposal = Message { term: Term::ZERO, ..from(TWO, MessageType::MsgProp) };
-        assert_malformed(&mut member(situation), &proposal, "proposes nothing");
+        assert_malformed(&mut member(situation), &proposal, "has no entries");
     }
 }
 
@@ -109,7 +109,7 @@ fn a_membership_change_that_cannot_be_read_is_not_proposed() {
         let entries = vec![Entry::normal(Bytes::from_static(b"put a")), unreadable(kind)];
         let proposal = Message { entries, term: Term::ZERO, ..from(TWO, MessageType::MsgProp) };
         for situation in [Situation::Leader, Situation::Follower] {
-            let reason = "has a change of membership that cannot be read";
+            let reason = "has an invalid conf change";
             assert_malformed(&mut member(situation), &proposal, reason);
         }
     }
@@ -123,7 +123,7 @@ fn a_membership_change_that_cannot_be_read_is_not_appended() {
         Entry { term: TERM, index: Index(9), ..unreadable(EntryType::ConfChange) },
     ];
     let append = Message { index: LAST, log_term: TERM, entries, ..from(TWO, MessageType::MsgApp) };
-    let reason = "has a change of membership that cannot be read";
+    let reason = "has an invalid conf change";
     assert_malformed(&mut member(Situation::Follower), &append, reason);
 }
 
@@ -194,7 +194,7 @@ fn a_snapshot_with_a_broken_configuration_is_refused() {
         println!("{what}");
         let message = snapshot(Index(20), TERM, conf_state);
         for situation in [Situation::Follower, Situation::Campaigning, Situation::Leaderless] {
-            let reason = "has a configuration that contradicts itself";
+            let reason = "has an inconsistent configuration";
             assert_malformed(&mut member(situation), &message, reason);
         }
     }
@@ -219,10 +219,10 @@ fn a_snapshot_of_an_impossible_position_is_refused() {
     let mut follower = member(Situation::Follower);
     for term in [Term::ZERO, TERM.next().next(), Term(u64::MAX)] {
         let message = snapshot(Index(20), term, members.clone());
-        assert_malformed(&mut follower, &message, "has a snapshot of an impossible term");
+        assert_malformed(&mut follower, &message, "has a snapshot with an invalid term");
     }
     let message = snapshot(Index::MAX, TERM, members);
-    assert_malformed(&mut follower, &message, "has an impossible position");
+    assert_malformed(&mut follower, &message, "has a term or index that is too large");
 }
 
 #[test]
@@ -311,12 +311,12 @@ fn messages_of_impossible_positions_are_refused() {
         Message { commit: Index(1 << 63), ..heartbeat.clone() },
         Message { reject_hint: Index::MAX, ..heartbeat.clone() },
     ] {
-        assert_malformed(&mut follower, &message, "has an impossible position");
+        assert_malformed(&mut follower, &message, "has a term or index that is too large");
     }
     let without_term = Message { term: Term::ZERO, ..heartbeat };
-    assert_malformed(&mut follower, &without_term, "must have a term, or must not");
+    assert_malformed(&mut follower, &without_term, "has a missing or unexpected term");
     let proposal = Message { entries: vec![Entry::default()], ..from(TWO, MessageType::MsgProp) };
-    assert_malformed(&mut follower, &proposal, "must have a term, or must not");
+    assert_malformed(&mut follower, &proposal, "has a missing or unexpected term");
 }
 
 #[test]
@@ -337,13 +337,13 @@ fn appends_whose_entries_do_not_follow_one_another_are_refused() {
         &[entry(0, 8)],
         &[entry(4, 0)],
     ] {
-        let reason = "has entries that do not follow one another";
+        let reason = "has entries that are not consecutive";
         assert_malformed(&mut follower, &append(entries), reason);
     }
     assert_malformed(&mut follower, &append(&[entry(5, 8)]), "has entries of a later term");
     for (log_term, index) in [(Term::ZERO, LAST), (TERM, Index::ZERO)] {
         let append = Message { log_term, index, ..append(&[]) };
-        assert_malformed(&mut follower, &append, "names an entry that cannot exist");
+        assert_malformed(&mut follower, &append, "names an invalid previous entry");
     }
 }
 
@@ -366,7 +366,7 @@ fn an_acknowledgement_of_what_the_leader_does_not_have_is_refused() {
     let mut leader = member(Situation::Leader);
     let beyond =
         Message { term: TERM.next(), index: LAST + 3, ..from(TWO, MessageType::MsgAppResp) };
-    let reason = "acknowledges entries that the leader does not have";
+    let reason = "acknowledges entries beyond the leader's log";
     assert_malformed(&mut leader, &beyond, reason);
 }
 

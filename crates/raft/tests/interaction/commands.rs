@@ -221,7 +221,7 @@ fn first_config(case: &Case) -> Result<(Config, Snapshot), String> {
         disable_conf_change_validation: flag("disable-conf-change-validation"),
         step_down_on_removal: flag("step-down-on-removal"),
         read_only_option,
-        etcd_holes: std::env::var_os("RAFT_ETCD_HOLES").is_some(),
+        keep_etcd_bugs: std::env::var_os("RAFT_ETCD_HOLES").is_some(),
         ..Config::new(MemberId(1))
     };
     Ok((config, snapshot))

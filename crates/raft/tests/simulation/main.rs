@@ -103,7 +103,7 @@ fn answering_before_the_disk_has_it_is_caught() {
 
 #[test]
 fn the_holes_of_etcds_raft_are_caught() {
-    let flaw = Some(Flaw::EtcdHoles);
+    let flaw = Some(Flaw::EtcdBugs);
     let plan = Plan { from: FROM, seeds: SEEDS / 2, keep_going: true, flaw };
     let (_, failures) = runner::run(plan);
     let found: BTreeSet<_> = failures.iter().map(|failure| failure.violation.invariant).collect();

@@ -17,7 +17,7 @@ pub(crate) const MAX_MEMBERS: u64 = 12;
 pub(crate) enum Flaw {
     Planted(PlantedBug),
     /// The holes of etcd's raft, which this core has closed.
-    EtcdHoles,
+    EtcdBugs,
 }
 
 /// How the first members learn who they are.
@@ -180,9 +180,9 @@ impl Scenario {
             step_down_on_removal: self.step_down_on_removal,
             planted_bug: match self.flaw {
                 Some(Flaw::Planted(bug)) => Some(bug),
-                Some(Flaw::EtcdHoles) | None => None,
+                Some(Flaw::EtcdBugs) | None => None,
             },
-            etcd_holes: matches!(self.flaw, Some(Flaw::EtcdHoles)),
+            keep_etcd_bugs: matches!(self.flaw, Some(Flaw::EtcdBugs)),
             ..Config::new(id)
         }
     }

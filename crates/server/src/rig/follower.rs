@@ -24,7 +24,7 @@ fn a_member_that_lost_its_log_stops() {
     assert!(member.stages.is_over(), "at once");
     assert!(member.sent().is_empty(), "it says nothing more");
     let StopReason::Fault(fault) = member.stages.stop() else { panic!("it was a fault") };
-    assert!(fault.contains("commit 100 lies behind the last entry 3"), "{fault}");
+    assert!(fault.contains("commit 100 is beyond the last entry 3"), "{fault}");
 }
 
 fn is_proposal(message: &Message) -> bool {

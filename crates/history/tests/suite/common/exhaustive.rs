@@ -1,10 +1,12 @@
-//! A slow twin of the checker: it tries every order there could be, on a perfect store. (Wing and Gong, without any help from revisions.)
+//! A slow reference checker that tries every order on the reference store (Wing and Gong, without
+//! using revisions).
 //!
-//! It knows no serializable reads, no watches and no expiry, and takes histories of a dozen operations.
+//! Supports neither serializable reads, watches nor lease expiry, and histories of about a dozen
+//! operations.
 
 use history::{History, Model, Outcome};
 
-/// Whether some order explains the history.
+/// Reports whether some order explains the history.
 pub(crate) fn explains(history: &History) -> bool {
     let all: Vec<usize> = (0..history.operations.len()).collect();
     search(history, &Model::default(), &all)
@@ -17,15 +19,15 @@ fn search(history: &History, model: &Model, left: &[usize]) -> bool {
     }
     left.iter().any(|next| {
         let operation = &history.operations[*next];
-        // Nothing may come before something that had ended when it began.
+        // An operation cannot precede one that ended before it began.
         let late = left.iter().any(|other| ended(history, *other) < operation.invoked_ns);
         let rest: Vec<usize> = left.iter().copied().filter(|other| other != next).collect();
         let mut after = model.clone();
-        let told = after.apply(&operation.request);
-        let fits = match (&operation.outcome, told) {
-            (Outcome::Answered { response, .. }, Ok(told)) => *response == told,
-            (Outcome::Refused { refusal, .. }, Err(told)) => *refusal == told,
-            // One that never happens is left over at the end.
+        let replied = after.apply(&operation.request);
+        let fits = match (&operation.outcome, replied) {
+            (Outcome::Answered { response, .. }, Ok(replied)) => *response == replied,
+            (Outcome::Refused { refusal, .. }, Err(replied)) => *refusal == replied,
+            // A write that is never executed remains at the end.
             (Outcome::Unknown { .. }, _) => true,
             _ => false,
         };
@@ -33,7 +35,7 @@ fn search(history: &History, model: &Model, left: &[usize]) -> bool {
     })
 }
 
-/// When an operation had ended; one of unknown outcome never has.
+/// Returns the end of an operation; an unknown outcome never ends.
 fn ended(history: &History, i: usize) -> u64 {
     match &history.operations[i].outcome {
         Outcome::Answered { at_ns, .. } | Outcome::Refused { at_ns, .. } => *at_ns,

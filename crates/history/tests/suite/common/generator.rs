@@ -1,7 +1,9 @@
-//! A perfect store with clients that overlap, some of which never hear what came of their requests.
+//! A generator of correct histories: the reference store with concurrent clients, some of which
+//! never learn the outcome of their requests.
 //!
-//! Every operation takes effect at one moment between its request and its answer; those whose outcome stays unknown never do, or at any time
-//! after the request. What is recorded is right by construction.
+//! Each operation takes effect at one instant between its request and its response. An operation of
+//! unknown outcome takes effect at any time after its request, or never. So the recorded history is
+//! correct by construction.
 
 use std::collections::BTreeMap;
 
@@ -12,19 +14,19 @@ use history::record::{
 };
 use history::{History, Model, Operation, Outcome};
 
-/// How a world goes.
+/// The parameters of a generated history.
 #[derive(Clone, Copy)]
 pub(crate) struct Plan {
     pub(crate) clients: u64,
     pub(crate) operations: usize,
     pub(crate) keys: u64,
-    /// Percent of operations whose outcome nobody learns.
+    /// Percentage of operations with unknown outcome.
     pub(crate) unknown: u64,
     pub(crate) watches: u64,
     pub(crate) leases: bool,
     pub(crate) compactions: bool,
-    /// Whether every put has a value of its own.
-    pub(crate) own_values: bool,
+    /// Whether every put has a unique value.
+    pub(crate) unique_values: bool,
     pub(crate) serializable: bool,
 }
 
@@ -38,18 +40,18 @@ impl Default for Plan {
             watches: 3,
             leases: true,
             compactions: true,
-            own_values: true,
+            unique_values: true,
             serializable: true,
         }
     }
 }
 
-/// Something that will happen.
+/// A scheduled step.
 #[derive(Clone, Copy)]
 enum Scheduled {
-    /// A client asks.
+    /// A client sends its next request.
     Ask(u64),
-    /// A request takes effect; the operation's place, and when the answer comes, if it does.
+    /// A request takes effect; `answer_ns` is the time of its response, if the client gets one.
     Effect { operation: usize, answer_ns: Option<u64> },
     /// A lease may have expired.
     Expiry(i64),
@@ -62,9 +64,9 @@ pub(crate) struct Generator {
     due: BTreeMap<(u64, u64), Scheduled>,
     next_due: u64,
     history: History,
-    /// When each revision was made, from 2 on.
+    /// The time at which each revision was made, from 2 on.
     made_ns: Vec<u64>,
-    /// When each lease ends.
+    /// The end of each lease.
     leases: BTreeMap<i64, u64>,
     values: u64,
 }
@@ -149,7 +151,7 @@ impl Generator {
         }
     }
 
-    /// What a member that lags behind answers.
+    /// Returns the response of a member that lags behind.
     fn stale(&mut self, range: &Range) -> Result<Response, Refusal> {
         let now = self.model.keys().revision();
         let lag = i64::try_from(self.random.below(5)).unwrap();
@@ -224,7 +226,7 @@ impl Generator {
 
     fn value(&mut self) -> String {
         self.values += 1;
-        let value = if self.plan.own_values { self.values } else { self.random.below(3) };
+        let value = if self.plan.unique_values { self.values } else { self.random.below(3) };
         value.to_string()
     }
 
@@ -276,7 +278,7 @@ impl Generator {
         Txn { compares, then, otherwise }
     }
 
-    /// When all is over: watches, and what members hold.
+    /// Adds the watches and the final states of the members.
     fn finish(&mut self) {
         for client in 0..self.plan.watches {
             let watch = self.watch(1000 + client);
@@ -358,7 +360,7 @@ trait MaybeSerializable {
 }
 
 impl MaybeSerializable for Range {
-    /// Serializable reads in these tests are of now: as of what the member has.
+    /// A serializable read never has a revision here: it reads the member's newest.
     fn maybe_serializable(self, serializable: bool) -> Range {
         let revision = if serializable { 0 } else { self.revision };
         Range { serializable, revision, ..self }

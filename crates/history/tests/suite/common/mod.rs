@@ -1,4 +1,4 @@
-//! Histories: written by hand, and recorded from a perfect store with clients that overlap.
+//! Hand-written histories, and histories generated from the reference store.
 
 pub(crate) mod exhaustive;
 pub(crate) mod generator;
@@ -9,10 +9,10 @@ use history::record::{
 };
 use history::{History, Operation, Options, Outcome, Rule, check};
 
-/// Nanoseconds in a millisecond: times in tests are in milliseconds.
+/// Nanoseconds per millisecond; tests give times in milliseconds.
 pub(crate) const MS: u64 = 1_000_000;
 
-/// Numbers that follow from a seed. (SplitMix64.)
+/// A seeded random number generator (SplitMix64).
 #[derive(Clone)]
 pub(crate) struct Random(pub(crate) u64);
 
@@ -72,7 +72,7 @@ pub(crate) fn found(kvs: &[Kv]) -> Body {
 
 pub(crate) const PUT: Body = Body::Put { prev: None };
 
-/// An operation of `client` from `from` to `to` milliseconds, answered at `revision`.
+/// Returns an operation of `client` from `from` to `to` milliseconds, answered at `revision`.
 pub(crate) fn answered(
     client: u64,
     from: u64,
@@ -86,7 +86,7 @@ pub(crate) fn answered(
     Operation { client, member: 0, invoked_ns: from * MS, request, outcome }
 }
 
-/// An operation that was refused.
+/// Returns a refused operation.
 pub(crate) fn refused(
     client: u64,
     from: u64,
@@ -98,13 +98,13 @@ pub(crate) fn refused(
     Operation { client, member: 0, invoked_ns: from * MS, request, outcome }
 }
 
-/// An operation whose outcome nobody knows.
+/// Returns an operation of unknown outcome.
 pub(crate) fn unknown(client: u64, from: u64, request: Request) -> Operation {
     let outcome = Outcome::Unknown { error: "timeout".into() };
     Operation { client, member: 0, invoked_ns: from * MS, request, outcome }
 }
 
-/// A watch, with the time, header and responses of each response.
+/// Returns a watch that received responses, each given as time, header revision and body.
 pub(crate) fn watch(
     client: u64,
     request: WatchRequest,
@@ -122,17 +122,17 @@ pub(crate) fn history(operations: Vec<Operation>) -> History {
     History { operations, ..History::default() }
 }
 
-/// Nothing is wrong with it.
+/// Checks that the history is accepted.
 pub(crate) fn accept(history: &History) -> history::Log {
     match check(history, &Options::default()) {
         Ok(log) => log,
-        Err(violations) => panic!("a right history was refused: {violations:#?}"),
+        Err(violations) => panic!("rejected a correct history: {violations:#?}"),
     }
 }
 
-/// The first thing that is wrong with it is this; returns its words.
+/// Checks that the first violation is of this rule and returns its text.
 pub(crate) fn reject(history: &History, rule: Rule) -> String {
-    let violations = check(history, &Options::default()).expect_err("a wrong history was accepted");
+    let violations = check(history, &Options::default()).expect_err("accepted a wrong history");
     assert_eq!(violations[0].rule, rule, "{violations:#?}");
     violations[0].text.clone()
 }
