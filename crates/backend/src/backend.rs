@@ -67,7 +67,7 @@ pub(crate) struct Progress {
     pub(crate) commit_time: Duration,
     pub(crate) last: Option<Committed>,
     pub(crate) scrubs: u64,
-    pub(crate) damaged_pages: usize,
+    pub(crate) corrupt_pages: usize,
 }
 
 /// How a database is doing.
@@ -84,7 +84,7 @@ pub struct Stats {
     /// How often the background scrub went through the whole file.
     pub scrubs: u64,
     /// Pages that the last of them found to be other than they were written.
-    pub damaged_pages: usize,
+    pub corrupt_pages: usize,
 }
 
 impl Backend {
@@ -194,8 +194,8 @@ impl Backend {
     #[must_use]
     pub fn stats(&self) -> Stats {
         let progress = self.shared.progress();
-        let Progress { commits, commit_time, last, scrubs, damaged_pages, .. } = *progress;
-        Stats { commits, commit_time, last, pending: progress.pending(), scrubs, damaged_pages }
+        let Progress { commits, commit_time, last, scrubs, corrupt_pages, .. } = *progress;
+        Stats { commits, commit_time, last, pending: progress.pending(), scrubs, corrupt_pages }
     }
 
     /// Bytes of all pages of the file that were ever used: the size that etcd reports, and holds against its quota.
@@ -227,19 +227,19 @@ impl Backend {
         self.force_commit()?;
         let shared = &*self.shared;
         let report = shared.db.defragment(&*shared.clock).inspect_err(|error| {
-            if let bolt::DefragError::Unsure { .. } = error {
+            if let bolt::DefragError::RenameNotDurable { .. } = error {
                 shared.poison(error.to_string());
             }
         })?;
         crate::commit::refresh(shared);
-        shared.db.give_back_space();
+        shared.db.reclaim_space();
         tracing::info!(before = report.size_before, after = report.size_after, "defragmented");
         Ok(report)
     }
 
     /// Another file is about to take this one's place. A defragmentation that is under way is given up, and none begins: it would put this one back.
-    pub fn give_up_name(&self) {
-        self.shared.db.give_up_name();
+    pub fn mark_replaced(&self) {
+        self.shared.db.mark_replaced();
     }
 
     /// Begins to compare the pages of the file with their checksums, in steps. None if it keeps none.

@@ -102,7 +102,7 @@ fn commit(shared: &Shared, _turn: &MutexGuard<'_, ()>) -> Result<Option<Committe
     publish(shared, committed);
     shared.observers.tell(&committed);
     // Views that kept a file which was replaced may be gone by now.
-    shared.db.give_back_space();
+    shared.db.reclaim_space();
     Ok(Some(committed))
 }
 

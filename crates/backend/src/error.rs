@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use bolt::Damaged;
+use bolt::CorruptPage;
 
 use crate::schema::Bucket;
 
@@ -26,7 +26,7 @@ pub enum OpenError {
 pub enum ReadError {
     /// A page is damaged.
     #[error(transparent)]
-    Damaged(#[from] Damaged),
+    Corrupt(#[from] CorruptPage),
     /// A value is not what its key promises.
     #[error("bucket {bucket}, key {}: {reason}", key.escape_ascii())]
     Malformed {
@@ -88,7 +88,7 @@ pub enum HashError {
     Commit(#[from] CommitError),
     /// The file could not be read.
     #[error(transparent)]
-    Damaged(#[from] Damaged),
+    Corrupt(#[from] CorruptPage),
     /// Something at the top level that is no bucket. The text is etcd's.
     #[error("cannot get hash of bucket {}", .0.escape_ascii())]
     NotABucket(Vec<u8>),

@@ -21,6 +21,6 @@ pub fn check_image(
 ) -> Result<(Index, Term), OpenError> {
     let options = bolt::Options { read_only: true, checksums: false, ..config.bolt.clone() };
     let snapshot = bolt::Db::open(disk, clock, path, options)?.snapshot();
-    snapshot.check_reach().map_err(ReadError::from)?;
+    snapshot.check_reachable().map_err(ReadError::from)?;
     Ok(meta::applied(&View::of_file(snapshot))?)
 }

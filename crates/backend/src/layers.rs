@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use bolt::{Damaged, Snapshot};
+use bolt::{CorruptPage, Snapshot};
 use bytes::Bytes;
 
 use crate::batch::{Batch, Sequence};
@@ -37,7 +37,7 @@ impl Layers {
         bucket: Bucket,
         key: &[u8],
         at: Sequence,
-    ) -> Result<Option<Value<'_>>, Damaged> {
+    ) -> Result<Option<Value<'_>>, CorruptPage> {
         for batch in self.batches() {
             if let Some(found) = read(batch).get(bucket, key, at) {
                 return Ok(found.map(Value::Pending));
@@ -56,7 +56,7 @@ impl Layers {
         bucket: Bucket,
         from: &[u8],
         at: Sequence,
-    ) -> Result<(), Damaged> {
+    ) -> Result<(), CorruptPage> {
         for batch in self.batches() {
             let next = Some(Bound::Included(Bytes::copy_from_slice(from)));
             range.add(Source::Batch(Chunks { batch, at, bucket, chunk: VecDeque::new(), next }))?;
@@ -70,7 +70,7 @@ impl Layers {
     }
 
     /// A reader of a bucket, as it was after a transaction.
-    pub(crate) fn reader(&self, bucket: Bucket, at: Sequence) -> Result<Reader<'_>, Damaged> {
+    pub(crate) fn reader(&self, bucket: Bucket, at: Sequence) -> Result<Reader<'_>, CorruptPage> {
         let file = self.snapshot.bucket(bucket.name().as_bytes())?;
         let batches = [Some(&*self.active), self.frozen.as_deref()];
         Ok(Reader::new(bucket, at, batches, file.map(|file| file.finger())))
@@ -116,17 +116,22 @@ impl View {
 }
 
 impl Read for View {
-    fn get(&self, bucket: Bucket, key: &[u8]) -> Result<Option<Value<'_>>, Damaged> {
+    fn get(&self, bucket: Bucket, key: &[u8]) -> Result<Option<Value<'_>>, CorruptPage> {
         self.layers.get(bucket, key, self.at)
     }
 
-    fn range(&self, bucket: Bucket, from: &[u8], to: Option<&[u8]>) -> Result<Range<'_>, Damaged> {
+    fn range(
+        &self,
+        bucket: Bucket,
+        from: &[u8],
+        to: Option<&[u8]>,
+    ) -> Result<Range<'_>, CorruptPage> {
         let mut range = Range::new(to);
         self.layers.add_to(&mut range, bucket, from, self.at)?;
         Ok(range)
     }
 
-    fn reader(&self, bucket: Bucket) -> Result<Reader<'_>, Damaged> {
+    fn reader(&self, bucket: Bucket) -> Result<Reader<'_>, CorruptPage> {
         self.layers.reader(bucket, self.at)
     }
 }

@@ -64,7 +64,7 @@ mod tx;
 
 pub use backend::{Backend, Stats};
 pub use batch::{Load, Sequence};
-pub use bolt::{Damaged, OpenError as FileError, Snapshot as FileSnapshot};
+pub use bolt::{CorruptPage, OpenError as FileError, Snapshot as FileSnapshot};
 pub use commit::{Committed, Committer, Observer};
 pub use config::{
     BATCH_BYTES_DEFAULT, BATCH_INTERVAL_DEFAULT, BATCH_OPS_DEFAULT, Config,

@@ -4,7 +4,7 @@ use std::collections::{VecDeque, btree_map};
 use std::ops::Bound;
 use std::sync::{PoisonError, RwLock};
 
-use bolt::{Cursor, Damaged};
+use bolt::{CorruptPage, Cursor};
 use bytes::Bytes;
 
 use crate::batch::{Batch, Sequence};
@@ -57,7 +57,7 @@ impl<'a> Range<'a> {
     }
 
     /// Adds a layer below the others.
-    pub(crate) fn add(&mut self, mut source: Source<'a>) -> Result<(), Damaged> {
+    pub(crate) fn add(&mut self, mut source: Source<'a>) -> Result<(), CorruptPage> {
         let head = source.next()?;
         self.add_at(source, head);
         Ok(())
@@ -73,7 +73,7 @@ impl<'a> Range<'a> {
     }
 
     /// The lowest key that any layer is at, and what the newest of these says.
-    fn step(&mut self) -> Result<Option<(Value<'a>, Option<Value<'a>>)>, Damaged> {
+    fn step(&mut self) -> Result<Option<(Value<'a>, Option<Value<'a>>)>, CorruptPage> {
         let heads = self.layers.iter().enumerate();
         let lowest =
             heads.filter_map(|(layer, at)| at.head.as_ref().map(|(key, _)| (&**key, layer))).min();
@@ -87,7 +87,7 @@ impl<'a> Range<'a> {
         Ok(found)
     }
 
-    fn next_item(&mut self) -> Result<Option<Item<'a>>, Damaged> {
+    fn next_item(&mut self) -> Result<Option<Item<'a>>, CorruptPage> {
         while let Some((key, value)) = self.step()? {
             if self.to.as_ref().is_some_and(|to| *key >= **to) {
                 return Ok(None);
@@ -101,9 +101,9 @@ impl<'a> Range<'a> {
 }
 
 impl<'a> Iterator for Range<'a> {
-    type Item = Result<Item<'a>, Damaged>;
+    type Item = Result<Item<'a>, CorruptPage>;
 
-    fn next(&mut self) -> Option<Result<Item<'a>, Damaged>> {
+    fn next(&mut self) -> Option<Result<Item<'a>, CorruptPage>> {
         let next = self.next_item().transpose();
         if !matches!(next, Some(Ok(_))) {
             self.layers.clear();
@@ -114,14 +114,14 @@ impl<'a> Iterator for Range<'a> {
 
 impl<'a> Layer<'a> {
     /// Hands out the pair it is at, and goes on.
-    fn advance(&mut self) -> Result<Option<(Value<'a>, Option<Value<'a>>)>, Damaged> {
+    fn advance(&mut self) -> Result<Option<(Value<'a>, Option<Value<'a>>)>, CorruptPage> {
         let next = self.source.next()?;
         Ok(std::mem::replace(&mut self.head, next))
     }
 }
 
 impl<'a> Source<'a> {
-    fn next(&mut self) -> Result<Option<(Value<'a>, Option<Value<'a>>)>, Damaged> {
+    fn next(&mut self) -> Result<Option<(Value<'a>, Option<Value<'a>>)>, CorruptPage> {
         Ok(match self {
             Source::Changes(pairs) => {
                 pairs.next().map(|(key, value)| pending(key.clone(), value.clone()))

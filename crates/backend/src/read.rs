@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Deref;
 
-use bolt::Damaged;
+use bolt::CorruptPage;
 use bytes::Bytes;
 
 use crate::range::Range;
@@ -13,16 +13,21 @@ use crate::schema::Bucket;
 /// What can be read from. A bucket that does not exist is empty.
 pub trait Read {
     /// The value of a key.
-    fn get(&self, bucket: Bucket, key: &[u8]) -> Result<Option<Value<'_>>, Damaged>;
+    fn get(&self, bucket: Bucket, key: &[u8]) -> Result<Option<Value<'_>>, CorruptPage>;
 
     /// To look up many keys of a bucket.
-    fn reader(&self, bucket: Bucket) -> Result<Reader<'_>, Damaged>;
+    fn reader(&self, bucket: Bucket) -> Result<Reader<'_>, CorruptPage>;
 
     /// The pairs from a key on, in order; up to another, which is not included, or to the end.
-    fn range(&self, bucket: Bucket, from: &[u8], to: Option<&[u8]>) -> Result<Range<'_>, Damaged>;
+    fn range(
+        &self,
+        bucket: Bucket,
+        from: &[u8],
+        to: Option<&[u8]>,
+    ) -> Result<Range<'_>, CorruptPage>;
 
     /// All pairs of a bucket, in order.
-    fn all(&self, bucket: Bucket) -> Result<Range<'_>, Damaged> {
+    fn all(&self, bucket: Bucket) -> Result<Range<'_>, CorruptPage> {
         self.range(bucket, &[], None)
     }
 }

@@ -16,7 +16,7 @@
 
 use std::sync::RwLock;
 
-use bolt::{Damaged, Finger};
+use bolt::{CorruptPage, Finger};
 
 use crate::batch::{Batch, Extent, Pairs, Sequence};
 use crate::layers::read;
@@ -55,7 +55,7 @@ impl<'a> Reader<'a> {
 
     /// The value of a key.
     #[inline]
-    pub fn get(&mut self, key: &[u8]) -> Result<Option<Value<'a>>, Damaged> {
+    pub fn get(&mut self, key: &[u8]) -> Result<Option<Value<'a>>, CorruptPage> {
         if let Some(changed) = self.changes.and_then(|changes| changes.get(key)) {
             return Ok(changed.clone().map(Value::Pending));
         }

@@ -49,7 +49,7 @@ impl<'b> Scrubber<'b> {
 }
 
 /// Scrubs in the background until it is stopped or dropped. What it finds is logged as an error, and counted in
-/// [`Stats::damaged_pages`](crate::Stats::damaged_pages).
+/// [`Stats::corrupt_pages`](crate::Stats::corrupt_pages).
 #[derive(Debug)]
 pub struct ScrubThread {
     stop: Arc<Stop>,
@@ -134,13 +134,13 @@ fn run(backend: &Backend, pages: usize, interval: Duration, stop: &Stop) {
 }
 
 fn note(backend: &Backend, report: &ScrubReport) {
-    for damaged in &report.damaged {
+    for damaged in &report.corrupt {
         tracing::error!(%damaged, "a page of the database is not what was written");
     }
     tracing::debug!(verified = report.verified, learned = report.learned, "scrubbed the database");
     let mut progress = backend.shared.progress();
     progress.scrubs += 1;
-    progress.damaged_pages = report.damaged.len();
+    progress.corrupt_pages = report.corrupt.len();
 }
 
 #[cfg(test)]

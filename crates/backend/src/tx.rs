@@ -3,7 +3,7 @@
 use std::ops::Bound;
 use std::sync::{Arc, MutexGuard};
 
-use bolt::{Damaged, KEY_MAX, VALUE_MAX};
+use bolt::{CorruptPage, KEY_MAX, VALUE_MAX};
 use bytes::Bytes;
 use failpoint::failpoint;
 use types::{Index, Term};
@@ -128,14 +128,19 @@ impl<'b> Tx<'b> {
 }
 
 impl Read for Tx<'_> {
-    fn get(&self, bucket: Bucket, key: &[u8]) -> Result<Option<Value<'_>>, Damaged> {
+    fn get(&self, bucket: Bucket, key: &[u8]) -> Result<Option<Value<'_>>, CorruptPage> {
         match self.changes.buckets[bucket.slot()].get(key) {
             Some(value) => Ok(value.clone().map(Value::Pending)),
             None => self.layers.get(bucket, key, NEWEST),
         }
     }
 
-    fn range(&self, bucket: Bucket, from: &[u8], to: Option<&[u8]>) -> Result<Range<'_>, Damaged> {
+    fn range(
+        &self,
+        bucket: Bucket,
+        from: &[u8],
+        to: Option<&[u8]>,
+    ) -> Result<Range<'_>, CorruptPage> {
         let mut range = Range::new(to);
         let from_on = (Bound::Included(from), Bound::Unbounded);
         let changed = self.changes.buckets[bucket.slot()].range::<[u8], _>(from_on);
@@ -144,7 +149,7 @@ impl Read for Tx<'_> {
         Ok(range)
     }
 
-    fn reader(&self, bucket: Bucket) -> Result<Reader<'_>, Damaged> {
+    fn reader(&self, bucket: Bucket) -> Result<Reader<'_>, CorruptPage> {
         let reader = self.layers.reader(bucket, NEWEST)?;
         Ok(reader.over(&self.changes.buckets[bucket.slot()]))
     }

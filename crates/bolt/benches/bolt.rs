@@ -1,10 +1,11 @@
-//! What the database file costs on a real disk: `cargo bench -p bolt`.
+//! Benchmarks of the database file on a real disk: `cargo bench -p bolt`.
 //!
-//! Each line is a figure, `name value unit`, under the names that `interop/run bench` joins with those of bbolt. The files are made in
-//! a temporary folder, or below `BOWLINE_BENCH_DIR`. `-- --quick` runs everything small, to see that it runs; so does `cargo test
-//! --benches`. `-- NAME` runs the figures whose name contains it.
+//! Each line is a result, `name value unit`, under the names that `interop/run bench` joins with
+//! those of bbolt. The files are created in a temporary directory, or below `BOWLINE_BENCH_DIR`.
+//! `-- --quick` runs everything at a small size, as a smoke test; so does `cargo test --benches`.
+//! `-- NAME` runs the results whose name contains `NAME`.
 
-#![expect(clippy::disallowed_types, reason = "a benchmark is about time")]
+#![expect(clippy::disallowed_types, reason = "a benchmark measures time")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,15 +15,15 @@ use std::time::{Duration, Instant};
 use bolt::{Db, Options};
 use env::{OsClock, OsDisk, SeededRandom};
 
-/// Puts in one transaction of the load.
+/// Puts per transaction while loading.
 const BATCH: u64 = 10_000;
 const VALUE: usize = 256;
-/// As etcd fills the pages of its keys.
+/// The fill fraction that etcd uses for its keys.
 const FILL: f64 = 0.9;
 
 struct Bench {
     dir: PathBuf,
-    /// Divides all sizes.
+    /// Divisor of all sizes.
     shrink: u64,
     only: Vec<String>,
 }
@@ -30,14 +31,14 @@ struct Bench {
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
-    // Cargo says so when it benches, and says nothing when it tests.
+    // Cargo passes `--bench` when it benchmarks, and not when it tests.
     let quick = !has("--bench") || has("--quick");
     let only = arguments.iter().filter(|argument| !argument.starts_with("--")).cloned().collect();
     let folder = match std::env::var_os("BOWLINE_BENCH_DIR") {
         Some(dir) => tempfile::tempdir_in(dir),
         None => tempfile::tempdir(),
     };
-    let folder = folder.expect("make a folder");
+    let folder = folder.expect("create a directory");
     let bench = Bench { dir: folder.path().to_owned(), shrink: if quick { 1000 } else { 1 }, only };
     bench.million();
     bench.ten_million();
@@ -50,7 +51,7 @@ impl Bench {
         self.only.is_empty() || names.iter().any(wanted)
     }
 
-    /// The files that etcd's users have: a million keys.
+    /// A typical etcd database: a million keys.
     fn million(&self) {
         if !self.wants(&[
             "bolt_load_1m",
@@ -73,7 +74,7 @@ impl Bench {
         std::fs::remove_file(&path).expect("remove the file");
     }
 
-    /// A large one.
+    /// A large database: ten million keys.
     fn ten_million(&self) {
         if !self.wants(&["bolt_commit_100_in_10m", "bolt_open_10m"]) {
             return;
@@ -88,7 +89,7 @@ impl Bench {
         std::fs::remove_file(&path).expect("remove the file");
     }
 
-    /// A gigabyte of which half is free, while transactions go on.
+    /// Defragments a half-free gigabyte while transactions continue.
     fn defragment(&self) {
         if !self.wants(&["bolt_defrag_1g"]) {
             return;
@@ -99,7 +100,7 @@ impl Bench {
         load(&db, 0, keys);
         for first in (0..keys).step_by(20_000) {
             let mut tx = db.write().expect("begin");
-            let mut bucket = tx.bucket(b"key").expect("the bucket");
+            let mut bucket = tx.bucket(b"key").expect("open the bucket");
             for number in first..(first + 10_000).min(keys) {
                 bucket.delete(&key(number)).expect("delete");
             }
@@ -118,12 +119,12 @@ impl Bench {
             seconds(|| report = Some(db.defragment(&clock).expect("defragment"))),
         );
         stop.store(true, Ordering::Relaxed);
-        let slowest = writer.join().expect("the writer");
-        let report = report.expect("it was run");
+        let slowest = writer.join().expect("join the writer");
+        let report = report.expect("the benchmark ran");
         figure("bolt_defrag_1g_swap", "ms", report.swap_time.as_secs_f64() * 1e3);
         figure("bolt_defrag_1g_slowest_commit", "ms", slowest.as_secs_f64() * 1e3);
         println!(
-            "# {} MB to {} MB, {} copied, {} caught up in {} rounds, {} of them while the writer waited",
+            "# {} MB to {} MB, {} copied, {} caught up in {} rounds, {} of them while the writer was blocked",
             report.size_before >> 20,
             report.size_after >> 20,
             report.copied,
@@ -139,7 +140,7 @@ fn open(path: &Path) -> Db {
     Db::open(Arc::new(OsDisk), &OsClock::default(), path, Options::default()).expect("open")
 }
 
-/// A revision, as etcd writes it.
+/// Encodes a revision as etcd does.
 fn key(number: u64) -> [u8; 17] {
     let mut key = [0; 17];
     key[..8].copy_from_slice(&number.to_be_bytes());
@@ -151,7 +152,7 @@ fn load(db: &Db, from: u64, to: u64) {
     let value = [7; VALUE];
     for first in (from..to).step_by(usize::try_from(BATCH).expect("small")) {
         let mut tx = db.write().expect("begin");
-        let mut bucket = tx.create_bucket_if_missing(b"key").expect("the bucket");
+        let mut bucket = tx.create_bucket_if_missing(b"key").expect("create the bucket");
         bucket.set_fill_percent(FILL);
         for number in first..(first + BATCH).min(to) {
             bucket.put(&key(number), &value).expect("put");
@@ -183,7 +184,7 @@ fn scan(db: &Db, keys: u64) {
     assert_eq!((count, bytes as u64), (keys, keys * (17 + VALUE as u64)));
 }
 
-/// The median time of a transaction that puts 100 keys behind all others.
+/// Median time of a transaction that appends 100 keys.
 fn commits(db: &Db, keys: u64) -> f64 {
     let mut times: Vec<f64> = (0..200)
         .map(|round| seconds(|| load(db, keys + round * 100, keys + (round + 1) * 100)))
@@ -192,7 +193,7 @@ fn commits(db: &Db, keys: u64) -> f64 {
     times[times.len() / 2] * 1e3
 }
 
-/// Puts into a database until told to stop; tells how long the slowest transaction took.
+/// Puts until `stop` is set. Returns the duration of the slowest transaction.
 fn write_until(db: &Db, from: u64, stop: &AtomicBool) -> Duration {
     let mut slowest = Duration::ZERO;
     let mut number = from;
@@ -211,7 +212,7 @@ fn seconds(work: impl FnOnce()) -> f64 {
     started.elapsed().as_secs_f64()
 }
 
-/// The shortest of five.
+/// The shortest of five runs.
 fn best(mut work: impl FnMut()) -> f64 {
     (0..5).map(|_| seconds(&mut work)).fold(f64::INFINITY, f64::min)
 }

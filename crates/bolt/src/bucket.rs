@@ -1,29 +1,30 @@
-//! A bucket: a sorted map from keys to values or further buckets.
+//! A bucket: a sorted map from keys to values or nested buckets, stored as one B+tree.
 //!
 //! ```text
 //!  value of a bucket's element:  | root page id u64 | sequence u64 |
-//!  an inline one, root 0:        | 0                | sequence u64 | a leaf page of the bucket's own size ...
+//!  value of an inline one:       | 0                | sequence u64 | leaf page of any size ...
 //! ```
 //!
-//! A small bucket without buckets of its own is inline: it lies, page header and all, in its parent's leaf.
+//! A small bucket without nested buckets is inline: its only leaf page, header included, is stored
+//! as the value of its element in the parent's leaf.
 
 use std::collections::BTreeMap;
 
 use crate::cursor::Cursor;
-use crate::error::Damaged;
+use crate::error::CorruptPage;
 use crate::finger::Finger;
 use crate::page::{LeafElement, Page, PageId, u64_at};
 use crate::state::DEPTH_MAX;
 use crate::tree::{Subtree, Tree, View};
 use crate::write::OpenBucket;
 
-/// Bytes of a bucket's header.
+/// Size of a bucket header, in bytes.
 pub(crate) const BUCKET_HEADER: usize = 16;
 
-/// A bucket's header, as in its element's value.
+/// The header of a bucket, stored as the value of its element in the parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BucketHeader {
-    /// Zero for an inline bucket.
+    /// Root page, or 0 for an inline bucket.
     pub(crate) root: PageId,
     pub(crate) sequence: u64,
 }
@@ -31,7 +32,7 @@ pub(crate) struct BucketHeader {
 impl BucketHeader {
     pub(crate) fn decode(value: &[u8]) -> Result<BucketHeader, &'static str> {
         if value.len() < BUCKET_HEADER {
-            return Err("a bucket without a header");
+            return Err("bucket header truncated");
         }
         Ok(BucketHeader { root: u64_at(value, 0), sequence: u64_at(value, 8) })
     }
@@ -44,24 +45,24 @@ impl BucketHeader {
     }
 }
 
-/// A bucket to read, of a snapshot or of a transaction that is being written.
+/// A read-only view of a bucket, in a snapshot or in an open write transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Bucket<'a> {
     pub(crate) tree: Tree<'a>,
     pub(crate) sequence: u64,
-    /// Buckets inside that the transaction has opened: what their elements say is out of date.
+    /// Nested buckets that the write transaction has opened. Their elements in the tree are stale.
     pub(crate) open: Option<&'a BTreeMap<Box<[u8]>, OpenBucket>>,
 }
 
 impl<'a> Bucket<'a> {
-    /// The value of a key. A bucket is no value.
+    /// Returns the value of a key, or `None` if the key is absent or names a bucket.
     #[inline]
-    pub fn get(&self, key: &[u8]) -> Result<Option<&'a [u8]>, Damaged> {
+    pub fn get(&self, key: &[u8]) -> Result<Option<&'a [u8]>, CorruptPage> {
         Ok(self.tree.get(key)?.filter(|found| !found.is_bucket).map(|found| found.value))
     }
 
-    /// The bucket of a name inside this one. A value is no bucket.
-    pub fn bucket(&self, name: &[u8]) -> Result<Option<Bucket<'a>>, Damaged> {
+    /// Returns the nested bucket of that name, or `None` if the name is absent or holds a value.
+    pub fn bucket(&self, name: &[u8]) -> Result<Option<Bucket<'a>>, CorruptPage> {
         if let Some(open) = self.open.and_then(|open| open.get(name)) {
             return Ok(Some(open.read(self.tree.state, self.tree.bytes)));
         }
@@ -71,10 +72,10 @@ impl<'a> Bucket<'a> {
         }
     }
 
-    /// The bucket in an element of this one's tree.
-    pub(crate) fn inner(&self, element: LeafElement<'a>) -> Result<Bucket<'a>, Damaged> {
+    /// Decodes the nested bucket stored in an element of this bucket's tree.
+    pub(crate) fn inner(&self, element: LeafElement<'a>) -> Result<Bucket<'a>, CorruptPage> {
         if let Subtree::Inline(_) = self.tree.root {
-            return Err(self.tree.state.damaged(0, "a bucket inside an inline bucket"));
+            return Err(self.tree.state.corrupt(0, "inline bucket contains a bucket"));
         }
         let inner = BucketHeader::decode(element.value).and_then(|header| {
             let root = match header.root {
@@ -83,37 +84,37 @@ impl<'a> Bucket<'a> {
             };
             Ok(Bucket { tree: Tree { root, ..self.tree }, sequence: header.sequence, open: None })
         });
-        inner.map_err(|reason| self.tree.state.damaged(self.root_page(), reason))
+        inner.map_err(|reason| self.tree.state.corrupt(self.root_page(), reason))
     }
 
-    /// A cursor before the first item.
+    /// Returns a cursor positioned before the first item.
     pub fn cursor(&self) -> Cursor<'a> {
         Cursor::new(self.tree)
     }
 
-    /// To look up many keys, which may be near each other.
+    /// Returns a [`Finger`] for looking up many keys, preferably close to each other.
     pub fn finger(&self) -> Finger<'a> {
         Finger::new(self.tree)
     }
 
-    /// A number that users of the bucket may count with.
+    /// Returns the bucket's sequence number, a counter for its users.
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// Whether nothing is in it.
-    pub fn is_empty(&self) -> Result<bool, Damaged> {
+    /// Reports whether the bucket has no items.
+    pub fn is_empty(&self) -> Result<bool, CorruptPage> {
         Ok(self.cursor().first()?.is_none())
     }
 
-    /// What it consists of, by a walk through all of it and the buckets inside.
-    pub fn stats(&self) -> Result<BucketStats, Damaged> {
+    /// Counts the items and pages of the bucket and its nested buckets by walking all of them.
+    pub fn stats(&self) -> Result<BucketStats, CorruptPage> {
         let mut stats = BucketStats::default();
         self.add_stats(&mut stats, 0)?;
         Ok(stats)
     }
 
-    /// The page of the root, or zero for an inline bucket.
+    /// The root page, or 0 for an inline bucket.
     pub(crate) fn root_page(&self) -> PageId {
         match self.tree.root {
             Subtree::Page(id) => id,
@@ -121,7 +122,7 @@ impl<'a> Bucket<'a> {
         }
     }
 
-    fn add_stats(&self, stats: &mut BucketStats, nesting: usize) -> Result<(), Damaged> {
+    fn add_stats(&self, stats: &mut BucketStats, nesting: usize) -> Result<(), CorruptPage> {
         stats.buckets += 1;
         if let Subtree::Inline(_) = self.tree.root {
             stats.inline_buckets += 1;
@@ -136,14 +137,14 @@ impl<'a> Bucket<'a> {
             let view = self.tree.view(subtree)?;
             stats.add_page(&view, self.tree.state.meta.page_size);
             if let View::Page(page) = &view {
-                self.tree.ok(&view, page.verify_apart())?;
+                self.tree.at_page(&view, page.verify_no_overlap())?;
             }
             for index in 0..view.count() {
                 if !view.is_leaf() {
-                    todo.push((self.tree.ok(&view, view.child(index))?, depth + 1));
+                    todo.push((self.tree.at_page(&view, view.child(index))?, depth + 1));
                     continue;
                 }
-                let element = self.tree.ok(&view, view.element(index))?;
+                let element = self.tree.at_page(&view, view.element(index))?;
                 stats.keys += 1;
                 if element.is_bucket
                     && let Some(inner) = self.bucket(element.key)?
@@ -156,24 +157,24 @@ impl<'a> Bucket<'a> {
     }
 }
 
-/// What a bucket consists of, those inside it included.
+/// Statistics of a bucket, including its nested buckets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BucketStats {
-    /// Pairs, and buckets as items of the one they are in.
+    /// Key-value pairs and nested buckets; a nested bucket counts as an item of its parent.
     pub keys: u64,
-    /// Levels of the deepest tree.
+    /// Height of the deepest tree, in levels.
     pub depth: usize,
-    /// Branch pages, those that other pages continue counted once.
+    /// Branch pages; a page with overflow pages counts once.
     pub branch_pages: u64,
-    /// Leaf pages, likewise. The page of an inline bucket is none.
+    /// Leaf pages; a page with overflow pages counts once. Pages of inline buckets do not count.
     pub leaf_pages: u64,
-    /// Pages that continue another.
+    /// Overflow pages.
     pub overflow_pages: u64,
     /// Bytes of all these pages.
     pub allocated_bytes: u64,
-    /// Buckets, this one included.
+    /// Buckets, including this one.
     pub buckets: u64,
-    /// Of these, inline ones.
+    /// Inline buckets among `buckets`.
     pub inline_buckets: u64,
 }
 

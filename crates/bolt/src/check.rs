@@ -1,26 +1,29 @@
-//! Whether a file is what it should be: everything reachable once, in order, and the rest free.
+//! Consistency check of a whole file: each page is reachable exactly once or free, and keys are
+//! sorted.
 
 use std::collections::BTreeSet;
 
 use crate::bucket::Bucket;
-use crate::error::Damaged;
+use crate::error::CorruptPage;
 use crate::freelist::{self, PageSet};
 use crate::meta::NO_FREELIST;
 use crate::page::{Page, PageId};
 use crate::snapshot::Snapshot;
-use crate::state::State;
+use crate::state::CommittedState;
 use crate::tree::Subtree;
 
-/// Most errors that are told; a damaged file may have one for every page.
+/// Maximum number of reported errors; a corrupt file may have one for every page.
 const ERRORS_MAX: usize = 1000;
 
-/// Most levels below the root, of trees and of buckets inside buckets together. It bounds the stack that a check takes.
+/// Maximum depth of the walk, counting tree levels and nested buckets together. Bounds the stack of
+/// the recursion.
 const LEVELS_MAX: usize = 512;
 
 impl Snapshot {
-    /// Walks through everything and tells what is wrong: pages that cannot be read, that are reached twice or both reached and free,
-    /// keys out of order, a saved freelist that is not just the pages that nothing reaches.
-    pub fn check(&self) -> Vec<Damaged> {
+    /// Walks the whole state and returns all inconsistencies: unreadable pages, pages reached twice
+    /// or both reachable and free, unsorted keys, and a saved freelist that differs from the set of
+    /// unreachable pages.
+    pub fn check(&self) -> Vec<CorruptPage> {
         let state = &*self.state;
         let mut check = Check { state, used: PageSet::default(), errors: Vec::new() };
         check.bucket(&self.root(), 0);
@@ -30,17 +33,17 @@ impl Snapshot {
 }
 
 struct Check<'a> {
-    state: &'a State,
+    state: &'a CommittedState,
     used: PageSet,
-    errors: Vec<Damaged>,
+    errors: Vec<CorruptPage>,
 }
 
-/// The keys that may be below some branch element.
+/// Bounds that a branch element sets for the keys below it.
 #[derive(Clone, Copy)]
 struct Bounds<'a> {
-    /// Not less than this.
+    /// Inclusive lower bound.
     from: Option<&'a [u8]>,
-    /// Less than this.
+    /// Exclusive upper bound.
     to: Option<&'a [u8]>,
 }
 
@@ -59,11 +62,12 @@ impl<'a> Check<'a> {
             return self.error(id, format!("more than {LEVELS_MAX} levels deep"));
         }
         match self.state.page(id) {
-            Err(damaged) => self.push(damaged),
+            Err(corrupt) => self.push(corrupt),
             Ok(page) => {
                 let pages = (page.bytes().len() / self.state.meta.page_size) as u64;
-                // One that was reached before is not followed again, so this ends.
-                if self.take(id, pages) {
+                // A page that was reached before is not followed again, so the walk ends even if
+                // the tree has a cycle.
+                if self.mark_used(id, pages) {
                     self.elements(bucket, &page, bounds, level);
                 }
             }
@@ -71,8 +75,9 @@ impl<'a> Check<'a> {
     }
 
     fn elements(&mut self, bucket: &Bucket<'a>, page: &Page<'a>, bounds: Bounds<'a>, level: usize) {
-        // Buckets that share bytes would be gone through again and again, so such a page is not followed.
-        if let Err(reason) = page.verify_apart() {
+        // Overlapping elements may hold the same inline bucket many times; following them would
+        // take quadratic time.
+        if let Err(reason) = page.verify_no_overlap() {
             return self.error(page.id, reason.to_owned());
         }
         let mut previous: Option<&[u8]> = None;
@@ -110,12 +115,15 @@ impl<'a> Check<'a> {
             self.error(page.id, format!("element {index} has an empty key"));
         }
         if previous.is_some_and(|previous| previous >= key) {
-            self.error(page.id, format!("element {index} is not greater than the one before it"));
+            self.error(
+                page.id,
+                format!("key of element {index} is not greater than the previous key"),
+            );
         }
         if bounds.from.is_some_and(|from| key < from) || bounds.to.is_some_and(|to| key >= to) {
             self.error(
                 page.id,
-                format!("element {index} is outside of what the branch above says"),
+                format!("key of element {index} is outside the bounds of its branch element"),
             );
         }
     }
@@ -125,13 +133,14 @@ impl<'a> Check<'a> {
             Err(reason) => self.error(page.id, format!("element {index}: {reason}")),
             Ok(element) if element.is_bucket => match bucket.inner(element) {
                 Ok(inner) => self.bucket(&inner, level + 1),
-                Err(damaged) => self.error(page.id, damaged.reason().to_owned()),
+                Err(corrupt) => self.error(page.id, corrupt.reason().to_owned()),
             },
             Ok(_) => {}
         }
     }
 
-    /// The saved freelist has each page that nothing reaches, once. One that is not saved cannot be wrong.
+    /// Checks that the saved freelist holds each unreachable page exactly once. An unsaved one
+    /// cannot be wrong.
     fn freelist(&mut self) {
         let id = self.state.meta.freelist;
         if id == NO_FREELIST {
@@ -141,7 +150,7 @@ impl<'a> Check<'a> {
             Ok(found) => found,
             Err(reason) => return self.error(id, reason.to_owned()),
         };
-        self.take(id, u64::from(header.overflow) + 1);
+        self.mark_used(id, u64::from(header.overflow) + 1);
         let ids = match freelist::load(header, bytes) {
             Ok(ids) => ids,
             Err(reason) => return self.error(id, reason.to_owned()),
@@ -149,21 +158,21 @@ impl<'a> Check<'a> {
         let mut free = BTreeSet::new();
         for page in ids {
             if page < 2 || page >= self.state.meta.high_water {
-                self.error(page, "free, and beyond the used pages".to_owned());
+                self.error(page, "in the freelist but beyond the high water mark".to_owned());
             } else if !free.insert(page) {
-                self.error(page, "free twice".to_owned());
+                self.error(page, "twice in the freelist".to_owned());
             } else if self.used.contains(page) {
-                self.error(page, "free, and reachable".to_owned());
+                self.error(page, "in the freelist but reachable".to_owned());
             }
         }
         for page in 2..self.state.meta.high_water {
             if !self.used.contains(page) && !free.contains(&page) {
-                self.error(page, "unreachable, and not free".to_owned());
+                self.error(page, "unreachable but not in the freelist".to_owned());
             }
         }
     }
 
-    fn take(&mut self, id: PageId, pages: u64) -> bool {
+    fn mark_used(&mut self, id: PageId, pages: u64) -> bool {
         for page in id..id + pages {
             if !self.used.insert(page) {
                 self.error(page, "reached twice".to_owned());
@@ -174,12 +183,12 @@ impl<'a> Check<'a> {
     }
 
     fn error(&mut self, page: PageId, reason: String) {
-        self.push(self.state.damaged(page, reason));
+        self.push(self.state.corrupt(page, reason));
     }
 
-    fn push(&mut self, damaged: Damaged) {
+    fn push(&mut self, corrupt: CorruptPage) {
         if self.errors.len() < ERRORS_MAX {
-            self.errors.push(damaged);
+            self.errors.push(corrupt);
         }
     }
 }

@@ -1,41 +1,44 @@
-//! A checksum of every page, kept in a file beside the database.
+//! Checksums of all pages, kept in a sidecar file next to the database.
 //!
-//! The format has no checksums for pages, so bbolt cannot tell a flipped bit in a value from the value. We keep them apart, in
-//! `<name>.sums`, which etcd does not look at:
+//! bbolt's format has no page checksums, so bbolt cannot detect a flipped bit in a value. Bowline
+//! keeps them in `<name>.sums`, which etcd ignores:
 //!
 //! ```text
 //!  0        8           12         16     24               32      40        44
-//!  +--------+-----------+----------+------+----------------+-------+---------+----------------------//
-//!  | magic  | page size | zero     | txid | checksum of the| pages | CRC of  | CRC-32C of page 0, 1, ...
-//!  |        | u32       | u32      |      | meta page, u64 | u64   | all else| u32 each, 0: not known
-//!  +--------+-----------+----------+------+----------------+-------+---------+----------------------//
+//!  +--------+-----------+----------+------+----------------+-------+---------+----------------//
+//!  | magic  | page size | zero     | txid | checksum of the| pages | CRC of  | CRC-32C of page
+//!  |        | u32       | u32      |      | meta page, u64 | u64   | all else| 0, 1, ... as u32
+//!  +--------+-----------+----------+------+----------------+-------+---------+----------------//
 //! ```
 //!
-//! The sums live in memory, a word for each page, and follow every commit. They are saved when the database is closed; not with
-//! each commit, so they cost no sync. Saved sums hold for exactly the state they name: if the file has moved on without
-//! them, by a crash or because etcd wrote to it, they are dropped, and the next scrub learns them anew.
+//! A checksum of 0 means that it is unknown. The checksums are held in memory, four bytes per page,
+//! and updated by every commit. They are saved when the database is closed, not with each commit,
+//! so they cost no sync. Saved checksums are valid only for the state that they name: if the file
+//! was written without them, after a crash or by etcd, they are discarded and the next scrub
+//! computes new ones.
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use env::{Create, Disk, Open, parent};
+use parking_lot::Mutex;
 
 use crate::freelist::Run;
 use crate::meta::{META_BYTES, fnv1a};
-use crate::open::beside;
+use crate::open::temporary_path;
 use crate::page::{PageId, u32_at, u64_at};
-use crate::state::State;
+use crate::state::CommittedState;
 
 const MAGIC: &[u8; 8] = b"BOWLSUM1";
 const HEADER: usize = 44;
-/// Where the checksum of the sums file itself is.
+/// Offset of the CRC that covers the checksum file.
 const CRC_AT: usize = 40;
 
-/// No checksum: the page has not been seen.
+/// Marks a page without a known checksum.
 const UNKNOWN: u32 = 0;
 
-/// The checksums of a database's pages.
+/// The page checksums of a database.
 #[derive(Debug, Default)]
 pub(crate) struct Checksums {
     sums: Mutex<Sums>,
@@ -44,44 +47,45 @@ pub(crate) struct Checksums {
 #[derive(Debug, Default)]
 struct Sums {
     pages: Vec<u32>,
-    /// Which file they are of: another one once defragmentation has replaced it.
+    /// Generation of the file; incremented when defragmentation replaces it.
     file: u64,
 }
 
-/// What is known of some pages, of one file.
+/// Checksums of a list of pages, tagged with the file generation they belong to.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct KnownSums {
     file: u64,
     sums: Vec<u32>,
 }
 
-/// What a look at a page showed.
+/// Result of comparing a page with its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    Same,
-    /// It was not known; now it can be.
-    New,
-    Differs,
+pub(crate) enum SumVerdict {
+    Matches,
+    /// The page had no known checksum.
+    Unknown,
+    Mismatch,
 }
 
-impl Known {
-    /// Compares the page at some place in the list.
-    pub(crate) fn verify(&mut self, index: usize, page: &[u8]) -> Verdict {
+impl KnownSums {
+    /// Compares the page at position `index` of the list. Records the checksum of a page that had
+    /// none.
+    pub(crate) fn verify(&mut self, index: usize, page: &[u8]) -> SumVerdict {
         let found = sum(page);
         match std::mem::replace(&mut self.sums[index], found) {
-            UNKNOWN => Verdict::New,
-            known if known == found => Verdict::Same,
+            UNKNOWN => SumVerdict::Unknown,
+            known if known == found => SumVerdict::Matches,
             known => {
                 self.sums[index] = known;
-                Verdict::Differs
+                SumVerdict::Mismatch
             }
         }
     }
 }
 
 impl Checksums {
-    /// Those that were saved for just this state; or none, to be learned.
-    pub(crate) fn load(disk: &Arc<dyn Disk>, state: &State) -> Checksums {
+    /// Loads the checksums saved for exactly this state. Starts empty if there are none.
+    pub(crate) fn load(disk: &Arc<dyn Disk>, state: &CommittedState) -> Checksums {
         let path = sums_path(&state.path);
         let sums = match disk.kind(&path) {
             Ok(None) => Vec::new(),
@@ -92,7 +96,7 @@ impl Checksums {
             {
                 Ok(sums) => sums,
                 Err(reason) => {
-                    tracing::info!(path = %path.display(), reason, "page checksums are learned anew");
+                    tracing::info!(path = %path.display(), reason, "discarded the saved page checksums; the next scrub computes new ones");
                     Vec::new()
                 }
             },
@@ -100,9 +104,9 @@ impl Checksums {
         Checksums { sums: Mutex::new(Sums { pages: sums, file: 0 }) }
     }
 
-    /// Notes pages as they were just written.
+    /// Records the checksums of pages that were just written.
     pub(crate) fn note(&self, runs: &[Run], bytes: &[u8], page_size: usize) {
-        let mut sums = self.lock();
+        let mut sums = self.sums.lock();
         let sums = &mut sums.pages;
         let ids = runs.iter().flat_map(|(start, len)| *start..start + len);
         for (id, page) in ids.zip(bytes.chunks_exact(page_size)) {
@@ -110,18 +114,22 @@ impl Checksums {
         }
     }
 
-    /// What is known of some pages. The caller holds the writer, so it is the newest file's.
-    pub(crate) fn known(&self, ids: &[PageId]) -> Known {
-        let sums = self.lock();
+    /// Returns the known checksums of the given pages. The caller holds the writer lock, so they
+    /// belong to the newest file.
+    pub(crate) fn known(&self, ids: &[PageId]) -> KnownSums {
+        let sums = self.sums.lock();
         let sum = |id: &PageId| {
             usize::try_from(*id).ok().and_then(|index| sums.pages.get(index).copied())
         };
-        Known { file: sums.file, sums: ids.iter().map(|id| sum(id).unwrap_or(UNKNOWN)).collect() }
+        KnownSums {
+            file: sums.file,
+            sums: ids.iter().map(|id| sum(id).unwrap_or(UNKNOWN)).collect(),
+        }
     }
 
-    /// Takes in what was not known, unless the file has been replaced since.
-    pub(crate) fn learn(&self, ids: &[PageId], seen: &Known) {
-        let mut sums = self.lock();
+    /// Adds checksums of pages that had none, unless the file was replaced in the meantime.
+    pub(crate) fn learn(&self, ids: &[PageId], seen: &KnownSums) {
+        let mut sums = self.sums.lock();
         if sums.file != seen.file {
             return;
         }
@@ -133,30 +141,26 @@ impl Checksums {
         }
     }
 
-    /// Saves them for a state, which must be the newest, and stay it meanwhile.
-    pub(crate) fn save(&self, disk: &dyn Disk, state: &State) -> io::Result<()> {
+    /// Saves the checksums for a state, which must be the newest and stay so during the call.
+    pub(crate) fn save(&self, disk: &dyn Disk, state: &CommittedState) -> io::Result<()> {
         let path = sums_path(&state.path);
-        let temporary = beside(&path, "new");
+        let temporary = temporary_path(&path, "new");
         let file = disk.open(&temporary, Open::create(Create::Truncate))?;
-        file.write_at(&encode(&self.lock().pages, state), 0)?;
+        file.write_at(&encode(&self.sums.lock().pages, state), 0)?;
         file.sync_data()?;
         disk.rename(&temporary, &path)?;
         disk.sync_dir(parent(&path))
     }
 
-    /// Takes over the sums of the file that replaces this one.
+    /// Takes over the checksums of the file that replaces this one.
     pub(crate) fn take_over(&self, from: &Checksums) {
-        let mut sums = self.lock();
-        sums.pages = std::mem::take(&mut from.lock().pages);
+        let mut sums = self.sums.lock();
+        sums.pages = std::mem::take(&mut from.sums.lock().pages);
         sums.file += 1;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Sums> {
-        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Where the sums of a database are.
+/// Path of the checksum file of a database.
 pub(crate) fn sums_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".sums");
@@ -178,13 +182,14 @@ fn slot(sums: &mut Vec<u32>, id: PageId) -> &mut u32 {
     &mut sums[index]
 }
 
-/// What names a state: its transaction and, because two files can have the same, the bytes of its meta page.
-fn state_sum(state: &State) -> u64 {
+/// Hash that identifies a state beyond its txid, which two files can share: FNV-1a of its meta
+/// page.
+fn state_sum(state: &CommittedState) -> u64 {
     let page: [u8; META_BYTES] = state.meta.encode_at(0);
     fnv1a(&page)
 }
 
-fn encode(sums: &[u32], state: &State) -> Vec<u8> {
+fn encode(sums: &[u32], state: &CommittedState) -> Vec<u8> {
     let mut bytes = vec![0; HEADER];
     bytes[..8].copy_from_slice(MAGIC);
     let page_size = u32::try_from(state.meta.page_size).expect("at most 16 MiB");
@@ -198,25 +203,23 @@ fn encode(sums: &[u32], state: &State) -> Vec<u8> {
     bytes
 }
 
-fn decode(bytes: &[u8], state: &State) -> Result<Vec<u32>, String> {
+fn decode(bytes: &[u8], state: &CommittedState) -> Result<Vec<u32>, String> {
     if bytes.len() < HEADER || &bytes[..8] != MAGIC {
-        return Err("not a file of checksums".into());
+        return Err("not a checksum file".into());
     }
     if own_crc(bytes) != u32_at(bytes, CRC_AT) {
-        return Err("the file of checksums is damaged".into());
+        return Err("checksum file is corrupt".into());
     }
     if u64_at(bytes, 16) != state.meta.txid
         || u64_at(bytes, 24) != state_sum(state)
         || u32_at(bytes, 8) as usize != state.meta.page_size
     {
         let (then, now) = (u64_at(bytes, 16), state.meta.txid);
-        return Err(format!(
-            "the database was written to without them: transaction {now}, not {then}"
-        ));
+        return Err(format!("checksums are of transaction {then}, the database is at {now}"));
     }
     let sums: Vec<u32> = bytes[HEADER..].chunks_exact(4).map(|sum| u32_at(sum, 0)).collect();
     if sums.len() as u64 != u64_at(bytes, 32) {
-        return Err("the file of checksums has another length than it says".into());
+        return Err("checksum file has the wrong length".into());
     }
     Ok(sums)
 }

@@ -1,19 +1,19 @@
-//! A place in a bucket that moves in key order.
+//! A position in a bucket that moves in key order.
 
-use crate::error::Damaged;
+use crate::error::CorruptPage;
 use crate::page::LeafElement;
 use crate::state::DEPTH_MAX;
 use crate::tree::{Subtree, Tree, View};
 
-/// How many leaves ahead a walk asks memory for the next.
+/// Leaves to prefetch ahead during a forward scan.
 const LEAVES_AHEAD: usize = 4;
 
-/// A pair, or the name of a bucket.
+/// A key-value pair, or the name of a nested bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// The value, or none for a bucket.
+    /// The value; `None` for a nested bucket.
     pub value: Option<&'a [u8]>,
 }
 
@@ -24,28 +24,30 @@ impl<'a> From<LeafElement<'a>> for Item<'a> {
     }
 }
 
-/// A place in a bucket that moves in key order. A new cursor stands before the first item.
+/// A position in a bucket that moves in key order. A new cursor is before the first item.
 #[derive(Clone, Debug)]
 pub struct Cursor<'a> {
     tree: Tree<'a>,
-    /// The leaf it stands in, once it was moved.
+    /// The current leaf; `None` until the cursor is positioned.
     leaf: Option<View<'a>>,
     count: usize,
-    /// The item in the leaf. At least `count`: behind the last, or [`BEFORE_FIRST`].
+    /// Index of the current item in the leaf. A value of `count` or more is past the last item, or
+    /// [`BEFORE_FIRST`].
     index: usize,
-    /// The branches above, from the root down, each with the child that was taken.
+    /// The branches above the leaf, from the root down, each with the index of the child taken.
     above: Vec<(View<'a>, usize)>,
-    /// Which way it last went from leaf to leaf, and the pages entered since. Going one way through a whole tree enters no
-    /// more than there are, so a circle is noticed.
+    /// Direction of the last move between leaves, and the number of pages entered since. One pass
+    /// through a tree enters each page at most once, so a larger number reveals a cycle.
     heading: End,
     entered: u64,
-    /// A step failed: there is nothing here until it is placed anew.
+    /// A step failed. The cursor yields nothing until it is positioned again.
     failed: bool,
 }
 
-/// The index of no item. One more is the first.
+/// The index before the first item: adding one wraps to 0.
 const BEFORE_FIRST: usize = usize::MAX;
 
+/// The end of the key order that a move starts at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     First,
@@ -68,7 +70,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Moves to the first item.
-    pub fn first(&mut self) -> Result<Option<Item<'a>>, Damaged> {
+    pub fn first(&mut self) -> Result<Option<Item<'a>>, CorruptPage> {
         self.restart();
         self.guarded(|cursor| {
             cursor.descend(cursor.tree.root, End::First)?;
@@ -77,7 +79,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Moves to the last item.
-    pub fn last(&mut self) -> Result<Option<Item<'a>>, Damaged> {
+    pub fn last(&mut self) -> Result<Option<Item<'a>>, CorruptPage> {
         self.restart();
         self.guarded(|cursor| {
             cursor.descend(cursor.tree.root, End::Last)?;
@@ -85,35 +87,35 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// Moves to the item with a key or, if there is none, to the next greater one.
-    pub fn seek(&mut self, key: &[u8]) -> Result<Option<Item<'a>>, Damaged> {
+    /// Moves to the item with the given key, or to the next greater one.
+    pub fn seek(&mut self, key: &[u8]) -> Result<Option<Item<'a>>, CorruptPage> {
         self.restart();
         self.guarded(|cursor| cursor.descend_to(key))
     }
 
-    fn descend_to(&mut self, key: &[u8]) -> Result<Option<Item<'a>>, Damaged> {
+    fn descend_to(&mut self, key: &[u8]) -> Result<Option<Item<'a>>, CorruptPage> {
         let mut subtree = self.tree.root;
         loop {
             let view = self.enter(subtree)?;
             if view.is_leaf() {
-                let (index, _) = self.tree.ok(&view, view.search(key))?;
-                self.stand(view, index);
+                let (index, _) = self.tree.at_page(&view, view.search(key))?;
+                self.set_position(view, index);
                 return self.settle(End::First);
             }
-            let index = self.tree.ok(&view, view.search_child(key))?;
+            let index = self.tree.at_page(&view, view.search_child(key))?;
             self.above.push((view, index));
-            subtree = self.tree.ok(&view, view.child(index))?;
+            subtree = self.tree.at_page(&view, view.child(index))?;
         }
     }
 
-    /// Moves to the next item; from before the first to the first.
+    /// Moves to the next item. A new cursor moves to the first one.
     #[inline]
     #[expect(
         clippy::should_implement_trait,
         reason = "a cursor goes both ways and its steps can fail"
     )]
-    pub fn next(&mut self) -> Result<Option<Item<'a>>, Damaged> {
-        // From before the first this is zero.
+    pub fn next(&mut self) -> Result<Option<Item<'a>>, CorruptPage> {
+        // Wraps from `BEFORE_FIRST` to 0.
         let index = self.index.wrapping_add(1);
         if let Some(View::Page(page)) = &self.leaf
             && let Ok(element) = page.leaf_element(index)
@@ -127,7 +129,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The first item of the next leaf, if that is the next child of the same branch: the usual case, without detours.
+    /// Fast path: enters the next leaf if it is the next child of the same branch, and returns its
+    /// first item.
     fn next_leaf(&mut self) -> Option<LeafElement<'a>> {
         let (View::Page(branch), taken) = self.above.last_mut()? else { return None };
         let next = *taken + 1;
@@ -141,7 +144,7 @@ impl<'a> Cursor<'a> {
         if !page.is_leaf || page.count() == 0 || self.entered >= self.tree.state.meta.high_water {
             return None;
         }
-        // A leaf is gone through faster than the next comes from memory.
+        // Prefetch: scanning a leaf is faster than loading the next one from memory.
         if next + LEAVES_AHEAD < branch.count() {
             self.tree.state.prefetch(branch.child(next + LEAVES_AHEAD).ok()?);
         }
@@ -152,9 +155,9 @@ impl<'a> Cursor<'a> {
         Some(element)
     }
 
-    /// The next item wherever it is.
+    /// Slow path of [`Cursor::next`], for every other case.
     #[cold]
-    fn next_elsewhere(&mut self) -> Result<Option<Item<'a>>, Damaged> {
+    fn next_elsewhere(&mut self) -> Result<Option<Item<'a>>, CorruptPage> {
         if self.failed {
             return Ok(None);
         }
@@ -165,8 +168,8 @@ impl<'a> Cursor<'a> {
         self.guarded(|cursor| cursor.settle(End::First))
     }
 
-    /// Moves to the previous item; from before the first to none.
-    pub fn prev(&mut self) -> Result<Option<Item<'a>>, Damaged> {
+    /// Moves to the previous item. Returns `None` from before the first item.
+    pub fn prev(&mut self) -> Result<Option<Item<'a>>, CorruptPage> {
         if self.leaf.is_none() || self.index == BEFORE_FIRST {
             return Ok(None);
         }
@@ -174,32 +177,33 @@ impl<'a> Cursor<'a> {
         self.guarded(|cursor| cursor.settle(End::Last))
     }
 
-    /// All items from where it stands, which is not counted, to the end.
-    pub fn rest(&mut self) -> impl Iterator<Item = Result<Item<'a>, Damaged>> + use<'_, 'a> {
+    /// Returns an iterator over all items after the current one.
+    pub fn rest(&mut self) -> impl Iterator<Item = Result<Item<'a>, CorruptPage>> + use<'_, 'a> {
         std::iter::from_fn(|| self.next().transpose())
     }
 
-    /// The item where it stands. Where the leaf has none at this place, goes on to the next leaf that has one, in the direction that
-    /// starts at the given end. At the end of the tree it stays in the outermost leaf, beyond its items.
-    fn settle(&mut self, from: End) -> Result<Option<Item<'a>>, Damaged> {
+    /// Returns the current item. If the position is outside the leaf, moves on to the next
+    /// non-empty leaf, away from the `from` end. At the end of the tree, stays in the last leaf,
+    /// outside its items.
+    fn settle(&mut self, from: End) -> Result<Option<Item<'a>>, CorruptPage> {
         if self.heading != from {
             self.heading = from;
             self.entered = 0;
         }
         while self.index >= self.count {
-            if !self.turn(from) {
+            if !self.advance_branch(from) {
                 return Ok(None);
             }
-            let (branch, index) = self.above.last().copied().expect("where it turned");
-            let child = self.tree.ok(&branch, branch.child(index))?;
+            let (branch, index) = self.above.last().copied().expect("advance_branch left a branch");
+            let child = self.tree.at_page(&branch, branch.child(index))?;
             self.descend(child, from)?;
         }
         let Some(leaf) = self.leaf else { return Ok(None) };
-        Ok(Some(self.tree.ok(&leaf, leaf.element(self.index))?.into()))
+        Ok(Some(self.tree.at_page(&leaf, leaf.element(self.index))?.into()))
     }
 
-    /// Goes up to the lowest branch with another child in this direction, and on to that child.
-    fn turn(&mut self, from: End) -> bool {
+    /// Climbs to the lowest branch with another child in this direction, and selects that child.
+    fn advance_branch(&mut self, from: End) -> bool {
         let more = |(branch, index): &(View<'a>, usize)| match from {
             End::First => index + 1 < branch.count(),
             End::Last => *index > 0,
@@ -211,28 +215,28 @@ impl<'a> Cursor<'a> {
         true
     }
 
-    /// Goes down along one edge of a subtree.
-    fn descend(&mut self, mut subtree: Subtree<'a>, to: End) -> Result<(), Damaged> {
+    /// Descends along one edge of a subtree to a leaf.
+    fn descend(&mut self, mut subtree: Subtree<'a>, to: End) -> Result<(), CorruptPage> {
         loop {
             let view = self.enter(subtree)?;
             let index = if to == End::First { 0 } else { view.count().wrapping_sub(1) };
             if view.is_leaf() {
-                self.stand(view, index);
+                self.set_position(view, index);
                 return Ok(());
             }
             self.above.push((view, index));
-            subtree = self.tree.ok(&view, view.child(index))?;
+            subtree = self.tree.at_page(&view, view.child(index))?;
         }
     }
 
-    fn stand(&mut self, leaf: View<'a>, index: usize) {
+    fn set_position(&mut self, leaf: View<'a>, index: usize) {
         self.count = leaf.count();
         self.index = index;
         self.leaf = Some(leaf);
     }
 
-    /// A page one level further down, unless there cannot be that many.
-    fn enter(&mut self, subtree: Subtree<'a>) -> Result<View<'a>, Damaged> {
+    /// Reads the page one level down. Fails if the tree is deeper or larger than a file can hold.
+    fn enter(&mut self, subtree: Subtree<'a>) -> Result<View<'a>, CorruptPage> {
         if self.above.len() >= DEPTH_MAX {
             return Err(self.tree.too_deep(subtree));
         }
@@ -243,17 +247,18 @@ impl<'a> Cursor<'a> {
                 return Err(self
                     .tree
                     .state
-                    .damaged(page.id, "reached twice: the tree has a circle"));
+                    .corrupt(page.id, "reached twice: the tree has a cycle"));
             }
         }
         Ok(view)
     }
 
-    /// After an error the cursor stands nowhere, and stays there: a walk that goes on after it ends.
+    /// Runs a step. After an error the cursor has no position, so a scan that ignores the error
+    /// ends.
     fn guarded(
         &mut self,
-        step: impl FnOnce(&mut Self) -> Result<Option<Item<'a>>, Damaged>,
-    ) -> Result<Option<Item<'a>>, Damaged> {
+        step: impl FnOnce(&mut Self) -> Result<Option<Item<'a>>, CorruptPage>,
+    ) -> Result<Option<Item<'a>>, CorruptPage> {
         let outcome = step(self);
         if outcome.is_err() {
             self.restart();

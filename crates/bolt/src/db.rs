@@ -1,43 +1,44 @@
-//! The database: the file that is open, its newest state, and the one who may change it.
+//! The database: an open file, its newest committed state, and the writer.
 
 use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{Ordering, fence};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use env::{Clock, Disk, File};
+use parking_lot::{Mutex, RwLock};
 
 use crate::checksums::Checksums;
-use crate::defrag::Retired;
+use crate::defrag::ReplacedFile;
 use crate::error::{CommitError, OpenError};
 use crate::freelist::Freelist;
 use crate::meta::Meta;
 use crate::node::Arena;
 use crate::snapshot::Snapshot;
-use crate::state::State;
+use crate::state::CommittedState;
 use crate::write::WriteTx;
 
-/// The file grows by so much more than it needs.
+/// Default of [`Options::grow_bytes`]: 16 MiB.
 pub const GROW_BYTES_DEFAULT: u64 = 16 << 20;
 
-/// How a database is opened. The default is what etcd does on Linux.
+/// Options of [`Db::open`]. The defaults are etcd's on Linux.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Only to read, along with others who do.
+    /// Opens the file for reading under a shared lock.
     pub read_only: bool,
-    /// How long to wait for whoever has the file open; forever if not said, as in bbolt.
+    /// Maximum time to wait for the file lock. `None` waits forever, as in bbolt.
     pub lock_timeout: Option<Duration>,
-    /// The page size of a file that has to be made. One that exists has its own.
+    /// Page size of a new file, in bytes. An existing file keeps its own.
     pub page_size: usize,
-    /// Whether the list of free pages is saved with each commit.
+    /// Saves the freelist with each commit.
     pub sync_freelist: bool,
-    /// How much more than needed the file grows by.
+    /// Bytes by which the file grows beyond the needed size.
     pub grow_bytes: u64,
-    /// Whether a checksum of each page is kept beside the file, for [`Db::scrub`].
+    /// Keeps a checksum per page in a sidecar file, for [`Db::scrub`].
     pub checksums: bool,
-    /// Whether commits wait for the disk. If not, a power cut may leave a file that is no database any more.
+    /// Syncs each commit. Without it, a power cut may leave a file that cannot be opened.
     pub sync: bool,
 }
 
@@ -55,56 +56,57 @@ impl Default for Options {
     }
 }
 
-/// An open database. Share it by reference or `Arc`: reading needs no more, and writers take turns.
+/// An open database. Share it by reference or `Arc`. Readers never block; writers take turns.
 #[derive(Debug)]
 pub struct Db {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) path: Arc<Path>,
     options: Options,
-    /// What readers get. Locked for as long as it takes to clone a pointer.
-    current: RwLock<Arc<State>>,
-    pub(crate) writer: Mutex<Writer>,
-    /// Held by whoever defragments.
+    /// The newest committed state. Locked only while the `Arc` is cloned or replaced.
+    current: RwLock<Arc<CommittedState>>,
+    // A std mutex: its poisoning tells that a transaction panicked (see `lock_writer`).
+    pub(crate) writer: std::sync::Mutex<Writer>,
+    /// Held during a defragmentation.
     pub(crate) defrag: Mutex<()>,
     pub(crate) checksums: Option<Checksums>,
-    /// What was wrong with a meta page, if the other one had to do.
+    /// The error of the meta page that was unusable when the file was opened.
     fell_back: Option<&'static str>,
 }
 
-/// What was found when a file was opened.
-pub(crate) struct Parts {
-    pub(crate) state: State,
+/// The parts of a [`Db`], collected while its file is opened.
+pub(crate) struct DbParts {
+    pub(crate) state: CommittedState,
     pub(crate) freelist: Freelist,
     pub(crate) file_len: u64,
     pub(crate) checksums: Option<Checksums>,
     pub(crate) fell_back: Option<&'static str>,
-    /// Nothing is synced: for a file that is thrown away if it does not get finished.
+    /// Skips all syncs, for a temporary file that is discarded unless completed.
     pub(crate) unsynced: bool,
 }
 
-/// What only the one who writes may touch.
+/// CommittedState of the single writer, protected by [`Db::writer`].
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) file: Arc<dyn File>,
     pub(crate) file_len: u64,
     pub(crate) freelist: Freelist,
-    /// States that were replaced, oldest first, for as long as somebody reads them.
-    pub(crate) replaced: VecDeque<(u64, Weak<State>)>,
-    /// Reused from commit to commit.
+    /// Replaced states that may still have readers, oldest first, with their txids.
+    pub(crate) replaced: VecDeque<(u64, Weak<CommittedState>)>,
+    /// Write buffer, reused by the next commit.
     pub(crate) buffer: Vec<u8>,
-    /// Likewise.
+    /// Memory for keys and values, reused by the next transaction.
     pub(crate) arena: Arena,
     pub(crate) unsynced: bool,
-    /// Why nothing is written any more.
+    /// The error after which the file accepts no more writes.
     poisoned: Option<Arc<str>>,
-    /// Files that defragmentation replaced.
-    pub(crate) retired: Vec<Retired>,
-    /// Whether another file is to have the name, or has it.
+    /// Files that were replaced by defragmentation.
+    pub(crate) replaced_files: Vec<ReplacedFile>,
+    /// The file at this path is, or is about to be, another one.
     pub(crate) is_replaced: bool,
 }
 
 impl Db {
-    /// Opens a file, or makes it.
+    /// Opens a database file, or creates it.
     pub fn open(
         disk: Arc<dyn Disk>,
         clock: &dyn Clock,
@@ -114,8 +116,8 @@ impl Db {
         crate::open::open(disk, clock, path, options)
     }
 
-    pub(crate) fn assemble(disk: Arc<dyn Disk>, options: Options, parts: Parts) -> Db {
-        let Parts { state, freelist, file_len, checksums, fell_back, unsynced } = parts;
+    pub(crate) fn assemble(disk: Arc<dyn Disk>, options: Options, parts: DbParts) -> Db {
+        let DbParts { state, freelist, file_len, checksums, fell_back, unsynced } = parts;
         let writer = Writer {
             file: Arc::clone(&state.file),
             file_len,
@@ -125,41 +127,41 @@ impl Db {
             arena: Arena::default(),
             unsynced,
             poisoned: None,
-            retired: Vec::new(),
+            replaced_files: Vec::new(),
             is_replaced: false,
         };
         let path = Arc::clone(&state.path);
-        let (current, writer) = (RwLock::new(Arc::new(state)), Mutex::new(writer));
+        let (current, writer) = (RwLock::new(Arc::new(state)), std::sync::Mutex::new(writer));
         let defrag = Mutex::new(());
         Db { disk, path, options, current, writer, defrag, checksums, fell_back }
     }
 
-    /// The file's name.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How it was opened.
+    /// The options given to [`Db::open`].
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// If one of the meta pages was unusable when the file was opened: what was wrong with it. If that was the newer one, the last
-    /// commit is lost, and the one before was taken.
+    /// The error of the meta page that was unusable when the file was opened, if any. If that was
+    /// the newer one, the last commit is lost and the database is at the one before.
     pub fn fell_back(&self) -> Option<&'static str> {
         self.fell_back
     }
 
-    /// The newest state, to read for as long as one likes. The pages it needs are not reused meanwhile.
+    /// Returns the newest committed state. Its pages are not reused while the snapshot lives.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(self.state())
     }
 
-    pub(crate) fn state(&self) -> Arc<State> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn state(&self) -> Arc<CommittedState> {
+        Arc::clone(&self.current.read())
     }
 
-    /// Begins to write, once whoever is writing has finished.
+    /// Begins a write transaction. Blocks while another one is open.
     pub fn write(&self) -> Result<WriteTx<'_>, CommitError> {
         let writer = self.lock_writer()?;
         Ok(WriteTx::new(self, writer, self.state()))
@@ -169,9 +171,10 @@ impl Db {
         if self.options.read_only {
             return Err(CommitError::ReadOnly(self.path.to_path_buf()));
         }
-        // A transaction that panicked has changed nothing but its own memory, unless it was in `commit`.
+        // A panic poisons the lock. The panicked transaction changed only its own memory, unless it
+        // was in `commit`.
         let writer =
-            self.writer.lock().map_err(|_| self.poisoned("a transaction panicked".into()))?;
+            self.writer.lock().map_err(|_| self.poisoned("a write transaction panicked".into()))?;
         match &writer.poisoned {
             Some(cause) => Err(self.poisoned(Arc::clone(cause))),
             None => Ok(writer),
@@ -186,8 +189,9 @@ impl Db {
         CommitError::Io { path: self.path.to_path_buf(), action, error: Arc::new(error) }
     }
 
-    /// Saves the checksums, if it keeps any, and lets go of the file, which stays locked for as long as a [`Snapshot`] of it lives.
-    /// Without this they are learned anew next time; nothing else is lost, as every commit is durable by itself.
+    /// Saves the page checksums, if enabled, and releases the file. The file stays locked while a
+    /// [`Snapshot`] of it lives. Without `close`, the next scrub computes the checksums again;
+    /// nothing else is lost, because every commit is durable.
     pub fn close(self) -> io::Result<()> {
         let healthy = self.lock_writer().is_ok();
         match &self.checksums {
@@ -196,7 +200,7 @@ impl Db {
         }
     }
 
-    /// Shows readers the state that was just made durable.
+    /// Makes the state that was just committed visible to readers.
     pub(crate) fn publish(&self, writer: &mut Writer, meta: Meta) -> io::Result<()> {
         let old = self.state();
         // SAFETY: see `open::map`.
@@ -204,31 +208,33 @@ impl Db {
         let map = unsafe { writer.file.map(writer.file_len, Some(&old.map)) }?;
         let file = Arc::clone(&writer.file);
         let free_pages = writer.freelist.unused();
-        let state = State { meta, map, file, path: Arc::clone(&self.path), free_pages };
+        let state = CommittedState { meta, map, file, path: Arc::clone(&self.path), free_pages };
         writer.replaced.push_back((old.meta.txid, Arc::downgrade(&old)));
         self.replace(state);
         Ok(())
     }
 
-    /// Makes a state the one that readers get.
-    pub(crate) fn replace(&self, state: State) {
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(state);
+    /// Replaces the state that readers get.
+    pub(crate) fn replace(&self, state: CommittedState) {
+        *self.current.write() = Arc::new(state);
     }
 }
 
 impl Writer {
-    /// Frees what no state that is read, and neither meta page, still needs. `newest` is the last committed transaction.
+    /// Releases pending pages that neither a reader nor a meta page needs. `newest` is the txid of
+    /// the last commit.
     pub(crate) fn release_pages(&mut self, newest: u64) {
         self.replaced.retain(|(_, state)| state.strong_count() > 0);
-        // Whoever dropped a state has read the last of it before that.
+        // Pairs with the release on drop: all reads of a dropped state happened before.
         fence(Ordering::Acquire);
         let readers: Vec<u64> = self.replaced.iter().map(|(txid, _)| *txid).collect();
-        // The meta page before the newest leads to a state that needs what the newest transaction gave up.
+        // The older meta page leads to the previous state, which needs the pages freed by the
+        // newest transaction.
         self.freelist.release(newest.saturating_sub(1), &readers);
     }
 
     pub(crate) fn poison(&mut self, cause: &CommitError) {
-        tracing::error!(%cause, "commit failed; no more writes until the file is opened again");
+        tracing::error!(%cause, "commit failed; the database refuses writes until it is reopened");
         self.poisoned = Some(cause.to_string().into());
     }
 }

@@ -1,32 +1,32 @@
-//! What changed between two states of a file, found without reading what did not.
+//! The difference between two states of a file, found without reading the pages they share.
 //!
-//! Both states are held, so a page that both reach is the same page: nothing was written over it. The trees are gone through level by
-//! level, side by side; whatever page is in both is left out with all that is below it. What remains are the leaves that only
-//! one of them has, and a merge of their entries tells what was put and deleted.
+//! Both states are pinned, so a page id that both reach denotes the same, unchanged page. The walk
+//! descends both trees level by level and skips each shared page with everything below it. Merging
+//! the entries of the remaining leaves yields the puts and deletes.
 //!
 //! ```text
 //!   before            after
-//!      [3]              [9]             level 3:  3 | 9      nothing in common, go down
+//!      [3]              [9]             level 3:  3 | 9      nothing shared: descend
 //!     /   \            /   \
-//!   [4]   [5]        [4]   [8]          level 2:  5 | 8      4 is in both
+//!   [4]   [5]        [4]   [8]          level 2:  5 | 8      4 is shared
 //!   / \   / \        / \   / \
-//!                       [6]  [11]       level 1:  7 | 11     6 is in both; compare the entries of 7 and 11
+//!                       [6]  [11]       level 1:  7 | 11     6 is shared: compare 7 and 11
 //! ```
 //!
-//! The same finds everything there is in a state, as what changed since there was nothing.
+//! A diff against the empty state lists everything in a state.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use crate::bucket::Bucket;
-use crate::error::Damaged;
+use crate::error::CorruptPage;
 use crate::page::{LeafElement, Page, PageId, compare};
-use crate::state::{DEPTH_MAX, State};
+use crate::state::{CommittedState, DEPTH_MAX};
 use crate::tree::Subtree;
 
-/// Told what changed, bucket by bucket, keys in order.
-pub(crate) trait Changes {
-    type Error: From<Damaged>;
+/// Receives the changes, bucket by bucket, with keys in order.
+pub(crate) trait ChangeSink {
+    type Error: From<CorruptPage>;
 
     fn put(&mut self, bucket: &[&[u8]], key: &[u8], value: &[u8]) -> Result<(), Self::Error>;
     fn delete(&mut self, bucket: &[&[u8]], key: &[u8]) -> Result<(), Self::Error>;
@@ -35,8 +35,9 @@ pub(crate) trait Changes {
     fn set_sequence(&mut self, bucket: &[&[u8]], sequence: u64) -> Result<(), Self::Error>;
 }
 
-/// Tells what has to be done to a bucket, and those inside it, to get from one state to the other.
-pub(crate) fn diff<'a, C: Changes>(
+/// Reports the operations that turn the `before` state of a bucket into `after`, including nested
+/// buckets.
+pub(crate) fn diff<'a, C: ChangeSink>(
     before: Option<&Bucket<'a>>,
     after: &Bucket<'a>,
     path: &mut Vec<&'a [u8]>,
@@ -49,8 +50,9 @@ pub(crate) fn diff<'a, C: Changes>(
         changes.set_sequence(path, after.sequence)?;
     }
     let (old, new) = changed_leaves(before, after)?;
-    let mut old = Entries::new(before.map_or(after.tree.state, |bucket| bucket.tree.state), &old);
-    let mut new = Entries::new(after.tree.state, &new);
+    let mut old =
+        LeafEntries::new(before.map_or(after.tree.state, |bucket| bucket.tree.state), &old);
+    let mut new = LeafEntries::new(after.tree.state, &new);
     loop {
         let order = match (old.peek()?, new.peek()?) {
             (None, None) => return Ok(()),
@@ -64,8 +66,8 @@ pub(crate) fn diff<'a, C: Changes>(
     }
 }
 
-/// One key: what it was, what it is.
-fn change<'a, C: Changes>(
+/// Reports the change of one key.
+fn change<'a, C: ChangeSink>(
     before: Option<&Bucket<'a>>,
     after: &Bucket<'a>,
     old: Option<LeafElement<'a>>,
@@ -82,7 +84,7 @@ fn change<'a, C: Changes>(
     {
         match (old.is_bucket, new) {
             (true, _) => changes.delete_bucket(path, old.key)?,
-            // A pair that takes its place replaces it.
+            // A put overwrites the old pair.
             (false, Some(new)) if !new.is_bucket => {}
             (false, _) => changes.delete(path, old.key)?,
         }
@@ -104,47 +106,47 @@ fn change<'a, C: Changes>(
     Ok(())
 }
 
-/// The leaves that only one of two trees has, in order.
+/// The leaves that only one of the two trees has, in key order: `(before, after)`.
 type Leaves<'a> = (Vec<Page<'a>>, Vec<Page<'a>>);
 
 fn changed_leaves<'a>(
     before: Option<&Bucket<'a>>,
     after: &Bucket<'a>,
-) -> Result<Leaves<'a>, Damaged> {
+) -> Result<Leaves<'a>, CorruptPage> {
     let mut old = Level::new(before)?;
     let mut new = Level::new(Some(after))?;
     loop {
-        leave_out_common(&mut old.pages, &mut new.pages);
+        remove_shared(&mut old.pages, &mut new.pages);
         let height = old.height.max(new.height);
         if height == 0 {
             return Ok((old.leaves()?, new.leaves()?));
         }
         for level in [&mut old, &mut new] {
             if level.height == height {
-                level.go_down()?;
+                level.descend()?;
             }
         }
     }
 }
 
-fn leave_out_common(old: &mut Vec<PageId>, new: &mut Vec<PageId>) {
+fn remove_shared(old: &mut Vec<PageId>, new: &mut Vec<PageId>) {
     let in_new: BTreeSet<PageId> = new.iter().copied().collect();
     let common: BTreeSet<PageId> = old.iter().copied().filter(|id| in_new.contains(id)).collect();
     old.retain(|id| !common.contains(id));
     new.retain(|id| !common.contains(id));
 }
 
-/// The pages at one height of a tree, or what is left of them.
+/// The remaining pages at one height of a tree.
 struct Level<'a> {
-    state: Option<&'a State>,
+    state: Option<&'a CommittedState>,
     inline: Option<Page<'a>>,
     pages: Vec<PageId>,
-    /// Zero for leaves.
+    /// 0 for leaves.
     height: usize,
 }
 
 impl<'a> Level<'a> {
-    fn new(bucket: Option<&Bucket<'a>>) -> Result<Level<'a>, Damaged> {
+    fn new(bucket: Option<&Bucket<'a>>) -> Result<Level<'a>, CorruptPage> {
         let state = bucket.map(|bucket| bucket.tree.state);
         let mut level = Level { state, inline: None, pages: Vec::new(), height: 0 };
         let Some(bucket) = bucket else { return Ok(level) };
@@ -154,24 +156,24 @@ impl<'a> Level<'a> {
                 level.pages.push(id);
                 level.height = height_of(bucket.tree.state, id)?;
             }
-            Subtree::Node(_) => unreachable!("a committed state has no nodes"),
+            Subtree::Node(_) => unreachable!("a committed state has no in-memory nodes"),
         }
         Ok(level)
     }
 
-    fn go_down(&mut self) -> Result<(), Damaged> {
+    fn descend(&mut self) -> Result<(), CorruptPage> {
         let state = self.state.expect("a level with pages has a state");
         let mut below = Vec::new();
         for id in &self.pages {
             let page = state.page(*id)?;
             if page.is_leaf {
-                return Err(state.damaged(*id, "a leaf beside a branch"));
+                return Err(state.corrupt(*id, "leaf at the level of a branch"));
             }
             for index in 0..page.count() {
-                below.push(page.child(index).map_err(|reason| state.damaged(*id, reason))?);
+                below.push(page.child(index).map_err(|reason| state.corrupt(*id, reason))?);
             }
             if below.len() as u64 > state.meta.high_water {
-                return Err(state.damaged(*id, "more pages below than there are"));
+                return Err(state.corrupt(*id, "more child pages than the file has"));
             }
         }
         self.pages = below;
@@ -179,48 +181,52 @@ impl<'a> Level<'a> {
         Ok(())
     }
 
-    fn leaves(self) -> Result<Vec<Page<'a>>, Damaged> {
+    fn leaves(self) -> Result<Vec<Page<'a>>, CorruptPage> {
         let Some(state) = self.state else { return Ok(Vec::new()) };
         let leaf = |id: PageId| {
             let page = state.page(id)?;
-            if page.is_leaf { Ok(page) } else { Err(state.damaged(id, "a branch beside a leaf")) }
+            if page.is_leaf {
+                Ok(page)
+            } else {
+                Err(state.corrupt(id, "branch at the level of a leaf"))
+            }
         };
         self.inline.map(Ok).into_iter().chain(self.pages.into_iter().map(leaf)).collect()
     }
 }
 
-/// Levels above the leaves, which are all equally deep.
-fn height_of(state: &State, root: PageId) -> Result<usize, Damaged> {
+/// Levels above the leaves. All leaves of a tree have the same depth.
+fn height_of(state: &CommittedState, root: PageId) -> Result<usize, CorruptPage> {
     let mut id = root;
     for height in 0..DEPTH_MAX {
         let page = state.page(id)?;
         if page.is_leaf {
             return Ok(height);
         }
-        id = page.child(0).map_err(|reason| state.damaged(id, reason))?;
+        id = page.child(0).map_err(|reason| state.corrupt(id, reason))?;
     }
-    Err(state.damaged(root, format!("more than {DEPTH_MAX} levels deep")))
+    Err(state.corrupt(root, format!("more than {DEPTH_MAX} levels deep")))
 }
 
-/// The entries of some leaves, one after the other.
-struct Entries<'a, 'l> {
-    state: &'a State,
+/// Iterates over the entries of a list of leaves.
+struct LeafEntries<'a, 'l> {
+    state: &'a CommittedState,
     leaves: std::slice::Iter<'l, Page<'a>>,
     leaf: Option<&'l Page<'a>>,
     index: usize,
 }
 
-impl<'a, 'l> Entries<'a, 'l> {
-    fn new(state: &'a State, leaves: &'l [Page<'a>]) -> Entries<'a, 'l> {
+impl<'a, 'l> LeafEntries<'a, 'l> {
+    fn new(state: &'a CommittedState, leaves: &'l [Page<'a>]) -> LeafEntries<'a, 'l> {
         let mut leaves = leaves.iter();
-        Entries { state, leaf: leaves.next(), leaves, index: 0 }
+        LeafEntries { state, leaf: leaves.next(), leaves, index: 0 }
     }
 
-    fn peek(&mut self) -> Result<Option<LeafElement<'a>>, Damaged> {
+    fn peek(&mut self) -> Result<Option<LeafElement<'a>>, CorruptPage> {
         while let Some(leaf) = self.leaf {
             if self.index < leaf.count() {
                 let found = leaf.leaf_element(self.index);
-                return found.map(Some).map_err(|reason| self.state.damaged(leaf.id, reason));
+                return found.map(Some).map_err(|reason| self.state.corrupt(leaf.id, reason));
             }
             self.leaf = self.leaves.next();
             self.index = 0;
@@ -228,7 +234,7 @@ impl<'a, 'l> Entries<'a, 'l> {
         Ok(None)
     }
 
-    fn take(&mut self) -> Result<Option<LeafElement<'a>>, Damaged> {
+    fn take(&mut self) -> Result<Option<LeafElement<'a>>, CorruptPage> {
         let found = self.peek()?;
         self.index += 1;
         Ok(found)

@@ -1,4 +1,4 @@
-//! What can go wrong, in words that name the file and the place.
+//! Errors. Each text names the file and, for corruption, the page.
 
 use std::fmt;
 use std::io;
@@ -8,66 +8,70 @@ use std::time::Duration;
 
 use crate::page::PageId;
 
-/// Why a file could not be opened.
+/// Reason why a file could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The operating system said no.
+    /// An operation of the file system failed.
     #[error("{}: {action}: {error}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The operation that failed.
         action: &'static str,
-        /// What it said.
+        /// The error of the operating system.
         error: io::Error,
     },
-    /// Somebody else has the file open: another process, or this one.
+    /// Another process, or this one, holds the lock of the file.
     #[error("{}: timeout: locked by another process for {waited:?}", path.display())]
     Locked {
         /// The file.
         path: PathBuf,
-        /// How long we waited.
+        /// Time waited for the lock.
         waited: Duration,
     },
     /// Neither meta page is usable.
-    #[error("{}: not a database: page 0: {first}; page 1: {second}", path.display())]
+    #[error("{}: not a bolt database: page 0: {first}; page 1: {second}; restore a backup", path.display())]
     NoMeta {
         /// The file.
         path: PathBuf,
-        /// What is wrong with the first meta page.
+        /// The error of the first meta page.
         first: &'static str,
-        /// What is wrong with the second.
+        /// The error of the second meta page.
         second: &'static str,
     },
-    /// The pages contradict each other.
+    /// The pages of the file are inconsistent.
     #[error(transparent)]
-    Damaged(Damaged),
-    /// The file is empty or missing, and may not be written.
-    #[error("{}: nothing to read: the file is empty", path.display())]
+    Corrupt(CorruptPage),
+    /// A file opened read-only is empty.
+    #[error("{}: the file is empty and cannot be created in read-only mode", path.display())]
     Empty {
         /// The file.
         path: PathBuf,
     },
-    /// An option that makes no sense.
-    #[error("page size {0} is no power of two between 1 KiB and 16 MiB")]
+    /// The page size option is invalid.
+    #[error("page size {0} is not a power of two between 1 KiB and 16 MiB")]
     PageSize(usize),
 }
 
-/// Bytes in a file that cannot be right.
+/// Corruption found in a page of a file.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Damaged(Box<Damage>);
+pub struct CorruptPage(Box<CorruptPageInner>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Damage {
+struct CorruptPageInner {
     path: Arc<Path>,
     page: PageId,
     reason: String,
 }
 
-impl Damaged {
+impl CorruptPage {
     #[cold]
-    pub(crate) fn new(path: &Arc<Path>, page: PageId, reason: impl Into<String>) -> Damaged {
-        Damaged(Box::new(Damage { path: Arc::clone(path), page, reason: reason.into() }))
+    pub(crate) fn new(path: &Arc<Path>, page: PageId, reason: impl Into<String>) -> CorruptPage {
+        CorruptPage(Box::new(CorruptPageInner {
+            path: Arc::clone(path),
+            page,
+            reason: reason.into(),
+        }))
     }
 
     /// The file.
@@ -75,89 +79,90 @@ impl Damaged {
         &self.0.path
     }
 
-    /// The number of the page, counted from the start of the file. Its offset is that times the page size.
+    /// The page number. Its offset in the file is this number times the page size.
     pub fn page(&self) -> u64 {
         self.0.page
     }
 
-    /// What is wrong there.
+    /// The inconsistency that was found.
     pub fn reason(&self) -> &str {
         &self.0.reason
     }
 }
 
-impl fmt::Display for Damaged {
+impl fmt::Display for CorruptPage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: page {}: {}", self.0.path.display(), self.0.page, self.0.reason)
     }
 }
 
-impl fmt::Debug for Damaged {
+impl fmt::Debug for CorruptPage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-impl std::error::Error for Damaged {}
+impl std::error::Error for CorruptPage {}
 
-/// Why a bucket could not be read or changed. Apart from `Damaged`, the texts are bbolt's.
+/// Reason why a bucket could not be read or changed. The texts are bbolt's, except that of
+/// `Corrupt`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The file is damaged.
+    /// The file is corrupt.
     #[error(transparent)]
-    Damaged(#[from] Damaged),
-    /// There is no such bucket.
+    Corrupt(#[from] CorruptPage),
+    /// The bucket does not exist.
     #[error("bucket not found")]
     BucketNotFound,
-    /// There is one already.
+    /// The bucket exists already.
     #[error("bucket already exists")]
     BucketExists,
-    /// A bucket has a name.
+    /// A bucket name must not be empty.
     #[error("bucket name required")]
     BucketNameRequired,
-    /// Buckets are at most [`NESTING_MAX`](crate::NESTING_MAX) inside each other.
-    #[error("bucket too deep inside others")]
+    /// Buckets can be nested at most [`NESTING_MAX`](crate::NESTING_MAX) deep.
+    #[error("bucket nested too deeply")]
     BucketTooDeep,
-    /// A key has at least one byte.
+    /// A key must not be empty.
     #[error("key required")]
     KeyRequired,
-    /// A key has at most [`KEY_MAX`](crate::KEY_MAX) bytes.
+    /// A key may have at most [`KEY_MAX`](crate::KEY_MAX) bytes.
     #[error("key too large")]
     KeyTooLarge,
-    /// A value has at most [`VALUE_MAX`](crate::VALUE_MAX) bytes.
+    /// A value may have at most [`VALUE_MAX`](crate::VALUE_MAX) bytes.
     #[error("value too large")]
     ValueTooLarge,
-    /// A pair where a bucket was meant, or the other way round.
+    /// The key holds a value where a bucket is expected, or a bucket where a value is expected.
     #[error("incompatible value")]
     IncompatibleValue,
 }
 
-/// Why a transaction could not be started or committed. Readers do not see it; after `Io`, whether it is in the file shows when that is
-/// opened again.
+/// Reason why a transaction could not be started or committed. Readers never see the failed
+/// transaction. After `Io`, only reopening the file shows whether it was committed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CommitError {
-    /// The file was opened to be read.
+    /// The file was opened read-only.
     #[error("{}: database is in read-only mode", .0.display())]
     ReadOnly(PathBuf),
-    /// The disk failed.
+    /// A disk operation failed.
     #[error("{}: {action}: {error}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The operation that failed.
         action: &'static str,
-        /// What the disk said.
+        /// The error of the operating system.
         error: Arc<io::Error>,
     },
-    /// A page that had to be read is damaged.
+    /// A page that the transaction had to read is corrupt.
     #[error(transparent)]
-    Damaged(#[from] Damaged),
-    /// An earlier commit failed. What the disk holds is unknown until the file is opened again.
-    #[error("{}: no writes since a commit failed ({cause}); open the file again", path.display())]
+    Corrupt(#[from] CorruptPage),
+    /// An earlier commit failed. The content of the disk is unknown until the file is reopened.
+    #[error("{}: writes are refused because a commit failed ({cause}); reopen the file", path.display())]
     Poisoned {
         /// The file.
         path: PathBuf,
-        /// What went wrong then.
+        /// The error of the failed commit.
         cause: Arc<str>,
     },
 }

@@ -1,47 +1,50 @@
-//! Which pages are free, and when a page that was given up becomes free.
+//! Free pages, and the rules for when a freed page may be reused.
 //!
 //! ```text
 //!  runs of free pages        [4..9) [12..13) [80..200)
-//!  given up by transaction    17: 40 41   18: 12     19: 13 14
+//!  pending, by transaction    17: 40 41   18: 12     19: 13 14
 //! ```
 //!
-//! A page written by transaction 15 and given up by transaction 19 belongs to the states 15 to 18. It becomes free when none of these is
-//! read any more and another commit has followed, so that neither meta page leads to it. A reader of state 12 does not hold it up. (bbolt
-//! reuses it one commit earlier; then the older meta page may lead into pages that were written over, and a damaged newer one cannot be
-//! survived.)
+//! A page written by transaction 15 and freed by transaction 19 belongs to the states 15 to 18. It
+//! may be reused once none of these has a reader and one more commit has followed, so that neither
+//! meta page leads to it. A reader of state 12 does not pin it. (bbolt reuses a page one commit
+//! earlier. Then the older meta page may lead to overwritten pages, and a corrupt newer one is
+//! fatal.)
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::page::{FREELIST, HEADER, Header, PageId, u64_at};
 
-/// Pages in a row, from the first for a number of them.
+/// A run of consecutive pages: the first page and the number of pages.
 pub(crate) type Run = (PageId, u64);
 
 #[derive(Debug, Default)]
 pub(crate) struct Freelist {
-    /// Runs of free pages by their start, never touching each other.
+    /// Runs of free pages by first page. Adjacent runs are merged.
     runs: BTreeMap<PageId, u64>,
-    /// The same by length.
+    /// The runs of `runs`, by length.
     by_len: BTreeSet<(u64, PageId)>,
-    /// Pages in the runs.
+    /// Number of pages in `runs`.
     free: u64,
-    /// Runs given up, by transaction, oldest first.
+    /// Freed runs that a meta page may still need, by transaction, oldest first.
     pending: VecDeque<(u64, Vec<Run>)>,
-    /// Runs that some reader holds up: given up by a transaction that neither meta page knows.
-    held_up: Vec<(u64, Run)>,
-    /// Pages in both.
+    /// Freed runs that a reader needs and no meta page does, each with the transaction that freed
+    /// it.
+    pinned: Vec<(u64, Run)>,
+    /// Number of pages in `pending` and `pinned`.
     pending_pages: u64,
-    /// The states that were read when it was last seen what they hold up, in order.
+    /// Sorted txids of the readers at the last call of `release`.
     readers: Vec<u64>,
-    /// The transaction that wrote each page, counted from `born_from`; zero for those that were there before, or long ago.
-    born: Vec<u32>,
-    born_from: u64,
+    /// The transaction that wrote each page, as a distance from `written_since`; 0 for pages from
+    /// before it, or too long ago.
+    written_by: Vec<u32>,
+    written_since: u64,
 }
 
 impl Freelist {
-    /// All pages of a file but those in use, by a bit for each. `txid` is the file's newest transaction.
+    /// Builds the list of all pages outside `used`. `txid` is the file's newest transaction.
     pub(crate) fn from_used(used: &PageSet, high_water: PageId, txid: u64) -> Freelist {
-        let mut list = Freelist { born_from: txid, ..Freelist::default() };
+        let mut list = Freelist { written_since: txid, ..Freelist::default() };
         let mut start = None;
         for id in 2..high_water {
             match (used.contains(id), start) {
@@ -59,10 +62,10 @@ impl Freelist {
         list
     }
 
-    /// Takes pages in a row.
+    /// Allocates consecutive pages.
     pub(crate) fn allocate(&mut self, pages: u64) -> Option<PageId> {
-        // Single pages come from the front, one behind the other, so that they are written in one go. Longer runs take
-        // the shortest that is long enough.
+        // Single pages come from the lowest run, in order, so that they can be written in one call.
+        // Longer allocations take the shortest run that fits (best fit).
         let (start, len) = if pages == 1 {
             self.runs.first_key_value().map(|(start, len)| (*start, *len))?
         } else {
@@ -75,33 +78,35 @@ impl Freelist {
         Some(start)
     }
 
-    /// Notes what a transaction gave up. Transactions come in order.
-    pub(crate) fn give_up(&mut self, txid: u64, runs: Vec<Run>) {
+    /// Records the pages that a transaction freed. Transactions come in order.
+    pub(crate) fn free(&mut self, txid: u64, runs: Vec<Run>) {
         self.pending_pages += runs.iter().map(|(_, len)| len).sum::<u64>();
         if !runs.is_empty() {
             self.pending.push_back((txid, runs));
         }
     }
 
-    /// Notes which pages a transaction has written.
-    pub(crate) fn note_born(&mut self, txid: u64, runs: &[Run]) {
-        let born = u32::try_from(txid - self.born_from).unwrap_or_default();
+    /// Records the pages that a transaction wrote.
+    pub(crate) fn note_written(&mut self, txid: u64, runs: &[Run]) {
+        let written_by = u32::try_from(txid - self.written_since).unwrap_or_default();
         for (start, len) in runs {
             let end = usize::try_from(start + len).expect("pages of a mapped file");
-            if end > self.born.len() {
-                self.born.resize(end, 0);
+            if end > self.written_by.len() {
+                self.written_by.resize(end, 0);
             }
             let start = usize::try_from(*start).expect("before the end");
-            self.born[start..end].fill(born);
+            self.written_by[start..end].fill(written_by);
         }
     }
 
-    /// Frees what was given up by transactions up to this one, unless one of the states that are read, in order, needs it.
+    /// Frees the pages that transactions up to `txid` freed, except pages that a reader needs.
+    /// `readers` holds the sorted txids of the states that are read.
     pub(crate) fn release(&mut self, txid: u64, readers: &[u64]) {
-        // What is held up stays so until one of the readers has gone; new ones need none of it.
+        // Pinned runs stay pinned until one of their readers has gone; new readers need none of
+        // them.
         let mut candidates = Vec::new();
         if self.readers.iter().any(|reader| readers.binary_search(reader).is_err()) {
-            candidates = std::mem::take(&mut self.held_up);
+            candidates = std::mem::take(&mut self.pinned);
         }
         self.readers = readers.to_vec();
         while self.pending.front().is_some_and(|(by, _)| *by <= txid) {
@@ -109,10 +114,10 @@ impl Freelist {
             candidates.extend(runs.into_iter().map(|run| (by, run)));
         }
         for (by, run) in candidates {
-            // The first state that is read among those that may have it.
-            let first = readers.partition_point(|reader| *reader < self.born_of(run.0));
+            // The first reader whose state may contain the run.
+            let first = readers.partition_point(|reader| *reader < self.first_state_with(run.0));
             if readers.get(first).is_some_and(|reader| *reader < by) {
-                self.held_up.push((by, run));
+                self.pinned.push((by, run));
             } else {
                 self.pending_pages -= run.1;
                 self.add(run.0, run.1);
@@ -120,41 +125,43 @@ impl Freelist {
         }
     }
 
-    /// The first state that may have a page.
-    fn born_of(&self, id: PageId) -> u64 {
-        let born = usize::try_from(id).ok().and_then(|id| self.born.get(id).copied()).unwrap_or(0);
-        if born == 0 { 0 } else { self.born_from + u64::from(born) }
+    /// The first state that may contain a page.
+    fn first_state_with(&self, id: PageId) -> u64 {
+        let written_by =
+            usize::try_from(id).ok().and_then(|id| self.written_by.get(id).copied()).unwrap_or(0);
+        if written_by == 0 { 0 } else { self.written_since + u64::from(written_by) }
     }
 
-    /// All that was given up and is not free yet.
-    fn given_up(&self) -> impl Iterator<Item = Run> {
+    /// All freed runs that are not reusable yet.
+    fn pending_runs(&self) -> impl Iterator<Item = Run> {
         let waiting = self.pending.iter().flat_map(|(_, runs)| runs.iter().copied());
-        waiting.chain(self.held_up.iter().map(|(_, run)| *run))
+        waiting.chain(self.pinned.iter().map(|(_, run)| *run))
     }
 
-    /// Pages that hold nothing of the newest state.
+    /// Number of pages that the newest state does not use.
     pub(crate) fn unused(&self) -> u64 {
         self.free + self.pending_pages
     }
 
-    /// All of these pages, in order.
+    /// The pages that the newest state does not use, in order.
     pub(crate) fn unused_ids(&self) -> Vec<PageId> {
         let free = self.runs.iter().map(|(start, len)| (*start, *len));
-        let mut runs: Vec<Run> = free.chain(self.given_up()).collect();
+        let mut runs: Vec<Run> = free.chain(self.pending_runs()).collect();
         runs.sort_unstable();
         runs.into_iter().flat_map(|(start, len)| start..start + len).collect()
     }
 
-    /// Up to so many pages, from one on, that hold something of the newest state; and where to go on after them.
+    /// Returns up to `most` pages, starting at `from`, that the newest state uses, and the page to
+    /// continue at.
     pub(crate) fn used_from(
         &self,
         from: PageId,
         high_water: PageId,
         most: usize,
     ) -> (Vec<PageId>, PageId) {
-        let mut given_up = PageSet::default();
-        for id in self.given_up().flat_map(|(start, len)| start..start + len) {
-            given_up.insert(id);
+        let mut pending = PageSet::default();
+        for id in self.pending_runs().flat_map(|(start, len)| start..start + len) {
+            pending.insert(id);
         }
         let mut used = Vec::new();
         let mut id = from.max(2);
@@ -165,7 +172,7 @@ impl Freelist {
                 id = start + len;
                 continue;
             }
-            if !given_up.contains(id) {
+            if !pending.contains(id) {
                 used.push(id);
             }
             id += 1;
@@ -173,7 +180,7 @@ impl Freelist {
         (used, id)
     }
 
-    /// Puts a run back, joined with its neighbours.
+    /// Adds a run to the free runs and merges it with its neighbours.
     fn add(&mut self, mut start: PageId, mut len: u64) {
         if let Some((&before, &before_len)) = self.runs.range(..start).next_back() {
             assert!(before + before_len <= start, "page {start} is freed twice");
@@ -205,15 +212,15 @@ impl Freelist {
     }
 }
 
-/// In the header's count: the real one is the first number of the page.
+/// Value of the header's count if the real count is the first number after the header.
 const COUNT_ELSEWHERE: u16 = 0xffff;
 
-/// Bytes that a saved list takes.
+/// Size of a saved list, in bytes.
 pub(crate) fn saved_size(ids: usize) -> usize {
     HEADER + 8 * (ids + usize::from(ids >= usize::from(COUNT_ELSEWHERE)))
 }
 
-/// Appends a list as it is saved in a page with so many further ones.
+/// Appends a saved list, at page `id` with `overflow` further pages, to `page`.
 pub(crate) fn save(ids: &[PageId], id: PageId, overflow: u32, page: &mut Vec<u8>) {
     let count = u16::try_from(ids.len()).unwrap_or(COUNT_ELSEWHERE);
     page.extend_from_slice(&Header { id, flags: FREELIST, count, overflow }.encode());
@@ -221,11 +228,11 @@ pub(crate) fn save(ids: &[PageId], id: PageId, overflow: u32, page: &mut Vec<u8>
     page.extend(elsewhere.iter().chain(ids).flat_map(|number| number.to_le_bytes()));
 }
 
-/// The list saved in a page.
+/// Decodes the list saved in a page.
 pub(crate) fn load(header: Header, page: &[u8]) -> Result<Vec<PageId>, &'static str> {
-    const BEYOND: &str = "a list of free pages beyond its page";
+    const BEYOND: &str = "freelist longer than its page";
     if header.flags != FREELIST {
-        return Err("not a list of free pages");
+        return Err("not a freelist page");
     }
     let (count, skip) = if header.count == COUNT_ELSEWHERE {
         let count = page.get(HEADER..HEADER + 8).ok_or(BEYOND)?;
@@ -237,14 +244,14 @@ pub(crate) fn load(header: Header, page: &[u8]) -> Result<Vec<PageId>, &'static 
     Ok(bytes.chunks_exact(8).map(|id| u64_at(id, 0)).collect())
 }
 
-/// A set of pages, a bit for each.
+/// A set of pages as a bitmap.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageSet {
     words: Vec<u64>,
 }
 
 impl PageSet {
-    /// Adds a page; false if it was there.
+    /// Adds a page. Returns false if the set already has it.
     pub(crate) fn insert(&mut self, id: PageId) -> bool {
         let (word, bit) = Self::position(id);
         if word >= self.words.len() {
@@ -278,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_join() {
+    fn adjacent_runs_merge() {
         let list = list(&[(10, 2), (14, 1), (12, 2), (3, 1)]);
         assert_eq!(list.runs, BTreeMap::from([(3, 1), (10, 5)]));
         assert_eq!(list.free, 6);
@@ -286,14 +293,14 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "freed twice")]
-    fn a_page_is_freed_once() {
+    fn freeing_a_page_twice_panics() {
         list(&[(10, 3), (11, 1)]);
     }
 
     #[test]
-    fn single_pages_come_from_the_front_and_runs_fit() {
+    fn single_pages_come_from_the_lowest_run_and_longer_ones_from_the_best_fit() {
         let mut list = list(&[(3, 1), (10, 5), (20, 2)]);
-        assert_eq!(list.allocate(2), Some(20), "the shortest that fits");
+        assert_eq!(list.allocate(2), Some(20), "the shortest run that fits");
         assert_eq!(list.allocate(1), Some(3));
         assert_eq!(list.allocate(1), Some(10));
         assert_eq!(list.allocate(4), Some(11));
@@ -302,10 +309,10 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_up_waits() {
+    fn freed_pages_stay_pending_until_released() {
         let mut list = Freelist::default();
-        list.give_up(5, vec![(7, 2)]);
-        list.give_up(6, vec![(9, 1)]);
+        list.free(5, vec![(7, 2)]);
+        list.free(6, vec![(9, 1)]);
         assert_eq!((list.allocate(1), list.unused()), (None, 3));
         assert_eq!(list.unused_ids(), [7, 8, 9]);
         list.release(5, &[]);
@@ -315,11 +322,11 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_holds_up_what_its_state_has_and_nothing_else() {
-        let mut list = Freelist { born_from: 10, ..Freelist::default() };
-        list.note_born(13, &[(30, 1)]);
-        list.note_born(15, &[(50, 2)]);
-        list.give_up(17, vec![(20, 1), (30, 1), (50, 2)]);
+    fn a_reader_pins_only_the_pages_of_its_state() {
+        let mut list = Freelist { written_since: 10, ..Freelist::default() };
+        list.note_written(13, &[(30, 1)]);
+        list.note_written(15, &[(50, 2)]);
+        list.free(17, vec![(20, 1), (30, 1), (50, 2)]);
         list.release(17, &[14]);
         assert_eq!(
             (list.allocate(2), list.allocate(1)),
@@ -329,7 +336,7 @@ mod tests {
         assert_eq!(list.unused(), 2);
         list.release(18, &[14, 16]);
         assert_eq!(list.allocate(1), None);
-        // State 16 has both as well; with 14 alone gone, nothing changes.
+        // CommittedState 16 has both pages as well, so releasing state 14 alone frees nothing.
         list.release(19, &[16]);
         assert_eq!(list.allocate(1), None);
         list.release(20, &[17]);
@@ -337,9 +344,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_free_nor_given_up_is_used() {
+    fn pages_neither_free_nor_pending_are_used() {
         let mut list = list(&[(4, 2), (9, 1)]);
-        list.give_up(5, vec![(7, 1)]);
+        list.free(5, vec![(7, 1)]);
         assert_eq!(list.used_from(0, 12, 100), (vec![2, 3, 6, 8, 10, 11], 12));
         assert_eq!(list.used_from(0, 12, 3), (vec![2, 3, 6], 7));
         assert_eq!(list.used_from(7, 12, 1), (vec![8], 9));
@@ -347,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_of_a_file_is_free() {
+    fn pages_outside_the_used_set_are_free() {
         let mut used = PageSet::default();
         for id in [2, 3, 6, 70] {
             assert!(used.insert(id));
@@ -358,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_saved_list_is_loaded_at_any_length() {
+    fn a_saved_list_of_any_length_loads() {
         for len in [0, 1, 0xfffe, 0xffff, 0x1_0001] {
             let ids: Vec<PageId> = (2..2 + len).collect();
             let mut page = Vec::new();
@@ -370,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_lies_about_its_length_is_refused() {
+    fn a_list_with_a_wrong_length_is_refused() {
         let mut page = Vec::new();
         save(&[2, 3], 9, 0, &mut page);
         let header = Header::decode(page.first_chunk().unwrap());

@@ -1,18 +1,19 @@
-//! The database file: bbolt's format, byte for byte, so that etcd and Bowline open each other's files.
+//! The database file, in bbolt's format byte for byte: etcd and Bowline open each other's files.
 //!
-//! A file is an array of pages. Two meta pages say where the root is; from there, pages form B+trees, one for each [bucket](Bucket),
-//! and buckets may hold buckets. A page is never changed in place: a commit writes the changed ones, and all
-//! above them, to places that are free, and then a meta page that leads to them.
+//! A file is an array of pages. Two meta pages locate the root. From there, pages form B+trees, one
+//! per [bucket](Bucket), and buckets may contain buckets. Pages are never changed in place
+//! (copy-on-write): a commit writes the changed pages, and all pages above them, to free locations,
+//! and then a meta page that leads to them.
 //!
 //! ```text
 //!   page  0      1      2        3       4      5 ...
 //!        +------+------+--------+-------+------+------+----
-//!        | meta | meta | (free) | branch| leaf | leaf |        txid 6 wrote meta 0, txid 5 wrote meta 1
+//!        | meta | meta | (free) | branch| leaf | leaf |    txid 6 wrote meta 0, txid 5 meta 1
 //!        +------+------+--------+-------+------+------+----
 //! ```
 //!
-//! A reader takes a [`Snapshot`], which is a shared pointer to the last committed state, and reads the mapped file without a lock and without
-//! a copy. A writer takes a [`WriteTx`]; there is one at a time.
+//! A reader takes a [`Snapshot`], a shared pointer to the last committed state, and reads the
+//! mapped file without locks or copies. A writer takes a [`WriteTx`]; there is one at a time.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -31,7 +32,7 @@
 //! # Ok::<(), anyhow::Error>(())
 //! ```
 //!
-//! What this crate does not know: what the buckets and keys mean (`backend` does), and when to commit.
+//! The meaning of buckets and keys, and the decision when to commit, belong to `backend`.
 
 mod meta;
 mod page;
@@ -64,7 +65,7 @@ pub use bucket::{Bucket, BucketStats};
 pub use cursor::{Cursor, Item};
 pub use db::{Db, GROW_BYTES_DEFAULT, Options};
 pub use defrag::{Defrag, DefragError, DefragReport, SWAP_BYTES_MAX, SWAP_CHANGES_MAX};
-pub use error::{CommitError, Damaged, Error, OpenError};
+pub use error::{CommitError, CorruptPage, Error, OpenError};
 pub use finger::Finger;
 pub use scrub::{Scrub, ScrubReport};
 pub use snapshot::Snapshot;

@@ -1,7 +1,7 @@
-//! The two meta pages, where everything begins.
+//! The two meta pages, which hold the root of the database.
 //!
 //! ```text
-//!  page 0 or 1, behind the page header:
+//!  page 0 or 1, after the page header:
 //!  0      4        8          12     16        24        32        40         48    56
 //!  +------+--------+----------+------+---------+---------+---------+----------+-----+----------+
 //!  | magic| version| page size| flags| root    | sequence| freelist| high     | txid| checksum |
@@ -9,27 +9,29 @@
 //!  +------+--------+----------+------+---------+---------+---------+----------+-----+----------+
 //! ```
 //!
-//! A commit writes its meta over the older of the two, as its very last step, so at any moment at least one is whole. The whole
-//! one with the higher txid is the state of the file. `high water` is the number of the first page that was never used. A
-//! freelist id of all ones says that the list of free pages was not saved; it follows from what is reachable.
+//! A commit overwrites the older meta page as its very last step, so at least one is always intact.
+//! The intact one with the higher txid determines the state of the file. The high water mark is the
+//! first page that was never used. A freelist id of all ones means that the freelist was not saved;
+//! opening rebuilds it from the reachable pages.
 
 use crate::page::{HEADER, Header, META, PageId, u32_at, u64_at};
 
 const MAGIC: u32 = 0xED0C_DAED;
 const VERSION: u32 = 2;
-/// Bytes of the payload before its checksum.
+/// Size of the payload that the checksum covers, in bytes.
 const CHECKED: usize = 56;
-/// Bytes of a meta page that mean anything.
+/// Size of the used part of a meta page, in bytes.
 pub(crate) const META_BYTES: usize = HEADER + CHECKED + 8;
 
-/// The freelist was not saved.
+/// Freelist id of a file without a saved freelist.
 pub(crate) const NO_FREELIST: PageId = u64::MAX;
 
-/// Page sizes that a file may have: bbolt takes the machine's, and looks for the second meta at these powers of two.
+/// Bounds of the page size. bbolt uses the machine's, and probes these powers of two for the second
+/// meta page.
 pub(crate) const PAGE_SIZE_MIN: usize = 1 << 10;
 pub(crate) const PAGE_SIZE_MAX: usize = 1 << 24;
 
-/// The state of a file, as one of its meta pages tells it.
+/// The content of a meta page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Meta {
     pub(crate) page_size: usize,
@@ -41,9 +43,9 @@ pub(crate) struct Meta {
 }
 
 impl Meta {
-    /// From the start of a meta page.
+    /// Decodes a meta page from its first bytes.
     pub(crate) fn decode(page: &[u8]) -> Result<Meta, &'static str> {
-        let bytes = page.get(HEADER..META_BYTES).ok_or("too short for a meta page")?;
+        let bytes = page.get(HEADER..META_BYTES).ok_or("meta page truncated")?;
         if u32_at(bytes, 0) != MAGIC {
             return Err("invalid database");
         }
@@ -55,7 +57,7 @@ impl Meta {
         }
         let page_size = u32_at(bytes, 8) as usize;
         if !page_size.is_power_of_two() || !(PAGE_SIZE_MIN..=PAGE_SIZE_MAX).contains(&page_size) {
-            return Err("a page size that is no power of two between 1 KiB and 16 MiB");
+            return Err("page size is not a power of two between 1 KiB and 16 MiB");
         }
         let meta = Meta {
             page_size,
@@ -66,21 +68,21 @@ impl Meta {
             txid: u64_at(bytes, 48),
         };
         if meta.high_water < 3 || meta.root < 2 || meta.root >= meta.high_water {
-            return Err("a root outside the used pages");
+            return Err("root page out of bounds");
         }
-        // The number of the next transaction must exist.
+        // Leaves room for the next transaction.
         if meta.txid > u64::MAX >> 1 {
-            return Err("a transaction id out of range");
+            return Err("transaction id out of range");
         }
         Ok(meta)
     }
 
-    /// A meta page as written to disk, in the page that its txid tells.
+    /// Encodes the meta page for the slot of its txid.
     pub(crate) fn encode(&self) -> [u8; META_BYTES] {
         self.encode_at(self.slot())
     }
 
-    /// The same in a page of one's choice.
+    /// Encodes the meta page for the given slot.
     pub(crate) fn encode_at(&self, slot: PageId) -> [u8; META_BYTES] {
         let mut page = [0; META_BYTES];
         let header = Header { id: slot, flags: META, count: 0, overflow: 0 };
@@ -104,13 +106,13 @@ impl Meta {
         page
     }
 
-    /// The page that this meta is written to.
+    /// The meta page, 0 or 1, that this transaction writes.
     pub(crate) fn slot(&self) -> PageId {
         self.txid % 2
     }
 }
 
-/// FNV-1a, 64 bits.
+/// FNV-1a hash, 64 bits.
 pub(crate) fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -131,20 +133,20 @@ mod tests {
     };
 
     #[test]
-    fn survives_its_bytes() {
+    fn a_meta_page_survives_encoding() {
         assert_eq!(Meta::decode(&META.encode()), Ok(META));
     }
 
     #[test]
     fn the_checksum_is_fnv1a() {
-        // Vectors of the function's authors.
+        // Test vectors of the authors of FNV.
         assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c);
         assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
     }
 
     #[test]
-    fn any_flipped_bit_of_the_payload_is_noticed() {
+    fn any_flipped_bit_of_the_payload_is_detected() {
         for bit in HEADER * 8..META_BYTES * 8 {
             let mut page = META.encode();
             page[bit / 8] ^= 1 << (bit % 8);
@@ -153,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_file_is_refused() {
+    fn impossible_values_are_refused() {
         for meta in [
             Meta { page_size: 4095, ..META },
             Meta { page_size: 512, ..META },

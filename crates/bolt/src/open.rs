@@ -1,4 +1,4 @@
-//! Opening a file: lock it, find its state, see what is free.
+//! Opening a file: lock it, choose the meta page, find the free pages.
 
 use std::ffi::OsString;
 use std::io;
@@ -9,18 +9,18 @@ use std::time::Duration;
 use env::{Clock, Create, Disk, File, Lock, Locking, Map, Open, parent};
 
 use crate::checksums::{self, Checksums};
-use crate::db::{Db, Options, Parts};
-use crate::error::{Damaged, OpenError};
+use crate::db::{Db, DbParts, Options};
+use crate::error::{CorruptPage, OpenError};
 use crate::freelist::Freelist;
 use crate::meta::{META_BYTES, Meta, PAGE_SIZE_MAX, PAGE_SIZE_MIN};
 use crate::page::{FREELIST, HEADER, Header, LEAF, PageId};
-use crate::state::State;
+use crate::state::CommittedState;
 use crate::walk;
 
-/// How long to wait before trying a lock again, as bbolt does.
+/// Interval between attempts to lock the file, as in bbolt.
 const LOCK_RETRY: Duration = Duration::from_millis(50);
 
-/// Pages of a file in which nothing is: two metas, a list of free pages, an empty root.
+/// Pages of an empty database: two meta pages, a freelist, an empty root.
 const PAGES_NEW: u64 = 4;
 
 pub(crate) fn open(
@@ -38,38 +38,40 @@ pub(crate) fn open(
     let io = |action| move |error| OpenError::Io { path: path.to_path_buf(), action, error };
     let (meta, slot, fell_back) = newest_meta(&*file, path)?;
     if let Some(reason) = fell_back {
-        tracing::warn!(path = %path.display(), txid = meta.txid, reason, "one meta page is unusable; took the other");
+        tracing::warn!(path = %path.display(), txid = meta.txid, reason, "one meta page is unusable; using the other");
     }
     let file_len = file.len().map_err(io("stat"))?;
     let name: Arc<Path> = path.into();
     if meta.high_water.checked_mul(meta.page_size as u64).is_none_or(|used| used > file_len) {
-        let reason = format!("the file ends before its {} used pages do", meta.high_water);
-        return Err(OpenError::Damaged(Damaged::new(&name, slot, reason)));
+        let reason = format!("file truncated: it ends before its {} used pages", meta.high_water);
+        return Err(OpenError::Corrupt(CorruptPage::new(&name, slot, reason)));
     }
     let map = map(&*file, file_len).map_err(io("map"))?;
-    let mut state = State { meta, map, file, path: name, free_pages: 0 };
+    let mut state = CommittedState { meta, map, file, path: name, free_pages: 0 };
     let mut freelist = Freelist::default();
     if !options.read_only {
         remove_leftovers(&*disk, path).map_err(io("remove unfinished files"))?;
-        let used = walk::used_pages(&state).map_err(OpenError::Damaged)?;
+        let used = walk::used_pages(&state).map_err(OpenError::Corrupt)?;
         freelist = Freelist::from_used(&used, meta.high_water, meta.txid);
         state.free_pages = freelist.unused();
-        make_durable(&state, slot).map_err(io("sync meta page"))?;
-        // A file that was made or rewritten by a process that was then killed may have its name in memory only.
-        disk.sync_dir(parent(path)).map_err(io("sync folder"))?;
+        write_both_metas(&state, slot).map_err(io("sync meta page"))?;
+        // The file may have been created or replaced by a process that was killed before it synced
+        // the name.
+        disk.sync_dir(parent(path)).map_err(io("sync directory"))?;
     }
     let checksums = options.checksums.then(|| Checksums::load(&disk, &state));
     let unsynced = !options.sync;
-    let parts = Parts { state, freelist, file_len, checksums, fell_back, unsynced };
+    let parts = DbParts { state, freelist, file_len, checksums, fell_back, unsynced };
     Ok(Db::assemble(disk, options, parts))
 }
 
-/// Writes the state that was found into both meta pages.
+/// Writes the chosen meta page to both slots and syncs them.
 ///
-/// Once more into its own: whoever wrote it may have been killed before it was synced, or the sync may have failed. Then it is read
-/// back from memory, and gone after a power cut; but pages that only the state before needs count as free from now on. Then into the
-/// other, as one transaction younger, because that state must not be fallen back to either.
-fn make_durable(state: &State, slot: PageId) -> io::Result<()> {
+/// First to its own slot: the process that wrote it may have been killed before the sync, or the
+/// sync may have failed. Then the page is read from the OS cache and lost in a power cut, while
+/// pages that only the previous state needs count as free from now on. Then to the other slot, with
+/// a txid that is one lower, so that the database cannot fall back to the previous state either.
+fn write_both_metas(state: &CommittedState, slot: PageId) -> io::Result<()> {
     let older = Meta { txid: state.meta.txid.saturating_sub(1), ..state.meta };
     for (meta, slot) in [(state.meta, slot), (older, 1 - slot)] {
         state.file.write_at(&meta.encode_at(slot), slot * state.meta.page_size as u64)?;
@@ -78,10 +80,10 @@ fn make_durable(state: &State, slot: PageId) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes unfinished files that a crash left behind.
+/// Removes temporary files that a crash left behind.
 fn remove_leftovers(disk: &dyn Disk, path: &Path) -> io::Result<()> {
-    let sums = beside(&checksums::sums_path(path), "new");
-    for leftover in [beside(path, "defrag"), beside(path, "init"), sums] {
+    let sums = temporary_path(&checksums::sums_path(path), "new");
+    for leftover in [temporary_path(path, "defrag"), temporary_path(path, "init"), sums] {
         if disk.kind(&leftover)?.is_some() {
             disk.remove_file(&leftover)?;
         }
@@ -91,19 +93,21 @@ fn remove_leftovers(disk: &dyn Disk, path: &Path) -> io::Result<()> {
 
 /// Maps a file for reading.
 pub(crate) fn map(file: &dyn File, len: u64) -> io::Result<Map> {
-    // SAFETY: the caller holds the file's lock, which keeps other processes that know the format away. In this one, pages are
-    // read through the map only by a `State`, and only those that can be reached from its meta page. A page is written only by
-    // a commit, which takes it from the freelist; that has no page that the newest state reaches (`walk::used_pages` saw to it
-    // when the file was opened, and that no page is reached twice), and none that an older state reaches while
-    // somebody holds it (`Writer::release_pages`). Meta pages, and whole files to copy, are read by `read_at`. A file is never
-    // cut while it is mapped.
+    // SAFETY: the caller holds the file's lock, which keeps out other processes that know the
+    // format. In this process, only a `CommittedState` reads pages through the map, and only pages
+    // reachable from its meta page. Only a commit writes pages, and it takes them from the
+    // freelist. The freelist has no page that the newest state reaches (`walk::used_pages` ensured
+    // that at open, and that no page is reached twice), and no page that an older, still referenced
+    // state reaches (`Writer::release_pages`). Meta pages, and whole files for copying, are read
+    // with `read_at`. A file is never truncated while it is mapped.
     #[expect(unsafe_code, reason = "reading a map needs a promise about writers")]
     unsafe {
         file.map(len, None)
     }
 }
 
-/// Opens and locks the file that has the name; it may be replaced by another while we wait for the lock. Makes it if there is none.
+/// Opens and locks the file at `path`, or creates it. Retries if the file is replaced while waiting
+/// for the lock.
 fn open_locked(
     disk: &dyn Disk,
     clock: &dyn Clock,
@@ -111,7 +115,7 @@ fn open_locked(
     options: &Options,
 ) -> Result<Arc<dyn File>, OpenError> {
     let io = |action| move |error| OpenError::Io { path: path.to_path_buf(), action, error };
-    let waiting = Waiting { clock, path, since: clock.monotonic(), most: options.lock_timeout };
+    let wait = LockWait { clock, path, since: clock.monotonic(), timeout: options.lock_timeout };
     let (how, lock) = match options.read_only {
         true => (Open::read(), Lock::Shared),
         false => (Open::write(), Lock::Exclusive),
@@ -119,37 +123,37 @@ fn open_locked(
     loop {
         if options.read_only || disk.kind(path).map_err(io("stat"))?.is_some() {
             let file = disk.open(path, how).map_err(io("open"))?;
-            waiting.lock(&*file, lock)?;
+            wait.lock(&*file, lock)?;
             if !file.is_at(path).map_err(io("stat"))? {
                 continue;
             }
             match (file.len().map_err(io("stat"))?, options.read_only) {
                 (0, true) => return Err(OpenError::Empty { path: path.to_path_buf() }),
-                // It is replaced while we hold it.
+                // An empty file: replaced below while we hold its lock.
                 (0, false) => {}
                 _ => return Ok(file),
             }
-            if let Some(made) = make(disk, path, options, &waiting)? {
-                return Ok(made);
+            if let Some(created) = create(disk, path, options, &wait)? {
+                return Ok(created);
             }
-        } else if let Some(made) = make(disk, path, options, &waiting)? {
-            return Ok(made);
+        } else if let Some(created) = create(disk, path, options, &wait)? {
+            return Ok(created);
         }
     }
 }
 
-/// Makes an empty database, unless somebody else has by now. It gets its name only when it is whole: a power cut must not leave a
-/// file that cannot be opened.
-fn make(
+/// Creates an empty database, unless another process has done so by now. The file gets its name
+/// only when complete, so that a power cut never leaves an unusable file.
+fn create(
     disk: &dyn Disk,
     path: &Path,
     options: &Options,
-    waiting: &Waiting<'_>,
+    wait: &LockWait<'_>,
 ) -> Result<Option<Arc<dyn File>>, OpenError> {
     let io = |action| move |error| OpenError::Io { path: path.to_path_buf(), action, error };
-    let unnamed = beside(path, "init");
+    let unnamed = temporary_path(path, "init");
     let file = disk.open(&unnamed, Open::create(Create::IfMissing)).map_err(io("create"))?;
-    waiting.lock(&*file, Lock::Exclusive)?;
+    wait.lock(&*file, Lock::Exclusive)?;
     let others = match disk.kind(path).map_err(io("stat"))? {
         Some(_) => {
             disk.open(path, Open::read()).and_then(|file| file.len()).map_err(io("stat"))? > 0
@@ -161,25 +165,25 @@ fn make(
     }
     initialize(&*file, options.page_size).map_err(io("initialize"))?;
     disk.rename(&unnamed, path).map_err(io("rename"))?;
-    disk.sync_dir(parent(path)).map_err(io("sync folder"))?;
+    disk.sync_dir(parent(path)).map_err(io("sync directory"))?;
     Ok(Some(file))
 }
 
-/// How long one waits for a lock.
-struct Waiting<'a> {
+/// The deadline for acquiring a file lock.
+struct LockWait<'a> {
     clock: &'a dyn Clock,
     path: &'a Path,
     since: Duration,
-    most: Option<Duration>,
+    timeout: Option<Duration>,
 }
 
-impl Waiting<'_> {
+impl LockWait<'_> {
     fn lock(&self, file: &dyn File, lock: Lock) -> Result<(), OpenError> {
         let path = || self.path.to_path_buf();
         let io = |error| OpenError::Io { path: path(), action: "lock", error };
         while !file.try_lock(Locking::Flock, lock).map_err(io)? {
             let waited = self.clock.monotonic() - self.since;
-            if self.most.is_some_and(|most| waited + LOCK_RETRY > most) {
+            if self.timeout.is_some_and(|timeout| waited + LOCK_RETRY > timeout) {
                 return Err(OpenError::Locked { path: path(), waited });
             }
             self.clock.sleep(LOCK_RETRY);
@@ -188,15 +192,16 @@ impl Waiting<'_> {
     }
 }
 
-/// The name of a file that is on its way to become another. Those beginning with `db.tmp.` are etcd's to sweep up as well.
-pub(crate) fn beside(path: &Path, purpose: &str) -> PathBuf {
+/// Path of the temporary file that will replace `path`. etcd also sweeps names that begin with
+/// `db.tmp.`.
+pub(crate) fn temporary_path(path: &Path, purpose: &str) -> PathBuf {
     let mut name = path.file_name().map(OsString::from).unwrap_or_default();
     name.push(".tmp.");
     name.push(purpose);
     path.with_file_name(name)
 }
 
-/// Makes an empty database of a file.
+/// Turns a file into an empty database.
 pub(crate) fn initialize(file: &dyn File, page_size: usize) -> io::Result<()> {
     let mut pages = vec![0; page_size * 4];
     for txid in 0..2 {
@@ -215,7 +220,8 @@ pub(crate) fn initialize(file: &dyn File, page_size: usize) -> io::Result<()> {
     file.sync_data()
 }
 
-/// The meta page that tells the state of the file, and which one that is; and what is wrong with the other, if anything is.
+/// Returns the meta page that determines the state, its slot, and the error of the other meta page,
+/// if any.
 pub(crate) fn newest_meta(
     file: &dyn File,
     path: &Path,
@@ -247,7 +253,8 @@ pub(crate) fn newest_meta(
     }
 }
 
-/// The second meta page, where the first cannot tell the page size: wherever one says that it is there.
+/// Searches for the second meta page at every possible page size, because the first one is
+/// unusable.
 fn second_meta(
     read: &dyn Fn(u64) -> io::Result<Result<Meta, &'static str>>,
 ) -> io::Result<Result<Meta, &'static str>> {
@@ -260,5 +267,5 @@ fn second_meta(
         }
         page_size *= 2;
     }
-    Ok(Err("not found at any page size"))
+    Ok(Err("no meta page found at any page size"))
 }

@@ -1,57 +1,59 @@
 //! A page: the unit in which the file is read, written and reused.
 //!
 //! ```text
-//!  0        8       10       12        16                          16 + 16 * count
-//!  +--------+-------+--------+---------+---------+---------+---//--+------+-------+------+-------+--//
-//!  | id u64 | flags | count  | overflow| elem 0  | elem 1  |       | key 0| value 0 | key 1| value 1|
-//!  |        | u16   | u16    | u32     | 16 bytes| 16 bytes|       |      |       |      |       |
-//!  +--------+-------+--------+---------+---------+---------+---//--+------+-------+------+-------+--//
+//!  0        8       10      12         16                        16 + 16 * count
+//!  +--------+-------+-------+----------+---------+---------+--//--+-------+---------+-------+--//
+//!  | id u64 | flags | count | overflow | elem 0  | elem 1  |      | key 0 | value 0 | key 1 |
+//!  |        | u16   | u16   | u32      | 16 bytes| 16 bytes|      |       |         |       |
+//!  +--------+-------+-------+----------+---------+---------+--//--+-------+---------+-------+--//
 //!
-//!  element of a leaf    | flags u32 | pos u32 | ksize u32 | vsize u32 |      flags 1: the value is a bucket
+//!  element of a leaf    | flags u32 | pos u32 | ksize u32 | vsize u32 |   flags 1: nested bucket
 //!  element of a branch  | pos u32   | ksize u32 | child page id u64   |
 //! ```
 //!
-//! Numbers are little-endian. `pos` counts from the start of the element to its key; the value follows the key. A page
-//! that holds more than its size goes on in `overflow` further pages. Keys are sorted; the key of a branch element is the
-//! first key below it.
+//! Numbers are little-endian. `pos` is the distance from the start of the element to its key; the
+//! value follows the key. A page that holds more than its size continues in `overflow` further
+//! pages. Keys are sorted; the key of a branch element is the first key below it.
 //!
-//! A page comes from a file, so nothing in it is believed: every access here is checked against the page's own bytes, and what does
-//! not fit is a [`Damage`], told as a reason. Only order is left to [`check`](crate::Snapshot::check).
+//! Page bytes are untrusted: every access is checked against the bounds of the page, and a
+//! violation is reported as a [`CorruptionReason`]. Key order is verified only by
+//! [`check`](crate::Snapshot::check).
 
 use std::cmp::Ordering;
 
-/// Where a page lies: its number, counted in pages from the start of the file.
+/// Number of a page, counted from the start of the file.
 pub(crate) type PageId = u64;
 
-/// Bytes of a page's header.
+/// Size of a page header, in bytes.
 pub(crate) const HEADER: usize = 16;
-/// Bytes of an element, of a leaf or a branch.
+/// Size of a leaf or branch element, in bytes.
 pub(crate) const ELEMENT: usize = 16;
-/// Most elements a page can count.
+/// Maximum number of elements of a page.
 pub(crate) const COUNT_MAX: usize = 0xffff - 1;
 
-/// From this many elements on, a search begins with a guess.
+/// Minimum number of elements for a search that starts with interpolation.
 const GUESS_MIN: usize = 16;
 
-/// Bits of a distance between keys that a guess looks at: times [`COUNT_MAX`] they are a `u64` still.
+/// Bits of a key distance used by the interpolation. Multiplied by [`COUNT_MAX`], they still fit a
+/// `u64`.
 const SPREAD_BITS: u32 = 48;
 
-/// What a page holds, by the bit that says so.
+/// Page types, by flag.
 pub(crate) const BRANCH: u16 = 0x01;
 pub(crate) const LEAF: u16 = 0x02;
 pub(crate) const META: u16 = 0x04;
 pub(crate) const FREELIST: u16 = 0x10;
 
-/// Element flag: the value is a bucket.
+/// Element flag of a nested bucket.
 pub(crate) const BUCKET: u32 = 0x01;
 
-/// What is wrong with the bytes of a page.
-pub(crate) type Damage = &'static str;
+/// Describes an inconsistency in the bytes of a page.
+pub(crate) type CorruptionReason = &'static str;
 
-/// Elements that share bytes: written apart, they would take more space than there was.
-pub(crate) const OVERLAP: Damage = "elements that overlap";
+/// Error of elements that share bytes: written separately, they would take more space than before.
+pub(crate) const OVERLAP: CorruptionReason = "elements overlap";
 
-/// The fixed part at the start of a page.
+/// The header of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) id: PageId,
@@ -61,7 +63,7 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// From the start of a page; the caller has seen to it that there are enough bytes.
+    /// Decodes the header of a page.
     #[inline]
     pub(crate) fn decode(bytes: &[u8; HEADER]) -> Header {
         Header {
@@ -82,17 +84,17 @@ impl Header {
     }
 }
 
-/// A leaf or branch page, or the page inside an inline bucket.
+/// A decoded leaf or branch page, or the page of an inline bucket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Page<'a> {
-    /// Zero for the page of an inline bucket.
+    /// 0 for the page of an inline bucket.
     pub(crate) id: PageId,
     pub(crate) is_leaf: bool,
     elements: &'a [[u8; ELEMENT]],
     bytes: &'a [u8],
 }
 
-/// A pair, or a bucket, in a leaf.
+/// A key-value pair or nested bucket in a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeafElement<'a> {
     pub(crate) is_bucket: bool,
@@ -101,35 +103,36 @@ pub(crate) struct LeafElement<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// Sees a page in bytes, all of it with its overflow.
+    /// Decodes a page from its bytes, which include its overflow pages.
     #[inline]
-    pub(crate) fn new(header: Header, bytes: &'a [u8]) -> Result<Page<'a>, Damage> {
+    pub(crate) fn new(header: Header, bytes: &'a [u8]) -> Result<Page<'a>, CorruptionReason> {
         let is_leaf = match header.flags {
             LEAF => true,
             BRANCH => false,
-            _ => return Err("neither a branch nor a leaf"),
+            _ => return Err("neither a branch nor a leaf page"),
         };
         let (room, _) = bytes.get(HEADER..).unwrap_or_default().as_chunks();
-        let elements = room.get(..usize::from(header.count)).ok_or("more elements than fit")?;
+        let elements =
+            room.get(..usize::from(header.count)).ok_or("more elements than fit the page")?;
         if !is_leaf && elements.is_empty() {
-            return Err("a branch without children");
+            return Err("branch without children");
         }
         Ok(Page { id: header.id, is_leaf, elements, bytes })
     }
 
-    /// The page inside an inline bucket, whose value holds it behind the bucket's header.
-    pub(crate) fn inline(bytes: &'a [u8]) -> Result<Page<'a>, Damage> {
-        let header = bytes.first_chunk().ok_or("an inline bucket without a page")?;
+    /// Decodes the page of an inline bucket, which follows the bucket header in its value.
+    pub(crate) fn inline(bytes: &'a [u8]) -> Result<Page<'a>, CorruptionReason> {
+        let header = bytes.first_chunk().ok_or("inline bucket truncated")?;
         let page = Page::new(Header { id: 0, ..Header::decode(header) }, bytes)?;
-        if page.is_leaf { Ok(page) } else { Err("an inline bucket that is not a leaf") }
+        if page.is_leaf { Ok(page) } else { Err("inline bucket is not a leaf") }
     }
 
-    /// The whole page.
+    /// All bytes of the page, including overflow pages.
     pub(crate) fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// How many elements it has.
+    /// Number of elements.
     #[inline]
     pub(crate) fn count(&self) -> usize {
         self.elements.len()
@@ -140,16 +143,16 @@ impl<'a> Page<'a> {
         self.elements.get(index)
     }
 
-    /// The bytes that an element points to.
+    /// The bytes that an element refers to.
     #[inline]
-    fn data(&self, index: usize, pos: u32, len: usize) -> Result<&'a [u8], Damage> {
+    fn data(&self, index: usize, pos: u32, len: usize) -> Result<&'a [u8], CorruptionReason> {
         let start = HEADER + index * ELEMENT + pos as usize;
-        self.bytes.get(start..start + len).ok_or("an element beyond its page")
+        self.bytes.get(start..start + len).ok_or("element out of bounds")
     }
 
-    /// An element of a leaf.
+    /// Decodes an element of a leaf.
     #[inline]
-    pub(crate) fn leaf_element(&self, index: usize) -> Result<LeafElement<'a>, Damage> {
+    pub(crate) fn leaf_element(&self, index: usize) -> Result<LeafElement<'a>, CorruptionReason> {
         let element = self.element(index).ok_or("no such element")?;
         let (pos, ksize, vsize) = (u32_at(element, 4), u32_at(element, 8), u32_at(element, 12));
         let data = self.data(index, pos, ksize as usize + vsize as usize)?;
@@ -157,21 +160,21 @@ impl<'a> Page<'a> {
         Ok(LeafElement { is_bucket: u32_at(element, 0) & BUCKET != 0, key, value })
     }
 
-    /// Whether an element of a leaf is a bucket, without a look at its key and value.
+    /// Reports whether an element of a leaf is a nested bucket, without reading its key and value.
     #[inline]
-    pub(crate) fn is_bucket(&self, index: usize) -> Result<bool, Damage> {
+    pub(crate) fn is_bucket(&self, index: usize) -> Result<bool, CorruptionReason> {
         Ok(u32_at(self.element(index).ok_or("no such element")?, 0) & BUCKET != 0)
     }
 
-    /// The key of an element, of either kind of page.
+    /// The key of an element of a leaf or branch.
     #[inline]
-    pub(crate) fn key(&self, index: usize) -> Result<&'a [u8], Damage> {
+    pub(crate) fn key(&self, index: usize) -> Result<&'a [u8], CorruptionReason> {
         let element = self.element(index).ok_or("no such element")?;
         let at = if self.is_leaf { 4 } else { 0 };
         self.data(index, u32_at(element, at), u32_at(element, at + 4) as usize)
     }
 
-    /// Where the keys begin, from the start of the page; unchecked.
+    /// Offsets of the keys from the start of the page. Not bounds-checked.
     #[inline]
     pub(crate) fn key_offsets(&self) -> impl Iterator<Item = usize> + use<'a> {
         let at = if self.is_leaf { 4 } else { 0 };
@@ -182,19 +185,19 @@ impl<'a> Page<'a> {
             .map(move |(index, element)| HEADER + index * ELEMENT + u32_at(element, at) as usize)
     }
 
-    /// The child below an element of a branch.
+    /// The child page of a branch element.
     #[inline]
-    pub(crate) fn child(&self, index: usize) -> Result<PageId, Damage> {
+    pub(crate) fn child(&self, index: usize) -> Result<PageId, CorruptionReason> {
         Ok(u64_at(self.element(index).ok_or("no such element")?, 8))
     }
 
-    /// Whether each element has its own bytes.
-    pub(crate) fn verify_apart(&self) -> Result<(), Damage> {
+    /// Verifies that elements do not share bytes.
+    pub(crate) fn verify_no_overlap(&self) -> Result<(), CorruptionReason> {
         if self.size_of_elements()? > self.bytes.len() { Err(OVERLAP) } else { Ok(()) }
     }
 
-    /// Bytes that the page takes if each element has its own.
-    fn size_of_elements(&self) -> Result<usize, Damage> {
+    /// Size of the page if no elements share bytes.
+    fn size_of_elements(&self) -> Result<usize, CorruptionReason> {
         let size = |index| match self.is_leaf {
             true => self.leaf_element(index).map(|found| found.key.len() + found.value.len()),
             false => self.key(index).map(<[u8]>::len),
@@ -202,9 +205,9 @@ impl<'a> Page<'a> {
         (0..self.count()).try_fold(HEADER, |sum, index| Ok(sum + ELEMENT + size(index)?))
     }
 
-    /// Where a key is, or would be: the first element whose key is not less, and whether it is equal.
+    /// Searches a key: returns the first element whose key is not less, and whether it is equal.
     #[inline]
-    pub(crate) fn search(&self, key: &[u8]) -> Result<(usize, bool), Damage> {
+    pub(crate) fn search(&self, key: &[u8]) -> Result<(usize, bool), CorruptionReason> {
         let (mut low, mut high) = (0, self.count());
         if self.count() > GUESS_MIN
             && let Some(guess) = self.guess(key)?
@@ -222,9 +225,9 @@ impl<'a> Page<'a> {
         Ok((low, false))
     }
 
-    /// Where a key would be if keys were spread evenly between the first and the last, as revisions are.
+    /// Interpolates the position of a key, assuming evenly distributed keys, as revisions are.
     #[inline]
-    fn guess(&self, key: &[u8]) -> Result<Option<usize>, Damage> {
+    fn guess(&self, key: &[u8]) -> Result<Option<usize>, CorruptionReason> {
         let (first, last) = (self.key(0)?, self.key(self.count() - 1)?);
         let (Some(first), Some(last), Some(key)) = (leading(first), leading(last), leading(key))
         else {
@@ -233,7 +236,7 @@ impl<'a> Page<'a> {
         if key <= first || key >= last {
             return Ok(None);
         }
-        // A guess needs only the topmost bits, and the product has to fit.
+        // The topmost bits suffice for an estimate, and the product must fit.
         let bits = u64::BITS - (last - first).leading_zeros();
         let shift = bits.saturating_sub(SPREAD_BITS);
         let share =
@@ -241,10 +244,10 @@ impl<'a> Page<'a> {
         Ok(usize::try_from(share).ok())
     }
 
-    /// From a guess, goes on in steps that double until the key is between two of them. Tells the elements that are left to
-    /// look at, as [`Page::search`] does: all before are less, those from the second on are not.
+    /// Exponential search from an estimate: doubles the step until the key is enclosed. Returns the
+    /// range left to search: all elements before it are less, all from its end on are not.
     #[inline]
-    fn gallop(&self, key: &[u8], guess: usize) -> Result<(usize, usize), Damage> {
+    fn gallop(&self, key: &[u8], guess: usize) -> Result<(usize, usize), CorruptionReason> {
         let mut step = 1;
         if compare(self.key(guess)?, key).is_lt() {
             let mut low = guess + 1;
@@ -257,7 +260,7 @@ impl<'a> Page<'a> {
             }
             return Ok((low, self.count()));
         }
-        // The one guessed stays in: it may be equal.
+        // Keeps the estimated element in the range: it may be equal.
         let mut high = guess + 1;
         while high > step {
             if compare(self.key(high - step - 1)?, key).is_lt() {
@@ -269,16 +272,17 @@ impl<'a> Page<'a> {
         Ok((0, high))
     }
 
-    /// The child under which a key is, if it is anywhere: the last whose first key is not greater, or else the first.
+    /// Returns the child that covers a key: the last one whose first key is not greater, or else
+    /// the first.
     #[inline]
-    pub(crate) fn search_child(&self, key: &[u8]) -> Result<usize, Damage> {
+    pub(crate) fn search_child(&self, key: &[u8]) -> Result<usize, CorruptionReason> {
         let (index, exact) = self.search(key)?;
         Ok(if exact { index } else { index.saturating_sub(1) })
     }
 }
 
-/// The order of keys: bytewise. Eight bytes at a time, because most keys are revisions, which first differ in the eighth byte; and
-/// without a call to compare the few that are left.
+/// Compares keys bytewise. Compares eight bytes at a time, because most keys are revisions, which
+/// first differ in the eighth byte, and avoids a call for the rest.
 #[inline]
 pub(crate) fn compare(mut a: &[u8], mut b: &[u8]) -> Ordering {
     while let (Some((x, rest_a)), Some((y, rest_b))) =
@@ -316,7 +320,7 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
 mod tests {
     use super::*;
 
-    /// A leaf of keys without values.
+    /// Encodes a leaf with keys and empty values.
     fn leaf(keys: &[Vec<u8>]) -> Vec<u8> {
         let count = u16::try_from(keys.len()).unwrap();
         let header = Header { id: 2, flags: LEAF, count, overflow: 0 };
@@ -331,7 +335,7 @@ mod tests {
         bytes
     }
 
-    /// Every key, and what is just before and behind it, is found where it is or would be.
+    /// Asserts that `search` agrees with a binary search on each key and on its direct neighbours.
     fn assert_searched(keys: &[Vec<u8>]) {
         let bytes = leaf(keys);
         let header = Header::decode(bytes.first_chunk().unwrap());
@@ -350,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_found_however_they_are_spread() {
+    fn search_finds_keys_of_any_distribution() {
         for count in [1, GUESS_MIN as u64, GUESS_MIN as u64 + 1, 200] {
             for step in [1, 7, (1 << 47) / count, (1 << 48) / count + 1, u64::MAX / count] {
                 let even = |n| n * step;
@@ -367,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn order_is_that_of_bytes() {
+    fn compare_orders_keys_bytewise() {
         let keys = [
             &b""[..],
             b"\0",

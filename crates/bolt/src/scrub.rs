@@ -1,18 +1,20 @@
-//! Looking for bit rot: every page in use, compared with its checksum.
+//! Scrub: detects bit rot by comparing every used page with its checksum.
 //!
-//! A scrub goes through the file by page numbers, some at a time, and holds nothing in between: a state that is held keeps its pages from
-//! being reused, and a round through a large file takes hours. Each step takes the newest state, notes which of the next pages it
-//! uses and what is known of them, and then reads those, which the state keeps as they are meanwhile.
+//! A scrub walks the file in page order, a few pages at a time, and pins no state in between: a
+//! pinned state keeps its pages from being reused, and a pass over a large file takes hours. Each
+//! step takes the newest state, looks up which of the next pages it uses and their checksums, and
+//! reads those pages, which the state keeps unchanged meanwhile.
 
 use std::sync::{Arc, PoisonError};
 
-use crate::checksums::{Checksums, Known, Verdict};
+use crate::checksums::{Checksums, KnownSums, SumVerdict};
 use crate::db::Db;
-use crate::error::Damaged;
+use crate::error::CorruptPage;
 use crate::page::PageId;
-use crate::state::State;
+use crate::state::CommittedState;
 
-/// A walk through the pages of a database, in steps, so that it can go on in the background. Nobody waits for it.
+/// A pass over all used pages of a database, in steps, so that it can run in the background without
+/// blocking readers or writers.
 #[derive(Debug)]
 pub struct Scrub<'db> {
     db: &'db Db,
@@ -21,33 +23,33 @@ pub struct Scrub<'db> {
     report: ScrubReport,
 }
 
-/// What a scrub has found so far.
+/// The findings of a scrub so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScrubReport {
-    /// Pages that are as they were written.
+    /// Pages that match their checksum.
     pub verified: u64,
-    /// Pages that were seen for the first time: from now on they are compared.
+    /// Pages without a known checksum; the scrub recorded one for the next pass.
     pub learned: u64,
-    /// Pages that are not as they were written.
-    pub damaged: Vec<Damaged>,
+    /// Pages that do not match their checksum, or cannot be read.
+    pub corrupt: Vec<CorruptPage>,
 }
 
-/// Most damaged pages that are reported one by one.
+/// Maximum number of corrupt pages reported individually.
 const DAMAGED_MAX: usize = 1000;
 
-const DIFFERS: &str = "differs from its checksum: the disk does not hold what was written";
+const MISMATCH: &str = "page checksum mismatch: the disk does not hold what was written";
 
-/// Some pages in use, and the state that keeps them.
-struct Portion {
-    state: Arc<State>,
+/// The used pages of one step, and the state that pins them.
+struct ScrubBatch {
+    state: Arc<CommittedState>,
     ids: Vec<PageId>,
     next: PageId,
-    known: Known,
+    known: KnownSums,
 }
 
 impl Db {
-    /// Begins to compare the pages in use with their checksums. None if the database keeps none
-    /// ([`Options::checksums`](crate::Options::checksums)), or is only read.
+    /// Starts a pass over the used pages. Returns `None` if the database keeps no checksums
+    /// ([`Options::checksums`](crate::Options::checksums)) or is read-only.
     pub fn scrub(&self) -> Option<Scrub<'_>> {
         let checksums = self.checksums.as_ref().filter(|_| !self.options().read_only)?;
         Some(Scrub { db: self, checksums, next: 0, report: ScrubReport::default() })
@@ -55,53 +57,55 @@ impl Db {
 }
 
 impl Scrub<'_> {
-    /// Goes on for some pages. True while there are more.
+    /// Verifies the next `pages` used pages. Returns true while more remain.
     pub fn step(&mut self, pages: usize) -> bool {
-        let mut portion = self.portion(pages);
-        let page_size = portion.state.meta.page_size;
+        let mut batch = self.batch(pages);
+        let page_size = batch.state.meta.page_size;
         let mut page = vec![0; page_size];
-        for (index, id) in portion.ids.iter().enumerate() {
-            // By reading, not through the map: there, a sector that cannot be read would end the process.
-            if let Err(error) = portion.state.file.read_exact_at(&mut page, id * page_size as u64) {
-                self.report.note(&portion.state, *id, format!("cannot be read: {error}"));
+        for (index, id) in batch.ids.iter().enumerate() {
+            // Reads instead of using the map: an unreadable sector would raise a signal there and
+            // end the process.
+            if let Err(error) = batch.state.file.read_exact_at(&mut page, id * page_size as u64) {
+                self.report.note(&batch.state, *id, format!("cannot be read: {error}"));
                 continue;
             }
-            match portion.known.verify(index, &page) {
-                Verdict::Same => self.report.verified += 1,
-                Verdict::New => self.report.learned += 1,
-                Verdict::Differs => self.report.note(&portion.state, *id, DIFFERS.to_owned()),
+            match batch.known.verify(index, &page) {
+                SumVerdict::Matches => self.report.verified += 1,
+                SumVerdict::Unknown => self.report.learned += 1,
+                SumVerdict::Mismatch => self.report.note(&batch.state, *id, MISMATCH.to_owned()),
             }
         }
-        self.checksums.learn(&portion.ids, &portion.known);
-        self.next = portion.next;
-        self.next < portion.state.meta.high_water
+        self.checksums.learn(&batch.ids, &batch.known);
+        self.next = batch.next;
+        self.next < batch.state.meta.high_water
     }
 
-    /// Goes on to the end, and tells what was found.
+    /// Runs to the end and returns the findings.
     pub fn finish(mut self) -> ScrubReport {
         while self.step(usize::MAX) {}
         self.report
     }
 
-    /// What was found so far.
+    /// The findings so far.
     pub fn report(&self) -> &ScrubReport {
         &self.report
     }
 
-    /// The next pages in use. While the writer is held, state, free pages and checksums belong together.
-    fn portion(&self, pages: usize) -> Portion {
+    /// Selects the pages of the next step. The writer lock makes state, freelist and checksums
+    /// consistent with each other.
+    fn batch(&self, pages: usize) -> ScrubBatch {
         let writer = self.db.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let state = self.db.state();
         let (ids, next) = writer.freelist.used_from(self.next, state.meta.high_water, pages);
         let known = self.checksums.known(&ids);
-        Portion { state, ids, next, known }
+        ScrubBatch { state, ids, next, known }
     }
 }
 
 impl ScrubReport {
-    fn note(&mut self, state: &State, id: PageId, reason: String) {
-        if self.damaged.len() < DAMAGED_MAX {
-            self.damaged.push(state.damaged(id, reason));
+    fn note(&mut self, state: &CommittedState, id: PageId, reason: String) {
+        if self.corrupt.len() < DAMAGED_MAX {
+            self.corrupt.push(state.corrupt(id, reason));
         }
     }
 }

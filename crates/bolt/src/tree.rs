@@ -1,70 +1,71 @@
-//! Trees to read: on pages, in nodes, or partly each. The same for a snapshot and for a write transaction.
+//! Read access to a B+tree on pages, in nodes, or mixed; shared by snapshots and write
+//! transactions.
 
-use crate::error::Damaged;
-use crate::node::{Bytes, Elements, Node};
+use crate::error::CorruptPage;
+use crate::node::{Elements, Node, NodeBytes};
 use crate::page::{LeafElement, Page, PageId, compare};
-use crate::state::{DEPTH_MAX, State};
+use crate::state::{CommittedState, DEPTH_MAX};
 
-/// A tree: where it starts, and what its pages and nodes speak of.
+/// A tree: its root, and the memory that its pages and nodes refer to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tree<'a> {
-    pub(crate) state: &'a State,
-    /// Absent while there are no nodes.
-    pub(crate) bytes: Option<Bytes<'a>>,
+    pub(crate) state: &'a CommittedState,
+    /// `None` while the tree has no nodes.
+    pub(crate) bytes: Option<NodeBytes<'a>>,
     pub(crate) root: Subtree<'a>,
 }
 
-/// Where a tree or a part of it is.
+/// The location of a tree or subtree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Subtree<'a> {
     Page(PageId),
-    /// The whole of an inline bucket.
+    /// The page of an inline bucket.
     Inline(Page<'a>),
     Node(&'a Node),
 }
 
-/// One level of it, to look at.
+/// A decoded page or node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum View<'a> {
     Page(Page<'a>),
-    Node(&'a Node, Bytes<'a>),
+    Node(&'a Node, NodeBytes<'a>),
 }
 
 impl<'a> Tree<'a> {
     #[inline]
-    pub(crate) fn view(&self, subtree: Subtree<'a>) -> Result<View<'a>, Damaged> {
+    pub(crate) fn view(&self, subtree: Subtree<'a>) -> Result<View<'a>, CorruptPage> {
         Ok(match subtree {
             Subtree::Page(id) => View::Page(self.state.page(id)?),
             Subtree::Inline(page) => View::Page(page),
             Subtree::Node(node) => {
-                View::Node(node, self.bytes.expect("a tree with nodes has bytes"))
+                View::Node(node, self.bytes.expect("a tree with nodes has their memory"))
             }
         })
     }
 
-    /// The pair or bucket with a key.
+    /// Finds the key-value pair or nested bucket of a key.
     #[inline]
-    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<LeafElement<'a>>, Damaged> {
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<LeafElement<'a>>, CorruptPage> {
         let mut subtree = self.root;
         for _ in 0..DEPTH_MAX {
             let view = self.view(subtree)?;
             if view.is_leaf() {
                 self.prefetch_keys(&view);
-                let (index, exact) = self.ok(&view, view.search(key))?;
+                let (index, exact) = self.at_page(&view, view.search(key))?;
                 return if exact {
-                    self.ok(&view, view.element(index)).map(Some)
+                    self.at_page(&view, view.element(index)).map(Some)
                 } else {
                     Ok(None)
                 };
             }
-            let index = self.ok(&view, view.search_child(key))?;
-            subtree = self.ok(&view, view.child(index))?;
+            let index = self.at_page(&view, view.search_child(key))?;
+            subtree = self.at_page(&view, view.child(index))?;
             self.prefetch(subtree);
         }
         Err(self.too_deep(subtree))
     }
 
-    /// Lets the start of a subtree's page come from memory while something else is done.
+    /// Prefetches the start of a subtree's page.
     #[inline]
     pub(crate) fn prefetch(&self, subtree: Subtree<'a>) {
         if let Subtree::Page(id) = subtree {
@@ -72,7 +73,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Lets the keys of a page come from memory at the same time.
+    /// Prefetches the keys of a page.
     #[inline]
     pub(crate) fn prefetch_keys(&self, view: &View<'a>) {
         if let View::Page(page) = view {
@@ -80,26 +81,26 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Names the page where something is wrong.
+    /// Attaches the page number to an error.
     #[inline]
-    pub(crate) fn ok<T>(
+    pub(crate) fn at_page<T>(
         &self,
         view: &View<'a>,
         found: Result<T, &'static str>,
-    ) -> Result<T, Damaged> {
+    ) -> Result<T, CorruptPage> {
         match found {
             Ok(found) => Ok(found),
-            Err(reason) => Err(self.state.damaged(view.page_id(), reason)),
+            Err(reason) => Err(self.state.corrupt(view.page_id(), reason)),
         }
     }
 
     #[cold]
-    pub(crate) fn too_deep(&self, subtree: Subtree<'a>) -> Damaged {
+    pub(crate) fn too_deep(&self, subtree: Subtree<'a>) -> CorruptPage {
         let page = match subtree {
             Subtree::Page(id) => id,
             Subtree::Inline(_) | Subtree::Node(_) => 0,
         };
-        self.state.damaged(page, format!("more than {DEPTH_MAX} levels deep"))
+        self.state.corrupt(page, format!("more than {DEPTH_MAX} levels deep"))
     }
 }
 
@@ -120,7 +121,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The page, or zero for what is on none.
+    /// The page number, or 0 without a page.
     pub(crate) fn page_id(&self) -> PageId {
         match self {
             View::Page(page) => page.id,
@@ -134,12 +135,12 @@ impl<'a> View<'a> {
             View::Page(page) => page.leaf_element(index),
             View::Node(node, bytes) => match &node.elements {
                 Elements::Leaf(entries) => Ok(entries[index].read(*bytes)),
-                Elements::Branch(_) => Err("a branch where a leaf should be"),
+                Elements::Branch(_) => Err("branch in addr of a leaf"),
             },
         }
     }
 
-    /// The key of an element, of either kind. The caller has seen to it that there are so many.
+    /// The key of an element of a leaf or branch. `index` must be in bounds.
     #[inline]
     pub(crate) fn key(&self, index: usize) -> Result<&'a [u8], &'static str> {
         match self {
@@ -157,7 +158,7 @@ impl<'a> View<'a> {
             View::Page(page) => Ok(Subtree::Page(page.child(index)?)),
             View::Node(node, _) => match &node.elements {
                 Elements::Branch(branches) => Ok(branches[index].child.subtree()),
-                Elements::Leaf(_) => Err("a leaf where a branch should be"),
+                Elements::Leaf(_) => Err("leaf in addr of a branch"),
             },
         }
     }
@@ -180,16 +181,16 @@ impl<'a> View<'a> {
 }
 
 impl Node {
-    /// As [`Page::search`]. Looks at the end first: what comes in order is added there.
-    pub(crate) fn search(&self, key: &[u8], bytes: Bytes<'_>) -> (usize, bool) {
+    /// Like [`Page::search`]. Checks the end first: sequential keys are appended there.
+    pub(crate) fn search(&self, key: &[u8], bytes: NodeBytes<'_>) -> (usize, bool) {
         match &self.elements {
             Elements::Leaf(entries) => search(entries, key, |entry| bytes.key(&entry.key)),
             Elements::Branch(branches) => search(branches, key, |branch| bytes.key(&branch.key)),
         }
     }
 
-    /// As [`Page::search_child`].
-    pub(crate) fn search_child(&self, key: &[u8], bytes: Bytes<'_>) -> usize {
+    /// Like [`Page::search_child`].
+    pub(crate) fn search_child(&self, key: &[u8], bytes: NodeBytes<'_>) -> usize {
         let (index, exact) = self.search(key, bytes);
         if exact { index } else { index.saturating_sub(1) }
     }

@@ -1,4 +1,5 @@
-//! With the feature `failpoints`: a commit and a defragmentation fail where they are told to, and what was committed stays.
+//! With the feature `failpoints`: injected failures of commits and defragmentations lose no
+//! committed data.
 
 #![cfg(feature = "failpoints")]
 
@@ -7,9 +8,9 @@ use std::sync::Arc;
 use bolt::{Db, Options};
 use env::{SimClock, SimDisk};
 
-/// Points are those of the process, so all of it is one test.
+/// Failpoints are global to the process, so this is a single test.
 #[test]
-fn what_fails_where_it_is_told_to_loses_nothing() -> anyhow::Result<()> {
+fn injected_failures_lose_no_committed_data() -> anyhow::Result<()> {
     let (disk, clock) = (Arc::new(SimDisk::new(0)), SimClock::default());
     let db = Db::open(disk.clone(), &clock, "db".as_ref(), Options::default())?;
     let put = |db: &Db, value: &[u8]| -> anyhow::Result<()> {
@@ -22,24 +23,24 @@ fn what_fails_where_it_is_told_to_loses_nothing() -> anyhow::Result<()> {
     let points = failpoint::registry();
 
     for (point, words) in [("defragOpenFileError", "create"), ("defragdbFail", "copy")] {
-        points.enable(point, "1*return(\"told to\")")?;
+        points.enable(point, "1*return(\"injected\")")?;
         let error = db.defragment(&clock).unwrap_err().to_string();
-        assert!(error.ends_with(&format!("{words}: told to")), "{error}");
+        assert!(error.ends_with(&format!("{words}: injected")), "{error}");
     }
     db.defragment(&clock)?;
 
-    points.enable("beforeWriteMetaError", "1*return(\"told to\")")?;
+    points.enable("beforeWriteMetaError", "1*return(\"injected\")")?;
     let error = put(&db, b"two").unwrap_err().to_string();
-    assert!(error.ends_with("write meta: told to"), "{error}");
-    assert!(put(&db, b"three").is_err(), "nothing is written after a failed commit");
+    assert!(error.ends_with("write meta: injected"), "{error}");
+    assert!(put(&db, b"three").is_err(), "writes are refused after a failed commit");
     drop(db);
 
     let db = Db::open(disk, &clock, "db".as_ref(), Options::default())?;
     points.enable("beforeSyncMetaPage", "print")?;
     put(&db, b"four")?;
-    assert_eq!(points.status("beforeSyncMetaPage")?.1, 1, "it was passed once");
+    assert_eq!(points.status("beforeSyncMetaPage")?.1, 1, "the failpoint was hit once");
     let now = db.snapshot();
-    let bucket = now.bucket(b"key")?.expect("it was made");
+    let bucket = now.bucket(b"key")?.expect("created before");
     assert_eq!(bucket.get(b"foo")?, Some(&b"four"[..]));
     Ok(())
 }

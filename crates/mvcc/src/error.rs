@@ -40,8 +40,8 @@ pub enum Fault {
     Commit(String),
 }
 
-impl From<backend::Damaged> for Fault {
-    fn from(damaged: backend::Damaged) -> Fault {
+impl From<backend::CorruptPage> for Fault {
+    fn from(damaged: backend::CorruptPage) -> Fault {
         Fault::Read(ReadError::from(damaged))
     }
 }
@@ -58,8 +58,8 @@ impl From<ReadError> for Error {
     }
 }
 
-impl From<backend::Damaged> for Error {
-    fn from(damaged: backend::Damaged) -> Error {
+impl From<backend::CorruptPage> for Error {
+    fn from(damaged: backend::CorruptPage) -> Error {
         Error::Fault(damaged.into())
     }
 }

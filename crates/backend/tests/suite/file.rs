@@ -159,7 +159,7 @@ fn with_values() -> (SimDisk, u64) {
         db.put(B, &format!("{n:04}"), "some value that takes up space");
     }
     db.backend.force_commit().unwrap();
-    assert_eq!(db.backend.scrub().unwrap().finish().damaged, []);
+    assert_eq!(db.backend.scrub().unwrap().finish().corrupt, []);
     let contents = db.disk.contents("db").unwrap();
     let needle = b"takes up space";
     let at = contents.windows(needle.len()).position(|bytes| bytes == needle).unwrap();
@@ -175,7 +175,7 @@ fn a_scrub_finds_a_flipped_bit() {
     let db = Fixture::on(disk, config());
     let mut scrub = db.backend.scrub().unwrap();
     while scrub.step(10) {}
-    assert_eq!(scrub.report().damaged.len(), 1, "{:?}", scrub.report());
+    assert_eq!(scrub.report().corrupt.len(), 1, "{:?}", scrub.report());
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn a_scrubber_goes_round_in_turns() {
     let first = (1..).find_map(|turn| Some((turn, scrubber.turn()?)));
     let (turns, report) = first.expect("a round has an end");
     assert!(turns > 2, "{turns} turns of ten pages");
-    assert_eq!((report.damaged, report.learned), (vec![], 0), "all were seen as they were written");
+    assert_eq!((report.corrupt, report.learned), (vec![], 0), "all were seen as they were written");
     assert!(report.verified > 20);
     // The next round sees the newest state.
     for number in 0..500 {
@@ -235,5 +235,5 @@ fn a_thread_scrubs_in_the_background() {
         std::thread::yield_now();
     }
     thread.stop();
-    assert_eq!(db.backend.stats().damaged_pages, 1);
+    assert_eq!(db.backend.stats().corrupt_pages, 1);
 }

@@ -1,4 +1,4 @@
-//! The text of a whole database: a line for each bucket, and one for each pair.
+//! Text dump of a whole database: one line per bucket and one per pair.
 //!
 //! ```text
 //! bucket 616c706861 seq 2
@@ -7,19 +7,20 @@
 //! bucket 616c706861/696e6e6572 seq 0
 //! ```
 //!
-//! Bytes are in hex, none a dash, and more than [`SHORT`] told by their SHA-256. After the pairs of a bucket come the buckets inside it. The program
-//! `boltdump` in `interop` writes the same of a file that it reads with bbolt.
+//! Bytes are in hex; an empty value is a dash, and a value longer than [`SHORT`] is replaced by its
+//! SHA-256. The nested buckets follow the pairs of a bucket. `boltdump` in `interop` writes the
+//! same text for a file that it reads with bbolt.
 
 use std::io::{self, Write};
 
-use bolt::{Bucket, Damaged, Snapshot};
+use bolt::{Bucket, CorruptPage, Snapshot};
 
 use crate::sha256::sha256;
 
-/// Most bytes that are written out.
+/// Maximum number of bytes printed in hex.
 const SHORT: usize = 1024;
 
-/// Writes everything in a state as text.
+/// Writes the contents of a state as text.
 pub(crate) fn dump(snapshot: &Snapshot, to: &mut dyn Write) -> io::Result<()> {
     inner_buckets(&snapshot.root(), "", to)
 }
@@ -27,7 +28,7 @@ pub(crate) fn dump(snapshot: &Snapshot, to: &mut dyn Write) -> io::Result<()> {
 fn bucket(bucket: &Bucket<'_>, path: &str, to: &mut dyn Write) -> io::Result<()> {
     writeln!(to, "bucket {path} seq {}", bucket.sequence())?;
     let mut cursor = bucket.cursor();
-    while let Some(item) = cursor.next().map_err(broken)? {
+    while let Some(item) = cursor.next().map_err(into_io_error)? {
         if let Some(value) = item.value {
             writeln!(to, "kv {} {}", text(item.key), text(value))?;
         }
@@ -37,9 +38,9 @@ fn bucket(bucket: &Bucket<'_>, path: &str, to: &mut dyn Write) -> io::Result<()>
 
 fn inner_buckets(outer: &Bucket<'_>, path: &str, to: &mut dyn Write) -> io::Result<()> {
     let mut cursor = outer.cursor();
-    while let Some(item) = cursor.next().map_err(broken)? {
+    while let Some(item) = cursor.next().map_err(into_io_error)? {
         if item.value.is_none()
-            && let Some(inner) = outer.bucket(item.key).map_err(broken)?
+            && let Some(inner) = outer.bucket(item.key).map_err(into_io_error)?
         {
             bucket(&inner, &format!("{path}{}", hex(item.key)), to)?;
         }
@@ -47,8 +48,8 @@ fn inner_buckets(outer: &Bucket<'_>, path: &str, to: &mut dyn Write) -> io::Resu
     Ok(())
 }
 
-fn broken(damaged: Damaged) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, damaged)
+fn into_io_error(corrupt: CorruptPage) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, corrupt)
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -1,17 +1,18 @@
-//! Looks into database files and makes them, for people and for comparisons with bbolt.
+//! Inspects and creates database files, for users and for comparisons with bbolt.
 //!
 //! ```text
-//! bolt_tool dump FILE                  everything in it, as text
-//! bolt_tool check FILE                 whether it is sound
-//! bolt_tool stats FILE                 what it consists of
+//! bolt_tool dump FILE                  print the contents as text
+//! bolt_tool check FILE                 check the consistency
+//! bolt_tool stats FILE                 print statistics
 //! bolt_tool write --seed S --count N [--nested] [--deletes] [--page-size P] [--sync-freelist] FILE
 //! bolt_tool round --seed S --round R FILE
 //! bolt_tool defrag FILE
-//! bolt_tool snapshot FILE OUT          a copy of the newest state
+//! bolt_tool snapshot FILE OUT          copy the newest state
 //! bolt_tool hold FILE COMMAND...       run a command while the file is open for writing
 //! ```
 //!
-//! `write` and `round` make changes that follow from the seed, the same that `boltwrite` in `interop` makes with bbolt.
+//! `write` and `round` make changes derived from the seed, the same as `boltwrite` in `interop`
+//! makes with bbolt.
 
 mod dump;
 mod sha256;
@@ -29,7 +30,7 @@ use env::{OsClock, OsDisk};
 
 const USAGE: &str = "usage: bolt_tool dump|check|stats|write|round|defrag|snapshot|hold [flags] FILE [OUT|COMMAND...]";
 
-/// How long to wait for somebody else who has the file open.
+/// Maximum time to wait for the lock of the file.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
@@ -55,11 +56,11 @@ fn run(args: &Args) -> Result<()> {
         }
         "hold" => hold(args),
         "snapshot" => snapshot(args.file()?, args.files.get(1).context("no OUT given")?),
-        other => bail!("no command {other:?}; {USAGE}"),
+        other => bail!("unknown command {other:?}; {USAGE}"),
     }
 }
 
-/// What was typed.
+/// The parsed command line.
 #[derive(Debug, Default)]
 struct Args {
     command: String,
@@ -79,7 +80,7 @@ impl Args {
         let mut args = Args { command, seed: 1, ..Args::default() };
         while let Some(word) = words.next() {
             match word.as_str() {
-                // What follows belongs to the command.
+                // All further arguments belong to the command.
                 _ if args.command == "hold" && !args.files.is_empty() => {
                     args.files.push(word.into());
                     args.files.extend(words.by_ref().map(PathBuf::from));
@@ -93,7 +94,7 @@ impl Args {
                 "--page-size" => {
                     args.page_size = Some(usize::try_from(number(&word, words.next())?)?);
                 }
-                flag if flag.starts_with("--") => bail!("no flag {flag}; {USAGE}"),
+                flag if flag.starts_with("--") => bail!("unknown flag {flag}; {USAGE}"),
                 _ => args.files.push(word.into()),
             }
         }
@@ -104,7 +105,7 @@ impl Args {
         Ok(self.files.first().context("no FILE given")?)
     }
 
-    /// The file, to be changed; made if it is missing.
+    /// Opens the file for writing, creating it if it is missing.
     fn open(&self) -> Result<Db> {
         let mut options = Options { sync_freelist: self.sync_freelist, ..Options::default() };
         options.page_size = self.page_size.unwrap_or(options.page_size);
@@ -146,7 +147,7 @@ fn check(path: &Path) -> Result<()> {
     errors.iter().for_each(|error| eprintln!("{error}"));
     ensure!(errors.is_empty(), "{} errors", errors.len());
     let stats = snapshot.root().stats()?;
-    // Neither the root is counted as a bucket, nor buckets as keys.
+    // The root does not count as a bucket, and buckets do not count as keys.
     let buckets = stats.buckets - 1;
     println!("ok buckets {buckets} keys {}", stats.keys - buckets);
     Ok(())

@@ -1,4 +1,4 @@
-//! Changes that follow from a seed, the same that the Go programs in `interop` make with bbolt.
+//! Changes derived from a seed, the same as the Go programs in `interop` make with bbolt.
 
 use anyhow::Result;
 use bolt::{BucketMut, Db, Error, WriteTx};
@@ -8,7 +8,7 @@ use env::SeededRandom;
 const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 const ROUND_STEP: u64 = 0xd1b5_4a32_d192_ed03;
 
-/// Where changes are made.
+/// The buckets that are changed.
 const BUCKETS: [&[&[u8]]; 4] =
     [&[b"alpha"], &[b"beta"], &[b"alpha", b"inner"], &[b"gamma", b"deep", b"deeper"]];
 
@@ -23,13 +23,13 @@ pub(crate) struct Workload {
     deletes: bool,
 }
 
-/// What `write` does.
+/// The changes of `write`.
 pub(crate) fn written(seed: u64, ops: u64, nested: bool, deletes: bool) -> Workload {
     let random = SeededRandom::new(seed.wrapping_mul(SEED_STEP).wrapping_add(0x77));
     Workload { random, ops, ops_per_tx: 500, keys: ops.max(1), nested, deletes }
 }
 
-/// What `round` does.
+/// The changes of `round`.
 pub(crate) fn round(seed: u64, round: u64) -> Workload {
     let round = round.wrapping_add(1).wrapping_mul(ROUND_STEP);
     let random = SeededRandom::new(seed.wrapping_mul(SEED_STEP).wrapping_add(round));
@@ -37,7 +37,7 @@ pub(crate) fn round(seed: u64, round: u64) -> Workload {
 }
 
 impl Workload {
-    /// Makes all changes.
+    /// Applies all changes.
     pub(crate) fn apply(mut self, db: &Db) -> Result<()> {
         while self.ops > 0 {
             let ops = self.ops.min(self.ops_per_tx);
@@ -50,7 +50,7 @@ impl Workload {
         Ok(())
     }
 
-    /// The changes at the start of each transaction.
+    /// Applies the changes at the start of each transaction.
     fn begin(&mut self, tx: &mut WriteTx<'_>) -> Result<(), Error> {
         let choice = self.random.next();
         let mut alpha = tx.create_bucket_if_missing(b"alpha")?;
@@ -65,7 +65,7 @@ impl Workload {
     }
 
     fn change(&mut self, tx: &mut WriteTx<'_>) -> Result<(), Error> {
-        // All three are drawn, whatever they are used for.
+        // Draws all three numbers, even if unused, to stay in step with the Go program.
         let (choice, key, value) =
             (self.random.next(), self.random.below(self.keys), self.random.next());
         let mut bucket = bucket(tx, choice % if self.nested { 4 } else { 2 })?;
@@ -86,7 +86,7 @@ fn bucket<'t>(tx: &'t mut WriteTx<'_>, number: u64) -> Result<BucketMut<'t>, Err
     path.iter().try_fold(tx.root(), |bucket, name| bucket.into_bucket_if_missing(name))
 }
 
-/// A value; every eighth may be long.
+/// Returns a value; every eighth may be long.
 fn bytes(value: u64) -> Vec<u8> {
     let most = if value.is_multiple_of(8) { 9000 } else { 200 };
     (0..(value >> 8) % most).map(|at| (value >> 24).wrapping_add(at).to_le_bytes()[0]).collect()

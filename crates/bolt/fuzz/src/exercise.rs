@@ -1,41 +1,43 @@
-//! Everything that one can do with a file whose bytes may be anything.
+//! Exercises a database file with arbitrary bytes.
 //!
-//! Shared by the fuzz target, by the tests that damage files, and by the one that replays the fuzzer's corpus. Whatever the bytes are, nothing
-//! panics, everything ends, and what cannot be read is told with the name of the file and the page. If the file was sound before a
-//! write, it is afterwards, and holds what was written.
+//! Shared by the fuzz target, the tests that corrupt files, and the test that replays the fuzzer's
+//! corpus. Whatever the bytes are: nothing panics, everything terminates, and each error names the
+//! file and the page. If the file was consistent before a write, it still is afterwards, and holds
+//! the written data.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use bolt::{Bucket, Damaged, Db, Error, OpenError, Options, Snapshot};
+use bolt::{Bucket, CorruptPage, Db, Error, OpenError, Options, Snapshot};
 use env::{Create, Disk, Open, SimClock, SimDisk};
 
 const FILE: &str = "db";
 
-/// Longer input is cut: it would only take longer.
+/// Longer input is cut, to bound the run time.
 const INPUT_MAX: usize = 1 << 17;
-/// Items looked at in all, and buckets inside buckets. The bound is ours: a walk through all buckets is the caller's loop, and a
-/// damaged file may show it one bucket in many places.
+/// Maximum number of items read in total, and maximum nesting depth. A walk through all buckets is
+/// the caller's loop, so the caller must bound it: a corrupt file may show one bucket in many
+/// places.
 const ITEMS_MAX: usize = 20_000;
 const NESTING_MAX: usize = 6;
-/// Keys that a finger goes on to, for one that is far away.
+/// Interval of finger lookups that jump to a distant key.
 const JUMP_EVERY: usize = 8;
-/// Buckets that are written to, and pairs deleted from each.
+/// Maximum number of buckets written to, and of pairs deleted from each.
 const WRITTEN_MAX: usize = 4;
 const DELETED_MAX: usize = 12;
 
-/// What came of it.
+/// Result of exercising a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It could not be opened.
+    /// The file could not be opened.
     Refused,
-    /// It was opened, and something in it could not be read.
-    Damaged,
-    /// Nothing was amiss.
+    /// The file was opened, and a part of it could not be read.
+    Corrupt,
+    /// The file is consistent.
     Sound,
 }
 
-/// Uses a file as it is, and with its meta pages' checksums set right, so that one gets past them.
+/// Exercises a file as it is, and once more with corrected meta page checksums, to get past them.
 pub(crate) fn exercise(bytes: &[u8]) {
     let mut bytes = bytes[..bytes.len().min(INPUT_MAX)].to_vec();
     open_and_use(&bytes);
@@ -46,7 +48,7 @@ pub(crate) fn exercise(bytes: &[u8]) {
 /// Reads all of a file and writes to it.
 pub(crate) fn open_and_use(bytes: &[u8]) -> Outcome {
     let disk = disk_with(bytes);
-    // A file that is only read is not walked through when it is opened, so more is left to be met.
+    // A read-only open does not walk the file, so reads meet more corruption.
     if let Some(db) = open(&disk, true) {
         let _ = read(&db);
     }
@@ -54,16 +56,16 @@ pub(crate) fn open_and_use(bytes: &[u8]) -> Outcome {
     let outcome = read(&db);
     let written = write(&db);
     if outcome == Outcome::Sound {
-        assert_eq!(db.snapshot().check(), [], "a sound file, after a write");
+        assert_eq!(db.snapshot().check(), [], "a consistent file stays consistent after a write");
         match written {
             Ok(()) => {}
-            // The file has a bucket where we put a pair, or the other way round.
+            // The file has a bucket where the write puts a pair, or vice versa.
             Err(error) if error == bolt::Error::IncompatibleValue.to_string() => return outcome,
-            Err(error) => panic!("a sound file cannot be written: {error}"),
+            Err(error) => panic!("a consistent file cannot be written: {error}"),
         }
         drop(db);
-        let db = open(&disk, false).expect("a sound file, after a write");
-        assert_eq!(db.snapshot().check(), [], "a sound file, opened again");
+        let db = open(&disk, false).expect("a consistent file can be reopened after a write");
+        assert_eq!(db.snapshot().check(), [], "a consistent file stays consistent after reopening");
         assert_written(&db);
     }
     outcome
@@ -71,8 +73,8 @@ pub(crate) fn open_and_use(bytes: &[u8]) -> Outcome {
 
 fn disk_with(bytes: &[u8]) -> SimDisk {
     let disk = SimDisk::new(0);
-    let file = disk.open(Path::new(FILE), Open::create(Create::New)).expect("an empty disk");
-    file.write_at(bytes, 0).expect("a disk without faults");
+    let file = disk.open(Path::new(FILE), Open::create(Create::New)).expect("create the file");
+    file.write_at(bytes, 0).expect("write to a disk without faults");
     disk
 }
 
@@ -82,15 +84,15 @@ fn open(disk: &SimDisk, read_only: bool) -> Option<Db> {
         Ok(db) => Some(db),
         Err(error) => {
             assert!(error.to_string().contains(FILE), "{error}");
-            if let OpenError::Damaged(damaged) = error {
-                assert_named(&damaged);
+            if let OpenError::Corrupt(corrupt) = error {
+                assert_named(&corrupt);
             }
             None
         }
     }
 }
 
-/// Looks at everything, in every way.
+/// Reads everything in every way.
 fn read(db: &Db) -> Outcome {
     let snapshot = db.snapshot();
     let errors = snapshot.check();
@@ -99,24 +101,24 @@ fn read(db: &Db) -> Outcome {
     let mut budget = Budget::new(&snapshot);
     let walked = walk(&snapshot.root(), &mut budget, 0);
     let counted = snapshot.root().stats();
-    for damaged in walked.as_ref().err().into_iter().chain(counted.as_ref().err()) {
-        assert_named(damaged);
-        assert_ne!(errors, [], "found on the way, and not by the check: {damaged}");
+    for corrupt in walked.as_ref().err().into_iter().chain(counted.as_ref().err()) {
+        assert_named(corrupt);
+        assert_ne!(errors, [], "corruption found by reading but not by the check: {corrupt}");
     }
-    if errors.is_empty() { Outcome::Sound } else { Outcome::Damaged }
+    if errors.is_empty() { Outcome::Sound } else { Outcome::Corrupt }
 }
 
-/// Where damage is, has a name.
-fn assert_named(damaged: &Damaged) {
-    assert_eq!(damaged.path(), Path::new(FILE));
-    assert!(damaged.to_string().contains("page") && !damaged.reason().is_empty(), "{damaged}");
+/// Asserts that an error names the file, the page and a reason.
+fn assert_named(corrupt: &CorruptPage) {
+    assert_eq!(corrupt.path(), Path::new(FILE));
+    assert!(corrupt.to_string().contains("page") && !corrupt.reason().is_empty(), "{corrupt}");
 }
 
 struct Budget {
-    /// Items that are still looked at.
+    /// Number of items left to read.
     items: usize,
-    /// More steps of one cursor than that, and it goes in circles: every page once, each with as many elements as the file could
-    /// hold, and what we add.
+    /// Maximum number of steps of one cursor; beyond it, the cursor is in a cycle. Allows for every
+    /// page once, each with as many elements as the file could hold, and the written ones.
     steps_max: u64,
 }
 
@@ -127,9 +129,9 @@ impl Budget {
     }
 }
 
-fn walk(bucket: &Bucket<'_>, budget: &mut Budget, nesting: usize) -> Result<(), Damaged> {
+fn walk(bucket: &Bucket<'_>, budget: &mut Budget, nesting: usize) -> Result<(), CorruptPage> {
     let mut first_error = Ok(());
-    let mut note = |result: Result<(), Damaged>| {
+    let mut note = |result: Result<(), CorruptPage>| {
         if first_error.is_ok() {
             first_error = result;
         }
@@ -140,7 +142,7 @@ fn walk(bucket: &Bucket<'_>, budget: &mut Budget, nesting: usize) -> Result<(), 
     let mut found = cursor.first();
     while let Ok(Some(item)) = found {
         steps += 1;
-        assert!(steps <= budget.steps_max, "a cursor that does not end");
+        assert!(steps <= budget.steps_max, "the cursor does not terminate");
         if budget.items > 0 {
             budget.items -= 1;
             keys.push((item.key, item.value.is_none()));
@@ -168,26 +170,26 @@ fn walk(bucket: &Bucket<'_>, budget: &mut Budget, nesting: usize) -> Result<(), 
     first_error
 }
 
-fn backward(bucket: &Bucket<'_>, budget: &Budget) -> Result<(), Damaged> {
+fn backward(bucket: &Bucket<'_>, budget: &Budget) -> Result<(), CorruptPage> {
     let mut cursor = bucket.cursor();
     let mut steps = 0;
     let mut item = cursor.last()?;
     while item.is_some() {
         steps += 1;
-        assert!(steps <= budget.steps_max, "a cursor that does not end");
+        assert!(steps <= budget.steps_max, "the cursor does not terminate");
         item = cursor.prev()?;
     }
     Ok(())
 }
 
-/// Changes a bit of everything, and commits twice.
+/// Makes a variety of changes and commits twice.
 fn write(db: &Db) -> Result<(), String> {
     let told = |error: &dyn std::fmt::Display| error.to_string();
     let mut tx = db.write().map_err(|error| told(&error))?;
     let changed = change(&mut tx);
     let mut budget = Budget::new(&db.snapshot());
     let read = walk(&tx.read(), &mut budget, 0);
-    // A caller who meets an error drops the transaction; one who does not look commits it all the same.
+    // A caller that sees an error drops the transaction; one that ignores it commits anyway.
     let committed = tx.commit();
     changed.map_err(|error| told(&error))?;
     read.map_err(|error| told(&error))?;
@@ -202,7 +204,7 @@ fn write(db: &Db) -> Result<(), String> {
 fn change(tx: &mut bolt::WriteTx<'_>) -> Result<(), Error> {
     let buckets: Vec<Vec<u8>> = names(&tx.read(), true, WRITTEN_MAX)?;
     for (index, name) in buckets.iter().enumerate() {
-        // A name of no bytes can be read and not be opened.
+        // A bucket with an empty name can be read but not opened for writing.
         if name.is_empty() {
             continue;
         }
@@ -225,7 +227,7 @@ fn change(tx: &mut bolt::WriteTx<'_>) -> Result<(), Error> {
         bucket.set_sequence(index as u64);
         bucket.put(b"~large", &[9; 5000])?;
     }
-    // A pair with this name would be in the way.
+    // A pair of this name would be in the way.
     if tx.read().get(b"~fuzz")?.is_some() {
         tx.root().delete(b"~fuzz")?;
     }
@@ -234,8 +236,8 @@ fn change(tx: &mut bolt::WriteTx<'_>) -> Result<(), Error> {
     bucket.create_bucket_if_missing(b"inside")?.put(b"deep", &[1; 100])
 }
 
-/// The first few buckets, or pairs.
-fn names(bucket: &Bucket<'_>, buckets: bool, most: usize) -> Result<Vec<Vec<u8>>, Damaged> {
+/// Returns the names of the first few buckets, or the keys of the first few pairs.
+fn names(bucket: &Bucket<'_>, buckets: bool, most: usize) -> Result<Vec<Vec<u8>>, CorruptPage> {
     let mut names = Vec::new();
     let mut cursor = bucket.cursor();
     while names.len() < most
@@ -250,14 +252,15 @@ fn names(bucket: &Bucket<'_>, buckets: bool, most: usize) -> Result<Vec<Vec<u8>>
 
 fn assert_written(db: &Db) {
     let snapshot = db.snapshot();
-    let bucket = snapshot.bucket(b"~fuzz").expect("sound").expect("was written");
-    assert_eq!(bucket.get(b"small").expect("sound"), Some(&b"value"[..]));
-    assert_eq!(bucket.get(b"again").expect("sound"), Some(&b"and again"[..]));
-    let inside = bucket.bucket(b"inside").expect("sound").expect("was written");
+    let bucket = snapshot.bucket(b"~fuzz").expect("readable").expect("written before");
+    assert_eq!(bucket.get(b"small").expect("readable"), Some(&b"value"[..]));
+    assert_eq!(bucket.get(b"again").expect("readable"), Some(&b"and again"[..]));
+    let inside = bucket.bucket(b"inside").expect("readable").expect("written before");
     assert_eq!(inside.get(b"deep").expect("sound"), Some(&[1; 100][..]));
 }
 
-/// Sets the checksums of both meta pages right: of the first where it always is, of the second where the first says.
+/// Corrects the checksums of both meta pages: the first at its fixed offset, the second where the
+/// first's page size puts it.
 pub(crate) fn fix_checksums(bytes: &mut [u8]) {
     const PAYLOAD: usize = 16;
     const CHECKED: usize = 56;

@@ -1,6 +1,8 @@
-//! Fuzzes a whole database file: opened, walked through and written to, as it is and with its meta pages' checksums set right.
+//! Fuzzes a whole database file: opens, walks and writes it, as it is and with corrected meta page
+//! checksums.
 //!
-//! `cargo +nightly fuzz run open_walk` in `crates/bolt`, with cargo-fuzz installed. The corpus is replayed by the ordinary tests.
+//! Run `cargo +nightly fuzz run open_walk` in `crates/bolt`, with cargo-fuzz installed. The
+//! ordinary tests replay the corpus.
 
 #![no_main]
 

@@ -1,35 +1,35 @@
-//! A bucket as one changes it.
+//! A mutable bucket of a write transaction.
 
 use crate::bucket::{Bucket, BucketHeader};
 use crate::cursor::Cursor;
-use crate::error::{Damaged, Error};
+use crate::error::{CorruptPage, Error};
 use crate::freelist::Run;
-use crate::node::{Child, Entry, Key, Node};
+use crate::node::{Child, KeyRef, LeafEntry, Node};
 use crate::page::Page;
 use crate::state::DEPTH_MAX;
 use crate::tree::{Subtree, View};
-use crate::write::{FILL_PERCENT_MAX, FILL_PERCENT_MIN, OpenBucket, Work, edit};
+use crate::write::{FILL_PERCENT_MAX, FILL_PERCENT_MIN, OpenBucket, TxWork, edit};
 
-/// Most bytes of a key.
+/// Maximum key size, in bytes.
 pub const KEY_MAX: usize = 32_768;
-/// Most bytes of a value.
+/// Maximum value size, in bytes.
 pub const VALUE_MAX: usize = (1 << 31) - 2;
 
-/// Most buckets inside each other. bbolt has no bound, and its users need two or three.
+/// Maximum nesting depth of buckets. bbolt has no bound, and its users need two or three levels.
 pub const NESTING_MAX: usize = DEPTH_MAX - 1;
 
-/// A bucket as one changes it. What was changed is read back through it at once.
+/// A mutable bucket. Reads through it see the transaction's own changes.
 #[derive(Debug)]
 pub struct BucketMut<'t> {
-    work: &'t mut Work,
+    work: &'t mut TxWork,
     bucket: &'t mut OpenBucket,
-    /// How many buckets it is in.
+    /// Nesting depth; 0 for the root bucket.
     nesting: usize,
 }
 
 impl<'t> BucketMut<'t> {
     /// The root bucket of a transaction.
-    pub(crate) fn root(work: &'t mut Work, bucket: &'t mut OpenBucket) -> BucketMut<'t> {
+    pub(crate) fn root(work: &'t mut TxWork, bucket: &'t mut OpenBucket) -> BucketMut<'t> {
         BucketMut { work, bucket, nesting: 0 }
     }
 
@@ -37,17 +37,17 @@ impl<'t> BucketMut<'t> {
         BucketMut { work: self.work, bucket: self.bucket, nesting: self.nesting }
     }
 
-    /// The bucket, to read.
+    /// Returns a read-only view of the bucket.
     pub fn read(&self) -> Bucket<'_> {
         self.bucket.read(&self.work.state, Some(self.work.bytes()))
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get(&self, key: &[u8]) -> Result<Option<&[u8]>, Error> {
         Ok(self.read().get(key)?)
     }
 
-    /// A cursor before the first item.
+    /// Returns a cursor positioned before the first item.
     pub fn cursor(&self) -> Cursor<'_> {
         self.read().cursor()
     }
@@ -65,7 +65,7 @@ impl<'t> BucketMut<'t> {
         self.set(key, value, false)
     }
 
-    /// Removes a key, if it is there. False: it was not.
+    /// Deletes a key. Returns false if it does not exist.
     pub fn delete(&mut self, key: &[u8]) -> Result<bool, Error> {
         match self.read().tree.get(key)? {
             None => return Ok(false),
@@ -77,12 +77,12 @@ impl<'t> BucketMut<'t> {
         Ok(true)
     }
 
-    /// A bucket inside this one, to change.
+    /// Opens a nested bucket.
     pub fn bucket(&mut self, name: &[u8]) -> Result<BucketMut<'_>, Error> {
         self.reborrow().into_bucket(name)
     }
 
-    /// Makes a bucket inside this one.
+    /// Creates a nested bucket.
     pub fn create_bucket(&mut self, name: &[u8]) -> Result<BucketMut<'_>, Error> {
         if name.is_empty() {
             return Err(Error::BucketNameRequired);
@@ -98,18 +98,18 @@ impl<'t> BucketMut<'t> {
         if self.nesting >= NESTING_MAX {
             return Err(Error::BucketTooDeep);
         }
-        // The commit writes what it becomes; until then its place is taken.
+        // Reserves the element; the commit writes its final value.
         self.set(name, &BucketHeader { root: 0, sequence: 0 }.encode(), true)?;
         self.bucket.open.insert(name.into(), OpenBucket::empty());
         self.bucket(name)
     }
 
-    /// A bucket inside this one, made if it is missing.
+    /// Opens a nested bucket, creating it if it is missing.
     pub fn create_bucket_if_missing(&mut self, name: &[u8]) -> Result<BucketMut<'_>, Error> {
         self.reborrow().into_bucket_if_missing(name)
     }
 
-    /// Removes a bucket with everything in it.
+    /// Deletes a nested bucket with all its contents.
     pub fn delete_bucket(&mut self, name: &[u8]) -> Result<(), Error> {
         if name.is_empty() {
             return Err(Error::BucketNameRequired);
@@ -129,23 +129,24 @@ impl<'t> BucketMut<'t> {
         Ok(())
     }
 
-    /// The number that users of the bucket count with.
+    /// Returns the sequence number of the bucket.
     pub fn sequence(&self) -> u64 {
         self.bucket.sequence
     }
 
-    /// Sets that number.
+    /// Sets the sequence number of the bucket.
     pub fn set_sequence(&mut self, sequence: u64) {
         self.bucket.sequence = sequence;
         self.bucket.changed = true;
     }
 
-    /// The share of a page that this transaction fills before it begins the next, 0.1 to 1. High for keys that come in order.
+    /// Sets the fraction of a page, 0.1 to 1, to which this transaction fills pages. High values
+    /// suit sequential keys.
     pub fn set_fill_percent(&mut self, share: f64) {
         self.bucket.fill_percent = share.clamp(FILL_PERCENT_MIN, FILL_PERCENT_MAX);
     }
 
-    /// Like [`BucketMut::bucket`], for as long as the transaction is borrowed.
+    /// Like [`BucketMut::bucket`], but borrows from the transaction.
     pub fn into_bucket(self, name: &[u8]) -> Result<BucketMut<'t>, Error> {
         if name.is_empty() {
             return Err(Error::BucketNameRequired);
@@ -154,11 +155,11 @@ impl<'t> BucketMut<'t> {
             let opened = self.open(name)?;
             self.bucket.open.insert(name.into(), opened);
         }
-        let bucket = self.bucket.open.get_mut(name).expect("opened just now if it was not");
+        let bucket = self.bucket.open.get_mut(name).expect("inserted above if it was missing");
         Ok(BucketMut { work: self.work, bucket, nesting: self.nesting + 1 })
     }
 
-    /// Like [`BucketMut::create_bucket_if_missing`], for as long as the transaction is borrowed.
+    /// Like [`BucketMut::create_bucket_if_missing`], but borrows from the transaction.
     pub fn into_bucket_if_missing(mut self, name: &[u8]) -> Result<BucketMut<'t>, Error> {
         match self.create_bucket(name) {
             Ok(_) | Err(Error::BucketExists) => self.into_bucket(name),
@@ -175,43 +176,44 @@ impl<'t> BucketMut<'t> {
         let root = match inner.tree.root {
             Subtree::Page(id) => Child::Page(id),
             Subtree::Inline(page) => Child::Node(Box::new(self.copy_inline(&page)?)),
-            Subtree::Node(_) => unreachable!("an element on a page or in an arena leads to a page"),
+            Subtree::Node(_) => unreachable!("a stored element refers to a page"),
         };
         Ok(OpenBucket::new(root, inner.sequence))
     }
 
-    /// An inline bucket's page, taken apart. It lies in the value of an element, in the map.
-    fn copy_inline(&self, page: &Page<'_>) -> Result<Node, Damaged> {
+    /// Decodes the page of an inline bucket. Its bytes lie within the value of an element, in the
+    /// map.
+    fn copy_inline(&self, page: &Page<'_>) -> Result<Node, CorruptPage> {
         let state = &self.work.state;
         let start = state.map.get(0, 0).map_or(0, |start| start.as_ptr().addr());
         let base = page.bytes().as_ptr().addr() - start;
-        Node::read(page, base as u64).map_err(|reason| state.damaged(0, reason))
+        Node::read(page, base as u64).map_err(|reason| state.corrupt(0, reason))
     }
 
-    /// Puts a pair, or a bucket's element.
+    /// Inserts a key-value pair or the element of a nested bucket.
     fn set(&mut self, key: &[u8], value: &[u8], is_bucket: bool) -> Result<(), Error> {
         set(self.work, self.bucket, key, value, is_bucket)
     }
 }
 
-/// Puts a pair, or a bucket's element.
+/// Inserts a key-value pair or the element of a nested bucket.
 pub(crate) fn set(
-    work: &mut Work,
+    work: &mut TxWork,
     bucket: &mut OpenBucket,
     key: &[u8],
     value: &[u8],
     is_bucket: bool,
 ) -> Result<(), Error> {
-    let place = work.arena.add(key, value);
+    let addr = work.arena.add(key, value);
     let len = |bytes: &[u8]| u32::try_from(bytes.len()).expect("bounded by KEY_MAX and VALUE_MAX");
-    let entry = Entry { key: Key { place, len: len(key) }, value_len: len(value), is_bucket };
+    let entry = LeafEntry { key: KeyRef { addr, len: len(key) }, value_len: len(value), is_bucket };
     edit::insert(work, &mut bucket.root, key, entry)?;
     bucket.changed = true;
     Ok(())
 }
 
-/// All pages of a bucket and of those inside it, as they are in the file.
-fn pages_of(bucket: &Bucket<'_>, pages: &mut Vec<Run>, nesting: usize) -> Result<(), Damaged> {
+/// Collects the on-disk pages of a bucket and its nested buckets.
+fn pages_of(bucket: &Bucket<'_>, pages: &mut Vec<Run>, nesting: usize) -> Result<(), CorruptPage> {
     let tree = bucket.tree;
     let mut todo = vec![(tree.root, 0)];
     while let Some((subtree, depth)) = todo.pop() {
@@ -222,10 +224,10 @@ fn pages_of(bucket: &Bucket<'_>, pages: &mut Vec<Run>, nesting: usize) -> Result
         pages.extend(run_of(&view, tree.state.meta.page_size));
         for index in 0..view.count() {
             if !view.is_leaf() {
-                todo.push((tree.ok(&view, view.child(index))?, depth + 1));
+                todo.push((tree.at_page(&view, view.child(index))?, depth + 1));
                 continue;
             }
-            let element = tree.ok(&view, view.element(index))?;
+            let element = tree.at_page(&view, view.element(index))?;
             if element.is_bucket
                 && let Some(inner) = bucket.bucket(element.key)?
             {

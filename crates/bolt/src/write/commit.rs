@@ -1,34 +1,35 @@
-//! The end of a transaction: everything into the file, in an order that a power cut cannot break.
+//! Commit: writes a transaction to the file in an order that survives a power cut.
 //!
-//! New pages go to places that neither meta page leads to; they are made durable; then the older meta page is written over, and
-//! made durable. Before that last write the file is what it was, after it what it is now, and a torn meta page fails its checksum.
+//! New pages are written to locations that neither meta page leads to, and synced; then the older
+//! meta page is overwritten, and synced. Until that last write the file holds the old state, after
+//! it the new one, and a torn meta page fails its checksum.
 
 use std::io;
 use std::sync::Arc;
 
 use crate::bucket::BucketHeader;
 use crate::db::Writer;
-use crate::error::{CommitError, Damaged, Error};
+use crate::error::{CommitError, CorruptPage, Error};
 use crate::freelist::Run;
 use crate::meta::{Meta, NO_FREELIST};
-use crate::state::State;
+use crate::state::CommittedState;
 use crate::write::bucket::set;
 use crate::write::rebalance::rebalance;
-use crate::write::spill::{Output, inline};
-use crate::write::{OpenBucket, Work, WriteTx};
+use crate::write::spill::{PageOutput, inline};
+use crate::write::{OpenBucket, TxWork, WriteTx};
 use failpoint::failpoint;
 
-/// Bytes of the buffer that are kept for the next commit.
+/// Capacity of the write buffer that is kept for the next commit, in bytes.
 const BUFFER_KEPT: usize = 32 << 20;
 
-/// What the disk was asked to do when it failed.
-type Failed = (&'static str, io::Error);
+/// A failed disk operation: its name and error.
+type DiskFailure = (&'static str, io::Error);
 
 impl WriteTx<'_> {
-    /// Makes the changes durable and shows them to readers. Returns the transaction's number.
+    /// Makes the changes durable and visible to readers. Returns the txid.
     ///
-    /// After an error nobody knows what the disk holds: no further transaction is begun until the file is opened again. If nothing
-    /// was changed, nothing is written.
+    /// After an error the content of the disk is unknown, and the database refuses transactions
+    /// until it is reopened. Writes nothing if nothing changed.
     pub fn commit(mut self) -> Result<u64, CommitError> {
         let outcome = self.try_commit();
         if let Err(error) = &outcome {
@@ -43,7 +44,7 @@ impl WriteTx<'_> {
         writer.release_pages(old.meta.txid);
         let buffer = std::mem::take(&mut writer.buffer);
         let mut output =
-            Output::new(old.meta.page_size, old.meta.high_water, &mut writer.freelist, buffer);
+            PageOutput::new(old.meta.page_size, old.meta.high_water, &mut writer.freelist, buffer);
         let Some(root) = write_root(&mut self.work, &mut self.root, &mut output)? else {
             writer.buffer = output.bytes;
             return Ok(old.meta.txid);
@@ -69,31 +70,31 @@ impl WriteTx<'_> {
         }
         writer.buffer = bytes;
         writer.buffer.shrink_to(BUFFER_KEPT);
-        writer.freelist.note_born(meta.txid, &runs);
-        writer.freelist.give_up(meta.txid, std::mem::take(&mut self.work.freed));
-        writer.arena = std::mem::take(&mut self.work.arena).emptied();
+        writer.freelist.note_written(meta.txid, &runs);
+        writer.freelist.free(meta.txid, std::mem::take(&mut self.work.freed));
+        writer.arena = std::mem::take(&mut self.work.arena).into_empty();
         self.db.publish(writer, meta).map_err(|source| self.db.commit_error("map", source))?;
         Ok(meta.txid)
     }
 }
 
-/// The pages that hold the list of free pages, where it is saved.
-fn saved_freelist(state: &State) -> Result<Option<Run>, Damaged> {
+/// The pages of the saved freelist, if it is saved.
+fn saved_freelist(state: &CommittedState) -> Result<Option<Run>, CorruptPage> {
     match state.meta.freelist {
         NO_FREELIST => Ok(None),
         id => match state.raw(id) {
             Ok((header, _)) => Ok(Some((id, u64::from(header.overflow) + 1))),
-            Err(reason) => Err(state.damaged(id, reason)),
+            Err(reason) => Err(state.corrupt(id, reason)),
         },
     }
 }
 
-/// Writes what changed, and tells the new root; none if nothing did.
+/// Writes the changed pages and returns the new root page; `None` if nothing changed.
 fn write_root(
-    work: &mut Work,
+    work: &mut TxWork,
     root: &mut OpenBucket,
-    output: &mut Output<'_>,
-) -> Result<Option<u64>, Damaged> {
+    output: &mut PageOutput<'_>,
+) -> Result<Option<u64>, CorruptPage> {
     write_inner(work, root, output)?;
     if !root.changed {
         return Ok(None);
@@ -102,12 +103,12 @@ fn write_root(
     Ok(Some(write_tree(work, root, output)))
 }
 
-/// Writes the buckets inside one, and their new elements into it.
+/// Writes the nested buckets, and their new elements into the parent.
 fn write_inner(
-    work: &mut Work,
+    work: &mut TxWork,
     bucket: &mut OpenBucket,
-    output: &mut Output<'_>,
-) -> Result<(), Damaged> {
+    output: &mut PageOutput<'_>,
+) -> Result<(), CorruptPage> {
     for (name, mut inner) in std::mem::take(&mut bucket.open) {
         write_inner(work, &mut inner, output)?;
         if !inner.changed {
@@ -116,7 +117,7 @@ fn write_inner(
         rebalance(work, &mut inner.root)?;
         let value = match inline(&inner.root, inner.sequence, output.page_size, work.bytes()) {
             Some(value) => {
-                give_up_root(work, &inner);
+                free_root(work, &inner);
                 value
             }
             None => {
@@ -125,20 +126,20 @@ fn write_inner(
             }
         };
         set(work, bucket, &name, &value, true).map_err(|error| match error {
-            Error::Damaged(damaged) => damaged,
-            other => unreachable!("a bucket replaces itself: {other}"),
+            Error::Corrupt(corrupt) => corrupt,
+            other => unreachable!("replacing a bucket element failed: {other}"),
         })?;
     }
     Ok(())
 }
 
-fn give_up_root(work: &mut Work, bucket: &OpenBucket) {
+fn free_root(work: &mut TxWork, bucket: &OpenBucket) {
     if let crate::node::Child::Node(node) = &bucket.root {
         work.freed.extend(node.source);
     }
 }
 
-fn write_tree(work: &mut Work, bucket: &mut OpenBucket, output: &mut Output<'_>) -> u64 {
+fn write_tree(work: &mut TxWork, bucket: &mut OpenBucket, output: &mut PageOutput<'_>) -> u64 {
     let root = std::mem::replace(&mut bucket.root, crate::node::Child::Page(0));
     let mut freed = std::mem::take(&mut work.freed);
     let page = output.tree(root, bucket.fill_percent, work.bytes(), &mut freed);
@@ -147,20 +148,20 @@ fn write_tree(work: &mut Work, bucket: &mut OpenBucket, output: &mut Output<'_>)
 }
 
 impl Writer {
-    /// Data, sync, meta, sync.
+    /// Writes the pages, syncs, writes the meta page, and syncs again.
     fn write(
         &mut self,
         meta: &Meta,
         bytes: &[u8],
         runs: &[Run],
         grow_bytes: u64,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), DiskFailure> {
         let page_size = meta.page_size as u64;
         let needed = meta.high_water * page_size;
         self.grow(needed, grow_bytes).map_err(|error| ("grow", error))?;
         let mut rest = bytes;
         for (start, len) in runs {
-            let len = usize::try_from(len * page_size).expect("as long as its bytes");
+            let len = usize::try_from(len * page_size).expect("no longer than the buffer");
             let (run, behind) = rest.split_at(len);
             self.file.write_at(run, start * page_size).map_err(|error| ("write pages", error))?;
             rest = behind;
@@ -193,7 +194,7 @@ impl Writer {
         self.file.sync_data()
     }
 
-    /// Extends the file by more than is needed now, so that it happens seldom.
+    /// Grows the file beyond the needed size, so that growing is rare.
     fn grow(&mut self, needed: u64, grow_bytes: u64) -> io::Result<()> {
         if needed > self.file_len {
             let len = needed.saturating_add(grow_bytes);

@@ -1,37 +1,43 @@
-//! Putting into a tree, and taking out of it.
+//! Inserting elements into a tree and removing them.
 //!
-//! A node grows beyond a page: it is cut into pages when it is written. Only so that a transaction of a million puts in random
-//! order does not move half a million elements for each, a node is split in memory once it has many.
+//! A node may grow beyond a page; it is cut into pages when written. Large nodes are split in
+//! memory only so that a transaction with a million random puts does not move half a million
+//! elements for each.
 
-use crate::error::{Damaged, Error};
-use crate::node::{Branch, Child, Elements, Entry, Key, Node};
+use crate::error::{CorruptPage, Error};
+use crate::node::{BranchEntry, Child, Elements, KeyRef, LeafEntry, Node};
 use crate::state::DEPTH_MAX;
-use crate::write::Work;
+use crate::write::TxWork;
 
-/// Most elements of a node in memory.
+/// Maximum number of elements of a node in memory.
 const NODE_MAX: usize = 4096;
 
-/// Puts an element into a tree, in place of one with the same key.
-pub(crate) fn insert(work: &Work, root: &mut Child, key: &[u8], entry: Entry) -> Result<(), Error> {
+/// Inserts an element into a tree, replacing one with the same key.
+pub(crate) fn insert(
+    work: &TxWork,
+    root: &mut Child,
+    key: &[u8],
+    entry: LeafEntry,
+) -> Result<(), Error> {
     let Some(right) = insert_below(work, root, key, entry, 0)? else { return Ok(()) };
     let left = std::mem::replace(root, Child::Page(0));
     let first = match &left {
-        Child::Node(node) => node.first_key().expect("one that was split is not empty"),
-        Child::Page(_) => unreachable!("one that was split is a node"),
+        Child::Node(node) => node.first_key().expect("a split node is not empty"),
+        Child::Page(_) => unreachable!("a split child is a node"),
     };
-    let branches = vec![Branch { key: first, child: left }, right];
+    let branches = vec![BranchEntry { key: first, child: left }, right];
     *root = Child::Node(Box::new(Node::new(Elements::Branch(branches))));
     Ok(())
 }
 
-/// Puts an element below; a node that had to be split gives its right half for the branch above.
+/// Inserts an element into a subtree. Returns the right half of a node that had to be split.
 fn insert_below(
-    work: &Work,
+    work: &TxWork,
     child: &mut Child,
     key: &[u8],
-    entry: Entry,
+    entry: LeafEntry,
     depth: usize,
-) -> Result<Option<Branch>, Error> {
+) -> Result<Option<BranchEntry>, Error> {
     let node = open_at(work, child, depth)?;
     let bytes = work.bytes();
     let (index, exact) = node.search(key, bytes);
@@ -47,7 +53,8 @@ fn insert_below(
         Elements::Branch(branches) => {
             let index = if exact { index } else { index.saturating_sub(1) };
             if bytes.key(&branches[index].key) > key {
-                // Only before the first. Were it left, a right half could come to stand before it.
+                // Only happens before the first child. Otherwise a right half could end up before
+                // it.
                 branches[index].key = entry.key;
             }
             let below = &mut branches[index].child;
@@ -59,8 +66,8 @@ fn insert_below(
     Ok((node.len() > NODE_MAX).then(|| node.split(index + 1)))
 }
 
-/// Takes an element out of a tree, where it was seen to be.
-pub(crate) fn remove(work: &Work, root: &mut Child, key: &[u8]) -> Result<(), Damaged> {
+/// Removes an element that is known to exist.
+pub(crate) fn remove(work: &TxWork, root: &mut Child, key: &[u8]) -> Result<(), CorruptPage> {
     let bytes = work.bytes();
     let mut child = root;
     for depth in 0..=DEPTH_MAX {
@@ -72,35 +79,39 @@ pub(crate) fn remove(work: &Work, root: &mut Child, key: &[u8]) -> Result<(), Da
                 child = &mut branches[index].child;
             }
             Elements::Leaf(entries) => {
-                assert!(exact, "the element was seen before it is removed");
+                assert!(exact, "the element to remove exists");
                 entries.remove(index);
                 node.shrunk = true;
                 return Ok(());
             }
         }
     }
-    unreachable!("open_at ends at the greatest depth")
+    unreachable!("open_at fails at DEPTH_MAX")
 }
 
-fn open_at<'n>(work: &Work, child: &'n mut Child, depth: usize) -> Result<&'n mut Node, Damaged> {
+fn open_at<'n>(
+    work: &TxWork,
+    child: &'n mut Child,
+    depth: usize,
+) -> Result<&'n mut Node, CorruptPage> {
     if depth >= DEPTH_MAX {
-        return Err(work.state.damaged(0, format!("more than {DEPTH_MAX} levels deep")));
+        return Err(work.state.corrupt(0, format!("more than {DEPTH_MAX} levels deep")));
     }
     work.open(child)
 }
 
 impl Node {
-    /// The first key of its elements.
-    pub(crate) fn first_key(&self) -> Option<Key> {
+    /// The first key of the node.
+    pub(crate) fn first_key(&self) -> Option<KeyRef> {
         match &self.elements {
             Elements::Leaf(entries) => entries.first().map(|entry| entry.key),
             Elements::Branch(branches) => branches.first().map(|branch| branch.key),
         }
     }
 
-    /// Moves what is behind the middle to a new node; or, when an element was just added at the end, that one alone, because more
-    /// are likely to follow there.
-    fn split(&mut self, added: usize) -> Branch {
+    /// Moves the upper half to a new node. If an element was just appended, moves only that one,
+    /// because more are likely to follow it.
+    fn split(&mut self, added: usize) -> BranchEntry {
         let len = self.len();
         let at = if added == len { len - 1 } else { len / 2 };
         let elements = match &mut self.elements {
@@ -108,7 +119,7 @@ impl Node {
             Elements::Branch(branches) => Elements::Branch(branches.split_off(at)),
         };
         let right = Node::new(elements);
-        let key = right.first_key().expect("at least the last element");
-        Branch { key, child: Child::Node(Box::new(right)) }
+        let key = right.first_key().expect("the right half has at least one element");
+        BranchEntry { key, child: Child::Node(Box::new(right)) }
     }
 }

@@ -1,17 +1,18 @@
-//! Merging what became too small.
+//! Rebalancing: merges nodes that became too small.
 //!
-//! A node that lost elements and is now less than a quarter of a page, or has too few of them, is joined with its neighbour; an
-//! empty one disappears. Branches follow, from the leaves upward, and a root with a single child gives way to it.
+//! A node that lost elements and is now smaller than a quarter of a page, or has too few elements,
+//! is merged with its neighbour; an empty one is removed. Branches follow, from the leaves upward,
+//! and a root with a single child is replaced by that child.
 
-use crate::error::Damaged;
-use crate::node::{Branch, Child, Elements, Node};
-use crate::write::Work;
+use crate::error::CorruptPage;
+use crate::node::{BranchEntry, Child, Elements, Node};
+use crate::write::TxWork;
 
-/// A node below this share of a page is merged.
+/// A node smaller than a page divided by this is merged.
 const SMALL: usize = 4;
 
-/// Merges what became small in a tree.
-pub(crate) fn rebalance(work: &mut Work, root: &mut Child) -> Result<(), Damaged> {
+/// Merges small nodes of a tree.
+pub(crate) fn rebalance(work: &mut TxWork, root: &mut Child) -> Result<(), CorruptPage> {
     let Child::Node(node) = root else { return Ok(()) };
     rebalance_below(work, node)?;
     while let Child::Node(node) = root {
@@ -27,7 +28,7 @@ pub(crate) fn rebalance(work: &mut Work, root: &mut Child) -> Result<(), Damaged
     Ok(())
 }
 
-fn rebalance_below(work: &mut Work, node: &mut Node) -> Result<(), Damaged> {
+fn rebalance_below(work: &mut TxWork, node: &mut Node) -> Result<(), CorruptPage> {
     let Elements::Branch(branches) = &mut node.elements else { return Ok(()) };
     for branch in branches.iter_mut() {
         if let Child::Node(child) = &mut branch.child {
@@ -37,14 +38,15 @@ fn rebalance_below(work: &mut Work, node: &mut Node) -> Result<(), Damaged> {
     let mut index = 0;
     while index < branches.len() {
         let size = size_of_child(&branches[index].child, work.state.meta.page_size);
-        if size == Size::Empty {
+        if size == NodeSize::Empty {
             work.freed.extend(source_of(&branches.remove(index).child));
             node.shrunk = true;
-        } else if size == Size::Small && branches.len() > 1 {
+        } else if size == NodeSize::Small && branches.len() > 1 {
             let right = index.max(1);
             merge(work, branches, right)?;
             node.shrunk = true;
-            // The merged node takes the left one's place. It has been seen to; the next is now where the right one was.
+            // The merged node takes the position of the left one and is done; the next one is now
+            // at the position of the right one.
             index = right;
         } else {
             index += 1;
@@ -54,45 +56,49 @@ fn rebalance_below(work: &mut Work, node: &mut Node) -> Result<(), Damaged> {
 }
 
 #[derive(PartialEq, Eq)]
-enum Size {
+enum NodeSize {
     Enough,
     Small,
     Empty,
 }
 
-fn size_of_child(child: &Child, page_size: usize) -> Size {
-    let Child::Node(node) = child else { return Size::Enough };
+fn size_of_child(child: &Child, page_size: usize) -> NodeSize {
+    let Child::Node(node) = child else { return NodeSize::Enough };
     let few = match node.elements {
         Elements::Leaf(_) => 1,
         Elements::Branch(_) => 2,
     };
     if !node.shrunk || (node.len() > few && node.size() > page_size / SMALL) {
-        Size::Enough
+        NodeSize::Enough
     } else if node.len() == 0 {
-        Size::Empty
+        NodeSize::Empty
     } else {
-        Size::Small
+        NodeSize::Small
     }
 }
 
 fn source_of(child: &Child) -> Option<crate::freelist::Run> {
     match child {
         Child::Node(node) => node.source,
-        Child::Page(_) => unreachable!("only nodes change"),
+        Child::Page(_) => unreachable!("only nodes can be empty"),
     }
 }
 
-/// Moves the elements of a node to the end of the one on its left.
-fn merge(work: &mut Work, branches: &mut Vec<Branch>, right: usize) -> Result<(), Damaged> {
+/// Appends the elements of a node to its left neighbour.
+fn merge(
+    work: &mut TxWork,
+    branches: &mut Vec<BranchEntry>,
+    right: usize,
+) -> Result<(), CorruptPage> {
     work.open(&mut branches[right].child)?;
     work.open(&mut branches[right - 1].child)?;
-    let Child::Node(from) = branches.remove(right).child else { unreachable!("was just opened") };
-    let Child::Node(into) = &mut branches[right - 1].child else { unreachable!("was just opened") };
+    let Child::Node(from) = branches.remove(right).child else { unreachable!("just opened") };
+    let Child::Node(into) = &mut branches[right - 1].child else { unreachable!("just opened") };
     work.freed.extend(from.source);
     match (&mut into.elements, from.elements) {
         (Elements::Leaf(into), Elements::Leaf(mut from)) => into.append(&mut from),
         (Elements::Branch(into), Elements::Branch(mut from)) => into.append(&mut from),
-        _ => return Err(work.state.damaged(0, "a branch and a leaf beside each other")),
+        _ => return Err(work.state.corrupt(0, "branch and leaf at the same level")),
     }
     Ok(())
 }

@@ -1,46 +1,46 @@
-//! Cutting nodes into pages, and giving each a free place.
+//! Spilling: cuts nodes into pages and assigns them to free locations.
 
 use crate::bucket::{BUCKET_HEADER, BucketHeader};
 use crate::freelist::{self, Freelist, Run};
-use crate::node::{Branch, Bytes, Child, Elements, Entry, Key, Node};
+use crate::node::{BranchEntry, Child, Elements, KeyRef, LeafEntry, Node, NodeBytes};
 use crate::page::{BRANCH, COUNT_MAX, ELEMENT, HEADER, Header, LEAF, PageId};
 
-/// Fewest children of a branch page, so that trees stay shallow.
+/// Minimum number of children of a branch page, to keep trees shallow.
 const CHILDREN_MIN: usize = 2;
 
-/// An inline bucket takes at most this share of a page.
+/// An inline bucket takes at most a page divided by this.
 const INLINE_SHARE: usize = 4;
 
-/// Pages on their way to the file.
+/// Encoded pages, ready to be written to the file.
 #[derive(Debug)]
-pub(crate) struct Output<'w> {
+pub(crate) struct PageOutput<'w> {
     pub(crate) page_size: usize,
     pub(crate) high_water: PageId,
     freelist: &'w mut Freelist,
-    /// The pages' bytes, in the order they were made.
+    /// The bytes of the pages, in the order of allocation.
     pub(crate) bytes: Vec<u8>,
-    /// Which pages these are: runs whose bytes follow each other.
+    /// The locations of the pages: runs whose bytes follow each other in `bytes`.
     pub(crate) runs: Vec<Run>,
 }
 
-impl<'w> Output<'w> {
-    /// Takes a buffer to fill, so that it need not be allocated for each commit.
+impl<'w> PageOutput<'w> {
+    /// Creates an output on a reused buffer, which saves an allocation per commit.
     pub(crate) fn new(
         page_size: usize,
         high_water: PageId,
         freelist: &'w mut Freelist,
         mut buffer: Vec<u8>,
-    ) -> Output<'w> {
+    ) -> PageOutput<'w> {
         buffer.clear();
-        Output { page_size, high_water, freelist, bytes: buffer, runs: Vec::new() }
+        PageOutput { page_size, high_water, freelist, bytes: buffer, runs: Vec::new() }
     }
 
-    /// Writes a tree, and tells the page of its root. What it was read from is given up.
+    /// Encodes a tree and returns its root page. Frees the pages that its nodes were read from.
     pub(crate) fn tree(
         &mut self,
         root: Child,
         fill: f64,
-        bytes: Bytes<'_>,
+        bytes: NodeBytes<'_>,
         freed: &mut Vec<Run>,
     ) -> PageId {
         let mut pages = match root {
@@ -49,22 +49,22 @@ impl<'w> Output<'w> {
         };
         loop {
             match pages.pop() {
-                Some(Branch { child: Child::Page(id), .. }) if pages.is_empty() => return id,
+                Some(BranchEntry { child: Child::Page(id), .. }) if pages.is_empty() => return id,
                 Some(last) => pages.push(last),
-                None => unreachable!("a node becomes at least one page"),
+                None => unreachable!("a node spills into at least one page"),
             }
             pages = self.branches(&pages, fill, bytes);
         }
     }
 
-    /// Writes a node and what is below it; gives what the branch above has in its place.
+    /// Encodes a node and its subtree. Returns the branch elements that refer to it.
     fn node(
         &mut self,
         node: Node,
         fill: f64,
-        bytes: Bytes<'_>,
+        bytes: NodeBytes<'_>,
         freed: &mut Vec<Run>,
-    ) -> Vec<Branch> {
+    ) -> Vec<BranchEntry> {
         freed.extend(node.source);
         match node.elements {
             Elements::Leaf(entries) => self.leaves(&entries, fill, bytes),
@@ -83,41 +83,51 @@ impl<'w> Output<'w> {
         }
     }
 
-    fn leaves(&mut self, entries: &[Entry], fill: f64, bytes: Bytes<'_>) -> Vec<Branch> {
-        let cuts = cuts(entries.iter().map(Entry::size), self.page_size, fill, 1);
+    fn leaves(
+        &mut self,
+        entries: &[LeafEntry],
+        fill: f64,
+        bytes: NodeBytes<'_>,
+    ) -> Vec<BranchEntry> {
+        let cuts = cuts(entries.iter().map(LeafEntry::size), self.page_size, fill, 1);
         let mut pages = Vec::with_capacity(cuts.len());
         let mut rest = entries;
         for len in cuts {
             let (chunk, behind) = rest.split_at(len);
             rest = behind;
-            let size = HEADER + chunk.iter().map(Entry::size).sum::<usize>();
+            let size = HEADER + chunk.iter().map(LeafEntry::size).sum::<usize>();
             let id = self.begin_page(size, LEAF, chunk.len());
             write_entries(chunk, bytes, &mut self.bytes);
             self.end_page();
-            // An empty leaf is a whole tree, which nobody asks for its key.
-            let key = chunk.first().map_or(Key::EMPTY, |first| first.key);
-            pages.push(Branch { key, child: Child::Page(id) });
+            // The key of an empty leaf is never used: such a leaf is a whole tree.
+            let key = chunk.first().map_or(KeyRef::EMPTY, |first| first.key);
+            pages.push(BranchEntry { key, child: Child::Page(id) });
         }
         pages
     }
 
-    fn branches(&mut self, branches: &[Branch], fill: f64, bytes: Bytes<'_>) -> Vec<Branch> {
-        let cuts = cuts(branches.iter().map(Branch::size), self.page_size, fill, CHILDREN_MIN);
+    fn branches(
+        &mut self,
+        branches: &[BranchEntry],
+        fill: f64,
+        bytes: NodeBytes<'_>,
+    ) -> Vec<BranchEntry> {
+        let cuts = cuts(branches.iter().map(BranchEntry::size), self.page_size, fill, CHILDREN_MIN);
         let mut pages = Vec::with_capacity(cuts.len());
         let mut rest = branches;
         for len in cuts {
             let (chunk, behind) = rest.split_at(len);
             rest = behind;
-            let size = HEADER + chunk.iter().map(Branch::size).sum::<usize>();
+            let size = HEADER + chunk.iter().map(BranchEntry::size).sum::<usize>();
             let id = self.begin_page(size, BRANCH, chunk.len());
             write_branches(chunk, bytes, &mut self.bytes);
             self.end_page();
-            pages.push(Branch { key: chunk[0].key, child: Child::Page(id) });
+            pages.push(BranchEntry { key: chunk[0].key, child: Child::Page(id) });
         }
         pages
     }
 
-    /// A fresh page for so many bytes. Its header is written; its elements follow.
+    /// Allocates a page of `size` bytes and writes its header. The elements follow.
     fn begin_page(&mut self, size: usize, flags: u16, count: usize) -> PageId {
         let pages = size.div_ceil(self.page_size) as u64;
         let id = self.allocate(pages);
@@ -128,7 +138,7 @@ impl<'w> Output<'w> {
         id
     }
 
-    /// The rest of a page is zeros.
+    /// Pads the page with zeros.
     fn end_page(&mut self) {
         let len = self.bytes.len().next_multiple_of(self.page_size);
         self.bytes.resize(len, 0);
@@ -149,12 +159,13 @@ impl<'w> Output<'w> {
         })
     }
 
-    /// Saves the list of pages that the new state does not use: those free now, and those that were given up or are about to be.
+    /// Encodes the list of pages that the new state does not use: free, pending, and freed by this
+    /// transaction.
     pub(crate) fn save_freelist(&mut self, freed: &[Run]) -> PageId {
-        // Taking a place for it may make the list shorter, never longer.
-        let given_up: u64 = freed.iter().map(|(_, len)| len).sum();
+        // Allocating the page of the list may shorten the list, never lengthen it.
+        let freed_pages: u64 = freed.iter().map(|(_, len)| len).sum();
         let most =
-            usize::try_from(self.freelist.unused() + given_up).expect("pages of a mapped file");
+            usize::try_from(self.freelist.unused() + freed_pages).expect("pages of a mapped file");
         let pages = freelist::saved_size(most).div_ceil(self.page_size);
         let id = self.allocate(pages as u64);
         let mut ids = self.freelist.unused_ids();
@@ -164,14 +175,15 @@ impl<'w> Output<'w> {
         self.note_run(id, pages as u64);
         let start = self.bytes.len();
         freelist::save(&ids, id, overflow, &mut self.bytes);
-        // As many pages as were taken, though the list may have become shorter.
+        // Fills all allocated pages, although the list may have become shorter.
         self.bytes.resize(start + pages * self.page_size, 0);
         id
     }
 }
 
-/// Where to cut elements into pages: how many go into each. One page if all fit; otherwise each is filled up to the share given, with
-/// at least `fewest` and no more than a page can count.
+/// Decides how many elements go into each page. All go into one page if they fit. Otherwise each
+/// page is filled up to the fraction `fill`, with at least `fewest` elements and at most
+/// [`COUNT_MAX`].
 fn cuts(
     sizes: impl Iterator<Item = usize> + Clone,
     page_size: usize,
@@ -187,13 +199,13 @@ fn cuts(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         clippy::cast_precision_loss,
-        reason = "a share of a page size, which is small and positive"
+        reason = "a fraction of a page size, which is small and positive"
     )]
     let limit = (page_size as f64 * fill) as usize;
     let mut cuts = Vec::with_capacity(total / limit.max(1) + 1);
     let (mut taken, mut used, mut left) = (0, HEADER, count);
     for size in sizes {
-        // The last page must have its fewest too.
+        // The last page needs its minimum too.
         if taken >= COUNT_MAX || (taken >= fewest && used + size > limit && left >= fewest) {
             cuts.push(taken);
             (taken, used) = (0, HEADER);
@@ -206,8 +218,8 @@ fn cuts(
     cuts
 }
 
-fn write_entries(entries: &[Entry], bytes: Bytes<'_>, page: &mut Vec<u8>) {
-    // From an element to its key: over the elements that follow, and the pairs before.
+fn write_entries(entries: &[LeafEntry], bytes: NodeBytes<'_>, page: &mut Vec<u8>) {
+    // Distance from an element to its key: the elements that follow, and the pairs before.
     let mut distance = entries.len() * ELEMENT;
     for entry in entries {
         let numbers = [entry.flags(), position(distance), entry.key.len, entry.value_len];
@@ -215,12 +227,12 @@ fn write_entries(entries: &[Entry], bytes: Bytes<'_>, page: &mut Vec<u8>) {
         distance = distance + entry.size() - 2 * ELEMENT;
     }
     for entry in entries {
-        // The value follows the key, where it comes from too.
-        page.extend_from_slice(bytes.get(entry.key.place, 0, entry.key.len + entry.value_len));
+        // The value follows the key in the source too.
+        page.extend_from_slice(bytes.get(entry.key.addr, 0, entry.key.len + entry.value_len));
     }
 }
 
-fn write_branches(branches: &[Branch], bytes: Bytes<'_>, page: &mut Vec<u8>) {
+fn write_branches(branches: &[BranchEntry], bytes: NodeBytes<'_>, page: &mut Vec<u8>) {
     let mut distance = branches.len() * ELEMENT;
     for branch in branches {
         let Child::Page(child) = branch.child else { unreachable!("children are written first") };
@@ -235,21 +247,20 @@ fn write_branches(branches: &[Branch], bytes: Bytes<'_>, page: &mut Vec<u8>) {
 }
 
 fn position(distance: usize) -> u32 {
-    u32::try_from(distance)
-        .expect("a page of several elements is at most as long as two pairs, or short")
+    u32::try_from(distance).expect("a page with several elements is bounded by two pairs")
 }
 
-/// The value of an inline bucket, if the tree is small enough to be one.
+/// Encodes the tree as the value of an inline bucket, if it is small enough.
 pub(crate) fn inline(
     root: &Child,
     sequence: u64,
     page_size: usize,
-    bytes: Bytes<'_>,
+    bytes: NodeBytes<'_>,
 ) -> Option<Vec<u8>> {
     let Child::Node(node) = root else { return None };
     let Elements::Leaf(entries) = &node.elements else { return None };
     let size = node.size();
-    // A quarter of a very large page would hold more than a page can count.
+    // A quarter of a very large page may hold more elements than a page can count.
     if size > page_size / INLINE_SHARE
         || entries.len() > COUNT_MAX
         || entries.iter().any(|entry| entry.is_bucket)
@@ -273,31 +284,31 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_a_page_stays_together() {
+    fn elements_that_fit_one_page_stay_together() {
         assert_eq!(cut(&[], 0.5, 1), [0]);
         assert_eq!(cut(&[1000; 4], 0.5, 1), [4]);
     }
 
     #[test]
-    fn pages_are_filled_as_told() {
+    fn pages_are_filled_to_the_given_fraction() {
         assert_eq!(cut(&[100; 100], 0.5, 1), [20; 5]);
         assert_eq!(cut(&[100; 100], 0.9, 1), [36, 36, 28]);
         assert_eq!(cut(&[100; 100], 1.0, 1), [40, 40, 20]);
     }
 
     #[test]
-    fn what_is_larger_than_a_page_is_alone_in_a_leaf() {
+    fn an_element_larger_than_a_page_is_alone_in_its_leaf() {
         assert_eq!(cut(&[10, 9000, 10, 10], 0.5, 1), [1, 1, 2]);
     }
 
     #[test]
-    fn a_branch_has_two_children_at_least() {
+    fn a_branch_has_at_least_two_children() {
         assert_eq!(cut(&[9000; 5], 0.5, 2), [2, 3]);
         assert_eq!(cut(&[9000; 4], 0.5, 2), [2, 2]);
     }
 
     #[test]
-    fn no_page_counts_further_than_it_can() {
+    fn no_page_exceeds_the_element_limit() {
         let sizes = vec![17; 200_000];
         let cuts = cuts(sizes.iter().copied(), 1 << 24, 1.0, 1);
         assert_eq!(cuts.iter().sum::<usize>(), 200_000);

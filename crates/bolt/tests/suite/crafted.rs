@@ -1,7 +1,8 @@
-//! Files made by hand to lead in circles, to overlap and to lie.
+//! Handcrafted files with cycles, overlaps and inconsistent headers.
 //!
-//! All have small pages, and a root bucket on page 3. Opened to be written, most are refused, because the walk that finds the free pages
-//! meets the lie; opened to be read, it is met on the way.
+//! All have small pages, and a root bucket on page 3. Opening for writing refuses most of them,
+//! because the walk that finds the free pages meets the corruption; in read-only mode, reads meet
+//! it.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::support::{FILE, disk_with, open, options};
 const PAGE_SIZE: usize = 1024;
 const ROOT: u64 = 3;
 
-/// A file with these pages, whose freelist is not saved.
+/// Builds a file with the given pages and no saved freelist.
 fn file(pages: &[(u64, Vec<Element<'_>>)]) -> Image {
     let disk = env::SimDisk::new(0);
     drop(open(&disk, &Options { page_size: PAGE_SIZE, ..options() }).unwrap());
@@ -32,7 +33,7 @@ fn file(pages: &[(u64, Vec<Element<'_>>)]) -> Image {
     image
 }
 
-/// A root with one bucket, `b`, on page 4.
+/// Builds a file whose root has one bucket, `b`, on page 4.
 fn file_of_bucket(pages: &[(u64, Vec<Element<'_>>)]) -> Image {
     let root = (ROOT, vec![Element::Bucket { key: b"b", root: 4 }]);
     file(&[&[root], pages].concat())
@@ -52,20 +53,21 @@ fn read_only(image: &Image) -> Db {
 
 fn refusal(image: &Image) -> (u64, String) {
     match open(&disk_with(&image.bytes), &options()) {
-        Err(OpenError::Damaged(damaged)) => (damaged.page(), damaged.reason().to_owned()),
+        Err(OpenError::Corrupt(corrupt)) => (corrupt.page(), corrupt.reason().to_owned()),
         other => panic!("{other:?}"),
     }
 }
 
-/// Refused where it would be written, and met without a panic where it is read. Returns the page and the reason.
+/// Asserts that opening for writing fails and that reading finds the corruption without a panic.
+/// Returns the page and the reason.
 fn assert_refused(image: &Image) -> (u64, String) {
     assert_eq!(open_and_use(&image.bytes), Outcome::Refused);
-    assert_ne!(read_only(image).snapshot().check(), [], "a check finds it");
+    assert_ne!(read_only(image).snapshot().check(), [], "the check reports it");
     refusal(image)
 }
 
 #[test]
-fn what_is_made_by_hand_is_sound_if_it_does_not_lie() {
+fn handcrafted_files_pass_the_check_unless_corrupted() {
     let image = file_of_bucket(&[
         (4, vec![child(b"a", 5), child(b"m", 6)]),
         (5, vec![pair(b"a"), pair(b"b")]),
@@ -76,7 +78,7 @@ fn what_is_made_by_hand_is_sound_if_it_does_not_lie() {
 }
 
 #[test]
-fn a_branch_that_leads_to_itself() {
+fn a_branch_that_refers_to_itself_is_refused() {
     let image = file_of_bucket(&[(4, vec![child(b"a", 4), child(b"b", 4)])]);
     assert_eq!(assert_refused(&image), (4, "reached twice".into()));
     let db = read_only(&image);
@@ -90,20 +92,20 @@ fn a_branch_that_leads_to_itself() {
 }
 
 #[test]
-fn a_branch_that_leads_to_the_root() {
+fn a_branch_that_refers_to_the_root_is_refused() {
     let image =
         file_of_bucket(&[(4, vec![child(b"a", 5), child(b"b", ROOT)]), (5, vec![pair(b"a")])]);
     assert_eq!(assert_refused(&image).1, "reached twice");
 }
 
 #[test]
-fn two_branch_elements_that_lead_to_one_page() {
+fn two_branch_elements_with_one_child_page_are_refused() {
     let image = file_of_bucket(&[(4, vec![child(b"a", 5), child(b"b", 5)]), (5, vec![pair(b"a")])]);
     assert_eq!(assert_refused(&image), (5, "reached twice".into()));
 }
 
 #[test]
-fn a_tree_that_doubles_at_each_level() {
+fn a_tree_that_doubles_at_each_level_is_refused() {
     let mut pages: Vec<_> =
         (4..50).map(|id| (id, vec![child(b"a", id + 1), child(b"b", id + 1)])).collect();
     pages.push((50, vec![pair(b"a")]));
@@ -120,7 +122,7 @@ fn a_tree_that_doubles_at_each_level() {
 }
 
 #[test]
-fn a_bucket_whose_root_is_around_it() {
+fn a_bucket_nested_in_its_own_root_is_refused() {
     let itself = file(&[(ROOT, vec![Element::Bucket { key: b"b", root: ROOT }])]);
     assert_eq!(assert_refused(&itself), (ROOT, "reached twice".into()));
     let above = file_of_bucket(&[(4, vec![pair(b"a"), Element::Bucket { key: b"b", root: ROOT }])]);
@@ -129,14 +131,14 @@ fn a_bucket_whose_root_is_around_it() {
 }
 
 #[test]
-fn two_buckets_with_one_root() {
+fn two_buckets_with_one_root_are_refused() {
     let bucket = |key| Element::Bucket { key, root: 4 };
     let image = file(&[(ROOT, vec![bucket(b"a"), bucket(b"b")]), (4, vec![pair(b"a")])]);
     assert_eq!(assert_refused(&image), (4, "reached twice".into()));
 }
 
 #[test]
-fn an_inline_bucket_that_holds_a_bucket() {
+fn an_inline_bucket_with_a_nested_bucket_is_refused() {
     for inside in [
         Element::Bucket { key: b"in", root: 4 },
         Element::InlineBucket { key: b"in", page: encode_page(0, &[pair(b"a")], PAGE_SIZE) },
@@ -144,12 +146,12 @@ fn an_inline_bucket_that_holds_a_bucket() {
         let page = encode_page(0, &[inside], PAGE_SIZE);
         let root = vec![Element::InlineBucket { key: b"b", page }];
         let image = file(&[(ROOT, root), (4, vec![pair(b"a")])]);
-        assert_eq!(assert_refused(&image).1, "a bucket inside an inline bucket");
+        assert_eq!(assert_refused(&image).1, "inline bucket contains a bucket");
     }
 }
 
 #[test]
-fn an_inline_bucket_that_is_no_leaf_or_no_page() {
+fn an_inline_bucket_without_a_leaf_page_is_refused() {
     let branch = encode_page(0, &[child(b"a", 4)], PAGE_SIZE);
     let mut too_many = encode_page(0, &[pair(b"a")], PAGE_SIZE);
     too_many[10] = 200;
@@ -162,15 +164,15 @@ fn an_inline_bucket_that_is_no_leaf_or_no_page() {
 }
 
 #[test]
-fn a_bucket_without_a_header() {
+fn a_bucket_without_a_header_is_refused() {
     let mut image = file_of_bucket(&[(4, vec![pair(b"a")])]);
-    // The value's length, the last number of the first element.
+    // The size of the value, the last field of the first element.
     let at = image.page(ROOT) + HEADER + 12;
     image.bytes[at] = 15;
-    assert_eq!(assert_refused(&image), (ROOT, "a bucket without a header".into()));
+    assert_eq!(assert_refused(&image), (ROOT, "bucket header truncated".into()));
 }
 
-/// Changes bytes of the header of page 4, which a bucket has as its root.
+/// Overwrites bytes in the header of page 4, the root of a bucket.
 fn with_header(at: usize, bytes: &[u8]) -> Image {
     let mut image = file_of_bucket(&[(4, vec![pair(b"a"), pair(b"b")])]);
     let start = image.page(4) + at;
@@ -179,23 +181,23 @@ fn with_header(at: usize, bytes: &[u8]) -> Image {
 }
 
 #[test]
-fn headers_that_lie() {
+fn inconsistent_page_headers_are_refused() {
     for (at, lie, reason) in [
-        (0, &[5_u8][..], "the page says that it is another one"),
-        (8, &[0, 0], "neither a branch nor a leaf"),
-        (8, &[4, 0], "neither a branch nor a leaf"),
-        (8, &[3, 0], "neither a branch nor a leaf"),
-        (10, &[64, 0], "more elements than fit"),
-        (10, &[255, 255], "more elements than fit"),
-        (12, &[1, 0, 0, 0], "overflows the used pages"),
-        (12, &[255, 255, 255, 255], "overflows the used pages"),
+        (0, &[5_u8][..], "page header has the wrong page number"),
+        (8, &[0, 0], "neither a branch nor a leaf page"),
+        (8, &[4, 0], "neither a branch nor a leaf page"),
+        (8, &[3, 0], "neither a branch nor a leaf page"),
+        (10, &[64, 0], "more elements than fit the page"),
+        (10, &[255, 255], "more elements than fit the page"),
+        (12, &[1, 0, 0, 0], "overflow pages beyond the high water mark"),
+        (12, &[255, 255, 255, 255], "overflow pages beyond the high water mark"),
     ] {
         assert_eq!(assert_refused(&with_header(at, lie)), (4, reason.into()));
     }
 }
 
 #[test]
-fn a_branch_without_children_and_children_beyond_the_file() {
+fn a_branch_without_children_or_with_children_out_of_bounds_is_refused() {
     let mut empty = file_of_bucket(&[(4, vec![child(b"a", 5)]), (5, vec![pair(b"a")])]);
     let at = empty.page(4) + 10;
     empty.bytes[at] = 0;
@@ -203,23 +205,23 @@ fn a_branch_without_children_and_children_beyond_the_file() {
     for page in [0, 1, 6, 1 << 40, u64::MAX] {
         let image =
             file_of_bucket(&[(4, vec![child(b"a", 5), child(b"b", page)]), (5, vec![pair(b"a")])]);
-        assert_eq!(assert_refused(&image), (page, "beyond the used pages".into()));
+        assert_eq!(assert_refused(&image), (page, "page number beyond the high water mark".into()));
     }
 }
 
 #[test]
-fn more_used_pages_than_the_file_has() {
+fn a_high_water_mark_beyond_the_end_of_the_file_is_refused() {
     for pages in [6, 1 << 20, 1 << 54, 1 << 60, u64::MAX] {
         let mut image = file_of_bucket(&[(4, vec![pair(b"a")])]);
         image.set_meta(META_HIGH_WATER, pages);
         assert_eq!(open_and_use(&image.bytes), Outcome::Refused);
         let (_, reason) = refusal(&image);
-        assert!(reason.starts_with("the file ends before"), "{reason}");
+        assert!(reason.starts_with("file truncated"), "{reason}");
     }
 }
 
 #[test]
-fn a_freelist_of_garbage() {
+fn a_wrong_freelist_is_ignored_and_reported_by_the_check() {
     let list = |id: u64, flags: u16, count: u16, ids: &[u64]| {
         let mut image =
             file_of_bucket(&[(4, vec![pair(b"a")]), (5, vec![pair(b"x")]), (6, vec![])]);
@@ -232,7 +234,7 @@ fn a_freelist_of_garbage() {
         image
     };
     assert_eq!(open_and_use(&list(5, FREELIST, 2, &[2, 6]).bytes), Outcome::Sound);
-    // A list is not believed, so a wrong one does no harm; the check tells of it.
+    // The saved freelist is not trusted, so a wrong one does no harm; the check reports it.
     for (count, ids) in [
         (1, vec![2]),
         (2, vec![6, 6]),
@@ -245,18 +247,18 @@ fn a_freelist_of_garbage() {
     ] {
         assert_eq!(
             open_and_use(&list(5, FREELIST, count, &ids).bytes),
-            Outcome::Damaged,
+            Outcome::Corrupt,
             "{count} {ids:?}"
         );
     }
-    // Where there is none, the file is not what it says.
+    // A freelist page of another type makes the file inconsistent.
     for (id, flags) in [(5, 2), (4, FREELIST), (1, FREELIST), (7, FREELIST), (1 << 60, FREELIST)] {
         assert_eq!(open_and_use(&list(id, flags, 2, &[2, 6]).bytes), Outcome::Refused, "{id}");
     }
 }
 
 #[test]
-fn keys_out_of_order_are_an_error_to_the_writer() {
+fn unsorted_keys_are_an_error_for_the_writer() {
     for keys in [
         &[&b"b"[..], b"c", b"a"][..],
         &[b"b", b"a", b"c"],
@@ -265,7 +267,7 @@ fn keys_out_of_order_are_an_error_to_the_writer() {
     ] {
         let elements: Vec<_> = keys.iter().map(|key| pair(key)).collect();
         let image = file_of_bucket(&[(4, elements)]);
-        assert_eq!(open_and_use(&image.bytes), Outcome::Damaged);
+        assert_eq!(open_and_use(&image.bytes), Outcome::Corrupt);
         let db = open(&disk_with(&image.bytes), &options()).unwrap();
         let mut tx = db.write().unwrap();
         let mut bucket = tx.bucket(b"b").unwrap();
@@ -273,7 +275,7 @@ fn keys_out_of_order_are_an_error_to_the_writer() {
             if bucket.get(key).unwrap().is_some() {
                 let error = bucket.delete(key).unwrap_err();
                 assert!(
-                    matches!(error, Error::Damaged(ref damaged) if damaged.page() == 4),
+                    matches!(error, Error::Corrupt(ref corrupt) if corrupt.page() == 4),
                     "{error}"
                 );
             }
@@ -282,7 +284,7 @@ fn keys_out_of_order_are_an_error_to_the_writer() {
 }
 
 #[test]
-fn a_pair_and_a_bucket_of_one_name() {
+fn a_pair_and_a_bucket_of_the_same_name_are_an_error() {
     let bucket = || Element::Bucket { key: b"x", root: 5 };
     for elements in [
         vec![pair(b"x"), bucket()],
@@ -290,12 +292,12 @@ fn a_pair_and_a_bucket_of_one_name() {
         vec![bucket(), pair(b"x"), pair(b"y")],
     ] {
         let image = file_of_bucket(&[(4, elements), (5, vec![pair(b"a")])]);
-        assert_eq!(open_and_use(&image.bytes), Outcome::Damaged);
+        assert_eq!(open_and_use(&image.bytes), Outcome::Corrupt);
     }
 }
 
 #[test]
-fn elements_that_overlap_do_not_multiply_when_they_are_written() {
+fn overlapping_elements_are_not_rewritten() {
     // A page of 16 KiB whose 500 elements each claim 7 KB of it.
     let (count, key_at) = (500_usize, 500 * 16);
     let mut image =
@@ -325,9 +327,9 @@ fn elements_that_overlap_do_not_multiply_when_they_are_written() {
     );
 }
 
-/// As many levels as are allowed, in as many buckets inside each other as are allowed.
+/// Maximum tree depth, in the maximum number of nested buckets.
 #[test]
-fn the_deepest_file_that_is_read_does_not_exhaust_the_stack() {
+fn the_deepest_readable_file_does_not_exhaust_the_stack() {
     let (nesting, depth) = (62, 62);
     let mut pages = Vec::new();
     let mut id = ROOT;
@@ -341,7 +343,7 @@ fn the_deepest_file_that_is_read_does_not_exhaust_the_stack() {
     }
     pages.push((id, vec![pair(b"b")]));
     let image = file(&pages);
-    // With the stack that a thread of an asynchronous runtime has.
+    // Uses the stack size of an async runtime's thread.
     let used = std::thread::Builder::new()
         .stack_size(2 << 20)
         .spawn(move || open_and_use(&image.bytes))
@@ -351,7 +353,7 @@ fn the_deepest_file_that_is_read_does_not_exhaust_the_stack() {
 }
 
 #[test]
-fn buckets_are_nested_no_deeper_than_can_be_read_again() {
+fn buckets_are_nested_no_deeper_than_can_be_read() {
     let disk = env::SimDisk::new(0);
     let db = open(&disk, &options()).unwrap();
     let mut tx = db.write().unwrap();
@@ -365,7 +367,7 @@ fn buckets_are_nested_no_deeper_than_can_be_read_again() {
 }
 
 #[test]
-fn a_cursor_that_met_damage_shows_nothing_that_is_not_there() {
+fn a_cursor_yields_only_existing_keys_after_an_error() {
     let image = file_of_bucket(&[
         (4, vec![child(b"a", 5), child(b"g", 99), child(b"m", 6), child(b"p", 6)]),
         (5, vec![pair(b"a"), pair(b"b")]),
@@ -391,10 +393,10 @@ fn a_cursor_that_met_damage_shows_nothing_that_is_not_there() {
     }
 }
 
-/// A leaf whose elements are all buckets, and all the same bytes: an inline bucket with as many elements. Following each of them would take
-/// the square of the file's size.
+/// A leaf whose elements are all buckets that share the same bytes, an inline bucket with as many
+/// elements. Following each of them would take quadratic time.
 #[test]
-fn buckets_that_share_their_bytes_are_not_followed() {
+fn overlapping_inline_buckets_are_not_followed() {
     const BUCKETS: usize = 10_000;
     let mut image = file(&[]);
     let value_len = 16 + HEADER + 16 * BUCKETS;
@@ -415,15 +417,19 @@ fn buckets_that_share_their_bytes_are_not_followed() {
     inline[8..10].copy_from_slice(&2_u16.to_le_bytes());
     inline[10..12].copy_from_slice(&short(BUCKETS)[..2]);
     image.set_meta(META_HIGH_WATER, ROOT + pages as u64);
-    assert!(matches!(open(&disk_with(&image.bytes), &options()), Err(OpenError::Damaged(_))));
+    assert!(matches!(open(&disk_with(&image.bytes), &options()), Err(OpenError::Corrupt(_))));
     let db = read_only(&image);
-    assert_eq!(db.snapshot().check().len(), 1, "and what is behind it is not looked at");
+    assert_eq!(
+        db.snapshot().check().len(),
+        1,
+        "the check does not follow the overlapping elements"
+    );
     assert!(db.snapshot().root().stats().is_err());
 }
 
-/// A key and a value that together are longer than a number can tell.
+/// A key and a value whose total size exceeds `u32`.
 #[test]
-fn a_pair_longer_than_there_can_be_is_not_changed() {
+fn an_oversized_pair_is_refused_by_the_writer() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(FILE);
     let (disk, clock): (Arc<dyn Disk>, _) = (Arc::new(OsDisk), OsClock::default());
@@ -438,10 +444,10 @@ fn a_pair_longer_than_there_can_be_is_not_changed() {
     }
     image.set_meta(META_HIGH_WATER, ROOT + pages);
     std::fs::write(&path, &image.bytes).unwrap();
-    // The rest is zeros that take no space.
+    // The rest of the file is sparse.
     disk.open(&path, env::Open::write()).unwrap().set_len((ROOT + pages) * 4096).unwrap();
     let db = Db::open(disk, &clock, &path, options()).unwrap();
     let mut tx = db.write().unwrap();
     let refused = tx.create_bucket_if_missing(b"x").map(drop);
-    assert!(matches!(refused, Err(Error::Damaged(_))), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Corrupt(_))), "{refused:?}");
 }

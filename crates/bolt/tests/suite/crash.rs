@@ -1,8 +1,8 @@
-//! A power cut at any change loses nothing that was acknowledged.
+//! Crash test: a power cut at any write or sync loses no acknowledged commit.
 //!
-//! Every change that a run makes to its disk is a moment at which the power may fail. A run is repeated for each of them, up
-//! to there; several power cuts are drawn from that moment; and what each leaves must open, be sound, and hold what the last acknowledged
-//! commit left, or the one that was under way.
+//! A power cut may happen at every change that a run makes to its disk. The run is repeated for
+//! each change, up to that change; several power cuts are drawn from there. Each result must open,
+//! be consistent, and hold the state of the last acknowledged commit or of the one in flight.
 
 use bolt::{CommitError, Db, OpenError, Options};
 use env::{Fault, SeededRandom, SimDisk};
@@ -12,34 +12,34 @@ use crate::support::ops::{Op, Workload};
 use crate::support::verify::verify;
 use crate::support::{FILE, assert_sound, open, options};
 
-/// Power cuts drawn from each moment.
+/// Power cuts drawn at each change.
 const CUTS: u64 = 3;
-/// Workloads, unless the environment asks for another number.
+/// Number of workloads; `BOWLINE_CRASH_SEEDS` overrides it.
 const SEEDS: u64 = 30;
-/// Moments that an ordinary run must have tried.
-const MOMENTS_MIN: u64 = 5_000;
+/// Minimum number of crash points that an ordinary run must cover.
+const CRASH_POINTS_MIN: u64 = 5_000;
 
-/// A file with a history, and what will happen to it.
-struct Story {
+/// A durable file with some history, and the transactions that follow.
+struct CrashScenario {
     options: Options,
     before: SimDisk,
     model: Contents,
     transactions: Vec<Vec<Op>>,
-    /// Reopen before the transaction of this index.
+    /// Index of the transaction before which the file is reopened.
     reopen_at: usize,
 }
 
-/// How far a run came before the disk failed.
+/// Progress of a run before the disk failed.
 struct Outcome {
-    /// What the last acknowledged commit left.
+    /// State after the last acknowledged commit.
     acknowledged: Contents,
-    /// What the commit under way would have left.
-    under_way: Contents,
+    /// State that the commit in flight would produce.
+    in_flight: Contents,
     failed: bool,
 }
 
-impl Story {
-    fn new(seed: u64) -> Story {
+impl CrashScenario {
+    fn new(seed: u64) -> CrashScenario {
         let mut random = SeededRandom::new(seed);
         let page_size = if random.chance(3, 4) { 1024 } else { 4096 };
         let options = Options { page_size, sync_freelist: random.chance(1, 3), ..options() };
@@ -53,19 +53,19 @@ impl Story {
         drop(db);
         let transactions: Vec<Vec<Op>> = (0..20).map(|_| workload.transaction(25)).collect();
         let reopen_at = usize::try_from(random.below(30)).unwrap();
-        // All of it is durable, so a power cut makes a copy.
-        Story { options, before: disk.power_cut(seed), model, transactions, reopen_at }
+        // All of it is durable, so a power cut creates an identical copy.
+        CrashScenario { options, before: disk.power_cut(seed), model, transactions, reopen_at }
     }
 
-    /// Tells the story on a copy of the disk that fails at a change.
-    fn tell(&self, fault: Option<(u64, Fault)>) -> (SimDisk, Outcome) {
+    /// Runs the scenario on a copy of the disk that fails at the given change.
+    fn run(&self, fault: Option<(u64, Fault)>) -> (SimDisk, Outcome) {
         let disk = self.before.power_cut(0);
         if let Some((change, fault)) = fault {
             disk.fail_change(change, fault);
         }
         let mut outcome = Outcome {
             acknowledged: self.model.clone(),
-            under_way: self.model.clone(),
+            in_flight: self.model.clone(),
             failed: true,
         };
         let Ok(mut db) = open(&disk, &self.options) else { return (disk, outcome) };
@@ -77,39 +77,40 @@ impl Story {
                     Err(_) => return (disk, outcome),
                 }
             }
-            if commit(&db, &mut outcome.under_way, ops).is_err() {
+            if commit(&db, &mut outcome.in_flight, ops).is_err() {
                 return (disk, outcome);
             }
-            outcome.acknowledged = outcome.under_way.clone();
+            outcome.acknowledged = outcome.in_flight.clone();
         }
         outcome.failed = false;
         (disk, outcome)
     }
 
-    /// How many moments it has.
-    fn moments(&self) -> u64 {
-        let (disk, outcome) = self.tell(None);
+    /// Number of disk changes, each of which is a crash point.
+    fn crash_points(&self) -> u64 {
+        let (disk, outcome) = self.run(None);
         assert!(!outcome.failed);
         disk.calls().changes()
     }
 }
 
-/// Changes both, and commits. The model has the changes even if the commit fails.
+/// Applies the changes to database and model, and commits. The model has the changes even if the
+/// commit fails.
 fn commit(db: &Db, model: &mut Contents, ops: &[Op]) -> Result<u64, CommitError> {
     let mut tx = db.write()?;
     ops.iter().for_each(|op| op.apply(&mut tx, model));
     tx.commit()
 }
 
-/// What a machine finds that starts again.
+/// Asserts that the file holds the acknowledged state or the one in flight after a restart.
 fn assert_recovered(disk: &SimDisk, options: &Options, outcome: &Outcome) -> Result<Db, OpenError> {
     let db = open(disk, options)?;
     let snapshot = db.snapshot();
     assert_sound(&snapshot);
     let found = Contents::read(&snapshot.root()).unwrap();
     assert!(
-        found == outcome.acknowledged || found == outcome.under_way,
-        "neither the last acknowledged state nor the one under way"
+        found == outcome.acknowledged || found == outcome.in_flight,
+        "neither the last acknowledged state nor the one in flight"
     );
     Ok(db)
 }
@@ -119,31 +120,34 @@ fn seeds() -> u64 {
 }
 
 #[test]
-fn a_power_cut_at_any_change_loses_nothing_acknowledged() {
-    let mut moments = 0;
+fn a_power_cut_at_any_change_loses_no_acknowledged_commit() {
+    let mut crash_points = 0;
     for seed in 0..seeds() {
-        let story = Story::new(seed);
-        for change in 0..story.moments() {
-            let (disk, outcome) = story.tell(Some((change, Fault::Crash)));
+        let scenario = CrashScenario::new(seed);
+        for change in 0..scenario.crash_points() {
+            let (disk, outcome) = scenario.run(Some((change, Fault::Crash)));
             assert!(outcome.failed);
-            moments += 1;
+            crash_points += 1;
             for cut in 0..CUTS {
                 let disk = disk.power_cut(cut);
-                let recovered = assert_recovered(&disk, &story.options, &outcome);
+                let recovered = assert_recovered(&disk, &scenario.options, &outcome);
                 let db = recovered.unwrap_or_else(|error| {
                     panic!("seed {seed}, change {change}, cut {cut}: {error}")
                 });
-                // It goes on from there as if nothing had happened.
+                // The recovered database accepts further commits.
                 if cut == change % CUTS {
-                    go_on(&db, &disk, &story);
+                    assert_usable(&db, &disk, &scenario);
                 }
             }
         }
     }
-    assert!(moments >= MOMENTS_MIN.min(seeds() * 100), "only {moments} moments");
+    assert!(
+        crash_points >= CRASH_POINTS_MIN.min(seeds() * 100),
+        "only {crash_points} crash points"
+    );
 }
 
-fn go_on(db: &Db, disk: &SimDisk, story: &Story) {
+fn assert_usable(db: &Db, disk: &SimDisk, scenario: &CrashScenario) {
     let mut model = Contents::read(&db.snapshot().root()).unwrap();
     let mut workload = Workload::new(9, 100, 2_000);
     for _ in 0..3 {
@@ -151,13 +155,13 @@ fn go_on(db: &Db, disk: &SimDisk, story: &Story) {
     }
     assert_sound(&db.snapshot());
     verify(&db.snapshot().root(), &model, &mut workload.random);
-    // What was acknowledged now is durable.
-    let later = open(&disk.power_cut(5), &story.options).unwrap();
+    // The new commits are durable.
+    let later = open(&disk.power_cut(5), &scenario.options).unwrap();
     assert_eq!(Contents::read(&later.snapshot().root()).unwrap(), model);
 }
 
 #[test]
-fn a_power_cut_while_the_file_is_made_leaves_none_or_a_whole_one() {
+fn a_power_cut_during_creation_leaves_no_file_or_a_complete_one() {
     for page_size in [1024, 4096, 16_384] {
         let options = Options { page_size, ..options() };
         let disk = SimDisk::new(1);
@@ -177,7 +181,7 @@ fn a_power_cut_while_the_file_is_made_leaves_none_or_a_whole_one() {
 }
 
 #[test]
-fn a_file_is_durable_once_it_is_open() {
+fn an_opened_file_is_durable() {
     let disk = SimDisk::new(1);
     let _db = open(&disk, &options()).unwrap();
     for cut in 0..40 {
@@ -185,47 +189,49 @@ fn a_file_is_durable_once_it_is_open() {
     }
 }
 
-/// A process whose commit fails leaves its writes with the operating system, which may never get them to the disk; the next process reads
-/// them, builds upon them, and then the power fails.
+/// A failed commit leaves its writes in the OS cache, which may never reach the disk. The next
+/// process reads them and builds upon them, and then the power fails.
 #[test]
-fn a_power_cut_after_a_restart_after_a_failed_commit_loses_nothing_acknowledged() {
-    let mut moments = 0;
+fn a_power_cut_after_restarting_from_a_failed_commit_loses_no_acknowledged_commit() {
+    let mut crash_points = 0;
     for seed in 0..6 {
-        let mut story = Story { reopen_at: usize::MAX, ..Story::new(1_000 + seed) };
-        story.transactions.truncate(3);
-        for change in 0..story.moments() {
+        let mut scenario =
+            CrashScenario { reopen_at: usize::MAX, ..CrashScenario::new(1_000 + seed) };
+        scenario.transactions.truncate(3);
+        for change in 0..scenario.crash_points() {
             for second_change in 0.. {
-                let (disk, first) = story.tell(Some((change, Fault::Eio)));
+                let (disk, first) = scenario.run(Some((change, Fault::Eio)));
                 assert!(first.failed);
                 disk.fail_change(second_change, Fault::Crash);
-                let Some(second) = second_life(&disk, &story, &first) else { break };
-                moments += 1;
+                let Some(second) = run_after_restart(&disk, &scenario, &first) else { break };
+                crash_points += 1;
                 for cut in 0..CUTS {
-                    let recovered = assert_recovered(&disk.power_cut(cut), &story.options, &second);
+                    let recovered =
+                        assert_recovered(&disk.power_cut(cut), &scenario.options, &second);
                     assert!(recovered.is_ok(), "seed {seed}, changes {change} and {second_change}");
                 }
             }
         }
     }
-    assert!(moments >= 1_000, "only {moments} moments");
+    assert!(crash_points >= 1_000, "only {crash_points} crash points");
 }
 
-/// Goes on after a failed commit until the power fails; none if it does not.
-fn second_life(disk: &SimDisk, story: &Story, first: &Outcome) -> Option<Outcome> {
+/// Continues after a failed commit until the power fails. Returns `None` if it does not.
+fn run_after_restart(disk: &SimDisk, scenario: &CrashScenario, first: &Outcome) -> Option<Outcome> {
     let mut outcome = Outcome {
         acknowledged: first.acknowledged.clone(),
-        under_way: first.under_way.clone(),
+        in_flight: first.in_flight.clone(),
         failed: true,
     };
-    let Ok(db) = open(disk, &story.options) else { return Some(outcome) };
+    let Ok(db) = open(disk, &scenario.options) else { return Some(outcome) };
     let mut model = Contents::read(&db.snapshot().root()).unwrap();
-    assert!(model == first.acknowledged || model == first.under_way);
-    // What is seen now stays, as soon as anything is built upon it.
+    assert!(model == first.acknowledged || model == first.in_flight);
+    // The state found now must survive, as soon as a commit builds upon it.
     let mut workload = Workload::new(3, 100, 3_000);
     for _ in 0..3 {
         outcome.acknowledged = model.clone();
         if commit(&db, &mut model, &workload.transaction(10)).is_err() {
-            outcome.under_way = model;
+            outcome.in_flight = model;
             return Some(outcome);
         }
     }

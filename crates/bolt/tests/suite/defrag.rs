@@ -1,4 +1,5 @@
-//! What a defragmentation leaves behind: locks, checksums, both meta pages, and no unfinished files.
+//! State that survives a defragmentation: locks, checksums, both meta pages; and no temporary
+//! files.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -14,7 +15,7 @@ use crate::support::{FILE, assert_sound, open, options};
 
 const UNFINISHED: &str = "db.tmp.defrag";
 
-/// A database with a history, so that there is something to gain.
+/// A database with some history, so that it has free pages.
 fn grown(seed: u64, options: &Options) -> (SimDisk, Db, Contents) {
     let disk = SimDisk::new(seed);
     let db = open(&disk, options).unwrap();
@@ -33,7 +34,7 @@ fn contents(db: &Db) -> Contents {
 }
 
 #[test]
-fn transactions_go_on_counting_and_old_snapshots_stay_readable() {
+fn txids_continue_and_old_snapshots_stay_readable() {
     let options = Options { page_size: 1024, ..options() };
     let (_disk, db, model) = grown(1, &options);
     let before = db.snapshot();
@@ -46,7 +47,7 @@ fn transactions_go_on_counting_and_old_snapshots_stay_readable() {
 }
 
 #[test]
-fn one_that_is_given_up_leaves_nothing() {
+fn a_cancelled_defragmentation_leaves_no_file() {
     let (disk, db, model) = grown(4, &options());
     let mut defrag = db.begin_defragment().unwrap();
     assert!(defrag.turn(&SimClock::default()).unwrap().is_none());
@@ -57,12 +58,12 @@ fn one_that_is_given_up_leaves_nothing() {
 }
 
 #[test]
-fn what_a_crash_left_is_removed() {
+fn opening_removes_the_file_left_by_a_crash() {
     let (disk, db, _) = grown(5, &options());
     let mut defrag = db.begin_defragment().unwrap();
     assert!(defrag.turn(&SimClock::default()).unwrap().is_none());
     std::mem::forget(defrag);
-    // Whichever of its unsynced names the power cut has left.
+    // Keeps whichever unsynced names the power cut left.
     let mut left = 0;
     for cut in 0..20 {
         let disk = disk.power_cut(cut);
@@ -70,11 +71,11 @@ fn what_a_crash_left_is_removed() {
         drop(open(&disk, &options()).unwrap());
         assert!(disk.contents(UNFINISHED).is_none());
     }
-    assert!(left > 0, "no power cut has left it");
+    assert!(left > 0, "no power cut left the temporary file");
 }
 
 #[test]
-fn the_new_file_is_locked_as_the_old_one_was() {
+fn the_new_file_is_locked_like_the_old_one() {
     let (disk, db, _) = grown(6, &options());
     db.defragment(&SimClock::default()).unwrap();
     assert!(matches!(open(&disk, &options()), Err(OpenError::Locked { .. })));
@@ -83,7 +84,7 @@ fn the_new_file_is_locked_as_the_old_one_was() {
 }
 
 #[test]
-fn falling_back_right_after_it_finds_the_same() {
+fn either_meta_page_of_the_new_file_opens_the_same_state() {
     let options = Options { page_size: 1024, ..options() };
     let (disk, db, model) = grown(7, &options);
     db.defragment(&SimClock::default()).unwrap();
@@ -97,19 +98,19 @@ fn falling_back_right_after_it_finds_the_same() {
 }
 
 #[test]
-fn checksums_come_along() {
+fn checksums_cover_the_new_file() {
     let options = Options { page_size: 1024, checksums: true, ..options() };
     let (disk, db, _) = grown(8, &options);
     db.defragment(&SimClock::default()).unwrap();
     db.close().unwrap();
     let db = open(&disk, &options).unwrap();
     let report = db.scrub().unwrap().finish();
-    assert_eq!((report.learned, report.damaged), (0, vec![]));
+    assert_eq!((report.learned, report.corrupt), (0, vec![]));
     assert!(report.verified > 10);
 }
 
 #[test]
-fn the_swap_is_put_off_while_there_is_much_to_catch_up_with() {
+fn the_swap_is_postponed_while_many_changes_remain() {
     let put = |db: &Db, from: u64, count: u64, value: &[u8]| {
         let mut tx = db.write().unwrap();
         let mut bucket = tx.create_bucket_if_missing(b"many").unwrap();
@@ -128,16 +129,16 @@ fn the_swap_is_put_off_while_there_is_much_to_catch_up_with() {
     assert!(defrag.try_swap(&clock).unwrap().is_none(), "too many bytes");
     defrag.catch_up().unwrap();
     put(&db, 0, SWAP_CHANGES_MAX, b"w");
-    let report = defrag.try_swap(&clock).unwrap().expect("just few enough");
+    let report = defrag.try_swap(&clock).unwrap().expect("within the limit");
     assert_eq!((report.swap_changes, report.rounds), (SWAP_CHANGES_MAX, 2));
     assert!(matches!(defrag.turn(&clock), Err(DefragError::Ended)));
     drop(defrag);
     assert_sound(&db.snapshot());
 }
 
-/// A sync that failed once succeeds the next time, without what it was to sync.
+/// A sync that failed once succeeds when repeated, without making the data durable.
 #[test]
-fn one_that_failed_is_not_gone_on_with() {
+fn a_failed_defragmentation_does_not_continue() {
     let (disk, db, _) = grown(10, &options());
     let clock = SimClock::default();
     let mut defrag = db.begin_defragment().unwrap();
@@ -150,14 +151,14 @@ fn one_that_failed_is_not_gone_on_with() {
     db.defragment(&clock).unwrap();
 }
 
-/// A database that was sent by another member has taken its place: that must stay.
+/// A database received from another member has replaced the file, and must stay.
 #[test]
-fn one_whose_file_has_lost_its_name_puts_nothing_in_the_place_of_another() {
+fn a_replaced_database_does_not_rename_over_its_replacement() {
     let (disk, db, _) = grown(12, &options());
     let clock = SimClock::default();
     let mut defrag = db.begin_defragment().unwrap();
     assert!(defrag.turn(&clock).unwrap().is_none());
-    db.give_up_name();
+    db.mark_replaced();
     assert!(matches!(defrag.turn(&clock), Err(DefragError::Ended)));
     drop(defrag);
     assert!(disk.contents(UNFINISHED).is_none());
@@ -165,14 +166,14 @@ fn one_whose_file_has_lost_its_name_puts_nothing_in_the_place_of_another() {
     db.write().unwrap().commit().unwrap();
 }
 
-/// That database is defragmented in its turn, before the old one has noticed.
+/// The replacement is defragmented too, before the old database notices.
 #[test]
-fn two_do_not_get_into_each_others_way() {
+fn defragmentations_of_a_database_and_its_replacement_do_not_interfere() {
     let (disk, old, _) = grown(13, &options());
     let clock = SimClock::default();
     let mut given_up = old.begin_defragment().unwrap();
     assert!(given_up.turn(&clock).unwrap().is_none());
-    old.give_up_name();
+    old.mark_replaced();
     disk.rename(Path::new(FILE), Path::new("old")).unwrap();
     let new = open(&disk, &options()).unwrap();
     let mut defrag = new.begin_defragment().unwrap();
@@ -181,9 +182,9 @@ fn two_do_not_get_into_each_others_way() {
     while defrag.turn(&clock).unwrap().is_none() {}
 }
 
-/// One that has given up its name may be at it still.
+/// A replaced database may still be filling the temporary file.
 #[test]
-fn a_file_that_another_is_filling_is_left_alone() {
+fn a_locked_temporary_file_is_left_alone() {
     let (disk, db, _) = grown(14, &options());
     let file = disk.open(Path::new(UNFINISHED), Open::create(Create::New)).unwrap();
     file.write_at(b"half a database", 0).unwrap();
@@ -195,17 +196,17 @@ fn a_file_that_another_is_filling_is_left_alone() {
 }
 
 #[test]
-fn one_that_is_outrun_gives_up() {
+fn a_defragmentation_that_cannot_catch_up_fails() {
     let (disk, db, _) = grown(11, &options());
     let mut defrag = db.begin_defragment().unwrap();
     let outrun = (0..200).find_map(|_| defrag.catch_up().err());
-    assert!(matches!(outrun, Some(DefragError::Outrun(100))));
+    assert!(matches!(outrun, Some(DefragError::TooManyRounds(100))));
     drop(defrag);
     assert!(disk.contents(UNFINISHED).is_none());
 }
 
 #[test]
-fn the_space_of_the_old_file_is_given_back() {
+fn the_space_of_the_old_file_is_reclaimed() {
     let folder = tempfile::tempdir().unwrap();
     let (disk, clock) = (Arc::new(OsDisk), OsClock::default());
     let db = Db::open(disk, &clock, &folder.path().join("db"), options()).unwrap();
@@ -229,8 +230,8 @@ fn the_space_of_the_old_file_is_given_back() {
             .map(|(len, _)| len)
             .collect::<Vec<_>>()
     };
-    assert!(nameless()[0] > 1_000_000, "somebody reads it: {:?}", nameless());
+    assert!(nameless()[0] > 1_000_000, "a snapshot still reads it: {:?}", nameless());
     drop(held);
-    db.give_back_space();
-    assert_eq!(nameless(), [0], "empty, and its lock still held");
+    db.reclaim_space();
+    assert_eq!(nameless(), [0], "truncated, and its lock still held");
 }

@@ -1,4 +1,4 @@
-//! An error of the disk stops writing, and nothing else.
+//! Disk errors stop writes and nothing else.
 
 use bolt::{CommitError, Db, Options};
 use env::{Fault, SimDisk};
@@ -8,7 +8,7 @@ use crate::support::image::{Image, META_TXID};
 use crate::support::ops::Workload;
 use crate::support::{FILE, assert_sound, disk_with, open, options};
 
-/// A file with a history, all of it durable.
+/// A durable file with some history.
 fn before(options: &Options) -> (SimDisk, Contents) {
     let disk = SimDisk::new(3);
     let db = open(&disk, options).unwrap();
@@ -21,54 +21,60 @@ fn before(options: &Options) -> (SimDisk, Contents) {
     (disk.power_cut(0), model)
 }
 
-/// Changes both and commits; the model is not changed by a commit that fails.
-fn commit(db: &Db, model: &mut Contents, workload: &mut Workload) -> Result<u64, Failed> {
-    let mut tx = db.write().map_err(|error| Failed { error, under_way: model.clone() })?;
-    let mut under_way = model.clone();
-    workload.transaction(20).iter().for_each(|op| op.apply(&mut tx, &mut under_way));
+/// Applies changes to database and model, and commits. A failed commit leaves the model unchanged.
+fn commit(db: &Db, model: &mut Contents, workload: &mut Workload) -> Result<u64, FailedCommit> {
+    let mut tx = db.write().map_err(|error| FailedCommit { error, in_flight: model.clone() })?;
+    let mut in_flight = model.clone();
+    workload.transaction(20).iter().for_each(|op| op.apply(&mut tx, &mut in_flight));
     match tx.commit() {
         Ok(txid) => {
-            *model = under_way;
+            *model = in_flight;
             Ok(txid)
         }
-        Err(error) => Err(Failed { error, under_way }),
+        Err(error) => Err(FailedCommit { error, in_flight }),
     }
 }
 
-/// A commit that failed, and what it would have left.
+/// A failed commit, and the state that it would have produced.
 #[derive(Debug)]
-struct Failed {
+struct FailedCommit {
     error: CommitError,
-    under_way: Contents,
+    in_flight: Contents,
 }
 
-/// Commits until one fails. Readers have what the last good commit left, and nobody writes any more.
-fn commit_until_it_fails(disk: &SimDisk, db: &Db, model: &mut Contents) -> Option<Failed> {
+/// Commits until one fails. Readers keep the state of the last good commit, and further writes are
+/// refused.
+fn commit_until_it_fails(disk: &SimDisk, db: &Db, model: &mut Contents) -> Option<FailedCommit> {
     let mut workload = Workload::new(4, 200, 4_000);
     for _ in 0..12 {
         let held = db.snapshot();
         let Err(failed) = commit(db, model, &mut workload) else { continue };
         for snapshot in [held, db.snapshot()] {
-            assert_eq!(&Contents::read(&snapshot.root()).unwrap(), model, "readers go on");
+            assert_eq!(
+                &Contents::read(&snapshot.root()).unwrap(),
+                model,
+                "readers keep the last committed state"
+            );
             assert_sound(&snapshot);
         }
         let refused = db.write().unwrap_err();
         assert!(matches!(refused, CommitError::Poisoned { .. }), "{refused}");
         assert!(refused.to_string().contains(FILE), "{refused}");
         disk.heal();
-        assert!(db.write().is_err(), "until it is opened again");
+        assert!(db.write().is_err(), "writes are refused until the file is reopened");
         return Some(failed);
     }
     None
 }
 
-/// After an error, the disk has what was acknowledged, or what the failed commit would have left; and it goes on from there.
-fn assert_nothing_lost(disk: &SimDisk, options: &Options, model: &Contents, failed: &Failed) {
+/// Asserts that the disk holds the acknowledged state or that of the failed commit, and accepts
+/// further commits.
+fn assert_nothing_lost(disk: &SimDisk, options: &Options, model: &Contents, failed: &FailedCommit) {
     for disk in [disk.power_cut(1), disk.power_cut(2), disk.clone()] {
         let db = open(&disk, options).unwrap();
         assert_sound(&db.snapshot());
         let mut found = Contents::read(&db.snapshot().root()).unwrap();
-        assert!(found == *model || found == failed.under_way);
+        assert!(found == *model || found == failed.in_flight);
         commit(&db, &mut found, &mut Workload::new(8, 50, 100)).unwrap();
         assert_sound(&db.snapshot());
         assert_eq!(Contents::read(&db.snapshot().root()).unwrap(), found);
@@ -76,14 +82,16 @@ fn assert_nothing_lost(disk: &SimDisk, options: &Options, model: &Contents, fail
 }
 
 #[test]
-fn an_error_at_any_call_is_told_and_loses_nothing() {
+fn an_error_of_any_disk_call_is_reported_and_loses_no_commit() {
     for sync_freelist in [false, true] {
         let options = Options { page_size: 1024, sync_freelist, ..options() };
         let (before, model) = before(&options);
         for fault in [Fault::Eio, Fault::Enospc] {
             for call in 0.. {
                 let disk = before.power_cut(0);
-                let Ok(db) = open(&disk, &options) else { unreachable!("no fault is planned yet") };
+                let Ok(db) = open(&disk, &options) else {
+                    unreachable!("no fault is injected yet")
+                };
                 disk.fail_call(call, fault);
                 let mut acknowledged = model.clone();
                 let Some(failed) = commit_until_it_fails(&disk, &db, &mut acknowledged) else {
@@ -101,7 +109,7 @@ fn an_error_at_any_call_is_told_and_loses_nothing() {
 }
 
 #[test]
-fn a_disk_that_stays_broken_loses_nothing() {
+fn a_permanently_failing_disk_loses_no_commit() {
     let options = Options { page_size: 1024, ..options() };
     let (before, model) = before(&options);
     for change in 0..60 {
@@ -117,7 +125,7 @@ fn a_disk_that_stays_broken_loses_nothing() {
 }
 
 #[test]
-fn an_error_while_the_file_is_opened_is_told_and_loses_nothing() {
+fn an_error_during_open_is_reported_and_loses_no_commit() {
     for checksums in [false, true] {
         let options = Options { page_size: 1024, checksums, ..options() };
         let (before, model) = before(&options);
@@ -130,7 +138,7 @@ fn an_error_while_the_file_is_opened_is_told_and_loses_nothing() {
                 assert!(call > 4, "only {call} calls");
                 break;
             }
-            // That checksums cannot be read is no reason not to open.
+            // Unreadable checksums must not prevent opening.
             if let Err(error) = opened.map(drop) {
                 assert!(error.to_string().contains(FILE), "{error}");
             }
@@ -141,7 +149,7 @@ fn an_error_while_the_file_is_opened_is_told_and_loses_nothing() {
 }
 
 #[test]
-fn an_error_while_the_file_is_made_leaves_it_to_be_made_again() {
+fn creation_can_be_repeated_after_an_error() {
     for fault in [Fault::Eio, Fault::Enospc] {
         for call in 0.. {
             let disk = SimDisk::new(call);
@@ -155,7 +163,7 @@ fn an_error_while_the_file_is_made_leaves_it_to_be_made_again() {
             assert!(opened.is_err(), "call {call}");
             let db = open(&disk, &options()).unwrap();
             assert_sound(&db.snapshot());
-            // What is committed then is durable, the file's name too.
+            // Later commits are durable, and so is the file name.
             let mut model = Contents::default();
             commit(&db, &mut model, &mut Workload::new(call, 20, 100)).unwrap();
             for cut in 0..4 {
@@ -167,7 +175,7 @@ fn an_error_while_the_file_is_made_leaves_it_to_be_made_again() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_loses_nothing() {
+fn a_full_disk_is_reported_and_loses_no_commit() {
     let options = Options { page_size: 1024, ..options() };
     let (disk, model) = before(&options);
     let len = disk.contents(FILE).unwrap().len() as u64;
@@ -186,9 +194,9 @@ fn a_full_disk_is_told_and_loses_nothing() {
     assert_eq!(Contents::read(&db.snapshot().root()).unwrap(), acknowledged);
 }
 
-/// The commit before stays whole until another follows.
+/// The previous commit stays intact until another one follows.
 #[test]
-fn without_the_newest_meta_page_the_commit_before_is_found() {
+fn without_the_newest_meta_page_the_previous_commit_is_recovered() {
     for sync_freelist in [false, true] {
         let options = Options { page_size: 1024, sync_freelist, ..options() };
         let disk = SimDisk::new(6);
@@ -201,17 +209,17 @@ fn without_the_newest_meta_page_the_commit_before_is_found() {
             if committed == txid {
                 continue;
             }
-            let damaged = disk.power_cut(round);
-            let image = Image::new(damaged.contents(FILE).unwrap());
+            let corrupt = disk.power_cut(round);
+            let image = Image::new(corrupt.contents(FILE).unwrap());
             let page_bits = image.page_size as u64 * 8;
             let bit = workload.random.below(64 * 8);
-            damaged.flip_bit(FILE, image.newest_meta() as u64 * page_bits + 16 * 8 + bit);
-            let older = open(&damaged, &options).unwrap();
+            corrupt.flip_bit(FILE, image.newest_meta() as u64 * page_bits + 16 * 8 + bit);
+            let older = open(&corrupt, &options).unwrap();
             assert!(older.fell_back().is_some());
             assert_eq!(older.snapshot().txid(), txid);
             assert_eq!(Contents::read(&older.snapshot().root()).unwrap(), before);
             assert_sound(&older.snapshot());
-            // And it goes on from there.
+            // The recovered database accepts further commits.
             let mut model = before;
             commit(&older, &mut model, &mut Workload::new(round, 100, 1_000)).unwrap();
             assert_sound(&older.snapshot());
@@ -219,10 +227,10 @@ fn without_the_newest_meta_page_the_commit_before_is_found() {
     }
 }
 
-/// Not even a commit under way touches what the older meta page leads to. (The first commit after opening may: what the older one
-/// led to before is not known.)
+/// Not even a commit in flight overwrites pages of the older meta page's state. (The first commit
+/// after opening may: the pages of the state before are not known.)
 #[test]
-fn without_the_newest_meta_page_the_commit_before_is_found_in_the_middle_of_the_next() {
+fn without_the_newest_meta_page_the_previous_commit_is_recovered_during_the_next() {
     let mut found = 0;
     for seed in 0..30 {
         let options = Options { page_size: 1024, sync_freelist: seed % 2 == 1, ..options() };
@@ -255,11 +263,11 @@ fn without_the_newest_meta_page_the_commit_before_is_found_in_the_middle_of_the_
             found += 1;
         }
     }
-    assert!(found > 60, "only {found}");
+    assert!(found > 60, "only {found} states recovered");
 }
 
 #[test]
-fn commits_wait_for_the_disk_unless_told_not_to() {
+fn commits_sync_unless_disabled() {
     let syncs = |sync| {
         let disk = SimDisk::new(3);
         let db = open(&disk, &Options { sync, ..options() }).unwrap();

@@ -1,4 +1,4 @@
-//! Files that bbolt wrote, read and written by us.
+//! Files written by bbolt, read and written by this crate.
 
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ fn text(db: &Db) -> String {
     String::from_utf8(text).unwrap()
 }
 
-/// Each file, opened in each way.
+/// Runs a test on each file, opened with each combination of options.
 fn each_file(test: impl Fn(&str, SimDisk, Options)) {
     for name in FILES {
         for sync_freelist in [false, true] {
@@ -36,7 +36,7 @@ fn each_file(test: impl Fn(&str, SimDisk, Options)) {
 }
 
 #[test]
-fn bbolts_files_are_read() {
+fn files_written_by_bbolt_are_read() {
     each_file(|name, disk, options| {
         let expected = String::from_utf8(testdata(&format!("{name}.txt"))).unwrap();
         for read_only in [true, false] {
@@ -54,7 +54,7 @@ fn bbolts_files_are_read() {
 }
 
 #[test]
-fn opening_a_file_of_bbolts_changes_only_where_the_older_meta_page_leads() {
+fn opening_a_bbolt_file_changes_only_the_older_meta_page() {
     each_file(|name, disk, options| {
         let before = Image::new(testdata(&format!("{name}.db")));
         drop(open(&disk, &options).unwrap());
@@ -63,7 +63,7 @@ fn opening_a_file_of_bbolts_changes_only_where_the_older_meta_page_leads() {
         assert!(before.bytes[data..] == after.bytes[data..], "{name}");
         assert_eq!(before.newest_meta(), after.newest_meta(), "{name}");
         assert_eq!(before.meta(META_ROOT), after.meta(META_ROOT), "{name}");
-        // Without the newer one, the other tells the same.
+        // Without the newer meta page, the other one yields the same state.
         let newest = after.newest_meta() as u64 * before.page_size as u64;
         disk.flip_bit(FILE, (newest + 20) * 8);
         let db = open(&disk, &options).unwrap();
@@ -76,7 +76,7 @@ fn opening_a_file_of_bbolts_changes_only_where_the_older_meta_page_leads() {
 }
 
 #[test]
-fn bbolts_files_are_written() {
+fn files_written_by_bbolt_can_be_written() {
     each_file(|name, disk, options| {
         let db = open(&disk, &options).unwrap();
         let mut model = Contents::read(&db.snapshot().root()).unwrap();
@@ -90,14 +90,17 @@ fn bbolts_files_are_written() {
         verify(&db.snapshot().root(), &model, &mut workload.random);
         drop(db);
         let saved = Image::new(disk.contents(FILE).unwrap()).meta(META_FREELIST) != u64::MAX;
-        assert_eq!(saved, options.sync_freelist, "{name}: as asked for, whatever it was before");
+        assert_eq!(
+            saved, options.sync_freelist,
+            "{name}: saved according to the option, whatever it was before"
+        );
         let db = open(&disk, &options).unwrap();
         verify(&db.snapshot().root(), &model, &mut workload.random);
     });
 }
 
 #[test]
-fn a_copy_of_a_state_is_a_file() {
+fn a_snapshot_copy_is_a_complete_file() {
     each_file(|name, disk, options| {
         let db = open(&disk, &options).unwrap();
         let mut copy = Vec::new();
@@ -105,7 +108,7 @@ fn a_copy_of_a_state_is_a_file() {
         assert_eq!(len, copy.len() as u64);
         assert_eq!(len, db.snapshot().size());
         let expected = String::from_utf8(testdata(&format!("{name}.txt"))).unwrap();
-        // Either meta page opens it.
+        // Either meta page opens the copy.
         for slot in [None, Some(0), Some(1)] {
             let disk = disk_with(&copy);
             if let Some(slot) = slot {

@@ -1,11 +1,11 @@
-//! What a fuzzer has found worth keeping: each input reaches code that no other does.
+//! Replays the fuzzer's corpus: each input reaches code that no other does.
 
 use std::path::PathBuf;
 
 use crate::exercise::exercise;
 
 #[test]
-fn the_corpus_is_survived() {
+fn the_corpus_causes_no_panic() {
     let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "fuzz/corpus/open_walk"].iter().collect();
     let mut inputs: Vec<PathBuf> =
         std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();

@@ -1,4 +1,4 @@
-//! No bytes of a file make it panic or run on.
+//! Arbitrary bytes cause neither panics nor endless loops.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,7 +9,8 @@ use crate::exercise::{Outcome, exercise, fix_checksums, open_and_use};
 use crate::support::image::{BRANCH, Image, LEAF, META_HIGH_WATER, META_ROOT};
 use crate::support::{FILE, open, options};
 
-/// A file of some ten pages that has everything: branches, overflow, buckets in buckets, inline ones, free pages and a list of them.
+/// A file of about ten pages with every feature: branches, overflow, nested and inline buckets,
+/// free pages and a saved freelist.
 pub(crate) fn small_file() -> Vec<u8> {
     let options = Options { page_size: 1024, sync_freelist: true, grow_bytes: 0, ..options() };
     let disk = SimDisk::new(0);
@@ -32,7 +33,7 @@ pub(crate) fn small_file() -> Vec<u8> {
 }
 
 #[test]
-fn the_small_file_has_everything() {
+fn the_small_file_has_every_page_type() {
     let image = Image::new(small_file());
     let pages: Vec<u64> = (2..image.meta(META_HIGH_WATER)).collect();
     assert!(pages.len() < 24, "{} pages", pages.len());
@@ -44,8 +45,8 @@ fn the_small_file_has_everything() {
     assert_eq!(open_and_use(&image.bytes), Outcome::Sound);
 }
 
-/// Runs all, and tells of those that panicked.
-fn none_panics<T: std::fmt::Debug>(all: impl Iterator<Item = T>, each: impl Fn(&T)) -> u64 {
+/// Runs all cases and reports each one that panicked.
+fn assert_no_panics<T: std::fmt::Debug>(all: impl Iterator<Item = T>, each: impl Fn(&T)) -> u64 {
     let (mut tried, mut panicked) = (0, Vec::new());
     for one in all {
         tried += 1;
@@ -63,9 +64,9 @@ fn none_panics<T: std::fmt::Debug>(all: impl Iterator<Item = T>, each: impl Fn(&
 }
 
 #[test]
-fn any_flipped_bit_is_survived() {
+fn any_flipped_bit_causes_no_panic() {
     let bytes = small_file();
-    let tried = none_panics(0..bytes.len() * 8, |bit| {
+    let tried = assert_no_panics(0..bytes.len() * 8, |bit| {
         let mut bytes = bytes.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
         open_and_use(&bytes);
@@ -74,10 +75,10 @@ fn any_flipped_bit_is_survived() {
 }
 
 #[test]
-fn any_flipped_bit_of_a_meta_page_with_its_checksum_right_is_survived() {
+fn any_flipped_meta_bit_with_a_valid_checksum_causes_no_panic() {
     let bytes = small_file();
     let meta_bits = (16 * 8..72 * 8).chain((1024 + 16) * 8..(1024 + 72) * 8);
-    none_panics(meta_bits, |bit| {
+    assert_no_panics(meta_bits, |bit| {
         let mut bytes = bytes.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
         fix_checksums(&mut bytes);
@@ -86,14 +87,14 @@ fn any_flipped_bit_of_a_meta_page_with_its_checksum_right_is_survived() {
 }
 
 #[test]
-fn many_changed_bytes_at_once_are_survived() {
+fn many_changed_bytes_cause_no_panic() {
     let bytes = small_file();
-    none_panics(0..6_000_u64, |seed| {
+    assert_no_panics(0..6_000_u64, |seed| {
         let mut random = SeededRandom::new(*seed);
         let mut bytes = bytes.clone();
         for _ in 0..1 + random.below(12) {
             let at = usize::try_from(random.below(bytes.len() as u64)).unwrap();
-            // Small numbers are what counts, sizes and page ids are made of.
+            // Small numbers: counts, sizes and page ids consist of them.
             let few = [0, 1, 2, 3, 16, 255];
             bytes[at] = match random.below(2) {
                 0 => few[usize::try_from(random.below(6)).unwrap()],
@@ -105,28 +106,28 @@ fn many_changed_bytes_at_once_are_survived() {
 }
 
 #[test]
-fn pages_in_each_others_places_are_survived() {
+fn swapped_pages_cause_no_panic() {
     let image = Image::new(small_file());
     let pages = image.meta(META_HIGH_WATER);
     let swaps = (2..pages).flat_map(|from| (2..pages).map(move |to| (from, to)));
-    none_panics(swaps, |(from, to)| {
+    assert_no_panics(swaps, |(from, to)| {
         let mut image = image.clone();
         let (from, at) = (image.page(*from), image.page(*to));
         image.bytes.copy_within(from..from + 1024, at);
         open_and_use(&image.bytes);
-        // With the number it should have, it is believed.
+        // With a matching page number, the page passes the header check.
         image.bytes[at..at + 8].copy_from_slice(&to.to_le_bytes());
         open_and_use(&image.bytes);
     });
 }
 
 #[test]
-fn a_file_cut_anywhere_is_refused_or_sound() {
+fn a_truncated_file_is_refused_or_consistent() {
     let bytes = small_file();
     let used = Image::new(bytes.clone()).meta(META_HIGH_WATER) * 1024;
-    none_panics((0..bytes.len()).step_by(64).chain([1, 15, 17, 79, 80, 1023, 1025]), |len| {
+    assert_no_panics((0..bytes.len()).step_by(64).chain([1, 15, 17, 79, 80, 1023, 1025]), |len| {
         let outcome = open_and_use(&bytes[..*len]);
-        // An empty file is made a database.
+        // An empty file is initialized as a new database.
         let whole = *len as u64 >= used || *len == 0;
         assert_eq!(outcome, if whole { Outcome::Sound } else { Outcome::Refused }, "{len}");
     });
@@ -134,7 +135,7 @@ fn a_file_cut_anywhere_is_refused_or_sound() {
 
 #[test]
 fn garbage_is_refused() {
-    none_panics(0..300_u64, |seed| {
+    assert_no_panics(0..300_u64, |seed| {
         let mut random = SeededRandom::new(*seed);
         let len = random.below(20_000) + 1;
         let bytes: Vec<u8> = (0..len).map(|_| random.next().to_le_bytes()[0]).collect();

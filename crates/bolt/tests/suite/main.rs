@@ -1,18 +1,18 @@
-//! The database against a model, a failing disk and hostile files.
+//! Tests of the database against a model, failing disks and hostile files.
 //!
-//! | file | what it shows |
+//! | file | property |
 //! | --- | --- |
-//! | `model` | whatever transactions do, the file holds what a nested `BTreeMap` would |
-//! | `space` | pages that nothing needs are used again |
-//! | `crash` | a power cut at any change loses nothing that was acknowledged |
-//! | `faults` | an error of the disk stops writing, and nothing else |
-//! | `rewrite` | defragmenting loses nothing either |
-//! | `hostile` | no bytes of a file make it panic or run on |
-//! | `crafted` | neither do files made by hand to lead in circles |
-//! | `defrag` | what a rewritten file keeps of the old one |
-//! | `scrub` | a flipped bit is found where checksums are kept |
-//! | `files` | files that bbolt wrote |
-//! | `fuzz_corpus` | what a fuzzer has found worth keeping |
+//! | `model` | after any transactions, the file holds the same as a nested `BTreeMap` |
+//! | `space` | unneeded pages are reused |
+//! | `crash` | a power cut at any write or sync loses no acknowledged commit |
+//! | `faults` | disk errors stop writes and nothing else |
+//! | `rewrite` | defragmentation under load loses nothing |
+//! | `hostile` | arbitrary bytes cause neither panics nor endless loops |
+//! | `crafted` | nor do handcrafted files with cycles |
+//! | `defrag` | locks, checksums and meta pages survive a defragmentation |
+//! | `scrub` | checksums detect a flipped bit |
+//! | `files` | files written by bbolt |
+//! | `fuzz_corpus` | the fuzzer's corpus |
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 

@@ -1,4 +1,4 @@
-//! Whatever transactions do, the file holds what a nested `BTreeMap` would.
+//! After any transactions, the file holds the same as a nested `BTreeMap`.
 
 use bolt::{Db, Options, Snapshot};
 use env::{SeededRandom, SimDisk};
@@ -10,12 +10,12 @@ use crate::support::ops::{BUCKETS, Op, Workload};
 use crate::support::verify::{verify, verify_size};
 use crate::support::{FILE, assert_sound, open, options};
 
-/// Commits between two checks of everything.
+/// Commits between two full checks.
 const CHECK_EVERY: u64 = 4;
-/// Most states that are held while the file goes on.
+/// Maximum number of states held while the file changes.
 const HELD_MAX: usize = 6;
 
-/// A database, its model, and states that somebody is still reading.
+/// A database, its model, and snapshots that are still read.
 struct Run {
     disk: SimDisk,
     options: Options,
@@ -34,7 +34,7 @@ impl Run {
         Run { disk, options, db, model: Contents::default(), held: Vec::new(), random, commits: 0 }
     }
 
-    /// Makes changes, and commits them if told to.
+    /// Applies changes, and commits them if `commit` is set.
     fn transaction(&mut self, ops: &[Op], commit: bool) {
         let db = self.db.as_ref().unwrap();
         let mut tx = db.write().unwrap();
@@ -57,7 +57,7 @@ impl Run {
         let txid = tx.txid();
         let committed = tx.commit().unwrap();
         let changed = committed == txid;
-        assert!(changed || model == self.model, "changes without a commit");
+        assert!(changed || model == self.model, "the model changed without a commit");
         self.model = model;
         self.commits += 1;
         if self.commits.is_multiple_of(CHECK_EVERY) {
@@ -72,7 +72,7 @@ impl Run {
         assert_sound(&snapshot);
     }
 
-    /// Begins to hold the newest state, or stops to hold some.
+    /// Holds the newest state, or drops a held one.
     fn hold(&mut self) {
         if self.held.len() < HELD_MAX {
             self.held.push((self.db.as_ref().unwrap().snapshot(), self.model.clone()));
@@ -83,7 +83,7 @@ impl Run {
         }
     }
 
-    /// A state that is held is what it was.
+    /// Asserts that a held state is unchanged.
     fn check_held(&mut self, snapshot: &Snapshot, model: &Contents) {
         verify(&snapshot.root(), model, &mut self.random);
         let stats = snapshot.root().stats().unwrap();
@@ -119,7 +119,7 @@ fn run(seed: u64, options: Options, keys: u64, value_max: u64, transactions: u64
 }
 
 #[test]
-fn random_transactions_with_small_pages() {
+fn random_transactions_on_small_pages_match_the_model() {
     for seed in 0..6 {
         let sync_freelist = seed % 2 == 1;
         run(seed, Options { page_size: 1024, sync_freelist, ..options() }, 400, 9_000, 120);
@@ -127,7 +127,7 @@ fn random_transactions_with_small_pages() {
 }
 
 #[test]
-fn random_transactions_with_usual_pages() {
+fn random_transactions_on_default_pages_match_the_model() {
     for seed in 10..14 {
         let sync_freelist = seed % 2 == 1;
         run(seed, Options { sync_freelist, ..options() }, 1_500, 30_000, 120);
@@ -135,7 +135,7 @@ fn random_transactions_with_usual_pages() {
 }
 
 #[test]
-fn random_transactions_with_large_pages() {
+fn random_transactions_on_large_pages_match_the_model() {
     for seed in 20..22 {
         let sync_freelist = seed % 2 == 1;
         run(seed, Options { page_size: 16_384, sync_freelist, ..options() }, 3_000, 70_000, 100);
@@ -143,7 +143,7 @@ fn random_transactions_with_large_pages() {
 }
 
 #[test]
-fn few_keys_that_come_and_go_cross_between_inline_and_paged() {
+fn small_buckets_switch_between_inline_and_paged() {
     for seed in 30..36 {
         run(seed, Options { page_size: 1024, ..options() }, 12, 700, 250);
     }
@@ -166,7 +166,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What happens between transactions.
+/// Actions between transactions.
 #[derive(Clone, Debug)]
 enum Between {
     Nothing,
@@ -186,7 +186,7 @@ proptest! {
     })]
 
     #[test]
-    fn any_transactions_leave_what_the_model_has(
+    fn any_transactions_match_the_model(
         page_size in prop_oneof![Just(1024_usize), Just(4096), Just(16_384)],
         sync_freelist: bool,
         steps in prop::collection::vec((prop::collection::vec(op(), 0..60), prop::bool::weighted(0.9), between()), 1..14),

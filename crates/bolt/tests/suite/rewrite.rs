@@ -1,4 +1,4 @@
-//! A file is rewritten while it is in use, and nothing is lost on the way.
+//! Defragmentation of a file in use loses nothing.
 
 use bolt::{Db, DefragError, Options, SWAP_CHANGES_MAX, Snapshot};
 use env::{Disk, Fault, SeededRandom, SimClock, SimDisk};
@@ -8,7 +8,7 @@ use crate::support::ops::Workload;
 use crate::support::verify::{verify, verify_size};
 use crate::support::{FILE, assert_sound, open, options};
 
-/// Power cuts drawn from each moment.
+/// Power cuts drawn at each change.
 const CUTS: u64 = 3;
 
 fn commit(db: &Db, model: &mut Contents, workload: &mut Workload) -> bool {
@@ -17,7 +17,7 @@ fn commit(db: &Db, model: &mut Contents, workload: &mut Workload) -> bool {
     tx.commit().is_ok()
 }
 
-/// A file with a history, durable, so that power cuts are copies.
+/// A durable file with some history, so that power cuts are copies.
 fn before(options: &Options, seed: u64) -> (SimDisk, Contents) {
     let disk = SimDisk::new(seed);
     let db = open(&disk, options).unwrap();
@@ -34,7 +34,7 @@ fn small_pages(sync_freelist: bool) -> Options {
 }
 
 #[test]
-fn whatever_is_committed_meanwhile_is_in_the_new_file() {
+fn concurrent_commits_are_in_the_new_file() {
     for seed in 0..30 {
         let options = Options { checksums: seed % 3 == 0, ..small_pages(seed % 2 == 1) };
         let (disk, mut model) = before(&options, seed);
@@ -59,9 +59,9 @@ fn whatever_is_committed_meanwhile_is_in_the_new_file() {
         }
         if let Some(scrub) = db.scrub() {
             let report = scrub.finish();
-            assert_eq!((report.learned, report.damaged), (0, vec![]));
+            assert_eq!((report.learned, report.corrupt), (0, vec![]));
         }
-        // States of files that have no name any more are what they were.
+        // States of files without a name are unchanged.
         for (snapshot, model) in held {
             verify(&snapshot.root(), &model, &mut workload.random);
             assert_sound(&snapshot);
@@ -70,7 +70,7 @@ fn whatever_is_committed_meanwhile_is_in_the_new_file() {
             assert!(commit(&db, &mut model, &mut workload));
         }
         drop(db);
-        assert_eq!(disk.read_dir("/".as_ref()).unwrap(), [FILE], "nothing is left behind");
+        assert_eq!(disk.read_dir("/".as_ref()).unwrap(), [FILE], "no temporary file is left");
         let db = open(&disk.power_cut(seed), &options).unwrap();
         verify(&db.snapshot().root(), &model, &mut workload.random);
         assert_sound(&db.snapshot());
@@ -78,7 +78,7 @@ fn whatever_is_committed_meanwhile_is_in_the_new_file() {
 }
 
 #[test]
-fn free_pages_are_given_back() {
+fn defragmentation_removes_free_pages() {
     let (disk, mut model) = before(&small_pages(false), 1);
     let db = open(&disk, &small_pages(false)).unwrap();
     for bucket in [b"a", b"b"] {
@@ -99,7 +99,7 @@ fn free_pages_are_given_back() {
 }
 
 #[test]
-fn the_swap_is_put_off_while_much_is_written() {
+fn the_swap_is_postponed_while_much_is_written() {
     let (disk, _) = before(&small_pages(false), 2);
     let db = open(&disk, &small_pages(false)).unwrap();
     let mut defrag = db.begin_defragment().unwrap();
@@ -111,32 +111,36 @@ fn the_swap_is_put_off_while_much_is_written() {
     }
     tx.commit().unwrap();
     let report = defrag.turn(&SimClock::default()).unwrap();
-    let report = report.expect("they are caught up with before the writer is held up");
+    let report = report.expect("the changes are copied before the writer is blocked");
     assert!(report.swap_changes <= SWAP_CHANGES_MAX, "{report:?}");
     assert!(report.caught_up >= 4 * SWAP_CHANGES_MAX, "{report:?}");
 }
 
-/// What happened before the disk failed.
+/// State at the time the disk failed.
 struct Outcome {
     acknowledged: Contents,
-    under_way: Contents,
+    in_flight: Contents,
 }
 
-/// Defragments, with commits before, between and after, until the disk fails.
-fn story(disk: &SimDisk, options: &Options, model: &Contents) -> Result<(), Outcome> {
+/// Defragments, with commits before, during and after, until the disk fails.
+fn defragment_until_failure(
+    disk: &SimDisk,
+    options: &Options,
+    model: &Contents,
+) -> Result<(), Outcome> {
     let mut acknowledged = model.clone();
     let mut workload = Workload::new(77, 150, 3_000);
     let mut commit = |db: &Db| {
-        let mut under_way = acknowledged.clone();
-        let done = commit(db, &mut under_way, &mut workload);
+        let mut in_flight = acknowledged.clone();
+        let done = commit(db, &mut in_flight, &mut workload);
         match done {
-            true => acknowledged = under_way,
-            false => return Err(Outcome { acknowledged: acknowledged.clone(), under_way }),
+            true => acknowledged = in_flight,
+            false => return Err(Outcome { acknowledged: acknowledged.clone(), in_flight }),
         }
         Ok(acknowledged.clone())
     };
     let failed =
-        |model: &Contents| Outcome { acknowledged: model.clone(), under_way: model.clone() };
+        |model: &Contents| Outcome { acknowledged: model.clone(), in_flight: model.clone() };
     let db = open(disk, options).map_err(|_| failed(model))?;
     let mut now = commit(&db)?;
     for _ in 0..2 {
@@ -151,23 +155,23 @@ fn story(disk: &SimDisk, options: &Options, model: &Contents) -> Result<(), Outc
 }
 
 #[test]
-fn a_power_cut_at_any_change_loses_nothing_acknowledged() {
-    let mut moments = 0;
+fn a_power_cut_during_defragmentation_loses_no_acknowledged_commit() {
+    let mut crash_points = 0;
     for seed in 0..6 {
         let options = Options { checksums: seed % 3 == 2, ..small_pages(seed % 2 == 1) };
         let (before, model) = before(&options, seed);
         for change in 0.. {
             let disk = before.power_cut(0);
             disk.fail_change(change, Fault::Crash);
-            let Err(outcome) = story(&disk, &options, &model) else { break };
-            moments += 1;
+            let Err(outcome) = defragment_until_failure(&disk, &options, &model) else { break };
+            crash_points += 1;
             for cut in 0..CUTS {
                 let disk = disk.power_cut(cut);
                 let db = open(&disk, &options).unwrap();
                 assert_sound(&db.snapshot());
                 let mut found = Contents::read(&db.snapshot().root()).unwrap();
                 assert!(
-                    found == outcome.acknowledged || found == outcome.under_way,
+                    found == outcome.acknowledged || found == outcome.in_flight,
                     "seed {seed}, change {change}, cut {cut}"
                 );
                 assert!(commit(&db, &mut found, &mut Workload::new(1, 50, 500)));
@@ -176,11 +180,11 @@ fn a_power_cut_at_any_change_loses_nothing_acknowledged() {
             }
         }
     }
-    assert!(moments > 300, "only {moments} moments");
+    assert!(crash_points > 300, "only {crash_points} crash points");
 }
 
 #[test]
-fn an_error_at_any_call_gives_it_up_and_nothing_else() {
+fn an_error_of_any_disk_call_ends_only_the_defragmentation() {
     for sync_freelist in [false, true] {
         let options = small_pages(sync_freelist);
         let (before, model) = before(&options, 9);
@@ -198,12 +202,17 @@ fn an_error_at_any_call_gives_it_up_and_nothing_else() {
                 break;
             }
             match outcome {
-                Err(DefragError::Unsure { .. }) => assert!(db.write().is_err(), "call {call}"),
+                Err(DefragError::RenameNotDurable { .. }) => {
+                    assert!(db.write().is_err(), "call {call}")
+                }
                 Ok(_) | Err(_) => {
-                    assert!(commit(&db, &mut model, &mut workload), "call {call}: it goes on");
+                    assert!(
+                        commit(&db, &mut model, &mut workload),
+                        "call {call}: commits continue"
+                    );
                     assert!(
                         db.defragment(&SimClock::default()).is_ok(),
-                        "call {call}: and once more"
+                        "call {call}: a second commit succeeds"
                     );
                 }
             }
@@ -212,7 +221,8 @@ fn an_error_at_any_call_gives_it_up_and_nothing_else() {
             drop((held, db));
             let db = open(&disk.power_cut(1), &options).unwrap();
             assert_eq!(Contents::read(&db.snapshot().root()).unwrap(), model, "call {call}");
-            // Another process goes on with what it finds, and that is durable, its name too.
+            // Another process continues from this state, and its commits and the file name are
+            // durable.
             let db = open(&disk, &options).unwrap();
             assert_sound(&db.snapshot());
             assert_eq!(Contents::read(&db.snapshot().root()).unwrap(), model, "call {call}");
@@ -226,7 +236,7 @@ fn an_error_at_any_call_gives_it_up_and_nothing_else() {
 }
 
 #[test]
-fn threads_write_and_read_meanwhile() {
+fn threads_read_and_write_during_defragmentation() {
     let options = small_pages(false);
     let (disk, mut model) = before(&options, 4);
     let db = open(&disk, &options).unwrap();

@@ -1,4 +1,4 @@
-//! A flipped bit is found where checksums are kept.
+//! Scrubbing detects flipped bits where checksums are kept.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ fn saved() -> SimDisk {
     disk.power_cut(0)
 }
 
-/// The pages that a file's newest state is made of.
+/// The pages that the newest state of a file uses.
 fn pages_in_use(image: &Image) -> Vec<u64> {
     let mut pages = Vec::new();
     let mut todo = vec![image.meta(META_ROOT)];
@@ -52,14 +52,14 @@ fn pages_in_use(image: &Image) -> Vec<u64> {
 }
 
 #[test]
-fn a_sound_file_is_verified_and_learned_once() {
+fn a_scrub_verifies_known_pages_and_learns_unknown_ones() {
     let disk = saved();
     let pages = pages_in_use(&Image::new(disk.contents(FILE).unwrap())).len() as u64;
     let db = open(&disk, &checked()).unwrap();
     let report = db.scrub().unwrap().finish();
-    assert_eq!((report.verified, report.learned, report.damaged), (pages, 0, vec![]));
+    assert_eq!((report.verified, report.learned, report.corrupt), (pages, 0, vec![]));
     drop(db);
-    // Without the sums, all are learned, and then known.
+    // Without saved checksums, the first scrub learns all pages and the second verifies them.
     env::Disk::remove_file(&disk, "db.sums".as_ref()).unwrap();
     let db = open(&disk, &checked()).unwrap();
     let report = db.scrub().unwrap().finish();
@@ -68,12 +68,12 @@ fn a_sound_file_is_verified_and_learned_once() {
     assert_eq!((report.verified, report.learned), (pages, 0));
     assert!(
         open(&saved(), &options()).unwrap().scrub().is_none(),
-        "none are kept unless asked for"
+        "no checksums are kept by default"
     );
 }
 
 #[test]
-fn any_flipped_bit_in_a_page_in_use_is_found() {
+fn any_flipped_bit_in_a_used_page_is_detected() {
     let disk = saved();
     let image = Image::new(disk.contents(FILE).unwrap());
     let pages = pages_in_use(&image);
@@ -84,18 +84,18 @@ fn any_flipped_bit_in_a_page_in_use_is_found() {
             disk.flip_bit(FILE, page * 1024 * 8 + bit);
             let Ok(db) = open(&disk, &checked()) else { continue };
             let report = db.scrub().unwrap().finish();
-            assert!(!report.damaged.is_empty(), "page {page}, bit {bit}");
+            assert!(!report.corrupt.is_empty(), "page {page}, bit {bit}");
             assert!(
-                report.damaged.iter().any(|damaged| damaged.page() == page),
+                report.corrupt.iter().any(|corrupt| corrupt.page() == page),
                 "{:?}",
-                report.damaged
+                report.corrupt
             );
         }
     }
 }
 
 #[test]
-fn sums_follow_every_commit() {
+fn every_commit_updates_the_checksums() {
     let disk = saved();
     for round in 0..20_u8 {
         let db = open(&disk, &checked()).unwrap();
@@ -106,15 +106,15 @@ fn sums_follow_every_commit() {
             .unwrap();
         tx.commit().unwrap();
         let report = db.scrub().unwrap().finish();
-        assert_eq!((report.learned, report.damaged), (0, vec![]));
+        assert_eq!((report.learned, report.corrupt), (0, vec![]));
         assert_sound(&db.snapshot());
         db.close().unwrap();
     }
 }
 
-/// Sums that were saved hold for the state they name, and for no other.
+/// Saved checksums are valid only for the state that they name.
 #[test]
-fn sums_of_another_state_are_dropped() {
+fn checksums_of_another_state_are_discarded() {
     let disk = saved();
     let db = open(&disk, &options()).unwrap();
     let mut tx = db.write().unwrap();
@@ -123,11 +123,11 @@ fn sums_of_another_state_are_dropped() {
     drop(db);
     let db = open(&disk, &checked()).unwrap();
     let report = db.scrub().unwrap().finish();
-    assert!(report.learned > 0 && report.verified == 0 && report.damaged.is_empty(), "{report:?}");
+    assert!(report.learned > 0 && report.verified == 0 && report.corrupt.is_empty(), "{report:?}");
 }
 
 #[test]
-fn any_flipped_bit_in_the_sums_is_survived() {
+fn any_flipped_bit_in_the_checksum_file_discards_it() {
     let disk = saved();
     let bits = disk.contents("db.sums").unwrap().len() as u64 * 8;
     for bit in 0..bits {
@@ -135,12 +135,12 @@ fn any_flipped_bit_in_the_sums_is_survived() {
         disk.flip_bit("db.sums", bit);
         let db = open(&disk, &checked()).unwrap();
         let report = db.scrub().unwrap().finish();
-        assert_eq!((report.verified, report.damaged), (0, vec![]), "bit {bit}");
+        assert_eq!((report.verified, report.corrupt), (0, vec![]), "bit {bit}");
     }
 }
 
 #[test]
-fn a_scrub_goes_on_in_steps_while_commits_go_on() {
+fn a_scrub_runs_in_steps_between_commits() {
     let disk = saved();
     let db = open(&disk, &checked()).unwrap();
     let mut scrub = db.scrub().unwrap();
@@ -152,12 +152,12 @@ fn a_scrub_goes_on_in_steps_while_commits_go_on() {
         tx.commit().unwrap();
     }
     assert!(steps > 3);
-    assert_eq!(scrub.finish().damaged, []);
+    assert_eq!(scrub.finish().corrupt, []);
 }
 
-/// A round through a large file takes hours, in which pages must be reused.
+/// A pass over a large file takes hours, during which pages must be reused.
 #[test]
-fn a_scrub_under_way_does_not_make_the_file_grow() {
+fn a_running_scrub_does_not_make_the_file_grow() {
     let sizes = [false, true].map(|scrubbing| {
         let disk = SimDisk::new(0);
         let db = open(&disk, &checked()).unwrap();
@@ -179,7 +179,7 @@ fn a_scrub_under_way_does_not_make_the_file_grow() {
 }
 
 #[test]
-fn a_file_that_is_rewritten_during_a_scrub_is_not_taken_for_damaged() {
+fn defragmentation_during_a_scrub_reports_no_corruption() {
     let disk = SimDisk::new(0);
     let db = open(&disk, &checked()).unwrap();
     for round in 0..20_u8 {
@@ -191,9 +191,9 @@ fn a_file_that_is_rewritten_during_a_scrub_is_not_taken_for_damaged() {
     let mut scrub = db.scrub().unwrap();
     assert!(scrub.step(3));
     db.defragment(&SimClock::default()).unwrap();
-    assert_eq!(scrub.finish().damaged, []);
+    assert_eq!(scrub.finish().corrupt, []);
     let report = db.scrub().unwrap().finish();
-    assert_eq!((report.learned, report.damaged), (0, vec![]));
+    assert_eq!((report.learned, report.corrupt), (0, vec![]));
 }
 
 #[test]
@@ -202,20 +202,20 @@ fn a_page_that_cannot_be_read_is_reported() {
     let db = open(&disk, &checked()).unwrap();
     disk.fail_call(2, Fault::Eio);
     let report = db.scrub().unwrap().finish();
-    assert_eq!(report.damaged.len(), 1, "{report:?}");
-    assert!(report.damaged[0].reason().contains("cannot be read"), "{report:?}");
+    assert_eq!(report.corrupt.len(), 1, "{report:?}");
+    assert!(report.corrupt[0].reason().contains("cannot be read"), "{report:?}");
 }
 
-/// The file of sums is not needed, so nothing in it may stop a start.
+/// The checksum file is optional, so it must never prevent a start.
 #[test]
-fn sums_longer_than_they_can_be_are_not_read() {
+fn an_oversized_checksum_file_is_not_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("db");
     let (disk, clock): (Arc<dyn Disk>, _) = (Arc::new(OsDisk), OsClock::default());
     drop(Db::open(Arc::clone(&disk), &clock, &path, checked()).unwrap());
     let sums = disk.open(&folder.path().join("db.sums"), Open::create(Create::IfMissing)).unwrap();
-    // More than there is memory; none of it takes space.
+    // Larger than the memory, but sparse.
     sums.set_len(15 << 40).unwrap();
     let db = Db::open(disk, &clock, &path, checked()).unwrap();
-    assert_eq!(db.scrub().unwrap().finish().damaged, []);
+    assert_eq!(db.scrub().unwrap().finish().corrupt, []);
 }

@@ -1,4 +1,4 @@
-//! Pages that nothing needs are used again.
+//! Unneeded pages are reused.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn a_steady_load_does_not_grow_the_file() {
 }
 
 #[test]
-fn what_a_held_state_needs_is_not_reused_until_it_is_dropped() {
+fn pages_of_a_held_state_are_reused_only_after_it_is_dropped() {
     each_way(|disk, options| {
         let db = open(disk, &options).unwrap();
         fill(&db);
@@ -50,9 +50,12 @@ fn what_a_held_state_needs_is_not_reused_until_it_is_dropped() {
         let before: Vec<_> = read_all(&held);
         (100..300).for_each(|round| overwrite(&db, round));
         let grown = db.snapshot().size();
-        // What it has, and what was written since, but not every version in between.
+        // Its pages and the newest ones, but not those of every version in between.
         assert!((settled * 5 / 4..settled * 9 / 4).contains(&grown), "{settled}, then {grown}");
-        assert!(db.snapshot().size_in_use() <= settled, "what is only held is not in use");
+        assert!(
+            db.snapshot().size_in_use() <= settled,
+            "pages that only a held state needs do not count as used"
+        );
         assert_eq!(read_all(&held), before);
         drop(held);
         (300..1000).for_each(|round| overwrite(&db, round));
@@ -69,7 +72,7 @@ fn read_all(snapshot: &bolt::Snapshot) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 #[test]
-fn a_state_in_the_middle_is_held_like_the_oldest() {
+fn a_held_state_in_the_middle_is_pinned_like_the_oldest() {
     each_way(|disk, options| {
         let db = open(disk, &options).unwrap();
         fill(&db);
@@ -81,7 +84,8 @@ fn a_state_in_the_middle_is_held_like_the_oldest() {
             held.push((snapshot, contents));
         }
         drop(first);
-        // From the oldest on, and never the newest: some of the rest must suffer if a page were freed too soon.
+        // Drops states from the oldest on, never the newest: if a page were freed too soon, one of
+        // the rest would change.
         for (round, (snapshot, contents)) in (140..).zip(held) {
             assert_eq!(read_all(&snapshot), contents);
             drop(snapshot);
@@ -92,7 +96,7 @@ fn a_state_in_the_middle_is_held_like_the_oldest() {
 }
 
 #[test]
-fn what_a_deleted_bucket_had_is_free() {
+fn deleting_a_bucket_frees_its_pages() {
     each_way(|disk, options| {
         let db = open(disk, &options).unwrap();
         fill(&db);
@@ -110,7 +114,7 @@ fn what_a_deleted_bucket_had_is_free() {
 }
 
 #[test]
-fn pages_freed_before_a_restart_are_found_again() {
+fn pages_freed_before_a_restart_are_reused_after_it() {
     each_way(|disk, options| {
         let db = open(disk, &options).unwrap();
         fill(&db);
@@ -120,13 +124,13 @@ fn pages_freed_before_a_restart_are_found_again() {
             let db = open(disk, &options).unwrap();
             overwrite(&db, round);
             assert_sound(&db.snapshot());
-            assert!(db.snapshot().size() <= settled, "no more than without a restart");
+            assert!(db.snapshot().size() <= settled, "no larger than without a restart");
         }
     });
 }
 
 #[test]
-fn a_bucket_is_inline_up_to_a_quarter_of_a_page_and_without_buckets_inside() {
+fn a_bucket_is_inline_up_to_a_quarter_page_and_without_nested_buckets() {
     let db = open(&SimDisk::new(0), &options()).unwrap();
     let inline = |value: usize, inside: bool| {
         let mut tx = db.write().unwrap();
@@ -139,19 +143,20 @@ fn a_bucket_is_inline_up_to_a_quarter_of_a_page_and_without_buckets_inside() {
         assert_sound(&db.snapshot());
         db.snapshot().root().stats().unwrap().inline_buckets
     };
-    // A page's header, an element and a key of one byte.
+    // Page header, element, and a key of one byte.
     let most = 4096 / 4 - 16 - 16 - 1;
     assert_eq!(inline(0, false), 1);
     assert_eq!(inline(most, false), 1);
     assert_eq!(inline(most + 1, false), 0);
     assert_eq!(inline(3 * 4096, false), 0);
-    assert_eq!(inline(most, false), 1, "and back again");
-    assert_eq!(inline(1, true), 1, "only the empty one inside");
+    assert_eq!(inline(most, false), 1, "inline again after shrinking");
+    assert_eq!(inline(1, true), 1, "only the empty nested bucket is inline");
 }
 
-/// On a real disk, where a map shows what is written to the file: a page that is reused too soon would be seen.
+/// Uses a real disk, where a map shows later writes to the file: a page that is reused too soon
+/// would be seen.
 #[test]
-fn held_states_stay_as_they_are_on_a_real_disk() {
+fn held_states_are_unchanged_on_a_real_disk() {
     let folder = tempfile::tempdir().unwrap();
     let (disk, clock) = (Arc::new(OsDisk), OsClock::default());
     let db = Db::open(disk, &clock, &folder.path().join("db"), options()).unwrap();
@@ -165,7 +170,7 @@ fn held_states_stay_as_they_are_on_a_real_disk() {
             let contents = read_all(&snapshot);
             held.push((snapshot, contents));
         }
-        // Any of them may go, the oldest, the newest or one between.
+        // Any of them may be dropped: the oldest, the newest or one between.
         if held.len() > 4 {
             let gone = usize::try_from(random.below(held.len() as u64)).unwrap();
             held.swap_remove(gone);

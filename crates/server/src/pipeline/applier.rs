@@ -145,7 +145,7 @@ impl Applier {
             "applying snapshot"
         );
         let before = self.shared.state();
-        before.backend.give_up_name();
+        before.backend.mark_replaced();
         failpoint!("applyBeforeOpenSnapshot");
         let backend = receive::open(&self.shared, index)?;
         failpoint!("applyAfterOpenSnapshot");

@@ -1,6 +1,6 @@
-//! The bytes of a file, to look into and to tamper with, without the help of the crate under test.
+//! The raw bytes of a file, to inspect and tamper with, independent of the crate under test.
 
-/// Bytes of a page header, and of an element.
+/// Size of a page header and of an element, in bytes.
 pub(crate) const HEADER: usize = 16;
 pub(crate) const ELEMENT: usize = 16;
 
@@ -8,7 +8,7 @@ pub(crate) const BRANCH: u16 = 1;
 pub(crate) const LEAF: u16 = 2;
 pub(crate) const FREELIST: u16 = 16;
 
-/// In a meta page, behind the header: where its fields are, and where the checksum is.
+/// Offsets of meta page fields after the page header.
 const MAGIC: u32 = 0xED0C_DAED;
 pub(crate) const META_ROOT: usize = 16;
 pub(crate) const META_FREELIST: usize = 32;
@@ -16,7 +16,7 @@ pub(crate) const META_HIGH_WATER: usize = 40;
 pub(crate) const META_TXID: usize = 48;
 const META_CHECKSUM: usize = 56;
 
-/// A file's bytes.
+/// The bytes of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Image {
     pub(crate) bytes: Vec<u8>,
@@ -24,31 +24,31 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// Of a file that is sound.
+    /// Wraps the bytes of a consistent file.
     pub(crate) fn new(bytes: Vec<u8>) -> Image {
         let page_size = usize::try_from(u32_at(&bytes, HEADER + 8)).unwrap();
-        assert_eq!(u32_at(&bytes, HEADER), MAGIC, "the first meta page is sound");
+        assert_eq!(u32_at(&bytes, HEADER), MAGIC, "the first meta page is valid");
         Image { bytes, page_size }
     }
 
-    /// Which meta page is the newer.
+    /// Index of the newer meta page.
     pub(crate) fn newest_meta(&self) -> usize {
         let txid = |slot| u64_at(&self.bytes, slot * self.page_size + HEADER + META_TXID);
         usize::from(txid(1) > txid(0))
     }
 
-    /// A field of the newer meta page.
+    /// Reads a field of the newer meta page.
     pub(crate) fn meta(&self, field: usize) -> u64 {
         u64_at(&self.bytes, self.newest_meta() * self.page_size + HEADER + field)
     }
 
-    /// Whether a meta page's checksum is right.
+    /// Reports whether a meta page's checksum is correct.
     pub(crate) fn is_meta_sound(&self, slot: usize) -> bool {
         let meta = &self.bytes[slot * self.page_size + HEADER..];
         u64_at(meta, META_CHECKSUM) == fnv1a(&meta[..META_CHECKSUM])
     }
 
-    /// Sets a field of both meta pages, and their checksums.
+    /// Sets a field of both meta pages, and corrects their checksums.
     pub(crate) fn set_meta(&mut self, field: usize, to: u64) {
         for slot in 0..2 {
             let at = slot * self.page_size + HEADER + field;
@@ -57,7 +57,7 @@ impl Image {
         fix_checksums(&mut self.bytes, self.page_size);
     }
 
-    /// Pages that hold the saved freelist.
+    /// Number of pages of the saved freelist.
     pub(crate) fn freelist_pages(&self) -> u64 {
         match self.meta(META_FREELIST) {
             u64::MAX => 0,
@@ -83,7 +83,7 @@ impl Image {
         u32_at(&self.bytes, self.page(id) + 12)
     }
 
-    /// Writes a page of elements: pairs of a key and what belongs to it.
+    /// Writes a page with the given elements.
     pub(crate) fn write_page(&mut self, id: u64, elements: &[Element<'_>]) {
         let at = self.page(id);
         let page = encode_page(id, elements, self.page_size);
@@ -94,7 +94,7 @@ impl Image {
     }
 }
 
-/// What a page made by hand has.
+/// An element of a handcrafted page.
 #[derive(Clone, Debug)]
 pub(crate) enum Element<'a> {
     Child { key: &'a [u8], page: u64 },
@@ -137,7 +137,7 @@ impl<'a> Element<'a> {
     }
 }
 
-/// A page of elements, as long as it takes.
+/// Encodes a page of elements, with as many overflow pages as needed.
 pub(crate) fn encode_page(id: u64, elements: &[Element<'_>], page_size: usize) -> Vec<u8> {
     let is_branch = matches!(elements.first(), Some(Element::Child { .. }));
     let mut numbers = Vec::new();
@@ -164,7 +164,7 @@ pub(crate) fn encode_page(id: u64, elements: &[Element<'_>], page_size: usize) -
     page
 }
 
-/// Makes the checksums of both meta pages right, whatever else is wrong with them.
+/// Corrects the checksums of both meta pages, whatever else is wrong with them.
 pub(crate) fn fix_checksums(bytes: &mut [u8], page_size: usize) {
     for slot in 0..2 {
         let start = slot * page_size + HEADER;

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers shared by the tests.
 
 pub(crate) mod contents;
 pub(crate) mod image;
@@ -12,20 +12,21 @@ use std::time::Duration;
 use bolt::{Db, OpenError, Options, Snapshot};
 use env::{Create, Disk, Open, SimClock, SimDisk};
 
-/// The file of every test.
+/// Path of the database in every test.
 pub(crate) const FILE: &str = "db";
 
-/// Small steps of growth, so that files stay small; and no waiting for a lock that a test forgot to give back.
+/// Options with small growth steps, to keep files small, and no wait for a lock that a test failed
+/// to release.
 pub(crate) fn options() -> Options {
     Options { grow_bytes: 4096, lock_timeout: Some(Duration::from_secs(1)), ..Options::default() }
 }
 
-/// Opens the file, or makes it.
+/// Opens the file, or creates it.
 pub(crate) fn open(disk: &SimDisk, options: &Options) -> Result<Db, OpenError> {
     Db::open(Arc::new(disk.clone()), &SimClock::default(), Path::new(FILE), options.clone())
 }
 
-/// A disk with just this file.
+/// Creates a disk with just this file.
 pub(crate) fn disk_with(bytes: &[u8]) -> SimDisk {
     let disk = SimDisk::new(0);
     let file = disk.open(Path::new(FILE), Open::create(Create::New)).unwrap();
@@ -35,7 +36,7 @@ pub(crate) fn disk_with(bytes: &[u8]) -> SimDisk {
     disk
 }
 
-/// Sees that a state is sound.
+/// Asserts that a state is consistent.
 pub(crate) fn assert_sound(snapshot: &Snapshot) {
     let errors = snapshot.check();
     assert!(errors.is_empty(), "transaction {}: {errors:?}", snapshot.txid());

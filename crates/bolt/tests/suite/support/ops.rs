@@ -1,18 +1,18 @@
-//! Changes, to be made to a database and to its model alike.
+//! Changes that are applied to a database and to its model alike.
 
 use bolt::{BucketMut, Error, WriteTx};
 use env::SeededRandom;
 
 use super::contents::Contents;
 
-/// The buckets that changes speak of. The last has the name that a key of its parent may have.
+/// The buckets that changes refer to. The last has the same name as a possible key of its parent.
 pub(crate) const BUCKETS: [&[&[u8]]; 6] =
     [&[b"a"], &[b"b"], &[b"a", b"in"], &[b"a", b"in", b"deep"], &[b"c"], &[b"c", b"00003"]];
 
-/// One change. A bucket is an index of [`BUCKETS`], a key a number.
+/// A change. A bucket is an index into [`BUCKETS`], a key a number.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    /// Puts a value of some length; the salt makes it unlike others.
+    /// Puts a value of the given length; the salt makes it distinct.
     Put {
         bucket: usize,
         key: u64,
@@ -39,7 +39,7 @@ pub(crate) enum Op {
     },
 }
 
-/// Key number so-and-so: most are short, some long, and a few longer than a small page.
+/// Returns the key of a number: most are short, some long, and a few longer than a small page.
 pub(crate) fn key(number: u64) -> Vec<u8> {
     let mut key = format!("{number:05}").into_bytes();
     match number {
@@ -56,7 +56,7 @@ fn value(key: u64, len: usize, salt: u8) -> Vec<u8> {
 }
 
 impl Op {
-    /// Makes the change in both, which must agree on what comes of it.
+    /// Applies the change to both, and asserts equal results.
     pub(crate) fn apply(&self, tx: &mut WriteTx<'_>, model: &mut Contents) {
         assert_eq!(self.change(tx), self.change_model(model), "{self:?}");
     }
@@ -117,15 +117,16 @@ fn bucket_if_missing<'t>(tx: &'t mut WriteTx<'_>, path: &[&[u8]]) -> Result<Buck
     path.iter().try_fold(tx.root(), |bucket, name| bucket.into_bucket_if_missing(name))
 }
 
-/// A source of changes that follow from a seed. It puts more than it deletes for a while, then the other way round.
+/// A source of changes derived from a seed. It alternates between phases with more puts and with
+/// more deletes.
 #[derive(Debug)]
 pub(crate) struct Workload {
     pub(crate) random: SeededRandom,
-    /// Numbers of keys.
+    /// Number of distinct keys.
     keys: u64,
-    /// Most bytes of a value.
+    /// Maximum value size, in bytes.
     value_max: u64,
-    /// How many of ten operations delete.
+    /// Deletes per ten operations.
     deletes: u64,
 }
 
@@ -134,7 +135,7 @@ impl Workload {
         Workload { random: SeededRandom::new(seed), keys, value_max, deletes: 3 }
     }
 
-    /// The changes of a transaction.
+    /// Returns the changes of a transaction.
     pub(crate) fn transaction(&mut self, ops_max: u64) -> Vec<Op> {
         if self.random.chance(1, 8) {
             self.deletes = [1, 3, 9][usize::try_from(self.random.below(3)).unwrap()];
