@@ -35,7 +35,7 @@ const OPENINGS: [&str; 8] =
 const ALLOWED: [(&str, &str); 0] = [];
 
 /// Parts of the repository that are not rewritten yet. An entry goes when its part is clean.
-const NOT_YET: [&str; 30] = [
+const NOT_YET: &[&str] = &[
     "crates/api",
     "crates/auth",
     "crates/backend",
@@ -62,9 +62,7 @@ const NOT_YET: [&str; 30] = [
     "crates/types",
     "crates/wal",
     "interop",
-    "docs/benchmarks.md",
     "ARCHITECTURE.md",
-    "COMPAT.md",
     "README.md",
 ];
 
