@@ -25,10 +25,10 @@ use failpoint::failpoint;
 use types::Revision;
 
 use crate::error::{Error, Fault};
-use crate::hash::{Hasher, KeyValueHash, decode};
+use crate::hash::{KeyValueHash, KeyValueHasher, decode};
 use crate::store::{NEVER_COMPACTED, Store};
 
-/// Names a compaction, in the order in which they were asked for.
+/// Names a compaction, in the order in which they were scheduled for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CompactionTicket(u64);
 
@@ -56,26 +56,29 @@ pub enum CompactionTurn {
 /// Compactions that are not finished.
 #[derive(Debug, Default)]
 pub(crate) struct Compactions {
-    queue: Mutex<Queue>,
+    queue: Mutex<CompactionQueue>,
     /// Held for a turn.
     turning: Mutex<()>,
 }
 
 #[derive(Default)]
-struct Queue {
-    asked: CompactionTicket,
+struct CompactionQueue {
+    scheduled: CompactionTicket,
     done: CompactionTicket,
-    jobs: VecDeque<Job>,
+    jobs: VecDeque<CompactionJob>,
     waiting: Vec<(CompactionTicket, Box<dyn FnOnce() + Send>)>,
 }
 
-impl fmt::Debug for Queue {
+impl fmt::Debug for CompactionQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue").field("asked", &self.asked).field("done", &self.done).finish()
+        f.debug_struct("CompactionQueue")
+            .field("scheduled", &self.scheduled)
+            .field("done", &self.done)
+            .finish()
     }
 }
 
-struct Job {
+struct CompactionJob {
     at: i64,
     /// The compacted revision before it: its hash is computed with that.
     previous: i64,
@@ -88,7 +91,7 @@ enum Phase {
     /// In the index, from a key on.
     Index { from: Box<[u8]>, kept: Vec<Revision> },
     /// In the file, from a revision on.
-    File { from: Revision, hasher: Box<Hasher> },
+    File { from: Revision, hasher: Box<KeyValueHasher> },
 }
 
 impl Store {
@@ -136,16 +139,16 @@ impl Store {
         Ok(turn)
     }
 
-    /// Whether a compaction is finished, and with it all that were asked for before.
+    /// Whether a compaction is finished, and with it all that were scheduled for before.
     #[must_use]
     pub fn is_compacted(&self, ticket: CompactionTicket) -> bool {
         self.compactions.queue().done >= ticket
     }
 
-    /// The last compaction that was asked for.
+    /// The last compaction that was scheduled for.
     #[must_use]
     pub fn last_compaction(&self) -> CompactionTicket {
-        self.compactions.queue().asked
+        self.compactions.queue().scheduled
     }
 
     /// Calls back when a compaction is finished; at once if it is.
@@ -159,7 +162,7 @@ impl Store {
         call();
     }
 
-    fn advance(&self, job: &mut Job) -> Result<CompactionTurn, Fault> {
+    fn advance(&self, job: &mut CompactionJob) -> Result<CompactionTurn, Fault> {
         match &mut job.phase {
             Phase::Index { from, kept } => {
                 // The lock is let go of before what was noted is sorted.
@@ -173,7 +176,7 @@ impl Store {
             Phase::File { from, hasher } => {
                 let (dropped, next) = self.compact_file(*from, job.at, hasher)?;
                 let Some(next) = next else {
-                    let hash = self.note_hash(job.follows_finished, hasher);
+                    let hash = self.store_hash(job.follows_finished, hasher);
                     return Ok(CompactionTurn::Finished { dropped, hash });
                 };
                 *from = next;
@@ -187,9 +190,9 @@ impl Store {
         &self,
         from: Revision,
         at: i64,
-        hasher: &mut Hasher,
+        hasher: &mut KeyValueHasher,
     ) -> Result<(usize, Option<Revision>), Fault> {
-        let (drops, last) = self.find_dropped(from, at, hasher)?;
+        let (drops, last) = self.scan_batch(from, at, hasher)?;
         let dropped = drops.len();
         let mut tx = self.backend.begin();
         failpoint!("compactAfterAcquiredBatchTxLock");
@@ -210,11 +213,11 @@ impl Store {
     }
 
     /// Looks at some revisions of the file. Returns the keys of those that are to be dropped, and the last that was looked at unless it is the end.
-    fn find_dropped(
+    fn scan_batch(
         &self,
         from: Revision,
         at: i64,
-        hasher: &mut Hasher,
+        hasher: &mut KeyValueHasher,
     ) -> Result<(Vec<Bytes>, Option<Revision>), Fault> {
         let (view, mut drops, mut last) = (self.backend.view(), Vec::new(), None);
         let (first, end) = (revision::encode(from), revision::encode(Revision::new(at + 1, 0)));
@@ -234,7 +237,7 @@ impl Store {
         Ok((drops, last))
     }
 
-    fn note_hash(&self, follows_finished: bool, hasher: &Hasher) -> KeyValueHash {
+    fn store_hash(&self, follows_finished: bool, hasher: &KeyValueHasher) -> KeyValueHash {
         let hash = hasher.finish();
         if follows_finished && !hasher.is_ambiguous() {
             self.hashes.store(hash);
@@ -247,12 +250,15 @@ impl Phase {
     fn file(mut kept: Vec<Revision>, previous: i64, at: i64) -> Phase {
         kept.sort_unstable();
         kept.dedup();
-        Phase::File { from: Revision::ZERO, hasher: Box::new(Hasher::new(previous, at, kept)) }
+        Phase::File {
+            from: Revision::ZERO,
+            hasher: Box::new(KeyValueHasher::new(previous, at, kept)),
+        }
     }
 }
 
 impl Compactions {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, CompactionQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -260,9 +266,9 @@ impl Compactions {
         debug_assert!(at > previous && previous >= NEVER_COMPACTED);
         let mut queue = self.queue();
         let phase = Phase::Index { from: Box::default(), kept: Vec::new() };
-        queue.jobs.push_back(Job { at, previous, follows_finished, phase });
-        queue.asked.0 += 1;
-        queue.asked
+        queue.jobs.push_back(CompactionJob { at, previous, follows_finished, phase });
+        queue.scheduled.0 += 1;
+        queue.scheduled
     }
 
     fn finish(&self) {

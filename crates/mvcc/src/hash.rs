@@ -15,8 +15,8 @@ use backend::{Read, ReadError};
 use types::Revision;
 
 use crate::error::{Error, Fault};
-use crate::index::Index;
-use crate::store::{State, Store};
+use crate::index::TreeIndex;
+use crate::store::{Store, StoreState};
 
 /// How many hashes of compactions are kept.
 const HASHES_MAX: usize = 10;
@@ -34,7 +34,7 @@ pub struct KeyValueHash {
 
 /// A hash in the making. Revisions come in order.
 #[derive(Clone, Debug)]
-pub(crate) struct Hasher {
+pub(crate) struct KeyValueHasher {
     hash: KeyValueHash,
     /// What stays, sorted.
     kept: Vec<Revision>,
@@ -46,29 +46,32 @@ pub(crate) struct Hasher {
     has_live: bool,
 }
 
-impl Hasher {
-    pub(crate) fn new(compact_revision: i64, revision: i64, kept: Vec<Revision>) -> Hasher {
+impl KeyValueHasher {
+    pub(crate) fn new(compact_revision: i64, revision: i64, kept: Vec<Revision>) -> KeyValueHasher {
         let hash = crc32c::crc32c(Bucket::Key.name().as_bytes());
         let hash = KeyValueHash { hash, compact_revision, revision };
-        Hasher { hash, kept, passed: 0, all_if_none: true, has_live: false }
+        KeyValueHasher { hash, kept, passed: 0, all_if_none: true, has_live: false }
     }
 
     /// What a member holds by itself, however far its compaction has come.
     ///
     /// Compat: as in etcd, if nothing stays of what there is at `revision`, all that the file has counts. While a compaction is under way, that would be more than
     /// other members have who are done with theirs; so only what it leaves does, which is what etcd counts then, too.
-    fn of(index: &Index, compact_revision: i64, revision: i64) -> Hasher {
+    fn for_store(index: &TreeIndex, compact_revision: i64, revision: i64) -> KeyValueHasher {
         let kept = index.keep(revision);
         if kept.is_empty() {
             let kept = index.keep(compact_revision);
-            return Hasher { all_if_none: false, ..Hasher::new(compact_revision, revision, kept) };
+            return KeyValueHasher {
+                all_if_none: false,
+                ..KeyValueHasher::new(compact_revision, revision, kept)
+            };
         }
-        Hasher::new(compact_revision, revision, kept)
+        KeyValueHasher::new(compact_revision, revision, kept)
     }
 
     /// Adds a revision, unless it does not count. Returns whether it is one of those that stay.
     pub(crate) fn add(&mut self, at: RevisionKey, key: &[u8], value: &[u8]) -> bool {
-        let stays = self.pass(at.revision);
+        let stays = self.is_kept(at.revision);
         self.has_live |= stays && !at.tombstone;
         let KeyValueHash { compact_revision, revision, .. } = self.hash;
         let main = at.revision.main;
@@ -94,7 +97,7 @@ impl Hasher {
         self.hash
     }
 
-    fn pass(&mut self, revision: Revision) -> bool {
+    fn is_kept(&mut self, revision: Revision) -> bool {
         while self.kept.get(self.passed).is_some_and(|kept| *kept < revision) {
             self.passed += 1;
         }
@@ -102,11 +105,11 @@ impl Hasher {
     }
 }
 
-/// Hashes that compactions left.
+/// HashStorage that compactions left.
 #[derive(Debug, Default)]
-pub(crate) struct Hashes(Mutex<Vec<KeyValueHash>>);
+pub(crate) struct HashStorage(Mutex<Vec<KeyValueHash>>);
 
-impl Hashes {
+impl HashStorage {
     pub(crate) fn store(&self, hash: KeyValueHash) {
         let mut hashes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         hashes.push(hash);
@@ -135,7 +138,7 @@ impl Store {
             return Ok((stored, self.current()));
         }
         let state = self.state();
-        let State { current, compacted, .. } = *state;
+        let StoreState { current, compacted, .. } = *state;
         if revision > 0 && revision < compacted {
             return Err(Error::Compacted);
         }
@@ -145,7 +148,7 @@ impl Store {
         let (index, view) = (state.index.clone(), self.backend.view());
         drop(state);
         let upto = if revision == 0 { current } else { revision };
-        let mut hasher = Hasher::of(&index, compacted, upto);
+        let mut hasher = KeyValueHasher::for_store(&index, compacted, upto);
         for item in view.all(Bucket::Key)? {
             let item = item?;
             hasher.add(decode(&item.key)?, &item.key, &item.value);
@@ -174,7 +177,7 @@ impl Store {
         }
         kept.sort_unstable();
         kept.dedup();
-        let mut hasher = Hasher::new(compacted, revision, kept);
+        let mut hasher = KeyValueHasher::new(compacted, revision, kept);
         for item in view.all(Bucket::Key)? {
             let item = item?;
             hasher.add(decode(&item.key)?, &item.key, &item.value);

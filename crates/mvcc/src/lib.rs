@@ -57,16 +57,16 @@ pub mod kv;
 mod error;
 mod index;
 
-mod moment;
 mod range;
+mod read_view;
 mod response;
 pub mod txn;
-mod values;
+mod value_reader;
 mod write;
 
 mod compaction;
 mod hash;
-mod past;
+mod history_reader;
 mod restore;
 mod store;
 mod watchable_store;

@@ -1,7 +1,7 @@
 //! Ranges: which keys, in which order, how many.
 //!
 //! A range is answered in two steps. *Selecting* asks the index alone: it finds revisions, filters them, and sorts them unless they are to be sorted
-//! by value. *Loading* looks the values up in the backend and frames them. Keys-only and count-only ranges do not load anything.
+//! by value. *Loading* looks the values up in the backend and frames them. KeySelector-only and count-only ranges do not load anything.
 //!
 //! The order of things is etcd's, because it shows in the answer: the limit bounds what is looked for only where the order is that of
 //! the keys and nothing is filtered; otherwise everything is filtered, sorted, and then cut.
@@ -13,10 +13,10 @@ use proto::etcdserverpb::RangeRequest;
 use proto::etcdserverpb::range_request::{SortOrder, SortTarget};
 
 use crate::error::{Error, Fault};
-use crate::index::{Found, Index, Keys};
+use crate::index::{KeyMeta, KeySelector, TreeIndex};
 use crate::kv::KeyValueRef;
 use crate::response::{Kvs, RangeResult};
-use crate::values::{Values, parsed};
+use crate::value_reader::{ValueReader, parse_stored};
 
 /// `RangeResponse.kvs`.
 const KVS: u8 = 2;
@@ -25,11 +25,11 @@ const KVS: u8 = 2;
 const KEY_FRAME_BYTES: usize = 24;
 
 /// Most keys that are looked up before they are copied.
-const LOOKED_UP_MAX: usize = 512;
+const LOOKUP_BATCH_MAX: usize = 512;
 
 /// What a range asks for, with what follows from the request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Query<'a> {
+pub(crate) struct RangeQuery<'a> {
     request: &'a RangeRequest,
     /// At which revision, from what is readable.
     at: i64,
@@ -41,29 +41,29 @@ pub(crate) struct Query<'a> {
     target: SortTarget,
 }
 
-/// Keys that were selected.
+/// KeySelector that were selected.
 #[derive(Debug, Default)]
 pub(crate) struct Selection {
-    picks: Vec<Pick>,
+    selected: Vec<Selected>,
     /// The keys themselves, if only they are asked for.
     keys: Vec<u8>,
     count: i64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Pick {
-    found: Found,
+struct Selected {
+    found: KeyMeta,
     /// Where the key begins and ends in `Selection::keys`.
     key: (usize, usize),
 }
 
-impl<'a> Query<'a> {
+impl<'a> RangeQuery<'a> {
     /// An error if the revision is not there to be read.
     pub(crate) fn new(
         request: &'a RangeRequest,
         current: i64,
         compacted: i64,
-    ) -> Result<Query<'a>, Error> {
+    ) -> Result<RangeQuery<'a>, Error> {
         if request.revision > current {
             return Err(Error::FutureRevision);
         }
@@ -72,10 +72,10 @@ impl<'a> Query<'a> {
             return Err(Error::Compacted);
         }
         let (order, target) = (request.sort_order(), request.sort_target());
-        let mut query = Query { request, at, current, limit: usize::MAX, order, target };
+        let mut query = RangeQuery { request, at, current, limit: usize::MAX, order, target };
         if is_default_order(request) && !has_filters(request) {
             query.limit =
-                bounded(request.limit).map_or(usize::MAX, |limit| limit.saturating_add(1));
+                positive_limit(request.limit).map_or(usize::MAX, |limit| limit.saturating_add(1));
         }
         if target != SortTarget::Key && order == SortOrder::None {
             // Compat: as in etcd, sorted by the target after all, but only what the limit let through.
@@ -89,13 +89,13 @@ impl<'a> Query<'a> {
         self.request.range_end.is_empty()
     }
 
-    /// Keys are answered from the index, without a lease, unless their values have to be seen in order to sort them.
+    /// KeySelector are answered from the index, without a lease, unless their values have to be seen in order to sort them.
     fn keys_only(&self) -> bool {
         self.request.keys_only && self.target != SortTarget::Value
     }
 
-    pub(crate) fn select(&self, index: &Index) -> Selection {
-        let keys = Keys::new(&self.request.key, &self.request.range_end);
+    pub(crate) fn select(&self, index: &TreeIndex) -> Selection {
+        let keys = KeySelector::new(&self.request.key, &self.request.range_end);
         if self.request.count_only {
             let count = signed(index.count(keys, self.at));
             return Selection { count, ..Selection::default() };
@@ -104,12 +104,12 @@ impl<'a> Query<'a> {
         let mut seen = 0;
         let ended = index.visit(keys, self.at, |key, found| {
             seen += 1;
-            if self.lets_through(found) {
+            if self.passes_filters(found) {
                 let start = selection.keys.len();
                 if self.keys_only() {
                     selection.keys.extend_from_slice(key);
                 }
-                selection.picks.push(Pick { found, key: (start, selection.keys.len()) });
+                selection.selected.push(Selected { found, key: (start, selection.keys.len()) });
             }
             if seen < self.limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
@@ -120,7 +120,7 @@ impl<'a> Query<'a> {
         selection
     }
 
-    fn lets_through(&self, found: Found) -> bool {
+    fn passes_filters(&self, found: KeyMeta) -> bool {
         let RangeRequest { min_mod_revision, max_mod_revision, .. } = *self.request;
         let RangeRequest { min_create_revision, max_create_revision, .. } = *self.request;
         let within = |revision: i64, min: i64, max: i64| {
@@ -136,62 +136,69 @@ impl<'a> Query<'a> {
         selection: Selection,
         values: &impl Read,
     ) -> Result<RangeResult, Fault> {
-        let Selection { mut picks, keys, count } = selection;
-        let mut values = Values::new(values);
-        self.sort(&mut picks, &mut values)?;
-        let limit = bounded(self.request.limit).unwrap_or(usize::MAX);
-        let more = picks.len() > limit;
-        picks.truncate(limit);
+        let Selection { mut selected, keys, count } = selection;
+        let mut values = ValueReader::new(values);
+        self.sort(&mut selected, &mut values)?;
+        let limit = positive_limit(self.request.limit).unwrap_or(usize::MAX);
+        let more = selected.len() > limit;
+        selected.truncate(limit);
         let kvs = match (self.keys_only(), self.request.keys_only) {
-            (true, _) => keys_of(&picks, &keys),
-            (_, true) => without_values(&picks, &mut values)?,
-            _ => stored_of(&picks, &mut values)?,
+            (true, _) => load_keys_only(&selected, &keys),
+            (_, true) => load_without_values(&selected, &mut values)?,
+            _ => load_stored(&selected, &mut values)?,
         };
         Ok(RangeResult { revision: self.current, kvs, more, count })
     }
 
-    /// Keys that are equal in what is sorted by stay in the order of the keys.
-    fn sort(&self, picks: &mut Vec<Pick>, values: &mut Values<'_, impl Read>) -> Result<(), Fault> {
+    /// KeySelector that are equal in what is sorted by stay in the order of the keys.
+    fn sort(
+        &self,
+        selected: &mut Vec<Selected>,
+        values: &mut ValueReader<'_, impl Read>,
+    ) -> Result<(), Fault> {
         let descend = self.order == SortOrder::Descend;
         match self.target {
-            SortTarget::Key if descend => picks.reverse(),
+            SortTarget::Key if descend => selected.reverse(),
             SortTarget::Key => {}
-            SortTarget::Version => sort_by(picks, descend, |pick| pick.found.version),
-            SortTarget::Create => sort_by(picks, descend, |pick| pick.found.created),
-            SortTarget::Mod => sort_by(picks, descend, |pick| pick.found.modified.main),
-            SortTarget::Value => *picks = sorted_by_value(picks, descend, values)?,
+            SortTarget::Version => sort_by(selected, descend, |one| one.found.version),
+            SortTarget::Create => sort_by(selected, descend, |one| one.found.created),
+            SortTarget::Mod => sort_by(selected, descend, |one| one.found.modified.main),
+            SortTarget::Value => *selected = sorted_by_value(selected, descend, values)?,
         }
         Ok(())
     }
 }
 
 fn sorted_by_value(
-    picks: &[Pick],
+    selected: &[Selected],
     descend: bool,
-    values: &mut Values<'_, impl Read>,
-) -> Result<Vec<Pick>, Fault> {
-    let revisions = picks.iter().map(|pick| pick.found.modified);
+    values: &mut ValueReader<'_, impl Read>,
+) -> Result<Vec<Selected>, Fault> {
+    let revisions = selected.iter().map(|one| one.found.modified);
     let stored: Vec<_> = revisions.map(|at| values.stored(at)).collect::<Result<_, Fault>>()?;
-    let mut sorted = Vec::with_capacity(picks.len());
-    for (pick, kv) in picks.iter().zip(&stored) {
-        sorted.push((parsed(pick.found.modified, kv)?.value, *pick));
+    let mut sorted = Vec::with_capacity(selected.len());
+    for (one, kv) in selected.iter().zip(&stored) {
+        sorted.push((parse_stored(one.found.modified, kv)?.value, *one));
     }
     sort_by(&mut sorted, descend, |(value, _)| *value);
-    Ok(sorted.into_iter().map(|(_, pick)| pick).collect())
+    Ok(sorted.into_iter().map(|(_, one)| one).collect())
 }
 
 /// What is stored of keys. Some are looked up, then room is made for them and they are copied.
-fn stored_of(picks: &[Pick], values: &mut Values<'_, impl Read>) -> Result<Kvs, Fault> {
+fn load_stored(
+    selected: &[Selected],
+    values: &mut ValueReader<'_, impl Read>,
+) -> Result<Kvs, Fault> {
     let mut kvs = Kvs::new(KVS);
-    if let [pick] = picks {
-        kvs.push(&values.stored(pick.found.modified)?);
+    if let [one] = selected {
+        kvs.push(&values.stored(one.found.modified)?);
         return Ok(kvs);
     }
-    let mut found = Vec::with_capacity(picks.len().min(LOOKED_UP_MAX));
-    for some in picks.chunks(LOOKED_UP_MAX) {
+    let mut found = Vec::with_capacity(selected.len().min(LOOKUP_BATCH_MAX));
+    for some in selected.chunks(LOOKUP_BATCH_MAX) {
         found.clear();
-        for pick in some {
-            found.push(values.stored(pick.found.modified)?);
+        for one in some {
+            found.push(values.stored(one.found.modified)?);
         }
         kvs.extend(&found);
     }
@@ -199,21 +206,24 @@ fn stored_of(picks: &[Pick], values: &mut Values<'_, impl Read>) -> Result<Kvs, 
 }
 
 /// What is stored of keys, and is no value.
-fn without_values(picks: &[Pick], values: &mut Values<'_, impl Read>) -> Result<Kvs, Fault> {
+fn load_without_values(
+    selected: &[Selected],
+    values: &mut ValueReader<'_, impl Read>,
+) -> Result<Kvs, Fault> {
     let mut kvs = Kvs::new(KVS);
-    for Pick { found, .. } in picks {
+    for Selected { found, .. } in selected {
         let stored = values.stored(found.modified)?;
-        kvs.push_fields(&KeyValueRef { value: &[], ..parsed(found.modified, &stored)? });
+        kvs.push_fields(&KeyValueRef { value: &[], ..parse_stored(found.modified, &stored)? });
     }
     Ok(kvs)
 }
 
 /// What the index knows of keys.
-fn keys_of(picks: &[Pick], keys: &[u8]) -> Kvs {
+fn load_keys_only(selected: &[Selected], keys: &[u8]) -> Kvs {
     let mut kvs = Kvs::new(KVS);
-    kvs.make_room(keys.len() + picks.len() * KEY_FRAME_BYTES);
-    for Pick { found, key } in picks {
-        let Found { modified, created: create_revision, version } = *found;
+    kvs.make_room(keys.len() + selected.len() * KEY_FRAME_BYTES);
+    for Selected { found, key } in selected {
+        let KeyMeta { modified, created: create_revision, version } = *found;
         kvs.push_fields(&KeyValueRef {
             key: &keys[key.0..key.1],
             create_revision,
@@ -225,10 +235,10 @@ fn keys_of(picks: &[Pick], keys: &[u8]) -> Kvs {
     kvs
 }
 
-fn sort_by<T, K: Ord>(picks: &mut [T], descend: bool, by: impl Fn(&T) -> K) {
+fn sort_by<T, K: Ord>(selected: &mut [T], descend: bool, by: impl Fn(&T) -> K) {
     match descend {
-        false => picks.sort_by_key(by),
-        true => picks.sort_by_key(|pick| std::cmp::Reverse(by(pick))),
+        false => selected.sort_by_key(by),
+        true => selected.sort_by_key(|one| std::cmp::Reverse(by(one))),
     }
 }
 
@@ -246,7 +256,7 @@ pub(crate) fn has_filters(request: &RangeRequest) -> bool {
 }
 
 /// A limit; none if it is not positive.
-fn bounded(limit: i64) -> Option<usize> {
+fn positive_limit(limit: i64) -> Option<usize> {
     usize::try_from(limit).ok().filter(|limit| *limit > 0)
 }
 

@@ -15,9 +15,9 @@ use types::{LeaseId, Revision};
 
 use crate::error::Fault;
 use crate::hash::decode;
-use crate::index::{Found, Index};
+use crate::index::{KeyMeta, TreeIndex};
 use crate::kv::KeyValueRef;
-use crate::store::{FIRST_REVISION, Leases, NEVER_COMPACTED, State};
+use crate::store::{FIRST_REVISION, Leases, NEVER_COMPACTED, StoreState};
 
 /// Revisions in a chunk.
 const CHUNK: usize = 1 << 16;
@@ -31,15 +31,15 @@ type Chunk<'a> = Vec<(RevisionKey, Value<'a>)>;
 
 /// What was read.
 pub(crate) struct Restored {
-    pub(crate) state: State,
+    pub(crate) state: StoreState,
     /// A compaction that was begun and not finished.
     pub(crate) unfinished: Option<i64>,
 }
 
 /// What the index is built from, and what else comes to light on the way.
 #[derive(Default)]
-struct Builder {
-    index: Index,
+struct IndexBuilder {
+    index: TreeIndex,
     newest: i64,
     leases: BTreeMap<Bytes, LeaseId>,
 }
@@ -65,7 +65,7 @@ pub(crate) fn restore(view: &View, leases: &dyn Leases) -> Result<Restored, Faul
         let key = revision::encode(Revision::new(current, 0));
         return Err(ReadError::malformed(Bucket::Key, &key, "no store comes that far").into());
     }
-    let state = State { index: built.index, current, compacted };
+    let state = StoreState { index: built.index, current, compacted };
     let unfinished = scheduled.filter(|scheduled| *scheduled > compacted);
     tracing::info!(current, compacted, keys = state.index.len(), "restored the keys");
     Ok(Restored { state, unfinished })
@@ -102,8 +102,8 @@ fn read_all<'a>(view: &'a View, to: SyncSender<Chunk<'a>>) -> Result<(), Fault> 
     clippy::needless_pass_by_value,
     reason = "dropped at an error, so that the sender learns of it"
 )]
-fn build(from: Receiver<Chunk<'_>>) -> Result<Builder, Fault> {
-    let mut builder = Builder::default();
+fn build(from: Receiver<Chunk<'_>>) -> Result<IndexBuilder, Fault> {
+    let mut builder = IndexBuilder::default();
     for chunk in &from {
         let parsed = chunk.iter().map(|(at, value)| Ok((*at, parse(*at, value)?)));
         let mut parsed = parsed.collect::<Result<Vec<_>, Fault>>()?;
@@ -114,7 +114,7 @@ fn build(from: Receiver<Chunk<'_>>) -> Result<Builder, Fault> {
     Ok(builder)
 }
 
-impl Builder {
+impl IndexBuilder {
     fn add(&mut self, at: RevisionKey, kv: KeyValueRef<'_>) {
         self.newest = self.newest.max(at.revision.main);
         let (created, version) = match at.tombstone {
@@ -122,7 +122,7 @@ impl Builder {
             true => (0, 1),
             false => (kv.create_revision, kv.version),
         };
-        let found = Found { modified: at.revision, created, version };
+        let found = KeyMeta { modified: at.revision, created, version };
         if !self.index.maybe_restore(kv.key, found, at.tombstone) {
             tracing::warn!(revision = %at.revision, "skipped a deletion of a key that is not there");
         }

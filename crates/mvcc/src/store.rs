@@ -24,13 +24,13 @@ use types::LeaseId;
 use crate::compaction::Compactions;
 use crate::error::{Error, Fault};
 use crate::event::Event;
-use crate::hash::Hashes;
-use crate::index::Index;
-use crate::moment::Moment;
-use crate::range::Query;
+use crate::hash::HashStorage;
+use crate::index::TreeIndex;
+use crate::range::RangeQuery;
+use crate::read_view::ReadView;
 use crate::response::{RangeResult, TxnResult};
 use crate::txn;
-use crate::values::stored;
+use crate::value_reader::read_stored;
 use crate::write::WriteTxn;
 
 /// The revision of a store that nothing was written to.
@@ -85,20 +85,20 @@ impl Leases for NoLeases {
     fn detach(&self, _: LeaseId, _: &[u8]) {}
 }
 
-/// Keys and their history.
+/// KeySelector and their history.
 #[derive(Debug)]
 pub struct Store {
     pub(crate) backend: Backend,
     pub(crate) config: Config,
-    pub(crate) state: RwLock<State>,
+    pub(crate) state: RwLock<StoreState>,
     pub(crate) compactions: Compactions,
-    pub(crate) hashes: Hashes,
+    pub(crate) hashes: HashStorage,
 }
 
 /// What readers and the writer share.
 #[derive(Debug)]
-pub(crate) struct State {
-    pub(crate) index: Index,
+pub(crate) struct StoreState {
+    pub(crate) index: TreeIndex,
     pub(crate) current: i64,
     pub(crate) compacted: i64,
 }
@@ -155,7 +155,7 @@ impl Store {
             config,
             state: RwLock::new(restored.state),
             compactions: Compactions::default(),
-            hashes: Hashes::default(),
+            hashes: HashStorage::default(),
         };
         if let Some(at) = restored.unfinished {
             store.resume_compaction(at);
@@ -191,7 +191,7 @@ impl Store {
     /// Answers a range.
     pub fn range(&self, request: &RangeRequest) -> Result<RangeResult, Error> {
         let state = self.state();
-        let query = Query::new(request, state.current, state.compacted)?;
+        let query = RangeQuery::new(request, state.current, state.compacted)?;
         let view = self.backend.view();
         let selection = if query.is_of_one_key() {
             let selection = query.select(&state.index);
@@ -212,14 +212,14 @@ impl Store {
     /// If it does not ([`txn::is_read_only`]).
     pub fn read_txn(&self, request: &TxnRequest) -> Result<TxnResult, Error> {
         let reader = self.reader();
-        txn::read(&reader.moment(), request)
+        txn::read(&reader.read_view(), request)
     }
 
     /// The store as it is now.
     #[must_use]
     pub fn reader(&self) -> Reader {
         let state = self.state();
-        let State { current, compacted, .. } = *state;
+        let StoreState { current, compacted, .. } = *state;
         Reader { index: state.index.clone(), view: self.backend.view(), current, compacted }
     }
 
@@ -246,15 +246,15 @@ impl Store {
         let Some(found) = state.index.get(key, revision) else { return Ok(None) };
         let view = self.backend.view();
         drop(state);
-        Ok(Some(stored(found.modified, &view)?.into_bytes()))
+        Ok(Some(read_stored(found.modified, &view)?.into_bytes()))
     }
 
-    pub(crate) fn state(&self) -> RwLockReadGuard<'_, State> {
+    pub(crate) fn state(&self) -> RwLockReadGuard<'_, StoreState> {
         // Whoever panicked has left a revision in the index that nobody reads at.
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn state_mut(&self) -> RwLockWriteGuard<'_, State> {
+    pub(crate) fn state_mut(&self) -> RwLockWriteGuard<'_, StoreState> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -262,16 +262,16 @@ impl Store {
 /// The store at one moment, for as long as it is kept.
 #[derive(Debug)]
 pub struct Reader {
-    index: Index,
+    index: TreeIndex,
     view: View,
     current: i64,
     compacted: i64,
 }
 
 impl Reader {
-    pub(crate) fn moment(&self) -> Moment<'_, View> {
+    pub(crate) fn read_view(&self) -> ReadView<'_, View> {
         let Reader { index, view, current, compacted } = self;
-        Moment { index, values: view, current: *current, compacted: *compacted }
+        ReadView { index, values: view, current: *current, compacted: *compacted }
     }
 
     /// The last revision.
@@ -282,6 +282,6 @@ impl Reader {
 
     /// Answers a range.
     pub fn range(&self, request: &RangeRequest) -> Result<RangeResult, Error> {
-        self.moment().range(request)
+        self.read_view().range(request)
     }
 }

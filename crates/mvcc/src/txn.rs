@@ -8,21 +8,21 @@ use proto::etcdserverpb::request_op::Request;
 use proto::etcdserverpb::{DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest};
 
 use crate::error::{Error, Fault};
-use crate::moment::Moment;
+use crate::read_view::ReadView;
 use crate::response::{Kvs, OpResult, RangeResult, TxnResult};
 use crate::write::WriteTxn;
 
 /// What a transaction does, now that its comparisons are made.
-struct Plan<'a> {
+struct TxnPlan<'a> {
     succeeded: bool,
-    ops: Vec<Op<'a>>,
+    ops: Vec<PlannedOp<'a>>,
 }
 
-enum Op<'a> {
+enum PlannedOp<'a> {
     Range(&'a RangeRequest),
     Put(&'a PutRequest),
     DeleteRange(&'a DeleteRangeRequest),
-    Txn(Plan<'a>),
+    Txn(TxnPlan<'a>),
     Nothing,
 }
 
@@ -45,18 +45,18 @@ pub fn is_serializable(request: &TxnRequest) -> bool {
 
 /// Answers a transaction that only reads.
 pub(crate) fn read<R: Read>(
-    moment: &Moment<'_, R>,
+    view: &ReadView<'_, R>,
     request: &TxnRequest,
 ) -> Result<TxnResult, Error> {
     assert!(is_read_only(request), "whoever may write goes through the log");
-    let plan = Plan::new(moment, request)?;
-    plan.check(moment.current, moment.compacted, &|_| Ok(()))?;
+    let plan = TxnPlan::new(view, request)?;
+    plan.check(view.current, view.compacted, &|_| Ok(()))?;
     let responses = plan.ops.iter().map(|op| match op {
-        Op::Range(range) => Ok(OpResult::Range(moment.range(range)?)),
+        PlannedOp::Range(range) => Ok(OpResult::Range(view.range(range)?)),
         _ => unreachable!("a transaction that only reads"),
     });
     let responses = responses.collect::<Result<_, Error>>()?;
-    Ok(TxnResult { revision: moment.current, succeeded: plan.succeeded, responses })
+    Ok(TxnResult { revision: view.current, succeeded: plan.succeeded, responses })
 }
 
 impl WriteTxn<'_, '_> {
@@ -69,32 +69,32 @@ impl WriteTxn<'_, '_> {
         assert!(self.is_unchanged(), "a transaction is the first of its revision");
         let begin = self.revision();
         let (plan, compacted) =
-            self.with(|moment| Ok((Plan::new(moment, request)?, moment.compacted)))?;
+            self.with(|view| Ok((TxnPlan::new(view, request)?, view.compacted)))?;
         plan.check(begin, compacted, &|put| self.check_put(put))?;
-        let mut result = self.carry_out(&plan, skip_ranges)?;
+        let mut result = self.execute(&plan, skip_ranges)?;
         result.revision = self.revision();
         Ok(result)
     }
 
-    fn carry_out(&mut self, plan: &Plan<'_>, skip_ranges: bool) -> Result<TxnResult, Error> {
+    fn execute(&mut self, plan: &TxnPlan<'_>, skip_ranges: bool) -> Result<TxnResult, Error> {
         let mut responses = Vec::with_capacity(plan.ops.len());
         for op in &plan.ops {
             responses.push(match op {
-                Op::Range(_) if skip_ranges => OpResult::Range(self.skipped_range()),
-                Op::Range(range) => OpResult::Range(self.range(range)?),
-                Op::Put(put) => OpResult::Put(self.put_checked(put)?),
-                Op::DeleteRange(delete) => {
+                PlannedOp::Range(_) if skip_ranges => OpResult::Range(self.skipped_range()),
+                PlannedOp::Range(range) => OpResult::Range(self.range(range)?),
+                PlannedOp::Put(put) => OpResult::Put(self.put_checked(put)?),
+                PlannedOp::DeleteRange(delete) => {
                     OpResult::DeleteRange(self.delete_range_checked(delete)?)
                 }
-                Op::Txn(nested) => OpResult::Txn(self.carry_out(nested, skip_ranges)?),
-                Op::Nothing => OpResult::Nothing,
+                PlannedOp::Txn(nested) => OpResult::Txn(self.execute(nested, skip_ranges)?),
+                PlannedOp::Nothing => OpResult::Nothing,
             });
         }
         Ok(TxnResult { revision: 0, succeeded: plan.succeeded, responses })
     }
 
     fn range(&self, request: &RangeRequest) -> Result<RangeResult, Error> {
-        self.with(|moment| Ok(moment.range(request)))?
+        self.with(|view| Ok(view.range(request)))?
     }
 
     fn skipped_range(&self) -> RangeResult {
@@ -102,15 +102,15 @@ impl WriteTxn<'_, '_> {
     }
 }
 
-impl<'a> Plan<'a> {
-    fn new<R: Read>(moment: &Moment<'_, R>, request: &'a TxnRequest) -> Result<Plan<'a>, Fault> {
+impl<'a> TxnPlan<'a> {
+    fn new<R: Read>(view: &ReadView<'_, R>, request: &'a TxnRequest) -> Result<TxnPlan<'a>, Fault> {
         let mut succeeded = true;
         for compare in &request.compare {
-            succeeded = succeeded && moment.compare(compare)?;
+            succeeded = succeeded && view.compare(compare)?;
         }
         let taken = if succeeded { &request.success } else { &request.failure };
-        let ops = taken.iter().map(|op| Op::new(moment, op)).collect::<Result<_, _>>()?;
-        Ok(Plan { succeeded, ops })
+        let ops = taken.iter().map(|op| PlannedOp::new(view, op)).collect::<Result<_, _>>()?;
+        Ok(TxnPlan { succeeded, ops })
     }
 
     /// Whether all of it can be carried out. Ranges are held against the revisions from before the transaction.
@@ -122,24 +122,24 @@ impl<'a> Plan<'a> {
     ) -> Result<(), Error> {
         for op in &self.ops {
             match op {
-                Op::Range(range) => check_revision(range.revision, current, compacted)?,
-                Op::Put(put) => check_put(put)?,
-                Op::Txn(nested) => nested.check(current, compacted, check_put)?,
-                Op::DeleteRange(_) | Op::Nothing => {}
+                PlannedOp::Range(range) => check_revision(range.revision, current, compacted)?,
+                PlannedOp::Put(put) => check_put(put)?,
+                PlannedOp::Txn(nested) => nested.check(current, compacted, check_put)?,
+                PlannedOp::DeleteRange(_) | PlannedOp::Nothing => {}
             }
         }
         Ok(())
     }
 }
 
-impl<'a> Op<'a> {
-    fn new<R: Read>(moment: &Moment<'_, R>, op: &'a RequestOp) -> Result<Op<'a>, Fault> {
+impl<'a> PlannedOp<'a> {
+    fn new<R: Read>(view: &ReadView<'_, R>, op: &'a RequestOp) -> Result<PlannedOp<'a>, Fault> {
         Ok(match &op.request {
-            Some(Request::RequestRange(range)) => Op::Range(range),
-            Some(Request::RequestPut(put)) => Op::Put(put),
-            Some(Request::RequestDeleteRange(delete)) => Op::DeleteRange(delete),
-            Some(Request::RequestTxn(nested)) => Op::Txn(Plan::new(moment, nested)?),
-            None => Op::Nothing,
+            Some(Request::RequestRange(range)) => PlannedOp::Range(range),
+            Some(Request::RequestPut(put)) => PlannedOp::Put(put),
+            Some(Request::RequestDeleteRange(delete)) => PlannedOp::DeleteRange(delete),
+            Some(Request::RequestTxn(nested)) => PlannedOp::Txn(TxnPlan::new(view, nested)?),
+            None => PlannedOp::Nothing,
         })
     }
 }

@@ -10,10 +10,10 @@ use types::{LeaseId, Revision};
 use crate::error::{Error, Fault};
 use crate::event::{Event, EventKind};
 use crate::kv::{self, KeyValueRef};
-use crate::moment::Moment;
+use crate::read_view::ReadView;
 use crate::response::{DeleteRangeResult, Kvs, PutResult};
 use crate::store::{Changes, Leases, Store};
-use crate::values::parsed;
+use crate::value_reader::parse_stored;
 
 /// `DeleteRangeResponse.prev_kvs`.
 const PREV_KVS: u8 = 3;
@@ -105,11 +105,11 @@ impl<'a, 'b> WriteTxn<'a, 'b> {
             self.set(key, value, *lease)?;
             return Ok(PutResult { revision: self.revision(), prev_kv: None });
         }
-        let before = self.with(|moment| {
-            Ok(moment.get(key)?.map(|(revision, stored)| (revision, stored.into_bytes())))
+        let before = self.with(|view| {
+            Ok(view.get(key)?.map(|(revision, stored)| (revision, stored.into_bytes())))
         })?;
         let parsed = match &before {
-            Some((revision, stored)) => parsed(*revision, stored)?,
+            Some((revision, stored)) => parse_stored(*revision, stored)?,
             None => KeyValueRef::default(),
         };
         let value = if request.ignore_value { parsed.value } else { value };
@@ -125,10 +125,10 @@ impl<'a, 'b> WriteTxn<'a, 'b> {
     ) -> Result<DeleteRangeResult, Fault> {
         let DeleteRangeRequest { key, range_end, prev_kv } = request;
         let prev_kvs = match prev_kv {
-            true => self.with(|moment| moment.all(key, range_end, PREV_KVS))?,
+            true => self.with(|view| view.all(key, range_end, PREV_KVS))?,
             false => Kvs::new(PREV_KVS),
         };
-        let keys = self.with(|moment| Ok(moment.keys(key, range_end)))?;
+        let keys = self.with(|view| Ok(view.keys(key, range_end)))?;
         for key in &keys {
             self.delete(key)?;
         }
@@ -139,13 +139,13 @@ impl<'a, 'b> WriteTxn<'a, 'b> {
     /// The store as this transaction sees it. Nobody else reads or writes meanwhile what it has changed.
     pub(crate) fn with<T>(
         &self,
-        f: impl FnOnce(&Moment<'_, Tx<'b>>) -> Result<T, Fault>,
+        f: impl FnOnce(&ReadView<'_, Tx<'b>>) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
         let state = self.store.state();
         let (index, compacted) = (state.index.clone(), state.compacted);
         // Whoever else needs the lock need not wait for all that is read.
         drop(state);
-        f(&Moment { index: &index, values: &*self.tx, current: self.revision(), compacted })
+        f(&ReadView { index: &index, values: &*self.tx, current: self.revision(), compacted })
     }
 
     fn set(&mut self, key: &Bytes, value: &[u8], lease: i64) -> Result<(), Fault> {

@@ -6,30 +6,30 @@ use std::sync::Arc;
 
 use types::Revision;
 
-use super::history::{History, Kept};
-use super::many::Many;
-use super::packed::Packed;
-use super::{Found, KeyRange};
+use super::key_index::{KeyCompaction, KeyIndex};
+use super::long_key_index::LongKeyIndex;
+use super::packed_keys::PackedKeys;
+use super::{KeyMeta, KeyRange};
 
 /// A leaf with more bytes than this is split, if it has two keys.
 const BYTES_MAX: usize = if cfg!(test) { 256 } else { 4096 };
 /// A leaf with fewer is joined with its neighbour, where there is room.
 const BYTES_MIN: usize = BYTES_MAX / 4;
-/// A history that would be longer than this becomes a [`Many`].
+/// A history that would be longer than this becomes a [`LongKeyIndex`].
 const HISTORY_BYTES_MAX: usize = 96;
-/// A [`Many`] with fewer revisions than this becomes short again.
-const MANY_MIN: usize = 8;
-/// What stands for a history that is a [`Many`]. No history is empty.
-const ELSEWHERE: &[u8] = &[];
+/// A [`LongKeyIndex`] with fewer revisions than this becomes short again.
+const LONG_REVISIONS_MIN: usize = 8;
+/// What stands for a history that is a [`LongKeyIndex`]. No history is empty.
+const LONG_MARKER: &[u8] = &[];
 
-/// Keys in order, and the history of each.
+/// KeySelector in order, and the history of each.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Leaf {
     /// The history is what belongs to a key.
-    keys: Packed,
+    keys: PackedKeys,
     /// Long histories. There are few.
-    many: BTreeMap<Box<[u8]>, Arc<Many>>,
-    /// How many of the keys are there by now.
+    long: BTreeMap<Box<[u8]>, Arc<LongKeyIndex>>,
+    /// How long of the keys are there by now.
     pub(super) live: u64,
     /// The newest revision.
     pub(super) newest: i64,
@@ -46,10 +46,10 @@ impl Leaf {
 
     /// Bytes of memory behind it.
     pub(super) fn heap_bytes(&self) -> usize {
-        let keys: usize = self.many.keys().map(|key| key.len() + size_of_val(key)).sum();
-        let many = self.many.values().map(|many| size_of::<Many>() + many.heap_bytes());
-        let many = keys + many.sum::<usize>();
-        self.keys.heap_bytes() + many
+        let keys: usize = self.long.keys().map(|key| key.len() + size_of_val(key)).sum();
+        let long = self.long.values().map(|long| size_of::<LongKeyIndex>() + long.heap_bytes());
+        let long = keys + long.sum::<usize>();
+        self.keys.heap_bytes() + long
     }
 
     /// The shortest key that divides it from the one above it: above all keys here, and not above any there.
@@ -60,7 +60,7 @@ impl Leaf {
     }
 
     #[inline]
-    pub(super) fn get(&self, key: &[u8], revision: i64) -> Option<Found> {
+    pub(super) fn get(&self, key: &[u8], revision: i64) -> Option<KeyMeta> {
         self.found(self.keys.find(key)?, revision)
     }
 
@@ -71,9 +71,9 @@ impl Leaf {
     /// Calls back with the keys of a range that are there at a revision, in order.
     pub(super) fn visit<F>(&self, range: &KeyRange<'_>, revision: i64, f: &mut F) -> ControlFlow<()>
     where
-        F: FnMut(&[u8], Found) -> ControlFlow<()>,
+        F: FnMut(&[u8], KeyMeta) -> ControlFlow<()>,
     {
-        for at in self.places(range) {
+        for at in self.positions(range) {
             if let Some(found) = self.found(at, revision) {
                 f(self.keys.key(at), found)?;
             }
@@ -82,17 +82,17 @@ impl Leaf {
     }
 
     pub(super) fn count(&self, range: &KeyRange<'_>, revision: i64) -> u64 {
-        self.places(range).filter(|at| self.found(*at, revision).is_some()).count() as u64
+        self.positions(range).filter(|at| self.found(*at, revision).is_some()).count() as u64
     }
 
     /// Adds a revision of a key; or, of a key that is not known, what is found of it. Returns the key as it was.
-    pub(super) fn add(&mut self, key: &[u8], found: Found, tombstone: bool) -> Option<Found> {
+    pub(super) fn add(&mut self, key: &[u8], found: KeyMeta, tombstone: bool) -> Option<KeyMeta> {
         self.newest = self.newest.max(found.modified.main);
         let before = match self.keys.search(key) {
             Ok(at) => self.add_to(at, found.modified, tombstone),
             Err(at) => {
                 let mut history = Vec::with_capacity(HISTORY_BYTES_MAX);
-                History::begin(found, tombstone, &mut history);
+                KeyIndex::begin(found, tombstone, &mut history);
                 self.keys.insert(at, key, &history);
                 None
             }
@@ -112,7 +112,7 @@ impl Leaf {
     }
 
     /// Whether it should be joined with a neighbour.
-    pub(super) fn is_small(&self) -> bool {
+    pub(super) fn is_underfull(&self) -> bool {
         self.size() < BYTES_MIN
     }
 
@@ -121,8 +121,8 @@ impl Leaf {
         let last = self.len() - 1;
         let at = if self.keys.key(last) == added { last } else { self.len() / 2 };
         let keys = self.keys.split_off(at);
-        let many = self.many.split_off(keys.key(0));
-        let mut upper = Leaf { keys, many, live: 0, newest: self.newest };
+        let long = self.long.split_off(keys.key(0));
+        let mut upper = Leaf { keys, long, live: 0, newest: self.newest };
         upper.live = upper.count_live();
         self.live -= upper.live;
         upper
@@ -131,14 +131,14 @@ impl Leaf {
     /// Takes in the neighbour above.
     pub(super) fn join(&mut self, above: &Leaf) {
         self.keys.append(&above.keys);
-        self.many.extend(above.many.iter().map(|(key, many)| (key.clone(), Arc::clone(many))));
+        self.long.extend(above.long.iter().map(|(key, long)| (key.clone(), Arc::clone(long))));
         self.live += above.live;
         self.newest = self.newest.max(above.newest);
     }
 
     /// What a compaction keeps of each key.
-    pub(super) fn kept(&self, at: i64) -> impl Iterator<Item = Kept> {
-        (0..self.len()).map(move |place| self.kept_of(place, at))
+    pub(super) fn plan_compaction(&self, at: i64) -> impl Iterator<Item = KeyCompaction> {
+        (0..self.len()).map(move |place| self.plan_for(place, at))
     }
 
     /// What a compaction leaves.
@@ -146,13 +146,13 @@ impl Leaf {
         let mut left = Leaf { newest: self.newest, ..Leaf::default() };
         let mut buffer = Vec::with_capacity(HISTORY_BYTES_MAX);
         for place in 0..self.len() {
-            let kept = self.kept_of(place, at);
+            let kept = self.plan_for(place, at);
             if !kept.empty {
                 buffer.clear();
-                let many = self.compact_one(place, kept, at, &mut buffer);
+                let long = self.compact_one(place, kept, at, &mut buffer);
                 let key = self.keys.key(place);
                 left.keys.push(key, &buffer);
-                left.many.extend(many.map(|many| (key.into(), many)));
+                left.long.extend(long.map(|long| (key.into(), long)));
             }
         }
         left.live = left.count_live();
@@ -163,39 +163,40 @@ impl Leaf {
     fn compact_one(
         &self,
         place: usize,
-        kept: Kept,
+        kept: KeyCompaction,
         at: i64,
         out: &mut Vec<u8>,
-    ) -> Option<Arc<Many>> {
-        let Some(many) = self.many_at(place) else {
+    ) -> Option<Arc<LongKeyIndex>> {
+        let Some(long) = self.long_at(place) else {
             match kept.drops {
-                true => History(self.keys.tail(place)).compact(at, out),
+                true => KeyIndex(self.keys.tail(place)).compact(at, out),
                 false => out.extend_from_slice(self.keys.tail(place)),
             }
             return None;
         };
-        let left = if kept.drops { Arc::new(many.compact(at)) } else { Arc::clone(many) };
-        if left.len() < MANY_MIN {
+        let left = if kept.drops { Arc::new(long.compact(at)) } else { Arc::clone(long) };
+        if left.len() < LONG_REVISIONS_MIN {
             left.write(out);
             return None;
         }
         Some(left)
     }
 
-    fn add_to(&mut self, at: usize, revision: Revision, tombstone: bool) -> Option<Found> {
+    fn add_to(&mut self, at: usize, revision: Revision, tombstone: bool) -> Option<KeyMeta> {
         let old = self.keys.tail(at);
-        if old == ELSEWHERE {
-            let many = self.many.get_mut(self.keys.key(at)).expect("it is elsewhere");
-            let before = many.at(i64::MAX);
-            Arc::make_mut(many).add(revision, tombstone);
+        if old == LONG_MARKER {
+            let long =
+                self.long.get_mut(self.keys.key(at)).expect("a marked key has a long key index");
+            let before = long.at(i64::MAX);
+            Arc::make_mut(long).add(revision, tombstone);
             return before;
         }
-        let before = History(old).at(i64::MAX);
+        let before = KeyIndex(old).at(i64::MAX);
         let mut new = Vec::with_capacity(HISTORY_BYTES_MAX + HISTORY_BYTES_MAX / 2);
-        History(old).add(revision, tombstone, &mut new);
+        KeyIndex(old).add(revision, tombstone, &mut new);
         if new.len() > HISTORY_BYTES_MAX {
-            let many = Arc::new(Many::from(History(&new)));
-            self.many.insert(self.keys.key(at).into(), many);
+            let long = Arc::new(LongKeyIndex::from(KeyIndex(&new)));
+            self.long.insert(self.keys.key(at).into(), long);
             new.clear();
         }
         self.keys.replace_tail(at, &new);
@@ -203,35 +204,36 @@ impl Leaf {
     }
 
     #[inline]
-    fn found(&self, at: usize, revision: i64) -> Option<Found> {
-        match self.many_at(at) {
-            None => History(self.keys.tail(at)).at(revision),
-            Some(many) => many.at(revision),
+    fn found(&self, at: usize, revision: i64) -> Option<KeyMeta> {
+        match self.long_at(at) {
+            None => KeyIndex(self.keys.tail(at)).at(revision),
+            Some(long) => long.at(revision),
         }
     }
 
-    fn kept_of(&self, at: usize, compaction: i64) -> Kept {
-        match self.many_at(at) {
-            None => History(self.keys.tail(at)).kept(compaction),
-            Some(many) => many.kept(compaction),
+    fn plan_for(&self, at: usize, compaction: i64) -> KeyCompaction {
+        match self.long_at(at) {
+            None => KeyIndex(self.keys.tail(at)).plan_compaction(compaction),
+            Some(long) => long.plan_compaction(compaction),
         }
     }
 
     #[inline]
-    fn many_at(&self, at: usize) -> Option<&Arc<Many>> {
-        let elsewhere = self.keys.tail(at) == ELSEWHERE;
-        elsewhere.then(|| self.many.get(self.keys.key(at)).expect("it is elsewhere"))
+    fn long_at(&self, at: usize) -> Option<&Arc<LongKeyIndex>> {
+        let is_long = self.keys.tail(at) == LONG_MARKER;
+        is_long
+            .then(|| self.long.get(self.keys.key(at)).expect("a marked key has a long key index"))
     }
 
     fn count_live(&self) -> u64 {
-        let live = |at: &usize| match self.many_at(*at) {
-            None => History(self.keys.tail(*at)).is_live(),
-            Some(many) => many.is_live(),
+        let live = |at: &usize| match self.long_at(*at) {
+            None => KeyIndex(self.keys.tail(*at)).is_live(),
+            Some(long) => long.is_live(),
         };
         (0..self.len()).filter(live).count() as u64
     }
 
-    fn places(&self, range: &KeyRange<'_>) -> std::ops::Range<usize> {
+    fn positions(&self, range: &KeyRange<'_>) -> std::ops::Range<usize> {
         let place = |key: &[u8]| self.keys.search(key).unwrap_or_else(|place| place);
         let from = place(range.from);
         let to = range.to.map_or(self.len(), place);

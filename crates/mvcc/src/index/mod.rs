@@ -12,12 +12,12 @@
 //! What a node costs is the bytes of its keys and some twenty-five for each: see [`packed`] and [`history`]. Values are not here: they are in
 //! the backend, under their revision.
 
-mod chunked;
-mod history;
+mod chunked_list;
+mod key_index;
 mod leaf;
-mod many;
+mod long_key_index;
 mod node;
-mod packed;
+mod packed_keys;
 
 #[cfg(test)]
 mod tests;
@@ -32,7 +32,7 @@ use node::Node;
 
 /// A key at some revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct KeyMeta {
     /// When it was put last.
     pub(crate) modified: Revision,
     /// When it was created.
@@ -41,24 +41,24 @@ pub(crate) struct Found {
     pub(crate) version: i64,
 }
 
-/// Keys that a request names.
+/// KeySelector that a request names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keys<'a> {
+pub(crate) enum KeySelector<'a> {
     /// One key.
     One(&'a [u8]),
     /// Several.
     Range(KeyRange<'a>),
 }
 
-impl<'a> Keys<'a> {
+impl<'a> KeySelector<'a> {
     /// One key if there is no end, all from it on if the end is one zero byte, else those before the end.
     ///
     /// Compat: as in etcd, an end that is not past the key gives an empty range, not an error.
-    pub(crate) fn new(key: &'a [u8], end: &'a [u8]) -> Keys<'a> {
+    pub(crate) fn new(key: &'a [u8], end: &'a [u8]) -> KeySelector<'a> {
         match end {
-            [] => Keys::One(key),
-            [0] => Keys::Range(KeyRange { from: key, to: None }),
-            end => Keys::Range(KeyRange { from: key, to: Some(end) }),
+            [] => KeySelector::One(key),
+            [0] => KeySelector::Range(KeyRange { from: key, to: None }),
+            end => KeySelector::Range(KeyRange { from: key, to: Some(end) }),
         }
     }
 }
@@ -79,20 +79,20 @@ impl KeyRange<'_> {
 
 /// All keys and their revisions.
 #[derive(Clone, Debug)]
-pub(crate) struct Index {
+pub(crate) struct TreeIndex {
     root: Arc<Node>,
 }
 
-impl Default for Index {
-    fn default() -> Index {
-        Index { root: Arc::new(Node::Leaf(Leaf::default())) }
+impl Default for TreeIndex {
+    fn default() -> TreeIndex {
+        TreeIndex { root: Arc::new(Node::Leaf(Leaf::default())) }
     }
 }
 
-impl Index {
+impl TreeIndex {
     /// A key as of a revision; none if it is not there then.
     #[inline]
-    pub(crate) fn get(&self, key: &[u8], revision: i64) -> Option<Found> {
+    pub(crate) fn get(&self, key: &[u8], revision: i64) -> Option<KeyMeta> {
         self.root.leaf(key).get(key, revision)
     }
 
@@ -102,26 +102,26 @@ impl Index {
     }
 
     /// Calls back with those keys that are there at a revision, in order, until told to stop.
-    pub(crate) fn visit<F>(&self, keys: Keys<'_>, revision: i64, mut f: F) -> ControlFlow<()>
+    pub(crate) fn visit<F>(&self, keys: KeySelector<'_>, revision: i64, mut f: F) -> ControlFlow<()>
     where
-        F: FnMut(&[u8], Found) -> ControlFlow<()>,
+        F: FnMut(&[u8], KeyMeta) -> ControlFlow<()>,
     {
         match keys {
-            Keys::One(key) => match self.get(key, revision) {
+            KeySelector::One(key) => match self.get(key, revision) {
                 Some(found) => f(key, found),
                 None => ControlFlow::Continue(()),
             },
-            Keys::Range(range) if range.is_empty() => ControlFlow::Continue(()),
-            Keys::Range(range) => self.root.visit(&range, revision, &mut f),
+            KeySelector::Range(range) if range.is_empty() => ControlFlow::Continue(()),
+            KeySelector::Range(range) => self.root.visit(&range, revision, &mut f),
         }
     }
 
     /// How many of these keys are there at a revision.
-    pub(crate) fn count(&self, keys: Keys<'_>, revision: i64) -> u64 {
+    pub(crate) fn count(&self, keys: KeySelector<'_>, revision: i64) -> u64 {
         match keys {
-            Keys::One(key) => self.get(key, revision).is_some().into(),
-            Keys::Range(range) if range.is_empty() => 0,
-            Keys::Range(range) => self.root.count(&range, revision),
+            KeySelector::One(key) => self.get(key, revision).is_some().into(),
+            KeySelector::Range(range) if range.is_empty() => 0,
+            KeySelector::Range(range) => self.root.count(&range, revision),
         }
     }
 
@@ -141,8 +141,8 @@ impl Index {
     }
 
     /// A key was put. Returns it as it was before.
-    pub(crate) fn put(&mut self, key: &[u8], revision: Revision) -> Option<Found> {
-        let new = Found { modified: revision, created: revision.main, version: 1 };
+    pub(crate) fn put(&mut self, key: &[u8], revision: Revision) -> Option<KeyMeta> {
+        let new = KeyMeta { modified: revision, created: revision.main, version: 1 };
         self.add(key, new, false)
     }
 
@@ -151,13 +151,13 @@ impl Index {
     /// # Panics
     /// If it was not there.
     pub(crate) fn tombstone(&mut self, key: &[u8], revision: Revision) {
-        let before = self.add(key, Found { modified: revision, created: 0, version: 1 }, true);
+        let before = self.add(key, KeyMeta { modified: revision, created: 0, version: 1 }, true);
         assert!(before.is_some(), "only a key that is there is deleted");
     }
 
     /// A revision was found in a file: of a key that is not known yet, the first that is left of its history. Returns false, and does nothing, if it
     /// deletes a key that is deleted already.
-    pub(crate) fn maybe_restore(&mut self, key: &[u8], found: Found, tombstone: bool) -> bool {
+    pub(crate) fn maybe_restore(&mut self, key: &[u8], found: KeyMeta, tombstone: bool) -> bool {
         let fits = !tombstone || !self.contains(key) || self.get(key, i64::MAX).is_some();
         if fits {
             self.add(key, found, tombstone);
@@ -178,7 +178,7 @@ impl Index {
             self.root = Arc::clone(child);
         }
         if next.is_none() && self.root.is_empty() {
-            *self = Index::default();
+            *self = TreeIndex::default();
         }
         next
     }
@@ -187,12 +187,13 @@ impl Index {
     /// hashes are to stay the same.
     pub(crate) fn keep(&self, at: i64) -> Vec<Revision> {
         let mut kept = Vec::new();
-        self.root.kept(at, &mut |one| kept.extend(one.revision.filter(|_| !one.tombstone)));
+        self.root
+            .plan_compaction(at, &mut |one| kept.extend(one.revision.filter(|_| !one.tombstone)));
         kept.sort_unstable();
         kept
     }
 
-    fn add(&mut self, key: &[u8], found: Found, tombstone: bool) -> Option<Found> {
+    fn add(&mut self, key: &[u8], found: KeyMeta, tombstone: bool) -> Option<KeyMeta> {
         let (before, split) = Node::add(&mut self.root, key, found, tombstone);
         if let Some((bound, upper)) = split {
             let lower = Arc::clone(&self.root);

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use types::Revision;
 
 use super::leaf::Leaf;
-use super::packed::Packed;
-use super::{Found, KeyRange};
+use super::packed_keys::PackedKeys;
+use super::{KeyMeta, KeyRange};
 
 /// Most children of a node.
 const CHILDREN_MAX: usize = if cfg!(test) { 6 } else { 64 };
@@ -29,7 +29,7 @@ pub(super) enum Node {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inner {
     /// For each child but the first, a key that is not above any of its own, and above all of the child before.
-    bounds: Packed,
+    bounds: PackedKeys,
     children: Vec<Arc<Node>>,
     live: u64,
     newest: i64,
@@ -39,7 +39,7 @@ pub(super) struct Inner {
 pub(super) type Split = Option<(Box<[u8]>, Arc<Node>)>;
 
 /// What adding a revision did: the key as it was before, and the split that followed.
-pub(super) type Added = (Option<Found>, Split);
+pub(super) type Added = (Option<KeyMeta>, Split);
 
 impl Node {
     #[inline]
@@ -99,7 +99,7 @@ impl Node {
     }
 
     /// Adds a revision of a key; or, of a key that is not known, what is found of it.
-    pub(super) fn add(this: &mut Arc<Node>, key: &[u8], found: Found, tombstone: bool) -> Added {
+    pub(super) fn add(this: &mut Arc<Node>, key: &[u8], found: KeyMeta, tombstone: bool) -> Added {
         match Arc::make_mut(this) {
             Node::Leaf(leaf) => {
                 let before = leaf.add(key, found, tombstone);
@@ -116,7 +116,7 @@ impl Node {
     /// Calls back with the keys of a range that are there at a revision, in order.
     pub(super) fn visit<F>(&self, range: &KeyRange<'_>, revision: i64, f: &mut F) -> ControlFlow<()>
     where
-        F: FnMut(&[u8], Found) -> ControlFlow<()>,
+        F: FnMut(&[u8], KeyMeta) -> ControlFlow<()>,
     {
         match self {
             Node::Leaf(leaf) => leaf.visit(range, revision, f),
@@ -141,10 +141,16 @@ impl Node {
     }
 
     /// Calls back with what a compaction would keep of each key.
-    pub(super) fn kept(&self, at: i64, f: &mut dyn FnMut(super::history::Kept)) {
+    pub(super) fn plan_compaction(
+        &self,
+        at: i64,
+        f: &mut dyn FnMut(super::key_index::KeyCompaction),
+    ) {
         match self {
-            Node::Leaf(leaf) => leaf.kept(at).for_each(f),
-            Node::Inner(inner) => inner.children.iter().for_each(|child| child.kept(at, f)),
+            Node::Leaf(leaf) => leaf.plan_compaction(at).for_each(f),
+            Node::Inner(inner) => {
+                inner.children.iter().for_each(|child| child.plan_compaction(at, f))
+            }
         }
     }
 
@@ -177,13 +183,13 @@ impl Node {
     pub(super) fn above(lower: Arc<Node>, bound: &[u8], upper: Arc<Node>) -> Node {
         let mut inner = Inner { children: vec![lower], ..Inner::default() };
         inner.push(bound, upper);
-        inner.count_again();
+        inner.recount();
         Node::Inner(inner)
     }
 
-    fn is_small(&self) -> bool {
+    fn is_underfull(&self) -> bool {
         match self {
-            Node::Leaf(leaf) => leaf.is_small(),
+            Node::Leaf(leaf) => leaf.is_underfull(),
             Node::Inner(inner) => inner.children.len() < CHILDREN_MIN,
         }
     }
@@ -237,12 +243,12 @@ impl Inner {
         if child == 0 { &[] } else { self.bounds.key(child - 1) }
     }
 
-    fn count_again(&mut self) {
+    fn recount(&mut self) {
         self.live = self.children.iter().map(|child| child.live()).sum();
         self.newest = self.children.iter().map(|child| child.newest()).max().unwrap_or(0);
     }
 
-    fn add(&mut self, key: &[u8], found: Found, tombstone: bool) -> Added {
+    fn add(&mut self, key: &[u8], found: KeyMeta, tombstone: bool) -> Added {
         let at = self.child(key);
         let (before, split) = Node::add(&mut self.children[at], key, found, tombstone);
         self.live = self.live - u64::from(before.is_some()) + u64::from(!tombstone);
@@ -263,8 +269,8 @@ impl Inner {
         let children = self.children.split_off(at);
         self.children.shrink_to_fit();
         let mut upper = Inner { bounds, children, ..Inner::default() };
-        upper.count_again();
-        self.count_again();
+        upper.recount();
+        self.recount();
         Some((bound, Arc::new(Node::Inner(upper))))
     }
 
@@ -290,41 +296,41 @@ impl Inner {
                 for child in &mut self.children[first..] {
                     Node::compact(child, from, at, kept);
                 }
-                self.tidy();
+                self.merge_small();
                 None
             }
             Node::Inner(_) => {
                 let next = Node::compact(&mut self.children[first], from, at, kept);
                 let behind = (first + 1 < self.children.len()).then(|| self.bound(first + 1));
                 let next = next.or_else(|| behind.map(Into::into));
-                self.tidy();
+                self.merge_small();
                 next
             }
         };
-        self.count_again();
+        self.recount();
         next
     }
 
     /// Takes out children that are empty, and joins small ones with their neighbours.
-    fn tidy(&mut self) {
+    fn merge_small(&mut self) {
         let needless = |at: usize| {
             let child = &*self.children[at];
-            child.is_empty() || (child.is_small() && at + 1 < self.children.len())
+            child.is_empty() || (child.is_underfull() && at + 1 < self.children.len())
         };
         if !(0..self.children.len()).any(needless) {
             return;
         }
-        let mut tidied = Inner::default();
+        let mut merged = Inner::default();
         for (at, child) in self.children.iter().enumerate().filter(|(_, child)| !child.is_empty()) {
             let bound = self.bound(at);
-            match tidied.children.last_mut() {
-                Some(last) if last.is_small() && last.has_room_for(child) => {
+            match merged.children.last_mut() {
+                Some(last) if last.is_underfull() && last.has_room_for(child) => {
                     Arc::make_mut(last).join(bound, child);
                 }
-                _ => tidied.push(bound, Arc::clone(child)),
+                _ => merged.push(bound, Arc::clone(child)),
             }
         }
-        *self = tidied;
+        *self = merged;
     }
 
     fn join(&mut self, bound: &[u8], above: &Inner) {
@@ -332,14 +338,14 @@ impl Inner {
             let bound = if at == 0 { bound } else { above.bound(at) };
             self.push(bound, Arc::clone(child));
         }
-        self.count_again();
+        self.recount();
     }
 }
 
 /// What a compaction leaves of a leaf; none if that is all of it.
 fn compact_leaf(leaf: &Leaf, at: i64, kept: &mut Vec<Revision>) -> Option<Leaf> {
     let mut changes = false;
-    for one in leaf.kept(at) {
+    for one in leaf.plan_compaction(at) {
         changes |= one.drops || one.empty;
         kept.extend(one.revision);
     }

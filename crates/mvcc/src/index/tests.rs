@@ -21,7 +21,7 @@ impl Model {
         }
     }
 
-    fn get(&self, key: &[u8], at: i64) -> Option<Found> {
+    fn get(&self, key: &[u8], at: i64) -> Option<KeyMeta> {
         let kept = self.keys.get(key)?.iter().rfind(|(revision, _)| revision.main <= at)?;
         if kept.1 {
             return None;
@@ -30,14 +30,14 @@ impl Model {
         let place = history.iter().position(|one| one == kept).expect("all has it too");
         let since = history[..place].iter().rposition(|(_, tombstone)| *tombstone);
         let created = since.map_or(0, |tombstone| tombstone + 1);
-        Some(Found {
+        Some(KeyMeta {
             modified: kept.0,
             created: history[created].0.main,
             version: i64::try_from(place - created + 1).unwrap(),
         })
     }
 
-    fn range(&self, range: &KeyRange<'_>, at: i64) -> Vec<(Vec<u8>, Found)> {
+    fn range(&self, range: &KeyRange<'_>, at: i64) -> Vec<(Vec<u8>, KeyMeta)> {
         let inside = |key: &&Vec<u8>| {
             key.as_slice() >= range.from && range.to.is_none_or(|to| key.as_slice() < to)
         };
@@ -103,7 +103,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Keys of different lengths, some the beginning of others.
+/// KeySelector of different lengths, some the beginning of others.
 fn key(number: u8) -> Vec<u8> {
     let mut key = vec![number / 16];
     key.extend(std::iter::repeat_n(number, usize::from(number % 16) * 2));
@@ -111,7 +111,7 @@ fn key(number: u8) -> Vec<u8> {
 }
 
 struct Pair {
-    index: Index,
+    index: TreeIndex,
     model: Model,
     current: i64,
     compacted: i64,
@@ -140,18 +140,18 @@ impl Pair {
     }
 }
 
-fn check(index: &Index, model: &Model, range: &KeyRange<'_>, at: i64) {
+fn check(index: &TreeIndex, model: &Model, range: &KeyRange<'_>, at: i64) {
     let expected = model.range(range, at);
     let mut seen = Vec::new();
-    let ended = index.visit(Keys::Range(*range), at, |key, found| {
+    let ended = index.visit(KeySelector::Range(*range), at, |key, found| {
         seen.push((key.to_vec(), found));
         ControlFlow::Continue(())
     });
     assert_eq!((seen, ended), (expected.clone(), ControlFlow::Continue(())));
-    assert_eq!(index.count(Keys::Range(*range), at), expected.len() as u64);
+    assert_eq!(index.count(KeySelector::Range(*range), at), expected.len() as u64);
     for (key, found) in expected {
         assert_eq!(index.get(&key, at), Some(found));
-        assert_eq!(index.count(Keys::One(&key), at), 1);
+        assert_eq!(index.count(KeySelector::One(&key), at), 1);
     }
 }
 
@@ -162,7 +162,7 @@ proptest! {
     #[test]
     fn like_a_list_of_what_happened(steps in proptest::collection::vec(step(), 0..600)) {
         let mut pair =
-            Pair { index: Index::default(), model: Model::default(), current: 1, compacted: 0 };
+            Pair { index: TreeIndex::default(), model: Model::default(), current: 1, compacted: 0 };
         let mut snapshots = Vec::new();
         for step in steps {
             match step {
@@ -209,7 +209,7 @@ proptest! {
 #[test]
 fn keys_in_order_and_against_it() {
     for backwards in [false, true] {
-        let mut index = Index::default();
+        let mut index = TreeIndex::default();
         let name = |number: u32| (if backwards { 3000 - number } else { number }).to_be_bytes();
         for number in 0..3000 {
             index.put(&name(number), Revision::new(i64::from(number) + 2, 0));
@@ -229,7 +229,7 @@ fn keys_in_order_and_against_it() {
     }
 }
 
-fn compact(index: &mut Index, at: i64) -> Vec<Revision> {
+fn compact(index: &mut TreeIndex, at: i64) -> Vec<Revision> {
     let (mut kept, mut from) = (Vec::new(), Some(Box::default()));
     while let Some(next) = from {
         from = index.compact(&next, at, &mut kept);

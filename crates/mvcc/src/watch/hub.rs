@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::history::{History, HistoryError};
+use super::hub_state::{HubState, Notifications, StreamState};
 use super::limits::{Limits, PROGRESS_INTERVAL_MIN};
 use super::outbox::{Notify, Outbox};
 use super::progress::Progress;
-use super::round::Round;
-use super::state::{Alerts, State, StreamState};
 use super::stream::Stream;
+use super::sync::SyncBatch;
 use crate::event::Event;
 
 /// How watchers are served.
@@ -48,21 +48,21 @@ pub enum Next {
 /// All watchers of a member. Clones are the same hub.
 #[derive(Clone)]
 pub struct Hub {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<HubShared>,
 }
 
 /// What the hub and its streams share.
 ///
-/// Locks are taken in this order: `turn`, `state`, a stream's queue, `roomy`. The last two are leaves that are held for a few instructions.
-pub(super) struct Shared {
+/// Locks are taken in this order: `turn`, `state`, a stream's queue, `streams_with_room`. The last two are leaves that are held for a few instructions.
+pub(super) struct HubShared {
     pub(super) fragment_bytes: usize,
     progress_interval: Duration,
     limits: Limits,
-    state: Mutex<State>,
+    state: Mutex<HubState>,
     /// Held by who takes a turn: there is one at a time.
     turn: Mutex<()>,
     /// Streams whose victims have room now.
-    roomy: Mutex<BTreeSet<u64>>,
+    streams_with_room: Mutex<BTreeSet<u64>>,
     wake: Notify,
     pending: Arc<AtomicUsize>,
 }
@@ -72,13 +72,13 @@ impl Hub {
     /// lock held.
     #[must_use]
     pub fn new(revision: i64, config: &Config, wake: Notify) -> Hub {
-        let shared = Shared {
+        let shared = HubShared {
             fragment_bytes: config.fragment_bytes,
             progress_interval: config.progress_interval.max(PROGRESS_INTERVAL_MIN),
             limits: config.limits,
-            state: Mutex::new(State::new(revision, config.limits)),
+            state: Mutex::new(HubState::new(revision, config.limits)),
             turn: Mutex::default(),
-            roomy: Mutex::default(),
+            streams_with_room: Mutex::default(),
             wake,
             pending: Arc::default(),
         };
@@ -94,10 +94,10 @@ impl Hub {
     ///
     /// If the revision is not larger than all before.
     pub fn publish(&self, revision: i64, events: &[Event], publish: impl FnOnce()) {
-        self.shared.with(|state, alerts| {
+        self.shared.with(|state, notifications| {
             // The store is first, so that who hears of an event also finds it there.
             publish();
-            state.publish(revision, events, alerts);
+            state.publish(revision, events, notifications);
         });
     }
 
@@ -140,17 +140,18 @@ impl Hub {
         let _alone = self.shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.shared.move_victims();
         let compacted = history.compacted();
-        if let Some(mut round) = self.begin_round(compacted) {
+        if let Some(mut sync) = self.begin_sync(compacted) {
             // A history that does not come so far is that of a store which was replaced meanwhile: then nothing was read.
-            let walked = round.walk(history).map(|()| history.current() >= round.to);
-            self.shared.with(|state, alerts| state.finish_round(round, walked, alerts))?;
+            let walked = sync.walk(history).map(|()| history.current() >= sync.to);
+            self.shared
+                .with(|state, notifications| state.finish_sync(sync, walked, notifications))?;
         }
         Ok(self.next())
     }
 
     /// Tells those that are due about their progress. Returns when it is to be called again, if any stream is there.
     pub fn tick_progress(&self, now: Duration) -> Option<Duration> {
-        self.shared.with(|state, alerts| state.tick_progress(now, alerts))
+        self.shared.with(|state, notifications| state.tick_progress(now, notifications))
     }
 
     /// The revision up to which everything was published.
@@ -184,22 +185,23 @@ impl Hub {
         self.shared.pending.load(Ordering::Relaxed)
     }
 
-    fn begin_round(&self, compacted: i64) -> Option<Round> {
-        self.shared.with(|state, alerts| state.begin_round(compacted, alerts))
+    fn begin_sync(&self, compacted: i64) -> Option<SyncBatch> {
+        self.shared.with(|state, notifications| state.begin_sync(compacted, notifications))
     }
 
     fn next(&self) -> Next {
-        let idle = self.shared.state().unsynced.is_empty() && self.shared.roomy().is_empty();
+        let idle =
+            self.shared.state().unsynced.is_empty() && self.shared.streams_with_room().is_empty();
         if idle { Next::Idle } else { Next::Again }
     }
 }
 
-impl Shared {
-    /// Does something under the lock, then tells the readers that have to be told.
-    pub(super) fn with<T>(&self, f: impl FnOnce(&mut State, &mut Alerts) -> T) -> T {
-        let mut alerts = Alerts::default();
-        let result = f(&mut self.state(), &mut alerts);
-        alerts.send();
+impl HubShared {
+    /// Does something under the lock, then tells the syncing that have to be told.
+    pub(super) fn with<T>(&self, f: impl FnOnce(&mut HubState, &mut Notifications) -> T) -> T {
+        let mut notifications = Notifications::default();
+        let result = f(&mut self.state(), &mut notifications);
+        notifications.send();
         result
     }
 
@@ -210,32 +212,33 @@ impl Shared {
 
     /// A stream has room again that its victims wait for.
     pub(super) fn has_room(&self, stream: u64) {
-        self.roomy().insert(stream);
+        self.streams_with_room().insert(stream);
         self.wake();
     }
 
     fn move_victims(&self) {
-        let streams = std::mem::take(&mut *self.roomy());
+        let streams = std::mem::take(&mut *self.streams_with_room());
         let mut left = self.limits.turn_watchers;
         for stream in streams {
-            let (moved, more) = self.with(|state, alerts| state.move_victims(stream, left, alerts));
+            let (moved, more) =
+                self.with(|state, notifications| state.move_victims(stream, left, notifications));
             left -= moved;
             if more {
-                self.roomy().insert(stream);
+                self.streams_with_room().insert(stream);
             }
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, HubState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn roomy(&self) -> MutexGuard<'_, BTreeSet<u64>> {
-        self.roomy.lock().unwrap_or_else(PoisonError::into_inner)
+    fn streams_with_room(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.streams_with_room.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl HubState {
     /// All that synced watchers had of the old store, up to its revision, they have. What is after that, they read.
     fn restore(&mut self, revision: i64) {
         let seen = std::mem::replace(&mut self.current, revision);
@@ -243,8 +246,8 @@ impl State {
         for slot in self.watchers.slots() {
             if self.watchers[slot].is_synced() {
                 self.watchers[slot].next = self.watchers[slot].next.max(seen + 1);
-                self.detach(slot);
-                self.settle(slot);
+                self.leave_group(slot);
+                self.assign_group(slot);
             }
         }
     }

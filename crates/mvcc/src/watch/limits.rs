@@ -17,7 +17,7 @@ pub struct Limits {
     /// Bytes of all that the victims of a stream hold. A victim beyond them holds nothing, and reads history again.
     pub victim_bytes: usize,
     /// Ids that a stream remembers of watchers ended by compaction, so that cancelling them is still answered.
-    pub ended_ids: usize,
+    pub canceled_ids: usize,
     /// Watchers that one turn moves or reads history for.
     pub turn_watchers: usize,
     /// Changes that one turn reads.
@@ -43,7 +43,7 @@ impl Default for Limits {
             stream_bytes: 4 << 20,
             stream_answers: 16,
             victim_bytes: 1 << 20,
-            ended_ids: 1024,
+            canceled_ids: 1024,
             turn_watchers: 512,
             turn_changes: 10_000,
             turn_bytes: 16 << 20,

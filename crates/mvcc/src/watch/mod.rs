@@ -7,7 +7,7 @@
 //!     store at revision 70, history from 40
 //!
 //!     synced      A next 71+   B next 100        have all there is; get each transaction as it is applied      publish
-//!     unsynced    C next 55                      read history, many in one walk, up to now                     round, tail
+//!     unsynced    C next 55                      read history, many in one walk, up to now                     sync, tail
 //!     victim      D holds @70, next 71           its stream's queue is full: waits for room                    victims, outbox
 //!     ended       E next 30                      what it needs is compacted: its client is told, and it is gone
 //!
@@ -29,27 +29,27 @@
 //! for nobody who reads; history is read without the lock; all that waits is bounded ([`Limits`]), and a client that does not read is
 //! left behind rather than remembered for. Not counted is what was before an event: it is read, for one response at a time, when the client takes it.
 //!
-//! Time arrives as an argument, and so does history ([`History`]). Who may watch what, the framing of messages and the threads that take the turns are
+//! Time arrives as an argument, and so does history ([`History`]). Who may watch body, the framing of messages and the threads that take the turns are
 //! the business of those above.
 
+mod key_span;
 mod limits;
-mod span;
 
 mod history;
 mod request;
 mod response;
 
-mod group;
-mod interval;
+mod interval_tree;
 mod outbox;
 mod tail;
 mod watcher;
+mod watcher_group;
 
-mod state;
+mod hub_state;
 
 mod progress;
 mod publish;
-mod round;
+mod sync;
 mod victims;
 
 mod hub;

@@ -39,7 +39,7 @@ pub(super) struct Outbox {
 
 #[derive(Default)]
 struct Queue {
-    items: VecDeque<Item>,
+    items: VecDeque<QueuedResponse>,
     bytes: usize,
     answers: usize,
     /// Somebody was refused, and waits for room.
@@ -48,15 +48,15 @@ struct Queue {
 
 /// A response in the making: what is expensive is left to who reads it.
 #[derive(Debug)]
-pub(super) struct Item {
+pub(super) struct QueuedResponse {
     pub(super) watch_id: i64,
     pub(super) revision: i64,
-    pub(super) what: What,
+    pub(super) body: ResponseBody,
 }
 
 /// What a response says.
 #[derive(Debug)]
-pub(super) enum What {
+pub(super) enum ResponseBody {
     Created,
     Refused(Cow<'static, str>),
     Canceled,
@@ -66,7 +66,7 @@ pub(super) enum What {
         asked: bool,
     },
     Events {
-        batch: Batch,
+        batch: EventBatch,
         prev_kv: bool,
         fragment: bool,
     },
@@ -74,14 +74,14 @@ pub(super) enum What {
 
 /// Some events of a transaction, or of several. Watchers that want all events of a transaction share them.
 #[derive(Clone, Debug)]
-pub(super) struct Batch {
+pub(super) struct EventBatch {
     events: Arc<Vec<Event>>,
     bytes: usize,
 }
 
 /// What was taken from the queue, and whether somebody waited for the room.
 pub(super) struct Popped {
-    pub(super) item: Item,
+    pub(super) item: QueuedResponse,
     pub(super) room: bool,
 }
 
@@ -96,12 +96,12 @@ impl Outbox {
     }
 
     /// Adds what must get in. Returns whether the reader has to be told.
-    pub(super) fn push(&self, item: Item) -> bool {
+    pub(super) fn push(&self, item: QueuedResponse) -> bool {
         self.add(&mut self.queue(), item)
     }
 
     /// Adds events, and returns whether the reader has to be told; or returns the item, if there is no room.
-    pub(super) fn offer(&self, item: Item) -> Result<bool, Item> {
+    pub(super) fn offer(&self, item: QueuedResponse) -> Result<bool, QueuedResponse> {
         let mut queue = self.queue();
         if !queue.has_room(&self.limits) {
             queue.room_wanted = true;
@@ -145,7 +145,7 @@ impl Outbox {
         (self.notify)();
     }
 
-    fn add(&self, queue: &mut Queue, item: Item) -> bool {
+    fn add(&self, queue: &mut Queue, item: QueuedResponse) -> bool {
         queue.bytes += item.bytes();
         queue.answers += usize::from(item.is_answer());
         self.pending.fetch_add(item.events(), Ordering::Relaxed);
@@ -161,7 +161,7 @@ impl Outbox {
 impl Drop for Outbox {
     fn drop(&mut self) {
         let queue = self.queue.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let events = queue.items.iter().map(Item::events).sum();
+        let events = queue.items.iter().map(QueuedResponse::events).sum();
         self.pending.fetch_sub(events, Ordering::Relaxed);
     }
 }
@@ -177,47 +177,47 @@ impl Queue {
     }
 }
 
-impl Item {
+impl QueuedResponse {
     /// How much it holds.
     pub(super) fn bytes(&self) -> usize {
-        match &self.what {
-            What::Events { batch, .. } => batch.bytes,
+        match &self.body {
+            ResponseBody::Events { batch, .. } => batch.bytes,
             _ => 0,
         }
     }
 
     fn events(&self) -> usize {
-        match &self.what {
-            What::Events { batch, .. } => batch.len(),
+        match &self.body {
+            ResponseBody::Events { batch, .. } => batch.len(),
             _ => 0,
         }
     }
 
     /// Whether it was asked for, one by one.
     fn is_answer(&self) -> bool {
-        match self.what {
-            What::Created | What::Refused(_) | What::Canceled => true,
-            What::Progress { asked } => asked,
-            What::Compacted(_) | What::Events { .. } => false,
+        match self.body {
+            ResponseBody::Created | ResponseBody::Refused(_) | ResponseBody::Canceled => true,
+            ResponseBody::Progress { asked } => asked,
+            ResponseBody::Compacted(_) | ResponseBody::Events { .. } => false,
         }
     }
 }
 
-impl Batch {
+impl EventBatch {
     /// All of some events.
-    pub(super) fn all(events: Vec<Event>) -> Batch {
+    pub(super) fn all(events: Vec<Event>) -> EventBatch {
         let bytes = events.iter().map(event_bytes).sum();
-        Batch::counted(events, bytes)
+        EventBatch::counted(events, bytes)
     }
 
     /// Likewise, with their bytes counted already.
-    pub(super) fn counted(events: Vec<Event>, bytes: usize) -> Batch {
-        Batch { events: Arc::new(events), bytes }
+    pub(super) fn counted(events: Vec<Event>, bytes: usize) -> EventBatch {
+        EventBatch { events: Arc::new(events), bytes }
     }
 
     /// Some of the events of a whole batch. They do not keep the others in memory.
-    pub(super) fn pick(&self, picked: impl Iterator<Item = usize>) -> Batch {
-        Batch::all(picked.map(|at| self.events[at].clone()).collect())
+    pub(super) fn pick(&self, picked: impl Iterator<Item = usize>) -> EventBatch {
+        EventBatch::all(picked.map(|at| self.events[at].clone()).collect())
     }
 
     /// The events, to share them.

@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::outbox::{Item, What};
+use super::hub_state::{HubState, Notifications};
+use super::outbox::{QueuedResponse, ResponseBody};
 use super::response::NO_WATCH_ID;
-use super::state::{Alerts, State};
 
 /// When the watchers of a stream are told.
 pub(super) struct Progress {
@@ -55,63 +55,71 @@ impl Progress {
     }
 }
 
-impl State {
+impl HubState {
     /// Answers a client that asks how far its stream is, if all its watchers are that far.
-    pub(super) fn answer_progress(&mut self, stream: u64, alerts: &mut Alerts) -> bool {
+    pub(super) fn answer_progress(
+        &mut self,
+        stream: u64,
+        notifications: &mut Notifications,
+    ) -> bool {
         let stream = &self.streams[&stream];
-        let current = stream.ids.values().all(|&slot| self.is_current(slot));
+        let current = stream.ids.values().all(|&slot| self.is_caught_up(slot));
         if stream.ids.is_empty() || !current {
             return false;
         }
-        let what = What::Progress { asked: true };
-        let item = Item { watch_id: NO_WATCH_ID, revision: self.current, what };
+        let body = ResponseBody::Progress { asked: true };
+        let item = QueuedResponse { watch_id: NO_WATCH_ID, revision: self.current, body };
         let tell = stream.outbox.push(item);
-        alerts.add(&stream.outbox, tell);
+        notifications.add(&stream.outbox, tell);
         true
     }
 
     /// Tells the streams that are due. Returns when the next one is.
-    pub(super) fn tick_progress(&mut self, now: Duration, alerts: &mut Alerts) -> Option<Duration> {
+    pub(super) fn tick_progress(
+        &mut self,
+        now: Duration,
+        notifications: &mut Notifications,
+    ) -> Option<Duration> {
         while let Some(&(due, number)) = self.progress_due.first() {
             if due > now {
                 return Some(due);
             }
             self.progress_due.remove(&(due, number));
-            self.notify_stream(number, now, alerts);
+            self.notify_stream(number, now, notifications);
         }
         None
     }
 
     /// Tells the watchers of a stream, and sets when they are told again.
-    fn notify_stream(&mut self, number: u64, now: Duration, alerts: &mut Alerts) {
+    fn notify_stream(&mut self, number: u64, now: Duration, notifications: &mut Notifications) {
         let Some(stream) = self.streams.get_mut(&number) else { return };
         stream.progress.advance(now);
         self.progress_due.insert((stream.progress.due, number));
         let told = stream.progress.rotation();
-        let last = told.into_iter().find(|&id| !self.notify_watcher(number, id, alerts));
+        let last = told.into_iter().find(|&id| !self.notify_watcher(number, id, notifications));
         self.stream(number).progress.first = last.unwrap_or(i64::MIN);
     }
 
     /// Tells a watcher, if it was quiet. False if there is no room.
-    fn notify_watcher(&mut self, number: u64, id: i64, alerts: &mut Alerts) -> bool {
+    fn notify_watcher(&mut self, number: u64, id: i64, notifications: &mut Notifications) -> bool {
         let stream = &self.streams[&number];
         let slot = stream.ids[&id];
         let was_quiet = std::mem::replace(&mut self.watchers[slot].quiet, true);
-        if !was_quiet || !self.is_current(slot) {
+        if !was_quiet || !self.is_caught_up(slot) {
             return true;
         }
         let room = stream.outbox.has_room();
         if room {
             let outbox = Arc::clone(&stream.outbox);
-            let what = What::Progress { asked: false };
-            let item = Item { watch_id: id, revision: self.current, what };
-            alerts.add(&outbox, outbox.push(item));
+            let body = ResponseBody::Progress { asked: false };
+            let item = QueuedResponse { watch_id: id, revision: self.current, body };
+            notifications.add(&outbox, outbox.push(item));
         }
         room
     }
 
     /// Whether a watcher has all there is, and there is something: a watcher of the future has not begun, and is promised nothing.
-    fn is_current(&self, slot: usize) -> bool {
+    fn is_caught_up(&self, slot: usize) -> bool {
         let watcher = &self.watchers[slot];
         watcher.is_synced() && self.current >= watcher.start
     }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::span::Span;
+use super::key_span::KeySpan;
 use crate::event::EventKind;
 
 /// A watcher that a client wants.
@@ -28,11 +28,11 @@ pub struct CreateRequest {
 
 impl CreateRequest {
     /// The keys that are asked for.
-    pub(super) fn span(&self) -> Result<Span, Refusal> {
+    pub(super) fn span(&self) -> Result<KeySpan, Refusal> {
         if self.start_revision < 0 {
             return Err(Refusal::Compacted);
         }
-        Span::new(&self.key, &self.range_end).ok_or(Refusal::EmptyRange)
+        KeySpan::new(&self.key, &self.range_end).ok_or(Refusal::EmptyRange)
     }
 }
 

@@ -7,24 +7,24 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::history::{History, HistoryError};
-use super::hub::Shared;
-use super::outbox::{Batch, Item, Outbox, What};
+use super::hub::HubShared;
+use super::hub_state::HubState;
+use super::outbox::{EventBatch, Outbox, QueuedResponse, ResponseBody};
 use super::request::{Busy, CreateRequest, Refusal};
 use super::response::{NO_WATCH_ID, Response, WatchedEvent};
-use super::state::State;
 use super::watcher::Watcher;
 use crate::event::Event;
 
 /// The watchers of a client. Dropping it cancels them all.
 pub struct Stream {
-    shared: Arc<Shared>,
+    shared: Arc<HubShared>,
     outbox: Arc<Outbox>,
     /// The rest of a response that was split.
     pieces: VecDeque<Response>,
 }
 
 impl Stream {
-    pub(super) fn new(shared: Arc<Shared>, outbox: Arc<Outbox>) -> Stream {
+    pub(super) fn new(shared: Arc<HubShared>, outbox: Arc<Outbox>) -> Stream {
         Stream { shared, outbox, pieces: VecDeque::new() }
     }
 
@@ -45,13 +45,13 @@ impl Stream {
     /// [`Busy`] if too many answers are unread. Nothing was done.
     pub fn create(&self, request: &CreateRequest) -> Result<Option<i64>, Busy> {
         self.check_accepts()?;
-        let (created, slow) = self.shared.with(|state, alerts| {
+        let (created, slow) = self.shared.with(|state, notifications| {
             let watcher = self.admit(state, request);
             let (watch_id, what) = match &watcher {
-                Ok(watcher) => (watcher.id, What::Created),
-                Err(refusal) => (NO_WATCH_ID, What::Refused(refusal.to_string().into())),
+                Ok(watcher) => (watcher.id, ResponseBody::Created),
+                Err(refusal) => (NO_WATCH_ID, ResponseBody::Refused(refusal.to_string().into())),
             };
-            alerts.add(&self.outbox, self.push(state, watch_id, what));
+            notifications.add(&self.outbox, self.push(state, watch_id, what));
             let created = watcher.ok().map(|watcher| {
                 state.insert(watcher);
                 watch_id
@@ -71,9 +71,9 @@ impl Stream {
     /// [`Busy`] if too many answers are unread. Nothing was done.
     pub fn refuse(&self, reason: impl Into<Cow<'static, str>>) -> Result<(), Busy> {
         self.check_accepts()?;
-        let what = What::Refused(reason.into());
-        self.shared.with(|state, alerts| {
-            alerts.add(&self.outbox, self.push(state, NO_WATCH_ID, what));
+        let body = ResponseBody::Refused(reason.into());
+        self.shared.with(|state, notifications| {
+            notifications.add(&self.outbox, self.push(state, NO_WATCH_ID, body));
         });
         Ok(())
     }
@@ -85,14 +85,14 @@ impl Stream {
     /// [`Busy`] if too many answers are unread. Nothing was done.
     pub fn cancel(&self, watch_id: i64) -> Result<(), Busy> {
         self.check_accepts()?;
-        self.shared.with(|state, alerts| {
+        self.shared.with(|state, notifications| {
             let stream = state.stream(self.outbox.stream);
             if let Some(&slot) = stream.ids.get(&watch_id) {
                 state.remove(slot);
             } else if !stream.ended.remove(&watch_id) {
                 return;
             }
-            alerts.add(&self.outbox, self.push(state, watch_id, What::Canceled));
+            notifications.add(&self.outbox, self.push(state, watch_id, ResponseBody::Canceled));
         });
         Ok(())
     }
@@ -105,7 +105,9 @@ impl Stream {
     /// [`Busy`] if too many answers are unread. Nothing was done.
     pub fn request_progress(&self) -> Result<bool, Busy> {
         self.check_accepts()?;
-        Ok(self.shared.with(|state, alerts| state.answer_progress(self.outbox.stream, alerts)))
+        Ok(self
+            .shared
+            .with(|state, notifications| state.answer_progress(self.outbox.stream, notifications)))
     }
 
     /// The next response, if there is one. After a call of `notify`, read until there is none.
@@ -134,7 +136,7 @@ impl Stream {
     }
 
     /// Checks a request: a watcher with its id.
-    fn admit(&self, state: &mut State, request: &CreateRequest) -> Result<Watcher, Refusal> {
+    fn admit(&self, state: &mut HubState, request: &CreateRequest) -> Result<Watcher, Refusal> {
         let mut watcher = Watcher::new(request, request.span()?, Arc::clone(&self.outbox));
         let stream = state.stream(self.outbox.stream);
         if watcher.id == 0 {
@@ -148,8 +150,8 @@ impl Stream {
         Ok(watcher)
     }
 
-    fn push(&self, state: &State, watch_id: i64, what: What) -> bool {
-        self.outbox.push(Item { watch_id, revision: state.current, what })
+    fn push(&self, state: &HubState, watch_id: i64, body: ResponseBody) -> bool {
+        self.outbox.push(QueuedResponse { watch_id, revision: state.current, body })
     }
 
     /// Removes some of the watchers. False if there were none left.
@@ -178,23 +180,23 @@ impl Drop for Stream {
 }
 
 /// Makes the response of an item, and says whether it may be split.
-fn respond(item: Item, history: &dyn History) -> Result<(Response, bool), HistoryError> {
+fn respond(item: QueuedResponse, history: &dyn History) -> Result<(Response, bool), HistoryError> {
     let mut response =
         Response { watch_id: item.watch_id, revision: item.revision, ..Response::default() };
-    match item.what {
-        What::Created => response.created = true,
-        What::Refused(reason) => {
+    match item.body {
+        ResponseBody::Created => response.created = true,
+        ResponseBody::Refused(reason) => {
             response.created = true;
             response.canceled = true;
             response.cancel_reason = reason;
         }
-        What::Canceled => response.canceled = true,
-        What::Compacted(revision) => {
+        ResponseBody::Canceled => response.canceled = true,
+        ResponseBody::Compacted(revision) => {
             response.canceled = true;
             response.compact_revision = revision;
         }
-        What::Progress { .. } => {}
-        What::Events { batch, prev_kv, fragment } => {
+        ResponseBody::Progress { .. } => {}
+        ResponseBody::Events { batch, prev_kv, fragment } => {
             response.events = watched(&batch, prev_kv, history)?;
             return Ok((response, fragment));
         }
@@ -204,7 +206,7 @@ fn respond(item: Item, history: &dyn History) -> Result<(Response, bool), Histor
 
 /// The events of a batch, with what was before if that is wanted.
 fn watched(
-    batch: &Batch,
+    batch: &EventBatch,
     prev_kv: bool,
     history: &dyn History,
 ) -> Result<Vec<WatchedEvent>, HistoryError> {

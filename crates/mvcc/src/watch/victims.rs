@@ -13,13 +13,19 @@
 
 use std::sync::Arc;
 
-use super::outbox::Item;
-use super::state::{Alerts, State};
-use super::watcher::Standing;
+use super::hub_state::{HubState, Notifications};
+use super::outbox::QueuedResponse;
+use super::watcher::WatcherState;
 
-impl State {
+impl HubState {
     /// A watcher that is in no group was refused with a response for the revisions `from..next`: it is a victim now.
-    pub(super) fn refused(&mut self, slot: usize, item: Item, from: i64, next: i64) {
+    pub(super) fn become_victim(
+        &mut self,
+        slot: usize,
+        item: QueuedResponse,
+        from: i64,
+        next: i64,
+    ) {
         let held = self.stream(self.watchers[slot].outbox.stream).victim_bytes;
         let hold = held + item.bytes() <= self.limits.victim_bytes;
         self.watchers[slot].next = if hold { next } else { from };
@@ -31,12 +37,12 @@ impl State {
         &mut self,
         stream: u64,
         count: usize,
-        alerts: &mut Alerts,
+        notifications: &mut Notifications,
     ) -> (usize, bool) {
         for moved in 0..count {
             let Some(stream) = self.streams.get(&stream) else { return (moved, false) };
             let Some((_, &slot)) = stream.victims.first_key_value() else { return (moved, false) };
-            if !self.move_victim(slot, alerts) {
+            if !self.move_victim(slot, notifications) {
                 return (moved, false);
             }
         }
@@ -44,24 +50,24 @@ impl State {
     }
 
     /// Moves a victim on if there is room.
-    fn move_victim(&mut self, slot: usize, alerts: &mut Alerts) -> bool {
+    fn move_victim(&mut self, slot: usize, notifications: &mut Notifications) -> bool {
         let outbox = Arc::clone(&self.watchers[slot].outbox);
         if !outbox.wait_for_room() {
             return false;
         }
         if let Some(item) = self.take_held(slot) {
             // Whoever else fills the queue needs the hub's lock, so the room is still there.
-            alerts.add(&outbox, outbox.push(item));
+            notifications.add(&outbox, outbox.push(item));
         }
-        self.detach(slot);
-        self.settle(slot);
+        self.leave_group(slot);
+        self.assign_group(slot);
         true
     }
 
     /// What a victim holds.
-    fn take_held(&mut self, slot: usize) -> Option<Item> {
+    fn take_held(&mut self, slot: usize) -> Option<QueuedResponse> {
         let watcher = &mut self.watchers[slot];
-        let Standing::Victim { held, .. } = &mut watcher.standing else { return None };
+        let WatcherState::Victim { held, .. } = &mut watcher.state else { return None };
         let item = held.take()?;
         let stream = watcher.outbox.stream;
         self.stream(stream).victim_bytes -= item.bytes();

@@ -3,9 +3,9 @@
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
-use super::outbox::{Batch, Item, Outbox, What};
+use super::key_span::KeySpan;
+use super::outbox::{EventBatch, Outbox, QueuedResponse, ResponseBody};
 use super::request::{CreateRequest, Filters};
-use super::span::Span;
 
 /// What a client waits for.
 pub(super) struct Watcher {
@@ -14,7 +14,7 @@ pub(super) struct Watcher {
     /// Its name within its stream.
     pub(super) id: i64,
     pub(super) outbox: Arc<Outbox>,
-    pub(super) span: Span,
+    pub(super) span: KeySpan,
     /// The revision that was asked for, zero for now.
     pub(super) start: i64,
     /// The first revision that it still has to get. While it is synced: a lower bound, and all up to the current revision is done.
@@ -24,24 +24,24 @@ pub(super) struct Watcher {
     pub(super) fragment: bool,
     /// It had no event since the last progress notification was due.
     pub(super) quiet: bool,
-    pub(super) standing: Standing,
+    pub(super) state: WatcherState,
 }
 
 /// Which group a watcher is in.
 #[derive(Debug)]
-pub(super) enum Standing {
-    /// It has all there is. Its place is in [`Group`](super::group::Group) `synced`.
+pub(super) enum WatcherState {
+    /// It has all there is. Its place is in [`WatcherGroup`](super::watcher_group::WatcherGroup) `synced`.
     Synced { place: usize },
     /// It reads history, and waits for its turn, under this ticket.
     Unsynced { ticket: u64 },
     /// A turn reads history for it right now.
-    Reading,
+    Syncing,
     /// Its stream is full. It may hold what it was refused with; `next` is after that.
-    Victim { ticket: u64, held: Option<Box<Item>> },
+    Victim { ticket: u64, held: Option<Box<QueuedResponse>> },
 }
 
 impl Watcher {
-    pub(super) fn new(request: &CreateRequest, span: Span, outbox: Arc<Outbox>) -> Watcher {
+    pub(super) fn new(request: &CreateRequest, span: KeySpan, outbox: Arc<Outbox>) -> Watcher {
         Watcher {
             serial: 0,
             id: request.watch_id,
@@ -53,18 +53,22 @@ impl Watcher {
             prev_kv: request.prev_kv,
             fragment: request.fragment,
             quiet: true,
-            standing: Standing::Unsynced { ticket: 0 },
+            state: WatcherState::Unsynced { ticket: 0 },
         }
     }
 
     /// The response that brings it some events.
-    pub(super) fn events(&self, revision: i64, batch: Batch) -> Item {
+    pub(super) fn events(&self, revision: i64, batch: EventBatch) -> QueuedResponse {
         let (prev_kv, fragment) = (self.prev_kv, self.fragment);
-        Item { watch_id: self.id, revision, what: What::Events { batch, prev_kv, fragment } }
+        QueuedResponse {
+            watch_id: self.id,
+            revision,
+            body: ResponseBody::Events { batch, prev_kv, fragment },
+        }
     }
 
     pub(super) fn is_synced(&self) -> bool {
-        matches!(self.standing, Standing::Synced { .. })
+        matches!(self.state, WatcherState::Synced { .. })
     }
 }
 

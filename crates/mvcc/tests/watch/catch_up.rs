@@ -253,7 +253,7 @@ fn a_start_in_the_compacted_past_ends_the_watcher() {
 
 #[test]
 fn only_so_many_ended_watchers_are_remembered() {
-    let world = World::bounded(|limits| limits.ended_ids = 1);
+    let world = World::bounded(|limits| limits.canceled_ids = 1);
     world.put("a", "1");
     world.log.compact(2);
     let mut client = world.client();

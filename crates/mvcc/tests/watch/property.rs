@@ -249,7 +249,7 @@ fn limits(random: &mut SeededRandom) -> Limits {
         stream_answers: 1 + below(6),
         victim_bytes: below(1000),
         // Who is forgotten is not answered, which is tested elsewhere.
-        ended_ids: usize::MAX,
+        canceled_ids: usize::MAX,
         turn_watchers: 1 + below(6),
         turn_changes: 1 + below(10),
         turn_bytes: 1 + below(2000),

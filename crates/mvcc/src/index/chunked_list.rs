@@ -12,19 +12,19 @@ const CHUNK: usize = if cfg!(test) { 16 } else { 1024 };
 
 /// A list that is only added to. Its last item may be changed.
 #[derive(Clone, Debug)]
-pub(super) struct Chunked<T> {
+pub(super) struct ChunkedList<T> {
     chunks: Vec<Arc<[T]>>,
     /// Not empty, unless the list is.
     tail: Vec<T>,
 }
 
-impl<T> Default for Chunked<T> {
-    fn default() -> Chunked<T> {
-        Chunked { chunks: Vec::new(), tail: Vec::new() }
+impl<T> Default for ChunkedList<T> {
+    fn default() -> ChunkedList<T> {
+        ChunkedList { chunks: Vec::new(), tail: Vec::new() }
     }
 }
 
-impl<T> Chunked<T> {
+impl<T> ChunkedList<T> {
     pub(super) fn len(&self) -> usize {
         self.chunks.len() * CHUNK + self.tail.len()
     }
@@ -71,9 +71,9 @@ impl<T> Chunked<T> {
     }
 }
 
-impl<T> FromIterator<T> for Chunked<T> {
-    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Chunked<T> {
-        let mut all = Chunked::default();
+impl<T> FromIterator<T> for ChunkedList<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> ChunkedList<T> {
+        let mut all = ChunkedList::default();
         items.into_iter().for_each(|item| all.push(item));
         all
     }

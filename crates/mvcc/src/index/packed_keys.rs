@@ -1,4 +1,4 @@
-//! Keys in order, each with some bytes that belong to it, in one piece of memory.
+//! KeySelector in order, each with some bytes that belong to it, in one piece of memory.
 //!
 //! ```text
 //!   "foo/1" → x    "foo/25" → yz            all keys begin with 4 bytes, "foo/"
@@ -22,9 +22,9 @@ const GROWTH_SHIFT: u32 = 3;
 /// Bytes of a slot: three numbers of four.
 const SLOT_BYTES: usize = 12;
 
-/// Keys in order, with what belongs to each.
+/// KeySelector in order, with what belongs to each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Packed {
+pub(super) struct PackedKeys {
     /// All slots, then all records.
     data: Vec<u8>,
     len: u32,
@@ -41,7 +41,7 @@ struct Slot {
     end: u32,
 }
 
-impl Packed {
+impl PackedKeys {
     pub(super) fn len(&self) -> usize {
         self.len as usize
     }
@@ -108,8 +108,8 @@ impl Packed {
         let slot = Slot { head: 0, key_end, end: key_end + number(tail.len()) };
         self.splice(at * SLOT_BYTES..at * SLOT_BYTES, &[&slot.encode()]);
         self.len += 1;
-        self.move_ends(at + 1, 0, key.len() + tail.len());
-        self.head_again(at);
+        self.shift_ends(at + 1, 0, key.len() + tail.len());
+        self.rebuild_head(at);
     }
 
     /// Replaces what belongs to a key.
@@ -118,38 +118,38 @@ impl Packed {
         let before = (slot.end - slot.key_end) as usize;
         self.splice(records + slot.key_end as usize..records + slot.end as usize, &[tail]);
         self.set_slot(at, Slot { end: slot.key_end + number(tail.len()), ..slot });
-        self.move_ends(at + 1, before, tail.len());
+        self.shift_ends(at + 1, before, tail.len());
     }
 
     /// Takes away the keys from a place on.
-    pub(super) fn split_off(&mut self, at: usize) -> Packed {
+    pub(super) fn split_off(&mut self, at: usize) -> PackedKeys {
         let (lower, upper) = (self.part(0..at), self.part(at..self.len()));
         *self = lower;
         upper
     }
 
     /// Takes in keys that come behind all of these.
-    pub(super) fn append(&mut self, other: &Packed) {
-        let mut both = Packed { len: self.len + other.len, ..Packed::default() };
+    pub(super) fn append(&mut self, other: &PackedKeys) {
+        let mut both = PackedKeys { len: self.len + other.len, ..PackedKeys::default() };
         both.data.reserve_exact(self.data.len() + other.data.len());
         both.data.extend_from_slice(&self.data[..self.records()]);
         both.data.extend_from_slice(&other.data[..other.records()]);
         both.data.extend_from_slice(&self.data[self.records()..]);
         both.data.extend_from_slice(&other.data[other.records()..]);
-        both.move_ends(self.len(), 0, self.size());
-        both.heads_again();
+        both.shift_ends(self.len(), 0, self.size());
+        both.rebuild_heads();
         *self = both;
     }
 
     /// A list of its own of some of the keys.
-    fn part(&self, range: Range<usize>) -> Packed {
+    fn part(&self, range: Range<usize>) -> PackedKeys {
         let (from, to) = (self.start(range.start), self.start(range.end));
         let slots = &self.data[range.start * SLOT_BYTES..range.end * SLOT_BYTES];
         let records = &self.data[self.records() + from..self.records() + to];
         let data = [slots, records].concat();
-        let mut part = Packed { data, len: number(range.len()), prefix: 0 };
-        part.move_ends(0, from, 0);
-        part.heads_again();
+        let mut part = PackedKeys { data, len: number(range.len()), prefix: 0 };
+        part.shift_ends(0, from, 0);
+        part.rebuild_heads();
         part
     }
 
@@ -216,17 +216,17 @@ impl Packed {
     }
 
     /// Sets the head of a key that was put in; or of all, if they no longer begin alike.
-    fn head_again(&mut self, at: usize) {
+    fn rebuild_head(&mut self, at: usize) {
         let outermost = at == 0 || at + 1 == self.len();
-        if outermost && self.common() != self.prefix as usize {
-            return self.heads_again();
+        if outermost && self.common_prefix() != self.prefix as usize {
+            return self.rebuild_heads();
         }
         let head = head_of(&self.key(at)[self.prefix as usize..]);
         self.set_slot(at, Slot { head, ..self.slot(at) });
     }
 
-    fn heads_again(&mut self) {
-        self.prefix = number(self.common());
+    fn rebuild_heads(&mut self) {
+        self.prefix = number(self.common_prefix());
         for at in 0..self.len() {
             let head = head_of(&self.key(at)[self.prefix as usize..]);
             self.set_slot(at, Slot { head, ..self.slot(at) });
@@ -234,7 +234,7 @@ impl Packed {
     }
 
     /// How many bytes all keys begin with: since they are in order, those that the first and the last do.
-    fn common(&self) -> usize {
+    fn common_prefix(&self) -> usize {
         if self.is_empty() {
             return 0;
         }
@@ -260,7 +260,7 @@ impl Packed {
     }
 
     /// What was before records from a place on has another length.
-    fn move_ends(&mut self, from: usize, before: usize, after: usize) {
+    fn shift_ends(&mut self, from: usize, before: usize, after: usize) {
         let (before, after) = (number(before), number(after));
         let moved = |end: u32| end - before + after;
         for at in from..self.len() {
@@ -317,12 +317,12 @@ mod tests {
         Split(usize, bool),
     }
 
-    /// Keys that begin alike, or not, or with nothing but zeros.
+    /// KeySelector that begin alike, or not, or with nothing but zeros.
     fn key() -> impl Strategy<Value = Vec<u8>> {
         let bytes =
             |len| proptest::collection::vec(prop_oneof![Just(0), Just(1), any::<u8>()], len);
         let prefix =
-            prop_oneof![Just(Vec::new()), Just(b"common/".to_vec()), Just(b"com".to_vec())];
+            prop_oneof![Just(Vec::new()), Just(b"common_prefix/".to_vec()), Just(b"com".to_vec())];
         (prefix, bytes(0..9)).prop_map(|(prefix, rest)| [prefix, rest].concat())
     }
 
@@ -336,14 +336,14 @@ mod tests {
         ]
     }
 
-    fn pairs(packed: &Packed) -> Vec<(Vec<u8>, Vec<u8>)> {
+    fn pairs(packed: &PackedKeys) -> Vec<(Vec<u8>, Vec<u8>)> {
         (0..packed.len()).map(|at| (packed.key(at).to_vec(), packed.tail(at).to_vec())).collect()
     }
 
     proptest! {
         #[test]
         fn like_a_map(steps in proptest::collection::vec(step(), 0..80)) {
-            let (mut packed, mut model) = (Packed::default(), BTreeMap::<Vec<u8>, Vec<u8>>::new());
+            let (mut packed, mut model) = (PackedKeys::default(), BTreeMap::<Vec<u8>, Vec<u8>>::new());
             for step in steps {
                 let len = model.len();
                 match step {

@@ -22,32 +22,32 @@
 
 use std::ops::ControlFlow;
 
-use super::group::Group;
 use super::history::{History, HistoryError};
+use super::hub_state::{HubState, Notifications};
 use super::limits::Limits;
-use super::outbox::{Batch, event_bytes};
+use super::outbox::{EventBatch, event_bytes};
 use super::request::Filters;
-use super::state::{Alerts, State};
 use super::tail::Tail;
-use super::watcher::Standing;
+use super::watcher::WatcherState;
+use super::watcher_group::WatcherGroup;
 use crate::event::Event;
 
 /// Watchers that read history together, and what they have read.
-pub(super) struct Round {
+pub(super) struct SyncBatch {
     limits: Limits,
     epoch: u64,
     from: i64,
     pub(super) to: i64,
     /// All up to here was looked at.
     reached: i64,
-    readers: Vec<Reader>,
-    group: Group,
-    /// How many readers have room for more.
+    syncing: Vec<SyncingWatcher>,
+    group: WatcherGroup,
+    /// How many syncing have room for more.
     open: usize,
 }
 
 /// A watcher for which history is read.
-struct Reader {
+struct SyncingWatcher {
     slot: usize,
     serial: u64,
     ticket: u64,
@@ -60,39 +60,47 @@ struct Reader {
     more: Option<i64>,
 }
 
-impl State {
+impl HubState {
     /// Chooses who reads, and ends or parks those in line that cannot.
-    pub(super) fn begin_round(&mut self, compacted: i64, alerts: &mut Alerts) -> Option<Round> {
+    pub(super) fn begin_sync(
+        &mut self,
+        compacted: i64,
+        notifications: &mut Notifications,
+    ) -> Option<SyncBatch> {
         let line: Vec<usize> =
             self.unsynced.values().copied().take(self.limits.turn_watchers).collect();
-        let ready: Vec<usize> =
-            line.into_iter().filter(|&slot| self.is_ready(slot, compacted, alerts)).collect();
+        let ready: Vec<usize> = line
+            .into_iter()
+            .filter(|&slot| self.is_ready(slot, compacted, notifications))
+            .collect();
         let from = self.walk_start(&ready)?;
-        let mut round = Round::new(from, self.current, self.epoch, self.limits);
+        let mut sync = SyncBatch::new(from, self.current, self.epoch, self.limits);
         for slot in ready {
-            self.enlist(slot, &mut round);
+            self.enlist(slot, &mut sync);
         }
         self.tail = Some(Tail::after(self.current));
-        Some(round)
+        Some(sync)
     }
 
     /// Puts what was read in the queues, and every reader in the group where it belongs now.
-    pub(super) fn finish_round(
+    pub(super) fn finish_sync(
         &mut self,
-        mut round: Round,
+        mut sync: SyncBatch,
         walked: Result<bool, HistoryError>,
-        alerts: &mut Alerts,
+        notifications: &mut Notifications,
     ) -> Result<(), HistoryError> {
         let tail = self.tail.take();
         match walked {
-            Ok(true) if round.epoch == self.epoch => {
-                round.add_tail(tail);
-                self.settle_readers(round, alerts);
+            Ok(true) if sync.epoch == self.epoch => {
+                sync.add_tail(tail);
+                self.finish_watchers(sync, notifications);
             }
-            Ok(_) => self.put_back(round),
-            Err(HistoryError::Compacted(compacted)) => self.end_readers(round, compacted, alerts),
+            Ok(_) => self.requeue(sync),
+            Err(HistoryError::Compacted(compacted)) => {
+                self.cancel_overtaken(sync, compacted, notifications)
+            }
             Err(error) => {
-                self.put_back(round);
+                self.requeue(sync);
                 return Err(error);
             }
         }
@@ -100,16 +108,16 @@ impl State {
     }
 
     /// Whether a watcher in line can read. If not, it is no longer in line.
-    fn is_ready(&mut self, slot: usize, compacted: i64, alerts: &mut Alerts) -> bool {
+    fn is_ready(&mut self, slot: usize, compacted: i64, notifications: &mut Notifications) -> bool {
         let watcher = &self.watchers[slot];
         if watcher.next < compacted {
-            self.end_compacted(slot, compacted, alerts);
+            self.cancel_compacted(slot, compacted, notifications);
         } else if !watcher.outbox.wait_for_room() {
-            self.detach(slot);
+            self.leave_group(slot);
             self.join_victims(slot, None);
         } else if watcher.next > self.current {
-            self.detach(slot);
-            self.settle(slot);
+            self.leave_group(slot);
+            self.assign_group(slot);
         } else {
             return true;
         }
@@ -128,17 +136,17 @@ impl State {
     }
 
     /// Makes a watcher in line a reader, if the walk can reach it.
-    fn enlist(&mut self, slot: usize, round: &mut Round) {
+    fn enlist(&mut self, slot: usize, sync: &mut SyncBatch) {
         let watcher = &mut self.watchers[slot];
-        let Standing::Unsynced { ticket } = watcher.standing else { return };
-        if !round.can_reach(watcher.next) {
+        let WatcherState::Unsynced { ticket } = watcher.state else { return };
+        if !sync.can_reach(watcher.next) {
             return;
         }
         self.unsynced.remove(&ticket);
-        watcher.standing = Standing::Reading;
-        round.group.add(&watcher.span, round.readers.len());
-        round.open += 1;
-        round.readers.push(Reader {
+        watcher.state = WatcherState::Syncing;
+        sync.group.add(&watcher.span, sync.syncing.len());
+        sync.open += 1;
+        sync.syncing.push(SyncingWatcher {
             slot,
             serial: watcher.serial,
             ticket,
@@ -151,45 +159,56 @@ impl State {
         });
     }
 
-    fn settle_readers(&mut self, round: Round, alerts: &mut Alerts) {
-        self.first_missed = round.readers.first().is_some_and(|first| first.next > round.reached);
-        for reader in round.readers {
+    fn finish_watchers(&mut self, sync: SyncBatch, notifications: &mut Notifications) {
+        self.first_missed = sync.syncing.first().is_some_and(|first| first.next > sync.reached);
+        for reader in sync.syncing {
             if !self.watchers.has(reader.slot, reader.serial) {
                 continue;
             }
-            if reader.next > round.reached {
+            if reader.next > sync.reached {
                 self.join_unsynced(reader.slot, reader.ticket);
             } else {
-                self.settle_reader(reader, round.reached, alerts);
+                self.finish_watcher(reader, sync.reached, notifications);
             }
         }
     }
 
     /// Hands a watcher what was read for it.
-    fn settle_reader(&mut self, reader: Reader, reached: i64, alerts: &mut Alerts) {
+    fn finish_watcher(
+        &mut self,
+        reader: SyncingWatcher,
+        reached: i64,
+        notifications: &mut Notifications,
+    ) {
         let slot = reader.slot;
         let next = reader.more.unwrap_or(reached + 1);
         let watcher = &mut self.watchers[slot];
         watcher.next = next;
         if !reader.events.is_empty() {
             watcher.quiet = false;
-            let item = watcher.events(self.current, Batch::counted(reader.events, reader.bytes));
+            let item =
+                watcher.events(self.current, EventBatch::counted(reader.events, reader.bytes));
             match watcher.outbox.offer(item) {
-                Ok(tell) => alerts.add(&watcher.outbox, tell),
-                Err(item) => return self.refused(slot, item, reader.next, next),
+                Ok(tell) => notifications.add(&watcher.outbox, tell),
+                Err(item) => return self.become_victim(slot, item, reader.next, next),
             }
         }
-        self.settle(slot);
+        self.assign_group(slot);
     }
 
-    /// Ends the readers that compaction has overtaken. The others wait where they were.
-    fn end_readers(&mut self, round: Round, compacted: i64, alerts: &mut Alerts) {
-        for reader in round.readers {
+    /// Ends the syncing that compaction has overtaken. The others wait where they were.
+    fn cancel_overtaken(
+        &mut self,
+        sync: SyncBatch,
+        compacted: i64,
+        notifications: &mut Notifications,
+    ) {
+        for reader in sync.syncing {
             if !self.watchers.has(reader.slot, reader.serial) {
                 continue;
             }
             if reader.next < compacted {
-                self.end_compacted(reader.slot, compacted, alerts);
+                self.cancel_compacted(reader.slot, compacted, notifications);
             } else {
                 self.join_unsynced(reader.slot, reader.ticket);
             }
@@ -197,8 +216,8 @@ impl State {
     }
 
     /// Forgets what was read.
-    fn put_back(&mut self, round: Round) {
-        for reader in round.readers {
+    fn requeue(&mut self, sync: SyncBatch) {
+        for reader in sync.syncing {
             if self.watchers.has(reader.slot, reader.serial) {
                 self.join_unsynced(reader.slot, reader.ticket);
             }
@@ -206,13 +225,13 @@ impl State {
     }
 }
 
-impl Round {
-    fn new(from: i64, to: i64, epoch: u64, limits: Limits) -> Round {
-        let (readers, group) = (Vec::new(), Group::default());
-        Round { limits, epoch, from, to, reached: from - 1, readers, group, open: 0 }
+impl SyncBatch {
+    fn new(from: i64, to: i64, epoch: u64, limits: Limits) -> SyncBatch {
+        let (syncing, group) = (Vec::new(), WatcherGroup::default());
+        SyncBatch { limits, epoch, from, to, reached: from - 1, syncing, group, open: 0 }
     }
 
-    /// Reads history for all readers.
+    /// Reads history for all syncing.
     pub(super) fn walk(&mut self, history: &dyn History) -> Result<(), HistoryError> {
         let (mut changes, mut bytes) = (0, 0);
         let mut last = self.from - 1;
@@ -243,9 +262,9 @@ impl Round {
 
     /// Gives a change to those that want it.
     fn add(&mut self, event: &Event) {
-        let (readers, open, limits) = (&mut self.readers, &mut self.open, &self.limits);
+        let (syncing, open, limits) = (&mut self.syncing, &mut self.open, &self.limits);
         self.group.each(&event.key, &mut |i| {
-            if readers[i].wants(event) && !readers[i].take(event, limits) {
+            if syncing[i].wants(event) && !syncing[i].take(event, limits) {
                 *open -= 1;
             }
         });
@@ -258,7 +277,7 @@ impl Round {
     }
 }
 
-impl Reader {
+impl SyncingWatcher {
     fn wants(&self, event: &Event) -> bool {
         let revision = event.revision.main;
         self.more.is_none() && revision >= self.next && self.filters.pass(event.kind)

@@ -12,28 +12,28 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::interval::IntervalTree;
-use super::span::Span;
+use super::interval_tree::IntervalTree;
+use super::key_span::KeySpan;
 
 /// Members by their keys.
 #[derive(Debug, Default)]
-pub(super) struct Group {
+pub(super) struct WatcherGroup {
     keys: BTreeMap<Bytes, Vec<usize>>,
     ranges: IntervalTree,
     len: usize,
 }
 
-impl Group {
+impl WatcherGroup {
     /// How many members there are.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
     /// Adds a member. Returns its place.
-    pub(super) fn add(&mut self, span: &Span, member: usize) -> usize {
+    pub(super) fn add(&mut self, span: &KeySpan, member: usize) -> usize {
         let members = match span {
-            Span::Key(key) => self.keys.entry(key.clone()).or_default(),
-            Span::Range { start, end } => self.ranges.members(start, end),
+            KeySpan::Key(key) => self.keys.entry(key.clone()).or_default(),
+            KeySpan::Range { start, end } => self.ranges.members(start, end),
         };
         members.push(member);
         self.len += 1;
@@ -41,10 +41,10 @@ impl Group {
     }
 
     /// Takes a member out. Returns who has its place now.
-    pub(super) fn remove(&mut self, span: &Span, place: usize) -> Option<usize> {
+    pub(super) fn remove(&mut self, span: &KeySpan, place: usize) -> Option<usize> {
         let members = match span {
-            Span::Key(key) => self.keys.get_mut(key),
-            Span::Range { start, end } => self.ranges.get_mut(start, end),
+            KeySpan::Key(key) => self.keys.get_mut(key),
+            KeySpan::Range { start, end } => self.ranges.get_mut(start, end),
         };
         let members = members.expect("who has a place in a list is in it");
         members.swap_remove(place);
@@ -64,10 +64,10 @@ impl Group {
         self.ranges.stab(key, &mut |members| members.iter().copied().for_each(&mut *f));
     }
 
-    fn forget(&mut self, span: &Span) {
+    fn forget(&mut self, span: &KeySpan) {
         match span {
-            Span::Key(key) => drop(self.keys.remove(key)),
-            Span::Range { start, end } => self.ranges.remove(start, end),
+            KeySpan::Key(key) => drop(self.keys.remove(key)),
+            KeySpan::Range { start, end } => self.ranges.remove(start, end),
         }
     }
 }
@@ -76,7 +76,7 @@ impl Group {
 mod tests {
     use super::*;
 
-    fn who(group: &Group, key: &str) -> Vec<usize> {
+    fn who(group: &WatcherGroup, key: &str) -> Vec<usize> {
         let mut found = Vec::new();
         group.each(key.as_bytes(), &mut |member| found.push(member));
         found.sort_unstable();
@@ -85,10 +85,10 @@ mod tests {
 
     #[test]
     fn keys_and_ranges_are_found_together() {
-        let mut group = Group::default();
-        group.add(&Span::new(b"b", b"").unwrap(), 1);
-        group.add(&Span::new(b"a", b"c").unwrap(), 2);
-        group.add(&Span::new(b"b", b"\0").unwrap(), 3);
+        let mut group = WatcherGroup::default();
+        group.add(&KeySpan::new(b"b", b"").unwrap(), 1);
+        group.add(&KeySpan::new(b"a", b"c").unwrap(), 2);
+        group.add(&KeySpan::new(b"b", b"\0").unwrap(), 3);
         assert_eq!(who(&group, "a"), [2]);
         assert_eq!(who(&group, "b"), [1, 2, 3]);
         assert_eq!(who(&group, "c"), [3]);
@@ -98,8 +98,8 @@ mod tests {
     #[test]
     fn the_last_of_a_list_takes_the_place_of_who_leaves() {
         for end in ["", "z"] {
-            let span = Span::new(b"b", end.as_bytes()).unwrap();
-            let mut group = Group::default();
+            let span = KeySpan::new(b"b", end.as_bytes()).unwrap();
+            let mut group = WatcherGroup::default();
             let places: Vec<_> = (10..13).map(|member| group.add(&span, member)).collect();
             assert_eq!(places, [0, 1, 2]);
             assert_eq!(group.remove(&span, 0), Some(12));

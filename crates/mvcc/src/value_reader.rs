@@ -10,21 +10,21 @@ use crate::kv::KeyValueRef;
 /// Looks up one revision after the other. The first by itself, because it is mostly the only one; further ones through a
 /// [`Reader`].
 #[derive(Debug)]
-pub(crate) struct Values<'a, R> {
+pub(crate) struct ValueReader<'a, R> {
     from: &'a R,
     asked: bool,
     reader: Option<Reader<'a>>,
 }
 
-impl<'a, R: Read> Values<'a, R> {
-    pub(crate) fn new(from: &'a R) -> Values<'a, R> {
-        Values { from, asked: false, reader: None }
+impl<'a, R: Read> ValueReader<'a, R> {
+    pub(crate) fn new(from: &'a R) -> ValueReader<'a, R> {
+        ValueReader { from, asked: false, reader: None }
     }
 
     /// What is stored under a revision.
     pub(crate) fn stored(&mut self, revision: Revision) -> Result<Value<'a>, Fault> {
         if !std::mem::replace(&mut self.asked, true) {
-            return stored(revision, self.from);
+            return read_stored(revision, self.from);
         }
         let found = self.reader()?.get(&revision::encode(revision))?;
         found.ok_or(Fault::Missing(revision))
@@ -39,13 +39,13 @@ impl<'a, R: Read> Values<'a, R> {
 }
 
 /// What is stored under a revision.
-pub(crate) fn stored<R: Read>(revision: Revision, values: &R) -> Result<Value<'_>, Fault> {
+pub(crate) fn read_stored<R: Read>(revision: Revision, values: &R) -> Result<Value<'_>, Fault> {
     let found = values.get(Bucket::Key, &revision::encode(revision))?;
     found.ok_or(Fault::Missing(revision))
 }
 
 /// The fields of what is stored under a revision. What cannot be read must not pass for an empty value: other members can read theirs.
-pub(crate) fn parsed(revision: Revision, stored: &[u8]) -> Result<KeyValueRef<'_>, Fault> {
+pub(crate) fn parse_stored(revision: Revision, stored: &[u8]) -> Result<KeyValueRef<'_>, Fault> {
     let key = revision::encode(revision);
     let wrong = || ReadError::malformed(Bucket::Key, &key, "not a KeyValue");
     Ok(KeyValueRef::parse(stored).ok_or_else(wrong)?)

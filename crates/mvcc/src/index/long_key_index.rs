@@ -1,30 +1,30 @@
 //! The revisions of a key that was put over and over since the last compaction.
 //!
-//! The same as a [`History`], in a form in which a revision is found by halving, and one more is added in place. A copy, made because somebody still reads
-//! the index as it was, shares all but the newest of it ([`Chunked`]).
+//! The same as a [`KeyIndex`], in a form in which a revision is found by halving, and one more is added in place. A copy, made because somebody still reads
+//! the index as it was, shares all but the newest of it ([`ChunkedList`]).
 
 use types::Revision;
 
-use super::Found;
-use super::chunked::Chunked;
-use super::history::{History, Kept, write_generations};
+use super::KeyMeta;
+use super::chunked_list::ChunkedList;
+use super::key_index::{KeyCompaction, KeyIndex, write_generations};
 
 /// A long history.
 #[derive(Clone, Debug)]
-pub(super) struct Many {
+pub(super) struct LongKeyIndex {
     deleted: bool,
     /// The oldest first; none is empty, and all but the last end with a tombstone. The last does if the key is deleted.
-    generations: Chunked<Generation>,
+    generations: ChunkedList<Generation>,
 }
 
 #[derive(Clone, Debug)]
 struct Generation {
     version: i64,
     created: i64,
-    revisions: Chunked<Revision>,
+    revisions: ChunkedList<Revision>,
 }
 
-impl Many {
+impl LongKeyIndex {
     /// Whether the key is there by now.
     pub(super) fn is_live(&self) -> bool {
         !self.deleted
@@ -43,7 +43,7 @@ impl Many {
     }
 
     /// The key as of a revision.
-    pub(super) fn at(&self, revision: i64) -> Option<Found> {
+    pub(super) fn at(&self, revision: i64) -> Option<KeyMeta> {
         let later = self.generations.partition_point(|generation| generation.oldest() <= revision);
         let position = later.checked_sub(1)?;
         let generation = self.generations.get(position);
@@ -54,7 +54,7 @@ impl Many {
         let later = generation.revisions.len() - 1 - at;
         let version = generation.version - i64::try_from(later).expect("counted in memory");
         let modified = *generation.revisions.get(at);
-        Some(Found { modified, created: generation.created, version })
+        Some(KeyMeta { modified, created: generation.created, version })
     }
 
     /// Adds a revision.
@@ -67,7 +67,7 @@ impl Many {
         assert!(revision > newest, "{revision} comes after {newest}");
         assert!(!(tombstone && self.deleted), "a key that is not there is not deleted");
         if self.deleted {
-            let revisions = Chunked::default();
+            let revisions = ChunkedList::default();
             self.generations.push(Generation { version: 0, created: revision.main, revisions });
         }
         self.deleted = tombstone;
@@ -77,10 +77,10 @@ impl Many {
     }
 
     /// What a compaction keeps of it.
-    pub(super) fn kept(&self, at: i64) -> Kept {
+    pub(super) fn plan_compaction(&self, at: i64) -> KeyCompaction {
         let first = self.first_kept(at);
         if first == self.generations.len() {
-            return Kept { revision: None, tombstone: false, drops: true, empty: true };
+            return KeyCompaction { revision: None, tombstone: false, drops: true, empty: true };
         }
         let generation = self.generations.get(first);
         let position = generation.position(at);
@@ -88,11 +88,11 @@ impl Many {
         let last = position == Some(generation.revisions.len() - 1);
         let tombstone = last && self.is_closed(first);
         let drops = first > 0 || position.is_some_and(|position| position > 0);
-        Kept { revision, tombstone, drops, empty: false }
+        KeyCompaction { revision, tombstone, drops, empty: false }
     }
 
     /// What a compaction leaves of it.
-    pub(super) fn compact(&self, at: i64) -> Many {
+    pub(super) fn compact(&self, at: i64) -> LongKeyIndex {
         let left = self.generations.iter().skip(self.first_kept(at));
         let mut generations: Vec<Generation> = left.cloned().collect();
         if let Some(first) = generations.first_mut()
@@ -100,7 +100,7 @@ impl Many {
         {
             first.revisions = first.revisions.iter().skip(position).copied().collect();
         }
-        Many { deleted: self.deleted, generations: generations.into_iter().collect() }
+        LongKeyIndex { deleted: self.deleted, generations: generations.into_iter().collect() }
     }
 
     /// Writes it in the short form.
@@ -132,14 +132,14 @@ impl Many {
     }
 }
 
-impl From<History<'_>> for Many {
-    fn from(history: History<'_>) -> Many {
+impl From<KeyIndex<'_>> for LongKeyIndex {
+    fn from(history: KeyIndex<'_>) -> LongKeyIndex {
         let (deleted, newest_first) = history.generations();
         let generations = newest_first.into_iter().rev().map(|(version, created, revisions)| {
             let revisions = revisions.into_iter().rev().collect();
             Generation { version, created, revisions }
         });
-        Many { deleted, generations: generations.collect() }
+        LongKeyIndex { deleted, generations: generations.collect() }
     }
 }
 

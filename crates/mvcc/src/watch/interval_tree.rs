@@ -1,24 +1,24 @@
 //! Ranges of keys, and which of them a key is in.
 //!
-//! A balanced search tree (AVL) in order of start, then end. Each node also knows the *furthest* end below it, so that a search for a
+//! A balanced search tree (AVL) in order of start, then end. Each node also knows the *max_end* end below it, so that a search for a
 //! key passes by whole subtrees that end too early. Watchers of the same range share a node:
 //!
 //! ```text
-//!                        [f, k)  furthest open                 who has "g"?
-//!                       /              \                       left:  furthest is h, may be;  [c, h) yes;  [a, b) ends before
-//!         [c, h) furthest h           [m, open) furthest open  here:  [f, k) yes
+//!                        [f, k)  max_end open                 who has "g"?
+//!                       /              \                       left:  max_end is h, may be;  [c, h) yes;  [a, b) ends before
+//!         [c, h) max_end h           [m, open) max_end open  here:  [f, k) yes
 //!        /                                                     right: starts after "g"
-//!    [a, b) furthest b
+//!    [a, b) max_end b
 //! ```
 //!
-//! What is always true: the heights of a node's two sides differ by one at most; `furthest` is the node with the largest end of itself and all
+//! What is always true: the heights of a node's two sides differ by one at most; `max_end` is the node with the largest end of itself and all
 //! below it; no node is without members, except between [`IntervalTree::members`] and the caller's push.
 //!
 //! Finding k ranges costs O(log n) for the first and, at worst, as much for each further one; in practice little more than k.
 
 use bytes::Bytes;
 
-use super::span::End;
+use super::key_span::SpanEnd;
 
 type Link = Option<usize>;
 
@@ -33,12 +33,12 @@ pub(super) struct IntervalTree {
 #[derive(Debug)]
 struct Node {
     start: Bytes,
-    end: End,
+    end: SpanEnd,
     members: Vec<usize>,
     left: Link,
     right: Link,
     height: u32,
-    furthest: usize,
+    max_end: usize,
 }
 
 impl IntervalTree {
@@ -48,13 +48,13 @@ impl IntervalTree {
     }
 
     /// The members of a range, if it is there.
-    pub(super) fn get_mut(&mut self, start: &[u8], end: &End) -> Option<&mut Vec<usize>> {
+    pub(super) fn get_mut(&mut self, start: &[u8], end: &SpanEnd) -> Option<&mut Vec<usize>> {
         let at = self.find(start, end)?;
         Some(&mut self.nodes[at].members)
     }
 
     /// The members of a range, which is added if it is not there.
-    pub(super) fn members(&mut self, start: &Bytes, end: &End) -> &mut Vec<usize> {
+    pub(super) fn members(&mut self, start: &Bytes, end: &SpanEnd) -> &mut Vec<usize> {
         let at = self.find(start, end).unwrap_or_else(|| {
             let new = self.allocate(start, end);
             self.root = Some(self.insert_below(self.root, new));
@@ -64,13 +64,13 @@ impl IntervalTree {
     }
 
     /// Takes a range out, if it is there.
-    pub(super) fn remove(&mut self, start: &[u8], end: &End) {
+    pub(super) fn remove(&mut self, start: &[u8], end: &SpanEnd) {
         self.root = self.remove_below(self.root, start, end);
     }
 
     fn stab_below(&self, at: Link, key: &[u8], f: &mut impl FnMut(&[usize])) {
         let Some(node) = at.map(|at| &self.nodes[at]) else { return };
-        if !self.nodes[node.furthest].end.is_after(key) {
+        if !self.nodes[node.max_end].end.is_after(key) {
             return;
         }
         self.stab_below(node.left, key, f);
@@ -83,7 +83,7 @@ impl IntervalTree {
         self.stab_below(node.right, key, f);
     }
 
-    fn find(&self, start: &[u8], end: &End) -> Link {
+    fn find(&self, start: &[u8], end: &SpanEnd) -> Link {
         let mut at = self.root;
         while let Some(node) = at.map(|at| &self.nodes[at]) {
             at = match (start, end).cmp(&(&node.start, &node.end)) {
@@ -95,11 +95,11 @@ impl IntervalTree {
         None
     }
 
-    fn allocate(&mut self, start: &Bytes, end: &End) -> usize {
+    fn allocate(&mut self, start: &Bytes, end: &SpanEnd) -> usize {
         let at = self.free.pop().unwrap_or(self.nodes.len());
         let (start, end) = (start.clone(), end.clone());
         let members = Vec::new();
-        let node = Node { start, end, members, left: None, right: None, height: 1, furthest: at };
+        let node = Node { start, end, members, left: None, right: None, height: 1, max_end: at };
         match self.nodes.get_mut(at) {
             Some(place) => *place = node,
             None => self.nodes.push(node),
@@ -117,7 +117,7 @@ impl IntervalTree {
         self.balance(at)
     }
 
-    fn remove_below(&mut self, at: Link, start: &[u8], end: &End) -> Link {
+    fn remove_below(&mut self, at: Link, start: &[u8], end: &SpanEnd) -> Link {
         let at = at?;
         match (start, end).cmp(&self.key(at)) {
             std::cmp::Ordering::Less => {
@@ -154,7 +154,7 @@ impl IntervalTree {
     fn release(&mut self, at: usize) {
         let node = &mut self.nodes[at];
         node.start = Bytes::new();
-        node.end = End::Open;
+        node.end = SpanEnd::Open;
         node.members = Vec::new();
         self.free.push(at);
     }
@@ -198,9 +198,9 @@ impl IntervalTree {
     /// Computes again what a node knows of those below it.
     fn refresh(&mut self, at: usize) -> usize {
         let (left, right) = (self.nodes[at].left, self.nodes[at].right);
-        let below = [left, right].into_iter().flatten().map(|side| self.nodes[side].furthest);
-        let furthest = below.chain([at]).max_by_key(|&node| &self.nodes[node].end);
-        self.nodes[at].furthest = furthest.unwrap_or(at);
+        let below = [left, right].into_iter().flatten().map(|side| self.nodes[side].max_end);
+        let max_end = below.chain([at]).max_by_key(|&node| &self.nodes[node].end);
+        self.nodes[at].max_end = max_end.unwrap_or(at);
         self.nodes[at].height = self.height(left).max(self.height(right)) + 1;
         at
     }
@@ -209,7 +209,7 @@ impl IntervalTree {
         at.map_or(0, |at| self.nodes[at].height)
     }
 
-    fn key(&self, at: usize) -> (&[u8], &End) {
+    fn key(&self, at: usize) -> (&[u8], &SpanEnd) {
         (&self.nodes[at].start, &self.nodes[at].end)
     }
 }
@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     /// Checks a subtree: its height, the largest end in it, and how many nodes it has.
-    fn check(tree: &IntervalTree, at: Link) -> (u32, Option<End>, usize) {
+    fn check(tree: &IntervalTree, at: Link) -> (u32, Option<SpanEnd>, usize) {
         let Some(at) = at else { return (0, None, 0) };
         let node = &tree.nodes[at];
         for side in [node.left, node.right].into_iter().flatten() {
@@ -232,13 +232,13 @@ mod tests {
         let (left, right) = (check(tree, node.left), check(tree, node.right));
         assert!(left.0.abs_diff(right.0) <= 1, "balance");
         assert_eq!(node.height, left.0.max(right.0) + 1);
-        let furthest = left.1.max(right.1).max(Some(node.end.clone()));
-        assert_eq!(Some(&tree.nodes[node.furthest].end), furthest.as_ref());
-        (node.height, furthest, left.2 + right.2 + 1)
+        let max_end = left.1.max(right.1).max(Some(node.end.clone()));
+        assert_eq!(Some(&tree.nodes[node.max_end].end), max_end.as_ref());
+        (node.height, max_end, left.2 + right.2 + 1)
     }
 
-    fn ends() -> impl Strategy<Value = End> {
-        prop_oneof![9 => (0u8..40).prop_map(|b| End::Before(vec![b].into())), 1 => Just(End::Open)]
+    fn ends() -> impl Strategy<Value = SpanEnd> {
+        prop_oneof![9 => (0u8..40).prop_map(|b| SpanEnd::Before(vec![b].into())), 1 => Just(SpanEnd::Open)]
     }
 
     proptest! {
@@ -247,8 +247,8 @@ mod tests {
             steps in proptest::collection::vec((any::<bool>(), 0u8..20, ends()), 1..200),
         ) {
             let mut tree = IntervalTree::default();
-            let mut list: BTreeSet<(Bytes, End)> = BTreeSet::new();
-            let mut names: Vec<(Bytes, End)> = Vec::new();
+            let mut list: BTreeSet<(Bytes, SpanEnd)> = BTreeSet::new();
+            let mut names: Vec<(Bytes, SpanEnd)> = Vec::new();
             for (add, start, end) in steps {
                 let range = (Bytes::from(vec![start]), end);
                 let present = list.contains(&range);
@@ -268,7 +268,7 @@ mod tests {
                 tree.stab(&[key], &mut |members| {
                     assert!(members.iter().all(|&m| found.insert(names[m].clone())), "twice");
                 });
-                let within = |r: &&(Bytes, End)| r.0[0] <= key && r.1.is_after(&[key]);
+                let within = |r: &&(Bytes, SpanEnd)| r.0[0] <= key && r.1.is_after(&[key]);
                 let expected: BTreeSet<_> = list.iter().filter(within).cloned().collect();
                 prop_assert_eq!(found, expected);
             }
@@ -280,7 +280,7 @@ mod tests {
         let mut tree = IntervalTree::default();
         for i in 0u32..10_000 {
             let start = Bytes::copy_from_slice(&i.to_be_bytes());
-            tree.members(&start, &End::Open).push(0);
+            tree.members(&start, &SpanEnd::Open).push(0);
         }
         let (height, _, count) = check(&tree, tree.root);
         assert_eq!(count, 10_000);

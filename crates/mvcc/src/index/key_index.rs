@@ -17,7 +17,7 @@
 //! ```
 //!
 //! Whoever asks for the newest revision reads it first, whoever puts one writes a few bytes in front. A key that is put over and over between
-//! two compactions is kept in another form ([`Many`](super::many::Many)) that can be searched.
+//! two compactions is kept in another form ([`LongKeyIndex`](super::long_key_index::LongKeyIndex)) that can be searched.
 //!
 //! Invariants: revisions grow within and across generations; only the newest generation may be without a tombstone. Holds no values:
 //! those live in the backend under the revision. A history has at least one revision: a key without one is taken out of the index.
@@ -25,15 +25,15 @@
 use prost::encoding::{decode_varint, encode_varint};
 use types::Revision;
 
-use super::Found;
+use super::KeyMeta;
 
 /// A history, in the form described above.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct History<'a>(pub(super) &'a [u8]);
+pub(super) struct KeyIndex<'a>(pub(super) &'a [u8]);
 
 /// What a generation begins with.
 #[derive(Clone, Copy, Debug)]
-struct Head {
+struct GenerationHeader {
     /// How often the key was put in this generation, its tombstone counted too.
     version: i64,
     /// How many revisions are still there.
@@ -44,15 +44,15 @@ struct Head {
 
 /// A walk down a history.
 #[derive(Clone, Copy, Debug)]
-struct Walk<'a> {
+struct Cursor<'a> {
     bytes: &'a [u8],
-    /// The revision the walk is at. Distances are counted from it.
+    /// The revision the cursor is at. Distances are counted from it.
     main: i64,
 }
 
 /// What compaction finds in a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Kept {
+pub(super) struct KeyCompaction {
     /// The newest revision at or before the compaction, unless the key was deleted by then.
     pub(super) revision: Option<Revision>,
     /// Whether that is a tombstone, which is then at the revision of the compaction.
@@ -63,12 +63,12 @@ pub(super) struct Kept {
     pub(super) empty: bool,
 }
 
-impl<'a> History<'a> {
+impl<'a> KeyIndex<'a> {
     /// A key that was put once; or what is left of its history in a file.
-    pub(super) fn begin(found: Found, tombstone: bool, out: &mut Vec<u8>) {
-        let Found { modified: newest, created, version } = found;
+    pub(super) fn begin(found: KeyMeta, tombstone: bool, out: &mut Vec<u8>) {
+        let KeyMeta { modified: newest, created, version } = found;
         encode_varint(1 << 1 | u64::from(tombstone), out);
-        Head { version, count: 1, newest, created }.write(newest.main, out);
+        GenerationHeader { version, count: 1, newest, created }.write(newest.main, out);
     }
 
     /// Whether the key is there by now.
@@ -78,10 +78,10 @@ impl<'a> History<'a> {
 
     /// The key as of a revision.
     #[inline]
-    pub(super) fn at(self, revision: i64) -> Option<Found> {
-        let (generations, deleted, mut walk) = self.walk();
+    pub(super) fn at(self, revision: i64) -> Option<KeyMeta> {
+        let (generations, deleted, mut cursor) = self.cursor();
         for generation in 0..generations {
-            let head = walk.head(generation == 0);
+            let head = cursor.head(generation == 0);
             if (generation > 0 || deleted) && head.newest.main <= revision {
                 return None;
             }
@@ -89,10 +89,10 @@ impl<'a> History<'a> {
             for older in 0..head.count {
                 if modified.main <= revision {
                     let version = head.version - older.cast_signed();
-                    return Some(Found { modified, created: head.created, version });
+                    return Some(KeyMeta { modified, created: head.created, version });
                 }
                 if older + 1 < head.count {
-                    modified = walk.older();
+                    modified = cursor.older();
                 }
             }
         }
@@ -104,31 +104,32 @@ impl<'a> History<'a> {
     /// # Panics
     /// If that is not the newest; or a tombstone of a key that is not there.
     pub(super) fn add(self, revision: Revision, tombstone: bool, out: &mut Vec<u8>) {
-        let (generations, deleted, mut walk) = self.walk();
-        let head = walk.head(true);
+        let (generations, deleted, mut cursor) = self.cursor();
+        let head = cursor.head(true);
         assert!(revision > head.newest, "{revision} comes after {}", head.newest);
         assert!(!(tombstone && deleted), "a key that is not there is not deleted");
         let more = u64::from(deleted);
         encode_varint((generations + more) << 1 | u64::from(tombstone), out);
         if deleted {
             let (newest, created) = (revision, revision.main);
-            Head { version: 1, count: 1, newest, created }.write(newest.main, out);
+            GenerationHeader { version: 1, count: 1, newest, created }.write(newest.main, out);
             head.write(revision.main - head.newest.main, out);
         } else {
-            let Head { version, count, newest, created } = head;
-            Head { version: version + 1, count: count + 1, newest: revision, created }
+            let GenerationHeader { version, count, newest, created } = head;
+            GenerationHeader { version: version + 1, count: count + 1, newest: revision, created }
                 .write(revision.main, out);
             write_older(revision.main, newest, out);
         }
-        out.extend_from_slice(walk.bytes);
+        out.extend_from_slice(cursor.bytes);
     }
 
     /// What a compaction keeps of it.
-    pub(super) fn kept(self, at: i64) -> Kept {
-        let (generations, deleted, mut walk) = self.walk();
-        let mut kept = Kept { revision: None, tombstone: false, drops: false, empty: true };
+    pub(super) fn plan_compaction(self, at: i64) -> KeyCompaction {
+        let (generations, deleted, mut cursor) = self.cursor();
+        let mut kept =
+            KeyCompaction { revision: None, tombstone: false, drops: false, empty: true };
         for generation in 0..generations {
-            let head = walk.head(generation == 0);
+            let head = cursor.head(generation == 0);
             let closed = generation > 0 || deleted;
             if kept.revision.is_some() || (closed && head.newest.main < at) {
                 // All that is from here on was over before the compaction, or before the revision that is kept.
@@ -136,37 +137,37 @@ impl<'a> History<'a> {
                 return kept;
             }
             kept.empty = false;
-            walk.kept_of(head, closed, at, &mut kept);
+            cursor.find_kept(head, closed, at, &mut kept);
         }
         kept
     }
 
     /// Writes what a compaction leaves of it. There is something left.
     pub(super) fn compact(self, at: i64, out: &mut Vec<u8>) {
-        let many = super::many::Many::from(self).compact(at);
-        many.write(out);
+        let long = super::long_key_index::LongKeyIndex::from(self).compact(at);
+        long.write(out);
     }
 
     /// All generations, the newest first: version, created, and the revisions, the newest first.
     pub(super) fn generations(self) -> (bool, Vec<(i64, i64, Vec<Revision>)>) {
-        let (generations, deleted, mut walk) = self.walk();
+        let (generations, deleted, mut cursor) = self.cursor();
         let generations = (0..generations).map(|generation| {
-            let head = walk.head(generation == 0);
-            let older = (1..head.count).map(|_| walk.older());
+            let head = cursor.head(generation == 0);
+            let older = (1..head.count).map(|_| cursor.older());
             let revisions = std::iter::once(head.newest).chain(older).collect();
             (head.version, head.created, revisions)
         });
         (deleted, generations.collect())
     }
 
-    fn walk(self) -> (u64, bool, Walk<'a>) {
-        let mut walk = Walk { bytes: self.0, main: 0 };
-        let first = walk.number();
-        (first >> 1, first & 1 == 1, walk)
+    fn cursor(self) -> (u64, bool, Cursor<'a>) {
+        let mut cursor = Cursor { bytes: self.0, main: 0 };
+        let first = cursor.number();
+        (first >> 1, first & 1 == 1, cursor)
     }
 }
 
-impl Head {
+impl GenerationHeader {
     /// Writes it, with the newest revision itself in the first generation, and its distance from the one above in the others.
     fn write(self, main: i64, out: &mut Vec<u8>) {
         encode_varint(self.version.cast_unsigned(), out);
@@ -188,7 +189,7 @@ pub(super) fn write_generations(
     for (version, created, revisions) in generations {
         let newest = revisions[0];
         let (version, created, count) = (*version, *created, revisions.len() as u64);
-        let head = Head { version, count, newest, created };
+        let head = GenerationHeader { version, count, newest, created };
         head.write(above.map_or(newest.main, |above: i64| above - newest.main), out);
         let mut last = newest.main;
         for older in &revisions[1..] {
@@ -204,14 +205,14 @@ fn write_older(above: i64, revision: Revision, out: &mut Vec<u8>) {
     encode_varint(revision.sub.cast_unsigned(), out);
 }
 
-impl Walk<'_> {
-    fn head(&mut self, first: bool) -> Head {
+impl Cursor<'_> {
+    fn head(&mut self, first: bool) -> GenerationHeader {
         let (version, count) = (self.number().cast_signed(), self.number());
         let main = self.number().cast_signed();
         self.main = if first { main } else { self.main - main };
         let newest = Revision { main: self.main, sub: self.number().cast_signed() };
         let created = self.main - self.number().cast_signed();
-        Head { version, count, newest, created }
+        GenerationHeader { version, count, newest, created }
     }
 
     fn older(&mut self) -> Revision {
@@ -220,7 +221,13 @@ impl Walk<'_> {
     }
 
     /// Looks through the revisions of a generation for the one that a compaction keeps.
-    fn kept_of(&mut self, head: Head, closed: bool, at: i64, kept: &mut Kept) {
+    fn find_kept(
+        &mut self,
+        head: GenerationHeader,
+        closed: bool,
+        at: i64,
+        kept: &mut KeyCompaction,
+    ) {
         let mut revision = head.newest;
         for older in 0..head.count {
             if kept.revision.is_some() {

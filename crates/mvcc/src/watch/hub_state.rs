@@ -1,26 +1,26 @@
 //! All that the hub's lock guards: the watchers, and which group each is in.
 //!
-//! What moves a watcher from group to group is in `publish`, `victims` and `round`; the moves themselves are here.
+//! What moves a watcher from group to group is in `publish`, `victims` and `sync`; the moves themselves are here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::group::Group;
 use super::limits::Limits;
-use super::outbox::{Item, Outbox, What};
+use super::outbox::{Outbox, QueuedResponse, ResponseBody};
 use super::tail::Tail;
-use super::watcher::{Standing, Watcher, Watchers};
+use super::watcher::{Watcher, WatcherState, Watchers};
+use super::watcher_group::WatcherGroup;
 
 /// The watchers of all streams.
-pub(super) struct State {
+pub(super) struct HubState {
     pub(super) limits: Limits,
     /// The revision of the store. Synced watchers have all events up to it.
     pub(super) current: i64,
     /// How often the store was replaced. What was read before is not used afterwards.
     pub(super) epoch: u64,
     pub(super) watchers: Watchers,
-    pub(super) synced: Group,
+    pub(super) synced: WatcherGroup,
     /// Who waits to read history, by ticket.
     pub(super) unsynced: BTreeMap<u64, usize>,
     pub(super) streams: BTreeMap<u64, StreamState>,
@@ -49,11 +49,11 @@ pub(super) struct StreamState {
     pub(super) progress: super::progress::Progress,
 }
 
-/// Streams whose readers have to be told, once the lock is released.
+/// Streams whose syncing have to be told, once the lock is released.
 #[derive(Default)]
-pub(super) struct Alerts(Vec<Arc<Outbox>>);
+pub(super) struct Notifications(Vec<Arc<Outbox>>);
 
-impl Alerts {
+impl Notifications {
     pub(super) fn add(&mut self, outbox: &Arc<Outbox>, tell: bool) {
         if tell {
             self.0.push(Arc::clone(outbox));
@@ -65,14 +65,14 @@ impl Alerts {
     }
 }
 
-impl State {
-    pub(super) fn new(current: i64, limits: Limits) -> State {
-        State {
+impl HubState {
+    pub(super) fn new(current: i64, limits: Limits) -> HubState {
+        HubState {
             limits,
             current,
             epoch: 0,
             watchers: Watchers::default(),
-            synced: Group::default(),
+            synced: WatcherGroup::default(),
             unsynced: BTreeMap::new(),
             streams: BTreeMap::new(),
             first_missed: false,
@@ -108,12 +108,12 @@ impl State {
         if from_now {
             self.watchers[slot].next = self.current + 1;
         }
-        self.settle(slot);
+        self.assign_group(slot);
     }
 
     /// Takes a watcher out, whatever group it is in.
     pub(super) fn remove(&mut self, slot: usize) {
-        self.detach(slot);
+        self.leave_group(slot);
         let (stream, id) = (self.watchers[slot].outbox.stream, self.watchers[slot].id);
         let stream = self.stream(stream);
         stream.ids.remove(&id);
@@ -122,24 +122,30 @@ impl State {
     }
 
     /// Ends a watcher whose next revision is compacted.
-    pub(super) fn end_compacted(&mut self, slot: usize, compacted: i64, alerts: &mut Alerts) {
+    pub(super) fn cancel_compacted(
+        &mut self,
+        slot: usize,
+        compacted: i64,
+        notifications: &mut Notifications,
+    ) {
         let (id, outbox) = (self.watchers[slot].id, Arc::clone(&self.watchers[slot].outbox));
         self.remove(slot);
-        let ended_max = self.limits.ended_ids;
+        let ended_max = self.limits.canceled_ids;
         let ended = &mut self.stream(outbox.stream).ended;
         if ended.len() < ended_max {
             ended.insert(id);
         }
         // Compat: as in etcd, this header has no revision.
-        let item = Item { watch_id: id, revision: 0, what: What::Compacted(compacted) };
-        alerts.add(&outbox, outbox.push(item));
+        let item =
+            QueuedResponse { watch_id: id, revision: 0, body: ResponseBody::Compacted(compacted) };
+        notifications.add(&outbox, outbox.push(item));
     }
 
     /// Puts a watcher that is in no group where it belongs by what it still has to get.
-    pub(super) fn settle(&mut self, slot: usize) {
+    pub(super) fn assign_group(&mut self, slot: usize) {
         if self.watchers[slot].next > self.current {
             let place = self.synced.add(&self.watchers[slot].span, slot);
-            self.watchers[slot].standing = Standing::Synced { place };
+            self.watchers[slot].state = WatcherState::Synced { place };
         } else {
             let ticket = self.ticket();
             self.join_unsynced(slot, ticket);
@@ -149,35 +155,35 @@ impl State {
     /// Puts a watcher that is in no group among those that wait to read history.
     pub(super) fn join_unsynced(&mut self, slot: usize, ticket: u64) {
         self.unsynced.insert(ticket, slot);
-        self.watchers[slot].standing = Standing::Unsynced { ticket };
+        self.watchers[slot].state = WatcherState::Unsynced { ticket };
     }
 
     /// Makes a watcher that is in no group wait for room in its stream, with what it was refused with, if that may be held.
-    pub(super) fn join_victims(&mut self, slot: usize, held: Option<Item>) {
+    pub(super) fn join_victims(&mut self, slot: usize, held: Option<QueuedResponse>) {
         let ticket = self.ticket();
-        let bytes = held.as_ref().map_or(0, Item::bytes);
+        let bytes = held.as_ref().map_or(0, QueuedResponse::bytes);
         let stream = self.watchers[slot].outbox.stream;
         let stream = self.stream(stream);
         stream.victims.insert(ticket, slot);
         stream.victim_bytes += bytes;
-        self.watchers[slot].standing = Standing::Victim { ticket, held: held.map(Box::new) };
+        self.watchers[slot].state = WatcherState::Victim { ticket, held: held.map(Box::new) };
     }
 
     /// Takes a watcher out of its group. What a victim holds is dropped.
-    pub(super) fn detach(&mut self, slot: usize) {
+    pub(super) fn leave_group(&mut self, slot: usize) {
         let watcher = &mut self.watchers[slot];
-        match &mut watcher.standing {
-            Standing::Synced { place } => {
+        match &mut watcher.state {
+            WatcherState::Synced { place } => {
                 let place = *place;
                 let moved = self.synced.remove(&watcher.span, place);
                 if let Some(moved) = moved {
-                    self.watchers[moved].standing = Standing::Synced { place };
+                    self.watchers[moved].state = WatcherState::Synced { place };
                 }
             }
-            Standing::Unsynced { ticket } => drop(self.unsynced.remove(ticket)),
+            WatcherState::Unsynced { ticket } => drop(self.unsynced.remove(ticket)),
             // The turn that reads for it finds out at its end that it is gone.
-            Standing::Reading => {}
-            Standing::Victim { ticket, held } => {
+            WatcherState::Syncing => {}
+            WatcherState::Victim { ticket, held } => {
                 let (ticket, bytes) = (*ticket, held.as_ref().map_or(0, |item| item.bytes()));
                 let stream = watcher.outbox.stream;
                 let stream = self.stream(stream);

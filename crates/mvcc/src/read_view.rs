@@ -10,11 +10,11 @@ use proto::etcdserverpb::{Compare, RangeRequest};
 use types::Revision;
 
 use crate::error::{Error, Fault};
-use crate::index::{Found, Index, Keys};
+use crate::index::{KeyMeta, KeySelector, TreeIndex};
 use crate::kv::KeyValueRef;
-use crate::range::Query;
+use crate::range::RangeQuery;
 use crate::response::{Kvs, RangeResult};
-use crate::values::{Values, parsed, stored};
+use crate::value_reader::{ValueReader, parse_stored, read_stored};
 
 /// The number to compare with, if it is of the kind that is compared.
 macro_rules! number {
@@ -28,30 +28,30 @@ macro_rules! number {
 
 /// The index and the values behind it, with the revisions between which they can be read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment<'a, R> {
-    pub(crate) index: &'a Index,
+pub(crate) struct ReadView<'a, R> {
+    pub(crate) index: &'a TreeIndex,
     pub(crate) values: &'a R,
     pub(crate) current: i64,
     pub(crate) compacted: i64,
 }
 
-impl<'a, R: Read> Moment<'a, R> {
+impl<'a, R: Read> ReadView<'a, R> {
     pub(crate) fn range(&self, request: &RangeRequest) -> Result<RangeResult, Error> {
-        let query = Query::new(request, self.current, self.compacted)?;
+        let query = RangeQuery::new(request, self.current, self.compacted)?;
         Ok(query.load(query.select(self.index), self.values)?)
     }
 
     /// The stored form of a key, and its revision.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<(Revision, Value<'a>)>, Fault> {
-        let Some(Found { modified, .. }) = self.index.get(key, self.current) else {
+        let Some(KeyMeta { modified, .. }) = self.index.get(key, self.current) else {
             return Ok(None);
         };
-        Ok(Some((modified, stored(modified, self.values)?)))
+        Ok(Some((modified, read_stored(modified, self.values)?)))
     }
 
     /// The stored forms of a range of keys.
     pub(crate) fn all(&self, key: &[u8], end: &[u8], field: u8) -> Result<Kvs, Fault> {
-        let (mut kvs, mut values) = (Kvs::new(field), Values::new(self.values));
+        let (mut kvs, mut values) = (Kvs::new(field), ValueReader::new(self.values));
         self.for_each(key, end, |_, found| {
             kvs.push(&values.stored(found.modified)?);
             Ok(ControlFlow::Continue(()))
@@ -62,7 +62,7 @@ impl<'a, R: Read> Moment<'a, R> {
     /// The keys of a range.
     pub(crate) fn keys(&self, key: &[u8], end: &[u8]) -> Vec<Bytes> {
         let mut keys = Vec::new();
-        let all = self.index.visit(Keys::new(key, end), self.current, |key, _| {
+        let all = self.index.visit(KeySelector::new(key, end), self.current, |key, _| {
             keys.push(Bytes::copy_from_slice(key));
             ControlFlow::Continue(())
         });
@@ -73,7 +73,7 @@ impl<'a, R: Read> Moment<'a, R> {
     /// Whether a comparison holds: of every key in the range; of a key that is not there, as if everything of it were zero.
     pub(crate) fn compare(&self, compare: &Compare) -> Result<bool, Fault> {
         let (mut holds, mut any) = (true, false);
-        let mut values = Values::new(self.values);
+        let mut values = ValueReader::new(self.values);
         self.for_each(&compare.key, &compare.range_end, |_, found| {
             any = true;
             holds = compare_one(compare, found, &mut values)?;
@@ -88,10 +88,10 @@ impl<'a, R: Read> Moment<'a, R> {
         &self,
         key: &[u8],
         end: &[u8],
-        mut f: impl FnMut(&[u8], Found) -> Result<ControlFlow<()>, Fault>,
+        mut f: impl FnMut(&[u8], KeyMeta) -> Result<ControlFlow<()>, Fault>,
     ) -> Result<(), Fault> {
         let mut failed = Ok(());
-        let _ = self.index.visit(Keys::new(key, end), self.current, |key, found| {
+        let _ = self.index.visit(KeySelector::new(key, end), self.current, |key, found| {
             f(key, found).unwrap_or_else(|fault| {
                 failed = Err(fault);
                 ControlFlow::Break(())
@@ -104,15 +104,15 @@ impl<'a, R: Read> Moment<'a, R> {
 /// Whether a comparison holds of one key.
 fn compare_one(
     compare: &Compare,
-    found: Found,
-    values: &mut Values<'_, impl Read>,
+    found: KeyMeta,
+    values: &mut ValueReader<'_, impl Read>,
 ) -> Result<bool, Fault> {
     let target = CompareTarget::try_from(compare.target);
     if matches!(target, Ok(CompareTarget::Value | CompareTarget::Lease)) {
         let stored = values.stored(found.modified)?;
-        return Ok(holds_for(compare, &parsed(found.modified, &stored)?));
+        return Ok(holds_for(compare, &parse_stored(found.modified, &stored)?));
     }
-    let Found { modified, created: create_revision, version } = found;
+    let KeyMeta { modified, created: create_revision, version } = found;
     let mod_revision = modified.main;
     let kv = KeyValueRef { create_revision, mod_revision, version, ..KeyValueRef::default() };
     Ok(holds_for(compare, &kv))
