@@ -5,8 +5,8 @@ use std::time::Duration;
 use types::LeaseId;
 
 use crate::config::Config;
-use crate::moment::Moment;
-use crate::record::Record;
+use crate::monotonic_time::MonotonicTime;
+use crate::record::LeaseRecord;
 
 /// What a lessor knows of a lease. The last three mean something only while the lessor is primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,22 +16,22 @@ pub(crate) struct Lease {
     /// Seconds left at the last checkpoint. Zero or less: none since the lease was renewed.
     pub(crate) remaining_ttl: i64,
     /// When it expires.
-    pub(crate) deadline: Moment,
+    pub(crate) deadline: MonotonicTime,
     /// The time of its entry in the queue of expiries: never after the deadline, except while an expired lease waits to be handed out again.
-    pub(crate) queued: Moment,
+    pub(crate) queued: MonotonicTime,
     /// The time of its entry in the queue of checkpoints. Forever if it has none.
-    pub(crate) checkpoint_due: Moment,
+    pub(crate) checkpoint_due: MonotonicTime,
 }
 
 impl Lease {
     /// A lease for which time does not run yet.
     pub(crate) fn new(ttl: i64, remaining_ttl: i64) -> Lease {
-        let never = Moment::FOREVER;
+        let never = MonotonicTime::FOREVER;
         Lease { ttl, remaining_ttl, deadline: never, queued: never, checkpoint_due: never }
     }
 
-    pub(crate) fn record(&self, id: LeaseId) -> Record {
-        Record { id, ttl: self.ttl, remaining_ttl: self.remaining_ttl }
+    pub(crate) fn record(&self, id: LeaseId) -> LeaseRecord {
+        LeaseRecord { id, ttl: self.ttl, remaining_ttl: self.remaining_ttl }
     }
 
     /// Seconds that every member knows to be left: at the last checkpoint, or else all that were granted.
@@ -40,13 +40,13 @@ impl Lease {
     }
 
     /// Lets time run, from now and from what every member knows.
-    pub(crate) fn start(&mut self, now: Moment, extend: Duration, config: &Config) {
+    pub(crate) fn start(&mut self, now: MonotonicTime, extend: Duration, config: &Config) {
         self.deadline = now.after_seconds(self.known_ttl()).after(extend);
         self.queued = self.deadline;
         self.checkpoint_due = self.next_checkpoint(now, config);
     }
 
-    pub(crate) fn is_expired(&self, now: Moment) -> bool {
+    pub(crate) fn is_expired(&self, now: MonotonicTime) -> bool {
         self.deadline <= now
     }
 
@@ -54,7 +54,7 @@ impl Lease {
     ///
     /// A checkpoint that was on its way while the lease was renewed leaves too little. If the leader failed now the next one would let
     /// the lease expire too early: so the truth is due at once.
-    pub(crate) fn checkpoint(&mut self, remaining_ttl: i64, now: Moment, config: &Config) {
+    pub(crate) fn checkpoint(&mut self, remaining_ttl: i64, now: MonotonicTime, config: &Config) {
         self.remaining_ttl = remaining_ttl;
         let too_little = remaining_ttl > 0 && self.deadline > now.after_seconds(remaining_ttl);
         self.checkpoint_due =
@@ -62,16 +62,16 @@ impl Lease {
     }
 
     /// After a checkpoint, only what is left for longer than until the next one is worth another.
-    fn next_checkpoint(&self, now: Moment, config: &Config) -> Moment {
+    fn next_checkpoint(&self, now: MonotonicTime, config: &Config) -> MonotonicTime {
         if config.checkpoint && self.known_ttl() > config.checkpoint_interval_seconds() {
             now.after(config.checkpoint_interval)
         } else {
-            Moment::FOREVER
+            MonotonicTime::FOREVER
         }
     }
 
     /// What a checkpoint should say now, if there is something to say: the seconds left, rounded up, or zero for all of them.
-    pub(crate) fn checkpoint_value(&self, now: Moment) -> Option<i64> {
+    pub(crate) fn checkpoint_value(&self, now: MonotonicTime) -> Option<i64> {
         let left = self.deadline.seconds_since_ceil(now);
         if left < self.ttl { Some(left) } else { (self.remaining_ttl > 0).then_some(0) }
     }
@@ -81,8 +81,8 @@ impl Lease {
 mod tests {
     use super::*;
 
-    fn at(seconds: u64) -> Moment {
-        Moment::from_clock(Duration::from_secs(seconds))
+    fn at(seconds: u64) -> MonotonicTime {
+        MonotonicTime::from_clock(Duration::from_secs(seconds))
     }
 
     fn config() -> Config {
@@ -92,7 +92,7 @@ mod tests {
     /// Started at second 0.
     fn started(ttl: i64, remaining_ttl: i64) -> Lease {
         let mut lease = Lease::new(ttl, remaining_ttl);
-        lease.start(Moment::default(), Duration::ZERO, &config());
+        lease.start(MonotonicTime::default(), Duration::ZERO, &config());
         lease
     }
 
@@ -101,26 +101,26 @@ mod tests {
         assert_eq!(started(600, 0).deadline, at(600));
         assert_eq!(started(600, 90).deadline, at(90));
         assert_eq!(started(600, i64::MIN).deadline, at(600));
-        assert_eq!(started(600, i64::MAX).deadline, Moment::FOREVER);
+        assert_eq!(started(600, i64::MAX).deadline, MonotonicTime::FOREVER);
     }
 
     #[test]
     fn only_what_is_longer_than_the_interval_is_checkpointed() {
-        assert_eq!(started(300, 0).checkpoint_due, Moment::FOREVER);
+        assert_eq!(started(300, 0).checkpoint_due, MonotonicTime::FOREVER);
         assert_eq!(started(301, 0).checkpoint_due, at(300));
-        assert_eq!(started(900, 300).checkpoint_due, Moment::FOREVER);
+        assert_eq!(started(900, 300).checkpoint_due, MonotonicTime::FOREVER);
     }
 
     #[test]
     fn a_checkpoint_says_what_is_left() {
         let mut lease = started(600, 0);
-        assert_eq!(lease.checkpoint_value(Moment::default()), None, "all of it");
+        assert_eq!(lease.checkpoint_value(MonotonicTime::default()), None, "all of it");
         assert_eq!(lease.checkpoint_value(at(1)), Some(599));
-        let half = Moment::from_clock(Duration::from_millis(1500));
+        let half = MonotonicTime::from_clock(Duration::from_millis(1500));
         assert_eq!(lease.checkpoint_value(half), Some(599), "rounded up");
         lease.remaining_ttl = 20;
         assert_eq!(
-            lease.checkpoint_value(Moment::default()),
+            lease.checkpoint_value(MonotonicTime::default()),
             Some(0),
             "all of it, other than known"
         );

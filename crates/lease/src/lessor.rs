@@ -1,8 +1,8 @@
 //! The lessor: what the log does to leases, and what can be asked at any member.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::array;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use backend::schema::Bucket;
@@ -16,10 +16,10 @@ use crate::config::{Config, TTL_MAX_SECONDS};
 use crate::error::{GrantError, RevokeError};
 use crate::lease::Lease;
 use crate::metrics::Counts;
-use crate::moment::Moment;
+use crate::monotonic_time::MonotonicTime;
 use crate::primary::Checkpoint;
-use crate::record::Record;
-use crate::shard::{Leases, Reign, Shard};
+use crate::record::LeaseRecord;
+use crate::shard::{LeaseMap, PrimaryEpoch, Shard};
 
 /// Bits of a mixed id that choose its shard.
 const SHARD_BITS: u32 = 6;
@@ -37,8 +37,8 @@ const KEYS_STEP_MAX: usize = 1024;
 #[derive(Debug)]
 pub struct Lessor {
     pub(crate) config: Config,
-    /// See [`Reign`]. Which leases a shard has does not depend on it, so nothing else is ordered by it.
-    pub(crate) reign: AtomicU64,
+    /// See [`PrimaryEpoch`]. Which leases a shard has does not depend on it, so nothing else is ordered by it.
+    pub(crate) epoch: AtomicU64,
     pub(crate) shards: Box<[Mutex<Shard>]>,
     /// Locked before a shard if both are.
     attachments: Mutex<Attachments>,
@@ -60,7 +60,7 @@ impl Lessor {
     pub fn new(config: Config) -> Lessor {
         Lessor {
             config: config.with_defaults(),
-            reign: AtomicU64::default(),
+            epoch: AtomicU64::default(),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             attachments: Mutex::default(),
         }
@@ -69,16 +69,16 @@ impl Lessor {
     /// Takes over the leases of a database: at a start, or after one was received. What was there before is forgotten, attached keys
     /// too, and the lessor is not primary. After an error nothing is changed.
     pub fn restore(&self, from: &impl Read) -> Result<(), ReadError> {
-        let mut restored: [Leases; SHARDS] = array::from_fn(|_| Leases::default());
+        let mut restored: [LeaseMap; SHARDS] = array::from_fn(|_| LeaseMap::default());
         for item in from.all(Bucket::Lease)? {
-            let Record { id, ttl, remaining_ttl } = Record::decode(&item?)?;
+            let LeaseRecord { id, ttl, remaining_ttl } = LeaseRecord::decode(&item?)?;
             let lease = Lease::new(ttl.max(self.config.ttl_min_seconds), remaining_ttl);
             restored[shard_of(id)].insert(id, lease);
         }
         self.demote();
-        *self.lock_attachments() = Attachments::default();
+        *self.attachments.lock() = Attachments::default();
         for (shard, leases) in self.shards.iter().zip(restored) {
-            lock(shard).replace(leases);
+            shard.lock().replace(leases);
         }
         Ok(())
     }
@@ -108,12 +108,12 @@ impl Lessor {
 
     /// Ends a lease. Returns the keys that were attached to it, sorted: they are to be deleted in the same transaction.
     pub fn revoke(&self, tx: &mut Tx<'_>, id: LeaseId) -> Result<Vec<Bytes>, RevokeError> {
-        let mut attachments = self.lock_attachments();
+        let mut attachments = self.attachments.lock();
         let mut shard = self.lock(id);
         if !shard.leases.contains_key(&id) {
             return Err(RevokeError::NotFound);
         }
-        Record::delete(tx, id);
+        LeaseRecord::delete(tx, id);
         shard.remove(id);
         // Renewals need not wait for the keys.
         drop(shard);
@@ -134,7 +134,7 @@ impl Lessor {
         let mut shard = self.lock(id);
         let Some(lease) = shard.leases.get(&id) else { return };
         if self.config.persists_checkpoints(cluster) {
-            Record { remaining_ttl, ..lease.record(id) }.put(tx);
+            LeaseRecord { remaining_ttl, ..lease.record(id) }.put(tx);
         }
         let primary = self.as_primary(&shard, now);
         shard.checkpoint(checkpoint, primary);
@@ -148,7 +148,7 @@ impl Lessor {
 
     /// Attaches a key to a lease; it is detached from any other. Returns whether there is such a lease: if not, nothing is changed.
     pub fn attach(&self, id: LeaseId, key: &[u8]) -> bool {
-        let mut attachments = self.lock_attachments();
+        let mut attachments = self.attachments.lock();
         let exists = self.contains(id);
         if exists {
             attachments.attach(id, key);
@@ -158,13 +158,13 @@ impl Lessor {
 
     /// Detaches a key from a lease, if it is attached to that one.
     pub fn detach(&self, id: LeaseId, key: &[u8]) {
-        self.lock_attachments().detach(id, key);
+        self.attachments.lock().detach(id, key);
     }
 
     /// The lease that a key is attached to.
     #[must_use]
     pub fn lease_of(&self, key: &[u8]) -> Option<LeaseId> {
-        self.lock_attachments().lease_of(key)
+        self.attachments.lock().lease_of(key)
     }
 
     /// The keys attached to a lease, sorted. None if there is no such lease.
@@ -177,7 +177,7 @@ impl Lessor {
         }
         let (mut keys, mut last) = (Vec::new(), None);
         loop {
-            let step = self.lock_attachments().keys_after(id, last.as_ref(), KEYS_STEP_MAX);
+            let step = self.attachments.lock().keys_after(id, last.as_ref(), KEYS_STEP_MAX);
             keys.extend(step.iter().map(|key| Bytes::copy_from_slice(key)));
             if step.len() < KEYS_STEP_MAX {
                 return Some(keys);
@@ -191,7 +191,7 @@ impl Lessor {
     pub fn time_to_live(&self, id: LeaseId, now: Duration) -> Option<TimeToLive> {
         let shard = self.lock(id);
         let lease = shard.leases.get(&id)?;
-        let left = || lease.deadline.seconds_since(Moment::from_clock(now));
+        let left = || lease.deadline.seconds_since(MonotonicTime::from_clock(now));
         let remaining = self.is_primary_for(&shard).then(left);
         Some(TimeToLive { granted: lease.ttl, remaining })
     }
@@ -201,9 +201,9 @@ impl Lessor {
     pub fn leases(&self) -> Vec<LeaseId> {
         let mut all = Vec::new();
         for shard in &self.shards {
-            let shard = lock(shard);
+            let shard = shard.lock();
             let primary = self.is_primary_for(&shard);
-            let deadline = |it| if primary { it } else { Moment::FOREVER };
+            let deadline = |it| if primary { it } else { MonotonicTime::FOREVER };
             all.extend(shard.deadlines().map(|(at, id)| (deadline(at), id)));
         }
         all.sort_unstable();
@@ -213,7 +213,7 @@ impl Lessor {
     /// How many leases there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.shards.iter().map(|shard| lock(shard).leases.len()).sum()
+        self.shards.iter().map(|shard| shard.lock().leases.len()).sum()
     }
 
     /// Whether there are none.
@@ -226,35 +226,26 @@ impl Lessor {
     #[must_use]
     pub fn counts(&self) -> Counts {
         let mut sum = Counts::default();
-        self.shards.iter().for_each(|shard| sum += &lock(shard).counts);
+        self.shards.iter().for_each(|shard| sum += &shard.lock().counts);
         sum
     }
 
-    pub(crate) fn reign(&self) -> Reign {
-        Reign(self.reign.load(Ordering::Acquire))
+    pub(crate) fn epoch(&self) -> PrimaryEpoch {
+        PrimaryEpoch(self.epoch.load(Ordering::Acquire))
     }
 
     /// Whether time runs for the leases of a shard. While a promotion is under way, it does for some shards only.
     pub(crate) fn is_primary_for(&self, shard: &Shard) -> bool {
-        shard.reign.is_primary() && shard.reign == self.reign()
+        shard.epoch.is_primary() && shard.epoch == self.epoch()
     }
 
-    fn as_primary(&self, shard: &Shard, now: Duration) -> Option<(Moment, &Config)> {
-        self.is_primary_for(shard).then(|| (Moment::from_clock(now), &self.config))
+    fn as_primary(&self, shard: &Shard, now: Duration) -> Option<(MonotonicTime, &Config)> {
+        self.is_primary_for(shard).then(|| (MonotonicTime::from_clock(now), &self.config))
     }
 
     pub(crate) fn lock(&self, id: LeaseId) -> MutexGuard<'_, Shard> {
-        lock(&self.shards[shard_of(id)])
+        self.shards[shard_of(id)].lock()
     }
-
-    fn lock_attachments(&self) -> MutexGuard<'_, Attachments> {
-        lock(&self.attachments)
-    }
-}
-
-/// Whoever panicked with a lock has left whole values behind: nothing here is changed in steps that could panic between.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Where a lease is. Ids often differ in their last digits only, so they are mixed first, and always in the same way: a run must repeat.

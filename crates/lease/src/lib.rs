@@ -65,9 +65,9 @@ mod error;
 mod record;
 
 mod attachments;
+mod deadline_queue;
 mod lease;
-mod moment;
-mod queue;
+mod monotonic_time;
 mod shard;
 
 mod lessor;

@@ -7,8 +7,8 @@
 //!   demote ──► deadlines and queues mean nothing
 //! ```
 //!
-//! Whether the lessor is primary is one number, the [`Reign`]: promotion makes it odd and then lets time run shard by shard, demotion makes it
-//! even. A shard counts as primary only in the reign in which its time was started, so a demotion needs no lock to take
+//! Whether the lessor is primary is one number, the [`PrimaryEpoch`]: promotion makes it odd and then lets time run shard by shard, demotion makes it
+//! even. A shard counts as primary only in the epoch in which its time was started, so a demotion needs no lock to take
 //! effect, and cuts short a promotion that is under way.
 
 use std::cmp::Reverse;
@@ -19,11 +19,11 @@ use std::time::Duration;
 use tracing::info;
 use types::LeaseId;
 
+use crate::deadline_queue::DeadlineEntry;
 use crate::error::RenewError;
-use crate::lessor::{Lessor, lock, shard_of};
-use crate::moment::Moment;
-use crate::queue::Entry;
-use crate::shard::{Reign, STEP_MAX, Shard};
+use crate::lessor::{Lessor, shard_of};
+use crate::monotonic_time::MonotonicTime;
+use crate::shard::{PrimaryEpoch, STEP_MAX, Shard};
 use crate::spread::spread;
 
 /// How often [`Lessor::turn`] is to be called.
@@ -82,7 +82,7 @@ impl Lessor {
     /// Whether this lessor is primary.
     #[must_use]
     pub fn is_primary(&self) -> bool {
-        self.reign().is_primary()
+        self.epoch().is_primary()
     }
 
     /// Makes this lessor primary: to be called when the leader has applied all that was there before it. Every lease starts anew with its time to
@@ -92,29 +92,33 @@ impl Lessor {
     /// Returns early if the lessor is demoted meanwhile. One that was demoted just before is promoted all the same: whoever promotes has to look again
     /// whether it still leads, and to demote if not.
     pub fn promote(&self, extend: Duration, now: Duration) {
-        let reign = self.next_reign(true);
-        let now = Moment::from_clock(now);
-        let mut started: Vec<Entry> = Vec::new();
+        let epoch = self.next_epoch(true);
+        let now = MonotonicTime::from_clock(now);
+        let mut started: Vec<DeadlineEntry> = Vec::new();
         for shard in &self.shards {
-            let mut shard = lock(shard);
-            if self.reign() != reign {
+            let mut shard = shard.lock();
+            if self.epoch() != epoch {
                 return;
             }
-            started.extend(shard.promote(reign, now, extend, &self.config));
+            started.extend(shard.promote(epoch, now, extend, &self.config));
         }
         info!(leases = started.len(), "became primary lessor");
         started.sort_unstable();
-        self.delay(reign, spread(&started));
+        self.delay(epoch, spread(&started));
     }
 
     /// Moves deadlines to later moments: shard by shard, where most of what is needed is in the cache, and in steps, so that nobody waits.
-    fn delay(&self, reign: Reign, delays: impl Iterator<Item = (Entry, Moment)>) {
+    fn delay(
+        &self,
+        epoch: PrimaryEpoch,
+        delays: impl Iterator<Item = (DeadlineEntry, MonotonicTime)>,
+    ) {
         let mut by_shard = vec![Vec::new(); self.shards.len()];
         delays.for_each(|delay| by_shard[shard_of(delay.0.1)].push(delay));
         for (shard, delays) in self.shards.iter().zip(by_shard) {
             for step in delays.chunks(STEP_MAX) {
-                let mut shard = lock(shard);
-                if shard.reign != reign {
+                let mut shard = shard.lock();
+                if shard.epoch != epoch {
                     return;
                 }
                 step.iter().for_each(|((from, id), to)| shard.delay(*id, *from, *to));
@@ -127,10 +131,10 @@ impl Lessor {
         if !self.is_primary() {
             return;
         }
-        let reign = self.next_reign(false);
+        let epoch = self.next_epoch(false);
         for shard in &self.shards {
-            let mut shard = lock(shard);
-            if self.reign() != reign {
+            let mut shard = shard.lock();
+            if self.epoch() != epoch {
                 return;
             }
             shard.demote();
@@ -148,46 +152,46 @@ impl Lessor {
         if !self.is_primary_for(&shard) {
             return Err(RenewError::NotPrimary);
         }
-        shard.renew(id, Moment::from_clock(now))
+        shard.renew(id, MonotonicTime::from_clock(now))
     }
 
     /// Finds what has expired and what is due for a checkpoint, if this lessor is primary. What is handed out and not revoked is handed
     /// out again after [`Config::expired_retry`](crate::Config::expired_retry).
     pub fn turn(&self, now: Duration) -> Turn {
-        let (reign, now) = (self.reign(), Moment::from_clock(now));
-        if !reign.is_primary() {
+        let (epoch, now) = (self.epoch(), MonotonicTime::from_clock(now));
+        if !epoch.is_primary() {
             return Turn::default();
         }
         let (retry, interval) = (self.config.expired_retry, self.config.checkpoint_interval);
-        let expired = self.take(reign, now, EXPIRED_PER_TURN_MAX, Shard::expiry_due, |shard| {
+        let expired = self.take(epoch, now, EXPIRED_PER_TURN_MAX, Shard::expiry_due, |shard| {
             shard.take_expired(now, retry)
         });
         let checkpoints =
-            self.take(reign, now, CHECKPOINTS_PER_TURN_MAX, Shard::checkpoint_due, |shard| {
+            self.take(epoch, now, CHECKPOINTS_PER_TURN_MAX, Shard::checkpoint_due, |shard| {
                 shard.take_checkpoint(now, interval)
             });
-        Turn { expired, checkpoints, next_due: self.next_due(reign) }
+        Turn { expired, checkpoints, next_due: self.next_due(epoch) }
     }
 
     /// Takes what is due, at most `max`, from whichever shard has the earliest: one step at a time, so that no lock is held for long.
     fn take<T>(
         &self,
-        reign: Reign,
-        now: Moment,
+        epoch: PrimaryEpoch,
+        now: MonotonicTime,
         max: usize,
-        due: fn(&Shard) -> Option<Moment>,
+        due: fn(&Shard) -> Option<MonotonicTime>,
         take_one: impl Fn(&mut Shard) -> Option<T>,
     ) -> Vec<T> {
         let due_now =
-            |shard: &Shard| due(shard).filter(|at| *at <= now && shard.reign == reign).map(Reverse);
+            |shard: &Shard| due(shard).filter(|at| *at <= now && shard.epoch == epoch).map(Reverse);
         let shards = self.shards.iter().enumerate();
         let mut order: BinaryHeap<_> =
-            shards.filter_map(|(n, shard)| Some((due_now(&lock(shard))?, n))).collect();
+            shards.filter_map(|(n, shard)| Some((due_now(&shard.lock())?, n))).collect();
         let mut taken = Vec::new();
         while taken.len() < max
             && let Some((_, n)) = order.pop()
         {
-            let mut shard = lock(&self.shards[n]);
+            let mut shard = self.shards[n].lock();
             // Time may have been started anew since the shard was looked at.
             if due_now(&shard).is_some() {
                 taken.extend(take_one(&mut shard));
@@ -197,20 +201,21 @@ impl Lessor {
         taken
     }
 
-    fn next_due(&self, reign: Reign) -> Option<Duration> {
+    fn next_due(&self, epoch: PrimaryEpoch) -> Option<Duration> {
         let earliest = |shard: &Shard| {
             let due = shard.expiry_due().into_iter().chain(shard.checkpoint_due()).min();
-            due.filter(|_| shard.reign == reign)
+            due.filter(|_| shard.epoch == epoch)
         };
-        self.shards.iter().filter_map(|shard| earliest(&lock(shard))).min()?.to_clock()
+        self.shards.iter().filter_map(|shard| earliest(&shard.lock())).min()?.to_clock()
     }
 
     /// Moves on to the next odd or even number.
-    fn next_reign(&self, primary: bool) -> Reign {
-        let next = |reign: u64| if Reign(reign).is_primary() == primary { 2 } else { 1 } + reign;
+    fn next_epoch(&self, primary: bool) -> PrimaryEpoch {
+        let next =
+            |epoch: u64| if PrimaryEpoch(epoch).is_primary() == primary { 2 } else { 1 } + epoch;
         // The closure always gives a number, so the first case is the only one.
-        match self.reign.fetch_update(Ordering::AcqRel, Ordering::Acquire, |it| Some(next(it))) {
-            Ok(before) | Err(before) => Reign(next(before)),
+        match self.epoch.fetch_update(Ordering::AcqRel, Ordering::Acquire, |it| Some(next(it))) {
+            Ok(before) | Err(before) => PrimaryEpoch(next(before)),
         }
     }
 }

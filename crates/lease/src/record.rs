@@ -13,7 +13,7 @@ use types::LeaseId;
 
 /// What the database knows of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
+pub(crate) struct LeaseRecord {
     pub(crate) id: LeaseId,
     /// Seconds granted.
     pub(crate) ttl: i64,
@@ -21,9 +21,9 @@ pub(crate) struct Record {
     pub(crate) remaining_ttl: i64,
 }
 
-impl Record {
+impl LeaseRecord {
     pub(crate) fn put(self, tx: &mut Tx<'_>) {
-        let Record { id, ttl, remaining_ttl } = self;
+        let LeaseRecord { id, ttl, remaining_ttl } = self;
         let value = leasepb::Lease { id: id.0, ttl, remaining_ttl }.encode_to_vec();
         tx.put(Bucket::Lease, keys::lease(id), value)
             .expect("a key of 8 bytes and a value of three numbers are within the bounds");
@@ -33,7 +33,7 @@ impl Record {
         tx.delete(Bucket::Lease, keys::lease(id));
     }
 
-    pub(crate) fn decode(item: &Item<'_>) -> Result<Record, ReadError> {
+    pub(crate) fn decode(item: &Item<'_>) -> Result<LeaseRecord, ReadError> {
         let malformed =
             |reason: String| ReadError::malformed(Bucket::Lease, item.key.as_ref(), reason);
         let id = keys::decode_lease(&item.key)
@@ -44,7 +44,7 @@ impl Record {
         if named != id.0 {
             return Err(malformed(format!("the value is that of lease {}", LeaseId(named))));
         }
-        Ok(Record { id, ttl, remaining_ttl })
+        Ok(LeaseRecord { id, ttl, remaining_ttl })
     }
 }
 
@@ -61,13 +61,13 @@ mod tests {
     #[test]
     fn reads_what_etcd_wrote() {
         let read =
-            Record::decode(&item(b"\0\0\0\0\0\0\0\x4d", b"\x08\x4d\x10\x90\x1c\x18\xe5\x19"));
-        assert_eq!(read, Ok(Record { id: LeaseId(77), ttl: 3600, remaining_ttl: 3301 }));
+            LeaseRecord::decode(&item(b"\0\0\0\0\0\0\0\x4d", b"\x08\x4d\x10\x90\x1c\x18\xe5\x19"));
+        assert_eq!(read, Ok(LeaseRecord { id: LeaseId(77), ttl: 3600, remaining_ttl: 3301 }));
     }
 
     #[test]
     fn names_what_is_damaged() {
-        let text = |key, value| Record::decode(&item(key, value)).unwrap_err().to_string();
+        let text = |key, value| LeaseRecord::decode(&item(key, value)).unwrap_err().to_string();
         assert_eq!(text(b"x", b""), "bucket lease, key x: the key is not 8 bytes long");
         let key = b"\0\0\0\0\0\0\0\x4d";
         assert!(text(key, b"\x08").contains("not a lease"));

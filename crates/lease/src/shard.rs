@@ -5,33 +5,33 @@ use std::time::Duration;
 use types::LeaseId;
 
 use crate::config::Config;
+use crate::deadline_queue::{DeadlineEntry, DeadlineQueue};
 use crate::error::RenewError;
 use crate::lease::Lease;
 use crate::metrics::Counts;
-use crate::moment::Moment;
+use crate::monotonic_time::MonotonicTime;
 use crate::primary::{Checkpoint, Renewal};
-use crate::queue::{Entry, Queue};
 
 /// Most entries of a queue that are looked at before the lock is given back.
 pub(crate) const STEP_MAX: usize = 128;
 
 /// A table that is this many times as large as what is in it gets smaller.
-const SPARSE: usize = 8;
+const SPARSE_FACTOR: usize = 8;
 /// A table of this size is left alone.
-const SMALL: usize = 1024;
+const TABLE_CAPACITY_MIN: usize = 1024;
 
 /// Leases by id.
 #[expect(
     clippy::disallowed_types,
     reason = "a renewal is a single lookup, and whatever is walked is sorted before anyone sees it"
 )]
-pub(crate) type Leases = std::collections::HashMap<LeaseId, Lease>;
+pub(crate) type LeaseMap = std::collections::HashMap<LeaseId, Lease>;
 
 /// Counts promotions and demotions: odd while the lessor is primary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Reign(pub(crate) u64);
+pub(crate) struct PrimaryEpoch(pub(crate) u64);
 
-impl Reign {
+impl PrimaryEpoch {
     pub(crate) fn is_primary(self) -> bool {
         self.0 % 2 == 1
     }
@@ -40,14 +40,14 @@ impl Reign {
 /// A part of the leases.
 #[derive(Debug, Default)]
 pub(crate) struct Shard {
-    pub(crate) leases: Leases,
-    /// In which reign time was started for these leases. In any other, deadlines and queues mean nothing.
-    pub(crate) reign: Reign,
+    pub(crate) leases: LeaseMap,
+    /// In which epoch time was started for these leases. In any other, deadlines and queues mean nothing.
+    pub(crate) epoch: PrimaryEpoch,
     /// The latest time heard of. Renewals come from many threads and the one that asked for the time first may come last: without this a
     /// deadline could go back by as much.
-    now: Moment,
-    expiries: Queue,
-    checkpoints: Queue,
+    now: MonotonicTime,
+    expiries: DeadlineQueue,
+    checkpoints: DeadlineQueue,
     pub(crate) counts: Counts,
 }
 
@@ -55,33 +55,33 @@ impl Shard {
     /// Lets time run for all leases. Returns them with their deadlines.
     pub(crate) fn promote(
         &mut self,
-        reign: Reign,
-        now: Moment,
+        epoch: PrimaryEpoch,
+        now: MonotonicTime,
         extend: Duration,
         config: &Config,
-    ) -> impl Iterator<Item = Entry> {
-        self.reign = reign;
+    ) -> impl Iterator<Item = DeadlineEntry> {
+        self.epoch = epoch;
         let now = self.advance(now);
-        self.expiries = Queue::from_entries(self.leases.iter_mut().map(|(id, lease)| {
+        self.expiries = DeadlineQueue::from_entries(self.leases.iter_mut().map(|(id, lease)| {
             lease.start(now, extend, config);
             (lease.queued, *id)
         }));
         let due = self.leases.iter().map(|(id, lease)| (lease.checkpoint_due, *id));
         self.checkpoints = if config.checkpoint {
-            Queue::from_entries(due.filter(|(at, _)| *at != Moment::FOREVER))
+            DeadlineQueue::from_entries(due.filter(|(at, _)| *at != MonotonicTime::FOREVER))
         } else {
-            Queue::default()
+            DeadlineQueue::default()
         };
         self.expiries.entries()
     }
 
     /// Forgets the queues: they mean nothing until the next promotion, which makes them anew.
     pub(crate) fn demote(&mut self) {
-        (self.expiries, self.checkpoints) = (Queue::default(), Queue::default());
+        (self.expiries, self.checkpoints) = (DeadlineQueue::default(), DeadlineQueue::default());
     }
 
     /// Puts other leases in place of these. Time does not run for them.
-    pub(crate) fn replace(&mut self, leases: Leases) {
+    pub(crate) fn replace(&mut self, leases: LeaseMap) {
         self.leases = leases;
         self.demote();
     }
@@ -91,7 +91,7 @@ impl Shard {
         &mut self,
         id: LeaseId,
         mut lease: Lease,
-        primary: Option<(Moment, &Config)>,
+        primary: Option<(MonotonicTime, &Config)>,
     ) {
         if let Some((now, config)) = primary {
             lease.start(self.advance(now), Duration::ZERO, config);
@@ -105,14 +105,14 @@ impl Shard {
     pub(crate) fn remove(&mut self, id: LeaseId) -> Option<Lease> {
         let lease = self.leases.remove(&id)?;
         self.counts.revoked += 1;
-        if self.leases.capacity() > SMALL.max(SPARSE * self.leases.len()) {
+        if self.leases.capacity() > TABLE_CAPACITY_MIN.max(SPARSE_FACTOR * self.leases.len()) {
             self.leases.shrink_to(2 * self.leases.len());
         }
-        self.tidy();
+        self.drop_stale_entries();
         Some(lease)
     }
 
-    pub(crate) fn renew(&mut self, id: LeaseId, now: Moment) -> Result<Renewal, RenewError> {
+    pub(crate) fn renew(&mut self, id: LeaseId, now: MonotonicTime) -> Result<Renewal, RenewError> {
         let now = self.advance(now);
         let lease = self.leases.get_mut(&id).ok_or(RenewError::NotFound)?;
         if lease.is_expired(now) {
@@ -127,7 +127,7 @@ impl Shard {
         if lease.deadline < lease.queued {
             lease.queued = lease.deadline;
             self.expiries.push(lease.queued, id);
-            self.tidy();
+            self.drop_stale_entries();
         }
         self.counts.renewed += 1;
         Ok(Renewal::Renewed { ttl })
@@ -137,7 +137,7 @@ impl Shard {
     pub(crate) fn checkpoint(
         &mut self,
         checkpoint: Checkpoint,
-        primary: Option<(Moment, &Config)>,
+        primary: Option<(MonotonicTime, &Config)>,
     ) {
         let Checkpoint { id, remaining_ttl } = checkpoint;
         let Some(lease) = self.leases.get_mut(&id) else { return };
@@ -148,18 +148,18 @@ impl Shard {
         lease.checkpoint(remaining_ttl, now, config);
         let due = lease.checkpoint_due;
         self.push_checkpoint(due, id);
-        self.tidy();
+        self.drop_stale_entries();
     }
 
     /// Moves a deadline to a later moment, unless it was changed since it was `from`.
-    pub(crate) fn delay(&mut self, id: LeaseId, from: Moment, to: Moment) {
+    pub(crate) fn delay(&mut self, id: LeaseId, from: MonotonicTime, to: MonotonicTime) {
         if let Some(lease) = self.leases.get_mut(&id).filter(|lease| lease.deadline == from) {
             lease.deadline = to;
         }
     }
 
     /// The next lease that has expired, of those that come up in a step. It comes up again after `retry`.
-    pub(crate) fn take_expired(&mut self, now: Moment, retry: Duration) -> Option<LeaseId> {
+    pub(crate) fn take_expired(&mut self, now: MonotonicTime, retry: Duration) -> Option<LeaseId> {
         for _ in 0..STEP_MAX {
             let due = self.expiries.due(now)?;
             let (at, id) = due.entry();
@@ -180,7 +180,7 @@ impl Shard {
     /// The next checkpoint to propose, of those that come up in a step. It comes up again after `interval`, in case the proposal is lost.
     pub(crate) fn take_checkpoint(
         &mut self,
-        now: Moment,
+        now: MonotonicTime,
         interval: Duration,
     ) -> Option<Checkpoint> {
         for _ in 0..STEP_MAX {
@@ -201,38 +201,38 @@ impl Shard {
     }
 
     /// When there may be something to take.
-    pub(crate) fn expiry_due(&self) -> Option<Moment> {
+    pub(crate) fn expiry_due(&self) -> Option<MonotonicTime> {
         self.expiries.first()
     }
 
     /// Likewise.
-    pub(crate) fn checkpoint_due(&self) -> Option<Moment> {
+    pub(crate) fn checkpoint_due(&self) -> Option<MonotonicTime> {
         self.checkpoints.first()
     }
 
     /// All leases with their deadlines, in no order.
-    pub(crate) fn deadlines(&self) -> impl Iterator<Item = Entry> {
+    pub(crate) fn deadlines(&self) -> impl Iterator<Item = DeadlineEntry> {
         self.leases.iter().map(|(id, lease)| (lease.deadline, *id))
     }
 
-    fn advance(&mut self, now: Moment) -> Moment {
+    fn advance(&mut self, now: MonotonicTime) -> MonotonicTime {
         self.now = self.now.max(now);
         self.now
     }
 
-    fn push_checkpoint(&mut self, at: Moment, id: LeaseId) {
-        if at != Moment::FOREVER {
+    fn push_checkpoint(&mut self, at: MonotonicTime, id: LeaseId) {
+        if at != MonotonicTime::FOREVER {
             self.checkpoints.push(at, id);
         }
     }
 
     /// Drops old entries once they are most of a queue, so that a queue is never larger than a small multiple of what counts.
-    fn tidy(&mut self) {
+    fn drop_stale_entries(&mut self) {
         let leases = &self.leases;
-        if self.expiries.is_crowded(leases.len()) {
+        if self.expiries.is_mostly_stale(leases.len()) {
             self.expiries.retain(|(at, id)| leases.get(&id).is_some_and(|it| it.queued == at));
         }
-        if self.checkpoints.is_crowded(leases.len()) {
+        if self.checkpoints.is_mostly_stale(leases.len()) {
             self.checkpoints
                 .retain(|(at, id)| leases.get(&id).is_some_and(|it| it.checkpoint_due == at));
         }
@@ -243,10 +243,10 @@ impl Shard {
 mod tests {
     use super::*;
 
-    const REIGN: Reign = Reign(1);
+    const EPOCH: PrimaryEpoch = PrimaryEpoch(1);
 
-    fn at(seconds: u64) -> Moment {
-        Moment::from_clock(Duration::from_secs(seconds))
+    fn at(seconds: u64) -> MonotonicTime {
+        MonotonicTime::from_clock(Duration::from_secs(seconds))
     }
 
     fn grant(shard: &mut Shard, id: i64, ttl: i64, now: u64) {
@@ -277,7 +277,7 @@ mod tests {
             assert!(shard.expiries.len() <= 100 && shard.checkpoints.len() <= 100);
         }
         assert_eq!(shard.leases.len(), 10);
-        assert!(shard.leases.capacity() <= 2 * SMALL);
+        assert!(shard.leases.capacity() <= 2 * TABLE_CAPACITY_MIN);
     }
 
     #[test]
@@ -285,7 +285,7 @@ mod tests {
         let mut shard = Shard::default();
         (1..=50_000).for_each(|id| grant(&mut shard, id, 60, 0));
         (1..=49_999).for_each(|id| assert!(shard.remove(LeaseId(id)).is_some()));
-        assert!(shard.leases.capacity() <= 2 * SMALL, "{}", shard.leases.capacity());
+        assert!(shard.leases.capacity() <= 2 * TABLE_CAPACITY_MIN, "{}", shard.leases.capacity());
         assert!(shard.expiries.len() <= 100);
     }
 
@@ -317,10 +317,10 @@ mod tests {
         let mut shard = Shard::default();
         grant(&mut shard, 1, 10, 0);
         let (extend, config) = (Duration::from_secs(100), Config::default());
-        let started = shard.promote(REIGN, at(0), extend, &config);
+        let started = shard.promote(EPOCH, at(0), extend, &config);
         assert!(started.eq([(at(110), LeaseId(1))]));
         assert_eq!(shard.take_expired(at(109), Duration::from_secs(3)), None);
-        let again = shard.promote(REIGN, at(109), extend, &config);
+        let again = shard.promote(EPOCH, at(109), extend, &config);
         assert!(again.eq([(at(219), LeaseId(1))]));
         assert_eq!(shard.renew(LeaseId(1), at(110)), Ok(Renewal::Renewed { ttl: 10 }));
         assert_eq!(shard.take_expired(at(120), Duration::from_secs(3)), Some(LeaseId(1)));

@@ -13,9 +13,9 @@
 
 use std::time::Duration;
 
-use crate::moment::Moment;
+use crate::deadline_queue::DeadlineEntry;
+use crate::monotonic_time::MonotonicTime;
 use crate::primary::{EXPIRED_PER_TURN_MAX, TURN_INTERVAL};
-use crate::queue::Entry;
 
 /// With fewer leases nothing can pile up: two turns hand out all of them.
 pub const SPREAD_LEASES_MIN: usize = 2 * EXPIRED_PER_TURN_MAX;
@@ -24,7 +24,9 @@ pub const SPREAD_LEASES_MIN: usize = 2 * EXPIRED_PER_TURN_MAX;
 const PER_INTERVAL: usize = EXPIRED_PER_TURN_MAX * 3 / 4;
 
 /// Moves deadlines, which are sorted, apart: none to an earlier moment. Returns those that were moved, with where from and where to.
-pub(crate) fn spread(sorted: &[Entry]) -> impl Iterator<Item = (Entry, Moment)> {
+pub(crate) fn spread(
+    sorted: &[DeadlineEntry],
+) -> impl Iterator<Item = (DeadlineEntry, MonotonicTime)> {
     let moved = if sorted.len() < SPREAD_LEASES_MIN {
         Vec::new()
     } else {
@@ -34,8 +36,12 @@ pub(crate) fn spread(sorted: &[Entry]) -> impl Iterator<Item = (Entry, Moment)> 
 }
 
 /// The new deadlines: each as it was, or one interval after that of the `per_interval`th before it.
-fn move_apart(sorted: &[Entry], per_interval: usize, interval: Duration) -> Vec<Moment> {
-    let mut moved: Vec<Moment> = Vec::with_capacity(sorted.len());
+fn move_apart(
+    sorted: &[DeadlineEntry],
+    per_interval: usize,
+    interval: Duration,
+) -> Vec<MonotonicTime> {
+    let mut moved: Vec<MonotonicTime> = Vec::with_capacity(sorted.len());
     for (n, (deadline, _)) in sorted.iter().enumerate() {
         let before = n.checked_sub(per_interval).map(|n| moved[n].after(interval));
         moved.push(before.map_or(*deadline, |earliest| earliest.max(*deadline)));
@@ -50,11 +56,11 @@ mod tests {
 
     use super::*;
 
-    fn at(ms: u64) -> Moment {
-        Moment::from_clock(Duration::from_millis(ms))
+    fn at(ms: u64) -> MonotonicTime {
+        MonotonicTime::from_clock(Duration::from_millis(ms))
     }
 
-    fn entries(deadlines: &[u64]) -> Vec<Entry> {
+    fn entries(deadlines: &[u64]) -> Vec<DeadlineEntry> {
         deadlines.iter().map(|ms| (at(*ms), LeaseId(1))).collect()
     }
 

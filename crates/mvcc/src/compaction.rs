@@ -16,12 +16,12 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use backend::schema::{Bucket, meta, revision};
 use backend::{Read, Tx};
 use bytes::Bytes;
 use failpoint::failpoint;
+use parking_lot::Mutex;
 use types::Revision;
 
 use crate::error::{Error, Fault};
@@ -127,14 +127,14 @@ impl Store {
     /// # Errors
     /// This member has to stop.
     pub fn turn_compaction(&self) -> Result<CompactionTurn, Fault> {
-        let _turning = self.compactions.turning.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(mut job) = self.compactions.queue().jobs.pop_front() else {
+        let _turning = self.compactions.turning.lock();
+        let Some(mut job) = self.compactions.queue.lock().jobs.pop_front() else {
             return Ok(CompactionTurn::Idle);
         };
         let turn = self.advance(&mut job)?;
         match turn {
             CompactionTurn::Finished { .. } => self.compactions.finish(),
-            _ => self.compactions.queue().jobs.push_front(job),
+            _ => self.compactions.queue.lock().jobs.push_front(job),
         }
         Ok(turn)
     }
@@ -142,18 +142,18 @@ impl Store {
     /// Whether a compaction is finished, and with it all that were scheduled for before.
     #[must_use]
     pub fn is_compacted(&self, ticket: CompactionTicket) -> bool {
-        self.compactions.queue().done >= ticket
+        self.compactions.queue.lock().done >= ticket
     }
 
     /// The last compaction that was scheduled for.
     #[must_use]
     pub fn last_compaction(&self) -> CompactionTicket {
-        self.compactions.queue().scheduled
+        self.compactions.queue.lock().scheduled
     }
 
     /// Calls back when a compaction is finished; at once if it is.
     pub fn when_compacted(&self, ticket: CompactionTicket, call: Box<dyn FnOnce() + Send>) {
-        let mut queue = self.compactions.queue();
+        let mut queue = self.compactions.queue.lock();
         if queue.done < ticket {
             queue.waiting.push((ticket, call));
             return;
@@ -258,13 +258,9 @@ impl Phase {
 }
 
 impl Compactions {
-    fn queue(&self) -> MutexGuard<'_, CompactionQueue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn push(&self, at: i64, previous: i64, follows_finished: bool) -> CompactionTicket {
         debug_assert!(at > previous && previous >= NEVER_COMPACTED);
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         let phase = Phase::Index { from: Box::default(), kept: Vec::new() };
         queue.jobs.push_back(CompactionJob { at, previous, follows_finished, phase });
         queue.scheduled.0 += 1;
@@ -272,7 +268,7 @@ impl Compactions {
     }
 
     fn finish(&self) {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         queue.done.0 += 1;
         let done = queue.done;
         let (due, waiting) =

@@ -7,11 +7,10 @@
 //! A compaction looks at everything up to its revision anyway, and leaves the hash of it: the last few can be asked for also when what they
 //! are about is gone.
 
-use std::sync::{Mutex, PoisonError};
-
 use backend::schema::Bucket;
 use backend::schema::revision::RevisionKey;
 use backend::{Read, ReadError};
+use parking_lot::Mutex;
 use types::Revision;
 
 use crate::error::{Error, Fault};
@@ -111,7 +110,7 @@ pub(crate) struct HashStorage(Mutex<Vec<KeyValueHash>>);
 
 impl HashStorage {
     pub(crate) fn store(&self, hash: KeyValueHash) {
-        let mut hashes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hashes = self.0.lock();
         hashes.push(hash);
         hashes.sort_by_key(|hash| hash.revision);
         let surplus = hashes.len().saturating_sub(HASHES_MAX);
@@ -119,12 +118,12 @@ impl HashStorage {
     }
 
     fn find(&self, revision: i64) -> Option<KeyValueHash> {
-        let hashes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let hashes = self.0.lock();
         hashes.iter().find(|hash| hash.revision == revision).copied()
     }
 
     fn all(&self) -> Vec<KeyValueHash> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 }
 

@@ -13,11 +13,10 @@
 //! Readers take a lock to look at one key, and a copy of the index, which costs a pointer, to look at more. They read values from a view of the
 //! backend taken under the same lock: what a compaction drops from the index first, and from the backend later, is in both or not asked for.
 
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-
 use backend::schema::Bucket;
 use backend::{Backend, Tx, View};
 use bytes::Bytes;
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use proto::etcdserverpb::{RangeRequest, TxnRequest};
 use types::LeaseId;
 
@@ -250,12 +249,11 @@ impl Store {
     }
 
     pub(crate) fn state(&self) -> RwLockReadGuard<'_, StoreState> {
-        // Whoever panicked has left a revision in the index that nobody reads at.
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
+        self.state.read()
     }
 
     pub(crate) fn state_mut(&self) -> RwLockWriteGuard<'_, StoreState> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
+        self.state.write()
     }
 }
 

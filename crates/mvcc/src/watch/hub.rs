@@ -1,9 +1,11 @@
 //! The hub: where what is written meets those who watch.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::history::{History, HistoryError};
 use super::hub_state::{HubState, Notifications, StreamState};
@@ -137,7 +139,7 @@ impl Hub {
     ///
     /// If history cannot be read. Nothing is lost by it; but as the database is damaged, the member has to stop.
     pub fn turn(&self, history: &dyn History) -> Result<Next, HistoryError> {
-        let _alone = self.shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.shared.turn.lock();
         self.shared.move_victims();
         let compacted = history.compacted();
         if let Some(mut sync) = self.begin_sync(compacted) {
@@ -230,11 +232,11 @@ impl HubShared {
     }
 
     fn state(&self) -> MutexGuard<'_, HubState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn streams_with_room(&self) -> MutexGuard<'_, BTreeSet<u64>> {
-        self.streams_with_room.lock().unwrap_or_else(PoisonError::into_inner)
+        self.streams_with_room.lock()
     }
 }
 

@@ -17,8 +17,10 @@
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::limits::Limits;
 use crate::event::Event;
@@ -97,12 +99,12 @@ impl Outbox {
 
     /// Adds what must get in. Returns whether the reader has to be told.
     pub(super) fn push(&self, item: QueuedResponse) -> bool {
-        self.add(&mut self.queue(), item)
+        self.add(&mut self.queue.lock(), item)
     }
 
     /// Adds events, and returns whether the reader has to be told; or returns the item, if there is no room.
     pub(super) fn offer(&self, item: QueuedResponse) -> Result<bool, QueuedResponse> {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         if !queue.has_room(&self.limits) {
             queue.room_wanted = true;
             return Err(item);
@@ -112,7 +114,7 @@ impl Outbox {
 
     /// Whether there is room. If not, room is wanted.
     pub(super) fn wait_for_room(&self) -> bool {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         let room = queue.has_room(&self.limits);
         queue.room_wanted |= !room;
         room
@@ -120,17 +122,17 @@ impl Outbox {
 
     /// Whether there is room. Nobody is told about it.
     pub(super) fn has_room(&self) -> bool {
-        self.queue().has_room(&self.limits)
+        self.queue.lock().has_room(&self.limits)
     }
 
     /// Whether further answers may be added.
     pub(super) fn accepts(&self) -> bool {
-        self.queue().answers < self.limits.stream_answers
+        self.queue.lock().answers < self.limits.stream_answers
     }
 
     /// The next item.
     pub(super) fn pop(&self) -> Option<Popped> {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         let item = queue.items.pop_front()?;
         queue.bytes -= item.bytes();
         queue.answers -= usize::from(item.is_answer());
@@ -152,15 +154,11 @@ impl Outbox {
         queue.items.push_back(item);
         queue.items.len() == 1
     }
-
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Outbox {
     fn drop(&mut self) {
-        let queue = self.queue.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let queue = self.queue.get_mut();
         let events = queue.items.iter().map(QueuedResponse::events).sum();
         self.pending.fetch_sub(events, Ordering::Relaxed);
     }

@@ -10,7 +10,7 @@
 //!                                                 8: no such lease                revoked: dropped at 60 s, or sooner
 //! ```
 //!
-//! Sooner, because whoever adds entries asks [`Queue::is_crowded`] and drops the old ones with [`Queue::retain`]: else leases that are
+//! Sooner, because whoever adds entries asks [`DeadlineQueue::is_mostly_stale`] and drops the old ones with [`DeadlineQueue::retain`]: else leases that are
 //! granted for long and revoked at once would fill it.
 
 use std::cmp::Reverse;
@@ -19,52 +19,52 @@ use std::collections::binary_heap::PeekMut;
 
 use types::LeaseId;
 
-use crate::moment::Moment;
+use crate::monotonic_time::MonotonicTime;
 
 /// Entries that are not worth tidying up.
-const SMALL: usize = 64;
+const STALE_ENTRIES_MIN: usize = 64;
 
-pub(crate) type Entry = (Moment, LeaseId);
+pub(crate) type DeadlineEntry = (MonotonicTime, LeaseId);
 
 /// Leases by time.
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
-    heap: BinaryHeap<Reverse<Entry>>,
+pub(crate) struct DeadlineQueue {
+    heap: BinaryHeap<Reverse<DeadlineEntry>>,
 }
 
-impl Queue {
+impl DeadlineQueue {
     /// Made at once, which is faster than adding one by one.
-    pub(crate) fn from_entries(entries: impl Iterator<Item = Entry>) -> Queue {
-        Queue { heap: BinaryHeap::from(entries.map(Reverse).collect::<Vec<_>>()) }
+    pub(crate) fn from_entries(entries: impl Iterator<Item = DeadlineEntry>) -> DeadlineQueue {
+        DeadlineQueue { heap: BinaryHeap::from(entries.map(Reverse).collect::<Vec<_>>()) }
     }
 
-    pub(crate) fn push(&mut self, at: Moment, id: LeaseId) {
+    pub(crate) fn push(&mut self, at: MonotonicTime, id: LeaseId) {
         self.heap.push(Reverse((at, id)));
     }
 
     /// All entries, in no order.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = DeadlineEntry> {
         self.heap.iter().map(|Reverse(entry)| *entry)
     }
 
     /// The time of the first entry, whether it still counts or not.
-    pub(crate) fn first(&self) -> Option<Moment> {
+    pub(crate) fn first(&self) -> Option<MonotonicTime> {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
     /// The first entry, if its time has come.
-    pub(crate) fn due(&mut self, now: Moment) -> Option<Due<'_>> {
+    pub(crate) fn due(&mut self, now: MonotonicTime) -> Option<DueEntry<'_>> {
         let first = self.heap.peek_mut()?;
-        (first.0.0 <= now).then_some(Due { first })
+        (first.0.0 <= now).then_some(DueEntry { first })
     }
 
     /// Whether most entries must be old ones, if there is at most one that counts for each of `leases`.
-    pub(crate) fn is_crowded(&self, leases: usize) -> bool {
-        self.heap.len() > SMALL + 2 * leases
+    pub(crate) fn is_mostly_stale(&self, leases: usize) -> bool {
+        self.heap.len() > STALE_ENTRIES_MIN + 2 * leases
     }
 
     /// Drops the entries that do not count, and the room they took.
-    pub(crate) fn retain(&mut self, counts: impl Fn(Entry) -> bool) {
+    pub(crate) fn retain(&mut self, counts: impl Fn(DeadlineEntry) -> bool) {
         self.heap.retain(|Reverse(entry)| counts(*entry));
         self.heap.shrink_to_fit();
     }
@@ -76,12 +76,12 @@ impl Queue {
 }
 
 /// An entry whose time has come.
-pub(crate) struct Due<'a> {
-    first: PeekMut<'a, Reverse<Entry>>,
+pub(crate) struct DueEntry<'a> {
+    first: PeekMut<'a, Reverse<DeadlineEntry>>,
 }
 
-impl Due<'_> {
-    pub(crate) fn entry(&self) -> Entry {
+impl DueEntry<'_> {
+    pub(crate) fn entry(&self) -> DeadlineEntry {
         self.first.0
     }
 
@@ -90,7 +90,7 @@ impl Due<'_> {
     }
 
     /// Puts it back, for another time.
-    pub(crate) fn postpone(mut self, at: Moment) {
+    pub(crate) fn postpone(mut self, at: MonotonicTime) {
         self.first.0.0 = at;
     }
 }
@@ -101,14 +101,14 @@ mod tests {
 
     use super::*;
 
-    fn at(seconds: u64) -> Moment {
-        Moment::from_clock(Duration::from_secs(seconds))
+    fn at(seconds: u64) -> MonotonicTime {
+        MonotonicTime::from_clock(Duration::from_secs(seconds))
     }
 
     #[test]
     fn comes_in_order_of_time_and_id() {
         let entries = [(at(9), LeaseId(1)), (at(3), LeaseId(5)), (at(3), LeaseId(2))];
-        let mut queue = Queue::from_entries(entries.into_iter());
+        let mut queue = DeadlineQueue::from_entries(entries.into_iter());
         assert_eq!(queue.first(), Some(at(3)));
         assert!(queue.due(at(2)).is_none());
 
@@ -122,11 +122,11 @@ mod tests {
 
     #[test]
     fn a_crowd_of_old_entries_is_dropped() {
-        let mut queue = Queue::default();
+        let mut queue = DeadlineQueue::default();
         (0..100).for_each(|n| queue.push(at(n), LeaseId(1)));
-        assert!(queue.is_crowded(1));
+        assert!(queue.is_mostly_stale(1));
         queue.retain(|(time, _)| time == at(50));
-        assert!(!queue.is_crowded(1));
+        assert!(!queue.is_mostly_stale(1));
         assert_eq!((queue.len(), queue.first()), (1, Some(at(50))));
     }
 }

@@ -3,44 +3,44 @@
 use std::time::Duration;
 
 /// Nanoseconds since the moment that the clock counts from. There is room for 584 years; the longest lease takes 285. Sums that would be too
-/// large are [`Moment::FOREVER`], so that whatever number comes from the log or a file, it is later and never earlier.
+/// large are [`MonotonicTime::FOREVER`], so that whatever number comes from the log or a file, it is later and never earlier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Moment(u64);
+pub(crate) struct MonotonicTime(u64);
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-impl Moment {
+impl MonotonicTime {
     /// Later than any time that a clock shows.
-    pub(crate) const FOREVER: Moment = Moment(u64::MAX);
+    pub(crate) const FOREVER: MonotonicTime = MonotonicTime(u64::MAX);
 
     /// What a clock shows.
-    pub(crate) fn from_clock(now: Duration) -> Moment {
-        Moment(nanos(now).min(u64::MAX - 1))
+    pub(crate) fn from_clock(now: Duration) -> MonotonicTime {
+        MonotonicTime(nanos(now).min(u64::MAX - 1))
     }
 
     /// What a clock will show. None for never.
     pub(crate) fn to_clock(self) -> Option<Duration> {
-        (self != Moment::FOREVER).then(|| Duration::from_nanos(self.0))
+        (self != MonotonicTime::FOREVER).then(|| Duration::from_nanos(self.0))
     }
 
-    pub(crate) fn after(self, time: Duration) -> Moment {
-        Moment(self.0.saturating_add(nanos(time)))
+    pub(crate) fn after(self, time: Duration) -> MonotonicTime {
+        MonotonicTime(self.0.saturating_add(nanos(time)))
     }
 
     /// So many seconds later; negative ones are none.
-    pub(crate) fn after_seconds(self, seconds: i64) -> Moment {
+    pub(crate) fn after_seconds(self, seconds: i64) -> MonotonicTime {
         let seconds = u64::try_from(seconds).unwrap_or(0);
-        Moment(self.0.saturating_add(seconds.saturating_mul(NANOS_PER_SECOND)))
+        MonotonicTime(self.0.saturating_add(seconds.saturating_mul(NANOS_PER_SECOND)))
     }
 
     /// Whole seconds from another moment to this one, rounded towards zero; negative if this one is earlier.
-    pub(crate) fn seconds_since(self, other: Moment) -> i64 {
+    pub(crate) fn seconds_since(self, other: MonotonicTime) -> i64 {
         let whole = i64::try_from(self.0.abs_diff(other.0) / NANOS_PER_SECOND).unwrap_or(i64::MAX);
         if self < other { -whole } else { whole }
     }
 
     /// Whole seconds from an earlier moment to this one, rounded up.
-    pub(crate) fn seconds_since_ceil(self, earlier: Moment) -> i64 {
+    pub(crate) fn seconds_since_ceil(self, earlier: MonotonicTime) -> i64 {
         let nanos = self.0.saturating_sub(earlier.0);
         i64::try_from(nanos.div_ceil(NANOS_PER_SECOND)).unwrap_or(i64::MAX)
     }
@@ -54,18 +54,20 @@ fn nanos(time: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    fn at(ms: u64) -> Moment {
-        Moment::from_clock(Duration::from_millis(ms))
+    fn at(ms: u64) -> MonotonicTime {
+        MonotonicTime::from_clock(Duration::from_millis(ms))
     }
 
     #[test]
     fn what_is_too_large_is_forever() {
-        assert_eq!(at(1).after_seconds(i64::MAX), Moment::FOREVER);
+        assert_eq!(at(1).after_seconds(i64::MAX), MonotonicTime::FOREVER);
         assert_eq!(at(1).after_seconds(i64::MIN), at(1));
-        assert_eq!(at(1).after(Duration::MAX), Moment::FOREVER);
-        assert!(Moment::from_clock(Duration::MAX) < Moment::FOREVER);
-        assert!(at(u64::MAX / 4_000_000).after_seconds(crate::TTL_MAX_SECONDS) < Moment::FOREVER);
-        assert_eq!(Moment::FOREVER.to_clock(), None);
+        assert_eq!(at(1).after(Duration::MAX), MonotonicTime::FOREVER);
+        assert!(MonotonicTime::from_clock(Duration::MAX) < MonotonicTime::FOREVER);
+        assert!(
+            at(u64::MAX / 4_000_000).after_seconds(crate::TTL_MAX_SECONDS) < MonotonicTime::FOREVER
+        );
+        assert_eq!(MonotonicTime::FOREVER.to_clock(), None);
     }
 
     #[test]
@@ -76,6 +78,6 @@ mod tests {
         assert_eq!(at(2500).seconds_since_ceil(at(1000)), 2);
         assert_eq!(at(2000).seconds_since_ceil(at(1000)), 1);
         assert_eq!(at(1000).seconds_since_ceil(at(2000)), 0);
-        assert_eq!(Moment::FOREVER.seconds_since(Moment::default()), 18_446_744_073);
+        assert_eq!(MonotonicTime::FOREVER.seconds_since(MonotonicTime::default()), 18_446_744_073);
     }
 }
