@@ -63,7 +63,6 @@ const NOT_YET: &[&str] = &[
     "crates/wal",
     "interop",
     "ARCHITECTURE.md",
-    "README.md",
 ];
 
 /// How comments are marked in a file.
