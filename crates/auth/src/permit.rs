@@ -19,11 +19,12 @@
 //! Requests that go through the log are checked as they are applied ([`AuthStore::check_apply`]), the others as they come in. Both ask here.
 
 use bytes::Bytes;
+use proto::command::Command;
 use proto::etcdserverpb::alarm_request::AlarmAction;
 use proto::etcdserverpb::request_op::Request;
 use proto::etcdserverpb::{
-    AlarmRequest, DeleteRangeRequest, InternalRaftRequest, LeaseTimeToLiveRequest, PutRequest,
-    RangeRequest, RequestOp, TxnRequest, WatchCreateRequest,
+    AlarmRequest, DeleteRangeRequest, LeaseTimeToLiveRequest, PutRequest, RangeRequest, RequestOp,
+    TxnRequest, WatchCreateRequest,
 };
 use types::LeaseId;
 
@@ -41,36 +42,47 @@ pub trait LeaseKeys {
 }
 
 impl AuthStore {
-    /// Whether a request that came through the log may be applied.
+    /// Checks a command of the log when it is applied.
     pub fn check_apply(
         &self,
         caller: &AuthInfo,
-        request: &InternalRaftRequest,
+        command: &Command,
         leases: &dyn LeaseKeys,
     ) -> Result<(), Error> {
         let state = self.state();
         let check = Check { state: &state, caller, leases };
-        if is_admins(request) {
-            check.admin()?;
-        }
-        if let Some(range) = &request.range {
-            check.read(&range.key, &range.range_end)
-        } else if let Some(put) = &request.put {
-            check.put(put)
-        } else if let Some(delete) = &request.delete_range {
-            check.delete_range(delete)
-        } else if let Some(txn) = &request.txn {
-            check.txn(txn)
-        } else if let Some(revoke) = &request.lease_revoke {
-            check.lease_writes(LeaseId(revoke.id))
-        } else if let Some(get) = &request.auth_user_get {
-            check.admin().or_else(|error| allow(get.name == caller.username, error))
-        } else if let Some(get) = &request.auth_role_get {
-            let held =
-                state.user(&caller.username).is_some_and(|user| user.roles.contains(&get.role));
-            check.admin().or_else(|error| allow(held, error))
-        } else {
-            Ok(())
+        match command {
+            Command::Range(range) => check.read(&range.key, &range.range_end),
+            Command::Put(put) => check.put(put),
+            Command::DeleteRange(delete) => check.delete_range(delete),
+            Command::Txn(txn) => check.txn(txn),
+            Command::LeaseRevoke(revoke) => check.lease_writes(LeaseId(revoke.id)),
+            Command::AuthUserGet(get) => check.user_get(&get.name),
+            Command::AuthRoleGet(get) => check.role_get(&get.role),
+            Command::AuthEnable(_)
+            | Command::AuthDisable(_)
+            | Command::AuthUserAdd(_)
+            | Command::AuthUserDelete(_)
+            | Command::AuthUserChangePassword(_)
+            | Command::AuthUserGrantRole(_)
+            | Command::AuthUserRevokeRole(_)
+            | Command::AuthUserList(_)
+            | Command::AuthRoleAdd(_)
+            | Command::AuthRoleDelete(_)
+            | Command::AuthRoleList(_)
+            | Command::AuthRoleGrantPermission(_)
+            | Command::AuthRoleRevokePermission(_) => check.admin(),
+            // The member that proposed these has checked its client, or they come from a member.
+            Command::Compaction(_)
+            | Command::LeaseGrant(_)
+            | Command::LeaseCheckpoint(_)
+            | Command::Alarm(_)
+            | Command::Authenticate(_)
+            | Command::AuthStatus(_)
+            | Command::ClusterVersionSet(_)
+            | Command::ClusterMemberAttrSet(_)
+            | Command::DowngradeInfoSet(_)
+            | Command::DowngradeVersionTest(_) => Ok(()),
         }
     }
 
@@ -296,6 +308,21 @@ impl Check<'_> {
         allow(account.is_root() || granted(account), Error::PermissionDenied)
     }
 
+    /// A user may read its own roles.
+    fn user_get(&self, name: &str) -> Result<(), Error> {
+        self.admin().or_else(|error| allow(name == self.caller.username, error))
+    }
+
+    /// A user may read the roles that it holds.
+    fn role_get(&self, role: &str) -> Result<(), Error> {
+        let is_held = || {
+            self.state
+                .user(&self.caller.username)
+                .is_some_and(|user| user.roles.iter().any(|it| it == role))
+        };
+        self.admin().or_else(|error| allow(is_held(), error))
+    }
+
     fn admin(&self) -> Result<(), Error> {
         if !self.state.enabled {
             return Ok(());
@@ -323,21 +350,4 @@ impl LeaseKeys for NoLeases {
 
 fn allow(condition: bool, otherwise: Error) -> Result<(), Error> {
     if condition { Ok(()) } else { Err(otherwise) }
-}
-
-/// Whether a request is for the role root alone as it is applied: changes of users and roles, and their lists.
-fn is_admins(request: &InternalRaftRequest) -> bool {
-    request.auth_enable.is_some()
-        || request.auth_disable.is_some()
-        || request.auth_user_add.is_some()
-        || request.auth_user_delete.is_some()
-        || request.auth_user_change_password.is_some()
-        || request.auth_user_grant_role.is_some()
-        || request.auth_user_revoke_role.is_some()
-        || request.auth_role_add.is_some()
-        || request.auth_role_grant_permission.is_some()
-        || request.auth_role_revoke_permission.is_some()
-        || request.auth_role_delete.is_some()
-        || request.auth_user_list.is_some()
-        || request.auth_role_list.is_some()
 }

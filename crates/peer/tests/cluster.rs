@@ -17,7 +17,7 @@ use net::{Address, Dialer, Listener, SocketOptions};
 use peer::{Config, PeerTransport, wait};
 use prometheus::Registry;
 use proto::etcdserverpb as pb;
-use server::{Machine, Member, Server, ServerConfig, Settled, StopReason};
+use server::{Machine, Member, Server, ServerConfig, StopReason};
 use testkit::waiting::{PATIENCE, block_on, until};
 
 struct Nothing;
@@ -112,14 +112,9 @@ fn put(server: &Server, key: &str) -> i64 {
         value: Bytes::from(vec![7; 300]),
         ..Default::default()
     };
-    let request = pb::InternalRaftRequest { put: Some(put), ..Default::default() };
-    match block_on(server.propose(request).unwrap()).unwrap() {
-        Settled::Request { revision, result } => {
-            result.unwrap();
-            revision
-        }
-        other @ Settled::ConfChange(_) => panic!("{other:?}"),
-    }
+    let applied = block_on(server.propose(put).unwrap()).unwrap();
+    applied.result.unwrap();
+    applied.revision
 }
 
 fn keys(server: &Server) -> u64 {

@@ -10,11 +10,11 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use proto::command::{Command, RaftRequest};
 use proto::etcdserverpb::compare::TargetUnion;
 use proto::etcdserverpb::request_op::Request;
 use proto::etcdserverpb::{
-    Compare, DeleteRangeRequest, InternalRaftRequest, PutRequest, RangeRequest, RequestHeader,
-    RequestOp, TxnRequest,
+    Compare, DeleteRangeRequest, PutRequest, RangeRequest, RequestHeader, RequestOp, TxnRequest,
 };
 
 use crate::metrics::Op;
@@ -163,36 +163,35 @@ impl Display for Loggable<&Compare> {
     }
 }
 
-impl Display for Loggable<&InternalRaftRequest> {
+impl Display for Loggable<&RaftRequest> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let header = self.0.header.as_ref();
         write!(f, "header:<{}> ", header.map(Loggable).map_or(String::new(), |it| it.to_string()))?;
-        let InternalRaftRequest { range, put, delete_range, txn, compaction, .. } = self.0;
-        let InternalRaftRequest { lease_grant, lease_revoke, authenticate, .. } = self.0;
-        let InternalRaftRequest { auth_user_add, auth_user_change_password, .. } = self.0;
-        if let Some(put) = put {
-            write!(f, "put:<{}>", Loggable(put))
-        } else if let Some(txn) = txn {
-            write!(f, "txn:<{}>", Loggable(txn))
-        } else if let Some(range) = range {
-            write!(f, "range:<{}>", Loggable(range))
-        } else if let Some(delete) = delete_range {
-            write!(f, "delete_range:<{}>", Loggable(delete))
-        } else if let Some(compaction) = compaction {
-            write!(f, "compaction:<revision:{}>", compaction.revision)
-        } else if let Some(grant) = lease_grant {
-            write!(f, "lease_grant:<ttl:{}-second id:{:016x}>", grant.ttl, grant.id)
-        } else if let Some(revoke) = lease_revoke {
-            write!(f, "lease_revoke:<id:{:016x}>", revoke.id)
-        } else if let Some(authenticate) = authenticate {
-            write!(f, "authenticate:<name:{}>", authenticate.name)
-        } else if let Some(add) = auth_user_add {
-            write!(f, "auth_user_add:<name:{}>", add.name)
-        } else if let Some(change) = auth_user_change_password {
-            write!(f, "auth_user_change_password:<name:{}>", change.name)
-        } else {
-            // What else is about users or the cluster is short, and its name tells enough.
-            write!(f, "{}", Op::of(self.0).map_or("", Op::name))
+        write!(f, "{}", Loggable(&self.0.command))
+    }
+}
+
+impl Display for Loggable<&Command> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Command::Put(put) => write!(f, "put:<{}>", Loggable(put)),
+            Command::Txn(txn) => write!(f, "txn:<{}>", Loggable(txn)),
+            Command::Range(range) => write!(f, "range:<{}>", Loggable(range)),
+            Command::DeleteRange(delete) => write!(f, "delete_range:<{}>", Loggable(delete)),
+            Command::Compaction(compaction) => {
+                write!(f, "compaction:<revision:{}>", compaction.revision)
+            }
+            Command::LeaseGrant(grant) => {
+                write!(f, "lease_grant:<ttl:{}-second id:{:016x}>", grant.ttl, grant.id)
+            }
+            Command::LeaseRevoke(revoke) => write!(f, "lease_revoke:<id:{:016x}>", revoke.id),
+            Command::Authenticate(request) => write!(f, "authenticate:<name:{}>", request.name),
+            Command::AuthUserAdd(add) => write!(f, "auth_user_add:<name:{}>", add.name),
+            Command::AuthUserChangePassword(change) => {
+                write!(f, "auth_user_change_password:<name:{}>", change.name)
+            }
+            // The others are short, and the name of the command says enough.
+            other => f.write_str(Op::of(other).name()),
         }
     }
 }
@@ -259,25 +258,24 @@ mod tests {
     }
 
     #[test]
-    fn a_request_in_the_log_is_told_with_who_asked_and_without_what_is_secret() {
+    fn a_log_request_shows_the_user_and_no_secrets() {
         let header = RequestHeader { id: 7, username: "alice".to_owned(), auth_revision: 3 };
-        let header = Some(header);
-        let put = Some(PutRequest { key: "k".into(), value: "xyz".into(), ..Default::default() });
-        let request = InternalRaftRequest { header, put, ..Default::default() };
+        let put = PutRequest { key: "k".into(), value: "xyz".into(), ..Default::default() };
         assert_eq!(
-            Loggable(&request).to_string(),
+            Loggable(&RaftRequest::new(header, put)).to_string(),
             r#"header:<ID:7 username:"alice" auth_revision:3> put:<key:"k" value_size:3>"#
         );
-        let auth_user_add = Some(proto::etcdserverpb::AuthUserAddRequest {
+        let add = proto::etcdserverpb::AuthUserAddRequest {
             name: "bob".to_owned(),
             password: "secret".to_owned(),
             ..Default::default()
-        });
-        let request = InternalRaftRequest { auth_user_add, ..Default::default() };
+        };
+        let request = RaftRequest { id: 7, header: None, command: add.into() };
         assert_eq!(Loggable(&request).to_string(), "header:<> auth_user_add:<name:bob>");
-        let lease_grant = Some(proto::etcdserverpb::LeaseGrantRequest { id: 0xab, ttl: 60 });
-        let request = InternalRaftRequest { lease_grant, ..Default::default() };
-        let text = "header:<> lease_grant:<ttl:60-second id:00000000000000ab>";
-        assert_eq!(Loggable(&request).to_string(), text);
+        let grant = proto::etcdserverpb::LeaseGrantRequest { id: 0xab, ttl: 60 };
+        let text = "lease_grant:<ttl:60-second id:00000000000000ab>";
+        assert_eq!(Loggable(&Command::from(grant)).to_string(), text);
+        let list = proto::etcdserverpb::AuthUserListRequest {};
+        assert_eq!(Loggable(&Command::from(list)).to_string(), "AuthUserList");
     }
 }

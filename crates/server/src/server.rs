@@ -8,11 +8,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use auth::AuthInfo;
 use bytes::Bytes;
 use env::{Clock, Disk};
 use membership::{Change, ClusterId};
 use prost::Message as _;
-use proto::etcdserverpb::InternalRaftRequest;
+use proto::command::{Command, RaftRequest};
+use proto::etcdserverpb::{InternalRaftRequest, RequestHeader};
 use types::{Index, MemberId, Term};
 use wal::snap::Snapshotter;
 
@@ -27,6 +29,7 @@ use crate::propose::alarms::Raising;
 use crate::propose::ids::Ids;
 use crate::propose::pending::{Answer, Asked, Proposal, Waits};
 use crate::propose::stage_timings::{Following, Marked, Marks, Moment};
+use crate::propose::typed::{self, AppliedReply, Propose};
 use crate::read::applied_index::AppliedIndex;
 use crate::read::read_index::Reader;
 use crate::state::StateMachine;
@@ -95,7 +98,7 @@ struct End {
 /// A request that is ready to be proposed.
 struct Encoded {
     id: u64,
-    op: Option<Op>,
+    op: Op,
     since: Duration,
     data: Bytes,
     reign: Option<Term>,
@@ -321,83 +324,98 @@ impl Server {
         self.shared.ids.next()
     }
 
-    /// Proposes a request. Its header is there, with the user in it if there is one; the id is filled in.
+    /// Proposes a command in the name of the member itself.
     ///
     /// # Errors
-    /// It was not proposed. Otherwise it may be carried out even if its future never says so.
-    pub fn propose(&self, request: InternalRaftRequest) -> Result<Proposal, Error> {
-        self.check_gap(&request)?;
-        self.propose_at_once(request)
+    /// The command was not proposed. After `Ok`, it may be applied even if its future never resolves.
+    pub fn propose<P: Propose>(
+        &self,
+        request: P,
+    ) -> Result<Proposal<AppliedReply<P::Reply>>, Error> {
+        let command = request.into();
+        self.check_gap(&command)?;
+        Ok(self.propose_followed::<P>(RequestHeader::default(), command, None)?.0)
     }
 
-    /// Proposes what a leader has decided by itself. It comes to nothing if this member does not lead in that term any more: whoever leads decides anew.
+    /// Proposes a decision of the leader. It is dropped if this member does not lead in that term
+    /// any more, because the next leader decides anew. `caller` is the user in whose name it is
+    /// applied.
     ///
     /// # Errors
     /// As for [`Server::propose`].
-    pub(crate) fn propose_as_leader(
+    pub(crate) fn propose_as_leader<P: Propose>(
         &self,
-        request: InternalRaftRequest,
+        caller: Option<&AuthInfo>,
+        request: P,
         term: Term,
-    ) -> Result<Proposal, Error> {
-        self.check_gap(&request)?;
-        let encoded = Encoded { reign: Some(term), ..self.encode(request)? };
-        let proposal = self.shared.waits.register(encoded.id, encoded.asked())?;
+    ) -> Result<Proposal<AppliedReply<P::Reply>>, Error> {
+        let command = request.into();
+        self.check_gap(&command)?;
+        let mut header = RequestHeader::default();
+        caller.into_iter().for_each(|caller| caller.write_to(&mut header));
+        let encoded = Encoded { reign: Some(term), ..self.encode(header, command)? };
+        let extract = AppliedReply::of::<P>;
+        let proposal = self.shared.waits.register(encoded.id, encoded.asked(), extract)?;
         self.submit(encoded.into_event())?;
         Ok(proposal)
     }
 
-    /// Proposes a request for which [`Server::check_gap`] was asked before.
-    pub(crate) fn propose_at_once(&self, request: InternalRaftRequest) -> Result<Proposal, Error> {
-        Ok(self.propose_followed(request, None)?.0)
-    }
-
-    /// The same; as long as the second is kept, the stages note when they get to it.
-    pub(crate) fn propose_followed(
+    /// Proposes the command of a request `P` after [`Server::check_gap`]. While the second value is
+    /// kept, the stages note in `marks` when they process the proposal.
+    pub(crate) fn propose_followed<P: Propose>(
         &self,
-        request: InternalRaftRequest,
+        header: RequestHeader,
+        command: Command,
         marks: Option<&Arc<Marks>>,
-    ) -> Result<(Proposal, Option<Following<'_>>), Error> {
-        let encoded = self.encode(request)?;
-        let proposal = self.shared.waits.register(encoded.id, encoded.asked())?;
+    ) -> Result<(Proposal<AppliedReply<P::Reply>>, Option<Following<'_>>), Error> {
+        let encoded = self.encode(header, command)?;
+        let extract = AppliedReply::of::<P>;
+        let proposal = self.shared.waits.register(encoded.id, encoded.asked(), extract)?;
         marks.into_iter().for_each(|marks| marks.note(Moment::Proposed, encoded.since));
         let following = self.shared.marked.follow(encoded.id, marks);
         self.submit(encoded.into_event())?;
         Ok((proposal, following))
     }
 
-    /// Proposes a request for whose outcome nobody waits; a function is called with it. With a term, it is as for [`Server::propose_as_leader`].
+    /// Proposes a command without a waiter and calls a function with the result. With a term, as for
+    /// [`Server::propose_as_leader`].
     ///
     /// # Errors
-    /// As for [`Server::propose`]; the function may have been called with that or not.
-    pub(crate) fn propose_then(
+    /// As for [`Server::propose`]; the function may have been called with that error or not.
+    pub(crate) fn propose_then<P: Propose>(
         &self,
-        request: InternalRaftRequest,
+        request: P,
         reign: Option<Term>,
-        then: impl FnOnce(Answer) + Send + 'static,
+        then: impl FnOnce(Result<AppliedReply<P::Reply>, Error>) + Send + 'static,
     ) -> Result<(), Error> {
-        self.check_gap(&request)?;
-        let encoded = Encoded { reign, ..self.encode(request)? };
+        let command = request.into();
+        self.check_gap(&command)?;
+        let encoded = Encoded { reign, ..self.encode(RequestHeader::default(), command)? };
+        let then = |answer: Answer| then(answer.and_then(AppliedReply::of::<P>));
         self.shared.waits.register_then(encoded.id, encoded.asked(), then)?;
         self.submit(encoded.into_event())
     }
 
-    /// Proposes a change of members. It is waited for as long as its future is there: there is no other end, but that of the member.
+    /// Proposes a conf change. It waits as long as its future is kept: only the end of the member
+    /// ends it.
     ///
     /// # Errors
     /// As for [`Server::propose`].
-    pub fn propose_conf_change(&self, change: &Change) -> Result<Proposal, Error> {
+    pub fn propose_conf_change(&self, change: &Change) -> Result<Proposal<()>, Error> {
         let id = self.next_id();
-        let proposal = self.shared.waits.register(id, Asked::ConfChange)?;
+        let extract = typed::conf_change_result;
+        let proposal = self.shared.waits.register(id, Asked::ConfChange, extract)?;
         let change = change.to_conf_change(Some(id));
         // As if it had not begun to wait: so it never waits for too long.
         self.submit(Event::ProposeConfChange { id, change, since: Duration::MAX })?;
         Ok(proposal)
     }
 
-    /// Gives a request its id, and makes bytes of it.
-    fn encode(&self, mut request: InternalRaftRequest) -> Result<Encoded, Error> {
-        let (id, op, since) = (self.next_id(), Op::of(&request), self.now());
-        request.header.get_or_insert_default().id = id;
+    /// Assigns the request id and encodes the entry.
+    fn encode(&self, mut header: RequestHeader, command: Command) -> Result<Encoded, Error> {
+        let (id, op, since) = (self.next_id(), Op::of(&command), self.now());
+        header.id = id;
+        let request = InternalRaftRequest::from(RaftRequest::new(header, command));
         let data = Bytes::from(request.encode_to_vec());
         if data.len() > self.config().max_request_bytes {
             self.count_too_large(op, since);
@@ -407,9 +425,9 @@ impl Server {
     }
 
     /// Compat: as in etcd, that it is too large is an answer like any other.
-    fn count_too_large(&self, op: Option<Op>, since: Duration) {
+    fn count_too_large(&self, op: Op, since: Duration) {
         let took = self.now().saturating_sub(since);
-        op.into_iter().for_each(|op| self.metrics().request_duration.observe(op, true, took));
+        self.metrics().request_duration.observe(op, true, took);
     }
 
     fn submit(&self, event: Event) -> Result<(), Error> {
@@ -417,8 +435,9 @@ impl Server {
     }
 
     /// Applying must not fall too far behind.
-    pub(crate) fn check_gap(&self, request: &InternalRaftRequest) -> Result<(), Error> {
-        let priority = self.config().features.priority_request && request.lease_revoke.is_some();
+    pub(crate) fn check_gap(&self, command: &Command) -> Result<(), Error> {
+        let is_revoke = matches!(command, Command::LeaseRevoke(_));
+        let priority = self.config().features.priority_request && is_revoke;
         let gap_max = if priority { APPLY_GAP_PRIORITY_MAX } else { APPLY_GAP_MAX };
         // In this order, so that it never seems larger than it is.
         let committed = self.committed().0;

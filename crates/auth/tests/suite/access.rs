@@ -1,10 +1,11 @@
 //! Who may do what, request by request.
 
+use proto::command::Command;
 use proto::etcdserverpb::alarm_request::AlarmAction;
 use proto::etcdserverpb::request_op::Request;
 use proto::etcdserverpb::{
-    AlarmRequest, Compare, DeleteRangeRequest, InternalRaftRequest, LeaseRevokeRequest,
-    LeaseTimeToLiveRequest, PutRequest, RangeRequest, RequestOp, TxnRequest, WatchCreateRequest,
+    AlarmRequest, Compare, DeleteRangeRequest, LeaseRevokeRequest, LeaseTimeToLiveRequest,
+    PutRequest, RangeRequest, RequestOp, TxnRequest, WatchCreateRequest,
 };
 
 use crate::*;
@@ -37,31 +38,29 @@ impl Access {
         self.fixture.caller("alice")
     }
 
-    fn apply_as(&self, caller: &AuthInfo, request: &InternalRaftRequest) -> Result<(), Error> {
-        self.store().check_apply(caller, request, &self.leases)
+    fn apply_as(&self, caller: &AuthInfo, command: &Command) -> Result<(), Error> {
+        self.store().check_apply(caller, command, &self.leases)
     }
 
-    fn apply(&self, request: &InternalRaftRequest) -> Result<(), Error> {
-        self.apply_as(&self.alice(), request)
+    fn apply(&self, command: impl Into<Command>) -> Result<(), Error> {
+        self.apply_as(&self.alice(), &command.into())
     }
 
     fn txn(&self, txn: TxnRequest) -> Result<(), Error> {
         let alone = self.store().check_txn(&self.alice(), &txn, &self.leases);
-        let applied = self.apply(&InternalRaftRequest { txn: Some(txn), ..Default::default() });
+        let applied = self.apply(txn);
         assert_eq!(alone, applied);
         applied
     }
 
     /// An operation alone and in a transaction, in either branch and at any depth: the same.
     fn op(&self, op: Request) -> Result<(), Error> {
-        let mut request = InternalRaftRequest::default();
-        match op.clone() {
-            Request::RequestRange(range) => request.range = Some(range),
-            Request::RequestPut(put) => request.put = Some(put),
-            Request::RequestDeleteRange(delete) => request.delete_range = Some(delete),
-            Request::RequestTxn(txn) => request.txn = Some(txn),
-        }
-        let alone = self.apply(&request);
+        let alone = self.apply(match op.clone() {
+            Request::RequestRange(range) => Command::Range(range),
+            Request::RequestPut(put) => Command::Put(put),
+            Request::RequestDeleteRange(delete) => Command::DeleteRange(delete),
+            Request::RequestTxn(txn) => Command::Txn(txn),
+        });
         let mut nested = op;
         for depth in 0..4 {
             let ops = vec![RequestOp { request: Some(nested) }];
@@ -121,10 +120,7 @@ fn a_lease_is_attached_by_those_who_could_revoke_it() {
     let access = Access::new();
     let results = [0, 1, 2, 3, 4, 99].map(|lease| access.op(put("w", lease, false)));
     assert_eq!(results, [Ok(()), Ok(()), DENIED, DENIED, Ok(()), Ok(())]);
-    let revoke = |id| {
-        let lease_revoke = Some(LeaseRevokeRequest { id });
-        access.apply(&InternalRaftRequest { lease_revoke, ..Default::default() })
-    };
+    let revoke = |id| access.apply(LeaseRevokeRequest { id });
     assert_eq!([1, 2, 3, 4, 99].map(revoke), [Ok(()), DENIED, DENIED, Ok(()), Ok(())]);
 }
 
@@ -225,10 +221,7 @@ fn an_answer_with_keys_is_given_only_if_nothing_changed_meanwhile() {
 #[test]
 fn who_was_authenticated_before_a_change_is_refused() {
     let access = Access::new();
-    let request = InternalRaftRequest {
-        range: Some(RangeRequest { key: "r".into(), ..Default::default() }),
-        ..Default::default()
-    };
+    let request = Command::Range(RangeRequest { key: "r".into(), ..Default::default() });
     let as_of = |revision| access.apply_as(&AuthInfo { revision, ..access.alice() }, &request);
     let now = access.store().revision();
     assert_eq!(as_of(now), Ok(()));
@@ -245,13 +238,8 @@ fn nobody_is_asked_while_authentication_is_disabled() {
     let access = Access::new();
     access.fixture.apply(AuthStore::disable);
     let (store, nobody) = (access.store(), AuthInfo::default());
-    let request = InternalRaftRequest {
-        txn: Some(TxnRequest {
-            success: vec![RequestOp { request: Some(put("x", 2, true)) }],
-            ..Default::default()
-        }),
-        ..Default::default()
-    };
+    let success = vec![RequestOp { request: Some(put("x", 2, true)) }];
+    let request = Command::Txn(TxnRequest { success, ..Default::default() });
     assert_eq!(access.apply_as(&nobody, &request), Ok(()));
     assert_eq!(store.check_admin(None), Ok(()));
     assert_eq!(store.check_any_user(None), Ok(()));
@@ -278,22 +266,21 @@ fn management_is_for_the_role_root() {
 }
 
 /// One request of each kind that is for the role root as it is applied.
-fn management() -> [InternalRaftRequest; 13] {
-    let none = InternalRaftRequest::default;
+fn management() -> [Command; 13] {
     [
-        InternalRaftRequest { auth_enable: Some(Default::default()), ..none() },
-        InternalRaftRequest { auth_disable: Some(Default::default()), ..none() },
-        InternalRaftRequest { auth_user_add: Some(Default::default()), ..none() },
-        InternalRaftRequest { auth_user_delete: Some(Default::default()), ..none() },
-        InternalRaftRequest { auth_user_change_password: Some(Default::default()), ..none() },
-        InternalRaftRequest { auth_user_grant_role: Some(Default::default()), ..none() },
-        InternalRaftRequest { auth_user_revoke_role: Some(Default::default()), ..none() },
-        InternalRaftRequest { auth_role_add: Some(Default::default()), ..none() },
-        InternalRaftRequest { auth_role_grant_permission: Some(Default::default()), ..none() },
-        InternalRaftRequest { auth_role_revoke_permission: Some(Default::default()), ..none() },
-        InternalRaftRequest { auth_role_delete: Some(Default::default()), ..none() },
-        InternalRaftRequest { auth_user_list: Some(Default::default()), ..none() },
-        InternalRaftRequest { auth_role_list: Some(Default::default()), ..none() },
+        Command::AuthEnable(Default::default()),
+        Command::AuthDisable(Default::default()),
+        Command::AuthUserAdd(Default::default()),
+        Command::AuthUserDelete(Default::default()),
+        Command::AuthUserChangePassword(Default::default()),
+        Command::AuthUserGrantRole(Default::default()),
+        Command::AuthUserRevokeRole(Default::default()),
+        Command::AuthRoleAdd(Default::default()),
+        Command::AuthRoleGrantPermission(Default::default()),
+        Command::AuthRoleRevokePermission(Default::default()),
+        Command::AuthRoleDelete(Default::default()),
+        Command::AuthUserList(Default::default()),
+        Command::AuthRoleList(Default::default()),
     ]
 }
 
@@ -301,25 +288,16 @@ fn management() -> [InternalRaftRequest; 13] {
 fn a_user_may_look_at_itself_and_at_its_roles() {
     let access = Access::new();
     access.fixture.role_add("web").unwrap();
-    let user_get = |name: &str| {
-        let auth_user_get = Some(pb::AuthUserGetRequest { name: name.into() });
-        access.apply(&InternalRaftRequest { auth_user_get, ..Default::default() })
-    };
+    let user_get = |name: &str| access.apply(pb::AuthUserGetRequest { name: name.into() });
     assert_eq!([user_get("alice"), user_get("root")], [Ok(()), DENIED]);
-    let role_get = |role: &str| {
-        let auth_role_get = Some(pb::AuthRoleGetRequest { role: role.into() });
-        access.apply(&InternalRaftRequest { auth_role_get, ..Default::default() })
-    };
+    let role_get = |role: &str| access.apply(pb::AuthRoleGetRequest { role: role.into() });
     assert_eq!([role_get("ops"), role_get("web")], [Ok(()), DENIED]);
 }
 
 #[test]
 fn anybody_may_authenticate_and_any_user_may_list_alarms() {
     let access = Access::new();
-    let open = [
-        InternalRaftRequest { authenticate: Some(Default::default()), ..Default::default() },
-        InternalRaftRequest { auth_status: Some(Default::default()), ..Default::default() },
-    ];
+    let open = [Command::Authenticate(Default::default()), Command::AuthStatus(Default::default())];
     for request in &open {
         assert_eq!(access.apply_as(&AuthInfo::default(), request), Ok(()));
     }

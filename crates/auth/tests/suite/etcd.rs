@@ -2,6 +2,7 @@
 
 use backend::schema::Bucket;
 use proto::authpb::UserAddOptions;
+use proto::command::Command;
 use proto::etcdserverpb as pb;
 
 use crate::*;
@@ -83,19 +84,15 @@ fn check(
     key: Bytes,
     range_end: Bytes,
 ) -> Result<(), Error> {
-    let mut request = pb::InternalRaftRequest::default();
-    match kind {
-        "put" => request.put = Some(pb::PutRequest { key, ..Default::default() }),
-        "range" => {
-            request.range = Some(pb::RangeRequest { key, range_end, ..Default::default() });
-        }
+    let command = match kind {
+        "put" => Command::Put(pb::PutRequest { key, ..Default::default() }),
+        "range" => Command::Range(pb::RangeRequest { key, range_end, ..Default::default() }),
         "delete" => {
-            request.delete_range =
-                Some(pb::DeleteRangeRequest { key, range_end, ..Default::default() });
+            Command::DeleteRange(pb::DeleteRangeRequest { key, range_end, ..Default::default() })
         }
-        other => panic!("{other}"),
-    }
-    fixture.store.check_apply(caller, &request, &Leases::default())
+        other => panic!("unknown request: {other}"),
+    };
+    fixture.store.check_apply(caller, &command, &Leases::default())
 }
 
 fn in_words(permission: &Permission) -> String {

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index as Pick, select};
+use proto::command::Command;
 use proto::etcdserverpb::request_op::Request;
 use proto::etcdserverpb::{
-    Compare, DeleteRangeRequest, InternalRaftRequest, PutRequest, RangeRequest, RequestOp,
-    TxnRequest,
+    Compare, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest,
 };
 
 use crate::*;
@@ -107,7 +107,7 @@ fn answers(store: &AuthStore, caller: &AuthInfo, (key, end): &Range) -> (bool, b
     let (key, range_end) = (Bytes::from(key.clone()), Bytes::from(end.clone()));
     let delete =
         DeleteRangeRequest { key: key.clone(), range_end: range_end.clone(), prev_kv: false };
-    let delete = InternalRaftRequest { delete_range: Some(delete), ..Default::default() };
+    let delete = Command::DeleteRange(delete);
     let read = RangeRequest { key, range_end, ..Default::default() };
     (
         store.check_range(caller, &read).is_ok(),
@@ -184,96 +184,62 @@ fn txn(depth: u32) -> impl Strategy<Value = TxnRequest> {
 }
 
 /// One request to change something, out of whatever a client could send.
-fn request() -> impl Strategy<Value = InternalRaftRequest> {
-    let none = InternalRaftRequest::default;
+fn request() -> impl Strategy<Value = Command> {
     let permission = prop::option::of((any::<i32>(), bytes(), bytes()));
-    (0..11, name(), name(), ".{0,80}", bytes(), bytes(), permission, any::<Option<bool>>())
+    (0..12, name(), name(), ".{0,80}", bytes(), bytes(), permission, any::<Option<bool>>())
         .prop_map(move |(kind, name, role, text, key, range_end, permission, no_password)| {
             match kind {
-                0 => InternalRaftRequest { auth_enable: Some(pb::AuthEnableRequest {}), ..none() },
-                1 => {
-                    InternalRaftRequest { auth_disable: Some(pb::AuthDisableRequest {}), ..none() }
-                }
-                2 | 3 => InternalRaftRequest {
-                    auth_user_add: Some(pb::AuthUserAddRequest {
-                        name,
-                        hashed_password: text,
-                        options: no_password.map(|no_password| UserAddOptions { no_password }),
-                        ..Default::default()
-                    }),
-                    ..none()
-                },
-                4 => InternalRaftRequest {
-                    auth_user_delete: Some(pb::AuthUserDeleteRequest { name }),
-                    ..none()
-                },
-                5 => InternalRaftRequest {
-                    auth_user_change_password: Some(pb::AuthUserChangePasswordRequest {
-                        name,
-                        hashed_password: text,
-                        ..Default::default()
-                    }),
-                    ..none()
-                },
-                6 => InternalRaftRequest {
-                    auth_user_grant_role: Some(pb::AuthUserGrantRoleRequest { user: name, role }),
-                    ..none()
-                },
-                7 => InternalRaftRequest {
-                    auth_user_revoke_role: Some(pb::AuthUserRevokeRoleRequest { name, role }),
-                    ..none()
-                },
-                8 => InternalRaftRequest {
-                    auth_role_add: Some(pb::AuthRoleAddRequest { name }),
-                    ..none()
-                },
-                9 => InternalRaftRequest {
-                    auth_role_grant_permission: Some(pb::AuthRoleGrantPermissionRequest {
-                        name,
-                        perm: permission
-                            .map(|(perm_type, key, end)| crate::permission(perm_type, &key, &end)),
-                    }),
-                    ..none()
-                },
-                _ => InternalRaftRequest {
-                    auth_role_delete: Some(pb::AuthRoleDeleteRequest { role: role.clone() }),
-                    auth_role_revoke_permission: Some(pb::AuthRoleRevokePermissionRequest {
-                        role,
-                        key,
-                        range_end,
-                    }),
-                    ..none()
-                },
+                0 => pb::AuthEnableRequest {}.into(),
+                1 => pb::AuthDisableRequest {}.into(),
+                2 | 3 => Command::AuthUserAdd(pb::AuthUserAddRequest {
+                    name,
+                    hashed_password: text,
+                    options: no_password.map(|no_password| UserAddOptions { no_password }),
+                    ..Default::default()
+                }),
+                4 => pb::AuthUserDeleteRequest { name }.into(),
+                5 => Command::AuthUserChangePassword(pb::AuthUserChangePasswordRequest {
+                    name,
+                    hashed_password: text,
+                    ..Default::default()
+                }),
+                6 => pb::AuthUserGrantRoleRequest { user: name, role }.into(),
+                7 => pb::AuthUserRevokeRoleRequest { name, role }.into(),
+                8 => pb::AuthRoleAddRequest { name }.into(),
+                9 => Command::AuthRoleGrantPermission(pb::AuthRoleGrantPermissionRequest {
+                    name,
+                    perm: permission
+                        .map(|(perm_type, key, end)| crate::permission(perm_type, &key, &end)),
+                }),
+                10 => pb::AuthRoleDeleteRequest { role }.into(),
+                _ => pb::AuthRoleRevokePermissionRequest { role, key, range_end }.into(),
             }
         })
 }
 
-/// Applies what a request has, whatever it is.
-fn apply(fixture: &Fixture, request: &InternalRaftRequest) -> Vec<Result<(), Error>> {
-    let mut results = Vec::new();
+/// Applies one of the commands that [`request`] generates.
+fn apply(fixture: &Fixture, command: &Command) -> Result<(), Error> {
+    let mut result = Ok(());
     fixture.apply(|store, tx| {
-        if request.auth_enable.is_some() {
-            results.push(store.enable(tx).map(drop));
-        }
-        if request.auth_disable.is_some() {
-            store.disable(tx);
-        }
-        let mut note = |result| results.extend(result);
-        note(request.auth_user_add.as_ref().map(|r| store.user_add(tx, r).map(drop)));
-        note(request.auth_user_delete.as_ref().map(|r| store.user_delete(tx, r).map(drop)));
-        let change = request.auth_user_change_password.as_ref();
-        note(change.map(|r| store.user_change_password(tx, r).map(drop)));
-        note(request.auth_user_grant_role.as_ref().map(|r| store.user_grant_role(tx, r).map(drop)));
-        let revoke = request.auth_user_revoke_role.as_ref();
-        note(revoke.map(|r| store.user_revoke_role(tx, r).map(drop)));
-        note(request.auth_role_add.as_ref().map(|r| store.role_add(tx, r).map(drop)));
-        let grant = request.auth_role_grant_permission.as_ref();
-        note(grant.map(|r| store.role_grant_permission(tx, r).map(drop)));
-        let revoke = request.auth_role_revoke_permission.as_ref();
-        note(revoke.map(|r| store.role_revoke_permission(tx, r).map(drop)));
-        note(request.auth_role_delete.as_ref().map(|r| store.role_delete(tx, r).map(drop)));
+        result = match command {
+            Command::AuthEnable(_) => store.enable(tx).map(drop),
+            Command::AuthDisable(_) => {
+                store.disable(tx);
+                Ok(())
+            }
+            Command::AuthUserAdd(r) => store.user_add(tx, r).map(drop),
+            Command::AuthUserDelete(r) => store.user_delete(tx, r).map(drop),
+            Command::AuthUserChangePassword(r) => store.user_change_password(tx, r).map(drop),
+            Command::AuthUserGrantRole(r) => store.user_grant_role(tx, r).map(drop),
+            Command::AuthUserRevokeRole(r) => store.user_revoke_role(tx, r).map(drop),
+            Command::AuthRoleAdd(r) => store.role_add(tx, r).map(drop),
+            Command::AuthRoleDelete(r) => store.role_delete(tx, r).map(drop),
+            Command::AuthRoleGrantPermission(r) => store.role_grant_permission(tx, r).map(drop),
+            Command::AuthRoleRevokePermission(r) => store.role_revoke_permission(tx, r).map(drop),
+            other => panic!("{other:?} does not change users or roles"),
+        };
     });
-    results
+    result
 }
 
 proptest! {

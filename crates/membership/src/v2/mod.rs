@@ -10,7 +10,7 @@
 //!
 //! Nothing is kept in this form any more. But 3.6 and older read it from the data of a raft snapshot, in a `.snap` file or sent by a
 //! leader, and 3.7 still writes it there; so it is made from the [`Membership`](crate::Membership) when a snapshot is ([`encode`]), and can be
-//! read back ([`decode`]). And the logs of 3.5 and older have changes to this tree as entries: [`to_v3`] says the same in today's words.
+//! read back ([`decode`]). And the logs of 3.5 and older have changes to this tree as entries: [`to_raft_request`] says the same in today's words.
 
 mod image;
 mod read;
@@ -18,7 +18,7 @@ mod request;
 
 pub use image::encode;
 pub use read::{ImageError, decode};
-pub use request::to_v3;
+pub use request::to_raft_request;
 
 const MEMBERS: &str = "members";
 const REMOVED_MEMBERS: &str = "removed_members";

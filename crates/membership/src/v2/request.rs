@@ -1,15 +1,16 @@
-//! Requests to the v2 store in the logs of older members, in today's words.
+//! Requests to the v2 store in the logs of older members, as commands.
 //!
 //! ```text
 //!   PUT /0/members/305db25c258609ea/attributes  {"name":"m1",...}   →  ClusterMemberAttrSet
 //!   PUT /0/version                              3.5.0               →  ClusterVersionSet
 //! ```
 //!
-//! Members wrote these up to 3.5, while the cluster still spoke 3.4. Whatever else there may be is about what users kept in the v2 store, and
-//! no member since 3.6 would apply it.
+//! Members up to 3.5 wrote these while the cluster version was 3.4. All other v2 requests are about
+//! keys of the v2 store; no member since 3.6 applies them.
 
 use backend::schema::keys;
-use proto::etcdserverpb::{InternalRaftRequest, Request, RequestHeader};
+use proto::command::{Command, RaftRequest};
+use proto::etcdserverpb::{Request, RequestHeader};
 use proto::membershippb;
 use proto::membershippb::{ClusterMemberAttrSetRequest, ClusterVersionSetRequest};
 use types::MemberId;
@@ -21,22 +22,24 @@ const VERSION_PATH: &str = "/0/version";
 const MEMBERS_PATH: &str = "/0/members/";
 const ATTRIBUTES_PATH: &str = "/attributes";
 
-/// The request as it would be proposed today.
-pub fn to_v3(request: &Request) -> Result<InternalRaftRequest, DecodeError> {
-    let header = Some(RequestHeader { id: request.id(), ..RequestHeader::default() });
-    let mut v3 = InternalRaftRequest { header, ..InternalRaftRequest::default() };
-    if let Some(id) = published_by(request) {
-        v3.cluster_member_attr_set = Some(attributes(id, request.val())?);
-    } else if request.method() == "PUT" && request.path() == VERSION_PATH {
-        v3.cluster_version_set = Some(ClusterVersionSetRequest { ver: request.val().to_owned() });
-    } else {
-        let (method, path) = (request.method().to_owned(), request.path().to_owned());
-        return Err(DecodeError::V2Request { method, path });
-    }
-    Ok(v3)
+/// Converts a v2 request to the request that a member of today would propose.
+pub fn to_raft_request(request: &Request) -> Result<RaftRequest, DecodeError> {
+    let header = RequestHeader { id: request.id(), ..RequestHeader::default() };
+    Ok(RaftRequest::new(header, to_command(request)?))
 }
 
-/// The member whose attributes a request sets.
+fn to_command(request: &Request) -> Result<Command, DecodeError> {
+    if let Some(id) = published_by(request) {
+        return Ok(attributes(id, request.val())?.into());
+    }
+    if request.method() == "PUT" && request.path() == VERSION_PATH {
+        return Ok(ClusterVersionSetRequest { ver: request.val().to_owned() }.into());
+    }
+    let (method, path) = (request.method().to_owned(), request.path().to_owned());
+    Err(DecodeError::V2Request { method, path })
+}
+
+/// Returns the member whose attributes a request sets.
 fn published_by(request: &Request) -> Option<MemberId> {
     let path = request.path().strip_prefix(MEMBERS_PATH).filter(|_| request.method() == "PUT")?;
     keys::decode_member(path.strip_suffix(ATTRIBUTES_PATH)?.as_bytes())
@@ -65,24 +68,26 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_set() {
-        let v3 = to_v3(&request("PUT", "/0/version", "3.5.0")).unwrap();
-        assert_eq!(v3.header.unwrap().id, 7);
-        assert_eq!(v3.cluster_version_set.unwrap().ver, "3.5.0");
+    fn a_version_request_becomes_cluster_version_set() {
+        let request = to_raft_request(&request("PUT", "/0/version", "3.5.0")).unwrap();
+        assert_eq!(request.request_id(), 7);
+        let set = ClusterVersionSetRequest { ver: "3.5.0".to_owned() };
+        assert_eq!(request.command, Command::ClusterVersionSet(set));
     }
 
     #[test]
-    fn attributes_are_set() {
+    fn an_attributes_request_becomes_cluster_member_attr_set() {
         let text = r#"{"name":"m1","clientURLs":["http://127.0.0.1:38671"]}"#;
         let path = "/0/members/305db25c258609ea/attributes";
-        let set = to_v3(&request("PUT", path, text)).unwrap().cluster_member_attr_set.unwrap();
+        let command = to_raft_request(&request("PUT", path, text)).unwrap().command;
+        let Command::ClusterMemberAttrSet(set) = command else { panic!("got {command:?}") };
         assert_eq!(set.member_id, 0x305d_b25c_2586_09ea);
         let attributes = set.member_attributes.unwrap();
         assert_eq!((&*attributes.name, attributes.client_urls.len()), ("m1", 1));
     }
 
     #[test]
-    fn what_is_not_about_members_is_refused() {
+    fn requests_about_anything_but_members_and_version_are_refused() {
         for (method, path) in [
             ("GET", "/0/version"),
             ("DELETE", "/0/members/a/attributes"),
@@ -91,10 +96,10 @@ mod tests {
             ("PUT", "/1/0/members/a/attributes"),
             ("SYNC", ""),
         ] {
-            let refused = to_v3(&request(method, path, "{}")).unwrap_err();
+            let refused = to_raft_request(&request(method, path, "{}")).unwrap_err();
             assert!(matches!(refused, DecodeError::V2Request { .. }), "{method} {path}");
         }
-        let refused = to_v3(&request("PUT", "/0/members/a/attributes", "x")).unwrap_err();
+        let refused = to_raft_request(&request("PUT", "/0/members/a/attributes", "x")).unwrap_err();
         assert!(matches!(refused, DecodeError::Attributes(_)));
     }
 }

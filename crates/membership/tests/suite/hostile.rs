@@ -4,6 +4,7 @@ use backend::schema::Bucket;
 use bytes::Bytes;
 use membership::{AlarmStore, Change, Member, Membership, v2};
 use proptest::prelude::*;
+use proto::command::Command;
 use proto::etcdserverpb::Request;
 use proto::raftpb::ConfChange;
 use types::MemberId;
@@ -128,8 +129,9 @@ proptest! {
         let path_is_version = path == "/0/version";
         let (method, path, val) = (Some(method), Some(path), Some(val));
         let request = Request { method, path, val, ..Request::default() };
-        if let Ok(v3) = v2::to_v3(&request) {
-            prop_assert_eq!(v3.cluster_version_set.is_some(), path_is_version);
+        if let Ok(request) = v2::to_raft_request(&request) {
+            let sets_version = matches!(request.command, Command::ClusterVersionSet(_));
+            prop_assert_eq!(sets_version, path_is_version);
         }
     }
 }

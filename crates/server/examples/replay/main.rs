@@ -88,7 +88,7 @@ fn apply(machine: &StateMachine, log: &Log, voters: &mut Voters) -> anyhow::Resu
 
 fn kind_of(applied: &Applied) -> &'static str {
     match applied {
-        Applied::Already => "already",
+        Applied::AlreadyApplied => "already",
         Applied::Empty => "empty",
         Applied::Request(outcome) => match &outcome.result {
             Some(Ok(_)) => "requests",

@@ -1,53 +1,62 @@
-//! The request in an entry of the log.
+//! Decodes the request in a log entry.
 //!
-//! Whatever any member may have written has to be read, or this one could never get past it:
+//! A member that cannot decode a committed entry cannot start. So the decoder accepts all that any
+//! member may have written:
 //!
-//! - Up to 3.4 members published what they are as requests to the v2 store, and as such they are still in logs.
-//! - Transactions may be nested deeper than the decoder of messages goes, which is a hundred levels of messages, two to a transaction. etcd
-//!   bounds them by the number of operations alone: 128, unless told otherwise. So a transaction that does not decode is taken apart by hand, level by level.
+//! - Members up to 3.4 published their attributes as requests to the v2 store; logs still hold them.
+//! - Transactions may be nested deeper than prost decodes. prost allows 100 levels of messages, and a
+//!   nested transaction takes two. etcd bounds only the number of operations, 128 by default. An
+//!   entry that prost rejects is therefore decoded level by level.
 
 use bytes::Bytes;
 use membership::v2;
 use prost::Message as _;
 use prost::bytes::Buf as _;
 use prost::encoding::{WireType, decode_key, decode_varint};
+use proto::command::{NotACommand, RaftRequest};
 use proto::etcdserverpb::request_op::Request;
 use proto::etcdserverpb::{self as pb, Compare, InternalRaftRequest, RequestOp, TxnRequest};
 use raft::Entry;
 
 use super::Fault;
 
-/// How deep transactions may be nested. A member of etcd has to be told to take more, and nobody has a reason to.
+/// The deepest nesting of transactions that decodes. An etcd member proposes deeper ones only with
+/// `--max-txn-ops` above this number.
 pub(super) const TXN_DEPTH_MAX: usize = 256;
 
-/// Fields that lead down a nested transaction.
+/// Field numbers on the way down a nested transaction.
 const REQUEST_TXN: u32 = 6;
 const TXN_COMPARE: u32 = 1;
 const TXN_SUCCESS: u32 = 2;
 const TXN_FAILURE: u32 = 3;
 const OP_TXN: u32 = 4;
 
-pub(super) fn decode(entry: &Entry) -> Result<InternalRaftRequest, Fault> {
-    match InternalRaftRequest::decode(entry.data.clone()) {
-        Ok(InternalRaftRequest { v2: Some(v2), .. }) => from_v2(&v2),
-        Ok(request) => Ok(request),
-        Err(source) => {
-            if let Some(request) = decode_deep(&entry.data) {
-                return Ok(request);
-            }
-            match pb::Request::decode(entry.data.clone()) {
-                Ok(v2) => from_v2(&v2),
-                Err(_) => Err(Fault::Decode { index: entry.index, source }),
-            }
-        }
+pub(super) fn decode(entry: &Entry) -> Result<RaftRequest, Fault> {
+    let source = match InternalRaftRequest::decode(entry.data.clone()) {
+        Ok(wire) => return from_wire(wire, entry),
+        Err(source) => source,
+    };
+    if let Some(wire) = decode_deep(&entry.data) {
+        return from_wire(wire, entry);
+    }
+    match pb::Request::decode(entry.data.clone()) {
+        Ok(v2) => from_v2(&v2),
+        Err(_) => Err(Fault::Decode { index: entry.index, source }),
     }
 }
 
-fn from_v2(request: &pb::Request) -> Result<InternalRaftRequest, Fault> {
-    Ok(v2::to_v3(request).map_err(membership::StopError::from)?)
+fn from_wire(wire: InternalRaftRequest, entry: &Entry) -> Result<RaftRequest, Fault> {
+    RaftRequest::try_from(wire).or_else(|not_a_command| match not_a_command {
+        NotACommand::V2(v2) => from_v2(&v2),
+        NotACommand::Empty => Err(Fault::Unknown(entry.index)),
+    })
 }
 
-/// A request with a transaction in it, decoded level by level. None if it is none.
+fn from_v2(request: &pb::Request) -> Result<RaftRequest, Fault> {
+    Ok(v2::to_raft_request(request).map_err(membership::StopError::from)?)
+}
+
+/// Decodes a request that holds a transaction, level by level. Returns `None` if it holds none.
 fn decode_deep(data: &Bytes) -> Option<InternalRaftRequest> {
     let mut rest = Vec::with_capacity(data.len());
     let mut txn = None;
@@ -60,7 +69,7 @@ fn decode_deep(data: &Bytes) -> Option<InternalRaftRequest> {
         }
     }
     let request = InternalRaftRequest::decode(&rest[..]).ok()?;
-    Some(InternalRaftRequest { txn: Some(txn?), ..request })
+    Some(InternalRaftRequest { v2: None, txn: Some(txn?), ..request })
 }
 
 fn decode_txn(data: &Bytes, depth_max: usize) -> Option<TxnRequest> {
@@ -89,16 +98,16 @@ fn decode_op(data: Bytes, depth_max: usize) -> Option<RequestOp> {
     }
 }
 
-/// A field of a message.
+/// One encoded field of a message.
 struct Field {
     number: u32,
-    /// With its tag.
+    /// The tag and the value.
     whole: Bytes,
-    /// What is in it, if it has a length.
+    /// The value of a length-delimited field.
     payload: Option<Bytes>,
 }
 
-/// The fields of a message, in order. None if these bytes are no message.
+/// Splits a message into its fields, in order. Returns `None` if the bytes are not a message.
 fn fields(data: &Bytes) -> Option<Vec<Field>> {
     let (mut rest, mut fields) = (data.clone(), Vec::new());
     while rest.has_remaining() {
@@ -132,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    /// A transaction in a transaction, and so on, around a put; with a put beside each.
+    /// Builds transactions nested to a depth, with a put beside each and one innermost.
     fn nested(depth: usize) -> TxnRequest {
         let put = |key: String| {
             let put = PutRequest { key: key.into(), ..PutRequest::default() };
@@ -148,26 +157,27 @@ mod tests {
         txn
     }
 
-    fn entry(txn: TxnRequest) -> (InternalRaftRequest, Entry) {
-        let header = Some(RequestHeader { id: 7, ..RequestHeader::default() });
-        let request = InternalRaftRequest { header, txn: Some(txn), ..Default::default() };
-        let data = Bytes::from(request.encode_to_vec());
+    fn entry(txn: TxnRequest) -> (RaftRequest, Entry) {
+        let header = RequestHeader { id: 7, ..RequestHeader::default() };
+        let request = RaftRequest::new(header, txn);
+        let data = Bytes::from(InternalRaftRequest::from(request.clone()).encode_to_vec());
         (request, Entry { index: Index(5), data, ..Entry::default() })
     }
 
     #[test]
-    fn a_transaction_is_read_however_deep_etcd_lets_it_be() {
+    fn transactions_decode_at_every_depth_up_to_the_maximum() {
         for depth in [1, 2, 49, 50, 51, 52, 100, 128, TXN_DEPTH_MAX] {
             let (request, entry) = entry(nested(depth));
             assert_eq!(decode(&entry).unwrap(), request, "depth {depth}");
-            assert_eq!(decode_deep(&entry.data).unwrap(), request, "depth {depth}, by hand");
+            let by_hand = decode_deep(&entry.data).unwrap();
+            assert_eq!(by_hand, request.into(), "depth {depth}, level by level");
         }
         let (_, entry) = entry(nested(TXN_DEPTH_MAX + 1));
         assert!(matches!(decode(&entry), Err(Fault::Decode { index: Index(5), .. })));
     }
 
     #[test]
-    fn what_is_cut_short_is_no_request() {
+    fn a_truncated_transaction_decodes_only_if_cut_between_fields() {
         let (_, entry) = entry(nested(60));
         for len in 1..entry.data.len() {
             let data = entry.data.slice(..len);

@@ -1,50 +1,104 @@
-//! What stands between a request and the state: alarms, permissions, the quota.
+//! The checks between a command and the state: alarms, permissions, quota.
 //!
-//! In etcd's order: what an alarm forbids is refused before anything else is asked; then whether the user may; and only then, while it is carried
-//! out, whether there is space. A request that finds no space is carried out nevertheless, because other members may have had some, and
-//! reports that it did not.
+//! In etcd's order: alarms first, then the permissions of the user, and the quota last, while the
+//! command executes. A command that exceeds the quota is executed nevertheless, because other
+//! members may have had space for it, and is answered with an error.
+//!
+//! ```text
+//!   command                                alarm CORRUPT   alarm NOSPACE   permissions   quota
+//!   put, txn, lease grant                  refused         refused (*)     checked       checked
+//!   range, delete, compact, lease revoke   refused         -               checked       -
+//!   users, roles, alarms, checkpoints      -               -               checked       -
+//!   cluster version, attributes, downgrade -               -               -             -
+//!   (*) unless it costs nothing, as a txn without puts
+//! ```
 
 use auth::AuthInfo;
 use membership::quota;
-use proto::etcdserverpb::{AlarmType, InternalRaftRequest};
+use proto::command::{Command, RaftRequest};
+use proto::etcdserverpb::AlarmType;
 
 use crate::apply::Refusal;
 use crate::state::{Attached, StateMachine};
 
-impl StateMachine {
-    /// Whether a request may be carried out at all.
-    pub(super) fn check(&self, request: &InternalRaftRequest) -> Result<(), Refusal> {
-        if changes_or_reads(request) && self.alarms.is_active(AlarmType::Corrupt) {
-            return Err(Refusal::Corrupt);
+/// The layers that a command has to pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layers {
+    /// Passes all of them: members publish it about themselves and the cluster.
+    None,
+    /// Needs the permission of the user.
+    Permissions,
+    /// Reads or changes keys, and is refused while members may hold different ones.
+    Keys {
+        /// The bytes it is expected to add to the database.
+        cost: u64,
+    },
+}
+
+impl Layers {
+    pub(super) fn of(command: &Command) -> Layers {
+        match command {
+            Command::Put(put) => Layers::Keys { cost: quota::put(put) },
+            Command::Txn(txn) => Layers::Keys { cost: quota::txn(txn) },
+            Command::LeaseGrant(_) => Layers::Keys { cost: quota::LEASE_GRANT },
+            Command::Range(_)
+            | Command::DeleteRange(_)
+            | Command::Compaction(_)
+            | Command::LeaseRevoke(_) => Layers::Keys { cost: 0 },
+            Command::LeaseCheckpoint(_)
+            | Command::Alarm(_)
+            | Command::Authenticate(_)
+            | Command::AuthEnable(_)
+            | Command::AuthDisable(_)
+            | Command::AuthStatus(_)
+            | Command::AuthUserAdd(_)
+            | Command::AuthUserDelete(_)
+            | Command::AuthUserGet(_)
+            | Command::AuthUserChangePassword(_)
+            | Command::AuthUserGrantRole(_)
+            | Command::AuthUserRevokeRole(_)
+            | Command::AuthUserList(_)
+            | Command::AuthRoleAdd(_)
+            | Command::AuthRoleDelete(_)
+            | Command::AuthRoleGet(_)
+            | Command::AuthRoleList(_)
+            | Command::AuthRoleGrantPermission(_)
+            | Command::AuthRoleRevokePermission(_) => Layers::Permissions,
+            Command::ClusterVersionSet(_)
+            | Command::ClusterMemberAttrSet(_)
+            | Command::DowngradeInfoSet(_)
+            | Command::DowngradeVersionTest(_) => Layers::None,
         }
-        if cost(request).is_some_and(|cost| cost > 0) && self.alarms.is_active(AlarmType::Nospace) {
-            return Err(Refusal::NoSpace);
+    }
+}
+
+impl StateMachine {
+    /// Checks alarms and permissions.
+    pub(super) fn check(&self, request: &RaftRequest, layers: Layers) -> Result<(), Refusal> {
+        match layers {
+            Layers::None => return Ok(()),
+            Layers::Permissions => {}
+            Layers::Keys { cost } => self.check_alarms(cost)?,
         }
         let caller = AuthInfo::from_header(request.header.as_ref());
-        Ok(self.auth.check_apply(&caller, request, &Attached(&self.lessor))?)
+        Ok(self.auth.check_apply(&caller, &request.command, &Attached(&self.lessor))?)
     }
 
-    /// Whether there is space for it.
-    pub(super) fn has_space_for(&self, request: &InternalRaftRequest) -> bool {
-        cost(request).is_none_or(|cost| self.kept.quota.is_available(self.backend.size(), cost))
+    fn check_alarms(&self, cost: u64) -> Result<(), Refusal> {
+        if self.alarms.is_active(AlarmType::Corrupt) {
+            return Err(Refusal::Corrupt);
+        }
+        if cost > 0 && self.alarms.is_active(AlarmType::Nospace) {
+            return Err(Refusal::NoSpace);
+        }
+        Ok(())
     }
-}
 
-/// What members that hold different things must not answer any more.
-fn changes_or_reads(request: &InternalRaftRequest) -> bool {
-    request.range.is_some()
-        || request.put.is_some()
-        || request.delete_range.is_some()
-        || request.txn.is_some()
-        || request.compaction.is_some()
-        || request.lease_grant.is_some()
-        || request.lease_revoke.is_some()
-}
-
-/// What a request takes of the quota; none if it takes nothing by its kind.
-fn cost(request: &InternalRaftRequest) -> Option<u64> {
-    let InternalRaftRequest { put, txn, lease_grant, .. } = request;
-    let put = put.as_ref().map(quota::put);
-    let txn = || txn.as_ref().map(quota::txn);
-    put.or_else(txn).or_else(|| lease_grant.as_ref().map(|_| quota::LEASE_GRANT))
+    /// Returns whether the quota has space for a command.
+    pub(super) fn has_space_for(&self, layers: Layers) -> bool {
+        match layers {
+            Layers::None | Layers::Permissions => true,
+            Layers::Keys { cost } => self.kept.quota.is_available(self.backend.size(), cost),
+        }
+    }
 }

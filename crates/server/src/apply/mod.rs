@@ -1,20 +1,27 @@
-//! Applying the log: one entry after the other, each once.
+//! Applies the log to the state machine: entries in order, each once.
 //!
-//! Everything that an entry changes goes into one transaction of the backend, and with it the index of the entry. What is in memory (the index of keys,
-//! leases, users, members) is changed along the way; so if the transaction cannot be committed, or anything else goes wrong that does not on
-//! other members, this one must not go on.
+//! All changes of an entry go into one backend transaction, together with the index of the entry.
+//! The in-memory state (key index, leases, users, members) changes along the way. So if the
+//! transaction cannot be committed, or anything else fails that does not fail on the other members,
+//! this member has to stop ([`Fault`]).
+//!
+//! ```text
+//!   entry 7 ─► decode ─► layers: alarms, permissions, quota ─► execute ─► Reply or Refusal
+//!              RaftRequest { header, command }                   │
+//!                                        backend transaction: changes, applied index 7
+//! ```
 
 mod conf_change;
 mod decode;
+mod execute;
 mod layers;
 mod outcome;
-mod request;
 
 use std::sync::atomic::Ordering;
 
 use backend::Tx;
 use mvcc::Changes;
-use proto::etcdserverpb::InternalRaftRequest;
+use proto::command::Command;
 use raft::{Entry, EntryType};
 use types::Index;
 
@@ -27,23 +34,24 @@ use crate::planted_bug::{self, PlantedBug};
 use crate::state::StateMachine;
 
 impl StateMachine {
-    /// Applies an entry. Entries come in the order of the log, without gaps; those that were applied before a restart may come again.
+    /// Applies an entry. Entries come in log order and without gaps; entries that were applied
+    /// before a restart may come again.
     ///
-    /// `waits` says whether somebody waits for the answer to a request. If nobody does, what only reads is left out. Changes of members are
-    /// handed to consensus through `conf_changes`.
+    /// `has_waiter` returns whether this member has a waiter for a request id. Without one, commands
+    /// that only read are skipped. Conf changes are handed to consensus through `conf_changes`.
     ///
     /// # Errors
     /// This member has to stop.
     pub fn apply(
         &self,
         entry: &Entry,
-        waits: &dyn Fn(u64) -> bool,
+        has_waiter: &dyn Fn(u64) -> bool,
         conf_changes: &mut dyn ConfChanges,
     ) -> Result<Applied, Fault> {
         let mut tx = self.backend.begin();
         self.check_order(entry.index)?;
         if entry.index <= tx.applied().0 {
-            return Ok(Applied::Already);
+            return Ok(Applied::AlreadyApplied);
         }
         if !planted_bug::is_planted(PlantedBug::SkipAppliedIndex) {
             tx.set_applied(entry.index, entry.term);
@@ -53,18 +61,18 @@ impl StateMachine {
                 self.commit(tx, None)?;
                 Ok(Applied::Empty)
             }
-            EntryType::Normal => self.apply_normal(tx, entry, waits).map(Applied::Request),
+            EntryType::Normal => self.apply_normal(tx, entry, has_waiter).map(Applied::Request),
             EntryType::ConfChange => self.apply_conf_change(tx, entry, conf_changes),
             EntryType::ConfChangeV2 => Err(Fault::UnknownKind(entry.index)),
         }
     }
 
-    /// Nothing may be missing between the last entry that came and this one.
+    /// Checks that no entry is missing between the last one and this one.
     fn check_order(&self, index: Index) -> Result<(), Fault> {
-        // Whoever has the transaction open is the only one here.
+        // Relaxed: the open transaction excludes all other callers.
         let last = self.last.load(Ordering::Relaxed);
         if last != 0 && index.0 > last + 1 {
-            return Err(Fault::Gap { wanted: Index(last + 1), found: index });
+            return Err(Fault::Gap { expected: Index(last + 1), found: index });
         }
         self.last.store(index.0, Ordering::Relaxed);
         Ok(())
@@ -74,57 +82,55 @@ impl StateMachine {
         &self,
         mut tx: Tx<'_>,
         entry: &Entry,
-        waits: &dyn Fn(u64) -> bool,
+        has_waiter: &dyn Fn(u64) -> bool,
     ) -> Result<Outcome, Fault> {
         let request = decode::decode(entry)?;
-        let (id, op) = (id_of(&request), Op::of(&request));
-        let waits = waits(id);
-        let (mut done, mut result) = (Done::default(), None);
-        if waits || !only_reads(&request) {
-            let context = Context { index: entry.index, waits };
-            result = Some(self.carry_out(&mut tx, &request, context, &mut done)?);
+        let (id, op) = (request.request_id(), Op::of(&request.command));
+        let has_waiter = has_waiter(id);
+        let (mut effects, mut result) = (Effects::default(), None);
+        if has_waiter || !is_skipped_without_waiter(&request.command) {
+            let context = Context { index: entry.index, has_waiter };
+            result = Some(self.execute(&mut tx, &request, context, &mut effects)?);
         }
-        let Done { changes, lowered, executed } = done;
+        let Effects { changes, version_lowered, executed } = effects;
         self.commit(tx, changes)?;
         let revision = self.store.current();
-        Ok(Outcome { id, revision, result, lowered, op, executed })
+        Ok(Outcome { id, revision, result, version_lowered, op, executed })
     }
 }
 
-/// The request in an entry, in words. It is decoded a second time, rather than kept for the rare case that somebody is to be told of it.
+/// Formats the request in an entry for the log. Decodes it a second time, because slow and failed
+/// requests are too rare to keep every request for them.
 pub(crate) fn describe(entry: &Entry) -> String {
     decode::decode(entry).map_or(String::new(), |request| Loggable(&request).to_string())
 }
 
-/// What carrying out a request has to know beside the request.
+/// The circumstances in which a command executes.
 #[derive(Clone, Copy, Debug)]
 struct Context {
     index: Index,
-    waits: bool,
+    has_waiter: bool,
 }
 
-/// What carrying out a request leaves to be done.
+/// What a command leaves to do after it executed.
 #[derive(Debug, Default)]
-struct Done {
-    /// What happened to keys: to be shown once it is committed.
+struct Effects {
+    /// Changes of keys, to be published after the commit.
     changes: Option<Changes>,
-    /// The cluster's version was lowered.
-    lowered: bool,
-    /// What was carried out, to be counted.
+    /// The cluster version was lowered.
+    version_lowered: bool,
+    /// Operations on keys, for the metrics.
     executed: Executed,
 }
 
-fn id_of(request: &InternalRaftRequest) -> u64 {
-    match (request.id, &request.header) {
-        (0, Some(header)) => header.id,
-        (id, _) => id,
-    }
-}
-
-/// What need not be done unless somebody waits for the answer.
-fn only_reads(request: &InternalRaftRequest) -> bool {
-    request.range.is_some()
-        || request.auth_user_get.is_some()
-        || request.auth_role_get.is_some()
-        || request.auth_status.is_some()
+/// Returns whether a command has no effect but its reply. Compat: as in etcd, lists of users and
+/// roles are executed nevertheless.
+fn is_skipped_without_waiter(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Range(_)
+            | Command::AuthUserGet(_)
+            | Command::AuthRoleGet(_)
+            | Command::AuthStatus(_)
+    )
 }

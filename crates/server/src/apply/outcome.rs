@@ -1,4 +1,4 @@
-//! What comes of an entry.
+//! Results of applying an entry.
 
 use backend::{CommitError, ReadError};
 use lease::{GrantError, RevokeError};
@@ -9,45 +9,47 @@ use types::{Index, MemberId};
 
 use crate::metrics::{Executed, Op};
 
-/// What applying an entry did.
+/// The result of applying an entry.
 #[derive(Debug)]
 pub enum Applied {
-    /// The entry was applied before.
-    Already,
-    /// An empty entry: a leader has taken over. If that is this member, its lessor is to be promoted now.
+    /// The entry was applied before and has been skipped.
+    AlreadyApplied,
+    /// An empty entry, by which a leader begins its term. If this member leads, its lessor is to be
+    /// promoted now.
     Empty,
     /// A request.
     Request(Outcome),
-    /// A change of members.
+    /// A conf change.
     ConfChange {
-        /// The id under which somebody may be waiting.
+        /// The request id of a waiter.
         id: u64,
-        /// Whether it was made.
+        /// Whether the change was made.
         result: Result<(), membership::Refused>,
-        /// Who was removed, if it was made and somebody was. If it is this member, it has to stop soon.
+        /// The member that the change removed. If it is this member, it has to stop soon.
         removed: Option<MemberId>,
     },
 }
 
-/// What a request came to.
+/// The result of a request.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The id under which somebody may be waiting.
+    /// The request id of a waiter.
     pub id: u64,
-    /// The revision of the store afterwards: for the header of the answer.
+    /// The revision of the store afterwards, for the header of the response.
     pub revision: i64,
-    /// The answer. None if nobody waits for it, and it would not have changed anything.
+    /// The reply. `None` if the command only reads and was skipped, because it has no waiter.
     pub result: Option<Result<Reply, Refusal>>,
-    /// The cluster's version was lowered: a snapshot is to be taken, which the older release can read.
-    pub lowered: bool,
-    /// What was asked for, to be counted.
-    pub op: Option<Op>,
-    /// What was carried out for it, to be counted.
+    /// The cluster version was lowered: a snapshot is due, which the older release can read.
+    pub version_lowered: bool,
+    /// The kind of the command, for the metrics.
+    pub op: Op,
+    /// The operations on keys, for the metrics.
     pub executed: Executed,
 }
 
 impl Outcome {
-    /// Whether it went well. As etcd counts: that a revision is compacted already is as well as could be.
+    /// Returns whether the request counts as a success. Compat: as in etcd, a revision that is
+    /// already compacted is one.
     pub(crate) fn is_success(&self) -> bool {
         match &self.result {
             Some(Err(refusal)) => *refusal == Refusal::Keys(mvcc::Error::Compacted),
@@ -55,8 +57,8 @@ impl Outcome {
         }
     }
 
-    /// The length of the answer, if there is one about keys.
-    pub(crate) fn size(&self) -> Option<usize> {
+    /// Returns the encoded length of the response, if it is one about keys.
+    pub(crate) fn response_size(&self) -> Option<usize> {
         let header = pb::ResponseHeader { revision: self.revision, ..Default::default() };
         match self.result.as_ref()?.as_ref().ok()? {
             Reply::Range(range) => Some(range.encoded_len(&header)),
@@ -68,21 +70,18 @@ impl Outcome {
     }
 }
 
-/// The answer to a request. Those of etcd's API are without a header.
+/// The reply to a command. Responses of etcd's API are without their header.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(missing_docs, reason = "named like the requests they answer")]
+#[expect(missing_docs, reason = "named like the commands")]
 pub enum Reply {
     Range(RangeResult),
     Put(PutResult),
     DeleteRange(DeleteRangeResult),
     Txn(TxnResult),
-    /// With the compaction to wait for, if all that is to be dropped shall be gone.
+    /// The ticket identifies the compaction, for callers that wait until it is finished.
     Compaction(CompactionTicket),
-    LeaseGrant {
-        id: i64,
-        ttl: i64,
-    },
-    LeaseRevoke,
+    LeaseGrant(pb::LeaseGrantResponse),
+    LeaseRevoke(pb::LeaseRevokeResponse),
     LeaseCheckpoint,
     Alarm(pb::AlarmResponse),
     AuthEnable(pb::AuthEnableResponse),
@@ -102,41 +101,42 @@ pub enum Reply {
     AuthRoleList(pb::AuthRoleListResponse),
     AuthRoleGrantPermission(pb::AuthRoleGrantPermissionResponse),
     AuthRoleRevokePermission(pb::AuthRoleRevokePermissionResponse),
-    /// To what a member publishes, and nobody asks back for.
-    Nothing,
+    /// To cluster version, member attributes and downgrade info.
+    Empty,
 }
 
-/// Why a request was refused. The same on every member with the same flags, and nothing was changed, with one exception.
+/// The reason why a command was refused. Equal on all members with the same flags, and with one
+/// exception nothing was changed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
-    /// About keys.
+    /// Refused by the store.
     #[error(transparent)]
     Keys(mvcc::Error),
-    /// About a lease that was to be granted.
+    /// A lease cannot be granted.
     #[error(transparent)]
     Grant(#[from] GrantError),
-    /// About a lease that was to be revoked.
+    /// A lease cannot be revoked.
     #[error(transparent)]
     Revoke(#[from] RevokeError),
-    /// About users.
+    /// Refused by permissions, or about users and roles.
     #[error(transparent)]
     Auth(#[from] auth::Error),
-    /// There is no space. If the alarm was not raised before, the request was carried out all the same: other members may have had space.
-    /// Then this member is to raise it.
+    /// The database exceeds its quota. If the alarm was not raised before, the command was executed
+    /// nevertheless, since other members may have had space; this member then raises the alarm.
     #[error("etcdserver: no space")]
     NoSpace,
-    /// Members are known to hold different things.
+    /// The alarm `CORRUPT` is raised: members may hold different data.
     #[error("etcdserver: corrupt cluster")]
     Corrupt,
 }
 
-/// Why this member has to stop: it could not do what the others did.
+/// The reason why this member has to stop: it could not do what the other members did.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
-    /// About keys.
+    /// The store failed.
     #[error(transparent)]
     Keys(#[from] mvcc::Fault),
-    /// About members, or versions.
+    /// The membership or the cluster version cannot be applied.
     #[error(transparent)]
     Membership(#[from] StopError),
     /// The database could not be read.
@@ -145,40 +145,42 @@ pub enum Fault {
     /// The database could not be written.
     #[error(transparent)]
     Commit(#[from] CommitError),
-    /// An entry is no request.
+    /// An entry holds no request.
     #[error("entry {index} cannot be decoded: {source}")]
     Decode {
-        /// Which.
+        /// The index of the entry.
         index: Index,
-        /// Why.
+        /// The decoder's error.
         source: prost::DecodeError,
     },
     /// Entries are missing.
-    #[error("entry {found} comes where {wanted} should")]
+    #[error("expected entry {expected}, got {found}")]
     Gap {
-        /// The one that should come.
-        wanted: Index,
-        /// The one that came.
+        /// The index after the last entry.
+        expected: Index,
+        /// The index of this entry.
         found: Index,
     },
-    /// The database that a leader sent cannot be taken up.
-    #[error("take up the database of snapshot {index}: {reason}")]
+    /// The database of a leader's snapshot cannot be used.
+    #[error("cannot open the database of snapshot {index}: {reason}")]
     Snapshot {
-        /// How far it is.
+        /// The index of the snapshot.
         index: Index,
-        /// Why not.
+        /// The underlying error.
         reason: String,
     },
-    /// A request that this release does not know, or none at all.
-    #[error("entry {0} asks for nothing that is known here")]
+    /// An entry without a command that this release knows.
+    #[error("entry {0} holds no known command")]
     Unknown(Index),
-    /// A kind of entry that nobody proposes.
+    /// An entry of a kind that etcd does not propose.
     #[error("entry {0} is of an unknown kind")]
     UnknownKind(Index),
 }
 
-/// A fault in reading keys is this member's; all else is the request's.
-pub(crate) fn keys<T>(result: Result<T, mvcc::Error>) -> Result<Result<T, Refusal>, Fault> {
+/// Splits an error of the store: a fault stops this member, all others are refusals.
+pub(crate) fn refusal_or_fault<T>(
+    result: Result<T, mvcc::Error>,
+) -> Result<Result<T, Refusal>, Fault> {
     match result {
         Ok(value) => Ok(Ok(value)),
         Err(mvcc::Error::Fault(fault)) => Err(fault.into()),

@@ -17,7 +17,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use proto::etcdserverpb::{CompactionRequest, InternalRaftRequest};
+use proto::etcdserverpb::CompactionRequest;
 
 use super::Chore;
 use super::pending_task::{Errand, Every, POLL, carry_out};
@@ -69,8 +69,7 @@ impl Compacting {
 
     fn begin(&mut self, revision: i64, now: Duration) {
         (self.revision, self.began) = (revision, now);
-        let compaction = Some(CompactionRequest { revision, physical: false });
-        let request = InternalRaftRequest { compaction, ..InternalRaftRequest::default() };
+        let request = CompactionRequest { revision, physical: false };
         let server = self.server.clone();
         self.errand
             .begin(async move { done_or_before(carry_out(server, request).await.map(drop)) });

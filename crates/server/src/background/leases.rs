@@ -16,14 +16,14 @@ use std::time::Duration;
 
 use lease::{Checkpoint, Turn};
 use proto::etcdserverpb as pb;
-use proto::etcdserverpb::InternalRaftRequest;
 use types::{LeaseId, Term};
 
 use super::Chore;
-use super::pending_task::{Errand, Every, POLL, poll, settled};
+use super::pending_task::{Errand, Every, POLL, poll};
 use crate::error::Error;
 use crate::planted_bug::{self, PlantedBug};
 use crate::propose::pending::Proposal;
+use crate::propose::typed::AppliedReply;
 use crate::server::Server;
 
 /// The most revokes that are proposed and not settled: with [`POLL`] between looks, six times what the lessor hands out in a second.
@@ -31,6 +31,9 @@ const REVOKES_MAX: usize = 64;
 
 /// By how much leases expire early, if that mistake is planted.
 const AHEAD: Duration = Duration::from_secs(1);
+
+/// A proposed revoke.
+type Revoke = Proposal<AppliedReply<pb::LeaseRevokeResponse>>;
 
 /// Revokes what has expired.
 #[derive(Debug)]
@@ -44,7 +47,7 @@ pub(super) struct Leases {
     confirming: Errand<Result<(), Error>>,
     /// To be revoked: at most what the lessor hands out in a turn.
     backlog: VecDeque<LeaseId>,
-    revokes: Vec<(LeaseId, Proposal)>,
+    revokes: Vec<(LeaseId, Revoke)>,
 }
 
 impl Leases {
@@ -106,7 +109,7 @@ impl Leases {
         let warn_of = move |error| tracing::warn!(%error, leases, "failed to checkpoint leases");
         let request = checkpoint_request(batch);
         let proposed = self.server.propose_then(request, Some(self.reign), move |answer| {
-            settled(answer).map_or_else(warn_of, drop);
+            answer.and_then(AppliedReply::into_reply).unwrap_or_else(warn_of);
         });
         proposed.unwrap_or_else(warn_of);
     }
@@ -115,7 +118,7 @@ impl Leases {
         while self.revokes.len() < REVOKES_MAX
             && let Some(id) = self.backlog.pop_front()
         {
-            match self.server.propose_as_leader(self.revoke_request(id), self.reign) {
+            match self.revoke(id) {
                 Ok(proposal) => self.revokes.push((id, proposal)),
                 Err(error) => {
                     warn_of(id, &error);
@@ -127,24 +130,18 @@ impl Leases {
     }
 
     /// In the name of root: whoever owns the keys of the lease is not asked.
-    fn revoke_request(&self, id: LeaseId) -> InternalRaftRequest {
-        let mut header = pb::RequestHeader::default();
-        let state = self.server.state();
-        if state.auth.enabled() {
-            state.auth.root_info().write_to(&mut header);
-        }
-        InternalRaftRequest {
-            header: Some(header),
-            lease_revoke: Some(pb::LeaseRevokeRequest { id: id.0 }),
-            ..InternalRaftRequest::default()
-        }
+    fn revoke(&self, id: LeaseId) -> Result<Revoke, Error> {
+        let auth = &self.server.state().auth;
+        let root = auth.enabled().then(|| auth.root_info());
+        let request = pb::LeaseRevokeRequest { id: id.0 };
+        self.server.propose_as_leader(root.as_ref(), request, self.reign)
     }
 
     fn collect(&mut self) {
         let expired = &self.server.metrics().lease_expired;
         self.revokes.retain_mut(|(id, proposal)| {
             let Some(outcome) = poll(proposal) else { return true };
-            match settled(outcome) {
+            match outcome.and_then(AppliedReply::into_reply) {
                 Ok(_) => expired.inc(),
                 Err(error) => warn_of(*id, &error),
             }
@@ -172,12 +169,8 @@ fn warn_of(id: LeaseId, error: &Error) {
     tracing::warn!(lease_id = format!("{:016x}", id.0), %error, "failed to revoke lease");
 }
 
-fn checkpoint_request(batch: &[Checkpoint]) -> InternalRaftRequest {
+fn checkpoint_request(batch: &[Checkpoint]) -> pb::LeaseCheckpointRequest {
     let checkpoint =
         |it: &Checkpoint| pb::LeaseCheckpoint { id: it.id.0, remaining_ttl: it.remaining_ttl };
-    let checkpoints = batch.iter().map(checkpoint).collect();
-    InternalRaftRequest {
-        lease_checkpoint: Some(pb::LeaseCheckpointRequest { checkpoints }),
-        ..InternalRaftRequest::default()
-    }
+    pb::LeaseCheckpointRequest { checkpoints: batch.iter().map(checkpoint).collect() }
 }

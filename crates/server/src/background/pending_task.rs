@@ -10,11 +10,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use proto::etcdserverpb::InternalRaftRequest;
-
-use crate::apply::Reply;
 use crate::error::Error;
-use crate::propose::pending::Settled;
+use crate::propose::typed::Propose;
 use crate::server::{Server, Shared};
 
 /// How long is waited before an errand is looked at again.
@@ -71,20 +68,9 @@ pub(super) fn poll<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<
     }
 }
 
-/// Takes a request of the member's own through the log.
-pub(super) async fn carry_out(
-    server: Server,
-    request: InternalRaftRequest,
-) -> Result<Reply, Error> {
-    settled(server.propose(request)?.await)
-}
-
-/// What a request came to.
-pub(super) fn settled(outcome: Result<Settled, Error>) -> Result<Reply, Error> {
-    match outcome? {
-        Settled::Request { result, .. } => Ok(result?),
-        Settled::ConfChange(result) => Ok(result.map(|()| Reply::Nothing)?),
-    }
+/// Takes a request of the member itself through the log.
+pub(super) async fn carry_out<P: Propose>(server: Server, request: P) -> Result<P::Reply, Error> {
+    server.propose(request)?.await?.into_reply()
 }
 
 /// What is due again and again.

@@ -13,7 +13,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use failpoint::failpoint;
-use proto::etcdserverpb::InternalRaftRequest;
 use proto::membershippb::{Attributes, ClusterMemberAttrSetRequest};
 
 use types::{MemberId, Term};
@@ -21,7 +20,6 @@ use types::{MemberId, Term};
 use super::Chore;
 use super::corruption::{Inconsistent, PeerHashes, initial_check};
 use super::pending_task::{Errand, NEVER, POLL, carry_out};
-use crate::apply::Reply;
 use crate::error::Error;
 use crate::server::Server;
 use crate::state::StateMachine;
@@ -106,7 +104,7 @@ impl Drop for Publish {
 #[derive(Debug)]
 enum Stage {
     Compare(Errand<Result<(), Inconsistent>>),
-    Publish(Errand<Result<Reply, Error>>, Surroundings),
+    Publish(Errand<Result<(), Error>>, Surroundings),
     Wait(Duration),
     Done,
 }
@@ -171,7 +169,7 @@ impl Publish {
         }
     }
 
-    fn on_settled(&self, outcome: Result<Reply, Error>, now: Duration) -> Stage {
+    fn on_settled(&self, outcome: Result<(), Error>, now: Duration) -> Stage {
         let (server, config) = (&self.server, self.server.config());
         match outcome {
             Ok(_) => {
@@ -228,13 +226,10 @@ impl Chore for Publish {
     }
 }
 
-fn request(server: &Server) -> InternalRaftRequest {
+fn request(server: &Server) -> ClusterMemberAttrSetRequest {
     let config = server.config();
     let attributes =
         Attributes { name: config.name.clone(), client_urls: config.client_urls.clone() };
-    let cluster_member_attr_set = Some(ClusterMemberAttrSetRequest {
-        member_id: server.local().0,
-        member_attributes: Some(attributes),
-    });
-    InternalRaftRequest { cluster_member_attr_set, ..InternalRaftRequest::default() }
+    let (member_id, member_attributes) = (server.local().0, Some(attributes));
+    ClusterMemberAttrSetRequest { member_id, member_attributes }
 }

@@ -14,13 +14,11 @@ use std::time::Duration;
 
 use backend::schema::version::{CURRENT, Version};
 use membership::version::{decide, is_downgraded, short};
-use proto::etcdserverpb::InternalRaftRequest;
 use proto::membershippb::{ClusterVersionSetRequest, DowngradeInfoSetRequest};
 use types::MemberId;
 
 use super::pending_task::{Errand, Every, POLL, carry_out};
 use super::{Chore, MONITOR_VERSION_INTERVAL};
-use crate::apply::Reply;
 use crate::error::Error;
 use crate::server::Server;
 use crate::transport::{AskError, PeerVersions};
@@ -121,10 +119,8 @@ async fn look(server: Server) {
     }
 }
 
-fn request(version: Version) -> InternalRaftRequest {
-    let ver = version.to_string();
-    let cluster_version_set = Some(ClusterVersionSetRequest { ver });
-    InternalRaftRequest { cluster_version_set, ..InternalRaftRequest::default() }
+fn request(version: Version) -> ClusterVersionSetRequest {
+    ClusterVersionSetRequest { ver: version.to_string() }
 }
 
 fn tell_of_change(from: Option<Version>, to: Version) {
@@ -162,7 +158,7 @@ impl Chore for ClusterVersion {
     }
 }
 
-fn tell(version: Version, outcome: Result<Reply, Error>) {
+fn tell(version: Version, outcome: Result<(), Error>) {
     match outcome {
         Ok(_) => {
             tracing::info!(cluster_version = short(version), "cluster version is updated");
@@ -209,9 +205,7 @@ async fn end_downgrade(server: Server) -> Result<(), Error> {
     }
     tracing::info!(cluster_version = downgrade.target_version, "the cluster has been downgraded");
     let over = DowngradeInfoSetRequest { enabled: false, ver: String::new() };
-    let request =
-        InternalRaftRequest { downgrade_info_set: Some(over), ..InternalRaftRequest::default() };
-    carry_out(server, request).await.map(drop)
+    carry_out(server, over).await
 }
 
 /// Tells of a member that does not run the older release yet. One is enough.

@@ -12,17 +12,17 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use prometheus::{Histogram, HistogramVec};
-use proto::etcdserverpb::InternalRaftRequest;
+use proto::command::Command;
 
-/// Names every kind of request, with the field of the message that has it.
+/// Declares [`Op`] with a variant for each command.
 macro_rules! ops {
-    ($($op:ident $field:ident),* $(,)?) => {
-        /// What a request asks for, as etcd's labels name it.
+    ($($op:ident),* $(,)?) => {
+        /// The kind of a request, as etcd's labels name it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[expect(missing_docs, reason = "named like the requests")]
+        #[expect(missing_docs, reason = "named like the commands")]
         pub enum Op {
             $($op,)*
-            /// A transaction that only reads, and does not go through the log.
+            /// A transaction that only reads and does not go through the log.
             ReadonlyTxn,
         }
 
@@ -30,52 +30,51 @@ macro_rules! ops {
             const NAMES: [&'static str; Op::COUNT] = [$(stringify!($op),)* "ReadonlyTxn"];
             const COUNT: usize = [$(Op::$op,)* Op::ReadonlyTxn].len();
 
-            /// What a request asks for. None if nothing.
-            pub fn of(request: &InternalRaftRequest) -> Option<Op> {
-                $(if request.$field.is_some() {
-                    return Some(Op::$op);
-                })*
-                None
+            /// Returns the kind of a command.
+            pub fn of(command: &Command) -> Op {
+                match command {
+                    $(Command::$op(_) => Op::$op,)*
+                }
             }
         }
     };
 }
 
 ops! {
-    Range range,
-    Put put,
-    DeleteRange delete_range,
-    Txn txn,
-    Compaction compaction,
-    LeaseGrant lease_grant,
-    LeaseRevoke lease_revoke,
-    LeaseCheckpoint lease_checkpoint,
-    Alarm alarm,
-    Authenticate authenticate,
-    AuthEnable auth_enable,
-    AuthDisable auth_disable,
-    AuthStatus auth_status,
-    AuthUserAdd auth_user_add,
-    AuthUserDelete auth_user_delete,
-    AuthUserChangePassword auth_user_change_password,
-    AuthUserGrantRole auth_user_grant_role,
-    AuthUserGet auth_user_get,
-    AuthUserRevokeRole auth_user_revoke_role,
-    AuthRoleAdd auth_role_add,
-    AuthRoleGrantPermission auth_role_grant_permission,
-    AuthRoleGet auth_role_get,
-    AuthRoleRevokePermission auth_role_revoke_permission,
-    AuthRoleDelete auth_role_delete,
-    AuthUserList auth_user_list,
-    AuthRoleList auth_role_list,
-    ClusterVersionSet cluster_version_set,
-    ClusterMemberAttrSet cluster_member_attr_set,
-    DowngradeInfoSet downgrade_info_set,
-    DowngradeVersionTest downgrade_version_test,
+    Range,
+    Put,
+    DeleteRange,
+    Txn,
+    Compaction,
+    LeaseGrant,
+    LeaseRevoke,
+    LeaseCheckpoint,
+    Alarm,
+    Authenticate,
+    AuthEnable,
+    AuthDisable,
+    AuthStatus,
+    AuthUserAdd,
+    AuthUserDelete,
+    AuthUserChangePassword,
+    AuthUserGrantRole,
+    AuthUserGet,
+    AuthUserRevokeRole,
+    AuthRoleAdd,
+    AuthRoleGrantPermission,
+    AuthRoleGet,
+    AuthRoleRevokePermission,
+    AuthRoleDelete,
+    AuthUserList,
+    AuthRoleList,
+    ClusterVersionSet,
+    ClusterMemberAttrSet,
+    DowngradeInfoSet,
+    DowngradeVersionTest,
 }
 
 impl Op {
-    /// Its label.
+    /// Returns the label.
     pub fn name(self) -> &'static str {
         Op::NAMES[self as usize]
     }
@@ -143,15 +142,11 @@ mod tests {
     use proto::etcdserverpb as pb;
 
     #[test]
-    fn a_request_is_named_by_what_is_in_it() {
-        let put = Some(pb::PutRequest::default());
-        let request = InternalRaftRequest { put, ..InternalRaftRequest::default() };
-        assert_eq!(Op::of(&request).map(Op::name), Some("Put"));
-        let test = Some(pb::DowngradeVersionTestRequest::default());
-        let last =
-            InternalRaftRequest { downgrade_version_test: test, ..InternalRaftRequest::default() };
-        assert_eq!(Op::of(&last).map(Op::name), Some("DowngradeVersionTest"));
-        assert_eq!(Op::of(&InternalRaftRequest::default()), None);
+    fn a_command_has_the_label_of_its_variant() {
+        let op = |command: Command| Op::of(&command).name();
+        assert_eq!(op(pb::PutRequest::default().into()), "Put");
+        let last = pb::DowngradeVersionTestRequest::default();
+        assert_eq!(op(last.into()), "DowngradeVersionTest");
         assert_eq!(Op::ReadonlyTxn.name(), "ReadonlyTxn");
     }
 }

@@ -192,10 +192,10 @@ impl Applier {
             }
         }
         match state.apply(entry, &waits, &mut conf_changes)? {
-            Applied::Already => {}
+            Applied::AlreadyApplied => {}
             Applied::Empty => promote(&shared, state),
             Applied::Request(outcome) => {
-                self.is_snapshot_forced |= outcome.lowered;
+                self.is_snapshot_forced |= outcome.version_lowered;
                 shared.marked.applied(outcome.id, began, || shared.now());
                 count(&shared, entry, &outcome, shared.now().saturating_sub(began));
                 self.settled.extend(answer(&shared, state, outcome));
@@ -264,9 +264,9 @@ fn promote(shared: &Shared, state: &StateMachine) {
 /// Counts a request that was applied, and tells of one that took long or was refused.
 fn count(shared: &Shared, entry: &Entry, outcome: &Outcome, took: Duration) {
     // What was left out, because nobody waits for it, does not count.
-    let (Some(result), Some(op)) = (&outcome.result, outcome.op) else { return };
+    let Some(result) = &outcome.result else { return };
     let (metrics, success) = (&shared.metrics, outcome.is_success());
-    metrics.apply_duration.observe(op, success, took);
+    metrics.apply_duration.observe(outcome.op, success, took);
     metrics.count(outcome.executed);
     let expected = shared.config.warning_apply_duration;
     if took > expected {
@@ -276,7 +276,7 @@ fn count(shared: &Shared, entry: &Entry, outcome: &Outcome, took: Duration) {
             expected_duration = ?expected,
             prefix = "",
             request = apply::describe(entry),
-            response = outcome.size().map_or(String::new(), |size| format!("size:{size}")),
+            response = outcome.response_size().map_or(String::new(), |size| format!("size:{size}")),
             error = result.as_ref().err().map(tracing::field::display),
             "apply request took too long"
         );

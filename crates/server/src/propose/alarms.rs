@@ -16,10 +16,11 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use proto::etcdserverpb::alarm_request::AlarmAction;
-use proto::etcdserverpb::{AlarmRequest, AlarmType, InternalRaftRequest};
+use proto::etcdserverpb::{AlarmRequest, AlarmType};
 use types::MemberId;
 
-use crate::propose::pending::{Answer, Settled};
+use crate::error::Error;
+use crate::propose::typed::AppliedReply;
 use crate::server::Server;
 use crate::sync::oneshot::promise;
 
@@ -77,11 +78,13 @@ impl Server {
         }
         let server = self.clone();
         let proposed = self.propose_then(activate(alarm), None, move |answer| {
-            warn_of_failure(alarm, &answer);
+            if let Err(error) = answer.and_then(AppliedReply::into_reply) {
+                warn_of_failure(alarm, &error);
+            }
             server.shared.raising.end(alarm);
         });
         if let Err(error) = proposed {
-            warn_of_failure(alarm, &Err(error));
+            warn_of_failure(alarm, &error);
             self.shared.raising.end(alarm);
         }
         true
@@ -95,17 +98,11 @@ impl Server {
     }
 }
 
-fn activate((kind, member): Alarm) -> InternalRaftRequest {
+fn activate((kind, member): Alarm) -> AlarmRequest {
     let action = AlarmAction::Activate.into();
-    let alarm = AlarmRequest { action, member_id: member.0, alarm: kind.into() };
-    InternalRaftRequest { alarm: Some(alarm), ..InternalRaftRequest::default() }
+    AlarmRequest { action, member_id: member.0, alarm: kind.into() }
 }
 
-fn warn_of_failure((kind, member): Alarm, answer: &Answer) {
-    let error: &dyn fmt::Display = match answer {
-        Err(error) => error,
-        Ok(Settled::Request { result: Err(refusal), .. }) => refusal,
-        Ok(_) => return,
-    };
+fn warn_of_failure((kind, member): Alarm, error: &Error) {
     tracing::warn!(alarm = kind.as_str_name(), member_id = %member, %error, "failed to raise an alarm");
 }

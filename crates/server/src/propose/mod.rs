@@ -5,3 +5,4 @@ pub(crate) mod alarms;
 pub(crate) mod ids;
 pub(crate) mod pending;
 pub(crate) mod stage_timings;
+pub(crate) mod typed;

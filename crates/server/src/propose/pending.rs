@@ -44,7 +44,7 @@ pub const PROPOSAL_BYTES_MAX: usize = 1 << 30;
 
 /// What became of a proposal, once it was applied here.
 #[derive(Debug)]
-pub enum Settled {
+pub(crate) enum Settled {
     /// A request: its answer, and the revision for the header.
     Request {
         /// The revision of the store when it had been applied.
@@ -86,7 +86,7 @@ struct Waiter {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Asked {
     /// A request of some kind and size, for as long as a request may take.
-    Request { op: Option<Op>, bytes: usize, since: Duration },
+    Request { op: Op, bytes: usize, since: Duration },
     /// A change of members, for as long as somebody waits. It is not counted.
     ConfChange,
 }
@@ -167,14 +167,20 @@ impl Waits {
         }
     }
 
-    /// Begins to wait. The id is new.
+    /// Registers a waiter under a new id. `extract` takes its result out of the settled proposal.
     ///
     /// # Errors
     /// Too much waits already, or nobody will be answered any more.
-    pub(crate) fn register(self: &Arc<Waits>, id: u64, asked: Asked) -> Result<Proposal, Error> {
+    pub(crate) fn register<T>(
+        self: &Arc<Waits>,
+        id: u64,
+        asked: Asked,
+        extract: fn(Settled) -> Result<T, Error>,
+    ) -> Result<Proposal<T>, Error> {
         let (answer, waiting) = promise();
         self.lock().insert(id, Waiter { asked, listener: Listener::Somebody(answer) })?;
-        Ok(Proposal { id, asked, waits: Arc::clone(self), waiting, is_over: false })
+        let waits = Arc::clone(self);
+        Ok(Proposal { id, asked, waits, waiting, is_over: false, extract })
     }
 
     /// Has a function called with the answer, by whoever has it: it must not take long.
@@ -224,7 +230,7 @@ impl Waits {
 
     fn fail_one(&self, waiter: Waiter, error: Error) {
         let is_gone = matches!(waiter.listener, Listener::Gone);
-        if !is_gone && let Asked::Request { op: Some(_), .. } = waiter.asked {
+        if !is_gone && let Asked::Request { .. } = waiter.asked {
             self.failed.inc();
         }
         self.tell(waiter, Err(error));
@@ -243,7 +249,7 @@ impl Waits {
     }
 
     fn count(&self, asked: Asked, success: bool) {
-        if let Asked::Request { op: Some(op), since, .. } = asked {
+        if let Asked::Request { op, since, .. } = asked {
             self.took.observe(op, success, self.clock.monotonic().saturating_sub(since));
         }
     }
@@ -292,43 +298,44 @@ fn was_proposed(answer: &Answer) -> bool {
 /// A proposal that is under way: a future of what becomes of it. If it is dropped, nobody waits any more; it may be carried out all the same.
 #[derive(Debug)]
 #[must_use = "nothing is waited for unless it is polled"]
-pub struct Proposal {
+pub struct Proposal<T> {
     id: u64,
     asked: Asked,
     waits: Arc<Waits>,
     waiting: Waiting<Answer>,
     /// Whether the answer was given out.
     is_over: bool,
+    extract: fn(Settled) -> Result<T, Error>,
 }
 
-impl Proposal {
+impl<T> Proposal<T> {
     /// The id of the request.
     pub fn id(&self) -> u64 {
         self.id
     }
 }
 
-impl Future for Proposal {
-    type Output = Answer;
+impl<T> Future for Proposal<T> {
+    type Output = Result<T, Error>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let waiting = Pin::new(&mut self.waiting);
         let Poll::Ready(answer) = waiting.poll(context) else { return Poll::Pending };
         let answer = answer.unwrap_or(Err(Error::Stopped));
         if !std::mem::replace(&mut self.is_over, true) {
             self.waits.count(self.asked, was_proposed(&answer));
         }
-        Poll::Ready(answer)
+        Poll::Ready(answer.and_then(self.extract))
     }
 }
 
-impl Drop for Proposal {
+impl<T> Drop for Proposal<T> {
     fn drop(&mut self) {
         if self.is_over {
             return;
         }
         let abandoned = self.waits.lock().abandon(self.id);
-        if let (Some(_), Asked::Request { op: Some(_), .. }) = (abandoned, self.asked) {
+        if let (Some(_), Asked::Request { .. }) = (abandoned, self.asked) {
             self.waits.failed.inc();
             self.waits.count(self.asked, true);
         }

@@ -2,7 +2,6 @@
 
 use membership::version::{self, DowngradeError};
 use proto::etcdserverpb as pb;
-use proto::etcdserverpb::InternalRaftRequest;
 use proto::etcdserverpb::downgrade_request::DowngradeAction;
 use proto::membershippb::DowngradeInfoSetRequest;
 
@@ -74,9 +73,7 @@ impl Server {
         enabled: bool,
         ver: String,
     ) -> Result<(), Error> {
-        let downgrade_info_set = Some(DowngradeInfoSetRequest { enabled, ver });
-        let request = InternalRaftRequest { downgrade_info_set, ..InternalRaftRequest::default() };
-        self.log(who, request).await.map(drop)
+        self.log_for_reply(who, DowngradeInfoSetRequest { enabled, ver }).await
     }
 
     fn spoken_version(&self) -> String {

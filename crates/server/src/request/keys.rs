@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use mvcc::{CompactionTicket, DeleteRangeResult, PutResult, TxnResult};
 use proto::etcdserverpb as pb;
-use proto::etcdserverpb::InternalRaftRequest;
 
+use super::Credentials;
 use super::wait::within;
-use super::{Credentials, reply};
 use crate::apply::Refusal;
 use crate::error::Error;
 use crate::server::Server;
@@ -26,8 +25,7 @@ impl Server {
     /// # Errors
     /// As [`Error`] tells; the same goes for all that go through the log.
     pub async fn put(&self, who: &Credentials, r: pb::PutRequest) -> Result<PutResult, Error> {
-        let request = InternalRaftRequest { put: Some(r), ..InternalRaftRequest::default() };
-        reply!(self.log(who, request).await?, Put)
+        self.log_for_reply(who, r).await
     }
 
     /// Deletes keys.
@@ -36,15 +34,12 @@ impl Server {
         who: &Credentials,
         r: pb::DeleteRangeRequest,
     ) -> Result<DeleteRangeResult, Error> {
-        let request =
-            InternalRaftRequest { delete_range: Some(r), ..InternalRaftRequest::default() };
-        reply!(self.log(who, request).await?, DeleteRange)
+        self.log_for_reply(who, r).await
     }
 
     /// Carries out a transaction that may write. One that only reads is [`Reading::txn`](super::Reading::txn)'s.
     pub async fn txn(&self, who: &Credentials, r: pb::TxnRequest) -> Result<TxnResult, Error> {
-        let request = InternalRaftRequest { txn: Some(r), ..InternalRaftRequest::default() };
-        reply!(self.log(who, request).await?, Txn)
+        self.log_for_reply(who, r).await
     }
 
     /// Forgets the history before a revision. If it is to be so physically, returns when everything is gone, and durably so.
@@ -54,11 +49,7 @@ impl Server {
         r: pb::CompactionRequest,
     ) -> Result<pb::CompactionResponse, Error> {
         self.check_admin(who).await?;
-        let request = InternalRaftRequest { compaction: Some(r), ..InternalRaftRequest::default() };
-        let answered = match self.log(who, request).await {
-            Ok(answered) => reply!(answered, Compaction),
-            Err(error) => Err(error),
-        };
+        let answered = self.log_for_reply(who, r).await;
         if r.physical
             && let Some(ticket) = self.compaction_to_wait_for(&answered)
         {

@@ -13,12 +13,10 @@ use failpoint::failpoint;
 use lease::{RenewError, Renewal};
 use membership::Member;
 use proto::etcdserverpb as pb;
-use proto::etcdserverpb::InternalRaftRequest;
 use types::LeaseId;
 
+use super::Credentials;
 use super::leader::Leader;
-use super::{Credentials, another_kind};
-use crate::apply::Reply;
 use crate::error::Error;
 use crate::server::Server;
 use crate::state::Attached;
@@ -42,12 +40,7 @@ impl Server {
             r.id = i64::try_from(self.next_id() & u64::MAX >> 1).unwrap_or_default();
         }
         self.check_any_user(who).await?;
-        let request =
-            InternalRaftRequest { lease_grant: Some(r), ..InternalRaftRequest::default() };
-        let answered = self.log(who, request).await?;
-        let Reply::LeaseGrant { id, ttl } = answered.reply else { return Err(another_kind()) };
-        let header = Some(self.header(answered.revision));
-        Ok(pb::LeaseGrantResponse { header, id, ttl, ..pb::LeaseGrantResponse::default() })
+        self.log_for_response(who, r).await
     }
 
     /// Revokes a lease, and deletes its keys.
@@ -57,10 +50,7 @@ impl Server {
         r: pb::LeaseRevokeRequest,
     ) -> Result<pb::LeaseRevokeResponse, Error> {
         self.check_any_user(who).await?;
-        let request =
-            InternalRaftRequest { lease_revoke: Some(r), ..InternalRaftRequest::default() };
-        let revision = self.log(who, request).await?.revision;
-        Ok(pb::LeaseRevokeResponse { header: Some(self.header(revision)) })
+        self.log_for_response(who, r).await
     }
 
     /// Renews a lease. Returns its time to live in seconds, zero if there is no such lease.
@@ -129,9 +119,7 @@ impl Server {
     async fn clear_checkpoint(&self, id: LeaseId) -> Result<(), Error> {
         failpoint!("beforeCheckpointInLeaseRenew");
         let checkpoints = vec![pb::LeaseCheckpoint { id: id.0, remaining_ttl: 0 }];
-        let lease_checkpoint = Some(pb::LeaseCheckpointRequest { checkpoints });
-        let request = InternalRaftRequest { lease_checkpoint, ..InternalRaftRequest::default() };
-        self.log_unasked(request).await.map(drop)
+        self.propose(pb::LeaseCheckpointRequest { checkpoints })?.await?.into_reply()
     }
 
     /// How long a lease has to live, and which keys it has. One that is not there has minus one seconds.

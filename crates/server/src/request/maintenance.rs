@@ -5,9 +5,8 @@ use backend::{Backend, DefragmentError};
 use membership::quota;
 use mvcc::KeyValueHash;
 use proto::etcdserverpb as pb;
-use proto::etcdserverpb::InternalRaftRequest;
 
-use super::{Credentials, reply};
+use super::Credentials;
 use crate::error::Error;
 use crate::metrics::seconds;
 use crate::server::Server;
@@ -25,8 +24,7 @@ impl Server {
     ) -> Result<pb::AlarmResponse, Error> {
         let caller = self.auth_info(who).await?;
         self.state().auth.check_alarm(caller.as_ref(), &r)?;
-        let request = InternalRaftRequest { alarm: Some(r), ..InternalRaftRequest::default() };
-        let response = reply!(self.log(who, request).await?, Alarm)?;
+        let response = self.log_for_reply(who, r).await?;
         Ok(pb::AlarmResponse { header: Some(self.header_now()), ..response })
     }
 

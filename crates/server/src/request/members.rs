@@ -12,10 +12,9 @@ use membership::{Change, Member, RaftAttributes, Refused};
 use proto::etcdserverpb as pb;
 use types::MemberId;
 
+use super::Credentials;
 use super::leader::Leader;
-use super::{Credentials, another_kind};
 use crate::error::Error;
-use crate::propose::pending::Settled;
 use crate::server::Server;
 use crate::transport::AskError;
 use crate::units::unix_seconds;
@@ -169,10 +168,7 @@ impl Server {
     async fn change_members(&self, change: Change) -> Result<Vec<Member>, Error> {
         self.leader_catches_up().await?;
         self.consensus_catches_up().await?;
-        match self.propose_conf_change(&change)?.await? {
-            Settled::ConfChange(result) => result?,
-            Settled::Request { .. } => return Err(another_kind()),
-        }
+        self.propose_conf_change(&change)?.await?;
         tracing::info!(local_member_id = %self.local(), member = %change.member(), "applied a configuration change through raft");
         Ok(self.members())
     }

@@ -35,7 +35,6 @@ mod users;
 mod wait;
 
 use proto::etcdserverpb as pb;
-use proto::etcdserverpb::InternalRaftRequest;
 
 pub use caller::Credentials;
 pub use from_peers::{SnapshotRefused, Unreceived};
@@ -43,19 +42,10 @@ pub use maintenance::SERVER_VERSION;
 pub use reading::Reading;
 pub use stream::{Chunk, RangeStream};
 
-use crate::apply::Reply;
 use crate::error::Error;
-use crate::propose::pending::{Answer, Settled};
 use crate::propose::stage_timings::Moment;
+use crate::propose::typed::{AppliedReply, Propose};
 use crate::server::Server;
-
-/// What a request came to that went through the log.
-#[derive(Debug)]
-struct Answered {
-    /// The revision of the store when it had been applied.
-    revision: i64,
-    reply: Reply,
-}
 
 impl Server {
     /// The header of an answer.
@@ -78,65 +68,88 @@ impl Server {
         self.header(self.state().store.current())
     }
 
-    /// Takes a request through the log, in the name of whoever asks.
-    async fn log(
+    /// Takes a request through the log in the name of its client.
+    async fn log<P: Propose>(
         &self,
         who: &Credentials,
-        mut request: InternalRaftRequest,
-    ) -> Result<Answered, Error> {
-        // First, as in etcd: a member that is too busy need not find out who asks.
-        self.check_gap(&request)?;
+        request: P,
+    ) -> Result<AppliedReply<P::Reply>, Error> {
+        let command = request.into();
+        // Before authentication, as in etcd: an overloaded member does no work for a refused request.
+        self.check_gap(&command)?;
+        let mut header = pb::RequestHeader::default();
         if let Some(caller) = self.auth_info(who).await? {
-            caller.write_to(request.header.get_or_insert_default());
+            caller.write_to(&mut header);
         }
         let marks = who.marks.as_ref();
-        let (proposal, _following) = self.propose_followed(request, marks)?;
+        let (proposal, _following) = self.propose_followed::<P>(header, command, marks)?;
         let answer = proposal.await;
         marks.into_iter().for_each(|marks| marks.note(Moment::Answered, self.now()));
-        answered(answer)
+        answer
     }
 
-    /// Takes a request through the log for which nobody is asked who they are.
-    async fn log_unasked(&self, request: InternalRaftRequest) -> Result<Answered, Error> {
-        answered(self.propose(request)?.await)
+    /// Takes a request through the log and returns its reply.
+    async fn log_for_reply<P: Propose>(
+        &self,
+        who: &Credentials,
+        request: P,
+    ) -> Result<P::Reply, Error> {
+        self.log(who, request).await?.into_reply()
+    }
+
+    /// Takes a request through the log and returns its response with the header filled in.
+    async fn log_for_response<P: Propose<Reply: Response>>(
+        &self,
+        who: &Credentials,
+        request: P,
+    ) -> Result<P::Reply, Error> {
+        self.with_header(self.log(who, request).await?)
+    }
+
+    fn with_header<R: Response>(&self, applied: AppliedReply<R>) -> Result<R, Error> {
+        let header = self.header(applied.revision);
+        let mut response = applied.into_reply()?;
+        response.set_header(header);
+        Ok(response)
     }
 }
 
-fn answered(answer: Answer) -> Result<Answered, Error> {
-    match answer? {
-        Settled::Request { revision, result } => Ok(Answered { revision, reply: result? }),
-        Settled::ConfChange(_) => Err(another_kind()),
-    }
+/// A response of etcd's API that begins with a header.
+trait Response {
+    fn set_header(&mut self, header: pb::ResponseHeader);
 }
 
-/// An answer of a kind that the request does not have: it cannot be, and yet is no reason to panic.
-fn another_kind() -> Error {
-    Error::Fault("a request was settled with the answer to another".to_owned())
-}
-
-/// The reply of the kind that a request is answered with.
-macro_rules! reply {
-    ($answered:expr, $kind:ident) => {
-        match $answered.reply {
-            $crate::apply::Reply::$kind(reply) => Ok(reply),
-            _ => Err($crate::request::another_kind()),
-        }
+macro_rules! responses {
+    ($($response:ident),* $(,)?) => {
+        $(impl Response for pb::$response {
+            fn set_header(&mut self, header: pb::ResponseHeader) {
+                self.header = Some(header);
+            }
+        })*
     };
 }
-use reply;
 
-/// Likewise, of those that have a header: it is filled in.
-macro_rules! reply_with_header {
-    ($server:expr, $answered:expr, $kind:ident) => {{
-        let answered = $answered;
-        let header = $server.header(answered.revision);
-        $crate::request::reply!(answered, $kind).map(|mut reply| {
-            reply.header = Some(header);
-            reply
-        })
-    }};
+responses! {
+    LeaseGrantResponse,
+    LeaseRevokeResponse,
+    AuthenticateResponse,
+    AuthEnableResponse,
+    AuthDisableResponse,
+    AuthStatusResponse,
+    AuthUserAddResponse,
+    AuthUserDeleteResponse,
+    AuthUserGetResponse,
+    AuthUserChangePasswordResponse,
+    AuthUserGrantRoleResponse,
+    AuthUserRevokeRoleResponse,
+    AuthUserListResponse,
+    AuthRoleAddResponse,
+    AuthRoleDeleteResponse,
+    AuthRoleGetResponse,
+    AuthRoleListResponse,
+    AuthRoleGrantPermissionResponse,
+    AuthRoleRevokePermissionResponse,
 }
-use reply_with_header;
 
 #[cfg(test)]
 mod tests;

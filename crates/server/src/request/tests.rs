@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use types::Index;
 
+use proto::etcdserverpb::InternalRaftRequest;
+
 use super::*;
 use crate::background::tests::{Rig, header};
 use crate::server::APPLY_GAP_MAX;

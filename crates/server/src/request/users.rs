@@ -11,15 +11,15 @@
 
 use env::OsRandom;
 use proto::etcdserverpb as pb;
-use proto::etcdserverpb::InternalRaftRequest;
 
-use super::{Answered, Credentials, reply_with_header};
+use super::Credentials;
 use crate::error::Error;
+use crate::propose::typed::AppliedReply;
 use crate::server::Server;
 
-/// Requests that go through the log as they are, and whose answers have nothing but a header added.
+/// Declares requests that go through the log unchanged.
 macro_rules! through_log {
-    ($($(#[$doc:meta])* $name:ident($request:ident) -> $response:ident, $field:ident, $kind:ident;)*) => {
+    ($($(#[$doc:meta])* $name:ident($request:ident) -> $response:ident;)*) => {
         impl Server {
             $(
                 $(#[$doc])*
@@ -28,9 +28,7 @@ macro_rules! through_log {
                     who: &Credentials,
                     r: pb::$request,
                 ) -> Result<pb::$response, Error> {
-                    let request =
-                        InternalRaftRequest { $field: Some(r), ..InternalRaftRequest::default() };
-                    reply_with_header!(self, self.log(who, request).await?, $kind)
+                    self.log_for_response(who, r).await
                 }
             )*
         }
@@ -39,33 +37,33 @@ macro_rules! through_log {
 
 through_log! {
     /// Begins to ask who asks.
-    auth_enable(AuthEnableRequest) -> AuthEnableResponse, auth_enable, AuthEnable;
+    auth_enable(AuthEnableRequest) -> AuthEnableResponse;
     /// Stops asking.
-    auth_disable(AuthDisableRequest) -> AuthDisableResponse, auth_disable, AuthDisable;
+    auth_disable(AuthDisableRequest) -> AuthDisableResponse;
     /// Whether users are asked for.
-    auth_status(AuthStatusRequest) -> AuthStatusResponse, auth_status, AuthStatus;
+    auth_status(AuthStatusRequest) -> AuthStatusResponse;
     /// Deletes a user.
-    user_delete(AuthUserDeleteRequest) -> AuthUserDeleteResponse, auth_user_delete, AuthUserDelete;
+    user_delete(AuthUserDeleteRequest) -> AuthUserDeleteResponse;
     /// The roles of a user.
-    user_get(AuthUserGetRequest) -> AuthUserGetResponse, auth_user_get, AuthUserGet;
+    user_get(AuthUserGetRequest) -> AuthUserGetResponse;
     /// All users.
-    user_list(AuthUserListRequest) -> AuthUserListResponse, auth_user_list, AuthUserList;
+    user_list(AuthUserListRequest) -> AuthUserListResponse;
     /// Gives a role to a user.
-    user_grant_role(AuthUserGrantRoleRequest) -> AuthUserGrantRoleResponse, auth_user_grant_role, AuthUserGrantRole;
+    user_grant_role(AuthUserGrantRoleRequest) -> AuthUserGrantRoleResponse;
     /// Takes a role from a user.
-    user_revoke_role(AuthUserRevokeRoleRequest) -> AuthUserRevokeRoleResponse, auth_user_revoke_role, AuthUserRevokeRole;
+    user_revoke_role(AuthUserRevokeRoleRequest) -> AuthUserRevokeRoleResponse;
     /// Adds a role.
-    role_add(AuthRoleAddRequest) -> AuthRoleAddResponse, auth_role_add, AuthRoleAdd;
+    role_add(AuthRoleAddRequest) -> AuthRoleAddResponse;
     /// The permissions of a role.
-    role_get(AuthRoleGetRequest) -> AuthRoleGetResponse, auth_role_get, AuthRoleGet;
+    role_get(AuthRoleGetRequest) -> AuthRoleGetResponse;
     /// All roles.
-    role_list(AuthRoleListRequest) -> AuthRoleListResponse, auth_role_list, AuthRoleList;
+    role_list(AuthRoleListRequest) -> AuthRoleListResponse;
     /// Deletes a role.
-    role_delete(AuthRoleDeleteRequest) -> AuthRoleDeleteResponse, auth_role_delete, AuthRoleDelete;
+    role_delete(AuthRoleDeleteRequest) -> AuthRoleDeleteResponse;
     /// Gives a permission to a role.
-    role_grant_permission(AuthRoleGrantPermissionRequest) -> AuthRoleGrantPermissionResponse, auth_role_grant_permission, AuthRoleGrantPermission;
+    role_grant_permission(AuthRoleGrantPermissionRequest) -> AuthRoleGrantPermissionResponse;
     /// Takes a permission from a role.
-    role_revoke_permission(AuthRoleRevokePermissionRequest) -> AuthRoleRevokePermissionResponse, auth_role_revoke_permission, AuthRoleRevokePermission;
+    role_revoke_permission(AuthRoleRevokePermissionRequest) -> AuthRoleRevokePermissionResponse;
 }
 
 impl Server {
@@ -78,9 +76,7 @@ impl Server {
         if !r.options.is_some_and(|options| options.no_password) {
             r.hashed_password = self.hash_password(who, std::mem::take(&mut r.password)).await?;
         }
-        let request =
-            InternalRaftRequest { auth_user_add: Some(r), ..InternalRaftRequest::default() };
-        reply_with_header!(self, self.log(who, request).await?, AuthUserAdd)
+        self.log_for_response(who, r).await
     }
 
     /// Changes the password of a user.
@@ -92,11 +88,7 @@ impl Server {
         if !r.password.is_empty() {
             r.hashed_password = self.hash_password(who, std::mem::take(&mut r.password)).await?;
         }
-        let request = InternalRaftRequest {
-            auth_user_change_password: Some(r),
-            ..InternalRaftRequest::default()
-        };
-        reply_with_header!(self, self.log(who, request).await?, AuthUserChangePassword)
+        self.log_for_response(who, r).await
     }
 
     /// Hashes a password for somebody who may set one. Nobody else gets so much work done.
@@ -120,8 +112,8 @@ impl Server {
         loop {
             let checked = self.check_password(&name, &password).await?;
             let answered = self.assign_token(&name).await?;
-            if checked == self.state().auth.revision() {
-                return reply_with_header!(self, answered, Authenticate);
+            if answered.result.is_err() || checked == self.state().auth.revision() {
+                return self.with_header(answered);
             }
             // The password may have been changed between the two; then the token is not theirs to have.
             tracing::info!("revision when password checked became stale; retrying");
@@ -141,7 +133,10 @@ impl Server {
         })
     }
 
-    async fn assign_token(&self, name: &str) -> Result<Answered, Error> {
+    async fn assign_token(
+        &self,
+        name: &str,
+    ) -> Result<AppliedReply<pb::AuthenticateResponse>, Error> {
         let simple_token = self.state().auth.token_prefix(&mut OsRandom);
         let simple_token = simple_token.map_err(|error| Error::Fault(error.to_string()))?;
         let authenticate = pb::InternalAuthenticateRequest {
@@ -149,10 +144,6 @@ impl Server {
             simple_token,
             ..pb::InternalAuthenticateRequest::default()
         };
-        let request = InternalRaftRequest {
-            authenticate: Some(authenticate),
-            ..InternalRaftRequest::default()
-        };
-        self.log_unasked(request).await
+        self.propose(authenticate)?.await
     }
 }

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use env::{SeededRandom, SimClock, SimDisk};
 use membership::{Member, Membership};
-use mvcc::KeyValueHash;
+use mvcc::{KeyValueHash, PutResult};
 use proto::etcdserverpb as pb;
-use proto::etcdserverpb::InternalRaftRequest;
 use raft::{Message, MessageType};
 use types::{Index, MemberId, Term};
 
@@ -19,6 +18,7 @@ use super::story::small;
 use crate::config::ServerConfig;
 use crate::pipeline::voters::raft_conf_state;
 use crate::propose::pending::Proposal;
+use crate::propose::typed::AppliedReply;
 use crate::server::Server;
 use crate::stages::Stages;
 use crate::transport::{Asking, OutgoingSnapshot, PeerHash, Transport};
@@ -183,14 +183,13 @@ impl Among {
     }
 
     /// Proposes to put a value of so many bytes.
-    pub(super) fn put(&self, bytes: usize) -> Proposal {
+    pub(super) fn put(&self, bytes: usize) -> Proposal<AppliedReply<PutResult>> {
         let put = pb::PutRequest {
             key: "key".into(),
             value: vec![b'v'; bytes].into(),
             ..pb::PutRequest::default()
         };
-        let request = InternalRaftRequest { put: Some(put), ..InternalRaftRequest::default() };
-        self.stages.server().propose(request).unwrap()
+        self.stages.server().propose(put).unwrap()
     }
 
     /// The database as it is, and the message that goes before it.

@@ -19,9 +19,9 @@ use env::SeededRandom;
 use types::{Index, LeaseId, Term};
 
 use super::model::{Model, keys_at};
-use super::op::Op;
+use super::op::{Op, OpResult, Proposed};
 use crate::error::Error;
-use crate::propose::pending::{Proposal, Settled};
+use crate::propose::typed::AppliedReply;
 use crate::server::Server;
 use crate::state::StateMachine;
 
@@ -54,7 +54,7 @@ struct Asked {
     /// The number of the state that it leads to.
     number: usize,
     changes_members: bool,
-    proposal: Proposal,
+    proposal: Proposed,
 }
 
 /// Something that takes time.
@@ -129,7 +129,7 @@ impl Clients {
     pub(super) fn listen(&mut self, server: &Server) {
         assert!(server.applied() <= server.committed(), "applied what was not committed");
         for mut asked in std::mem::take(&mut self.asked) {
-            match poll(&mut asked.proposal) {
+            match asked.proposal.poll() {
                 Some(Ok(settled)) => self.answered(asked.number, &settled, server),
                 Some(Err(error)) => self.failed(&error),
                 None => self.asked.push(asked),
@@ -144,14 +144,14 @@ impl Clients {
         }
     }
 
-    fn answered(&mut self, number: usize, settled: &Settled, server: &Server) {
+    fn answered(&mut self, number: usize, settled: &OpResult, server: &Server) {
         let State { model, accepted } = &self.states[number];
         match settled {
-            Settled::Request { revision, result } => {
+            OpResult::Request(AppliedReply { revision, result }) => {
                 assert_eq!(*revision, model.revision, "request {number} came to {result:?}");
                 assert_eq!(result.is_ok(), *accepted, "request {number} came to {result:?}");
             }
-            Settled::ConfChange(result) => {
+            OpResult::ConfChange(result) => {
                 assert_eq!(result.is_ok(), *accepted, "request {number} came to {result:?}");
                 self.told.changed_members += 1;
             }

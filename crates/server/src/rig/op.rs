@@ -3,15 +3,18 @@
 use bytes::Bytes;
 use env::SeededRandom;
 use membership::{Attributes, Change, Member, RaftAttributes};
+use proto::command::Command;
 use proto::etcdserverpb as pb;
-use proto::etcdserverpb::InternalRaftRequest as Request;
 use proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 
 use types::MemberId;
 
+use super::clients::poll;
 use super::model::Model;
+use crate::apply::Reply;
 use crate::error::Error;
 use crate::propose::pending::Proposal;
+use crate::propose::typed::AppliedReply;
 use crate::server::Server;
 
 const KEYS: [&str; 9] = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
@@ -104,32 +107,17 @@ impl Op {
         }
     }
 
-    /// Asks for it.
-    pub(super) fn propose(&self, server: &Server) -> Result<Proposal, Error> {
+    /// Proposes the operation.
+    pub(super) fn propose(&self, server: &Server) -> Result<Proposed, Error> {
+        let change = |change: &Change| server.propose_conf_change(change).map(Proposed::ConfChange);
+        let request = |command: Command| server.propose(command).map(Proposed::Request);
         match self {
-            Op::Join { learner } => server.propose_conf_change(&Change::Add(member(*learner))),
-            Op::Leave { learner } => {
-                server.propose_conf_change(&Change::Remove(MemberId(*learner)))
-            }
-            request => server.propose(request.request()),
-        }
-    }
-
-    pub(super) fn put(random: &mut SeededRandom, number: usize) -> Op {
-        let lease = if random.chance(1, 3) { lease(random) } else { 0 };
-        Op::Put { key: key(random), value: value(random, number), lease }
-    }
-
-    fn request(&self) -> Request {
-        let bytes = |text: &String| Bytes::from(text.clone());
-        match self {
-            Op::Put { key, value, lease } => {
-                Request { put: Some(put(key, value, *lease)), ..Request::default() }
-            }
+            Op::Join { learner } => change(&Change::Add(member(*learner))),
+            Op::Leave { learner } => change(&Change::Remove(MemberId(*learner))),
+            Op::Put { key, value, lease } => request(put(key, value, *lease).into()),
             Op::Delete { from, to } => {
                 let (key, range_end) = (bytes(from), bytes(to));
-                let delete = pb::DeleteRangeRequest { key, range_end, prev_kv: false };
-                Request { delete_range: Some(delete), ..Request::default() }
+                request(pb::DeleteRangeRequest { key, range_end, prev_kv: false }.into())
             }
             Op::Txn { key, version, then, or_else } => {
                 let compare = pb::Compare {
@@ -140,26 +128,49 @@ impl Op {
                     ..pb::Compare::default()
                 };
                 let (success, failure) = (then.ops(), or_else.ops());
-                let txn = pb::TxnRequest { compare: vec![compare], success, failure };
-                Request { txn: Some(txn), ..Request::default() }
+                request(pb::TxnRequest { compare: vec![compare], success, failure }.into())
             }
-            Op::Grant { id, ttl } => {
-                let grant = pb::LeaseGrantRequest { id: *id, ttl: *ttl };
-                Request { lease_grant: Some(grant), ..Request::default() }
-            }
-            Op::Revoke { id } => {
-                let revoke = pb::LeaseRevokeRequest { id: *id };
-                Request { lease_revoke: Some(revoke), ..Request::default() }
-            }
+            Op::Grant { id, ttl } => request(pb::LeaseGrantRequest { id: *id, ttl: *ttl }.into()),
+            Op::Revoke { id } => request(pb::LeaseRevokeRequest { id: *id }.into()),
             Op::Compact { revision } => {
-                let compaction = pb::CompactionRequest { revision: *revision, physical: false };
-                Request { compaction: Some(compaction), ..Request::default() }
-            }
-            Op::Join { .. } | Op::Leave { .. } => {
-                unreachable!("no requests, but changes of members")
+                request(pb::CompactionRequest { revision: *revision, physical: false }.into())
             }
         }
     }
+
+    pub(super) fn put(random: &mut SeededRandom, number: usize) -> Op {
+        let lease = if random.chance(1, 3) { lease(random) } else { 0 };
+        Op::Put { key: key(random), value: value(random, number), lease }
+    }
+}
+
+/// A proposed operation.
+pub(super) enum Proposed {
+    Request(Proposal<AppliedReply<Reply>>),
+    ConfChange(Proposal<()>),
+}
+
+/// The result of a proposed operation.
+pub(super) enum OpResult {
+    Request(AppliedReply<Reply>),
+    ConfChange(Result<(), membership::Refused>),
+}
+
+impl Proposed {
+    /// Returns the result, once there is one.
+    pub(super) fn poll(&mut self) -> Option<Result<OpResult, Error>> {
+        match self {
+            Proposed::Request(proposal) => Some(poll(proposal)?.map(OpResult::Request)),
+            Proposed::ConfChange(proposal) => Some(match poll(proposal)? {
+                Err(Error::Members(refused)) => Ok(OpResult::ConfChange(Err(refused))),
+                result => result.map(|()| OpResult::ConfChange(Ok(()))),
+            }),
+        }
+    }
+}
+
+fn bytes(text: &str) -> Bytes {
+    Bytes::from(text.to_owned())
 }
 
 impl Branch {

@@ -2,7 +2,6 @@
 
 use env::{SimClock, SimDisk};
 use proto::etcdserverpb as pb;
-use proto::etcdserverpb::InternalRaftRequest;
 use types::Term;
 
 use super::clients::poll;
@@ -10,10 +9,7 @@ use super::stages::{Machine, Stages};
 use super::story::small;
 use crate::error::Error;
 
-fn revoke() -> InternalRaftRequest {
-    let lease_revoke = Some(pb::LeaseRevokeRequest { id: 7 });
-    InternalRaftRequest { lease_revoke, ..InternalRaftRequest::default() }
-}
+const REVOKE: pb::LeaseRevokeRequest = pb::LeaseRevokeRequest { id: 7 };
 
 #[test]
 fn a_decision_of_another_reign_comes_to_nothing() {
@@ -26,7 +22,7 @@ fn a_decision_of_another_reign_comes_to_nothing() {
     let server = stages.server().clone();
     let term = server.term();
     let mut outcome = |term| {
-        let mut proposal = server.propose_as_leader(revoke(), term).unwrap();
+        let mut proposal = server.propose_as_leader(None, REVOKE, term).unwrap();
         (0..10).for_each(|_| stages.turn_all());
         poll(&mut proposal).expect("it is settled")
     };

@@ -1,7 +1,7 @@
 //! What a member goes through, from a seed.
 
 use env::{Fault, SeededRandom, SimClock, SimDisk};
-use proto::etcdserverpb::InternalRaftRequest;
+use proto::etcdserverpb::PutRequest;
 use types::Index;
 
 use super::SEGMENT_BYTES;
@@ -302,5 +302,5 @@ pub(super) fn assert_serves_nobody(server: &Server) {
     assert_eq!(poll(&mut Box::pin(server.sleep(server.config().heartbeat))), stopped);
     assert_eq!(poll(&mut Box::pin(server.wait_applied(Index(u64::MAX)))), stopped);
     assert!(matches!(poll(&mut Box::pin(server.raft_status())), Some(Err(Error::Stopped))));
-    assert_eq!(server.propose(InternalRaftRequest::default()).unwrap_err(), Error::Stopped);
+    assert_eq!(server.propose(PutRequest::default()).unwrap_err(), Error::Stopped);
 }

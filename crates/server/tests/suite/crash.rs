@@ -187,7 +187,7 @@ fn assert_again_changes_nothing(member: &mut Member, entries: &[Entry]) {
     let before = member.machine.backend.view().sequence();
     for entry in entries.iter().rev().take(AGAIN_MAX).rev() {
         let again = member.apply(entry).expect("an entry that was applied before");
-        assert!(matches!(again, Applied::Already), "{again:?}");
+        assert!(matches!(again, Applied::AlreadyApplied), "{again:?}");
     }
     assert_eq!(member.machine.backend.view().sequence(), before);
     assert_eq!(member.voters.heard, [], "consensus has heard of these changes");

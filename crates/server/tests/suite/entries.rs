@@ -64,7 +64,7 @@ fn requests_to_the_v2_store_in_old_logs_are_taken_as_what_they_mean() {
     for data in both_ways(&v2("PUT", "/0/members/7/attributes", text)) {
         let mut member = member(Setup::default());
         let applied = member.apply(&member.next_raw(EntryType::Normal, data)).unwrap();
-        let Applied::Request(Outcome { id: 5, result: Some(Ok(Reply::Nothing)), .. }) = applied
+        let Applied::Request(Outcome { id: 5, result: Some(Ok(Reply::Empty)), .. }) = applied
         else {
             panic!("attributes came to {applied:?}");
         };
@@ -99,7 +99,7 @@ fn a_v2_request_leaves_the_same_bytes_as_its_successor() {
 fn attributes_of_one_who_left_are_not_heard() {
     let mut member = member(Setup::default());
     let before = buckets(&member.machine.backend.view())["members"].clone();
-    assert_eq!(member.answer(&of::attributes(8, "eight")), Ok(Reply::Nothing));
+    assert_eq!(member.answer(&of::attributes(8, "eight")), Ok(Reply::Empty));
     assert_eq!(buckets(&member.machine.backend.view())["members"], before);
 }
 
@@ -110,7 +110,7 @@ fn a_lower_version_is_told_of() {
         [("3.6.0", false), ("3.7.0", false), ("3.7.0", false), ("3.6.0", true), ("3.6.0", false)]
     {
         let outcome = member.apply_next(&of::cluster_version(version));
-        assert_eq!(outcome.lowered, lowered, "{version}");
+        assert_eq!(outcome.version_lowered, lowered, "{version}");
     }
 }
 
@@ -187,7 +187,7 @@ fn an_empty_entry_moves_the_index_and_the_term() {
     entry.term = Term(9);
     assert!(matches!(member.apply(&entry), Ok(Applied::Empty)));
     assert_eq!(member.reopened().applied(), (Index(4), Term(9)));
-    assert!(matches!(member.apply(&entry), Ok(Applied::Already)));
+    assert!(matches!(member.apply(&entry), Ok(Applied::AlreadyApplied)));
 }
 
 /// What an entry that makes no sense is called.
@@ -277,12 +277,12 @@ fn a_gap_in_the_log_stops_the_member() {
     late.index = skipped.next();
     let fault = member.apply(&late).unwrap_err();
     assert!(
-        matches!(fault, Fault::Gap { wanted, found } if (wanted, found) == (skipped, late.index)),
+        matches!(fault, Fault::Gap { expected, found } if (expected, found) == (skipped, late.index)),
         "{fault}"
     );
     assert_eq!(buckets(&member.machine.backend.view()), before);
     // What was applied already may come again, and after it what follows.
-    assert!(matches!(member.apply(&first), Ok(Applied::Already)));
+    assert!(matches!(member.apply(&first), Ok(Applied::AlreadyApplied)));
     let next = member.next(&of::put("a", b"2", 0));
     assert!(matches!(member.apply(&next), Ok(Applied::Request(_))));
 }

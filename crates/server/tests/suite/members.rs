@@ -169,7 +169,7 @@ fn result(applied: Applied) -> Option<Result<Reply, Refusal>> {
 }
 
 fn takes_space(reply: &Reply) -> bool {
-    matches!(reply, Reply::Put(_) | Reply::Txn(_) | Reply::LeaseGrant { .. })
+    matches!(reply, Reply::Put(_) | Reply::Txn(_) | Reply::LeaseGrant(_))
 }
 
 /// Something that a log should lead to.

@@ -172,7 +172,7 @@ fn what_members_publish_needs_no_rights_and_no_alarm_forbids_it() {
     for request in
         [of::cluster_version("3.6.0"), of::downgrade(Some("3.5.0")), of::attributes(7, "m7")]
     {
-        assert_eq!(member.answer(&request), Ok(Reply::Nothing), "{request:?}");
+        assert_eq!(member.answer(&request), Ok(Reply::Empty), "{request:?}");
     }
     let now = member.machine.cluster.now();
     assert_eq!(now.member(types::MemberId(7)).unwrap().attributes.name, "m7");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use env::{OsClock, OsDisk, OsRandom};
 use proto::etcdserverpb as pb;
-use server::{Alone, Error, Machine, Member, Server, ServerConfig, Settled, StopReason};
+use server::{Alone, Error, Machine, Member, Server, ServerConfig, StopReason};
 use testkit::waiting::block_on;
 
 fn start(folder: &Path) -> Member {
@@ -29,14 +29,9 @@ fn put(server: &Server, key: &str, value: &str) -> i64 {
         value: value.to_owned().into(),
         ..Default::default()
     };
-    let request = pb::InternalRaftRequest { put: Some(put), ..Default::default() };
-    match block_on(server.propose(request).unwrap()).unwrap() {
-        Settled::Request { revision, result } => {
-            result.unwrap();
-            revision
-        }
-        other @ Settled::ConfChange(_) => panic!("{other:?}"),
-    }
+    let applied = block_on(server.propose(put).unwrap()).unwrap();
+    applied.result.unwrap();
+    applied.revision
 }
 
 fn keys(server: &Server) -> u64 {
@@ -79,8 +74,7 @@ fn a_stopped_member_turns_requests_away() {
     put(&server, "a", "1");
     member.stop();
     assert_eq!(block_on(server.linearizable()), Err(Error::Stopped));
-    let request = pb::InternalRaftRequest::default();
-    assert_eq!(server.propose(request).unwrap_err(), Error::Stopped);
+    assert_eq!(server.propose(pb::PutRequest::default()).unwrap_err(), Error::Stopped);
     assert_eq!(block_on(server.stopped()), StopReason::Asked);
 }
 

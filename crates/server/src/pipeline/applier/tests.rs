@@ -2,6 +2,7 @@
 
 use std::task::{Context, Poll, Waker};
 
+use mvcc::PutResult;
 use prost::Message as _;
 use proto::etcdserverpb as pb;
 use proto::etcdserverpb::InternalRaftRequest;
@@ -11,6 +12,7 @@ use super::*;
 use crate::background::tests::{Rig, header};
 use crate::error::Error;
 use crate::propose::pending::Proposal;
+use crate::propose::typed::AppliedReply;
 
 /// A member without space, whose log is what the test applies.
 struct Full {
@@ -41,10 +43,9 @@ impl Full {
     }
 
     /// Proposes a put.
-    fn put(&mut self) -> Proposal {
+    fn put(&mut self) -> Proposal<AppliedReply<PutResult>> {
         let put = pb::PutRequest { key: "a".into(), ..pb::PutRequest::default() };
-        let request = InternalRaftRequest { put: Some(put), ..InternalRaftRequest::default() };
-        self.rig.server.propose(request).unwrap()
+        self.rig.server.propose(put).unwrap()
     }
 
     /// Applies all that was proposed. Returns it.
@@ -76,9 +77,9 @@ fn poll<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
 }
 
 /// Whether it was answered that there is no space.
-fn is_refused(put: &mut Proposal) -> bool {
+fn is_refused(put: &mut Proposal<AppliedReply<PutResult>>) -> bool {
     let answer = poll(put);
-    matches!(answer, Some(Ok(Settled::Request { result: Err(Refusal::NoSpace), .. })))
+    matches!(answer, Some(Ok(AppliedReply { result: Err(Refusal::NoSpace), .. })))
 }
 
 #[test]

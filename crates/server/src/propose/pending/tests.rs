@@ -30,11 +30,11 @@ impl Rig {
     }
 
     fn put_of(&self, bytes: usize) -> Asked {
-        Asked::Request { op: Some(Op::Put), bytes, since: self.clock.monotonic() }
+        Asked::Request { op: Op::Put, bytes, since: self.clock.monotonic() }
     }
 
-    fn register(&self, id: u64) -> Proposal {
-        self.waits.register(id, self.put()).unwrap()
+    fn register(&self, id: u64) -> Proposal<Settled> {
+        self.waits.register(id, self.put(), Ok).unwrap()
     }
 
     /// Has the answer sent.
@@ -60,7 +60,7 @@ impl Rig {
     }
 }
 
-fn poll(proposal: &mut Proposal) -> Option<Answer> {
+fn poll(proposal: &mut Proposal<Settled>) -> Option<Answer> {
     match Pin::new(proposal).poll(&mut Context::from_waker(std::task::Waker::noop())) {
         Poll::Ready(answer) => Some(answer),
         Poll::Pending => None,
@@ -118,8 +118,8 @@ fn whoever_gives_up_is_counted_and_waited_for_no_more() {
 #[test]
 fn changes_of_members_are_not_counted() {
     let rig = Rig::new();
-    drop(rig.waits.register(2, Asked::ConfChange).unwrap());
-    let mut change = rig.waits.register(3, Asked::ConfChange).unwrap();
+    drop(rig.waits.register(2, Asked::ConfChange, Ok).unwrap());
+    let mut change = rig.waits.register(3, Asked::ConfChange, Ok).unwrap();
     assert_eq!(rig.waits.pending(), 0);
     rig.waits.fail(3, Error::ProposalDropped);
     assert_eq!(poll(&mut change).unwrap().unwrap_err(), Error::ProposalDropped);
@@ -143,7 +143,7 @@ fn time_runs_out_for_the_first_ones_first() {
 #[test]
 fn a_change_of_members_waits_for_ever_and_holds_up_nobody() {
     let rig = Rig::new();
-    let mut change = rig.waits.register(1, Asked::ConfChange).unwrap();
+    let mut change = rig.waits.register(1, Asked::ConfChange, Ok).unwrap();
     let mut put = rig.register(2);
     rig.clock.advance(1000 * SECOND);
     rig.waits.expire(rig.clock.monotonic(), |_| Error::Timeout);
@@ -184,10 +184,10 @@ fn a_function_may_settle_others() {
 fn there_is_room_for_so_many() {
     let rig = Rig::new();
     let all: Vec<_> = (0..PROPOSALS_MAX as u64).map(|id| rig.register(id)).collect();
-    let one_more = rig.waits.register(u64::MAX, rig.put());
+    let one_more = rig.waits.register(u64::MAX, rig.put(), Ok);
     assert_eq!(one_more.unwrap_err(), Error::TooManyRequests);
     rig.waits.settle(7, settled());
-    assert!(rig.waits.register(u64::MAX, rig.put()).is_ok());
+    assert!(rig.waits.register(u64::MAX, rig.put(), Ok).is_ok());
     drop(all);
 }
 
@@ -196,9 +196,9 @@ fn there_is_room_for_so_many() {
 fn there_is_room_for_so_many_bytes_whoever_gives_up() {
     let rig = Rig::new();
     let half = rig.put_of(PROPOSAL_BYTES_MAX / 2);
-    let first = rig.waits.register(1, half).unwrap();
-    drop(rig.waits.register(2, half).unwrap());
-    let one_more = |id| rig.waits.register(id, rig.put_of(1)).map(drop);
+    let first = rig.waits.register(1, half, Ok).unwrap();
+    drop(rig.waits.register(2, half, Ok).unwrap());
+    let one_more = |id| rig.waits.register(id, rig.put_of(1), Ok).map(drop);
     assert_eq!(one_more(3), Err(Error::TooManyRequests));
     rig.waits.settle(2, settled());
     assert_eq!(one_more(4), Ok(()));
@@ -213,6 +213,6 @@ fn nobody_begins_to_wait_after_the_end() {
     let mut waiting = rig.register(1);
     rig.waits.fail_all(&Error::Stopped);
     assert!(matches!(poll(&mut waiting), Some(Err(Error::Stopped))));
-    assert_eq!(rig.waits.register(2, rig.put()).unwrap_err(), Error::Stopped);
+    assert_eq!(rig.waits.register(2, rig.put(), Ok).unwrap_err(), Error::Stopped);
     assert_eq!(rig.waits.register_then(3, rig.put(), |_| ()), Err(Error::Stopped));
 }

@@ -113,8 +113,7 @@ fn a_checkpoint_is_cleared_before_a_lease_is_renewed() {
     let server = running.server();
     grant(&server, 7, 600);
     let checkpoints = vec![pb::LeaseCheckpoint { id: 7, remaining_ttl: 100 }];
-    let lease_checkpoint = Some(pb::LeaseCheckpointRequest { checkpoints });
-    let checkpoint = pb::InternalRaftRequest { lease_checkpoint, ..Default::default() };
+    let checkpoint = pb::LeaseCheckpointRequest { checkpoints };
     block_on(server.propose(checkpoint).unwrap()).unwrap();
     let lessor = || server.state().lessor.renew(LeaseId(7), server.now());
     assert_eq!(lessor(), Ok(Renewal::ClearCheckpoint), "it has to be cleared first");

@@ -1,0 +1,145 @@
+//! Commands with the types of their replies.
+//!
+//! The log holds commands and the applier returns replies as enums, because an entry may come from
+//! any member. A caller knows which command it proposes, and [`Propose`] gives it the reply of that
+//! command:
+//!
+//! ```text
+//!   put(PutRequest) ─► Command::Put ─► log ─► apply ─► Reply::Put(PutResult) ─► PutResult
+//! ```
+
+use mvcc::{CompactionTicket, DeleteRangeResult, PutResult, RangeResult, TxnResult};
+use proto::command::Command;
+use proto::etcdserverpb as pb;
+use proto::membershippb;
+
+use super::pending::Settled;
+use crate::apply::{Refusal, Reply};
+use crate::error::Error;
+
+/// A request that becomes a command of the log.
+pub trait Propose: Into<Command> {
+    /// The reply to the command.
+    type Reply;
+
+    /// Extracts the reply. Returns `None` for the reply to another command.
+    fn reply(reply: Reply) -> Option<Self::Reply>;
+}
+
+/// The result of a command that was applied on this member.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AppliedReply<R> {
+    /// The revision of the store after the command, for the header of the response.
+    pub revision: i64,
+    /// The reply, or the reason why all members refused the command.
+    pub result: Result<R, Refusal>,
+}
+
+impl<R> AppliedReply<R> {
+    /// Extracts the result of a command `P` from a settled proposal.
+    ///
+    /// # Errors
+    /// The result of another command: request ids are not unique.
+    pub(crate) fn of<P: Propose<Reply = R>>(settled: Settled) -> Result<AppliedReply<R>, Error> {
+        let Settled::Request { revision, result } = settled else { return Err(mismatch()) };
+        let result = match result {
+            Ok(reply) => Ok(P::reply(reply).ok_or_else(mismatch)?),
+            Err(refusal) => Err(refusal),
+        };
+        Ok(AppliedReply { revision, result })
+    }
+
+    /// Returns the reply, or the refusal as an error.
+    ///
+    /// # Errors
+    /// The command was refused.
+    pub fn into_reply(self) -> Result<R, Error> {
+        Ok(self.result?)
+    }
+}
+
+/// Extracts the result of a conf change from a settled proposal.
+pub(crate) fn conf_change_result(settled: Settled) -> Result<(), Error> {
+    match settled {
+        Settled::ConfChange(result) => Ok(result?),
+        Settled::Request { .. } => Err(mismatch()),
+    }
+}
+
+fn mismatch() -> Error {
+    Error::Fault("the proposal was answered with the result of another".to_owned())
+}
+
+/// Any command, for callers that do not know which one.
+impl Propose for Command {
+    type Reply = Reply;
+
+    fn reply(reply: Reply) -> Option<Reply> {
+        Some(reply)
+    }
+}
+
+/// Declares the type of the reply to each request.
+macro_rules! replies {
+    ($($request:ty => $reply:ident($type:ty);)*) => {
+        $(impl Propose for $request {
+            type Reply = $type;
+
+            fn reply(reply: Reply) -> Option<$type> {
+                match reply {
+                    Reply::$reply(reply) => Some(reply),
+                    _ => None,
+                }
+            }
+        })*
+    };
+}
+
+replies! {
+    pb::RangeRequest => Range(RangeResult);
+    pb::PutRequest => Put(PutResult);
+    pb::DeleteRangeRequest => DeleteRange(DeleteRangeResult);
+    pb::TxnRequest => Txn(TxnResult);
+    pb::CompactionRequest => Compaction(CompactionTicket);
+    pb::LeaseGrantRequest => LeaseGrant(pb::LeaseGrantResponse);
+    pb::LeaseRevokeRequest => LeaseRevoke(pb::LeaseRevokeResponse);
+    pb::AlarmRequest => Alarm(pb::AlarmResponse);
+    pb::InternalAuthenticateRequest => Authenticate(pb::AuthenticateResponse);
+    pb::AuthEnableRequest => AuthEnable(pb::AuthEnableResponse);
+    pb::AuthDisableRequest => AuthDisable(pb::AuthDisableResponse);
+    pb::AuthStatusRequest => AuthStatus(pb::AuthStatusResponse);
+    pb::AuthUserAddRequest => AuthUserAdd(pb::AuthUserAddResponse);
+    pb::AuthUserDeleteRequest => AuthUserDelete(pb::AuthUserDeleteResponse);
+    pb::AuthUserGetRequest => AuthUserGet(pb::AuthUserGetResponse);
+    pb::AuthUserChangePasswordRequest => AuthUserChangePassword(pb::AuthUserChangePasswordResponse);
+    pb::AuthUserGrantRoleRequest => AuthUserGrantRole(pb::AuthUserGrantRoleResponse);
+    pb::AuthUserRevokeRoleRequest => AuthUserRevokeRole(pb::AuthUserRevokeRoleResponse);
+    pb::AuthUserListRequest => AuthUserList(pb::AuthUserListResponse);
+    pb::AuthRoleAddRequest => AuthRoleAdd(pb::AuthRoleAddResponse);
+    pb::AuthRoleDeleteRequest => AuthRoleDelete(pb::AuthRoleDeleteResponse);
+    pb::AuthRoleGetRequest => AuthRoleGet(pb::AuthRoleGetResponse);
+    pb::AuthRoleListRequest => AuthRoleList(pb::AuthRoleListResponse);
+    pb::AuthRoleGrantPermissionRequest => AuthRoleGrantPermission(pb::AuthRoleGrantPermissionResponse);
+    pb::AuthRoleRevokePermissionRequest => AuthRoleRevokePermission(pb::AuthRoleRevokePermissionResponse);
+}
+
+/// Declares requests whose reply carries nothing.
+macro_rules! empty_replies {
+    ($($request:ty => $reply:ident;)*) => {
+        $(impl Propose for $request {
+            type Reply = ();
+
+            fn reply(reply: Reply) -> Option<()> {
+                matches!(reply, Reply::$reply).then_some(())
+            }
+        })*
+    };
+}
+
+empty_replies! {
+    pb::LeaseCheckpointRequest => LeaseCheckpoint;
+    membershippb::ClusterVersionSetRequest => Empty;
+    membershippb::ClusterMemberAttrSetRequest => Empty;
+    membershippb::DowngradeInfoSetRequest => Empty;
+    pb::DowngradeVersionTestRequest => Empty;
+}
