@@ -6,10 +6,8 @@
 //!
 //! The only crate that sees all others. It decides nothing that they could: it says where to listen, what to start first, and when to end.
 
-pub mod config;
-pub mod logging;
-
-mod beginning;
+mod bootstrap;
+mod default_host;
 mod listeners;
 mod run;
 mod security;
@@ -21,7 +19,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use config::{Exit, Machine, Notice, Parsed};
-use logging::Logs;
+use logging::{LogConfig, LogGuard};
 
 /// The whole process, from its arguments to its exit code.
 pub fn main(
@@ -34,7 +32,8 @@ pub fn main(
         return ExitCode::FAILURE;
     }
     let args: Vec<OsString> = args.collect();
-    let parsed = config::parse(args.clone(), environment, &Machine::here());
+    let parsed =
+        config::parse(args.clone(), environment, &Machine::current(default_host::default_host));
     // Arguments that are no texts were refused.
     let args: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
     match parsed {
@@ -57,7 +56,7 @@ pub fn main(
 }
 
 /// Starts the logs, and tells them what is to be told. If they do not start, that is told to the standard error, as etcd does.
-fn start_logs(config: &config::Logs, notices: &[Notice], args: &[String]) -> Option<Logs> {
+fn start_logs(config: &LogConfig, notices: &[Notice], args: &[String]) -> Option<LogGuard> {
     let error = match logging::start(config) {
         Ok(logs) => {
             notices.iter().for_each(Notice::log);
@@ -65,9 +64,9 @@ fn start_logs(config: &config::Logs, notices: &[Notice], args: &[String]) -> Opt
         }
         Err(error) => error.to_string(),
     };
-    match logging::start(&config::Logs::default()) {
+    match logging::start(&LogConfig::default()) {
         Ok(_logs) => {
-            let notices = config::tell_without_logs(notices, args, error);
+            let notices = config::notices_without_logs(notices, args, error);
             notices.iter().for_each(Notice::log);
         }
         Err(_) => {

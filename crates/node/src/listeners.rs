@@ -7,10 +7,10 @@
 use api::http::Surface;
 use net::{BindError, Listener, SocketOptions};
 
-use crate::config::Config;
-use crate::config::url::{Address, ListenUrl};
 use crate::security::{ClientSecurity, PeerSecurity, Speaks};
 use crate::settings;
+use config::Config;
+use config::url::{Address, ListenUrl};
 
 /// The ports of a member.
 pub(crate) struct Listeners {
@@ -85,7 +85,7 @@ pub(crate) fn texts(urls: &[ListenUrl]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::url::Url;
+    use config::url::Url;
 
     #[test]
     fn urls_of_one_address_share_a_port() {

@@ -16,13 +16,13 @@ use server::metrics::Metrics;
 use server::{Machine, Member, Server, StopReason};
 use tls::ClientTls;
 
-use crate::beginning::{self, BeginError, Beginning};
-use crate::config::Config;
+use crate::bootstrap::{self, Bootstrap, BootstrapError};
 use crate::listeners::{Listeners, Port, texts};
-use crate::logging::{self, Logs};
 use crate::security::{ClientSecurity, PeerSecurity, SecurityError, Speaks};
 use crate::signals::Signal;
 use crate::{settings, signals};
+use config::Config;
+use logging::LogGuard;
 
 /// How long the end of the process waits for a collector to take the last spans.
 const LAST_SPANS_PATIENCE: Duration = Duration::from_secs(5);
@@ -45,7 +45,7 @@ enum StartError {
     #[error("{0}")]
     Descriptors(#[from] net::DescriptorError),
     #[error(transparent)]
-    Begin(#[from] BeginError),
+    Begin(#[from] BootstrapError),
     #[error("start the transport: {0}")]
     Transport(std::io::Error),
     #[error(transparent)]
@@ -63,7 +63,7 @@ enum StartError {
 }
 
 /// Runs until a signal, or until the member stops by itself.
-pub(crate) fn run(config: &Config, args: Vec<String>, logs: &Logs) -> ExitCode {
+pub(crate) fn run(config: &Config, args: Vec<String>, logs: &LogGuard) -> ExitCode {
     let end = Running::start(config, args).and_then(Running::until_the_end);
     let end = end.unwrap_or_else(|error| {
         tracing::error!(target: logging::FATAL_TARGET, %error, "failed to start");
@@ -110,13 +110,13 @@ impl<'a> Running<'a> {
         let peer_security = PeerSecurity::load(config, &tls_metrics)?;
         let security = ClientSecurity::load(config, &tls_metrics)?;
         let listeners = Listeners::bind(config, &security, &peer_security)?;
-        let told = beginning::told(config)?;
+        let told = bootstrap::initial_cluster(config)?;
         let server_name = told.as_ref().and_then(|told| told.server_name.as_deref());
         let caller = peer_security.caller(server_name, &tls_metrics)?;
         let transport = start_transport(config, caller, &registry)?;
-        let beginning = Beginning::find(config, told, &transport.asker(), &tls_metrics)?;
-        tell_start(config, beginning.has_data());
-        let member = start_member(config, &beginning, Arc::clone(&transport), &registry)?;
+        let bootstrap = Bootstrap::choose(config, told, &transport.asker(), &tls_metrics)?;
+        tell_start(config, bootstrap.has_data());
+        let member = start_member(config, &bootstrap, Arc::clone(&transport), &registry)?;
         let server = member.server().clone();
         transport.attach(server.clone());
         note_gates(config, server.metrics());
@@ -313,7 +313,7 @@ fn start_transport(
 
 fn start_member(
     config: &Config,
-    beginning: &Beginning,
+    bootstrap: &Bootstrap,
     transport: Arc<PeerTransport>,
     registry: &Registry,
 ) -> Result<Member, StartError> {
@@ -322,7 +322,7 @@ fn start_member(
         clock: Arc::new(OsClock::default()),
         random: Box::new(OsRandom),
     };
-    let settings = settings::server(config, beginning);
+    let settings = settings::server(config, bootstrap);
     Ok(Member::start(settings, machine, transport, registry)?)
 }
 
@@ -360,8 +360,8 @@ fn note_gates(config: &Config, metrics: &Metrics) {
 
 fn tell_start(config: &Config, has_data: bool) {
     tracing::info!(
-        etcd_version = crate::config::ETCD_VERSION,
-        bowline_version = crate::config::BOWLINE_VERSION,
+        etcd_version = config::ETCD_VERSION,
+        bowline_version = config::BOWLINE_VERSION,
         max_cpu_available = Runtimes::count_default(),
         member_initialized = has_data,
         name = config.name,

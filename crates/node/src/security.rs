@@ -5,8 +5,8 @@ use std::sync::Arc;
 use net::TlsMode;
 use tls::{ClientTls, Info, ServerTls};
 
-use crate::config::url::{ListenUrl, Scheme};
-use crate::config::{Config, Tls};
+use config::url::{ListenUrl, Scheme};
+use config::{Config, Tls};
 
 /// What the ports for clients and metrics speak.
 pub(crate) struct ClientSecurity {

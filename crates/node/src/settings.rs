@@ -5,26 +5,26 @@ use std::path::PathBuf;
 
 use server::{AutoCompaction, Features, ServerConfig};
 
-use crate::beginning::Beginning;
-use crate::config::gates::Gate;
-use crate::config::url::Address;
-use crate::config::url::list::UrlsMap;
-use crate::config::{self, Config, InitialCluster};
+use crate::bootstrap::{Bootstrap, InitialCluster};
+use config::gates::Gate;
+use config::url::Address;
+use config::url::list::UrlsMap;
+use config::{Config, DiscoveryService};
 
 /// How the member behaves.
-pub(crate) fn server(config: &Config, beginning: &Beginning) -> ServerConfig {
+pub(crate) fn server(config: &Config, bootstrap: &Bootstrap) -> ServerConfig {
     let mut server = ServerConfig::new(&config.name, &config.data_dir);
     server.wal_dir.clone_from(&config.wal_dir);
     server.peer_urls = texts(&config.advertise.peer);
     server.client_urls = texts(&config.advertise.client);
     server.cluster_token.clone_from(&config.cluster.token);
-    match beginning {
-        Beginning::Data => server.initial_cluster = told(config),
-        Beginning::New(initial) => {
+    match bootstrap {
+        Bootstrap::DataDir => server.initial_cluster = told(config),
+        Bootstrap::NewCluster(initial) => {
             server.initial_cluster = members(initial);
             server.cluster_token.clone_from(&initial.token);
         }
-        Beginning::Join(join) => server.join = Some(join.clone()),
+        Bootstrap::Join(join) => server.join = Some(join.clone()),
     }
     server.force_new_cluster = config.cluster.force_new;
     server.strict_reconfig_check = config.cluster.strict_reconfig_check;
@@ -159,6 +159,24 @@ pub(crate) fn http(config: &Config, command_line: Vec<String>) -> api::http::Con
     let access =
         api::http::Access { hosts: client.host_whitelist.clone(), origins: client.cors.clone() };
     api::http::Config { access, command_line, gateway: client.gateway }
+}
+
+/// Returns the settings of the discovery client.
+pub(crate) fn discovery(service: &DiscoveryService) -> discovery::Settings {
+    let service = service.clone();
+    let config::DiscoveryUser { name, password, token } = service.user;
+    discovery::Settings {
+        token: service.token,
+        endpoints: service.endpoints,
+        dial_timeout: service.dial_timeout,
+        request_timeout: service.request_timeout,
+        keepalive_time: service.keepalive_time,
+        keepalive_timeout: service.keepalive_timeout,
+        tls: service.tls,
+        request_bytes_max: service.request_bytes_max,
+        answer_bytes_max: service.answer_bytes_max,
+        user: discovery::User { name, password, token },
+    }
 }
 
 /// Where to listen.

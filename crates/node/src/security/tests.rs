@@ -4,7 +4,7 @@ use prometheus::Registry;
 use testkit::certs::{Authority, Subject, write};
 
 use super::*;
-use crate::config::{Machine, NoDefaultHost, parse};
+use config::{Machine, NoDefaultHost, parse};
 
 const MACHINE: Machine = Machine { arch: "amd64", default_host: || Err(NoDefaultHost) };
 

@@ -1,0 +1,274 @@
+//! [`parse`]: from arguments, environment and file to a [`Config`], in etcd's order.
+
+use std::ffi::OsString;
+
+use gocompat::{GoDuration, quote_bytes};
+use logging::LogConfig;
+
+use crate::error::{ConfigError, NO_TEXT};
+use crate::file::{self, FileError};
+use crate::flags::args::{self, Stop};
+use crate::flags::environment::Environment;
+use crate::flags::{Flags, help};
+use crate::machine::Machine;
+use crate::notice::Notice;
+use crate::resolve::logging::log_config;
+use crate::resolved::Config;
+use crate::url::list::UniqueUrls;
+use crate::{check, resolve, unsupported};
+
+/// What came out of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parsed {
+    /// The configuration.
+    pub config: Config,
+    /// What the log should be told, in this order.
+    pub notices: Vec<Notice>,
+}
+
+/// Why the process ends before it has begun.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// With something to be printed.
+    Printed {
+        /// On the standard output.
+        stdout: String,
+        /// On the standard error.
+        stderr: String,
+        /// With this code.
+        code: u8,
+    },
+    /// With something to be logged, and code 1.
+    Logged {
+        /// How to log it.
+        logs: LogConfig,
+        /// What, in this order.
+        notices: Vec<Notice>,
+    },
+}
+
+impl Exit {
+    /// The code that the process ends with.
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::Printed { code, .. } => *code,
+            Self::Logged { .. } => 1,
+        }
+    }
+}
+
+/// Reads the configuration of a member. The first argument is the name of the program.
+pub fn parse(
+    args: impl IntoIterator<Item = OsString>,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+    machine: &Machine,
+) -> Result<Parsed, Exit> {
+    let mut session = Session {
+        args: Vec::new(),
+        environment: Environment::new(environment),
+        machine,
+        notices: Vec::new(),
+        logs: LogConfig::default(),
+    };
+    session.check_arch()?;
+    session.args = texts(args.into_iter().collect())?;
+    let typed = session.read_args()?;
+    let flags = session.read_rest(typed)?;
+    session.finish(flags)
+}
+
+/// What to tell instead of `notices` if the logs that were asked for cannot be opened. etcd opens them before it looks at all else, so what
+/// was found out after that is left out.
+pub fn notices_without_logs(notices: &[Notice], args: &[String], error: String) -> Vec<Notice> {
+    let before = notices.iter().filter(|notice| notice.is_before_logs()).cloned();
+    let running = Notice::Running { args: args.to_vec() };
+    before.chain([running, Notice::Refused(ConfigError::LogOutput(error))]).collect()
+}
+
+/// Arguments that are texts. What the program is called does not matter.
+fn texts(args: Vec<OsString>) -> Result<Vec<String>, Exit> {
+    let text = |(position, arg): (usize, OsString)| match arg.into_string() {
+        Ok(arg) => Ok(arg),
+        Err(arg) if position == 0 => Ok(arg.to_string_lossy().into_owned()),
+        Err(arg) => Err(quote_bytes(arg.as_encoded_bytes())),
+    };
+    args.into_iter().enumerate().map(text).collect::<Result<_, _>>().map_err(|arg| {
+        printed("", &format!("invalid argument {arg}: {NO_TEXT}\n{}", help::USAGE), 2)
+    })
+}
+
+/// One run of [`parse`].
+struct Session<'a> {
+    args: Vec<String>,
+    environment: Environment,
+    machine: &'a Machine,
+    notices: Vec<Notice>,
+    /// How to log, as far as that is known.
+    logs: LogConfig,
+}
+
+/// The shortest time that other members are given.
+const RAFT_TIMEOUT_MIN: GoDuration = GoDuration::from_nanos(5_000_000_000);
+
+/// Flags that will go away, and what is said about them.
+const DEPRECATED: [(&str, &str); 2] = [
+    ("max-snapshots", "--max-snapshots is deprecated in 3.6 and will be decommissioned in 3.8."),
+    (
+        "v2-deprecation",
+        "--v2-deprecation is deprecated and scheduled for removal in v3.8. The default value is enforced, ignoring user input.",
+    ),
+];
+
+impl Session<'_> {
+    fn check_arch(&mut self) -> Result<(), Exit> {
+        if self.machine.is_supported() {
+            return Ok(());
+        }
+        let arch = self.machine.arch.to_owned();
+        if self.environment.take_unsupported_arch().as_deref() == Some(self.machine.arch) {
+            self.notices.push(Notice::ArchAllowed { arch });
+            return Ok(());
+        }
+        Err(self.end_with(Notice::ArchRefused { arch }))
+    }
+
+    /// The command line, as far as it goes.
+    fn read_args(&mut self) -> Result<Flags, Exit> {
+        let args = self.args.get(1..).unwrap_or_default();
+        if let Some(name) =
+            args.first().filter(|name| unsupported::SUBCOMMANDS.contains(&name.as_str()))
+        {
+            return Err(printed("", &unsupported::subcommand(name), 1));
+        }
+        let mut flags = Flags::new();
+        match args::read(&mut flags, args) {
+            Ok(()) if flags.version => Err(printed(&help::version(self.machine), "", 0)),
+            Ok(()) => Ok(flags),
+            Err(Stop::Help) => Err(printed(&help::flags(), help::USAGE, 0)),
+            Err(Stop::Usage(text)) => Err(printed("", &format!("{text}\n{}", help::USAGE), 2)),
+            Err(Stop::Stray(arg)) => Err(self.refuse(ConfigError::Stray(arg))),
+        }
+    }
+
+    /// What else there is: a file, or the environment. Checked as etcd checks it.
+    fn read_rest(&mut self, typed: Flags) -> Result<Flags, Exit> {
+        let given = Some(typed.config_file.clone()).filter(|path| !path.is_empty());
+        let path = given.map_or_else(|| self.environment.config_file(), |path| Ok(Some(path)));
+        match path.map_err(|refusal| self.refuse(refusal))? {
+            Some(path) => self.read_file(&path, &typed),
+            None => self.read_environment(typed),
+        }
+    }
+
+    fn read_file(&mut self, path: &str, typed: &Flags) -> Result<Flags, Exit> {
+        let mut flags = match file::read(path, &mut self.notices) {
+            Ok(flags) => flags,
+            Err(FileError::Refused(refusal)) => return Err(self.refuse(refusal)),
+            Err(FileError::Printed(text)) => return Err(printed("", &text, 1)),
+        };
+        // Compat: as in etcd, these two act from the command line even then, and however short they are.
+        flags.raft_read_timeout = typed.raft_read_timeout;
+        flags.raft_write_timeout = typed.raft_write_timeout;
+        let logs = log_config(&flags).map_err(|refusal| self.refuse(refusal))?;
+        check::check(&flags, &mut self.notices).map_err(|refusal| self.refuse(refusal))?;
+        self.logs = logs;
+        self.notices.push(Notice::FileLoaded { path: path.to_owned() });
+        Ok(flags)
+    }
+
+    fn read_environment(&mut self, mut flags: Flags) -> Result<Flags, Exit> {
+        let environment = std::mem::take(&mut self.environment);
+        let read = environment.read(&mut flags, &mut self.notices);
+        read.map_err(|refusal| self.refuse(refusal))?;
+        self.raise_timeouts(&mut flags);
+        adjust_typed(&mut flags);
+        if flags.discovery_fallback == "proxy" {
+            return Err(self.refuse(ConfigError::DiscoveryProxy));
+        }
+        self.logs = log_config(&flags).map_err(|refusal| self.refuse(refusal))?;
+        if let Err(refusal) = check::check(&flags, &mut self.notices) {
+            self.tell_deprecated(&flags);
+            return Err(self.refuse(refusal));
+        }
+        Ok(flags)
+    }
+
+    fn raise_timeouts(&mut self, flags: &mut Flags) {
+        let timeouts = [
+            ("raft-read-timeout", &mut flags.raft_read_timeout),
+            ("raft-write-timeout", &mut flags.raft_write_timeout),
+        ];
+        for (flag, timeout) in timeouts {
+            if *timeout < RAFT_TIMEOUT_MIN {
+                *timeout = RAFT_TIMEOUT_MIN;
+                self.notices.push(Notice::TimeoutRaised { flag, to: RAFT_TIMEOUT_MIN });
+            }
+        }
+    }
+
+    /// What is sound is worked out, and looked at for what cannot be done.
+    fn finish(mut self, flags: Flags) -> Result<Parsed, Exit> {
+        self.tell_deprecated(&flags);
+        self.tell_running();
+        let unsupported = unsupported::check(&flags);
+        match resolve::resolve(flags, self.logs.clone(), self.machine, &mut self.notices) {
+            Err(refusal) => Err(self.end_with(Notice::NotStarted(refusal))),
+            Ok(_) if unsupported.is_err() => Err(self.end_unsupported(unsupported)),
+            Ok(config) => Ok(Parsed { config, notices: self.notices }),
+        }
+    }
+
+    fn end_unsupported(&mut self, unsupported: Result<(), ConfigError>) -> Exit {
+        self.notices.extend(unsupported.err().map(Notice::Refused));
+        self.end()
+    }
+
+    fn tell_deprecated(&mut self, flags: &Flags) {
+        let given = DEPRECATED.iter().filter(|(flag, _)| flags.is_given(flag));
+        self.notices.extend(given.map(|(_, text)| Notice::Deprecated(text)));
+    }
+
+    fn tell_running(&mut self) {
+        self.notices.push(Notice::Running { args: self.args.clone() });
+    }
+
+    /// The configuration is refused: says how it was started, and why it was not.
+    fn refuse(&mut self, refusal: ConfigError) -> Exit {
+        // Compat: etcd ends on the spot here, before it has said how it was started.
+        if matches!(refusal, ConfigError::Shadowed(_)) {
+            return self.end_with(Notice::Refused(refusal));
+        }
+        self.tell_running();
+        let hint = (refusal == ConfigError::AdvertiseClientUnset)
+            .then(|| Notice::AdvertiseUnset(refusal.clone()));
+        self.notices.push(Notice::Refused(refusal));
+        self.notices.extend(hint);
+        self.end()
+    }
+
+    fn end_with(&mut self, last: Notice) -> Exit {
+        self.notices.push(last);
+        self.end()
+    }
+
+    fn end(&mut self) -> Exit {
+        Exit::Logged { logs: self.logs.clone(), notices: std::mem::take(&mut self.notices) }
+    }
+}
+
+fn printed(stdout: &str, stderr: &str, code: u8) -> Exit {
+    Exit::Printed { stdout: stdout.to_owned(), stderr: stderr.to_owned(), code }
+}
+
+/// What follows from what was typed and what was not.
+fn adjust_typed(flags: &mut Flags) {
+    if flags.is_given("listen-client-urls") && !flags.is_given("advertise-client-urls") {
+        flags.advertise_client_urls = UniqueUrls::default();
+    }
+    let discovers = !flags.discovery_srv.is_empty()
+        || !flags.discovery_srv_name.is_empty()
+        || !flags.discovery_endpoints.is_empty();
+    if discovers && !flags.is_given("initial-cluster") {
+        flags.initial_cluster.clear();
+    }
+}

@@ -1,0 +1,175 @@
+//! What the flags say about TLS.
+//!
+//! ```text
+//!     --cert-file c --key-file k --auto-tls                    c and k are shown, nothing is made
+//!     --auto-tls --client-cert-auth --trusted-ca-file ca       a certificate is made; clients need none, as in etcd
+//!     --peer-auto-tls                                          the same between members: each makes its own, and trusts all others
+//! ```
+
+use std::path::PathBuf;
+
+use tls::{CipherSuites, Info, Protocol, Version, Versions};
+
+use crate::error::ConfigError;
+use crate::flags::Flags;
+use crate::notice::Notice;
+use crate::resolved::{AutoTls, Tls};
+use crate::url::Url;
+
+/// A version of TLS that one can ask for. Nothing leaves the choice to others.
+pub(crate) fn version(text: &str) -> Result<Option<Version>, ConfigError> {
+    match text {
+        "" => Ok(None),
+        "TLS1.2" => Ok(Some(Version::Tls12)),
+        "TLS1.3" => Ok(Some(Version::Tls13)),
+        _ => Err(ConfigError::TlsVersion(text.to_owned())),
+    }
+}
+
+/// TLS for clients.
+pub(crate) fn client(flags: &Flags, notices: &mut Vec<Notice>) -> Result<Tls, ConfigError> {
+    let info = Info {
+        cert_file: path(&flags.cert_file),
+        key_file: path(&flags.key_file),
+        client_cert_file: path(&flags.client_cert_file),
+        client_key_file: path(&flags.client_key_file),
+        trusted_ca_file: path(&flags.trusted_ca_file),
+        client_cert_auth: flags.client_cert_auth,
+        crl_file: path(&flags.client_crl_file),
+        allowed_cns: flags.client_cert_allowed_cn.clone(),
+        allowed_hostnames: flags.client_cert_allowed_hostname.clone(),
+        suites: suites(flags)?,
+        versions: versions(flags)?,
+        ..Info::default()
+    };
+    let urls = flags.listen_client_urls.urls().iter().chain(flags.listen_client_http_urls.urls());
+    let asked = Asked {
+        info,
+        makes_one: flags.auto_tls.then(|| hosts(urls)),
+        checks_origin: !flags.client_skip_client_san_verification,
+        audience: Audience::Clients,
+    };
+    Ok(asked.meant(flags.self_signed_cert_validity, notices))
+}
+
+/// TLS between members.
+pub(crate) fn peer(flags: &Flags, notices: &mut Vec<Notice>) -> Result<Tls, ConfigError> {
+    let info = Info {
+        cert_file: path(&flags.peer_cert_file),
+        key_file: path(&flags.peer_key_file),
+        client_cert_file: path(&flags.peer_client_cert_file),
+        client_key_file: path(&flags.peer_client_key_file),
+        trusted_ca_file: path(&flags.peer_trusted_ca_file),
+        client_cert_auth: flags.peer_client_cert_auth,
+        crl_file: path(&flags.peer_crl_file),
+        allowed_cns: flags.peer_cert_allowed_cn.clone(),
+        allowed_hostnames: flags.peer_cert_allowed_hostname.clone(),
+        protocol: Protocol::Http1,
+        suites: suites(flags)?,
+        versions: versions(flags)?,
+        ..Info::default()
+    };
+    let asked = Asked {
+        info,
+        makes_one: flags.peer_auto_tls.then(|| hosts(flags.listen_peer_urls.urls().iter())),
+        checks_origin: !flags.peer_skip_client_san_verification,
+        audience: Audience::Peers,
+    };
+    Ok(asked.meant(flags.self_signed_cert_validity, notices))
+}
+
+/// Who is at the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Audience {
+    /// Clients.
+    Clients,
+    /// Other members.
+    Peers,
+}
+
+/// What the flags of one kind ask for.
+struct Asked {
+    info: Info,
+    /// A certificate is to be made, for these hosts.
+    makes_one: Option<Vec<String>>,
+    checks_origin: bool,
+    audience: Audience,
+}
+
+impl Asked {
+    fn meant(self, validity_years: u64, notices: &mut Vec<Notice>) -> Tls {
+        let Asked { info, makes_one, checks_origin, audience } = self;
+        let Some(hosts) = makes_one.filter(|_| info.is_empty()) else {
+            return Tls { info, auto: None, checks_origin };
+        };
+        // Compat: etcd puts what it makes in the place of all that was said.
+        let ignored = ignored_by_auto(&info, audience);
+        if !ignored.is_empty() {
+            notices.push(Notice::AutoTlsAlone { audience, ignored });
+        }
+        let Info { suites, versions, protocol, .. } = info;
+        let info = Info { suites, versions, protocol, ..Info::default() };
+        Tls { info, auto: Some(AutoTls { hosts, validity_years }), checks_origin: true }
+    }
+}
+
+/// Certificates that are to be made although some were given. Told in etcd's order, members first.
+pub(crate) fn tell_auto_ignored(flags: &Flags, notices: &mut Vec<Notice>) {
+    let peer_given = !flags.peer_cert_file.is_empty() || !flags.peer_key_file.is_empty();
+    let given = !flags.cert_file.is_empty() || !flags.key_file.is_empty();
+    let all = [
+        (flags.peer_auto_tls && peer_given, Audience::Peers),
+        (flags.auto_tls && given, Audience::Clients),
+    ];
+    let ignored = all.into_iter().filter(|(is_ignored, _)| *is_ignored);
+    notices.extend(ignored.map(|(_, audience)| Notice::AutoTlsIgnored(audience)));
+}
+
+fn path(text: &str) -> Option<PathBuf> {
+    (!text.is_empty()).then(|| PathBuf::from(text))
+}
+
+/// The cipher suites that were named. Go's names, all of them.
+pub(crate) fn suites(flags: &Flags) -> Result<CipherSuites, ConfigError> {
+    CipherSuites::named(&flags.cipher_suites).map_err(|error| match error {
+        tls::CipherSuiteError::Unknown(name) => ConfigError::CipherSuite(name),
+        error @ tls::CipherSuiteError::Http2 => ConfigError::CipherSuites(error),
+    })
+}
+
+fn versions(flags: &Flags) -> Result<Versions, ConfigError> {
+    let default = Versions::default();
+    Ok(Versions {
+        min: version(&flags.tls_min_version)?.unwrap_or(default.min),
+        max: version(&flags.tls_max_version)?.unwrap_or(default.max),
+    })
+}
+
+/// What `--auto-tls`, or `--peer-auto-tls`, leaves without effect: each by its flag for clients, and by that for members.
+fn ignored_by_auto(given: &Info, audience: Audience) -> Vec<&'static str> {
+    let all = [
+        ("client-cert-auth", "peer-client-cert-auth", given.client_cert_auth),
+        ("trusted-ca-file", "peer-trusted-ca-file", given.trusted_ca_file.is_some()),
+        ("client-crl-file", "peer-crl-file", given.crl_file.is_some()),
+        (
+            "client-cert-allowed-hostname",
+            "peer-cert-allowed-hostname",
+            !given.allowed_hostnames.is_empty(),
+        ),
+        ("allowed-cn", "peer-cert-allowed-cn", !given.allowed_cns.is_empty()),
+        ("client-cert-file", "peer-client-cert-file", given.client_cert_file.is_some()),
+        ("client-key-file", "peer-client-key-file", given.client_key_file.is_some()),
+    ];
+    let ignored = all.into_iter().filter(|(.., is_given)| *is_given);
+    ignored
+        .map(|(client, peer, _)| match audience {
+            Audience::Clients => client,
+            Audience::Peers => peer,
+        })
+        .collect()
+}
+
+/// What a certificate has to be for: all that is listened on.
+fn hosts<'a>(urls: impl Iterator<Item = &'a Url>) -> Vec<String> {
+    urls.filter(|url| !url.scheme().is_unix()).map(Url::hostname).map(str::to_owned).collect()
+}

@@ -1,0 +1,117 @@
+//! The environment.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+
+use config::{ConfigError, Exit, Machine, Notice, parse};
+
+use super::{MACHINE, outcome, run, run_on, told};
+
+fn notices(args: &[&str], variables: &[&str]) -> Vec<Notice> {
+    match run(args, variables) {
+        Ok(parsed) => parsed.notices,
+        Err(Exit::Logged { notices, .. }) => notices,
+        Err(exit) => panic!("{exit:?}"),
+    }
+}
+
+#[test]
+fn a_variable_stands_for_a_flag() {
+    let parsed = run(&[], &["ETCD_NAME=m1", "ETCD_PRE_VOTE=false"]).expect("sound");
+    assert_eq!((parsed.config.name.as_str(), parsed.config.raft.pre_vote), ("m1", false));
+    let used = |name: &str, value: &str| Notice::VariableUsed {
+        name: name.to_owned(),
+        value: value.to_owned(),
+    };
+    assert_eq!(parsed.notices[..2], [used("ETCD_NAME", "m1"), used("ETCD_PRE_VOTE", "false")]);
+}
+
+#[test]
+fn a_variable_counts_as_set() {
+    let (_, text) = outcome(&[], &["ETCD_LISTEN_CLIENT_URLS=http://127.0.0.1:1"]);
+    assert_eq!(text, ConfigError::AdvertiseClientUnset.to_string());
+}
+
+#[test]
+fn a_variable_and_its_flag_cannot_both_be_meant() {
+    assert_eq!(outcome(&["--name=x"], &["ETCD_NAME=y"]), (1, "shadowed: ETCD_NAME".to_owned()));
+    assert_eq!(outcome(&["--name=x"], &["ETCD_NAME="]), (1, "shadowed: ETCD_NAME".to_owned()));
+    let both = &["ETCD_MAX_WALS=x", "ETCD_NAME=y"];
+    assert_eq!(outcome(&["--name=x"], both), (1, "shadowed: ETCD_NAME".to_owned()));
+}
+
+#[test]
+fn a_bad_value_is_refused_and_of_several_the_last() {
+    let cases: &[(&[&str], &str)] = &[
+        (&["ETCD_MAX_WALS=x"], r#"invalid value "x" for ETCD_MAX_WALS: parse error"#),
+        (&["ETCD_PRE_VOTE=x"], r#"invalid value "x" for ETCD_PRE_VOTE: parse error"#),
+        (
+            &["ETCD_LISTEN_PEER_URLS=x"],
+            r#"invalid value "x" for ETCD_LISTEN_PEER_URLS: URL scheme must be http, https, unix, or unixs: x"#,
+        ),
+        (
+            &["ETCD_FEATURE_GATES=x"],
+            r#"invalid value "x" for ETCD_FEATURE_GATES: missing bool value for x"#,
+        ),
+        (
+            &["ETCD_PRE_VOTE=y", "ETCD_MAX_WALS=x"],
+            r#"invalid value "y" for ETCD_PRE_VOTE: parse error"#,
+        ),
+    ];
+    for (variables, text) in cases {
+        assert_eq!(outcome(&[], variables), (1, (*text).to_owned()), "{variables:?}");
+    }
+}
+
+#[test]
+fn a_value_that_is_no_text_is_refused_where_it_would_be_used() {
+    let with = |name: &str, args: &[&str]| {
+        let args = ["bowline"].iter().chain(args).map(OsString::from);
+        parse(args, [(name.into(), OsString::from_vec(b"/d/\xff".to_vec()))], &MACHINE)
+    };
+    for name in ["ETCD_DATA_DIR", "ETCD_CONFIG_FILE"] {
+        let refused = told(&with(name, &[]).expect_err("refused"));
+        let text = format!(r#"invalid value "/d/\xff" for {name}: not UTF-8"#);
+        assert_eq!(refused, (1, text));
+    }
+    let shadowed = told(&with("ETCD_DATA_DIR", &["--data-dir=d"]).expect_err("refused"));
+    assert_eq!(shadowed, (1, "shadowed: ETCD_DATA_DIR".to_owned()));
+    let unknown = Notice::UnknownVariable { variable: "ETCD_BOGUS=/d/\u{fffd}".to_owned() };
+    assert_eq!(with("ETCD_BOGUS", &[]).expect("sound").notices[0], unknown);
+    assert!(with("PATH", &[]).is_ok());
+}
+
+#[test]
+fn what_looks_like_a_flag_and_is_none_is_told_of() {
+    let variables =
+        &["ETCD_BOGUS=1", "ETCD_NAME=", "ETCD_UNSUPPORTED_ARCH=arm", "ETCD_HELP=1", "PATH=/bin"];
+    let unknown: Vec<Notice> =
+        ["ETCD_BOGUS=1", "ETCD_NAME=", "ETCD_UNSUPPORTED_ARCH=arm", "ETCD_HELP=1"]
+            .map(|variable| Notice::UnknownVariable { variable: variable.to_owned() })
+            .to_vec();
+    assert!(notices(&[], variables).starts_with(&unknown));
+}
+
+#[test]
+fn the_version_is_no_variable() {
+    let special = Notice::SpecialVariable { key: "ETCD_VERSION".to_owned(), value: "1".to_owned() };
+    assert_eq!(notices(&[], &["ETCD_VERSION=1"])[0], special);
+}
+
+#[test]
+fn flags_of_other_times_are_forgotten_here_too() {
+    let used =
+        Notice::VariableUsed { name: "ETCD_TEST.COVERPROFILE".to_owned(), value: "1".to_owned() };
+    assert_eq!(notices(&[], &["ETCD_TEST.COVERPROFILE=1"])[0], used);
+}
+
+#[test]
+fn where_nobody_promised_to_run_one_must_ask_for_it() {
+    let machine = Machine { arch: "riscv64", ..MACHINE };
+    let refused = run_on(&machine, &["--version"], &[]).expect_err("refused");
+    let Exit::Logged { notices, .. } = &refused else { panic!("{refused:?}") };
+    assert_eq!(notices[..], [Notice::ArchRefused { arch: "riscv64".to_owned() }]);
+    let parsed = run_on(&machine, &[], &["ETCD_UNSUPPORTED_ARCH=riscv64"]).expect("allowed");
+    assert_eq!(parsed.notices[0], Notice::ArchAllowed { arch: "riscv64".to_owned() });
+    assert!(!parsed.notices.iter().any(|notice| matches!(notice, Notice::UnknownVariable { .. })));
+}

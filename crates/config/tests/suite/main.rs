@@ -1,0 +1,61 @@
+//! The configuration from outside: what goes in on a command line, in the environment and in a file, and what comes out.
+//!
+//! Expected texts and codes of bad invocations were taken down from etcd 3.7.1 itself.
+
+mod accepted;
+mod environment;
+mod file;
+mod help;
+mod refused;
+
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr};
+
+use config::{Config, ConfigError, Exit, Machine, NoDefaultHost, Notice, Parsed, parse};
+
+/// A machine without a default route.
+const MACHINE: Machine = Machine { arch: "amd64", default_host: || Err(NoDefaultHost) };
+
+/// A machine that others reach as 10.0.0.7.
+const ROUTED: Machine =
+    Machine { arch: "amd64", default_host: || Ok(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 7))) };
+
+/// Runs with arguments and variables (`NAME=value`).
+fn run_on(machine: &Machine, args: &[&str], variables: &[&str]) -> Result<Parsed, Exit> {
+    let args = std::iter::once("bowline").chain(args.iter().copied()).map(OsString::from);
+    let variables = variables.iter().map(|variable| {
+        let (name, value) = variable.split_once('=').expect("NAME=value");
+        (name.into(), value.into())
+    });
+    parse(args, variables, machine)
+}
+
+fn run(args: &[&str], variables: &[&str]) -> Result<Parsed, Exit> {
+    run_on(&MACHINE, args, variables)
+}
+
+/// The configuration that arguments stand for.
+fn config(args: &[&str]) -> Config {
+    run(args, &[]).unwrap_or_else(|exit| panic!("{args:?}: {exit:?}")).config
+}
+
+/// Code and first line of what is printed, or code and why the configuration was refused.
+fn outcome(args: &[&str], variables: &[&str]) -> (u8, String) {
+    told(&run(args, variables).expect_err("refused"))
+}
+
+fn told(exit: &Exit) -> (u8, String) {
+    let text = match exit {
+        Exit::Printed { stderr, .. } => stderr.lines().next().unwrap_or_default().to_owned(),
+        Exit::Logged { notices, .. } => notices.iter().find_map(reason).expect("a reason"),
+    };
+    (exit.code(), text)
+}
+
+fn reason(notice: &Notice) -> Option<String> {
+    match notice {
+        Notice::Refused(ConfigError::Shadowed(variable)) => Some(format!("shadowed: {variable}")),
+        Notice::Refused(refusal) | Notice::NotStarted(refusal) => Some(refusal.to_string()),
+        _ => None,
+    }
+}
