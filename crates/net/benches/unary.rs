@@ -1,10 +1,11 @@
-//! What a small call costs the server: `cargo bench -p net`.
+//! Measures the server's CPU time per small call: `cargo bench -p net`.
 //!
-//! Clients hold eight connections with eight calls each in flight, over loopback, in this process but on threads of their own. A call has the
-//! shape of a unary gRPC call: headers and a small body there, headers, a body and trailers back. Counted is the processor time of the thread
-//! that serves, divided by the calls; so what is measured is this crate and hyper, and nothing of gRPC.
+//! Clients hold eight connections with eight calls each in flight, over loopback, in this process
+//! but on threads of their own. A call has the shape of a unary gRPC call: headers and a small body
+//! as request; headers, a body and trailers as response. The result is the CPU time of the serving
+//! thread divided by the number of calls, so it covers this crate and hyper, and nothing of gRPC.
 //!
-//! `cargo bench -p net -- --quick` runs a short round, to see that it runs. So does `cargo test --benches`.
+//! `cargo bench -p net -- --quick` and `cargo test --benches` run one short round as a smoke test.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
@@ -31,7 +32,7 @@ const CONNECTIONS: usize = 8;
 const CALLS_IN_FLIGHT: usize = 8;
 const REQUEST_BYTES: usize = 40;
 
-/// Answers every request with so many bytes.
+/// Answers every request with these bytes.
 struct Answer(Bytes);
 
 impl Handler for Answer {
@@ -72,7 +73,7 @@ impl Body for Reply {
 
 fn main() {
     let has = |flag: &str| std::env::args().any(|argument| argument == flag);
-    // Cargo says so when it benches, and says nothing when it tests.
+    // Cargo passes `--bench` when benchmarking, and not when testing.
     let rounds = if has("--bench") && !has("--quick") { 5 } else { 1 };
     let time = if rounds > 1 { Duration::from_secs(3) } else { Duration::from_millis(200) };
     println!("{CONNECTIONS} connections, {CALLS_IN_FLIGHT} calls in flight on each\n");
@@ -86,7 +87,7 @@ fn main() {
     }
 }
 
-/// Microseconds of processor time that a call takes.
+/// Returns the microseconds of CPU time per call.
 fn round(reply_bytes: usize, time: Duration) -> f64 {
     let runtimes = Runtimes::start(1).unwrap();
     let listener = Listener::bind(&Address::Tcp("127.0.0.1:0".into()), SocketOptions::default());
@@ -145,7 +146,7 @@ async fn caller(mut sender: SendRequest<Full<Bytes>>, ends: Instant, calls: Arc<
     }
 }
 
-/// What the thread of this name has used so far.
+/// Returns the CPU time of the thread with this name.
 fn processor_time(name: &str) -> Duration {
     for task in fs::read_dir("/proc/self/task").unwrap() {
         let path = task.unwrap().path();
@@ -155,5 +156,5 @@ fn processor_time(name: &str) -> Duration {
             return Duration::from_nanos(used.split(' ').next().unwrap().parse().unwrap());
         }
     }
-    panic!("no thread is called {name}");
+    panic!("no thread is named {name}");
 }

@@ -21,7 +21,8 @@ pub struct Connection {
     pub local: Option<SocketAddr>,
     /// Whether the connection is encrypted.
     pub tls: bool,
-    /// The common name in the verified certificate of the client, if one was required. May be empty.
+    /// The common name in the verified certificate of the client, if one was required. May be
+    /// empty.
     pub common_name: Option<Arc<str>>,
     /// The bytes that were answered and are not sent yet.
     pub send_budget: Arc<SendBudget>,
@@ -65,8 +66,8 @@ impl Connection {
         *self.upgrade.0.lock() = Some(Box::pin(work));
     }
 
-    /// Closes the connection, whatever is in flight: for handlers that find that the client does not
-    /// read.
+    /// Closes the connection, whatever is in flight: for handlers that find that the client does
+    /// not read.
     pub fn cut(&self) {
         self.send_budget.evict();
     }

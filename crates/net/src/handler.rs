@@ -13,13 +13,14 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Answers requests. One value serves all connections of a listener, on all runtimes.
 ///
-/// The future of a request is dropped when its client resets the stream or disconnects. Work that must
-/// finish regardless belongs to [`Background::spawn`](crate::Background::spawn). On HTTP/2 each call is
-/// a task of its own on the thread of its connection, so it must not compute for long there: use the
-/// blocking threads of the runtime ([`BLOCKING_THREADS_MAX`](crate::BLOCKING_THREADS_MAX)).
+/// The future of a request is dropped when its client resets the stream or disconnects. Work that
+/// must finish regardless belongs to [`Background::spawn`](crate::Background::spawn). On HTTP/2
+/// each call is a task of its own on the thread of its connection, so it must not compute for long
+/// there: use the blocking threads of the runtime
+/// ([`BLOCKING_THREADS_MAX`](crate::BLOCKING_THREADS_MAX)).
 ///
-/// Futures are `Send` although they never move between threads: that costs nothing, and the parts they
-/// are made of mostly are.
+/// Futures are `Send` although they never move between threads: that costs nothing, and the parts
+/// they are made of mostly are.
 pub trait Handler: Send + Sync + 'static {
     /// The body of a response. An error resets the stream, or closes the connection for HTTP/1.
     type Body: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static;

@@ -1,8 +1,8 @@
 //! Listeners, connections and the runtimes that serve them.
 //!
-//! Asynchronous Rust begins here. This crate turns bytes from sockets into requests and hands each to
-//! a [`Handler`], which knows what requests mean and returns a response. The folders follow the life
-//! of a connection:
+//! Asynchronous Rust begins here. This crate turns bytes from sockets into requests and hands each
+//! to a [`Handler`], which knows what requests mean and returns a response. The folders follow the
+//! life of a connection:
 //!
 //! ```text
 //!   listen/     bind a socket, accept connections, drain them at the end
@@ -20,17 +20,19 @@
 //!
 //! Invariants:
 //!
-//! - A listener holds a bounded number of connections ([`Config::connections_max`]); further ones wait
-//!   in the kernel's backlog. A bounded number of them are pending, that is, in protocol detection or
-//!   in the TLS handshake ([`Config::pending_max`]): one more evicts the oldest ([`EvictingLimit`]).
+//! - A listener holds a bounded number of connections ([`Config::connections_max`]); further ones
+//!   wait in the kernel's backlog. A bounded number of them are pending, that is, in protocol
+//!   detection or in the TLS handshake ([`Config::pending_max`]): one more evicts the oldest
+//!   ([`EvictingLimit`]).
 //! - Protocol detection, the handshake and the headers of a request each have a timeout.
-//! - Buffers are bounded: by HTTP/2 windows on the way in; on the way out by a send buffer per stream
-//!   and, since one chunk of a response is taken whole, by the handler, which checks the
-//!   [`SendBudget`] of its connection. Unsent bytes are bounded across connections as well: those that
-//!   have not read for the longest time are closed.
+//! - Buffers are bounded: by HTTP/2 windows on the way in; on the way out by a send buffer per
+//!   stream and, since one chunk of a response is taken whole, by the handler, which checks the
+//!   [`SendBudget`] of its connection. Unsent bytes are bounded across connections as well: the
+//!   connections that have not read for the longest time are closed.
 //! - A runtime polls one handshake at a time, between the tasks that serve requests.
 //! - An error of one connection, or of one accept call, affects no other connection.
-//! - A client that does not answer pings is disconnected, even when its socket accepts no more bytes.
+//! - A client that does not answer pings is disconnected, even when its socket accepts no more
+//!   bytes.
 //! - A client that pings more often than etcd allows gets etcd's GOAWAY and is disconnected.
 //! - When [`ListenerHandle::drain`] returns, all connections are closed.
 //!
@@ -49,8 +51,8 @@
 //! impl Handler for Hello {
 //!     type Body = Full<Bytes>;
 //!
-//!     async fn call(&self, _: &Arc<Connection>, request: Request<Incoming>) -> Response<Full<Bytes>> {
-//!         Response::new(format!("you asked for {}\n", request.uri().path()).into())
+//!     async fn call(&self, _: &Arc<Connection>, r: Request<Incoming>) -> Response<Self::Body> {
+//!         Response::new(format!("you asked for {}\n", r.uri().path()).into())
 //!     }
 //! }
 //!
@@ -67,8 +69,8 @@
 //! # Not in this crate
 //!
 //! `api` knows paths, gRPC and JSON, and bounds request bodies, which this crate passes on as they
-//! arrive. `node` knows flags and decides where to listen and when to stop. `tls` loads certificates
-//! and decides which clients are trusted.
+//! arrive. `node` knows flags and decides where to listen and when to stop. `tls` loads
+//! certificates and decides which clients are trusted.
 
 mod config;
 mod connection;

@@ -1,4 +1,5 @@
-//! A server that has no file descriptor left goes on as soon as it has one. Alone in its process, whose limit it changes.
+//! A server out of file descriptors resumes accepting when some are free. Alone in its process,
+//! whose limit it changes.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -24,7 +25,7 @@ impl Handler for Fine {
     }
 }
 
-/// Passes on the messages that are logged.
+/// Forwards the logged messages.
 struct Log(mpsc::SyncSender<String>);
 
 impl tracing::Subscriber for Log {
@@ -44,7 +45,7 @@ impl tracing::Subscriber for Log {
     fn event(&self, event: &tracing::Event<'_>) {
         let mut text = Text::default();
         event.record(&mut text);
-        // A test that has seen enough no longer listens.
+        // The channel is full once the test has seen enough.
         let _ = self.0.try_send(text.0);
     }
 }
@@ -59,7 +60,7 @@ impl Visit for Text {
 }
 
 #[test]
-fn without_descriptors_accepting_waits_for_some() {
+fn accepting_resumes_when_descriptors_are_free() {
     let (sender, log) = mpsc::sync_channel(100);
     tracing::subscriber::set_global_default(Log(sender)).unwrap();
     let runtimes = Runtimes::start(2).unwrap();
@@ -68,7 +69,7 @@ fn without_descriptors_accepting_waits_for_some() {
     let mut client = TcpStream::connect(listener.local().tcp().unwrap()).unwrap();
     client.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
 
-    // From here on there is no descriptor to be had.
+    // From here on the process can open no descriptor.
     let before = getrlimit(Resource::Nofile);
     let lowest = File::open("/dev/null").unwrap().as_raw_fd();
     let current = Some(u64::try_from(lowest).unwrap());

@@ -1,4 +1,4 @@
-//! A connection that was made from here, encrypted or not.
+//! The stream of an outgoing connection, encrypted or not.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::client::TlsStream;
 
-/// A connection that was made from here. Dropping it closes it.
+/// The stream of an outgoing connection. Dropping it closes the connection.
 #[derive(Debug)]
 pub struct ClientStream {
     io: Io,
@@ -21,7 +21,7 @@ pub struct ClientStream {
 enum Io {
     Tcp(TcpStream),
     Unix(UnixStream),
-    /// What is encrypted is another.
+    /// TLS over one of the other two.
     Tls(Box<TlsStream<ClientStream>>),
 }
 
@@ -40,23 +40,23 @@ impl ClientStream {
         ClientStream { io: Io::Tls(Box::new(stream)), local, remote }
     }
 
-    /// The address at this end, over TCP.
+    /// Returns the local address, over TCP.
     pub fn local(&self) -> Option<SocketAddr> {
         self.local
     }
 
-    /// The address at the other end, over TCP.
+    /// Returns the remote address, over TCP.
     pub fn remote(&self) -> Option<SocketAddr> {
         self.remote
     }
 
-    /// Whether TLS is spoken.
+    /// Returns whether the stream is encrypted.
     pub fn is_secure(&self) -> bool {
         matches!(self.io, Io::Tls(_))
     }
 }
 
-/// The same call for each kind.
+/// Calls the same method on each variant.
 macro_rules! each {
     ($link:expr, $io:ident => $call:expr) => {
         match &mut $link.get_mut().io {

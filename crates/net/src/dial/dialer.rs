@@ -1,18 +1,18 @@
-//! Calls others.
+//! Connects to other servers.
 //!
 //! ```text
 //!   https://m1.example:2380
-//!      │  names                    10.0.0.7, 10.0.1.7, fd00::7
+//!      │  lookup                   10.0.0.7, 10.0.1.7, fd00::7
 //!      ▼
-//!   10.0.0.7 ── no answer in its part of the time ──► 10.0.1.7 ──► ...        those of the kind of the first
-//!   fd00::7  ── begun 300 ms later, if nobody has answered by then              those of the other kind
+//!   10.0.0.7 ── no answer in its share of the time ──► 10.0.1.7 ──► ..     first address family
+//!   fd00::7  ── begun 300 ms later, unless connected by then               other address family
 //!      │
-//!      ▼  handshake, with the certificates of this moment
+//!      ▼  handshake, with the current certificates
 //!   ClientStream
 //! ```
 //!
-//! Compat: all of it, the times too, is what Go does for etcd. What is not: etcd heeds the variables `HTTP_PROXY` and `HTTPS_PROXY`
-//! for its peers, and nobody is asked here.
+//! Compat: the procedure and its times are Go's. Unlike etcd, it ignores `HTTP_PROXY` and
+//! `HTTPS_PROXY` for peers.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
@@ -32,82 +32,82 @@ use super::target::{Endpoint, Target};
 use crate::listen::set_tcp_options;
 use crate::runtime::resolver::{self, Purpose};
 
-/// The most addresses of one name that are tried.
+/// The most addresses of a name that are tried.
 pub const ADDRESSES_MAX: usize = 64;
-/// How long a handshake may take. That of Go.
+/// The default time for a handshake. As in Go.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long the addresses of one kind are tried alone.
+/// The time for which the addresses of the first family are tried alone.
 const FALLBACK_DELAY: Duration = Duration::from_millis(300);
-/// The least time for one of several addresses, if there is as much.
+/// The least time for one of several addresses, if that much is left.
 const ATTEMPT_MIN: Duration = Duration::from_secs(2);
 
-/// Calls others. Cheap to clone.
+/// Connects to other servers. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Dialer {
-    /// Certificates, and whom to speak with.
+    /// The certificates, and the rules by which servers are trusted.
     pub tls: Arc<ClientTls>,
-    /// How long it may take until somebody answers, the time to find out where they are included.
+    /// The time to connect, name resolution included.
     pub connect_timeout: Duration,
-    /// How long a handshake may take.
+    /// The time for a handshake.
     pub handshake_timeout: Duration,
-    /// The address to call from, if it matters.
+    /// The local address to connect from, if any.
     pub local: Option<IpAddr>,
 }
 
-/// Why there is no connection. The texts are those of Go.
+/// The reason there is no connection. The texts are Go's.
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
-    /// The name is unknown.
+    /// The name could not be resolved.
     #[error("dial tcp: lookup {host}: {reason}")]
     Lookup {
         /// The name.
         host: String,
-        /// What is said about it.
+        /// The reason.
         reason: String,
     },
-    /// It has no address of the kind of the one to call from.
+    /// The name has no address of the local address's family.
     #[error("dial tcp: address {0}: no suitable address found")]
     Unsuitable(String),
-    /// Nobody answered in time.
+    /// The connection timed out.
     #[error("dial {network} {address}: i/o timeout")]
     Late {
         /// `tcp` or `unix`.
         network: &'static str,
-        /// Who was called last.
+        /// The address.
         address: String,
     },
-    /// Nobody is there.
+    /// The connection was refused or failed.
     #[error("dial {network} {address}: connect: {}", os_error_text(source))]
     Connect {
         /// `tcp` or `unix`.
         network: &'static str,
-        /// Who was called first.
+        /// The address.
         address: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// It is called by a name that no certificate can be for.
+    /// No certificate can be issued for the host name.
     #[error(transparent)]
     Name(#[from] InvalidServerName),
-    /// Somebody is there, with whom TLS cannot be spoken.
+    /// The handshake failed.
     #[error("{}", tls::reason(.0))]
     Handshake(io::Error),
-    /// Somebody is there, who does not finish the handshake.
+    /// The handshake timed out.
     #[error("net/http: TLS handshake timeout")]
     HandshakeLate,
 }
 
 impl Dialer {
-    /// One that waits for an answer for so long.
+    /// Creates a dialer with this time to connect and the default time for handshakes.
     pub fn new(tls: Arc<ClientTls>, connect_timeout: Duration) -> Dialer {
         Dialer { tls, connect_timeout, handshake_timeout: HANDSHAKE_TIMEOUT, local: None }
     }
 
-    /// Calls somebody, on the runtime of the caller.
+    /// Connects to a target, on the caller's runtime.
     ///
     /// # Errors
-    /// Why there is no connection.
+    /// The reason there is no connection.
     pub async fn dial(&self, target: &Target) -> Result<ClientStream, DialError> {
         let deadline = Instant::now() + self.connect_timeout;
         let link = match target.endpoint() {
@@ -147,12 +147,12 @@ impl Dialer {
         let (first, other): (Vec<_>, Vec<_>) =
             addresses.iter().partition(|address| address.is_ipv4() == kind);
         if other.is_empty() {
-            return self.one_by_one(&first, deadline).await;
+            return self.try_in_order(&first, deadline).await;
         }
         self.race(&first, &other, deadline).await
     }
 
-    /// Those that can be called from the address to call from.
+    /// Returns the addresses of the local address's family.
     fn suitable(&self, mut addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
         if let Some(local) = self.local {
             addresses.retain(|address| address.is_ipv4() == local.is_ipv4());
@@ -161,20 +161,21 @@ impl Dialer {
         addresses
     }
 
-    /// Addresses of two kinds; the second ones have to wait a little. If nobody answers, the first to be called say why.
+    /// Tries addresses of two families, the second with a delay. If all fail, returns the error of
+    /// the first family.
     async fn race(
         &self,
         first: &[SocketAddr],
         other: &[SocketAddr],
         deadline: Instant,
     ) -> Result<TcpStream, DialError> {
-        let mut first = pin!(self.one_by_one(first, deadline));
+        let mut first = pin!(self.try_in_order(first, deadline));
         match timeout(FALLBACK_DELAY, first.as_mut()).await {
             Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => return self.one_by_one(other, deadline).await.map_err(|_| error),
+            Ok(Err(error)) => return self.try_in_order(other, deadline).await.map_err(|_| error),
             Err(_) => {}
         }
-        let mut other = pin!(self.one_by_one(other, deadline));
+        let mut other = pin!(self.try_in_order(other, deadline));
         tokio::select! {
             answered = first.as_mut() => match answered {
                 Ok(stream) => Ok(stream),
@@ -187,15 +188,16 @@ impl Dialer {
         }
     }
 
-    /// Tries addresses in their order, each for its part of the time. If nobody answers, the first one says why.
-    async fn one_by_one(
+    /// Tries addresses in order, each for its share of the time. If all fail, returns the first
+    /// error.
+    async fn try_in_order(
         &self,
         addresses: &[SocketAddr],
         deadline: Instant,
     ) -> Result<TcpStream, DialError> {
         let mut refused = None;
         for (at, address) in addresses.iter().enumerate() {
-            let until = part(Instant::now(), deadline, addresses.len() - at);
+            let until = attempt_deadline(Instant::now(), deadline, addresses.len() - at);
             let error = match timeout_at(until, self.connect(*address)).await {
                 Ok(Ok(stream)) => return Ok(stream),
                 Ok(Err(source)) => {
@@ -221,8 +223,8 @@ impl Dialer {
     }
 }
 
-/// Until when one of as many addresses is tried.
-fn part(now: Instant, deadline: Instant, addresses: usize) -> Instant {
+/// Returns the deadline of one attempt if `addresses` remain to be tried.
+fn attempt_deadline(now: Instant, deadline: Instant, addresses: usize) -> Instant {
     let left = deadline.saturating_duration_since(now);
     let share = left / u32::try_from(addresses.max(1)).unwrap_or(u32::MAX);
     now + share.max(ATTEMPT_MIN).min(left)
@@ -237,12 +239,12 @@ async fn lookup(host: &str, port: u16, deadline: Instant) -> Result<Vec<SocketAd
     let asked = resolver::run_lookup(Purpose::Dial, move || (name, port).to_socket_addrs());
     let found = timeout_at(deadline, asked).await;
     let found = found.map_err(|_| unknown("i/o timeout".to_owned()))?;
-    // An error of the task itself: the runtime stops.
+    // The task failed: the runtime is stopping.
     let found = found.map_err(|error| unknown(error.to_string()))?;
     Ok(found.map_err(|error| unknown(lookup_reason(&error)))?.collect())
 }
 
-/// What Go says of a name that nobody knows.
+/// Returns Go's text for an unknown name.
 fn lookup_reason(error: &io::Error) -> String {
     let reason = os_error_text(error);
     if reason.contains("not known") || reason.contains("No address") {

@@ -1,59 +1,60 @@
-//! Whom to call, by a URL.
+//! The target of an outgoing connection, parsed from a URL.
 //!
 //! ```text
 //!   http://10.0.0.7:2380        10.0.0.7, port 2380
 //!   https://m1.example:2380     m1.example, port 2380, over TLS, with a certificate for m1.example
 //!   https://[fd00::1]           fd00::1, port 443
-//!   unix://localhost:2380       the socket localhost:2380, in the folder of the process
-//!   unixs:///run/m1.sock        the socket /run/m1.sock, over TLS, with a certificate for localhost
+//!   unix://localhost:2380       the socket localhost:2380, in the working directory
+//!   unixs:///run/m1.sock        the socket /run/m1.sock, over TLS, certificate for localhost
 //! ```
 //!
-//! Only what is needed for a connection is looked at: a path behind a host is for whoever speaks HTTP there.
+//! Only the parts that a connection needs are parsed: the path of an `http` URL is up to the
+//! caller.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// The longest URL that is looked at. Those of members come from others.
+/// The longest URL that is parsed. URLs of members come from peers.
 pub const URL_BYTES_MAX: usize = 8 << 10;
 
-/// Whom to call.
+/// The target of an outgoing connection.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
     endpoint: Endpoint,
-    /// What a certificate must be for.
+    /// The name that the server's certificate must be for.
     host: String,
     is_secure: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Endpoint {
-    /// A name or an address without brackets, and a port.
+    /// A name or an IP address without brackets, and a port.
     Tcp(String, u16),
     Unix(PathBuf),
 }
 
-/// Why nobody can be called by a URL. The texts are etcd's where it has some.
+/// The reason a URL is no target. The texts are etcd's where it has some.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// The scheme is another.
+    /// The scheme is unknown.
     #[error("URL scheme must be http, https, unix, or unixs: {0}")]
     Scheme(String),
-    /// There is nobody in it.
+    /// The host is missing.
     #[error("http: no Host in request URL: {0}")]
     NoHost(String),
-    /// The port is none.
+    /// The port is not a number up to 65535.
     #[error("invalid port in URL: {0}")]
     Port(String),
-    /// It is longer than any that makes sense.
+    /// The URL is too long.
     #[error("URL is longer than {URL_BYTES_MAX} bytes")]
     TooLong,
 }
 
 impl Target {
-    /// Reads a URL.
+    /// Parses a URL.
     ///
     /// # Errors
-    /// If nobody can be called by it.
+    /// If the URL is not a valid target.
     pub fn parse(url: &str) -> Result<Target, TargetError> {
         if url.len() > URL_BYTES_MAX {
             return Err(TargetError::TooLong);
@@ -90,7 +91,7 @@ impl Target {
         if socket.is_empty() {
             return Err(TargetError::NoHost(url.to_owned()));
         }
-        // A socket is on this machine, whatever its path is.
+        // A unix socket is on this machine, whatever its path.
         let host = Some(split(host).0).filter(|host| !host.is_empty()).unwrap_or("localhost");
         Ok(Target { endpoint: Endpoint::Unix(socket.into()), host: host.to_owned(), is_secure })
     }
@@ -99,18 +100,18 @@ impl Target {
         &self.endpoint
     }
 
-    /// The host, without port and brackets: what a certificate must be for.
+    /// Returns the host without port and brackets: the name that the certificate must be for.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// Whether TLS is spoken.
+    /// Returns whether TLS is used.
     pub fn is_secure(&self) -> bool {
         self.is_secure
     }
 }
 
-/// `host:port`, or the path of a socket.
+/// Prints `host:port`, or the path of a socket.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.endpoint {
@@ -120,7 +121,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// Host and port; either may be empty.
+/// Splits host and port; either may be empty.
 fn split(authority: &str) -> (&str, &str) {
     if let Some((host, rest)) = authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         return (host, rest.strip_prefix(':').unwrap_or(rest));
@@ -133,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_says_whom_to_call() {
+    fn urls_are_parsed_into_targets() {
         for (url, text, host, is_secure) in [
             ("http://10.0.0.7:2380", "10.0.0.7:2380", "10.0.0.7", false),
             ("https://m1.example:2380", "m1.example:2380", "m1.example", true),
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_nowhere_is_refused() {
+    fn invalid_urls_are_refused() {
         for (url, text) in [
             ("m1:2380", "URL scheme must be http, https, unix, or unixs: m1:2380"),
             ("ftp://m1:2380", "URL scheme must be http, https, unix, or unixs: ftp://m1:2380"),

@@ -1,12 +1,14 @@
-//! A connection of HTTP/2, and what has to be done beside the library that speaks it.
+//! Drives an HTTP/2 connection of hyper: flushes after each poll, and ends it when the client is
+//! gone.
 //!
 //! ```text
-//!   each turn     h2 ─► what it left to be flushed ─► is the client still there?
+//!   each poll     h2 ─► flush the coalesced writes ─► has the client been silent for too long?
 //! ```
 //!
-//! *Is the client there?* The library pings a client that has been silent, and gives a connection up whose client does not answer. But then it says so, and waits until
-//! that is written: with a socket that takes no more, because the client has stopped or its machine has, that is never. So the connection is cut here
-//! if nothing was read for longer than any client that answers pings can be silent.
+//! hyper pings a silent client and gives up on one that does not answer. But it then writes a
+//! GOAWAY and waits until that is sent: never, if the client or its machine has stopped and the
+//! socket buffer is full. So the driver ends a connection from which nothing was read for longer
+//! than a client that answers pings can be silent.
 
 use std::io;
 use std::pin::Pin;
@@ -18,7 +20,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::write_coalescer::Flusher;
 
-/// A connection that is flushed after each of its turns, and cut when its client is gone.
+/// A connection that is flushed after each poll and ends when its client is gone.
 pub(crate) struct Http2Driver<C, S> {
     connection: Pin<Box<C>>,
     flusher: Flusher<S>,
@@ -26,12 +28,12 @@ pub(crate) struct Http2Driver<C, S> {
 }
 
 impl<C, S> Http2Driver<C, S> {
-    /// Cuts a connection that nothing was read from for so long.
+    /// Wraps a connection, which ends if nothing is read for `silence_max`.
     pub(crate) fn new(connection: C, flusher: Flusher<S>, silence_max: Duration) -> Self {
         Self { connection: Box::pin(connection), flusher, silence: SilenceTimer::new(silence_max) }
     }
 
-    /// The connection itself.
+    /// Returns the hyper connection.
     pub(crate) fn connection(&mut self) -> Pin<&mut C> {
         self.connection.as_mut()
     }
@@ -56,7 +58,7 @@ where
     }
 }
 
-/// How long a client may be silent.
+/// Times out a silent client.
 struct SilenceTimer {
     max: Duration,
     timer: Pin<Box<Sleep>>,
@@ -67,7 +69,8 @@ impl SilenceTimer {
         Self { max, timer: Box::pin(sleep_until(Instant::now() + max)) }
     }
 
-    /// Ready once it was silent for too long. What was read meanwhile is looked at only when the time is up.
+    /// Ready once the client was silent for too long. The timer is reset only when it fires, not at
+    /// each read.
     fn poll(&mut self, cx: &mut Context<'_>, last_read: impl Fn() -> Instant) -> Poll<DriverError> {
         loop {
             ready!(self.timer.as_mut().poll(cx));
@@ -80,10 +83,10 @@ impl SilenceTimer {
     }
 }
 
-/// Why a connection ended.
+/// The reason a connection ended.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DriverError {
-    #[error("the client does not answer, and takes nothing either")]
+    #[error("the client answers no pings and its socket accepts no more bytes")]
     Gone,
     #[error(transparent)]
     Io(#[from] io::Error),

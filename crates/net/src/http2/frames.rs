@@ -1,18 +1,19 @@
-//! Follows the frames of HTTP/2 in a stream of bytes, without copying or buffering any payload.
+//! Scans the HTTP/2 frames in a byte stream without copying or buffering payloads.
 //!
 //! ```text
 //!   00 00 08   06     00      00 00 00 00    6f 68 20 68 65 6c 6c 6f     a PING
 //!   length 8   PING   flags   stream 0       payload
-//!   ─────────── the 9 bytes that are looked at   ─── skipped, however many
+//!   ─────────── the 9 bytes that are parsed      ─── skipped, whatever the length
 //! ```
 //!
-//! The bytes may come in any portions. A position is a *boundary* if another frame may begin there: not inside a frame, and not between the
-//! HEADERS and the CONTINUATION frames of one block, where nothing else is allowed.
+//! The bytes may arrive in any portions. A position is a *boundary* if another frame may begin
+//! there: not inside a frame, and not between the HEADERS and CONTINUATION frames of one header
+//! block, where no other frame is allowed.
 
-/// Bytes before the payload of a frame.
+/// The length of a frame header.
 pub(crate) const FRAME_HEADER_BYTES: usize = 9;
 
-/// Kinds of frames.
+/// Frame types.
 pub(crate) mod kind {
     pub(crate) const DATA: u8 = 0;
     pub(crate) const HEADERS: u8 = 1;
@@ -23,14 +24,14 @@ pub(crate) mod kind {
     pub(crate) const CONTINUATION: u8 = 9;
 }
 
-/// Flags of frames. What a bit means depends on the kind.
+/// Frame flags. The meaning of a bit depends on the type.
 mod flag {
     pub(super) const ACK: u8 = 0x1;
     pub(super) const END_STREAM: u8 = 0x1;
     pub(super) const END_HEADERS: u8 = 0x4;
 }
 
-/// The first bytes of a frame.
+/// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) length: u32,
@@ -54,17 +55,17 @@ impl Frame {
         [l0, l1, l2, self.kind, self.flags, s0, s1, s2, s3]
     }
 
-    /// A ping that asks for an answer.
+    /// Returns whether this is a PING that requires an answer.
     pub(crate) fn asks_pong(self) -> bool {
         self.kind == kind::PING && self.flags & flag::ACK == 0
     }
 
-    /// Whether its sender says no more on this stream.
+    /// Returns whether the sender ends its side of the stream.
     pub(crate) fn ends_stream(self) -> bool {
         self.carries_message() && self.flags & flag::END_STREAM != 0
     }
 
-    /// Headers or data of a request or response.
+    /// Returns whether the frame carries headers or data of a request or response.
     pub(crate) fn carries_message(self) -> bool {
         matches!(self.kind, kind::DATA | kind::HEADERS)
     }
@@ -78,27 +79,27 @@ impl Frame {
     }
 }
 
-/// Where in its frames a stream of bytes is.
+/// The position of a byte stream within its frames.
 #[derive(Clone, Debug)]
 pub(crate) struct FrameScanner {
-    /// The header of the next frame, as far as it has come.
+    /// The header of the next frame, as far as it has arrived.
     header: [u8; FRAME_HEADER_BYTES],
     filled: usize,
-    /// Bytes to skip: what is left of the payload, or of the preface.
+    /// Bytes left to skip of a payload or of the preface.
     skip: usize,
-    /// Whether what is skipped belongs to a block of headers.
+    /// Whether the skipped bytes belong to a header block.
     skips_block: bool,
-    /// Whether a block has begun whose last frame has not.
+    /// Whether a header block has begun whose last frame has not.
     in_block: bool,
 }
 
 impl FrameScanner {
-    /// Skips so many bytes first.
+    /// Creates a scanner that first skips `skip` bytes.
     pub(crate) fn new(skip: usize) -> Self {
         Self { header: [0; _], filled: 0, skip, skips_block: false, in_block: false }
     }
 
-    /// Takes the next bytes, and calls for each frame once its header is complete.
+    /// Scans the next bytes and calls `each` for every frame whose header is complete.
     pub(crate) fn feed(&mut self, mut bytes: &[u8], mut each: impl FnMut(Frame)) {
         while !bytes.is_empty() {
             let (size, frame) = self.step(bytes);
@@ -107,17 +108,17 @@ impl FrameScanner {
         }
     }
 
-    /// Whether another frame could begin here.
+    /// Returns whether another frame may begin here.
     pub(crate) fn at_boundary(&self) -> bool {
         self.skip == 0 && self.filled == 0 && !self.in_block
     }
 
-    /// Whether a block of headers has begun and not ended.
+    /// Returns whether a header block has begun and not ended.
     pub(crate) fn headers_unfinished(&self) -> bool {
         self.in_block || (self.skips_block && self.skip > 0)
     }
 
-    /// How many of these bytes lead to the next boundary; all, if they do not reach it.
+    /// Returns how many of these bytes lead to the next boundary: all, if they do not reach it.
     pub(crate) fn until_boundary(&self, bytes: &[u8]) -> usize {
         let (mut ahead, mut position) = (self.clone(), 0);
         while position < bytes.len() && !ahead.at_boundary() {
@@ -126,7 +127,8 @@ impl FrameScanner {
         position
     }
 
-    /// Goes on to the end of a header or of a payload, if the bytes reach so far; how many it took, and the frame that begins.
+    /// Advances to the end of a header or payload, if the bytes suffice. Returns the number of
+    /// bytes used and the frame that begins.
     fn step(&mut self, bytes: &[u8]) -> (usize, Option<Frame>) {
         if self.skip > 0 {
             let size = self.skip.min(bytes.len());
@@ -171,14 +173,14 @@ mod tests {
         frames.iter().flat_map(bytes).collect()
     }
 
-    fn frames_of(follower: &mut FrameScanner, bytes: &[u8]) -> Vec<Frame> {
+    fn frames_of(scanner: &mut FrameScanner, bytes: &[u8]) -> Vec<Frame> {
         let mut frames = Vec::new();
-        follower.feed(bytes, |frame| frames.push(frame));
+        scanner.feed(bytes, |frame| frames.push(frame));
         frames
     }
 
     #[test]
-    fn a_header_is_what_the_picture_shows() {
+    fn a_frame_header_is_encoded_as_documented() {
         let header = [0, 0, 8, 6, 0, 0, 0, 0, 0];
         assert_eq!(Frame::decode(header), PING);
         assert_eq!(PING.encode(), header);
@@ -188,68 +190,68 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_found_however_the_bytes_come() {
+    fn frames_are_found_however_the_bytes_are_split() {
         let frames = [PING, BLOCK[0], BLOCK[1], BLOCK[2], PING];
         let bytes = [&b"preface"[..], &bytes_of(&frames)].concat();
         for first in 0..=bytes.len() {
             for second in first..=bytes.len() {
-                let mut follower = FrameScanner::new(7);
+                let mut scanner = FrameScanner::new(7);
                 let parts = [&bytes[..first], &bytes[first..second], &bytes[second..]];
                 let found: Vec<Frame> =
-                    parts.iter().flat_map(|part| frames_of(&mut follower, part)).collect();
+                    parts.iter().flat_map(|part| frames_of(&mut scanner, part)).collect();
                 assert_eq!(found, frames, "{first} {second}");
-                assert!(follower.at_boundary());
+                assert!(scanner.at_boundary());
             }
         }
     }
 
     #[test]
     fn a_large_payload_is_skipped() {
-        let mut follower = FrameScanner::new(0);
-        assert_eq!(frames_of(&mut follower, &bytes_of(&[LARGE, PING])), [LARGE, PING]);
+        let mut scanner = FrameScanner::new(0);
+        assert_eq!(frames_of(&mut scanner, &bytes_of(&[LARGE, PING])), [LARGE, PING]);
     }
 
     #[test]
-    fn boundaries_are_between_frames_and_outside_of_blocks() {
+    fn boundaries_are_between_frames_and_outside_of_header_blocks() {
         let bytes = bytes_of(&[PING, BLOCK[0], BLOCK[1], BLOCK[2], PING]);
-        let mut follower = FrameScanner::new(0);
+        let mut scanner = FrameScanner::new(0);
         let mut boundaries = vec![];
         for (position, byte) in bytes.iter().enumerate() {
-            if follower.at_boundary() {
+            if scanner.at_boundary() {
                 boundaries.push(position);
             }
-            frames_of(&mut follower, &[*byte]);
+            frames_of(&mut scanner, &[*byte]);
         }
-        // A ping of 17 bytes, a block of 12, 9 and 11, and another ping.
+        // A ping of 17 bytes, a header block of 12, 9 and 11, and another ping.
         assert_eq!(boundaries, [0, 17, 49]);
     }
 
     #[test]
-    fn the_way_to_the_next_boundary_is_seen_ahead() {
+    fn the_distance_to_the_next_boundary_is_computed_ahead() {
         let bytes = bytes_of(&[PING, BLOCK[0], BLOCK[1], BLOCK[2], PING]);
         for position in 0..bytes.len() {
-            let mut follower = FrameScanner::new(0);
-            frames_of(&mut follower, &bytes[..position]);
+            let mut scanner = FrameScanner::new(0);
+            frames_of(&mut scanner, &bytes[..position]);
             let next = [0, 17, 49, 66].into_iter().find(|next| *next >= position).unwrap();
-            assert_eq!(follower.until_boundary(&bytes[position..]), next - position, "{position}");
-            // With fewer bytes, as far as they go.
+            assert_eq!(scanner.until_boundary(&bytes[position..]), next - position, "{position}");
+            // With fewer bytes, as far as they reach.
             let few = &bytes[position..][..1];
-            assert_eq!(follower.until_boundary(few), usize::from(next > position));
+            assert_eq!(scanner.until_boundary(few), usize::from(next > position));
         }
     }
 
     #[test]
-    fn headers_are_unfinished_from_their_first_frame_to_the_last_byte() {
+    fn a_header_block_is_unfinished_until_its_last_byte() {
         let bytes = bytes_of(&[PING, BLOCK[0], BLOCK[1], BLOCK[2], PING]);
-        let mut follower = FrameScanner::new(0);
+        let mut scanner = FrameScanner::new(0);
         let mut unfinished = vec![];
         for (position, byte) in bytes.iter().enumerate() {
-            frames_of(&mut follower, &[*byte]);
-            if follower.headers_unfinished() {
+            frames_of(&mut scanner, &[*byte]);
+            if scanner.headers_unfinished() {
                 unfinished.push(position);
             }
         }
-        // From the ninth byte of the HEADERS on, to the last but one of the block.
+        // From the ninth byte of the HEADERS frame to the last but one of the block.
         assert_eq!(unfinished, (25..48).collect::<Vec<_>>());
     }
 }

@@ -1,13 +1,13 @@
-//! The end of a connection whose client pings too often.
+//! The GOAWAY that ends the connection of a client that pings too often.
 //!
 //! ```text
-//!   00 00 16  07      00  00 00 00 00   00 00 00 05   00 00 00 0b          74 6f 6f 5f 6d 61 6e 79 5f 70 69 6e 67 73
-//!   length 22 GOAWAY      stream 0      last was 5    ENHANCE_YOUR_CALM    too_many_pings
+//!   00 00 16  07      00  00 00 00 00   00 00 00 05   00 00 00 0b          74 6f 6f 5f .. 67 73
+//!   length 22 GOAWAY      stream 0      last stream   ENHANCE_YOUR_CALM    too_many_pings
 //! ```
 //!
-//! Then our side is closed, and what the client still says is read and thrown away for a moment: closing with something unread would make
-//! the kernel reset the connection, and the client might never see the reason. Clients of grpc-go look for these very words, and ping half as
-//! often from then on.
+//! Then our side is shut down, and what the client still sends is read and discarded for a moment:
+//! closing with unread bytes would make the kernel reset the connection, and the client might never
+//! see the reason. grpc-go clients look for this text, and then double their ping interval.
 
 use std::io;
 use std::pin::Pin;
@@ -19,14 +19,14 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::frames::{Frame, kind};
 
-/// How long a client may take to read its last frame and go. As in grpc-go.
+/// The time a client has to read the frame and close. As in grpc-go.
 const LINGER: Duration = Duration::from_secs(1);
 const REASON: &[u8; 14] = b"too_many_pings";
-/// The last stream, the code, and the reason.
+/// The last stream, the error code and the debug data.
 const GOAWAY_BYTES: u32 = 4 + 4 + 14;
 const ENHANCE_YOUR_CALM: u32 = 0xb;
 
-/// How far the end has come.
+/// The progress of the shutdown.
 #[derive(Debug)]
 pub(super) struct GoAway {
     step: Step,
@@ -35,7 +35,7 @@ pub(super) struct GoAway {
 
 #[derive(Debug)]
 enum Step {
-    /// As many bytes of the last frame were written.
+    /// Bytes of the frame that are written.
     Write {
         frame: Vec<u8>,
         written: usize,
@@ -46,7 +46,7 @@ enum Step {
 }
 
 impl GoAway {
-    /// Says that streams up to `last` were looked at.
+    /// Prepares a GOAWAY that names `last` as the last processed stream.
     pub(super) fn new(last: u32) -> Self {
         Self {
             step: Step::Write { frame: goaway(last), written: 0 },
@@ -54,12 +54,14 @@ impl GoAway {
         }
     }
 
-    /// Whether the last frame has not begun yet, so that another may still be finished before it.
+    /// Returns whether no byte of the frame is written yet, so that h2 may still finish one of its
+    /// own.
     pub(super) fn is_waiting(&self) -> bool {
         matches!(self.step, Step::Write { written: 0, .. })
     }
 
-    /// Goes on as far as the stream lets it. Ends in an error, since nothing can be read any more.
+    /// Makes progress as far as the stream allows. Ends in an error, since there is nothing more to
+    /// read.
     pub(super) fn poll<S>(
         &mut self,
         cx: &mut Context<'_>,
@@ -86,7 +88,7 @@ impl GoAway {
 }
 
 impl Step {
-    /// The step after this one, once this one is done.
+    /// Performs the step and returns the next one.
     fn poll<S>(
         &mut self,
         cx: &mut Context<'_>,
@@ -122,7 +124,7 @@ impl Step {
     }
 }
 
-/// Reads something and throws it away; whether there was anything.
+/// Reads and discards bytes; returns whether there were any.
 fn poll_discard<S: AsyncRead>(cx: &mut Context<'_>, stream: Pin<&mut S>) -> Poll<io::Result<bool>> {
     let mut scratch = [0; 1024];
     let mut buffer = ReadBuf::new(&mut scratch);
@@ -144,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_frame_is_what_the_picture_shows() {
+    fn the_goaway_frame_is_encoded_as_documented() {
         let mut expected = vec![0, 0, 0x16, 7, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0x0b];
         expected.extend_from_slice(b"too_many_pings");
         assert_eq!(goaway(5), expected);

@@ -1,19 +1,20 @@
-//! A connection of HTTP/2 that is watched for what the library which speaks it does not watch.
+//! Checks on the HTTP/2 frames of a client that hyper and h2 do not make.
 //!
-//! [`Http2Guard`] sits between the socket and that library, hands all bytes through, and follows the frames in them on both ways:
+//! [`Http2Guard`] sits between the socket and h2, passes all bytes through, and scans the frames in
+//! both directions:
 //!
 //! ```text
-//!   client ──► PING, HEADERS 7 ──►┌───────┐──► the same ──► h2
+//!   client ──► PING, HEADERS 7 ──►┌────────────┐──► unchanged ──► h2
 //!                                 │ Http2Guard │
-//!   client ◄── HEADERS 5 end  ◄───└───────┘◄── the same ◄── h2
-//!              └ a response: pings are free again, call 5 is over
+//!   client ◄── HEADERS 5 end  ◄───└────────────┘◄── unchanged ◄── h2
+//!              └ a response: resets the ping strikes, ends call 5
 //! ```
 //!
-//! - Pings that come too often end the connection as grpc-go ends it (`pings`, `goaway`).
-//! - The first frame, and a block of headers that has begun, must be complete within a time.
+//! - Pings that come too often end the connection as in grpc-go (`pings`, `goaway`).
+//! - The first frame, and a header block that has begun, must be complete within a timeout.
 //!
-//! *Invariant:* what the client reads is frames, whole and in order, also when the last of them is not of h2's making: it is written at a
-//! boundary only. What h2 writes after it vanishes.
+//! Invariant: the client reads whole frames in order, even if the last one is not h2's: the GOAWAY
+//! is written only at a frame boundary, and what h2 writes after it is discarded.
 
 use std::io;
 use std::pin::Pin;
@@ -29,50 +30,50 @@ use super::pings::Pings;
 use super::streams::Streams;
 use crate::open::PREFACE;
 
-/// What a guard allows.
+/// The limits that a guard enforces.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GuardLimits {
-    /// The least time between pings during a call; none if they may come as often as they like.
+    /// The least time between pings during a call; `None` allows any number.
     pub(crate) ping_min_time: Option<Duration>,
-    /// Time until the first frame is complete.
+    /// The time until the first frame is complete.
     pub(crate) first_frame_timeout: Duration,
-    /// Time until a block of headers is complete.
+    /// The time until a header block is complete.
     pub(crate) headers_timeout: Duration,
 }
 
-/// A watched stream of HTTP/2.
+/// An HTTP/2 stream whose frames are checked.
 #[derive(Debug)]
 pub(crate) struct Http2Guard<S> {
     stream: S,
     received: FrameScanner,
     sent: FrameScanner,
-    watch: Watch,
+    frame_state: FrameState,
     headers_timeout: Duration,
-    /// When what is unfinished must be complete.
+    /// The deadline of the first frame or of an unfinished header block.
     deadline: Option<Pin<Box<Sleep>>>,
     goaway: Option<GoAway>,
 }
 
-/// What follows from frames.
+/// The state derived from the frames.
 #[derive(Debug)]
-struct Watch {
+struct FrameState {
     pings: Pings,
     streams: Streams,
-    /// Whether any frame has come.
-    greeted: bool,
-    /// Whether the frames of the last read began a block of headers.
+    /// Whether a frame was received.
+    received_any: bool,
+    /// Whether the frames of the last read began a header block.
     block_began: bool,
-    /// Whether a ping was one too many.
-    too_many: bool,
+    /// Whether the ping limit was exceeded.
+    too_many_pings: bool,
 }
 
-impl Watch {
+impl FrameState {
     fn on_received(&mut self, frame: Frame) {
-        self.greeted = true;
+        self.received_any = true;
         self.block_began |= frame.kind == kind::HEADERS;
         self.streams.on_received(frame);
         if frame.asks_pong() {
-            self.too_many |= self.pings.on_ping(Instant::now(), self.streams.any_running());
+            self.too_many_pings |= self.pings.on_ping(Instant::now(), self.streams.any_running());
         }
     }
 
@@ -85,20 +86,20 @@ impl Watch {
 }
 
 impl<S> Http2Guard<S> {
-    /// Expects the preface of HTTP/2 as the first thing to read.
+    /// Wraps a stream that begins with the HTTP/2 preface.
     pub(crate) fn new(stream: S, limits: GuardLimits) -> Self {
-        let watch = Watch {
+        let frame_state = FrameState {
             pings: Pings::new(limits.ping_min_time),
             streams: Streams::default(),
-            greeted: false,
+            received_any: false,
             block_began: false,
-            too_many: false,
+            too_many_pings: false,
         };
         Self {
             stream,
             received: FrameScanner::new(PREFACE.len()),
             sent: FrameScanner::new(0),
-            watch,
+            frame_state,
             headers_timeout: limits.headers_timeout,
             deadline: Some(after(limits.first_frame_timeout)),
             goaway: None,
@@ -106,25 +107,25 @@ impl<S> Http2Guard<S> {
     }
 
     fn on_received(&mut self, bytes: &[u8]) {
-        self.watch.block_began = false;
-        self.received.feed(bytes, |frame| self.watch.on_received(frame));
+        self.frame_state.block_began = false;
+        self.received.feed(bytes, |frame| self.frame_state.on_received(frame));
         self.set_deadline();
-        if self.watch.too_many {
-            self.goaway = Some(GoAway::new(self.watch.streams.last()));
+        if self.frame_state.too_many_pings {
+            self.goaway = Some(GoAway::new(self.frame_state.streams.last()));
         }
     }
 
     fn on_sent(&mut self, bytes: &[u8]) {
-        self.sent.feed(bytes, |frame| self.watch.on_sent(frame));
+        self.sent.feed(bytes, |frame| self.frame_state.on_sent(frame));
     }
 
-    /// Nearly always there is none: headers come in one piece.
+    /// Sets or clears the deadline. Nearly always there is none: header blocks arrive in one piece.
     fn set_deadline(&mut self) {
         if self.received.headers_unfinished() {
-            if self.watch.block_began {
+            if self.frame_state.block_began {
                 self.deadline = Some(after(self.headers_timeout));
             }
-        } else if self.watch.greeted {
+        } else if self.frame_state.received_any {
             self.deadline = None;
         }
     }
@@ -145,12 +146,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http2Guard<S> {
         goaway.poll(cx, &mut self.stream, self.sent.at_boundary())
     }
 
-    /// What becomes of bytes once the end has begun: those that finish a frame are sent, and all others vanish.
+    /// Handles writes of h2 once the GOAWAY is due: sends the bytes that complete a frame and
+    /// discards all others.
     fn poll_write_last(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let waiting = self.goaway.as_ref().is_some_and(GoAway::is_waiting);
         let mut taken = bytes.len();
         if waiting && !self.sent.at_boundary() {
-            // First, since the socket may never take the rest of the frame.
+            // Polled first, since the socket may never accept the rest of the frame.
             if let Poll::Ready(error) = self.poll_farewell(cx) {
                 return Poll::Ready(Err(error));
             }
@@ -181,8 +183,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Http2Guard<S> {
             if me.goaway.is_none() {
                 return Poll::Ready(Ok(()));
             }
-            // h2 sees nothing of this read, and with it of no call that began there. The last frame counts those as looked at, which is the
-            // safe side: their clients do not try again by themselves.
+            // h2 sees nothing of this read, nor of the calls that begin in it. The GOAWAY counts
+            // them as processed, which is the safe side: clients do not retry them on their own.
             buffer.set_filled(before);
         }
         me.poll_farewell(cx).map(Err)

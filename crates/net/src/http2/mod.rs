@@ -1,5 +1,5 @@
-//! What hyper's HTTP/2 server does not do: checks on the frames of a client, coalesced writes, and the
-//! end of connections whose client is gone.
+//! Additions to hyper's HTTP/2 server: checks on the frames of a client, coalesced writes, and the
+//! end of connections whose client is gone. See docs/decisions/2026-11-16-http2-guards.md.
 //!
 //! ```text
 //!   socket ── write_coalescer ── guard ── hyper/h2

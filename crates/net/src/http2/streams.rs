@@ -1,23 +1,24 @@
-//! Which calls are running on a connection.
+//! The calls in flight on a connection.
 
 use std::collections::BTreeSet;
 
 use super::frames::{Frame, kind};
 
-/// The streams on which the server has not said its last word.
+/// The streams on which the server has not finished its response.
 ///
-/// Their number is bounded by what the connection allows: a stream above that is reset, and with that closed here.
+/// Bounded by the connection's limit on streams: h2 resets a stream above it, which removes it
+/// here.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     running: BTreeSet<u32>,
-    /// The highest that the client has opened.
+    /// The highest stream id that the client has opened.
     last: u32,
 }
 
 impl Streams {
     pub(super) fn on_received(&mut self, frame: Frame) {
         match frame.kind {
-            // Not for trailers of a stream that is known, and not for what only a server opens.
+            // Neither trailers of a known stream, nor ids that only servers use.
             kind::HEADERS if frame.stream > self.last && frame.stream % 2 == 1 => {
                 self.last = frame.stream;
                 self.running.insert(frame.stream);
@@ -55,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_runs_from_its_headers_to_the_end_of_the_response() {
+    fn a_call_is_in_flight_from_its_headers_to_the_end_of_the_response() {
         let mut streams = Streams::default();
         streams.on_received(frame(kind::HEADERS, END, 1));
         streams.on_received(frame(kind::HEADERS, 0, 3));
@@ -64,14 +65,14 @@ mod tests {
         streams.on_sent(frame(kind::DATA, END, 1));
         assert!(streams.any_running());
         streams.on_received(frame(kind::DATA, END, 3));
-        assert!(streams.any_running(), "the client has said all, the server has not");
+        assert!(streams.any_running(), "the client is done, the server is not");
         streams.on_sent(frame(kind::HEADERS, END, 3));
         assert!(!streams.any_running());
         assert_eq!(streams.last(), 3);
     }
 
     #[test]
-    fn a_reset_from_either_side_ends_it() {
+    fn a_reset_from_either_side_ends_a_call() {
         let mut streams = Streams::default();
         streams.on_received(frame(kind::HEADERS, 0, 1));
         streams.on_received(frame(kind::RST_STREAM, 0, 1));
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_after_the_end_opens_nothing() {
+    fn frames_of_ended_or_invalid_streams_open_no_call() {
         let mut streams = Streams::default();
         streams.on_received(frame(kind::HEADERS, 0, 5));
         streams.on_sent(frame(kind::HEADERS, END, 5));

@@ -1,21 +1,22 @@
-//! Small writes of one turn, gathered into one.
+//! Merges the small writes of one poll into one system call.
 //!
-//! h2 hands each frame of data from 256 bytes on to the socket by itself and flushes right after: a system call for every reply, although
-//! eight of them may be ready. [`CoalescedStream`] lies about both. What is small it keeps, a flush it puts off, and when the task of the connection has
-//! had its turn, it flushes for good with the [`Flusher`] it holds:
+//! h2 writes each DATA frame of 256 bytes or more separately and flushes right after: one system
+//! call per response, even if eight of them are ready. [`CoalescedStream`] buffers small writes and
+//! ignores flushes. After each poll of the connection, the driver flushes the buffer through the
+//! [`Flusher`]:
 //!
 //! ```text
-//!   turn of a connection                                         on the wire
+//!   poll of a connection                                         on the wire
 //!   write 9+300, flush, write 9+300, flush, write 20, flush      nothing
-//!   then: Flusher::poll                                            one write of 638 bytes
+//!   then: Flusher::poll                                          one write of 638 bytes
 //! ```
 //!
-//! What is large is written at once, together with what was buffer and without a copy.
+//! Large writes go out at once, together with the buffer and without a copy.
 //!
-//! Both sides also know when something was last read ([`Flusher::last_read`]).
+//! Also records the time of the last read ([`Flusher::last_read`]).
 //!
-//! *Invariants:* bytes go out in the order they came in; at most [`COALESCED_BYTES_MAX`] are buffer; nothing is buffer while the task waits, unless
-//! the socket takes no more.
+//! Invariants: bytes go out in order; at most [`COALESCED_BYTES_MAX`] are buffered; nothing stays
+//! buffered while the task waits, unless the socket accepts no more.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -27,22 +28,22 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-/// What is buffer at most. As much as a frame, so that a full one goes straight through.
+/// The most buffered bytes. As large as a frame, so that a full frame is not buffered.
 const COALESCED_BYTES_MAX: usize = 16 << 10;
 
-/// A stream that puts off small writes, and the means to have them written.
+/// Splits a stream into one that coalesces writes and the handle that flushes it.
 pub(crate) fn coalesce_writes<S>(stream: S) -> (CoalescedStream<S>, Flusher<S>) {
-    // No room is made before it is needed: many connections never say much.
+    // Allocates nothing yet: many connections send little.
     let buffer = BytesMut::new();
     let shared = Arc::new(Mutex::new(CoalescerState { stream, buffer, last_read: Instant::now() }));
     (CoalescedStream(Arc::clone(&shared)), Flusher(shared))
 }
 
-/// The side that is read and written.
+/// The half that is read and written.
 #[derive(Debug)]
 pub(crate) struct CoalescedStream<S>(Arc<Mutex<CoalescerState<S>>>);
 
-/// The side that flushes. Both are used by one task, so neither ever waits for the other.
+/// The half that flushes. One task uses both, so the lock is never contended.
 #[derive(Debug)]
 pub(crate) struct Flusher<S>(Arc<Mutex<CoalescerState<S>>>);
 
@@ -54,14 +55,14 @@ struct CoalescerState<S> {
 }
 
 impl<S: AsyncWrite + Unpin> Flusher<S> {
-    /// Writes what was buffer.
+    /// Writes the buffer and flushes the stream.
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut state = self.0.lock();
         ready!(state.poll_flush_buffer(cx))?;
         Pin::new(&mut state.stream).poll_flush(cx)
     }
 
-    /// When something was read last; if nothing was yet, when this began.
+    /// Returns the time of the last read, or of the creation if nothing was read.
     pub(crate) fn last_read(&self) -> Instant {
         self.0.lock().last_read
     }
@@ -78,7 +79,7 @@ impl<S: AsyncWrite + Unpin> CoalescerState<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Keeps what fits, and writes what does not.
+    /// Buffers the slices if they fit, and writes them otherwise.
     fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -92,14 +93,15 @@ impl<S: AsyncWrite + Unpin> CoalescerState<S> {
         self.poll_write_through(cx, slices)
     }
 
-    /// Writes what was buffer and these, until some of these have gone.
+    /// Writes the buffer and the slices until at least one byte of the slices is written.
     fn poll_write_through(
         &mut self,
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         loop {
-            // h2 never has more than two: the header of a frame and its payload. Of more, the rest comes back.
+            // h2 passes at most two slices, a frame header and its payload. Of more, the rest is
+            // not taken.
             let mut parts = slices.iter().filter(|slice| !slice.is_empty());
             let mut part = || IoSlice::new(parts.next().map_or(&[], |slice| slice));
             let together = [IoSlice::new(&self.buffer), part(), part()];
@@ -115,10 +117,10 @@ impl<S: AsyncWrite + Unpin> CoalescerState<S> {
         }
     }
 
-    /// So many of the buffer have been written.
+    /// Removes written bytes from the buffer.
     fn advance_buffer(&mut self, size: usize) {
         if size == self.buffer.len() {
-            // The whole buffer is free again.
+            // Makes the whole capacity usable again.
             self.buffer.clear();
         } else {
             self.buffer.advance(size);
@@ -160,7 +162,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CoalescedStream<S> {
         true
     }
 
-    /// Put off.
+    /// Does nothing: the driver flushes.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
@@ -178,7 +180,7 @@ mod tests {
 
     use super::*;
 
-    /// A socket that takes so many bytes before it takes no more, and at most a portion at a time.
+    /// A socket that accepts `room` bytes in total and `portion` bytes per write.
     #[derive(Debug, Default)]
     struct Socket {
         sent: Vec<u8>,
@@ -245,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn small_writes_go_out_together_when_the_turn_is_over() {
+    fn small_writes_go_out_in_one_write_on_flush() {
         let (mut stream, flusher) = with(usize::MAX, usize::MAX);
         for _ in 0..8 {
             assert_eq!(write(&mut stream, &[&[1; 9], &[2; 300]]), Poll::Ready(309));
@@ -257,11 +259,11 @@ mod tests {
         assert_eq!(flusher.0.lock().stream.writes, 1);
         assert_eq!(flusher.0.lock().stream.sent.len(), 8 * 309);
         assert_eq!(flush(&flusher), Poll::Ready(()));
-        assert_eq!(flusher.0.lock().stream.writes, 1, "there is nothing left");
+        assert_eq!(flusher.0.lock().stream.writes, 1, "the buffer is empty");
     }
 
     #[test]
-    fn a_large_write_takes_what_was_kept_along() {
+    fn a_large_write_includes_the_buffer() {
         let (mut stream, flusher) = with(usize::MAX, usize::MAX);
         assert_eq!(write(&mut stream, &[&[1; 100]]), Poll::Ready(100));
         let large = vec![2; COALESCED_BYTES_MAX];
@@ -272,11 +274,11 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_takes_no_more_is_waited_for_and_no_more_is_kept() {
+    fn a_full_socket_blocks_writes_once_the_buffer_is_full() {
         let (mut stream, flusher) = with(10, usize::MAX);
         let chunk = [7; 1000];
         let buffer = (0..).take_while(|_| write(&mut stream, &[&chunk]).is_ready()).count();
-        // What fits, and ten bytes that went.
+        // The full buffer, and ten bytes that were written.
         assert_eq!(buffer, COALESCED_BYTES_MAX / chunk.len());
         assert_eq!(flush(&flusher), Poll::Pending);
         assert!(flusher.0.lock().buffer.len() <= COALESCED_BYTES_MAX);
@@ -287,19 +289,19 @@ mod tests {
     }
 
     #[test]
-    fn closing_writes_what_was_kept_first() {
+    fn shutdown_writes_the_buffer_first() {
         let (mut stream, flusher) = with(3, usize::MAX);
-        assert_eq!(write(&mut stream, &[b"farewell"]), Poll::Ready(8));
+        assert_eq!(write(&mut stream, &[b"lastword"]), Poll::Ready(8));
         assert_eq!(shut_down(&mut stream), Poll::Pending);
         assert!(!flusher.0.lock().stream.closed);
         flusher.0.lock().stream.room = usize::MAX;
         assert_eq!(shut_down(&mut stream), Poll::Ready(()));
-        assert_eq!(flusher.0.lock().stream.sent, b"farewell");
+        assert_eq!(flusher.0.lock().stream.sent, b"lastword");
         assert!(flusher.0.lock().stream.closed);
     }
 
     #[test]
-    fn bytes_keep_their_order_whatever_is_kept_and_whatever_is_taken() {
+    fn bytes_keep_their_order_for_any_sizes_and_portions() {
         for portion in [1, 5, 1000, COALESCED_BYTES_MAX, usize::MAX] {
             let (mut stream, flusher) = with(usize::MAX, portion);
             let sizes = [1, 40_000, 300, 9, 16_384, 16_383, 2, 100_000, 0, 7];

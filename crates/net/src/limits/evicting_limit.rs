@@ -1,20 +1,21 @@
 //! A weighted limit that evicts its oldest holders when full.
 //!
 //! Clients can fill every bound on what a member holds for them. Refusing the newest would let an
-//! attacker shut out honest clients for as long as it likes. An honest client is done quickly, so the
-//! holder that has been there the longest is most likely one that never finishes. The limit therefore
-//! evicts in order of age:
+//! attacker shut out honest clients for as long as it likes. An honest client is done quickly, so
+//! the holder that has been there the longest is most likely one that never finishes. The limit
+//! therefore evicts in order of age:
 //!
 //! ```text
 //!   weight_max 10      holders, oldest first    acquire(4)
 //!                      A 5, B 2, C 3            B 2, C 3, D 4        A is evicted
 //! ```
 //!
-//! To shut out an honest client, an attacker has to fill the whole limit in the time that client needs.
+//! To shut out an honest client, an attacker has to fill the whole limit in the time that client
+//! needs.
 //!
 //! Invariants: the holders weigh at most `weight_max` together, except for a single holder that is
-//! heavier alone and for holders younger than the grace period; a permit returns its weight when it is
-//! dropped or evicted.
+//! heavier alone and for holders younger than the grace period; a permit returns its weight when it
+//! is dropped or evicted.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;

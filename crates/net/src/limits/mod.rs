@@ -1,5 +1,5 @@
-//! Bounds on what clients can make a member hold: connections, pending connections, unsent bytes and
-//! file descriptors.
+//! Bounds on what clients can make a member hold: connections, pending connections, unsent bytes
+//! and file descriptors.
 
 mod connection_permits;
 mod descriptors;

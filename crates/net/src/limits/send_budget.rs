@@ -1,18 +1,18 @@
 //! The bound on bytes queued for clients that do not read.
 //!
 //! A response body of one chunk is handed to hyper whole and stays in memory until the client has
-//! taken its last byte, however slowly. A client that sends requests and does not read would make the
-//! member hold any number of responses. So large chunks are charged to the connection's budget, and a
-//! handler waits for room before it builds another:
+//! taken its last byte, however slowly. A client that sends requests and does not read would make
+//! the member hold any number of responses. So large chunks are charged to the connection's budget,
+//! and a handler waits for room before it builds another:
 //!
 //! ```text
-//!   wait_for_room ─► build a response ─► charge ─► hand over ─► sent or cancelled: dropped, refunded
+//!   wait_for_room ─► build a response ─► charge ─► hand over ─► sent or cancelled: refunded
 //!         ▲                                                                           │
 //!         └───────────────── waits while too many bytes are unsent ◄──────────────────┘
 //! ```
 //!
-//! Each connection has its own budget, so a client that does not read holds up its own responses only.
-//! All connections of a listener share one more limit. When it is full, the connections whose
+//! Each connection has its own budget, so a client that does not read holds up its own responses
+//! only. All connections of a listener share one more limit. When it is full, the connections whose
 //! responses have been unread for the longest are closed ([`EvictingLimit`]), and a connection with
 //! unsent bytes gets no further response.
 
@@ -26,15 +26,15 @@ use tokio::time::timeout;
 
 use super::evicting_limit::{Evicted, EvictingLimit, Permit};
 
-/// Unsent bytes of a connection above which no further response is begun. Responses that are already
-/// being built come on top.
+/// Unsent bytes of a connection above which no further response is begun. Responses that are
+/// already being built come on top.
 pub const UNSENT_BYTES_MAX: usize = 64 << 20;
 /// Unsent bytes of all connections of a listener above which connections are closed or wait.
 pub const UNSENT_TOTAL_BYTES_MAX: usize = 512 << 20;
 /// The time a response may stay unread before its connection can be closed for it.
 pub const UNSENT_GRACE: Duration = Duration::from_secs(5);
-/// Chunks shorter than this are not charged: there are at most as many as streams, each of which costs
-/// a similar amount.
+/// Chunks shorter than this are not charged: there are at most as many as streams, each of which
+/// costs a similar amount.
 pub const COUNTED_BYTES_MIN: usize = 64 << 10;
 /// The interval at which a connection checks the shared limit again.
 const TOTAL_POLL_INTERVAL: Duration = Duration::from_millis(100);

@@ -1,24 +1,24 @@
-//! Where to listen, and which socket address that is.
+//! Addresses to listen on, and how they resolve.
 //!
 //! ```text
-//!   localhost:2379    127.0.0.1:2379     a name has many addresses; the first of IPv4 is taken, or else the first
+//!   localhost:2379    127.0.0.1:2379    the first IPv4 address of a name, or else the first
 //!   10.0.0.7:2379     10.0.0.7:2379
-//!   0.0.0.0:2379      [::]:2379          every address of both families, if the machine has IPv6
-//!   [::]:2379         [::]:2379          the same
-//!   :2379             [::]:2379          the same
+//!   0.0.0.0:2379      [::]:2379         all addresses of both families, if the machine has IPv6
+//!   [::]:2379         [::]:2379         also
+//!   :2379             [::]:2379         also
 //! ```
 //!
-//! Compat: all of it is what Go's `net.Listen` does for etcd, also that 0.0.0.0 takes connections over IPv6.
+//! Compat: as Go's `net.Listen` does for etcd, including that 0.0.0.0 accepts IPv6 connections.
 
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
-/// Where to listen.
+/// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// `host:port`, the host being a name, an address or empty.
+    /// `host:port`, where the host is a name, an IP address or empty.
     Tcp(String),
     /// The path of a unix socket.
     Unix(PathBuf),
@@ -33,7 +33,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// The one socket address that `host:port` stands for.
+/// Resolves `host:port` to one socket address.
 pub(crate) fn resolve(host_port: &str) -> io::Result<SocketAddr> {
     let wildcard = host_port.strip_prefix(':').map(|port| format!("0.0.0.0:{port}"));
     let addresses: Vec<SocketAddr> =
@@ -42,7 +42,8 @@ pub(crate) fn resolve(host_port: &str) -> io::Result<SocketAddr> {
     preferred.copied().ok_or_else(|| io::Error::other("no such host"))
 }
 
-/// What to bind for an address, in the order to try: itself, or both families of a wildcard.
+/// Returns the addresses to try to bind, in order: the address itself, or both families of a
+/// wildcard.
 pub(crate) fn candidates(address: SocketAddr) -> Vec<SocketAddr> {
     if !address.ip().is_unspecified() {
         return vec![address];
@@ -60,13 +61,13 @@ mod tests {
     }
 
     #[test]
-    fn an_address_stands_for_itself() {
+    fn an_ip_address_resolves_to_itself() {
         assert_eq!(of("10.0.0.7:2379"), ["10.0.0.7:2379"]);
         assert_eq!(of("[::1]:2379"), ["[::1]:2379"]);
     }
 
     #[test]
-    fn localhost_is_its_address_in_ipv4() {
+    fn localhost_resolves_to_its_ipv4_address() {
         assert_eq!(of("localhost:2379"), ["127.0.0.1:2379"]);
     }
 
@@ -78,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_an_error() {
+    fn malformed_addresses_are_refused() {
         for host_port in ["", "2379", "localhost", "localhost:port", "localhost:65536", "[::1:1"] {
             assert!(resolve(host_port).is_err(), "{host_port}");
         }

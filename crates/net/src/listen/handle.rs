@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use super::listener::LocalAddr;
 use crate::limits::ConnectionPermits;
 
-/// What the connections of a listener are told to do.
+/// The phase of a listener, which its connections follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListenerPhase {
     Serve,
@@ -38,8 +38,8 @@ impl ListenerHandle {
     }
 
     /// Stops accepting, announces the shutdown to clients and lets requests in flight finish. After
-    /// `patience`, closes the connections that remain. Returns when all connections are closed and the
-    /// address is free.
+    /// `patience`, closes the connections that remain. Returns when all connections are closed and
+    /// the address is free.
     pub async fn drain(&self, patience: Duration) {
         self.phase.send_replace(ListenerPhase::Drain);
         if timeout(patience, self.permits.all_returned()).await.is_err() {

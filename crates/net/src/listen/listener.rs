@@ -1,16 +1,16 @@
-//! A socket that listens, and the connections it accepts.
+//! Listening sockets, and the connections they accept.
 //!
-//! TCP options are set once, on the listening socket: whatever it accepts inherits them.
+//! TCP options are set once, on the listening socket: accepted sockets inherit them.
 //!
 //! ```text
-//!   SO_REUSEADDR    always; Go does that, so etcd's flag for it changes nothing there either
-//!   SO_REUSEPORT    if asked for
-//!   TCP_NODELAY     always: a reply of a few hundred bytes must not wait for an acknowledgement
+//!   SO_REUSEADDR    always, as Go does; etcd's flag for it has no effect there either
+//!   SO_REUSEPORT    on request
+//!   TCP_NODELAY     always: a response of a few hundred bytes must not wait for an acknowledgement
 //!   keep-alive      after 30 s of silence, every 15 s, 9 times
 //! ```
 //!
-//! A unix socket is a file. One that is left over from earlier is removed before binding, and ours when the listener is dropped, unless
-//! somebody else has put another in its place by then.
+//! A unix socket is a file. A stale one is removed before binding. Ours is removed when the
+//! listener is dropped, unless another process has replaced it by then.
 
 use std::fmt;
 use std::fs;
@@ -27,10 +27,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use super::address::{self, Address};
 use super::server_stream::AcceptedSocket;
 
-/// Connections that the kernel completes before they are accepted. It takes less where `net.core.somaxconn` says so.
+/// The accept backlog. The kernel caps it at `net.core.somaxconn`.
 pub const BACKLOG: i32 = 4096;
 
-/// Compat: what etcd sets, and for the others what Go does.
+/// Compat: etcd sets the idle time, Go the other two.
 const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(30);
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEP_ALIVE_PROBES: u32 = 9;
@@ -38,42 +38,42 @@ const KEEP_ALIVE_PROBES: u32 = 9;
 /// The flags `--socket-reuse-*`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SocketOptions {
-    /// Let other processes bind the same port, which shares its connections among them.
+    /// Lets other processes bind the same port, which then share its connections.
     pub reuse_port: bool,
-    /// Bind although connections of an earlier process linger. True whatever is set here.
+    /// Binds although connections of an earlier process linger. On regardless of this setting.
     pub reuse_address: bool,
 }
 
-/// Why nothing listens there. The texts are those of Go.
+/// The reason a listener could not be bound. The texts are Go's.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// The host is unknown, or this is no `host:port`.
+    /// The host is unknown, or the address is not `host:port`.
     #[error("listen tcp: lookup {address}: {}", gocompat::os_error_text(source))]
     Resolve {
-        /// As it was given.
+        /// The address as given.
         address: String,
-        /// What the resolver said.
+        /// The resolver's error.
         source: io::Error,
     },
-    /// The kernel refused.
+    /// The kernel refused the address.
     #[error("listen {network} {address}: bind: {}", gocompat::os_error_text(source))]
     Bind {
         /// `tcp` or `unix`.
         network: &'static str,
-        /// What was to be bound.
+        /// The address that was bound.
         address: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// There is a file which is not a socket. etcd would delete it.
-    #[error("listen unix {}: bind: a file that is no socket is in the way", path.display())]
+    /// The path exists and is not a socket. etcd would delete it.
+    #[error("listen unix {}: bind: the path exists and is not a socket", path.display())]
     Occupied {
-        /// That file.
+        /// The path.
         path: PathBuf,
     },
 }
 
-/// A socket that listens. Nothing is accepted before it is [served](crate::serve()).
+/// A listening socket. Accepts nothing until it is [served](crate::serve()).
 #[derive(Debug)]
 pub struct Listener {
     socket: Socket,
@@ -85,17 +85,17 @@ enum Socket {
     Unix(UnixListener, SocketFile),
 }
 
-/// Where a listener is.
+/// The bound address of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LocalAddr {
-    /// With the port that the kernel chose, if it was asked to.
+    /// With the port that the kernel chose, if port 0 was requested.
     Tcp(SocketAddr),
     /// The path of the socket.
     Unix(PathBuf),
 }
 
 impl LocalAddr {
-    /// The address, if it is one of TCP.
+    /// Returns the address, if it is a TCP one.
     pub fn tcp(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(address) => Some(*address),
@@ -114,7 +114,7 @@ impl fmt::Display for LocalAddr {
 }
 
 impl Listener {
-    /// Starts to listen. Needs no runtime.
+    /// Binds an address and listens. Needs no runtime.
     pub fn bind(address: &Address, options: SocketOptions) -> Result<Self, BindError> {
         let socket = match address {
             Address::Tcp(host_port) => bind_tcp(host_port, options)?,
@@ -123,10 +123,10 @@ impl Listener {
         Ok(Self { socket })
     }
 
-    /// Where it is.
+    /// Returns the bound address.
     pub fn local(&self) -> LocalAddr {
         match &self.socket {
-            // The call fails only for what is no socket.
+            // Fails only for file descriptors that are not sockets.
             Socket::Tcp(listener) => LocalAddr::Tcp(
                 listener.local_addr().unwrap_or_else(|_| SocketAddr::from(([0, 0, 0, 0], 0))),
             ),
@@ -134,7 +134,7 @@ impl Listener {
         }
     }
 
-    /// Registers with the runtime of the caller.
+    /// Registers the socket with the caller's runtime.
     pub(crate) fn into_acceptor(self) -> io::Result<Acceptor> {
         let socket = match self.socket {
             Socket::Tcp(listener) => AsyncSocket::Tcp(tokio::net::TcpListener::from_std(listener)?),
@@ -146,7 +146,7 @@ impl Listener {
     }
 }
 
-/// A listener on a runtime.
+/// A listener that is registered with a runtime.
 #[derive(Debug)]
 pub(crate) struct Acceptor {
     socket: AsyncSocket,
@@ -159,7 +159,7 @@ enum AsyncSocket {
 }
 
 impl Acceptor {
-    /// The next connection. Nothing is lost if the future is dropped.
+    /// Accepts the next connection. Cancel-safe.
     pub(crate) async fn accept(&self) -> io::Result<AcceptedSocket> {
         match &self.socket {
             AsyncSocket::Tcp(listener) => {
@@ -182,7 +182,8 @@ fn bind_tcp(host_port: &str, options: SocketOptions) -> Result<Socket, BindError
             Ok(socket) => return Ok(Socket::Tcp(TcpListener::from(socket))),
             Err(error) => {
                 refused = error;
-                // Somebody has that port; the other family would hide it. Any other error may be a machine without IPv6.
+                // The port is taken: binding the other family alone would hide that. Any other
+                // error may mean a machine without IPv6.
                 if refused.kind() == io::ErrorKind::AddrInUse {
                     break;
                 }
@@ -227,23 +228,24 @@ fn bind_unix(path: &Path) -> Result<Socket, BindError> {
     Ok(Socket::Unix(listener, SocketFile::new(path).map_err(refused)?))
 }
 
-/// Compat: etcd removes whatever is there, also the socket of a process that still listens. We do that with sockets alone.
+/// Compat: etcd removes whatever is there, even the socket of a process that still listens. We
+/// remove sockets only.
 fn remove_stale(path: &Path) -> Result<(), BindError> {
     match fs::symlink_metadata(path) {
         Ok(file) if file.file_type().is_socket() => fs::remove_file(path).map_err(|source| {
             BindError::Bind { network: "unix", address: path.display().to_string(), source }
         }),
         Ok(_) => Err(BindError::Occupied { path: path.to_owned() }),
-        // Nothing there, or nothing that can be looked at: binding will tell.
+        // The path is missing or cannot be examined; bind reports the error.
         Err(_) => Ok(()),
     }
 }
 
-/// The file of a unix socket, gone when this is dropped.
+/// The file of a unix socket, removed on drop.
 #[derive(Debug)]
 struct SocketFile {
     path: PathBuf,
-    /// Device and number of the file.
+    /// Device and inode number.
     identity: (u64, u64),
 }
 
@@ -255,7 +257,7 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // A successor may have bound the same path already. Its socket is not ours to remove.
+        // Another process may have bound the same path meanwhile.
         if identity(&self.path).is_ok_and(|identity| identity == self.identity)
             && let Err(error) = fs::remove_file(&self.path)
         {

@@ -1,4 +1,4 @@
-//! The bytes of a connection, whichever kind of socket it came over, encrypted or not.
+//! Accepted sockets: TCP or unix, encrypted or not.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use tokio_rustls::server::TlsStream;
 use crate::connection::RemoteAddr;
 use crate::open::ReplayStream;
 
-/// A connection that was accepted on one runtime and is on its way to another. Non-blocking.
+/// A non-blocking socket that was accepted on one runtime and moves to another.
 #[derive(Debug)]
 pub(crate) enum AcceptedSocket {
     Tcp(std::net::TcpStream, SocketAddr),
@@ -27,7 +27,7 @@ impl AcceptedSocket {
         }
     }
 
-    /// The address at this end, over TCP.
+    /// Returns the local address, over TCP.
     pub(crate) fn local(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(stream, _) => stream.local_addr().ok(),
@@ -35,7 +35,7 @@ impl AcceptedSocket {
         }
     }
 
-    /// Registers with the runtime of the caller.
+    /// Registers the socket with the caller's runtime.
     pub(crate) fn register(self) -> io::Result<ServerStream> {
         match self {
             Self::Tcp(stream, _) => TcpStream::from_std(stream).map(ServerStream::Tcp),
@@ -44,16 +44,16 @@ impl AcceptedSocket {
     }
 }
 
-/// A connection on its runtime.
+/// The stream of a connection on its runtime.
 #[derive(Debug)]
 pub(crate) enum ServerStream {
     Tcp(TcpStream),
     Unix(UnixStream),
-    /// What is encrypted is another stream.
+    /// TLS over one of the other two.
     Tls(Box<TlsStream<ReplayStream<ServerStream>>>),
 }
 
-/// The same call for each kind.
+/// Calls the same method on each variant.
 macro_rules! each {
     ($stream:expr, $io:ident => $call:expr) => {
         match $stream {

@@ -1,13 +1,14 @@
-//! From a connection that begins with TLS to one that is encrypted, and whose client may stay.
+//! The TLS handshake of a listener, and the admission of the client.
 //!
 //! ```text
-//!   ClientHello ──► the files as they are now ──► keys, certificates ──► revoked? expired? from where? ──► name in the certificate
-//!        │                                              │                          │
-//!        └ no TLS                                       └ alert                    └ close_notify
+//!   ClientHello ──► current generation ──► keys, certificates ──► revoked? expired? origin?
+//!        │                                        │                       │
+//!        └ not TLS                                └ alert                 └ close_notify
 //! ```
 //!
-//! Whoever is turned away is told of in the log, in etcd's words, and hears why if TLS has a way to say it: our side is closed, and what the client still
-//! sends is read for a moment, since closing with something unread would make the kernel take back what was said.
+//! Rejections are logged with etcd's messages, and sent to the client where TLS has an alert for
+//! them. Our side is then shut down, and what the client still sends is read for a moment: closing
+//! with unread bytes would make the kernel reset the connection and discard the alert.
 
 use std::io;
 use std::net::IpAddr;
@@ -30,11 +31,11 @@ use crate::connection::RemoteAddr;
 use crate::listen::ServerStream;
 use crate::runtime::resolver::{self, Purpose};
 
-/// How long, and for how many bytes, a client that was turned away is listened to.
+/// The time, and the number of bytes, for which a rejected client is still read.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES_MAX: usize = 64 << 10;
 
-/// Why there is no connection.
+/// The reason a handshake failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HandshakeError {
     #[error("{}", tls::reason(.0))]
@@ -47,10 +48,10 @@ pub(crate) enum HandshakeError {
     Rejected(Box<Rejected>),
 }
 
-/// A connection that is encrypted, and the name in the certificate of the client.
+/// An encrypted stream, and the common name in the client's certificate.
 pub(crate) type Secured = (ServerStream, Option<Arc<str>>);
 
-/// A handshake on its way, and what is to be told if it fails.
+/// A handshake in progress, with what its log line needs.
 pub(crate) struct Handshake<'a> {
     pub(crate) tls: &'a ListenerTls,
     pub(crate) remote: RemoteAddr,
@@ -58,7 +59,7 @@ pub(crate) struct Handshake<'a> {
 }
 
 impl Handshake<'_> {
-    /// Speaks TLS, and looks at who is there.
+    /// Performs the handshake, admits the client, and logs a rejection.
     pub(crate) async fn run(
         &mut self,
         stream: ReplayStream<ServerStream>,
@@ -96,7 +97,7 @@ impl Handshake<'_> {
         }
     }
 
-    /// The handshake itself. Gives the stream back if it fails and there is still something to be said to the client.
+    /// Performs the TLS handshake. On failure, returns the stream if an alert can still be sent.
     async fn agree(&mut self, stream: ReplayStream<ServerStream>) -> Result<Agreed, Failed> {
         let mut acceptor = LazyConfigAcceptor::new(Acceptor::default(), stream);
         let start = match (&mut acceptor).await {
@@ -111,7 +112,7 @@ impl Handshake<'_> {
         }
     }
 
-    /// Whether the client may stay, and its name.
+    /// Decides whether the client is admitted, and returns its common name.
     async fn admit(
         &self,
         stream: &TlsStream<ReplayStream<ServerStream>>,
@@ -123,20 +124,20 @@ impl Handshake<'_> {
             return side.admit(&generation, chain, None);
         };
         let Some(chain) = chain else { return Ok(None) };
-        // Names are looked up, which can take long.
+        // The check resolves names, which can take long.
         let chain: Vec<_> = chain.iter().map(|one| one.clone().into_owned()).collect();
         let side = Arc::clone(side);
         let admitted = resolver::run_lookup(Purpose::Admit, move || {
             side.admit(&generation, Some(&chain), Some(origin))
         });
-        // It panics never, and is cancelled only with all of this.
+        // The closure does not panic, and is cancelled only with the runtime.
         admitted.await.unwrap_or_else(|error| {
             let why = Rejection::Malformed(error.to_string());
             Err(Box::new(Rejected { why, certificate: PeerCertificate::default() }))
         })
     }
 
-    /// Where the client comes from, if that matters.
+    /// Returns the address that the client's certificate must be for, if that is checked.
     fn origin(&self) -> Option<IpAddr> {
         match self.remote {
             RemoteAddr::Tcp(address) if self.tls.checks_origin => Some(address.ip()),
@@ -144,7 +145,7 @@ impl Handshake<'_> {
         }
     }
 
-    /// Tells the log. Whoever just goes is nothing to be told of, as in etcd.
+    /// Logs a rejection. Compat: as in etcd, a client that just disconnects is not worth a warning.
     pub(crate) fn log_rejection(&self, error: &HandshakeError) {
         let Handshake { tls, remote, server_name } = self;
         let listener = tls.server.listener();
@@ -175,7 +176,7 @@ impl Handshake<'_> {
 type Agreed = (TlsStream<ReplayStream<ServerStream>>, Arc<Generation>);
 type Failed = (io::Error, Option<ReplayStream<ServerStream>>);
 
-/// Closes our side, and reads what still comes for a moment. Whatever goes wrong meanwhile is the end.
+/// Shuts down our side and reads for a moment. Errors end it silently.
 pub(crate) async fn linger<S: AsyncRead + AsyncWrite + Unpin>(stream: Option<S>) {
     let Some(mut stream) = stream else { return };
     let closing = async {

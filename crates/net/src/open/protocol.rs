@@ -1,12 +1,12 @@
-//! The first bytes of a connection say what it speaks.
+//! Protocol detection from the first bytes of a connection.
 //!
 //! ```text
-//!   50 52 49 20 2a 20 48 54 54 50 2f 32 2e 30 0d 0a 0d 0a 53 4d 0d 0a 0d 0a    HTTP/2: all 24 of them
-//!   16                                                                         TLS: a handshake record
-//!   50 4f                                                                      HTTP/1: "PO" is not "PR"
+//!   50 52 49 20 2a 20 48 54 54 50 2f 32 2e 30 0d 0a 0d 0a 53 4d 0d 0a 0d 0a    HTTP/2: 24 bytes
+//!   16                                                                         TLS: a handshake
+//!   50 4f                                                                      HTTP/1: not "PR"
 //! ```
 //!
-//! They are read, kept, and read again by whoever speaks that protocol ([`ReplayStream`]).
+//! The bytes are buffered and read again by the protocol's implementation ([`ReplayStream`]).
 
 use std::future::poll_fn;
 use std::io;
@@ -15,12 +15,12 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What a client of HTTP/2 says first.
+/// The connection preface of HTTP/2 clients.
 pub(crate) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The first byte of a TLS connection.
 const TLS_HANDSHAKE: u8 = 0x16;
 
-/// What a connection speaks.
+/// The protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Http1,
@@ -28,7 +28,7 @@ pub(crate) enum Protocol {
     Tls,
 }
 
-/// Reads until it is known what the connection speaks; `None` if it ends before that.
+/// Reads until the protocol is known. Returns `None` if the connection ends first.
 pub(crate) async fn detect<S: AsyncRead + Unpin>(
     stream: S,
 ) -> io::Result<Option<(Protocol, ReplayStream<S>)>> {
@@ -43,7 +43,7 @@ pub(crate) async fn detect<S: AsyncRead + Unpin>(
     }
 }
 
-/// What a connection speaks that begins like this, if that much tells.
+/// Returns the protocol of a connection that begins with these bytes, if they suffice.
 fn decide(bytes: &[u8]) -> Option<Protocol> {
     match bytes {
         [] => None,
@@ -54,19 +54,19 @@ fn decide(bytes: &[u8]) -> Option<Protocol> {
     }
 }
 
-/// A stream whose first bytes have been looked at.
+/// A stream whose first bytes were read and are read again.
 #[derive(Debug)]
 pub(crate) struct ReplayStream<S> {
     stream: S,
     bytes: [u8; PREFACE.len()],
-    /// As many were read.
+    /// The number of bytes read from the stream.
     filled: usize,
-    /// As many were handed out again.
+    /// The number of bytes read again.
     taken: usize,
 }
 
 impl<S: AsyncRead + Unpin> ReplayStream<S> {
-    /// Reads some more; how many.
+    /// Reads more bytes from the stream and returns how many.
     async fn fill(&mut self) -> io::Result<usize> {
         let mut buffer = ReadBuf::new(&mut self.bytes[self.filled..]);
         poll_fn(|cx| Pin::new(&mut self.stream).poll_read(cx, &mut buffer)).await?;
@@ -130,9 +130,10 @@ mod tests {
 
     use super::*;
 
-    /// What is made of these bytes when they come in two parts, and everything that can be read afterwards.
+    /// Returns the protocol detected when the bytes arrive in two parts, and all bytes read
+    /// afterwards.
     async fn detected(bytes: &[u8], split: usize) -> Option<(Protocol, Vec<u8>)> {
-        // The pipe holds no more than the first part, so that is all the first read can see.
+        // The pipe holds only the first part, so the first read cannot see more.
         let (mut client, server) = duplex(split.max(1));
         let bytes = bytes.to_vec();
         let writer = tokio::spawn(async move {
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_protocol_is_known_however_the_bytes_come() {
+    async fn the_protocol_is_detected_however_the_bytes_are_split() {
         let http2 = [PREFACE.as_slice(), b"\0\0\0\x04\0\0\0\0\0"].concat();
         let http1 = b"GET /health HTTP/1.1\r\n\r\n".to_vec();
         let almost = b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n".to_vec();
@@ -166,14 +167,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_that_ends_first_speaks_nothing() {
+    async fn a_connection_that_ends_before_detection_has_no_protocol() {
         for length in 0..PREFACE.len() {
             assert_eq!(detected(&PREFACE[..length], length).await, None);
         }
     }
 
     #[tokio::test]
-    async fn what_was_kept_is_handed_out_in_any_portions() {
+    async fn buffered_bytes_can_be_read_again_in_any_portions() {
         let (mut client, server) = duplex(64);
         client.write_all(PREFACE).await.unwrap();
         client.write_all(b"rest").await.unwrap();

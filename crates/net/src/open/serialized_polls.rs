@@ -1,13 +1,14 @@
-//! Handshakes take turns.
+//! Polls handshakes one at a time.
 //!
-//! A handshake computes for a millisecond or two where a request takes microseconds, and a crowd of them must not hold up those who are being served. So on
-//! each runtime only one goes on at a time, and only after everything else that is ready has had its turn:
+//! A handshake computes for a millisecond or two, a request for microseconds. Many handshakes at
+//! once must not delay requests. So each runtime polls only one of them at a time, and only after
+//! every other ready task has run:
 //!
 //! ```text
 //!   ready: handshakes A B C, requests 1 2          runs: A 1 2 B 3 C 4 5 ..
 //! ```
 //!
-//! While a handshake waits for its client it holds no turn: whoever is silent holds up nobody.
+//! A handshake that waits for its client holds no permit: silent clients delay nothing.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -16,7 +17,7 @@ use std::task::Poll;
 use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 
-/// Runs a future that computes for long whenever it runs, a turn at a time.
+/// Runs a future whose polls take long, one poll per permit.
 pub(crate) async fn serialize_polls<F: Future>(turns: &Semaphore, future: F) -> F::Output {
     let mut future = pin!(future);
     loop {
@@ -31,7 +32,8 @@ pub(crate) async fn serialize_polls<F: Future>(turns: &Semaphore, future: F) -> 
     }
 }
 
-/// Waits until whoever was just asked has something to say. Nothing is lost: both are of the same turn of the task.
+/// Waits until the future that was just polled wakes this task. No wake-up is lost: both polls
+/// belong to the same poll of the task.
 async fn woken() {
     let mut is_first = true;
     poll_fn(|_| if std::mem::take(&mut is_first) { Poll::Pending } else { Poll::Ready(()) }).await;
@@ -46,7 +48,7 @@ mod tests {
 
     use super::*;
 
-    /// Notes its name, so many times, and ends.
+    /// Appends its name to the notes `count` times.
     async fn steps(name: char, count: usize, notes: Arc<Mutex<String>>) {
         for _ in 0..count {
             notes.lock().unwrap().push(name);
@@ -55,7 +57,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn between_two_turns_everybody_else_has_theirs() {
+    async fn other_tasks_run_between_two_polls() {
         let (turns, notes) = (Arc::new(Semaphore::new(1)), Arc::<Mutex<String>>::default());
         let mut tasks = JoinSet::new();
         for name in ['A', 'B', 'C'] {
@@ -67,13 +69,13 @@ mod tests {
         let notes = notes.lock().unwrap();
         let handshakes: String = notes.chars().filter(|note| *note != '.').collect();
         assert_eq!(handshakes, "ABCABC");
-        // Who comes first within a round is for the runtime to say.
+        // The order within a round is up to the runtime.
         let others = notes.trim_end_matches('.').matches('.').count();
         assert!(others >= handshakes.len() - 1, "{notes}");
     }
 
     #[tokio::test]
-    async fn who_waits_holds_no_turn() {
+    async fn a_pending_future_holds_no_permit() {
         let turns = Semaphore::new(1);
         let (sender, receiver) = oneshot::channel();
         let silent = serialize_polls(&turns, receiver);

@@ -19,8 +19,8 @@ pub enum TlsMode {
 pub struct ListenerTls {
     /// The certificates, and the rules by which clients are trusted.
     pub server: Arc<tls::ServerTls>,
-    /// Whether a client certificate that names hosts or addresses must be for the one that the client
-    /// connects from.
+    /// Whether a client certificate that names hosts or addresses must be for the one that the
+    /// client connects from.
     pub checks_origin: bool,
 }
 

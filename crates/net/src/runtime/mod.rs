@@ -1,16 +1,16 @@
 //! Single-threaded runtimes, one per core, and background tasks.
 //!
 //! ```text
-//!   net-0   accept loops, Background::spawn, connections 1, 3, 5 ..      net-blocking   long computations
-//!   net-1   connections 2, 4, 6 ..                                       (started as needed, bounded)
+//!   net-0   accept loops, Background::spawn, connections 1, 3, 5 ..  net-blocking: long work
+//!   net-1   connections 2, 4, 6 ..                                    (as many as needed, bounded)
 //! ```
 //!
 //! A single-threaded runtime per core serves a small call for about half the CPU time of tokio's
-//! work-stealing runtime, since no two threads touch the state of a connection. The price: a core with
-//! busy connections does not share them. So each connection goes to the runtime with the fewest, and
-//! long computations go to blocking threads, which a runtime starts and ends as needed. Their callers
-//! bound how many they use (`tokio::task::spawn_blocking`): up to [`BLOCKING_THREADS_MAX`] nothing
-//! queues.
+//! work-stealing runtime, since no two threads touch the state of a connection. The price: a core
+//! with busy connections does not share them. So each connection goes to the runtime with the
+//! fewest, and long computations go to blocking threads, which a runtime starts and ends as needed.
+//! Their callers bound how many they use (`tokio::task::spawn_blocking`): up to
+//! [`BLOCKING_THREADS_MAX`] nothing queues.
 
 pub(crate) mod resolver;
 mod wake_queue;
@@ -27,8 +27,8 @@ use tokio::task::JoinHandle;
 
 pub(crate) use self::wake_queue::{WakeQueue, WakeQueueExecutor};
 
-/// The most blocking threads of a runtime. The runtime of peers resolves names and transfers snapshots
-/// there, each within a bound of its own; the sum fits.
+/// The most blocking threads of a runtime. The runtime of peers resolves names and transfers
+/// snapshots there, each within a bound of its own; the sum fits.
 pub const BLOCKING_THREADS_MAX: usize = 64;
 /// The time for which a stop waits for blocking threads.
 const STOP_GRACE: Duration = Duration::from_secs(1);
@@ -87,8 +87,8 @@ impl Runtimes {
         self.background.handle.block_on(future)
     }
 
-    /// Stops all threads and waits for them. Running tasks are dropped; blocking work gets one second
-    /// to end.
+    /// Stops all threads and waits for them. Running tasks are dropped; blocking work gets one
+    /// second to end.
     pub fn stop(self) {
         drop(self);
     }
@@ -175,7 +175,7 @@ struct RuntimeSlot {
     handle: Handle,
     wake_queue: Arc<WakeQueue>,
     connections: Arc<AtomicUsize>,
-    /// One permit: a runtime polls one TLS handshake at a time.
+    /// A single permit: a runtime polls one TLS handshake at a time.
     handshakes: Arc<Semaphore>,
 }
 

@@ -1,8 +1,8 @@
 //! Bounds the threads that wait for the system's name resolver.
 //!
-//! A lookup is a library call that returns in its own time, possibly seconds after its caller gave up.
-//! Each purpose has its own bound, so that members that cannot be resolved do not delay the admission
-//! of clients.
+//! A lookup is a library call that returns in its own time, possibly seconds after its caller gave
+//! up. Each purpose has its own bound, so that members that cannot be resolved do not delay the
+//! admission of clients.
 
 use std::sync::{Arc, LazyLock};
 
@@ -21,8 +21,8 @@ pub(crate) enum Purpose {
     Admit,
 }
 
-/// Runs a lookup on a blocking thread once one is free. Dropping the future stops the wait; a lookup
-/// that has begun runs on and keeps its thread.
+/// Runs a lookup on a blocking thread once one is free. Dropping the future stops the wait; a
+/// lookup that has begun runs on and keeps its thread.
 pub(crate) async fn run_lookup<T: Send + 'static>(
     purpose: Purpose,
     lookup: impl FnOnce() -> T + Send + 'static,

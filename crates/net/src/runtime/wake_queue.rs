@@ -1,9 +1,9 @@
 //! A queue that coalesces wake-ups from other threads.
 //!
 //! The result of a request is often known first to another thread: the applier. Waking a task of a
-//! runtime from outside costs a system call each time, and the task then runs alone: its response is
-//! sent before the next result is known. So these wake-ups go into a [`WakeQueue`], and only the first
-//! one wakes the runtime:
+//! runtime from outside costs a system call each time, and the task then runs alone: its response
+//! is sent before the next result is known. So these wake-ups go into a [`WakeQueue`], and only the
+//! first one wakes the runtime:
 //!
 //! ```text
 //!   applier:  wake 1 ──► [1]        one system call

@@ -125,7 +125,8 @@ impl<H: Handler> Server<H> {
         let finish = http1::UpgradeableConnection::graceful_shutdown;
         run(running, finish, self.phase.clone()).await?;
         if let Some(upgraded) = connection.take_upgrade() {
-            // The upgraded protocol learns of a drain by its own means; if it does not end, it is cut.
+            // The upgraded protocol learns of a drain by its own means; if it does not end, it is
+            // cut.
             let upgraded = async {
                 upgraded.await;
                 Ok::<_, hyper::Error>(())
@@ -174,8 +175,8 @@ impl<H: Handler> Server<H> {
         run(driver, finish, self.phase.clone()).await
     }
 
-    /// Compat: over TLS, unless gRPC is served alone, etcd's HTTP/2 is spoken by Go's net/http and not
-    /// by grpc-go. net/http does not limit pings.
+    /// Compat: over TLS, unless gRPC is served alone, etcd's HTTP/2 is spoken by Go's net/http and
+    /// not by grpc-go. net/http does not limit pings.
     fn ping_min_time(&self, connection: &Connection) -> Option<Duration> {
         let by_grpc_go = !connection.tls || !self.handler.speaks_http1();
         by_grpc_go.then_some(self.config.keep_alive.min_time)

@@ -1,4 +1,4 @@
-//! Clients: those of hyper, and one that says whatever bytes it is told to.
+//! Clients: hyper's, and one that sends raw bytes.
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -15,7 +15,7 @@ pub(crate) const SETTINGS: u8 = 4;
 pub(crate) const PING: u8 = 6;
 pub(crate) const GOAWAY: u8 = 7;
 
-/// A connection of HTTP/2, and the task that runs it.
+/// An HTTP/2 connection, and the task that drives it.
 pub(crate) struct Http2 {
     pub(crate) sender: http2::SendRequest<Full<Bytes>>,
     pub(crate) ended: JoinHandle<hyper::Result<()>>,
@@ -42,7 +42,7 @@ impl Http2 {
     }
 }
 
-/// A connection of HTTP/1.
+/// An HTTP/1 connection.
 pub(crate) struct Http1 {
     sender: http1::SendRequest<Full<Bytes>>,
     pub(crate) ended: JoinHandle<hyper::Result<()>>,
@@ -75,10 +75,10 @@ async fn body_of(response: Response<Incoming>) -> hyper::Result<Bytes> {
     response.into_body().collect().await.map(http_body_util::Collected::to_bytes)
 }
 
-/// Says what it is told.
+/// Sends raw bytes.
 pub(crate) struct Raw(pub(crate) TcpStream);
 
-/// A frame of HTTP/2.
+/// An HTTP/2 frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) kind: u8,
@@ -104,7 +104,7 @@ impl Raw {
         Self(TcpStream::connect(address).await.unwrap())
     }
 
-    /// Connects, and says what every client of HTTP/2 says first.
+    /// Connects and sends the preface and the first SETTINGS frame.
     pub(crate) async fn connect_http2(address: &str) -> Self {
         let mut raw = Self::connect(address).await;
         raw.say(PREFACE).await;
@@ -120,7 +120,7 @@ impl Raw {
         self.say(&Frame::new(PING, 0, 0, b"8 bytes!").encode()).await;
     }
 
-    /// The next frame, or `None` when the server has closed.
+    /// Reads the next frame, or `None` when the server has closed.
     pub(crate) async fn frame(&mut self) -> Option<Frame> {
         let mut header = [0; 9];
         self.0.read_exact(&mut header).await.ok()?;
@@ -130,17 +130,17 @@ impl Raw {
         Some(Frame { kind, flags, stream: u32::from_be_bytes([s0, s1, s2, s3]), payload })
     }
 
-    /// The next frame of a kind.
+    /// Reads until the next frame of a type.
     pub(crate) async fn frame_of(&mut self, kind: u8) -> Frame {
         loop {
-            let frame = self.frame().await.expect("the server has closed");
+            let frame = self.frame().await.expect("the server closed before the frame");
             if frame.kind == kind {
                 return frame;
             }
         }
     }
 
-    /// Everything the server says until it closes.
+    /// Reads until the server closes.
     pub(crate) async fn rest(&mut self) -> String {
         let mut bytes = Vec::new();
         self.0.read_to_end(&mut bytes).await.unwrap();

@@ -1,4 +1,4 @@
-//! The end of a listener.
+//! Draining and dropping a listener.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::client::{Http1, Http2, Raw};
 use crate::handler::{Ending, PATIENCE, SHORT, Server};
 
 #[tokio::test]
-async fn connections_that_do_nothing_are_closed() {
+async fn a_drain_closes_idle_connections() {
     let server = Server::start(Config::default());
     let (mut http1, http2) =
         (Http1::connect(&server.address()).await, Http2::connect(&server.address()).await);
@@ -27,7 +27,7 @@ async fn connections_that_do_nothing_are_closed() {
 }
 
 #[tokio::test]
-async fn what_was_begun_is_finished() {
+async fn a_drain_lets_requests_in_flight_finish() {
     let mut server = Server::start(Config::default());
     let (mut http1, http2) =
         (Http1::connect(&server.address()).await, Http2::connect(&server.address()).await);
@@ -37,7 +37,7 @@ async fn what_was_begun_is_finished() {
         server.begun.recv().await.unwrap();
         let drain = server.handle.drain(PATIENCE);
         let rest = async {
-            // Nobody new is let in, once the drain has begun.
+            // Once the drain has begun, no further connection is accepted.
             while TcpStream::connect(server.address()).await.is_ok() {
                 tokio::task::yield_now().await;
             }
@@ -54,7 +54,7 @@ async fn what_was_begun_is_finished() {
 }
 
 #[tokio::test]
-async fn what_does_not_end_is_cut_in_the_end() {
+async fn a_drain_cuts_requests_that_do_not_finish_in_time() {
     let mut server = Server::start(Config::default());
     let (mut http1, http2) =
         (Http1::connect(&server.address()).await, Http2::connect(&server.address()).await);
@@ -64,7 +64,7 @@ async fn what_does_not_end_is_cut_in_the_end() {
         server.handle.drain(SHORT).await;
         assert_eq!(server.handle.connections(), 0);
         for ending in &mut endings {
-            assert_eq!(ending.recv().await, None, "the handler is gone too");
+            assert_eq!(ending.recv().await, None, "the handler was dropped");
         }
     };
     let ((over_http1, over_http2), ()) = tokio::join!(asking, draining);
@@ -73,7 +73,7 @@ async fn what_does_not_end_is_cut_in_the_end() {
 }
 
 #[tokio::test]
-async fn the_address_is_free_afterwards() {
+async fn the_address_is_free_after_a_drain() {
     let server = Server::start(Config::default());
     let address = server.address();
     Http1::connect(&address).await.get("/whoami").await.unwrap();
@@ -83,7 +83,7 @@ async fn the_address_is_free_afterwards() {
 }
 
 #[tokio::test]
-async fn the_file_of_a_unix_socket_goes_too() {
+async fn a_drain_removes_the_unix_socket() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("client.sock");
     let server = Server::listen(&Address::Unix(path.clone()), Config::default());
@@ -93,7 +93,7 @@ async fn the_file_of_a_unix_socket_goes_too() {
 }
 
 #[tokio::test]
-async fn a_second_drain_can_cut_the_first_short() {
+async fn a_second_drain_can_shorten_the_first() {
     let mut server = Server::start(Config::default());
     let client = Http2::connect(&server.address()).await;
     let asking = client.get("/hold");
@@ -105,7 +105,7 @@ async fn a_second_drain_can_cut_the_first_short() {
 }
 
 #[tokio::test]
-async fn a_listener_that_is_dropped_cuts_its_connections() {
+async fn dropping_the_handle_cuts_all_connections() {
     let mut server = Server::start(Config::default());
     let client = Http2::connect(&server.address()).await;
     let asking = client.get("/hold");
@@ -117,8 +117,8 @@ async fn a_listener_that_is_dropped_cuts_its_connections() {
     assert!(tokio::join!(asking, dropping).0.is_err());
 }
 
-/// A connection that gives back what it hears.
-async fn switched(server: &mut Server) -> (Raw, Ending) {
+/// Opens a connection that is upgraded to an echo protocol.
+async fn upgraded(server: &mut Server) -> (Raw, Ending) {
     let mut raw = Raw::connect(&server.address()).await;
     let head =
         b"GET /switch HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\nhello";
@@ -133,9 +133,9 @@ async fn switched(server: &mut Server) -> (Raw, Ending) {
 }
 
 #[tokio::test]
-async fn a_connection_that_speaks_something_else_is_one_until_it_ends() {
+async fn an_upgraded_connection_counts_until_it_ends() {
     let mut server = Server::start(Config::default());
-    let (raw, mut ending) = switched(&mut server).await;
+    let (raw, mut ending) = upgraded(&mut server).await;
     assert_eq!(server.handle.connections(), 1);
     drop(raw);
     assert_eq!(ending.recv().await, None);
@@ -143,11 +143,11 @@ async fn a_connection_that_speaks_something_else_is_one_until_it_ends() {
 }
 
 #[tokio::test]
-async fn a_connection_that_speaks_something_else_is_cut_in_the_end() {
+async fn a_drain_cuts_an_upgraded_connection() {
     let mut server = Server::start(Config::default());
-    let (mut raw, mut ending) = switched(&mut server).await;
+    let (mut raw, mut ending) = upgraded(&mut server).await;
     server.handle.drain(SHORT).await;
     assert_eq!(server.handle.connections(), 0);
-    assert_eq!(ending.recv().await, None, "the work is gone too");
+    assert_eq!(ending.recv().await, None, "the upgraded work was dropped");
     assert_eq!(raw.rest().await, "");
 }

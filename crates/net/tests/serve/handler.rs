@@ -1,4 +1,4 @@
-//! What the tests serve.
+//! The handler and server that the tests use.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -21,18 +21,18 @@ use tokio::sync::{Semaphore, mpsc};
 
 /// Answers by path:
 ///
-/// - `/whoami` tells of the connection,
-/// - `/echo` gives back what it gets,
-/// - `/flood` has no end,
-/// - `/switch` speaks something else from then on, and gives back what it hears,
-/// - `/hold` says that it has begun, and answers when it is let go.
+/// - `/whoami` describes the connection,
+/// - `/echo` returns the request body,
+/// - `/flood` never ends,
+/// - `/switch` upgrades to an echo protocol,
+/// - `/hold` announces that it has begun, and answers when released.
 pub(crate) struct Paths {
     begun: mpsc::UnboundedSender<Ending>,
     go: Arc<Semaphore>,
     speaks_http1: bool,
 }
 
-/// Ends when the handler of a call does, whether with an answer or because it was dropped.
+/// Closed when the handler of a call ends, with a response or by being dropped.
 pub(crate) type Ending = mpsc::Receiver<Infallible>;
 
 impl Handler for Paths {
@@ -53,7 +53,7 @@ impl Handler for Paths {
             "/flood" => return Response::new(Flood.boxed()),
             "/switch" => return self.switch(connection, request),
             "/hold" => self.hold().await,
-            path => panic!("no test asks for {path}"),
+            path => panic!("no test requests {path}"),
         };
         let mut response = Response::new(Full::from(body).map_err(|never| match never {}).boxed());
         response.headers_mut().insert("content-type", HeaderValue::from_static("text/plain"));
@@ -68,7 +68,7 @@ impl Paths {
         request: Request<Incoming>,
     ) -> Response<<Self as Handler>::Body> {
         let (held, ending) = mpsc::channel(1);
-        self.begun.send(ending).expect("the test waits for this");
+        self.begun.send(ending).expect("the test holds the receiver");
         connection.on_upgrade(async move {
             let mut io = TokioIo::new(hyper::upgrade::on(request).await.unwrap());
             let mut buffer = [0; 64];
@@ -86,8 +86,8 @@ impl Paths {
 
     async fn hold(&self) -> String {
         let (_held, ending) = mpsc::channel(1);
-        self.begun.send(ending).expect("the test waits for this");
-        self.go.acquire().await.expect("never closed").forget();
+        self.begun.send(ending).expect("the test holds the receiver");
+        self.go.acquire().await.expect("the semaphore is never closed").forget();
         "held".to_owned()
     }
 }
@@ -98,7 +98,7 @@ fn whoami(connection: &Connection, request: &Request<Incoming>) -> String {
     format!("{:?} from {remote}, tls {tls}{name}", request.version())
 }
 
-/// A body without end.
+/// An endless body.
 struct Flood;
 
 impl Body for Flood {
@@ -113,10 +113,10 @@ impl Body for Flood {
     }
 }
 
-/// A listener at work.
+/// A served listener.
 pub(crate) struct Server {
     pub(crate) handle: ListenerHandle,
-    /// Calls of `/hold` as they begin.
+    /// Calls of `/hold` and `/switch` as they begin.
     pub(crate) begun: mpsc::UnboundedReceiver<Ending>,
     go: Arc<Semaphore>,
     // Dropped last, so that everything above is served to its end.
@@ -150,14 +150,15 @@ impl Server {
         self.handle.local().to_string()
     }
 
-    /// Waits until so many connections are open. A client sees the end of its own a moment before it is counted.
+    /// Waits until this many connections are open. A client sees its connection end a moment before
+    /// the count changes.
     pub(crate) async fn has_connections(&self, count: usize) {
         while self.handle.connections() != count {
             tokio::task::yield_now().await;
         }
     }
 
-    /// Lets one call of `/hold` go.
+    /// Releases one call of `/hold`.
     pub(crate) fn let_go(&self) {
         self.go.add_permits(1);
     }
@@ -165,5 +166,5 @@ impl Server {
 
 /// Longer than anything should take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// What tests wait for when something must happen by itself.
+/// A timeout that tests wait for.
 pub(crate) const SHORT: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! Both protocols, over TCP and unix sockets.
+//! HTTP/1 and HTTP/2, over TCP and unix sockets.
 
 use bytes::Bytes;
 use net::{Address, Config};
@@ -34,11 +34,11 @@ async fn a_unix_socket_serves_both_protocols() {
     assert_eq!(http2.get("/whoami").await.unwrap(), "HTTP/2.0 from @, tls false");
 }
 
-/// Sizes on both sides of every bound that bytes pass: frames, what is gathered, windows.
+/// Sizes on both sides of every bound: frames, the write coalescer, windows.
 const SIZES: [usize; 7] = [0, 1, 255, 257, 16_384, 70_000, 3 << 20];
 
 #[tokio::test]
-async fn bodies_of_any_size_go_both_ways() {
+async fn bodies_of_any_size_are_transferred_in_both_directions() {
     let server = Server::start(Config::default());
     let http2 = Http2::connect(&server.address()).await;
     let mut http1 = Http1::connect(&server.address()).await;
@@ -50,7 +50,7 @@ async fn bodies_of_any_size_go_both_ways() {
 }
 
 #[tokio::test]
-async fn calls_on_a_connection_do_not_wait_for_each_other() {
+async fn calls_on_a_connection_are_concurrent() {
     let mut server = Server::start(Config::default());
     let client = Http2::connect(&server.address()).await;
     let held = client.get("/hold");
@@ -66,7 +66,7 @@ async fn calls_on_a_connection_do_not_wait_for_each_other() {
 }
 
 #[tokio::test]
-async fn many_calls_at_once_all_get_their_own_answer() {
+async fn concurrent_calls_get_their_own_responses() {
     let server = Server::start(Config::default());
     let client = Http2::connect(&server.address()).await;
     let mut calls = tokio::task::JoinSet::new();
@@ -82,7 +82,7 @@ async fn many_calls_at_once_all_get_their_own_answer() {
 }
 
 #[tokio::test]
-async fn headers_of_http1_are_written_as_go_writes_them() {
+async fn http1_header_names_are_written_as_in_go() {
     let server = Server::start(Config::default());
     let mut raw = Raw::connect(&server.address()).await;
     raw.say(b"GET /whoami HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
@@ -93,7 +93,7 @@ async fn headers_of_http1_are_written_as_go_writes_them() {
 }
 
 #[tokio::test]
-async fn a_client_that_speaks_tls_is_told_nothing() {
+async fn a_tls_client_of_a_plain_listener_is_disconnected() {
     let server = Server::start(Config::default());
     let mut raw = Raw::connect(&server.address()).await;
     raw.say(b"\x16").await;
@@ -101,7 +101,7 @@ async fn a_client_that_speaks_tls_is_told_nothing() {
 }
 
 #[tokio::test]
-async fn where_http1_is_not_spoken_whoever_speaks_it_is_told_nothing() {
+async fn an_http1_client_of_an_http2_listener_is_disconnected() {
     let server = Server::without_http1();
     let mut raw = Raw::connect(&server.address()).await;
     raw.say(b"GET").await;
@@ -111,7 +111,7 @@ async fn where_http1_is_not_spoken_whoever_speaks_it_is_told_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_is_refused() {
+async fn a_malformed_request_is_answered_with_400() {
     let server = Server::start(Config::default());
     let mut raw = Raw::connect(&server.address()).await;
     raw.say(b"what is this?\r\n\r\n").await;

@@ -1,4 +1,4 @@
-//! What clients may not do.
+//! Limits on clients.
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -11,31 +11,31 @@ const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
-/// A setting.
+/// The id of a setting.
 const MAX_CONCURRENT_STREAMS: u16 = 3;
-/// A reason.
+/// An error code.
 const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
 
-/// `GET http://localhost/hold`, in HPACK without any table but the static one.
+/// `GET http://localhost/hold` in HPACK, with the static table only.
 const GET_HOLD: &[u8] = b"\x82\x86\x04\x05/hold\x01\x09localhost";
 
 #[tokio::test]
-async fn a_connection_must_say_what_it_speaks() {
+async fn protocol_detection_times_out() {
     let config = Config { detection_timeout: SHORT, ..Config::default() };
     let server = Server::start(config);
     for beginning in [&b""[..], &PREFACE[..10], &PREFACE[..23]] {
         let mut raw = Raw::connect(&server.address()).await;
         raw.say(beginning).await;
-        assert_eq!(raw.rest().await, "", "closed without a word");
+        assert_eq!(raw.rest().await, "", "closed without an answer");
     }
-    // With HTTP/2 the first frame must come, too.
+    // HTTP/2 also needs its first frame.
     let mut raw = Raw::connect(&server.address()).await;
     raw.say(PREFACE).await;
     while raw.frame().await.is_some() {}
 }
 
 #[tokio::test]
-async fn headers_of_http1_must_end() {
+async fn http1_headers_time_out() {
     let config = Config { headers_timeout: SHORT, ..Config::default() };
     let server = Server::start(config);
     let mut raw = Raw::connect(&server.address()).await;
@@ -44,7 +44,7 @@ async fn headers_of_http1_must_end() {
 }
 
 #[tokio::test]
-async fn headers_of_http2_must_end() {
+async fn http2_headers_time_out() {
     let config = Config { headers_timeout: SHORT, ..Config::default() };
     let server = Server::start(config);
     let mut raw = Raw::connect_http2(&server.address()).await;
@@ -53,8 +53,8 @@ async fn headers_of_http2_must_end() {
 }
 
 #[tokio::test]
-async fn a_call_may_take_longer_than_its_headers() {
-    // Time enough for a client that means well, on a machine that is busy.
+async fn the_headers_timeout_does_not_limit_the_call() {
+    // Enough time for an honest client on a busy machine.
     let config =
         Config { headers_timeout: 10 * SHORT, detection_timeout: 10 * SHORT, ..Config::default() };
     let mut server = Server::start(config);
@@ -64,7 +64,7 @@ async fn a_call_may_take_longer_than_its_headers() {
     let holding = async {
         server.begun.recv().await.unwrap();
         server.begun.recv().await.unwrap();
-        // Time has passed when somebody who came later has used up theirs.
+        // The timeout has passed when a later, silent connection is closed by it.
         assert_eq!(Raw::connect(&server.address()).await.rest().await, "");
         server.let_go();
         server.let_go();
@@ -75,11 +75,11 @@ async fn a_call_may_take_longer_than_its_headers() {
 }
 
 #[tokio::test]
-async fn headers_have_a_size() {
+async fn oversized_headers_are_refused() {
     let server = Server::start(Config::default());
     let mut raw = Raw::connect(&server.address()).await;
     let long = "x".repeat(HEADER_BYTES_MAX as usize);
-    // It closes before it has read all of this, so not all may arrive.
+    // The server closes before it has read everything, so the write may fail.
     let _ = tokio::io::AsyncWriteExt::write_all(
         &mut raw.0,
         format!("GET /whoami HTTP/1.1\r\nLong: {long}\r\n\r\n").as_bytes(),
@@ -94,11 +94,14 @@ async fn headers_have_a_size() {
     let request = request.body(Full::<Bytes>::default()).unwrap();
     let response = client.sender.clone().send_request(request).await.unwrap();
     assert_eq!(response.status(), 431);
-    assert!(client.get("/whoami").await.unwrap().starts_with("HTTP/2.0"), "nobody else suffers");
+    assert!(
+        client.get("/whoami").await.unwrap().starts_with("HTTP/2.0"),
+        "the connection survives"
+    );
 }
 
 #[tokio::test]
-async fn streams_are_bounded_if_asked_for() {
+async fn streams_above_the_configured_maximum_are_refused() {
     let config = Config { streams_max: 2, ..Config::default() };
     let mut server = Server::start(config);
     let mut raw = Raw::connect_http2(&server.address()).await;
@@ -118,7 +121,7 @@ async fn streams_are_bounded_if_asked_for() {
 }
 
 #[tokio::test]
-async fn as_in_grpc_go_no_bound_is_announced_by_default() {
+async fn no_stream_limit_is_announced_by_default() {
     let server = Server::start(Config::default());
     let mut raw = Raw::connect_http2(&server.address()).await;
     let settings = raw.frame_of(SETTINGS).await;
@@ -134,7 +137,7 @@ fn setting(frame: &Frame, id: u16) -> Option<u32> {
 }
 
 #[tokio::test]
-async fn connections_above_the_bound_wait_for_a_place() {
+async fn connections_above_the_maximum_wait_in_the_backlog() {
     let config = Config { connections_max: 2, ..Config::default() };
     let mut server = Server::start(config);
     let (first, mut second) =
@@ -142,14 +145,14 @@ async fn connections_above_the_bound_wait_for_a_place() {
     first.get("/whoami").await.unwrap();
     second.get("/whoami").await.unwrap();
 
-    // The kernel connects it, and nobody looks at it.
+    // The kernel completes the connection; the server does not accept it.
     let mut third = Http1::connect(&server.address()).await;
     let mut call = std::pin::pin!(third.get("/whoami"));
     let waited = tokio::time::timeout(SHORT, call.as_mut()).await;
     assert!(waited.is_err());
     assert_eq!(server.handle.connections(), 2);
 
-    // Those who have a place are served all the while.
+    // Open connections are served meanwhile.
     let asking = first.get("/hold");
     let others = async {
         server.begun.recv().await.unwrap();
@@ -162,7 +165,7 @@ async fn connections_above_the_bound_wait_for_a_place() {
 }
 
 #[tokio::test]
-async fn those_who_say_nothing_make_room() {
+async fn silent_connections_time_out_and_make_room() {
     let config = Config { connections_max: 1, detection_timeout: SHORT, ..Config::default() };
     let server = Server::start(config);
     let mut silent = Vec::new();
@@ -174,7 +177,7 @@ async fn those_who_say_nothing_make_room() {
 }
 
 #[tokio::test]
-async fn the_first_of_a_crowd_that_says_nothing_goes_and_nobody_waits() {
+async fn too_many_pending_connections_evict_the_oldest() {
     let config = Config { pending_max: 4, detection_timeout: PATIENCE, ..Config::default() };
     let server = Server::start(config);
     let mut silent = Vec::new();
@@ -185,6 +188,6 @@ async fn the_first_of_a_crowd_that_says_nothing_goes_and_nobody_waits() {
     let mut client = Http1::connect(&server.address()).await;
     assert!(client.get("/whoami").await.unwrap().starts_with("HTTP/1.1"));
     assert_eq!(silent.remove(0).rest().await, "");
-    // Three that are silent, and the one who spoke.
+    // Three silent connections, and the one that spoke.
     server.has_connections(4).await;
 }

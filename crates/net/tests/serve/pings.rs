@@ -1,4 +1,4 @@
-//! Pings, theirs and ours.
+//! HTTP/2 pings, in both directions.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::handler::{SHORT, Server};
 
 const ACK: u8 = 1;
 const WINDOW_UPDATE: u8 = 8;
-/// The largest window there is.
+/// The largest HTTP/2 window.
 const WINDOW_MAX: u32 = (1 << 31) - 1;
 
 fn too_many_pings(last_stream: u8) -> Frame {
@@ -18,10 +18,10 @@ fn too_many_pings(last_stream: u8) -> Frame {
 }
 
 #[tokio::test]
-async fn a_client_that_pings_for_nothing_is_told_so_and_cut() {
+async fn too_many_pings_are_answered_with_a_goaway() {
     let server = Server::start(Config::default());
     let mut raw = Raw::connect_http2(&server.address()).await;
-    // The first is free and two are forgiven, each of them answered.
+    // The first is free and two strikes are tolerated; all are answered.
     for _ in 0..3 {
         raw.ping().await;
         assert_eq!(raw.frame_of(PING).await, Frame::new(PING, ACK, 0, b"8 bytes!"));
@@ -32,7 +32,7 @@ async fn a_client_that_pings_for_nothing_is_told_so_and_cut() {
 }
 
 #[tokio::test]
-async fn pings_are_free_while_responses_flow() {
+async fn pings_are_free_while_responses_are_sent() {
     let server = Server::start(Config::default());
     let mut raw = Raw::connect_http2(&server.address()).await;
     let get = b"\x82\x86\x04\x07/whoami\x01\x09localhost";
@@ -44,7 +44,7 @@ async fn pings_are_free_while_responses_flow() {
         raw.frame_of(PING).await;
         raw.frame_of(PING).await;
     }
-    // And then they are not.
+    // Without responses they count again.
     for _ in 0..4 {
         raw.ping().await;
     }
@@ -52,7 +52,7 @@ async fn pings_are_free_while_responses_flow() {
 }
 
 #[tokio::test]
-async fn during_a_call_the_least_interval_is_what_was_configured() {
+async fn the_ping_interval_during_a_call_is_configurable() {
     let keep_alive = KeepAlive { min_time: Duration::from_nanos(1), ..KeepAlive::default() };
     let mut server = Server::start(Config { keep_alive, ..Config::default() });
     let mut raw = Raw::connect_http2(&server.address()).await;
@@ -65,7 +65,7 @@ async fn during_a_call_the_least_interval_is_what_was_configured() {
 }
 
 #[tokio::test]
-async fn a_silent_client_is_pinged_and_stays_if_it_answers() {
+async fn a_silent_client_is_pinged_and_kept_if_it_answers() {
     let keep_alive = KeepAlive { interval: SHORT, ..KeepAlive::default() };
     let server = Server::start(Config { keep_alive, ..Config::default() });
     let mut raw = Raw::connect_http2(&server.address()).await;
@@ -78,7 +78,7 @@ async fn a_silent_client_is_pinged_and_stays_if_it_answers() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_answer_is_cut() {
+async fn a_client_that_does_not_answer_pings_is_disconnected() {
     let keep_alive = KeepAlive { interval: SHORT, timeout: SHORT, ..KeepAlive::default() };
     let server = Server::start(Config { keep_alive, ..Config::default() });
     let mut raw = Raw::connect_http2(&server.address()).await;
@@ -88,12 +88,12 @@ async fn a_client_that_does_not_answer_is_cut() {
 }
 
 #[tokio::test]
-async fn a_client_that_has_stopped_reading_is_cut_although_nothing_can_be_said_to_it() {
+async fn a_client_that_stopped_reading_is_disconnected_despite_a_full_socket() {
     let keep_alive = KeepAlive { interval: SHORT, timeout: SHORT, ..KeepAlive::default() };
     let server = Server::start(Config { keep_alive, ..Config::default() });
     let mut raw = Raw::connect(&server.address()).await;
     raw.say(PREFACE).await;
-    // It asks for more than its socket and ours can hold, and never reads any of it.
+    // The client requests more than both socket buffers hold, and reads nothing.
     let window = [&[0, 4][..], &WINDOW_MAX.to_be_bytes()].concat();
     raw.say(&Frame::new(SETTINGS, 0, 0, &window).encode()).await;
     raw.say(&Frame::new(WINDOW_UPDATE, 0, 0, &(WINDOW_MAX - 65_535).to_be_bytes()).encode()).await;

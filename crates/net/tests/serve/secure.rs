@@ -1,4 +1,4 @@
-//! Listeners that speak TLS.
+//! Listeners with TLS.
 
 use std::io;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use tokio_rustls::client::TlsStream;
 use crate::client::{Frame, Http1, Http2, PING, PREFACE, Raw, SETTINGS};
 use crate::handler::{PATIENCE, SHORT, Server};
 
-/// How a client of TLS begins: a record of a handshake with 512 bytes to come.
+/// The beginning of a ClientHello: a handshake record with 512 bytes to come.
 const HALF_A_HELLO: &[u8] = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
 
-/// Who issues certificates, and where they are.
+/// Certificate authorities, and the folder with their files.
 struct Issuers {
     folder: tempfile::TempDir,
     servers: Authority,
@@ -95,7 +95,7 @@ async fn connect(client: &TlsConnector, address: &str) -> io::Result<TlsStream<T
     client.connect(ServerName::try_from("localhost").unwrap(), stream).await
 }
 
-/// What a client hears that is not let in: with TLS 1.3 that is after its own handshake.
+/// Returns the error that a rejected client sees: with TLS 1.3, after its own handshake.
 async fn heard(client: &TlsConnector, address: &str) -> Option<rustls::Error> {
     let heard = match connect(client, address).await {
         Ok(mut stream) => stream.read(&mut [0]).await.map(|read| assert_eq!(read, 0)),
@@ -106,7 +106,7 @@ async fn heard(client: &TlsConnector, address: &str) -> Option<rustls::Error> {
 }
 
 #[tokio::test]
-async fn both_versions_of_http_are_spoken_over_tls() {
+async fn http1_and_http2_are_served_over_tls() {
     let issuers = Issuers::new();
     let server = Server::start(issuers.config());
     for protocols in [&["h2", "http/1.1"][..], &["h2"], &[]] {
@@ -138,11 +138,11 @@ async fn both_versions_of_http_are_spoken_over_tls() {
 }
 
 #[tokio::test]
-async fn the_name_in_a_certificate_reaches_the_handler() {
+async fn the_common_name_of_a_client_certificate_reaches_the_handler() {
     let issuers = Issuers::new();
     let server = Server::start(issuers.strict());
     let connector = issuers.client(&["h2"], Some(&issuers.named("alice", 2)));
-    // The second time, the session is resumed.
+    // The second handshake resumes the session.
     for _ in 0..2 {
         let client = Http2::over(connect(&connector, &server.address()).await.unwrap()).await;
         let answer = client.get("/whoami").await.unwrap();
@@ -151,7 +151,7 @@ async fn the_name_in_a_certificate_reaches_the_handler() {
 }
 
 #[tokio::test]
-async fn whoever_is_not_let_in_hears_why() {
+async fn rejected_clients_receive_an_alert() {
     let issuers = Issuers::new();
     let server = Server::start(issuers.strict());
     let address = server.address();
@@ -165,24 +165,24 @@ async fn whoever_is_not_let_in_hears_why() {
         heard(&issuers.client(&["h2"], Some(&stranger)), &address).await,
         alert(rustls::AlertDescription::UnknownCA)
     );
-    // As in etcd, one that was revoked is just closed on.
+    // Compat: as in etcd, a revoked client is disconnected without an alert.
     let revoked = issuers.named("alice", 7);
     assert_eq!(heard(&issuers.client(&["h2"], Some(&revoked)), &address).await, None);
 }
 
 #[tokio::test]
-async fn without_tls_nobody_is_served_where_only_tls_is() {
+async fn a_tls_listener_rejects_plain_clients() {
     let issuers = Issuers::new();
     let server = Server::start(issuers.config());
     for request in [&b"GET /whoami HTTP/1.1\r\nHost: a\r\n\r\n"[..], PREFACE, b"garbage"] {
         let mut raw = Raw::connect(&server.address()).await;
         raw.say(request).await;
-        assert_eq!(raw.rest().await, "", "closed without a word");
+        assert_eq!(raw.rest().await, "", "closed without an answer");
     }
 }
 
 #[tokio::test]
-async fn one_port_may_speak_both() {
+async fn one_port_serves_tls_and_plain_clients() {
     let issuers = Issuers::new();
     let security = TlsMode::Optional(issuers.tls(true));
     let server = Server::start(Config { tls: security, ..Config::default() });
@@ -196,18 +196,18 @@ async fn one_port_may_speak_both() {
 }
 
 #[tokio::test]
-async fn a_handshake_has_to_come_to_its_end() {
+async fn a_handshake_times_out() {
     let issuers = Issuers::new();
     let server = Server::start(Config { handshake_timeout: SHORT, ..issuers.config() });
     for beginning in [&b""[..], b"\x16", HALF_A_HELLO] {
         let mut raw = Raw::connect(&server.address()).await;
         raw.say(beginning).await;
-        assert_eq!(raw.rest().await, "", "closed without a word");
+        assert_eq!(raw.rest().await, "", "closed without an answer");
     }
 }
 
 #[tokio::test]
-async fn garbage_ends_its_own_connection_and_no_other() {
+async fn garbage_ends_only_its_own_connection() {
     let issuers = Issuers::new();
     let server = Server::start(issuers.config());
     let connector = issuers.client(&["h2"], None);
@@ -217,7 +217,7 @@ async fn garbage_ends_its_own_connection_and_no_other() {
         [b"\x16\x03\x01\x00\x04\x14\x00\x00\x00".as_slice(), b"\x16\x16\x16\x16\x16\x16", &too_long]
     {
         let mut raw = Raw::connect(&server.address()).await;
-        // It may be closed before all was said.
+        // The server may close before everything was written.
         let _ = raw.0.write_all(garbage).await;
         let mut heard = Vec::new();
         let _ = raw.0.read_to_end(&mut heard).await;
@@ -227,17 +227,17 @@ async fn garbage_ends_its_own_connection_and_no_other() {
 }
 
 #[tokio::test]
-async fn after_the_handshake_something_has_to_be_said() {
+async fn a_client_that_is_silent_after_the_handshake_times_out() {
     let issuers = Issuers::new();
     let server = Server::start(Config { detection_timeout: 10 * SHORT, ..issuers.config() });
     let mut silent = connect(&issuers.client(&["h2"], None), &server.address()).await.unwrap();
-    // Whether with or without a last word.
+    // With or without a close_notify.
     assert_eq!(silent.read(&mut [0]).await.unwrap_or(0), 0);
     server.has_connections(0).await;
 }
 
 #[tokio::test]
-async fn many_that_are_silent_in_their_handshake_hold_up_nobody() {
+async fn silent_handshakes_do_not_delay_other_clients() {
     let issuers = Issuers::new();
     let server = Server::start(Config { handshake_timeout: PATIENCE, ..issuers.config() });
     let mut silent = Vec::new();
@@ -250,11 +250,11 @@ async fn many_that_are_silent_in_their_handshake_hold_up_nobody() {
     let connector = issuers.client(&["h2"], None);
     let client = Http2::over(connect(&connector, &server.address()).await.unwrap()).await;
     assert!(client.get("/whoami").await.unwrap().ends_with(", tls true"));
-    assert_eq!(server.handle.connections(), 201, "and they are still there");
+    assert_eq!(server.handle.connections(), 201, "the silent ones are still open");
 }
 
 #[tokio::test]
-async fn a_crowd_of_silent_ones_makes_room_by_itself() {
+async fn too_many_silent_handshakes_evict_the_oldest() {
     let issuers = Issuers::new();
     let config = Config { pending_max: 4, handshake_timeout: PATIENCE, ..issuers.config() };
     let server = Server::start(config);
@@ -270,30 +270,30 @@ async fn a_crowd_of_silent_ones_makes_room_by_itself() {
 }
 
 #[tokio::test]
-async fn a_crowd_of_handshakes_is_served_beside_those_who_are_there() {
+async fn many_handshakes_do_not_delay_established_connections() {
     let issuers = Issuers::new();
     let server = Server::start(issuers.config());
     let connector = issuers.client(&["h2"], None);
-    let there = Http2::over(connect(&connector, &server.address()).await.unwrap()).await;
-    let mut crowd = tokio::task::JoinSet::new();
+    let established = Http2::over(connect(&connector, &server.address()).await.unwrap()).await;
+    let mut handshakes = tokio::task::JoinSet::new();
     for _ in 0..100 {
-        // Each is a stranger: nothing is resumed.
+        // Each has its own session cache, so none resumes.
         let (connector, address) = (issuers.client(&["h2"], None), server.address());
-        crowd.spawn(async move {
+        handshakes.spawn(async move {
             let client = Http2::over(connect(&connector, &address).await.unwrap()).await;
             client.get("/whoami").await.unwrap()
         });
     }
-    while !crowd.is_empty() {
-        assert!(there.get("/whoami").await.unwrap().ends_with(", tls true"));
-        while let Some(answer) = crowd.try_join_next() {
+    while !handshakes.is_empty() {
+        assert!(established.get("/whoami").await.unwrap().ends_with(", tls true"));
+        while let Some(answer) = handshakes.try_join_next() {
             assert!(answer.unwrap().ends_with(", tls true"));
         }
     }
 }
 
 #[tokio::test]
-async fn a_drain_waits_for_no_handshake() {
+async fn a_drain_does_not_wait_for_handshakes() {
     let issuers = Issuers::new();
     let server = Server::start(Config { handshake_timeout: PATIENCE, ..issuers.config() });
     let mut raw = Raw::connect(&server.address()).await;
@@ -308,7 +308,7 @@ async fn a_drain_waits_for_no_handshake() {
 }
 
 #[tokio::test]
-async fn over_tls_pings_may_come_as_often_as_they_like() {
+async fn pings_are_unlimited_over_tls() {
     const PINGS: usize = 20;
     let issuers = Issuers::new();
     let server = Server::start(issuers.config());

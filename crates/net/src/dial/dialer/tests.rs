@@ -23,7 +23,7 @@ fn target(url: &str) -> Target {
     Target::parse(url).unwrap()
 }
 
-/// Takes one connection and sends back what comes.
+/// Accepts one connection and echoes four bytes.
 async fn echo(listener: TcpListener) {
     let (mut stream, _) = listener.accept().await.unwrap();
     let mut bytes = [0; 4];
@@ -31,10 +31,10 @@ async fn echo(listener: TcpListener) {
     stream.write_all(&bytes).await.unwrap();
 }
 
-async fn said(mut link: ClientStream) -> Vec<u8> {
-    link.write_all(b"ahoy").await.unwrap();
+async fn echoed(mut stream: ClientStream) -> Vec<u8> {
+    stream.write_all(b"ahoy").await.unwrap();
     let mut bytes = [0; 4];
-    link.read_exact(&mut bytes).await.unwrap();
+    stream.read_exact(&mut bytes).await.unwrap();
     bytes.to_vec()
 }
 
@@ -45,35 +45,35 @@ async fn listen() -> (TcpListener, u16) {
 }
 
 #[tokio::test]
-async fn a_name_and_an_address_are_called() {
+async fn names_and_ip_addresses_can_be_dialed() {
     for host in ["127.0.0.1", "localhost"] {
         let (listener, port) = listen().await;
         let echo = tokio::spawn(echo(listener));
-        let link = plain().dial(&target(&format!("http://{host}:{port}"))).await.unwrap();
-        assert_eq!(link.remote().unwrap().port(), port);
-        assert!(link.local().unwrap().ip().is_loopback() && !link.is_secure());
-        assert_eq!(said(link).await, b"ahoy");
+        let stream = plain().dial(&target(&format!("http://{host}:{port}"))).await.unwrap();
+        assert_eq!(stream.remote().unwrap().port(), port);
+        assert!(stream.local().unwrap().ip().is_loopback() && !stream.is_secure());
+        assert_eq!(echoed(stream).await, b"ahoy");
         echo.await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn a_call_can_come_from_an_address_of_choice() {
+async fn the_local_address_can_be_chosen() {
     let (listener, port) = listen().await;
     let dialer = Dialer { local: Some("127.0.0.9".parse().unwrap()), ..plain() };
     let url = format!("http://127.0.0.1:{port}");
-    let link = dialer.dial(&target(&url)).await.unwrap();
-    assert_eq!(link.local().unwrap().ip().to_string(), "127.0.0.9");
+    let stream = dialer.dial(&target(&url)).await.unwrap();
+    assert_eq!(stream.local().unwrap().ip().to_string(), "127.0.0.9");
     let (_, from) = listener.accept().await.unwrap();
     assert_eq!(from.ip().to_string(), "127.0.0.9");
 
-    let other_kind = Dialer { local: Some("::1".parse().unwrap()), ..plain() };
-    let error = other_kind.dial(&target(&url)).await.unwrap_err();
+    let other_family = Dialer { local: Some("::1".parse().unwrap()), ..plain() };
+    let error = other_family.dial(&target(&url)).await.unwrap_err();
     assert_eq!(error.to_string(), "dial tcp: address 127.0.0.1: no suitable address found");
 }
 
 #[tokio::test]
-async fn the_socket_says_little_things_at_once_and_notices_when_nobody_is_there() {
+async fn sockets_have_nodelay_and_keep_alive() {
     use rustix::net::sockopt;
     let (_listener, port) = listen().await;
     let address = format!("127.0.0.1:{port}").parse().unwrap();
@@ -84,7 +84,7 @@ async fn the_socket_says_little_things_at_once_and_notices_when_nobody_is_there(
 }
 
 #[tokio::test]
-async fn who_is_not_there_is_told_as_in_go() {
+async fn connect_errors_read_as_gos() {
     let (listener, port) = listen().await;
     drop(listener);
     let folder = tempfile::tempdir().unwrap();
@@ -95,8 +95,8 @@ async fn who_is_not_there_is_told_as_in_go() {
             format!("dial tcp 127.0.0.1:{port}: connect: connection refused"),
         ),
         (
-            "http://nobody.invalid:1".to_owned(),
-            "dial tcp: lookup nobody.invalid: no such host".to_owned(),
+            "http://unknown.invalid:1".to_owned(),
+            "dial tcp: lookup unknown.invalid: no such host".to_owned(),
         ),
         (
             format!("unix://{socket}"),
@@ -104,7 +104,7 @@ async fn who_is_not_there_is_told_as_in_go() {
         ),
     ] {
         let error = plain().dial(&target(&url)).await.unwrap_err();
-        // Where there is nobody to ask for names at all, that is what is told.
+        // Without any name server the lookup fails differently.
         if !error.to_string().contains("temporary failure") {
             assert_eq!(error.to_string(), text);
         }
@@ -112,8 +112,8 @@ async fn who_is_not_there_is_told_as_in_go() {
 }
 
 #[tokio::test]
-async fn who_does_not_answer_is_given_up() {
-    // A backlog that is full answers nobody.
+async fn a_connect_times_out() {
+    // A full backlog accepts no further connection.
     let listener = rustix::net::socket(
         rustix::net::AddressFamily::INET,
         rustix::net::SocketType::STREAM,
@@ -131,22 +131,22 @@ async fn who_does_not_answer_is_given_up() {
 }
 
 #[tokio::test]
-async fn of_several_addresses_the_next_is_tried() {
+async fn after_a_failure_the_next_address_is_tried() {
     let (gone, dead) = listen().await;
     drop(gone);
     let (listener, port) = listen().await;
     let echo = tokio::spawn(echo(listener));
     let address = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
     let deadline = Instant::now() + PATIENCE;
-    let stream = plain().one_by_one(&[address(dead), address(port)], deadline).await.unwrap();
-    assert_eq!(said(ClientStream::tcp(stream)).await, b"ahoy");
+    let stream = plain().try_in_order(&[address(dead), address(port)], deadline).await.unwrap();
+    assert_eq!(echoed(ClientStream::tcp(stream)).await, b"ahoy");
     echo.await.unwrap();
-    let error = plain().one_by_one(&[address(dead), address(dead)], deadline).await.unwrap_err();
+    let error = plain().try_in_order(&[address(dead), address(dead)], deadline).await.unwrap_err();
     assert!(error.to_string().ends_with("connection refused"), "{error}");
 }
 
 #[tokio::test]
-async fn the_other_kind_of_address_is_tried_when_the_first_fails() {
+async fn the_other_family_is_tried_when_the_first_fails() {
     let (gone, dead) = listen().await;
     drop(gone);
     let (listener, port) = listen().await;
@@ -157,23 +157,23 @@ async fn the_other_kind_of_address_is_tried_when_the_first_fails() {
         SocketAddr::from(([127, 0, 0, 1], port)),
     );
     let stream = plain().race(&[dead], &[live], deadline).await.unwrap();
-    assert_eq!(said(ClientStream::tcp(stream)).await, b"ahoy");
+    assert_eq!(echoed(ClientStream::tcp(stream)).await, b"ahoy");
     echo.await.unwrap();
     let refused = plain().race(&[dead], &[dead], deadline).await.unwrap_err();
     assert!(refused.to_string().starts_with(&format!("dial tcp {dead}")), "{refused}");
 }
 
 #[test]
-fn each_address_has_its_part_of_the_time() {
+fn each_address_gets_its_share_of_the_time() {
     let now = Instant::now();
     let second = Duration::from_secs(1);
     for (left, addresses, expected) in [(12, 3, 4), (12, 1, 12), (4, 4, 2), (1, 4, 1)] {
-        let until = part(now, now + left * second, addresses);
+        let until = attempt_deadline(now, now + left * second, addresses);
         assert_eq!(until - now, expected * second, "{left} s for {addresses}");
     }
 }
 
-/// Someone who speaks TLS, and the files to trust them.
+/// A TLS server's certificates, and the CA file that trusts them.
 struct Secure {
     folder: tempfile::TempDir,
     authority: Authority,
@@ -208,7 +208,7 @@ impl Secure {
     }
 }
 
-/// Takes one connection over TLS and sends back what comes.
+/// Accepts one TLS connection and echoes four bytes.
 async fn secure_echo(
     acceptor: tokio_rustls::TlsAcceptor,
     stream: impl AsyncRead + AsyncWrite + Unpin,
@@ -221,16 +221,16 @@ async fn secure_echo(
 }
 
 #[tokio::test]
-async fn tls_is_spoken_over_tcp_and_unix_sockets() {
+async fn tls_works_over_tcp_and_unix_sockets() {
     let secure = Secure::new();
     let (acceptor, dialer) = (secure.acceptor(), dialer(secure.info()));
     let (listener, port) = listen().await;
     let server = tokio::spawn(async move {
         secure_echo(acceptor, listener.accept().await.unwrap().0).await;
     });
-    let link = dialer.dial(&target(&format!("https://127.0.0.1:{port}"))).await.unwrap();
-    assert!(link.is_secure() && link.remote().unwrap().port() == port);
-    assert_eq!(said(link).await, b"ahoy");
+    let stream = dialer.dial(&target(&format!("https://127.0.0.1:{port}"))).await.unwrap();
+    assert!(stream.is_secure() && stream.remote().unwrap().port() == port);
+    assert_eq!(echoed(stream).await, b"ahoy");
     server.await.unwrap();
 
     let path = secure.path("sock").unwrap();
@@ -238,14 +238,14 @@ async fn tls_is_spoken_over_tcp_and_unix_sockets() {
     let server = tokio::spawn(async move {
         secure_echo(acceptor, listener.accept().await.unwrap().0).await;
     });
-    let link = dialer.dial(&target(&format!("unixs://{}", path.display()))).await.unwrap();
-    assert!(link.is_secure() && link.remote().is_none());
-    assert_eq!(said(link).await, b"ahoy");
+    let stream = dialer.dial(&target(&format!("unixs://{}", path.display()))).await.unwrap();
+    assert!(stream.is_secure() && stream.remote().is_none());
+    assert_eq!(echoed(stream).await, b"ahoy");
     server.await.unwrap();
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_trusted_or_silent_is_told_as_in_go() {
+async fn handshake_errors_read_as_gos() {
     let secure = Secure::new();
     let (listener, port) = listen().await;
     let acceptor = secure.acceptor();

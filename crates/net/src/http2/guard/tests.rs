@@ -18,7 +18,7 @@ const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 const SETTINGS: u8 = 4;
 
-/// A frame with a payload of sixes, which would be pings if they were taken for headers.
+/// A frame with a payload of sixes, which would be PINGs if parsed as headers.
 fn frame(kind: u8, flags: u8, stream: u32, length: u32) -> Vec<u8> {
     let header = Frame { length, kind, flags, stream }.encode();
     [&header[..], &vec![6; length as usize]].concat()
@@ -28,8 +28,8 @@ fn ping() -> Vec<u8> {
     frame(kind::PING, 0, 0, 8)
 }
 
-/// What every client says first.
-fn greeting() -> Vec<u8> {
+/// The first bytes of every client.
+fn preface_and_settings() -> Vec<u8> {
     [&PREFACE[..], &frame(SETTINGS, 0, 0, 6)].concat()
 }
 
@@ -43,11 +43,11 @@ fn goaway(last: u8) -> Vec<u8> {
 #[derive(Debug)]
 struct Socket {
     incoming: VecDeque<u8>,
-    /// Whether the client has closed its side after that.
+    /// Whether the client closes its side after these bytes.
     ended: bool,
     sent: Vec<u8>,
     closed: bool,
-    /// As many bytes go through at a time.
+    /// The number of bytes per read or write.
     portion: usize,
 }
 
@@ -114,7 +114,7 @@ fn guard(portion: usize) -> Http2Guard<Socket> {
     Http2Guard::new(Socket::new(portion), LIMITS)
 }
 
-/// Lets the client say something, and reads what there is to read: until there is no more for now, or until the error.
+/// Sends bytes as the client and reads until nothing more is ready or an error occurs.
 fn receive(guard: &mut Http2Guard<Socket>, bytes: &[u8]) -> (Vec<u8>, Option<io::ErrorKind>) {
     guard.stream.incoming.extend(bytes);
     let mut cx = Context::from_waker(Waker::noop());
@@ -131,8 +131,9 @@ fn receive(guard: &mut Http2Guard<Socket>, bytes: &[u8]) -> (Vec<u8>, Option<io:
 }
 
 #[tokio::test(start_paused = true)]
-async fn bytes_go_through_as_they_are() {
-    let said = [greeting(), frame(kind::HEADERS, END_HEADERS, 1, 40), ping(), ping()].concat();
+async fn bytes_pass_through_unchanged() {
+    let said =
+        [preface_and_settings(), frame(kind::HEADERS, END_HEADERS, 1, 40), ping(), ping()].concat();
     let answer = [frame(kind::HEADERS, END_HEADERS, 1, 9), frame(kind::DATA, 1, 1, 99)].concat();
     for portion in 1..=said.len() {
         let mut guard = guard(portion);
@@ -143,9 +144,10 @@ async fn bytes_go_through_as_they_are() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn too_many_pings_end_the_connection_however_they_come() {
-    // A call that is over, then four pings with no call running; the last is not handed on.
-    let before = [greeting(), frame(kind::HEADERS, END_HEADERS | END_STREAM, 5, 20)].concat();
+async fn too_many_pings_end_the_connection_however_the_bytes_are_split() {
+    // A call that is over, then four pings with no call in flight; the last one is not passed on.
+    let before =
+        [preface_and_settings(), frame(kind::HEADERS, END_HEADERS | END_STREAM, 5, 20)].concat();
     let reset = frame(kind::RST_STREAM, 0, 5, 4);
     let said = [before, reset, ping(), ping(), ping(), ping()].concat();
     for portion in 1..=said.len() {
@@ -160,11 +162,11 @@ async fn too_many_pings_end_the_connection_however_they_come() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_frame_waits_for_the_end_of_another() {
-    // What h2 has to write: a block of two frames, then a ping.
+async fn the_goaway_waits_for_a_frame_boundary() {
+    // h2 has two frames of a header block to write, then a ping.
     let block =
         [frame(kind::HEADERS, 0, 1, 5), frame(kind::CONTINUATION, END_HEADERS, 1, 3)].concat();
-    let said = [greeting(), ping().repeat(5)].concat();
+    let said = [preface_and_settings(), ping().repeat(5)].concat();
     let writing = [block.clone(), ping()].concat();
     let boundaries = [0, block.len(), writing.len()];
     for portion in [1, 2, 7, 1000] {
@@ -174,7 +176,8 @@ async fn the_last_frame_waits_for_the_end_of_another() {
             guard.write_all(&writing[..written]).await.unwrap();
             let (_, error) = receive(&mut guard, &said);
             let end = boundaries.into_iter().find(|end| *end >= written).unwrap();
-            // At a boundary it is over at once; else the rest of the frame is awaited.
+            // At a boundary the connection ends at once; otherwise the rest of the frame is
+            // awaited.
             assert_eq!(error.is_some(), end == written, "{portion} {written}");
             if error.is_none() {
                 let error = guard.write_all(&writing[written..]).await.unwrap_err();
@@ -187,9 +190,9 @@ async fn the_last_frame_waits_for_the_end_of_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_comes_after_the_last_frame_is_not_sent() {
+async fn nothing_is_sent_after_the_goaway() {
     let mut guard = guard(1000);
-    let (_, error) = receive(&mut guard, &[greeting(), ping().repeat(4)].concat());
+    let (_, error) = receive(&mut guard, &[preface_and_settings(), ping().repeat(4)].concat());
     assert_eq!(error, None, "the client has not closed yet");
     guard.write_all(&ping()).await.unwrap();
     let (first, second) = (ping(), ping());
@@ -197,7 +200,7 @@ async fn what_comes_after_the_last_frame_is_not_sent() {
     assert_eq!(guard.write_vectored(&slices).await.unwrap(), first.len());
     assert_eq!(guard.stream.sent, goaway(0));
 
-    // What the client still says is thrown away, until it closes.
+    // The client's bytes are discarded until it closes.
     assert_eq!(receive(&mut guard, &ping().repeat(1000)), (vec![], None));
     guard.stream.ended = true;
     let aborted = Some(io::ErrorKind::ConnectionAborted);
@@ -205,9 +208,9 @@ async fn what_comes_after_the_last_frame_is_not_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_stays_is_left() {
+async fn a_client_that_does_not_close_is_disconnected_after_the_linger() {
     let mut guard = guard(1000);
-    assert_eq!(receive(&mut guard, &[greeting(), ping().repeat(4)].concat()).1, None);
+    assert_eq!(receive(&mut guard, &[preface_and_settings(), ping().repeat(4)].concat()).1, None);
     let start = Instant::now();
     let error = guard.read_u8().await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionAborted);
@@ -215,14 +218,18 @@ async fn a_client_that_stays_is_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_allows_pings_at_the_least_interval() {
+async fn pings_at_min_time_are_allowed_during_a_call() {
     let mut guard = guard(1000);
-    receive(&mut guard, &[greeting(), frame(kind::HEADERS, END_HEADERS, 1, 20)].concat());
+    receive(
+        &mut guard,
+        &[preface_and_settings(), frame(kind::HEADERS, END_HEADERS, 1, 20)].concat(),
+    );
     for _ in 0..10 {
         assert_eq!(receive(&mut guard, &ping()), (ping(), None));
         tokio::time::advance(SECOND).await;
     }
-    // The call ends: from now on these are too many. The first is free, for a response was sent.
+    // The call ends: from now on pings exceed the limit. The first is free, since a response was
+    // sent.
     guard.write_all(&frame(kind::HEADERS, END_HEADERS | END_STREAM, 1, 4)).await.unwrap();
     for _ in 0..3 {
         assert_eq!(receive(&mut guard, &ping()), (ping(), None));
@@ -233,10 +240,10 @@ async fn a_call_allows_pings_at_the_least_interval() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn responses_are_seen_in_vectored_writes() {
+async fn responses_in_vectored_writes_clear_the_strikes() {
     for portion in [1, 5, 1000] {
         let mut guard = guard(portion);
-        receive(&mut guard, &greeting());
+        receive(&mut guard, &preface_and_settings());
         for _ in 0..10 {
             assert_eq!(receive(&mut guard, &ping()), (ping(), None));
             assert_eq!(receive(&mut guard, &ping()), (ping(), None));
@@ -253,13 +260,13 @@ async fn responses_are_seen_in_vectored_writes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_to_our_ping_is_no_ping() {
+async fn ping_acknowledgements_are_not_counted() {
     let mut guard = guard(1000);
-    let said = [greeting(), frame(kind::PING, 1, 0, 8).repeat(100)].concat();
+    let said = [preface_and_settings(), frame(kind::PING, 1, 0, 8).repeat(100)].concat();
     assert_eq!(receive(&mut guard, &said), (said.clone(), None));
 }
 
-/// When reading fails for having waited too long, after the client has said this.
+/// Sends bytes as the client and returns the time until reading times out.
 async fn cut_after(guard: &mut Http2Guard<Socket>, bytes: &[u8]) -> Option<Duration> {
     let start = Instant::now();
     assert_eq!(receive(guard, bytes), (bytes.to_vec(), None));
@@ -273,34 +280,34 @@ async fn cut_after(guard: &mut Http2Guard<Socket>, bytes: &[u8]) -> Option<Durat
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_frame_must_come_in_time() {
-    let greeting = greeting();
-    for length in 0..=greeting.len() {
-        let cut = cut_after(&mut guard(1000), &greeting[..length]).await;
-        // With the header of the frame it is there; its payload is of no concern.
+async fn the_first_frame_has_a_deadline() {
+    let opening = preface_and_settings();
+    for length in 0..=opening.len() {
+        let cut = cut_after(&mut guard(1000), &opening[..length]).await;
+        // The header of the frame suffices, without its payload.
         assert_eq!(cut.is_some(), length < PREFACE.len() + 9, "{length}");
         assert!(cut.is_none_or(|after| after < 2 * SECOND));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn headers_that_have_begun_must_end_in_time() {
+async fn a_header_block_has_a_deadline() {
     let block =
         [frame(kind::HEADERS, 0, 1, 5), frame(kind::CONTINUATION, END_HEADERS, 1, 3)].concat();
     for length in 0..=block.len() {
-        let said = [&greeting(), &block[..length]].concat();
+        let said = [&preface_and_settings(), &block[..length]].concat();
         let cut = cut_after(&mut guard(1000), &said).await;
         assert_eq!(cut.is_some(), (9..block.len()).contains(&length), "{length}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_block_of_headers_has_its_own_time() {
+async fn each_header_block_has_its_own_deadline() {
     let block = frame(kind::HEADERS, END_HEADERS, 1, 5);
     let mut guard = guard(1000);
-    receive(&mut guard, &[&greeting(), &block[..12]].concat());
+    receive(&mut guard, &[&preface_and_settings(), &block[..12]].concat());
     tokio::time::advance(SECOND / 2).await;
-    // The first ends and the next begins.
+    // The first block ends and the next begins.
     let more = [&block[12..], &block[..12]].concat();
     assert_eq!(receive(&mut guard, &more), (more.clone(), None));
     tokio::time::advance(SECOND * 3 / 4).await;
@@ -309,9 +316,9 @@ async fn every_block_of_headers_has_its_own_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_trickle_of_headers_gets_no_more_time() {
+async fn continuation_frames_do_not_extend_the_deadline() {
     let mut guard = guard(1000);
-    let said = [greeting(), frame(kind::HEADERS, 0, 1, 1)].concat();
+    let said = [preface_and_settings(), frame(kind::HEADERS, 0, 1, 1)].concat();
     receive(&mut guard, &said);
     let trickle = frame(kind::CONTINUATION, 0, 1, 1);
     tokio::time::advance(SECOND * 3 / 4).await;

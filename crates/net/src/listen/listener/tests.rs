@@ -16,7 +16,7 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 #[test]
-fn an_accepted_connection_has_the_options_of_its_listener() {
+fn an_accepted_socket_inherits_the_options_of_its_listener() {
     let listener = tcp("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local().tcp().unwrap()).unwrap();
     let accepted =
@@ -31,7 +31,7 @@ fn an_accepted_connection_has_the_options_of_its_listener() {
 }
 
 #[test]
-fn a_wildcard_takes_connections_of_both_families() {
+fn a_wildcard_accepts_connections_of_both_families() {
     let listener = tcp("0.0.0.0:0").unwrap();
     let local = listener.local().tcp().unwrap();
     TcpStream::connect(("127.0.0.1", local.port())).unwrap();
@@ -41,7 +41,7 @@ fn a_wildcard_takes_connections_of_both_families() {
 }
 
 #[test]
-fn a_taken_port_is_told_as_go_tells_it() {
+fn the_error_for_a_taken_port_reads_as_gos() {
     let first = tcp("localhost:0").unwrap();
     let local = first.local();
     let error = tcp(&local.to_string()).unwrap_err();
@@ -57,7 +57,7 @@ fn a_taken_wildcard_is_not_bound_in_the_other_family() {
 }
 
 #[test]
-fn a_port_is_shared_by_those_who_all_ask_for_it() {
+fn a_port_is_shared_only_if_all_listeners_set_reuse_port() {
     let options = SocketOptions { reuse_port: true, ..SocketOptions::default() };
     let first = Listener::bind(&Address::Tcp("127.0.0.1:0".into()), options).unwrap();
     let address = Address::Tcp(first.local().to_string());
@@ -67,13 +67,13 @@ fn a_port_is_shared_by_those_who_all_ask_for_it() {
 }
 
 #[test]
-fn an_unknown_host_is_an_error_of_its_own() {
+fn a_malformed_address_is_a_resolve_error() {
     let error = tcp("no port").unwrap_err();
     assert!(matches!(error, BindError::Resolve { .. }), "{error:?}");
 }
 
 #[test]
-fn a_socket_is_a_file_while_somebody_listens() {
+fn the_socket_file_exists_until_the_listener_is_dropped() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("client.sock");
     let listener = unix(&path).unwrap();
@@ -84,18 +84,18 @@ fn a_socket_is_a_file_while_somebody_listens() {
 }
 
 #[test]
-fn a_socket_that_was_left_behind_is_replaced() {
+fn a_stale_socket_file_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("client.sock");
     drop(UnixListener::bind(&path).unwrap());
-    assert!(UnixStream::connect(&path).is_err(), "nobody listens");
+    assert!(UnixStream::connect(&path).is_err(), "no process listens on a stale socket");
 
     let _listener = unix(&path).unwrap();
     UnixStream::connect(&path).unwrap();
 }
 
 #[test]
-fn the_socket_of_a_successor_stays() {
+fn the_socket_file_of_a_successor_is_not_removed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("client.sock");
     let old = unix(&path).unwrap();
@@ -105,7 +105,7 @@ fn the_socket_of_a_successor_stays() {
 }
 
 #[test]
-fn a_file_that_is_no_socket_is_left_alone() {
+fn a_regular_file_is_not_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("client.sock");
     fs::write(&path, "precious").unwrap();
@@ -114,7 +114,7 @@ fn a_file_that_is_no_socket_is_left_alone() {
 }
 
 #[test]
-fn a_folder_that_is_not_there_is_told_as_go_tells_it() {
+fn the_error_for_a_missing_folder_reads_as_gos() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("missing/client.sock");
     let text = format!("listen unix {}: bind: no such file or directory", path.display());
