@@ -1,21 +1,21 @@
 //! The binary under test.
 //!
-//! Cargo hands a test the binaries of its own package only, so this one is built from here, once, into the folder and with the profile that
-//! the test itself was built with. Whatever is up to date costs nothing.
+//! Cargo passes a test only the binaries of its own package, so this module builds the server once,
+//! with the target folder and the profile of the test itself.
 //!
-//! With `BOWLINE_E2E_SERVER=/path/to/etcd` the same tests ask another server. Most of them hold for etcd 3.7.1 as well, which is how their
-//! expectations were found; those about damaged files, about how streams end,
-//! about what we bound and about what is still to come do not.
+//! With `BOWLINE_E2E_SERVER=/path/to/etcd` the same tests run against another server. Most of them
+//! pass with etcd 3.7.1, which is how their expectations were found. Those about damaged files, the
+//! end of streams, our own limits and unsupported flags do not.
 
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Names another server to test.
+/// Environment variable with the path of another server to test.
 const OVERRIDE: &str = "BOWLINE_E2E_SERVER";
 
-/// Where the server is, built if need be.
+/// Returns the path of the server, after building it if necessary.
 ///
 /// # Panics
 ///
@@ -23,39 +23,39 @@ const OVERRIDE: &str = "BOWLINE_E2E_SERVER";
 pub fn path() -> &'static Path {
     static PATH: OnceLock<Option<PathBuf>> = OnceLock::new();
     let find = || env::var_os(OVERRIDE).map_or_else(build, |path| Some(PathBuf::from(path)));
-    PATH.get_or_init(find).as_deref().expect("the server builds")
+    PATH.get_or_init(find).as_deref().expect("build the server")
 }
 
-/// None if it does not, which cargo has told on stderr.
+/// Builds the server. Returns none if that fails; cargo has printed why on stderr.
 fn build() -> Option<PathBuf> {
     let Built { target, profile } = built();
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--workspace", "--bin", "bowline", "--profile", &profile]);
     cargo.args(["--message-format", "json-render-diagnostics"]).arg("--target-dir").arg(target);
     cargo.current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null()).stderr(Stdio::inherit());
-    let output = cargo.output().expect("cargo runs");
+    let output = cargo.output().expect("start cargo");
     let messages = String::from_utf8_lossy(&output.stdout);
     output.status.success().then(|| messages.lines().find_map(executable)).flatten()
 }
 
-/// The binary that a message of cargo is about.
+/// Returns the path in a cargo message about the server binary.
 fn executable(message: &str) -> Option<PathBuf> {
     let message: serde_json::Value = serde_json::from_str(message).ok()?;
     let is_ours = message["target"]["name"] == "bowline" && message["target"]["kind"][0] == "bin";
     is_ours.then(|| message["executable"].as_str().map(PathBuf::from)).flatten()
 }
 
-/// How this test was built.
+/// The target folder and profile of this test.
 struct Built {
     target: PathBuf,
     profile: String,
 }
 
-/// As its path tells: `target/debug/deps/suite-0123456789abcdef`.
+/// Derives them from the path of the test: `target/debug/deps/suite-0123456789abcdef`.
 fn built() -> Built {
-    let test = env::current_exe().expect("a test has a path");
-    let folder = test.parent().and_then(Path::parent).expect("a test is in target/<profile>/deps");
-    let target = folder.parent().expect("a profile has a folder in target").to_owned();
+    let test = env::current_exe().expect("path of the test");
+    let folder = test.parent().and_then(Path::parent).expect("tests are in target/<profile>/deps");
+    let target = folder.parent().expect("a profile is a folder in target").to_owned();
     let profile = match folder.file_name().and_then(|name| name.to_str()) {
         Some("debug") | None => "dev".to_owned(),
         Some(name) => name.to_owned(),
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_message_about_the_server_names_it() {
+    fn only_messages_about_the_server_binary_yield_a_path() {
         let message = |name: &str, kind: &str, path: &str| {
             format!(r#"{{"target":{{"name":"{name}","kind":["{kind}"]}},"executable":{path}}}"#)
         };
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_knows_where_it_was_built() {
+    fn target_folder_and_profile_are_found() {
         let Built { target, profile } = built();
         assert!(target.is_dir(), "{}", target.display());
         assert!(!profile.is_empty());

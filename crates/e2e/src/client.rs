@@ -1,4 +1,4 @@
-//! A gRPC client: one connection, the generated stubs of every service, and short ways to what is asked most.
+//! A gRPC client: one connection, the stubs of every service, and helpers for common requests.
 
 use std::time::Duration;
 
@@ -18,76 +18,77 @@ use rpc::v3lockpb::lock_client::LockClient;
 use tonic::Status;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::PATIENCE;
-use crate::watching::Watching;
+use crate::TIMEOUT;
+use crate::watch_stream::WatchStream;
 
-/// How long a connection may take; on loopback it takes nothing, or is refused.
+/// Timeout of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// One connection to a member. Clones share it.
+/// A connection to a member. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Client {
     channel: Channel,
 }
 
 impl Client {
-    /// Connects when first used, and again when the connection is lost. Inside a runtime only.
+    /// Connects on first use, and reconnects when the connection is lost. Must be called in a
+    /// runtime.
     ///
     /// # Panics
     ///
-    /// If `url` is none.
+    /// If `url` is invalid.
     #[track_caller]
     pub fn new(url: &str) -> Client {
         Client { channel: endpoint(url).connect_lazy() }
     }
 
-    /// The same, with pings that often.
+    /// Creates a client that sends HTTP/2 pings at this interval.
     #[track_caller]
     pub fn pinging(url: &str, interval: Duration) -> Client {
         Client { channel: endpoint(url).http2_keep_alive_interval(interval).connect_lazy() }
     }
 
-    /// Over TLS.
+    /// Creates a client for a configured endpoint.
     pub(crate) fn over(endpoint: &Endpoint) -> Client {
         Client { channel: endpoint.connect_lazy() }
     }
 
-    /// Keys.
+    /// Returns a stub of the KV service.
     pub fn kv(&self) -> KvClient<Channel> {
         KvClient::new(self.channel.clone())
     }
 
-    /// Leases.
+    /// Returns a stub of the Lease service.
     pub fn lease(&self) -> LeaseClient<Channel> {
         LeaseClient::new(self.channel.clone())
     }
 
-    /// Watches.
+    /// Returns a stub of the Watch service.
     pub fn watches(&self) -> WatchClient<Channel> {
         WatchClient::new(self.channel.clone())
     }
 
-    /// Alarms, status, snapshots and other chores.
+    /// Returns a stub of the Maintenance service.
     pub fn maintenance(&self) -> MaintenanceClient<Channel> {
         MaintenanceClient::new(self.channel.clone())
     }
 
-    /// Members.
+    /// Returns a stub of the Cluster service.
     pub fn cluster(&self) -> ClusterClient<Channel> {
         ClusterClient::new(self.channel.clone())
     }
 
-    /// Users and roles.
+    /// Returns a stub of the Auth service.
     pub fn auth(&self) -> AuthClient<Channel> {
         AuthClient::new(self.channel.clone())
     }
 
-    /// Locks.
+    /// Returns a stub of the Lock service.
     pub fn lock(&self) -> LockClient<Channel> {
         LockClient::new(self.channel.clone())
     }
 
-    /// gRPC's own health service.
+    /// Returns a stub of gRPC's health service.
     pub fn health(&self) -> HealthClient<Channel> {
         HealthClient::new(self.channel.clone())
     }
@@ -105,13 +106,13 @@ impl Client {
         self.range(RangeRequest { key, ..RangeRequest::default() }).await
     }
 
-    /// Reads all keys that begin so.
+    /// Reads all keys with a prefix.
     pub async fn get_prefix(&self, prefix: &str) -> Result<RangeResponse, Status> {
         let (key, range_end) = (prefix.to_owned().into(), end_of_prefix(prefix).into());
         self.range(RangeRequest { key, range_end, ..RangeRequest::default() }).await
     }
 
-    /// Reads.
+    /// Reads a range.
     pub async fn range(&self, range: RangeRequest) -> Result<RangeResponse, Status> {
         Ok(self.kv().range(range).await?.into_inner())
     }
@@ -128,24 +129,24 @@ impl Client {
         Ok(self.kv().txn(txn).await?.into_inner())
     }
 
-    /// Forgets history, and waits until it is gone from the file.
+    /// Compacts physically, that is, waits until the revisions are deleted from the file.
     pub async fn compact(&self, revision: i64) -> Result<CompactionResponse, Status> {
         let compaction = CompactionRequest { revision, physical: true };
         Ok(self.kv().compact(compaction).await?.into_inner())
     }
 
-    /// What the member says of itself.
+    /// Returns the status of the member.
     pub async fn status(&self) -> Result<StatusResponse, Status> {
         Ok(self.maintenance().status(StatusRequest {}).await?.into_inner())
     }
 
-    /// Watches on a stream of its own, which has been confirmed.
-    pub async fn watch(&self, create: WatchCreateRequest) -> Result<Watching, Status> {
-        Watching::open(self.watches(), create).await
+    /// Opens a watch stream and waits until the watcher is created.
+    pub async fn watch(&self, create: WatchCreateRequest) -> Result<WatchStream, Status> {
+        WatchStream::open(self.watches(), create).await
     }
 
-    /// Watches all keys that begin so, from the revision on, or from now if it is 0.
-    pub async fn watch_prefix(&self, prefix: &str, revision: i64) -> Result<Watching, Status> {
+    /// Watches all keys with a prefix, from a revision on, or from now on if it is 0.
+    pub async fn watch_prefix(&self, prefix: &str, revision: i64) -> Result<WatchStream, Status> {
         self.watch(WatchCreateRequest {
             key: prefix.to_owned().into(),
             range_end: end_of_prefix(prefix).into(),
@@ -158,11 +159,11 @@ impl Client {
 
 #[track_caller]
 pub(crate) fn endpoint(url: &str) -> Endpoint {
-    let endpoint = Endpoint::from_shared(url.to_owned()).expect("it is a URL");
-    endpoint.connect_timeout(CONNECT_TIMEOUT).timeout(PATIENCE)
+    let endpoint = Endpoint::from_shared(url.to_owned()).expect("valid URL");
+    endpoint.connect_timeout(CONNECT_TIMEOUT).timeout(TIMEOUT)
 }
 
-/// The key after all that begin so. Names in tests are ASCII, so the last byte can grow.
+/// The end of the range of a prefix. Keys in tests are ASCII, so the last byte can be incremented.
 fn end_of_prefix(prefix: &str) -> Vec<u8> {
     let mut end = prefix.as_bytes().to_vec();
     if let Some(last) = end.last_mut() {

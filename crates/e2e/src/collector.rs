@@ -1,4 +1,4 @@
-//! A collector of traces: it takes what members send over OTLP, and remembers it.
+//! An OTLP collector that keeps the spans members send.
 
 use std::net::SocketAddr;
 
@@ -17,112 +17,113 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 
-/// A collector on a port of its own. Inside a runtime only.
+/// A collector on its own port. Must be used in a runtime.
 #[derive(Debug)]
 pub struct Collector {
     address: SocketAddr,
-    arriving: mpsc::UnboundedReceiver<ResourceSpans>,
-    arrived: Vec<Traced>,
+    incoming: mpsc::UnboundedReceiver<ResourceSpans>,
+    received: Vec<CollectedSpan>,
 }
 
-/// A span, and whose it is.
+/// A span with the resource that sent it.
 #[derive(Clone, Debug)]
-pub struct Traced {
-    /// What the member says of itself.
+pub struct CollectedSpan {
+    /// Resource attributes of the member.
     pub resource: Vec<(String, String)>,
     /// The span.
     pub span: Span,
 }
 
-impl Traced {
-    /// What an attribute says, as a text.
+impl CollectedSpan {
+    /// Returns an attribute as text.
     pub fn attribute(&self, name: &str) -> Option<String> {
         self.span.attributes.iter().find(|attribute| attribute.key == name).map(text)
     }
 
-    /// The names of what happened meanwhile.
+    /// Returns the names of the span's events.
     pub fn events(&self) -> Vec<&str> {
         self.span.events.iter().map(|event| &*event.name).collect()
     }
 }
 
 impl Collector {
-    /// Starts one.
+    /// Starts a collector.
     ///
     /// # Panics
     ///
-    /// If there is no port to be had.
+    /// If no port is free.
     pub async fn start() -> Collector {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-        let address = listener.local_addr().expect("it is bound");
-        let (sender, arriving) = mpsc::unbounded_channel();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind a free port");
+        let address = listener.local_addr().expect("a bound address");
+        let (sender, incoming) = mpsc::unbounded_channel();
         let service = TraceServiceServer::new(Service { sender });
         let served = Server::builder().add_service(service);
         tokio::spawn(served.serve_with_incoming(TcpIncoming::from(listener)));
-        Collector { address, arriving, arrived: Vec::new() }
+        Collector { address, incoming, received: Vec::new() }
     }
 
-    /// Where it is.
+    /// Returns the address as `host:port`.
     pub fn address(&self) -> String {
         self.address.to_string()
     }
 
-    /// The spans of a trace, once one of this name is among them. Those of a call come before the call itself.
+    /// Waits until a span of this name is in the trace, and returns all spans of the trace. Child
+    /// spans arrive before the span of the call.
     ///
     /// # Panics
     ///
-    /// If it does not come.
-    pub async fn trace(&mut self, trace: &str, name: &str) -> Vec<Traced> {
-        let is_there = |all: &[Traced]| {
+    /// If it does not arrive in time.
+    pub async fn trace(&mut self, trace: &str, name: &str) -> Vec<CollectedSpan> {
+        let is_there = |all: &[CollectedSpan]| {
             all.iter().any(|one| one.span.name == name && hex(&one.span.trace_id) == trace)
         };
-        while !is_there(&self.arrived) {
-            let came = tokio::time::timeout(PATIENCE, self.arriving.recv()).await;
-            let came = came.unwrap_or_else(|_| panic!("no {name} among {:#?}", self.arrived));
-            self.arrived.extend(came.into_iter().flat_map(spans));
+        while !is_there(&self.received) {
+            let batch = tokio::time::timeout(TIMEOUT, self.incoming.recv()).await;
+            let batch = batch.unwrap_or_else(|_| panic!("no {name} among {:#?}", self.received));
+            self.received.extend(batch.into_iter().flat_map(spans));
         }
-        let all = self.arrived.iter().filter(|one| hex(&one.span.trace_id) == trace);
+        let all = self.received.iter().filter(|one| hex(&one.span.trace_id) == trace);
         all.cloned().collect()
     }
 
-    /// The trace of each span that came so far.
+    /// Returns the trace id of each span received so far.
     pub fn traces(&mut self) -> Vec<String> {
         self.take();
-        self.arrived.iter().map(|one| hex(&one.span.trace_id)).collect()
+        self.received.iter().map(|one| hex(&one.span.trace_id)).collect()
     }
 
-    /// The one span of a name among those that came so far.
+    /// Returns the span of this name among those received so far.
     ///
     /// # Panics
     ///
-    /// If there is none.
+    /// If there is no such span.
     #[track_caller]
-    pub fn named(&mut self, name: &str) -> Traced {
+    pub fn named(&mut self, name: &str) -> CollectedSpan {
         self.take();
-        let found = self.arrived.iter().find(|one| one.span.name == name);
-        found.unwrap_or_else(|| panic!("no {name} among {:#?}", self.arrived)).clone()
+        let found = self.received.iter().find(|one| one.span.name == name);
+        found.unwrap_or_else(|| panic!("no {name} among {:#?}", self.received)).clone()
     }
 
     fn take(&mut self) {
-        while let Ok(came) = self.arriving.try_recv() {
-            self.arrived.extend(spans(came));
+        while let Ok(batch) = self.incoming.try_recv() {
+            self.received.extend(spans(batch));
         }
     }
 }
 
-/// Bytes as texts have them.
+/// Formats bytes as lower-case hex.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn spans(came: ResourceSpans) -> Vec<Traced> {
-    let attributes = came.resource.map(|resource| resource.attributes).unwrap_or_default();
+fn spans(batch: ResourceSpans) -> Vec<CollectedSpan> {
+    let attributes = batch.resource.map(|resource| resource.attributes).unwrap_or_default();
     let resource: Vec<_> =
         attributes.iter().map(|attribute| (attribute.key.clone(), text(attribute))).collect();
-    let spans = came.scope_spans.into_iter().flat_map(|scope| scope.spans);
-    spans.map(|span| Traced { resource: resource.clone(), span }).collect()
+    let spans = batch.scope_spans.into_iter().flat_map(|scope| scope.spans);
+    spans.map(|span| CollectedSpan { resource: resource.clone(), span }).collect()
 }
 
 fn text(attribute: &KeyValue) -> String {
@@ -146,7 +147,7 @@ impl TraceService for Service {
         request: Request<ExportTraceServiceRequest>,
     ) -> Result<Response<ExportTraceServiceResponse>, Status> {
         for spans in request.into_inner().resource_spans {
-            // Nobody looks any more.
+            // The test has dropped the collector.
             let _ = self.sender.send(spans);
         }
         Ok(Response::new(ExportTraceServiceResponse::default()))

@@ -1,4 +1,4 @@
-//! HTTP/2 by the frame, for what clients of libraries never do: a connection that pings too often, and what a server announces first.
+//! HTTP/2 frames by hand, for what client libraries never do: ping too often, read SETTINGS.
 //!
 //! ```text
 //!   length (3)  type (1)  flags (1)  stream (4)  payload
@@ -7,30 +7,30 @@
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 
-/// What a client says first.
+/// The client connection preface.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Longest payload that is read: what a server may send unless told otherwise.
+/// Maximum payload: HTTP/2's default maximum frame size.
 const PAYLOAD_BYTES_MAX: usize = 16_384;
 
-/// Types of frames.
+/// Frame types.
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
-/// A setting: streams at a time.
+/// Id of the setting SETTINGS_MAX_CONCURRENT_STREAMS.
 const MAX_CONCURRENT_STREAMS: u16 = 3;
 
 /// A connection.
 #[derive(Debug)]
 pub struct Connection(TcpStream);
 
-/// Why a server ends a connection.
+/// A GOAWAY frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GoAway {
-    /// The error code: 0 none, 11 "enhance your calm".
+    /// Error code: 0 is NO_ERROR, 11 is ENHANCE_YOUR_CALM.
     pub code: u32,
-    /// What it adds.
+    /// Debug data.
     pub text: String,
 }
 
@@ -40,17 +40,17 @@ struct Frame {
 }
 
 impl Connection {
-    /// Connects to `host:port`, with no settings of our own.
+    /// Connects to `host:port` with empty settings.
     pub fn open(address: &str) -> io::Result<Connection> {
         let stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         let mut connection = Connection(stream);
         connection.0.write_all(PREFACE)?;
         connection.write(SETTINGS, &[])?;
         Ok(connection)
     }
 
-    /// How many streams at a time the server allows, if it says so in its first settings.
+    /// Returns the limit on concurrent streams in the server's first settings, if there is one.
     pub fn streams_max(&mut self) -> io::Result<Option<u32>> {
         loop {
             let frame = self.read()?;
@@ -65,7 +65,7 @@ impl Connection {
         self.write(PING, &[0; 8])
     }
 
-    /// Waits until the server ends the connection, and says why.
+    /// Waits for the server's GOAWAY frame.
     pub fn wait_for_go_away(&mut self) -> io::Result<GoAway> {
         loop {
             let frame = self.read()?;
@@ -79,7 +79,7 @@ impl Connection {
     }
 
     fn write(&mut self, kind: u8, payload: &[u8]) -> io::Result<()> {
-        let length = u8::try_from(payload.len()).expect("no frame of ours is long");
+        let length = u8::try_from(payload.len()).expect("our frames are short");
         self.0.write_all(&[&[0, 0, length, kind, 0, 0, 0, 0, 0], payload].concat())
     }
 
@@ -89,7 +89,7 @@ impl Connection {
         let [a, b, c, kind, ..] = head;
         let length = u32::from_be_bytes([0, a, b, c]) as usize;
         if length > PAYLOAD_BYTES_MAX {
-            return Err(io::Error::other("a frame that is too long"));
+            return Err(io::Error::other("frame exceeds the maximum size"));
         }
         let mut payload = vec![0; length];
         self.0.read_exact(&mut payload)?;
@@ -97,7 +97,7 @@ impl Connection {
     }
 }
 
-/// A setting in the payload of a frame of settings: an id of two bytes and a value of four, each.
+/// Finds a setting in the payload of a SETTINGS frame: ids of two bytes, values of four.
 fn setting(payload: &[u8], wanted: u16) -> Option<u32> {
     let (settings, _) = payload.as_chunks::<6>();
     settings.iter().find_map(|&[i, j, a, b, c, d]| {

@@ -1,54 +1,54 @@
-//! Just enough of an HTTP/1.1 client: one request on one connection, which the server closes.
+//! A minimal HTTP/1.1 client: one request per connection, which the server closes.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 
-/// The longest answer that is read.
-const ANSWER_BYTES_MAX: u64 = 16 << 20;
+/// Maximum size of a response.
+const RESPONSE_BYTES_MAX: u64 = 16 << 20;
 
-/// An answer.
+/// An HTTP response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// Its status.
+    /// Status code.
     pub status: u16,
-    /// Its headers, with names in lower case, in their order.
+    /// Headers in order, with names in lower case.
     pub headers: Vec<(String, String)>,
-    /// Its body, put together if it came in chunks.
+    /// Body, with chunks joined.
     pub body: Vec<u8>,
 }
 
 impl Response {
-    /// A header, by its name in lower case.
+    /// Returns a header by its name in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The body as text.
+    /// Returns the body as text.
     ///
     /// # Panics
     ///
-    /// If it is none.
+    /// If it is not UTF-8.
     #[track_caller]
     pub fn text(&self) -> String {
-        String::from_utf8(self.body.clone()).expect("the body is text")
+        String::from_utf8(self.body.clone()).expect("a UTF-8 body")
     }
 }
 
-/// GET of a path at `host:port`.
+/// Sends GET to `host:port`.
 #[track_caller]
 pub fn get(address: &str, path: &str) -> Response {
     request(address, "GET", path, &[], "")
 }
 
-/// A request to `host:port`. Headers replace those that are sent anyhow.
+/// Sends a request to `host:port`. Given headers replace the default ones.
 ///
 /// # Panics
 ///
-/// If there is no answer in time, or none of HTTP.
+/// If no valid HTTP response arrives in time.
 #[track_caller]
 pub fn request(
     address: &str,
@@ -58,23 +58,23 @@ pub fn request(
     body: &str,
 ) -> Response {
     let stream = TcpStream::connect(address).unwrap_or_else(|error| panic!("{address}: {error}"));
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
-    exchange(stream, &written(address, method, path, headers, body))
+    stream.set_read_timeout(Some(TIMEOUT)).expect("set a read timeout");
+    exchange(stream, &format_request(address, method, path, headers, body))
 }
 
-/// GET of a path on a unix socket.
+/// Sends GET to a unix socket.
 ///
 /// # Panics
 ///
-/// If there is no answer in time, or none of HTTP.
+/// If no valid HTTP response arrives in time.
 #[track_caller]
 pub fn get_unix(socket: &Path, path: &str) -> Response {
     let stream = UnixStream::connect(socket).unwrap_or_else(|error| panic!("{socket:?}: {error}"));
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
-    exchange(stream, &written("localhost", "GET", path, &[], ""))
+    stream.set_read_timeout(Some(TIMEOUT)).expect("set a read timeout");
+    exchange(stream, &format_request("localhost", "GET", path, &[], ""))
 }
 
-pub(crate) fn written(
+pub(crate) fn format_request(
     host: &str,
     method: &str,
     path: &str,
@@ -82,25 +82,27 @@ pub(crate) fn written(
     body: &str,
 ) -> String {
     let length = body.len().to_string();
-    let usual = [("Host", host), ("Connection", "close"), ("Content-Length", &length)];
+    let defaults = [("Host", host), ("Connection", "close"), ("Content-Length", &length)];
     let replaced = |name: &str| headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
-    let usual = usual.iter().filter(|(name, _)| !replaced(name));
+    let defaults = defaults.iter().filter(|(name, _)| !replaced(name));
     let lines: String =
-        usual.chain(headers).map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        defaults.chain(headers).map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     format!("{method} {path} HTTP/1.1\r\n{lines}\r\n{body}")
 }
 
 #[track_caller]
 pub(crate) fn exchange(mut stream: impl Read + Write, request: &str) -> Response {
-    stream.write_all(request.as_bytes()).expect("the request is taken");
-    let mut answer = Vec::new();
-    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer).expect("an answer comes in time");
-    parse(&answer).unwrap_or_else(|| panic!("no HTTP: {:?}", String::from_utf8_lossy(&answer)))
+    stream.write_all(request.as_bytes()).expect("write the request");
+    let mut response = Vec::new();
+    stream.take(RESPONSE_BYTES_MAX).read_to_end(&mut response).expect("read the response in time");
+    parse(&response).unwrap_or_else(|| {
+        panic!("invalid HTTP response: {:?}", String::from_utf8_lossy(&response))
+    })
 }
 
-fn parse(answer: &[u8]) -> Option<Response> {
-    let end = answer.windows(4).position(|window| window == b"\r\n\r\n")?;
-    let head = std::str::from_utf8(&answer[..end]).ok()?;
+fn parse(response: &[u8]) -> Option<Response> {
+    let end = response.windows(4).position(|window| window == b"\r\n\r\n")?;
+    let head = std::str::from_utf8(&response[..end]).ok()?;
     let mut lines = head.split("\r\n");
     let status = lines.next()?.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
     let header = |line: &str| {
@@ -108,7 +110,7 @@ fn parse(answer: &[u8]) -> Option<Response> {
         Some((name.to_ascii_lowercase(), value.trim().to_owned()))
     };
     let headers = lines.map(header).collect::<Option<Vec<_>>>()?;
-    let rest = &answer[end + 4..];
+    let rest = &response[end + 4..];
     let chunked =
         headers.iter().any(|(name, value)| name == "transfer-encoding" && value == "chunked");
     let body = if chunked { join_chunks(rest)? } else { rest.to_vec() };
@@ -135,26 +137,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_taken_apart() {
-        let answer = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: a/b\r\nX: y: z\r\n\r\nno";
-        let answer = parse(answer).unwrap();
-        assert_eq!((answer.status, answer.text().as_str()), (503, "no"));
-        assert_eq!(answer.header("content-type"), Some("a/b"));
-        assert_eq!(answer.header("x"), Some("y: z"));
+    fn a_response_is_parsed() {
+        let response =
+            b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: a/b\r\nX: y: z\r\n\r\nno";
+        let response = parse(response).unwrap();
+        assert_eq!((response.status, response.text().as_str()), (503, "no"));
+        assert_eq!(response.header("content-type"), Some("a/b"));
+        assert_eq!(response.header("x"), Some("y: z"));
     }
 
     #[test]
-    fn chunks_are_joined_and_half_an_answer_is_none() {
+    fn chunks_are_joined_and_incomplete_responses_rejected() {
         let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
-        let answer = format!("{head}4\r\nabcd\r\n1\r\ne\r\n0\r\n\r\n");
-        assert_eq!(parse(answer.as_bytes()).unwrap().text(), "abcde");
+        let response = format!("{head}4\r\nabcd\r\n1\r\ne\r\n0\r\n\r\n");
+        assert_eq!(parse(response.as_bytes()).unwrap().text(), "abcde");
         assert_eq!(parse(format!("{head}4\r\nab").as_bytes()), None);
         assert_eq!(parse(b"SSH-2.0"), None);
     }
 
     #[test]
-    fn headers_that_are_given_replace_the_usual_ones() {
-        let text = written("h:1", "GET", "/", &[("host", "evil.example")], "");
+    fn given_headers_replace_the_default_ones() {
+        let text = format_request("h:1", "GET", "/", &[("host", "evil.example")], "");
         assert!(text.contains("host: evil.example\r\n") && !text.contains("Host: h:1"), "{text}");
     }
 }

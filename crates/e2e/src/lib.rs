@@ -1,11 +1,11 @@
-//! The whole server, as a process: what tests need to start it, ask it, kill it and look at what it left.
+//! Test support for the server as a process: start it, call it, kill it, inspect what it left.
 //!
 //! ```text
-//!   Options ──► Place (a folder, some ports) ──► Member (a running process) ──► Stopped ──► Member ...
-//!                                                   │ client()   gRPC
-//!                                                   │ get()      HTTP/1.1          (both over TLS with Secure)
-//!                                                   │ log()      its lines, as they come
-//!                                                   └ kill(), terminate()
+//!   Options ─► Sandbox (folder, ports) ─► Member (running process) ─► Stopped ─► Member ...
+//!                                           │ client()   gRPC
+//!                                           │ get()      HTTP/1.1   (both also over TLS: TlsClient)
+//!                                           │ log()      its lines, as they arrive
+//!                                           └ kill(), terminate()
 //!   Collector ◄── its traces
 //! ```
 //!
@@ -19,10 +19,11 @@
 //! # Ok::<(), tonic::Status>(()) }).unwrap();
 //! ```
 //!
-//! Nothing here waits by sleeping: the log of the server says when it serves, its outputs end when it ends. Whatever does not come within
-//! [`PATIENCE`] fails the test, with the log.
+//! Nothing here waits by sleeping: the server's log says when it serves, and its outputs end when
+//! it exits. An event that does not occur within [`TIMEOUT`] fails the test, with the log.
 //!
-//! The tests in `tests/suite` judge the binary and nothing else; none of our crates below the edge is linked. They build it first, see [`binary`].
+//! The tests in `tests/suite` judge only the binary, which they build first (see [`binary`]); no
+//! crate below the API is linked.
 
 pub mod binary;
 pub mod collector;
@@ -35,9 +36,9 @@ mod client;
 mod cluster;
 mod member;
 mod options;
-mod place;
-mod secure;
-mod watching;
+mod sandbox;
+mod tls_client;
+mod watch_stream;
 
 use std::time::Duration;
 
@@ -45,10 +46,10 @@ pub use client::Client;
 pub use cluster::start_cluster;
 pub use member::{Member, Stopped};
 pub use options::Options;
-pub use place::Place;
-pub use process::{Ended, Process};
-pub use secure::Secure;
-pub use watching::Watching;
+pub use process::{Exit, Process};
+pub use sandbox::Sandbox;
+pub use tls_client::TlsClient;
+pub use watch_stream::WatchStream;
 
-/// How long anything may take. Far above what it does take, since machines that run tests are busy.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+/// Bound on every wait. Far above the usual time, since test machines are busy.
+pub const TIMEOUT: Duration = Duration::from_secs(120);

@@ -1,4 +1,4 @@
-//! A member, running and stopped.
+//! A server process, running and stopped.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,33 +9,33 @@ use crate::client::Client;
 use crate::http::{self, Response};
 use crate::options::Options;
 use crate::output::Output;
-use crate::place::Place;
-use crate::process::{Ended, Process, Signal};
+use crate::process::{Exit, Process, Signal};
+use crate::sandbox::Sandbox;
 
-/// What the log says once clients are served, whatever the format.
+/// Text in the log once clients are served, in every log format.
 const READY: &str = "ready to serve client requests";
-/// What it says if somebody took the port.
+/// Text in the log if another process took the port.
 const TAKEN: &str = "address already in use";
-/// How often other ports are tried.
+/// Attempts with other ports.
 const ATTEMPTS: usize = 5;
 
-/// A server that serves.
+/// A running server that serves clients.
 #[derive(Debug)]
 pub struct Member {
-    place: Place,
+    sandbox: Sandbox,
     options: Options,
     process: Process,
 }
 
-/// A server that has ended, and where it was.
+/// A server that has exited, with its sandbox.
 #[derive(Debug)]
 pub struct Stopped {
-    /// Where it was.
-    pub place: Place,
-    /// What it was started with, and will be again.
+    /// Folder and ports.
+    pub sandbox: Sandbox,
+    /// Options for the next start.
     pub options: Options,
-    /// How it ended.
-    pub end: Ended,
+    /// Exit status and output.
+    pub end: Exit,
 }
 
 pub(crate) fn is_ready(line: &str) -> bool {
@@ -43,46 +43,46 @@ pub(crate) fn is_ready(line: &str) -> bool {
 }
 
 impl Member {
-    /// Starts one in a place of its own, and waits until it serves.
+    /// Starts a member in a new sandbox, and waits until it serves.
     ///
     /// # Panics
     ///
-    /// If it does not.
+    /// If it does not start.
     #[track_caller]
     pub fn start(options: Options) -> Member {
-        Member::start_in(Place::new(), options)
+        Member::start_in(Sandbox::new(), options)
     }
 
-    /// Starts one there, and waits until it serves.
+    /// Starts a member in a sandbox, and waits until it serves.
     ///
     /// # Panics
     ///
-    /// If it does not.
+    /// If it does not start.
     #[track_caller]
-    pub fn start_in(mut place: Place, options: Options) -> Member {
+    pub fn start_in(mut sandbox: Sandbox, options: Options) -> Member {
         for _ in 0..ATTEMPTS {
-            let process = place.spawn(&options);
+            let process = sandbox.spawn(&options);
             if process.stderr().wait_for(is_ready).is_some() {
-                return Member { place, options, process };
+                return Member { sandbox, options, process };
             }
             let ended = process.wait();
             let text = ended.text();
             assert!(text.contains(TAKEN), "the server did not start: {}\n{text}", ended.status);
-            place.move_ports();
+            sandbox.move_ports();
         }
-        panic!("no ports were left in {ATTEMPTS} attempts");
+        panic!("no free ports in {ATTEMPTS} attempts");
     }
 
-    /// Starts several at once, which wait for each other, each in a place of its own; and waits until all serve.
+    /// Starts several members that wait for each other, and waits until all serve.
     ///
     /// # Panics
     ///
-    /// If one does not.
+    /// If one does not start.
     #[track_caller]
-    pub fn start_together(members: Vec<(Place, Options)>) -> Vec<Member> {
-        let spawn = |(place, options): (Place, Options)| {
-            let process = place.spawn(&options);
-            Member { place, options, process }
+    pub fn start_together(members: Vec<(Sandbox, Options)>) -> Vec<Member> {
+        let spawn = |(sandbox, options): (Sandbox, Options)| {
+            let process = sandbox.spawn(&options);
+            Member { sandbox, options, process }
         };
         let members: Vec<_> = members.into_iter().map(spawn).collect();
         for member in &members {
@@ -92,49 +92,49 @@ impl Member {
         members
     }
 
-    /// Where it is.
-    pub fn place(&self) -> &Place {
-        &self.place
+    /// Returns its folder and ports.
+    pub fn sandbox(&self) -> &Sandbox {
+        &self.sandbox
     }
 
-    /// Its data directory, as the flag says.
+    /// Returns its data directory.
     pub fn data_dir(&self) -> PathBuf {
-        data_dir(&self.place, &self.options)
+        data_dir(&self.sandbox, &self.options)
     }
 
-    /// Its process.
+    /// Returns its process.
     pub fn process(&self) -> &Process {
         &self.process
     }
 
-    /// Its log.
+    /// Returns its log.
     pub fn log(&self) -> &Output {
         self.process.stderr()
     }
 
-    /// A connection of its own for gRPC.
+    /// Opens a new gRPC connection.
     pub fn client(&self) -> Client {
-        Client::new(&format!("http://{}", self.place.client_address()))
+        Client::new(&format!("http://{}", self.sandbox.client_address()))
     }
 
-    /// Asks by HTTP/1.1.
+    /// Sends GET over HTTP/1.1.
     #[track_caller]
     pub fn get(&self, path: &str) -> Response {
-        http::get(&self.place.client_address(), path)
+        http::get(&self.sandbox.client_address(), path)
     }
 
-    /// Asks by HTTP/1.1 for JSON.
+    /// Sends GET over HTTP/1.1 and parses the response as JSON.
     ///
     /// # Panics
     ///
-    /// If it is none.
+    /// If it is not JSON.
     #[track_caller]
     pub fn get_json(&self, path: &str) -> Value {
         let text = self.get(path).text();
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}: {text}"))
     }
 
-    /// A value of one metric, by its name and labels as they are printed.
+    /// Returns the value of a metric, by its name and labels as printed.
     ///
     /// # Panics
     ///
@@ -143,71 +143,71 @@ impl Member {
     pub fn metric(&self, series: &str) -> f64 {
         let text = self.get("/metrics").text();
         let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
-        let value = value.unwrap_or_else(|| panic!("there is no series {series}"));
+        let value = value.unwrap_or_else(|| panic!("no series {series} in /metrics"));
         value.parse().unwrap_or_else(|error| panic!("{series} {value}: {error}"))
     }
 
-    /// Memory that is its own, not a mapped file's.
+    /// Returns its private memory, without mapped files.
     ///
     /// # Panics
     ///
-    /// If the system does not tell.
+    /// If /proc does not have it.
     #[track_caller]
     pub fn memory_bytes(&self) -> u64 {
         let path = format!("/proc/{}/status", self.process.pid());
-        let status = fs::read_to_string(path).expect("a process has a status");
+        let status = fs::read_to_string(path).expect("read /proc/<pid>/status");
         let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
-        let number = line.and_then(|line| line.trim().strip_suffix(" kB")).expect("it has RssAnon");
-        number.parse::<u64>().expect("it is a number") * 1024
+        let number = line.and_then(|line| line.trim().strip_suffix(" kB")).expect("a line RssAnon");
+        number.parse::<u64>().expect("a number") * 1024
     }
 
-    /// Ends it as a power cut would end its machine, as far as the process is concerned.
+    /// Kills it with SIGKILL.
     #[track_caller]
     pub fn kill(self) -> Stopped {
         self.process.signal(Signal::KILL);
         self.wait()
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Sends SIGTERM, and waits until it has exited.
     #[track_caller]
     pub fn terminate(self) -> Stopped {
         self.process.signal(Signal::TERM);
         self.wait()
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until it exits without a signal.
     #[track_caller]
     pub fn wait(self) -> Stopped {
-        let Member { place, options, process } = self;
-        Stopped { place, options, end: process.wait() }
+        let Member { sandbox, options, process } = self;
+        Stopped { sandbox, options, end: process.wait() }
     }
 }
 
 impl Stopped {
-    /// Starts it again, in the same place with the same options.
+    /// Restarts it with the same options.
     #[track_caller]
     pub fn start(self) -> Member {
-        Member::start_in(self.place, self.options)
+        Member::start_in(self.sandbox, self.options)
     }
 
-    /// Starts it again, in the same place with other options.
+    /// Restarts it with changed options.
     #[track_caller]
     pub fn start_with(self, change: impl FnOnce(Options) -> Options) -> Member {
-        Member::start_in(self.place, change(self.options))
+        Member::start_in(self.sandbox, change(self.options))
     }
 
-    /// Tries to start it again, which must fail.
+    /// Tries to restart it, which must fail.
     #[track_caller]
-    pub fn refused(&self) -> Ended {
-        self.place.run(&self.options)
+    pub fn refused(&self) -> Exit {
+        self.sandbox.run(&self.options)
     }
 
-    /// Its data directory, as the flag says.
+    /// Returns its data directory.
     pub fn data_dir(&self) -> PathBuf {
-        data_dir(&self.place, &self.options)
+        data_dir(&self.sandbox, &self.options)
     }
 }
 
-fn data_dir(place: &Place, options: &Options) -> PathBuf {
-    PathBuf::from(place.fill(options.value("data-dir").unwrap_or("{dir}/default.etcd")))
+fn data_dir(sandbox: &Sandbox, options: &Options) -> PathBuf {
+    PathBuf::from(sandbox.fill(options.value("data-dir").unwrap_or("{dir}/default.etcd")))
 }

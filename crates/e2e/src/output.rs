@@ -1,20 +1,21 @@
-//! What a process prints, line by line, as it comes.
+//! The output of a process, captured line by line.
 
 use std::io::{BufRead, BufReader, Read};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
+use parking_lot::{Condvar, Mutex};
 use serde_json::Value;
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 
-/// Lines that are kept; what follows is read and forgotten.
+/// Lines that are kept; further ones are read and dropped.
 const LINES_MAX: usize = 100_000;
-/// How much of an output is shown when a test fails.
+/// Lines that are shown when a test fails.
 const TAIL_LINES: usize = 40;
 
-/// One output of a process. Clones are of the same.
+/// Captured output of a process. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Output(Arc<Shared>);
 
@@ -31,7 +32,7 @@ struct Printed {
 }
 
 impl Output {
-    /// Reads `source` to its end, on a thread of its own.
+    /// Reads `source` to its end on a new thread.
     pub fn capture(source: impl Read + Send + 'static) -> Output {
         let output = Output::default();
         let to = output.clone();
@@ -45,58 +46,55 @@ impl Output {
             self.push(String::from_utf8_lossy(&line).trim_end_matches('\n').to_owned());
             line.clear();
         }
-        self.lock().ended = true;
+        self.0.printed.lock().ended = true;
         self.0.changed.notify_all();
     }
 
     fn push(&self, line: String) {
-        let mut printed = self.lock();
+        let mut printed = self.0.printed.lock();
         if printed.lines.len() < LINES_MAX {
             printed.lines.push(line);
         }
         self.0.changed.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Printed> {
-        self.0.printed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What was printed so far.
+    /// Returns the lines printed so far.
     pub fn lines(&self) -> Vec<String> {
-        self.lock().lines.clone()
+        self.0.printed.lock().lines.clone()
     }
 
-    /// What was printed so far, as one text.
+    /// Returns the output so far as one text.
     pub fn text(&self) -> String {
         self.lines().join("\n")
     }
 
-    /// The last lines, for whoever wants to know what went wrong.
+    /// Returns the last lines, for failure messages.
     pub fn tail(&self) -> String {
         let lines = self.lines();
         lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
     }
 
-    /// The lines that are JSON.
+    /// Returns the lines that are JSON, parsed.
     pub fn records(&self) -> Vec<Value> {
         self.lines().iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
-    /// The first record with this message, if it was printed already.
+    /// Returns the first record with this message, if it was printed.
     pub fn record(&self, message: &str) -> Option<Value> {
         self.records().into_iter().find(|record| record["msg"] == message)
     }
 
-    /// Waits for a line, among those printed already too. None if the output ends without.
+    /// Waits for a line, including those already printed. Returns none if the output ends without
+    /// it.
     ///
     /// # Panics
     ///
-    /// If neither happens in time.
+    /// If neither happens within the timeout.
     #[track_caller]
     pub fn wait_for(&self, wanted: impl Fn(&str) -> bool) -> Option<String> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let mut seen = 0;
-        let mut printed = self.lock();
+        let mut printed = self.0.printed.lock();
         loop {
             if let Some(line) = printed.lines[seen..].iter().find(|line| wanted(line)) {
                 return Some(line.clone());
@@ -108,10 +106,9 @@ impl Output {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 drop(printed);
-                panic!("what is waited for was not printed in time:\n{}", self.tail());
+                panic!("timed out after {TIMEOUT:?} waiting for a log line:\n{}", self.tail());
             }
-            let woken = self.0.changed.wait_timeout(printed, left);
-            printed = woken.unwrap_or_else(PoisonError::into_inner).0;
+            self.0.changed.wait_for(&mut printed, left);
         }
     }
 
@@ -119,24 +116,24 @@ impl Output {
     ///
     /// # Panics
     ///
-    /// If it does not come in time, or the output ends without.
+    /// If it is not printed in time, or the output ends without it.
     #[track_caller]
     pub fn wait_for_message(&self, message: &str) -> Value {
         let is_it = |line: &str| message_of(line).as_deref() == Some(message);
         match self.wait_for(is_it) {
-            Some(line) => serde_json::from_str(&line).expect("it was JSON a moment ago"),
+            Some(line) => serde_json::from_str(&line).expect("the matched line is JSON"),
             None => panic!("the log ends without {message:?}:\n{}", self.tail()),
         }
     }
 
-    /// Waits for the end.
+    /// Waits for the end of the output.
     #[track_caller]
     pub(crate) fn wait_for_end(&self) {
         self.wait_for(|_| false);
     }
 }
 
-/// The message of a line of the log: JSON, or as the console format has it, in the last column but for its fields.
+/// The message of a JSON log line.
 fn message_of(line: &str) -> Option<String> {
     let record: Value = serde_json::from_str(line).ok()?;
     Some(record["msg"].as_str()?.to_owned())
@@ -147,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_waited_for_in_the_past_and_at_the_end() {
+    fn past_and_future_lines_are_found() {
         let output =
             Output::capture("{\"msg\":\"one\"}\nplain\n{\"msg\":\"two\",\"n\":3}".as_bytes());
         assert_eq!(output.wait_for_message("two")["n"], 3);
@@ -159,7 +156,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "the log ends without \"three\"")]
-    fn a_message_that_never_comes_fails_the_test() {
+    fn a_missing_message_fails_the_test() {
         Output::capture("{\"msg\":\"one\"}\n".as_bytes()).wait_for_message("three");
     }
 }

@@ -1,4 +1,4 @@
-//! A process with its outputs captured, that does not outlive the test.
+//! A process with captured outputs that does not outlive the test.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -12,10 +12,10 @@ pub use rustix::process::Signal;
 
 use crate::output::Output;
 
-/// What names a setting of the server in the environment.
+/// Prefix of the environment variables that the server reads.
 const SETTINGS_PREFIX: &str = "ETCD_";
 
-/// A running process. Dropped, it is killed.
+/// A running process, killed on drop.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -23,19 +23,20 @@ pub struct Process {
     stderr: Output,
 }
 
-/// A process that has ended.
+/// Exit status and output of a process.
 #[derive(Debug)]
-pub struct Ended {
-    /// How.
+pub struct Exit {
+    /// Exit status.
     pub status: ExitStatus,
-    /// What it printed.
+    /// Standard output.
     pub stdout: Output,
-    /// What it logged, unless it was told to log elsewhere.
+    /// Standard error: the log, unless configured otherwise.
     pub stderr: Output,
 }
 
 impl Process {
-    /// Starts a program in a folder. Of the environment, it gets `settings` and nothing else of what the server reads.
+    /// Starts a program in a folder. Of the variables that the server reads, only `settings` are
+    /// passed.
     ///
     /// # Panics
     ///
@@ -60,17 +61,17 @@ impl Process {
         Process { child, stdout, stderr }
     }
 
-    /// Its number.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// What it prints.
+    /// Returns its standard output.
     pub fn stdout(&self) -> &Output {
         &self.stdout
     }
 
-    /// What it logs.
+    /// Returns its standard error.
     pub fn stderr(&self) -> &Output {
         &self.stderr
     }
@@ -79,46 +80,47 @@ impl Process {
     ///
     /// # Panics
     ///
-    /// If it cannot be sent. To a process that has ended it can, since nobody else collects its status.
+    /// If it cannot be sent. A process that has exited can still receive one, since only this value
+    /// waits for it.
     #[track_caller]
     pub fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).expect("a child can be sent a signal");
+        kill_process(Pid::from_child(&self.child), signal).expect("send a signal");
     }
 
-    /// Waits until it ends by itself, which its outputs do with it.
+    /// Waits until its outputs end and it exits.
     ///
     /// # Panics
     ///
-    /// If it does not in time.
+    /// If it does not exit in time.
     #[track_caller]
-    pub fn wait(mut self) -> Ended {
+    pub fn wait(mut self) -> Exit {
         self.stderr.wait_for_end();
         self.stdout.wait_for_end();
-        let status = self.child.wait().expect("a child can be waited for");
-        Ended { status, stdout: self.stdout.clone(), stderr: self.stderr.clone() }
+        let status = self.child.wait().expect("wait for the child");
+        Exit { status, stdout: self.stdout.clone(), stderr: self.stderr.clone() }
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Once it was waited for, there is nothing left to kill.
+        // Both fail after `wait`, which is fine.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-impl Ended {
-    /// The code it ended with, none if a signal ended it.
+impl Exit {
+    /// Returns the exit code, or none if a signal ended it.
     pub fn code(&self) -> Option<i32> {
         self.status.code()
     }
 
-    /// The signal that ended it.
+    /// Returns the signal that ended it.
     pub fn signal(&self) -> Option<Signal> {
         self.status.signal().and_then(Signal::from_named_raw)
     }
 
-    /// Everything it said.
+    /// Returns both outputs as one text.
     pub fn text(&self) -> String {
         format!("{}\n{}", self.stdout.text(), self.stderr.text())
     }

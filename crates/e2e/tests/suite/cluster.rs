@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use e2e::process::Signal;
-use e2e::{Client, Member, Options, PATIENCE, Place, http, start_cluster};
+use e2e::{Client, Member, Options, Sandbox, TIMEOUT, http, start_cluster};
 use proto::etcdserverpb as pb;
 use tokio::time::{sleep, timeout};
 use tonic::codegen::tokio_stream;
@@ -34,7 +34,7 @@ where
             }
         }
     };
-    let answered = timeout(PATIENCE, asked).await;
+    let answered = timeout(TIMEOUT, asked).await;
     answered.unwrap_or_else(|_| panic!("{what} was never answered"))
 }
 
@@ -117,8 +117,8 @@ async fn a_member_comes_as_a_learner_is_promoted_and_goes() {
     for number in 0..20 {
         put(&members[0].client(), &format!("k{number}")).await;
     }
-    let place = Place::new();
-    let peer_urls = vec![format!("http://{}", place.peer_address())];
+    let sandbox = Sandbox::new();
+    let peer_urls = vec![format!("http://{}", sandbox.peer_address())];
     let add = || {
         let (client, peer_urls) = (members[1].client(), peer_urls.clone());
         async move {
@@ -133,7 +133,7 @@ async fn a_member_comes_as_a_learner_is_promoted_and_goes() {
     let told = told.chain([format!("m4={}", peer_urls[0])]).collect::<Vec<_>>().join(",");
     let options = Options::new().flag("name", "m4").flag("initial-cluster", told);
     let options = options.flag("initial-cluster-state", "existing");
-    members.push(Member::start_in(place, options));
+    members.push(Member::start_in(sandbox, options));
     let learner = members[3].client();
     assert!(learner.status().await.unwrap().is_learner);
     let refused = learner.put("k", "v").await.unwrap_err();
@@ -157,7 +157,7 @@ async fn a_member_comes_as_a_learner_is_promoted_and_goes() {
     assert!(text.contains("the member has been permanently removed from the cluster"), "{text}");
     put(&members[0].client(), "k21").await;
     // It is told so again, should somebody start it.
-    let again = ended.place.spawn(&ended.options).wait();
+    let again = ended.sandbox.spawn(&ended.options).wait();
     let text = again.text();
     assert!(text.contains("the member has been permanently removed from the cluster"), "{text}");
 }
@@ -201,14 +201,14 @@ async fn leases_and_watches_are_served_by_all() {
 #[test]
 fn what_others_say_of_a_member_is_heeded() {
     let members = start_cluster(3, |options| options);
-    let peer = members[0].place().peer_address();
+    let peer = members[0].sandbox().peer_address();
     let list = http::get(&peer, "/members");
     assert_eq!(list.status, 200);
     assert!(list.header("x-etcd-cluster-id").is_some_and(|id| !id.is_empty()));
     let initial: Vec<_> = members
         .iter()
         .enumerate()
-        .map(|(n, member)| format!("m{}=http://{}", n + 1, member.place().peer_address()))
+        .map(|(n, member)| format!("m{}=http://{}", n + 1, member.sandbox().peer_address()))
         .collect();
     let initial = initial.join(",");
 
@@ -222,14 +222,14 @@ fn what_others_say_of_a_member_is_heeded() {
     assert!(ended.text().contains("has already been bootstrapped"), "{}", ended.text());
 
     // It asks to join, but was told of another cluster than there is.
-    let place = Place::new();
-    let told = format!("{initial},m9=http://{}", place.peer_address());
+    let sandbox = Sandbox::new();
+    let told = format!("{initial},m9=http://{}", sandbox.peer_address());
     let options = Options::new().flag("name", "m9").flag("initial-cluster", told);
-    let ended = place.run(&options.flag("initial-cluster-state", "existing"));
+    let ended = sandbox.run(&options.flag("initial-cluster-state", "existing"));
     assert_eq!(ended.code(), Some(1));
     assert!(ended.text().contains("member count is unequal"), "{}", ended.text());
 
-    let nobody = Place::new();
+    let nobody = Sandbox::new();
     let options = Options::new().flag("initial-cluster-state", "existing");
     let ended = nobody.run(&options);
     let text = "cannot fetch cluster info from peer urls: could not retrieve cluster information from the given URLs";
@@ -253,17 +253,17 @@ async fn members_speak_tls_with_certificates_of_their_own_making() {
 async fn members_find_each_other_on_a_list() {
     let list = Member::start(Options::new());
     list.client().put("/_etcd/registry/token/_config/size", "3").await.unwrap();
-    let endpoint = format!("http://{}", list.place().client_address());
+    let endpoint = format!("http://{}", list.sandbox().client_address());
     let found = |number: usize| {
         let options = Options::new().without("initial-cluster").flag("name", format!("m{number}"));
         let options = options.flag("discovery-token", "token");
-        (Place::new(), options.flag("discovery-endpoints", &*endpoint))
+        (Sandbox::new(), options.flag("discovery-endpoints", &*endpoint))
     };
     let members = Member::start_together((1..=3).map(found).collect());
     put(&members[0].client(), "k0").await;
     agree(&members).await;
     // There is no room for another.
-    let (place, options) = found(4);
-    let ended = place.run(&options);
+    let (sandbox, options) = found(4);
+    let ended = sandbox.run(&options);
     assert!(ended.text().contains("cluster is full"), "{}", ended.text());
 }

@@ -89,11 +89,11 @@ async fn a_missing_database_is_refused_once_there_was_a_snapshot() {
     let options = Options::new().flag("snapshot-count", "10").flag("snapshot-catchup-entries", "1");
     let stopped = with_data(options).await;
     let database = stopped.data_dir().join("member/snap/db");
-    fs::rename(&database, stopped.place.path("db")).unwrap();
+    fs::rename(&database, stopped.sandbox.path("db")).unwrap();
     let text = format!("database file ({}) of the backend is missing", database.display());
     assert_refused(&stopped, &text);
     // And with the file back, all is well.
-    fs::rename(stopped.place.path("db"), &database).unwrap();
+    fs::rename(stopped.sandbox.path("db"), &database).unwrap();
     assert_has_all(&stopped.start()).await;
 }
 

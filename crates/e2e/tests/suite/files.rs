@@ -90,7 +90,7 @@ pub(crate) fn records(segment: &[u8]) -> Vec<Range<usize>> {
     records
 }
 
-/// Changes a file. Zeros at its end take no place on the disk.
+/// Changes a file. Zeros at its end take no space on the disk.
 pub(crate) fn edit(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     let mut bytes = fs::read(path).unwrap();
     change(&mut bytes);

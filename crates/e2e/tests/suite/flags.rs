@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 
-use e2e::{Client, Member, Options, Place, http};
+use e2e::{Client, Member, Options, Sandbox, http};
 use proto::etcdserverpb::{
     DefragmentRequest, Member as Listed, MemberListRequest, MemberListResponse, RangeRequest,
     WatchCreateRequest,
@@ -16,7 +16,7 @@ use crate::files;
 #[tokio::test(flavor = "multi_thread")]
 async fn listen_client_urls_may_be_a_unix_socket() {
     let member = Member::start(Options::new().flag("listen-client-urls", "unix://{dir}/client"));
-    let socket = member.place().path("client");
+    let socket = member.sandbox().path("client");
     let client = Client::new(&format!("unix://{}", socket.display()));
     client.put("k", "v").await.unwrap();
     assert_eq!(client.get("k").await.unwrap().count, 1);
@@ -28,7 +28,7 @@ async fn listen_client_urls_may_be_a_unix_socket() {
 async fn listen_metrics_urls_serve_metrics_and_health_alone() {
     let url = "http://127.0.0.1:{extra}";
     let member = Member::start(Options::new().flag("listen-metrics-urls", url));
-    let ask = |path| http::get(&member.place().extra_address(), path);
+    let ask = |path| http::get(&member.sandbox().extra_address(), path);
     // The port is served with the others, but nothing says which of them is first.
     member.log().wait_for_message("now serving peer/client/metrics");
     assert!(ask("/metrics").text().contains("\netcd_server_has_leader 1\n"));
@@ -52,12 +52,12 @@ async fn listen_client_http_urls_take_http_away_from_the_port_of_grpc() {
     let both =
         |line: &str| line.contains("serving client traffic insecurely") && line.contains("http");
     member.log().wait_for(both);
-    assert_eq!(http::get(&member.place().extra_address(), "/health").status, 200);
+    assert_eq!(http::get(&member.sandbox().extra_address(), "/health").status, 200);
     for path in ["/health", "/version", "/metrics"] {
-        let answer = answer(&member.place().client_address(), path);
+        let answer = answer(&member.sandbox().client_address(), path);
         assert!(!answer.starts_with(b"HTTP/1.1 200"), "no {path} where gRPC has a port of its own");
     }
-    let elsewhere = Client::new(&format!("http://{}", member.place().extra_address()));
+    let elsewhere = Client::new(&format!("http://{}", member.sandbox().extra_address()));
     assert!(elsewhere.put("k", "v").await.is_err(), "no gRPC where HTTP has a port of its own");
 }
 
@@ -69,7 +69,7 @@ async fn name_and_advertised_urls_are_what_the_cluster_knows() {
     let listed = listed(&member.client()).await;
     assert_eq!(listed.name, "m1");
     assert_eq!(listed.client_urls, ["http://one.example:1234"]);
-    assert_eq!(listed.peer_urls, [format!("http://{}", member.place().peer_address())]);
+    assert_eq!(listed.peer_urls, [format!("http://{}", member.sandbox().peer_address())]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -77,7 +77,7 @@ async fn without_data_dir_the_name_says_where() {
     let options = Options::new().without("data-dir").flag("name", "m2");
     let options = options.flag("initial-cluster", "m2=http://127.0.0.1:{peer}");
     let member = Member::start(options);
-    assert!(member.place().path("m2.etcd/member/snap/db").is_file());
+    assert!(member.sandbox().path("m2.etcd/member/snap/db").is_file());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -85,7 +85,7 @@ async fn wal_dir_keeps_the_log_elsewhere() {
     let member = Member::start(Options::new().flag("wal-dir", "{dir}/log"));
     member.client().put("k", "v").await.unwrap();
     let stopped = member.kill();
-    assert!(count_files(&stopped.place.path("log"), "wal") > 0);
+    assert!(count_files(&stopped.sandbox.path("log"), "wal") > 0);
     assert!(!stopped.data_dir().join("member/wal").exists());
     let member = stopped.start();
     assert_eq!(member.client().get("k").await.unwrap().count, 1);
@@ -94,12 +94,12 @@ async fn wal_dir_keeps_the_log_elsewhere() {
 #[tokio::test(flavor = "multi_thread")]
 async fn initial_cluster_token_makes_it_another_cluster() {
     let id = async |token: &str| {
-        let place = Place::new();
+        let sandbox = Sandbox::new();
         // The same peer URL in both, whatever port is listened on.
         let options = Options::new().flag("initial-cluster-token", token);
         let options = options.flag("initial-advertise-peer-urls", "http://127.0.0.1:1");
         let options = options.flag("initial-cluster", "default=http://127.0.0.1:1");
-        let member = Member::start_in(place, options);
+        let member = Member::start_in(sandbox, options);
         let header = member.client().status().await.unwrap().header.unwrap();
         (header.cluster_id, header.member_id)
     };
@@ -134,7 +134,7 @@ async fn settings_come_from_the_environment() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_config_file_replaces_all_flags() {
-    let place = Place::new();
+    let sandbox = Sandbox::new();
     let file = "
 name: m4
 data-dir: {dir}/data
@@ -145,9 +145,9 @@ initial-advertise-peer-urls: http://127.0.0.1:{peer}
 initial-cluster: m4=http://127.0.0.1:{peer}
 quota-backend-bytes: 23456789
 ";
-    fs::write(place.path("config.yml"), place.fill(file)).unwrap();
+    fs::write(sandbox.path("config.yml"), sandbox.fill(file)).unwrap();
     let options = Options::bare().flag("config-file", "{dir}/config.yml").flag("name", "ignored");
-    let member = Member::start_in(place, options);
+    let member = Member::start_in(sandbox, options);
     assert_eq!(listed(&member.client()).await.name, "m4");
     assert_eq!(member.metric("etcd_server_quota_backend_bytes"), 23_456_789.0);
 }
@@ -156,7 +156,7 @@ quota-backend-bytes: 23456789
 async fn host_whitelist_says_under_which_names_it_may_be_asked() {
     let member = Member::start(Options::new().flag("host-whitelist", "good.example,127.0.0.1"));
     let ask = |host| {
-        let address = member.place().client_address();
+        let address = member.sandbox().client_address();
         http::request(&address, "GET", "/health", &[("Host", host)], "")
     };
     assert_eq!(ask("good.example:2379").status, 200);
@@ -169,7 +169,7 @@ async fn host_whitelist_says_under_which_names_it_may_be_asked() {
 async fn cors_names_the_pages_that_may_ask() {
     let member = Member::start(Options::new().flag("cors", "http://good.example:80"));
     let ask = |origin| {
-        let address = member.place().client_address();
+        let address = member.sandbox().client_address();
         let answer = http::request(&address, "GET", "/health", &[("Origin", origin)], "");
         answer.header("access-control-allow-origin").map(str::to_owned)
     };
@@ -246,11 +246,11 @@ async fn backend_batch_limit_commits_before_the_interval_is_over() {
 #[tokio::test(flavor = "multi_thread")]
 async fn socket_reuse_port_lets_two_servers_have_one_port() {
     let first = Member::start(Options::new().flag("socket-reuse-port", "true"));
-    let shared = format!("http://{}", first.place().client_address());
+    let shared = format!("http://{}", first.sandbox().client_address());
     let options = Options::new().flag("listen-client-urls", shared);
     let second = Member::start(options.flag("socket-reuse-port", "true"));
     // Whichever of them the kernel chooses; once the first has gone, it is the second.
-    let address = first.place().client_address();
+    let address = first.sandbox().client_address();
     assert_eq!(http::get(&address, "/health").status, 200);
     first.terminate();
     assert_eq!(http::get(&address, "/health").status, 200);
@@ -371,7 +371,7 @@ async fn listed(client: &Client) -> Listed {
 /// All that comes back when a path is asked for, be it HTTP or not.
 fn answer(address: &str, path: &str) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(e2e::PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(e2e::TIMEOUT)).unwrap();
     let ask = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(ask.as_bytes()).unwrap();
     let mut answer = Vec::new();

@@ -3,13 +3,13 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 
-use e2e::{Member, Options, PATIENCE, http};
+use e2e::{Member, Options, TIMEOUT, http};
 use serde_json::{Value, json};
 use tungstenite::client::IntoClientRequest as _;
 use tungstenite::{Error, Message, WebSocket};
 
 fn post(member: &Member, path: &str, body: &str) -> (u16, Value) {
-    let answer = http::request(&member.place().client_address(), "POST", path, &[], body);
+    let answer = http::request(&member.sandbox().client_address(), "POST", path, &[], body);
     (answer.status, serde_json::from_slice(&answer.body).unwrap())
 }
 
@@ -31,8 +31,8 @@ async fn json_is_served_beside_grpc() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_is_read_while_it_is_written() {
     let member = Member::start(Options::new());
-    let mut to = TcpStream::connect(member.place().client_address()).unwrap();
-    to.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut to = TcpStream::connect(member.sandbox().client_address()).unwrap();
+    to.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut lines = BufReader::new(to.try_clone().unwrap()).lines().map(Result::unwrap);
     let chunk = |text: &str| format!("{:x}\r\n{text}\r\n", text.len());
     let head = "POST /v3/lease/keepalive HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -48,7 +48,7 @@ async fn a_stream_is_read_while_it_is_written() {
 #[test]
 fn without_a_gateway_there_is_none() {
     let member = Member::start(Options::new().flag("enable-grpc-gateway", "false"));
-    let address = member.place().client_address();
+    let address = member.sandbox().client_address();
     let answer = http::request(&address, "POST", "/v3/kv/range", &[], r#"{"key":"YQ=="}"#);
     assert_eq!((answer.status, answer.text().as_str()), (404, "404 page not found\n"));
 }
@@ -56,9 +56,9 @@ fn without_a_gateway_there_is_none() {
 type Socket = WebSocket<TcpStream>;
 
 fn websocket(member: &Member, path: &str, protocol: Option<&'static str>) -> Socket {
-    let address = member.place().client_address();
+    let address = member.sandbox().client_address();
     let stream = TcpStream::connect(&address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut request = format!("ws://{address}{path}").into_client_request().unwrap();
     if let Some(protocol) = protocol {
         request.headers_mut().insert("sec-websocket-protocol", protocol.parse().unwrap());
@@ -136,7 +136,7 @@ fn a_websocket_ends_with_the_member() {
 #[test]
 fn what_is_no_websocket_is_told_so() {
     let member = Member::start(Options::new());
-    let address = member.place().client_address();
+    let address = member.sandbox().client_address();
     let upgrade = [("Connection", "Upgrade, close"), ("Upgrade", "websocket")];
     let answer = http::request(&address, "GET", "/v3/watch", &upgrade, "");
     assert_eq!((answer.status, answer.text().as_str()), (400, "Bad Request\n"));

@@ -70,7 +70,7 @@ async fn readyz_tells_of_each_check_when_asked_to() {
 async fn only_get_is_allowed_where_nothing_can_be_changed() {
     let member = Member::start(Options::new());
     let ask = |method: &str, path: &str| {
-        http::request(&member.place().client_address(), method, path, &[], "")
+        http::request(&member.sandbox().client_address(), method, path, &[], "")
     };
     for path in ["/health", "/livez", "/readyz/non_learner", "/version", "/debug/vars"] {
         let refused = ask("POST", path);
@@ -113,7 +113,7 @@ async fn metrics_are_text_that_prometheus_reads() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_port_of_members_serves_no_clients() {
     let member = Member::start(Options::new());
-    let ask = |path| http::get(&member.place().peer_address(), path);
+    let ask = |path| http::get(&member.sandbox().peer_address(), path);
     member.log().wait_for_message(VERSIONS_KNOWN);
     let version = ask("/version");
     assert_eq!((version.status, version.text().as_str()), (200, VERSION));
@@ -137,7 +137,7 @@ fn assert_allows_all(answer: &Response, path: &str) {
 #[test]
 fn whoever_speaks_no_http_to_the_peer_port_is_cut_off_and_told_of() {
     let member = Member::start(Options::new());
-    let mut stranger = TcpStream::connect(member.place().peer_address()).unwrap();
+    let mut stranger = TcpStream::connect(member.sandbox().peer_address()).unwrap();
     stranger.write_all(b"\x00\x01 this is no HTTP\r\n\r\n").unwrap();
     let told = member.log().wait_for_message("rejected connection");
     assert_eq!(told["remote-addr"], stranger.local_addr().unwrap().to_string(), "{told}");

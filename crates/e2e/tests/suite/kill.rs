@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use e2e::process::Signal;
-use e2e::{Client, Member, Options, Place};
+use e2e::{Client, Member, Options, Sandbox};
 use proto::etcdserverpb::request_op::Request;
 use proto::etcdserverpb::{PutRequest, RequestOp, TxnRequest};
 use tokio::sync::Notify;
@@ -89,9 +89,9 @@ async fn a_write_that_is_lost_would_be_found() {
 /// Killed at one line of its log after the other, first while it makes its files, then while it takes them up again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_that_is_killed_can_be_made_again() {
-    let mut place = Place::new();
+    let mut sandbox = Sandbox::new();
     for lines in 4..14 {
-        let process = place.spawn(&Options::new());
+        let process = sandbox.spawn(&Options::new());
         let seen = Cell::new(0);
         let enough = |_: &str| {
             seen.set(seen.get() + 1);
@@ -101,12 +101,12 @@ async fn a_start_that_is_killed_can_be_made_again() {
         process.signal(Signal::KILL);
         process.wait();
         if lines % 3 == 0 {
-            let member = Member::start_in(place, Options::new());
+            let member = Member::start_in(sandbox, Options::new());
             member.client().put(&format!("k/{lines}"), "v").await.unwrap();
-            place = member.kill().place;
+            sandbox = member.kill().sandbox;
         }
     }
-    let member = Member::start_in(place, Options::new());
+    let member = Member::start_in(sandbox, Options::new());
     assert_eq!(member.client().get_prefix("k/").await.unwrap().count, 3);
 }
 

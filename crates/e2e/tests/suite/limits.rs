@@ -36,14 +36,14 @@ async fn max_request_bytes_bounds_a_request() {
 #[tokio::test(flavor = "multi_thread")]
 async fn max_concurrent_streams_is_announced() {
     let member = Member::start(Options::new().flag("max-concurrent-streams", "7"));
-    let mut connection = Connection::open(&member.place().client_address()).unwrap();
+    let mut connection = Connection::open(&member.sandbox().client_address()).unwrap();
     assert_eq!(connection.streams_max().unwrap(), Some(7));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_pings_without_need_is_sent_away() {
     let member = Member::start(Options::new());
-    let mut connection = Connection::open(&member.place().client_address()).unwrap();
+    let mut connection = Connection::open(&member.sandbox().client_address()).unwrap();
     for _ in 0..4 {
         connection.ping().unwrap();
     }
@@ -55,14 +55,14 @@ async fn a_client_that_pings_without_need_is_sent_away() {
 async fn grpc_keepalive_min_time_says_how_often_a_client_may_ping() {
     let ping = Duration::from_millis(20);
     let strict = Member::start(Options::new().flag("grpc-keepalive-min-time", "1m"));
-    let address = format!("http://{}", strict.place().client_address());
+    let address = format!("http://{}", strict.sandbox().client_address());
     let mut watching = Client::pinging(&address, ping).watch_prefix("k", 0).await.unwrap();
     let ended = watching.next().await.unwrap_err();
     // Why, the library does not tell: see the test above.
     assert_ne!(ended.code(), Code::DeadlineExceeded, "{ended:?}");
 
     let lenient = Member::start(Options::new().flag("grpc-keepalive-min-time", "1ms"));
-    let address = format!("http://{}", lenient.place().client_address());
+    let address = format!("http://{}", lenient.sandbox().client_address());
     let mut watching = Client::pinging(&address, ping).watch_prefix("k", 0).await.unwrap();
     // Long enough for a score of pings, none of which a response excuses.
     tokio::time::sleep(ping * 20).await;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::net::UnixDatagram;
 
-use e2e::{Member, Options, PATIENCE, Place};
+use e2e::{Member, Options, Sandbox, TIMEOUT};
 
 const READY: &str = "ready to serve client requests";
 
@@ -32,7 +32,7 @@ async fn the_console_format_is_for_people() {
 async fn a_file_gets_the_same_lines_as_stderr() {
     let options = Options::new().flag("log-outputs", "stderr,{dir}/server.log");
     let stopped = Member::start(options).terminate();
-    let file = fs::read_to_string(stopped.place.path("server.log")).unwrap();
+    let file = fs::read_to_string(stopped.sandbox.path("server.log")).unwrap();
     assert!(file.contains(READY), "{file}");
     assert_eq!(file.lines().collect::<Vec<_>>(), stopped.end.stderr.lines());
 }
@@ -48,15 +48,15 @@ async fn debug_says_more() {
 /// With errors alone there is nothing to say, so systemd's way tells that it serves.
 #[tokio::test(flavor = "multi_thread")]
 async fn error_says_nothing_as_long_as_all_is_well() {
-    let place = Place::new();
-    let socket = UnixDatagram::bind(place.path("notify")).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let sandbox = Sandbox::new();
+    let socket = UnixDatagram::bind(sandbox.path("notify")).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     let options = Options::new().flag("log-level", "error");
-    let process = place.spawn(&options.setting("NOTIFY_SOCKET", "{dir}/notify"));
+    let process = sandbox.spawn(&options.setting("NOTIFY_SOCKET", "{dir}/notify"));
     let mut told = [0; 64];
     let length = socket.recv(&mut told).unwrap();
     assert_eq!(&told[..length], b"READY=1");
-    assert_eq!(e2e::http::get(&place.client_address(), "/health").status, 200);
+    assert_eq!(e2e::http::get(&sandbox.client_address(), "/health").status, 200);
     assert_eq!(process.stderr().lines(), [""; 0]);
 }
 

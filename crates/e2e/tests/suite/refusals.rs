@@ -1,6 +1,6 @@
 //! What the server refuses to start with: which text, and which exit code.
 
-use e2e::{Ended, Member, Options, Place};
+use e2e::{Exit, Member, Options, Sandbox};
 
 #[test]
 fn a_command_line_that_cannot_be_read_is_answered_with_the_usage() {
@@ -15,7 +15,7 @@ fn a_command_line_that_cannot_be_read_is_answered_with_the_usage() {
         ("--listen-client-urls=foo", "invalid value \"foo\" for flag -listen-client-urls"),
     ];
     for (argument, text) in expected {
-        let ended = Place::new().run(&Options::bare().argument(argument));
+        let ended = Sandbox::new().run(&Options::bare().argument(argument));
         assert_refused(&ended, 2, text);
         assert!(ended.text().contains("Usage:"), "{argument}: {}", ended.text());
     }
@@ -65,20 +65,20 @@ fn flags_that_make_no_sense_are_refused_in_the_log() {
         ),
     ];
     for (options, text) in expected {
-        let place = Place::new();
-        let ended = place.run(&options);
+        let sandbox = Sandbox::new();
+        let ended = sandbox.run(&options);
         assert_eq!(ended.code(), Some(1), "{text}: {}", ended.text());
         let record = ended.stderr.record("failed to verify flags");
         let record = record.unwrap_or_else(|| panic!("{text}: {}", ended.text()));
-        assert_eq!(record["error"], place.fill(text).as_str());
-        assert!(!place.path("data").exists(), "nothing is made for {text}");
+        assert_eq!(record["error"], sandbox.fill(text).as_str());
+        assert!(!sandbox.path("data").exists(), "nothing is made for {text}");
     }
 }
 
 #[test]
 fn a_flag_and_its_variable_together_are_refused() {
     let options = Options::new().flag("name", "b").setting("ETCD_NAME", "a");
-    let ended = Place::new().run(&options);
+    let ended = Sandbox::new().run(&options);
     assert_refused(&ended, 1, "conflicting environment variable is shadowed by corresponding");
 }
 
@@ -86,17 +86,17 @@ fn a_flag_and_its_variable_together_are_refused() {
 fn members_that_are_not_named_in_the_initial_cluster_are_refused() {
     let options = Options::new().flag("initial-cluster", "other=http://127.0.0.1:{peer}");
     let text = "couldn't find local name \\\"default\\\" in the initial cluster configuration";
-    assert_refused(&Place::new().run(&options), 1, text);
+    assert_refused(&Sandbox::new().run(&options), 1, text);
 }
 
 #[test]
 fn one_port_cannot_be_both_for_grpc_and_for_http_alone() {
-    let place = Place::new();
+    let sandbox = Sandbox::new();
     let options = Options::new().flag("listen-client-http-urls", "http://127.0.0.1:{client}");
     let text =
         "cannot bind both --listen-client-urls and --listen-client-http-urls on the same url";
-    let text = format!("{text} http://{}", place.client_address());
-    assert_refused(&place.run(&options), 1, &text);
+    let text = format!("{text} http://{}", sandbox.client_address());
+    assert_refused(&sandbox.run(&options), 1, &text);
 }
 
 #[test]
@@ -107,26 +107,26 @@ fn options_of_tokens_that_make_no_sense_are_refused() {
         ("jwt,sign-method=RS256", "auth: missing key data"),
     ];
     for (token, text) in expected {
-        assert_refused(&Place::new().run(&Options::new().flag("auth-token", token)), 1, text);
+        assert_refused(&Sandbox::new().run(&Options::new().flag("auth-token", token)), 1, text);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_port_that_is_taken_is_named() {
     let member = Member::start(Options::new());
-    let taken = member.place().client_address();
+    let taken = member.sandbox().client_address();
     let options = Options::new().flag("listen-client-urls", format!("http://{taken}"));
-    let ended = Place::new().run(&options);
+    let ended = Sandbox::new().run(&options);
     let text = format!("listen tcp {taken}: bind: address already in use");
     assert_refused(&ended, 1, &text);
 }
 
 #[test]
 fn a_data_directory_that_cannot_be_made_is_named() {
-    let place = Place::new();
-    std::fs::write(place.path("file"), "in the way").unwrap();
-    let ended = place.run(&Options::new().flag("data-dir", "{dir}/file/data"));
-    assert_refused(&ended, 1, &place.fill("{dir}/file"));
+    let sandbox = Sandbox::new();
+    std::fs::write(sandbox.path("file"), "in the way").unwrap();
+    let ended = sandbox.run(&Options::new().flag("data-dir", "{dir}/file/data"));
+    assert_refused(&ended, 1, &sandbox.fill("{dir}/file"));
 }
 
 #[test]
@@ -147,26 +147,26 @@ fn what_is_still_to_come_is_refused_and_never_ignored() {
         ("memory-mlock", "true", later),
     ];
     for (name, value, text) in expected {
-        let place = Place::new();
-        assert_refused(&place.run(&Options::new().flag(name, value)), 1, text);
-        assert!(!place.path("data").exists(), "nothing is made for {name}");
+        let sandbox = Sandbox::new();
+        assert_refused(&sandbox.run(&Options::new().flag(name, value)), 1, text);
+        assert!(!sandbox.path("data").exists(), "nothing is made for {name}");
     }
-    let subcommand = Place::new().run(&Options::bare().argument("grpc-proxy").argument("start"));
+    let subcommand = Sandbox::new().run(&Options::bare().argument("grpc-proxy").argument("start"));
     assert_refused(&subcommand, 1, "grpc-proxy is not yet supported by Bowline");
 }
 
 #[test]
 fn version_and_help_are_printed_and_nothing_is_started() {
-    let version = Place::new().run(&Options::bare().argument("--version"));
+    let version = Sandbox::new().run(&Options::bare().argument("--version"));
     assert_eq!(version.code(), Some(0));
     assert_eq!(version.stdout.lines()[0], "etcd Version: 3.7.1");
-    let help = Place::new().run(&Options::bare().argument("--help"));
+    let help = Sandbox::new().run(&Options::bare().argument("--help"));
     assert_eq!(help.code(), Some(0));
     assert!(help.text().contains("--listen-client-urls"), "{}", help.text());
 }
 
 #[track_caller]
-fn assert_refused(ended: &Ended, code: i32, text: &str) {
+fn assert_refused(ended: &Exit, code: i32, text: &str) {
     assert_eq!(ended.code(), Some(code), "{text}: {}", ended.text());
     assert!(ended.text().contains(text), "no {text:?} in:\n{}", ended.text());
 }

@@ -1,6 +1,6 @@
 //! A client that opens watches and never reads, while others write: it costs bounded memory, and nobody else waits for it.
 
-use e2e::{Client, Member, Options, Watching};
+use e2e::{Client, Member, Options, WatchStream};
 
 /// Streams that are never read.
 const STREAMS: u64 = 4;
@@ -57,7 +57,7 @@ async fn write(client: &Client, values: u64) {
     }
 }
 
-async fn revisions(watching: &mut Watching, values: u64) -> Vec<i64> {
+async fn revisions(watching: &mut WatchStream, values: u64) -> Vec<i64> {
     let events = watching.events(count(values)).await.unwrap();
     events.into_iter().map(|event| event.kv.unwrap().mod_revision).collect()
 }

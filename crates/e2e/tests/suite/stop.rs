@@ -1,7 +1,7 @@
 //! An orderly end: nobody is left waiting, and nothing that was promised is lost.
 
 use e2e::process::Signal;
-use e2e::{Client, Member, Options, Place};
+use e2e::{Client, Member, Options, Sandbox};
 use proto::etcdserverpb::LeaseGrantRequest;
 use proto::v3lockpb::LockRequest;
 use tokio::sync::oneshot;
@@ -68,7 +68,7 @@ fn is_refusal(status: &Status) -> bool {
 async fn two_servers_never_serve_from_one_directory() {
     let member = Member::start(Options::new());
     let client = member.client();
-    let second = Place::new();
+    let second = Sandbox::new();
     let data = member.data_dir().display().to_string();
     let options = Options::new().flag("data-dir", data);
     let other = second.spawn(&options);

@@ -4,14 +4,14 @@ use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
 
-use e2e::{Client, Ended, Member, Options, Place, Secure, http};
+use e2e::{Client, Exit, Member, Options, Sandbox, TlsClient, http};
 use proto::etcdserverpb as pb;
 use testkit::certs::{Authority, Subject, write};
 use tonic::Status;
 
-/// A place with a certificate for a server, and authorities.
+/// A sandbox with a certificate for a server, and authorities.
 struct Setting {
-    place: Place,
+    sandbox: Sandbox,
     issuers: Issuers,
 }
 
@@ -24,25 +24,25 @@ impl Setting {
     fn new() -> Setting {
         let issuers =
             Issuers { servers: Authority::new("servers"), clients: Authority::new("clients") };
-        let place = Place::new();
-        issuers.servers.issue(&Subject::default()).write(place.folder(), "server");
-        write(&place.path("ca"), issuers.clients.pem().as_bytes());
-        Setting { place, issuers }
+        let sandbox = Sandbox::new();
+        issuers.servers.issue(&Subject::default()).write(sandbox.folder(), "server");
+        write(&sandbox.path("ca"), issuers.clients.pem().as_bytes());
+        Setting { sandbox, issuers }
     }
 
     fn start(self, options: Options) -> (Member, Issuers) {
-        (Member::start_in(self.place, options), self.issuers)
+        (Member::start_in(self.sandbox, options), self.issuers)
     }
 }
 
 impl Issuers {
     /// A client without a certificate.
-    fn anybody(&self) -> Secure {
-        Secure::new(self.servers.pem())
+    fn anybody(&self) -> TlsClient {
+        TlsClient::new(self.servers.pem())
     }
 
     /// A client with a certificate of this name and serial number.
-    fn named(&self, common_name: &str, serial: u64) -> Secure {
+    fn named(&self, common_name: &str, serial: u64) -> TlsClient {
         let subject = Subject { common_name, serial, ..Subject::default() };
         let issued = self.clients.issue(&subject);
         self.anybody().showing(&issued.cert_pem, &issued.key_pem)
@@ -71,7 +71,7 @@ fn assert_broken(status: &Status) {
 }
 
 fn metric(member: &Member, series: &str) -> f64 {
-    let text = http::get(&member.place().extra_address(), "/metrics").text();
+    let text = http::get(&member.sandbox().extra_address(), "/metrics").text();
     let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     value.unwrap_or_else(|| panic!("no {series} in {text}")).parse().unwrap()
 }
@@ -79,7 +79,7 @@ fn metric(member: &Member, series: &str) -> f64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_are_served_over_tls_and_over_nothing_else() {
     let (member, issuers) = Setting::new().start(options());
-    let (address, anybody) = (member.place().client_address(), issuers.anybody());
+    let (address, anybody) = (member.sandbox().client_address(), issuers.anybody());
     let client = anybody.client(&address);
     client.put("k", "v").await.unwrap();
     assert_eq!(client.get("k").await.unwrap().kvs[0].value, "v");
@@ -95,7 +95,7 @@ async fn clients_are_served_over_tls_and_over_nothing_else() {
     let info = member.log().wait_for_message("starting with client TLS");
     let expected = "cert = {dir}/server.pem, key = {dir}/server.key, client-cert=, client-key=, \
                     trusted-ca = , client-cert-auth = false, crl-file = ";
-    assert_eq!(info["tls-info"], member.place().fill(expected).as_str());
+    assert_eq!(info["tls-info"], member.sandbox().fill(expected).as_str());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -106,10 +106,10 @@ async fn one_port_may_serve_both_and_metrics_may_be_secret() {
         .flag("listen-metrics-urls", "https://127.0.0.1:{extra}");
     let (member, issuers) = Setting::new().start(options);
     member.client().put("k", "v").await.unwrap();
-    let secure = issuers.anybody().client(&member.place().client_address());
+    let secure = issuers.anybody().client(&member.sandbox().client_address());
     assert_eq!(secure.get("k").await.unwrap().kvs[0].value, "v");
     assert_eq!(member.get("/health").status, 200);
-    let metrics = issuers.anybody().get(&member.place().extra_address(), "/metrics");
+    let metrics = issuers.anybody().get(&member.sandbox().extra_address(), "/metrics");
     assert!(
         metrics.text().contains("bowline_tls_certificate_expiry_seconds{listener=\"client\"} ")
     );
@@ -118,7 +118,7 @@ async fn one_port_may_serve_both_and_metrics_may_be_secret() {
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_have_to_show_a_certificate_that_is_trusted() {
     let (member, issuers) = Setting::new().start(strict());
-    let address = member.place().client_address();
+    let address = member.sandbox().client_address();
     issuers.named("alice", 2).client(&address).put("k", "v").await.unwrap();
     let refused = issuers.anybody().client(&address).get("k").await.unwrap_err();
     assert_broken(&refused);
@@ -139,7 +139,7 @@ async fn clients_have_to_show_a_certificate_that_is_trusted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_name_in_a_certificate_is_that_of_a_user() {
     let (member, issuers) = Setting::new().start(strict());
-    let address = member.place().client_address();
+    let address = member.sandbox().client_address();
     let root = issuers.named("root", 2).client(&address);
     add_users(&root).await;
     let alice = issuers.named("alice", 3).client(&address);
@@ -168,7 +168,7 @@ async fn the_name_in_a_certificate_is_that_of_a_user() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_in_a_certificate_is_no_use_at_the_gateway() {
     let (member, issuers) = Setting::new().start(strict());
-    let address = member.place().client_address();
+    let address = member.sandbox().client_address();
     let root = issuers.named("root", 2);
     // Without users nobody minds.
     assert_eq!(root.get(&address, "/v3/kv/range").status, 501);
@@ -210,7 +210,8 @@ async fn add_users(root: &Client) {
 #[tokio::test(flavor = "multi_thread")]
 async fn files_are_read_again_without_a_restart() {
     let (member, issuers) = Setting::new().start(strict());
-    let (address, folder) = (member.place().client_address(), member.place().folder().to_owned());
+    let (address, folder) =
+        (member.sandbox().client_address(), member.sandbox().folder().to_owned());
     let alice = issuers.named("alice", 2);
     let connected = alice.client(&address);
     connected.put("k", "v").await.unwrap();
@@ -225,7 +226,7 @@ async fn files_are_read_again_without_a_restart() {
     );
     let expected =
         "{dir}/server.pem and {dir}/server.key: tls: private key does not match public key";
-    assert_eq!(told["error"], member.place().fill(expected).as_str());
+    assert_eq!(told["error"], member.sandbox().fill(expected).as_str());
     write(&folder.join("server.key"), next.key_pem.as_bytes());
     assert_ne!(alice.shown_by(&address), first);
     member.log().wait_for_message("reloaded TLS files");
@@ -247,13 +248,13 @@ async fn files_are_read_again_without_a_restart() {
 #[tokio::test(flavor = "multi_thread")]
 async fn revoked_certificates_are_turned_away_from_the_next_handshake_on() {
     let setting = Setting::new();
-    write(&setting.place.path("crl"), &setting.issuers.clients.revoke(&[5]));
+    write(&setting.sandbox.path("crl"), &setting.issuers.clients.revoke(&[5]));
     let (member, issuers) = setting.start(strict().flag("client-crl-file", "{dir}/crl"));
-    let address = member.place().client_address();
+    let address = member.sandbox().client_address();
     assert_eq!(issuers.named("eve", 5).refusal(&address), "closed");
     let alice = issuers.named("alice", 6);
     assert_eq!(alice.get(&address, "/health").status, 200);
-    write(&member.place().path("crl"), &issuers.clients.revoke(&[5, 6]));
+    write(&member.sandbox().path("crl"), &issuers.clients.revoke(&[5, 6]));
     assert_eq!(alice.refusal(&address), "closed");
     for serial in ["05", "06"] {
         let error = format!("transport: certificate serial {serial} revoked");
@@ -270,7 +271,7 @@ async fn a_certificate_is_made_if_asked_for_and_used_again() {
     let made = fs::read_to_string(folder.join("cert.pem")).unwrap();
     // It names the address alone, which is what is listened on.
     let shown = |member: &Member| {
-        let text = http::get(&member.place().extra_address(), "/metrics").text();
+        let text = http::get(&member.sandbox().extra_address(), "/metrics").text();
         assert!(text.contains("bowline_tls_certificate_expiry_seconds"), "{text}");
         member.log().record("created key file").is_some()
     };
@@ -284,7 +285,7 @@ async fn a_certificate_is_made_if_asked_for_and_used_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn those_who_say_nothing_hold_up_nobody() {
     let (member, issuers) = Setting::new().start(options());
-    let address = member.place().client_address();
+    let address = member.sandbox().client_address();
     let silent: Vec<TcpStream> = (0..100)
         .map(|_| {
             let mut stream = TcpStream::connect(&address).unwrap();
@@ -299,9 +300,9 @@ async fn those_who_say_nothing_hold_up_nobody() {
 #[test]
 fn files_that_cannot_be_used_are_refused_by_name() {
     let setting = Setting::new();
-    let place = &setting.place;
-    setting.issuers.servers.issue(&Subject::default()).write(place.folder(), "other");
-    write(&place.path("empty"), b"");
+    let sandbox = &setting.sandbox;
+    setting.issuers.servers.issue(&Subject::default()).write(sandbox.folder(), "other");
+    write(&sandbox.path("empty"), b"");
     for (flag, file, text) in [
         ("cert-file", "missing", "open {dir}/missing: no such file or directory"),
         ("key-file", "missing", "open {dir}/missing: no such file or directory"),
@@ -320,22 +321,22 @@ fn files_that_cannot_be_used_are_refused_by_name() {
             "{dir}/server.pem and {dir}/other.key: tls: private key does not match public key",
         ),
     ] {
-        let ended = place.run(&options().flag(flag, format!("{{dir}}/{file}")));
-        assert_refused(&ended, &place.fill(text));
-        assert!(!place.path("data").exists(), "nothing is made for {text}");
+        let ended = sandbox.run(&options().flag(flag, format!("{{dir}}/{file}")));
+        assert_refused(&ended, &sandbox.fill(text));
+        assert!(!sandbox.path("data").exists(), "nothing is made for {text}");
     }
-    let ended = place.run(&options().without("key-file"));
+    let ended = sandbox.run(&options().without("key-file"));
     assert_refused(
         &ended,
-        &place.fill("KeyFile and CertFile must both be present[key: , cert: {dir}/server.pem]"),
+        &sandbox.fill("KeyFile and CertFile must both be present[key: , cert: {dir}/server.pem]"),
     );
     let auto = options().without("cert-file").without("key-file").flag("auto-tls", "true");
-    let ended = place.run(&auto.flag("self-signed-cert-validity", "0"));
+    let ended = sandbox.run(&auto.flag("self-signed-cert-validity", "0"));
     assert_refused(&ended, "selfSignedCertValidity is invalid,it should be greater than 0");
 }
 
 #[track_caller]
-fn assert_refused(ended: &Ended, text: &str) {
+fn assert_refused(ended: &Exit, text: &str) {
     assert_eq!(ended.code(), Some(1), "{text}: {}", ended.text());
     assert!(ended.text().contains(text), "no {text:?} in:\n{}", ended.text());
 }
@@ -344,8 +345,8 @@ fn assert_refused(ended: &Ended, text: &str) {
 fn an_expired_certificate_is_shown_all_the_same_and_told_of() {
     let setting = Setting::new();
     let expired = Subject { days: (-9, -2), ..Subject::default() };
-    setting.issuers.servers.issue(&expired).write(setting.place.folder(), "server");
+    setting.issuers.servers.issue(&expired).write(setting.sandbox.folder(), "server");
     let (member, _) = setting.start(options());
     let told = member.log().wait_for_message("the certificate has expired");
-    assert_eq!(told["cert-file"], member.place().fill("{dir}/server.pem").as_str());
+    assert_eq!(told["cert-file"], member.sandbox().fill("{dir}/server.pem").as_str());
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use e2e::collector::{Collector, Traced, hex};
+use e2e::collector::{CollectedSpan, Collector, hex};
 use e2e::http::request;
 use e2e::{Member, Options};
 use proto::etcdserverpb::{LeaseGrantRequest, PutRequest, RangeRequest, WatchCreateRequest};
@@ -37,7 +37,7 @@ fn range(key: &str) -> RangeRequest {
 }
 
 /// Each span with the name of the one that it belongs to.
-fn shape(spans: &[Traced]) -> BTreeMap<&str, &str> {
+fn shape(spans: &[CollectedSpan]) -> BTreeMap<&str, &str> {
     let name = |id: &[u8]| {
         let parent = spans.iter().find(|one| one.span.span_id == id);
         parent.map_or("", |parent| &parent.span.name)
@@ -45,7 +45,7 @@ fn shape(spans: &[Traced]) -> BTreeMap<&str, &str> {
     spans.iter().map(|one| (&*one.span.name, name(&one.span.parent_span_id))).collect()
 }
 
-fn find<'a>(spans: &'a [Traced], name: &str) -> &'a Traced {
+fn find<'a>(spans: &'a [CollectedSpan], name: &str) -> &'a CollectedSpan {
     spans.iter().find(|one| one.span.name == name).unwrap_or_else(|| panic!("no {name}"))
 }
 
@@ -60,7 +60,7 @@ async fn a_put_is_followed_from_the_call_to_the_disk() {
     let call = find(&spans, "etcdserverpb.KV/Put");
     assert_eq!(hex(&call.span.parent_span_id), PARENT);
     assert_eq!(call.span.kind, 2, "a server's");
-    let port = member.place().client_address().rsplit(':').next().unwrap().to_owned();
+    let port = member.sandbox().client_address().rsplit(':').next().unwrap().to_owned();
     for (name, value) in [
         ("rpc.method", "etcdserverpb.KV/Put"),
         ("rpc.system.name", "grpc"),
@@ -159,7 +159,7 @@ async fn a_call_through_the_gateway_is_one_like_any_other() {
     let member = Member::start(options(&collector.address()));
     let parent = format!("00-{}-{PARENT}-01", trace(1));
     let headers = [("Grpc-Metadata-Traceparent", &*parent)];
-    let address = member.place().client_address();
+    let address = member.sandbox().client_address();
     let answer = request(&address, "POST", "/v3/kv/range", &headers, r#"{"key":"Zm9v"}"#);
     assert_eq!(answer.status, 200, "{}", answer.text());
     let spans = collector.trace(&trace(1), "etcdserverpb.KV/Range").await;

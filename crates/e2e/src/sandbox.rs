@@ -1,4 +1,4 @@
-//! Where a member lives: a folder that goes with the test, and ports that nobody else has.
+//! The environment of one member: a temporary folder and free ports.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -6,17 +6,18 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use crate::options::Options;
-use crate::process::{Ended, Process};
+use crate::process::{Exit, Process};
 use crate::{binary, member};
 
-/// A folder and ports.
+/// A temporary folder and three ports.
 #[derive(Debug)]
-pub struct Place {
+pub struct Sandbox {
     folder: TempDir,
     ports: Ports,
 }
 
-/// Ports that were free a moment ago. Somebody may take them until the server does: whoever starts one tries again with others.
+/// Ports that were free when chosen. Another process may take them before the server does; then the
+/// start is retried with others.
 #[derive(Clone, Copy, Debug)]
 struct Ports {
     client: u16,
@@ -24,49 +25,49 @@ struct Ports {
     extra: u16,
 }
 
-impl Place {
-    /// An empty folder, and ports.
+impl Sandbox {
+    /// Creates an empty folder and chooses ports.
     ///
     /// # Panics
     ///
-    /// If there are none to be had.
+    /// If that fails.
     #[track_caller]
-    pub fn new() -> Place {
-        let folder = TempDir::with_prefix("e2e-").expect("a folder can be made");
-        Place { folder, ports: Ports::find() }
+    pub fn new() -> Sandbox {
+        let folder = TempDir::with_prefix("e2e-").expect("create a folder");
+        Sandbox { folder, ports: Ports::find() }
     }
 
-    /// Other ports.
+    /// Chooses other ports.
     pub(crate) fn move_ports(&mut self) {
         self.ports = Ports::find();
     }
 
-    /// The folder.
+    /// Returns the folder.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// A path in the folder.
+    /// Returns a path in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder().join(name)
     }
 
-    /// Where a member with [usual options](Options::new) serves clients.
+    /// Returns the client address of a member with [default options](Options::new).
     pub fn client_address(&self) -> String {
         self.fill("127.0.0.1:{client}")
     }
 
-    /// Where a member with [usual options](Options::new) serves members.
+    /// Returns the peer address of a member with [default options](Options::new).
     pub fn peer_address(&self) -> String {
         self.fill("127.0.0.1:{peer}")
     }
 
-    /// The port of which nothing is said in the usual options.
+    /// Returns the address of the port that the default options do not use.
     pub fn extra_address(&self) -> String {
         self.fill("127.0.0.1:{extra}")
     }
 
-    /// A value of an option, as it is meant here.
+    /// Replaces the placeholders in an option.
     pub fn fill(&self, value: &str) -> String {
         let Ports { client, peer, extra } = self.ports;
         value
@@ -76,7 +77,7 @@ impl Place {
             .replace("{extra}", &extra.to_string())
     }
 
-    /// Starts the server here, and does not wait for anything.
+    /// Starts the server without waiting for anything.
     #[track_caller]
     pub fn spawn(&self, options: &Options) -> Process {
         let fill = |value: &str| self.fill(value);
@@ -84,33 +85,33 @@ impl Place {
         Process::start(binary::path(), &args, &settings, self.folder())
     }
 
-    /// Starts the server here, and waits until it ends by itself.
+    /// Starts the server, and waits until it exits without a signal.
     ///
     /// # Panics
     ///
-    /// If it serves instead.
+    /// If it serves clients instead.
     #[track_caller]
-    pub fn run(&self, options: &Options) -> Ended {
+    pub fn run(&self, options: &Options) -> Exit {
         let process = self.spawn(options);
         if process.stderr().wait_for(member::is_ready).is_some() {
-            panic!("it should not have started:\n{}", process.stderr().tail());
+            panic!("the server started, but should have refused to:\n{}", process.stderr().tail());
         }
         process.wait()
     }
 }
 
-impl Default for Place {
-    fn default() -> Place {
-        Place::new()
+impl Default for Sandbox {
+    fn default() -> Sandbox {
+        Sandbox::new()
     }
 }
 
 impl Ports {
-    /// All are held until all are known, so they differ.
+    /// Holds all ports until all are chosen, so that they differ.
     fn find() -> Ports {
-        let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
+        let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind a free port");
         let held = [free(), free(), free()];
-        let port = |listener: &TcpListener| listener.local_addr().expect("it is bound").port();
+        let port = |listener: &TcpListener| listener.local_addr().expect("a bound address").port();
         Ports { client: port(&held[0]), peer: port(&held[1]), extra: port(&held[2]) }
     }
 }

@@ -1,4 +1,4 @@
-//! Clients that speak TLS, with a certificate or without.
+//! Clients over TLS, with or without a certificate.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -10,68 +10,69 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use crate::client::{Client, endpoint};
 use crate::http::{self, Response};
 
-/// Whom a client trusts, and what it shows.
+/// The trusted authority and the certificate of a client.
 #[derive(Clone, Debug)]
-pub struct Secure {
+pub struct TlsClient {
     authority_pem: String,
-    /// The certificate and its key.
-    shown: Option<(String, String)>,
+    /// Client certificate and key.
+    identity: Option<(String, String)>,
 }
 
 type TlsStream = StreamOwned<ClientConnection, TcpStream>;
 
-impl Secure {
-    /// Trusts this authority, or this very certificate, and shows nothing.
-    pub fn new(authority_pem: impl Into<String>) -> Secure {
-        Secure { authority_pem: authority_pem.into(), shown: None }
+impl TlsClient {
+    /// Trusts this authority, or this very certificate, and presents no certificate.
+    pub fn new(authority_pem: impl Into<String>) -> TlsClient {
+        TlsClient { authority_pem: authority_pem.into(), identity: None }
     }
 
-    /// Shows a certificate.
+    /// Presents a certificate.
     #[must_use]
-    pub fn showing(self, cert_pem: &str, key_pem: &str) -> Secure {
-        Secure { shown: Some((cert_pem.to_owned(), key_pem.to_owned())), ..self }
+    pub fn showing(self, cert_pem: &str, key_pem: &str) -> TlsClient {
+        TlsClient { identity: Some((cert_pem.to_owned(), key_pem.to_owned())), ..self }
     }
 
-    /// A connection of its own for gRPC.
+    /// Opens a new gRPC connection.
     ///
     /// # Panics
     ///
-    /// If a certificate is none.
+    /// If a certificate is invalid.
     #[track_caller]
     pub fn client(&self, address: &str) -> Client {
         let authority = Certificate::from_pem(&self.authority_pem);
         let mut config = ClientTlsConfig::new().ca_certificate(authority).domain_name("localhost");
-        if let Some((cert, key)) = &self.shown {
+        if let Some((cert, key)) = &self.identity {
             config = config.identity(Identity::from_pem(cert, key));
         }
         let endpoint = endpoint(&format!("https://{address}"));
-        Client::over(&endpoint.tls_config(config).expect("certificates are sound"))
+        Client::over(&endpoint.tls_config(config).expect("valid certificates"))
     }
 
-    /// Asks by HTTP/1.1.
+    /// Sends GET over HTTP/1.1.
     ///
     /// # Panics
     ///
-    /// If there is no answer, or none of HTTP.
+    /// If no valid HTTP response arrives.
     #[track_caller]
     pub fn get(&self, address: &str, path: &str) -> Response {
         let stream = self.connect(address).unwrap_or_else(|error| panic!("{address}: {error}"));
-        http::exchange(EndingWell(stream), &http::written(address, "GET", path, &[], ""))
+        http::exchange(ToleratesEof(stream), &http::format_request(address, "GET", path, &[], ""))
     }
 
-    /// Why there is no answer by HTTP/1.1.
+    /// Sends a request that must be rejected, and returns the error.
     ///
     /// # Panics
     ///
-    /// If there is one.
+    /// If there is a response.
     #[track_caller]
     pub fn refusal(&self, address: &str) -> String {
         let asked = self.connect(address).and_then(|mut stream| {
-            stream.write_all(http::written(address, "GET", "/health", &[], "").as_bytes())?;
+            stream
+                .write_all(http::format_request(address, "GET", "/health", &[], "").as_bytes())?;
             let mut answer = String::new();
             stream.read_to_string(&mut answer).map(|_| answer)
         });
@@ -84,25 +85,25 @@ impl Secure {
         }
     }
 
-    /// The certificate that the server shows.
+    /// Returns the certificate that the server presents.
     ///
     /// # Panics
     ///
-    /// If there is no connection.
+    /// If the connection fails.
     #[track_caller]
     pub fn shown_by(&self, address: &str) -> Vec<u8> {
         let stream = self.connect(address).unwrap_or_else(|error| panic!("{address}: {error}"));
-        let chain = stream.conn.peer_certificates().expect("a server shows a certificate");
+        let chain = stream.conn.peer_certificates().expect("a server certificate");
         chain[0].to_vec()
     }
 
-    /// A connection whose handshake is done, as far as the client knows.
+    /// Connects and completes the handshake on the client's side.
     fn connect(&self, address: &str) -> io::Result<TlsStream> {
-        let name = ServerName::try_from("localhost").expect("it is a name");
+        let name = ServerName::try_from("localhost").expect("a valid name");
         let mut connection =
             ClientConnection::new(self.config(), name).map_err(io::Error::other)?;
         let mut socket = TcpStream::connect(address)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(TIMEOUT))?;
         while connection.is_handshaking() {
             connection.complete_io(&mut socket)?;
         }
@@ -113,24 +114,27 @@ impl Secure {
     fn config(&self) -> Arc<ClientConfig> {
         let certificate = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).expect("PEM");
         let mut roots = RootCertStore::empty();
-        roots.add(certificate(&self.authority_pem)).expect("an authority is sound");
+        roots.add(certificate(&self.authority_pem)).expect("a valid authority");
         let builder = ClientConfig::builder_with_provider(aws_lc_rs::default_provider().into());
-        let builder = builder.with_safe_default_protocol_versions().expect("there are some");
+        let builder =
+            builder.with_safe_default_protocol_versions().expect("default protocol versions");
         let builder = builder.with_root_certificates(roots);
-        Arc::new(match &self.shown {
+        Arc::new(match &self.identity {
             None => builder.with_no_client_auth(),
             Some((cert, key)) => {
-                let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("a key is sound");
-                builder.with_client_auth_cert(vec![certificate(cert)], key).expect("both are")
+                let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("a valid key");
+                builder
+                    .with_client_auth_cert(vec![certificate(cert)], key)
+                    .expect("a matching certificate and key")
             }
         })
     }
 }
 
-/// A stream that may end without TLS having said so: an answer of HTTP says by itself where it ends.
-struct EndingWell(TlsStream);
+/// A stream that may end without a TLS close notification, since HTTP delimits its own responses.
+struct ToleratesEof(TlsStream);
 
-impl Read for EndingWell {
+impl Read for ToleratesEof {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.0.read(buffer) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
@@ -139,7 +143,7 @@ impl Read for EndingWell {
     }
 }
 
-impl Write for EndingWell {
+impl Write for ToleratesEof {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.write(bytes)
     }

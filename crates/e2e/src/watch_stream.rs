@@ -1,4 +1,4 @@
-//! One watch stream, read at will.
+//! A watch stream that is read on demand.
 
 use proto::etcdserverpb::watch_request::RequestUnion;
 use proto::etcdserverpb::{WatchCreateRequest, WatchRequest, WatchResponse};
@@ -9,29 +9,29 @@ use tonic::codegen::tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 
-/// Requests that may wait to be sent.
+/// Bound on queued requests.
 const REQUESTS_MAX: usize = 16;
 
-/// A stream. What is not read stays with the server, but for what one window of the connection holds.
+/// A watch stream. Unread responses stay on the server, except for one HTTP/2 window.
 #[derive(Debug)]
-pub struct Watching {
+pub struct WatchStream {
     requests: mpsc::Sender<WatchRequest>,
-    answers: Streaming<WatchResponse>,
+    responses: Streaming<WatchResponse>,
 }
 
-impl Watching {
-    /// Opens a stream with one watcher, and waits for its confirmation.
+impl WatchStream {
+    /// Opens a stream with one watcher, and waits until it is created.
     pub async fn open(
         mut client: WatchClient<Channel>,
         create: WatchCreateRequest,
-    ) -> Result<Watching, Status> {
+    ) -> Result<WatchStream, Status> {
         let (requests, receiver) = mpsc::channel(REQUESTS_MAX);
         let first = WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) };
-        requests.try_send(first).map_err(|_| Status::internal("there is room for one"))?;
-        let answers = client.watch(ReceiverStream::new(receiver)).await?.into_inner();
-        let mut watching = Watching { requests, answers };
+        requests.try_send(first).map_err(|_| Status::internal("the queue is empty"))?;
+        let responses = client.watch(ReceiverStream::new(receiver)).await?.into_inner();
+        let mut watching = WatchStream { requests, responses };
         let created = watching.next().await?;
         if !created.created || created.canceled {
             return Err(Status::failed_precondition(format!("refused: {created:?}")));
@@ -39,27 +39,28 @@ impl Watching {
         Ok(watching)
     }
 
-    /// Asks for something on the same stream.
+    /// Sends a request on the stream.
     ///
     /// # Panics
     ///
     /// If the stream has ended.
     pub async fn send(&self, request: RequestUnion) {
         let request = WatchRequest { request_union: Some(request) };
-        self.requests.send(request).await.expect("the stream is open");
+        self.requests.send(request).await.expect("an open stream");
     }
 
-    /// The next answer. The end of the stream is an error too, an odd one if the server gave none.
+    /// Returns the next response. The end of the stream is an error, with status OK if the server
+    /// sent none.
     pub async fn next(&mut self) -> Result<WatchResponse, Status> {
-        match tokio::time::timeout(PATIENCE, self.answers.message()).await {
-            Ok(Ok(Some(answer))) => Ok(answer),
+        match tokio::time::timeout(TIMEOUT, self.responses.message()).await {
+            Ok(Ok(Some(response))) => Ok(response),
             Ok(Ok(None)) => Err(Status::ok("the stream ended")),
             Ok(Err(status)) => Err(status),
-            Err(_) => Err(Status::deadline_exceeded("nothing came for too long")),
+            Err(_) => Err(Status::deadline_exceeded("timed out waiting for a watch response")),
         }
     }
 
-    /// Waits for that many events.
+    /// Waits for `count` events.
     pub async fn events(&mut self, count: usize) -> Result<Vec<Event>, Status> {
         let mut events = Vec::with_capacity(count);
         while events.len() < count {
