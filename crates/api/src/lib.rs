@@ -1,25 +1,35 @@
-//! What clients speak: gRPC, the same as JSON, and HTTP for those who only want to know how the member is.
+//! The client API of a member: gRPC, the same as JSON, and HTTP for health, version and metrics.
 //!
 //! ```text
-//!   HTTP/2, application/grpc   POST /etcdserverpb.KV/Range  ──► grpc   keys, leases, watches, users, members, maintenance, locks, elections
-//!   HTTP/1.1 and HTTP/2        POST /v3/kv/range            ──► gateway, and from there grpc
-//!                              GET /health                  ──► http   health, version, metrics
+//!   HTTP/2, application/grpc   POST /etcdserverpb.KV/Range  ──► services  keys, leases, watches, users, members, maintenance, locks, elections
+//!   HTTP/1.1 and HTTP/2        POST /v3/kv/range            ──► gateway   JSON, translated to a call of services
+//!                              GET /health                  ──► http      health, version, metrics
 //! ```
 //!
-//! [`Api`] looks at a request and hands it to one of the three. Everything outside that is etcd's to the letter has its home here: services and methods, codes and
-//! texts of errors, paths and bodies. What is done is done by [`server`]; sockets are the business of [`net`].
+//! [`Api`] routes a request to one of the three. Everything that clients see of etcd is here: services
+//! and methods, codes and texts of errors, paths and bodies. The gRPC protocol itself is in [`grpc`],
+//! requests are executed by [`server`], and sockets are in [`net`].
+//!
+//! Shared by the services: `methods` (the table of RPCs), `interceptor` (the check before a handler),
+//! `context` (the handler's argument beside the request), [`errors`] (etcd's error table), `decode`
+//! (etcd's tolerance of mistyped fields) and `observe` (metrics, log lines and spans of calls).
 
 mod body;
-mod edge;
-mod intake;
-mod unread;
+mod context;
+mod decode;
+mod drain;
+pub mod errors;
+mod interceptor;
+mod methods;
+mod observe;
+mod router;
 
 mod gateway;
-pub mod grpc;
 pub mod http;
+mod services;
 
 pub use body::Body;
-pub use edge::Api;
-pub use grpc::Grpc;
 pub use http::Http;
+pub use router::Api;
 pub use server::SERVER_VERSION as VERSION;
+pub use services::{Grpc, GrpcConfig};

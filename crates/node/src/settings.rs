@@ -137,8 +137,8 @@ pub(crate) fn connections(config: &Config, connections_max: u32) -> net::Config 
 }
 
 /// How gRPC is served.
-pub(crate) fn grpc(config: &Config, tracer: Option<trace::Tracer>) -> api::grpc::Config {
-    api::grpc::Config {
+pub(crate) fn grpc(config: &Config, tracer: Option<trace::Tracer>) -> api::GrpcConfig {
+    api::GrpcConfig {
         warning_unary_request_duration: config.monitoring.slow_request,
         extensive_metrics: config.monitoring.extensive_metrics,
         stop_service_on_defragment: config.gates.enabled(Gate::StopGrpcServiceOnDefrag),

@@ -1,24 +1,25 @@
-//! From the headers of a request to the metadata of a call.
+//! Translates the headers of a request to the metadata of a call.
 //!
 //! ```text
 //!   Authorization: Bearer a.1        authorization: Bearer a.1
 //!   Grpc-Metadata-HasLeader: true    hasleader: true
 //!   Grpc-Timeout: 500m               a deadline
-//!   Accept: */*                      nothing that a method here would read
+//!   Accept: */*                      dropped: no method reads it
 //! ```
 
 use std::time::Duration;
 
+use grpc::{Code, Status, illegal_base64_at};
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
-use crate::grpc::{Code, GATEWAY_ACCEPT, Status, illegal_base64_at};
+use crate::interceptor::GATEWAY_ACCEPT;
 
 const PREFIX: &str = "grpc-metadata-";
 const TIMEOUT: &str = "grpc-timeout";
 const ANYTHING: HeaderValue = HeaderValue::from_static("*/*");
 const BINARY_SUFFIX: &str = "-bin";
 
-/// What gRPC says itself, and so nobody else may.
+/// Headers of gRPC itself, which a client must not set as metadata.
 const RESERVED: [&str; 8] = [
     "content-type",
     "grpc-encoding",
@@ -30,7 +31,7 @@ const RESERVED: [&str; 8] = [
     "user-agent",
 ];
 
-/// What a call is told beside its message.
+/// The metadata and timeout of a call.
 #[derive(Debug, Default)]
 pub(super) struct Metadata {
     pub(super) headers: HeaderMap,
@@ -41,7 +42,7 @@ impl Metadata {
     pub(super) fn read(headers: &HeaderMap) -> Result<Metadata, Status> {
         let timeout = headers.get(TIMEOUT).filter(|value| !value.is_empty());
         let timeout = timeout.map(timeout_of).transpose()?.flatten();
-        // What makes a call one of a gateway, whose certificate says nothing.
+        // Marks the call as one of the gateway, so that the certificate is ignored.
         let by_gateway = HeaderMap::from_iter([(GATEWAY_ACCEPT, ANYTHING)]);
         let mut metadata = Metadata { headers: by_gateway, timeout };
         for (name, value) in headers {
@@ -57,17 +58,18 @@ impl Metadata {
         Ok(metadata)
     }
 
-    /// Metadata is printable ASCII; what is not is passed over, and so is what gRPC keeps for itself, and what nobody here reads since it is bytes.
+    /// Adds a header, unless it is not printable ASCII, reserved, or binary, which no method reads.
     fn add(&mut self, name: HeaderName, value: &HeaderValue) {
         let is_text = value.as_bytes().iter().all(|byte| (b' '..=b'~').contains(byte));
-        let is_ours = RESERVED.contains(&name.as_str()) || name.as_str().ends_with(BINARY_SUFFIX);
-        if is_text && !is_ours {
+        let is_reserved =
+            RESERVED.contains(&name.as_str()) || name.as_str().ends_with(BINARY_SUFFIX);
+        if is_text && !is_reserved {
             self.headers.append(name, value.clone());
         }
     }
 }
 
-/// How long a call may take; none for ever.
+/// Parses a timeout; none if the call has no deadline.
 fn timeout_of(value: &HeaderValue) -> Result<Option<Duration>, Status> {
     let text = String::from_utf8_lossy(value.as_bytes());
     let refused = || Status::new(Code::InvalidArgument, format!("invalid grpc-timeout: {text}"));
@@ -82,14 +84,14 @@ fn timeout_of(value: &HeaderValue) -> Result<Option<Duration>, Status> {
         _ => return Err(refused()),
     };
     let count: i64 = count.parse().map_err(|_| refused())?;
-    // Compat: what does not fit wraps, as it does in Go; no time at all is no limit, and what is below it has passed.
+    // Compat: as in Go, an overflow wraps; zero means no deadline, and a negative timeout has passed.
     let nanos = count.wrapping_mul(nanos);
     Ok((nanos != 0).then(|| Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))))
 }
 
-/// Metadata that is said to be bytes has to be base64.
+/// Checks that binary metadata is base64.
 fn check_binary(name: &HeaderName, value: &HeaderValue) -> Result<(), Status> {
-    // Compat: as in etcd, only if it is spelled so, and this is how etcd spells it.
+    // Compat: etcd compares the canonical spelling `-Bin`; names are lowercase here.
     if !name.as_str().ends_with(BINARY_SUFFIX) {
         return Ok(());
     }
@@ -99,7 +101,7 @@ fn check_binary(name: &HeaderName, value: &HeaderValue) -> Result<(), Status> {
     Err(Status::new(Code::InvalidArgument, text))
 }
 
-/// As Go spells the name of a header: `Grpc-Metadata-Foo-Bin`.
+/// Returns Go's canonical spelling of a header name: `Grpc-Metadata-Foo-Bin`.
 fn canonical(name: &str) -> String {
     let capital = |part: &str| {
         let (first, rest) = part.split_at(part.len().min(1));
@@ -121,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn some_headers_are_metadata() {
+    fn prefixed_headers_and_authorization_become_metadata() {
         let metadata = read(&[
             ("Accept", "*/*"),
             ("Authorization", "Bearer a.1"),
@@ -138,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_has_a_unit() {
+    fn a_timeout_needs_a_number_and_a_unit() {
         let timeout = |text: &str| read(&[("grpc-timeout", text)]).map(|read| read.timeout);
         assert_eq!(timeout("500m"), Ok(Some(Duration::from_millis(500))));
         assert_eq!(timeout("2H"), Ok(Some(Duration::from_secs(7200))));
@@ -152,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_base64() {
+    fn binary_metadata_must_be_base64() {
         let refused = read(&[("Grpc-Metadata-Foo-Bin", "!!")]).unwrap_err();
         let text =
             "invalid binary header Grpc-Metadata-Foo-Bin: illegal base64 data at input byte 0";

@@ -1,72 +1,77 @@
-//! The JSON gateway: every method of gRPC also as a POST of JSON, below `/v3/`.
+//! The JSON gateway: every gRPC method also as a POST of JSON, below `/v3/`.
 //!
 //! ```text
-//!   POST /v3/kv/range  {"key":"Zm9v"}   ─► route ─► metadata ─► json::read  ─► grpc   0a 03 66 6f 6f
-//!   200  {"header":{…},"kvs":[…]}       ◄─ answer ◄───────────  json::write ◄─        0a 1c 08 …
+//!   POST /v3/kv/range  {"key":"Zm9v"}   ─► route ─► metadata ─► json::read  ─► services   0a 03 66 6f 6f
+//!   200  {"header":{…},"kvs":[…]}       ◄─ response ◄─────────  json::write ◄─            0a 1c 08 …
 //! ```
 //!
-//! A request becomes a call of gRPC within the process, with a message, metadata and a deadline, and is counted, admitted and answered as any other; an answer becomes
-//! JSON when it goes out, piece by piece, where it lies. Of streams, each message is a line: `{"result":{…}}`, or `{"error":{…}}` at the end of one that fails.
+//! A request becomes a gRPC call within the process, with a message, metadata and a deadline, and is
+//! counted, intercepted and answered like any other. A response is translated to JSON as it is sent,
+//! chunk by chunk. Each message of a stream is a line: `{"result":{…}}`, or `{"error":{…}}` at the end
+//! of a stream that fails.
 //!
-//! What is always true:
+//! Invariants:
 //!
-//! - Paths, names, bodies, headers and codes are those of etcd's gateway, and what is wrong with a request is told in its words.
-//! - A request is no longer than [`Grpc::json_bytes_max`], whatever it says of itself, and what is kept of all that are not whole is bounded; of an answer one piece of JSON is in memory beside the message.
-//! - Nobody is known by the name in a certificate: who asks is told by a token.
+//! - Paths, names, bodies, headers, codes and error texts are those of etcd's gateway.
+//! - A request is at most [`Grpc::json_bytes_max`] long, whatever its headers claim, and the memory of
+//!   partially received requests is bounded. Of a response, one chunk of JSON is in memory beside the
+//!   message.
+//! - Certificates identify no user here: the caller is identified by a token.
 
-mod answer;
 mod json;
 mod metadata;
 mod replies;
 mod requests;
+mod response;
 pub(crate) mod websocket;
 
 use std::time::Duration;
 
 use bytes::Bytes;
+use grpc::{Code, Deadline, RequestBody, Status};
 use http::request::Parts;
 use http::{HeaderMap, Method, Response};
 use net::Connection;
 use proto::shape::{Route, Streams};
 
 use crate::body::Body;
-use crate::grpc::{Code, Deadline, Grpc, RequestBody, Status};
-use crate::unread::discard;
+use crate::drain::drain;
+use crate::services::Grpc;
 use metadata::Metadata;
 use replies::Replies;
-use requests::{One, Requests};
+use requests::{SingleMessage, TranslatedRequests};
 
-pub(crate) use answer::Json;
+pub(crate) use response::JsonBody;
 
-/// What says that a request is about another method than POST, for those who can only send that.
+/// Names another method than POST, for clients that can send only POST.
 const METHOD_OVERRIDE: &str = "x-http-method-override";
 
-/// The JSON gateway. Clones are the same.
+/// The JSON gateway. Clones share their state.
 #[derive(Clone, Debug)]
 pub(crate) struct Gateway {
     grpc: Grpc,
 }
 
 impl Gateway {
-    /// Before a member.
+    /// Creates a gateway to the gRPC services.
     pub(crate) fn new(grpc: Grpc) -> Gateway {
         Gateway { grpc }
     }
 
-    /// Answers a request to a path below `/v3/`, which is given without what was escaped in it.
+    /// Answers a request to a path below `/v3/`. The path is already percent-decoded.
     pub(crate) async fn call<B: RequestBody>(
         &self,
         connection: &Connection,
         path: &str,
-        asked: &Parts,
+        head: &Parts,
         body: B,
-        rest: Rest,
+        after: AfterMessage,
     ) -> Response<Body> {
         let metadata =
-            route(path, asked).and_then(|route| Ok((route, Metadata::read(&asked.headers)?)));
+            route(path, head).and_then(|route| Ok((route, Metadata::read(&head.headers)?)));
         match metadata {
             Ok((route, metadata)) => {
-                let call = Call { grpc: &self.grpc, connection, route, metadata, asked, rest };
+                let call = Call { grpc: &self.grpc, connection, route, metadata, head, after };
                 match route.streams {
                     Streams::Unary => call.unary(body).await,
                     Streams::Server => call.server_stream(body).await,
@@ -74,25 +79,25 @@ impl Gateway {
                 }
             }
             Err(refused) => {
-                discard(body).await;
-                answer::refused(&refused)
+                drain(body).await;
+                response::refused(&refused)
             }
         }
     }
 }
 
-/// The method that is asked for.
-fn route(path: &str, asked: &Parts) -> Result<&'static Route, Status> {
+/// Finds the method of a request.
+fn route(path: &str, head: &Parts) -> Result<&'static Route, Status> {
     let Some(route) = Route::find(path) else {
         return Err(Status::new(Code::NotFound, "Not Found"));
     };
-    if asked.method != Method::POST || is_overridden(&asked.headers) {
+    if head.method != Method::POST || is_overridden(&head.headers) {
         return Err(Status::new(Code::Unimplemented, "Method Not Allowed"));
     }
     Ok(route)
 }
 
-/// Whether what came as a form is not meant as a POST.
+/// Reports whether a form overrides the method POST.
 fn is_overridden(headers: &HeaderMap) -> bool {
     let form = |value: &http::HeaderValue| value == "application/x-www-form-urlencoded";
     let other = |value: &http::HeaderValue| {
@@ -102,13 +107,13 @@ fn is_overridden(headers: &HeaderMap) -> bool {
         && headers.get(METHOD_OVERRIDE).is_some_and(other)
 }
 
-/// What to do with what follows the one message of a body.
+/// The treatment of a body after its single message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rest {
-    /// It is read, so that the connection can go on.
+pub(crate) enum AfterMessage {
+    /// Read the rest, so that the connection can be reused.
     Read,
-    /// Nothing: it ends when the answer does.
-    Open,
+    /// Leave the body open: it ends with the response.
+    KeepOpen,
 }
 
 /// A request whose method is known.
@@ -117,59 +122,59 @@ struct Call<'a> {
     connection: &'a Connection,
     route: &'static Route,
     metadata: Metadata,
-    asked: &'a Parts,
-    rest: Rest,
+    head: &'a Parts,
+    after: AfterMessage,
 }
 
 impl Call<'_> {
     async fn unary<B: RequestBody>(self, body: B) -> Response<Body> {
         let message = match self.message(body).await {
             Ok(message) => message,
-            Err(refused) => return answer::refused(&refused),
+            Err(refused) => return response::refused(&refused),
         };
-        let mut replies = self.replies(One::new(message)).await;
-        let with_trailers = accepts_trailers(&self.asked.headers);
+        let mut replies = self.replies(SingleMessage::new(message)).await;
+        let with_trailers = accepts_trailers(&self.head.headers);
         match replies.next().await {
-            Ok(Some(message)) => answer::unary(self.route.response, message, with_trailers),
-            Ok(None) => answer::refused(&Status::new(Code::Internal, "no reply")),
-            Err(status) => answer::refused(&status),
+            Ok(Some(message)) => response::unary(self.route.response, message, with_trailers),
+            Ok(None) => response::refused(&Status::new(Code::Internal, "no reply")),
+            Err(status) => response::refused(&status),
         }
     }
 
     async fn server_stream<B: RequestBody>(self, body: B) -> Response<Body> {
         match self.message(body).await {
-            Ok(message) => self.stream(One::new(message)).await,
-            Err(refused) => answer::refused(&refused),
+            Ok(message) => self.stream(SingleMessage::new(message)).await,
+            Err(refused) => response::refused(&refused),
         }
     }
 
-    /// The one message of a body.
+    /// Reads the single message of a body.
     async fn message<B: RequestBody>(&self, mut body: B) -> Result<Bytes, Status> {
         let shape = self.route.request;
-        let message = requests::one(&mut body, shape, self.grpc, self.rest).await;
-        if message.is_err() && self.rest == Rest::Read {
-            discard(body).await;
+        let message = requests::single(&mut body, shape, self.grpc, self.after).await;
+        if message.is_err() && self.after == AfterMessage::Read {
+            drain(body).await;
         }
         message
     }
 
     async fn bidi_stream<B: RequestBody>(self, body: B) -> Response<Body> {
-        let requests = Requests::new(body, self.route.request, self.grpc);
+        let requests = TranslatedRequests::new(body, self.route.request, self.grpc);
         self.stream(requests).await
     }
 
-    /// As with etcd, nothing is said before the first reply.
+    /// Answers a stream. As with etcd, the headers wait for the first reply.
     async fn stream<B: RequestBody>(self, requests: B) -> Response<Body> {
         let mut replies = self.replies(requests).await;
-        let is_begun = replies.is_begun();
+        let has_started = replies.has_started();
         let first: Result<Option<Bytes>, Status> = replies.next().await;
-        answer::stream(self.route.response, first, replies, is_begun)
+        response::stream(self.route.response, first, replies, has_started)
     }
 
     async fn replies<B: RequestBody>(&self, requests: B) -> Replies {
         let Metadata { headers, timeout } = &self.metadata;
         if *timeout == Some(Duration::ZERO) {
-            return Replies::none(Status::DEADLINE_EXCEEDED);
+            return Replies::ended(Status::DEADLINE_EXCEEDED);
         }
         let deadline = timeout.map_or_else(Deadline::default, Deadline::after);
         let method = self.route.method;
@@ -178,7 +183,7 @@ impl Call<'_> {
     }
 }
 
-/// Whether a client would look at headers behind the body.
+/// Reports whether a client accepts trailers.
 fn accepts_trailers(headers: &HeaderMap) -> bool {
     let te = headers.get(http::header::TE).and_then(|value| value.to_str().ok());
     te.is_some_and(|te| te.to_ascii_lowercase().contains("trailers"))

@@ -1,43 +1,43 @@
-//! From the answer of gRPC to its messages, and how it ended.
+//! Reads the messages and the status of a gRPC response.
 
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, Bytes};
+use grpc::{Code, PREFIX, Status};
 use http::Response;
 use http_body::Body as _;
 
-use crate::body::Body;
-use crate::grpc::{Code, PREFIX, Status};
+use crate::body::GrpcBody;
 
 /// The replies to a call.
 #[derive(Debug)]
 pub(crate) struct Replies {
-    body: Body,
-    /// Messages that came together.
+    body: GrpcBody,
+    /// The rest of a data frame with several messages.
     rest: Bytes,
     ended: Option<Status>,
 }
 
 impl Replies {
-    pub(super) fn new(response: Response<Body>) -> Replies {
-        // One that has nothing but a status has it in its headers.
+    pub(super) fn new(response: Response<GrpcBody>) -> Replies {
+        // A response without messages has the status in its headers.
         let ended = Status::read_from(response.headers());
         Replies { body: response.into_body(), rest: Bytes::new(), ended }
     }
 
-    /// Those to a call that was not made.
-    pub(super) fn none(ended: Status) -> Replies {
-        Replies { body: Body::default(), rest: Bytes::new(), ended: Some(ended) }
+    /// Creates the replies of a call that has ended before it started.
+    pub(super) fn ended(ended: Status) -> Replies {
+        Replies { body: GrpcBody::default(), rest: Bytes::new(), ended: Some(ended) }
     }
 
-    /// Whether there was more to the answer than how it ended.
-    pub(super) fn is_begun(&self) -> bool {
+    /// Reports whether the response has a body.
+    pub(super) fn has_started(&self) -> bool {
         self.ended.is_none()
     }
 
-    /// The next message; none at the end of a call that went well.
+    /// Receives the next message; none at the end of a call that succeeded.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Status> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
@@ -51,8 +51,8 @@ impl Replies {
                 return Poll::Ready(Ok(Some(message)));
             }
             if let Some(ended) = &self.ended {
-                let went_well = ended.code == Code::Ok;
-                return Poll::Ready(if went_well { Ok(None) } else { Err(ended.clone()) });
+                let succeeded = ended.code == Code::Ok;
+                return Poll::Ready(if succeeded { Ok(None) } else { Err(ended.clone()) });
             }
             match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
                 Some(Ok(frame)) => match frame.into_data() {
@@ -63,12 +63,14 @@ impl Replies {
                     }
                 },
                 Some(Err(never)) => match never {},
-                None => self.ended = Some(Status::new(Code::Internal, "the call has no end")),
+                None => {
+                    self.ended = Some(Status::new(Code::Internal, "the response has no status"))
+                }
             }
         }
     }
 
-    /// A message of those that are there. Only whole ones come.
+    /// Takes a message from the data frame. A frame holds only complete messages.
     fn take(&mut self) -> Option<Bytes> {
         if self.rest.len() < PREFIX {
             return None;

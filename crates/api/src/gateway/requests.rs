@@ -1,4 +1,4 @@
-//! From the body of a request to messages of gRPC.
+//! Translates JSON request bodies to gRPC messages.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -6,55 +6,56 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use grpc::{Code, ReceiveBudget, Receiving, RequestBody, Status, frame_message};
 use http_body::{Body, Frame};
 use proto::shape::Message;
 
-use super::Rest;
+use super::AfterMessage;
 use super::json::read::read;
 use super::json::split::{SplitError, Values};
-use crate::grpc::{Canonical, Code, Grpc, RequestBody, Status, framed};
-use crate::intake::{Intake, Receiving};
+use crate::errors::Canonical;
+use crate::services::Grpc;
 
-/// How much is looked at before others who share the thread have their turn.
-const TURN_BYTES: usize = 64 << 10;
-/// Text from this length on is read by another thread, since others wait meanwhile.
+/// The bytes that are scanned before the task yields to others on its thread.
+const YIELD_BYTES: usize = 64 << 10;
+/// Text from this length on is parsed on a blocking thread.
 const LONG_BYTES: usize = 256 << 10;
 
-/// The one message of a body; an empty one if there is nothing in it.
-pub(super) async fn one<B: RequestBody>(
+/// Reads the single message of a body; an empty message if the body is empty.
+pub(super) async fn single<B: RequestBody>(
     body: &mut B,
     shape: &'static Message,
     grpc: &Grpc,
-    rest: Rest,
+    after: AfterMessage,
 ) -> Result<Bytes, Status> {
     let bytes_max = grpc.json_bytes_max();
     let mut values = Values::new(bytes_max);
     let mut found: Option<Bytes> = None;
-    let mut behind = 0;
+    let mut trailing = 0;
     let mut receiving = Receiving::default();
-    let mut looked_at = 0;
+    let mut scanned = 0;
     loop {
         let kept = found.as_ref().map_or(0, Bytes::len) + values.kept();
         let next = poll_fn(|cx| {
-            if looked_at >= TURN_BYTES {
-                looked_at = 0;
+            if scanned >= YIELD_BYTES {
+                scanned = 0;
                 cx.waker().wake_by_ref();
             } else if let Poll::Ready(piece) = poll_piece(body, cx) {
                 return Poll::Ready(Ok(piece));
             }
-            receiving.poll_wait(grpc.intake(), kept, cx).map(Err)
+            receiving.poll_wait(grpc.transport().receive_budget(), kept, cx).map(Err)
         });
         let Some(piece) = next.await? else { break };
-        looked_at += piece.len();
+        scanned += piece.len();
         if found.is_none() {
             values.add(&piece);
             found = values.next().map_err(invalid)?;
-            if found.is_some() && rest == Rest::Open {
+            if found.is_some() && after == AfterMessage::KeepOpen {
                 break;
             }
         } else {
-            behind += piece.len();
-            if behind > bytes_max {
+            trailing += piece.len();
+            if trailing > bytes_max {
                 break;
             }
         }
@@ -64,21 +65,21 @@ pub(super) async fn one<B: RequestBody>(
         found => found,
     };
     match found {
-        None => framed(&[]),
-        Some(text) if text.len() < LONG_BYTES => translated(&text, shape),
+        None => frame_message(&[]),
+        Some(text) if text.len() < LONG_BYTES => translate(&text, shape),
         Some(text) => {
-            let done = tokio::task::spawn_blocking(move || translated(&text, shape));
-            // It has panicked, or the runtime is being shut down.
+            let done = tokio::task::spawn_blocking(move || translate(&text, shape));
+            // The thread panicked, or the runtime is shutting down.
             done.await.unwrap_or_else(|_| Err(Canonical::Stopped.into()))
         }
     }
 }
 
-/// A message of gRPC, from its JSON.
-fn translated(text: &[u8], shape: &Message) -> Result<Bytes, Status> {
+/// Translates JSON text to a framed message.
+fn translate(text: &[u8], shape: &Message) -> Result<Bytes, Status> {
     let message = read(text, shape);
     let message = message.map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))?;
-    framed(&message)
+    frame_message(&message)
 }
 
 fn invalid(error: SplitError) -> Status {
@@ -89,7 +90,7 @@ fn invalid(error: SplitError) -> Status {
     Status::new(code, error.to_string())
 }
 
-/// The next piece of a body; none at its end, whichever it is.
+/// Polls for the next piece of a body; none at its end or after an error.
 fn poll_piece<B: RequestBody>(body: &mut B, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
     loop {
         match ready!(Pin::new(&mut *body).poll_frame(cx)) {
@@ -103,17 +104,17 @@ fn poll_piece<B: RequestBody>(body: &mut B, cx: &mut Context<'_>) -> Poll<Option
     }
 }
 
-/// A body of one message.
+/// A body of one framed message.
 #[derive(Debug)]
-pub(super) struct One(Option<Bytes>);
+pub(super) struct SingleMessage(Option<Bytes>);
 
-impl One {
-    pub(super) fn new(framed: Bytes) -> One {
-        One(Some(framed))
+impl SingleMessage {
+    pub(super) fn new(framed: Bytes) -> SingleMessage {
+        SingleMessage(Some(framed))
     }
 }
 
-impl Body for One {
+impl Body for SingleMessage {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -125,22 +126,24 @@ impl Body for One {
     }
 }
 
-/// A body of messages, as they come.
+/// A body that translates JSON values to messages as they arrive.
 ///
-/// Compat: what is no message ends them, without a word; and so does one that is given up, because it never becomes whole.
+/// Compat: as in etcd, an invalid value ends the body without an error. So does a value that is evicted
+/// from the receive budget.
 #[derive(Debug)]
-pub(super) struct Requests<B> {
+pub(super) struct TranslatedRequests<B> {
     body: Option<B>,
     values: Values,
     shape: &'static Message,
-    intake: Intake,
+    budget: ReceiveBudget,
     receiving: Receiving,
 }
 
-impl<B: RequestBody> Requests<B> {
-    pub(super) fn new(body: B, shape: &'static Message, grpc: &Grpc) -> Requests<B> {
-        let (values, intake) = (Values::new(grpc.json_bytes_max()), grpc.intake().clone());
-        Requests { body: Some(body), values, shape, intake, receiving: Receiving::default() }
+impl<B: RequestBody> TranslatedRequests<B> {
+    pub(super) fn new(body: B, shape: &'static Message, grpc: &Grpc) -> TranslatedRequests<B> {
+        let values = Values::new(grpc.json_bytes_max());
+        let (budget, receiving) = (grpc.transport().receive_budget().clone(), Receiving::default());
+        TranslatedRequests { body: Some(body), values, shape, budget, receiving }
     }
 
     fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
@@ -153,7 +156,7 @@ impl<B: RequestBody> Requests<B> {
             let Some(body) = &mut self.body else { return Poll::Ready(None) };
             match poll_piece(body, cx) {
                 Poll::Pending => {
-                    ready!(self.receiving.poll_wait(&self.intake, self.values.kept(), cx));
+                    ready!(self.receiving.poll_wait(&self.budget, self.values.kept(), cx));
                     return Poll::Ready(None);
                 }
                 Poll::Ready(Some(piece)) => self.values.add(&piece),
@@ -166,13 +169,13 @@ impl<B: RequestBody> Requests<B> {
                 }
             }
         };
-        self.receiving.finished();
+        self.receiving.finish();
         let message = read(&value, self.shape).ok();
-        Poll::Ready(message.and_then(|message| framed(&message).ok()))
+        Poll::Ready(message.and_then(|message| frame_message(&message).ok()))
     }
 }
 
-impl<B: RequestBody> Body for Requests<B> {
+impl<B: RequestBody> Body for TranslatedRequests<B> {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -182,10 +185,10 @@ impl<B: RequestBody> Body for Requests<B> {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let message = ready!(self.poll_message(cx));
         if message.is_none() {
-            // Nothing that comes later is a message any more.
+            // Later input is not read.
             self.body = None;
             self.values = Values::new(0);
-            self.receiving.finished();
+            self.receiving.finish();
         }
         Poll::Ready(message.map(|message| Ok(Frame::data(message))))
     }

@@ -1,17 +1,19 @@
-//! The gateway over a websocket: browsers can read a stream of HTTP, but cannot write one.
+//! The gateway over a websocket: browsers can read an HTTP stream, but cannot write one.
 //!
 //! ```text
 //!   GET /v3/watch                                101 Switching Protocols
 //!   Upgrade: websocket                     ─►
 //!   Sec-WebSocket-Protocol: Bearer, a.1          Sec-WebSocket-Protocol: Bearer
 //!
-//!   {"create_request":{"key":"Zm9v"}}      ─►    a message each way is a line of the body:
+//!   {"create_request":{"key":"Zm9v"}}      ─►    each websocket message is a line of the body:
 //!                                          ◄─    {"result":{…,"created":true}}
 //! ```
 //!
-//! What a request says beside its messages is where a browser can put it: a token comes as a subprotocol, or as a cookie. Methods that answer once are served too.
+//! Browsers cannot set headers here, so a token comes as a subprotocol or as a cookie. Unary methods
+//! are served, too.
 //!
-//! What is always true: a message is no longer than a body may be; one line of an answer is in memory at a time; when either side ends, the call ends.
+//! Invariants: a message is at most as long as a body; one line of a response is in memory at a time;
+//! the call ends when either side does.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -38,25 +40,26 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
-use super::{Gateway, Rest};
+use super::{AfterMessage, Gateway};
 use crate::body::Body;
 
-/// What the key of a client is hashed with: RFC 6455 names it.
+/// The constant that the client's key is hashed with (RFC 6455).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 const VERSION: HeaderValue = HeaderValue::from_static("13");
 const BEARER: &str = "Bearer";
 
-/// Messages that were read and that nobody has asked for yet.
+/// The most messages that are received ahead of the handler.
 const MESSAGES_MAX: usize = 4;
 
-/// What is read and written at a time.
-const BUFFER: usize = 4 << 10;
+/// The size of the read and write buffers.
+const BUFFER_BYTES: usize = 4 << 10;
 
-/// What a request to speak websocket leads to, if it is one and its connection can do that.
-pub(crate) fn wanted(asked: &Parts) -> Option<OnUpgrade> {
-    let is_wanted = has_token(&asked.headers, &CONNECTION, "upgrade")
-        && has_token(&asked.headers, &UPGRADE, "websocket");
-    asked.extensions.get::<OnUpgrade>().filter(|_| is_wanted).cloned()
+/// Returns the upgrade of a connection, if the request asks for a websocket and the connection supports
+/// it.
+pub(crate) fn upgrade_of(head: &Parts) -> Option<OnUpgrade> {
+    let is_requested = has_token(&head.headers, &CONNECTION, "upgrade")
+        && has_token(&head.headers, &UPGRADE, "websocket");
+    head.extensions.get::<OnUpgrade>().filter(|_| is_requested).cloned()
 }
 
 fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
@@ -64,15 +67,15 @@ fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
     values.flat_map(|value| value.split(',')).any(|given| given.trim().eq_ignore_ascii_case(token))
 }
 
-/// Agrees to speak websocket, or says why not. What is said then is answered like requests to this path.
+/// Accepts a websocket, or refuses it. Its messages become the body of a request to the path.
 pub(crate) fn accept(
     gateway: &Gateway,
     connection: &Connection,
     path: &str,
-    asked: &Parts,
+    head: &Parts,
     upgrade: OnUpgrade,
 ) -> Response<Body> {
-    let key = match key_of(asked) {
+    let key = match key_of(head) {
         Ok(key) => key,
         Err(status) => return refused(status),
     };
@@ -80,7 +83,7 @@ pub(crate) fn accept(
         gateway: gateway.clone(),
         connection: connection.for_upgraded(),
         path: path.to_owned(),
-        asked: inner(&asked.headers),
+        head: inner_request(&head.headers),
     };
     connection.on_upgrade(async move {
         if let Ok(upgraded) = upgrade.await {
@@ -92,27 +95,27 @@ pub(crate) fn accept(
     let headers = response.headers_mut();
     headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
     headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
-    headers.insert(SEC_WEBSOCKET_ACCEPT, accepted(key));
-    if protocol(&asked.headers).is_some_and(|protocol| protocol.starts_with(BEARER)) {
+    headers.insert(SEC_WEBSOCKET_ACCEPT, accept_value(key));
+    if protocol(&head.headers).is_some_and(|protocol| protocol.starts_with(BEARER)) {
         headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(BEARER));
     }
     response
 }
 
-/// The key of the client, or what to answer without one.
-fn key_of(asked: &Parts) -> Result<&HeaderValue, StatusCode> {
-    if asked.method != Method::GET {
+/// Returns the key of the client, or the status of the refusal.
+fn key_of(head: &Parts) -> Result<&HeaderValue, StatusCode> {
+    if head.method != Method::GET {
         return Err(StatusCode::METHOD_NOT_ALLOWED);
     }
-    let key = asked.headers.get(SEC_WEBSOCKET_KEY).filter(|key| !key.is_empty());
-    let speaks_ours = has_token(&asked.headers, &SEC_WEBSOCKET_VERSION, "13");
-    key.filter(|_| speaks_ours).ok_or(StatusCode::BAD_REQUEST)
+    let key = head.headers.get(SEC_WEBSOCKET_KEY).filter(|key| !key.is_empty());
+    let is_supported = has_token(&head.headers, &SEC_WEBSOCKET_VERSION, "13");
+    key.filter(|_| is_supported).ok_or(StatusCode::BAD_REQUEST)
 }
 
-/// What proves that the key was understood.
-fn accepted(key: &HeaderValue) -> HeaderValue {
+/// Returns the value of `Sec-WebSocket-Accept` for a key.
+fn accept_value(key: &HeaderValue) -> HeaderValue {
     let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, &[key.as_bytes(), GUID].concat());
-    HeaderValue::from_str(&STANDARD.encode(hash)).expect("base64 is a value")
+    HeaderValue::from_str(&STANDARD.encode(hash)).expect("base64 is a valid header value")
 }
 
 fn refused(status: StatusCode) -> Response<Body> {
@@ -127,15 +130,15 @@ struct Call {
     gateway: Gateway,
     connection: Connection,
     path: String,
-    asked: Parts,
+    head: Parts,
 }
 
 impl Call {
     async fn run(self, upgraded: Upgraded) {
         let bytes_max = self.gateway.grpc.json_bytes_max();
         let config = WebSocketConfig::default()
-            .read_buffer_size(BUFFER)
-            .write_buffer_size(BUFFER)
+            .read_buffer_size(BUFFER_BYTES)
+            .write_buffer_size(BUFFER_BYTES)
             .max_message_size(Some(bytes_max))
             .max_frame_size(Some(bytes_max));
         let io = TokioIo::new(upgraded);
@@ -150,20 +153,20 @@ impl Call {
                     Message::Close(_) => return,
                     _ => continue,
                 };
-                // If nobody reads any more, the end of the call is near; until then somebody has to answer pings.
+                // An error means that the call ends soon; until then pings must be answered.
                 let _ = sender.send(text).await;
             }
         };
         let writing = async {
-            let answer =
-                self.gateway.call(&self.connection, &self.path, &self.asked, body, Rest::Open);
-            let mut lines = Lines::of(answer.await.into_body());
+            let after = AfterMessage::KeepOpen;
+            let call = self.gateway.call(&self.connection, &self.path, &self.head, body, after);
+            let mut lines = Lines::new(call.await.into_body());
             while let Some(line) = lines.next().await {
                 if to.send(line).await.is_err() {
                     return;
                 }
             }
-            // Whether the client still hears this makes no difference.
+            // The client may have gone already.
             let _ = to.close().await;
         };
         tokio::select! {
@@ -173,9 +176,9 @@ impl Call {
     }
 }
 
-/// A request as the gateway would get it without a websocket.
-fn inner(headers: &HeaderMap) -> Parts {
-    let (mut parts, ()) = Request::post("/").body(()).expect("sound").into_parts();
+/// Creates the request that the gateway would receive without a websocket.
+fn inner_request(headers: &HeaderMap) -> Parts {
+    let (mut parts, ()) = Request::post("/").body(()).expect("a valid request").into_parts();
     for name in [ORIGIN, REFERER] {
         if let Some(value) = headers.get(&name) {
             parts.headers.insert(name, value.clone());
@@ -205,7 +208,7 @@ fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     })
 }
 
-/// A body of messages as they come in.
+/// A body of websocket messages as they arrive.
 struct Messages(mpsc::Receiver<Bytes>);
 
 impl Messages {
@@ -223,20 +226,20 @@ impl http_body::Body for Messages {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        // A number that is all of a message ends with it.
+        // The newline ends a number that is a whole message.
         let line = |bytes: Bytes| Bytes::from([&bytes, &b"\n"[..]].concat());
         self.0.poll_recv(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(line(bytes)))))
     }
 }
 
-/// The lines of a body, each a message.
+/// Splits a body into lines, each a websocket message.
 struct Lines {
     body: Body,
     text: BytesMut,
 }
 
 impl Lines {
-    fn of(body: Body) -> Lines {
+    fn new(body: Body) -> Lines {
         Lines { body, text: BytesMut::new() }
     }
 
@@ -270,7 +273,7 @@ impl Lines {
     }
 }
 
-/// JSON is text.
+/// Creates a text message. JSON is always UTF-8.
 fn message(line: Bytes) -> Message {
     match line.try_into() {
         Ok(text) => Message::Text(text),
@@ -291,14 +294,15 @@ mod tests {
 
     /// The example of RFC 6455.
     #[test]
-    fn a_key_is_answered() {
+    fn the_accept_value_is_the_hash_of_the_key() {
         let key = HeaderValue::from_static("dGhlIHNhbXBsZSBub25jZQ==");
-        assert_eq!(accepted(&key), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+        assert_eq!(accept_value(&key), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
     }
 
     #[test]
-    fn a_token_has_two_places() {
-        let token = |given: &[_]| inner(&headers(given)).headers.get(AUTHORIZATION).cloned();
+    fn a_token_comes_from_a_cookie_or_the_subprotocol() {
+        let token =
+            |given: &[_]| inner_request(&headers(given)).headers.get(AUTHORIZATION).cloned();
         assert_eq!(token(&[]), None);
         assert_eq!(token(&[(SEC_WEBSOCKET_PROTOCOL, "Bearer, a.1")]).unwrap(), "Bearer a.1");
         assert_eq!(token(&[(SEC_WEBSOCKET_PROTOCOL, "Bearer,a.1")]).unwrap(), "Bearer a.1");
@@ -308,8 +312,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lines_are_messages() {
-        let mut lines = Lines::of(Body::from(Bytes::from_static(b"{}\n\n[1]\n2")));
+    async fn each_line_is_a_message() {
+        let mut lines = Lines::new(Body::from(Bytes::from_static(b"{}\n\n[1]\n2")));
         let mut all = Vec::new();
         while let Some(Message::Text(line)) = lines.next().await {
             all.push(line.to_string());

@@ -1,6 +1,6 @@
 //! `KV`, through the generated client.
 
-use api::grpc::Config;
+use api::GrpcConfig;
 use proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use proto::etcdserverpb::request_op::Request;
 use proto::etcdserverpb::response_op::Response;
@@ -197,7 +197,7 @@ async fn a_stream_of_pieces_adds_up_to_the_range() {
 
 #[tokio::test]
 async fn no_space_comes_before_what_is_wrong_with_a_put() {
-    let member = Fixture::with(|config| config.quota_backend_bytes = 1, Config::default());
+    let member = Fixture::with(|config| config.quota_backend_bytes = 1, GrpcConfig::default());
     let mut client = client(&member);
     for wrong in [put("", ""), put("a", "1")] {
         let error = client.put(wrong).await.unwrap_err();

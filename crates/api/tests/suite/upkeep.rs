@@ -1,6 +1,6 @@
 //! `Maintenance` and gRPC's `Health`, through the generated clients.
 
-use api::grpc::Config;
+use api::GrpcConfig;
 use aws_lc_rs::digest;
 use proto::etcdserverpb as pb;
 use proto::health::health_check_response::ServingStatus;
@@ -179,7 +179,7 @@ async fn a_defragmented_member_has_all_its_keys() {
 
 #[tokio::test]
 async fn health_is_that_of_all_services_together() {
-    let config = Config { stop_service_on_defragment: true, ..Config::default() };
+    let config = GrpcConfig { stop_service_on_defragment: true, ..GrpcConfig::default() };
     let member = Fixture::with(|_| {}, config);
     let mut health = HealthClient::new(member.channel());
     let of = |service: &str| HealthCheckRequest { service: service.to_owned() };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use api::grpc::Config;
+use api::GrpcConfig;
 use proto::authpb::{Permission, permission};
 use proto::etcdserverpb::watch_request::RequestUnion;
 use proto::etcdserverpb::{
@@ -219,7 +219,7 @@ async fn a_request_may_meet_what_the_member_has_to_say_by_itself() {
     let often = |config: &mut server::ServerConfig| {
         config.watch_progress_notify_interval = Duration::from_millis(100);
     };
-    let member = Fixture::with(often, Config::default());
+    let member = Fixture::with(often, GrpcConfig::default());
     let mut watch = Watch::open(&member).await;
     let watchers: u32 = 20;
     for _ in 0..watchers {
@@ -346,7 +346,7 @@ async fn without_a_leader_nothing_is_begun_that_needs_one() {
         config.initial_cluster.insert("other".to_owned(), vec![url]);
         config.heartbeat = Duration::from_millis(1);
     };
-    let member = Fixture::with(alone_of_two, Config::default());
+    let member = Fixture::with(alone_of_two, GrpcConfig::default());
     let refused = Watch::open_with(&member, Some(("hasleader", "true"))).await;
     let refused = refused.map(|_| ()).unwrap_err();
     assert_eq!((refused.code(), refused.message()), (Code::Unavailable, "etcdserver: no leader"));

@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use api::Body;
-use api::grpc::{Config, Grpc};
+use api::{Body, Grpc, GrpcConfig};
 use bytes::{BufMut as _, Bytes, BytesMut};
 use env::{Disk, OsClock, OsDisk, OsRandom};
 use http::{HeaderMap, Request, Response};
@@ -45,10 +44,10 @@ impl Transport for Unheard {
 
 impl Fixture {
     pub(crate) fn start() -> Fixture {
-        Fixture::with(|_| {}, Config::default())
+        Fixture::with(|_| {}, GrpcConfig::default())
     }
 
-    pub(crate) fn with(change: impl FnOnce(&mut ServerConfig), config: Config) -> Fixture {
+    pub(crate) fn with(change: impl FnOnce(&mut ServerConfig), config: GrpcConfig) -> Fixture {
         let folder = tempfile::tempdir().unwrap();
         let mut server_config = server_config(folder.path());
         server_config.unsafe_no_fsync = true;
@@ -60,10 +59,10 @@ impl Fixture {
 
     /// A member whose disk does what the test has it do.
     pub(crate) fn on(disk: Arc<dyn Disk>) -> Fixture {
-        Fixture::run(server_config(Path::new("/data")), disk, Config::default())
+        Fixture::run(server_config(Path::new("/data")), disk, GrpcConfig::default())
     }
 
-    fn run(server_config: ServerConfig, disk: Arc<dyn Disk>, config: Config) -> Fixture {
+    fn run(server_config: ServerConfig, disk: Arc<dyn Disk>, config: GrpcConfig) -> Fixture {
         let machine =
             Machine { disk, clock: Arc::new(OsClock::default()), random: Box::new(OsRandom) };
         let registry = prometheus::Registry::new();

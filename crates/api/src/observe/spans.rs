@@ -1,0 +1,212 @@
+//! Spans of traced calls.
+//!
+//! ```text
+//!   etcdserverpb.KV/Put              rpc.method, rpc.system.name, server.address, server.port, rpc.response.status_code
+//!   └ put                            key; events: Send raft proposal, Receive raft result
+//!     ├ propose                      until it is committed
+//!     │ └ sync                       until the local log is synced
+//!     └ apply
+//!   etcdserverpb.KV/Range
+//!   └ range                          range_begin, range_end, rev, limit, count_only, keys_only
+//!     └ read_index                   until the read may start; event: read index received
+//! ```
+//!
+//! Names and attributes of the first two levels and the events of writes are etcd's; the stages below
+//! are our own, made from the stage timings that the server has recorded ([`Marks`]). A [`TracedCall`]
+//! is the span of a call, a [`SpanGuard`] a child of it.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use grpc::{Code, Method, Status};
+use http::HeaderMap;
+use net::Connection;
+use server::{Marks, Moment, Server};
+use trace::{Span, Tracer, Value};
+
+/// The attributes of a span.
+pub(crate) type Attributes = Vec<(&'static str, Value)>;
+
+/// A call that is traced.
+#[derive(Debug)]
+pub(crate) struct TracedCall {
+    call: trace::Call,
+    server: Server,
+    /// The date at the zero of the member's monotonic clock.
+    clock_zero: SystemTime,
+    started: Duration,
+    /// The stage timings outside of any child span.
+    marks: Arc<Marks>,
+    local: Option<std::net::SocketAddr>,
+}
+
+impl TracedCall {
+    /// Starts the trace of a call, if its headers ask for one.
+    pub(crate) fn start(
+        tracer: Option<&Tracer>,
+        server: &Server,
+        connection: &Connection,
+        headers: &HeaderMap,
+    ) -> Option<Arc<TracedCall>> {
+        let call = tracer?.begin(headers)?;
+        let server = server.clone();
+        let (wall, started) = (server.clock().wall(), server.now());
+        let clock_zero = wall.checked_sub(started).unwrap_or(SystemTime::UNIX_EPOCH);
+        let (marks, local) = (Arc::default(), connection.local);
+        Some(Arc::new(TracedCall { call, server, clock_zero, started, marks, local }))
+    }
+
+    pub(crate) fn marks(&self) -> Arc<Marks> {
+        Arc::clone(&self.marks)
+    }
+
+    fn date(&self, at: Duration) -> SystemTime {
+        self.clock_zero + at
+    }
+
+    /// Ends the span of the call.
+    pub(super) fn end(&self, method: &Method, status: &Status) {
+        let (started, ended) = (self.date(self.started), self.date(self.server.now()));
+        let name = method.path.trim_start_matches('/');
+        let mut attributes = vec![("rpc.method", name.into()), ("rpc.system.name", "grpc".into())];
+        if let Some(local) = self.local {
+            let address = local.ip().to_canonical().to_string();
+            attributes.push(("server.address", Value::Text(address.into())));
+            attributes.push(("server.port", Value::Number(local.port().into())));
+        }
+        attributes.push(("rpc.response.status_code", code_name(status.code).into()));
+        let stages = StageSpans { traced: self, marks: &self.marks, ended };
+        let (events, children) = (stages.events(), stages.spans());
+        let span = Span { attributes, events, children, ..Span::new(name, started, ended) };
+        self.call.end(span, is_failure(status.code).then(|| status.message.to_string()));
+    }
+}
+
+/// A child span of a call, open until it is dropped.
+#[derive(Debug)]
+pub(crate) struct SpanGuard {
+    traced: Arc<TracedCall>,
+    name: &'static str,
+    attributes: Attributes,
+    marks: Arc<Marks>,
+    started: Duration,
+}
+
+impl SpanGuard {
+    pub(crate) fn new(
+        traced: Arc<TracedCall>,
+        name: &'static str,
+        attributes: Attributes,
+    ) -> SpanGuard {
+        let (marks, started) = (Arc::<Marks>::default(), traced.server.now());
+        SpanGuard { traced, name, attributes, marks, started }
+    }
+
+    pub(crate) fn marks(&self) -> Arc<Marks> {
+        Arc::clone(&self.marks)
+    }
+
+    /// Adds an attribute.
+    pub(crate) fn add(&mut self, name: &'static str, value: Value) {
+        self.attributes.push((name, value));
+    }
+}
+
+impl Drop for SpanGuard {
+    fn drop(&mut self) {
+        let traced = &self.traced;
+        let (started, ended) = (traced.date(self.started), traced.date(traced.server.now()));
+        let attributes = std::mem::take(&mut self.attributes);
+        let stages = StageSpans { traced, marks: &self.marks, ended };
+        let (events, children) = (stages.events(), stages.spans());
+        let span = Span { attributes, events, children, ..Span::new(self.name, started, ended) };
+        traced.call.child(span);
+    }
+}
+
+/// Makes spans of the stage timings that were recorded by the end of a span.
+struct StageSpans<'a> {
+    traced: &'a TracedCall,
+    marks: &'a Marks,
+    ended: SystemTime,
+}
+
+impl StageSpans<'_> {
+    fn at(&self, moment: Moment) -> Option<SystemTime> {
+        self.marks.at(moment).map(|at| self.traced.date(at))
+    }
+
+    fn events(&self) -> Vec<(&'static str, SystemTime)> {
+        let event = |name, moment| Some((name, self.at(moment)?));
+        let sent = event("Send raft proposal", Moment::Proposed);
+        sent.into_iter().chain(event("Receive raft result", Moment::Answered)).collect()
+    }
+
+    fn spans(&self) -> Vec<Span> {
+        [self.read_index(), self.propose(), self.apply()].into_iter().flatten().collect()
+    }
+
+    fn read_index(&self) -> Option<Span> {
+        let asked = self.at(Moment::ReadAsked)?;
+        let span = Span::new("read_index", asked, self.at_or_end(Moment::ReadBegan));
+        let confirmed = self.at(Moment::ReadConfirmed);
+        let events = confirmed.map(|at| ("read index received", at)).into_iter().collect();
+        Some(Span { events, ..span })
+    }
+
+    fn propose(&self) -> Option<Span> {
+        let proposed = self.at(Moment::Proposed)?;
+        let span = Span::new("propose", proposed, self.at_or_end(Moment::Committed));
+        Some(Span { children: self.sync().into_iter().collect(), ..span })
+    }
+
+    fn sync(&self) -> Option<Span> {
+        Some(Span::new("sync", self.at(Moment::Logged)?, self.at(Moment::Synced)?))
+    }
+
+    fn apply(&self) -> Option<Span> {
+        Some(Span::new("apply", self.at(Moment::Applying)?, self.at(Moment::Applied)?))
+    }
+
+    /// The time of a stage, or of the end for a request that did not reach it.
+    fn at_or_end(&self, moment: Moment) -> SystemTime {
+        self.at(moment).or(self.at(Moment::Answered)).unwrap_or(self.ended)
+    }
+}
+
+/// Reports whether a code is a failure of the server rather than of the client, as OpenTelemetry
+/// defines it.
+fn is_failure(code: Code) -> bool {
+    matches!(
+        code,
+        Code::Unknown
+            | Code::DeadlineExceeded
+            | Code::Unimplemented
+            | Code::Internal
+            | Code::Unavailable
+            | Code::DataLoss
+    )
+}
+
+/// The name of a code in OpenTelemetry.
+fn code_name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Canceled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}

@@ -1,0 +1,413 @@
+//! `etcdserverpb.KV`: keys.
+//!
+//! ```text
+//!   Range, read-only Txn     validate ─► wait for the read index ─► read inline, or on a blocking thread ─► frame
+//!   RangeStream              validate ─► wait for the read index ─► chunk by chunk, as the client reads
+//!   Put, Txn                 quota ─► validate ─► propose
+//!   DeleteRange, Compact     validate ─► propose
+//! ```
+
+use std::sync::Arc;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use failpoint::failpoint;
+use grpc::{FramedReply, PREFIX, Reply, RequestBody, Status, Summary, put_length};
+use http::Response;
+use mvcc::{RangeResult, Response as _, check};
+use prost::Message as _;
+use prost::encoding::{encode_varint, encoded_len_varint};
+use proto::etcdserverpb::request_op::Request;
+use proto::etcdserverpb::{
+    CompactionRequest, CompactionResponse, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp,
+    ResponseHeader, TxnRequest,
+};
+use server::{Chunk, Server};
+
+use crate::body::GrpcBody;
+use crate::context::{Call, Context, Replies};
+use crate::decode::{count_field, first_field};
+use crate::errors::CallError;
+use crate::interceptor;
+use crate::methods::Kv;
+use crate::observe::{AGREEMENT, ASSEMBLY, Operation, RAFT, StepDetail, attributes};
+
+/// The most keys that a request reads on the thread of its connection. With values of a few kilobytes
+/// that takes a fraction of a millisecond, no more than the way to a blocking thread and back.
+const INLINE_KEYS_MAX: usize = 64;
+
+/// The numbers of the fields `RangeResponse.kvs` and `TxnResponse.responses`.
+const RANGE_KVS: u32 = 2;
+const TXN_RESPONSES: u32 = 3;
+
+/// The tag of the field `RangeStreamResponse.range_response`: field 1, a message.
+const RANGE_RESPONSE: u8 = 1 << 3 | 2;
+
+pub(super) async fn serve<B: RequestBody>(rpc: Kv, call: Call<'_, B>) -> Response<GrpcBody> {
+    match rpc {
+        Kv::Range => {
+            let serializable = |request: &RangeRequest| request.serializable;
+            call.unary(interceptor::unary_on_learner(serializable), range).await
+        }
+        Kv::RangeStream => call.server_stream(interceptor::stream, range_stream).await,
+        Kv::Put => call.unary(interceptor::unary, put).await,
+        Kv::DeleteRange => call.unary(interceptor::unary, delete_range).await,
+        Kv::Txn => call.unary(interceptor::unary, txn).await,
+        Kv::Compact => call.unary(interceptor::unary, compact).await,
+    }
+}
+
+async fn range(mut cx: Context, request: RangeRequest) -> Result<FramedReply, CallError> {
+    check::range(&request)?;
+    let mut operation = cx.operation("range", || attributes::range(&request));
+    let (key, range_end) = (request.key.clone(), request.range_end.clone());
+    let reply = read_range(cx, request, &mut operation).await;
+    operation.log("range", |detail| {
+        detail.add_bytes("range_begin", &key).add_bytes("range_end", &range_end);
+        if let Ok(reply) = &reply {
+            add_response(detail, "response_count", reply, RANGE_KVS);
+        }
+    });
+    reply
+}
+
+async fn read_range(
+    cx: Context,
+    request: RangeRequest,
+    operation: &mut Operation,
+) -> Result<FramedReply, CallError> {
+    let reading = cx.server().read_range(&cx.credentials, &request).await;
+    if !request.serializable {
+        operation.step(AGREEMENT);
+    }
+    let reading = reading?;
+    let keys = keys_of_range(cx.server(), &request);
+    let reply = read(cx, keys, move |cx| range_reply(cx, reading.range(&request)?)).await;
+    operation.step(ASSEMBLY);
+    reply
+}
+
+/// Adds the number of occurrences of a field in a response, and the revision of its header.
+fn add_response(detail: &mut StepDetail, name: &str, reply: &FramedReply, field: u32) {
+    let message = reply.message();
+    detail.add(name, count_field(message.clone(), field));
+    // The header is the first field of all responses.
+    let header = first_field(message).and_then(|header| ResponseHeader::decode(header).ok());
+    detail.add("response_revision", header.unwrap_or_default().revision);
+}
+
+fn range_reply(cx: &Context, result: RangeResult) -> Result<FramedReply, CallError> {
+    let summary = Summary::Count(result.count);
+    let reply = KeysReply { header: cx.header(result.revision), result, summary };
+    Ok(FramedReply::new(reply, &cx.send_budget)?)
+}
+
+/// Runs a read of at most `keys` keys: inline if it is short, otherwise on a blocking thread.
+async fn read(
+    cx: Context,
+    keys: usize,
+    work: impl FnOnce(&Context) -> Result<FramedReply, CallError> + Send + 'static,
+) -> Result<FramedReply, CallError> {
+    if keys <= INLINE_KEYS_MAX {
+        cx.send_budget.wait_for_room().await;
+        return work(&cx);
+    }
+    let (shared, send_budget) = (Arc::clone(cx.shared()), Arc::clone(&cx.send_budget));
+    shared.transport.blocking().run(&send_budget, move || work(&cx)).await
+}
+
+/// Reports whether a range is short enough to be read on the thread of the connection.
+pub(super) fn is_short(server: &Server, request: &RangeRequest) -> bool {
+    keys_of_range(server, request) <= INLINE_KEYS_MAX
+}
+
+/// Returns an upper bound on the number of keys that a range visits.
+fn keys_of_range(server: &Server, request: &RangeRequest) -> usize {
+    if request.range_end.is_empty() {
+        return 1;
+    }
+    // The number of keys at an earlier revision is not known without visiting them.
+    if request.revision > 0 {
+        return usize::MAX;
+    }
+    if request.count_only {
+        return 1;
+    }
+    let keys = keys_in(server, request);
+    match usize::try_from(request.limit) {
+        Ok(limit) if limit > 0 && limit_bounds_the_read(request) => keys.min(limit),
+        _ => keys,
+    }
+}
+
+/// Reports whether the limit of a range bounds the keys that are read, not just those that are sent.
+fn limit_bounds_the_read(request: &RangeRequest) -> bool {
+    check::range_stream(request).is_ok()
+}
+
+/// Returns the number of keys in a range, which the index knows without visiting them.
+fn keys_in(server: &Server, request: &RangeRequest) -> usize {
+    let RangeRequest { key, range_end, .. } = request.clone();
+    let count = RangeRequest { key, range_end, count_only: true, ..RangeRequest::default() };
+    let found = server.state().store.range(&count);
+    found.ok().and_then(|found| usize::try_from(found.count).ok()).unwrap_or(usize::MAX)
+}
+
+async fn range_stream(
+    mut cx: Context,
+    request: RangeRequest,
+    replies: Replies,
+) -> Result<(), CallError> {
+    check::range_stream(&request)?;
+    let _span = cx.span("range_streaming", || attributes::range_stream(&request));
+    let reading = cx.server().read(&cx.credentials, !request.serializable).await?;
+    let is_short = is_short(cx.server(), &request);
+    let mut chunks = reading.stream(request)?;
+    loop {
+        failpoint!("beforeRangeStreamChunk");
+        let chunk = if is_short {
+            chunks.next()
+        } else {
+            let next = move || Ok::<_, CallError>((chunks.next(), chunks));
+            let (chunk, rest) = cx.shared().transport.blocking().run(&cx.send_budget, next).await?;
+            chunks = rest;
+            chunk
+        };
+        let Some(chunk) = chunk.transpose()? else { return Ok(()) };
+        let header = chunk.is_last.then(|| cx.header(chunk.range.revision));
+        replies.send(&RangeChunk { chunk, header }).await?;
+    }
+}
+
+/// A reply about keys with its header, copied from stored bytes.
+#[derive(Debug)]
+struct KeysReply<R> {
+    header: ResponseHeader,
+    result: R,
+    summary: Summary,
+}
+
+impl<R: mvcc::Response> Reply for KeysReply<R> {
+    fn size_hint(&self) -> usize {
+        self.result.encoded_len(&self.header)
+    }
+
+    fn write(&self, out: &mut BytesMut) {
+        self.result.encode(&self.header, out);
+    }
+
+    fn summary(&self) -> Summary {
+        self.summary
+    }
+
+    /// Frames the reply in the buffer that holds the keys, if possible.
+    fn into_frame(self) -> Result<Bytes, Status> {
+        let mut out = self.result.into_message(&self.header, PREFIX);
+        put_length(&mut out, 0)?;
+        Ok(out.freeze())
+    }
+}
+
+/// A chunk of a range. Only the last one has a header.
+///
+/// ```text
+///   0a len   [0a len header]   12 len kv  12 len kv …   [18 01 (more)]   [20 count]
+/// ```
+struct RangeChunk {
+    chunk: Chunk,
+    header: Option<ResponseHeader>,
+}
+
+impl RangeChunk {
+    fn inner_len(&self) -> usize {
+        match &self.header {
+            Some(header) => self.chunk.range.encoded_len(header),
+            None => self.chunk.range.body_len(),
+        }
+    }
+}
+
+impl Reply for RangeChunk {
+    fn size_hint(&self) -> usize {
+        let inner = self.inner_len();
+        1 + encoded_len_varint(inner as u64) + inner
+    }
+
+    fn write(&self, out: &mut BytesMut) {
+        out.reserve(self.size_hint());
+        out.put_u8(RANGE_RESPONSE);
+        encode_varint(self.inner_len() as u64, out);
+        match &self.header {
+            Some(header) => self.chunk.range.encode(header, out),
+            None => self.chunk.range.encode_body(out),
+        }
+    }
+}
+
+async fn put(mut cx: Context, request: PutRequest) -> Result<impl Reply, CallError> {
+    cx.server().check_quota(membership::quota::put(&request)).await?;
+    check::put(&request)?;
+    let mut operation = cx.operation("put", || attributes::put(&request));
+    let (key, size) = (request.key.clone(), request.encoded_len());
+    let result = cx.server().put(&cx.credentials, request).await?;
+    operation.step(RAFT);
+    operation.log("put", |detail| {
+        let detail = detail.add_bytes("key", &key).add("req_size", size);
+        detail.add("response_revision", result.revision);
+    });
+    Ok(KeysReply { header: cx.header(result.revision), result, summary: Summary::default() })
+}
+
+async fn delete_range(
+    mut cx: Context,
+    request: DeleteRangeRequest,
+) -> Result<FramedReply, CallError> {
+    check::delete_range(&request)?;
+    cx.send_budget.wait_for_room().await;
+    let _span = cx.span("delete_range", || attributes::delete_range(&request));
+    let result = cx.server().delete_range(&cx.credentials, request).await?;
+    let summary = Summary::Count(result.deleted);
+    let reply = KeysReply { header: cx.header(result.revision), result, summary };
+    Ok(FramedReply::new(reply, &cx.send_budget)?)
+}
+
+async fn txn(mut cx: Context, request: TxnRequest) -> Result<FramedReply, CallError> {
+    cx.server().check_quota(membership::quota::txn(&request)).await?;
+    check::txn(&request, cx.server().config().max_txn_ops)?;
+    let mut operation = cx.operation("txn", || attributes::txn(&request));
+    let read_only = mvcc::txn::is_read_only(&request);
+    let reply = if read_only {
+        read_txn(cx, request, &mut operation).await
+    } else {
+        cx.send_budget.wait_for_room().await;
+        let result = cx.server().txn(&cx.credentials, request).await;
+        operation.step(RAFT);
+        txn_reply(&cx, result?)
+    }?;
+    operation.log("transaction", |detail| {
+        detail.add("read_only", read_only);
+        add_response(detail, "number_of_response", &reply, TXN_RESPONSES);
+    });
+    Ok(reply)
+}
+
+async fn read_txn(
+    cx: Context,
+    request: TxnRequest,
+    operation: &mut Operation,
+) -> Result<FramedReply, CallError> {
+    let linearizable = !mvcc::txn::is_serializable(&request);
+    let reading = cx.server().read(&cx.credentials, linearizable).await?;
+    if linearizable {
+        operation.step(AGREEMENT);
+    }
+    let keys = keys_of_txn(cx.server(), &request);
+    let reply = read(cx, keys, move |cx| txn_reply(cx, reading.txn(&request)?)).await;
+    operation.step(ASSEMBLY);
+    reply
+}
+
+fn txn_reply(cx: &Context, result: mvcc::TxnResult) -> Result<FramedReply, CallError> {
+    let summary = Summary::Branch { succeeded: result.succeeded };
+    let reply = KeysReply { header: cx.header(result.revision), result, summary };
+    Ok(FramedReply::new(reply, &cx.send_budget)?)
+}
+
+/// Returns an upper bound on the number of keys that a read-only transaction visits in either branch.
+fn keys_of_txn(server: &Server, request: &TxnRequest) -> usize {
+    let TxnRequest { compare, success, failure } = request;
+    if compare.iter().any(|compare| !compare.range_end.is_empty()) {
+        return usize::MAX;
+    }
+    let keys_of = |operation: &RequestOp| match &operation.request {
+        Some(Request::RequestRange(range)) => keys_of_range(server, range),
+        Some(Request::RequestTxn(txn)) => keys_of_txn(server, txn),
+        _ => 1,
+    };
+    let keys_of_all =
+        |operations: &[RequestOp]| operations.iter().map(keys_of).fold(0, usize::saturating_add);
+    compare.len().saturating_add(keys_of_all(success).max(keys_of_all(failure)))
+}
+
+async fn compact(
+    mut cx: Context,
+    request: CompactionRequest,
+) -> Result<CompactionResponse, CallError> {
+    let mut operation = cx.operation("compact", || attributes::compact(&request));
+    let revision = request.revision;
+    let response = cx.server().compact(&cx.credentials, request).await?;
+    operation.step(RAFT);
+    operation.log("compact", |detail| {
+        let header = response.header.unwrap_or_default();
+        detail.add("revision", revision).add("response_revision", header.revision);
+    });
+    Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use env::{OsClock, OsDisk, OsRandom};
+    use server::{Alone, Credentials, Machine, Member, ServerConfig};
+
+    use super::*;
+
+    const KEYS: usize = 100;
+
+    async fn member(folder: &std::path::Path) -> Member {
+        let mut config = ServerConfig::new("default", folder);
+        config.unsafe_no_fsync = true;
+        let (disk, clock) = (Arc::new(OsDisk), Arc::new(OsClock::default()));
+        let machine = Machine { disk, clock, random: Box::new(OsRandom) };
+        let registry = prometheus::Registry::new();
+        let member = Member::start(config, machine, Arc::new(Alone), &registry).unwrap();
+        for number in 0..KEYS {
+            let put = PutRequest { key: format!("k{number:03}").into(), ..PutRequest::default() };
+            member.server().put(&Credentials::default(), put).await.unwrap();
+        }
+        member
+    }
+
+    fn all() -> RangeRequest {
+        RangeRequest { key: "k".into(), range_end: "l".into(), ..RangeRequest::default() }
+    }
+
+    fn read(range: RangeRequest) -> RequestOp {
+        RequestOp { request: Some(Request::RequestRange(range)) }
+    }
+
+    #[tokio::test]
+    async fn the_number_of_visited_keys_is_bounded_beforehand() {
+        let folder = tempfile::tempdir().unwrap();
+        let member = member(folder.path()).await;
+        let server = member.server();
+        let one = RangeRequest { key: "k001".into(), ..RangeRequest::default() };
+        let first = RangeRequest { limit: 5, ..all() };
+        let sorted = RangeRequest { sort_target: 2, sort_order: 2, ..first.clone() };
+        let counted = RangeRequest { count_only: true, ..all() };
+        let earlier = RangeRequest { revision: 5, ..first.clone() };
+        for (request, keys) in [
+            (one.clone(), 1),
+            (first.clone(), 5),
+            (RangeRequest { limit: 500, ..all() }, KEYS),
+            (all(), KEYS),
+            // All keys are visited to find the first five.
+            (sorted, KEYS),
+            (counted, 1),
+            (earlier, usize::MAX),
+        ] {
+            assert_eq!(keys_of_range(server, &request), keys, "{request:?}");
+        }
+
+        let inner = TxnRequest { success: vec![read(all()), read(one)], ..TxnRequest::default() };
+        assert_eq!(keys_of_txn(server, &inner), KEYS + 1);
+        let nested = RequestOp { request: Some(Request::RequestTxn(inner)) };
+        let outer = TxnRequest {
+            compare: vec![proto::etcdserverpb::Compare::default()],
+            success: vec![read(first)],
+            failure: vec![nested.clone(), nested],
+        };
+        assert_eq!(keys_of_txn(server, &outer), 1 + 2 * (KEYS + 1), "the longer branch");
+        member.stop();
+    }
+}

@@ -1,0 +1,93 @@
+//! `etcdserverpb.Lease`: leases.
+
+use grpc::{Code, RequestBody};
+use http::Response;
+use proto::etcdserverpb::{
+    LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse,
+    LeaseLeasesRequest, LeaseLeasesResponse, LeaseRevokeRequest, LeaseRevokeResponse,
+    LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
+};
+use trace::Value;
+
+use crate::body::GrpcBody;
+use crate::context::{Call, Context, Replies, Requests};
+use crate::errors::CallError;
+use crate::interceptor;
+use crate::methods::Lease;
+use crate::observe::attributes;
+
+pub(super) async fn serve<B: RequestBody>(rpc: Lease, call: Call<'_, B>) -> Response<GrpcBody> {
+    match rpc {
+        Lease::LeaseGrant => call.unary(interceptor::unary, grant).await,
+        Lease::LeaseRevoke => call.unary(interceptor::unary, revoke).await,
+        Lease::LeaseKeepAlive => call.bidi_stream(interceptor::stream, keep_alive).await,
+        Lease::LeaseTimeToLive => call.unary(interceptor::unary, time_to_live).await,
+        Lease::LeaseLeases => call.unary(interceptor::unary, leases).await,
+    }
+}
+
+async fn grant(
+    mut cx: Context,
+    request: LeaseGrantRequest,
+) -> Result<LeaseGrantResponse, CallError> {
+    cx.server().check_quota(membership::quota::LEASE_GRANT).await?;
+    let mut span = cx.span("lease_grant", || attributes::lease_grant(&request));
+    let granted = cx.server().lease_grant(&cx.credentials, request).await;
+    let id = granted.as_ref().map_or(request.id, |granted| granted.id);
+    span.iter_mut().for_each(|span| span.add("id", Value::Number(id)));
+    Ok(granted?)
+}
+
+async fn revoke(
+    mut cx: Context,
+    request: LeaseRevokeRequest,
+) -> Result<LeaseRevokeResponse, CallError> {
+    let _span = cx.span("lease_revoke", || attributes::lease(request.id));
+    Ok(cx.server().lease_revoke(&cx.credentials, request).await?)
+}
+
+/// Renews leases one after the other, until the client has sent its last request or a renewal fails.
+async fn keep_alive<B: RequestBody>(
+    mut cx: Context,
+    mut requests: Requests<B, LeaseKeepAliveRequest>,
+    replies: Replies,
+) -> Result<(), CallError> {
+    while let Some(LeaseKeepAliveRequest { id }) = next(&cx, &mut requests).await? {
+        // The revision from before the renewal: a client must not see a lease alive at a revision that
+        // includes its end.
+        let header = Some(cx.header(cx.server().state().store.current()));
+        let span = cx.span("lease_renew", || attributes::lease(id));
+        let ttl = cx.server().lease_renew(&cx.credentials, id).await?;
+        drop(span);
+        replies.send(&LeaseKeepAliveResponse { header, id, ttl }).await?;
+    }
+    Ok(())
+}
+
+async fn next<B: RequestBody>(
+    cx: &Context,
+    requests: &mut Requests<B, LeaseKeepAliveRequest>,
+) -> Result<Option<LeaseKeepAliveRequest>, CallError> {
+    let received = requests.next().await;
+    if let Err(status) = &received
+        && status.code != Code::Canceled
+    {
+        tracing::warn!(error = %status, "failed to receive lease keepalive request from gRPC stream");
+        cx.shared().metrics.receive_failed("lease-keepalive");
+    }
+    Ok(received?)
+}
+
+async fn time_to_live(
+    cx: Context,
+    request: LeaseTimeToLiveRequest,
+) -> Result<LeaseTimeToLiveResponse, CallError> {
+    Ok(cx.server().lease_time_to_live(&cx.credentials, request).await?)
+}
+
+async fn leases(
+    cx: Context,
+    request: LeaseLeasesRequest,
+) -> Result<LeaseLeasesResponse, CallError> {
+    Ok(cx.server().lease_leases(&cx.credentials, request).await?)
+}

@@ -1,0 +1,315 @@
+//! The part of a call that all methods have in common, before the handler and after it.
+//!
+//! ```text
+//!   unary           message ─► decode ─► start ─► interceptor ─► handler(context, request) ─► reply or status
+//!   server stream                        start ─► interceptor ─► handler(context, request, replies) ─► status
+//!   bidi stream                          start ─► interceptor ─► handler(context, requests, replies) ─► status
+//! ```
+//!
+//! The order is that of grpc-go with etcd's interceptors: a unary call whose message cannot be decoded
+//! is not counted in metrics, while a stream is counted before anything of it is read.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::task::{Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use http::Response;
+use net::{Connection, SendBudget};
+use prost::Message;
+
+use crate::body::Body;
+use crate::compression::Encoding;
+use crate::deadline::Deadline;
+use crate::headers::{Format, Headers};
+use crate::message::{Messages, PREFIX, ReadError, RequestBody, frame};
+use crate::method::Method;
+use crate::observer::{MessageCounter, Observer};
+use crate::reply::{Reply, Summary};
+use crate::status::{Code, Status};
+use crate::stream_task::{Sink, StreamSetup, StreamTask};
+use crate::transport::{DecodeError, Transport};
+
+/// A call that has arrived: a context `C` for the handler, an observer `O` and a request body `B`.
+#[derive(Debug)]
+pub struct Call<'a, C, O, B> {
+    context: C,
+    observer: O,
+    transport: &'a Arc<Transport>,
+    connection: &'a Connection,
+    method: &'static Method,
+    format: Format,
+    deadline: Deadline,
+    messages: Messages<B>,
+}
+
+impl<'a, C, O: Observer, B: RequestBody> Call<'a, C, O, B> {
+    /// Creates a call of a method. `context` is passed to the handler.
+    pub fn new(
+        context: C,
+        observer: O,
+        transport: &'a Arc<Transport>,
+        connection: &'a Connection,
+        method: &'static Method,
+        headers: Headers,
+        body: B,
+    ) -> Call<'a, C, O, B> {
+        let Headers { format, deadline, .. } = headers;
+        let messages = Messages::new(body, Arc::clone(transport), format.encoding);
+        Call { context, observer, transport, connection, method, format, deadline, messages }
+    }
+
+    /// Runs a unary call. The interceptor may refuse the request before the handler runs.
+    pub async fn unary<Q, R, E, F>(
+        self,
+        interceptor: impl FnOnce(&C, &Q) -> Result<(), Status>,
+        handler: impl FnOnce(C, Q) -> F,
+    ) -> Response<Body<O>>
+    where
+        Q: Message + Default,
+        R: Reply,
+        E: Into<Status>,
+        F: Future<Output = Result<R, E>>,
+    {
+        let Call { context, mut observer, transport, connection, method, .. } = self;
+        let Call { format, deadline, messages, .. } = self;
+        let encoding = format.encoding;
+        // Boxed, with the size of this method's future: the futures that await this one move it.
+        let reply = Box::pin(async {
+            let message = deadline.limit(single_message(messages)).await?;
+            observer.received_bytes(message.len());
+            let request = decode(transport, method, message.clone())
+                .map_err(|error| undecodable("error unmarshalling request", error))?;
+            observer.start();
+            let result = match interceptor(&context, &request) {
+                Ok(()) => deadline.limit(handler(context, request)).await,
+                Err(refused) => Err(refused),
+            };
+            observer.handled(result.as_ref().map_or_else(|status| status.code, |_| Code::Ok));
+            let summary = result.as_ref().map_or(Summary::default(), Reply::summary);
+            let framed = result.and_then(Reply::into_frame);
+            let length = framed.as_ref().ok().map(|framed| framed.len() - PREFIX);
+            observer.replied(connection, &message, length.map(|length| (summary, length)));
+            encoding.compress(framed?, &transport.blocking, &connection.send_budget).await
+        })
+        .await;
+        observer.finish(reply.as_ref().err().unwrap_or(&Status::OK));
+        match reply {
+            Ok(message) => format.response(Body::unary(message, &Status::OK)),
+            Err(status) => format.refused(&status),
+        }
+    }
+
+    /// Runs a call with one request and many replies. As with etcd, the response headers wait for the
+    /// first reply.
+    ///
+    /// The interceptor returns whether the stream is conditional (see
+    /// [`StreamRegistry::end_conditional`](crate::StreamRegistry::end_conditional)).
+    pub async fn server_stream<Q, E, F>(
+        self,
+        interceptor: impl FnOnce(&C) -> Result<bool, Status>,
+        handler: impl FnOnce(C, Q, Replies<O::Counter>) -> F + Send + 'static,
+    ) -> Response<Body<O>>
+    where
+        C: Send + 'static,
+        Q: Message + Default + 'static,
+        E: From<Status> + Into<Status> + 'static,
+        F: Future<Output = Result<(), E>> + Send + 'static,
+    {
+        let handler = async move |context, mut requests: Requests<B, Q, O::Counter>, replies| {
+            let request = requests.single().await?;
+            handler(context, request, replies).await
+        };
+        Box::pin(self.stream(interceptor, true, handler)).await
+    }
+
+    /// Runs a call with many requests and many replies. The response headers are sent at once: some
+    /// clients wait for them before they send a request.
+    ///
+    /// The interceptor returns whether the stream is conditional.
+    pub async fn bidi_stream<Q, E, F>(
+        self,
+        interceptor: impl FnOnce(&C) -> Result<bool, Status>,
+        handler: impl FnOnce(C, Requests<B, Q, O::Counter>, Replies<O::Counter>) -> F,
+    ) -> Response<Body<O>>
+    where
+        Q: Message + Default + 'static,
+        E: From<Status> + Into<Status> + 'static,
+        F: Future<Output = Result<(), E>> + Send + 'static,
+    {
+        Box::pin(self.stream(interceptor, false, handler)).await
+    }
+
+    async fn stream<Q, E, F>(
+        self,
+        interceptor: impl FnOnce(&C) -> Result<bool, Status>,
+        wait_for_reply: bool,
+        handler: impl FnOnce(C, Requests<B, Q, O::Counter>, Replies<O::Counter>) -> F,
+    ) -> Response<Body<O>>
+    where
+        Q: Message + Default,
+        E: From<Status> + Into<Status> + 'static,
+        F: Future<Output = Result<(), E>> + Send + 'static,
+    {
+        let Call { context, mut observer, transport, connection, method, .. } = self;
+        let Call { format, deadline, messages, .. } = self;
+        observer.start();
+        let conditional = match interceptor(&context) {
+            Ok(conditional) => conditional,
+            Err(refused) => {
+                observer.finish(&refused);
+                return format.refused(&refused);
+            }
+        };
+        let sink = Sink::default();
+        let replies = Replies {
+            sink: sink.clone(),
+            counter: observer.counter(),
+            encoding: format.encoding,
+            transport: Arc::clone(transport),
+            send_budget: Arc::clone(&connection.send_budget),
+        };
+        let counter = observer.counter();
+        let requests = Requests { messages, method, counter, request: PhantomData };
+        let work = handler(context, requests, replies);
+        let setup = StreamSetup { registry: &transport.streams, conditional, deadline, observer };
+        let task = StreamTask::new(setup, &sink, work);
+        match std::future::poll_fn(|cx| task.poll_first(cx, wait_for_reply)).await {
+            Some(ended) => format.refused(&ended),
+            None => format.response(Body::stream(task)),
+        }
+    }
+}
+
+/// The requests of a stream, decoded as `Q` and counted by `K`.
+#[derive(Debug)]
+pub struct Requests<B, Q, K> {
+    messages: Messages<B>,
+    method: &'static Method,
+    counter: Arc<K>,
+    request: PhantomData<fn() -> Q>,
+}
+
+impl<B: RequestBody, Q: Message + Default, K: MessageCounter> Requests<B, Q, K> {
+    /// Receives the next request; none if the client has sent its last.
+    ///
+    /// # Errors
+    /// The message cannot be read or decoded.
+    pub async fn next(&mut self) -> Result<Option<Q>, Status> {
+        std::future::poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// Polls for the next request.
+    ///
+    /// # Errors
+    /// The message cannot be read or decoded.
+    pub fn poll_next(
+        &mut self,
+        cx: &mut std::task::Context<'_>,
+    ) -> Poll<Result<Option<Q>, Status>> {
+        let received = ready!(self.messages.poll_next(cx));
+        // Compat: as in etcd, the end of the stream and a broken message count as received.
+        self.counter.received();
+        let Some(message) = received? else { return Poll::Ready(Ok(None)) };
+        self.counter.received_bytes(message.len());
+        let request = decode(&self.messages.transport, self.method, message);
+        let refused = |error| undecodable("failed to unmarshal the received message", error);
+        Poll::Ready(request.map(Some).map_err(refused))
+    }
+
+    /// Receives the only request of a server stream.
+    async fn single(&mut self) -> Result<Q, Status> {
+        let violated = |what: &str| {
+            let text = format!("cardinality violation: received {what} non-client-streaming RPC");
+            Status::new(Code::Internal, text)
+        };
+        let request = self.next().await?;
+        let request = request.ok_or_else(|| violated("no request message from"))?;
+        match self.messages.next().await? {
+            None => Ok(request),
+            Some(_) => Err(violated("multiple request messages for")),
+        }
+    }
+}
+
+/// The replies of a stream, counted by `K`.
+#[derive(Debug)]
+pub struct Replies<K> {
+    sink: Sink,
+    counter: Arc<K>,
+    encoding: Encoding,
+    transport: Arc<Transport>,
+    send_budget: Arc<SendBudget>,
+}
+
+impl<K: MessageCounter> Replies<K> {
+    /// Sends a reply. Returns when the next one may be sent, and whether that took a wait.
+    ///
+    /// # Errors
+    /// The reply is too long, or compressing it failed.
+    pub async fn send(&self, reply: &impl Reply) -> Result<bool, Status> {
+        let sent = match self.encoding {
+            Encoding::Identity => self.sink.write(|out| write_framed(reply, out))?,
+            encoding @ Encoding::Gzip => self.write_compressed(reply, encoding).await?,
+        };
+        self.counter.sent(sent);
+        Ok(self.sink.room().await)
+    }
+
+    async fn write_compressed(
+        &self,
+        reply: &impl Reply,
+        encoding: Encoding,
+    ) -> Result<usize, Status> {
+        let mut framed = BytesMut::with_capacity(PREFIX + reply.size_hint());
+        let length = write_framed(reply, &mut framed)?;
+        let blocking = &self.transport.blocking;
+        let compressed = encoding.compress(framed.freeze(), blocking, &self.send_budget).await?;
+        self.sink.write(|out| out.extend_from_slice(&compressed));
+        Ok(length)
+    }
+}
+
+/// Appends a framed reply. Returns its length without the prefix.
+fn write_framed(reply: &impl Reply, out: &mut BytesMut) -> Result<usize, Status> {
+    let before = out.len() + PREFIX;
+    frame(out, |out| reply.write(out))?;
+    Ok(out.len() - before)
+}
+
+/// Receives the only message of a unary call. Consumes the body: further messages of the client are
+/// of no use and must not fill the flow-control window of its connection.
+async fn single_message<B: RequestBody>(mut messages: Messages<B>) -> Result<Bytes, Status> {
+    match messages.next().await {
+        Ok(Some(message)) => Ok(message),
+        // Compat: grpc-go reports these two without a code of their own.
+        Ok(None) => Err(Status::new(Code::Unknown, "EOF")),
+        Err(error @ ReadError::UnexpectedEof) => Err(Status::unknown(&error)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn decode<Q: Message + Default>(
+    transport: &Transport,
+    method: &Method,
+    message: Bytes,
+) -> Result<Q, DecodeError> {
+    match Q::decode(message.clone()) {
+        Ok(request) => Ok(request),
+        Err(_) => decode_repaired(transport, method, message),
+    }
+}
+
+#[cold]
+fn decode_repaired<Q: Message + Default>(
+    transport: &Transport,
+    method: &Method,
+    message: Bytes,
+) -> Result<Q, DecodeError> {
+    let repaired = (transport.repair)(method.path, message)?;
+    Q::decode(repaired).map_err(|_| DecodeError::Format)
+}
+
+fn undecodable(what: &str, error: DecodeError) -> Status {
+    Status::new(Code::Internal, format!("grpc: {what}: {error}"))
+}
