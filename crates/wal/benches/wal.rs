@@ -1,21 +1,23 @@
-//! What it costs to append to the log and have it durable: `cargo bench -p wal`.
+//! Benchmarks of durable appends to the log: `cargo bench -p wal`.
 //!
-//! Saves of 1, 16 and 256 entries of 256 bytes, each synced, into one segment on a real disk: the folder named by
-//! `BOWLINE_BENCH_DIR`, or a temporary one. One line for each figure: name, value, unit.
+//! Saves of 1, 16 and 256 entries of 256 bytes, each synced, into one segment on a real disk: in
+//! the directory named by `BOWLINE_BENCH_DIR`, or a temporary one. One line per result: name,
+//! value, unit.
 //!
 //! ```text
-//! wal_append_16_p50 812.4 us          half of the saves took no longer
-//! wal_append_16_p99 1620.9 us         99 of 100 took no longer
-//! wal_append_16_cpu 41.3 us           processor time for each
-//! file_zeros_16_p50 803.1 us          the same writes and syncs on a bare file, prepared in one of three ways:
-//!                                     allocated   space set aside, as etcd does it
+//! wal_append_16_p50 812.4 us          median of the saves
+//! wal_append_16_p99 1620.9 us         99th percentile
+//! wal_append_16_cpu 41.3 us           CPU time per save
+//! file_zeros_16_p50 803.1 us          the same on a plain file, prepared in one of three ways:
+//!                                     allocated   space allocated, as in etcd
 //!                                     zeros       filled with zeros
-//!                                     recycled    filled with zeros, over what an old segment held
+//!                                     recycled    filled with zeros, over an old segment
 //! ```
 //!
-//! `cargo bench -p wal -- --quick` runs few saves of each, to see that it runs. So does `cargo test --benches`.
+//! `cargo bench -p wal -- --quick` runs few saves of each, as a smoke test. So does `cargo test
+//! --benches`.
 
-#![expect(clippy::disallowed_types, reason = "a benchmark is about time")]
+#![expect(clippy::disallowed_types, reason = "a benchmark measures time")]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,16 +30,16 @@ use wal::{Config, SEGMENT_BYTES, Wal};
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Bytes in an entry.
+/// Data size of an entry, in bytes.
 const PAYLOAD: usize = 256;
 
-/// Entries in a save.
+/// Entries per save.
 const BATCHES: [u64; 3] = [1, 16, 256];
 
-/// Saves that are not counted, while caches fill.
+/// Uncounted saves at the start, while caches fill.
 const WARM_UP: usize = 20;
 
-/// How a bare file is prepared.
+/// Ways to prepare a plain file.
 const WAYS: [&str; 3] = ["allocated", "zeros", "recycled"];
 
 fn main() -> Result<(), Failure> {
@@ -62,7 +64,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Appends to a new log. Also tells the bytes that a save takes.
+/// Appends to a new log. Also returns the bytes that a save takes.
 fn append(folder: &Path, batch: u64, saves: usize) -> Result<(Figures, usize), Failure> {
     let dir = folder.join(format!("wal-{batch}"));
     let disk: Arc<dyn Disk> = Arc::new(OsDisk);
@@ -85,7 +87,7 @@ fn append(folder: &Path, batch: u64, saves: usize) -> Result<(Figures, usize), F
     assert_eq!(
         (wal.written().seq, wal.durable()),
         (0, wal.written()),
-        "all in one segment, durable"
+        "everything is durable in one segment"
     );
     let bytes = (wal.written().offset - start) / (saves + WARM_UP) as u64;
     wal.close()?;
@@ -93,7 +95,7 @@ fn append(folder: &Path, batch: u64, saves: usize) -> Result<(Figures, usize), F
     Ok((figures, usize::try_from(bytes)?))
 }
 
-/// A file with room for a segment.
+/// Creates a file with the size of a segment.
 fn prepared(path: &Path, way: &str) -> Result<Arc<dyn File>, Failure> {
     let file = OsDisk.open(path, Open::create(Create::Truncate))?;
     file.allocate(SEGMENT_BYTES)?;
@@ -112,11 +114,11 @@ fn prepared(path: &Path, way: &str) -> Result<Arc<dyn File>, Failure> {
     Ok(file)
 }
 
-/// What some calls took.
+/// Durations of a series of calls.
 struct Figures {
-    /// Sorted.
+    /// Sorted durations.
     times: Vec<Duration>,
-    /// Processor time for each.
+    /// CPU time per call.
     cpu: Duration,
 }
 
@@ -148,7 +150,7 @@ impl Figures {
     }
 }
 
-/// The processor time of this thread so far; none where the system does not tell.
+/// CPU time of this thread so far, or 0 where the system does not provide it.
 fn cpu_time() -> Result<Duration, Failure> {
     let Ok(text) = fs::read_to_string("/proc/thread-self/schedstat") else {
         return Ok(Duration::ZERO);

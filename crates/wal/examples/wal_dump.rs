@@ -1,18 +1,19 @@
-//! Prints a log, and snapshot files, as text to be compared: `wal_dump DIR [--snap DIR]`, one line for each record.
+//! Prints a log and snapshot files as text for comparison: `wal_dump DIR [--snap DIR]`, one line
+//! per record.
 //!
 //! ```text
 //! crc 0
 //! metadata 08e2e5e8d3d8c3e8e80a109e928d89f49499e3b101
 //! snapshot 0 0
-//! entry 1 1 1 1000188...                      term, index, type, data; `-` for none, a hash for more than 1024 bytes
+//! entry 1 1 1 1000188...                      term, index, type, data; `-` if empty, or a hash
 //! state 1 6388509975005204352 1               term, vote, commit
-//! snapshot 1 1 voters=6388509975005204352 learners= voters_outgoing= learners_next= auto_leave=false
-//! torn                                        where a write was cut short
+//! snapshot 1 1 voters=6388509975005204352 learners= voters_outgoing= learners_next= …
+//! torn                                        an incomplete record ends the log
 //! snap 0000000000000001-0000000000000001.snap 1 1 3182873102 9f86d0...
 //! ```
 //!
-//! `wal_dump --check DIR` instead opens the log for writing at its newest snapshot, and tells how it ends; `wal_dump --hold DIR
-//! COMMAND` runs a command while it is open.
+//! `wal_dump --check DIR` instead opens the log for writing at its newest snapshot and prints how
+//! it ends; `wal_dump --hold DIR COMMAND` runs a command while it is open.
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ use env::{Disk, OsDisk};
 use prost::Message;
 use proto::raftpb::{ConfState, Entry};
 use proto::{snappb, walpb};
-use wal::{Config, Kind, Record, Records, Wal, snap};
+use wal::{Config, Record, RecordKind, Records, Wal, snap};
 
 #[path = "../../bolt/examples/bolt_tool/sha256.rs"]
 mod sha256;
@@ -32,7 +33,7 @@ use sha256::sha256;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Longer data is told by its hash.
+/// Longer data is printed as a hash.
 const HEX_BYTES_MAX: usize = 1024;
 
 fn main() -> ExitCode {
@@ -79,19 +80,19 @@ fn dump_log(out: &mut impl Write, dir: &Path) -> Result<(), Failure> {
 
 fn dump_record(out: &mut impl Write, record: &Record) -> Result<(), Failure> {
     match record.kind {
-        Kind::Crc => writeln!(out, "crc {}", record.crc)?,
-        Kind::Metadata => writeln!(out, "metadata {}", hex(&record.data))?,
-        Kind::State => {
-            let state = wal::state(record)?;
+        RecordKind::Crc => writeln!(out, "crc {}", record.crc)?,
+        RecordKind::Metadata => writeln!(out, "metadata {}", hex(&record.data))?,
+        RecordKind::State => {
+            let state = wal::decode_state(record)?;
             writeln!(out, "state {} {} {}", state.term(), state.vote(), state.commit())?;
         }
-        Kind::Entry => {
-            let entry = wal::entry(record)?;
+        RecordKind::Entry => {
+            let entry = wal::decode_entry(record)?;
             let kind = entry.r#type.unwrap_or_default();
             writeln!(out, "entry {} {} {kind} {}", entry.term(), entry.index(), hex(entry.data()))?;
         }
-        Kind::Snapshot => {
-            let snapshot = wal::snapshot(record)?;
+        RecordKind::Snapshot => {
+            let snapshot = wal::decode_snapshot(record)?;
             let members = snapshot.conf_state.as_ref().map(members).unwrap_or_default();
             writeln!(out, "snapshot {} {}{members}", snapshot.index(), snapshot.term())?;
         }
@@ -114,7 +115,7 @@ fn members(state: &ConfState) -> String {
 fn dump_snapshots(out: &mut impl Write, dir: &Path) -> Result<(), Failure> {
     for name in OsDisk.read_dir(dir)?.iter().filter(|name| name.ends_with(".snap")) {
         let path: PathBuf = dir.join(name);
-        // A server that was killed while it wrote one leaves it so.
+        // A server killed while writing a snapshot file leaves it unreadable.
         let Ok(snapshot) = snap::read(&OsDisk, &path) else {
             writeln!(out, "snap {name} unreadable")?;
             continue;
@@ -130,7 +131,7 @@ fn dump_snapshots(out: &mut impl Write, dir: &Path) -> Result<(), Failure> {
 }
 
 /// Opens the log as a server does: for writing, at the newest snapshot.
-fn open(dir: &Path) -> Result<(Wal, wal::Contents, walpb::Snapshot), Failure> {
+fn open(dir: &Path) -> Result<(Wal, wal::LogContents, walpb::Snapshot), Failure> {
     let start: walpb::Snapshot =
         wal::valid_snapshots(&OsDisk, dir)?.pop().ok_or("the log has no snapshot")?;
     let opening = Wal::open(Arc::new(OsDisk), dir, &start, Config::default())?;

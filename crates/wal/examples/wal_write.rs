@@ -1,9 +1,9 @@
-//! Writes logs that are known beforehand, to be compared with those that etcd's own package writes from the same
+//! Writes deterministic logs, for comparison with logs that etcd's own package writes from the same
 //! numbers.
 //!
-//! `wal_write DIR --seed S --round R [--big]` saves a round of entries and ends it with a snapshot record; the first
-//! round creates the log. `wal_write DIR --noops N` adds entries to any log that etcd may go on with: a leader's first
-//! entries, which do nothing.
+//! `wal_write DIR --seed S --round R [--big]` saves a round of entries that ends with a snapshot
+//! record; the first round creates the log. `wal_write DIR --noops N` adds empty entries, as a new
+//! leader does, to any log that etcd may continue with.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -19,10 +19,10 @@ type Failure = Box<dyn std::error::Error>;
 /// Saves in a round.
 const SAVES: usize = 40;
 
-/// What `--big` adds to each entry, so that a round takes several segments.
+/// Bytes that `--big` adds to each entry, so that a round takes several segments.
 const BIG_BYTES: u64 = 1 << 20;
 
-/// Whom the one member votes for: itself.
+/// The only member votes for itself.
 const VOTE: u64 = 1;
 
 fn main() -> ExitCode {
@@ -103,7 +103,7 @@ impl Round {
     }
 }
 
-/// Opens a log at its newest snapshot, and tells the last index.
+/// Opens a log at its newest snapshot. Also returns the last index.
 fn open(dir: &Path) -> Result<(Wal, u64), Failure> {
     let start = wal::valid_snapshots(&OsDisk, dir)?.pop().ok_or("the log has no snapshot")?;
     let opening = Wal::open(Arc::new(OsDisk), dir, &start, Config::default())?;

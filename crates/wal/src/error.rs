@@ -1,6 +1,6 @@
-//! What can go wrong, and where.
+//! Errors, with the location of the failure.
 //!
-//! Where etcd has words for a failure, ours begin with the same ones.
+//! Where etcd has a text for a failure, ours begins with the same words.
 
 use std::fmt;
 use std::io;
@@ -11,49 +11,49 @@ use thiserror::Error;
 
 use crate::SAVE_BYTES_MAX;
 
-/// A call to the disk that failed.
+/// A failed disk operation.
 #[derive(Debug, Error)]
-#[error("{what} {}: {source}", file.display())]
-pub struct Failure {
-    /// What was tried, such as "sync".
-    pub what: &'static str,
-    /// With which file or folder.
+#[error("{action} {}: {source}", file.display())]
+pub struct DiskError {
+    /// The operation, such as "sync".
+    pub action: &'static str,
+    /// The file or directory.
     pub file: PathBuf,
-    /// What the disk answered.
+    /// The error of the operating system.
     pub source: io::Error,
 }
 
-impl Failure {
-    pub(crate) fn new(what: &'static str, file: &Path, source: io::Error) -> Failure {
-        Failure { what, file: file.to_owned(), source }
+impl DiskError {
+    pub(crate) fn new(action: &'static str, file: &Path, source: io::Error) -> DiskError {
+        DiskError { action, file: file.to_owned(), source }
     }
 }
 
-/// Where a record is.
+/// Location of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The name of the segment.
+pub struct RecordLocation {
+    /// Name of the segment.
     pub file: String,
-    /// Where in it the record's frame begins.
+    /// Offset of the record's frame in it.
     pub offset: u64,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for RecordLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "in file '{}' at position: {}", self.file, self.offset)
     }
 }
 
-/// Why a log could not be opened.
+/// Reason why a log could not be opened.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// The folder has no segments.
+    /// The directory has no segments.
     #[error("wal: file not found")]
     FileNotFound,
     /// All segments begin after the snapshot.
     #[error("wal: file not found which matches the snapshot index '{index}'")]
     NoFileForSnapshot {
-        /// Where reading was to start.
+        /// Index at which reading was to start.
         index: u64,
     },
     /// A segment is missing.
@@ -62,7 +62,7 @@ pub enum OpenError {
          {after} follows {before}"
     )]
     SequenceGap {
-        /// Which file in the folder was the first to read.
+        /// Position in the directory of the first file to read.
         first: usize,
         /// The sequence number before the gap.
         before: u64,
@@ -72,150 +72,153 @@ pub enum OpenError {
     /// Another process, or another part of this one, has the log open.
     #[error("fileutil: file already locked: {}", file.display())]
     Locked {
-        /// The segment whose lock was held.
+        /// The locked segment.
         file: PathBuf,
     },
-    /// There is a log where one was to be created.
+    /// The directory already contains a log.
     #[error("file already exists: {}", dir.display())]
     Exists {
-        /// The log's folder.
+        /// The directory of the log.
         dir: PathBuf,
     },
-    /// The disk failed.
+    /// A disk operation failed.
     #[error(transparent)]
-    Disk(#[from] Failure),
+    Disk(#[from] DiskError),
 }
 
-/// Why a log could not be read.
+/// Reason why a log could not be read.
 #[derive(Debug, Error)]
 pub enum ReadError {
-    /// The last write was cut short. What it held was never acknowledged, and [`repair`](crate::repair) can remove it.
-    #[error("unexpected EOF: {place}: {why}")]
+    /// The last write is incomplete. Its data was never acknowledged, and [`repair`](crate::repair)
+    /// can remove it.
+    #[error("unexpected EOF: {location}: {reason}")]
     Torn {
-        /// The record that is not whole.
-        place: Place,
-        /// How that shows.
-        why: &'static str,
+        /// The incomplete record.
+        location: RecordLocation,
+        /// The evidence.
+        reason: &'static str,
     },
-    /// The data is not what was written.
-    #[error("walpb: crc mismatch: expected: {expected:x} computed: {computed:x}: {place}")]
+    /// The data does not match its checksum.
+    #[error("walpb: crc mismatch: expected: {expected:x} computed: {computed:x}: {location}")]
     Crc {
         /// The record.
-        place: Place,
-        /// The checksum it carries.
+        location: RecordLocation,
+        /// The stored checksum.
         expected: u32,
-        /// The checksum of what it holds.
+        /// The checksum of the data.
         computed: u32,
     },
-    /// The bytes are not those of a record.
-    #[error("wal: damaged record: {place}: {why}")]
-    Damaged {
+    /// The bytes are not a valid record.
+    #[error("wal: corrupt record: {location}: {reason}")]
+    Corrupt {
         /// The record.
-        place: Place,
-        /// What is wrong with it.
-        why: &'static str,
+        location: RecordLocation,
+        /// The inconsistency.
+        reason: &'static str,
     },
-    /// A record of a kind that does not exist.
-    #[error("unexpected block type {kind}: {place}")]
+    /// A record of unknown kind.
+    #[error("unexpected block type {kind}: {location}")]
     UnknownKind {
         /// The record.
-        place: Place,
-        /// What it says it is.
+        location: RecordLocation,
+        /// The kind found.
         kind: u64,
     },
-    /// Segments of different members or clusters.
-    #[error("wal: conflicting metadata found: {place}")]
+    /// The segments belong to different members or clusters.
+    #[error("wal: conflicting metadata found: {location}")]
     MetadataConflict {
-        /// The record that differs from those before.
-        place: Place,
+        /// The record that differs from earlier ones.
+        location: RecordLocation,
     },
-    /// The log has the snapshot to start from, at another term.
+    /// The log has the start snapshot with another term.
     #[error(
-        "wal: snapshot mismatch: {place}: at index {index} the log has term {found}, not {wanted}"
+        "wal: snapshot mismatch: {location}: at index {index} expected term {wanted}, got {found}"
     )]
     SnapshotMismatch {
         /// The snapshot record.
-        place: Place,
-        /// The index of both.
+        location: RecordLocation,
+        /// The index of the snapshot.
         index: u64,
-        /// The term asked for.
+        /// The expected term.
         wanted: u64,
         /// The term in the log.
         found: u64,
     },
-    /// The log does not have the snapshot to start from.
+    /// The log does not have the start snapshot.
     #[error("wal: snapshot not found: index {index}, term {term}")]
     SnapshotNotFound {
-        /// The index asked for.
+        /// The requested index.
         index: u64,
-        /// The term asked for.
+        /// The requested term.
         term: u64,
     },
     /// Entries are missing.
     #[error(
         "wal: slice bounds out of range, snapshot[Index: {start_index}, Term: {start_term}], \
-         current entry[Index: {index}, Term: {term}], len(ents): {count}: {place}"
+         current entry[Index: {index}, Term: {term}], len(ents): {count}: {location}"
     )]
     SliceOutOfRange {
         /// The entry after the gap.
-        place: Place,
-        /// Where reading started.
+        location: RecordLocation,
+        /// Index at which reading started.
         start_index: u64,
-        /// At which term.
+        /// Term at which reading started.
         start_term: u64,
-        /// The entry's index.
+        /// Index of the entry.
         index: u64,
-        /// The entry's term.
+        /// Term of the entry.
         term: u64,
-        /// How many entries lie between the start and the gap.
+        /// Number of entries between the start and the gap.
         count: u64,
     },
     /// The log could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The disk failed.
+    /// A disk operation failed.
     #[error(transparent)]
-    Disk(#[from] Failure),
+    Disk(#[from] DiskError),
 }
 
 impl ReadError {
-    /// Whether the log merely ends in a write that was cut short, so that [`repair`](crate::repair) may help.
+    /// Reports whether the log merely has a torn tail, which [`repair`](crate::repair) can remove.
     pub fn is_torn(&self) -> bool {
         matches!(self, ReadError::Torn { .. })
     }
 }
 
-/// Why a torn end could not be removed.
+/// Reason why a torn tail could not be removed.
 #[derive(Debug, Error)]
 pub enum RepairError {
-    /// The last segment is broken in another way than by a write that was cut short.
+    /// The last segment is corrupt, not torn.
     #[error("cannot repair: {0}")]
     NotTorn(#[source] ReadError),
     /// The log could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The disk failed.
+    /// A disk operation failed.
     #[error(transparent)]
-    Disk(#[from] Failure),
+    Disk(#[from] DiskError),
 }
 
-/// Why nothing was appended, or why it is not known to be durable.
+/// Reason why a save failed or may not be durable.
 #[derive(Debug, Error)]
 pub enum SaveError {
-    /// The disk failed. What was to be saved may or may not be there after a restart. The log takes nothing more.
+    /// A disk operation failed. The data may or may not be there after a restart. The log refuses
+    /// further saves.
     #[error("wal: {0}")]
-    Failed(#[source] Arc<Failure>),
-    /// An earlier call failed; this is why. Nothing was written.
-    #[error("wal: refused since an earlier failure: {0}")]
-    Poisoned(#[source] Arc<Failure>),
-    /// More than one save may bring. Nothing was written, and the log goes on: the caller must split the entries over
-    /// several saves, of which only the last needs the state and a sync.
-    #[error("wal: a save of {bytes} bytes is over the bound of {SAVE_BYTES_MAX}")]
+    Failed(#[source] Arc<DiskError>),
+    /// An earlier call failed, with this error. Nothing was written.
+    #[error("wal: writes are refused after an earlier failure: {0}; restart the member")]
+    Poisoned(#[source] Arc<DiskError>),
+    /// The save is too large. Nothing was written, and the log stays usable: the caller must split
+    /// the entries over several saves, of which only the last needs the state and a sync.
+    #[error("wal: save of {bytes} bytes exceeds the limit of {SAVE_BYTES_MAX}")]
     TooLarge {
-        /// What was to be written, about.
+        /// Approximate size, in bytes.
         bytes: usize,
     },
-    /// A snapshot record lacks what later readers need. Nothing was written, and the log goes on.
+    /// A required field of a snapshot record is missing. Nothing was written, and the log stays
+    /// usable.
     #[error("wal: snapshot is missing {0}")]
     IncompleteSnapshot(&'static str),
 }

@@ -1,96 +1,103 @@
-//! The next segment, made before it is needed.
+//! Preparation of the next segment before it is needed.
 //!
-//! A sync of bytes that were written over zeros already on the disk changes nothing but those bytes. If they go into
-//! space that is merely set aside, or that makes the file longer, the file system must also write down that they are
-//! there now, in its journal, before the sync returns. So the next segment is filled with zeros ahead of time, in small
-//! steps, while the log goes on in the second half of its own. The first one is not: a member that starts should serve, and one that is hardly
-//! used may never need another.
+//! A sync of bytes that overwrite zeros on the disk writes only those bytes. If they go into space
+//! that is merely allocated, or extend the file, the file system must also journal the new metadata
+//! before the sync returns. So the next segment is filled with zeros ahead of time, in small steps,
+//! while the log is in the second half of the current one. The first segment is not: a starting
+//! member should serve quickly, and an idle one may never need another.
 //!
 //! ```text
-//!             turn, turn, ..           the log cuts        renamed, and the folder synced
+//!             turn, turn, ..           the log cuts        renamed, and the directory synced
 //!  Wanted ────────────────► Ready ───────────────► Taken ───────────────────────────────► Wanted
-//!     │      turn fails                               (nothing ready: made on the spot, without zeros)
+//!     │      turn fails                            (nothing ready: created on demand)
 //!     └────────────────────► Failed ──────────────────────── the log has cut ───────────► Wanted
 //! ```
 //!
-//! Measured with `benches/wal.rs` on ext4: microseconds for a write and a sync, in a file that was prepared in one of three
-//! ways. Of each, what half of the calls stay below and what 99 of 100 do; the median of four runs of 500 calls, on two cores
-//! with other work to do.
+//! Measured with `benches/wal.rs` on ext4: p50 and p99 in microseconds of a write with a sync, in a
+//! file prepared in one of three ways; the median of four runs of 500 calls, on two cores with
+//! other load.
 //!
-//! | bytes | space set aside | zeros written | recycled |
+//! | bytes | allocated | zeros written | recycled |
 //! | ---: | ---: | ---: | ---: |
 //! | 320 | 130, 333 | 153, 283 | 149, 419 |
 //! | 4,700 | 230, 645 | 134, 262 | 136, 273 |
 //! | 75,000 | 287, 699 | 193, 648 | 180, 345 |
 //!
-//! Zeros lose where saves are tiny, by 10 to 25 microseconds in the middle: such a save gets to a new block of the file
-//! only one time in thirteen, so there is little to be spared, and something costs more. They are kept all the same. A
-//! member that is idle enough for saves of one entry does not miss the time; one under load saves many entries at once,
-//! and there zeros win by about a third or more; and the slowest saves, which are what a client notices, are faster at every
-//! size. Recycled files, old segments filled with zeros once more, gain little over new ones, so there are none.
+//! Zeros are slower for tiny saves, by 10 to 25 microseconds at the median: such a save reaches a
+//! new block of the file only once in thirteen times, so there is little to gain. They are used
+//! nevertheless: a member that is idle enough for saves of one entry does not need the time; one
+//! under load saves many entries at once, and there zeros are faster by a third or more; and p99,
+//! which clients notice, is lower at every size. Recycled files, old segments filled with zeros
+//! again, gain little over new ones, so they are not used.
 //!
-//! A [`Preparer`] does a bounded step each [`turn`](Preparer::turn) and knows no threads, so a simulation can call it
-//! when it likes; [`Wal::prepare_in_background`](crate::Wal::prepare_in_background) has a thread call it.
+//! A [`Preparer`] does one bounded step per [`turn`](Preparer::turn) and has no thread, so a
+//! simulation can schedule it; [`Wal::prepare_in_background`](crate::Wal::prepare_in_background)
+//! runs it on a thread.
 //!
-//! The file is `0.tmp` until the log takes it, or `1.tmp` if made on the spot; etcd uses the same names, and removes or
-//! uses what it finds under them.
+//! The file is named `0.tmp` until the log takes it, or `1.tmp` if created on demand; etcd uses the
+//! same names, and removes or reuses such files.
 
 use std::io;
 use std::mem;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use env::{Create, Disk, File, Open};
+use parking_lot::{Condvar, Mutex};
 
-use crate::error::{Failure, OpenError};
+use crate::error::{DiskError, OpenError};
 use crate::segment;
 
-/// How many zeros a turn writes and syncs: little, so that the log's own syncs never wait long behind it.
+/// Bytes that a turn writes and syncs: few, so that the log's own syncs never wait long behind it.
 const STEP_BYTES: usize = 1 << 20;
 
-/// The file that is made ahead.
+/// Name of the segment prepared ahead of time.
 const AHEAD: &str = "0.tmp";
 
-/// The file that is made on the spot. It never meets the other one.
-const ON_THE_SPOT: &str = "1.tmp";
+/// Name of a segment created on demand. It never collides with the other.
+const ON_DEMAND: &str = "1.tmp";
 
-/// A file with room for a segment and nothing but zeros in it, locked, under a name that will change.
+/// A locked file with the size of a segment, filled with zeros, under a temporary name.
 #[derive(Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedSegment {
     pub(crate) file: Arc<dyn File>,
     pub(crate) path: PathBuf,
 }
 
-impl Prepared {
-    /// An empty file with its space set aside.
-    pub(crate) fn new(disk: &dyn Disk, path: PathBuf, bytes: u64) -> Result<Prepared, OpenError> {
+impl PreparedSegment {
+    /// Creates an empty file and allocates its space.
+    pub(crate) fn new(
+        disk: &dyn Disk,
+        path: PathBuf,
+        bytes: u64,
+    ) -> Result<PreparedSegment, OpenError> {
         let how = Open::create(Create::Truncate);
-        let file = disk.open(&path, how).map_err(|e| Failure::new("create", &path, e))?;
+        let file = disk.open(&path, how).map_err(|e| DiskError::new("create", &path, e))?;
         segment::lock(&*file, &path)?;
-        file.allocate(bytes).map_err(|e| Failure::new("allocate", &path, e))?;
-        Ok(Prepared { file, path })
+        file.allocate(bytes).map_err(|e| DiskError::new("allocate", &path, e))?;
+        Ok(PreparedSegment { file, path })
     }
 
-    /// A file made while the log waits for it: its space is set aside, and no more.
-    pub(crate) fn on_the_spot(
+    /// Creates a file while the log waits for it: allocates its space, and writes no zeros.
+    pub(crate) fn on_demand(
         disk: &dyn Disk,
         dir: &Path,
         bytes: u64,
-    ) -> Result<Prepared, OpenError> {
-        Prepared::new(disk, dir.join(ON_THE_SPOT), bytes)
+    ) -> Result<PreparedSegment, OpenError> {
+        PreparedSegment::new(disk, dir.join(ON_DEMAND), bytes)
     }
 
-    /// Writes zeros and makes them durable, from an offset up to where it gives back.
-    fn fill(&self, offset: u64, bytes: u64) -> Result<u64, Failure> {
+    /// Writes and syncs zeros from `offset` on. Returns the offset to continue at.
+    fn fill(&self, offset: u64, bytes: u64) -> Result<u64, DiskError> {
         let end = bytes.min(offset + STEP_BYTES as u64);
         write_zeros(&*self.file, offset, end)
             .and_then(|()| self.file.sync_data())
-            .map_err(|e| Failure::new("fill", &self.path, e))?;
+            .map_err(|e| DiskError::new("fill", &self.path, e))?;
         Ok(end)
     }
 
-    /// Removes the file, unless somebody else's has the name by now.
+    /// Removes the file, unless its name belongs to another file by now.
     fn discard(self, disk: &dyn Disk) {
         let removed = match self.file.is_at(&self.path) {
             Ok(true) => disk.remove_file(&self.path),
@@ -98,67 +105,69 @@ impl Prepared {
             Err(error) => Err(error),
         };
         if let Err(error) = removed {
-            tracing::warn!(file = %self.path.display(), %error, "could not remove a prepared segment");
+            tracing::warn!(file = %self.path.display(), %error, "failed to remove a prepared segment");
         }
     }
 }
 
-/// Where the log and its preparer meet.
+/// Hands prepared segments from the preparer to the log.
 #[derive(Debug)]
-pub(crate) struct Slot {
-    state: Mutex<State>,
-    /// Whether the log will need it before long. Changed under the lock of the state, so that nobody misses it.
+pub(crate) struct PreparedSlot {
+    state: Mutex<SlotState>,
+    /// The log will need a segment soon. Changed under the lock of the state, so that no wake-up is
+    /// lost.
     soon: AtomicBool,
     changed: Condvar,
 }
 
 #[derive(Debug)]
-enum State {
-    /// The log has none ahead.
+enum SlotState {
+    /// No segment is prepared.
     Wanted,
-    Ready(Prepared),
-    /// In the log's hands, and still under its old name.
+    Ready(PreparedSegment),
+    /// Taken by the log, and still under its temporary name.
     Taken,
-    /// Making one failed; to be tried again after the next cut.
+    /// Preparing failed; it is retried after the next cut.
     Failed,
     /// The log is closed.
     Closed,
 }
 
-impl State {
-    /// What the preparer should do.
-    fn asks(&self) -> Turn {
+impl SlotState {
+    /// Work for the preparer in this state.
+    fn asks(&self) -> PrepareTurn {
         match self {
-            State::Wanted => Turn::Busy,
-            State::Ready(_) | State::Taken | State::Failed => Turn::Idle,
-            State::Closed => Turn::Done,
+            SlotState::Wanted => PrepareTurn::Busy,
+            SlotState::Ready(_) | SlotState::Taken | SlotState::Failed => PrepareTurn::Idle,
+            SlotState::Closed => PrepareTurn::Done,
         }
     }
 }
 
-impl Slot {
-    pub(crate) fn new() -> Arc<Slot> {
-        Arc::new(Slot {
-            state: Mutex::new(State::Wanted),
+impl PreparedSlot {
+    pub(crate) fn new() -> Arc<PreparedSlot> {
+        Arc::new(PreparedSlot {
+            state: Mutex::new(SlotState::Wanted),
             soon: AtomicBool::new(false),
             changed: Condvar::new(),
         })
     }
 
-    /// The log has filled half of its segment: it is time for the next. Sooner, a log that is hardly used would have its syncs held up for nothing.
+    /// Tells the preparer that the current segment is half full. Preparing earlier would slow down
+    /// the syncs of a rarely used log for nothing.
     pub(crate) fn need_soon(&self) {
         if !self.soon.load(Ordering::Relaxed) {
-            let _state = self.lock();
+            let _state = self.state.lock();
             self.soon.store(true, Ordering::Relaxed);
             self.changed.notify_all();
         }
     }
 
-    /// What is ready, if it is.
-    pub(crate) fn take(&self) -> Option<Prepared> {
-        let mut state = self.lock();
-        match mem::replace(&mut *state, State::Taken) {
-            State::Ready(prepared) => Some(prepared),
+    /// Takes the prepared segment, if there is one.
+    pub(crate) fn take(&self) -> Option<PreparedSegment> {
+        let mut state = self.state.lock();
+        match mem::replace(&mut *state, SlotState::Taken) {
+            SlotState::Ready(prepared) => Some(prepared),
             other => {
                 *state = other;
                 None
@@ -166,80 +175,82 @@ impl Slot {
         }
     }
 
-    /// The log has its next segment, under its proper name: now is the time to make another.
+    /// Tells the preparer that the segment it prepared has its final name, so that it may create
+    /// another.
     pub(crate) fn cut_done(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         self.soon.store(false, Ordering::Relaxed);
-        if matches!(*state, State::Taken | State::Failed) {
-            *state = State::Wanted;
+        if matches!(*state, SlotState::Taken | SlotState::Failed) {
+            *state = SlotState::Wanted;
             self.changed.notify_all();
         }
     }
 
-    /// The log needs no more. What is ready is removed.
+    /// Closes the slot and removes a prepared segment.
     pub(crate) fn close(&self, disk: &dyn Disk) {
-        let before = mem::replace(&mut *self.lock(), State::Closed);
+        let before = mem::replace(&mut *self.state.lock(), SlotState::Closed);
         self.changed.notify_all();
-        if let State::Ready(prepared) = before {
+        if let SlotState::Ready(prepared) = before {
             prepared.discard(disk);
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// What a preparer did in its turn.
+/// Result of a preparer's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
-    /// A step; there is more to do.
+pub enum PrepareTurn {
+    /// The preparer did a step, and more remains.
     Busy,
-    /// Nothing, for now.
+    /// Nothing to do for now.
     Idle,
-    /// Nothing, for ever: the log is closed.
+    /// Nothing to do any more: the log is closed.
     Done,
 }
 
-/// Makes the next segment of a log, step by step.
+/// Prepares the next segment of a log, step by step.
 #[derive(Debug)]
 pub struct Preparer {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     bytes: u64,
-    slot: Arc<Slot>,
-    /// A file on its way, and how much of it is filled.
-    making: Option<(Prepared, u64)>,
+    slot: Arc<PreparedSlot>,
+    /// The file in preparation, and the number of bytes filled.
+    making: Option<(PreparedSegment, u64)>,
 }
 
 impl Preparer {
-    pub(crate) fn new(disk: Arc<dyn Disk>, dir: PathBuf, bytes: u64, slot: Arc<Slot>) -> Preparer {
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        dir: PathBuf,
+        bytes: u64,
+        slot: Arc<PreparedSlot>,
+    ) -> Preparer {
         Preparer { disk, dir, bytes, slot, making: None }
     }
 
-    /// Does a step, if there is one to do.
-    pub fn turn(&mut self) -> Turn {
-        let asked = self.slot.lock().asks();
+    /// Does one step, if there is work.
+    pub fn turn(&mut self) -> PrepareTurn {
+        let asked = self.slot.state.lock().asks();
         match asked {
-            Turn::Busy => {}
-            Turn::Idle => return Turn::Idle,
-            Turn::Done => {
+            PrepareTurn::Busy => {}
+            PrepareTurn::Idle => return PrepareTurn::Idle,
+            PrepareTurn::Done => {
                 self.abandon();
-                return Turn::Done;
+                return PrepareTurn::Done;
             }
         }
         if let Err(error) = self.step() {
-            tracing::warn!(%error, "could not prepare a segment");
+            tracing::warn!(%error, "failed to prepare a segment");
             self.abandon();
-            self.offer(State::Failed);
-            return Turn::Idle;
+            self.offer(SlotState::Failed);
+            return PrepareTurn::Idle;
         }
-        Turn::Busy
+        PrepareTurn::Busy
     }
 
     fn step(&mut self) -> Result<(), OpenError> {
         let Some((prepared, filled)) = &mut self.making else {
-            let prepared = Prepared::new(&*self.disk, self.dir.join(AHEAD), self.bytes)?;
+            let prepared = PreparedSegment::new(&*self.disk, self.dir.join(AHEAD), self.bytes)?;
             self.making = Some((prepared, 0));
             return Ok(());
         };
@@ -247,17 +258,17 @@ impl Preparer {
         if *filled == self.bytes
             && let Some((prepared, _)) = self.making.take()
         {
-            self.offer(State::Ready(prepared));
+            self.offer(SlotState::Ready(prepared));
         }
         Ok(())
     }
 
-    /// Puts the outcome where the log finds it, unless it was closed meanwhile.
-    fn offer(&mut self, outcome: State) {
-        let mut state = self.slot.lock();
+    /// Hands over the outcome, unless the log was closed in the meantime.
+    fn offer(&mut self, outcome: SlotState) {
+        let mut state = self.slot.state.lock();
         match (&*state, outcome) {
-            (State::Closed, State::Ready(prepared)) => prepared.discard(&*self.disk),
-            (State::Closed, _) => {}
+            (SlotState::Closed, SlotState::Ready(prepared)) => prepared.discard(&*self.disk),
+            (SlotState::Closed, _) => {}
             (_, outcome) => *state = outcome,
         }
     }
@@ -268,36 +279,36 @@ impl Preparer {
         }
     }
 
-    /// Takes turns until the log is closed, each time the next segment is needed soon.
+    /// Runs until the log is closed. Prepares a segment whenever one is needed soon.
     pub(crate) fn run(mut self) {
         loop {
             if self.making.is_none() {
                 self.wait_for_need();
             }
             match self.turn() {
-                Turn::Busy => {}
-                Turn::Idle => self.wait(),
-                Turn::Done => return,
+                PrepareTurn::Busy => {}
+                PrepareTurn::Idle => self.wait(),
+                PrepareTurn::Done => return,
             }
         }
     }
 
     fn wait_for_need(&self) {
-        let state = self.slot.lock();
-        let unneeded = |state: &mut State| {
-            state.asks() == Turn::Busy && !self.slot.soon.load(Ordering::Relaxed)
+        let mut state = self.slot.state.lock();
+        let unneeded = |state: &mut SlotState| {
+            state.asks() == PrepareTurn::Busy && !self.slot.soon.load(Ordering::Relaxed)
         };
-        drop(self.slot.changed.wait_while(state, unneeded).unwrap_or_else(PoisonError::into_inner));
+        self.slot.changed.wait_while(&mut state, unneeded);
     }
 
     fn wait(&self) {
-        let state = self.slot.lock();
-        let idle = |state: &mut State| state.asks() == Turn::Idle;
-        drop(self.slot.changed.wait_while(state, idle).unwrap_or_else(PoisonError::into_inner));
+        let mut state = self.slot.state.lock();
+        let idle = |state: &mut SlotState| state.asks() == PrepareTurn::Idle;
+        self.slot.changed.wait_while(&mut state, idle);
     }
 }
 
-/// Writes zeros from one offset to another.
+/// Writes zeros from `offset` to `end`.
 pub(crate) fn write_zeros(file: &dyn File, mut offset: u64, end: u64) -> io::Result<()> {
     static ZEROS: [u8; STEP_BYTES] = [0; STEP_BYTES];
     while offset < end {
@@ -308,7 +319,7 @@ pub(crate) fn write_zeros(file: &dyn File, mut offset: u64, end: u64) -> io::Res
     Ok(())
 }
 
-/// Removes what an earlier process prepared and did not use.
+/// Removes segments that an earlier process prepared and did not use.
 pub(crate) fn remove_leftovers(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     for name in disk.read_dir(dir)? {
         if name.ends_with(segment::TMP_SUFFIX) {
@@ -324,18 +335,18 @@ mod tests {
 
     use super::*;
 
-    /// The log has the file, and it is still called `0.tmp`: to make another now would empty it.
+    /// While the log holds the file under the name `0.tmp`, preparing another would truncate it.
     #[test]
-    fn none_is_made_before_the_last_one_has_its_name() {
+    fn no_segment_is_prepared_before_the_last_one_is_renamed() {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
-        let slot = Slot::new();
+        let slot = PreparedSlot::new();
         let mut preparer = Preparer::new(Arc::clone(&disk), "/".into(), 4096, Arc::clone(&slot));
         assert!(slot.take().is_none());
-        while preparer.turn() == Turn::Busy {}
-        let prepared = slot.take().expect("it was made");
-        assert_eq!(preparer.turn(), Turn::Idle);
-        disk.rename(&prepared.path, Path::new("/segment")).expect("it is there");
+        while preparer.turn() == PrepareTurn::Busy {}
+        let prepared = slot.take().expect("a prepared segment");
+        assert_eq!(preparer.turn(), PrepareTurn::Idle);
+        disk.rename(&prepared.path, Path::new("/segment")).expect("rename the segment");
         slot.cut_done();
-        assert_eq!(preparer.turn(), Turn::Busy);
+        assert_eq!(preparer.turn(), PrepareTurn::Busy);
     }
 }

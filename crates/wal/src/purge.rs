@@ -1,16 +1,17 @@
-//! Removes segments that nobody needs.
+//! Removes segments that are no longer needed.
 
 use std::path::Path;
 
 use env::{Disk, Lock, Locking, Open};
 
-use crate::error::{Failure, OpenError};
+use crate::error::{DiskError, OpenError};
 use crate::segment::{self, SUFFIX, SegmentName};
 
-/// Removes the oldest segments until `keep` are left, or until one is needed: its number is not below `needed`, which is
-/// [`Wal::first_needed`](crate::Wal::first_needed), or somebody else has it locked. Gives back their names.
+/// Removes the oldest segments until `keep` are left, or until one is needed: its sequence number
+/// is at least `needed`, which is [`Wal::first_needed`](crate::Wal::first_needed), or another
+/// process has locked it. Returns the removed names.
 ///
-/// Zero sets no limit, as in etcd's flags, and removes nothing.
+/// Compat: as in etcd's flags, 0 means no limit and removes nothing.
 pub fn purge(
     disk: &dyn Disk,
     dir: &Path,
@@ -25,19 +26,19 @@ pub fn purge(
             break;
         }
         let path = dir.join(&name);
-        let file = disk.open(&path, Open::write()).map_err(|e| Failure::new("open", &path, e))?;
+        let file = disk.open(&path, Open::write()).map_err(|e| DiskError::new("open", &path, e))?;
         let free = file.try_lock(Locking::Ofd, Lock::Exclusive);
-        if !free.map_err(|e| Failure::new("lock", &path, e))? {
+        if !free.map_err(|e| DiskError::new("lock", &path, e))? {
             break;
         }
-        disk.remove_file(&path).map_err(|e| Failure::new("remove", &path, e))?;
+        disk.remove_file(&path).map_err(|e| DiskError::new("remove", &path, e))?;
         tracing::info!(segment = name, "purged");
         removed.push(name);
     }
     Ok(removed)
 }
 
-/// Of some names, oldest first, those that have to go for `keep` to be left. Zero keeps all.
+/// Returns the names to remove, oldest first, so that `keep` are left. 0 keeps all.
 pub(crate) fn surplus(mut names: Vec<String>, keep: usize) -> Vec<String> {
     let gone = if keep == 0 { 0 } else { names.len().saturating_sub(keep) };
     names.truncate(gone);

@@ -1,35 +1,39 @@
-//! Reads records, and tells a write that was cut short from damage.
+//! Reads records, and distinguishes torn writes from corruption.
 //!
-//! # What a power cut leaves behind
+//! # State after a power cut
 //!
-//! A segment is full of zeros before it is written. A disk keeps or loses whole sectors of 512 bytes, so after a power
-//! cut each sector that was not synced shows some earlier state of itself, and every state is *records up to some
-//! point, then zeros*:
+//! A segment is full of zeros before it is written. A disk keeps or loses whole sectors of 512
+//! bytes, so after a power cut each unsynced sector shows some earlier state, and every state is
+//! *records up to some point, then zeros*:
 //!
 //! ```text
 //!             sector 7                 sector 8                 sector 9
 //!  written    ...records|len|body..... |.....body.....|len|body |...body|
-//!  found      ...records|len|body..... |0000000000000000000000000|...body|     torn: sector 8 was lost
-//!  found      ...records|00000000000000|.....body.....|len|body |...body|     the end: sector 7 was lost
+//!  found      ...records|len|body..... |0000000000000000000000000|...body|  torn: sector 8 was lost
+//!  found      ...records|00000000000000|.....body.....|len|body |...body|  end: sector 7 was lost
 //! ```
 //!
-//! From this follow the rules, for the last segment. Closed segments were synced whole, and there nothing is torn.
+//! These rules follow for the last segment. Closed segments were synced entirely, and nothing in
+//! them is torn.
 //!
-//! - A length field is never half there: it is zero, or what was written. One that no writer would write is damage, not
-//!   a torn write.
-//! - A length that is more than a record can be, 1 GiB, was never written, whether the file is that long or not: damage.
-//! - Whatever shares a sector with a length field that is there, and belongs to the same record, is there too. If the
-//!   start of the record, which tells its length once more, is there and contradicts the length field, that is damage.
-//! - A record whose data does not match its checksum is torn only if a whole sector after the one with its length field
-//!   is zero: that is how a lost sector looks. Otherwise it is damage.
-//! - A length field that is zero ends the log, unless the record behind it, in the same sector, is whole and matches
-//!   its checksum: then the length field was damaged.
+//! - A length field is never partial: it is zero, or as written. A value that no writer produces is
+//!   corruption, not a torn write.
+//! - A length above the maximum of a record, 1 GiB, was never written, whether or not the file is
+//!   that long: corruption.
+//! - Bytes of a record that share a sector with its intact length field are intact too. If the
+//!   start of the record, which repeats its length, is there and contradicts the length field, that
+//!   is corruption.
+//! - A record whose data does not match its checksum is torn only if a whole sector after the one
+//!   with its length field is zero, as a lost sector is. Otherwise it is corrupt.
+//! - A zero length field ends the log, unless the record after it, in the same sector, is complete
+//!   and matches its checksum: then the length field is corrupt.
 //!
-//! etcd asks less: to it a length beyond the file's end is always torn, and so is a bad checksum if any sector's share
-//! of the record is zero, however small. With its rules, one flipped bit in a length field can make a member drop
-//! acknowledged entries from its log. What remains for us, because the bytes allow no better: a bit that flips in the
-//! last segment, in a record that really holds a whole sector of zeros, looks like a write that was cut short; and so
-//! does a length field that becomes zero, if it stands in the last 8 bytes of its sector.
+//! etcd is less strict: it takes a length beyond the end of the file for a torn write, and also a
+//! bad checksum if any sector's share of the record is zero, however small. By its rules, one
+//! flipped bit in a length field can make a member drop acknowledged entries. Two cases remain
+//! undetected here, because the bytes allow no better: a bit that flips in the last segment, in a
+//! record that really holds a whole sector of zeros, looks like a torn write; and so does a length
+//! field that becomes zero, if it occupies the last 8 bytes of its sector.
 
 use std::path::Path;
 
@@ -37,72 +41,70 @@ use bytes::Bytes;
 use crc32c::crc32c_append;
 use env::Disk;
 
-use crate::error::{OpenError, Place, ReadError};
+use crate::error::{OpenError, ReadError, RecordLocation};
 use crate::frame::{
-    self, HEADER_BYTES_MAX, Header, Kind, LENGTH_BYTES, NoHeader, RECORD_BYTES_MAX,
+    self, HEADER_BYTES_MAX, Header, HeaderError, LENGTH_BYTES, RECORD_BYTES_MAX, RecordKind,
 };
 use crate::segment::{self, Segment};
 use crate::window::Window;
 
-/// What a disk writes whole or not at all.
+/// Size of a sector, in bytes: the unit that a disk writes atomically.
 pub(crate) const SECTOR_BYTES: u64 = 512;
 
-/// Why a record whose start is not all there is torn.
-const CUT_SHORT: &str = "the file ends in the start of a record";
+/// Error of a record whose header is incomplete at the end of the file.
+const CUT_SHORT: &str = "the file ends within a record header";
 
 /// A record of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// What the data is.
-    pub kind: Kind,
+    /// Type of the record.
+    pub kind: RecordKind,
     /// The checksum over the data of this and all earlier records.
     pub crc: u32,
     /// The encoded message.
     pub data: Bytes,
-    /// Where it is.
-    pub place: Place,
+    /// Location of the record.
+    pub location: RecordLocation,
 }
 
-/// Reads the records of segments one by one, through a bounded buffer, and checks what binds them together.
+/// Reads the records of segments one by one, through a bounded buffer, and verifies checksums and
+/// order.
 #[derive(Debug)]
 pub struct Records {
     segments: Vec<Segment>,
-    /// The segment being read.
+    /// Index of the segment being read.
     current: usize,
     window: Window,
-    /// Where the next frame begins.
+    /// Offset of the next frame.
     offset: u64,
-    /// How many records of this segment have been read.
+    /// Number of records read from this segment.
     seen: u64,
-    /// The checksum so far.
+    /// The running checksum.
     crc: u32,
 }
 
-/// What is at the place of a frame.
+/// Result of decoding a frame.
 enum Frame {
     Record(Header, u64),
     End,
 }
 
 impl Records {
-    /// All records of all segments in a folder, without locks.
+    /// Opens all segments in a directory, without locks.
     pub fn open(disk: &dyn Disk, dir: &Path) -> Result<Records, ReadError> {
         let names = segment::list(disk, dir)?;
         Ok(Records::new(segment::open_to_read(disk, dir, &names)?)?)
     }
 
-    /// The records of some segments in a row.
+    /// Reads the given consecutive segments.
     pub(crate) fn new(segments: Vec<Segment>) -> Result<Records, OpenError> {
         let first = segments.first().ok_or(OpenError::FileNotFound)?;
         let window = Window::new(first)?;
         Ok(Records { segments, current: 0, window, offset: 0, seen: 0, crc: 0 })
     }
 
-    /// The next record; nothing at the end of the log.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "after an error there is nothing to go on to"
-    )]
+    /// Returns the next record, or `None` at the end of the log.
+    #[expect(clippy::should_implement_trait, reason = "reading cannot continue after an error")]
     pub fn next(&mut self) -> Result<Option<Record>, ReadError> {
         loop {
             if let Frame::Record(header, frame_len) = self.frame()? {
@@ -119,12 +121,12 @@ impl Records {
         }
     }
 
-    /// Where the next record would begin.
+    /// Offset at which the next record would begin.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The checksum up to here.
+    /// The running checksum up to here.
     pub(crate) fn crc(&self) -> u32 {
         self.crc
     }
@@ -137,7 +139,7 @@ impl Records {
         self.segments
     }
 
-    /// Where the last byte is, of those from the current offset on, that is not zero.
+    /// Offset of the last nonzero byte from the current offset on.
     pub(crate) fn last_used(&mut self) -> Result<Option<u64>, ReadError> {
         Ok(self.window.last_nonzero(self.offset)?)
     }
@@ -146,24 +148,24 @@ impl Records {
         self.current + 1 == self.segments.len()
     }
 
-    fn place(&self) -> Place {
-        Place { file: self.segments[self.current].name.to_string(), offset: self.offset }
+    fn location(&self) -> RecordLocation {
+        RecordLocation { file: self.segments[self.current].name.to_string(), offset: self.offset }
     }
 
-    fn damaged(&self, why: &'static str) -> ReadError {
-        ReadError::Damaged { place: self.place(), why }
+    fn corrupt(&self, reason: &'static str) -> ReadError {
+        ReadError::Corrupt { location: self.location(), reason }
     }
 
-    /// A write that was cut short; where there can be none, damage.
-    fn torn(&self, why: &'static str) -> ReadError {
+    /// Returns the error of a torn write, or of corruption where no torn write is possible.
+    fn torn(&self, reason: &'static str) -> ReadError {
         if self.is_last() && self.seen >= 2 {
-            ReadError::Torn { place: self.place(), why }
+            ReadError::Torn { location: self.location(), reason }
         } else {
-            self.damaged(why)
+            self.corrupt(reason)
         }
     }
 
-    /// Looks at the next frame up to the data.
+    /// Decodes the next frame up to its data.
     fn frame(&mut self) -> Result<Frame, ReadError> {
         let left = self.window.len() - self.offset;
         if left < LENGTH_BYTES {
@@ -172,7 +174,7 @@ impl Records {
             return if unused {
                 Ok(Frame::End)
             } else {
-                Err(self.torn("the file ends in a length field"))
+                Err(self.torn("the file ends within a length field"))
             };
         }
         let field = self.window.u64_at(self.offset)?;
@@ -180,10 +182,10 @@ impl Records {
             return self.zero_length();
         }
         let Some((len, pad)) = frame::decode_length(field) else {
-            return Err(self.damaged("the length field is not one that is written"));
+            return Err(self.corrupt("invalid length field"));
         };
         if len > RECORD_BYTES_MAX {
-            return Err(self.damaged("the length field tells of more than a record can be"));
+            return Err(self.corrupt("length field exceeds the maximum record size"));
         }
         let frame_len = LENGTH_BYTES + len + pad;
         let fits = frame_len <= left;
@@ -191,25 +193,25 @@ impl Records {
         if fits {
             Ok(Frame::Record(header, frame_len))
         } else {
-            Err(self.torn("the file ends in a record"))
+            Err(self.torn("the file ends within a record"))
         }
     }
 
-    /// The start of a record whose length field says `len`, which `fits` into the file or does not.
+    /// Decodes the header of a record with the length `len`, which `fits` into the file or not.
     fn header(&mut self, len: u64, fits: bool) -> Result<Header, ReadError> {
         let start = self.offset + LENGTH_BYTES;
         let wanted = len.min(HEADER_BYTES_MAX).min(self.window.len() - start);
         match Header::decode(self.window.get(start, wanted)?) {
             Ok(header) if header.record_len() == Some(len) => Ok(header),
-            Err(NoHeader::Short) if !fits => Err(self.torn(CUT_SHORT)),
-            // It looks whole because the file ends right before the size of the data.
+            Err(HeaderError::Short) if !fits => Err(self.torn(CUT_SHORT)),
+            // The header looks complete because the file ends right before the size of the data.
             Ok(header) if !fits && header.len == wanted => Err(self.torn(CUT_SHORT)),
             _ if self.lost_sector(start + wanted)? => Err(self.torn("a sector is zero")),
-            _ => Err(self.damaged("the record and its length field disagree")),
+            _ => Err(self.corrupt("record length differs from its length field")),
         }
     }
 
-    /// Whether any sector after the one with the length field, up to `end`, is zero.
+    /// Reports whether any sector after the one with the length field, up to `end`, is zero.
     fn lost_sector(&mut self, end: u64) -> Result<bool, ReadError> {
         let mut sector = (self.offset / SECTOR_BYTES + 1) * SECTOR_BYTES;
         while sector < end {
@@ -222,18 +224,20 @@ impl Records {
         Ok(false)
     }
 
-    /// The end of the log, or a length field that became zero.
+    /// Handles a zero length field: the end of the log, or a corrupt length field.
     fn zero_length(&mut self) -> Result<Frame, ReadError> {
         let start = self.offset + LENGTH_BYTES;
-        // With the record in the next sector, the one with the length field may well have been lost.
-        if !start.is_multiple_of(SECTOR_BYTES) && self.whole_record_at(start)? {
-            return Err(self.damaged("the length field is zero, and a record follows"));
+        // If the record starts in the next sector, the sector with the length field may have been
+        // lost.
+        if !start.is_multiple_of(SECTOR_BYTES) && self.valid_record_at(start)? {
+            return Err(self.corrupt("zero length field before a valid record"));
         }
         Ok(Frame::End)
     }
 
-    /// Whether a record begins here that matches its checksum, whatever its length field says.
-    fn whole_record_at(&mut self, start: u64) -> Result<bool, ReadError> {
+    /// Reports whether a record that matches its checksum begins at `start`, whatever its length
+    /// field says.
+    fn valid_record_at(&mut self, start: u64) -> Result<bool, ReadError> {
         let left = self.window.len() - start;
         let Ok(header) = Header::decode(self.window.get(start, left.min(HEADER_BYTES_MAX))?) else {
             return Ok(false);
@@ -242,13 +246,13 @@ impl Records {
         Ok(fits && self.window.crc(self.crc, start + header.len, header.data_len)? == header.crc)
     }
 
-    /// Reads the data behind a header, and goes past the frame.
+    /// Reads the data after a header and moves past the frame.
     fn record(&mut self, header: Header, frame_len: u64) -> Result<Record, ReadError> {
-        let place = self.place();
+        let location = self.location();
         let data_at = self.offset + LENGTH_BYTES + header.len;
         let data = self.window.read(data_at, header.data_len)?;
         let kind = self.check_kind(&header)?;
-        let crc = if kind == Kind::Crc {
+        let crc = if kind == RecordKind::Crc {
             self.segment_crc(&header)
         } else {
             crc32c_append(self.crc, &data)
@@ -256,49 +260,55 @@ impl Records {
         if crc != header.crc {
             return Err(match self.is_last() && self.lost_sector(data_at + header.data_len)? {
                 true => self.torn("a sector is zero"),
-                false => ReadError::Crc { place, expected: header.crc, computed: crc },
+                false => ReadError::Crc { location, expected: header.crc, computed: crc },
             });
         }
         self.crc = crc;
         self.offset += frame_len;
         self.seen += 1;
-        Ok(Record { kind, crc, data, place })
+        Ok(Record { kind, crc, data, location })
     }
 
-    /// What a segment must start from: where the one before ended. The first to be read starts from what it says.
+    /// Checksum that a segment must start with: that at the end of the previous one. The first
+    /// segment read determines its own.
     fn segment_crc(&self, header: &Header) -> u32 {
         if self.current == 0 { header.crc } else { self.crc }
     }
 
-    /// Each segment starts with a checksum and metadata, and has them nowhere else. The kind of a record is under no
-    /// checksum, so this is what notices when it changes.
-    fn check_kind(&self, header: &Header) -> Result<Kind, ReadError> {
-        let Some(kind) = Kind::from_number(header.kind) else {
-            return Err(ReadError::UnknownKind { place: self.place(), kind: header.kind });
+    /// Verifies the kind of a record: each segment starts with a checksum and metadata, and has
+    /// them nowhere else. No checksum covers the kind, so this detects a flipped bit in it.
+    fn check_kind(&self, header: &Header) -> Result<RecordKind, ReadError> {
+        let Some(kind) = RecordKind::from_number(header.kind) else {
+            return Err(ReadError::UnknownKind { location: self.location(), kind: header.kind });
         };
         let expected = match self.seen {
-            0 => kind == Kind::Crc && header.data_len == 0,
-            1 => kind == Kind::Metadata,
-            _ => !matches!(kind, Kind::Crc | Kind::Metadata),
+            0 => kind == RecordKind::Crc && header.data_len == 0,
+            1 => kind == RecordKind::Metadata,
+            _ => !matches!(kind, RecordKind::Crc | RecordKind::Metadata),
         };
-        if expected { Ok(kind) } else { Err(self.damaged("no record of this kind belongs here")) }
+        if expected {
+            Ok(kind)
+        } else {
+            Err(self.corrupt("unexpected record kind at this position"))
+        }
     }
 
-    /// A segment has at least its start, and a closed one has nothing behind its end.
+    /// Verifies that the segment has its first two records, and that a closed one has nothing after
+    /// its end.
     fn check_end(&mut self) -> Result<(), ReadError> {
         if self.seen < 2 {
-            return Err(self.damaged("the segment ends before it has begun"));
+            return Err(self.corrupt("segment ends before its first two records"));
         }
         if !self.is_last() && self.last_used()?.is_some() {
-            return Err(self.damaged("a closed segment goes on after its end"));
+            return Err(self.corrupt("data after the end of a closed segment"));
         }
         Ok(())
     }
 }
 
 impl Record {
-    /// An error about the contents of this record.
-    pub(crate) fn damaged(&self, why: &'static str) -> ReadError {
-        ReadError::Damaged { place: self.place.clone(), why }
+    /// Creates an error about the contents of this record.
+    pub(crate) fn corrupt(&self, reason: &'static str) -> ReadError {
+        ReadError::Corrupt { location: self.location.clone(), reason }
     }
 }

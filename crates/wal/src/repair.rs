@@ -1,4 +1,4 @@
-//! Removes the end of a log that was cut short.
+//! Repairs a log with a torn tail.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,31 +6,32 @@ use std::sync::Arc;
 
 use env::{Create, Disk, File, Open};
 
-use crate::error::{Failure, OpenError, RepairError};
+use crate::error::{DiskError, OpenError, RepairError};
 use crate::reader::Records;
 use crate::segment;
 
-/// How much is copied at a time.
+/// Copy buffer size, in bytes.
 const COPY_BYTES: usize = 1 << 20;
 
-/// What a repair did.
+/// Result of a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Repair {
-    /// Nothing: the last segment reads to its end.
+    /// Nothing to repair: the last segment is readable to its end.
     NotNeeded,
-    /// The last segment was cut; as it was before is in a copy.
+    /// The last segment was truncated, and its previous content copied.
     Cut {
-        /// Where the segment ends now.
+        /// New length of the segment.
         offset: u64,
-        /// The segment as it was.
+        /// Path of the copy.
         copy: PathBuf,
     },
 }
 
-/// Cuts the last segment of a log before a record that is torn, keeping a copy named `.broken`.
+/// Truncates the last segment of a log before a torn record, keeping a copy with the suffix
+/// `.broken`.
 ///
-/// Called once, after reading has failed with an error that [is torn](crate::ReadError::is_torn). Damage of other kinds
-/// is left as it is, and is an error.
+/// Call once, after reading has failed with an error that [is torn](crate::ReadError::is_torn).
+/// Other corruption is an error and left unchanged.
 pub fn repair(disk: &dyn Disk, dir: &Path) -> Result<Repair, RepairError> {
     let names = segment::list(disk, dir)?;
     let last = names.last().ok_or(OpenError::FileNotFound)?;
@@ -38,7 +39,7 @@ pub fn repair(disk: &dyn Disk, dir: &Path) -> Result<Repair, RepairError> {
     let segments = segment::open_locked(disk, dir, &[*last])?;
     let file = Arc::clone(&segments[0].file);
     let mut records = Records::new(segments)?;
-    let why = loop {
+    let reason = loop {
         match records.next() {
             Ok(Some(_)) => {}
             Ok(None) => return Ok(Repair::NotNeeded),
@@ -50,18 +51,18 @@ pub fn repair(disk: &dyn Disk, dir: &Path) -> Result<Repair, RepairError> {
     let copy = keep_copy(disk, dir, &path, &*file)?;
     file.set_len(offset)
         .and_then(|()| file.sync_data())
-        .map_err(|e| Failure::new("cut", &path, e))?;
-    tracing::warn!(%why, copy = %copy.display(), "cut a log at a write that was never finished");
+        .map_err(|e| DiskError::new("truncate", &path, e))?;
+    tracing::warn!(%reason, copy = %copy.display(), "truncated the torn tail of the WAL");
     Ok(Repair::Cut { offset, copy })
 }
 
-/// Copies a file to the same name with `.broken` behind, in place of an older copy.
+/// Copies a file to its name with the suffix `.broken`, replacing an older copy.
 fn keep_copy(
     disk: &dyn Disk,
     dir: &Path,
     path: &Path,
     file: &dyn File,
-) -> Result<PathBuf, Failure> {
+) -> Result<PathBuf, DiskError> {
     let copy_path = segment::suffixed(path, segment::BROKEN_SUFFIX);
     let done = || {
         let to = disk.open(&copy_path, Open::create(Create::Truncate))?;
@@ -69,11 +70,12 @@ fn keep_copy(
         to.sync_data()?;
         disk.sync_dir(dir)
     };
-    done().map_err(|e| Failure::new("copy to", &copy_path, e))?;
+    done().map_err(|e| DiskError::new("copy to", &copy_path, e))?;
     Ok(copy_path)
 }
 
-/// Copies the first `len` bytes of a file, which it must have, to the same place in another.
+/// Copies the first `len` bytes of a file to the same offsets of another. The file must have that
+/// length.
 pub(crate) fn copy(from: &dyn File, to: &dyn File, len: u64) -> io::Result<()> {
     let mut buffer = vec![0; usize::try_from(len).unwrap_or(usize::MAX).min(COPY_BYTES)];
     let mut offset = 0;

@@ -1,27 +1,28 @@
-//! What a log says, read from a snapshot on.
+//! Replays a log from a snapshot on.
 //!
 //! ```text
 //!  records    snapshot{10}  e11 e12 e13  state{commit 11}  e12' e13' e14'  state{commit 14}
-//!  from 10                  e11 e12 e13                                                       e12 e13 overwritten
-//!  means                    e11 e12' e13' e14'             state{commit 14}
+//!  from 10                  e11 e12 e13                    overwrite e12, e13
+//!  result                   e11 e12' e13' e14'             state{commit 14}
 //! ```
 //!
-//! An entry with an index that was there replaces it and all after it: a leader that was deposed before its entries
-//! were committed leaves such. Entries up to the snapshot are not handed over, but they too end what was after them, and
-//! so does the snapshot itself: no entry after it can be of an earlier term.
+//! An entry at an existing index replaces that entry and all after it; they came from a leader that
+//! was deposed before they were committed. Entries up to the snapshot are not returned, but they
+//! too truncate everything after them, and so does the snapshot itself: no entry after it can be of
+//! an earlier term.
 //!
 //! ```text
 //!  records    e7 e8 e9  e7' e8'  state{commit 8}  snapshot{8}
-//!  from 8     nothing: e9 was overwritten when e7' was written
+//!  from 8     nothing: e7' overwrote e9
 //! ```
 //!
-//! etcd takes e9 there for an entry of the log. It then believes that its log ends in a term in which it does not, and
-//! may vote for a member that lacks e8'.
+//! Compat: etcd returns e9 here. It then believes that its log ends in a different term, and may
+//! vote for a member that lacks e8'.
 //!
-//! Two logs that agree on the term at an index agree on all before it, and two that differ there need not agree on
-//! anything after it. So where the entry at the snapshot's index was of another term, the snapshot is a leader's, and took
-//! the place of that entry and of all behind it, whatever their terms. Where it was of the same term, the snapshot is
-//! our own, and they stay.
+//! Two logs with the same term at an index agree on everything before it, and two that differ there
+//! need not agree on anything after it. So if the entry at the snapshot's index has another term,
+//! the snapshot came from a leader and replaced that entry and all after it, whatever their terms.
+//! If it has the same term, the snapshot is the member's own, and the entries stay.
 //!
 //! ```text
 //!  records    e8@4 e9@6  snapshot{8@5}    from 8   nothing
@@ -35,60 +36,62 @@ use env::Disk;
 use proto::raftpb::{Entry, HardState};
 use proto::walpb::Snapshot;
 
-use crate::contents;
+use crate::decode;
 use crate::error::ReadError;
-use crate::frame::Kind;
+use crate::frame::RecordKind;
 use crate::reader::{Record, Records};
 use crate::segment;
-use crate::starts::Starts;
+use crate::starts::ReplayStarts;
 
-/// How far the term of an entry may be ahead of the last state. A state that is taken for an entry, since a bit flipped
-/// in the kind of its record, has the id of a member where an entry has its term, and those are larger by chance.
+/// Maximum distance between the term of an entry and that of the last state. A state that decodes
+/// as an entry, because a bit flipped in its kind, has a member id in place of the term, and member
+/// ids are almost always larger.
 const TERM_LEAP_MAX: u64 = 1 << 32;
 
-/// What a log says besides its entries.
+/// Result of a replay without the entries.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Summary {
-    /// What was handed to [`Wal::create`](crate::Wal::create).
+pub struct ReplaySummary {
+    /// The metadata given to [`Wal::create`](crate::Wal::create).
     pub metadata: Bytes,
-    /// The last state saved; the default if none was.
+    /// The last state saved, or the default.
     pub state: HardState,
 }
 
-/// What a log says.
+/// Result of a replay.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Contents {
-    /// What was handed to [`Wal::create`](crate::Wal::create).
+pub struct LogContents {
+    /// The metadata given to [`Wal::create`](crate::Wal::create).
     pub metadata: Bytes,
-    /// The last state saved; the default if none was.
+    /// The last state saved, or the default.
     pub state: HardState,
-    /// The entries after the snapshot, without gaps. Those past the commit index may yet be overwritten.
+    /// The entries after the snapshot, without gaps. Entries beyond the commit index may yet be
+    /// overwritten.
     pub entries: Vec<Entry>,
 }
 
-/// What a reader is told, in the order of the records.
+/// A change of the replayed entries, in the order of the records.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Replayed {
-    /// An entry. It follows the last one, or takes the place of an earlier one, and of all after that.
+pub enum ReplayEvent {
+    /// An entry that follows the last one, or replaces an earlier one and all after it.
     Entry(Entry),
-    /// None of the entries so far are in the log any more.
+    /// All entries so far were overwritten.
     Overwritten,
 }
 
-/// Reads a log from a snapshot on, without locks, so that it may be in use. An end that is torn is where reading ends.
-pub fn read_all(disk: &dyn Disk, dir: &Path, start: &Snapshot) -> Result<Contents, ReadError> {
+/// Reads a log from a snapshot on, without locks, so that it may be in use. Ignores a torn tail.
+pub fn read_all(disk: &dyn Disk, dir: &Path, start: &Snapshot) -> Result<LogContents, ReadError> {
     let mut entries = Entries::new(start);
     let summary = read(disk, dir, start, |replayed| entries.apply(replayed))?;
     Ok(entries.contents(summary))
 }
 
-/// As [`read_all`], with each entry handed over as it is read.
+/// Like [`read_all`], but passes each entry to `visit` as it is read.
 pub fn read(
     disk: &dyn Disk,
     dir: &Path,
     start: &Snapshot,
-    visit: impl FnMut(Replayed),
-) -> Result<Summary, ReadError> {
+    visit: impl FnMut(ReplayEvent),
+) -> Result<ReplaySummary, ReadError> {
     let names = segment::list(disk, dir)?;
     let names = segment::select(&names, start.index())?;
     let mut records = Records::new(segment::open_to_read(disk, dir, names)?)?;
@@ -100,7 +103,7 @@ pub fn read(
     replay.finish().map(|ending| ending.summary)
 }
 
-/// Collects entries, the later over the earlier.
+/// Collects entries; later ones overwrite earlier ones.
 #[derive(Debug)]
 pub(crate) struct Entries {
     start: u64,
@@ -112,57 +115,58 @@ impl Entries {
         Entries { start: start.index(), entries: Vec::new() }
     }
 
-    pub(crate) fn apply(&mut self, replayed: Replayed) {
+    pub(crate) fn apply(&mut self, replayed: ReplayEvent) {
         match replayed {
-            Replayed::Entry(entry) => self.push(entry),
-            Replayed::Overwritten => self.entries.clear(),
+            ReplayEvent::Entry(entry) => self.push(entry),
+            ReplayEvent::Overwritten => self.entries.clear(),
         }
     }
 
     fn push(&mut self, entry: Entry) {
-        let kept = usize::try_from(entry.index() - self.start - 1).expect("as many are in memory");
+        let kept =
+            usize::try_from(entry.index() - self.start - 1).expect("the entries are in memory");
         self.entries.truncate(kept);
         self.entries.push(entry);
     }
 
-    pub(crate) fn contents(self, summary: Summary) -> Contents {
-        let Summary { metadata, state } = summary;
-        Contents { metadata, state, entries: self.entries }
+    pub(crate) fn contents(self, summary: ReplaySummary) -> LogContents {
+        let ReplaySummary { metadata, state } = summary;
+        LogContents { metadata, state, entries: self.entries }
     }
 }
 
-/// Follows the records of a log.
+/// Replays the records of a log.
 #[derive(Debug)]
 pub(crate) struct Replay {
     start_index: u64,
     start_term: u64,
-    /// Whether the record of the snapshot to start from was met.
+    /// The record of the start snapshot was read.
     found: bool,
-    /// The term at the start's index, in the log as it reads so far.
+    /// The term at the start index, in the log read so far.
     term_at_start: Option<u64>,
     metadata: Option<Bytes>,
     state: HardState,
-    /// The last index of the log as it reads so far.
+    /// The last index of the log read so far.
     last: u64,
-    /// The last of some entries in a row that are not in it any more.
+    /// The last of a run of entries that were overwritten by the snapshot.
     stale: Option<u64>,
-    /// Where terms begin in it: index, term. Terms never fall along a log.
+    /// First index and term of each term in the log. Terms never decrease along a log.
     terms: Vec<(u64, u64)>,
-    /// What the log that goes on from here takes for its last index: that of the last entry record or of a snapshot
-    /// beyond.
+    /// Last index from which the log continues: that of the last entry record, or of a later
+    /// snapshot.
     saved_index: u64,
-    /// From where the log that goes on can be replayed.
-    starts: Starts,
+    /// Snapshots from which the continued log can be replayed.
+    starts: ReplayStarts,
 }
 
-/// What a log says when it has been read to its end.
+/// Result of a complete replay.
 #[derive(Debug)]
-pub(crate) struct Ending {
-    pub(crate) summary: Summary,
-    /// What the log that goes on takes for its last index.
+pub(crate) struct ReplayEnd {
+    pub(crate) summary: ReplaySummary,
+    /// Last index from which the log continues.
     pub(crate) last_index: u64,
-    /// From where it can be replayed, once what was read is durable.
-    pub(crate) starts: Starts,
+    /// Snapshots from which the log can be replayed, once the records read are durable.
+    pub(crate) starts: ReplayStarts,
 }
 
 impl Replay {
@@ -178,15 +182,15 @@ impl Replay {
             stale: None,
             terms: Vec::new(),
             saved_index: 0,
-            starts: Starts::new(start.index()),
+            starts: ReplayStarts::new(start.index()),
         }
     }
 
-    /// Reads to the end.
+    /// Reads all records.
     pub(crate) fn run(
         &mut self,
         records: &mut Records,
-        mut visit: impl FnMut(Replayed),
+        mut visit: impl FnMut(ReplayEvent),
     ) -> Result<(), ReadError> {
         while let Some(record) = records.next()? {
             if let Some(replayed) = self.record(&record)? {
@@ -196,8 +200,8 @@ impl Replay {
         Ok(())
     }
 
-    /// The result.
-    pub(crate) fn finish(mut self) -> Result<Ending, ReadError> {
+    /// Returns the result. Fails if the start snapshot was not found.
+    pub(crate) fn finish(mut self) -> Result<ReplayEnd, ReadError> {
         if !self.found {
             return Err(ReadError::SnapshotNotFound {
                 index: self.start_index,
@@ -206,26 +210,26 @@ impl Replay {
         }
         self.starts.confirm(self.state.commit());
         let metadata = self.metadata.unwrap_or_default();
-        let summary = Summary { metadata, state: self.state };
-        Ok(Ending { summary, last_index: self.saved_index, starts: self.starts })
+        let summary = ReplaySummary { metadata, state: self.state };
+        Ok(ReplayEnd { summary, last_index: self.saved_index, starts: self.starts })
     }
 
-    /// Takes in a record; gives back what it does to the entries.
-    fn record(&mut self, record: &Record) -> Result<Option<Replayed>, ReadError> {
+    /// Processes a record. Returns its effect on the entries.
+    fn record(&mut self, record: &Record) -> Result<Option<ReplayEvent>, ReadError> {
         match record.kind {
-            Kind::Entry => return self.entry(record),
-            Kind::State => self.state = contents::state(record)?,
-            Kind::Metadata => self.metadata(record)?,
-            Kind::Snapshot => return self.snapshot(record),
-            Kind::Crc => {}
+            RecordKind::Entry => return self.entry(record),
+            RecordKind::State => self.state = decode::decode_state(record)?,
+            RecordKind::Metadata => self.metadata(record)?,
+            RecordKind::Snapshot => return self.snapshot(record),
+            RecordKind::Crc => {}
         }
         Ok(None)
     }
 
-    fn entry(&mut self, record: &Record) -> Result<Option<Replayed>, ReadError> {
-        let entry = contents::entry(record)?;
+    fn entry(&mut self, record: &Record) -> Result<Option<ReplayEvent>, ReadError> {
+        let entry = decode::decode_entry(record)?;
         if entry.term().saturating_sub(self.state.term()) > TERM_LEAP_MAX {
-            return Err(record.damaged("an entry of a term that cannot have come yet"));
+            return Err(record.corrupt("implausible entry term"));
         }
         self.saved_index = entry.index();
         if entry.index() <= self.start_index {
@@ -240,23 +244,23 @@ impl Replay {
         self.check_term(record, &entry)?;
         self.stale = None;
         self.last = entry.index();
-        Ok(Some(Replayed::Entry(entry)))
+        Ok(Some(ReplayEvent::Entry(entry)))
     }
 
-    /// Whether an entry went when the snapshot came. Terms never fall along a log, so one of an earlier term did, and
-    /// whatever came after it.
+    /// Reports whether the snapshot overwrote an entry. Terms never decrease along a log, so it
+    /// overwrote each entry of an earlier term, and everything after it.
     fn is_stale(&self, entry: &Entry) -> bool {
         let follows = self.stale.is_some_and(|stale| entry.index() - 1 <= stale);
         entry.term() < self.start_term || follows && entry.index() - 1 > self.last
     }
 
-    /// The log was overwritten from the snapshot on, or from before.
-    fn overwrite(&mut self) -> Option<Replayed> {
+    /// The log was overwritten from the snapshot on, or from before it.
+    fn overwrite(&mut self) -> Option<ReplayEvent> {
         let had_entries = self.last > self.start_index;
         self.last = self.start_index;
         self.stale = None;
         self.terms.clear();
-        had_entries.then_some(Replayed::Overwritten)
+        had_entries.then_some(ReplayEvent::Overwritten)
     }
 
     fn check_gap(&self, record: &Record, entry: &Entry) -> Result<(), ReadError> {
@@ -264,7 +268,7 @@ impl Replay {
             return Ok(());
         }
         Err(ReadError::SliceOutOfRange {
-            place: record.place.clone(),
+            location: record.location.clone(),
             start_index: self.start_index,
             start_term: self.start_term,
             index: entry.index(),
@@ -277,7 +281,7 @@ impl Replay {
         while self.terms.pop_if(|(index, _)| *index >= entry.index()).is_some() {}
         match self.terms.last() {
             Some(&(_, term)) if entry.term() < term => {
-                Err(record.damaged("an entry of a lower term than the one before"))
+                Err(record.corrupt("entry term is lower than the previous one"))
             }
             Some(&(_, term)) if entry.term() == term => Ok(()),
             _ => {
@@ -290,7 +294,7 @@ impl Replay {
     fn metadata(&mut self, record: &Record) -> Result<(), ReadError> {
         match &self.metadata {
             Some(metadata) if *metadata != record.data => {
-                Err(ReadError::MetadataConflict { place: record.place.clone() })
+                Err(ReadError::MetadataConflict { location: record.location.clone() })
             }
             _ => {
                 self.metadata = Some(record.data.clone());
@@ -299,8 +303,8 @@ impl Replay {
         }
     }
 
-    fn snapshot(&mut self, record: &Record) -> Result<Option<Replayed>, ReadError> {
-        let snapshot = contents::snapshot(record)?;
+    fn snapshot(&mut self, record: &Record) -> Result<Option<ReplayEvent>, ReadError> {
+        let snapshot = decode::decode_snapshot(record)?;
         self.saved_index = self.saved_index.max(snapshot.index());
         self.starts.add(snapshot.index());
         if snapshot.index() != self.start_index {
@@ -308,14 +312,14 @@ impl Replay {
         }
         if snapshot.term() != self.start_term {
             return Err(ReadError::SnapshotMismatch {
-                place: record.place.clone(),
+                location: record.location.clone(),
                 index: self.start_index,
                 wanted: self.start_term,
                 found: snapshot.term(),
             });
         }
         self.found = true;
-        // From here on the snapshot is what is at its index.
+        // From here on the snapshot determines the term at its index.
         let replaced = self.term_at_start.replace(self.start_term);
         let was_another = replaced.is_some_and(|term| term != self.start_term);
         Ok(if was_another { self.overwrite() } else { None })

@@ -1,11 +1,11 @@
-//! The files of a log and their names.
+//! Segment files and their names.
 //!
 //! ```text
-//! 0000000000000003-00000000000012c1.wal      the 4th segment; entries from index 4801 on may be in it, none before
+//! 0000000000000003-00000000000012c1.wal      the 4th segment; its entries start at index 4801
 //! ```
 //!
-//! Sequence numbers have no gaps. The index in the name lets a reader who starts at a snapshot skip the segments before
-//! it without opening them.
+//! Sequence numbers have no gaps. The index in the name lets a reader that starts at a snapshot
+//! skip earlier segments without opening them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,28 +13,28 @@ use std::sync::Arc;
 
 use env::{Disk, File, Lock, Locking, Open};
 
-use crate::error::{Failure, OpenError};
+use crate::error::{DiskError, OpenError};
 
-/// What the name of a segment ends with.
+/// Suffix of segment files.
 pub(crate) const SUFFIX: &str = ".wal";
 
-/// What the name of a file being prepared ends with.
+/// Suffix of temporary files.
 pub(crate) const TMP_SUFFIX: &str = ".tmp";
 
-/// What the name of something broken ends with, or of a copy of it.
+/// Suffix of broken files and their copies.
 pub(crate) const BROKEN_SUFFIX: &str = ".broken";
 
 /// The name of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SegmentName {
-    /// Its place among the segments, from 0.
+    /// Sequence number, from 0.
     pub(crate) seq: u64,
-    /// No entry before this index is in it or in any later segment, unless it overwrites.
+    /// No entry below this index is in this or a later segment, unless it overwrites.
     pub(crate) index: u64,
 }
 
 impl SegmentName {
-    /// The name read back; nothing for files of other kinds.
+    /// Parses a file name. Returns `None` for other kinds of files.
     pub(crate) fn parse(name: &str) -> Option<SegmentName> {
         let (seq, index) = name.strip_suffix(SUFFIX)?.split_once('-')?;
         Some(SegmentName { seq: hex16(seq)?, index: hex16(index)? })
@@ -47,48 +47,49 @@ impl fmt::Display for SegmentName {
     }
 }
 
-/// A path with something behind its name.
+/// Appends a suffix to a path.
 pub(crate) fn suffixed(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
 }
 
-/// Sixteen hexadecimal digits.
+/// Parses sixteen hexadecimal digits.
 pub(crate) fn hex16(digits: &str) -> Option<u64> {
     let all_digits = digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     all_digits.then(|| u64::from_str_radix(digits, 16).ok())?
 }
 
-/// A segment that is open.
+/// An open segment.
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
     pub(crate) name: SegmentName,
     pub(crate) file: Arc<dyn File>,
 }
 
-/// Whether a folder has a log in it: it has files that end in `.wal`. A folder that is missing has none.
+/// Reports whether a directory contains a log: files that end in `.wal`. A missing directory
+/// contains none.
 pub fn exists(disk: &dyn Disk, dir: &Path) -> Result<bool, OpenError> {
-    Ok(disk.kind(dir).map_err(|e| Failure::new("look for", dir, e))?.is_some()
+    Ok(disk.kind(dir).map_err(|e| DiskError::new("stat", dir, e))?.is_some()
         && read_dir(disk, dir)?.iter().any(|name| name.ends_with(SUFFIX)))
 }
 
-/// The segments in a folder, in order. It is an error if there are none.
+/// Lists the segments in a directory, in order. Fails if there are none.
 pub(crate) fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<SegmentName>, OpenError> {
     let mut segments = Vec::new();
     for name in read_dir(disk, dir)? {
         match SegmentName::parse(&name) {
             Some(segment) => segments.push(segment),
             None if name.ends_with(TMP_SUFFIX) => {}
-            None => tracing::warn!(file = name, "ignored a file in the log's folder"),
+            None => tracing::warn!(file = name, "ignored unknown file in the WAL directory"),
         }
     }
     segments.sort_unstable();
     if segments.is_empty() { Err(OpenError::FileNotFound) } else { Ok(segments) }
 }
 
-/// Of the segments, those to read when starting at an index: the last one whose name is not beyond it, and all later
-/// ones.
+/// Selects the segments to read when starting at an index: the last one whose name is not beyond
+/// it, and all later ones.
 pub(crate) fn select(segments: &[SegmentName], index: u64) -> Result<&[SegmentName], OpenError> {
     let first = segments
         .iter()
@@ -101,7 +102,7 @@ pub(crate) fn select(segments: &[SegmentName], index: u64) -> Result<&[SegmentNa
     }
 }
 
-/// Opens segments to read, without locks, so that a log in use can be looked at.
+/// Opens segments for reading, without locks, so that a log in use can be inspected.
 pub(crate) fn open_to_read(
     disk: &dyn Disk,
     dir: &Path,
@@ -110,7 +111,7 @@ pub(crate) fn open_to_read(
     names.iter().map(|name| open(disk, dir, *name, Open::read())).collect()
 }
 
-/// Opens segments to write, each locked against everybody else.
+/// Opens segments for writing, each under an exclusive lock.
 pub(crate) fn open_locked(
     disk: &dyn Disk,
     dir: &Path,
@@ -126,21 +127,21 @@ pub(crate) fn open_locked(
 
 fn open(disk: &dyn Disk, dir: &Path, name: SegmentName, how: Open) -> Result<Segment, OpenError> {
     let path = dir.join(name.to_string());
-    let file = disk.open(&path, how).map_err(|e| Failure::new("open", &path, e))?;
+    let file = disk.open(&path, how).map_err(|e| DiskError::new("open", &path, e))?;
     Ok(Segment { name, file })
 }
 
-/// Takes the lock that etcd takes.
+/// Takes an exclusive lock, of the same kind as etcd's.
 pub(crate) fn lock(file: &dyn File, path: &Path) -> Result<(), OpenError> {
     match file.try_lock(Locking::Ofd, Lock::Exclusive) {
         Ok(true) => Ok(()),
         Ok(false) => Err(OpenError::Locked { file: path.to_owned() }),
-        Err(error) => Err(Failure::new("lock", path, error).into()),
+        Err(error) => Err(DiskError::new("lock", path, error).into()),
     }
 }
 
 pub(crate) fn read_dir(disk: &dyn Disk, dir: &Path) -> Result<Vec<String>, OpenError> {
-    Ok(disk.read_dir(dir).map_err(|e| Failure::new("list", dir, e))?)
+    Ok(disk.read_dir(dir).map_err(|e| DiskError::new("list", dir, e))?)
 }
 
 #[cfg(test)]
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_as_written() {
+    fn segment_names_survive_formatting() {
         let segment = name(3, 4801);
         assert_eq!(segment.to_string(), "0000000000000003-00000000000012c1.wal");
         assert_eq!(SegmentName::parse(&segment.to_string()), Some(segment));
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_starts_in_the_last_segment_not_beyond_the_snapshot() {
+    fn reading_starts_in_the_last_segment_at_or_before_the_snapshot() {
         let segments = [name(0, 0), name(1, 10), name(2, 20)];
         for (index, first) in [(0, 0), (9, 0), (10, 1), (19, 1), (20, 2), (1000, 2)] {
             assert_eq!(select(&segments, index).unwrap(), &segments[first..], "index {index}");
@@ -180,18 +181,22 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_segment_is_noticed() {
+    fn a_missing_segment_is_detected() {
         let segments = [name(0, 0), name(2, 20), name(3, 30)];
         let text = select(&segments, 5).unwrap_err().to_string();
         assert_eq!(
             text,
             "wal: file sequence numbers (starting from 0) do not increase continuously: 2 follows 0"
         );
-        assert_eq!(select(&segments, 25).unwrap().len(), 2, "what is not read may be missing");
+        assert_eq!(
+            select(&segments, 25).unwrap().len(),
+            2,
+            "segments that are not read may be missing"
+        );
     }
 
     #[test]
-    fn a_folder_without_segments_has_no_log() {
+    fn a_directory_without_segments_has_no_log() {
         let disk = env::SimDisk::new(1);
         let dir = Path::new("/wal");
         assert!(!exists(&disk, dir).unwrap());

@@ -8,7 +8,7 @@ use env::OsDisk;
 use prost::Message as _;
 use proto::etcdserverpb::Metadata;
 use proto::raftpb::{Entry, HardState};
-use wal::{Kind, Records};
+use wal::{RecordKind, Records};
 
 /// What a log says in the end.
 pub(crate) struct Log {
@@ -46,16 +46,16 @@ impl Log {
     }
 
     /// An entry takes the place of those that were there at its index and behind.
-    fn add(&mut self, kind: Kind, data: &[u8]) -> anyhow::Result<()> {
+    fn add(&mut self, kind: RecordKind, data: &[u8]) -> anyhow::Result<()> {
         match kind {
-            Kind::Metadata => self.metadata = Metadata::decode(data)?,
-            Kind::Entry => {
+            RecordKind::Metadata => self.metadata = Metadata::decode(data)?,
+            RecordKind::Entry => {
                 let entry = Entry::decode(data)?;
                 self.entries.split_off(&entry.index());
                 self.entries.insert(entry.index(), entry);
             }
-            Kind::State => self.state = HardState::decode(data)?,
-            Kind::Crc | Kind::Snapshot => {}
+            RecordKind::State => self.state = HardState::decode(data)?,
+            RecordKind::Crc | RecordKind::Snapshot => {}
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use proto::raftpb::HardState;
 use proto::walpb::Snapshot;
 use raft::{ConfState, Entry, MemoryStorage, SnapshotMetadata};
 use types::{Index, MemberId, Term};
-use wal::{Contents, Opening, Survey, Wal};
+use wal::{LogContents, LogSurvey, UnreadWal, Wal};
 
 use super::{StartError, in_log};
 use crate::config::ServerConfig;
@@ -40,7 +40,7 @@ pub(super) fn survey(
     disk: &dyn Disk,
 ) -> Result<(Snapshot, Index), StartError> {
     let folder = config.wal_path();
-    let Survey { snapshots, last_index } = wal::survey(disk, &folder)?;
+    let LogSurvey { snapshots, last_index } = wal::survey(disk, &folder)?;
     let start = snapshots.into_iter().next_back().ok_or(StartError::NoStart)?;
     tracing::info!(snapshot_index = start.index(), "found the place in the log to start from");
     Ok((start, Index(last_index)))
@@ -51,7 +51,7 @@ pub(super) fn lock(
     config: &ServerConfig,
     disk: &Arc<dyn Disk>,
     start: &Snapshot,
-) -> Result<Opening, StartError> {
+) -> Result<UnreadWal, StartError> {
     let opening = Wal::open(Arc::clone(disk), &config.wal_path(), start, wal_config(config));
     opening.map_err(in_log(config))
 }
@@ -61,7 +61,7 @@ pub(super) fn read(
     config: &ServerConfig,
     disk: &Arc<dyn Disk>,
     start: &Snapshot,
-    opening: Opening,
+    opening: UnreadWal,
 ) -> Result<Log, StartError> {
     let (wal, contents) = match opening.read_all() {
         Err(error) if error.is_torn() => {
@@ -70,7 +70,7 @@ pub(super) fn read(
         }
         other => other?,
     };
-    let Contents { metadata, state, entries } = contents;
+    let LogContents { metadata, state, entries } = contents;
     let metadata = Metadata::decode(metadata).map_err(StartError::Metadata)?;
     let entries = entries.into_iter().map(entry).collect::<Result<_, _>>()?;
     Ok(Log { wal, metadata, state, entries })

@@ -26,7 +26,7 @@ use proto::walpb::Snapshot;
 use raft::{MemoryStorage, Peer, RawNode};
 use types::{Index, MemberId};
 use wal::snap::Snapshotter;
-use wal::{Opening, Wal};
+use wal::{UnreadWal, Wal};
 
 pub use error::StartError;
 
@@ -145,7 +145,7 @@ fn restart(
 fn take_log(
     config: &ServerConfig,
     around: &Surroundings<'_>,
-) -> Result<(Snapshot, Index, Opening), StartError> {
+) -> Result<(Snapshot, Index, UnreadWal), StartError> {
     let take = || -> Result<_, StartError> {
         let (start, last) = log::survey(config, &**around.disk)?;
         let opening = log::lock(config, around.disk, &start)?;

@@ -11,7 +11,7 @@ use membership::Member;
 use proto::etcdserverpb as pb;
 use raft::MessageType;
 use types::{Index, LeaseId, MemberId, Term};
-use wal::snap::{Received, SnapError};
+use wal::snap::{ReceivedDb, SnapError};
 
 use super::Credentials;
 use crate::error::Error;
@@ -115,7 +115,7 @@ impl Server {
         Ok(bytes)
     }
 
-    fn receive_database(&self, database: &mut dyn Read) -> Result<Received<'_>, SnapError> {
+    fn receive_database(&self, database: &mut dyn Read) -> Result<ReceivedDb<'_>, SnapError> {
         let copied = self.shared.files.receive_db(database)?;
         let began = self.now();
         let synced = copied.sync();
@@ -128,7 +128,7 @@ impl Server {
     /// If there is one of that name, consensus may have heard of that already: it stays, whatever comes.
     fn keep(
         &self,
-        received: Received<'_>,
+        received: ReceivedDb<'_>,
         applied: (Index, Term),
         message: raft::Message,
     ) -> Result<(), SnapshotRefused> {

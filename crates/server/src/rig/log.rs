@@ -83,7 +83,7 @@ fn found(disk: SimDisk) -> Vec<At> {
 }
 
 /// What the log on this disk says. A torn end is cut.
-pub(super) fn contents(disk: SimDisk) -> wal::Contents {
+pub(super) fn contents(disk: SimDisk) -> wal::LogContents {
     let (disk, folder): (Arc<dyn Disk>, _) = (Arc::new(disk), small().wal_path());
     let start = wal::valid_snapshots(&*disk, &folder).unwrap().pop().unwrap();
     let open = || Wal::open(Arc::clone(&disk), &folder, &start, CONFIG).unwrap().read_all();

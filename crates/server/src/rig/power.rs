@@ -61,7 +61,7 @@ fn a_first_write_that_is_torn_is_told_from_a_member_that_was_there() {
     let story = Story { seed: 1, steps: 0 };
     let (whole, folder) = (SimDisk::new(0), story.config().wal_path());
     story.tell(&whole);
-    let wal::Contents { metadata, entries, .. } = log::contents(whole);
+    let wal::LogContents { metadata, entries, .. } = log::contents(whole);
     let torn = SimDisk::new(0);
     let mut log = Wal::create(Arc::new(torn.clone()), &folder, metadata, log::CONFIG).unwrap();
     log.save(&HardState::default(), &entries[..1], true).unwrap();

@@ -20,7 +20,7 @@ use proto::raftpb::{ConfState, SnapshotMetadata};
 use proto::{raftpb, walpb};
 use raft::Message;
 use types::{Index, Term};
-use wal::snap::{Encoded, SnapError};
+use wal::snap::{EncodedSnapshot, SnapError};
 
 use crate::metrics::seconds;
 use crate::pipeline::log_writer::LogWork;
@@ -143,7 +143,7 @@ impl Snapshots {
     fn write(&self, snapshot: &raftpb::Snapshot) -> Result<(), SnapError> {
         let Shared { metrics, .. } = &*self.shared;
         let began = self.shared.now();
-        let Some(encoded) = Encoded::new(snapshot) else { return Ok(()) };
+        let Some(encoded) = EncodedSnapshot::new(snapshot) else { return Ok(()) };
         let encoded_at = self.shared.now();
         metrics.snap_save_marshalling_duration.observe(seconds(began, encoded_at));
         let written = self.shared.files.write(&encoded);

@@ -1,4 +1,4 @@
-//! The log, open for appending.
+//! The write-ahead log, open for appending.
 //!
 //! ```text
 //!  held      0000000000000006-….wal   0000000000000007-….wal          locked, until released
@@ -7,12 +7,12 @@
 //!                                    durable()   written()
 //! ```
 //!
-//! A [`save`](Wal::save) is one write behind what is there, and one sync if asked for. When that takes the segment to
-//! its size, the segment is closed and the next one begun, and everything is durable.
+//! A [`save`](Wal::save) is one write at the end, and one sync if requested. When the segment
+//! reaches its size, it is closed and the next one started, and everything is durable.
 //!
-//! Invariants: what is before [`durable`](Wal::durable) survives a power cut. After a write or sync has failed nobody
-//! knows what the disk holds, so nothing more is written: every later call fails, with the first cause, until the log
-//! is opened anew.
+//! Invariants: everything before [`durable`](Wal::durable) survives a power cut. After a failed
+//! write or sync the content of the disk is unknown, so nothing more is written: every later call
+//! fails with the first cause, until the log is reopened.
 
 mod create;
 mod cut;
@@ -29,27 +29,27 @@ use failpoint::failpoint;
 use proto::raftpb::{Entry, HardState};
 use proto::walpb::Snapshot;
 
-pub use open::Opening;
+pub use open::UnreadWal;
 
-use crate::error::{Failure, SaveError};
-use crate::frame::{Encoder, Kind};
-use crate::prepare::{Preparer, Slot};
+use crate::error::{DiskError, SaveError};
+use crate::frame::{Encoder, RecordKind};
+use crate::prepare::{PreparedSlot, Preparer};
 use crate::segment::Segment;
-use crate::starts::Starts;
+use crate::starts::ReplayStarts;
 use crate::{SAVE_BYTES_MAX, SEGMENT_BYTES};
 
-/// What is written at once. A save that is longer takes several writes, and still one sync.
+/// Maximum size of one write, in bytes. A longer save takes several writes, and still one sync.
 const WRITE_BYTES_MAX: usize = 4 << 20;
 
-/// More than an entry or a state takes in the file beyond its data.
+/// Upper bound of the overhead of an entry or state in the file, in bytes.
 const OVERHEAD_BYTES: usize = 96;
 
-/// How a log is kept.
+/// Options of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// A segment that has grown to this is closed. [`SEGMENT_BYTES`], except in tests.
+    /// Size at which a segment is closed. [`SEGMENT_BYTES`], except in tests.
     pub segment_bytes: u64,
-    /// Pretends that every sync succeeded. Loses acknowledged writes at a power cut; for tests, as in etcd.
+    /// Skips all syncs. A power cut then loses acknowledged writes; for tests, as in etcd.
     pub unsafe_no_fsync: bool,
 }
 
@@ -59,12 +59,12 @@ impl Default for Config {
     }
 }
 
-/// A place in the log.
+/// A position in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// The sequence number of the segment.
+    /// Sequence number of the segment.
     pub seq: u64,
-    /// The offset in it.
+    /// Offset in the segment.
     pub offset: u64,
 }
 
@@ -74,7 +74,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// A log, open for appending. Nobody else can open it until it is closed or dropped.
+/// A log, open for appending. Its lock excludes other writers until it is closed or dropped.
 #[derive(Debug)]
 pub struct Wal {
     disk: Arc<dyn Disk>,
@@ -82,31 +82,33 @@ pub struct Wal {
     config: Config,
     /// Written at the start of each segment.
     metadata: Bytes,
-    /// The last state saved, written at the start of each segment.
+    /// The last state saved; written at the start of each segment.
     state: HardState,
-    /// The last entry saved, or a snapshot beyond.
+    /// Index of the last entry saved, or of a later snapshot.
     last_index: u64,
-    /// From where it could be replayed.
-    starts: Starts,
-    /// The segments locked, oldest first. The last is the one being written.
+    /// Snapshots from which the log can be replayed.
+    starts: ReplayStarts,
+    /// The locked segments, oldest first. The last one is being written.
     held: Vec<Segment>,
-    /// Where the next record goes in that one.
+    /// Offset of the next record in the last segment.
     offset: u64,
     durable: Position,
-    /// Written since it was opened.
+    /// Bytes written since the log was opened.
     bytes_written: u64,
     encoder: Encoder,
-    /// The first failure.
-    poison: Option<Arc<Failure>>,
-    slot: Arc<Slot>,
+    /// The first failure, after which nothing is written.
+    poison: Option<Arc<DiskError>>,
+    slot: Arc<PreparedSlot>,
     background: Option<JoinHandle<()>>,
 }
 
 impl Wal {
-    /// Appends entries and then a state. With `must_sync`, all that was saved so far is durable afterwards.
+    /// Appends entries and then a state. With `must_sync`, everything saved so far is durable
+    /// afterwards.
     ///
-    /// A state without anything in it is none. Entries follow each other, and the first follows the last one saved or
-    /// overwrites one before. After an error it is open whether they are in the log.
+    /// An empty state is not written. Entries are consecutive, and the first one follows the last
+    /// one saved or overwrites an earlier one. After an error it is undetermined whether they are
+    /// in the log.
     ///
     /// # Panics
     /// If there is a gap before or between the entries.
@@ -129,11 +131,12 @@ impl Wal {
         if must_sync { self.sync() } else { Ok(()) }
     }
 
-    /// Appends a place from which the log can be replayed, and makes everything durable.
+    /// Appends a snapshot from which the log can be replayed, and makes everything durable.
     ///
-    /// What it stands for must be durable already: the snapshot file or the database. It counts once a state that was
-    /// saved, before or after it, has a commit index that is not before it; until then a reader starts at an earlier one,
-    /// and [`release_to`](Wal::release_to) keeps what that takes.
+    /// The snapshot's data must already be durable: the snapshot file or the database. The record
+    /// becomes valid once a saved state, before or after it, has a commit index that covers it;
+    /// until then a reader starts at an earlier one, and [`release_to`](Wal::release_to) keeps the
+    /// segments for that.
     pub fn save_snapshot(&mut self, snapshot: &Snapshot) -> Result<(), SaveError> {
         self.check_poison()?;
         check_complete(snapshot)?;
@@ -143,7 +146,7 @@ impl Wal {
         self.sync()
     }
 
-    /// Makes everything durable that was saved so far.
+    /// Makes everything saved so far durable.
     pub fn sync(&mut self) -> Result<(), SaveError> {
         self.check_poison()?;
         if self.durable < self.written() {
@@ -153,17 +156,17 @@ impl Wal {
                 failpoint!("walAfterSync");
                 self.checked("sync", self.tail_path(), synced)?;
             }
-            self.all_is_durable();
+            self.mark_all_durable();
         }
         Ok(())
     }
 
-    /// Lets go of the segments that are not needed to replay from a snapshot at this index, so that
+    /// Unlocks the segments that are not needed to replay from a snapshot at this index, so that
     /// [`purge`](crate::purge) may remove them.
     ///
-    /// It never goes beyond the last snapshot that counts: the one at which the log was opened, or one saved later with
-    /// [`save_snapshot`](Wal::save_snapshot) that a durable state covers. So there is always one to start from, and it is
-    /// no harm to ask for too much.
+    /// Never releases beyond the last valid snapshot: the one at which the log was opened, or one
+    /// saved later with [`save_snapshot`](Wal::save_snapshot) that a durable state covers. So there
+    /// is always one to start from, and a too large `index` does no harm.
     pub fn release_to(&mut self, index: u64) {
         let index = index.min(self.starts.valid());
         // The last segment that begins before the index may hold entries up to it.
@@ -172,7 +175,8 @@ impl Wal {
         self.held.drain(..needed);
     }
 
-    /// The number of the first segment that a replay needs. What is before may be purged, also when the log is closed and holds no locks any more.
+    /// Sequence number of the first segment that a replay needs. Earlier ones may be purged, even
+    /// after the log is closed and its locks released.
     pub fn first_needed(&self) -> u64 {
         self.held.first().map_or(0, |segment| segment.name.seq)
     }
@@ -182,22 +186,22 @@ impl Wal {
         self.sync()
     }
 
-    /// Up to where the log was written.
+    /// Position up to which the log was written.
     pub fn written(&self) -> Position {
         Position { seq: self.tail().name.seq, offset: self.offset }
     }
 
-    /// Bytes of all records written since it was opened.
+    /// Bytes of all records written since the log was opened.
     pub fn bytes_written(&self) -> u64 {
         self.bytes_written
     }
 
-    /// Up to where the log survives a power cut.
+    /// Position up to which the log survives a power cut.
     pub fn durable(&self) -> Position {
         self.durable
     }
 
-    /// The index of the last entry saved, or of a snapshot beyond.
+    /// Index of the last entry saved, or of a later snapshot.
     pub fn last_index(&self) -> u64 {
         self.last_index
     }
@@ -207,14 +211,14 @@ impl Wal {
         &self.state
     }
 
-    /// Who makes the next segment ahead of time, step by step. There should be one at most; without any, segments are
-    /// made when needed, and syncs take longer.
+    /// Returns a preparer, which creates the next segment ahead of time, step by step. There should
+    /// be at most one; without any, segments are created on demand, and syncs take longer.
     pub fn preparer(&self) -> Preparer {
         let (disk, slot) = (Arc::clone(&self.disk), Arc::clone(&self.slot));
         Preparer::new(disk, self.dir.clone(), self.config.segment_bytes, slot)
     }
 
-    /// Has a thread make the next segment ahead of time, until the log is closed.
+    /// ReplayStarts a thread that prepares the next segment ahead of time, until the log is closed.
     pub fn prepare_in_background(&mut self) -> io::Result<()> {
         if self.background.is_none() {
             let preparer = self.preparer();
@@ -228,37 +232,37 @@ impl Wal {
         let index = entry.index();
         assert!(
             0 < index && index <= self.last_index + 1,
-            "entry {index} was to be saved after {}",
+            "gap in the log: entry {index} saved after {}",
             self.last_index
         );
-        self.encoder.push_message(Kind::Entry, entry);
+        self.encoder.push_message(RecordKind::Entry, entry);
         self.last_index = index;
         if self.encoder.bytes().len() >= WRITE_BYTES_MAX { self.write() } else { Ok(()) }
     }
 
     fn push_state(&mut self, state: &HardState) {
-        // All three fields are always written, zero or not.
+        // All three fields are always written, even if zero.
         let (term, vote, commit) = (state.term(), state.vote(), state.commit());
         if (term, vote, commit) == (0, 0, 0) {
             return;
         }
         self.state = HardState { term: Some(term), vote: Some(vote), commit: Some(commit) };
-        self.encoder.push_message(Kind::State, &self.state);
+        self.encoder.push_message(RecordKind::State, &self.state);
     }
 
     fn push_snapshot(&mut self, snapshot: &Snapshot) {
-        self.encoder.push_message(Kind::Snapshot, snapshot);
+        self.encoder.push_message(RecordKind::Snapshot, snapshot);
         self.last_index = self.last_index.max(snapshot.index());
         self.starts.add(snapshot.index());
     }
 
-    /// What was saved so far survives a power cut from now on.
-    fn all_is_durable(&mut self) {
+    /// Records that everything saved so far is durable.
+    fn mark_all_durable(&mut self) {
         self.durable = self.written();
         self.starts.confirm(self.state.commit());
     }
 
-    /// Writes what was assembled behind what is there.
+    /// Writes the encoded records at the end of the log.
     fn write(&mut self) -> Result<(), SaveError> {
         let bytes = self.encoder.bytes();
         if bytes.is_empty() {
@@ -277,7 +281,7 @@ impl Wal {
     }
 
     fn tail(&self) -> &Segment {
-        self.held.last().expect("a log always holds the segment it writes")
+        self.held.last().expect("the segment being written is always held")
     }
 
     fn tail_path(&self) -> PathBuf {
@@ -291,15 +295,15 @@ impl Wal {
         }
     }
 
-    /// Passes on what came of a call to the disk; if it failed, nothing is written any more.
+    /// Passes on the result of a disk operation. A failure poisons the log.
     fn checked<T>(
         &mut self,
-        what: &'static str,
+        action: &'static str,
         file: impl AsRef<Path>,
         outcome: io::Result<T>,
     ) -> Result<T, SaveError> {
         outcome.map_err(|error| {
-            let failure = Arc::new(Failure::new(what, file.as_ref(), error));
+            let failure = Arc::new(DiskError::new(action, file.as_ref(), error));
             self.poison = Some(Arc::clone(&failure));
             SaveError::Failed(failure)
         })
@@ -312,7 +316,7 @@ impl Drop for Wal {
         if let Some(thread) = self.background.take()
             && thread.join().is_err()
         {
-            tracing::error!("the thread that prepares segments panicked");
+            tracing::error!("the segment preparation thread panicked");
         }
     }
 }
@@ -324,7 +328,7 @@ fn check_size(entries: &[Entry]) -> Result<(), SaveError> {
     if bytes > SAVE_BYTES_MAX { Err(SaveError::TooLarge { bytes }) } else { Ok(()) }
 }
 
-/// As etcd demands of what it writes. What it reads may be older.
+/// Checks the fields that etcd requires of a written snapshot record. Older records may lack them.
 fn check_complete(snapshot: &Snapshot) -> Result<(), SaveError> {
     let missing = match snapshot {
         Snapshot { index: None, .. } => "index",

@@ -1,21 +1,21 @@
-//! Snapshot files: what a member can start from instead of the whole log.
+//! Snapshot files, from which a member starts instead of replaying the whole log.
 //!
-//! In the folder `snap` beside the log, as of etcd 3.7:
+//! In the directory `snap` beside the log, as of etcd 3.7:
 //!
 //! ```text
-//! 0000000000000003-00000000000012c0.snap      term 3, index 4800: snappb.snapshot { crc, data: raftpb.Snapshot }
-//! 00000000000012c0.snap.db                    index 4800: a database image from the leader, until it becomes `db`
-//! tmp…                                        either of them on its way; removed at the next start
-//! 0000000000000002-0000000000000bb8.snap.broken     a snapshot that could not be read
+//! 0000000000000003-00000000000012c0.snap      term 3, index 4800: snappb.Snapshot { crc, data }
+//! 00000000000012c0.snap.db                    index 4800: a snapshot database from the leader
+//! tmp…                                        temporary files; removed at the next start
+//! 0000000000000002-0000000000000bb8.snap.broken     an unreadable snapshot
 //! ```
 //!
-//! Both kinds are written under another name, synced and renamed, and the folder is synced: they are there whole or not
-//! at all. etcd writes `.snap` files in place; a half one that it leaves behind is set aside on loading, by it and by
-//! us.
+//! Both kinds are written under a temporary name, synced and renamed, and the directory is synced:
+//! they exist completely or not at all. etcd writes `.snap` files in place; an incomplete one is
+//! renamed on loading, by etcd and by Bowline.
 
 mod db;
 mod file;
-mod unnamed;
+mod temp_file;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,121 +27,122 @@ use proto::raftpb;
 use proto::walpb;
 use thiserror::Error;
 
-pub use db::{Copied, Received};
+pub use db::{ReceivedDb, UnsyncedDb};
 pub use file::read;
 
-use crate::error::Failure;
+use crate::error::DiskError;
 use crate::purge::surplus;
 use crate::segment::{BROKEN_SUFFIX, suffixed};
 
 const SNAP_SUFFIX: &str = ".snap";
 const DB_SUFFIX: &str = ".snap.db";
 
-/// What files on their way are called. Both etcd and we remove such files at start.
+/// Prefix of temporary files. Both etcd and Bowline remove such files at start.
 const TMP_PREFIX: &str = "tmp";
 
-/// What the target of a defragmentation is called.
+/// Prefix of the target file of a defragmentation.
 const DEFRAG_PREFIX: &str = "db.tmp";
 
-/// The largest `.snap` file that is read. They hold the members and little else.
+/// Maximum size of a `.snap` file that is read, in bytes. They hold the members and little else.
 pub const SNAP_BYTES_MAX: u64 = 512 << 20;
 
-/// Why a snapshot could not be saved or loaded.
+/// Reason why a snapshot could not be saved or loaded.
 #[derive(Debug, Error)]
 pub enum SnapError {
-    /// There is none, or none that fits.
+    /// No snapshot exists, or none matches.
     #[error("snap: no available snapshot")]
     NoSnapshot,
-    /// The file has nothing in it.
+    /// The file is empty.
     #[error("snap: empty snapshot: {}", file.display())]
     Empty {
         /// The file.
         file: PathBuf,
     },
-    /// The file is not what was written.
+    /// The content does not match its checksum.
     #[error("snap: crc mismatch: {}: expected: {expected:x} computed: {computed:x}", file.display())]
     Crc {
         /// The file.
         file: PathBuf,
-        /// The checksum it carries.
+        /// The stored checksum.
         expected: u32,
-        /// The checksum of what it holds.
+        /// The checksum of the content.
         computed: u32,
     },
-    /// The file is not a snapshot.
-    #[error("snap: damaged: {}: {why}", file.display())]
-    Damaged {
+    /// The file is not a valid snapshot.
+    #[error("snap: corrupt: {}: {reason}", file.display())]
+    Corrupt {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
-        why: &'static str,
+        /// The inconsistency.
+        reason: &'static str,
     },
-    /// There is no database image with this index.
+    /// No snapshot database has this index.
     #[error("snap: snapshot file doesn't exist: {}", file.display())]
     NoDatabase {
-        /// The file looked for.
+        /// Path of the file.
         file: PathBuf,
     },
-    /// Whoever sends the database image failed.
+    /// The sender of the snapshot database failed.
     #[error("snap: receive {}: {source}", file.display())]
     Source {
-        /// The file to be.
+        /// Path of the file being received.
         file: PathBuf,
-        /// What the sender's side answered.
+        /// The error of the sender.
         source: io::Error,
     },
-    /// The disk failed.
+    /// A disk operation failed.
     #[error("snap: {0}")]
-    Disk(#[from] Failure),
+    Disk(#[from] DiskError),
 }
 
-/// The folder of snapshot files.
+/// The directory of snapshot files.
 #[derive(Debug)]
 pub struct Snapshotter {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
-    /// Makes names of files on their way differ, also from those that have got their name since.
+    /// Makes the names of temporary files unique.
     counter: AtomicU64,
 }
 
-/// A snapshot as it is written: the first half of [`Snapshotter::save`], for whoever wants to know how long each takes.
+/// An encoded snapshot: the first half of [`Snapshotter::save`], for callers that time each half.
 #[derive(Debug)]
-pub struct Encoded {
+pub struct EncodedSnapshot {
     name: String,
     bytes: Vec<u8>,
 }
 
-impl Encoded {
-    /// Encodes a snapshot. One without an index is none.
-    pub fn new(snapshot: &raftpb::Snapshot) -> Option<Encoded> {
+impl EncodedSnapshot {
+    /// Encodes a snapshot. Returns `None` for a snapshot without an index.
+    pub fn new(snapshot: &raftpb::Snapshot) -> Option<EncodedSnapshot> {
         let metadata = snapshot.metadata.as_ref().filter(|metadata| metadata.index() != 0)?;
         let name = format!("{:016x}-{:016x}{SNAP_SUFFIX}", metadata.term(), metadata.index());
-        Some(Encoded { name, bytes: file::encode(snapshot) })
+        Some(EncodedSnapshot { name, bytes: file::encode(snapshot) })
     }
 }
 
 impl Snapshotter {
-    /// Looks after the snapshot files in a folder, which must exist.
+    /// Manages the snapshot files in a directory, which must exist.
     pub fn new(disk: Arc<dyn Disk>, dir: impl Into<PathBuf>) -> Snapshotter {
         Snapshotter { disk, dir: dir.into(), counter: AtomicU64::new(0) }
     }
 
-    /// Saves a snapshot, durably. One without an index is none, and is not saved.
+    /// Saves a snapshot durably. Ignores a snapshot without an index.
     pub fn save(&self, snapshot: &raftpb::Snapshot) -> Result<(), SnapError> {
-        Encoded::new(snapshot).map_or(Ok(()), |encoded| self.write(&encoded))
+        EncodedSnapshot::new(snapshot).map_or(Ok(()), |encoded| self.write(&encoded))
     }
 
-    /// The second half of [`save`](Snapshotter::save): writes a snapshot, durably.
-    pub fn write(&self, encoded: &Encoded) -> Result<(), SnapError> {
+    /// Writes an encoded snapshot durably: the second half of [`save`](Snapshotter::save).
+    pub fn write(&self, encoded: &EncodedSnapshot) -> Result<(), SnapError> {
         file::write(self, &self.dir.join(&encoded.name), &encoded.bytes)
     }
 
-    /// The newest snapshot. One that cannot be read is set aside, and the next one taken.
+    /// Loads the newest snapshot. Renames an unreadable one to `.broken` and tries the next.
     pub fn load(&self) -> Result<raftpb::Snapshot, SnapError> {
         self.load_matching(|_| true)
     }
 
-    /// The newest snapshot of those that the log has. One that cannot be read is set aside, and the next one taken.
+    /// Loads the newest snapshot that the log has. Renames an unreadable one to `.broken` and tries
+    /// the next.
     pub fn load_newest_available(
         &self,
         available: &[walpb::Snapshot],
@@ -162,33 +163,33 @@ impl Snapshotter {
             match file::read(&*self.disk, &path) {
                 Ok(snapshot) if matches(&snapshot) => return Ok(snapshot),
                 Ok(_) => {}
-                // A disk that fails now may be well later: the file stays as it is.
+                // A disk error may be transient: the file stays as it is.
                 Err(error @ SnapError::Disk(_)) => return Err(error),
-                Err(error) => self.set_aside(&path, &error)?,
+                Err(error) => self.rename_broken(&path, &error)?,
             }
         }
         Err(SnapError::NoSnapshot)
     }
 
-    fn set_aside(&self, path: &Path, why: &SnapError) -> Result<(), Failure> {
+    fn rename_broken(&self, path: &Path, reason: &SnapError) -> Result<(), DiskError> {
         let broken = suffixed(path, BROKEN_SUFFIX);
-        tracing::warn!(%why, "set a broken snapshot file aside");
-        self.disk.rename(path, &broken).map_err(|e| Failure::new("rename", path, e))
+        tracing::warn!(%reason, "renamed a broken snapshot file");
+        self.disk.rename(path, &broken).map_err(|e| DiskError::new("rename", path, e))
     }
 
-    /// Removes what was on its way when an earlier process ended. Called once at start, before anything else.
+    /// Removes temporary files of an earlier process. Call once at start, before anything else.
     pub fn clean(&self) -> Result<(), SnapError> {
         for name in self.list()? {
             if name.starts_with(TMP_PREFIX) || name.starts_with(DEFRAG_PREFIX) {
-                tracing::info!(file = name, "removed an unfinished file");
+                tracing::info!(file = name, "removed a temporary file");
                 self.remove(&name)?;
             }
         }
         Ok(())
     }
 
-    /// Removes the oldest `.snap` files, and the oldest database images, until at most `keep` of each are left. Zero sets no
-    /// limit, as in etcd's flags, and removes nothing.
+    /// Removes the oldest `.snap` files, and the oldest snapshot databases, until at most `keep` of
+    /// each are left. Compat: as in etcd's flags, 0 means no limit and removes nothing.
     pub fn purge(&self, keep: usize) -> Result<Vec<String>, SnapError> {
         let mut removed = Vec::new();
         for suffix in [SNAP_SUFFIX, DB_SUFFIX] {
@@ -201,22 +202,22 @@ impl Snapshotter {
         Ok(removed)
     }
 
-    fn list(&self) -> Result<Vec<String>, Failure> {
-        self.disk.read_dir(&self.dir).map_err(|e| Failure::new("list", &self.dir, e))
+    fn list(&self) -> Result<Vec<String>, DiskError> {
+        self.disk.read_dir(&self.dir).map_err(|e| DiskError::new("list", &self.dir, e))
     }
 
-    /// The files of a kind, oldest first.
-    fn names(&self, suffix: &str) -> Result<Vec<String>, Failure> {
+    /// The files with a suffix, oldest first.
+    fn names(&self, suffix: &str) -> Result<Vec<String>, DiskError> {
         let mut names = self.list()?;
         names.retain(|name| name.ends_with(suffix) && !name.starts_with(TMP_PREFIX));
         Ok(names)
     }
 
-    fn remove(&self, name: &str) -> Result<(), Failure> {
+    fn remove(&self, name: &str) -> Result<(), DiskError> {
         let path = self.dir.join(name);
         match self.disk.remove_file(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            done => done.map_err(|e| Failure::new("remove", &path, e)),
+            done => done.map_err(|e| DiskError::new("remove", &path, e)),
         }
     }
 
@@ -225,7 +226,7 @@ impl Snapshotter {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
-                tracing::warn!(file = %path.display(), %error, "could not remove a file that nobody needs");
+                tracing::warn!(file = %path.display(), %error, "failed to remove an unneeded file");
             }
         }
     }

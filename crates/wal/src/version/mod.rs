@@ -1,8 +1,8 @@
-//! The oldest etcd that understands a log.
+//! The oldest etcd version that understands a log.
 //!
-//! Every message, field and enum value in etcd's `.proto` files is marked with the release that brought it. A log needs
-//! the newest release of all that its entries use, and a cluster may not be downgraded below. After a put with
-//! `ignore_value`:
+//! Every message, field and enum value in etcd's `.proto` files is annotated with the release that
+//! introduced it. A log requires the newest release of everything that its entries use, and a
+//! cluster must not be downgraded below it. After a put with `ignore_value`:
 //!
 //! ```text
 //! InternalRaftRequest            3.0
@@ -11,10 +11,10 @@
 //!     ignore_value               3.2    ◄ the log needs 3.2
 //! ```
 //!
-//! Compat: as in etcd, what stands in lists is not looked into, so a transaction counts no more than itself; a change
-//! of members counts 3.0, or 3.4 in its newer form, whatever is in it.
+//! Compat: as in etcd, repeated fields are not inspected, so the content of a transaction does not
+//! count; a conf change requires 3.0, or 3.4 in its V2 form, whatever it contains.
 
-mod marks;
+mod annotations;
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,7 +24,7 @@ use proto::etcdserverpb::InternalRaftRequest;
 use proto::raftpb::{ConfChange, ConfChangeV2, Entry, EntryType};
 use thiserror::Error;
 
-use marks::Marks;
+use annotations::VersionAnnotations;
 
 /// A release of etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,64 +49,64 @@ impl fmt::Display for Version {
 }
 
 impl FromStr for Version {
-    type Err = NoVersion;
+    type Err = InvalidVersion;
 
-    /// Reads `3.7.1`, and `3.7` as `3.7.0`.
-    fn from_str(text: &str) -> Result<Version, NoVersion> {
+    /// Parses `3.7.1`, and `3.7` as `3.7.0`.
+    fn from_str(text: &str) -> Result<Version, InvalidVersion> {
         let mut numbers = text.splitn(3, '.').map(str::parse::<u64>);
-        let mut next = || numbers.next().transpose().map_err(|_| NoVersion(text.to_owned()));
+        let mut next = || numbers.next().transpose().map_err(|_| InvalidVersion(text.to_owned()));
         match (next()?, next()?, next()?) {
             (Some(major), Some(minor), patch) => {
                 Ok(Version { major, minor, patch: patch.unwrap_or(0) })
             }
-            _ => Err(NoVersion(text.to_owned())),
+            _ => Err(InvalidVersion(text.to_owned())),
         }
     }
 }
 
-/// A text that is not a version.
+/// The error of a text that is not a version.
 #[derive(Debug, Error)]
 #[error("{0:?} is not a version")]
-pub struct NoVersion(String);
+pub struct InvalidVersion(String);
 
-/// Why an entry does not tell which release it needs.
+/// Reason why the release that an entry requires is unknown.
 #[derive(Debug, Error)]
 pub enum VersionError {
     /// The request does not decode.
     #[error("entry {index}: {source}")]
     Decode {
-        /// The entry.
+        /// Index of the entry.
         index: u64,
-        /// What is wrong with it.
+        /// The decoding error.
         source: prost::DecodeError,
     },
-    /// A field has a value that its enum does not have.
+    /// An enum field has an unknown value.
     #[error("entry {index}: could not visit EnumNumber [{number}]")]
     UnknownValue {
-        /// The entry.
+        /// Index of the entry.
         index: u64,
         /// The value.
         number: u64,
     },
-    /// The entry has a type that no release knows.
+    /// The entry type is unknown.
     #[error("entry {index}: type {number} is unknown")]
     UnknownType {
-        /// The entry.
+        /// Index of the entry.
         index: u64,
-        /// Its type.
+        /// The type.
         number: i32,
     },
-    /// The entry names the release that it needs, and it is none.
+    /// The entry names the release that it requires, and the name is invalid.
     #[error("entry {index}: {source}")]
-    NoVersion {
-        /// The entry.
+    InvalidVersion {
+        /// Index of the entry.
         index: u64,
-        /// What it names.
-        source: NoVersion,
+        /// The invalid name.
+        source: InvalidVersion,
     },
 }
 
-/// The oldest release that understands all of some entries; nothing if there are none.
+/// Returns the oldest release that understands all entries, or `None` without entries.
 pub fn minimal_etcd_version<'a>(
     entries: impl IntoIterator<Item = &'a Entry>,
 ) -> Result<Option<Version>, VersionError> {
@@ -129,14 +129,17 @@ fn entry_version(entry: &Entry) -> Result<Option<Version>, VersionError> {
 fn request_version(index: u64, data: &[u8]) -> Result<Version, VersionError> {
     let decoded = InternalRaftRequest::decode(data);
     let request = decoded.map_err(|source| VersionError::Decode { index, source })?;
-    let used =
-        Marks::get().newest("etcdserverpb.InternalRaftRequest", data).map_err(|e| match e {
-            marks::VisitError::Decode(source) => VersionError::Decode { index, source },
-            marks::VisitError::UnknownValue(number) => VersionError::UnknownValue { index, number },
-        })?;
-    // A test of the downgrade path says by itself what it is to count for.
+    let used = VersionAnnotations::get().newest("etcdserverpb.InternalRaftRequest", data).map_err(
+        |e| match e {
+            annotations::VisitError::Decode(source) => VersionError::Decode { index, source },
+            annotations::VisitError::UnknownValue(number) => {
+                VersionError::UnknownValue { index, number }
+            }
+        },
+    )?;
+    // A downgrade test request names its required version.
     let tested = request.downgrade_version_test.map(|test| test.ver.parse()).transpose();
-    let tested = tested.map_err(|source| VersionError::NoVersion { index, source })?;
+    let tested = tested.map_err(|source| VersionError::InvalidVersion { index, source })?;
     Ok(used.max(tested).unwrap_or(Version::V3_0))
 }
 

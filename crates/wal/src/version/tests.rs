@@ -1,4 +1,4 @@
-//! The cases of etcd's own test of this, and what follows from the marks.
+//! The cases of etcd's own test, and some more.
 
 use bytes::Bytes;
 use proto::etcdserverpb::compare::{CompareResult, TargetUnion};
@@ -26,12 +26,13 @@ fn of_request(request: &InternalRaftRequest) -> String {
 }
 
 fn of_message(name: &str, message: &impl Message) -> String {
-    let newest = Marks::get().newest(&format!("etcdserverpb.{name}"), &message.encode_to_vec());
+    let newest =
+        VersionAnnotations::get().newest(&format!("etcdserverpb.{name}"), &message.encode_to_vec());
     newest.unwrap().unwrap().to_string()
 }
 
 #[test]
-fn a_request_counts_for_the_newest_thing_in_it() {
+fn a_request_requires_the_version_of_its_newest_field() {
     let header = |header| InternalRaftRequest { header: Some(header), ..Default::default() };
     assert_eq!(of_request(&InternalRaftRequest::default()), "3.0.0", "a leader's first entry");
     assert_eq!(of_request(&header(RequestHeader::default())), "3.0.0");
@@ -56,7 +57,7 @@ fn a_request_counts_for_the_newest_thing_in_it() {
 }
 
 #[test]
-fn a_downgrade_test_counts_for_what_it_says() {
+fn a_downgrade_test_requires_the_version_it_names() {
     let test = |ver: &str| InternalRaftRequest {
         downgrade_version_test: Some(DowngradeVersionTestRequest { ver: ver.into() }),
         ..Default::default()
@@ -69,19 +70,25 @@ fn a_downgrade_test_counts_for_what_it_says() {
 }
 
 #[test]
-fn enums_and_choices_count() {
+fn enum_values_and_oneofs_count() {
     let result = |result: CompareResult| Compare { result: result as i32, ..Default::default() };
     assert_eq!(of_message("Compare", &result(CompareResult::Equal)), "3.0.0");
     assert_eq!(of_message("Compare", &result(CompareResult::NotEqual)), "3.1.0");
     let union = |union| Compare { target_union: Some(union), ..Default::default() };
     assert_eq!(of_message("Compare", &union(TargetUnion::Version(0))), "3.0.0");
-    assert_eq!(of_message("Compare", &union(TargetUnion::Lease(0))), "3.3.0", "zero, and there");
+    assert_eq!(
+        of_message("Compare", &union(TargetUnion::Lease(0))),
+        "3.3.0",
+        "present although zero"
+    );
     let unknown = Compare { result: 9, ..Default::default() };
-    assert!(Marks::get().newest("etcdserverpb.Compare", &unknown.encode_to_vec()).is_err());
+    assert!(
+        VersionAnnotations::get().newest("etcdserverpb.Compare", &unknown.encode_to_vec()).is_err()
+    );
 }
 
 #[test]
-fn lists_are_not_looked_into() {
+fn repeated_fields_are_not_inspected() {
     let compare = Compare { target_union: Some(TargetUnion::Lease(7)), ..Default::default() };
     let txn = TxnRequest { compare: vec![compare], ..Default::default() };
     let request = InternalRaftRequest { txn: Some(txn), ..Default::default() };
@@ -89,7 +96,7 @@ fn lists_are_not_looked_into() {
 }
 
 #[test]
-fn changes_of_members_count_by_their_form() {
+fn conf_changes_count_by_their_form() {
     let learner = ConfChange {
         r#type: Some(ConfChangeType::ConfChangeAddLearnerNode as i32),
         ..Default::default()
@@ -107,7 +114,7 @@ fn changes_of_members_count_by_their_form() {
 }
 
 #[test]
-fn what_does_not_decode_is_an_error() {
+fn undecodable_entries_are_an_error() {
     let mut broken = entry(EntryType::EntryNormal, &InternalRaftRequest::default());
     broken.data = Some(Bytes::from_static(&[0xff]));
     assert!(matches!(minimal_etcd_version([&broken]), Err(VersionError::Decode { index: 2, .. })));

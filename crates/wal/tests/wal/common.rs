@@ -1,4 +1,4 @@
-//! What all of these tests use.
+//! Helpers shared by the tests.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,21 +8,21 @@ use env::{Create, Disk, Open, SimDisk};
 use prost::Message;
 use proto::raftpb::{ConfState, Entry, HardState};
 use proto::walpb::{Record, Snapshot};
-use wal::{Config, Contents, Wal};
+use wal::{Config, LogContents, Wal};
 
-/// Where the log is.
+/// Directory of the log.
 pub(crate) fn dir() -> &'static Path {
     Path::new("/member/wal")
 }
 
-/// Whose log it is.
+/// Metadata of the log.
 pub(crate) const METADATA: &[u8] =
     b"\x08\xcd\xd2\x91\xa9\xd2\xb8\xc1\xcf\x8e\x01\x10\x8e\xee\xbe\xca\xda\xef\x90\xfb\xcd\x01";
 
-/// Whom this member votes for: an id as members have them.
+/// The member voted for, with a realistic id.
 pub(crate) const VOTE: u64 = 0x8e9e_05c5_2164_694d;
 
-/// A disk with the folder that the log's folder goes into.
+/// Creates a disk with the parent directory of the log.
 pub(crate) fn disk(seed: u64) -> SimDisk {
     let disk = SimDisk::new(seed);
     disk.create_dir_all(Path::new("/member/snap")).unwrap();
@@ -43,12 +43,12 @@ pub(crate) fn create(disk: &SimDisk, bytes: u64) -> Wal {
     Wal::create(shared(disk), dir(), METADATA, segments_of(bytes)).unwrap()
 }
 
-/// Opens and reads the log, as it must be possible.
-pub(crate) fn reopen(disk: &SimDisk, bytes: u64, start: &Snapshot) -> (Wal, Contents) {
+/// Opens and reads the log, which must succeed.
+pub(crate) fn reopen(disk: &SimDisk, bytes: u64, start: &Snapshot) -> (Wal, LogContents) {
     Wal::open(shared(disk), dir(), start, segments_of(bytes)).unwrap().read_all().unwrap()
 }
 
-/// An entry with some data that follows from its place, and has no zeros in it.
+/// Creates an entry with data derived from its index, without zeros.
 pub(crate) fn entry(term: u64, index: u64, len: usize) -> Entry {
     let start = index % 255 * 31 + term % 255 * 7;
     let byte = |at| u8::try_from((start + at) % 255 + 1).unwrap();
@@ -74,7 +74,7 @@ pub(crate) fn snapshot(index: u64, term: u64) -> Snapshot {
     Snapshot { index: Some(index), term: Some(term), conf_state: (index > 0).then_some(members) }
 }
 
-/// The names in the log's folder.
+/// Lists the directory of the log.
 pub(crate) fn names(disk: &SimDisk) -> Vec<String> {
     disk.read_dir(dir()).unwrap()
 }
@@ -83,15 +83,15 @@ pub(crate) fn path(name: &str) -> std::path::PathBuf {
     dir().join(name)
 }
 
-/// A log put together by hand, for what no writer would write.
+/// A handcrafted log, for content that no writer produces.
 #[derive(Default)]
-pub(crate) struct Raw {
+pub(crate) struct RawLog {
     segments: Vec<(String, Vec<u8>)>,
     crc: u32,
 }
 
-impl Raw {
-    /// Starts a segment, with its checksum and metadata.
+impl RawLog {
+    /// Starts a segment with its checksum and metadata.
     pub(crate) fn segment(&mut self, name: &str, metadata: &[u8]) {
         self.segments.push((name.to_owned(), Vec::new()));
         self.frame(&Record { r#type: Some(4), crc: Some(self.crc), data: None });
@@ -105,7 +105,7 @@ impl Raw {
         self.frame(&Record { r#type: Some(kind), crc: Some(self.crc), data });
     }
 
-    /// Adds bytes as they are.
+    /// Adds raw bytes.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.segments.last_mut().unwrap().1.extend(bytes);
     }
@@ -119,7 +119,7 @@ impl Raw {
         self.bytes(&[0; 8][..pad]);
     }
 
-    /// Puts it on a disk, in place of any other.
+    /// Writes the log to a disk, replacing any other.
     pub(crate) fn write(&self, disk: &SimDisk) {
         disk.create_dir_all(dir()).unwrap();
         for (name, bytes) in &self.segments {

@@ -1,43 +1,44 @@
-//! Disks that fail without losing power: an error upward, nothing more written, and after a restart all that was
-//! acknowledged.
+//! Disk errors without a power cut: the error is reported, nothing more is written, and a restart
+//! finds everything that was acknowledged.
 
 use env::{Fault, SimDisk};
 use wal::Wal;
 
 use crate::common::*;
-use crate::story::{Account, Story};
+use crate::scenario::{Account, Scenario};
 
 const SEGMENT: u64 = 2048;
 const STEPS: usize = 20;
-const STORIES: u64 = 14;
+const SCENARIOS: u64 = 14;
 
-/// How many calls a story makes, of any kind.
+/// Number of disk calls of a scenario.
 fn calls(seed: u64) -> u64 {
     let disk = disk(seed);
     let before = disk.calls().all();
-    assert!(Story::new(seed, SEGMENT).run(&disk, STEPS), "nothing fails");
+    assert!(Scenario::new(seed, SEGMENT).run(&disk, STEPS), "no fault is injected");
     disk.calls().all() - before
 }
 
-/// Has one call fail, and takes the story from there.
+/// Injects a fault into one call and continues the scenario.
 fn fail(seed: u64, call: u64, fault: Fault, for_good: bool) {
     let disk = disk(seed);
-    let mut story = Story::new(seed, SEGMENT);
+    let mut scenario = Scenario::new(seed, SEGMENT);
     if for_good {
         disk.fail_from_call(call, fault);
     } else {
         disk.fail_call(call, fault);
     }
-    // Where only the next segment was to be made ahead, the log goes on without.
-    if !story.run(&disk, STEPS) {
-        story.assert_poisoned(&disk);
+    // If only the preparation of the next segment failed, the log continues.
+    if !scenario.run(&disk, STEPS) {
+        scenario.assert_poisoned(&disk);
     }
-    story.kill();
+    scenario.kill();
     disk.heal();
-    restart(&disk, &story.account, seed ^ call);
+    restart(&disk, &scenario.account, seed ^ call);
 }
 
-/// The process starts anew on the same machine. What it reads it acts upon, so a power cut must not take it back.
+/// Restarts the process on the same machine. It acts upon what it reads, so a power cut must not
+/// lose that.
 fn restart(disk: &SimDisk, account: &Account, seed: u64) {
     let mut account = account.clone();
     let mut log = account.recover(disk, SEGMENT);
@@ -51,19 +52,19 @@ fn restart(disk: &SimDisk, account: &Account, seed: u64) {
 }
 
 #[test]
-fn nothing_acknowledged_is_lost_when_a_call_fails() {
+fn a_failed_disk_call_loses_no_acknowledged_record() {
     let mut faults = 0;
-    for seed in 0..STORIES {
+    for seed in 0..SCENARIOS {
         for call in 0..calls(seed) {
             fail(seed, call, Fault::Eio, false);
             fail(seed, call, Fault::Enospc, call % 2 == 0);
             faults += 2;
         }
     }
-    assert!(faults > 2_000, "{faults} faults");
+    assert!(faults > 2_000, "only {faults} faults");
 }
 
-/// Starts as a member does, as far as the disk lets it.
+/// Starts as a member does, as far as the disk permits.
 fn try_to_start(disk: &SimDisk) -> Option<()> {
     let start = wal::valid_snapshots(disk, dir()).ok()?.pop()?;
     let open =
@@ -75,19 +76,19 @@ fn try_to_start(disk: &SimDisk) -> Option<()> {
     Some(())
 }
 
-/// A power cut, a start on which a call fails, a start that succeeds, and another power cut.
+/// A power cut, a start on which a call fails, a successful start, and another power cut.
 #[test]
-fn nothing_acknowledged_is_lost_when_a_start_fails() {
+fn a_failed_start_loses_no_acknowledged_record() {
     let mut faults = 0;
     for seed in 100..104 {
         for change in (10..80).step_by(3) {
             let disk = disk(seed);
-            let mut story = Story::new(seed, SEGMENT);
+            let mut scenario = Scenario::new(seed, SEGMENT);
             disk.fail_change(change, Fault::Crash);
-            story.run(&disk, STEPS);
-            story.kill();
+            scenario.run(&disk, STEPS);
+            scenario.kill();
             let found = disk.power_cut(change);
-            // All that is left is durable, so that this is a copy.
+            // Everything left is durable, so this is a copy.
             let copy = || found.power_cut(0);
             let counted = copy();
             try_to_start(&counted);
@@ -96,10 +97,10 @@ fn nothing_acknowledged_is_lost_when_a_start_fails() {
                 disk.fail_call(call, Fault::Eio);
                 try_to_start(&disk);
                 disk.heal();
-                restart(&disk, &story.account, call);
+                restart(&disk, &scenario.account, call);
                 faults += 1;
             }
         }
     }
-    assert!(faults > 1_000, "{faults} faults");
+    assert!(faults > 1_000, "only {faults} faults");
 }

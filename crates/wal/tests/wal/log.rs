@@ -1,4 +1,4 @@
-//! What a log promises while nothing goes wrong, and what it says to those who use it wrongly.
+//! Behaviour of a log without faults, and its errors on misuse.
 
 use std::path::Path;
 
@@ -6,15 +6,15 @@ use env::{Create, Disk, Fault, Open, SimDisk};
 use prost::Message;
 use proto::raftpb::HardState;
 use proto::walpb::Snapshot;
-use wal::{Kind, OpenError, Records, Replayed, SaveError, Wal};
+use wal::{OpenError, RecordKind, Records, ReplayEvent, SaveError, Wal};
 
 use crate::common::*;
 
 const SMALL: u64 = 2048;
 const FIRST: &str = "0000000000000000-0000000000000000.wal";
 
-/// The records of a log that `etcdutl snapshot restore` of 3.7.1 wrote, in order; each checksum goes on from the one
-/// before.
+/// The records of a log written by `etcdutl snapshot restore` of 3.7.1, in order; each checksum
+/// continues from the one before.
 const RESTORED: [&str; 6] = [
     "08041000",
     "080110dfb4ba9d041a1508809fe6c197ffa2d45810b7a095f3d6ba93b1a201",
@@ -30,13 +30,13 @@ fn unhex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(digit).collect()
 }
 
-/// The data of a record: what comes after `1a size`.
+/// The data of a record: the bytes after `1a size`.
 fn data(record: &str) -> bytes::Bytes {
     proto::walpb::Record::decode(&unhex(record)[..]).unwrap().data.unwrap()
 }
 
 #[test]
-fn the_bytes_are_those_of_etcd() {
+fn the_written_bytes_match_etcd() {
     let disk = disk(1);
     let [_, metadata, _, entry, state, snapshot] = RESTORED;
     let mut wal = Wal::create(shared(&disk), dir(), data(metadata), segments_of(4096)).unwrap();
@@ -62,7 +62,7 @@ fn the_bytes_are_those_of_etcd() {
 }
 
 #[test]
-fn bytes_are_counted_over_all_segments() {
+fn written_bytes_are_counted_over_all_segments() {
     let disk = disk(1);
     let mut wal = create(&disk, 4096);
     for index in 1..=20 {
@@ -70,7 +70,7 @@ fn bytes_are_counted_over_all_segments() {
     }
     let seq = wal.written().seq;
     assert!(seq > 2);
-    // All but the last are cut to what is in them.
+    // All segments but the last are truncated to their content.
     let names = names(&disk).into_iter().filter(|name| name.ends_with(".wal"));
     let full = names.map(|name| disk.contents(path(&name)).unwrap().len() as u64);
     let full: Vec<u64> = full.take(usize::try_from(seq).unwrap()).collect();
@@ -78,7 +78,7 @@ fn bytes_are_counted_over_all_segments() {
 }
 
 #[test]
-fn what_was_saved_is_read() {
+fn saved_records_are_read_back() {
     let disk = disk(1);
     let mut wal = create(&disk, 1 << 20);
     let written = entries(1, 1..=3, 100);
@@ -111,20 +111,20 @@ fn a_save_is_one_write_and_one_sync() {
     wal.save(&state(1, 0), &entries(1, 1..=256, 256), true).unwrap();
     let after = disk.calls();
     assert_eq!((after.writes - before.writes, after.syncs - before.syncs), (1, 1));
-    assert_eq!(after.all() - before.all(), 2, "and nothing else");
+    assert_eq!(after.all() - before.all(), 2, "no other disk calls");
     wal.save(&state(1, 1), &[], false).unwrap();
-    assert_eq!(disk.calls().syncs, after.syncs, "not synced unless asked for");
+    assert_eq!(disk.calls().syncs, after.syncs, "not synced unless requested");
     assert!(wal.durable() < wal.written());
     wal.save(&HardState::default(), &[], false).unwrap();
-    assert_eq!(disk.calls().writes, after.writes + 1, "nothing is not written");
+    assert_eq!(disk.calls().writes, after.writes + 1, "an empty save writes nothing");
     wal.sync().unwrap();
     assert_eq!(wal.durable(), wal.written());
     wal.sync().unwrap();
-    assert_eq!(disk.calls().syncs, after.syncs + 1, "what is durable is not synced again");
+    assert_eq!(disk.calls().syncs, after.syncs + 1, "durable data is not synced again");
 }
 
 #[test]
-fn a_huge_save_goes_in_parts() {
+fn a_huge_save_takes_several_writes_and_one_sync() {
     let disk = disk(1);
     let mut wal = create(&disk, 64 << 20);
     let before = disk.calls();
@@ -137,7 +137,7 @@ fn a_huge_save_goes_in_parts() {
 }
 
 #[test]
-fn entries_overwrite_what_was_not_committed() {
+fn entries_overwrite_uncommitted_ones() {
     let disk = disk(1);
     let mut wal = create(&disk, 1 << 20);
     wal.save(&state(1, 1), &entries(1, 1..=5, 10), true).unwrap();
@@ -146,30 +146,30 @@ fn entries_overwrite_what_was_not_committed() {
     assert_eq!(wal::read_all(&disk, dir(), &snapshot(0, 0)).unwrap().entries, expected);
     let mut seen = Vec::new();
     let note = |replayed| match replayed {
-        Replayed::Entry(entry) => seen.push(entry.index()),
-        Replayed::Overwritten => seen.push(0),
+        ReplayEvent::Entry(entry) => seen.push(entry.index()),
+        ReplayEvent::Overwritten => seen.push(0),
     };
     wal::read(&disk, dir(), &snapshot(0, 0), note).unwrap();
-    assert_eq!(seen, [1, 2, 3, 4, 5, 3, 4], "a visitor sees the overwriting itself");
+    assert_eq!(seen, [1, 2, 3, 4, 5, 3, 4], "a visitor sees the overwritten entries");
 }
 
-/// Read from a snapshot on, the entries that overwrote are not there to be seen. etcd brings the old ones back.
+/// From the snapshot on, the overwriting entries are not visible. etcd returns the old ones.
 #[test]
-fn entries_overwritten_before_a_snapshot_stay_so() {
+fn entries_overwritten_before_a_snapshot_stay_overwritten() {
     let disk = disk(1);
     let mut wal = create(&disk, 1 << 20);
     wal.save(&state(5, 1), &entries(5, 1..=5, 10), true).unwrap();
-    // A later leader, with entries of an earlier one that it had and we did not.
+    // A later leader, with entries of an earlier one that this member lacks.
     wal.save(&state(6, 3), &entries(5, 2..=3, 20), true).unwrap();
     wal.save_snapshot(&snapshot(3, 5)).unwrap();
     assert_eq!(wal::read_all(&disk, dir(), &snapshot(3, 5)).unwrap().entries, []);
     let mut seen = Vec::new();
     wal::read(&disk, dir(), &snapshot(3, 5), |replayed| seen.push(replayed)).unwrap();
-    let expected = [entry(5, 4, 10), entry(5, 5, 10)].map(Replayed::Entry);
-    assert_eq!(seen, [&expected[..], &[Replayed::Overwritten]].concat());
+    let expected = [entry(5, 4, 10), entry(5, 5, 10)].map(ReplayEvent::Entry);
+    assert_eq!(seen, [&expected[..], &[ReplayEvent::Overwritten]].concat());
 }
 
-/// Of those after the snapshot, some are of an earlier term, and the rest goes with them.
+/// Some entries after the snapshot are of an earlier term, and all after them are overwritten too.
 #[test]
 fn entries_after_an_overwritten_one_are_overwritten() {
     let disk = disk(1);
@@ -185,7 +185,7 @@ fn entries_after_an_overwritten_one_are_overwritten() {
 }
 
 #[test]
-fn a_leaders_snapshot_ends_what_was_after_it() {
+fn a_leaders_snapshot_overwrites_the_entries_after_it() {
     let disk = disk(1);
     let mut wal = create(&disk, 1 << 20);
     wal.save(&state(1, 1), &entries(1, 1..=5, 10), true).unwrap();
@@ -199,9 +199,10 @@ fn a_leaders_snapshot_ends_what_was_after_it() {
     assert_eq!(reopen(&disk, 1 << 20, &snapshot(3, 2)).1.entries, entries(2, 4..=4, 10));
 }
 
-/// The leader's entry at the snapshot is not the one we had, so what we had behind it goes, though its term is later.
+/// The leader's entry at the snapshot differs from ours, so all our entries after it are dropped,
+/// although their term is later.
 #[test]
-fn a_leaders_snapshot_ends_what_was_after_another_entry() {
+fn a_leaders_snapshot_overwrites_entries_after_a_different_entry() {
     let disk = disk(1);
     let mut wal = create(&disk, 1 << 20);
     wal.save(&state(4, 1), &entries(4, 1..=8, 10), true).unwrap();
@@ -210,17 +211,18 @@ fn a_leaders_snapshot_ends_what_was_after_another_entry() {
     wal.save(&state(7, 8), &[], true).unwrap();
     let mut seen = Vec::new();
     wal::read(&disk, dir(), &snapshot(8, 5), |replayed| seen.push(replayed)).unwrap();
-    assert_eq!(seen, [Replayed::Entry(entry(6, 9, 10)), Replayed::Overwritten]);
+    assert_eq!(seen, [ReplayEvent::Entry(entry(6, 9, 10)), ReplayEvent::Overwritten]);
     wal.save(&state(7, 8), &entries(7, 9..=10, 10), true).unwrap();
-    // The same snapshot once more ends nothing.
+    // The same snapshot again overwrites nothing.
     wal.save_snapshot(&snapshot(8, 5)).unwrap();
     wal.close().unwrap();
     assert_eq!(reopen(&disk, 1 << 20, &snapshot(8, 5)).1.entries, entries(7, 9..=10, 10));
 }
 
-/// A member's own snapshot is of an entry that it has, and what is behind stays, of the same term or a later one.
+/// A member's own snapshot is at an entry that it has, and later entries stay, of the same term or
+/// a later one.
 #[test]
-fn a_snapshot_of_ones_own_leaves_what_is_after_it() {
+fn an_own_snapshot_keeps_the_entries_after_it() {
     let disk = disk(1);
     let mut wal = create(&disk, 1 << 20);
     wal.save(&state(4, 1), &entries(4, 1..=8, 10), true).unwrap();
@@ -232,14 +234,14 @@ fn a_snapshot_of_ones_own_leaves_what_is_after_it() {
 }
 
 #[test]
-#[should_panic(expected = "entry 3 was to be saved after 1")]
-fn a_gap_is_never_written() {
+#[should_panic(expected = "gap in the log: entry 3 saved after 1")]
+fn saving_entries_with_a_gap_panics() {
     let mut wal = create(&disk(1), 4096);
     wal.save(&state(1, 0), &[entry(1, 1, 1), entry(1, 3, 1)], true).unwrap();
 }
 
 #[test]
-fn segments_are_cut_at_their_size() {
+fn segments_are_cut_at_the_configured_size() {
     let disk = disk(1);
     let mut wal = create(&disk, SMALL);
     for index in 1..=9 {
@@ -253,19 +255,22 @@ fn segments_are_cut_at_their_size() {
     assert_eq!(names(&disk), expected);
     for closed in &expected[..2] {
         let contents = disk.contents(path(closed)).unwrap();
-        assert!(contents.len() as u64 >= SMALL, "cut once it has its size, not before");
-        assert_ne!(contents[contents.len() - 16..], [0; 16], "cut to what is used");
+        assert!(contents.len() as u64 >= SMALL, "cut no earlier than at its size");
+        assert_ne!(contents[contents.len() - 16..], [0; 16], "truncated to its content");
     }
     assert_eq!(disk.contents(path(expected[2])).unwrap().len() as u64, SMALL);
 
     let mut records = Records::open(&disk, dir()).unwrap();
     let mut starts = Vec::new();
     while let Some(record) = records.next().unwrap() {
-        if record.place.file == expected[1] {
+        if record.location.file == expected[1] {
             starts.push(record.kind);
         }
     }
-    assert_eq!(starts[..4], [Kind::Crc, Kind::Metadata, Kind::State, Kind::Entry]);
+    assert_eq!(
+        starts[..4],
+        [RecordKind::Crc, RecordKind::Metadata, RecordKind::State, RecordKind::Entry]
+    );
     drop(wal);
     let (_, contents) = reopen(&disk, SMALL, &snapshot(0, 0));
     assert_eq!(contents.entries.len(), 9);
@@ -289,11 +294,11 @@ fn reading_starts_at_a_snapshot() {
     assert_eq!(read(5, 1).to_string(), "wal: snapshot not found: index 5, term 1");
     let opened = Wal::open(shared(&disk), dir(), &snapshot(5, 1), segments_of(SMALL)).unwrap();
     let text = opened.read_all().unwrap_err().to_string();
-    assert_eq!(text, "wal: snapshot not found: index 5, term 1", "nor for writing");
+    assert_eq!(text, "wal: snapshot not found: index 5, term 1", "also when opened for writing");
 }
 
 #[test]
-fn a_snapshot_from_the_leader_may_be_ahead() {
+fn a_leaders_snapshot_may_be_ahead_of_the_log() {
     let disk = disk(1);
     let mut wal = create(&disk, 1 << 20);
     wal.save(&state(1, 2), &entries(1, 1..=2, 10), true).unwrap();
@@ -315,7 +320,7 @@ fn a_snapshot_from_the_leader_may_be_ahead() {
 }
 
 #[test]
-fn snapshots_count_when_they_are_committed() {
+fn snapshots_are_valid_once_committed() {
     let disk = disk(1);
     let mut wal = create(&disk, 1 << 20);
     wal.save(&state(1, 4), &entries(1, 1..=4, 10), true).unwrap();
@@ -347,7 +352,7 @@ fn a_snapshot_record_must_be_complete() {
 }
 
 #[test]
-fn a_log_is_created_once() {
+fn an_existing_log_is_not_created_again() {
     let disk = disk(1);
     drop(create(&disk, 4096));
     let again = Wal::create(shared(&disk), dir(), METADATA, segments_of(4096)).unwrap_err();
@@ -356,7 +361,7 @@ fn a_log_is_created_once() {
 }
 
 #[test]
-fn a_log_is_created_over_what_is_left_of_an_attempt() {
+fn a_log_is_created_over_the_remains_of_a_failed_attempt() {
     let disk = disk(1);
     disk.create_dir_all(Path::new("/member/wal.tmp/x")).unwrap();
     disk.create_dir_all(dir()).unwrap();
@@ -366,31 +371,31 @@ fn a_log_is_created_over_what_is_left_of_an_attempt() {
 }
 
 #[test]
-fn a_log_is_written_by_one() {
+fn a_log_has_at_most_one_writer() {
     let disk = disk(1);
     let wal = create(&disk, 4096);
     let open = || Wal::open(shared(&disk), dir(), &snapshot(0, 0), segments_of(4096));
     let text = open().unwrap_err().to_string();
     assert_eq!(text, format!("fileutil: file already locked: /member/wal/{FIRST}"));
-    assert!(wal::read_all(&disk, dir(), &snapshot(0, 0)).is_ok(), "and read by all");
+    assert!(wal::read_all(&disk, dir(), &snapshot(0, 0)).is_ok(), "reading needs no lock");
     drop(wal);
     assert!(open().is_ok());
 }
 
 #[test]
-fn there_must_be_a_log() {
+fn opening_without_a_log_fails() {
     let disk = disk(1);
     let open = || Wal::open(shared(&disk), dir(), &snapshot(0, 0), segments_of(4096));
-    assert!(matches!(open(), Err(OpenError::Disk(_))), "no folder");
+    assert!(matches!(open(), Err(OpenError::Disk(_))), "no directory");
     disk.create_dir_all(dir()).unwrap();
     assert_eq!(open().unwrap_err().to_string(), "wal: file not found");
 }
 
 #[test]
-fn metadata_must_not_change() {
+fn conflicting_metadata_is_an_error() {
     let disk = disk(1);
     let log = |other: &'static [u8]| {
-        let mut log = Raw::default();
+        let mut log = RawLog::default();
         log.segment("0000000000000000-0000000000000000.wal", METADATA);
         log.push(5, &snapshot(0, 0).encode_to_vec());
         log.segment("0000000000000001-0000000000000001.wal", other);
@@ -399,12 +404,12 @@ fn metadata_must_not_change() {
     };
     assert!(log(METADATA).is_ok());
     let text = log(b"other").unwrap_err().to_string();
-    let place = "in file '0000000000000001-0000000000000001.wal' at position: 16";
-    assert_eq!(text, format!("wal: conflicting metadata found: {place}"));
+    let location = "in file '0000000000000001-0000000000000001.wal' at position: 16";
+    assert_eq!(text, format!("wal: conflicting metadata found: {location}"));
 }
 
 #[test]
-fn the_folders_above_a_new_log_are_durable_too() {
+fn the_parent_directories_of_a_new_log_are_durable() {
     let disk = SimDisk::new(1);
     let dir = Path::new("/data/member/wal");
     let mut wal = Wal::create(shared(&disk), dir, METADATA, segments_of(SMALL)).unwrap();
@@ -418,7 +423,7 @@ fn the_folders_above_a_new_log_are_durable_too() {
 }
 
 #[test]
-fn files_of_other_kinds_are_ignored() {
+fn unknown_files_are_ignored() {
     let disk = disk(1);
     drop(create(&disk, 4096));
     for name in ["0.tmp", "1.tmp", "notes", "0000000000000000-0000000000000000.wal.broken"] {
@@ -430,11 +435,11 @@ fn files_of_other_kinds_are_ignored() {
         "0000000000000000-0000000000000000.wal.broken",
         "notes",
     ];
-    assert_eq!(names(&disk), left, "what was prepared and not used is removed");
+    assert_eq!(names(&disk), left, "unused prepared segments are removed");
 }
 
 #[test]
-fn after_a_failure_nothing_is_taken_any_more() {
+fn a_failed_log_refuses_further_saves() {
     let disk = disk(1);
     let mut wal = create(&disk, 4096);
     wal.save(&state(1, 0), &entries(1, 1..=1, 10), true).unwrap();
@@ -452,15 +457,15 @@ fn after_a_failure_nothing_is_taken_any_more() {
     for error in refused {
         let text = error.to_string();
         assert!(
-            text.starts_with("wal: refused since an earlier failure: sync /member/wal/"),
+            text.starts_with("wal: writes are refused after an earlier failure: sync /member/wal/"),
             "{text}"
         );
     }
-    assert_eq!(disk.calls().changes(), before.changes(), "the disk is left alone");
+    assert_eq!(disk.calls().changes(), before.changes(), "no more disk changes");
 }
 
 #[test]
-fn syncs_can_be_left_out() {
+fn syncs_can_be_disabled() {
     let disk = disk(1);
     let config = wal::Config { unsafe_no_fsync: true, ..segments_of(4096) };
     let mut wal = Wal::create(shared(&disk), dir(), METADATA, config).unwrap();

@@ -1,13 +1,14 @@
-//! The log and the snapshot files, from outside: what they promise, and what is left of it when the disk fails.
+//! Tests of the log and the snapshot files through the public API: guarantees, and what survives
+//! disk failures.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 
 mod common;
+mod corruption;
 mod crash;
-mod damage;
 mod faults;
 mod log;
 mod prepare;
 mod release;
+mod scenario;
 mod snap;
-mod story;

@@ -1,15 +1,15 @@
-//! Segments made ahead of time.
+//! Segments prepared ahead of time.
 
 use std::sync::Arc;
 
 use env::{Disk, Fault, OsDisk};
-use wal::{Turn, Wal};
+use wal::{PrepareTurn, Wal};
 
 use crate::common::*;
 
 const SEGMENT: u64 = 3 << 20;
 
-/// Saves until there is one segment more.
+/// Saves until the log cuts a segment.
 fn cut(wal: &mut Wal) {
     let seq = wal.written().seq;
     while wal.written().seq == seq {
@@ -19,47 +19,47 @@ fn cut(wal: &mut Wal) {
 }
 
 #[test]
-fn a_segment_is_made_in_small_steps_and_used() {
+fn a_segment_is_prepared_in_small_steps_and_used() {
     let disk = disk(1);
     let mut wal = create(&disk, SEGMENT);
     let mut preparer = wal.preparer();
     let mut turns = 0;
-    while preparer.turn() == Turn::Busy {
+    while preparer.turn() == PrepareTurn::Busy {
         turns += 1;
     }
-    assert_eq!(turns, 4, "made, and filled in three steps");
+    assert_eq!(turns, 4, "created, and filled in three steps");
     assert_eq!(names(&disk)[0], "0.tmp");
     assert_eq!(disk.contents(path("0.tmp")).unwrap(), vec![0; 3 << 20]);
-    assert_eq!(preparer.turn(), Turn::Idle);
+    assert_eq!(preparer.turn(), PrepareTurn::Idle);
 
     let before = disk.calls();
     cut(&mut wal);
     let after = disk.calls();
-    assert_eq!(after.creates, before.creates, "it was there");
+    assert_eq!(after.creates, before.creates, "the prepared segment is used");
     assert_eq!((after.renames - before.renames, after.dir_syncs - before.dir_syncs), (1, 1));
     assert_eq!(names(&disk).len(), 2, "{:?}", names(&disk));
-    assert_eq!(preparer.turn(), Turn::Busy, "and another is wanted");
+    assert_eq!(preparer.turn(), PrepareTurn::Busy, "another one is needed");
 }
 
 #[test]
-fn a_cut_does_not_wait_for_one_that_is_being_made() {
+fn a_cut_does_not_wait_for_a_segment_in_preparation() {
     let disk = disk(1);
     let mut wal = create(&disk, SEGMENT);
     let mut preparer = wal.preparer();
-    assert_eq!((preparer.turn(), preparer.turn()), (Turn::Busy, Turn::Busy));
+    assert_eq!((preparer.turn(), preparer.turn()), (PrepareTurn::Busy, PrepareTurn::Busy));
     cut(&mut wal);
-    assert_eq!(names(&disk).len(), 3, "two segments, and what is being made: {:?}", names(&disk));
-    while preparer.turn() == Turn::Busy {}
+    assert_eq!(names(&disk).len(), 3, "two segments, and one in preparation: {:?}", names(&disk));
+    while preparer.turn() == PrepareTurn::Busy {}
     let creates = disk.calls().creates;
     cut(&mut wal);
-    assert_eq!(disk.calls().creates, creates, "it serves the next cut");
+    assert_eq!(disk.calls().creates, creates, "the next cut uses it");
     wal.close().unwrap();
-    assert_eq!(preparer.turn(), Turn::Done);
+    assert_eq!(preparer.turn(), PrepareTurn::Done);
     assert_eq!(reopen(&disk, SEGMENT, &snapshot(0, 0)).1.entries.len(), 14);
 }
 
 #[test]
-fn what_was_prepared_goes_with_the_log() {
+fn closing_the_log_removes_prepared_segments() {
     for turns in 0..6 {
         let disk = disk(1);
         let wal = create(&disk, SEGMENT);
@@ -68,13 +68,13 @@ fn what_was_prepared_goes_with_the_log() {
             preparer.turn();
         }
         wal.close().unwrap();
-        assert_eq!(preparer.turn(), Turn::Done);
+        assert_eq!(preparer.turn(), PrepareTurn::Done);
         assert_eq!(names(&disk).len(), 1, "after {turns} turns: {:?}", names(&disk));
     }
 }
 
 #[test]
-fn one_that_lost_its_log_does_not_touch_the_next() {
+fn a_preparer_of_a_closed_log_does_not_touch_the_next_log() {
     let disk = disk(1);
     let wal = create(&disk, SEGMENT);
     let mut old = wal.preparer();
@@ -82,27 +82,27 @@ fn one_that_lost_its_log_does_not_touch_the_next() {
     drop(wal);
     let (wal, _) = reopen(&disk, SEGMENT, &snapshot(0, 0));
     let mut new = wal.preparer();
-    while new.turn() == Turn::Busy {}
-    assert_eq!(old.turn(), Turn::Done);
-    assert_eq!(names(&disk)[0], "0.tmp", "the new log's");
+    while new.turn() == PrepareTurn::Busy {}
+    assert_eq!(old.turn(), PrepareTurn::Done);
+    assert_eq!(names(&disk)[0], "0.tmp", "the file of the new log");
 }
 
 #[test]
-fn when_none_can_be_made_the_log_tries_by_itself() {
+fn the_log_creates_a_segment_when_preparation_failed() {
     let disk = disk(1);
     let mut wal = create(&disk, SEGMENT);
     let mut preparer = wal.preparer();
     disk.fail_change(2, Fault::Enospc);
-    assert_eq!(preparer.turn(), Turn::Busy);
-    assert_eq!(preparer.turn(), Turn::Idle, "it failed");
-    assert_eq!(preparer.turn(), Turn::Idle, "and does not try for ever");
+    assert_eq!(preparer.turn(), PrepareTurn::Busy);
+    assert_eq!(preparer.turn(), PrepareTurn::Idle, "preparation failed");
+    assert_eq!(preparer.turn(), PrepareTurn::Idle, "it is not retried immediately");
     assert_eq!(names(&disk).len(), 1);
     cut(&mut wal);
-    assert_eq!(preparer.turn(), Turn::Busy, "it tries again for the next");
+    assert_eq!(preparer.turn(), PrepareTurn::Busy, "it is retried after the cut");
 }
 
 #[test]
-fn a_thread_can_do_it() {
+fn a_background_thread_prepares_segments() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("wal");
     let disk: Arc<dyn Disk> = Arc::new(OsDisk);

@@ -1,4 +1,4 @@
-//! Which segments may go: never those that the next start takes.
+//! Segments may be removed unless the next start needs them.
 
 use env::SimDisk;
 use proto::walpb::Snapshot;
@@ -9,7 +9,7 @@ use crate::common::*;
 const SMALL: u64 = 2048;
 
 #[test]
-fn locks_are_released_behind_a_snapshot_and_files_purged() {
+fn segments_before_a_snapshot_are_unlocked_and_purged() {
     let disk = disk(1);
     let mut wal = create(&disk, SMALL);
     for index in 1..=17 {
@@ -25,13 +25,13 @@ fn locks_are_released_behind_a_snapshot_and_files_purged() {
     assert!(purge(2).is_empty());
     // Segments start at 0, 5, 9, 13 and 17: entry 12 is in the third.
     wal.release_to(12);
-    assert!(purge(5).is_empty(), "few enough");
+    assert!(purge(5).is_empty(), "not more than the limit");
     assert_eq!(purge(4), all[..1]);
     assert_eq!(purge(2), all[1..2], "the third is still locked");
     assert_eq!(wal.first_needed(), 2);
     wal.save_snapshot(&snapshot(13, 1)).unwrap();
     wal.release_to(13);
-    assert!(purge(2).is_empty(), "it is the last that begins before 13");
+    assert!(purge(2).is_empty(), "the third is the last that begins before 13");
     wal.save(&state(1, 18), &[entry(1, 18, 10)], true).unwrap();
     wal.save_snapshot(&snapshot(18, 1)).unwrap();
     wal.release_to(18);
@@ -41,12 +41,12 @@ fn locks_are_released_behind_a_snapshot_and_files_purged() {
     wal.save(&state(1, 18), &[entry(1, 19, 10)], true).unwrap();
 }
 
-/// The indexes from which a log can be replayed.
+/// The indexes from which the log can be replayed.
 fn starts(disk: &SimDisk) -> Vec<u64> {
     wal::valid_snapshots(disk, dir()).unwrap().iter().map(Snapshot::index).collect()
 }
 
-/// Entries 1 to 20 over several segments, of which 5 are known to be committed.
+/// Saves entries 1 to 20 over several segments, with commit index 5.
 fn twenty(disk: &SimDisk) -> Wal {
     let mut wal = create(disk, SMALL);
     for index in 1..=20 {
@@ -71,7 +71,8 @@ fn a_snapshot_ahead_of_the_commit_index_releases_nothing() {
     assert_eq!((purge(), starts(&disk)), (4, vec![18]));
 }
 
-/// A commit index is not always synced: one that a power cut takes back makes no snapshot count.
+/// The commit index is not always synced: if a power cut loses it, the snapshot it covered is not
+/// valid.
 #[test]
 fn segments_are_released_once_the_commit_index_is_durable() {
     let disk = disk(1);
@@ -84,13 +85,13 @@ fn segments_are_released_once_the_commit_index_is_durable() {
     wal.sync().unwrap();
     wal.release_to(18);
     assert_eq!(purge(), 4);
-    // Files that were removed may come back.
+    // Removed files may come back.
     (0..50)
         .for_each(|seed| assert_eq!(starts(&disk.power_cut(seed)).pop(), Some(18), "seed {seed}"));
 }
 
 #[test]
-fn a_log_that_was_opened_keeps_what_its_next_start_takes() {
+fn a_reopened_log_keeps_the_segments_of_its_next_start() {
     let disk = disk(1);
     let mut wal = twenty(&disk);
     wal.save(&state(1, 10), &[], true).unwrap();
@@ -101,9 +102,9 @@ fn a_log_that_was_opened_keeps_what_its_next_start_takes() {
     let (mut wal, _) = reopen(&disk, SMALL, &snapshot(7, 1));
     let purge = || wal::purge(&disk, dir(), 1, u64::MAX).unwrap().len();
     // Segments start at 0, 5, 9, 13 and 17.
-    assert_eq!(purge(), 1, "what was not read is not held");
+    assert_eq!(purge(), 1, "segments that were not read are not locked");
     wal.release_to(18);
-    assert_eq!(purge(), 1, "10 is committed too, and begins in the third");
+    assert_eq!(purge(), 1, "10 is committed too, and lies in the third segment");
     wal.close().unwrap();
     assert_eq!(starts(&disk), [7, 10]);
     let (_, contents) = reopen(&disk, SMALL, &snapshot(10, 1));

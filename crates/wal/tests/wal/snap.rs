@@ -34,7 +34,7 @@ fn path(term: u64, index: u64) -> PathBuf {
     dir().join(name(term, index))
 }
 
-/// Takes in an image and keeps it, unless there is one with this index.
+/// Receives a snapshot database and keeps it, unless one with this index exists.
 fn save_db(snap: &Snapshotter, mut image: &[u8], index: u64) -> Result<u64, SnapError> {
     let received = snap.receive_db(&mut image)?.sync()?;
     let bytes = received.bytes();
@@ -50,7 +50,7 @@ fn names(disk: &SimDisk) -> Vec<String> {
 }
 
 #[test]
-fn the_newest_is_loaded() {
+fn the_newest_snapshot_is_loaded() {
     let disk = disk(1);
     let snap = snapshotter(&disk);
     assert_eq!(snap.load().unwrap_err().to_string(), "snap: no available snapshot");
@@ -60,11 +60,11 @@ fn the_newest_is_loaded() {
     assert_eq!(names(&disk), [name(1, 5), name(1, 9), name(2, 20)]);
     assert_eq!(snap.load().unwrap(), snapshot(2, 20));
     snap.save(&Snapshot::default()).unwrap();
-    assert_eq!(names(&disk).len(), 3, "without an index it is none");
+    assert_eq!(names(&disk).len(), 3, "a snapshot without an index is not saved");
 }
 
 #[test]
-fn the_newest_that_the_log_has_is_loaded() {
+fn the_newest_snapshot_in_the_log_is_loaded() {
     let disk = disk(1);
     let snap = snapshotter(&disk);
     for index in [5, 9, 20] {
@@ -74,11 +74,11 @@ fn the_newest_that_the_log_has_is_loaded() {
     let load = |log: &[_]| snap.load_newest_available(log);
     assert_eq!(load(&[in_log(0, 0), in_log(5, 1), in_log(9, 1)]).unwrap(), snapshot(1, 9));
     assert!(matches!(load(&[in_log(0, 0), in_log(20, 2)]), Err(SnapError::NoSnapshot)));
-    assert_eq!(names(&disk).len(), 3, "those that do not fit stay");
+    assert_eq!(names(&disk).len(), 3, "snapshots that do not match stay");
 }
 
 #[test]
-fn a_broken_one_is_set_aside_and_the_one_before_loaded() {
+fn a_broken_snapshot_is_renamed_and_the_previous_one_loaded() {
     let disk = disk(1);
     let snap = snapshotter(&disk);
     snap.save(&snapshot(1, 5)).unwrap();
@@ -93,7 +93,7 @@ fn a_broken_one_is_set_aside_and_the_one_before_loaded() {
 }
 
 #[test]
-fn a_flipped_bit_is_always_noticed() {
+fn any_flipped_bit_is_detected() {
     let disk = disk(1);
     snapshotter(&disk).save(&snapshot(3, 300)).unwrap();
     let bits = disk.contents(path(3, 300)).unwrap().len() as u64 * 8;
@@ -105,7 +105,7 @@ fn a_flipped_bit_is_always_noticed() {
 }
 
 #[test]
-fn a_disk_that_fails_does_not_make_a_snapshot_broken() {
+fn a_disk_error_does_not_rename_the_snapshot() {
     let disk = disk(1);
     let snap = snapshotter(&disk);
     snap.save(&snapshot(1, 5)).unwrap();
@@ -117,7 +117,7 @@ fn a_disk_that_fails_does_not_make_a_snapshot_broken() {
 }
 
 #[test]
-fn a_database_image_is_saved_and_found() {
+fn a_snapshot_database_is_saved_and_found() {
     let disk = disk(1);
     let snap = snapshotter(&disk);
     let text = snap.find_db(17).unwrap_err().to_string();
@@ -127,11 +127,12 @@ fn a_database_image_is_saved_and_found() {
     let path = snap.find_db(17).unwrap();
     assert_eq!(disk.contents(&path).unwrap(), image);
     assert_eq!(save_db(&snap, b"another", 17).unwrap(), 7);
-    assert_eq!(disk.contents(&path).unwrap(), image, "the first stays");
+    assert_eq!(disk.contents(&path).unwrap(), image, "the first one stays");
     assert_eq!(names(&disk), ["0000000000000011.snap.db"]);
 }
 
-/// A call that failed after the file had its name has not made the name durable, so the next one does.
+/// Asserts that a retry after a failed save is durable: the failed call may have renamed the file
+/// without syncing the name.
 fn assert_durable_at_the_second_try(
     path: &Path,
     save: impl Fn(&Snapshotter) -> Result<(), SnapError>,
@@ -157,12 +158,12 @@ fn assert_durable_at_the_second_try(
 }
 
 #[test]
-fn a_snapshot_saved_at_the_second_try_is_durable() {
+fn a_retried_snapshot_save_is_durable() {
     assert_durable_at_the_second_try(&path(1, 17), |snap| snap.save(&snapshot(1, 17)));
 }
 
 #[test]
-fn an_image_saved_at_the_second_try_is_durable() {
+fn a_retried_snapshot_database_save_is_durable() {
     assert_durable_at_the_second_try(&dir().join("0000000000000011.snap.db"), |snap| {
         assert_eq!(save_db(snap, b"image", 17)?, 5);
         Ok(())
@@ -170,7 +171,7 @@ fn an_image_saved_at_the_second_try_is_durable() {
 }
 
 #[test]
-fn an_image_that_breaks_off_leaves_nothing() {
+fn an_interrupted_snapshot_database_leaves_no_file() {
     let disk = disk(1);
     let snap = snapshotter(&disk);
     let mut image = (&[1; 5000][..]).chain(Broken);
@@ -178,19 +179,20 @@ fn an_image_that_breaks_off_leaves_nothing() {
     assert!(names(&disk).is_empty());
 }
 
-/// An image during which other files are on their way.
-struct Meanwhile<F>(Option<F>);
+/// A reader that runs a closure in the middle of the stream.
+struct RunInTheMiddle<F>(Option<F>);
 
-impl<F: FnOnce()> Read for Meanwhile<F> {
+impl<F: FnOnce()> Read for RunInTheMiddle<F> {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
         self.0.take().into_iter().for_each(|happens| happens());
         Ok(0)
     }
 }
 
-/// Each in turn may be a receiver, or whoever writes `.snap` files: with a `Snapshotter` of their own, or one for all.
+/// Receivers and writers of `.snap` files run concurrently, each with a `Snapshotter` of its own or
+/// with a shared one.
 #[test]
-fn files_that_are_on_their_way_at_once_are_not_the_same() {
+fn concurrent_temporary_files_are_distinct() {
     let disk = disk(1);
     let (one, other) = (snapshotter(&disk), snapshotter(&disk));
     let inner = || {
@@ -199,25 +201,25 @@ fn files_that_are_on_their_way_at_once_are_not_the_same() {
         let broken = other.receive_db(&mut (&b"the third"[..]).chain(Broken));
         assert!(matches!(broken, Err(SnapError::Source { .. })));
     };
-    let mut image = (&b"the "[..]).chain(Meanwhile(Some(inner))).chain(&b"first"[..]);
+    let mut image = (&b"the "[..]).chain(RunInTheMiddle(Some(inner))).chain(&b"first"[..]);
     let received = one.receive_db(&mut image).unwrap().sync().unwrap();
     assert_eq!(disk.contents(received.path()).unwrap(), b"the first");
     received.keep(17).unwrap();
     assert_eq!(disk.contents(one.find_db(17).unwrap()).unwrap(), b"the first");
     assert_eq!(disk.contents(one.find_db(18).unwrap()).unwrap(), b"the second");
     assert_eq!(one.load().unwrap(), snapshot(1, 5));
-    assert_eq!(names(&disk).len(), 3, "nothing is left of the third");
+    assert_eq!(names(&disk).len(), 3, "the third left no file");
 }
 
 #[test]
-fn what_an_earlier_process_left_on_its_way_is_not_touched() {
+fn temporary_files_of_an_earlier_process_are_not_reused() {
     let disk = disk(1);
     let left = dir().join("tmp0000000000000000");
     let file = disk.open(&left, Open::create(Create::New)).unwrap();
     file.write_at(b"left", 0).unwrap();
     let snap = snapshotter(&disk);
     drop(snap.receive_db(&mut &b"image"[..]).unwrap());
-    assert_eq!(names(&disk), ["tmp0000000000000000"], "who makes a file removes it");
+    assert_eq!(names(&disk), ["tmp0000000000000000"], "only the creator of a file removes it");
     snap.save(&snapshot(1, 5)).unwrap();
     assert_eq!(disk.contents(&left).unwrap(), b"left");
 }
@@ -232,7 +234,7 @@ impl Read for Broken {
 }
 
 #[test]
-fn old_files_are_removed() {
+fn purge_removes_the_oldest_files() {
     let disk = disk(1);
     let snap = snapshotter(&disk);
     for index in 1..=4 {
@@ -251,7 +253,7 @@ fn old_files_are_removed() {
 }
 
 #[test]
-fn unfinished_files_are_removed_at_start() {
+fn temporary_files_are_removed_at_start() {
     let disk = disk(1);
     for name in ["tmp123", "tmpx.snap", "db.tmp.77", "db", "0000000000000004.snap.db"] {
         disk.open(&dir().join(name), Open::create(Create::New)).unwrap();
@@ -260,8 +262,9 @@ fn unfinished_files_are_removed_at_start() {
     assert_eq!(names(&disk), ["0000000000000004.snap.db", "db"]);
 }
 
-/// Saves snapshots and images, and purges; gives back the index of the last of each that was saved.
-fn story(disk: &SimDisk) -> (u64, u64) {
+/// Saves snapshots and snapshot databases, and purges. Returns the last index of each that was
+/// saved.
+fn scenario(disk: &SimDisk) -> (u64, u64) {
     let snap = snapshotter(disk);
     let (mut saved, mut image) = (0, 0);
     for index in 1..=4 {
@@ -281,25 +284,28 @@ fn story(disk: &SimDisk) -> (u64, u64) {
 }
 
 #[test]
-fn what_was_saved_survives_a_power_cut() {
+fn saved_files_survive_a_power_cut() {
     let changes = {
         let disk = disk(1);
         let before = disk.calls().changes();
-        assert_eq!(story(&disk), (4, 4));
+        assert_eq!(scenario(&disk), (4, 4));
         disk.calls().changes() - before
     };
     for change in 0..changes {
         let disk = disk(1);
         disk.fail_change(change, Fault::Crash);
-        let (saved, image) = story(&disk);
+        let (saved, image) = scenario(&disk);
         for seed in 0..20 {
             let disk = disk.power_cut(seed);
             let snap = snapshotter(&disk);
             snap.clean().unwrap();
             assert!(names(&disk).iter().all(|name| !name.starts_with("tmp")));
             let newest = snap.load().map_or(0, |found| found.metadata.unwrap().index());
-            assert!(newest >= saved, "{newest} is found, and {saved} was saved");
-            assert!(names(&disk).iter().all(|name| !name.ends_with(".broken")), "all are whole");
+            assert!(newest >= saved, "found {newest}, but {saved} was saved");
+            assert!(
+                names(&disk).iter().all(|name| !name.ends_with(".broken")),
+                "all files are complete"
+            );
             if image > 0 {
                 let path = snap.find_db(image).unwrap();
                 assert_eq!(disk.contents(path).unwrap(), vec![7; 2000]);
@@ -309,22 +315,22 @@ fn what_was_saved_survives_a_power_cut() {
 }
 
 #[test]
-fn what_was_saved_survives_a_failing_disk() {
+fn saved_files_survive_disk_errors() {
     let calls = {
         let disk = disk(1);
         let before = disk.calls().all();
-        story(&disk);
+        scenario(&disk);
         disk.calls().all() - before
     };
     for call in 0..calls {
         for fault in [Fault::Eio, Fault::Enospc] {
             let disk = disk(1);
             disk.fail_call(call, fault);
-            let (saved, _) = story(&disk);
+            let (saved, _) = scenario(&disk);
             disk.heal();
             let newest =
                 snapshotter(&disk).load().map_or(0, |found| found.metadata.unwrap().index());
-            assert!(newest >= saved, "{newest} is found, and {saved} was saved");
+            assert!(newest >= saved, "found {newest}, but {saved} was saved");
         }
     }
 }

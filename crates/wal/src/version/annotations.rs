@@ -1,4 +1,4 @@
-//! Which release brought what, read from the marks on the messages.
+//! Version annotations of messages, read from their descriptors.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -8,7 +8,7 @@ use prost::{DecodeError, Message};
 
 use super::Version;
 
-/// Why a message was not followed to its end.
+/// Reason why a message could not be inspected.
 #[derive(Debug)]
 pub(super) enum VisitError {
     Decode(DecodeError),
@@ -21,72 +21,72 @@ impl From<DecodeError> for VisitError {
     }
 }
 
-/// All marks, by the full name of message or enum.
+/// All annotations, by the full name of the message or enum.
 #[derive(Debug, Default)]
-pub(super) struct Marks {
-    messages: BTreeMap<String, MessageMarks>,
-    enums: BTreeMap<String, EnumMarks>,
+pub(super) struct VersionAnnotations {
+    messages: BTreeMap<String, MessageAnnotations>,
+    enums: BTreeMap<String, EnumAnnotations>,
 }
 
 #[derive(Debug)]
-struct MessageMarks {
+struct MessageAnnotations {
     since: Option<Version>,
-    fields: BTreeMap<u32, FieldMarks>,
+    fields: BTreeMap<u32, FieldAnnotations>,
 }
 
 #[derive(Debug)]
-struct FieldMarks {
+struct FieldAnnotations {
     since: Option<Version>,
-    /// A zero in the bytes is as good as nothing.
+    /// A zero value counts as absent.
     zero_is_absent: bool,
     kind: FieldKind,
 }
 
 #[derive(Debug)]
 enum FieldKind {
-    /// Not looked into.
+    /// Not inspected.
     Plain,
     Message(String),
     Enum(String),
 }
 
 #[derive(Debug)]
-struct EnumMarks {
+struct EnumAnnotations {
     since: Option<Version>,
     /// By number; etcd's enums have no gaps.
     values: Vec<Option<Version>>,
 }
 
-impl Marks {
-    /// The marks on the messages of `proto`.
-    pub(super) fn get() -> &'static Marks {
-        static MARKS: OnceLock<Marks> = OnceLock::new();
+impl VersionAnnotations {
+    /// The annotations of the messages in `proto`.
+    pub(super) fn get() -> &'static VersionAnnotations {
+        static MARKS: OnceLock<VersionAnnotations> = OnceLock::new();
         MARKS.get_or_init(|| {
             let files = Files::decode(proto::FILE_DESCRIPTOR_SET);
-            Marks::collect(&files.expect("the descriptors were encoded when this was built"))
+            VersionAnnotations::collect(&files.expect("the descriptors were encoded at build time"))
         })
     }
 
-    fn collect(files: &Files) -> Marks {
-        let mut marks = Marks::default();
+    fn collect(files: &Files) -> VersionAnnotations {
+        let mut annotations = VersionAnnotations::default();
         for file in &files.files {
             let proto3 = file.syntax == "proto3";
             file.messages
                 .iter()
-                .for_each(|message| marks.add_message(&file.package, message, proto3));
-            file.enums.iter().for_each(|one| marks.add_enum(&file.package, one));
+                .for_each(|message| annotations.add_message(&file.package, message, proto3));
+            file.enums.iter().for_each(|one| annotations.add_enum(&file.package, one));
         }
-        marks
+        annotations
     }
 
     fn add_message(&mut self, scope: &str, message: &MessageType, proto3: bool) {
         let name = format!("{scope}.{}", message.name);
-        let field = |field: &Field| (field.number, FieldMarks::new(field, proto3));
+        let field = |field: &Field| (field.number, FieldAnnotations::new(field, proto3));
         let fields = message.fields.iter().map(field).collect();
         let since = version(message.options.as_ref().map(|options| &options.since));
         message.messages.iter().for_each(|inner| self.add_message(&name, inner, proto3));
         message.enums.iter().for_each(|inner| self.add_enum(&name, inner));
-        self.messages.insert(name, MessageMarks { since, fields });
+        self.messages.insert(name, MessageAnnotations { since, fields });
     }
 
     fn add_enum(&mut self, scope: &str, one: &EnumType) {
@@ -94,10 +94,10 @@ impl Marks {
         let value =
             |value: &EnumValue| version(value.options.as_ref().map(|options| &options.since));
         let values = one.values.iter().map(value).collect();
-        self.enums.insert(format!("{scope}.{}", one.name), EnumMarks { since, values });
+        self.enums.insert(format!("{scope}.{}", one.name), EnumAnnotations { since, values });
     }
 
-    /// The newest mark on anything that an encoded message uses.
+    /// Returns the newest version of anything that an encoded message uses.
     pub(super) fn newest(
         &self,
         name: &str,
@@ -117,7 +117,11 @@ impl Marks {
         Ok(newest)
     }
 
-    fn field(&self, field: &FieldMarks, value: Value<'_>) -> Result<Option<Version>, VisitError> {
+    fn field(
+        &self,
+        field: &FieldAnnotations,
+        value: Value<'_>,
+    ) -> Result<Option<Version>, VisitError> {
         if field.zero_is_absent && value.is_zero() {
             return Ok(None);
         }
@@ -139,9 +143,9 @@ impl Marks {
     }
 }
 
-impl FieldMarks {
-    fn new(field: &Field, proto3: bool) -> FieldMarks {
-        /// Numbers of `google.protobuf.FieldDescriptorProto`.
+impl FieldAnnotations {
+    fn new(field: &Field, proto3: bool) -> FieldAnnotations {
+        /// Constants of `google.protobuf.FieldDescriptorProto`.
         const REPEATED: i32 = 3;
         const MESSAGE: i32 = 11;
         const ENUM: i32 = 14;
@@ -152,7 +156,7 @@ impl FieldMarks {
             ENUM => FieldKind::Enum(name),
             _ => FieldKind::Plain,
         };
-        FieldMarks {
+        FieldAnnotations {
             since: version(field.options.as_ref().map(|options| &options.since)),
             zero_is_absent: proto3
                 && field.kind != MESSAGE
@@ -163,12 +167,12 @@ impl FieldMarks {
     }
 }
 
-fn version(mark: Option<&String>) -> Option<Version> {
-    let mark = mark.filter(|mark| !mark.is_empty())?;
-    Some(mark.parse().expect("marks are versions"))
+fn version(annotation: Option<&String>) -> Option<Version> {
+    let annotation = annotation.filter(|annotation| !annotation.is_empty())?;
+    Some(annotation.parse().expect("annotations are versions"))
 }
 
-/// A value as it stands in the bytes.
+/// A field value in its wire encoding.
 #[derive(Clone, Copy)]
 enum Value<'a> {
     Number(u64),
@@ -200,9 +204,9 @@ fn take_value<'a>(
                     *bytes = rest;
                     Ok(Value::Bytes(value))
                 }
-                // The error for bytes that end too early.
+                // Produces prost's error for truncated input.
                 None => Err(skip_field(wire, number, &mut &[][..], DecodeContext::default())
-                    .expect_err("nothing is no field")),
+                    .expect_err("an empty buffer has no field")),
             }
         }
         _ => {
@@ -212,7 +216,7 @@ fn take_value<'a>(
     }
 }
 
-/// The part of `google.protobuf.FileDescriptorSet` that is of use here.
+/// The needed part of `google.protobuf.FileDescriptorSet`.
 #[derive(Clone, PartialEq, Message)]
 struct Files {
     #[prost(message, repeated, tag = "1")]
@@ -305,35 +309,36 @@ struct EnumValueOptions {
 mod tests {
     use super::*;
 
-    /// The marks are read by a part of the descriptors' own schema; a full reader of them must see the same.
+    /// The annotations are read with a partial schema of descriptors; a full reader must find the
+    /// same.
     #[test]
-    fn every_mark_is_seen() {
+    fn every_annotation_is_found() {
         let pool = prost_reflect::DescriptorPool::decode(proto::FILE_DESCRIPTOR_SET).unwrap();
-        let mark = |options: prost_reflect::DynamicMessage, number| {
+        let annotation = |options: prost_reflect::DynamicMessage, number| {
             let found = options.extensions().find(|(extension, _)| extension.number() == number);
             found.map(|(_, value)| value.as_str().unwrap().parse::<Version>().unwrap())
         };
         let mut marked = 0;
         for message in pool.all_messages() {
-            let ours = &Marks::get().messages[message.full_name()];
-            assert_eq!(ours.since, mark(message.options(), 50000), "{}", message.full_name());
+            let ours = &VersionAnnotations::get().messages[message.full_name()];
+            assert_eq!(ours.since, annotation(message.options(), 50000), "{}", message.full_name());
             for field in message.fields() {
-                let theirs = mark(field.options(), 50001);
+                let theirs = annotation(field.options(), 50001);
                 assert_eq!(ours.fields[&field.number()].since, theirs, "{}", field.full_name());
                 marked += usize::from(theirs.is_some());
             }
         }
         for one in pool.all_enums() {
-            let ours = &Marks::get().enums[one.full_name()];
-            assert_eq!(ours.since, mark(one.options(), 50002), "{}", one.full_name());
+            let ours = &VersionAnnotations::get().enums[one.full_name()];
+            assert_eq!(ours.since, annotation(one.options(), 50002), "{}", one.full_name());
             for (at, value) in one.values().enumerate() {
-                let theirs = mark(value.options(), 50003);
+                let theirs = annotation(value.options(), 50003);
                 assert_eq!(ours.values[at], theirs, "{}", value.full_name());
             }
             let ours_of_etcd = !one.full_name().starts_with("google");
             let without_gaps = (0..).zip(one.values()).all(|(at, value)| value.number() == at);
             assert!(without_gaps || !ours_of_etcd, "{} is looked up by number", one.full_name());
         }
-        assert!(marked > 40, "{marked} fields with marks");
+        assert!(marked > 40, "only {marked} annotated fields");
     }
 }

@@ -1,34 +1,36 @@
-//! A random life of a log, and what must be left of it.
+//! A random workload on a log, and the check of what must survive.
 //!
-//! A [`Story`] does one thing after another to a log on a disk that may fail at any moment, and keeps account: every
-//! record handed to the log, in order, with the segment it went to, and how many of them are durable for sure. Whatever
-//! the disk does, the log must afterwards hold a beginning of these records that has all the durable ones, to the byte
-//! and in order.
+//! A [`Scenario`] applies random operations to a log on a disk that may fail at any call, and keeps
+//! an account: every record given to the log, in order, with its segment, and how many of them are
+//! durable for sure. Whatever the disk does, the log must afterwards hold a prefix of these records
+//! that includes all durable ones, byte for byte and in order.
 //!
-//! It also remembers its log as a member does in memory, by the terms of its entries. Whenever the log is opened again with
-//! nothing lost, that is what it must read.
+//! The scenario also keeps the terms of its entries in memory, as a member does. Whenever the log
+//! is reopened without loss, it must read the same terms.
 
 use env::{SeededRandom, SimDisk};
 use proto::raftpb::{Entry, HardState};
 use proto::walpb::Snapshot;
-use wal::{Contents, Kind, Preparer, ReadError, Record, Records, Repair, Turn, Wal};
+use wal::{
+    LogContents, PrepareTurn, Preparer, ReadError, Record, RecordKind, Records, Repair, Wal,
+};
 
 use crate::common::*;
 
-/// A record, decoded.
+/// A decoded record.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Line {
+pub(crate) enum ExpectedRecord {
     Entry(Entry),
     State(HardState),
     Snapshot(Snapshot),
 }
 
-/// What was asked of a log.
+/// The expected content of a log.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Account {
-    /// What was handed over, with the number of the segment.
-    lines: Vec<(u64, Line)>,
-    /// How many of these are durable.
+    /// The records given to the log, each with the number of its segment.
+    lines: Vec<(u64, ExpectedRecord)>,
+    /// The number of durable records.
     durable: usize,
     /// Segments before this one may be gone.
     purged_to: u64,
@@ -39,13 +41,13 @@ pub(crate) struct Account {
 /// A log after a restart.
 pub(crate) struct Recovered {
     pub(crate) wal: Wal,
-    /// How many of the records handed over are there.
+    /// The number of records found.
     pub(crate) found: usize,
     next_index: u64,
 }
 
-/// Somebody who uses a log.
-pub(crate) struct Story {
+/// A user of a log that performs random operations.
+pub(crate) struct Scenario {
     random: SeededRandom,
     bytes: u64,
     wal: Option<Wal>,
@@ -57,19 +59,19 @@ pub(crate) struct Story {
     saved_commit: u64,
     /// The terms of the entries after the last snapshot from a leader.
     terms: Vec<u64>,
-    /// The index before the first of these.
+    /// The index before the first of these entries.
     base: u64,
-    /// The term there.
+    /// The term at that index.
     base_term: u64,
     /// The last snapshot that a saved state covers.
     snapshot: Snapshot,
-    /// One behind it that none covers yet.
+    /// A later snapshot that no state covers yet.
     waiting: Option<Snapshot>,
 }
 
-impl Story {
-    pub(crate) fn new(seed: u64, bytes: u64) -> Story {
-        Story {
+impl Scenario {
+    pub(crate) fn new(seed: u64, bytes: u64) -> Scenario {
+        Scenario {
             random: SeededRandom::new(seed),
             bytes,
             wal: None,
@@ -86,7 +88,7 @@ impl Story {
         }
     }
 
-    /// Creates the log and does so many things to it. False: the disk failed on the way.
+    /// Creates the log and performs a number of steps. Returns false if the disk failed.
     pub(crate) fn run(&mut self, disk: &SimDisk, steps: usize) -> bool {
         let created = Wal::create(shared(disk), dir(), METADATA, segments_of(self.bytes));
         let Ok(wal) = created else { return false };
@@ -96,20 +98,20 @@ impl Story {
         (0..steps).all(|_| self.step(disk).is_some())
     }
 
-    /// Whoever used the log is gone; files stay as they are.
+    /// Kills the process; files stay as they are.
     pub(crate) fn kill(&mut self) {
         self.wal = None;
         self.preparer = None;
     }
 
-    /// After the disk has failed, the log takes nothing more.
+    /// Asserts that the log refuses further saves after the disk has failed.
     pub(crate) fn assert_poisoned(&mut self, disk: &SimDisk) {
         let Some(wal) = &mut self.wal else { return };
         let changes = disk.calls().changes();
         let error = wal.save(&state(99, 0), &[], true).unwrap_err();
         assert!(matches!(error, wal::SaveError::Poisoned(_)), "{error}");
         assert!(wal.sync().is_err() && wal.save_snapshot(&snapshot(0, 0)).is_err());
-        assert_eq!(disk.calls().changes(), changes, "the disk is left alone");
+        assert_eq!(disk.calls().changes(), changes, "no more disk changes");
     }
 
     fn step(&mut self, disk: &SimDisk) -> Option<()> {
@@ -135,7 +137,8 @@ impl Story {
         }
     }
 
-    /// Entries, often after the last, sometimes over it; a state, often; a sync, if there are entries.
+    /// Saves entries, mostly appended, sometimes overwriting; often a state; with a sync, if there
+    /// are entries.
     fn save(&mut self) -> Option<()> {
         if self.random.chance(1, 5) {
             self.term += 1;
@@ -162,8 +165,14 @@ impl Story {
             HardState::default()
         };
         let must_sync = !entries.is_empty() || self.random.chance(1, 4);
-        let lines = entries.iter().cloned().map(Line::Entry).chain([Line::State(state)]);
-        self.note(lines.filter(|line| *line != Line::State(HardState::default())).collect());
+        let lines = entries
+            .iter()
+            .cloned()
+            .map(ExpectedRecord::Entry)
+            .chain([ExpectedRecord::State(state)]);
+        self.note(
+            lines.filter(|line| *line != ExpectedRecord::State(HardState::default())).collect(),
+        );
         self.wal.as_mut()?.save(&state, &entries, must_sync).ok()?;
         self.note_durable();
         if state.commit.is_some() {
@@ -172,7 +181,8 @@ impl Story {
         Some(())
     }
 
-    /// A place to replay from, at something committed. Often the state that says so comes first, so that it counts.
+    /// Saves a snapshot of a committed entry. Often saves the state that covers it first, so that
+    /// it is valid.
     fn save_snapshot(&mut self) -> Option<()> {
         let at = self.commit;
         if at <= self.base {
@@ -184,10 +194,10 @@ impl Story {
         self.put_snapshot(snapshot(at, self.term_at(at)))
     }
 
-    /// A leader's snapshot, ahead of all that is here, or in place of what was not committed; then the state that makes
-    /// it count.
+    /// Installs a leader's snapshot, ahead of the log or in place of uncommitted entries, and then
+    /// the state that covers it.
     fn install_snapshot(&mut self, disk: &SimDisk) -> Option<()> {
-        let (at, term) = self.leaders_place();
+        let (at, term) = self.leaders_snapshot();
         self.put_snapshot(snapshot(at, term))?;
         (self.base, self.base_term, self.commit) = (at, term, at);
         self.terms.clear();
@@ -196,13 +206,14 @@ impl Story {
         }
         let must_sync = self.random.chance(3, 4);
         self.save_state(must_sync)?;
-        // Before later entries hide what the snapshot took away.
+        // Before later entries hide the effect of the snapshot.
         if self.random.chance(1, 3) { self.reopen(disk) } else { Some(()) }
     }
 
-    /// Where a leader's snapshot may be, with its term. Had we the same term there, we would not need it; any other may
-    /// be, from that of what is committed on, and ours behind it may be later.
-    fn leaders_place(&mut self) -> (u64, u64) {
+    /// Chooses index and term of a leader's snapshot. With the same term at that index, the leader
+    /// would not send one; any other term from that of the commit index on is possible, and ours
+    /// after it may be later.
+    fn leaders_snapshot(&mut self) -> (u64, u64) {
         let uncommitted = self.last() - self.commit;
         let inside = self.random.chance(2, 3) && uncommitted > 0;
         self.term += 1;
@@ -216,7 +227,7 @@ impl Story {
     }
 
     fn put_snapshot(&mut self, snapshot: Snapshot) -> Option<()> {
-        self.note(vec![Line::Snapshot(snapshot.clone())]);
+        self.note(vec![ExpectedRecord::Snapshot(snapshot.clone())]);
         self.wal.as_mut()?.save_snapshot(&snapshot).ok()?;
         self.note_durable();
         if snapshot.index() <= self.saved_commit {
@@ -229,26 +240,26 @@ impl Story {
 
     fn save_state(&mut self, must_sync: bool) -> Option<()> {
         let state = state(self.term, self.commit);
-        self.note(vec![Line::State(state)]);
+        self.note(vec![ExpectedRecord::State(state)]);
         self.wal.as_mut()?.save(&state, &[], must_sync).ok()?;
         self.note_durable();
         self.note_commit();
         Some(())
     }
 
-    /// Removes what is not needed, asking for more at times.
+    /// Purges segments, sometimes asking for more than allowed.
     fn purge(&mut self, disk: &SimDisk) -> Option<()> {
         let all = self.random.chance(1, 2);
         let wal = self.wal.as_mut()?;
         wal.release_to(if all { u64::MAX } else { self.snapshot.index() });
-        // Whatever happens, only these may go.
+        // Only these segments may be removed, whatever happens.
         self.account.purged_to = wal.written().seq;
-        // That it fails is no harm to the log.
+        // A failed purge does not affect the log.
         _ = wal::purge(disk, dir(), 1, u64::MAX);
         Some(())
     }
 
-    /// Closes the log, or leaves it as a killed process would, and opens it again.
+    /// Closes the log, or drops it as a killed process would, and opens it again.
     fn reopen(&mut self, disk: &SimDisk) -> Option<()> {
         let wal = self.wal.take()?;
         self.preparer = None;
@@ -262,20 +273,20 @@ impl Story {
         let (wal, contents) = match opened.read_all() {
             Ok(opened) => opened,
             Err(ReadError::Disk(_) | ReadError::Open(_)) => return None,
-            Err(error) => panic!("nothing was lost, and yet: {error}"),
+            Err(error) => panic!("nothing was lost, but opening failed: {error}"),
         };
         let all = self.account.lines.len();
         assert_same(&contents, &self.account.contents(all, &self.snapshot));
         self.assert_remembered(&contents);
         self.preparer = Some(wal.preparer());
         self.wal = Some(wal);
-        // Whoever has read it will act on it.
+        // The caller acts upon what it has read.
         self.account.durable = all;
         Some(())
     }
 
-    /// The entries are those that this member had before.
-    fn assert_remembered(&self, contents: &Contents) {
+    /// Asserts that the entries equal those of this member before.
+    fn assert_remembered(&self, contents: &LogContents) {
         let read: Vec<u64> = contents.entries.iter().map(Entry::term).collect();
         let skipped = usize::try_from(self.snapshot.index() - self.base).unwrap();
         assert_eq!(read, self.terms[skipped..], "terms after {:?}", self.snapshot);
@@ -290,11 +301,11 @@ impl Story {
     fn prepare(&mut self) -> Option<()> {
         let turns = self.random.below(4);
         let preparer = self.preparer.as_mut()?;
-        (0..turns).all(|_| preparer.turn() == Turn::Busy);
+        (0..turns).all(|_| preparer.turn() == PrepareTurn::Busy);
         Some(())
     }
 
-    fn note(&mut self, lines: Vec<Line>) {
+    fn note(&mut self, lines: Vec<ExpectedRecord>) {
         let seq = self.wal.as_ref().map_or(0, |wal| wal.written().seq);
         self.account.lines.extend(lines.into_iter().map(|line| (seq, line)));
     }
@@ -319,7 +330,7 @@ impl Account {
         self.lines.len()
     }
 
-    /// Opens the log as a member does at start, and checks what is in it.
+    /// Opens the log as a member does at start, and checks its content.
     pub(crate) fn recover(&self, disk: &SimDisk, bytes: u64) -> Recovered {
         if !self.created && !wal::exists(disk, dir()).unwrap() {
             return Recovered { wal: create(disk, bytes), found: 0, next_index: 1 };
@@ -332,9 +343,11 @@ impl Account {
             Err(error) if error.is_torn() => {
                 let repaired = wal::repair(disk, dir()).unwrap();
                 assert!(matches!(repaired, Repair::Cut { .. }), "{repaired:?}");
-                open(&newest()).expect("one repair is enough")
+                open(&newest()).expect("one repair suffices")
             }
-            opened => opened.unwrap_or_else(|error| panic!("a power cut does no damage: {error}")),
+            opened => {
+                opened.unwrap_or_else(|error| panic!("a power cut caused corruption: {error}"))
+            }
         };
         let found = self.check_lines(disk);
         assert_same(&contents, &self.contents(found, &newest()));
@@ -343,26 +356,26 @@ impl Account {
         Recovered { wal, found, next_index: last + 1 }
     }
 
-    /// Compares the records in the files with those handed over. Gives back how many are there.
+    /// Compares the records in the files with the expected ones. Returns the number found.
     pub(crate) fn check_lines(&self, disk: &SimDisk) -> usize {
         let (first, lines) = self.read_lines(disk);
         assert!(
             first <= self.purged_to,
-            "segment {first} is the first, and none after {} was purged",
+            "the first segment is {first}, but only segments before {} were purged",
             self.purged_to
         );
         let gone = self.lines.iter().take_while(|(seq, _)| *seq < first).count();
         let found = gone + lines.len();
-        assert!(found >= self.durable, "{found} of {} durable records are there", self.durable);
-        assert!(found <= self.lines.len(), "there are more than were written");
+        assert!(found >= self.durable, "found only {found} of {} durable records", self.durable);
+        assert!(found <= self.lines.len(), "found more records than were written");
         for (line, (_, expected)) in lines.iter().zip(&self.lines[gone..]) {
             assert_eq!(line, expected);
         }
         found
     }
 
-    /// The number of the first segment, and all records after the starts of segments.
-    fn read_lines(&self, disk: &SimDisk) -> (u64, Vec<Line>) {
+    /// The number of the first segment, and all records without the initial ones of segments.
+    fn read_lines(&self, disk: &SimDisk) -> (u64, Vec<ExpectedRecord>) {
         let segments = names(disk);
         let mut segments = segments.iter().filter(|name| name.ends_with(".wal"));
         let first = seq(segments.next().unwrap());
@@ -370,88 +383,98 @@ impl Account {
         let mut lines = Vec::new();
         let mut in_segment = 0;
         while let Some(record) = records.next().unwrap() {
-            in_segment = if record.kind == Kind::Crc { 0 } else { in_segment + 1 };
+            in_segment = if record.kind == RecordKind::Crc { 0 } else { in_segment + 1 };
             if in_segment == 2 && self.is_start(&record) {
                 continue;
             }
             match record.kind {
-                Kind::Crc | Kind::Metadata => {}
-                Kind::Entry => lines.push(Line::Entry(wal::entry(&record).unwrap())),
-                Kind::State => lines.push(Line::State(wal::state(&record).unwrap())),
-                Kind::Snapshot => lines.push(Line::Snapshot(wal::snapshot(&record).unwrap())),
+                RecordKind::Crc | RecordKind::Metadata => {}
+                RecordKind::Entry => {
+                    lines.push(ExpectedRecord::Entry(wal::decode_entry(&record).unwrap()))
+                }
+                RecordKind::State => {
+                    lines.push(ExpectedRecord::State(wal::decode_state(&record).unwrap()))
+                }
+                RecordKind::Snapshot => {
+                    lines.push(ExpectedRecord::Snapshot(wal::decode_snapshot(&record).unwrap()))
+                }
             }
         }
         (first, lines)
     }
 
-    /// Whether the third record of a segment was not handed over: a segment repeats the state if there was one before
-    /// it, and the very first has a snapshot there.
+    /// Reports whether the third record of a segment is an initial one: a segment repeats the state
+    /// if there is an earlier one, and the very first segment has a snapshot there.
     fn is_start(&self, record: &Record) -> bool {
-        let seq = seq(&record.place.file);
+        let seq = seq(&record.location.file);
         match record.kind {
-            Kind::State => {
-                self.lines.iter().any(|(at, line)| *at < seq && matches!(line, Line::State(_)))
-            }
-            Kind::Snapshot => seq == 0,
-            Kind::Entry | Kind::Crc | Kind::Metadata => false,
+            RecordKind::State => self
+                .lines
+                .iter()
+                .any(|(at, line)| *at < seq && matches!(line, ExpectedRecord::State(_))),
+            RecordKind::Snapshot => seq == 0,
+            RecordKind::Entry | RecordKind::Crc | RecordKind::Metadata => false,
         }
     }
 
-    /// What a log with the first `count` records says from a snapshot on: the plainest of replays.
-    fn contents(&self, count: usize, start: &Snapshot) -> Contents {
-        let mut contents = Contents { metadata: METADATA.into(), ..Contents::default() };
+    /// Replays the first `count` records from a snapshot on, in the simplest way.
+    fn contents(&self, count: usize, start: &Snapshot) -> LogContents {
+        let mut contents = LogContents { metadata: METADATA.into(), ..LogContents::default() };
         for (_, line) in &self.lines[..count] {
             match line {
-                Line::Entry(entry) => {
+                ExpectedRecord::Entry(entry) => {
                     contents.entries.retain(|other| other.index() < entry.index());
                     contents.entries.push(entry.clone());
                 }
-                Line::State(state) => contents.state = *state,
-                Line::Snapshot(snapshot) if snapshot == start => {
-                    // A leader's, if our entry there was another; all behind that went with it.
+                ExpectedRecord::State(state) => contents.state = *state,
+                ExpectedRecord::Snapshot(snapshot) if snapshot == start => {
+                    // A leader's snapshot, if our entry there was different; it replaces everything
+                    // after it.
                     let other =
                         |one: &Entry| one.index() == start.index() && one.term() != start.term();
                     if contents.entries.iter().any(other) {
                         contents.entries.clear();
                     }
                 }
-                Line::Snapshot(_) => {}
+                ExpectedRecord::Snapshot(_) => {}
             }
         }
         contents.entries.retain(|one| one.index() > start.index());
-        // Entries of an earlier term than the snapshot's went when it came from the leader, and all after them.
+        // A leader's snapshot overwrote entries of an earlier term than its own, and all after
+        // them.
         let stale = contents.entries.iter().position(|one| one.term() < start.term());
         contents.entries.truncate(stale.unwrap_or(contents.entries.len()));
         contents
     }
 
-    /// What was handed over and not found is forgotten, and what was found is relied on.
+    /// Forgets the records that were not found, and takes the others for durable.
     pub(crate) fn settle(&mut self, found: usize) {
         self.lines.truncate(found);
         self.durable = found;
         self.created = true;
     }
 
-    /// Adds an entry to a log that was recovered, and has it durable.
+    /// Appends a durable entry to a recovered log.
     pub(crate) fn append(&mut self, log: &mut Recovered) {
         let seq = log.wal.written().seq;
         let (entry, state) =
             (entry(1000, log.next_index, 333), state(1000, log.wal.state().commit()));
         log.wal.save(&state, std::slice::from_ref(&entry), true).unwrap();
         log.next_index += 1;
-        self.lines.extend([(seq, Line::Entry(entry)), (seq, Line::State(state))]);
+        self.lines
+            .extend([(seq, ExpectedRecord::Entry(entry)), (seq, ExpectedRecord::State(state))]);
         self.durable = self.lines.len();
     }
 }
 
-/// The number in the name of a segment.
+/// The sequence number in the name of a segment.
 fn seq(name: &str) -> u64 {
     u64::from_str_radix(&name[..16], 16).unwrap()
 }
 
-/// Compares what two logs say, and tells the difference in few words.
-pub(crate) fn assert_same(found: &Contents, expected: &Contents) {
-    let brief = |contents: &Contents| {
+/// Asserts that two logs have equal content, with a short description of the difference.
+pub(crate) fn assert_same(found: &LogContents, expected: &LogContents) {
+    let brief = |contents: &LogContents| {
         let entry = |entry: &Entry| (entry.term(), entry.index(), entry.data().len());
         (contents.state, contents.entries.iter().map(entry).collect::<Vec<_>>())
     };
@@ -460,12 +483,12 @@ pub(crate) fn assert_same(found: &Contents, expected: &Contents) {
 }
 
 #[test]
-fn a_log_reads_as_it_was_written() {
+fn a_log_reads_back_as_written() {
     for seed in 0..200 {
         let disk = disk(seed);
-        let mut story = Story::new(seed, 4096);
-        assert!(story.run(&disk, 60), "nothing fails");
-        story.kill();
-        assert_eq!(story.account.check_lines(&disk), story.account.len());
+        let mut scenario = Scenario::new(seed, 4096);
+        assert!(scenario.run(&disk, 60), "no fault is injected");
+        scenario.kill();
+        assert_eq!(scenario.account.check_lines(&disk), scenario.account.len());
     }
 }

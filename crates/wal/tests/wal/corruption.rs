@@ -1,4 +1,4 @@
-//! Files that are not as they were written.
+//! Corrupt and torn files.
 
 use std::sync::Arc;
 
@@ -6,17 +6,17 @@ use env::{Disk, Open, OsDisk, SimDisk};
 use proptest::prelude::*;
 use prost::Message;
 use proto::raftpb::{Entry, EntryType, HardState};
-use wal::{Contents, ReadError, Repair, RepairError, Wal};
+use wal::{LogContents, ReadError, Repair, RepairError, Wal};
 
 use crate::common::*;
-use crate::story::assert_same;
+use crate::scenario::assert_same;
 
 const SEGMENT: u64 = 1024;
 const FIRST: &str = "0000000000000000-0000000000000000.wal";
 const SECOND: &str = "0000000000000001-0000000000000001.wal";
 
-/// A log of a few segments, all of it durable, with entries that were overwritten and one that changes members.
-fn sample() -> (SimDisk, Contents) {
+/// A durable log of a few segments, with overwritten entries and a conf change.
+fn sample() -> (SimDisk, LogContents) {
     let disk = disk(1);
     let mut wal = create(&disk, SEGMENT);
     wal.save(&state(1, 0), &entries(1, 1..=3, 40), true).unwrap();
@@ -32,12 +32,12 @@ fn sample() -> (SimDisk, Contents) {
     wal.close().unwrap();
     let (wal, contents) = reopen(&disk, SEGMENT, &snapshot(0, 0));
     wal.close().unwrap();
-    assert_eq!(names(&disk).len(), 3, "two closed, one open");
+    assert_eq!(names(&disk).len(), 3, "two closed segments and an open one");
     (disk, contents)
 }
 
-/// What a member does at start: it reads, and repairs once what is torn.
-fn start(disk: &SimDisk) -> Result<Contents, ReadError> {
+/// Starts as a member does: reads, and repairs a torn tail once.
+fn start(disk: &SimDisk) -> Result<LogContents, ReadError> {
     let open = || {
         let opening = Wal::open(shared(disk), dir(), &snapshot(0, 0), segments_of(SEGMENT))?;
         opening.read_all().map(|(_, contents)| contents)
@@ -52,7 +52,7 @@ fn start(disk: &SimDisk) -> Result<Contents, ReadError> {
 }
 
 #[test]
-fn a_flipped_bit_is_noticed_or_harmless() {
+fn a_flipped_bit_is_detected_or_harmless() {
     let (disk, expected) = sample();
     let (mut noticed, mut harmless) = (0, 0);
     for name in names(&disk) {
@@ -68,19 +68,19 @@ fn a_flipped_bit_is_noticed_or_harmless() {
                 Err(error) => {
                     assert!(
                         error.to_string().contains(&name),
-                        "{error} does not tell that it is in {name}"
+                        "{error} does not name the file {name}"
                     );
                     noticed += 1;
                 }
             }
         }
     }
-    assert!(noticed > 15_000 && harmless > 1_000, "{noticed} noticed, {harmless} harmless");
+    assert!(noticed > 15_000 && harmless > 1_000, "{noticed} detected, {harmless} harmless");
 }
 
-/// A log with one segment, made of these records.
-fn log_of(records: &[(i64, Vec<u8>)]) -> (SimDisk, Raw) {
-    let mut log = Raw::default();
+/// Creates a log with one segment that has these records.
+fn log_of(records: &[(i64, Vec<u8>)]) -> (SimDisk, RawLog) {
+    let mut log = RawLog::default();
     log.segment(FIRST, METADATA);
     log.push(5, &snapshot(0, 0).encode_to_vec());
     records.iter().for_each(|(kind, data)| log.push(*kind, data));
@@ -93,7 +93,7 @@ fn error_of(disk: &SimDisk) -> String {
     wal::read_all(disk, dir(), &snapshot(0, 0)).unwrap_err().to_string()
 }
 
-/// Puts bytes into the first segment, or behind it.
+/// Overwrites bytes of the first segment, or appends to it.
 fn overwrite(disk: &SimDisk, offset: u64, bytes: &[u8]) {
     let file = disk.open(&path(FIRST), Open::write()).unwrap();
     file.write_at(bytes, offset).unwrap();
@@ -105,27 +105,27 @@ fn len(disk: &SimDisk) -> u64 {
 }
 
 #[test]
-fn a_zero_where_a_whole_record_follows_is_damage() {
-    // A record of 16 bytes needs no padding: its length field has one bit.
+fn a_zero_length_before_a_valid_record_is_corruption() {
+    // A record of 16 bytes needs no padding: its length field has one bit set.
     let (disk, _) = log_of(&[]);
     let end = len(&disk);
     let (disk, _) =
         log_of(&[(3, state(1, 3).encode_to_vec()), (2, entry(1, 1, 90).encode_to_vec())]);
     overwrite(&disk, end, &[0; 8]);
-    let place = format!("in file '{FIRST}' at position: {end}");
+    let location = format!("in file '{FIRST}' at position: {end}");
     assert_eq!(
         error_of(&disk),
-        format!("wal: damaged record: {place}: the length field is zero, and a record follows")
+        format!("wal: corrupt record: {location}: zero length field before a valid record")
     );
 }
 
 #[test]
-fn a_length_beyond_the_file_is_torn_only_if_the_record_says_so_too() {
+fn a_length_beyond_the_file_is_torn_only_if_the_record_agrees() {
     let (disk, _) = log_of(&[]);
     let start = len(&disk);
     let (disk, _) = log_of(&[(2, entry(1, 1, 900).encode_to_vec())]);
     let whole = disk.contents(path(FIRST)).unwrap();
-    // The file ends in the record, wherever: torn.
+    // The file ends anywhere within the record: torn.
     for end in (start + 1..start + 40).chain([start + 500, whole.len() as u64 - 9]) {
         let file = disk.open(&path(FIRST), Open::write()).unwrap();
         file.set_len(end).unwrap();
@@ -136,20 +136,20 @@ fn a_length_beyond_the_file_is_torn_only_if_the_record_says_so_too() {
         assert!(error.to_string().starts_with("unexpected EOF: in file '"), "{error}");
         overwrite(&disk, 0, &whole);
     }
-    // The length field says more than the record does: damage.
+    // The length field exceeds the record's own length: corrupt.
     let field = &whole[usize::try_from(start).unwrap()..][..8];
     let field = u64::from_le_bytes(field.try_into().unwrap());
     overwrite(&disk, start, &(field + (1 << 29)).to_le_bytes());
     assert!(
-        error_of(&disk).ends_with("the record and its length field disagree"),
+        error_of(&disk).ends_with("record length differs from its length field"),
         "{}",
         error_of(&disk)
     );
 }
 
-/// The file is that long, though it takes no space, and the record itself agrees with its length.
+/// The file is sparse and that long, and the record agrees with its length field.
 #[test]
-fn a_record_longer_than_any_is_refused_before_it_takes_memory() {
+fn an_oversized_record_is_refused_before_memory_is_allocated() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("wal");
     let os: Arc<dyn Disk> = Arc::new(OsDisk);
@@ -157,10 +157,10 @@ fn a_record_longer_than_any_is_refused_before_it_takes_memory() {
     let end = wal.written().offset;
     wal.close().unwrap();
     let file = os.open(&dir.join(FIRST), Open::write()).unwrap();
-    // One byte more than the longest, and more than any memory.
+    // One byte above the maximum, and more than any memory.
     for record_len in [(1 << 30) + 29, 7 << 40] {
         let mut record = vec![0x08, 2, 0x10, 0, 0x1a];
-        // Six bytes hold the size of either.
+        // Both sizes take six bytes.
         let data_len: u64 = record_len - 11;
         record.extend((0..6).map(|at| {
             let more = if at < 5 { 0x80 } else { 0 };
@@ -172,7 +172,7 @@ fn a_record_longer_than_any_is_refused_before_it_takes_memory() {
         file.write_at(&record, end + 8).unwrap();
         file.set_len(end + 8 + record_len + pad).unwrap();
         let expected = format!(
-            "wal: damaged record: in file '{FIRST}' at position: {end}: \
+            "wal: corrupt record: in file '{FIRST}' at position: {end}: \
              the length field tells of more than a record can be"
         );
         let errors = [
@@ -180,14 +180,14 @@ fn a_record_longer_than_any_is_refused_before_it_takes_memory() {
             wal::read_all(&*os, &dir, &snapshot(0, 0)).unwrap_err(),
         ];
         assert_eq!(errors.map(|error| error.to_string()), [&*expected; 2]);
-        // Nor is it summed up, should its length field be lost.
+        // Without its length field, the record is not checksummed either.
         file.write_at(&[0; 8], end).unwrap();
         assert_eq!(wal::read_all(&*os, &dir, &snapshot(0, 0)).unwrap().entries, []);
     }
 }
 
 #[test]
-fn a_lost_sector_is_torn_and_a_changed_one_is_damage() {
+fn a_lost_sector_is_torn_and_a_changed_one_is_corrupt() {
     let (disk, _) =
         log_of(&[(2, entry(1, 1, 3000).encode_to_vec()), (2, entry(1, 2, 10).encode_to_vec())]);
     let whole = disk.contents(path(FIRST)).unwrap();
@@ -195,7 +195,7 @@ fn a_lost_sector_is_torn_and_a_changed_one_is_damage() {
     assert_eq!(
         wal::read_all(&disk, dir(), &snapshot(0, 0)).unwrap().entries,
         [],
-        "reading stops there"
+        "reading stops at the torn record"
     );
     let opening = Wal::open(shared(&disk), dir(), &snapshot(0, 0), segments_of(SEGMENT)).unwrap();
     assert!(opening.read_all().unwrap_err().is_torn());
@@ -206,7 +206,7 @@ fn a_lost_sector_is_torn_and_a_changed_one_is_damage() {
 
 /// The bytes allow no better: see `reader`. etcd reads these the same way.
 #[test]
-fn what_looks_torn_is_taken_for_torn() {
+fn corruption_that_looks_like_a_lost_sector_is_taken_for_torn() {
     let zeros = Entry { data: Some(vec![0; 2000].into()), ..entry(1, 1, 0) };
     let (disk, _) = log_of(&[(2, zeros.encode_to_vec())]);
     disk.flip_bit(path(FIRST), (len(&disk) - 100) * 8);
@@ -219,29 +219,29 @@ fn a_closed_segment_is_never_torn() {
     let (disk, expected) = sample();
     let contents = disk.contents(path(FIRST)).unwrap();
     overwrite(&disk, 512, &[0; 512]);
-    assert!(matches!(start(&disk), Err(ReadError::Crc { .. } | ReadError::Damaged { .. })));
+    assert!(matches!(start(&disk), Err(ReadError::Crc { .. } | ReadError::Corrupt { .. })));
     overwrite(&disk, 512, &contents[512..1024]);
     assert_same(&start(&disk).unwrap(), &expected);
     let file = disk.open(&path(FIRST), Open::write()).unwrap();
     file.set_len(contents.len() as u64 - 8).unwrap();
-    assert!(matches!(start(&disk), Err(ReadError::Damaged { .. })));
+    assert!(matches!(start(&disk), Err(ReadError::Corrupt { .. })));
 }
 
 #[test]
-fn records_have_their_places() {
-    let damaged = |records: &[(i64, Vec<u8>)], why: &str| {
+fn records_that_no_writer_produces_are_corrupt() {
+    let corrupt = |records: &[(i64, Vec<u8>)], reason: &str| {
         let text = error_of(&log_of(records).0);
-        assert!(text.starts_with("wal: damaged record: ") && text.ends_with(why), "{text}");
+        assert!(text.starts_with("wal: corrupt record: ") && text.ends_with(reason), "{text}");
     };
-    damaged(&[(1, METADATA.to_vec())], "no record of this kind belongs here");
-    damaged(&[(4, Vec::new())], "no record of this kind belongs here");
-    damaged(&[(2, vec![0xff])], "the message does not decode");
-    damaged(&[(3, entry(1, 1, 5).encode_to_vec())], "the message has unknown fields");
-    damaged(&[(2, entry(0, 1, 5).encode_to_vec())], "an entry without term or index");
+    corrupt(&[(1, METADATA.to_vec())], "unexpected record kind at this position");
+    corrupt(&[(4, Vec::new())], "unexpected record kind at this position");
+    corrupt(&[(2, vec![0xff])], "message does not decode");
+    corrupt(&[(3, entry(1, 1, 5).encode_to_vec())], "message has unknown fields");
+    corrupt(&[(2, entry(0, 1, 5).encode_to_vec())], "entry without term or index");
     let leap = [(3, state(1, 0).encode_to_vec()), (2, entry(VOTE, 1, 5).encode_to_vec())];
-    damaged(&leap, "an entry of a term that cannot have come yet");
+    corrupt(&leap, "implausible entry term");
     let back = [(2, entry(5, 1, 5).encode_to_vec()), (2, entry(4, 2, 5).encode_to_vec())];
-    damaged(&back, "an entry of a lower term than the one before");
+    corrupt(&back, "entry term is lower than the previous one");
     let (disk, _) = log_of(&[(6, Vec::new())]);
     assert!(
         error_of(&disk).starts_with("unexpected block type 6: in file '"),
@@ -254,7 +254,7 @@ fn records_have_their_places() {
 }
 
 #[test]
-fn a_segment_must_have_its_start() {
+fn a_segment_without_its_first_records_is_corrupt() {
     let (disk, mut log) = log_of(&[]);
     log.segment(SECOND, METADATA);
     log.write(&disk);
@@ -268,7 +268,7 @@ fn a_segment_must_have_its_start() {
 }
 
 #[test]
-fn a_torn_end_is_cut_and_a_copy_kept() {
+fn repair_truncates_a_torn_tail_and_keeps_a_copy() {
     let (disk, mut log) = log_of(&[(2, entry(1, 1, 90).encode_to_vec())]);
     let end = len(&disk);
     assert_eq!(wal::repair(&disk, dir()).unwrap(), Repair::NotNeeded);
@@ -288,7 +288,7 @@ fn a_torn_end_is_cut_and_a_copy_kept() {
 }
 
 #[test]
-fn damage_is_not_repaired() {
+fn corruption_is_not_repaired() {
     let (disk, _) = log_of(&[(2, entry(1, 1, 900).encode_to_vec())]);
     disk.flip_bit(path(FIRST), 8 * 600);
     let before = disk.contents(path(FIRST));
@@ -299,10 +299,10 @@ fn damage_is_not_repaired() {
 }
 
 #[test]
-fn what_a_torn_write_left_behind_the_end_is_gone_before_more_is_written() {
+fn remains_of_a_torn_write_are_removed_before_appending() {
     let (disk, mut log) = log_of(&[]);
     let end = len(&disk);
-    // The sectors with the start of a save were lost, and later ones were not.
+    // The sectors at the start of a save were lost, and later ones were not.
     log.bytes(&[0; 1024]);
     log.bytes(&[7; 1024]);
     log.write(&disk);
@@ -315,7 +315,7 @@ fn what_a_torn_write_left_behind_the_end_is_gone_before_more_is_written() {
     assert_eq!(reopen(&disk, 4096, &snapshot(0, 0)).1.entries, entries(1, 1..=1, 1500));
 }
 
-/// Reads whatever there is, in every way there is.
+/// Reads the files in all ways.
 fn read_in_all_ways(disk: &SimDisk) {
     let _ = wal::read_all(disk, dir(), &snapshot(0, 0));
     let _ = wal::valid_snapshots(disk, dir());
@@ -329,13 +329,13 @@ fn read_in_all_ways(disk: &SimDisk) {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
 
-    /// Whatever the files hold, reading ends with an answer.
+    /// Reading arbitrary bytes terminates without a panic.
     #[test]
-    fn no_bytes_make_a_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..1500), headed: bool) {
-        let mut log = Raw::default();
+    fn arbitrary_bytes_cause_no_panic(bytes in prop::collection::vec(any::<u8>(), 0..1500), headed: bool) {
+        let mut log = RawLog::default();
         log.segment(FIRST, METADATA);
         if !headed {
-            log = Raw::default();
+            log = RawLog::default();
             log.segment(SECOND, METADATA);
         }
         log.bytes(&bytes);
@@ -348,9 +348,10 @@ proptest! {
         prop_assert!(wal::exists(&disk, dir()).unwrap());
     }
 
-    /// Many changes at once: an answer, and never entries or states that were not written.
+    /// Many changes at once: reading terminates, and never returns entries or states that were not
+    /// written.
     #[test]
-    fn changed_bytes_never_make_up_entries(
+    fn changed_bytes_never_invent_entries(
         changes in prop::collection::vec((0_usize..3, any::<prop::sample::Index>(), any::<u8>()), 1..6)
     ) {
         let (disk, expected) = sample();
@@ -360,7 +361,7 @@ proptest! {
             disk.open(&path, Open::write()).unwrap().write_at(&[byte], at).unwrap();
         }
         if let Ok(contents) = wal::read_all(&disk, dir(), &snapshot(0, 0)) {
-            // It may end earlier, where the last segment looks torn.
+            // The log may end earlier, where the last segment looks torn.
             for entry in &contents.entries {
                 let written = expected.entries.iter().any(|other| other == entry)
                     || entries(1, 1..=3, 40).contains(entry);

@@ -1,12 +1,12 @@
-//! Files on their way, under names that nobody else uses.
+//! Temporary files with unique names.
 //!
 //! ```text
-//! tmp0000000000000007   a `.snap` that is being written      whoever made it gives it its name,
-//! tmp0000000000000008   an image that is being received      or removes it: nobody else does either
+//! tmp0000000000000007   a `.snap` being written             only its creator renames
+//! tmp0000000000000008   a snapshot database being received  or removes it
 //! ```
 //!
-//! Several may be on their way at once, of one [`Snapshotter`] or of more. A name is taken only where nothing has it, so no two
-//! ever write to the same file; and one that an earlier process left behind is passed over.
+//! Several may exist at once, of one [`Snapshotter`] or of more. A file is created only under an
+//! unused name, so no two writers share a file, and a file left by an earlier process is skipped.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,11 +16,11 @@ use std::sync::atomic::Ordering;
 use env::{Create, File, Open};
 
 use super::{Snapshotter, TMP_PREFIX};
-use crate::error::Failure;
+use crate::error::DiskError;
 
-/// A file on its way. Dropped without a name, it is removed.
+/// A temporary file. Dropping it removes it, unless it was renamed.
 #[derive(Debug)]
-pub(super) struct Unnamed<'a> {
+pub(super) struct TempFile<'a> {
     snapshotter: &'a Snapshotter,
     pub(super) path: PathBuf,
     pub(super) file: Arc<dyn File>,
@@ -28,25 +28,25 @@ pub(super) struct Unnamed<'a> {
 }
 
 impl Snapshotter {
-    /// Makes a file of its own.
-    pub(super) fn create(&self, mode: u32) -> Result<Unnamed<'_>, Failure> {
+    /// Creates a temporary file with a unique name.
+    pub(super) fn create(&self, mode: u32) -> Result<TempFile<'_>, DiskError> {
         let how = Open { mode, ..Open::create(Create::New) };
         loop {
             let number = self.counter.fetch_add(1, Ordering::Relaxed);
             let path = self.dir.join(format!("{TMP_PREFIX}{number:016x}"));
             match self.disk.open(&path, how) {
                 Ok(file) => {
-                    return Ok(Unnamed { snapshotter: self, path, file, is_named: false });
+                    return Ok(TempFile { snapshotter: self, path, file, is_named: false });
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(Failure::new("create", &path, error)),
+                Err(error) => return Err(DiskError::new("create", &path, error)),
             }
         }
     }
 }
 
-impl Unnamed<'_> {
-    /// Gives it its name, in place of whatever has it.
+impl TempFile<'_> {
+    /// Renames the file, replacing an existing one.
     pub(super) fn rename(mut self, to: &Path) -> io::Result<()> {
         self.snapshotter.disk.rename(&self.path, to)?;
         self.is_named = true;
@@ -54,7 +54,7 @@ impl Unnamed<'_> {
     }
 }
 
-impl Drop for Unnamed<'_> {
+impl Drop for TempFile<'_> {
     fn drop(&mut self) {
         if !self.is_named {
             self.snapshotter.try_remove(&self.path);
