@@ -1,14 +1,14 @@
-//! What is not in the file yet: the changes of one transaction, and those of many.
+//! Writes that are not in the file yet: the changes of one transaction, and the batch of many.
 //!
-//! A batch keeps, for each key, the newest value and the older ones that some view may still have to show:
+//! A batch keeps the newest value of each key, and older ones that a view may still need:
 //!
 //! ```text
 //!   key  7_0               tx 31: "a"
-//!   meta consistent_index  tx 33: 9     older: tx 31: 7          a view was taken after tx 31, none after tx 32
+//!   meta consistent_index  tx 33: 9     older: tx 31: 7       viewed after tx 31, not after tx 32
 //! ```
 //!
-//! A view remembers the number of the last transaction it is to show, so views and transactions need not wait for each other. A value
-//! that no view can ask for is replaced in place.
+//! A view stores the number of the last transaction that it shows, so views and transactions do not
+//! block each other. A value that no view can read is overwritten in place.
 
 use std::collections::{BTreeMap, btree_map};
 use std::fmt;
@@ -20,10 +20,10 @@ use bytes::Bytes;
 
 use crate::schema::Bucket;
 
-/// What a change costs beside the bytes of its key and value, roughly: the places in the tree, and two allocations.
+/// Approximate memory overhead of a change, in bytes: tree nodes and two allocations.
 const CHANGE_BYTES: usize = 128;
 
-/// The number of a transaction, counted from when the database was opened. Zero is before the first.
+/// Number of a transaction, counted from the opening of the database. 0 is before the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sequence(pub u64);
 
@@ -33,36 +33,36 @@ impl fmt::Display for Sequence {
     }
 }
 
-/// How much is pending.
+/// Size of pending writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Load {
-    /// Changes, not counting those of the applied index.
+pub struct BatchSize {
+    /// Number of changes, excluding those of the applied index.
     pub ops: usize,
-    /// Bytes of memory, roughly.
+    /// Approximate memory, in bytes.
     pub bytes: usize,
 }
 
-impl AddAssign for Load {
-    fn add_assign(&mut self, more: Load) {
+impl AddAssign for BatchSize {
+    fn add_assign(&mut self, more: BatchSize) {
         self.ops += more.ops;
         self.bytes += more.bytes;
     }
 }
 
-/// New values of one bucket; none stands for a key that is deleted.
-pub(crate) type Pairs = BTreeMap<Bytes, Option<Bytes>>;
+/// Changes of one bucket; `None` deletes the key.
+pub(crate) type BucketChanges = BTreeMap<Bytes, Option<Bytes>>;
 
 /// The changes of one transaction.
 #[derive(Debug, Default)]
-pub(crate) struct Changes {
-    pub(crate) buckets: [Pairs; Bucket::COUNT],
+pub(crate) struct TxChanges {
+    pub(crate) buckets: [BucketChanges; Bucket::COUNT],
     created: [bool; Bucket::COUNT],
-    pub(crate) load: Load,
+    pub(crate) load: BatchSize,
 }
 
-impl Changes {
+impl TxChanges {
     pub(crate) fn set(&mut self, bucket: Bucket, key: Bytes, value: Option<Bytes>, ops: usize) {
-        self.load += Load { ops, bytes: change_bytes(&key, value.as_ref()) };
+        self.load += BatchSize { ops, bytes: change_bytes(&key, value.as_ref()) };
         self.buckets[bucket.slot()].insert(key, value);
     }
 
@@ -72,26 +72,26 @@ impl Changes {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.load == Load::default()
+        self.load == BatchSize::default()
     }
 }
 
-/// A value as a transaction left it.
+/// A value as of a transaction.
 #[derive(Debug)]
-struct Version {
+struct ValueVersion {
     sequence: Sequence,
     value: Option<Bytes>,
 }
 
-/// What a key was, as far back as somebody may ask.
+/// The newest value of a key, and older ones that views may need.
 #[derive(Debug)]
-struct Versions {
-    newest: Version,
-    /// Oldest first; seldom any.
-    older: Vec<Version>,
+struct KeyVersions {
+    newest: ValueVersion,
+    /// Oldest first; usually empty.
+    older: Vec<ValueVersion>,
 }
 
-impl Versions {
+impl KeyVersions {
     fn at(&self, sequence: Sequence) -> Option<&Option<Bytes>> {
         if self.newest.sequence <= sequence {
             return Some(&self.newest.value);
@@ -101,25 +101,27 @@ impl Versions {
     }
 }
 
-/// Where in a bucket a batch may have something to say, told by the first eight bytes of a key as a number. Of `key` that is the revision.
+/// The range of keys in a bucket that a batch may contain, by the first eight bytes of a key as a
+/// number. In the bucket `key`, that is the revision.
 ///
 /// ```text
 ///   revisions   … 310 311 312 …      … 9000 9001 →
-///                 deleted                put               whatever is elsewhere is in the file, and nobody has to look in the batch
+///                 deleted                put          other keys are in the file only
 /// ```
 ///
-/// Revisions are put in growing order, so that all before the first are elsewhere; a compaction deletes some, far below. What a transaction
-/// adds later is for views that are taken later: where a view may have to look is known when it is taken.
+/// Revisions are put in ascending order, so all earlier ones are outside; a compaction deletes some
+/// far below. Later transactions are invisible to existing views, so the extent of a view is known
+/// when it is taken.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Extent {
+pub(crate) struct KeyExtent {
     put_from: u64,
     deleted: (u64, u64),
 }
 
-impl Extent {
-    const NOWHERE: Extent = Extent { put_from: u64::MAX, deleted: (u64::MAX, 0) };
+impl KeyExtent {
+    const NOWHERE: KeyExtent = KeyExtent { put_from: u64::MAX, deleted: (u64::MAX, 0) };
 
-    /// Whether there may be something about a key.
+    /// Reports whether the batch may contain a key.
     #[inline]
     pub(crate) fn may_have(&self, key: &[u8]) -> bool {
         let at = leading(key);
@@ -136,7 +138,7 @@ impl Extent {
     }
 }
 
-/// The first eight bytes of a key, or what there is of them with zeros behind. Grows with the key.
+/// The first eight bytes of a key, padded with zeros. Monotonic in the key.
 #[inline]
 fn leading(key: &[u8]) -> u64 {
     if let Some(chunk) = key.first_chunk() {
@@ -147,56 +149,56 @@ fn leading(key: &[u8]) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-/// The changes of many transactions, to become one of the file.
+/// The changes of many transactions, to be committed as one transaction of the file.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    buckets: [BTreeMap<Bytes, Versions>; Bucket::COUNT],
-    extents: [Extent; Bucket::COUNT],
+    buckets: [BTreeMap<Bytes, KeyVersions>; Bucket::COUNT],
+    extents: [KeyExtent; Bucket::COUNT],
     created: [bool; Bucket::COUNT],
-    pub(crate) load: Load,
-    /// The last transaction in it, or in what was before it.
+    pub(crate) load: BatchSize,
+    /// The last transaction in the batch, or before it.
     pub(crate) newest: Sequence,
-    /// When the first transaction came in.
+    /// Time of the first transaction in the batch.
     pub(crate) since: Option<Duration>,
     /// The last transaction that the newest view shows.
     viewed: AtomicU64,
 }
 
 impl Batch {
-    /// An empty one, to follow what ended with a transaction.
+    /// Creates an empty batch that follows a transaction.
     pub(crate) fn after(newest: Sequence) -> Batch {
         Batch {
             buckets: Default::default(),
-            extents: [Extent::NOWHERE; Bucket::COUNT],
+            extents: [KeyExtent::NOWHERE; Bucket::COUNT],
             created: Default::default(),
-            load: Load::default(),
+            load: BatchSize::default(),
             newest,
             since: None,
             viewed: AtomicU64::default(),
         }
     }
 
-    /// Whether there is nothing to write.
+    /// Reports whether there is nothing to write.
     pub(crate) fn is_empty(&self) -> bool {
         self.since.is_none()
     }
 
-    /// The last transaction, for a view that is to show everything up to it.
+    /// Registers a view of everything up to the last transaction, and returns its number.
     pub(crate) fn note_view(&self) -> Sequence {
-        // The batch is locked: nothing is replaced between this and the next look at it.
+        // The batch is locked, so no value is overwritten in between.
         self.viewed.fetch_max(self.newest.0, Ordering::Relaxed);
         self.newest
     }
 
-    /// Takes in a transaction.
-    pub(crate) fn merge(&mut self, changes: Changes, sequence: Sequence, now: Duration) {
-        assert!(sequence > self.newest, "transactions come in order");
+    /// Merges a transaction.
+    pub(crate) fn merge(&mut self, changes: TxChanges, sequence: Sequence, now: Duration) {
+        assert!(sequence > self.newest, "transactions are merged in order");
         let viewed = Sequence(*self.viewed.get_mut());
         let buckets = self.buckets.iter_mut().zip(&mut self.extents);
         for ((ours, extent), theirs) in buckets.zip(changes.buckets) {
             for (key, value) in theirs {
                 extent.add(&key, value.is_none());
-                self.load.bytes += add(ours, key, Version { sequence, value }, viewed);
+                self.load.bytes += add(ours, key, ValueVersion { sequence, value }, viewed);
             }
         }
         for (ours, theirs) in self.created.iter_mut().zip(changes.created) {
@@ -207,22 +209,22 @@ impl Batch {
         self.since.get_or_insert(now);
     }
 
-    /// What a key was after a transaction; none if this batch does not say.
+    /// The value of a key after a transaction; `None` if the batch does not contain the key.
     pub(crate) fn get(&self, bucket: Bucket, key: &[u8], at: Sequence) -> Option<Option<Bytes>> {
-        // Most that is asked for is older than all of the batch.
+        // Most lookups are for keys older than the batch.
         if !self.extent(bucket).may_have(key) {
             return None;
         }
         self.buckets[bucket.slot()].get(key)?.at(at).cloned()
     }
 
-    /// Where it may have something to say, of what is in it by now.
+    /// The keys that the batch may contain by now.
     #[inline]
-    pub(crate) fn extent(&self, bucket: Bucket) -> Extent {
+    pub(crate) fn extent(&self, bucket: Bucket) -> KeyExtent {
         self.extents[bucket.slot()]
     }
 
-    /// Some keys in order, as they were after a transaction.
+    /// The keys from `from` on, in order, with their values after a transaction.
     pub(crate) fn range(
         &self,
         bucket: Bucket,
@@ -239,23 +241,23 @@ impl Batch {
         all.map(|(key, versions)| (key, versions.newest.value.as_ref()))
     }
 
-    /// Whether a bucket is changed, or to be made.
+    /// Reports whether the batch changes or creates a bucket.
     pub(crate) fn touches(&self, bucket: Bucket) -> bool {
         self.created[bucket.slot()] || !self.buckets[bucket.slot()].is_empty()
     }
 }
 
-/// Adds a version of a key. Returns how many bytes more there are.
+/// Adds a version of a key. Returns the growth in bytes.
 fn add(
-    pairs: &mut BTreeMap<Bytes, Versions>,
+    pairs: &mut BTreeMap<Bytes, KeyVersions>,
     key: Bytes,
-    version: Version,
+    version: ValueVersion,
     viewed: Sequence,
 ) -> usize {
     let bytes = change_bytes(&key, version.value.as_ref());
     match pairs.entry(key) {
         btree_map::Entry::Vacant(place) => {
-            place.insert(Versions { newest: version, older: Vec::new() });
+            place.insert(KeyVersions { newest: version, older: Vec::new() });
             bytes
         }
         btree_map::Entry::Occupied(mut place) => {
@@ -284,7 +286,7 @@ mod tests {
     const B: Bucket = Bucket::Meta;
 
     fn put(batch: &mut Batch, sequence: u64, key: &'static [u8], value: Option<&'static [u8]>) {
-        let mut changes = Changes::default();
+        let mut changes = TxChanges::default();
         changes.set(B, Bytes::from_static(key), value.map(Bytes::from_static), 1);
         batch.merge(changes, Sequence(sequence), Duration::ZERO);
     }
@@ -294,20 +296,24 @@ mod tests {
     }
 
     #[test]
-    fn a_view_keeps_what_it_saw() {
+    fn values_needed_by_a_view_are_kept() {
         let mut batch = Batch::after(Sequence(5));
         put(&mut batch, 6, b"k", Some(b"one"));
         assert_eq!(batch.note_view(), Sequence(6));
         put(&mut batch, 7, b"k", None);
         put(&mut batch, 8, b"k", Some(b"three"));
-        assert_eq!(get(&batch, b"k", 5), None, "the layer below knows");
+        assert_eq!(get(&batch, b"k", 5), None, "the layer below has the value");
         assert_eq!(get(&batch, b"k", 6), Some(Some(b"one".to_vec())));
         assert_eq!(get(&batch, b"k", 8), Some(Some(b"three".to_vec())));
-        assert_eq!(batch.buckets[B.slot()][&b"k"[..]].older.len(), 1, "nobody saw the second");
+        assert_eq!(
+            batch.buckets[B.slot()][&b"k"[..]].older.len(),
+            1,
+            "no view shows the second version"
+        );
     }
 
     #[test]
-    fn what_nobody_saw_is_replaced() {
+    fn values_that_no_view_shows_are_overwritten() {
         let mut batch = Batch::after(Sequence(0));
         put(&mut batch, 1, b"k", Some(b"0123456789"));
         let before = batch.load;
@@ -320,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_in_a_batch_is_within_its_extent() {
+    fn every_key_of_a_batch_is_within_its_extent() {
         let mut batch = Batch::after(Sequence(0));
         let may_have = |batch: &Batch, key: &[u8]| batch.extent(B).may_have(key);
         assert!(!may_have(&batch, b"") && !may_have(&batch, b"zzzzzzzzz"));
@@ -336,8 +342,8 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "in order")]
-    fn a_transaction_out_of_order_is_a_bug() {
+    #[should_panic(expected = "merged in order")]
+    fn merging_a_transaction_out_of_order_panics() {
         let mut batch = Batch::after(Sequence(5));
         put(&mut batch, 5, b"k", None);
     }

@@ -1,75 +1,76 @@
-//! From the batch to the file.
+//! Committing batches to the file.
 
 use std::fmt;
-use std::sync::{Arc, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::backend::{Progress, Shared};
-use crate::batch::{Batch, Load, Sequence};
+use crate::backend::{BackendShared, CommitProgress};
+use crate::batch::{Batch, BatchSize, Sequence};
 use crate::error::CommitError;
 use crate::layers::Layers;
 use crate::schema::Bucket;
 use failpoint::failpoint;
+use parking_lot::{MutexGuard, RwLock};
 
-/// Commits what is pending, when asked to. Turns may be asked for by anybody: they come one after the other.
+/// Commits pending writes. May be used by several threads; turns are serialized.
 #[derive(Clone, Debug)]
 pub struct Committer {
-    shared: Arc<Shared>,
+    shared: Arc<BackendShared>,
 }
 
-/// Hears of every commit, on the thread that made it: it must not take long.
-pub type Observer = Box<dyn Fn(&Committed) + Send + Sync>;
+/// Callback that runs after every commit, on the thread that made it, so it must be fast.
+pub type CommitObserver = Box<dyn Fn(&CommitReport) + Send + Sync>;
 
-/// One commit to the file.
+/// A commit to the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Committed {
+pub struct CommitReport {
     /// The last transaction in it.
     pub sequence: Sequence,
-    /// How much was committed.
-    pub load: Load,
-    /// How long it took.
+    /// Size of the batch.
+    pub load: BatchSize,
+    /// Duration of the commit.
     pub took: Duration,
 }
 
 impl Committer {
-    pub(crate) fn new(shared: Arc<Shared>) -> Committer {
+    pub(crate) fn new(shared: Arc<BackendShared>) -> Committer {
         Committer { shared }
     }
 
-    /// Whether it is time for a turn.
+    /// Reports whether a turn is due.
     #[must_use]
     pub fn due(&self, now: Duration) -> bool {
         self.due_at().is_some_and(|at| at <= now)
     }
 
-    /// When it is time for a turn; none while nothing is pending.
+    /// The time at which a turn is due; `None` while nothing is pending.
     #[must_use]
     pub fn due_at(&self) -> Option<Duration> {
         self.shared.due_at(&self.shared.progress())
     }
 
-    /// Commits everything that is pending. None if nothing was.
+    /// Commits everything that is pending. Returns `None` if nothing is.
     ///
-    /// After an error nobody knows whether the batch is in the file. It stays where it was, for readers, and nothing more is
-    /// accepted.
-    pub fn turn(&self) -> Result<Option<Committed>, CommitError> {
+    /// After an error it is unknown whether the batch is in the file. The batch stays visible to
+    /// readers, and no more writes are accepted.
+    pub fn turn(&self) -> Result<Option<CommitReport>, CommitError> {
         let turn = begin_turn(&self.shared);
         commit(&self.shared, &turn)
     }
 
-    /// Takes turns until enough is committed, or nothing is pending.
+    /// Takes turns until `enough` holds, or nothing is pending.
     pub(crate) fn commit_until(
         &self,
-        enough: impl Fn(&Progress) -> bool,
+        enough: impl Fn(&CommitProgress) -> bool,
     ) -> Result<(), CommitError> {
         commit_until(&self.shared, enough)
     }
 }
 
-/// Waits for the turn that is under way, and takes others until enough is committed, or nothing is pending.
+/// Waits for the running turn, and takes turns until `enough` holds, or nothing is pending.
 pub(crate) fn commit_until(
-    shared: &Shared,
-    enough: impl Fn(&Progress) -> bool,
+    shared: &BackendShared,
+    enough: impl Fn(&CommitProgress) -> bool,
 ) -> Result<(), CommitError> {
     loop {
         let turn = begin_turn(shared);
@@ -79,60 +80,63 @@ pub(crate) fn commit_until(
     }
 }
 
-/// Waits for whoever has the turn.
-fn begin_turn(shared: &Shared) -> MutexGuard<'_, ()> {
-    // One that panicked left a batch frozen, which the next turn takes up; or the file refuses.
-    shared.committing.lock().unwrap_or_else(PoisonError::into_inner)
+/// Waits for the running turn to end.
+fn begin_turn(shared: &BackendShared) -> MutexGuard<'_, ()> {
+    // After a panic the frozen batch is left for the next turn, unless the file refuses writes.
+    shared.committing.lock()
 }
 
-/// Freeze, write, publish.
-fn commit(shared: &Shared, _turn: &MutexGuard<'_, ()>) -> Result<Option<Committed>, CommitError> {
+/// Freezes the active batch, writes it, and publishes the new state.
+fn commit(
+    shared: &BackendShared,
+    _turn: &MutexGuard<'_, ()>,
+) -> Result<Option<CommitReport>, CommitError> {
     shared.progress().check()?;
     let Some(frozen) = freeze(shared) else { return Ok(None) };
-    let batch = frozen.read().unwrap_or_else(PoisonError::into_inner);
+    let batch = frozen.read();
     let started = shared.clock.monotonic();
     if let Err(error) = write(&shared.db, &batch) {
-        tracing::error!(%error, "commit failed; nothing is accepted until the database is opened again");
+        tracing::error!(%error, "commit failed; writes are refused until the member is restarted");
         shared.poison(error.to_string());
         return Err(error);
     }
     let took = shared.clock.monotonic().saturating_sub(started);
-    let committed = Committed { sequence: batch.newest, load: batch.load, took };
+    let committed = CommitReport { sequence: batch.newest, load: batch.load, took };
     drop(batch);
     publish(shared, committed);
-    shared.observers.tell(&committed);
-    // Views that kept a file which was replaced may be gone by now.
+    shared.observers.notify(&committed);
+    // Views that pinned a replaced file may be gone by now.
     shared.db.reclaim_space();
     Ok(Some(committed))
 }
 
-/// Who hears of commits, if anybody does.
+/// Holds the commit observer, if one is registered.
 #[derive(Default)]
-pub(crate) struct Observers(OnceLock<Observer>);
+pub(crate) struct ObserverSlot(OnceLock<CommitObserver>);
 
-impl Observers {
-    /// The first to ask is told.
-    pub(crate) fn set(&self, observer: Observer) {
-        // There is one member to a database, and it asks once.
+impl ObserverSlot {
+    /// Registers the observer, unless there is one.
+    pub(crate) fn set(&self, observer: CommitObserver) {
+        // A database belongs to one member, which registers once.
         let _ = self.0.set(observer);
     }
 
-    fn tell(&self, committed: &Committed) {
+    fn notify(&self, committed: &CommitReport) {
         if let Some(observer) = self.0.get() {
             observer(committed);
         }
     }
 }
 
-impl fmt::Debug for Observers {
+impl fmt::Debug for ObserverSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Observers").field(&self.0.get().is_some()).finish()
+        f.debug_tuple("ObserverSlot").field(&self.0.get().is_some()).finish()
     }
 }
 
-/// Puts an empty batch in the place of the active one, between two transactions.
-fn freeze(shared: &Shared) -> Option<Arc<RwLock<Batch>>> {
-    let mut layers = shared.layers.write().unwrap_or_else(PoisonError::into_inner);
+/// Replaces the active batch with an empty one, between two transactions.
+fn freeze(shared: &BackendShared) -> Option<Arc<RwLock<Batch>>> {
+    let mut layers = shared.layers.write();
     if let Some(frozen) = &layers.frozen {
         return Some(Arc::clone(frozen));
     }
@@ -154,7 +158,7 @@ fn freeze(shared: &Shared) -> Option<Arc<RwLock<Batch>>> {
     Some(frozen)
 }
 
-/// The batch as one transaction of the file, bucket by bucket, in key order.
+/// Writes the batch as one transaction of the file, bucket by bucket, in key order.
 fn write(db: &bolt::Db, batch: &Batch) -> Result<(), CommitError> {
     failpoint!("beforeStartDBTxn");
     let mut tx = db.write()?;
@@ -176,24 +180,24 @@ fn write(db: &bolt::Db, batch: &Batch) -> Result<(), CommitError> {
     Ok(())
 }
 
-/// Lets readers see the file that has taken the other's place, with the same in it.
-pub(crate) fn refresh(shared: &Shared) {
+/// Switches readers to the file that replaced the old one, with the same content.
+pub(crate) fn refresh(shared: &BackendShared) {
     let _turn = begin_turn(shared);
-    let mut layers = shared.layers.write().unwrap_or_else(PoisonError::into_inner);
+    let mut layers = shared.layers.write();
     *layers = Arc::new(Layers { snapshot: shared.db.snapshot(), ..Layers::clone(&layers) });
 }
 
-/// Lets readers see the file as it is now, and the batch no more.
-fn publish(shared: &Shared, committed: Committed) {
-    let mut layers = shared.layers.write().unwrap_or_else(PoisonError::into_inner);
+/// Switches readers to the committed file and drops the frozen batch.
+fn publish(shared: &BackendShared, committed: CommitReport) {
+    let mut layers = shared.layers.write();
     let active = Arc::clone(&layers.active);
     *layers = Arc::new(Layers { snapshot: shared.db.snapshot(), frozen: None, active });
     drop(layers);
     let mut progress = shared.progress();
     progress.durable = committed.sequence;
-    progress.frozen = Load::default();
+    progress.frozen = BatchSize::default();
     progress.commits += 1;
     progress.commit_time += committed.took;
     progress.last = Some(committed);
-    shared.moved.notify_all();
+    shared.commit_done.notify_all();
 }

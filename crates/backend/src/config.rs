@@ -1,31 +1,32 @@
-//! How a database is opened and committed.
+//! Options for opening and committing a database.
 
 use std::time::Duration;
 
-/// How long changes wait for others to be committed with, as in etcd (`--backend-batch-interval`).
+/// Default delay before a batch is committed, as in etcd (`--backend-batch-interval`).
 pub const BATCH_INTERVAL_DEFAULT: Duration = Duration::from_millis(100);
 
-/// How many changes are waited for at most, as in etcd (`--backend-batch-limit`).
+/// Default number of changes at which a batch is committed at once, as in etcd
+/// (`--backend-batch-limit`).
 pub const BATCH_OPS_DEFAULT: usize = 10_000;
 
-/// How many bytes are waited for at most: a few times the largest request.
+/// Default size in bytes at which a batch is committed at once: a few times the largest request.
 pub const BATCH_BYTES_DEFAULT: usize = 16 << 20;
 
-/// How many bytes may be pending, in both batches, before a transaction waits for a commit.
+/// Default limit of pending bytes, in both batches, above which a transaction waits for a commit.
 pub const PENDING_BYTES_MAX_DEFAULT: usize = 64 << 20;
 
-/// How a database is opened and committed.
+/// Options for opening and committing a database.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How long changes wait for others to be committed with.
+    /// Delay before a batch is committed.
     pub batch_interval: Duration,
-    /// How many changes are waited for at most.
+    /// Number of changes at which a batch is committed at once.
     pub batch_ops: usize,
-    /// How many bytes are waited for at most.
+    /// Size in bytes at which a batch is committed at once.
     pub batch_bytes: usize,
-    /// How many bytes may be pending before a transaction waits for a commit.
+    /// Pending bytes above which a transaction waits for a commit.
     pub pending_bytes_max: usize,
-    /// How the file is opened.
+    /// Options of the bolt file.
     pub bolt: bolt::Options,
 }
 
@@ -36,7 +37,7 @@ impl Default for Config {
             batch_ops: BATCH_OPS_DEFAULT,
             batch_bytes: BATCH_BYTES_DEFAULT,
             pending_bytes_max: PENDING_BYTES_MAX_DEFAULT,
-            // Bit rot is looked for unless somebody says otherwise.
+            // Detect bit rot by default.
             bolt: bolt::Options { checksums: true, ..bolt::Options::default() },
         }
     }

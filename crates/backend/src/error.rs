@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors.
 
 use std::io;
 use std::sync::Arc;
@@ -7,64 +7,64 @@ use bolt::CorruptPage;
 
 use crate::schema::Bucket;
 
-/// Why the database could not be opened.
+/// Reason why the database could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The file could not be opened.
     #[error(transparent)]
     Open(#[from] bolt::OpenError),
-    /// What it says about itself could not be read.
+    /// The applied index could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The bucket that every file has could not be made.
+    /// The bucket `meta` could not be created.
     #[error(transparent)]
     Commit(#[from] CommitError),
 }
 
-/// Why something could not be read.
+/// Reason why a read failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// A page is damaged.
+    /// A page is corrupt.
     #[error(transparent)]
     Corrupt(#[from] CorruptPage),
-    /// A value is not what its key promises.
+    /// A value has an invalid format.
     #[error("bucket {bucket}, key {}: {reason}", key.escape_ascii())]
     Malformed {
         /// The bucket.
         bucket: Bucket,
         /// The key.
         key: Vec<u8>,
-        /// What is wrong with the value.
+        /// The format error.
         reason: String,
     },
 }
 
 impl ReadError {
-    /// A value that is not what its key promises.
+    /// Creates the error of a value with an invalid format.
     #[must_use]
     pub fn malformed(bucket: Bucket, key: &[u8], reason: impl Into<String>) -> ReadError {
         ReadError::Malformed { bucket, key: key.to_vec(), reason: reason.into() }
     }
 }
 
-/// Why a pair cannot be put. The texts are bbolt's.
+/// Reason why a pair cannot be put. The texts are bbolt's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PutError {
-    /// A key has at least one byte.
+    /// A key must not be empty.
     #[error("key required")]
     KeyRequired,
-    /// A key has at most [`bolt::KEY_MAX`] bytes.
+    /// A key may have at most [`bolt::KEY_MAX`] bytes.
     #[error("key too large")]
     KeyTooLarge,
-    /// A value has at most [`bolt::VALUE_MAX`] bytes.
+    /// A value may have at most [`bolt::VALUE_MAX`] bytes.
     #[error("value too large")]
     ValueTooLarge,
 }
 
-/// Why what is pending is not in the file.
+/// Reason why pending writes are not in the file.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CommitError {
-    /// The file could not be written, or was opened to be read.
+    /// The file could not be written, or was opened read-only.
     #[error(transparent)]
     Commit(#[from] bolt::CommitError),
     /// A bucket could not be changed.
@@ -72,43 +72,43 @@ pub enum CommitError {
     Bucket {
         /// The bucket.
         bucket: Bucket,
-        /// What was wrong with it.
+        /// The error of the bucket.
         source: bolt::Error,
     },
-    /// An earlier commit failed: nothing is accepted until the database is opened again.
-    #[error("no writes since a commit failed: {0}")]
+    /// An earlier commit failed: writes are refused until the database is reopened.
+    #[error("writes are refused because a commit failed: {0}")]
     Poisoned(Arc<str>),
 }
 
-/// Why there is no hash.
+/// Reason why the hash could not be computed.
 #[derive(Debug, thiserror::Error)]
 pub enum HashError {
-    /// What was pending could not be committed.
+    /// Pending writes could not be committed.
     #[error(transparent)]
     Commit(#[from] CommitError),
     /// The file could not be read.
     #[error(transparent)]
     Corrupt(#[from] CorruptPage),
-    /// Something at the top level that is no bucket. The text is etcd's.
+    /// A top-level item that is not a bucket. The text is etcd's.
     #[error("cannot get hash of bucket {}", .0.escape_ascii())]
     NotABucket(Vec<u8>),
 }
 
-/// Why the database could not be copied.
+/// Reason why the database could not be copied.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// What was pending could not be committed.
+    /// Pending writes could not be committed.
     #[error(transparent)]
     Commit(#[from] CommitError),
-    /// The file could not be read, or the copy not be written.
+    /// The file could not be read, or the copy could not be written.
     #[error("copy the database: {0}")]
     Io(#[from] io::Error),
 }
 
-/// Why the database was not defragmented.
+/// Reason why the database could not be defragmented.
 #[derive(Debug, thiserror::Error)]
 pub enum DefragmentError {
-    /// What was pending could not be committed.
+    /// Pending writes could not be committed.
     #[error(transparent)]
     Commit(#[from] CommitError),
     /// The file could not be rewritten.
@@ -116,16 +116,17 @@ pub enum DefragmentError {
     Defrag(#[from] bolt::DefragError),
 }
 
-/// Why the database was not closed as it should be.
+/// Reason why the database could not be closed.
 #[derive(Debug, thiserror::Error)]
 pub enum CloseError {
-    /// What was pending could not be committed.
+    /// Pending writes could not be committed.
     #[error(transparent)]
     Commit(#[from] CommitError),
-    /// The checksums of its pages could not be saved.
+    /// The page checksums could not be saved.
     #[error("save page checksums: {0}")]
     Io(#[from] io::Error),
-    /// Somebody else has a handle, a committer or a thread: the file is still open. What was pending is committed.
+    /// Another handle, committer or thread exists, so the file is still open. Pending writes are
+    /// committed.
     #[error("the database is still in use")]
     InUse,
 }

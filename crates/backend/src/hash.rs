@@ -1,4 +1,4 @@
-//! The hash of the whole file, as etcd's maintenance call gives it.
+//! The hash of the whole file, as returned by etcd's maintenance API.
 
 use bolt::Snapshot;
 
@@ -6,8 +6,9 @@ use crate::backend::Backend;
 use crate::error::HashError;
 
 impl Backend {
-    /// CRC-32C of all names of buckets, keys and values, in the order of the file, with what is pending committed before.
-    /// Keys for which `ignore` says so are left out; etcd's choice is [`ignored_by_hash`](crate::schema::ignored_by_hash).
+    /// Commits pending writes and returns the CRC-32C of all bucket names, keys and values, in file
+    /// order. Skips keys for which `ignore` returns true; etcd uses
+    /// [`ignored_by_hash`](crate::schema::ignored_by_hash).
     pub fn hash(&self, ignore: &dyn Fn(&[u8], &[u8]) -> bool) -> Result<u32, HashError> {
         hash(&self.snapshot()?, ignore)
     }

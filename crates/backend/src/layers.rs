@@ -1,23 +1,24 @@
-//! The layers, and a view through them.
+//! The layers of a database, and a view of them.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::Arc;
 
 use bolt::{CorruptPage, Snapshot};
 use bytes::Bytes;
+use parking_lot::{RwLock, RwLockReadGuard};
 
 use crate::batch::{Batch, Sequence};
-use crate::range::{Chunks, Range, Source};
+use crate::range::{BatchChunks, Range, RangeSource};
 use crate::read::{Read, Value};
 use crate::reader::Reader;
 use crate::schema::Bucket;
 
-/// What the database consists of at some time. Replaced as a whole when a batch is frozen, and when it is in the file.
+/// The layers at some time. Replaced as a whole when a batch is frozen or committed.
 #[derive(Clone, Debug)]
 pub(crate) struct Layers {
     pub(crate) snapshot: Snapshot,
-    /// Never changes any more. Still behind its lock, because views from before it was frozen have it as their active one.
+    /// Immutable. Still behind its lock, because older views have it as their active batch.
     pub(crate) frozen: Option<Arc<RwLock<Batch>>>,
     pub(crate) active: Arc<RwLock<Batch>>,
 }
@@ -28,10 +29,10 @@ impl Layers {
     }
 
     pub(crate) fn active(&self) -> RwLockReadGuard<'_, Batch> {
-        read(&self.active)
+        self.active.read()
     }
 
-    /// What a key was after a transaction.
+    /// Returns the value of a key after a transaction.
     pub(crate) fn get(
         &self,
         bucket: Bucket,
@@ -39,7 +40,7 @@ impl Layers {
         at: Sequence,
     ) -> Result<Option<Value<'_>>, CorruptPage> {
         for batch in self.batches() {
-            if let Some(found) = read(batch).get(bucket, key, at) {
+            if let Some(found) = batch.read().get(bucket, key, at) {
                 return Ok(found.map(Value::Pending));
             }
         }
@@ -49,7 +50,7 @@ impl Layers {
         }
     }
 
-    /// Adds the layers to a range, as they were after a transaction.
+    /// Adds all layers to a range, as of a transaction.
     pub(crate) fn add_to<'a>(
         &'a self,
         range: &mut Range<'a>,
@@ -59,7 +60,13 @@ impl Layers {
     ) -> Result<(), CorruptPage> {
         for batch in self.batches() {
             let next = Some(Bound::Included(Bytes::copy_from_slice(from)));
-            range.add(Source::Batch(Chunks { batch, at, bucket, chunk: VecDeque::new(), next }))?;
+            range.add(RangeSource::Batch(BatchChunks {
+                batch,
+                at,
+                bucket,
+                chunk: VecDeque::new(),
+                next,
+            }))?;
         }
         if let Some(bucket) = self.snapshot.bucket(bucket.name().as_bytes())? {
             let mut cursor = bucket.cursor();
@@ -69,7 +76,7 @@ impl Layers {
         Ok(())
     }
 
-    /// A reader of a bucket, as it was after a transaction.
+    /// Returns a reader of a bucket as of a transaction.
     pub(crate) fn reader(&self, bucket: Bucket, at: Sequence) -> Result<Reader<'_>, CorruptPage> {
         let file = self.snapshot.bucket(bucket.name().as_bytes())?;
         let batches = [Some(&*self.active), self.frozen.as_deref()];
@@ -81,15 +88,10 @@ impl Layers {
     }
 }
 
-/// A panic elsewhere leaves a batch between two transactions, or one short of some of the last.
-pub(crate) fn read(batch: &RwLock<Batch>) -> RwLockReadGuard<'_, Batch> {
-    batch.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The database at one moment, between two transactions. Cheap to take and to clone.
+/// The state of the database between two transactions. Cheap to create and to clone.
 ///
-/// It keeps what it shows: up to two batches in memory, also when they are in the file long since, and pages of the file. So a walk that
-/// takes long should take a new view every now and then, where it may.
+/// A view pins up to two batches in memory, even after they are committed, and pages of the file. A
+/// long scan should take a new view from time to time, where possible.
 #[derive(Clone, Debug)]
 pub struct View {
     layers: Arc<Layers>,
@@ -102,13 +104,13 @@ impl View {
         View { layers, at }
     }
 
-    /// A view of a file alone, however it was opened.
+    /// Creates a view of a file alone.
     #[must_use]
     pub fn of_file(snapshot: Snapshot) -> View {
         View::new(Arc::new(Layers::new(snapshot)))
     }
 
-    /// The last transaction that it shows.
+    /// The last transaction that the view shows.
     #[must_use]
     pub fn sequence(&self) -> Sequence {
         self.at

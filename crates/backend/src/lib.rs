@@ -1,25 +1,28 @@
-//! The database of a member: what is in the file, and what is on its way there.
+//! The database of a member: the bolt file, with batches of writes that are not committed to it
+//! yet.
 //!
-//! A [`Backend`] is three layers, the newest first. A transaction goes into the *active* batch in one step. Every 100 ms, or sooner if
-//! much has come, a [`Committer`] *freezes* that batch, writes it to the bolt file while the next one fills, and drops it once the
-//! file has it. Whoever reads sees through all three:
+//! A [`Backend`] has three layers, the newest first. A transaction is merged into the *active*
+//! batch in one step. Every 100 ms, or sooner if the batch grows large, a [`Committer`] *freezes*
+//! that batch, writes it to the bolt file while the next one fills, and drops it once the file has
+//! it. Readers see all three layers:
 //!
 //! ```text
 //!    Tx ──commit──►  active   key 7_0 → ...   meta consistent_index → 9      in memory
 //!                      │ freeze
-//!    View ─reads─►   frozen   key 6_0 → ...   key 3_0 → deleted              in memory, and being written
+//!    View ─reads─►   frozen   key 6_0 → ...   key 3_0 → deleted            in memory, being written
 //!                      │ one bolt transaction
 //!                    file     key 3_0 → ...   meta consistent_index → 5      durable
 //! ```
 //!
-//! What is always true:
+//! Invariants:
 //!
-//! - A [`View`] is one moment between two transactions, for as long as it is kept: neither commits nor later transactions show in it.
-//! - A transaction is in the file whole or not at all, and the index of the log entry that it came from with it: a batch is
-//!   frozen only between transactions, and becomes one bolt transaction.
-//! - The file never waits for readers, nor readers for the file. Who writes waits only if so much is pending
-//!   ([`Config::pending_bytes_max`]) that a commit has to come first.
-//! - After a commit has failed nothing more is accepted, and reading goes on.
+//! - A [`View`] shows the state between two transactions for as long as it is kept: neither commits
+//!   nor later transactions change it.
+//! - A transaction is in the file entirely or not at all, together with the index of its log entry:
+//!   a batch is frozen only between transactions, and becomes one bolt transaction.
+//! - The file never waits for readers, nor readers for the file. A writer waits only if more than
+//!   [`Config::pending_bytes_max`] is pending, until a commit has finished.
+//! - After a failed commit no writes are accepted, and reads continue.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -39,11 +42,12 @@
 //!
 //! assert_eq!(meta::applied(&before)?, (Index(0), Term(0)));
 //! assert_eq!(meta::applied(&backend.view())?, (Index(5), Term(1)));
-//! backend.force_commit()?; // ... and now a power cut cannot take it back
+//! backend.force_commit()?; // durable from here on
 //! # Ok::<(), anyhow::Error>(())
 //! ```
 //!
-//! The bytes of buckets and keys are in [`schema`]; the file itself is `bolt`'s. What the values mean this crate does not know.
+//! The encoding of buckets and keys is in [`schema`]; the file format is in `bolt`. The meaning of
+//! the values belongs to the crates above.
 
 pub mod schema;
 
@@ -53,19 +57,19 @@ mod commit;
 mod config;
 mod error;
 mod hash;
-mod image;
 mod layers;
 mod range;
 mod read;
 mod reader;
 mod scrub;
+mod snapshot_database;
 mod thread;
 mod tx;
 
 pub use backend::{Backend, Stats};
-pub use batch::{Load, Sequence};
+pub use batch::{BatchSize, Sequence};
 pub use bolt::{CorruptPage, OpenError as FileError, Snapshot as FileSnapshot};
-pub use commit::{Committed, Committer, Observer};
+pub use commit::{CommitObserver, CommitReport, Committer};
 pub use config::{
     BATCH_BYTES_DEFAULT, BATCH_INTERVAL_DEFAULT, BATCH_OPS_DEFAULT, Config,
     PENDING_BYTES_MAX_DEFAULT,
@@ -74,11 +78,11 @@ pub use error::{
     CloseError, CommitError, DefragmentError, HashError, OpenError, PutError, ReadError,
     SnapshotError,
 };
-pub use image::check_image;
 pub use layers::View;
 pub use range::Range;
 pub use read::{Item, Read, Value};
 pub use reader::Reader;
 pub use scrub::{SCRUB_INTERVAL_DEFAULT, SCRUB_PAGES_DEFAULT, ScrubThread, Scrubber};
+pub use snapshot_database::check_snapshot_database;
 pub use thread::CommitThread;
 pub use tx::Tx;

@@ -1,53 +1,53 @@
-//! A walk through a bucket in key order, over all layers.
+//! An ordered scan of a bucket over all layers.
 
 use std::collections::{VecDeque, btree_map};
 use std::ops::Bound;
-use std::sync::{PoisonError, RwLock};
 
 use bolt::{CorruptPage, Cursor};
 use bytes::Bytes;
+use parking_lot::RwLock;
 
 use crate::batch::{Batch, Sequence};
 use crate::read::{Item, Value};
 use crate::schema::Bucket;
 
-/// How many pairs are taken from a batch at a time. It is locked meanwhile, and a transaction may wait for it.
+/// Pairs copied from a batch at a time, under its lock, which may delay a transaction.
 const CHUNK: usize = 128;
 
-/// The pairs of a range, in order. Ends after an error.
+/// An ordered iterator over the pairs of a range. Ends after an error.
 #[derive(Debug)]
 pub struct Range<'a> {
-    /// Newest first: of the same key in several, the first counts.
-    layers: Vec<Layer<'a>>,
+    /// Newest first: the first layer that has a key determines its value.
+    layers: Vec<RangeLayer<'a>>,
     to: Option<Bytes>,
 }
 
-/// One layer, with the pair it is at.
+/// A layer with its current pair.
 #[derive(Debug)]
-struct Layer<'a> {
-    source: Source<'a>,
+struct RangeLayer<'a> {
+    source: RangeSource<'a>,
     head: Option<(Value<'a>, Option<Value<'a>>)>,
 }
 
-/// Where pairs come from.
+/// A source of pairs.
 #[derive(Debug)]
-pub(crate) enum Source<'a> {
-    /// The changes of the transaction that reads.
+pub(crate) enum RangeSource<'a> {
+    /// The changes of the reading transaction.
     Changes(btree_map::Range<'a, Bytes, Option<Bytes>>),
-    /// A batch, a chunk at a time.
-    Batch(Chunks<'a>),
-    /// The file, if it has the bucket. The cursor stands before the next pair.
+    /// A batch, read in chunks.
+    Batch(BatchChunks<'a>),
+    /// The bucket in the file. The cursor is before the next pair.
     File(Cursor<'a>),
 }
 
-/// A batch as it was after a transaction, a chunk at a time.
+/// A batch as of a transaction, read in chunks.
 #[derive(Debug)]
-pub(crate) struct Chunks<'a> {
+pub(crate) struct BatchChunks<'a> {
     pub(crate) batch: &'a RwLock<Batch>,
     pub(crate) at: Sequence,
     pub(crate) bucket: Bucket,
     pub(crate) chunk: VecDeque<(Bytes, Option<Bytes>)>,
-    /// Where the next chunk starts; none behind the last.
+    /// Start of the next chunk; `None` after the last.
     pub(crate) next: Option<Bound<Bytes>>,
 }
 
@@ -57,22 +57,22 @@ impl<'a> Range<'a> {
     }
 
     /// Adds a layer below the others.
-    pub(crate) fn add(&mut self, mut source: Source<'a>) -> Result<(), CorruptPage> {
+    pub(crate) fn add(&mut self, mut source: RangeSource<'a>) -> Result<(), CorruptPage> {
         let head = source.next()?;
         self.add_at(source, head);
         Ok(())
     }
 
-    /// Adds the file, below the others, with the first pair of it.
+    /// Adds the file below the others, with its first pair.
     pub(crate) fn add_file(&mut self, cursor: Cursor<'a>, first: Option<bolt::Item<'a>>) {
-        self.add_at(Source::File(cursor), first.map(from_file));
+        self.add_at(RangeSource::File(cursor), first.map(from_file));
     }
 
-    fn add_at(&mut self, source: Source<'a>, head: Option<(Value<'a>, Option<Value<'a>>)>) {
-        self.layers.push(Layer { source, head });
+    fn add_at(&mut self, source: RangeSource<'a>, head: Option<(Value<'a>, Option<Value<'a>>)>) {
+        self.layers.push(RangeLayer { source, head });
     }
 
-    /// The lowest key that any layer is at, and what the newest of these says.
+    /// Returns the lowest current key of all layers, with its value in the newest of them.
     fn step(&mut self) -> Result<Option<(Value<'a>, Option<Value<'a>>)>, CorruptPage> {
         let heads = self.layers.iter().enumerate();
         let lowest =
@@ -112,31 +112,31 @@ impl<'a> Iterator for Range<'a> {
     }
 }
 
-impl<'a> Layer<'a> {
-    /// Hands out the pair it is at, and goes on.
+impl<'a> RangeLayer<'a> {
+    /// Returns the current pair and moves to the next.
     fn advance(&mut self) -> Result<Option<(Value<'a>, Option<Value<'a>>)>, CorruptPage> {
         let next = self.source.next()?;
         Ok(std::mem::replace(&mut self.head, next))
     }
 }
 
-impl<'a> Source<'a> {
+impl<'a> RangeSource<'a> {
     fn next(&mut self) -> Result<Option<(Value<'a>, Option<Value<'a>>)>, CorruptPage> {
         Ok(match self {
-            Source::Changes(pairs) => {
+            RangeSource::Changes(pairs) => {
                 pairs.next().map(|(key, value)| pending(key.clone(), value.clone()))
             }
-            Source::Batch(chunks) => chunks.next().map(|(key, value)| pending(key, value)),
-            Source::File(cursor) => cursor.next()?.map(from_file),
+            RangeSource::Batch(chunks) => chunks.next().map(|(key, value)| pending(key, value)),
+            RangeSource::File(cursor) => cursor.next()?.map(from_file),
         })
     }
 }
 
-impl Chunks<'_> {
+impl BatchChunks<'_> {
     fn next(&mut self) -> Option<(Bytes, Option<Bytes>)> {
         if self.chunk.is_empty() {
             let from = self.next.take()?;
-            let batch = self.batch.read().unwrap_or_else(PoisonError::into_inner);
+            let batch = self.batch.read();
             let from = from.as_ref().map(|key| &key[..]);
             let pairs = batch.range(self.bucket, from, self.at).take(CHUNK);
             self.chunk.extend(pairs.map(|(key, value)| (key.clone(), value.clone())));
@@ -153,7 +153,8 @@ fn pending<'a>(key: Bytes, value: Option<Bytes>) -> (Value<'a>, Option<Value<'a>
     (Value::Pending(key), value.map(Value::Pending))
 }
 
-/// A bucket inside the bucket, of which there are none, would read like a deleted key.
+/// Converts an item of the file. A nested bucket, which the schema does not have, reads as a
+/// deleted key.
 fn from_file(item: bolt::Item<'_>) -> (Value<'_>, Option<Value<'_>>) {
     (Value::File(item.key), item.value.map(Value::File))
 }

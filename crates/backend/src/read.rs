@@ -1,4 +1,4 @@
-//! Reading, from a view or within a transaction.
+//! Reading from a view or within a transaction.
 
 use std::fmt;
 use std::ops::Deref;
@@ -10,15 +10,16 @@ use crate::range::Range;
 use crate::reader::Reader;
 use crate::schema::Bucket;
 
-/// What can be read from. A bucket that does not exist is empty.
+/// A source of reads. A bucket that does not exist reads as empty.
 pub trait Read {
-    /// The value of a key.
+    /// Returns the value of a key.
     fn get(&self, bucket: Bucket, key: &[u8]) -> Result<Option<Value<'_>>, CorruptPage>;
 
-    /// To look up many keys of a bucket.
+    /// Returns a reader for looking up many keys of a bucket.
     fn reader(&self, bucket: Bucket) -> Result<Reader<'_>, CorruptPage>;
 
-    /// The pairs from a key on, in order; up to another, which is not included, or to the end.
+    /// Returns the pairs from a key on, in order, up to an exclusive end, or to the end of the
+    /// bucket.
     fn range(
         &self,
         bucket: Bucket,
@@ -26,23 +27,23 @@ pub trait Read {
         to: Option<&[u8]>,
     ) -> Result<Range<'_>, CorruptPage>;
 
-    /// All pairs of a bucket, in order.
+    /// Returns all pairs of a bucket, in order.
     fn all(&self, bucket: Bucket) -> Result<Range<'_>, CorruptPage> {
         self.range(bucket, &[], None)
     }
 }
 
-/// Bytes of a key or value, where they lie: in the mapped file, or in a batch.
+/// The bytes of a key or value, in the mapped file or in a batch.
 #[derive(Clone)]
 pub enum Value<'a> {
-    /// In the file, for as long as the view is borrowed.
+    /// In the file; borrowed from the view.
     File(&'a [u8]),
     /// In a batch that is not in the file yet.
     Pending(Bytes),
 }
 
 impl Value<'_> {
-    /// The bytes to keep. Copies them if they are in the file.
+    /// Returns owned bytes. Copies them if they are in the file.
     #[must_use]
     pub fn into_bytes(self) -> Bytes {
         match self {
@@ -84,7 +85,7 @@ impl fmt::Debug for Value<'_> {
     }
 }
 
-/// A pair.
+/// A key-value pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item<'a> {
     /// The key.

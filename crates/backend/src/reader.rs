@@ -1,38 +1,36 @@
 //! Looking up many keys of one bucket.
 //!
-//! What would be the same for each of them is done once: the bucket is found in the file, and each batch is asked where it may have something to
-//! say ([`Extent`]). A key that no batch can have, which is most of them, then costs neither a lock nor a way down from the
-//! root of the file: see [`Finger`].
+//! The reader does the common work once: it finds the bucket in the file, and the [`KeyExtent`] of
+//! each batch. A key outside all extents, as most keys are, then costs neither a lock nor a descent
+//! from the root of the file: see [`Finger`].
 //!
 //! ```text
 //!   batches      put from 9000      put from 8800
 //!   file         … 7311 7312 …      finger at 7311
 //!
-//!   get 7312     below both: the next in the file
-//!   get 8900     not in the first; in the second, or else in the file
+//!   get 7312     below both: the next key in the file
+//!   get 8900     not in the first; in the second, or in the file
 //! ```
 //!
-//! A reader is of one moment, as the view or transaction is that it was made from.
-
-use std::sync::RwLock;
+//! A reader shows the same state as the view or transaction that created it.
 
 use bolt::{CorruptPage, Finger};
+use parking_lot::RwLock;
 
-use crate::batch::{Batch, Extent, Pairs, Sequence};
-use crate::layers::read;
+use crate::batch::{Batch, BucketChanges, KeyExtent, Sequence};
 use crate::read::Value;
 use crate::schema::Bucket;
 
-/// Looks up keys of a bucket, each from where the last one was.
+/// Looks up keys of a bucket, each starting from the position of the last.
 #[derive(Debug)]
 pub struct Reader<'a> {
     bucket: Bucket,
     at: Sequence,
-    /// The changes of the transaction that reads.
-    changes: Option<&'a Pairs>,
+    /// The changes of the reading transaction.
+    changes: Option<&'a BucketChanges>,
     /// Newest first.
-    batches: [Option<(&'a RwLock<Batch>, Extent)>; 2],
-    /// None if the file does not have the bucket.
+    batches: [Option<(&'a RwLock<Batch>, KeyExtent)>; 2],
+    /// `None` if the file does not have the bucket.
     file: Option<Finger<'a>>,
 }
 
@@ -43,17 +41,17 @@ impl<'a> Reader<'a> {
         batches: [Option<&'a RwLock<Batch>>; 2],
         file: Option<Finger<'a>>,
     ) -> Reader<'a> {
-        let extent = |batch: &'a RwLock<Batch>| (batch, read(batch).extent(bucket));
+        let extent = |batch: &'a RwLock<Batch>| (batch, batch.read().extent(bucket));
         let batches = batches.map(|batch| batch.map(extent));
         Reader { bucket, at, changes: None, batches, file }
     }
 
-    /// The same with the changes of a transaction over it.
-    pub(crate) fn over(self, changes: &'a Pairs) -> Reader<'a> {
+    /// Adds the changes of a transaction on top.
+    pub(crate) fn over(self, changes: &'a BucketChanges) -> Reader<'a> {
         Reader { changes: Some(changes), ..self }
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     #[inline]
     pub fn get(&mut self, key: &[u8]) -> Result<Option<Value<'a>>, CorruptPage> {
         if let Some(changed) = self.changes.and_then(|changes| changes.get(key)) {
@@ -61,7 +59,7 @@ impl<'a> Reader<'a> {
         }
         for (batch, extent) in self.batches.iter().flatten() {
             if extent.may_have(key)
-                && let Some(found) = read(batch).get(self.bucket, key, self.at)
+                && let Some(found) = batch.read().get(self.bucket, key, self.at)
             {
                 return Ok(found.map(Value::Pending));
             }
@@ -82,7 +80,7 @@ mod tests {
     use env::{SimClock, SimDisk};
 
     use super::*;
-    use crate::batch::Changes;
+    use crate::batch::TxChanges;
     use crate::layers::{Layers, View};
     use crate::{Backend, Config, Read as _};
 
@@ -94,15 +92,15 @@ mod tests {
         batch
     }
 
-    /// Nothing stands for a deletion.
+    /// Adds a change; an empty value deletes the key.
     fn add(batch: &mut Batch, (key, value): (u64, &'static str), at: u64) {
-        let mut changes = Changes::default();
+        let mut changes = TxChanges::default();
         let value = (!value.is_empty()).then(|| Bytes::from_static(value.as_bytes()));
         changes.set(B, Bytes::copy_from_slice(&key.to_be_bytes()), value, 1);
         batch.merge(changes, Sequence(at), Duration::ZERO);
     }
 
-    /// Keys 1 to 9 in the file.
+    /// A database with the keys 1 to 9 in the file.
     fn file() -> Backend {
         let (disk, clock) = (Arc::new(SimDisk::new(0)), Arc::new(SimClock::default()));
         let backend = Backend::open(disk, clock, "db".as_ref(), Config::default()).unwrap();
@@ -115,7 +113,8 @@ mod tests {
         backend
     }
 
-    /// Every key from 0 to 19 after every other: whatever the finger and the extents say must not depend on what was asked before.
+    /// Looks up every key from 0 to 19 after every other: results must not depend on earlier
+    /// lookups.
     fn assert_finds(view: &View, expected: [&str; 20]) {
         let value = |found: Option<Value<'_>>| found.map(|value| value.to_vec());
         for first in 0_u64..20 {
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_layer_that_has_a_key_counts() {
+    fn the_newest_layer_with_a_key_determines_its_value() {
         let backend = file();
         let frozen = batch(1, &[(10, "frozen"), (11, "frozen"), (12, "frozen"), (3, ""), (5, "")]);
         let active = batch(6, &[(13, "active"), (14, "active"), (11, ""), (5, "active")]);
@@ -149,11 +148,11 @@ mod tests {
         };
         assert_finds(&view, std::array::from_fn(shown));
 
-        // What comes later, wherever it is, is for later views.
+        // Later transactions are invisible to the view, wherever their keys are.
         for (change, at) in
             [(15, "later"), (7, ""), (0, "later"), (13, ""), (10, "later")].into_iter().zip(11..)
         {
-            add(&mut layers.active.write().unwrap(), change, at);
+            add(&mut layers.active.write(), change, at);
         }
         assert_finds(&view, std::array::from_fn(shown));
         let later = |key| match key {
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_that_the_file_has_not_is_empty() {
+    fn a_missing_bucket_reads_as_empty() {
         let view = file().view();
         let mut reader = view.reader(Bucket::AuthUsers).unwrap();
         assert_eq!(reader.get(b"root").unwrap(), None);

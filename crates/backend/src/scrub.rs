@@ -1,25 +1,27 @@
-//! Looking for bit rot in the background: a few pages at a time, round after round.
+//! Background scrub: verifies a few pages at a time, in endless passes.
 //!
-//! Reading everything at once would push what clients need out of memory and hold up the disk. So a [`Scrubber`] looks at a bounded
-//! number of pages each [`turn`](Scrubber::turn), of a state that it holds for a whole round; [`ScrubThread`] takes a turn every now and then.
+//! Reading everything at once would evict the page cache and delay other disk accesses. So a
+//! [`Scrubber`] verifies a bounded number of pages per [`turn`](Scrubber::turn), and
+//! [`ScrubThread`] takes a turn at intervals.
 
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bolt::{Scrub, ScrubReport};
+use parking_lot::{Condvar, Mutex};
 
 use crate::backend::Backend;
-use crate::thread::caught;
+use crate::thread::catch_panic;
 
-/// Pages looked at in a turn.
+/// Pages verified per turn.
 pub const SCRUB_PAGES_DEFAULT: usize = 256;
 
-/// Time between turns. With pages of 4 KiB this is a megabyte a second: a day for 80 GB.
+/// Time between turns. With pages of 4 KiB this reads 1 MiB/s: about a day for 80 GB.
 pub const SCRUB_INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
 
-/// Goes round and round through the pages of a file.
+/// Verifies the pages of a file in endless passes.
 #[derive(Debug)]
 pub struct Scrubber<'b> {
     backend: &'b Backend,
@@ -28,13 +30,14 @@ pub struct Scrubber<'b> {
 }
 
 impl<'b> Scrubber<'b> {
-    /// One that looks at so many pages in a turn.
+    /// Creates a scrubber that verifies this many pages per turn.
     #[must_use]
     pub fn new(backend: &'b Backend, pages: usize) -> Scrubber<'b> {
         Scrubber { backend, pages: pages.max(1), round: None }
     }
 
-    /// Goes on for some pages. At the end of a round it tells what was found, and the next turn begins another.
+    /// Verifies the next pages. Returns the report at the end of a pass; the next turn starts
+    /// another.
     pub fn turn(&mut self) -> Option<ScrubReport> {
         let mut round = match self.round.take() {
             Some(round) => round,
@@ -48,43 +51,43 @@ impl<'b> Scrubber<'b> {
     }
 }
 
-/// Scrubs in the background until it is stopped or dropped. What it finds is logged as an error, and counted in
-/// [`Stats::corrupt_pages`](crate::Stats::corrupt_pages).
+/// A thread that scrubs until it is stopped or dropped. It logs each corrupt page as an error, and
+/// counts them in [`Stats::corrupt_pages`](crate::Stats::corrupt_pages).
 #[derive(Debug)]
 pub struct ScrubThread {
-    stop: Arc<Stop>,
+    stop: Arc<StopSignal>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
-struct Stop {
+struct StopSignal {
     asked: Mutex<bool>,
     wake: Condvar,
 }
 
-impl Stop {
+impl StopSignal {
     fn ask(&self) {
-        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *self.asked.lock() = true;
         self.wake.notify_all();
     }
 
-    /// Sleeps, or until asked to stop. True: it was.
+    /// Sleeps for `time`, or until a stop is requested. Returns true if it was.
     fn wait(&self, time: Duration) -> bool {
-        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.wake.wait_timeout_while(asked, time, |asked| !*asked);
-        *waited.unwrap_or_else(PoisonError::into_inner).0
+        let mut asked = self.asked.lock();
+        self.wake.wait_while_for(&mut asked, |asked| !*asked, time);
+        *asked
     }
 }
 
 impl ScrubThread {
-    /// Starts one, with a turn of so many pages in each interval.
+    /// Starts the thread, with a turn of `pages` pages per interval.
     pub fn spawn(backend: &Backend, pages: usize, interval: Duration) -> io::Result<ScrubThread> {
-        let panicked = |panic: &str| tracing::error!(panic, "the thread that scrubs panicked");
-        ScrubThread::spawn_telling(backend, pages, interval, panicked)
+        let panicked = |panic: &str| tracing::error!(panic, "the scrub thread panicked");
+        ScrubThread::spawn_with_callback(backend, pages, interval, panicked)
     }
 
-    /// Likewise, and somebody is told if it panics: nobody else would notice that it has ended.
-    pub fn spawn_telling(
+    /// Starts the thread with a callback that runs if it panics.
+    pub fn spawn_with_callback(
         backend: &Backend,
         pages: usize,
         interval: Duration,
@@ -95,20 +98,20 @@ impl ScrubThread {
     }
 
     fn spawn_work(
-        work: impl FnOnce(&Stop) + Send + 'static,
+        work: impl FnOnce(&StopSignal) + Send + 'static,
         panicked: impl FnOnce(&str) + Send + 'static,
     ) -> io::Result<ScrubThread> {
-        let stop = Arc::new(Stop::default());
+        let stop = Arc::new(StopSignal::default());
         let asked = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name("scrub".to_owned()).spawn(move || {
-            if let Err(panic) = caught(|| work(&asked)) {
+            if let Err(panic) = catch_panic(|| work(&asked)) {
                 panicked(&panic);
             }
         })?;
         Ok(ScrubThread { stop, thread: Some(thread) })
     }
 
-    /// Ends it, in the midst of a round if need be.
+    /// Stops the thread, even in the middle of a pass.
     pub fn stop(self) {
         drop(self);
     }
@@ -118,13 +121,13 @@ impl Drop for ScrubThread {
     fn drop(&mut self) {
         self.stop.ask();
         if let Some(thread) = self.thread.take() {
-            // Whoever wanted to hear of a panic has been told.
+            // A panic was reported to the callback.
             let _ = thread.join();
         }
     }
 }
 
-fn run(backend: &Backend, pages: usize, interval: Duration, stop: &Stop) {
+fn run(backend: &Backend, pages: usize, interval: Duration, stop: &StopSignal) {
     let mut scrubber = Scrubber::new(backend, pages);
     while !stop.wait(interval) {
         if let Some(report) = scrubber.turn() {
@@ -134,8 +137,8 @@ fn run(backend: &Backend, pages: usize, interval: Duration, stop: &Stop) {
 }
 
 fn note(backend: &Backend, report: &ScrubReport) {
-    for damaged in &report.corrupt {
-        tracing::error!(%damaged, "a page of the database is not what was written");
+    for error in &report.corrupt {
+        tracing::error!(%error, "page checksum mismatch; replace this member");
     }
     tracing::debug!(verified = report.verified, learned = report.learned, "scrubbed the database");
     let mut progress = backend.shared.progress();
@@ -149,15 +152,15 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn somebody_is_told_of_a_panic_and_nobody_of_the_end() {
-        let (tell, told) = mpsc::channel();
-        let panicked = move |panic: &str| tell.send(panic.to_owned()).unwrap();
+    fn the_callback_runs_after_a_panic_and_not_after_a_stop() {
+        let (sender, receiver) = mpsc::channel();
+        let panicked = move |panic: &str| sender.send(panic.to_owned()).unwrap();
         let page = 7;
         let thread = ScrubThread::spawn_work(move |_| panic!("page {page}"), panicked).unwrap();
-        assert_eq!(told.recv().unwrap(), "page 7");
+        assert_eq!(receiver.recv().unwrap(), "page 7");
         thread.stop();
 
-        let waits = |stop: &Stop| assert!(stop.wait(Duration::from_secs(1_000_000)));
+        let waits = |stop: &StopSignal| assert!(stop.wait(Duration::from_secs(1_000_000)));
         ScrubThread::spawn_work(waits, |panic| panic!("{panic}")).unwrap().stop();
     }
 }

@@ -1,33 +1,34 @@
-//! The thread that commits in the background: a clock and a condition round a [`Committer`].
+//! The background commit thread.
 
 use std::any::Any;
 use std::io;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
-use crate::backend::{Backend, Shared};
+use crate::backend::{Backend, BackendShared};
 use crate::commit::Committer;
 use crate::error::CommitError;
 
-/// Commits in the background until it is stopped or dropped, or a commit fails.
+/// A thread that commits until it is stopped or dropped, or a commit fails.
 #[derive(Debug)]
 pub struct CommitThread {
-    shared: Arc<Shared>,
+    shared: Arc<BackendShared>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<(), CommitError>>>,
 }
 
 impl CommitThread {
-    /// Starts one. A database needs no more than one.
+    /// Starts the thread. A database needs at most one.
     pub fn spawn(backend: &Backend) -> io::Result<CommitThread> {
-        CommitThread::spawn_telling(backend, |_| ())
+        CommitThread::spawn_with_callback(backend, |_| ())
     }
 
-    /// Starts one that tells why it ends, if that is not because it was told to: a commit has failed, whoever made it, or it has panicked. Nothing is
-    /// accepted any more then, so somebody should hear of it who need not wait for a commit to do so.
-    pub fn spawn_telling(
+    /// Starts the thread with a callback that runs if it ends unexpectedly: after a failed commit,
+    /// its own or of another committer, or after a panic. No writes are accepted from then on, so
+    /// the member should learn of it without waiting for a commit.
+    pub fn spawn_with_callback(
         backend: &Backend,
         failed: impl FnOnce(&CommitError) + Send + 'static,
     ) -> io::Result<CommitThread> {
@@ -41,20 +42,20 @@ impl CommitThread {
         Ok(CommitThread { shared, stop, thread: Some(thread) })
     }
 
-    /// Commits what is pending, and ends.
+    /// Commits pending writes and ends the thread.
     pub fn stop(mut self) -> Result<(), CommitError> {
         self.join()
     }
 
-    fn tell_to_stop(&self) {
-        // Under the lock, or the thread might look before and sleep after.
+    fn request_stop(&self) {
+        // Under the lock, or the thread could miss the wake-up between its check and its sleep.
         let _progress = self.shared.progress();
         self.stop.store(true, Ordering::Relaxed);
         self.shared.wake.notify_all();
     }
 
     fn join(&mut self) -> Result<(), CommitError> {
-        self.tell_to_stop();
+        self.request_stop();
         let Some(thread) = self.thread.take() else { return Ok(()) };
         thread.join().unwrap_or_else(|panic| Err(CommitError::Poisoned(text(&*panic).into())))
     }
@@ -63,39 +64,45 @@ impl CommitThread {
 impl Drop for CommitThread {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.tell_to_stop();
+            self.request_stop();
         } else {
-            // Whoever cares calls `stop`. A failure was logged where it happened.
+            // Callers that need the result use `stop`. A failure was logged where it happened.
             let _ = self.join();
         }
     }
 }
 
-/// Commits until it is told to stop. A panic poisons the database as a failed commit does: nobody knows what is in the file.
+/// Runs until stopped. A panic poisons the database like a failed commit: the content of the file
+/// is unknown.
 fn run_or_poison(
-    shared: &Shared,
+    shared: &BackendShared,
     committer: &Committer,
     stop: &AtomicBool,
 ) -> Result<(), CommitError> {
-    caught(|| run(shared, committer, stop)).unwrap_or_else(|panic| {
-        let cause = format!("the thread that commits panicked: {panic}");
+    catch_panic(|| run(shared, committer, stop)).unwrap_or_else(|panic| {
+        let cause = format!("the commit thread panicked: {panic}");
         shared.poison(cause.clone());
         Err(CommitError::Poisoned(cause.into()))
     })
 }
 
-/// Does something that nobody depends on once it has panicked. Returns what the panic said.
-pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+/// Runs a closure and converts a panic into its message. State that the closure used must not be
+/// used after a panic.
+pub(crate) fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     std::panic::catch_unwind(AssertUnwindSafe(work)).map_err(|panic| text(&*panic))
 }
 
-/// What a panic said, if it was words.
+/// The message of a panic, if it is a string.
 fn text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-fn run(shared: &Shared, committer: &Committer, stop: &AtomicBool) -> Result<(), CommitError> {
+fn run(
+    shared: &BackendShared,
+    committer: &Committer,
+    stop: &AtomicBool,
+) -> Result<(), CommitError> {
     while wait(shared, stop) {
         committer.turn()?;
     }
@@ -103,21 +110,20 @@ fn run(shared: &Shared, committer: &Committer, stop: &AtomicBool) -> Result<(), 
     Ok(())
 }
 
-/// Sleeps until a batch is to be committed. False: it is time to end.
-fn wait(shared: &Shared, stop: &AtomicBool) -> bool {
+/// Sleeps until a batch is due. Returns false if the thread should end.
+fn wait(shared: &BackendShared, stop: &AtomicBool) -> bool {
     let mut progress = shared.progress();
     loop {
         if stop.load(Ordering::Relaxed) || progress.poisoned.is_some() {
             return false;
         }
         let now = shared.clock.monotonic();
-        progress = match shared.due_at(&progress) {
+        match shared.due_at(&progress) {
             Some(at) if at <= now => return true,
             Some(at) => {
-                let woken = shared.wake.wait_timeout(progress, at - now);
-                woken.unwrap_or_else(PoisonError::into_inner).0
+                shared.wake.wait_for(&mut progress, at - now);
             }
-            None => shared.wake.wait(progress).unwrap_or_else(PoisonError::into_inner),
-        };
+            None => shared.wake.wait(&mut progress),
+        }
     }
 }

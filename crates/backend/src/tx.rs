@@ -1,47 +1,52 @@
-//! A transaction.
+//! A write transaction.
 
 use std::ops::Bound;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use bolt::{CorruptPage, KEY_MAX, VALUE_MAX};
 use bytes::Bytes;
 use failpoint::failpoint;
+use parking_lot::MutexGuard;
 use types::{Index, Term};
 
-use crate::backend::{Applied, Shared};
-use crate::batch::{Changes, Sequence};
+use crate::backend::{AppliedPosition, BackendShared};
+use crate::batch::{Sequence, TxChanges};
 use crate::error::{CommitError, PutError};
 use crate::layers::Layers;
-use crate::range::{Range, Source};
+use crate::range::{Range, RangeSource};
 use crate::read::{Read, Value};
 use crate::reader::Reader;
 use crate::schema::{Bucket, meta};
 
-/// Everything: nobody else changes anything while a transaction is open.
+/// Reads everything: no other transaction changes the database meanwhile.
 const NEWEST: Sequence = Sequence(u64::MAX);
 
-/// Changes that come into being together. There is one transaction at a time; it reads what it has changed, and nobody else does before
-/// it is committed. Dropping it undoes it.
+/// A set of changes that become visible together. There is one transaction at a time; it reads its
+/// own changes, which are invisible to others until it is committed. Dropping it rolls it back.
 #[derive(Debug)]
 pub struct Tx<'b> {
-    shared: &'b Shared,
-    /// Before this transaction. Stays complete if batches are frozen and committed meanwhile.
+    shared: &'b BackendShared,
+    /// The layers before this transaction. Stays complete if batches are frozen and committed
+    /// meanwhile.
     layers: Arc<Layers>,
-    changes: Changes,
-    applied: Applied,
-    writer: MutexGuard<'b, Applied>,
+    changes: TxChanges,
+    applied: AppliedPosition,
+    writer: MutexGuard<'b, AppliedPosition>,
 }
 
 impl<'b> Tx<'b> {
-    pub(crate) fn new(shared: &'b Shared, writer: MutexGuard<'b, Applied>) -> Tx<'b> {
+    pub(crate) fn new(
+        shared: &'b BackendShared,
+        writer: MutexGuard<'b, AppliedPosition>,
+    ) -> Tx<'b> {
         let layers = shared.layers();
-        Tx { shared, layers, changes: Changes::default(), applied: *writer, writer }
+        Tx { shared, layers, changes: TxChanges::default(), applied: *writer, writer }
     }
 
     /// Sets the value of a key.
     ///
-    /// Key and value are kept as they are handed over until a commit: a slice of a larger buffer keeps all of that, which the bound
-    /// on pending bytes does not see.
+    /// Key and value are kept until a commit without copying: a slice of a larger buffer keeps all
+    /// of it alive, which the limit on pending bytes does not see.
     pub fn put(
         &mut self,
         bucket: Bucket,
@@ -62,40 +67,43 @@ impl<'b> Tx<'b> {
         Ok(())
     }
 
-    /// Deletes a key, whether it is there or not.
+    /// Deletes a key, whether or not it exists.
     pub fn delete(&mut self, bucket: Bucket, key: impl Into<Bytes>) {
         self.changes.set(bucket, key.into(), None, 1);
     }
 
-    /// Makes a bucket if it is missing. Putting something into it does so as well; but etcd's hash counts empty ones too.
+    /// Creates a bucket if it is missing. A put does so as well, but etcd's hash also covers empty
+    /// buckets.
     pub fn create_bucket(&mut self, bucket: Bucket) {
         self.changes.create(bucket);
     }
 
-    /// Sets which entry of the log was applied last, this transaction included.
+    /// Sets the index and term of the last applied entry, including this transaction.
     ///
     /// # Panics
-    /// If that would go back: an entry would be applied twice.
+    /// If the index decreases: an entry would be applied twice.
     pub fn set_applied(&mut self, index: Index, term: Term) {
-        let Applied { index: before, .. } = self.applied;
+        let AppliedPosition { index: before, .. } = self.applied;
         assert!(index >= before, "applied index goes back from {before} to {index}");
         self.force_applied(index, term);
     }
 
-    /// Likewise, forward or back: for a database that is made part of another cluster.
+    /// Sets the index and term of the last applied entry, forward or back: for a database that
+    /// becomes part of another cluster.
     pub fn force_applied(&mut self, index: Index, term: Term) {
         meta::set_applied_index(self, index);
-        // Terms change seldom, and the index with every entry.
+        // The term changes rarely, and the index with every entry.
         if term != self.applied.term {
             meta::set_applied_term(self, term);
         }
-        self.applied = Applied { index, term };
+        self.applied = AppliedPosition { index, term };
     }
 
-    /// Makes the changes visible, all at once, and leaves it to the committer to make them durable. Returns the number of the
-    /// transaction; if nothing was changed, that of the last.
+    /// Makes the changes visible atomically; the committer makes them durable later. Returns the
+    /// number of the transaction, or of the last one if nothing changed.
     ///
-    /// If too much is pending it waits for a commit to the file, or does it itself. After an error nothing was changed.
+    /// If too much is pending, waits for a commit to the file or runs one. After an error nothing
+    /// was changed.
     pub fn commit(mut self) -> Result<Sequence, CommitError> {
         let changes = std::mem::take(&mut self.changes);
         failpoint!("beforeWritebackBuf");
@@ -105,12 +113,13 @@ impl<'b> Tx<'b> {
         Ok(sequence)
     }
 
-    /// Sets the value of a key that is known to be valid.
+    /// Sets a value without validating the key.
     pub(crate) fn set(&mut self, bucket: Bucket, key: &'static [u8], value: Bytes) {
         self.changes.set(bucket, Bytes::from_static(key), Some(value), 1);
     }
 
-    /// Likewise, for what comes with every transaction, and is written only once for each batch.
+    /// Sets a value that comes with every transaction and is written once per batch, so it does not
+    /// count as a change.
     pub(crate) fn set_uncounted(
         &mut self,
         bucket: Bucket,
@@ -120,7 +129,7 @@ impl<'b> Tx<'b> {
         self.changes.set(bucket, Bytes::from_static(key), value, 0);
     }
 
-    /// The last entry that was applied, this transaction included.
+    /// Index and term of the last applied entry, including this transaction.
     #[must_use]
     pub fn applied(&self) -> (Index, Term) {
         (self.applied.index, self.applied.term)
@@ -144,7 +153,7 @@ impl Read for Tx<'_> {
         let mut range = Range::new(to);
         let from_on = (Bound::Included(from), Bound::Unbounded);
         let changed = self.changes.buckets[bucket.slot()].range::<[u8], _>(from_on);
-        range.add(Source::Changes(changed))?;
+        range.add(RangeSource::Changes(changed))?;
         self.layers.add_to(&mut range, bucket, from, NEWEST)?;
         Ok(range)
     }

@@ -1,9 +1,10 @@
-//! A power cut at any change of the disk, and a failing disk at any call.
+//! Crash test: a power cut at any change of the disk, and a disk error at any call.
 //!
-//! A seed gives a workload: transactions, each with the number of its log entry, between turns of the committer, forced commits,
-//! defragmentations and restarts. It is run once to count what the disk is asked for, and then again for each such call with a fault
-//! at it. Whatever is found when the file is opened again must be the state after *some* transaction, no earlier than the last one that
-//! was said to be durable, with just that transaction's number as the applied index.
+//! A seed determines a workload: transactions, each with the index of its log entry, mixed with
+//! turns of the committer, forced commits, defragmentations and restarts. It runs once to count the
+//! disk calls, and then once per call with a fault injected there. The reopened file must hold the
+//! state after *some* transaction, no earlier than the last durable one, with exactly that
+//! transaction's applied index.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 
@@ -24,7 +25,7 @@ const STEPS: usize = 40;
 
 type State = BTreeMap<(Bucket, Vec<u8>), Vec<u8>>;
 
-/// A pair that is put, or a key that is deleted.
+/// A put, or a delete if the value is `None`.
 type Change = (Bucket, Vec<u8>, Option<Vec<u8>>);
 
 #[derive(Clone, Debug)]
@@ -61,7 +62,8 @@ fn changes(random: &mut SeededRandom) -> Vec<Change> {
     (0..=random.below(5)).map(|_| change(random)).collect()
 }
 
-/// Small pages and little growth, so that a commit touches many pages and a cut has little to copy.
+/// Small pages and little growth, so that a commit touches many pages and a power cut copies
+/// little.
 fn config() -> Config {
     let mut config = Config::default();
     config.bolt.page_size = 1024;
@@ -74,30 +76,30 @@ fn open(disk: &SimDisk) -> Result<Backend, backend::OpenError> {
     Backend::open(disk, clock, Path::new("db"), config())
 }
 
-/// What a run has done so far.
+/// State of a run.
 struct Run {
-    /// The state after each transaction; the applied index is the place in this list.
+    /// The state after each transaction; the applied index is the position in this list.
     states: Vec<State>,
-    /// The last transaction that was said to be durable.
+    /// The last durable transaction.
     durable: usize,
-    /// What was applied when the file was opened last.
+    /// The applied index when the file was last opened.
     base: usize,
     backend: Option<Backend>,
 }
 
-/// Something the disk was asked for has failed.
+/// A disk call has failed.
 #[derive(Debug)]
-struct Stopped;
+struct DiskFailed;
 
 impl Run {
     /// Runs until the end or the first error.
-    fn new(disk: &SimDisk, steps: &[Step]) -> (Run, Result<(), Stopped>) {
+    fn new(disk: &SimDisk, steps: &[Step]) -> (Run, Result<(), DiskFailed>) {
         let mut run = Run { states: vec![State::new()], durable: 0, base: 0, backend: None };
         let outcome = run.go(disk, steps);
         (run, outcome)
     }
 
-    fn go(&mut self, disk: &SimDisk, steps: &[Step]) -> Result<(), Stopped> {
+    fn go(&mut self, disk: &SimDisk, steps: &[Step]) -> Result<(), DiskFailed> {
         self.restart(disk)?;
         for step in steps {
             self.step(disk, step)?;
@@ -105,12 +107,13 @@ impl Run {
         Ok(())
     }
 
-    fn step(&mut self, disk: &SimDisk, step: &Step) -> Result<(), Stopped> {
+    fn step(&mut self, disk: &SimDisk, step: &Step) -> Result<(), DiskFailed> {
         match step {
             Step::Tx(changes) => self.tx(changes)?,
-            Step::Turn => drop(self.backend().committer().turn().map_err(|_| Stopped)?),
+            Step::Turn => drop(self.backend().committer().turn().map_err(|_| DiskFailed)?),
             Step::ForceCommit => self.force_commit()?,
-            // One that is given up changes nothing; unless it is not sure of that, and then commits fail.
+            // A failed defragmentation changes nothing, unless its rename may not be durable; then
+            // commits fail.
             Step::Defragment => match self.backend().defragment() {
                 Ok(_) => {}
                 Err(_) => self.force_commit()?,
@@ -121,14 +124,14 @@ impl Run {
         Ok(())
     }
 
-    fn force_commit(&mut self) -> Result<(), Stopped> {
-        self.backend().force_commit().map_err(|_| Stopped)?;
+    fn force_commit(&mut self) -> Result<(), DiskFailed> {
+        self.backend().force_commit().map_err(|_| DiskFailed)?;
         self.note_durable();
         assert_eq!(self.durable, self.states.len() - 1, "everything");
         Ok(())
     }
 
-    fn tx(&mut self, changes: &[Change]) -> Result<(), Stopped> {
+    fn tx(&mut self, changes: &[Change]) -> Result<(), DiskFailed> {
         let mut after = self.states.last().unwrap().clone();
         let mut tx = self.backend().begin();
         for (bucket, key, value) in changes {
@@ -144,18 +147,18 @@ impl Run {
             }
         }
         tx.set_applied(Index(self.states.len() as u64), Term(3));
-        let sequence = tx.commit().map_err(|_| Stopped)?;
+        let sequence = tx.commit().map_err(|_| DiskFailed)?;
         assert_eq!(sequence, Sequence((self.states.len() - self.base) as u64));
         self.states.push(after);
         Ok(())
     }
 
-    /// Opens the file again, without committing what is pending.
-    fn restart(&mut self, disk: &SimDisk) -> Result<(), Stopped> {
+    /// Reopens the file without committing pending writes.
+    fn restart(&mut self, disk: &SimDisk) -> Result<(), DiskFailed> {
         self.backend = None;
-        let backend = open(disk).map_err(|_| Stopped)?;
+        let backend = open(disk).map_err(|_| DiskFailed)?;
         self.base = self.found(&backend.view());
-        assert_eq!(self.base, self.durable, "nothing went wrong, so it is just what was durable");
+        assert_eq!(self.base, self.durable, "without a fault, exactly the durable state is found");
         self.states.truncate(self.base + 1);
         self.backend = Some(backend);
         Ok(())
@@ -168,10 +171,11 @@ impl Run {
     }
 
     fn backend(&self) -> &Backend {
-        self.backend.as_ref().expect("open until an error ends the run")
+        self.backend.as_ref().expect("the backend is open until an error ends the run")
     }
 
-    /// Which state a view shows: its applied index says, and it must be that one to the byte.
+    /// Identifies the state that a view shows by its applied index, and asserts that it is equal
+    /// byte for byte.
     fn found(&self, view: &View) -> usize {
         let (Index(index), term) = meta::applied(view).unwrap();
         assert_eq!(term, Term(if index == 0 { 0 } else { 3 }));
@@ -190,12 +194,16 @@ impl Run {
         index
     }
 
-    /// Looks at what is left, and goes on from there.
+    /// Checks the state that is left, and continues from there.
     fn check_left(&mut self, disk: &SimDisk, go_on: bool) {
         self.backend = None;
         let backend = open(disk).unwrap();
         let index = self.found(&backend.view());
-        assert!(index >= self.durable, "lost: {index} found, {} was durable", self.durable);
+        assert!(
+            index >= self.durable,
+            "lost a durable transaction: found {index}, durable {}",
+            self.durable
+        );
         assert_eq!(backend.snapshot().unwrap().check(), []);
         if go_on {
             let mut tx = backend.begin();
@@ -211,7 +219,7 @@ impl Run {
         }
     }
 
-    /// After a commit that failed: nothing is accepted, and everything can be read.
+    /// Asserts that after a failed commit writes are refused and reads succeed.
     fn check_refused(&self) {
         let Some(backend) = &self.backend else { return };
         assert_eq!(self.found(&backend.view()), self.states.len() - 1);
@@ -236,7 +244,7 @@ fn a_power_cut_at_any_change_leaves_the_state_after_some_transaction() {
             let disk = SimDisk::new(seed);
             disk.fail_change(change, Fault::Crash);
             let (mut run, outcome) = Run::new(&disk, &steps);
-            // A temporary file that could not be removed is nobody's loss, so not every run is stopped.
+            // A failure to remove a temporary file is ignored, so not every run is stopped.
             if outcome.is_err() {
                 run.check_refused();
             }
@@ -249,14 +257,14 @@ fn a_power_cut_at_any_change_leaves_the_state_after_some_transaction() {
     assert!(points >= seeds() * 60, "only {points} crash points");
 }
 
-/// Workloads, unless the environment asks for another number.
+/// Number of workloads; `BOWLINE_CRASH_SEEDS` overrides it.
 fn seeds() -> u64 {
     const SEEDS: u64 = 60;
     std::env::var("BOWLINE_CRASH_SEEDS").map_or(SEEDS, |seeds| seeds.parse().unwrap())
 }
 
 #[test]
-fn a_failing_disk_stops_writing_and_loses_nothing_durable() {
+fn disk_errors_stop_writes_and_lose_no_durable_transaction() {
     const WORKLOADS: u64 = 4;
     let mut stopped = 0;
     for seed in 0..WORKLOADS {
@@ -286,7 +294,7 @@ fn a_failing_disk_stops_writing_and_loses_nothing_durable() {
 }
 
 #[test]
-fn a_full_disk_stops_writing_and_goes_on_after_a_restart_with_space() {
+fn a_full_disk_stops_writes_until_a_restart_with_space() {
     let steps = workload(7);
     let whole = SimDisk::new(7);
     assert!(Run::new(&whole, &steps).1.is_ok());

@@ -193,7 +193,7 @@ impl Store {
 
 /// The revision that a key of the file is.
 pub(crate) fn decode(key: &[u8]) -> Result<RevisionKey, Fault> {
-    let malformed = |error: backend::schema::revision::NotARevision| {
+    let malformed = |error: backend::schema::revision::InvalidRevision| {
         ReadError::malformed(Bucket::Key, key, error.to_string())
     };
     Ok(RevisionKey::decode(key).map_err(malformed)?)

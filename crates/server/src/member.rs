@@ -229,13 +229,13 @@ impl Keeper for Kept {
 
 fn spawn_commit(shared: &Arc<Shared>, backend: &Backend) -> io::Result<CommitThread> {
     let shared = Arc::downgrade(shared);
-    CommitThread::spawn_telling(backend, move |error| fail(&shared, COMMIT, error))
+    CommitThread::spawn_with_callback(backend, move |error| fail(&shared, COMMIT, error))
 }
 
 fn spawn_scrub(shared: &Arc<Shared>, backend: &Backend) -> io::Result<ScrubThread> {
     let shared = Arc::downgrade(shared);
     let panicked = move |panic: &str| fail(&shared, "look for bit rot", &panic);
-    ScrubThread::spawn_telling(backend, SCRUB_PAGES_DEFAULT, SCRUB_INTERVAL_DEFAULT, panicked)
+    ScrubThread::spawn_with_callback(backend, SCRUB_PAGES_DEFAULT, SCRUB_INTERVAL_DEFAULT, panicked)
 }
 
 fn fail(shared: &Weak<Shared>, what: &str, error: &dyn std::fmt::Display) {

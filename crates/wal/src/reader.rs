@@ -9,7 +9,7 @@
 //! ```text
 //!             sector 7                 sector 8                 sector 9
 //!  written    ...records|len|body..... |.....body.....|len|body |...body|
-//!  found      ...records|len|body..... |0000000000000000000000000|...body|  torn: sector 8 was lost
+//!  found      ...records|len|body..... |0000000000000000000000000|...body| torn: sector 8 was lost
 //!  found      ...records|00000000000000|.....body.....|len|body |...body|  end: sector 7 was lost
 //! ```
 //!

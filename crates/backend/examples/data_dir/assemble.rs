@@ -1,6 +1,7 @@
-//! A member's directory: database, log and snapshot file that fit each other.
+//! Creates the data directory of a member: database, log and snapshot file that match each other.
 //!
-//! The log has one entry, by which the member joins; the database has applied it, and the snapshot is taken behind it.
+//! The log has one entry, which adds the member; the database has applied it, and the snapshot
+//! covers it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,15 +24,15 @@ use crate::keys as history;
 const NAME: &str = "default";
 const PEER_URL: &str = "http://localhost:2380";
 
-/// What follows from that URL and the usual token, `etcd-cluster`.
+/// Derived from that URL and the default token, `etcd-cluster`.
 const MEMBER: MemberId = MemberId(0x8e9e_05c5_2164_694d);
-/// What follows from the member being alone.
+/// Derived from the single member.
 const CLUSTER: u64 = 0xcdf8_1819_4e3a_8c32;
 
 const INDEX: Index = Index(1);
 const TERM: Term = Term(1);
 
-/// Makes the directory, which must not exist.
+/// Creates the directory, which must not exist.
 pub(crate) fn assemble(dir: &Path) -> anyhow::Result<()> {
     let disk: Arc<dyn Disk> = Arc::new(OsDisk);
     ensure!(disk.kind(dir)?.is_none(), "{} exists", dir.display());
@@ -61,7 +62,8 @@ fn database(disk: &Arc<dyn Disk>, path: &Path) -> anyhow::Result<()> {
     Ok(backend.close()?)
 }
 
-/// The log, with a snapshot behind its only entry. A snapshot file is durable before the log speaks of it.
+/// Writes the log, with a snapshot after its only entry. The snapshot file is durable before the
+/// log refers to it.
 fn log(
     disk: &Arc<dyn Disk>,
     dir: &Path,
@@ -111,7 +113,7 @@ fn member_json() -> Json {
     json!({ "id": MEMBER.0, "name": NAME, "peerURLs": [PEER_URL] })
 }
 
-/// The members as the old store of version 2 would have them, which is what etcd up to 3.6 reads.
+/// Encodes the members in the format of the v2 store, which etcd up to 3.6 reads.
 fn members_json() -> Json {
     let attributes = json!({ "peerURLs": [PEER_URL] }).to_string();
     let at = format!("/0/members/{MEMBER}");
@@ -140,7 +142,7 @@ fn node(path: &str, value: &str, children: &Json) -> Json {
     })
 }
 
-/// No events, and the room for them that the old store counts on.
+/// An empty event history with the capacity that the v2 store expects.
 fn events() -> Json {
     const CAPACITY: usize = 1000;
     let queue = json!({

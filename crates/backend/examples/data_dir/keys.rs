@@ -1,4 +1,4 @@
-//! A history of keys: what a few thousand requests would have left.
+//! Writes a history of keys, as a few thousand requests would.
 
 use std::collections::BTreeMap;
 
@@ -11,21 +11,22 @@ use proto::leasepb::Lease;
 use proto::mvccpb::KeyValue;
 use types::{LeaseId, Revision};
 
-/// A lease that outlives whoever looks at it.
+/// A lease that does not expire during a test.
 const LEASE: LeaseId = LeaseId(0x1234_5678_9abc);
 const LEASE_SECONDS: i64 = 1_000_000;
 
-/// A store that was empty: its revision is 1, so the first change makes revision 2.
+/// An empty store is at revision 1, so the first change has revision 2.
 const FIRST_REVISION: i64 = 2;
 
-/// Keys, with the revision at which each came to be and how often it was put since.
+/// Keys, each with its create revision and version.
 #[derive(Default)]
 struct History {
     revision: i64,
     keys: BTreeMap<String, (i64, i64)>,
 }
 
-/// Writes 3,000 keys, some more than once, some deleted again, some in one transaction, some with a lease.
+/// Writes 3,000 keys, some more than once, some deleted, some in one transaction, some with a
+/// lease.
 pub(crate) fn write(backend: &Backend) -> anyhow::Result<()> {
     let lease = Lease { id: LEASE.0, ttl: LEASE_SECONDS, remaining_ttl: 0 };
     let mut tx = backend.begin();

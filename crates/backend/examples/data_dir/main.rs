@@ -1,10 +1,10 @@
-//! Looks at database files, and makes a member's directory, for etcd to judge.
+//! Inspects database files and creates a data directory, for comparison with etcd.
 //!
 //! ```text
-//! data_dir status FILE      what `etcdutl snapshot status -w json` says of it
-//! data_dir buckets FILE     each bucket, and how many keys it has
-//! data_dir hash FILE        what a member that has it answers when asked for its hash
-//! data_dir assemble DIR     a directory as `etcdutl snapshot restore` makes it, for one member called `default`
+//! data_dir status FILE      print the same as `etcdutl snapshot status -w json`
+//! data_dir buckets FILE     list the buckets with their number of keys
+//! data_dir hash FILE        print the hash that a member with this file reports
+//! data_dir assemble DIR     create a data directory for one member `default`
 //! ```
 
 mod assemble;
@@ -50,7 +50,7 @@ fn hash(path: &str) -> anyhow::Result<u32> {
     Ok(backend.hash(&ignored_by_hash)?)
 }
 
-/// The newest state of a file. The file may end with a hash, as snapshots do.
+/// Opens the newest state of a file. The file may end with a hash, as snapshots do.
 fn open(path: &str) -> anyhow::Result<bolt::Snapshot> {
     let options = bolt::Options { read_only: true, ..bolt::Options::default() };
     let clock = OsClock::default();

@@ -1,4 +1,4 @@
-//! What is in a file.
+//! Summaries of a database file.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use prost::Message as _;
 use prost::bytes::Bytes;
 use proto::mvccpb::KeyValue;
 
-/// The line of JSON that `etcdutl snapshot status -w json` prints.
+/// Returns the line of JSON that `etcdutl snapshot status -w json` prints.
 pub(crate) fn status(file: &Snapshot) -> anyhow::Result<String> {
     let errors = file.check();
     ensure!(errors.is_empty(), "{} errors, the first: {}", errors.len(), errors[0]);
@@ -27,7 +27,7 @@ pub(crate) fn status(file: &Snapshot) -> anyhow::Result<String> {
     ))
 }
 
-/// A line for each bucket.
+/// Returns a line per bucket.
 pub(crate) fn buckets(file: &Snapshot) -> anyhow::Result<String> {
     let mut lines = String::new();
     each_bucket(file, |name, bucket| {
@@ -36,7 +36,7 @@ pub(crate) fn buckets(file: &Snapshot) -> anyhow::Result<String> {
     Ok(lines)
 }
 
-/// CRC-32C of everything: names of buckets, keys, values. Unlike the hash of a member, nothing is left out.
+/// CRC-32C of all bucket names, keys and values. Unlike the hash of a member, it skips nothing.
 fn hash(file: &Snapshot) -> anyhow::Result<u32> {
     let mut sum = 0;
     each_bucket(file, |name, bucket| {
@@ -59,14 +59,14 @@ fn each_bucket(
     for top in root.cursor().rest() {
         let name = top?.key;
         let Some(bucket) = root.bucket(name)? else {
-            bail!("{} is no bucket", name.escape_ascii())
+            bail!("{} is not a bucket", name.escape_ascii())
         };
         look(name, bucket)?;
     }
     Ok(())
 }
 
-/// What the history of the keys comes to.
+/// Totals of the key history.
 #[derive(Default)]
 struct Keys {
     revision: i64,

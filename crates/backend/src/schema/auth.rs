@@ -1,4 +1,4 @@
-//! The bucket `auth`: whether users are asked for, and how often what they may do has changed.
+//! The bucket `auth`: the enabled flag and the auth revision.
 
 use bytes::Bytes;
 
@@ -7,25 +7,26 @@ use crate::read::Read;
 use crate::schema::{Bucket, decode_u64};
 use crate::tx::Tx;
 
-/// Whether users are asked for: one byte.
+/// Key of the enabled flag: one byte.
 pub const ENABLED: &[u8] = b"authEnabled";
-/// The revision of users and roles: 8 bytes.
+/// Key of the auth revision: 8 bytes.
 pub const REVISION: &[u8] = b"authRevision";
 
 const YES: &[u8] = &[1];
 const NO: &[u8] = &[0];
 
-/// Whether users are asked for. As in etcd, anything but the one byte 1 is no.
+/// Reports whether auth is enabled. Compat: as in etcd, any value other than the single byte 1
+/// means no.
 pub fn enabled(from: &impl Read) -> Result<bool, ReadError> {
     Ok(from.get(Bucket::Auth, ENABLED)?.is_some_and(|value| *value == *YES))
 }
 
-/// Sets whether users are asked for.
+/// Sets the enabled flag.
 pub fn set_enabled(tx: &mut Tx<'_>, enabled: bool) {
     tx.set(Bucket::Auth, ENABLED, Bytes::from_static(if enabled { YES } else { NO }));
 }
 
-/// The revision of users and roles; zero before there is one.
+/// Returns the auth revision, or 0 if there is none.
 pub fn revision(from: &impl Read) -> Result<u64, ReadError> {
     match from.get(Bucket::Auth, REVISION)? {
         None => Ok(0),
@@ -34,7 +35,7 @@ pub fn revision(from: &impl Read) -> Result<u64, ReadError> {
     }
 }
 
-/// Sets the revision of users and roles.
+/// Sets the auth revision.
 pub fn set_revision(tx: &mut Tx<'_>, revision: u64) {
     tx.set(Bucket::Auth, REVISION, Bytes::copy_from_slice(&revision.to_be_bytes()));
 }

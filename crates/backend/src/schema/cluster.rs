@@ -1,4 +1,4 @@
-//! The bucket `cluster`: which version the members speak, and whether they are on their way to an older one.
+//! The bucket `cluster`: the cluster version, and a pending downgrade.
 
 use bytes::Bytes;
 use serde_json::Value as Json;
@@ -9,24 +9,24 @@ use crate::schema::Bucket;
 use crate::schema::version::Version;
 use crate::tx::Tx;
 
-/// The version that all members speak, as text.
+/// The cluster version, as text.
 pub const CLUSTER_VERSION: &[u8] = b"clusterVersion";
-/// Whether the cluster is on its way to an older version, as JSON.
+/// The downgrade state, as JSON.
 pub const DOWNGRADE: &[u8] = b"downgrade";
 
-/// Most bytes of JSON that are looked at. What etcd writes has some fifty.
+/// Maximum size of the JSON that is parsed. etcd writes about fifty bytes.
 const JSON_BYTES_MAX: usize = 4096;
 
-/// Whether the cluster is on its way to an older version.
+/// The downgrade state of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Downgrade {
-    /// Whether it is.
+    /// A downgrade is in progress.
     pub enabled: bool,
-    /// Where to. Empty if it is not.
+    /// The target version; empty without a downgrade.
     pub target_version: String,
 }
 
-/// The version that all members speak; none before they have agreed on one.
+/// Returns the cluster version; `None` before the members agreed on one.
 pub fn version(from: &impl Read) -> Result<Option<Version>, ReadError> {
     let malformed = || ReadError::malformed(Bucket::Cluster, CLUSTER_VERSION, "not a version");
     match from.get(Bucket::Cluster, CLUSTER_VERSION)? {
@@ -35,23 +35,24 @@ pub fn version(from: &impl Read) -> Result<Option<Version>, ReadError> {
     }
 }
 
-/// Sets the version that all members speak.
+/// Sets the cluster version.
 pub fn set_version(tx: &mut Tx<'_>, version: Version) {
     tx.set(Bucket::Cluster, CLUSTER_VERSION, Bytes::from(version.to_string()));
 }
 
-/// Whether the cluster is on its way to an older version; none if that was never asked for.
+/// Returns the downgrade state; `None` if no downgrade was ever requested.
 pub fn downgrade(from: &impl Read) -> Result<Option<Downgrade>, ReadError> {
     let malformed = |reason| ReadError::malformed(Bucket::Cluster, DOWNGRADE, reason);
     let Some(text) = from.get(Bucket::Cluster, DOWNGRADE)? else { return Ok(None) };
-    let downgrade = decode_downgrade(&text).ok_or_else(|| malformed("not a downgrade as JSON"))?;
+    let downgrade =
+        decode_downgrade(&text).ok_or_else(|| malformed("invalid JSON of a downgrade"))?;
     if downgrade.enabled && Version::parse(downgrade.target_version.as_bytes()).is_none() {
-        return Err(malformed("its target is not a version"));
+        return Err(malformed("the target is not a version"));
     }
     Ok(Some(downgrade))
 }
 
-/// Sets whether the cluster is on its way to an older version.
+/// Sets the downgrade state.
 pub fn set_downgrade(tx: &mut Tx<'_>, downgrade: &Downgrade) {
     let target = Json::from(downgrade.target_version.as_str());
     // In etcd's order of fields.
@@ -59,7 +60,7 @@ pub fn set_downgrade(tx: &mut Tx<'_>, downgrade: &Downgrade) {
     tx.set(Bucket::Cluster, DOWNGRADE, Bytes::from(text));
 }
 
-/// As Go reads it: what is missing is empty, what is unknown is skipped.
+/// Decodes as Go does: missing fields are empty, unknown ones are skipped.
 fn decode_downgrade(text: &[u8]) -> Option<Downgrade> {
     if text.len() > JSON_BYTES_MAX {
         return None;
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_etcd_writes() {
+    fn a_downgrade_written_by_etcd_decodes() {
         let on = decode_downgrade(br#"{"target-version":"3.6.0","enabled":true}"#).unwrap();
         assert_eq!(on, Downgrade { enabled: true, target_version: "3.6.0".to_owned() });
         let off = decode_downgrade(br#"{"target-version":"","enabled":false}"#).unwrap();

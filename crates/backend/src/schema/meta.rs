@@ -1,6 +1,6 @@
-//! The bucket `meta`: how far the file has applied the log, who votes, what is compacted.
+//! The bucket `meta`: applied index and term, conf state, compaction.
 //!
-//! The storage version, also in this bucket, has a module of its own: [`version`](super::version).
+//! The storage version, also in this bucket, is in [`version`](super::version).
 
 use bytes::Bytes;
 use proto::raftpb::ConfState;
@@ -13,23 +13,24 @@ use crate::schema::revision::{self, RevisionKey};
 use crate::schema::{Bucket, decode_u64};
 use crate::tx::Tx;
 
-/// Index of the last entry of the log that was applied.
+/// Index of the last applied log entry.
 pub const CONSISTENT_INDEX: &[u8] = b"consistent_index";
-/// Its term.
+/// Term of the last applied log entry.
 pub const TERM: &[u8] = b"term";
-/// Who votes.
+/// Voters and learners.
 pub const CONF_STATE: &[u8] = b"confState";
-/// The revision up to which history was to be dropped.
+/// Revision of the last scheduled compaction.
 pub const SCHEDULED_COMPACT: &[u8] = b"scheduledCompactRev";
-/// The revision up to which it was.
+/// Revision of the last finished compaction.
 pub const FINISHED_COMPACT: &[u8] = b"finishedCompactRev";
-/// The version of what is in the file: see [`version`](super::version).
+/// The storage version: see [`version`](super::version).
 pub const STORAGE_VERSION: &[u8] = b"storageVersion";
 
-/// Most bytes of JSON that are looked at: some thousands of members.
+/// Maximum size of the JSON that is parsed: some thousands of members.
 const JSON_BYTES_MAX: usize = 1 << 20;
 
-/// The last entry that was applied, and its term; zeros in a file that has applied none. A file of 3.4 has no term.
+/// Returns index and term of the last applied entry; zeros if there is none. A file of 3.4 has no
+/// term.
 pub fn applied(from: &impl Read) -> Result<(Index, Term), ReadError> {
     let Some(index) = number(from, CONSISTENT_INDEX)? else {
         return Ok((Index::ZERO, Term::ZERO));
@@ -37,12 +38,12 @@ pub fn applied(from: &impl Read) -> Result<(Index, Term), ReadError> {
     Ok((Index(index), Term(number(from, TERM)?.unwrap_or(0))))
 }
 
-/// Sets the last entry that was applied. Zero is not written, as in etcd: it means that none was.
+/// Sets the applied index. Compat: as in etcd, 0 is not written and means none.
 pub(crate) fn set_applied_index(tx: &mut Tx<'_>, index: Index) {
     set_number(tx, CONSISTENT_INDEX, index.0);
 }
 
-/// Sets its term. Zero is not written, as in etcd: it means that the term is not known.
+/// Sets the applied term. Compat: as in etcd, 0 is not written and means unknown.
 pub(crate) fn set_applied_term(tx: &mut Tx<'_>, term: Term) {
     set_number(tx, TERM, term.0);
 }
@@ -52,37 +53,37 @@ fn set_number(tx: &mut Tx<'_>, key: &'static [u8], number: u64) {
     tx.set_uncounted(Bucket::Meta, key, value);
 }
 
-/// Up to which revision history was to be dropped, if ever.
+/// Revision of the last scheduled compaction, if any.
 pub fn scheduled_compaction(from: &impl Read) -> Result<Option<i64>, ReadError> {
     compaction(from, SCHEDULED_COMPACT)
 }
 
-/// Up to which revision history was dropped, if ever.
+/// Revision of the last finished compaction, if any.
 pub fn finished_compaction(from: &impl Read) -> Result<Option<i64>, ReadError> {
     compaction(from, FINISHED_COMPACT)
 }
 
-/// Sets up to which revision history is to be dropped.
+/// Sets the revision of the scheduled compaction.
 pub fn set_scheduled_compaction(tx: &mut Tx<'_>, main: i64) {
     tx.set(Bucket::Meta, SCHEDULED_COMPACT, main_revision(main));
 }
 
-/// Sets up to which revision history was dropped.
+/// Sets the revision of the finished compaction.
 pub fn set_finished_compaction(tx: &mut Tx<'_>, main: i64) {
     tx.set(Bucket::Meta, FINISHED_COMPACT, main_revision(main));
 }
 
-/// Who votes, if that was ever saved.
+/// Returns the saved conf state, if any.
 pub fn conf_state(from: &impl Read) -> Result<Option<ConfState>, ReadError> {
     match from.get(Bucket::Meta, CONF_STATE)? {
         None => Ok(None),
         Some(text) => decode_conf_state(&text).map(Some).ok_or_else(|| {
-            ReadError::malformed(Bucket::Meta, CONF_STATE, "not a configuration as JSON")
+            ReadError::malformed(Bucket::Meta, CONF_STATE, "invalid JSON of a conf state")
         }),
     }
 }
 
-/// Sets who votes.
+/// Saves the conf state.
 pub fn set_conf_state(tx: &mut Tx<'_>, conf: &ConfState) {
     tx.set(Bucket::Meta, CONF_STATE, Bytes::from(encode_conf_state(conf)));
 }
@@ -109,7 +110,7 @@ fn main_revision(main: i64) -> Bytes {
     Bytes::copy_from_slice(&revision::encode(Revision::new(main, 0)))
 }
 
-/// As Go's encoder writes the message: fields in order, without those that are empty or unset.
+/// Encodes the message as Go's JSON encoder does: fields in order, omitting empty and unset ones.
 fn encode_conf_state(conf: &ConfState) -> String {
     let lists = [
         ("voters", &conf.voters),
@@ -126,7 +127,8 @@ fn encode_conf_state(conf: &ConfState) -> String {
     format!("{{{}}}", fields.join(","))
 }
 
-/// As Go's decoder reads it: a list may be missing or null, what is unknown is skipped.
+/// Decodes the message as Go's JSON decoder does: lists may be missing or null, unknown fields are
+/// skipped.
 fn decode_conf_state(text: &[u8]) -> Option<ConfState> {
     if text.len() > JSON_BYTES_MAX {
         return None;
@@ -155,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_configuration_is_written_as_go_writes_it() {
+    fn a_conf_state_is_encoded_as_in_go() {
         let mut conf = ConfState { auto_leave: Some(false), ..ConfState::default() };
         assert_eq!(encode_conf_state(&conf), r#"{"auto_leave":false}"#);
         conf.voters = vec![10_276_657_743_932_975_437, 2];
@@ -167,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_that_makes_no_sense_is_refused() {
+    fn an_invalid_conf_state_is_refused() {
         for text in ["", "[]", r#"{"voters":7}"#, r#"{"voters":[-1]}"#, r#"{"auto_leave":1}"#] {
             assert_eq!(decode_conf_state(text.as_bytes()), None, "{text}");
         }

@@ -1,10 +1,10 @@
-//! What is in the database file: the buckets, and the bytes of their keys and values.
+//! The schema of the database file: buckets, and the encoding of their keys and values.
 //!
 //! | bucket | key | value |
 //! | --- | --- | --- |
-//! | `meta` | `consistent_index` | index of the last entry applied, 8 bytes big-endian ([`meta`]) |
-//! | | `term` | its term, likewise; since 3.5 |
-//! | | `confState` | who votes, as JSON; since 3.5 |
+//! | `meta` | `consistent_index` | last applied index, 8 bytes big-endian ([`meta`]) |
+//! | | `term` | term of that entry, 8 bytes big-endian; since 3.5 |
+//! | | `confState` | voters and learners, as JSON; since 3.5 |
 //! | | `scheduledCompactRev`, `finishedCompactRev` | a revision, 17 bytes |
 //! | | `storageVersion` | `3.7.0`; since 3.6 ([`version`]) |
 //! | `members`, `members_removed` | id in hexadecimal text ([`keys`]) | a member as JSON; `removed` |
@@ -15,7 +15,8 @@
 //! | `authUsers`, `authRoles` | the name | `authpb.User`, `authpb.Role` |
 //! | `alarm` | `etcdserverpb.AlarmMember` | nothing |
 //!
-//! This is the one place that knows these bytes. What the messages mean is left to `mvcc`, `lease`, `auth` and `membership`.
+//! Only this module knows these encodings. The meaning of the messages belongs to `mvcc`, `lease`,
+//! `auth` and `membership`.
 
 pub mod auth;
 pub mod cluster;
@@ -26,39 +27,39 @@ pub mod version;
 
 use std::fmt;
 
-/// How much of a page is filled where keys come in order, as in etcd: nothing is put between them later.
+/// Fill fraction of pages for sequential keys, as in etcd: no keys are inserted between them later.
 const FILL_PERCENT_ORDERED: f64 = 0.9;
 
-/// A top-level bucket. There are no others, and none inside these.
+/// A top-level bucket. The file has no others, and no nested ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Bucket {
-    /// What the file itself is: how far it has applied the log, its version, its compaction.
+    /// Metadata of the file: applied index, storage version, compaction.
     Meta,
     /// The members of the cluster.
     Members,
-    /// Those that were, so that their ids are not used again.
+    /// Ids of removed members, which must not be reused.
     MembersRemoved,
-    /// The cluster's version.
+    /// The cluster version.
     Cluster,
     /// Leases.
     Lease,
     /// Every change of every key, by revision.
     Key,
-    /// Whether users are asked for.
+    /// Auth settings: enabled flag and revision.
     Auth,
     /// Users.
     AuthUsers,
     /// Roles.
     AuthRoles,
-    /// Alarms that are raised.
+    /// Raised alarms.
     Alarm,
 }
 
 impl Bucket {
-    /// How many there are.
+    /// Number of buckets.
     pub const COUNT: usize = Bucket::ALL.len();
 
-    /// All of them, in the order in which etcd makes them when a member starts on an empty directory.
+    /// All buckets, in the order in which etcd creates them for a new member.
     pub const ALL: [Bucket; 10] = [
         Bucket::Meta,
         Bucket::Members,
@@ -72,7 +73,7 @@ impl Bucket {
         Bucket::Alarm,
     ];
 
-    /// The name in the file.
+    /// Name in the file.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -89,13 +90,13 @@ impl Bucket {
         }
     }
 
-    /// The bucket with a name.
+    /// Returns the bucket with a name.
     #[must_use]
     pub fn from_name(name: &[u8]) -> Option<Bucket> {
         Bucket::ALL.into_iter().find(|bucket| bucket.name().as_bytes() == name)
     }
 
-    /// The share of a page that is filled before the next is begun. Revisions only grow, so nothing comes between them.
+    /// Fill fraction of pages. Revisions only grow, so no keys are inserted between existing ones.
     #[must_use]
     pub fn fill_percent(self) -> f64 {
         match self {
@@ -104,7 +105,7 @@ impl Bucket {
         }
     }
 
-    /// Its place in arrays that have one item for each.
+    /// Index into arrays with one element per bucket.
     pub(crate) const fn slot(self) -> usize {
         self as usize
     }
@@ -116,14 +117,15 @@ impl fmt::Display for Bucket {
     }
 }
 
-/// What etcd leaves out when it hashes the whole file: members may differ in it while they hold the same data.
+/// Reports whether etcd skips a key when it hashes the whole file, because members with equal data
+/// may differ in it.
 #[must_use]
 pub fn ignored_by_hash(bucket: &[u8], key: &[u8]) -> bool {
     bucket == Bucket::Meta.name().as_bytes()
         && [meta::CONSISTENT_INDEX, meta::TERM, meta::STORAGE_VERSION].contains(&key)
 }
 
-/// Reads a number of 8 bytes.
+/// Decodes a big-endian number of 8 bytes.
 fn decode_u64(bytes: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(bytes.try_into().ok()?))
 }
@@ -142,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_leaves_out_what_members_may_differ_in() {
+    fn the_hash_skips_keys_in_which_members_may_differ() {
         assert!(ignored_by_hash(b"meta", b"term"));
         assert!(ignored_by_hash(b"meta", b"consistent_index"));
         assert!(ignored_by_hash(b"meta", b"storageVersion"));

@@ -1,48 +1,48 @@
-//! Keys of the bucket `key`.
+//! Keys of the bucket `key`: revisions.
 //!
 //! ```text
 //!   0                8     9               17    18
 //!   +----------------+-----+----------------+-----+
-//!   | main revision  | `_` | sub revision   | `t` |     big-endian, so that byte order is revision order;
-//!   +----------------+-----+----------------+-----+     the mark only where the change is a deletion: a tombstone
+//!   | main revision  | `_` | sub revision   | `t` |     big-endian: byte order is revision order;
+//!   +----------------+-----+----------------+-----+     the `t` marks a tombstone
 //!   0000000000000004  5f    0000000000000000  74        delete@4
 //! ```
 
 use bytes::Bytes;
 use types::Revision;
 
-/// Bytes of a revision.
+/// Size of an encoded revision, in bytes.
 pub const REVISION_BYTES: usize = 17;
-/// Bytes of a revision that is marked as a tombstone.
+/// Size of an encoded tombstone, in bytes.
 pub const TOMBSTONE_BYTES: usize = 18;
 
 const SEPARATOR: u8 = b'_';
 const TOMBSTONE: u8 = b't';
 
-/// A key of the bucket `key`: which change, and whether it was a deletion.
+/// A key of the bucket `key`: the revision of a change, and whether it is a tombstone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RevisionKey {
-    /// Which change.
+    /// The revision of the change.
     pub revision: Revision,
-    /// Whether it deleted the key.
+    /// The change deletes the key.
     pub tombstone: bool,
 }
 
-/// Why bytes are no revision. The texts are etcd's.
+/// Error of bytes that are not a revision. The texts are etcd's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotARevision {
-    /// Neither 17 nor 18 bytes.
+pub enum InvalidRevision {
+    /// The length is neither 17 nor 18 bytes.
     #[error("invalid revision length: {0}")]
     Length(usize),
-    /// Something else between the numbers.
+    /// The separator is wrong.
     #[error("invalid separator in bucket key: {:?}", char::from(*.0))]
     Separator(u8),
-    /// A number with its top bit set.
+    /// A number is negative.
     #[error("negative revision: main={main} sub={sub}")]
     Negative {
-        /// The first number.
+        /// The main revision.
         main: i64,
-        /// The second.
+        /// The sub revision.
         sub: i64,
     },
 }
@@ -60,7 +60,7 @@ impl RevisionKey {
         RevisionKey { revision, tombstone: true }
     }
 
-    /// The bytes in the file.
+    /// Encodes the key.
     #[must_use]
     pub fn encode(self) -> Bytes {
         let mut marked = [TOMBSTONE; TOMBSTONE_BYTES];
@@ -69,30 +69,31 @@ impl RevisionKey {
         Bytes::copy_from_slice(&marked[..len])
     }
 
-    /// Reads a key of the file.
+    /// Decodes a key.
     ///
-    /// Compat: as in etcd, an 18th byte that is no `t` is accepted and marks nothing.
-    pub fn decode(bytes: &[u8]) -> Result<RevisionKey, NotARevision> {
+    /// Compat: as in etcd, an 18th byte other than `t` is accepted and ignored.
+    pub fn decode(bytes: &[u8]) -> Result<RevisionKey, InvalidRevision> {
         if bytes.len() != REVISION_BYTES && bytes.len() != TOMBSTONE_BYTES {
-            return Err(NotARevision::Length(bytes.len()));
+            return Err(InvalidRevision::Length(bytes.len()));
         }
         if bytes[8] != SEPARATOR {
-            return Err(NotARevision::Separator(bytes[8]));
+            return Err(InvalidRevision::Separator(bytes[8]));
         }
         let number = |at: usize| {
-            let bytes = bytes[at..].first_chunk().expect("the length was just seen to");
+            let bytes = bytes[at..].first_chunk().expect("the length was checked");
             i64::from_be_bytes(*bytes)
         };
         let (main, sub) = (number(0), number(9));
         if main < 0 || sub < 0 {
-            return Err(NotARevision::Negative { main, sub });
+            return Err(InvalidRevision::Negative { main, sub });
         }
         let tombstone = bytes.get(REVISION_BYTES) == Some(&TOMBSTONE);
         Ok(RevisionKey { revision: Revision { main, sub }, tombstone })
     }
 }
 
-/// A revision without a mark: where a range begins, and the value of the compaction keys in `meta`.
+/// Encodes a revision without a tombstone mark: the start of a range, or the value of a compaction
+/// key in `meta`.
 #[must_use]
 pub fn encode(revision: Revision) -> [u8; REVISION_BYTES] {
     let mut bytes = [SEPARATOR; REVISION_BYTES];
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_as_drawn() {
+    fn keys_have_the_documented_encoding() {
         let put = RevisionKey::put(Revision::new(4, 1));
         assert_eq!(&put.encode()[..], b"\0\0\0\0\0\0\0\x04_\0\0\0\0\0\0\0\x01");
         let tombstone = RevisionKey::tombstone(Revision::new(4, 1));
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_revision_is_refused_in_etcds_words() {
+    fn invalid_revisions_are_refused_with_etcds_texts() {
         let refused = |bytes: &[u8]| RevisionKey::decode(bytes).unwrap_err().to_string();
         assert_eq!(refused(b"short"), "invalid revision length: 5");
         assert_eq!(refused(b"0123456789abcdef0"), "invalid separator in bucket key: '8'");
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn another_mark_marks_nothing() {
+    fn an_unknown_mark_is_ignored() {
         let mut bytes = RevisionKey::tombstone(Revision::new(4, 0)).encode().to_vec();
         bytes[REVISION_BYTES] = b'x';
         assert!(!RevisionKey::decode(&bytes).unwrap().tombstone);

@@ -1,12 +1,13 @@
-//! The version of what is in the file, and the way from one to another.
+//! The storage version of the file, and migration between versions.
 //!
 //! ```text
 //!   3.5 ──────────────────────► 3.6 ──────────────────────► 3.7
-//!        + meta/storageVersion       nothing but the text
+//!        + meta/storageVersion       only the version text
 //! ```
 //!
-//! Steps go both ways, one minor version at a time. Before 3.6 the file did not say its version: it is 3.5 if it has a `term`, and
-//! unknown otherwise. A member starts on a file of unknown version (3.4, or 3.5 before its first snapshot), but does not move it.
+//! Migrations go both ways, one minor version at a time. Files before 3.6 do not store their
+//! version: it is 3.5 if they have a `term`, and unknown otherwise. A member starts on a file of
+//! unknown version (3.4, or 3.5 before its first snapshot), but does not migrate it.
 
 use std::fmt;
 
@@ -18,16 +19,16 @@ use crate::schema::{Bucket, meta};
 use crate::tx::Tx;
 use types::Term;
 
-/// The first version that says which it is.
+/// The first version that is stored in the file.
 const FIRST: Version = Version { major: 3, minor: 6 };
 
 /// The version that this code writes.
 pub const CURRENT: Version = Version { major: 3, minor: 7 };
 
-/// Most bytes of a version as text.
+/// Maximum length of a version text, in bytes.
 const TEXT_MAX: usize = 64;
 
-/// A version as far as it matters here: `3.7.0` is 3.7.
+/// A minor version: `3.7.0` is 3.7.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
     /// 3 in 3.7.1.
@@ -37,13 +38,13 @@ pub struct Version {
 }
 
 impl Version {
-    /// A version by its numbers.
+    /// Creates a version.
     #[must_use]
     pub const fn new(major: u32, minor: u32) -> Version {
         Version { major, minor }
     }
 
-    /// Reads `3.7.1` or `3.7.1-rc.0+abc`. None if it is not of that shape.
+    /// Parses `3.7.1` or `3.7.1-rc.0+abc`. Returns `None` for another format.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Version> {
         let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= TEXT_MAX)?;
@@ -53,7 +54,7 @@ impl Version {
         numbers.next().is_none().then_some(Version { major, minor })
     }
 
-    /// One minor version nearer to another.
+    /// Returns the version one minor step closer to `target`.
     fn toward(self, target: Version) -> Version {
         let minor = if self.minor < target.minor { self.minor + 1 } else { self.minor - 1 };
         Version { minor, ..self }
@@ -70,10 +71,10 @@ impl fmt::Display for Version {
     }
 }
 
-/// Why a file's version is unknown. The text is etcd's.
+/// Reason why the version of a file is unknown. The text is etcd's.
 #[derive(Debug, thiserror::Error)]
 pub enum DetectError {
-    /// Neither a version nor a term.
+    /// The file has neither a version nor a term.
     #[error("missing term information")]
     MissingTerm,
     /// The file could not be read.
@@ -81,45 +82,45 @@ pub enum DetectError {
     Read(#[from] ReadError),
 }
 
-/// Why there is no way from one version to another. The texts are etcd's.
+/// Reason why no migration path exists. The texts are etcd's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// From 3.x to 4.x, say.
+    /// The major versions differ.
     #[error("changing major storage version is not supported")]
     Major,
-    /// A step from or to a version that this code does not know.
+    /// A step involves a version that this code does not know.
     #[error("version \"{0}\" is not supported")]
     Unsupported(Version),
 }
 
-/// Why a file was not moved to another version. The texts are etcd's.
+/// Reason why a file could not be migrated. The texts are etcd's.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
-    /// The version it has is unknown.
+    /// The current version is unknown.
     #[error("cannot detect storage schema version: {0}")]
     Detect(#[from] DetectError),
-    /// There is no way.
+    /// There is no migration path.
     #[error("cannot create migration plan: {0}")]
     Plan(#[from] PlanError),
-    /// The log has what the older version cannot read.
+    /// The log has entries that the older version cannot read.
     #[error(
         "cannot downgrade storage, WAL contains newer entries, as the target version ({target}) is lower than the version ({log}) detected from WAL logs"
     )]
     NewerLog {
-        /// The version asked for.
+        /// The target version.
         target: Version,
-        /// The version that the log needs.
+        /// The version that the log requires.
         log: Version,
     },
 }
 
-/// The version that the file says it has. As in etcd, a text that is no version counts as none.
+/// Returns the version stored in the file. Compat: as in etcd, an invalid text counts as none.
 pub fn storage(from: &impl Read) -> Result<Option<Version>, ReadError> {
     let text = from.get(Bucket::Meta, meta::STORAGE_VERSION)?;
     Ok(text.and_then(|text| Version::parse(&text)))
 }
 
-/// The version that the file has, whether it says so or not.
+/// Returns the version of the file, stored or inferred.
 pub fn detect(from: &impl Read) -> Result<Version, DetectError> {
     if let Some(version) = storage(from)? {
         return Ok(version);
@@ -130,7 +131,7 @@ pub fn detect(from: &impl Read) -> Result<Version, DetectError> {
     }
 }
 
-/// Whether a member of this version may start on the file.
+/// Verifies that a member of this version may start on the file.
 pub fn validate(from: &impl Read) -> Result<(), MigrateError> {
     match detect(from) {
         Ok(version) => Ok(plan(version, CURRENT).map(|_| ())?),
@@ -144,7 +145,8 @@ pub fn validate(from: &impl Read) -> Result<(), MigrateError> {
     }
 }
 
-/// Moves the file to a version, and returns those on the way, to be told of once anybody can see it. `log` is the oldest version that can read the log, if it holds anything that matters.
+/// Migrates the file to a version. Returns the intermediate versions, to be logged after the
+/// commit. `log` is the oldest version that can read the log, if it has relevant entries.
 pub fn migrate(
     tx: &mut Tx<'_>,
     target: Version,
@@ -168,7 +170,7 @@ pub fn migrate(
     Ok(steps)
 }
 
-/// The versions on the way, without the first.
+/// Returns the versions on the path from `current` to `target`, without the first.
 fn plan(current: Version, target: Version) -> Result<Vec<Version>, PlanError> {
     if current.major != target.major {
         return Err(PlanError::Major);
@@ -176,7 +178,7 @@ fn plan(current: Version, target: Version) -> Result<Vec<Version>, PlanError> {
     let (mut steps, mut at) = (Vec::new(), current);
     while at != target {
         let next = at.toward(target);
-        // What a step changes belongs to the newer of its two versions.
+        // The change of a step belongs to the newer of its two versions.
         let newer = at.max(next);
         if newer.major != FIRST.major || !(FIRST.minor..=CURRENT.minor).contains(&newer.minor) {
             return Err(PlanError::Unsupported(newer));
@@ -198,7 +200,7 @@ mod tests {
     const V3_8: Version = Version::new(3, 8);
 
     #[test]
-    fn versions_are_read_and_written() {
+    fn versions_are_parsed_and_formatted() {
         for text in ["3.7.0", "3.7.1", "3.7.0-rc.1", "3.7.0+git", "3.7.0-alpha.0+x.y"] {
             assert_eq!(Version::parse(text.as_bytes()), Some(V3_7), "{text}");
         }
@@ -209,15 +211,15 @@ mod tests {
     }
 
     #[test]
-    fn the_way_goes_one_minor_version_at_a_time() {
+    fn a_migration_moves_one_minor_version_at_a_time() {
         assert_eq!(plan(V3_5, V3_7), Ok(vec![V3_6, V3_7]));
         assert_eq!(plan(V3_7, V3_5), Ok(vec![V3_6, V3_5]));
         assert_eq!(plan(V3_7, V3_7), Ok(vec![]));
-        assert_eq!(plan(V3_8, V3_8), Ok(vec![]), "no step, no question");
+        assert_eq!(plan(V3_8, V3_8), Ok(vec![]), "no step is needed");
     }
 
     #[test]
-    fn a_version_without_a_way_is_refused_in_etcds_words() {
+    fn unsupported_migrations_are_refused_with_etcds_texts() {
         let refused = |from, to| plan(from, to).unwrap_err().to_string();
         assert_eq!(refused(V3_8, V3_7), "version \"3.8.0\" is not supported");
         assert_eq!(refused(V3_7, V3_8), "version \"3.8.0\" is not supported");

@@ -1,4 +1,4 @@
-//! Transactions, views, turns and bounds.
+//! Transactions, views, turns and limits.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{Fixture, config, get, line, pairs};
 const B: Bucket = Bucket::AuthUsers;
 
 #[test]
-fn a_transaction_reads_what_it_wrote_and_nobody_else_does() {
+fn only_the_open_transaction_reads_its_changes() {
     let db = Fixture::new(config());
     db.put(B, "a", "1");
     db.put(B, "b", "1");
@@ -29,7 +29,7 @@ fn a_transaction_reads_what_it_wrote_and_nobody_else_does() {
 }
 
 #[test]
-fn a_transaction_that_is_dropped_changes_nothing() {
+fn a_dropped_transaction_changes_nothing() {
     let db = Fixture::new(config());
     let mut tx = db.backend.begin();
     tx.put(B, "a", "1").unwrap();
@@ -41,7 +41,7 @@ fn a_transaction_that_is_dropped_changes_nothing() {
 }
 
 #[test]
-fn an_empty_transaction_has_no_number_of_its_own() {
+fn an_empty_transaction_gets_no_new_number() {
     let db = Fixture::new(config());
     assert_eq!(db.put(B, "a", "1"), Sequence(1));
     assert_eq!(db.backend.begin().commit().unwrap(), Sequence(1));
@@ -49,11 +49,11 @@ fn an_empty_transaction_has_no_number_of_its_own() {
 }
 
 #[test]
-fn whoever_asks_hears_of_every_commit() {
+fn the_observer_is_called_after_every_commit() {
     let db = Fixture::new(config());
     let (sender, heard) = std::sync::mpsc::channel();
     db.backend.observe_commits(Box::new(move |commit| sender.send(*commit).unwrap()));
-    db.backend.observe_commits(Box::new(|_| panic!("there is one already")));
+    db.backend.observe_commits(Box::new(|_| panic!("a second observer must not be called")));
     db.put(B, "a", "1");
     let turned = db.turn().unwrap();
     assert_eq!(db.turn(), None);
@@ -65,19 +65,19 @@ fn whoever_asks_hears_of_every_commit() {
 }
 
 #[test]
-fn a_transaction_reads_on_while_its_past_is_committed() {
+fn a_transaction_reads_while_earlier_ones_are_committed() {
     let db = Fixture::new(config());
     db.put(B, "a", "1");
     let mut tx = db.backend.begin();
     tx.put(B, "b", "2").unwrap();
-    assert_eq!(db.turn().unwrap().sequence, Sequence(1), "not the one that is open");
+    assert_eq!(db.turn().unwrap().sequence, Sequence(1), "without the open transaction");
     assert_eq!(line(&tx, B), "a=1 b=2");
     assert_eq!(tx.commit().unwrap(), Sequence(2));
     assert_eq!(line(&db.backend.view(), B), "a=1 b=2");
 }
 
 #[test]
-fn a_view_stays_as_it_was() {
+fn a_view_does_not_change() {
     let db = Fixture::new(config());
     db.put(B, "a", "1");
     db.put(B, "b", "1");
@@ -99,7 +99,7 @@ fn a_view_stays_as_it_was() {
 }
 
 #[test]
-fn a_range_ends_before_its_end_and_takes_the_newest_of_all_layers() {
+fn a_range_excludes_its_end_and_merges_all_layers() {
     let db = Fixture::new(config());
     for key in ["a", "b", "c", "d", "e"] {
         db.put(B, key, "file");
@@ -115,14 +115,14 @@ fn a_range_ends_before_its_end_and_takes_the_newest_of_all_layers() {
     assert_eq!(range("", None), "acde");
     assert_eq!(range("b", Some("d")), "c");
     assert_eq!(range("bb", Some("zz")), "cde");
-    assert_eq!(range("d", Some("b")), "", "an end before the start");
+    assert_eq!(range("d", Some("b")), "", "the end is before the start");
     let layers: Vec<_> = view.all(B).unwrap().map(|item| item.unwrap().value).collect();
     assert!(matches!(layers[0], Value::File(b"file")), "not copied");
     assert!(matches!(&layers[1], Value::Pending(bytes) if **bytes == *b"batch"));
 }
 
 #[test]
-fn a_long_range_is_whole_though_it_is_read_in_chunks() {
+fn a_range_read_in_chunks_is_complete() {
     let db = Fixture::new(config());
     let mut tx = db.backend.begin();
     for n in 0..1000 {
@@ -132,7 +132,7 @@ fn a_long_range_is_whole_though_it_is_read_in_chunks() {
     let view = db.backend.view();
     let mut range = view.all(B).unwrap();
     assert_eq!(&*range.next().unwrap().unwrap().key, b"0000");
-    // What comes while it is read does not show.
+    // Changes made during the scan are invisible to it.
     db.put(B, "0500", "2");
     db.delete(B, "0600");
     db.put(B, "0600x", "2");
@@ -143,7 +143,7 @@ fn a_long_range_is_whole_though_it_is_read_in_chunks() {
 }
 
 #[test]
-fn keys_that_bolt_would_refuse_are_refused_at_once() {
+fn invalid_keys_are_refused_before_the_commit() {
     let db = Fixture::new(config());
     let mut tx = db.backend.begin();
     assert_eq!(tx.put(B, "", "1"), Err(PutError::KeyRequired));
@@ -152,7 +152,7 @@ fn keys_that_bolt_would_refuse_are_refused_at_once() {
     tx.delete(B, vec![1; bolt::KEY_MAX + 1]);
     tx.delete(B, "");
     tx.commit().unwrap();
-    assert!(db.turn().is_some(), "and what was accepted can be committed");
+    assert!(db.turn().is_some(), "accepted pairs can be committed");
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn the_applied_index_is_committed_with_its_data() {
 
 #[test]
 #[should_panic(expected = "goes back from 5 to 4")]
-fn an_applied_index_that_goes_back_is_a_bug() {
+fn decreasing_the_applied_index_panics() {
     let db = Fixture::new(config());
     let mut tx = db.backend.begin();
     tx.set_applied(Index(5), Term(1));
@@ -184,7 +184,7 @@ fn an_applied_index_that_goes_back_is_a_bug() {
 
 #[test]
 #[should_panic(expected = "goes back from 5 to 4")]
-fn nor_may_it_go_back_from_one_transaction_to_the_next() {
+fn decreasing_the_applied_index_in_a_later_transaction_panics() {
     let db = Fixture::new(config());
     let mut tx = db.backend.begin();
     tx.set_applied(Index(5), Term(1));
@@ -217,7 +217,7 @@ fn a_turn_is_due_after_the_interval() {
     db.clock.advance(Duration::from_millis(50));
     db.put(B, "b", "1");
     let at = Duration::from_secs(5) + BATCH_INTERVAL_DEFAULT;
-    assert_eq!(committer.due_at(), Some(at), "counted from the first");
+    assert_eq!(committer.due_at(), Some(at), "counted from the first transaction");
     assert!(!committer.due(at - Duration::from_millis(1)));
     assert!(committer.due(at));
     db.turn();
@@ -225,7 +225,7 @@ fn a_turn_is_due_after_the_interval() {
 }
 
 #[test]
-fn a_turn_is_due_at_once_when_much_has_come() {
+fn a_turn_is_due_at_once_when_the_batch_is_full() {
     let db = Fixture::new(Config { batch_ops: 3, ..config() });
     for (n, due) in [false, false, true].into_iter().enumerate() {
         let mut tx = db.backend.begin();
@@ -242,18 +242,22 @@ fn a_turn_is_due_at_once_when_much_has_come() {
 }
 
 #[test]
-fn what_is_pending_is_bounded() {
+fn pending_bytes_are_bounded() {
     let bound = 20_000;
     let db = Fixture::new(Config { pending_bytes_max: bound, ..config() });
     for n in 0..100 {
         db.put(B, &n.to_string(), &"x".repeat(1_000));
         assert!(db.backend.stats().pending.bytes <= bound);
     }
-    assert!(db.backend.stats().commits >= 5, "whoever writes does it, if nobody else does");
+    assert!(db.backend.stats().commits >= 5, "the writer commits if no thread does");
     let before = db.backend.stats().commits;
     db.put(B, "large", &"x".repeat(bound));
     db.put(B, "large", &"y".repeat(bound));
-    assert_eq!(db.backend.stats().commits, before + 2, "one that is too large comes alone");
+    assert_eq!(
+        db.backend.stats().commits,
+        before + 2,
+        "an oversized transaction is committed alone"
+    );
 }
 
 #[test]
@@ -261,7 +265,7 @@ fn forcing_a_commit_makes_everything_durable() {
     let db = Fixture::new(config());
     assert_eq!(db.backend.durable(), Sequence(0));
     db.backend.force_commit().unwrap();
-    assert_eq!(db.backend.stats().commits, 0, "nothing to do");
+    assert_eq!(db.backend.stats().commits, 0, "nothing to commit");
     db.put(B, "a", "1");
     let second = db.put(B, "b", "2");
     db.backend.force_commit().unwrap();
@@ -273,7 +277,7 @@ fn forcing_a_commit_makes_everything_durable() {
 }
 
 #[test]
-fn after_a_failed_commit_nothing_is_accepted_and_reading_goes_on() {
+fn after_a_failed_commit_writes_are_refused_and_reads_continue() {
     let db = Fixture::new(config());
     db.put(B, "a", "1");
     db.backend.force_commit().unwrap();
@@ -285,11 +289,15 @@ fn after_a_failed_commit_nothing_is_accepted_and_reading_goes_on() {
     let mut tx = db.backend.begin();
     tx.put(B, "c", "3").unwrap();
     let refused = tx.commit().unwrap_err();
-    let text = format!("no writes since a commit failed: {cause}");
+    let text = format!("writes are refused because a commit failed: {cause}");
     assert_eq!(refused.to_string(), text);
     assert_eq!(db.backend.force_commit().unwrap_err().to_string(), text);
     assert_eq!(db.backend.committer().turn().unwrap_err().to_string(), text);
     assert_eq!(db.backend.committer().due_at(), None);
-    assert_eq!(line(&db.backend.view(), B), "a=1 b=2", "with what the file may not have");
+    assert_eq!(
+        line(&db.backend.view(), B),
+        "a=1 b=2",
+        "including the batch that may not be in the file"
+    );
     assert_eq!(db.backend.durable(), Sequence(1));
 }

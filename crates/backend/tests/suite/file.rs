@@ -21,7 +21,7 @@ fn buckets(db: &Fixture) -> Vec<String> {
 }
 
 #[test]
-fn a_new_file_has_meta_and_others_when_they_are_asked_for() {
+fn a_new_file_has_meta_and_other_buckets_on_demand() {
     let db = Fixture::new(config());
     assert_eq!(buckets(&db), ["meta"]);
     db.put(Bucket::Lease, "a", "1");
@@ -33,32 +33,32 @@ fn a_new_file_has_meta_and_others_when_they_are_asked_for() {
 }
 
 #[test]
-fn opening_a_file_changes_nothing_in_it() {
+fn opening_a_file_changes_only_the_meta_pages() {
     let db = Fixture::new(config());
     db.put(B, "a", "1");
     db.backend.force_commit().unwrap();
     let before = db.disk.contents("db").unwrap();
     let db = db.reopen();
     db.backend.force_commit().unwrap();
-    // But for the meta pages, which both tell the same state now.
+    // Except the meta pages, which both hold the same state now.
     assert!(db.disk.contents("db").unwrap()[2 * 4096..] == before[2 * 4096..]);
 }
 
 #[test]
-fn a_database_in_use_is_not_closed() {
+fn closing_a_database_in_use_is_an_error() {
     let db = Fixture::new(config());
     db.put(B, "a", "1");
     let committer = db.backend.committer();
     let other = db.backend.clone();
     assert!(matches!(db.backend.close(), Err(CloseError::InUse)));
-    assert_eq!(other.durable().0, 1, "but what was pending is committed");
+    assert_eq!(other.durable().0, 1, "pending writes are committed nevertheless");
     drop(committer);
     other.close().unwrap();
     assert!(db.disk.contents("db.sums").is_some());
 }
 
 #[test]
-fn an_applied_index_of_zero_is_none() {
+fn an_applied_index_of_zero_is_not_written() {
     let db = Fixture::new(config());
     let mut tx = db.backend.begin();
     tx.set_applied(Index(9), Term(3));
@@ -72,7 +72,7 @@ fn an_applied_index_of_zero_is_none() {
 }
 
 #[test]
-fn closing_commits_what_is_pending() {
+fn closing_commits_pending_writes() {
     let Fixture { disk, backend, .. } = {
         let db = Fixture::new(config());
         db.put(B, "a", "1");
@@ -87,7 +87,7 @@ fn closing_commits_what_is_pending() {
 }
 
 #[test]
-fn a_file_opened_to_be_read_takes_no_transaction() {
+fn a_read_only_database_refuses_transactions() {
     let db = Fixture::new(config());
     db.put(B, "a", "1");
     db.backend.force_commit().unwrap();
@@ -104,7 +104,7 @@ fn a_file_opened_to_be_read_takes_no_transaction() {
 }
 
 #[test]
-fn a_malformed_applied_index_is_told_when_opening() {
+fn opening_fails_on_a_malformed_applied_index() {
     let disk = SimDisk::new(0);
     let options = config().bolt;
     let clock = SimClock::default();
@@ -121,7 +121,7 @@ fn a_malformed_applied_index_is_told_when_opening() {
 }
 
 #[test]
-fn the_hash_is_over_names_keys_and_values_without_what_is_ignored() {
+fn the_hash_covers_names_keys_and_values_except_ignored_keys() {
     let db = Fixture::new(config());
     db.put(Bucket::Alarm, "k", "v");
     db.put(Bucket::Meta, "confState", "{}");
@@ -134,7 +134,7 @@ fn the_hash_is_over_names_keys_and_values_without_what_is_ignored() {
 }
 
 #[test]
-fn a_copy_has_what_was_pending_and_is_a_file_of_its_own() {
+fn a_copy_includes_pending_writes_and_is_a_complete_file() {
     let db = Fixture::new(config());
     db.put(B, "a", "1");
     let mut copy = Vec::new();
@@ -152,7 +152,7 @@ fn a_copy_has_what_was_pending_and_is_a_file_of_its_own() {
     assert_eq!(line(&View::of_file(snapshot), B), "a=1");
 }
 
-/// A database with many values, closed, and where one of them is in the file.
+/// A closed database with many values, and the offset of one of them in the file.
 fn with_values() -> (SimDisk, u64) {
     let db = Fixture::new(config());
     for n in 0..1000 {
@@ -169,7 +169,7 @@ fn with_values() -> (SimDisk, u64) {
 }
 
 #[test]
-fn a_scrub_finds_a_flipped_bit() {
+fn a_scrub_detects_a_flipped_bit() {
     let (disk, at) = with_values();
     disk.flip_bit("db", at * 8);
     let db = Fixture::on(disk, config());
@@ -179,7 +179,7 @@ fn a_scrub_finds_a_flipped_bit() {
 }
 
 #[test]
-fn defragmenting_shrinks_the_file_and_views_stay() {
+fn defragmentation_shrinks_the_file_and_keeps_views() {
     let db = Fixture::new(config());
     for n in 0..2000 {
         db.put(B, &format!("{n:04}"), "some value that takes up space");
@@ -204,7 +204,7 @@ fn defragmenting_shrinks_the_file_and_views_stay() {
 }
 
 #[test]
-fn a_scrubber_goes_round_in_turns() {
+fn a_scrubber_completes_a_pass_in_turns() {
     let db = Fixture::new(config());
     for number in 0..500 {
         db.put(Bucket::Key, &format!("key {number}"), &"x".repeat(200));
@@ -212,11 +212,11 @@ fn a_scrubber_goes_round_in_turns() {
     db.backend.force_commit().unwrap();
     let mut scrubber = Scrubber::new(&db.backend, 10);
     let first = (1..).find_map(|turn| Some((turn, scrubber.turn()?)));
-    let (turns, report) = first.expect("a round has an end");
+    let (turns, report) = first.expect("a pass ends");
     assert!(turns > 2, "{turns} turns of ten pages");
-    assert_eq!((report.corrupt, report.learned), (vec![], 0), "all were seen as they were written");
+    assert_eq!((report.corrupt, report.learned), (vec![], 0), "all pages match their checksums");
     assert!(report.verified > 20);
-    // The next round sees the newest state.
+    // The next pass verifies the newest state.
     for number in 0..500 {
         db.put(Bucket::Key, &format!("more {number}"), &"y".repeat(200));
     }
@@ -226,7 +226,7 @@ fn a_scrubber_goes_round_in_turns() {
 }
 
 #[test]
-fn a_thread_scrubs_in_the_background() {
+fn the_scrub_thread_verifies_pages() {
     let (disk, at) = with_values();
     disk.flip_bit("db", at * 8);
     let db = Fixture::on(disk, config());

@@ -1,15 +1,15 @@
-//! What a backend promises, seen from outside.
+//! Tests of the backend through its public API.
 //!
-//! | file | what it shows |
+//! | file | contents |
 //! | --- | --- |
-//! | `behaviour` | transactions, views, turns and bounds, one by one |
-//! | `model` | whatever comes in whatever order, every view is a map at some moment |
-//! | `reader` | looking up many keys finds what looking up each does |
-//! | `threads` | the same with threads |
+//! | `behaviour` | transactions, views, turns and limits, one by one |
+//! | `model` | random operations: every view equals a map at some point in time |
+//! | `reader` | a reader finds the same as individual lookups |
+//! | `threads` | concurrency |
 //! | `file` | buckets, copies, hash, scrub, defragmentation |
-//! | `schema` | typed values, and the way between storage versions |
+//! | `schema` | typed values, and migration between storage versions |
 //!
-//! What a power cut or a failing disk leaves is in `tests/crash.rs`.
+//! Crash tests are in `tests/crash.rs`.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 
@@ -27,7 +27,7 @@ use backend::schema::Bucket;
 use backend::{Backend, Config, Read};
 use env::{SimClock, SimDisk};
 
-/// A database on a disk and with a clock that only move when they are moved.
+/// A database on a simulated disk with a simulated clock.
 struct Fixture {
     disk: SimDisk,
     clock: SimClock,
@@ -46,28 +46,28 @@ impl Fixture {
         Fixture { disk, clock, backend }
     }
 
-    /// Opens the file again, as after a stop.
+    /// Reopens the file, as after a stop.
     fn reopen(self) -> Fixture {
         let (disk, config) = (self.disk.clone(), config());
         drop(self);
         Fixture::on(disk, config)
     }
 
-    /// A transaction that puts one pair.
+    /// Commits a transaction that puts one pair.
     fn put(&self, bucket: Bucket, key: &str, value: &str) -> backend::Sequence {
         let mut tx = self.backend.begin();
         tx.put(bucket, key.to_owned(), value.to_owned()).unwrap();
         tx.commit().unwrap()
     }
 
-    /// A transaction that deletes one key.
+    /// Commits a transaction that deletes one key.
     fn delete(&self, bucket: Bucket, key: &str) -> backend::Sequence {
         let mut tx = self.backend.begin();
         tx.delete(bucket, key.to_owned());
         tx.commit().unwrap()
     }
 
-    fn turn(&self) -> Option<backend::Committed> {
+    fn turn(&self) -> Option<backend::CommitReport> {
         self.backend.committer().turn().unwrap()
     }
 }
@@ -79,7 +79,7 @@ fn config() -> Config {
     config
 }
 
-/// What is in a bucket, as text.
+/// The contents of a bucket, as text.
 fn dump(from: &impl Read, bucket: Bucket) -> Vec<(String, String)> {
     pairs(from.all(bucket).unwrap())
 }
@@ -89,7 +89,7 @@ fn pairs(range: backend::Range<'_>) -> Vec<(String, String)> {
     range.map(|item| item.unwrap()).map(|item| (text(&item.key), text(&item.value))).collect()
 }
 
-/// One pair after another: `a=1 b=2`.
+/// The pairs in one line: `a=1 b=2`.
 fn line(from: &impl Read, bucket: Bucket) -> String {
     let pairs = dump(from, bucket).into_iter().map(|(key, value)| format!("{key}={value}"));
     pairs.collect::<Vec<_>>().join(" ")

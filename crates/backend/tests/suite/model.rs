@@ -1,4 +1,4 @@
-//! Random transactions, turns, views and restarts, against a map.
+//! Random transactions, turns, views and restarts, compared with a map.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ enum Step {
     DropView(usize),
     Range(usize, String, Option<String>),
     Defragment,
-    /// Opens the file again: what was not committed to it is gone.
+    /// Reopens the file: uncommitted writes are lost.
     Reopen,
 }
 
@@ -65,7 +65,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What should be: the newest state, the one in the file, and those that views show.
+/// The expected states: the newest, the one in the file, and those of the views.
 struct Model {
     db: Fixture,
     now: State,
@@ -168,7 +168,7 @@ impl Model {
     }
 
     fn reopen(mut self) -> Model {
-        // Views keep their file open, and with it its lock.
+        // Views keep their file open and locked.
         self.views.clear();
         let (now, applied) = self.in_file.clone();
         let db = self.db.reopen();
@@ -204,7 +204,7 @@ fn look_up(from: &impl Read, state: &State) {
     }
 }
 
-/// Keys of which some are there, by strides that meet all of them.
+/// Keys, some of which exist, in strides that cover all of them.
 fn keys_to_look_up(state: &State) -> impl Iterator<Item = String> {
     let known = state.keys().map(|(_, key)| key.clone());
     let keys: Vec<_> = known.chain(["", "a", "bb", "ccc", "e"].map(str::to_owned)).collect();
@@ -221,7 +221,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn the_backend_is_a_map_with_views(steps in vec(step(), 1..60)) {
+    fn the_backend_behaves_like_a_map_with_views(steps in vec(step(), 1..60)) {
         Model::new().run(steps);
     }
 }

@@ -1,4 +1,4 @@
-//! A reader finds what its view shows, whatever it was asked for before, and whatever happens meanwhile.
+//! A reader finds what its view shows, regardless of earlier lookups and concurrent writes.
 
 use std::collections::BTreeMap;
 
@@ -13,20 +13,20 @@ use crate::{Fixture, config};
 
 const B: Bucket = Bucket::Key;
 
-/// Revisions that are written: as many as fill some dozens of pages.
+/// Number of revisions: enough to fill some dozens of pages.
 const REVISIONS: i64 = 600;
 
 type State = BTreeMap<[u8; 17], Vec<u8>>;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Puts so many revisions behind the last, in one transaction.
+    /// Puts this many revisions after the last, in one transaction.
     Put(i64),
-    /// Deletes every other one of so many, from some place on, as a compaction does.
+    /// Deletes every other revision of a range, as a compaction does.
     Delete(i64, i64),
     /// Commits to the file.
     Turn,
-    /// Looks so many up, by steps of some size from some place on.
+    /// Looks up this many revisions, with some stride and start.
     Look(i64, i64, i64),
 }
 
@@ -45,11 +45,11 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn key(n: i64) -> [u8; 17] {
-    // Three to a transaction.
+    // Three per transaction.
     revision::encode(Revision::new(n / 3, n % 3))
 }
 
-/// A database of revisions, and what should be in it.
+/// A database of revisions, and its expected contents.
 struct Revisions {
     db: Fixture,
     now: State,

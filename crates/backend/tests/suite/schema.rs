@@ -1,4 +1,4 @@
-//! Typed values through transactions, and the way between storage versions.
+//! Typed values in transactions, and migration between storage versions.
 
 use backend::schema::version::{self, CURRENT, MigrateError, Version};
 use backend::schema::{Bucket, auth, cluster, meta};
@@ -15,7 +15,7 @@ const V3_7: Version = Version::new(3, 7);
 const V3_8: Version = Version::new(3, 8);
 
 #[test]
-fn values_come_back() {
+fn typed_values_are_read_back() {
     let db = Fixture::new(config());
     let conf =
         ConfState { voters: vec![1, u64::MAX], auto_leave: Some(true), ..ConfState::default() };
@@ -42,7 +42,7 @@ fn values_come_back() {
 }
 
 #[test]
-fn values_that_were_never_set_are_none_or_zero() {
+fn unset_values_are_none_or_zero() {
     let db = Fixture::new(config());
     let view = db.backend.view();
     assert_eq!(meta::applied(&view).unwrap(), (Index(0), Term(0)));
@@ -55,7 +55,7 @@ fn values_that_were_never_set_are_none_or_zero() {
 }
 
 #[test]
-fn malformed_values_are_errors_that_name_the_place() {
+fn errors_of_malformed_values_name_bucket_and_key() {
     let db = Fixture::new(config());
     let bad = "no";
     for (bucket, key) in [
@@ -70,13 +70,13 @@ fn malformed_values_are_errors_that_name_the_place() {
         db.put(bucket, key, bad);
     }
     let view = db.backend.view();
-    let told = |error: ReadError| error.to_string();
+    let text = |error: ReadError| error.to_string();
     assert_eq!(
-        told(meta::conf_state(&view).unwrap_err()),
-        "bucket meta, key confState: not a configuration as JSON"
+        text(meta::conf_state(&view).unwrap_err()),
+        "bucket meta, key confState: invalid JSON of a conf state"
     );
     assert_eq!(
-        told(meta::scheduled_compaction(&view).unwrap_err()),
+        text(meta::scheduled_compaction(&view).unwrap_err()),
         "bucket meta, key scheduledCompactRev: invalid revision length: 2"
     );
     assert!(meta::applied(&view).is_err());
@@ -87,7 +87,7 @@ fn malformed_values_are_errors_that_name_the_place() {
 }
 
 #[test]
-fn the_applied_index_is_kept_as_etcd_keeps_it() {
+fn the_applied_index_is_encoded_as_in_etcd() {
     let db = Fixture::new(config());
     let mut tx = db.backend.begin();
     tx.set_applied(Index(0), Term(3));
@@ -104,7 +104,7 @@ fn the_applied_index_is_kept_as_etcd_keeps_it() {
     assert!(tx.get(Bucket::Meta, b"term").unwrap().is_none());
 }
 
-/// A file as a version leaves it.
+/// Creates a file as a version would leave it.
 fn file_of(version: Version) -> Fixture {
     let db = Fixture::new(config());
     let mut tx = db.backend.begin();
@@ -139,7 +139,7 @@ fn files_of_3_4_to_3_7_are_valid_and_newer_ones_are_not() {
 }
 
 #[test]
-fn a_file_moves_between_versions_and_back() {
+fn a_file_migrates_up_and_down() {
     for version in [V3_5, V3_6, V3_7] {
         let db = file_of(version);
         let before = db.backend.hash(&|_, _| false).unwrap();
@@ -152,7 +152,7 @@ fn a_file_moves_between_versions_and_back() {
 }
 
 #[test]
-fn what_cannot_be_moved_stays_and_is_told_in_etcds_words() {
+fn a_refused_migration_changes_nothing_and_has_etcds_text() {
     let cases = [
         (V3_4, V3_6, None, "cannot detect storage schema version: missing term information"),
         (V3_7, V3_8, None, "cannot create migration plan: version \"3.8.0\" is not supported"),
@@ -171,5 +171,5 @@ fn what_cannot_be_moved_stays_and_is_told_in_etcds_words() {
         assert_eq!(migrate(&db, to, log).unwrap_err().to_string(), text);
         assert_eq!(get(&db.backend.view(), Bucket::Meta, "storageVersion"), before);
     }
-    assert!(migrate(&file_of(V3_6), V3_5, Some(V3_5)).is_ok(), "an old log is no hindrance");
+    assert!(migrate(&file_of(V3_6), V3_5, Some(V3_5)).is_ok(), "an older log does not prevent it");
 }

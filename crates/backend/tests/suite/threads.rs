@@ -1,4 +1,4 @@
-//! The thread that commits, with readers and a writer beside it.
+//! The commit thread, with concurrent readers and a writer.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,7 +33,7 @@ fn write(backend: &Backend) {
     }
 }
 
-/// Takes views until told to stop, and sees whole transactions only, never going back.
+/// Takes views until stopped, and asserts that they show complete transactions and never go back.
 fn read(backend: &Backend, stop: &AtomicBool, looks: &AtomicU64) {
     let mut last = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -44,7 +44,7 @@ fn read(backend: &Backend, stop: &AtomicBool, looks: &AtomicU64) {
         let keys: Vec<_> =
             view.all(Bucket::Lease).unwrap().map(|item| item.unwrap().value).collect();
         assert_eq!(keys.len() as u64, if n == 0 { 0 } else { KEYS });
-        assert!(keys.iter().all(|value| **value == n.to_be_bytes()), "half a transaction");
+        assert!(keys.iter().all(|value| **value == n.to_be_bytes()), "saw a partial transaction");
         let newest = view.get(Bucket::Key, &n.to_be_bytes()).unwrap();
         assert_eq!(newest.is_some(), n > 0);
         assert!(view.get(Bucket::Key, &(n + 1).to_be_bytes()).unwrap().is_none());
@@ -53,7 +53,7 @@ fn read(backend: &Backend, stop: &AtomicBool, looks: &AtomicU64) {
 }
 
 #[test]
-fn readers_see_whole_transactions_while_a_thread_commits() {
+fn readers_see_complete_transactions_while_a_thread_commits() {
     let folder = tempfile::tempdir().unwrap();
     let config = Config { batch_ops: 100, pending_bytes_max: 100_000, ..config() };
     let backend = open(&folder, config.clone());
@@ -69,7 +69,7 @@ fn readers_see_whole_transactions_while_a_thread_commits() {
         }
         stop.store(true, Ordering::Relaxed);
     });
-    assert!(backend.stats().commits > 1, "in the background");
+    assert!(backend.stats().commits > 1, "the thread commits in the background");
     thread.stop().unwrap();
     assert_eq!(backend.durable().0, TRANSACTIONS, "stopping commits the rest");
     drop(backend);
@@ -79,7 +79,7 @@ fn readers_see_whole_transactions_while_a_thread_commits() {
 }
 
 #[test]
-fn the_thread_commits_by_itself_when_the_time_has_come() {
+fn the_thread_commits_after_the_interval() {
     let folder = tempfile::tempdir().unwrap();
     let backend = open(&folder, Config { batch_interval: Duration::from_millis(1), ..config() });
     let thread = CommitThread::spawn(&backend).unwrap();
@@ -92,7 +92,7 @@ fn the_thread_commits_by_itself_when_the_time_has_come() {
 }
 
 #[test]
-fn the_thread_is_woken_by_a_full_batch() {
+fn a_full_batch_wakes_the_thread() {
     let folder = tempfile::tempdir().unwrap();
     let never = Duration::from_secs(1_000_000);
     let backend = open(&folder, Config { batch_interval: never, batch_ops: 10, ..config() });
@@ -110,7 +110,7 @@ fn the_thread_is_woken_by_a_full_batch() {
 }
 
 #[test]
-fn defragmenting_goes_on_beside_everything_else() {
+fn defragmentation_runs_concurrently_with_reads_and_writes() {
     let folder = tempfile::tempdir().unwrap();
     let backend = open(&folder, Config { batch_ops: 100, ..config() });
     let thread = CommitThread::spawn(&backend).unwrap();
@@ -135,7 +135,7 @@ fn defragmenting_goes_on_beside_everything_else() {
 }
 
 #[test]
-fn whoever_waits_learns_that_the_disk_failed() {
+fn waiters_learn_of_a_disk_error() {
     let (disk, clock) = (SimDisk::new(0), OsClock::default());
     let config = Config { batch_interval: Duration::from_millis(1), ..config() };
     let path = Path::new("db");
@@ -149,56 +149,66 @@ fn whoever_waits_learns_that_the_disk_failed() {
     assert!(thread.stop().is_err());
 }
 
-/// Has a member on a disk that fails, or an observer that panics, told of it, though nobody waits for a commit.
-fn told(disk: &SimDisk, interval: Duration, fail: impl FnOnce(&Backend)) -> (Backend, String) {
+/// Asserts that the callback reports a failing disk or a panicking observer, although no caller
+/// waits for a commit.
+fn assert_reported(
+    disk: &SimDisk,
+    interval: Duration,
+    fail: impl FnOnce(&Backend),
+) -> (Backend, String) {
     let (path, clock) = (Path::new("db"), Arc::new(OsClock::default()));
     let config = Config { batch_interval: interval, ..config() };
     let backend = Backend::open(Arc::new(disk.clone()), clock, path, config).unwrap();
     let (tell, told) = mpsc::channel();
     let failed = move |error: &CommitError| tell.send(error.to_string()).unwrap();
-    let thread = CommitThread::spawn_telling(&backend, failed).unwrap();
+    let thread = CommitThread::spawn_with_callback(&backend, failed).unwrap();
     fail(&backend);
     let error = told.recv().unwrap();
-    assert_eq!(thread.stop().unwrap_err().to_string(), error, "and it does not panic");
+    assert_eq!(
+        thread.stop().unwrap_err().to_string(),
+        error,
+        "stop returns the same error without a panic"
+    );
     assert!(backend.failure().is_some() && backend.create_buckets(&[Bucket::Key]).is_err());
     (backend, error)
 }
 
 #[test]
-fn somebody_is_told_that_the_disk_failed() {
+fn the_callback_reports_a_disk_error() {
     let disk = SimDisk::new(0);
-    told(&disk, Duration::from_millis(1), |backend| {
+    assert_reported(&disk, Duration::from_millis(1), |backend| {
         disk.fail_from_change(0, Fault::Eio);
         backend.create_buckets(&[Bucket::Key]).unwrap();
     });
 }
 
 #[test]
-fn somebody_is_told_whoever_committed() {
+fn the_callback_reports_a_failed_commit_of_another_committer() {
     let (disk, never) = (SimDisk::new(0), Duration::from_secs(1_000_000));
-    let (_, error) = told(&disk, never, |backend| {
+    let (_, error) = assert_reported(&disk, never, |backend| {
         backend.create_buckets(&[Bucket::Key]).unwrap();
         disk.fail_from_change(0, Fault::Eio);
         backend.force_commit().unwrap_err();
     });
-    assert!(error.starts_with("no writes since a commit failed: "), "{error}");
+    assert!(error.starts_with("writes are refused because a commit failed: "), "{error}");
 }
 
 #[test]
-fn somebody_is_told_that_the_thread_panicked() {
-    let (_, error) = told(&SimDisk::new(0), Duration::from_millis(1), |backend| {
+fn the_callback_reports_a_panic_of_the_thread() {
+    let (_, error) = assert_reported(&SimDisk::new(0), Duration::from_millis(1), |backend| {
         backend.observe_commits(Box::new(|_| panic!("an observer")));
         backend.create_buckets(&[Bucket::Key]).unwrap();
     });
-    assert!(error.ends_with("the thread that commits panicked: an observer"), "{error}");
+    assert!(error.ends_with("the commit thread panicked: an observer"), "{error}");
 }
 
 #[test]
-fn nobody_is_told_of_a_thread_that_was_stopped() {
+fn the_callback_does_not_run_after_a_stop() {
     let folder = tempfile::tempdir().unwrap();
     let backend = open(&folder, config());
     let (tell, told) = mpsc::channel::<()>();
-    let thread = CommitThread::spawn_telling(&backend, move |_| tell.send(()).unwrap()).unwrap();
+    let thread =
+        CommitThread::spawn_with_callback(&backend, move |_| tell.send(()).unwrap()).unwrap();
     backend.create_buckets(&[Bucket::Key]).unwrap();
     thread.stop().unwrap();
     assert!(told.recv().is_err());

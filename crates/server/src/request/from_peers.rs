@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
-use backend::check_image;
+use backend::check_snapshot_database;
 use failpoint::failpoint;
 use lease::RenewError;
 use membership::Member;
@@ -149,7 +149,7 @@ impl Server {
         (index, term): (Index, Term),
     ) -> Result<(), SnapshotRefused> {
         let (disk, clock) = (Arc::clone(&self.shared.disk), &*self.shared.clock);
-        match check_image(disk, clock, path, &self.config().backend) {
+        match check_snapshot_database(disk, clock, path, &self.config().backend) {
             Ok(applied) if applied == (index, term) => Ok(()),
             Ok((has, at)) => Err(SnapshotRefused::Database(format!(
                 "it has entry {has} of term {at} applied, not {index} of term {term}"

@@ -176,7 +176,7 @@ fn a_commit_thread_that_panics_ends_the_member() {
     failing.trap.set(Some("commit"));
     failing.put();
     let reason = failing.ends();
-    assert!(reason.ends_with("the thread that commits panicked: trapped"), "{reason}");
+    assert!(reason.ends_with("the commit thread panicked: trapped"), "{reason}");
 }
 
 /// Whoever stops a member is told what went wrong, instead of being torn along.
@@ -194,5 +194,5 @@ fn a_commit_thread_that_panics_at_the_end_is_why_it_ended() {
     let Failing { member, server, .. } = failing;
     drop(server);
     let reason = fault(&member.stop());
-    assert!(reason.ends_with("the thread that commits panicked: trapped"), "{reason}");
+    assert!(reason.ends_with("the commit thread panicked: trapped"), "{reason}");
 }

@@ -179,8 +179,12 @@ fn databases_that_come_at_once_are_kept_apart() {
     let shared = &receiver.rig.server.shared;
     for index in [7, 8] {
         let path = receiver.folder.join(file(index));
-        let found =
-            check_image(Arc::clone(&shared.disk), &*shared.clock, &path, &Config::default());
+        let found = check_snapshot_database(
+            Arc::clone(&shared.disk),
+            &*shared.clock,
+            &path,
+            &Config::default(),
+        );
         assert_eq!(found.unwrap(), (Index(index), TERM));
     }
 }

@@ -1,4 +1,4 @@
-//! A file that is said to be a database, looked at before it becomes one.
+//! Verification of a received snapshot database before it is used.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,9 +11,10 @@ use crate::error::{OpenError, ReadError};
 use crate::layers::View;
 use crate::schema::meta;
 
-/// Whether a file is a whole database, that [`Backend::open`](crate::Backend::open) will take. Returns the last entry of the log that it has
-/// applied. The file stays as it is; every page that leads somewhere is looked at, and a bit is kept for each.
-pub fn check_image(
+/// Verifies that a file is a complete database that [`Backend::open`](crate::Backend::open)
+/// accepts. Returns index and term of the last entry that it has applied. The file stays unchanged;
+/// all reachable pages are read, with one bit of memory for each.
+pub fn check_snapshot_database(
     disk: Arc<dyn Disk>,
     clock: &dyn Clock,
     path: &Path,
