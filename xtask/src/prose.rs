@@ -41,7 +41,6 @@ const NOT_YET: &[&str] = &[
     "crates/backend",
     "crates/bolt",
     "crates/discovery",
-    "crates/e2e",
     "crates/env",
     "crates/failpoint",
     "crates/history",

@@ -3,7 +3,7 @@
 //! ```text
 //!   Options ─► Sandbox (folder, ports) ─► Member (running process) ─► Stopped ─► Member ...
 //!                                           │ client()   gRPC
-//!                                           │ get()      HTTP/1.1   (both also over TLS: TlsClient)
+//!                                           │ get()      HTTP/1.1  (both also over TLS: TlsClient)
 //!                                           │ log()      its lines, as they arrive
 //!                                           └ kill(), terminate()
 //!   Collector ◄── its traces

@@ -1,4 +1,4 @@
-//! Several members: they elect one, go on without one, take in another, and let one go.
+//! Clusters: election, failover, members added and removed, discovery.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use proto::etcdserverpb as pb;
 use tokio::time::{sleep, timeout};
 use tonic::codegen::tokio_stream;
 
-/// Which of them leads. There is one: they serve only then.
+/// The index of the leader. There is one, since members serve only then.
 async fn leader(members: &[Member]) -> usize {
     let status = members[0].client().status().await.unwrap();
     let leader = status.leader;
@@ -17,11 +17,11 @@ async fn leader(members: &[Member]) -> usize {
             return number;
         }
     }
-    panic!("nobody is {leader:x}");
+    panic!("no member has id {leader:x}");
 }
 
-/// Asks until there is an answer: a leader may be missing for a while.
-async fn insist<T, F>(what: &str, ask: impl Fn() -> F) -> T
+/// Retries until a call succeeds, since there may be no leader for a while.
+async fn retry<T, F>(what: &str, ask: impl Fn() -> F) -> T
 where
     F: Future<Output = Result<T, tonic::Status>>,
 {
@@ -29,29 +29,29 @@ where
         loop {
             match ask().await {
                 Ok(answer) => return answer,
-                // Between two attempts, as any client does.
+                // The pause between two attempts of a client.
                 Err(_) => sleep(Duration::from_millis(50)).await,
             }
         }
     };
     let answered = timeout(TIMEOUT, asked).await;
-    answered.unwrap_or_else(|_| panic!("{what} was never answered"))
+    answered.unwrap_or_else(|_| panic!("timed out after {TIMEOUT:?}: {what}"))
 }
 
 async fn put(client: &Client, key: &str) {
-    insist(key, || client.put(key, "v")).await;
+    retry(key, || client.put(key, "v")).await;
 }
 
 async fn keys(client: &Client) -> usize {
-    let found = insist("a range", || client.get_prefix("k")).await;
+    let found = retry("a range", || client.get_prefix("k")).await;
     found.kvs.len()
 }
 
-/// All hold the same, as soon as they are as far as each other.
+/// Asserts that all members have the same hash, once they have applied the same.
 async fn agree(members: &[Member]) {
     let mut hashes = Vec::new();
     for member in members {
-        // A read that sees all, so that the member is as far as that.
+        // A linearizable read, after which the member has applied everything.
         keys(&member.client()).await;
         let client = member.client();
         let hash = client.maintenance().hash_kv(pb::HashKvRequest { revision: 0 }).await;
@@ -63,7 +63,7 @@ async fn agree(members: &[Member]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_is_killed_is_missed_by_nobody_for_long() {
+async fn a_killed_leader_is_replaced() {
     let mut members = start_cluster(3, |options| options);
     for (number, member) in members.iter().enumerate() {
         put(&member.client(), &format!("k{number}")).await;
@@ -78,20 +78,20 @@ async fn a_leader_that_is_killed_is_missed_by_nobody_for_long() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_is_asked_to_end_hands_leadership_on() {
+async fn a_terminated_leader_transfers_leadership() {
     let mut members = start_cluster(3, |options| options);
     put(&members[0].client(), "k0").await;
     let stopped = members.remove(leader(&members).await).terminate();
     assert_eq!(stopped.end.signal(), Some(Signal::TERM));
     let text = stopped.end.text();
     assert!(text.contains("leadership transfer finished"), "{text}");
-    // Without an election in between: there is a leader at once.
+    // There is a new leader at once, without an election timeout.
     members[0].client().put("k1", "v").await.unwrap();
     assert_eq!(keys(&members[1].client()).await, 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_was_away_for_long_gets_a_snapshot() {
+async fn a_follower_far_behind_receives_a_snapshot() {
     let few = |options: Options| {
         options.flag("snapshot-count", "50").flag("snapshot-catchup-entries", "10")
     };
@@ -105,14 +105,14 @@ async fn one_that_was_away_for_long_gets_a_snapshot() {
     members[2].log().wait_for_message("applied snapshot");
     assert_eq!(keys(&members[2].client()).await, 300);
     agree(&members).await;
-    // And finds it again.
+    // The snapshot survives a restart.
     let again = members.remove(2).kill().start();
     members.push(again);
     agree(&members).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_comes_as_a_learner_is_promoted_and_goes() {
+async fn a_learner_is_added_promoted_and_removed() {
     let mut members = start_cluster(3, |options| options);
     for number in 0..20 {
         put(&members[0].client(), &format!("k{number}")).await;
@@ -125,8 +125,8 @@ async fn a_member_comes_as_a_learner_is_promoted_and_goes() {
             client.cluster().member_add(pb::MemberAddRequest { peer_urls, is_learner: true }).await
         }
     };
-    // Until all are connected for as long as they must be.
-    let added = insist("adding a learner", add).await.into_inner();
+    // Adding is refused until all peers have been connected long enough.
+    let added = retry("adding a learner", add).await.into_inner();
     let id = added.member.unwrap().id;
     let others = added.members.iter().filter(|member| member.id != id);
     let told = others.map(|member| format!("{}={}", member.name, member.peer_urls[0]));
@@ -142,7 +142,7 @@ async fn a_member_comes_as_a_learner_is_promoted_and_goes() {
         let client = members[0].client();
         async move { client.cluster().member_promote(pb::MemberPromoteRequest { id }).await }
     };
-    assert_eq!(insist("a promotion", promote).await.into_inner().members.len(), 4);
+    assert_eq!(retry("a promotion", promote).await.into_inner().members.len(), 4);
     put(&learner, "k20").await;
     agree(&members).await;
 
@@ -150,20 +150,20 @@ async fn a_member_comes_as_a_learner_is_promoted_and_goes() {
         let client = members[0].client();
         async move { client.cluster().member_remove(pb::MemberRemoveRequest { id }).await }
     };
-    insist("a removal", remove).await;
+    retry("a removal", remove).await;
     let ended = members.remove(3).wait();
     assert_eq!(ended.end.code(), Some(0), "{}", ended.end.text());
     let text = ended.end.text();
     assert!(text.contains("the member has been permanently removed from the cluster"), "{text}");
     put(&members[0].client(), "k21").await;
-    // It is told so again, should somebody start it.
+    // A restart is refused with the same message.
     let again = ended.sandbox.spawn(&ended.options).wait();
     let text = again.text();
     assert!(text.contains("the member has been permanently removed from the cluster"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_is_left_goes_on_alone_if_forced_to() {
+async fn force_new_cluster_keeps_the_data_of_one_member() {
     let mut members = start_cluster(3, |options| options);
     put(&members[0].client(), "k0").await;
     agree(&members).await;
@@ -179,7 +179,7 @@ async fn whoever_is_left_goes_on_alone_if_forced_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn leases_and_watches_are_served_by_all() {
+async fn followers_serve_leases_and_watches() {
     let members = start_cluster(3, |options| options);
     let follower = &members[(leader(&members).await + 1) % 3];
     let client = follower.client();
@@ -199,7 +199,7 @@ async fn leases_and_watches_are_served_by_all() {
 }
 
 #[test]
-fn what_others_say_of_a_member_is_heeded() {
+fn a_start_is_checked_against_the_running_cluster() {
     let members = start_cluster(3, |options| options);
     let peer = members[0].sandbox().peer_address();
     let list = http::get(&peer, "/members");
@@ -212,7 +212,7 @@ fn what_others_say_of_a_member_is_heeded() {
         .collect();
     let initial = initial.join(",");
 
-    // Its data is gone, but others know it: it must not begin anew.
+    // A known member without its data must not bootstrap again.
     let stopped: Vec<_> = members.into_iter().collect();
     let mut stopped = stopped.into_iter();
     let lost = stopped.next().unwrap().terminate();
@@ -221,7 +221,7 @@ fn what_others_say_of_a_member_is_heeded() {
     assert_eq!(ended.code(), Some(1));
     assert!(ended.text().contains("has already been bootstrapped"), "{}", ended.text());
 
-    // It asks to join, but was told of another cluster than there is.
+    // A joining member whose initial cluster does not match is rejected.
     let sandbox = Sandbox::new();
     let told = format!("{initial},m9=http://{}", sandbox.peer_address());
     let options = Options::new().flag("name", "m9").flag("initial-cluster", told);
@@ -229,15 +229,15 @@ fn what_others_say_of_a_member_is_heeded() {
     assert_eq!(ended.code(), Some(1));
     assert!(ended.text().contains("member count is unequal"), "{}", ended.text());
 
-    let nobody = Sandbox::new();
+    let unreachable = Sandbox::new();
     let options = Options::new().flag("initial-cluster-state", "existing");
-    let ended = nobody.run(&options);
+    let ended = unreachable.run(&options);
     let text = "cannot fetch cluster info from peer urls: could not retrieve cluster information from the given URLs";
     assert!(ended.text().contains(text), "{}", ended.text());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_speak_tls_with_certificates_of_their_own_making() {
+async fn members_use_peer_auto_tls() {
     let members = start_cluster(3, |options| {
         let url = "https://127.0.0.1:{peer}";
         let options =
@@ -250,7 +250,7 @@ async fn members_speak_tls_with_certificates_of_their_own_making() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_find_each_other_on_a_list() {
+async fn members_find_each_other_by_discovery_token() {
     let list = Member::start(Options::new());
     list.client().put("/_etcd/registry/token/_config/size", "3").await.unwrap();
     let endpoint = format!("http://{}", list.sandbox().client_address());
@@ -262,7 +262,7 @@ async fn members_find_each_other_on_a_list() {
     let members = Member::start_together((1..=3).map(found).collect());
     put(&members[0].client(), "k0").await;
     agree(&members).await;
-    // There is no room for another.
+    // The cluster is complete.
     let (sandbox, options) = found(4);
     let ended = sandbox.run(&options);
     assert!(ended.text().contains("cluster is full"), "{}", ended.text());

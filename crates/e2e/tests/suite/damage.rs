@@ -1,4 +1,5 @@
-//! Damaged files. What a power cut can leave is repaired; anything else is refused, with the file named and left as it is.
+//! Damaged files. The traces of a power cut are repaired; any other damage is rejected with the
+//! file name, and the file is left unchanged.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,12 +9,12 @@ use e2e::{Member, Options, Stopped};
 use crate::files;
 
 const PUTS: usize = 40;
-/// A record that has one is in several sectors of the disk.
+/// Larger than a sector, so that a record spans several.
 const VALUE_BYTES: usize = 2000;
 const SECTOR_BYTES: usize = 512;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bit_that_flipped_in_the_log_is_found() {
+async fn a_bit_flip_in_the_wal_is_rejected() {
     let stopped = with_data(Options::new()).await;
     let segment = last_segment(&stopped);
     files::edit(&segment, |bytes| {
@@ -25,7 +26,7 @@ async fn a_bit_that_flipped_in_the_log_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_length_in_the_log_that_makes_no_sense_is_found() {
+async fn an_invalid_record_length_in_the_wal_is_rejected() {
     let stopped = with_data(Options::new()).await;
     let segment = last_segment(&stopped);
     files::edit(&segment, |bytes| {
@@ -36,7 +37,7 @@ async fn a_length_in_the_log_that_makes_no_sense_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_that_ends_before_what_the_database_has_is_refused() {
+async fn a_wal_behind_the_database_is_rejected() {
     let stopped = with_data(Options::new()).await;
     let segment = last_segment(&stopped);
     files::edit(&segment, |bytes| {
@@ -48,16 +49,16 @@ async fn a_log_that_ends_before_what_the_database_has_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_segment_is_refused() {
+async fn a_missing_segment_is_rejected() {
     let stopped = with_data(Options::new()).await;
     let segment = last_segment(&stopped);
     fs::rename(&segment, segment.with_file_name("0000000000000003-0000000000001000.wal")).unwrap();
     assert_refused(&stopped, "wal: file not found");
 }
 
-/// A log in a folder of its own that is not mounted, say, or whose flag was forgotten.
+/// For example a WAL directory that is not mounted, or whose flag was forgotten.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_without_its_log_is_refused() {
+async fn a_database_without_its_wal_is_rejected() {
     let stopped = with_data(Options::new()).await;
     let log = stopped.data_dir().join("member/wal");
     let elsewhere = stopped.data_dir().join("elsewhere");
@@ -68,7 +69,7 @@ async fn a_database_without_its_log_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_without_meta_pages_is_refused() {
+async fn a_database_without_meta_pages_is_rejected() {
     let stopped = with_data(Options::new()).await;
     let database = stopped.data_dir().join("member/snap/db");
     files::edit(&database, |bytes| bytes[..8192].fill(0xa5));
@@ -76,37 +77,37 @@ async fn a_database_without_meta_pages_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_was_cut_is_refused() {
+async fn a_truncated_database_is_rejected() {
     let stopped = with_data(Options::new()).await;
     let database = stopped.data_dir().join("member/snap/db");
     files::edit(&database, |bytes| bytes.truncate(8192));
     assert_refused(&stopped, &database.display().to_string());
 }
 
-/// The entries up to the snapshot are no longer in the log.
+/// The WAL no longer has the entries up to the snapshot.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_database_is_refused_once_there_was_a_snapshot() {
+async fn a_missing_database_behind_a_snapshot_is_rejected() {
     let options = Options::new().flag("snapshot-count", "10").flag("snapshot-catchup-entries", "1");
     let stopped = with_data(options).await;
     let database = stopped.data_dir().join("member/snap/db");
     fs::rename(&database, stopped.sandbox.path("db")).unwrap();
     let text = format!("database file ({}) of the backend is missing", database.display());
     assert_refused(&stopped, &text);
-    // And with the file back, all is well.
+    // The member starts when the file is back.
     fs::rename(stopped.sandbox.path("db"), &database).unwrap();
     assert_has_all(&stopped.start()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_of_which_a_power_cut_left_a_part_is_cut_off() {
+async fn a_torn_write_is_truncated() {
     for sectors_left in [1, 3] {
         let stopped = with_data(Options::new()).await;
         tear(&last_segment(&stopped), sectors_left);
-        assert_goes_on(stopped).await;
+        assert_recovers(stopped).await;
     }
 }
 
-/// Writes the last put of a segment once more behind it, of which only the first sectors reach the disk.
+/// Appends the last record of a segment again, with only its first sectors on disk.
 fn tear(segment: &Path, sectors_left: usize) {
     files::edit(segment, |bytes| {
         let records = files::records(bytes);
@@ -119,7 +120,7 @@ fn tear(segment: &Path, sectors_left: usize) {
     });
 }
 
-async fn assert_goes_on(stopped: Stopped) {
+async fn assert_recovers(stopped: Stopped) {
     let wal = stopped.data_dir().join("member/wal");
     let member = stopped.start();
     assert_has_all(&member).await;
@@ -128,10 +129,10 @@ async fn assert_goes_on(stopped: Stopped) {
     assert_has_all(&member).await;
     assert_eq!(member.client().get("after").await.unwrap().count, 1);
     let broken = fs::metadata(files::last(&wal, ".broken")).unwrap();
-    assert!(broken.len() > 0, "what was cut off is kept");
+    assert!(broken.len() > 0, "the truncated bytes are kept in a .broken file");
 }
 
-/// A member with some keys, ended.
+/// A stopped member with some keys.
 async fn with_data(options: Options) -> Stopped {
     let member = Member::start(options);
     let client = member.client();
@@ -139,7 +140,7 @@ async fn with_data(options: Options) -> Stopped {
     for number in 0..PUTS {
         client.put(&format!("k/{number:02}"), &value).await.unwrap();
     }
-    // An orderly end commits the database, so that it has whatever the log has.
+    // An orderly shutdown commits the database, so that it has all entries of the WAL.
     member.terminate()
 }
 
@@ -156,7 +157,7 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap().to_str().unwrap().to_owned()
 }
 
-/// It does not start, says why at the end of its log, and changes no file.
+/// Asserts that the member does not start, logs the reason last, and changes no file.
 #[track_caller]
 fn assert_refused(stopped: &Stopped, why: &str) {
     let data = stopped.data_dir();

@@ -1,7 +1,8 @@
-//! The files of a stopped member, as tests look at them and damage them.
+//! Reading and damaging the files of a stopped member.
 //!
-//! A record of the log is a length of eight bytes, little-endian, and that many bytes; after the last comes a length of zero, as the rest of
-//! a segment is zeros. The top byte of the length says, if it is not zero, how many bytes of padding are among them.
+//! A WAL record is a little-endian length of eight bytes and that many bytes. The rest of a segment
+//! is zeros, so the last record is followed by a length of zero. A non-zero top byte of the length
+//! has the number of padding bytes.
 //!
 //! ```text
 //!   1a 00 00 00 00 00 00 86   26 bytes of a record, then 6 of padding
@@ -13,12 +14,14 @@ use std::ops::Range;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// Bytes of the two meta pages of a database. Opening one for writing counts a transaction there, although it changes nothing.
+/// Size of the two meta pages of a database. Opening it for writing increments the transaction id
+/// there without changing data.
 const META_BYTES: usize = 2 * 4096;
 
 const ZEROS: [u8; 4096] = [0; 4096];
 
-/// All files below a folder, with what they hold: databases without their meta pages, segments without the zeros behind the last record.
+/// Returns all files below a folder with their contents: databases without meta pages, segments
+/// without trailing zeros.
 pub(crate) fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -37,20 +40,20 @@ fn held(path: &Path, mut bytes: Vec<u8>) -> Vec<u8> {
     if path.ends_with("member/snap/db") && bytes.len() > META_BYTES {
         bytes.drain(..META_BYTES);
     } else if path.extension().is_some_and(|extension| extension == "wal") {
-        bytes.truncate(without_zeros(&bytes).len());
+        bytes.truncate(trim_zeros(&bytes).len());
     }
     bytes
 }
 
-/// Without the zeros at the end. There may be tens of millions, so most are taken by the block.
-fn without_zeros(bytes: &[u8]) -> &[u8] {
+/// Removes trailing zeros, most of them in blocks, since there may be tens of millions.
+fn trim_zeros(bytes: &[u8]) -> &[u8] {
     let blocks = bytes.chunks(ZEROS.len()).rev();
     let zeros = blocks.take_while(|block| **block == ZEROS[..block.len()]);
     let rest = &bytes[..bytes.len() - zeros.map(<[u8]>::len).sum::<usize>()];
     &rest[..rest.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1)]
 }
 
-/// Which of two states of a folder's files differ, by name.
+/// Returns the names of files that differ between two states of a folder.
 pub(crate) fn changes(
     before: &BTreeMap<PathBuf, Vec<u8>>,
     after: &BTreeMap<PathBuf, Vec<u8>>,
@@ -59,7 +62,7 @@ pub(crate) fn changes(
     all.filter(|path| before.get(*path) != after.get(*path)).cloned().collect()
 }
 
-/// The last file of a folder with this ending, by name.
+/// Returns the last file of a folder with this extension, by name.
 pub(crate) fn last(folder: &Path, ending: &str) -> PathBuf {
     let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut paths: Vec<_> =
@@ -68,12 +71,13 @@ pub(crate) fn last(folder: &Path, ending: &str) -> PathBuf {
     paths.pop().unwrap_or_else(|| panic!("no {ending} in {folder:?}"))
 }
 
-/// What a file takes on the disk. A database grows in large steps ahead of what is written, which its length shows and its blocks do not.
+/// Returns the allocated size of a file. A database grows in large steps ahead of its data, which
+/// counts in its length but not in its blocks.
 pub(crate) fn bytes_on_disk(path: &Path) -> u64 {
     fs::metadata(path).unwrap().blocks() * 512
 }
 
-/// Where the records of a segment are, frames included.
+/// Returns the byte ranges of the records of a segment, including their frames.
 pub(crate) fn records(segment: &[u8]) -> Vec<Range<usize>> {
     let mut records = Vec::new();
     let mut at = 0;
@@ -90,11 +94,11 @@ pub(crate) fn records(segment: &[u8]) -> Vec<Range<usize>> {
     records
 }
 
-/// Changes a file. Zeros at its end take no space on the disk.
+/// Modifies a file. Zeros at its end take no space on disk.
 pub(crate) fn edit(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     let mut bytes = fs::read(path).unwrap();
     change(&mut bytes);
-    fs::write(path, without_zeros(&bytes)).unwrap();
+    fs::write(path, trim_zeros(&bytes)).unwrap();
     let file = fs::OpenOptions::new().write(true).open(path).unwrap();
     file.set_len(bytes.len().try_into().unwrap()).unwrap();
 }

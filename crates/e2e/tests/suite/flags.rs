@@ -1,4 +1,4 @@
-//! Flags whose effect can be seen from outside, one by one.
+//! The effect of each flag, as far as it is visible from outside.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -14,7 +14,7 @@ use proto::etcdserverpb::{
 use crate::files;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn listen_client_urls_may_be_a_unix_socket() {
+async fn listen_client_urls_accept_a_unix_socket() {
     let member = Member::start(Options::new().flag("listen-client-urls", "unix://{dir}/client"));
     let socket = member.sandbox().path("client");
     let client = Client::new(&format!("unix://{}", socket.display()));
@@ -25,11 +25,11 @@ async fn listen_client_urls_may_be_a_unix_socket() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn listen_metrics_urls_serve_metrics_and_health_alone() {
+async fn listen_metrics_urls_serve_only_metrics_and_health() {
     let url = "http://127.0.0.1:{extra}";
     let member = Member::start(Options::new().flag("listen-metrics-urls", url));
     let ask = |path| http::get(&member.sandbox().extra_address(), path);
-    // The port is served with the others, but nothing says which of them is first.
+    // The ports start in no particular order.
     member.log().wait_for_message("now serving peer/client/metrics");
     assert!(ask("/metrics").text().contains("\netcd_server_has_leader 1\n"));
     for (path, status) in [
@@ -41,11 +41,11 @@ async fn listen_metrics_urls_serve_metrics_and_health_alone() {
     ] {
         assert_eq!(ask(path).status, status, "{path}");
     }
-    assert_eq!(member.get("/metrics").status, 200, "clients can still ask where they could before");
+    assert_eq!(member.get("/metrics").status, 200, "the client port still serves metrics");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn listen_client_http_urls_take_http_away_from_the_port_of_grpc() {
+async fn listen_client_http_urls_remove_http_from_the_grpc_port() {
     let url = "http://127.0.0.1:{extra}";
     let member = Member::start(Options::new().flag("listen-client-http-urls", url));
     member.client().put("k", "v").await.unwrap();
@@ -55,14 +55,14 @@ async fn listen_client_http_urls_take_http_away_from_the_port_of_grpc() {
     assert_eq!(http::get(&member.sandbox().extra_address(), "/health").status, 200);
     for path in ["/health", "/version", "/metrics"] {
         let answer = answer(&member.sandbox().client_address(), path);
-        assert!(!answer.starts_with(b"HTTP/1.1 200"), "no {path} where gRPC has a port of its own");
+        assert!(!answer.starts_with(b"HTTP/1.1 200"), "the gRPC port serves no {path}");
     }
     let elsewhere = Client::new(&format!("http://{}", member.sandbox().extra_address()));
-    assert!(elsewhere.put("k", "v").await.is_err(), "no gRPC where HTTP has a port of its own");
+    assert!(elsewhere.put("k", "v").await.is_err(), "the HTTP port serves no gRPC");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn name_and_advertised_urls_are_what_the_cluster_knows() {
+async fn name_and_advertised_urls_are_published() {
     let options =
         Options::new().flag("name", "m1").flag("initial-cluster", "m1=http://127.0.0.1:{peer}");
     let member = Member::start(options.flag("advertise-client-urls", "http://one.example:1234"));
@@ -73,7 +73,7 @@ async fn name_and_advertised_urls_are_what_the_cluster_knows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_data_dir_the_name_says_where() {
+async fn data_dir_defaults_to_the_name() {
     let options = Options::new().without("data-dir").flag("name", "m2");
     let options = options.flag("initial-cluster", "m2=http://127.0.0.1:{peer}");
     let member = Member::start(options);
@@ -81,7 +81,7 @@ async fn without_data_dir_the_name_says_where() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wal_dir_keeps_the_log_elsewhere() {
+async fn wal_dir_moves_the_wal() {
     let member = Member::start(Options::new().flag("wal-dir", "{dir}/log"));
     member.client().put("k", "v").await.unwrap();
     let stopped = member.kill();
@@ -92,10 +92,10 @@ async fn wal_dir_keeps_the_log_elsewhere() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn initial_cluster_token_makes_it_another_cluster() {
+async fn initial_cluster_token_changes_the_cluster_id() {
     let id = async |token: &str| {
         let sandbox = Sandbox::new();
-        // The same peer URL in both, whatever port is listened on.
+        // The same advertised peer URL in both, whatever the port.
         let options = Options::new().flag("initial-cluster-token", token);
         let options = options.flag("initial-advertise-peer-urls", "http://127.0.0.1:1");
         let options = options.flag("initial-cluster", "default=http://127.0.0.1:1");
@@ -103,7 +103,7 @@ async fn initial_cluster_token_makes_it_another_cluster() {
         let header = member.client().status().await.unwrap().header.unwrap();
         (header.cluster_id, header.member_id)
     };
-    // As etcd derives them from that URL.
+    // The ids that etcd derives from that URL.
     let expected = [
         ("etcd-cluster", (11_701_000_360_937_476_151, 6_388_509_975_005_204_352)),
         ("other", (4_663_380_406_525_353_589, 17_788_361_991_820_630_656)),
@@ -114,7 +114,7 @@ async fn initial_cluster_token_makes_it_another_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn settings_come_from_the_environment() {
+async fn environment_variables_set_flags() {
     let options = Options::bare()
         .setting("ETCD_NAME", "m3")
         .setting("ETCD_DATA_DIR", "{dir}/data")
@@ -153,7 +153,7 @@ quota-backend-bytes: 23456789
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn host_whitelist_says_under_which_names_it_may_be_asked() {
+async fn host_whitelist_restricts_the_host_header() {
     let member = Member::start(Options::new().flag("host-whitelist", "good.example,127.0.0.1"));
     let ask = |host| {
         let address = member.sandbox().client_address();
@@ -166,7 +166,7 @@ async fn host_whitelist_says_under_which_names_it_may_be_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cors_names_the_pages_that_may_ask() {
+async fn cors_restricts_the_origin() {
     let member = Member::start(Options::new().flag("cors", "http://good.example:80"));
     let ask = |origin| {
         let address = member.sandbox().client_address();
@@ -178,7 +178,7 @@ async fn cors_names_the_pages_that_may_ask() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn metrics_extensive_adds_how_long_calls_take() {
+async fn metrics_extensive_adds_call_durations() {
     let series = "grpc_server_handling_seconds_count{grpc_method=\"Put\",grpc_service=\"etcdserverpb.KV\",grpc_type=\"unary\"}";
     let basic = Member::start(Options::new());
     basic.client().put("k", "v").await.unwrap();
@@ -189,7 +189,7 @@ async fn metrics_extensive_adds_how_long_calls_take() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn feature_gates_are_told_of() {
+async fn feature_gates_are_reported_as_metrics() {
     let member = Member::start(Options::new().flag("feature-gates", "LeaseCheckpoint=true"));
     let gate = |name, stage| {
         member.metric(&format!("etcd_server_feature_enabled{{name=\"{name}\",stage=\"{stage}\"}}"))
@@ -200,7 +200,7 @@ async fn feature_gates_are_told_of() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn feature_gates_open_what_is_behind_them() {
+async fn feature_gates_take_effect() {
     let stops = async |gates: &str| {
         let member = Member::start(Options::new().flag("feature-gates", gates));
         member.client().maintenance().defragment(DefragmentRequest {}).await.unwrap();
@@ -215,7 +215,7 @@ async fn feature_gates_open_what_is_behind_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unsafe_no_fsync_writes_without_waiting_for_the_disk() {
+async fn unsafe_no_fsync_skips_syncs() {
     let syncs = async |flag: &str| {
         let member = Member::start(Options::new().flag("unsafe-no-fsync", flag));
         let syncs = || member.metric("etcd_disk_wal_fsync_duration_seconds_count");
@@ -228,7 +228,7 @@ async fn unsafe_no_fsync_writes_without_waiting_for_the_disk() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn backend_batch_limit_commits_before_the_interval_is_over() {
+async fn backend_batch_limit_commits_before_the_interval() {
     let commits = async |limit: &str| {
         let options = Options::new().flag("backend-batch-interval", "1h");
         let member = Member::start(options.flag("backend-batch-limit", limit));
@@ -244,12 +244,12 @@ async fn backend_batch_limit_commits_before_the_interval_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn socket_reuse_port_lets_two_servers_have_one_port() {
+async fn socket_reuse_port_lets_two_servers_share_a_port() {
     let first = Member::start(Options::new().flag("socket-reuse-port", "true"));
     let shared = format!("http://{}", first.sandbox().client_address());
     let options = Options::new().flag("listen-client-urls", shared);
     let second = Member::start(options.flag("socket-reuse-port", "true"));
-    // Whichever of them the kernel chooses; once the first has gone, it is the second.
+    // The kernel chooses either; once the first has stopped, it is the second.
     let address = first.sandbox().client_address();
     assert_eq!(http::get(&address, "/health").status, 200);
     first.terminate();
@@ -258,7 +258,7 @@ async fn socket_reuse_port_lets_two_servers_have_one_port() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn heartbeat_and_election_timeout_are_taken_as_milliseconds() {
+async fn heartbeat_interval_and_election_timeout_are_milliseconds() {
     let options = Options::new().flag("heartbeat-interval", "20");
     let member = Member::start(options.flag("election-timeout", "300"));
     let told = member.log().wait_for_message("starting an etcd server");
@@ -269,9 +269,9 @@ async fn heartbeat_and_election_timeout_are_taken_as_milliseconds() {
     member.client().put("k", "v").await.unwrap();
 }
 
-/// Whoever is alone does not wait for others, whatever the flag says, as in etcd: this one would wait for longer than the test has patience.
+/// A single member campaigns at once, whatever the flag says; otherwise this test would time out.
 #[tokio::test(flavor = "multi_thread")]
-async fn election_timeout_is_not_waited_for_by_one_that_is_alone() {
+async fn a_single_member_does_not_wait_for_the_election_timeout() {
     let options = Options::new().flag("initial-election-tick-advance", "false");
     let options = options.flag("heartbeat-interval", "9000").flag("election-timeout", "49000");
     let member = Member::start(options);
@@ -279,7 +279,7 @@ async fn election_timeout_is_not_waited_for_by_one_that_is_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn snapshot_count_says_when_a_snapshot_is_taken() {
+async fn snapshot_count_triggers_snapshots() {
     let member = Member::start(Options::new().flag("snapshot-count", "10"));
     for _ in 0..30 {
         member.client().put("k", "v").await.unwrap();
@@ -291,14 +291,14 @@ async fn snapshot_count_says_when_a_snapshot_is_taken() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn max_snapshots_says_how_many_are_kept() {
+async fn max_snapshots_bounds_the_snapshot_files() {
     let options = Options::new().flag("snapshot-count", "5").flag("max-snapshots", "0");
     let member = Member::start(options);
     let folder = member.data_dir().join("member/snap");
     while count_files(&folder, "snap") < 4 {
         member.client().put("k", "v").await.unwrap();
     }
-    // Old ones are removed as soon as it starts, and twice a minute.
+    // Old files are purged at the start, and twice a minute.
     let member = member.terminate().start_with(|options| options.flag("max-snapshots", "2"));
     member.log().wait_for_message("purged");
     while count_files(&folder, "snap") > 2 {
@@ -308,7 +308,7 @@ async fn max_snapshots_says_how_many_are_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn auto_compaction_forgets_what_is_older_than_its_period() {
+async fn auto_compaction_compacts_revisions_older_than_its_period() {
     let options = Options::new().flag("auto-compaction-mode", "periodic");
     let member = Member::start(options.flag("auto-compaction-retention", "1s"));
     let client = member.client();
@@ -327,7 +327,7 @@ async fn auto_compaction_forgets_what_is_older_than_its_period() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn watch_progress_notify_interval_says_how_often_watchers_hear_that_there_is_nothing() {
+async fn watch_progress_notify_interval_sets_the_notification_period() {
     let member = Member::start(Options::new().flag("watch-progress-notify-interval", "100ms"));
     let client = member.client();
     client.put("other", "v").await.unwrap();
@@ -341,7 +341,7 @@ async fn watch_progress_notify_interval_says_how_often_watchers_hear_that_there_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bootstrap_defrag_threshold_makes_a_file_small_at_the_start() {
+async fn bootstrap_defrag_threshold_defragments_at_start() {
     let member = Member::start(Options::new().flag("backend-batch-limit", "1"));
     let client = member.client();
     let value = "v".repeat(1 << 20);
@@ -368,19 +368,19 @@ async fn listed(client: &Client) -> Listed {
     members.into_iter().next().unwrap()
 }
 
-/// All that comes back when a path is asked for, be it HTTP or not.
+/// Sends a GET request and returns the raw response, HTTP or not.
 fn answer(address: &str, path: &str) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(e2e::TIMEOUT)).unwrap();
     let ask = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(ask.as_bytes()).unwrap();
     let mut answer = Vec::new();
-    // A connection that is cut is an answer too: what came before it is what there is.
+    // A reset connection ends the response.
     let _ = stream.read_to_end(&mut answer);
     answer
 }
 
-/// Files in a folder whose names end so.
+/// Counts the files in a folder with this extension.
 fn count_files(folder: &Path, extension: &str) -> usize {
     let ends = |path: &Path| path.extension().is_some_and(|known| known == extension);
     fs::read_dir(folder).unwrap().filter(|entry| ends(&entry.as_ref().unwrap().path())).count()

@@ -29,7 +29,7 @@ async fn json_is_served_beside_grpc() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_is_read_while_it_is_written() {
+async fn a_streamed_response_arrives_while_it_is_produced() {
     let member = Member::start(Options::new());
     let mut to = TcpStream::connect(member.sandbox().client_address()).unwrap();
     to.set_read_timeout(Some(TIMEOUT)).unwrap();
@@ -46,7 +46,7 @@ async fn a_stream_is_read_while_it_is_written() {
 }
 
 #[test]
-fn without_a_gateway_there_is_none() {
+fn enable_grpc_gateway_false_disables_the_gateway() {
     let member = Member::start(Options::new().flag("enable-grpc-gateway", "false"));
     let address = member.sandbox().client_address();
     let answer = http::request(&address, "POST", "/v3/kv/range", &[], r#"{"key":"YQ=="}"#);
@@ -66,20 +66,20 @@ fn websocket(member: &Member, path: &str, protocol: Option<&'static str>) -> Soc
     tungstenite::client(request, stream).unwrap().0
 }
 
-/// The next message.
+/// Returns the next message.
 fn next(socket: &mut Socket) -> Value {
     serde_json::from_str(socket.read().unwrap().to_text().unwrap()).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_websocket_watches() {
+async fn a_websocket_carries_a_watch() {
     let member = Member::start(Options::new());
     let mut socket = websocket(&member, "/v3/watch", None);
     socket.send(Message::text(r#"{"create_request":{"key":"Zm9v"}}"#)).unwrap();
     assert_eq!(next(&mut socket)["result"]["created"], true);
     member.client().put("foo", "bar").await.unwrap();
     assert_eq!(next(&mut socket)["result"]["events"][0]["kv"]["value"], "YmFy");
-    // Two requests in one message are two.
+    // A message may carry two requests.
     let both = r#"{"progress_request":{}} {"cancel_request":{"watch_id":"0"}}"#;
     socket.send(Message::binary(both)).unwrap();
     let mut seen =
@@ -92,7 +92,7 @@ async fn a_websocket_watches() {
 }
 
 #[test]
-fn a_websocket_may_ask_once() {
+fn a_websocket_carries_a_unary_call() {
     let member = Member::start(Options::new());
     let mut socket = websocket(&member, "/v3/kv/put", None);
     socket.send(Message::text(r#"{"key":"Zm9v"}"#)).unwrap();
@@ -101,7 +101,7 @@ fn a_websocket_may_ask_once() {
 }
 
 #[test]
-fn a_websocket_has_its_token_from_the_protocol() {
+fn a_websocket_takes_its_token_from_the_subprotocol() {
     let member = Member::start(Options::new().flag("bcrypt-cost", "4"));
     for (path, body) in [
         ("/v3/auth/user/add", r#"{"name":"root","password":"pw"}"#),
@@ -123,7 +123,7 @@ fn a_websocket_has_its_token_from_the_protocol() {
 }
 
 #[test]
-fn a_websocket_ends_with_the_member() {
+fn a_websocket_is_closed_when_the_member_stops() {
     let member = Member::start(Options::new());
     let mut socket = websocket(&member, "/v3/watch", None);
     socket.send(Message::text(r#"{"create_request":{"key":"Zm9v"}}"#)).unwrap();
@@ -134,7 +134,7 @@ fn a_websocket_ends_with_the_member() {
 }
 
 #[test]
-fn what_is_no_websocket_is_told_so() {
+fn an_invalid_websocket_upgrade_is_rejected() {
     let member = Member::start(Options::new());
     let address = member.sandbox().client_address();
     let upgrade = [("Connection", "Upgrade, close"), ("Upgrade", "websocket")];

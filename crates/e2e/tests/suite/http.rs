@@ -1,4 +1,4 @@
-//! What is asked by plain HTTP, on the port of clients and on that of members. gRPC is served beside it on the first.
+//! HTTP on the client port, beside gRPC, and on the peer port.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -8,13 +8,13 @@ use e2e::{Member, Options};
 
 const HEALTHY: &str = r#"{"health":"true","reason":""}"#;
 const VERSION: &str = r#"{"etcdserver":"3.7.1","etcdcluster":"3.7.0","storage":"3.7.0"}"#;
-/// What a new cluster says once it has decided of which version it and its files are, a moment after it serves.
+/// Log message of a new cluster that has set its storage version, shortly after it serves.
 const VERSIONS_KNOWN: &str = "updated storage version";
 const PLAIN: &str = "text/plain; charset=utf-8";
 const NOT_FOUND: &str = "404 page not found\n";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_path_answers_on_the_port_that_serves_grpc_too() {
+async fn http_paths_are_served_beside_grpc() {
     let member = Member::start(Options::new());
     member.client().put("k", "v").await.unwrap();
     member.log().wait_for_message(VERSIONS_KNOWN);
@@ -43,11 +43,11 @@ async fn every_path_answers_on_the_port_that_serves_grpc_too() {
         assert_eq!(answer.header("content-type"), Some(content_type), "{path}");
         assert_allows_all(&answer, path);
     }
-    assert_eq!(member.client().get("k").await.unwrap().count, 1, "and gRPC goes on");
+    assert_eq!(member.client().get("k").await.unwrap().count, 1, "gRPC still works");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn readyz_tells_of_each_check_when_asked_to() {
+async fn readyz_lists_each_check_with_verbose() {
     let member = Member::start(Options::new());
     let checks = |path| {
         let text = member.get(path).text();
@@ -67,7 +67,7 @@ async fn readyz_tells_of_each_check_when_asked_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_get_is_allowed_where_nothing_can_be_changed() {
+async fn read_only_paths_allow_only_get() {
     let member = Member::start(Options::new());
     let ask = |method: &str, path: &str| {
         http::request(&member.sandbox().client_address(), method, path, &[], "")
@@ -77,14 +77,14 @@ async fn only_get_is_allowed_where_nothing_can_be_changed() {
         assert_eq!((refused.status, refused.text().as_str()), (405, "Method Not Allowed\n"));
         assert_eq!(refused.header("allow"), Some("GET"), "{path}");
     }
-    assert_eq!(ask("POST", "/metrics").status, 200, "etcd does not mind");
+    assert_eq!(ask("POST", "/metrics").status, 200, "etcd allows it");
     let options = ask("OPTIONS", "/anything");
     assert_eq!((options.status, options.text().as_str()), (200, ""));
     assert_allows_all(&options, "OPTIONS");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn debug_vars_tell_of_the_process_and_of_consensus() {
+async fn debug_vars_describe_the_process_and_raft() {
     let member = Member::start(Options::new());
     let vars = member.get_json("/debug/vars");
     let arguments = vars["cmdline"].as_array().unwrap();
@@ -101,7 +101,7 @@ async fn debug_vars_tell_of_the_process_and_of_consensus() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn metrics_are_text_that_prometheus_reads() {
+async fn metrics_are_in_prometheus_text_format() {
     let member = Member::start(Options::new());
     let answer = member.get("/metrics");
     assert_eq!(answer.status, 200);
@@ -111,7 +111,7 @@ async fn metrics_are_text_that_prometheus_reads() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_port_of_members_serves_no_clients() {
+async fn the_peer_port_serves_no_clients() {
     let member = Member::start(Options::new());
     let ask = |path| http::get(&member.sandbox().peer_address(), path);
     member.log().wait_for_message(VERSIONS_KNOWN);
@@ -124,7 +124,7 @@ async fn the_port_of_members_serves_no_clients() {
     }
 }
 
-/// What etcd adds for browsers, unless `--cors` says otherwise.
+/// Asserts etcd's default CORS headers.
 #[track_caller]
 fn assert_allows_all(answer: &Response, path: &str) {
     assert_eq!(answer.header("access-control-allow-origin"), Some("*"), "{path}");
@@ -135,7 +135,7 @@ fn assert_allows_all(answer: &Response, path: &str) {
 }
 
 #[test]
-fn whoever_speaks_no_http_to_the_peer_port_is_cut_off_and_told_of() {
+fn non_http_on_the_peer_port_is_closed_and_logged() {
     let member = Member::start(Options::new());
     let mut stranger = TcpStream::connect(member.sandbox().peer_address()).unwrap();
     stranger.write_all(b"\x00\x01 this is no HTTP\r\n\r\n").unwrap();

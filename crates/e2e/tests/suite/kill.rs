@@ -1,12 +1,13 @@
-//! Killed under load, a member has every write that it acknowledged, and each transaction whole.
+//! A member killed under load keeps every acknowledged write, and each transaction as a whole.
 //!
-//! Each writer puts, in one transaction, a key that nobody wrote before and its own counter:
+//! Each writer puts, in one transaction, a new key and its own counter:
 //!
 //! ```text
 //!   writer 2, step 17:    w2/00017 = 17    count/2 = 17
 //! ```
 //!
-//! Afterwards the keys of a writer must be those up to its counter without a gap, and the counter at least what was acknowledged.
+//! Afterwards the keys of a writer must reach up to its counter without a gap, and the counter must
+//! be at least the last acknowledged step.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -23,25 +24,25 @@ use tokio::task::JoinSet;
 
 const WRITERS: usize = 6;
 const ROUNDS: usize = 4;
-/// The kill comes after this many acknowledgements, and up to as many more.
+/// The kill comes after this many acknowledgements, up to twice as many.
 const ACKNOWLEDGED_MIN: u64 = 100;
 const ACKNOWLEDGED_SPREAD: u64 = 400;
 
-/// What a writer knows to be done.
+/// The last acknowledged step of a writer.
 #[derive(Clone, Copy, Default)]
 struct Acknowledged {
     step: u64,
     revision: i64,
 }
 
-/// Counts acknowledgements of all writers, and says when there are enough.
+/// Counts the acknowledgements of all writers, and notifies when there are enough.
 struct Count {
     left: AtomicU64,
     enough: Notify,
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_acknowledged_survives_a_kill() {
+async fn acknowledged_writes_survive_a_kill() {
     let mut member = Member::start(Options::new());
     let mut known = [Acknowledged::default(); WRITERS];
     for round in 0..ROUNDS {
@@ -57,14 +58,14 @@ async fn what_was_acknowledged_survives_a_kill() {
         }
         member = stopped.start();
         let found = check(&member.client(), &known).await;
-        // What was under way may be done or not; from here on it is known which.
+        // Writes in flight may be applied or not; from here on it is known which.
         known = found;
     }
 }
 
-/// The check itself, on a member that lost something.
+/// Runs the check on falsified expectations.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_is_lost_would_be_found() {
+async fn the_check_detects_a_lost_write() {
     let member = Member::start(Options::new());
     let client = member.client();
     let mut known = [Acknowledged::default(); WRITERS];
@@ -86,9 +87,10 @@ async fn a_write_that_is_lost_would_be_found() {
     assert!(check(known).await.is_err(), "a write in the middle is missing");
 }
 
-/// Killed at one line of its log after the other, first while it makes its files, then while it takes them up again.
+/// Kills the member at each line of its log, first while it creates its files, then while it opens
+/// them.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_start_that_is_killed_can_be_made_again() {
+async fn a_killed_start_can_be_repeated() {
     let mut sandbox = Sandbox::new();
     for lines in 4..14 {
         let process = sandbox.spawn(&Options::new());
@@ -122,7 +124,7 @@ fn start_writers(
     writers
 }
 
-/// Writes until the server is gone.
+/// Writes until the connection fails.
 async fn write(
     writer: usize,
     client: Client,
@@ -151,7 +153,7 @@ fn both_puts(writer: usize, step: u64) -> TxnRequest {
     TxnRequest { success, ..TxnRequest::default() }
 }
 
-/// Compares what is there with what was acknowledged, and returns what is there.
+/// Compares the stored steps with the acknowledged ones, and returns the stored ones.
 async fn check(client: &Client, known: &[Acknowledged; WRITERS]) -> [Acknowledged; WRITERS] {
     let mut found = *known;
     for (writer, known) in known.iter().enumerate() {
@@ -166,13 +168,17 @@ async fn check(client: &Client, known: &[Acknowledged; WRITERS]) -> [Acknowledge
         if known.step > 0 {
             assert_eq!(steps[&known.step], known.revision, "writer {writer} step {}", known.step);
         }
-        assert_eq!(steps.get(&counter.0).copied().unwrap_or_default(), counter.1, "half a txn");
+        assert_eq!(
+            steps.get(&counter.0).copied().unwrap_or_default(),
+            counter.1,
+            "a partial transaction"
+        );
         found[writer] = Acknowledged { step: counter.0, revision: counter.1 };
     }
     found
 }
 
-/// The steps of a writer that are there, with the revisions of their keys.
+/// Returns the stored steps of a writer, with the revisions of their keys.
 async fn steps(client: &Client, writer: usize) -> BTreeMap<u64, i64> {
     let keys = client.get_prefix(&format!("w{writer}/")).await.unwrap();
     let step = |kv: &proto::mvccpb::KeyValue| (number(&kv.value), kv.mod_revision);
@@ -185,7 +191,7 @@ fn number(text: &[u8]) -> u64 {
     std::str::from_utf8(text).unwrap().parse().unwrap()
 }
 
-/// Another one each time.
+/// A random number.
 fn any_number() -> u64 {
     RandomState::new().hash_one(0)
 }

@@ -1,4 +1,4 @@
-//! Flags that bound what clients may do.
+//! Flags that limit clients.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn max_txn_ops_bounds_a_transaction() {
     assert_eq!(client.get_prefix("k").await.unwrap().count, 3);
 }
 
-/// There are two bounds: what is proposed, and half a mebibyte above it what is received at all.
+/// There are two limits: on a proposal, and half a mebibyte above it on a received message.
 #[tokio::test(flavor = "multi_thread")]
 async fn max_request_bytes_bounds_a_request() {
     let member = Member::start(Options::new().flag("max-request-bytes", "8192"));
@@ -41,7 +41,7 @@ async fn max_concurrent_streams_is_announced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_pings_without_need_is_sent_away() {
+async fn a_client_that_pings_too_often_gets_goaway() {
     let member = Member::start(Options::new());
     let mut connection = Connection::open(&member.sandbox().client_address()).unwrap();
     for _ in 0..4 {
@@ -52,26 +52,26 @@ async fn a_client_that_pings_without_need_is_sent_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn grpc_keepalive_min_time_says_how_often_a_client_may_ping() {
+async fn grpc_keepalive_min_time_bounds_the_ping_interval() {
     let ping = Duration::from_millis(20);
     let strict = Member::start(Options::new().flag("grpc-keepalive-min-time", "1m"));
     let address = format!("http://{}", strict.sandbox().client_address());
     let mut watching = Client::pinging(&address, ping).watch_prefix("k", 0).await.unwrap();
     let ended = watching.next().await.unwrap_err();
-    // Why, the library does not tell: see the test above.
+    // The client library hides the reason: see the test above.
     assert_ne!(ended.code(), Code::DeadlineExceeded, "{ended:?}");
 
     let lenient = Member::start(Options::new().flag("grpc-keepalive-min-time", "1ms"));
     let address = format!("http://{}", lenient.sandbox().client_address());
     let mut watching = Client::pinging(&address, ping).watch_prefix("k", 0).await.unwrap();
-    // Long enough for a score of pings, none of which a response excuses.
+    // Long enough for twenty pings without a response in between.
     tokio::time::sleep(ping * 20).await;
     lenient.client().put("k", "v").await.unwrap();
     assert_eq!(watching.events(1).await.unwrap().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn max_learners_bounds_the_learners() {
+async fn max_learners_bounds_the_number_of_learners() {
     let member = Member::start(Options::new().flag("max-learners", "2"));
     let client = member.client();
     for port in [1, 2] {

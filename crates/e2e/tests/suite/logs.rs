@@ -1,4 +1,4 @@
-//! The log: where it goes, how it looks, and how much of it there is.
+//! The log: outputs, formats and levels.
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
@@ -8,7 +8,7 @@ use e2e::{Member, Options, Sandbox, TIMEOUT};
 const READY: &str = "ready to serve client requests";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lines_are_json_with_the_fields_of_etcd() {
+async fn log_lines_are_json_with_etcd_fields() {
     let member = Member::start(Options::new());
     let line = member.log().wait_for_message(READY);
     assert_eq!(line["level"], "info");
@@ -20,16 +20,16 @@ async fn lines_are_json_with_the_fields_of_etcd() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_console_format_is_for_people() {
+async fn the_console_format_is_not_json() {
     let member = Member::start(Options::new().flag("log-format", "console"));
     let line = member.log().wait_for(|line| line.contains(READY)).unwrap();
     let columns: Vec<_> = line.split('\t').collect();
     assert_eq!((columns[1], columns[3]), ("info", READY), "{line}");
-    assert_eq!(member.log().records().len(), 0, "not a line is JSON");
+    assert_eq!(member.log().records().len(), 0, "no line is JSON");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_gets_the_same_lines_as_stderr() {
+async fn a_log_file_gets_the_same_lines_as_stderr() {
     let options = Options::new().flag("log-outputs", "stderr,{dir}/server.log");
     let stopped = Member::start(options).terminate();
     let file = fs::read_to_string(stopped.sandbox.path("server.log")).unwrap();
@@ -38,16 +38,16 @@ async fn a_file_gets_the_same_lines_as_stderr() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn debug_says_more() {
+async fn log_level_debug_logs_more() {
     let member = Member::start(Options::new().flag("log-level", "debug"));
     let is_debug = |record: &serde_json::Value| record["level"] == "debug";
     member.client().put("k", "v").await.unwrap();
     assert!(member.log().records().iter().any(is_debug), "{}", member.log().tail());
 }
 
-/// With errors alone there is nothing to say, so systemd's way tells that it serves.
+/// Readiness is taken from systemd's notification, since the log is empty.
 #[tokio::test(flavor = "multi_thread")]
-async fn error_says_nothing_as_long_as_all_is_well() {
+async fn log_level_error_logs_nothing_without_errors() {
     let sandbox = Sandbox::new();
     let socket = UnixDatagram::bind(sandbox.path("notify")).unwrap();
     socket.set_read_timeout(Some(TIMEOUT)).unwrap();
@@ -61,7 +61,7 @@ async fn error_says_nothing_as_long_as_all_is_well() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_slow_is_told_of_and_counted() {
+async fn slow_requests_are_logged_and_counted() {
     let options = Options::new().flag("warning-apply-duration", "1ns");
     let member = Member::start(options.flag("warning-unary-request-duration", "1ns"));
     let before = member.metric("etcd_server_slow_apply_total");

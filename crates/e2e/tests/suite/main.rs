@@ -1,4 +1,4 @@
-//! The server as its users meet it: started, asked, killed, started again.
+//! Tests of the server as a process: start, requests, kill, restart.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 

@@ -1,14 +1,14 @@
-//! What `/metrics` has: every family of etcd's, with its type, but for those that tell of Go.
+//! `/metrics`: every metric family of etcd with its type, except for those of Go.
 
 use std::collections::BTreeMap;
 
 use e2e::{Member, Options};
 
-/// `name type` of every family that a member of etcd 3.7.1 shows after its first requests.
+/// `name type` of every family that etcd 3.7.1 exposes after its first requests.
 const FAMILIES: &str = include_str!("../../testdata/metrics");
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_family_of_etcd_is_there_with_its_type() {
+async fn every_metric_family_of_etcd_exists_with_its_type() {
     let member = Member::start(Options::new());
     member.log().wait_for_message("cluster version is updated");
     member.client().put("k", "v").await.unwrap();
@@ -32,7 +32,7 @@ async fn every_family_of_etcd_is_there_with_its_type() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn numbers_follow_what_happens() {
+async fn metrics_follow_requests() {
     let member = Member::start(Options::new());
     let client = member.client();
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! A database that is full: writes are refused, and there is a way out.
+//! A full database: writes are rejected, and space can be freed.
 
 use e2e::{Client, Member, Options};
 use proto::etcdserverpb::alarm_request::AlarmAction;
@@ -11,12 +11,12 @@ use crate::files;
 
 const QUOTA_BYTES: u64 = 4 << 20;
 const VALUE_BYTES: usize = 256 << 10;
-/// Far more values than there is room for.
+/// Far more values than the quota allows.
 const VALUES_MAX: usize = 100;
 const FULL: &str = "etcdserver: mvcc: database space exceeded";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_database_refuses_writes_until_it_is_given_room() {
+async fn a_full_database_rejects_writes_until_space_is_freed() {
     let options = Options::new().flag("quota-backend-bytes", QUOTA_BYTES.to_string());
     let member = Member::start(options);
     let client = member.client();
@@ -35,7 +35,7 @@ async fn a_full_database_refuses_writes_until_it_is_given_room() {
     assert_eq!(member.get("/health?exclude=NOSPACE").status, 200);
     assert_eq!(member.get("/readyz").status, 200, "a full member still serves reads");
 
-    // The alarm is in the log: it is still there after a restart.
+    // The alarm survives a restart.
     let member = member.terminate().start();
     let client = member.client();
     assert_eq!(alarms(&client, AlarmAction::Get).await, [own]);
@@ -43,15 +43,15 @@ async fn a_full_database_refuses_writes_until_it_is_given_room() {
         assert_eq!(client.get(&key(number)).await.unwrap().count, 1);
         assert_eq!(client.delete(&key(number)).await.unwrap().deleted, 1);
     }
-    give_room(&member, &client).await;
+    free_space(&member, &client).await;
     assert_eq!(alarms(&client, AlarmAction::Deactivate).await, [own]);
     assert_eq!(alarms(&client, AlarmAction::Get).await, []);
     client.put("small", "value").await.unwrap();
     assert_eq!(member.get("/health").status, 200);
 }
 
-/// Compacts and defragments, after which the file is small.
-async fn give_room(member: &Member, client: &Client) {
+/// Compacts and defragments, which shrinks the file.
+async fn free_space(member: &Member, client: &Client) {
     let revision = client.get("x").await.unwrap().header.unwrap().revision;
     client.compact(revision).await.unwrap();
     let still_full = client.put("small", "value").await.unwrap_err();
@@ -63,7 +63,7 @@ async fn give_room(member: &Member, client: &Client) {
     assert!(told.db_size > 0 && told.db_size < 1 << 20, "{told:?}");
 }
 
-/// Puts large values until one is refused, and says how many were not.
+/// Puts large values until one is rejected, and returns the number of accepted ones.
 async fn fill(client: &Client) -> usize {
     let value = "v".repeat(VALUE_BYTES);
     for number in 0..VALUES_MAX {
@@ -83,7 +83,7 @@ async fn member_id(client: &Client) -> u64 {
     client.status().await.unwrap().header.unwrap().member_id
 }
 
-/// Lists alarms, or ends those there are and says which.
+/// Lists or disarms alarms, and returns them.
 async fn alarms(client: &Client, action: AlarmAction) -> Vec<AlarmMember> {
     let alarm = AlarmType::Nospace.into();
     let member_id = member_id(client).await;

@@ -1,9 +1,9 @@
-//! What the server refuses to start with: which text, and which exit code.
+//! Configurations that the server rejects, with their texts and exit codes.
 
 use e2e::{Exit, Member, Options, Sandbox};
 
 #[test]
-fn a_command_line_that_cannot_be_read_is_answered_with_the_usage() {
+fn an_invalid_command_line_prints_the_usage() {
     let expected = [
         ("--nope", "flag provided but not defined: -nope"),
         ("--name", "flag needs an argument: -name"),
@@ -22,7 +22,7 @@ fn a_command_line_that_cannot_be_read_is_answered_with_the_usage() {
 }
 
 #[test]
-fn flags_that_make_no_sense_are_refused_in_the_log() {
+fn invalid_flag_values_are_rejected_in_the_log() {
     let flag = |name: &str, value: &str| Options::new().flag(name, value);
     let expected = [
         (Options::bare().argument("word"), "\"word\" is not a valid flag"),
@@ -71,26 +71,26 @@ fn flags_that_make_no_sense_are_refused_in_the_log() {
         let record = ended.stderr.record("failed to verify flags");
         let record = record.unwrap_or_else(|| panic!("{text}: {}", ended.text()));
         assert_eq!(record["error"], sandbox.fill(text).as_str());
-        assert!(!sandbox.path("data").exists(), "nothing is made for {text}");
+        assert!(!sandbox.path("data").exists(), "no data directory is created for {text}");
     }
 }
 
 #[test]
-fn a_flag_and_its_variable_together_are_refused() {
+fn a_flag_with_its_environment_variable_is_rejected() {
     let options = Options::new().flag("name", "b").setting("ETCD_NAME", "a");
     let ended = Sandbox::new().run(&options);
     assert_refused(&ended, 1, "conflicting environment variable is shadowed by corresponding");
 }
 
 #[test]
-fn members_that_are_not_named_in_the_initial_cluster_are_refused() {
+fn a_member_missing_from_the_initial_cluster_is_rejected() {
     let options = Options::new().flag("initial-cluster", "other=http://127.0.0.1:{peer}");
     let text = "couldn't find local name \\\"default\\\" in the initial cluster configuration";
     assert_refused(&Sandbox::new().run(&options), 1, text);
 }
 
 #[test]
-fn one_port_cannot_be_both_for_grpc_and_for_http_alone() {
+fn a_port_cannot_serve_both_grpc_and_http_only() {
     let sandbox = Sandbox::new();
     let options = Options::new().flag("listen-client-http-urls", "http://127.0.0.1:{client}");
     let text =
@@ -100,7 +100,7 @@ fn one_port_cannot_be_both_for_grpc_and_for_http_alone() {
 }
 
 #[test]
-fn options_of_tokens_that_make_no_sense_are_refused() {
+fn invalid_auth_token_options_are_rejected() {
     let expected = [
         ("jwt", "auth: invalid auth options"),
         ("nope", "auth: invalid auth options"),
@@ -112,7 +112,7 @@ fn options_of_tokens_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_port_that_is_taken_is_named() {
+async fn a_taken_port_is_named() {
     let member = Member::start(Options::new());
     let taken = member.sandbox().client_address();
     let options = Options::new().flag("listen-client-urls", format!("http://{taken}"));
@@ -122,7 +122,7 @@ async fn a_port_that_is_taken_is_named() {
 }
 
 #[test]
-fn a_data_directory_that_cannot_be_made_is_named() {
+fn an_uncreatable_data_directory_is_named() {
     let sandbox = Sandbox::new();
     std::fs::write(sandbox.path("file"), "in the way").unwrap();
     let ended = sandbox.run(&Options::new().flag("data-dir", "{dir}/file/data"));
@@ -130,7 +130,7 @@ fn a_data_directory_that_cannot_be_made_is_named() {
 }
 
 #[test]
-fn what_is_still_to_come_is_refused_and_never_ignored() {
+fn unsupported_flags_are_rejected_not_ignored() {
     let later = "is not yet supported by Bowline";
     let expected = [
         // Compat: etcd's own check comes first.
@@ -149,14 +149,14 @@ fn what_is_still_to_come_is_refused_and_never_ignored() {
     for (name, value, text) in expected {
         let sandbox = Sandbox::new();
         assert_refused(&sandbox.run(&Options::new().flag(name, value)), 1, text);
-        assert!(!sandbox.path("data").exists(), "nothing is made for {name}");
+        assert!(!sandbox.path("data").exists(), "no data directory is created for {name}");
     }
     let subcommand = Sandbox::new().run(&Options::bare().argument("grpc-proxy").argument("start"));
     assert_refused(&subcommand, 1, "grpc-proxy is not yet supported by Bowline");
 }
 
 #[test]
-fn version_and_help_are_printed_and_nothing_is_started() {
+fn version_and_help_start_nothing() {
     let version = Sandbox::new().run(&Options::bare().argument("--version"));
     assert_eq!(version.code(), Some(0));
     assert_eq!(version.stdout.lines()[0], "etcd Version: 3.7.1");

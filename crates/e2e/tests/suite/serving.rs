@@ -1,4 +1,4 @@
-//! One member serves every kind of request, ends when it is asked to, and has everything when it starts again.
+//! A single member serves every kind of request, shuts down in order, and restarts with all data.
 
 use e2e::process::Signal;
 use e2e::{Client, Member, Options};
@@ -33,7 +33,7 @@ async fn keys_are_put_read_and_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_transaction_takes_the_branch_that_its_comparison_says() {
+async fn a_transaction_takes_the_branch_of_its_comparison() {
     let member = Member::start(Options::new());
     let client = member.client();
     client.put("owner", "a").await.unwrap();
@@ -52,7 +52,7 @@ async fn a_transaction_takes_the_branch_that_its_comparison_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn watchers_hear_of_the_past_and_of_what_follows() {
+async fn watchers_receive_past_and_new_events() {
     let member = Member::start(Options::new());
     let client = member.client();
     client.put("w/1", "a").await.unwrap();
@@ -72,7 +72,7 @@ async fn watchers_hear_of_the_past_and_of_what_follows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_goes_with_its_lease_be_it_revoked_or_not_renewed() {
+async fn a_key_is_deleted_with_its_revoked_or_expired_lease() {
     let member = Member::start(Options::new());
     let client = member.client();
     let mut watching = client.watch_prefix("l/", 0).await.unwrap();
@@ -99,7 +99,7 @@ async fn a_key_goes_with_its_lease_be_it_revoked_or_not_renewed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_is_there_after_an_orderly_end() {
+async fn all_data_survives_an_orderly_shutdown() {
     let member = Member::start(Options::new());
     let client = member.client();
     for number in 0..50 {
@@ -113,7 +113,11 @@ async fn everything_is_there_after_an_orderly_end() {
     let ids = members(&client).await;
 
     let stopped = member.terminate();
-    assert_eq!(stopped.end.signal(), Some(Signal::TERM), "it ends by the signal, as etcd does");
+    assert_eq!(
+        stopped.end.signal(),
+        Some(Signal::TERM),
+        "the process ends by the signal, as etcd does"
+    );
     stopped.end.stderr.wait_for_message("closed etcd server");
     let member = stopped.start();
     let client = member.client();
@@ -130,14 +134,14 @@ async fn everything_is_there_after_an_orderly_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_interrupt_ends_it_too() {
+async fn an_interrupt_stops_the_server() {
     let member = Member::start(Options::new());
     member.process().signal(Signal::INT);
     assert_eq!(member.wait().end.signal(), Some(Signal::INT));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_asked_of_health_over_grpc_is_answered() {
+async fn the_grpc_health_service_answers() {
     let member = Member::start(Options::new());
     let check = proto::health::HealthCheckRequest::default();
     let answer = member.client().health().check(check).await.unwrap().into_inner();
@@ -179,7 +183,7 @@ async fn put_with_lease(client: &Client, key: &'static str, lease: i64) {
     client.kv().put(put).await.unwrap();
 }
 
-/// The cluster and who is in it.
+/// Returns the cluster id and the members.
 async fn members(client: &Client) -> (u64, Vec<(u64, String)>) {
     let ask = MemberListRequest { linearizable: true };
     let list = client.cluster().member_list(ask).await.unwrap().into_inner();

@@ -1,32 +1,33 @@
-//! A client that opens watches and never reads, while others write: it costs bounded memory, and nobody else waits for it.
+//! Watch streams that are never read use bounded memory and delay no other client.
 
 use e2e::{Client, Member, Options, WatchStream};
 
-/// Streams that are never read.
+/// Number of streams that are never read.
 const STREAMS: u64 = 4;
 const VALUE_BYTES: u64 = 256 << 10;
-/// Values that are written before, so that what writing costs by itself is paid.
+/// Values written before the measurement, so that the cost of writing itself is not measured.
 const VALUES_BEFORE: u64 = 400;
-/// Values that each stream is owed: 250 MiB. All streams are owed the same, and hold it together while they hold it: so that is also the least that it would cost if
-/// they were remembered for without a bound.
+/// Values pending for each stream: 250 MiB. All streams share the same events, so this is also the
+/// least memory that unbounded queues would use.
 const VALUES: u64 = 1000;
 
 const MIB: u64 = 1 << 20;
-/// A response ends with the value that reaches 1 MiB.
+/// Size of a response: it ends with the value that reaches 1 MiB.
 const RESPONSE_BYTES: u64 = MIB + VALUE_BYTES;
-/// What a stream that nobody reads may hold: its queue, which one response may go beyond; what its watchers were refused with; and, on their way into the connection, a
-/// response that is being framed, one that waits for the client's window, and one that is being sent.
+/// Bound on an unread stream: its queue, which one response may exceed; the pending response of its
+/// watchers; and in the connection one response being framed, one waiting for the client's window
+/// and one being sent.
 const STREAM_BYTES: u64 = 4 * MIB + RESPONSE_BYTES + MIB + 3 * RESPONSE_BYTES;
-/// What is read of history for all of them at a time, and what is written while that goes on.
+/// Bound on history read for all streams at a time, and on writes meanwhile.
 const HUB_BYTES: u64 = 16 * MIB + 4 * MIB;
-/// What may wait for the database. If the disk is slow only after the beginning, that is not paid before.
+/// Bound on batches that wait for the database, which may fill only during the measurement.
 const PENDING_BYTES: u64 = 64 * MIB;
-/// 124 MiB, half of what it would be without these bounds.
+/// 124 MiB: half of the memory without these bounds.
 const GROWTH_BYTES_MAX: u64 = STREAMS * STREAM_BYTES + HUB_BYTES + PENDING_BYTES;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn watchers_that_never_read_cost_bounded_memory() {
-    // Entries of the log are kept in memory for members that are behind, and are not what this is about.
+async fn watchers_that_never_read_use_bounded_memory() {
+    // Keeps few log entries in memory, which this test does not measure.
     let options = Options::new().flag("snapshot-count", "20").flag("snapshot-catchup-entries", "1");
     let member = Member::start(options.flag("unsafe-no-fsync", "true"));
     let (writer, reader) = (member.client(), member.client());
@@ -35,21 +36,21 @@ async fn watchers_that_never_read_cost_bounded_memory() {
 
     let mut asleep = Vec::new();
     for _ in 0..STREAMS {
-        // Each on a connection of its own: they would also wait for each other on the client's side.
+        // Separate connections, so that streams do not block each other on the client's side.
         asleep.push(member.client().watch_prefix("k", 0).await.unwrap());
     }
     let mut awake = reader.watch_prefix("k", 0).await.unwrap();
     let (_, heard) = tokio::join!(write(&writer, VALUES), awake.events(count(VALUES)));
-    assert_eq!(heard.unwrap().len(), count(VALUES), "who reads hears of everything");
+    assert_eq!(heard.unwrap().len(), count(VALUES), "a reading stream receives every event");
     let growth = member.memory_bytes().saturating_sub(before);
-    assert!(growth < GROWTH_BYTES_MAX, "{growth} bytes for {STREAMS} streams nobody reads");
+    assert!(growth < GROWTH_BYTES_MAX, "{growth} bytes for {STREAMS} unread streams");
 
-    // And once read again, they have it all, in order.
+    // When read again, the streams deliver every event in order.
     let woken = &mut asleep[0];
     assert_eq!(revisions(woken, VALUES).await, revisions_of_last(&writer, VALUES).await);
 }
 
-/// Overwrites one key, which leaves as much history as many would.
+/// Overwrites one key, which leaves as much history as many keys.
 async fn write(client: &Client, values: u64) {
     let value = "v".repeat(count(VALUE_BYTES));
     for _ in 0..values {

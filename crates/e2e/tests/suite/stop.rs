@@ -1,4 +1,4 @@
-//! An orderly end: nobody is left waiting, and nothing that was promised is lost.
+//! Orderly shutdown: no waiter is left behind, and no acknowledged write is lost.
 
 use e2e::process::Signal;
 use e2e::{Client, Member, Options, Sandbox};
@@ -10,7 +10,7 @@ use tonic::{Code, Status};
 const READY: &str = "ready to serve client requests";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn open_watches_end_as_unavailable() {
+async fn open_watches_end_with_unavailable() {
     let member = Member::start(Options::new());
     let client = member.client();
     let mut watching = client.watch_prefix("k", 0).await.unwrap();
@@ -23,7 +23,7 @@ async fn open_watches_end_as_unavailable() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_for_a_lock_is_told_that_it_will_not_come() {
+async fn a_lock_waiter_gets_an_error_when_the_server_stops() {
     let member = Member::start(Options::new());
     let client = member.client();
     lock(&client).await.unwrap();
@@ -31,7 +31,7 @@ async fn whoever_waits_for_a_lock_is_told_that_it_will_not_come() {
         let client = member.client();
         async move { lock(&client).await }
     });
-    // The second key under the lock is that of whoever waits.
+    // The second key under the lock belongs to the waiter.
     let mut keys = client.watch_prefix("lock/", 1).await.unwrap();
     keys.events(2).await.unwrap();
     member.process().signal(Signal::TERM);
@@ -41,10 +41,10 @@ async fn whoever_waits_for_a_lock_is_told_that_it_will_not_come() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn writes_under_way_are_done_or_refused_and_never_half() {
+async fn writes_in_flight_are_applied_or_rejected() {
     let member = Member::start(Options::new());
     let (first, began) = oneshot::channel();
-    let writer = tokio::spawn(write_until_refused(member.client(), first));
+    let writer = tokio::spawn(write_until_rejected(member.client(), first));
     began.await.unwrap();
     let stopped = member.terminate();
     assert_eq!(stopped.end.signal(), Some(Signal::TERM));
@@ -56,16 +56,16 @@ async fn writes_under_way_are_done_or_refused_and_never_half() {
     assert!(kept == written || kept == written + 1, "{kept} keys, {written} acknowledged");
 }
 
-/// Either the member says so, or the library: if the connection was gone before it could send, or told it that what it has just sent is not looked at.
+/// Whether the member, or the client library after a lost connection or GOAWAY, rejected the call.
 fn is_refusal(status: &Status) -> bool {
     let unseen = status.code() == Code::Internal
         && format!("{status:?}").contains(r#"GoAway(b"", NO_ERROR, Remote)"#);
     unseen || [Code::Unavailable, Code::Cancelled].contains(&status.code())
 }
 
-/// It may wait, or be refused with a word about the lock; it may not serve.
+/// The second server may wait, or be rejected with an error about the lock; it must not serve.
 #[tokio::test(flavor = "multi_thread")]
-async fn two_servers_never_serve_from_one_directory() {
+async fn two_servers_never_serve_one_data_directory() {
     let member = Member::start(Options::new());
     let client = member.client();
     let second = Sandbox::new();
@@ -84,8 +84,8 @@ async fn two_servers_never_serve_from_one_directory() {
     drop((other, first));
 }
 
-/// Puts keys one after the other. How many were acknowledged, and why there were not more.
-async fn write_until_refused(client: Client, first: oneshot::Sender<()>) -> (i64, tonic::Status) {
+/// Puts keys one after the other. Returns the number of acknowledged ones and the error.
+async fn write_until_rejected(client: Client, first: oneshot::Sender<()>) -> (i64, tonic::Status) {
     let mut first = Some(first);
     for number in 0.. {
         if let Err(status) = client.put(&format!("k/{number}"), "v").await {

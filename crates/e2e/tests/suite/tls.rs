@@ -1,4 +1,4 @@
-//! A member that speaks TLS.
+//! TLS for clients and metrics.
 
 use std::fs;
 use std::io::Write;
@@ -9,7 +9,7 @@ use proto::etcdserverpb as pb;
 use testkit::certs::{Authority, Subject, write};
 use tonic::Status;
 
-/// A sandbox with a certificate for a server, and authorities.
+/// A sandbox with a server certificate and its authorities.
 struct Setting {
     sandbox: Sandbox,
     issuers: Issuers,
@@ -36,20 +36,20 @@ impl Setting {
 }
 
 impl Issuers {
-    /// A client without a certificate.
-    fn anybody(&self) -> TlsClient {
+    /// Returns a client without a certificate.
+    fn without_certificate(&self) -> TlsClient {
         TlsClient::new(self.servers.pem())
     }
 
-    /// A client with a certificate of this name and serial number.
+    /// Returns a client with a certificate of this name and serial number.
     fn named(&self, common_name: &str, serial: u64) -> TlsClient {
         let subject = Subject { common_name, serial, ..Subject::default() };
         let issued = self.clients.issue(&subject);
-        self.anybody().showing(&issued.cert_pem, &issued.key_pem)
+        self.without_certificate().showing(&issued.cert_pem, &issued.key_pem)
     }
 }
 
-/// TLS for everybody, with metrics in the open.
+/// TLS without client certificates; metrics in plaintext.
 fn options() -> Options {
     Options::new()
         .flag("listen-client-urls", "https://127.0.0.1:{client}")
@@ -59,12 +59,12 @@ fn options() -> Options {
         .flag("key-file", "{dir}/server.key")
 }
 
-/// TLS for those with a certificate, whose names count.
+/// TLS with required client certificates, whose common names authenticate users.
 fn strict() -> Options {
     options().flag("trusted-ca-file", "{dir}/ca").flag("client-cert-auth", "true")
 }
 
-/// No server said this: there was no connection to hear it over.
+/// Asserts that the connection failed, so that the status is the client library's.
 #[track_caller]
 fn assert_broken(status: &Status) {
     assert!(std::error::Error::source(status).is_some(), "{status:?}");
@@ -77,13 +77,14 @@ fn metric(member: &Member, series: &str) -> f64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_are_served_over_tls_and_over_nothing_else() {
+async fn a_tls_port_rejects_plaintext() {
     let (member, issuers) = Setting::new().start(options());
-    let (address, anybody) = (member.sandbox().client_address(), issuers.anybody());
-    let client = anybody.client(&address);
+    let (address, without_certificate) =
+        (member.sandbox().client_address(), issuers.without_certificate());
+    let client = without_certificate.client(&address);
     client.put("k", "v").await.unwrap();
     assert_eq!(client.get("k").await.unwrap().kvs[0].value, "v");
-    let health = anybody.get(&address, "/health");
+    let health = without_certificate.get(&address, "/health");
     assert_eq!((health.status, health.text().as_str()), (200, r#"{"health":"true","reason":""}"#));
 
     let plain = Client::new(&format!("http://{address}"));
@@ -99,33 +100,33 @@ async fn clients_are_served_over_tls_and_over_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_port_may_serve_both_and_metrics_may_be_secret() {
+async fn a_port_may_serve_tls_and_plaintext_with_metrics_over_tls() {
     let both = "http://127.0.0.1:{client},https://127.0.0.1:{client}";
     let options = options()
         .flag("listen-client-urls", both)
         .flag("listen-metrics-urls", "https://127.0.0.1:{extra}");
     let (member, issuers) = Setting::new().start(options);
     member.client().put("k", "v").await.unwrap();
-    let secure = issuers.anybody().client(&member.sandbox().client_address());
+    let secure = issuers.without_certificate().client(&member.sandbox().client_address());
     assert_eq!(secure.get("k").await.unwrap().kvs[0].value, "v");
     assert_eq!(member.get("/health").status, 200);
-    let metrics = issuers.anybody().get(&member.sandbox().extra_address(), "/metrics");
+    let metrics = issuers.without_certificate().get(&member.sandbox().extra_address(), "/metrics");
     assert!(
         metrics.text().contains("bowline_tls_certificate_expiry_seconds{listener=\"client\"} ")
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_have_to_show_a_certificate_that_is_trusted() {
+async fn client_cert_auth_requires_a_trusted_certificate() {
     let (member, issuers) = Setting::new().start(strict());
     let address = member.sandbox().client_address();
     issuers.named("alice", 2).client(&address).put("k", "v").await.unwrap();
-    let refused = issuers.anybody().client(&address).get("k").await.unwrap_err();
+    let refused = issuers.without_certificate().client(&address).get("k").await.unwrap_err();
     assert_broken(&refused);
-    let text = issuers.anybody().refusal(&address);
+    let text = issuers.without_certificate().refusal(&address);
     assert!(text.contains("CertificateRequired"), "{text}");
     let stranger = Authority::new("strangers").issue(&Subject::default());
-    let stranger = issuers.anybody().showing(&stranger.cert_pem, &stranger.key_pem);
+    let stranger = issuers.without_certificate().showing(&stranger.cert_pem, &stranger.key_pem);
     let text = stranger.refusal(&address);
     assert!(text.contains("UnknownCA"), "{text}");
     let errors =
@@ -137,7 +138,7 @@ async fn clients_have_to_show_a_certificate_that_is_trusted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_name_in_a_certificate_is_that_of_a_user() {
+async fn the_common_name_authenticates_a_user() {
     let (member, issuers) = Setting::new().start(strict());
     let address = member.sandbox().client_address();
     let root = issuers.named("root", 2).client(&address);
@@ -150,14 +151,14 @@ async fn the_name_in_a_certificate_is_that_of_a_user() {
     assert_eq!(nobody.message(), "etcdserver: permission denied");
     let stranger = issuers.named("eve", 5).client(&address).get("a/1").await.unwrap_err();
     assert_eq!(stranger.message(), "etcdserver: permission denied");
-    // A token wins.
+    // A token takes precedence.
     let login = pb::AuthenticateRequest { name: "root".into(), password: "pw".into() };
     let token = alice.auth().authenticate(login).await.unwrap().into_inner().token;
     let mut put =
         tonic::Request::new(pb::PutRequest { key: "b".into(), ..pb::PutRequest::default() });
     put.metadata_mut().insert("token", token.parse().unwrap());
     alice.kv().put(put).await.unwrap();
-    // What comes through a gateway does not count by its certificate.
+    // A certificate does not authenticate calls through a gateway.
     let mut get =
         tonic::Request::new(pb::RangeRequest { key: "a/1".into(), ..pb::RangeRequest::default() });
     get.metadata_mut().insert("grpcgateway-accept", "*/*".parse().unwrap());
@@ -166,11 +167,11 @@ async fn the_name_in_a_certificate_is_that_of_a_user() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_in_a_certificate_is_no_use_at_the_gateway() {
+async fn the_gateway_ignores_the_common_name() {
     let (member, issuers) = Setting::new().start(strict());
     let address = member.sandbox().client_address();
     let root = issuers.named("root", 2);
-    // Without users nobody minds.
+    // Without authentication the certificate is ignored.
     assert_eq!(root.get(&address, "/v3/kv/range").status, 501);
     add_users(&root.client(&address)).await;
     let refused = root.get(&address, "/v3/kv/range");
@@ -180,7 +181,7 @@ async fn a_name_in_a_certificate_is_no_use_at_the_gateway() {
     assert_eq!(issuers.named("", 3).get(&address, "/v3/kv/range").status, 501);
 }
 
-/// Users root and alice, of whom alice may do anything below a/; and authentication.
+/// Adds users root and alice, grants alice all keys below a/, and enables authentication.
 async fn add_users(root: &Client) {
     for (name, password) in [("root", "pw"), ("alice", "")] {
         let options = Some(proto::authpb::UserAddOptions { no_password: password.is_empty() });
@@ -208,7 +209,7 @@ async fn add_users(root: &Client) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn files_are_read_again_without_a_restart() {
+async fn tls_files_are_reloaded_without_a_restart() {
     let (member, issuers) = Setting::new().start(strict());
     let (address, folder) =
         (member.sandbox().client_address(), member.sandbox().folder().to_owned());
@@ -217,7 +218,7 @@ async fn files_are_read_again_without_a_restart() {
     connected.put("k", "v").await.unwrap();
     let first = alice.shown_by(&address);
 
-    // A key that does not belong to the certificate yet.
+    // A key that does not match the certificate yet.
     let next = issuers.servers.issue(&Subject { serial: 9, days: (-1, 90), ..Subject::default() });
     write(&folder.join("server.pem"), next.cert_pem.as_bytes());
     assert_eq!(alice.shown_by(&address), first);
@@ -231,14 +232,14 @@ async fn files_are_read_again_without_a_restart() {
     assert_ne!(alice.shown_by(&address), first);
     member.log().wait_for_message("reloaded TLS files");
 
-    // Another authority, and with it other clients.
+    // Another authority, which trusts other clients.
     let others = Authority::new("others");
     write(&folder.join("ca"), others.pem().as_bytes());
     assert!(alice.refusal(&address).contains("UnknownCA"));
     let bob = others.issue(&Subject { common_name: "bob", ..Subject::default() });
-    let bob = issuers.anybody().showing(&bob.cert_pem, &bob.key_pem);
+    let bob = issuers.without_certificate().showing(&bob.cert_pem, &bob.key_pem);
     bob.client(&address).put("k", "w").await.unwrap();
-    assert_eq!(connected.get("k").await.unwrap().kvs[0].value, "w", "who is there may stay");
+    assert_eq!(connected.get("k").await.unwrap().kvs[0].value, "w", "existing connections stay");
 
     let reloads =
         |result| format!("bowline_tls_reloads_total{{listener=\"client\",result=\"{result}\"}}");
@@ -246,7 +247,7 @@ async fn files_are_read_again_without_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn revoked_certificates_are_turned_away_from_the_next_handshake_on() {
+async fn revoked_certificates_are_rejected_from_the_next_handshake_on() {
     let setting = Setting::new();
     write(&setting.sandbox.path("crl"), &setting.issuers.clients.revoke(&[5]));
     let (member, issuers) = setting.start(strict().flag("client-crl-file", "{dir}/crl"));
@@ -264,12 +265,12 @@ async fn revoked_certificates_are_turned_away_from_the_next_handshake_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_certificate_is_made_if_asked_for_and_used_again() {
+async fn auto_tls_creates_a_certificate_and_reuses_it() {
     let options = options().without("cert-file").without("key-file").flag("auto-tls", "true");
     let member = Member::start(options);
     let folder = member.data_dir().join("fixtures/client");
     let made = fs::read_to_string(folder.join("cert.pem")).unwrap();
-    // It names the address alone, which is what is listened on.
+    // The certificate names only the listen address.
     let shown = |member: &Member| {
         let text = http::get(&member.sandbox().extra_address(), "/metrics").text();
         assert!(text.contains("bowline_tls_certificate_expiry_seconds"), "{text}");
@@ -279,11 +280,11 @@ async fn a_certificate_is_made_if_asked_for_and_used_again() {
     member.log().wait_for_message("automatically generate certificates");
     let member = member.terminate().start();
     assert_eq!(fs::read_to_string(folder.join("cert.pem")).unwrap(), made);
-    assert!(!shown(&member), "nothing is made twice");
+    assert!(!shown(&member), "no second certificate is created");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn those_who_say_nothing_hold_up_nobody() {
+async fn silent_connections_do_not_block_others() {
     let (member, issuers) = Setting::new().start(options());
     let address = member.sandbox().client_address();
     let silent: Vec<TcpStream> = (0..100)
@@ -293,12 +294,12 @@ async fn those_who_say_nothing_hold_up_nobody() {
             stream
         })
         .collect();
-    issuers.anybody().client(&address).put("k", "v").await.unwrap();
+    issuers.without_certificate().client(&address).put("k", "v").await.unwrap();
     drop(silent);
 }
 
 #[test]
-fn files_that_cannot_be_used_are_refused_by_name() {
+fn unusable_tls_files_are_rejected_by_name() {
     let setting = Setting::new();
     let sandbox = &setting.sandbox;
     setting.issuers.servers.issue(&Subject::default()).write(sandbox.folder(), "other");
@@ -323,7 +324,7 @@ fn files_that_cannot_be_used_are_refused_by_name() {
     ] {
         let ended = sandbox.run(&options().flag(flag, format!("{{dir}}/{file}")));
         assert_refused(&ended, &sandbox.fill(text));
-        assert!(!sandbox.path("data").exists(), "nothing is made for {text}");
+        assert!(!sandbox.path("data").exists(), "no data directory is created for {text}");
     }
     let ended = sandbox.run(&options().without("key-file"));
     assert_refused(
@@ -342,7 +343,7 @@ fn assert_refused(ended: &Exit, text: &str) {
 }
 
 #[test]
-fn an_expired_certificate_is_shown_all_the_same_and_told_of() {
+fn an_expired_certificate_is_served_and_logged() {
     let setting = Setting::new();
     let expired = Subject { days: (-9, -2), ..Subject::default() };
     setting.issuers.servers.issue(&expired).write(setting.sandbox.folder(), "server");

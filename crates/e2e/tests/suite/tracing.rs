@@ -1,4 +1,4 @@
-//! Distributed tracing: which calls are traced, what is told of them, and that nobody waits for a collector.
+//! Distributed tracing: sampling, spans and attributes, and an unreachable collector.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ fn options(address: &str) -> Options {
     options.flag("distributed-tracing-address", address)
 }
 
-/// A trace that nobody else has.
+/// A `traceparent` with a unique trace id.
 fn trace(number: u8) -> String {
     format!("0af7651916cd43dd8448eb211c8031{number:02x}")
 }
@@ -36,7 +36,7 @@ fn range(key: &str) -> RangeRequest {
     RangeRequest { key: key.to_owned().into(), ..RangeRequest::default() }
 }
 
-/// Each span with the name of the one that it belongs to.
+/// Maps each span to the name of its parent.
 fn shape(spans: &[CollectedSpan]) -> BTreeMap<&str, &str> {
     let name = |id: &[u8]| {
         let parent = spans.iter().find(|one| one.span.span_id == id);
@@ -50,7 +50,7 @@ fn find<'a>(spans: &'a [CollectedSpan], name: &str) -> &'a CollectedSpan {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_put_is_followed_from_the_call_to_the_disk() {
+async fn a_put_has_spans_from_the_call_to_the_sync() {
     let mut collector = Collector::start().await;
     let options = options(&collector.address()).flag("distributed-tracing-instance-id", "me");
     let member = Member::start(options);
@@ -59,7 +59,7 @@ async fn a_put_is_followed_from_the_call_to_the_disk() {
     let spans = collector.trace(&trace(1), "etcdserverpb.KV/Put").await;
     let call = find(&spans, "etcdserverpb.KV/Put");
     assert_eq!(hex(&call.span.parent_span_id), PARENT);
-    assert_eq!(call.span.kind, 2, "a server's");
+    assert_eq!(call.span.kind, 2, "span kind SERVER");
     let port = member.sandbox().client_address().rsplit(':').next().unwrap().to_owned();
     for (name, value) in [
         ("rpc.method", "etcdserverpb.KV/Put"),
@@ -96,7 +96,7 @@ async fn a_put_is_followed_from_the_call_to_the_disk() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_range_waits_for_the_read_index_first() {
+async fn a_range_has_a_read_index_span() {
     let mut collector = Collector::start().await;
     let member = Member::start(options(&collector.address()));
     let client = member.client();
@@ -113,7 +113,7 @@ async fn a_range_waits_for_the_read_index_first() {
     let serializable = RangeRequest { serializable: true, ..range("foo") };
     client.kv().range(within(serializable, &trace(2), true)).await.unwrap();
     let spans = collector.trace(&trace(2), "etcdserverpb.KV/Range").await;
-    assert_eq!(spans.len(), 2, "it asks nobody: {spans:#?}");
+    assert_eq!(spans.len(), 2, "no read index: {spans:#?}");
 
     let refused = client.kv().range(within(range(""), &trace(3), true)).await;
     assert!(refused.is_err());
@@ -123,9 +123,9 @@ async fn a_range_waits_for_the_read_index_first() {
     assert_eq!(code.as_deref(), Some("INVALID_ARGUMENT"));
 }
 
-/// What waits when a member stops is sent before it ends; so if anything were on its way, it would come.
+/// A stopping member exports all pending spans, so a span in flight would be seen.
 #[tokio::test(flavor = "multi_thread")]
-async fn only_what_is_sampled_is_sent() {
+async fn only_sampled_calls_are_exported() {
     let mut collector = Collector::start().await;
     let member = Member::start(options(&collector.address()));
     let client = member.client();
@@ -139,7 +139,7 @@ async fn only_what_is_sampled_is_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rate_of_a_million_traces_everything() {
+async fn a_sampling_rate_of_one_million_traces_every_call() {
     let mut collector = Collector::start().await;
     let options = options(&collector.address());
     let member = Member::start(options.flag("distributed-tracing-sampling-rate", "1000000"));
@@ -149,12 +149,12 @@ async fn a_rate_of_a_million_traces_everything() {
     drop(client);
     member.terminate();
     let traces = collector.traces();
-    assert_eq!(traces.len(), 5, "the first, and nobody overrules a client: {traces:?}");
+    assert_eq!(traces.len(), 5, "the sampled flag of a client takes precedence: {traces:?}");
     assert!(!traces.contains(&trace(1)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_through_the_gateway_is_one_like_any_other() {
+async fn gateway_calls_are_traced_like_grpc_calls() {
     let mut collector = Collector::start().await;
     let member = Member::start(options(&collector.address()));
     let parent = format!("00-{}-{PARENT}-01", trace(1));
@@ -169,7 +169,7 @@ async fn a_call_through_the_gateway_is_one_like_any_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn watches_and_leases_are_traced_as_long_as_they_last() {
+async fn streams_are_traced_for_their_duration() {
     let mut collector = Collector::start().await;
     let options = options(&collector.address());
     let member = Member::start(options.flag("distributed-tracing-sampling-rate", "1000000"));
@@ -182,7 +182,7 @@ async fn watches_and_leases_are_traced_as_long_as_they_last() {
     member.terminate();
     let spans = collector.trace(&trace(1), "etcdserverpb.Lease/LeaseGrant").await;
     let id = find(&spans, "lease_grant").attribute("id");
-    assert_eq!(id, Some(granted.id.to_string()), "as it was chosen");
+    assert_eq!(id, Some(granted.id.to_string()), "the granted lease id");
     assert_eq!(shape(&spans)["apply"], "lease_grant");
     let watch = collector.named("watch");
     assert_eq!(watch.attribute("key").as_deref(), Some("foo"));
@@ -192,7 +192,7 @@ async fn watches_and_leases_are_traced_as_long_as_they_last() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_collector_that_is_not_there_holds_up_nobody() {
+async fn an_unreachable_collector_delays_no_call() {
     let options = options("127.0.0.1:{extra}");
     let member = Member::start(options.flag("distributed-tracing-sampling-rate", "1000000"));
     let client = member.client();
@@ -205,5 +205,5 @@ async fn a_collector_that_is_not_there_holds_up_nobody() {
     let stopped = member.terminate();
     let times = stopped.end.stderr.lines();
     let times = times.iter().filter(|line| line.contains("failed to export spans")).count();
-    assert_eq!(times, 1, "once is enough");
+    assert_eq!(times, 1, "the failure is logged once");
 }
