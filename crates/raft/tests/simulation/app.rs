@@ -1,4 +1,4 @@
-//! The replicated state machine: a digest of everything applied, which is all it takes to compare.
+//! The replicated state machine: a digest of all applied entries, which suffices for comparison.
 
 use bytes::Bytes;
 use raft::{ConfState, Entry, EntryId, Snapshot, SnapshotMetadata};
@@ -6,29 +6,29 @@ use types::{Index, Term};
 
 use crate::random::Digest;
 
-/// Data that starts with this counts as progress after the faults.
+/// The prefix of proposals made after the faults.
 pub(crate) const HEALED_MARK: &[u8] = b"healed ";
 
-/// The state machine of one member.
+/// The state machine of a member.
 #[derive(Clone, Debug)]
 pub(crate) struct App {
-    /// The last entry applied.
+    /// The last applied entry.
     pub(crate) applied: EntryId,
-    /// Of all entries applied.
+    /// The digest of all applied entries.
     pub(crate) digest: Digest,
-    /// Entries applied that were proposed after the faults.
+    /// The number of applied entries that were proposed after the faults.
     pub(crate) healed: u32,
     /// The configuration in force at `applied`.
     pub(crate) conf: ConfState,
 }
 
 impl App {
-    /// Before the first entry.
+    /// Returns the state before the first entry.
     pub(crate) fn genesis(conf: ConfState) -> App {
         App { applied: EntryId::default(), digest: Digest::EMPTY, healed: 0, conf }
     }
 
-    /// Takes the next entry.
+    /// Applies the next entry.
     pub(crate) fn apply(&mut self, entry: &Entry) {
         self.applied = entry.id();
         self.digest = next_digest(self.digest, entry);
@@ -49,7 +49,7 @@ impl App {
             return App::genesis(conf);
         }
         let (digest, healed) =
-            decode(&snapshot.data).expect("snapshots hold what was put into them");
+            decode(&snapshot.data).expect("snapshot data was written by to_snapshot");
         App { applied: snapshot.id(), digest, healed, conf }
     }
 }
@@ -64,7 +64,7 @@ fn next_digest(digest: Digest, entry: &Entry) -> Digest {
     digest.with(*term).with(*index).with(entry_digest(entry).0)
 }
 
-/// What an entry says, wherever it stands.
+/// Returns the digest of an entry's content, independent of its position.
 pub(crate) fn entry_digest(entry: &Entry) -> Digest {
     let kind = match entry.kind {
         raft::EntryType::Normal => 0,

@@ -1,7 +1,7 @@
-//! A simulated disk: what has been written is not yet durable, and a crash takes some of it.
+//! A simulated disk: written records are not durable before a sync, and a crash loses some of them.
 //!
-//! The log of a member is a sequence of records, as in a write-ahead log. Records that were written wait
-//! here until a sync; a crash keeps a prefix of them, and may tear the last record kept.
+//! The log of a member is a sequence of records, as in a write-ahead log. Written records are kept
+//! here until a sync. A crash preserves a prefix of them and may tear the record after it.
 //!
 //! ```text
 //! durable            state(t2, commit 4)  entries 1..=5
@@ -9,26 +9,26 @@
 //! crash keeps, e.g.  entries 6 7
 //! ```
 //!
-//! The durable part is the ground truth that the invariants look at: it is what would be left if the
-//! power went this very moment.
+//! The durable part is the ground truth of the invariants: it is what remains if the power fails
+//! now.
 
 use raft::{Entry, EntryId, HardState, MemoryStorage, Snapshot};
 use types::{Index, Term};
 
 use crate::random::Random;
 
-/// One record of a member's log.
+/// A record of a member's log.
 #[derive(Clone, Debug)]
 pub(crate) enum Record {
-    /// A snapshot from the leader: the log before and behind it goes.
+    /// A snapshot from the leader; it replaces the whole log.
     Received(Snapshot),
-    /// A snapshot made here: the log behind it stays.
+    /// A snapshot of the local state machine; the log after it remains.
     Made(Snapshot),
     Entries(Vec<Entry>),
     State(HardState),
 }
 
-/// What survives.
+/// The durable part.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Durable {
     pub(crate) state: HardState,
@@ -51,7 +51,7 @@ impl Durable {
         self.before.index + self.entries.len() as u64
     }
 
-    /// Whether an entry is here, by itself or inside of a snapshot.
+    /// Reports whether an entry is durable, in the log or covered by a snapshot.
     pub(crate) fn holds(&self, id: EntryId) -> bool {
         id.index <= self.before.index || self.term(id.index) == Some(id.term)
     }
@@ -64,7 +64,7 @@ impl Durable {
     }
 
     fn position(&self, index: Index) -> usize {
-        usize::try_from(index - self.before.index - 1).expect("logs are short here")
+        usize::try_from(index - self.before.index - 1).expect("simulated logs are short")
     }
 
     fn take(&mut self, record: Record) {
@@ -83,19 +83,19 @@ impl Durable {
     fn append(&mut self, mut entries: Vec<Entry>) {
         entries.retain(|entry| entry.index > self.before.index);
         if let Some(first) = entries.first() {
-            assert!(first.index <= self.last_index().next(), "a hole in the log on disk");
+            assert!(first.index <= self.last_index().next(), "gap in the log on disk");
             self.entries.truncate(self.position(first.index));
             self.entries.append(&mut entries);
         }
     }
 
-    /// Drops what a snapshot made here covers, unless a newer one came from the leader meanwhile.
+    /// Drops the entries that a local snapshot covers, unless a newer one came from the leader.
     fn compact(&mut self, snapshot: Snapshot) {
         let id = snapshot.id();
         if id.index <= self.snapshot.metadata.index {
             return;
         }
-        assert!(self.holds(id), "a snapshot of entries that are not durable");
+        assert!(self.holds(id), "snapshot of entries that are not durable");
         let covered = self.entries.partition_point(|entry| entry.index <= id.index);
         self.entries.drain(..covered);
         self.before = id;
@@ -103,7 +103,7 @@ impl Durable {
     }
 }
 
-/// The disk of one member. It outlives the member's crashes.
+/// The disk of a member. It survives the member's crashes.
 #[derive(Debug, Default)]
 pub(crate) struct Disk {
     durable: Durable,
@@ -111,7 +111,7 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// A disk with a snapshot at index zero, which carries the first configuration.
+    /// Creates a disk with a snapshot at index zero, which carries the initial configuration.
     pub(crate) fn with_genesis(genesis: Snapshot) -> Disk {
         Disk { durable: Durable { snapshot: genesis, ..Durable::default() }, unsynced: Vec::new() }
     }
@@ -131,7 +131,7 @@ impl Disk {
         }
     }
 
-    /// The power goes. Gives the number of unsynced records that survive, and of those that do not.
+    /// Cuts the power. Returns the number of unsynced records that survive, and of those lost.
     pub(crate) fn crash(&mut self, random: &mut Random) -> (u64, u64) {
         let written = self.unsynced.len();
         let kept = random.position(written + 1);
@@ -139,7 +139,7 @@ impl Disk {
         for record in records.by_ref().take(kept) {
             self.durable.take(record);
         }
-        // The record after those may survive in part.
+        // The next record may survive in part.
         if let Some(Record::Entries(mut entries)) = records.next() {
             entries.truncate(random.position(entries.len()));
             self.durable.take(Record::Entries(entries));
@@ -148,7 +148,7 @@ impl Disk {
         (kept as u64, (written - kept) as u64)
     }
 
-    /// The storage that a member starts from: what is durable, and nothing else.
+    /// Returns the storage of a restarted member: the durable part.
     pub(crate) fn to_storage(&self) -> MemoryStorage {
         let durable = &self.durable;
         let mut storage =
@@ -158,7 +158,7 @@ impl Disk {
                 .apply_snapshot(durable.snapshot.clone())
                 .expect("a new storage has no snapshot");
         }
-        storage.append(&durable.entries).expect("no holes in a durable log");
+        storage.append(&durable.entries).expect("a durable log has no gaps");
         storage.set_hard_state(durable.state);
         storage
     }

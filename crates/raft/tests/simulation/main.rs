@@ -1,19 +1,21 @@
-//! Whole clusters of the consensus core, simulated in one thread each from one seed.
+//! Simulated clusters of the consensus core: one thread and one seed per cluster.
 //!
-//! A seed decides everything: the members and their settings, every delay, loss, crash and partition, every proposal
-//! and membership change. The same seed gives the same run to the byte. While it runs, the invariants of
-//! Raft are checked after every step against what no member could know: all logs, all disks. Then the
-//! faults end, and the cluster must recover.
+//! A seed determines everything: the members and their settings, every delay, loss, crash and
+//! partition, every proposal and conf change. The same seed reproduces the same run to the byte.
+//! During the run the invariants of Raft are checked after every step against global state that no
+//! member could know: all logs and all disks. Then the faults end, and the cluster must recover.
 //!
-//! Reading order: [`cluster`] runs one event after the other; [`world`] is what the members share; [`node`]
-//! drives one member as a server would; [`disk`], [`network`] and [`app`] are its surroundings; [`scenario`],
-//! [`temper`], [`faults`] and [`membership`] decide what it suffers; [`heal`] wants it well again; [`invariants`] watch;
-//! [`runner`] runs many.
+//! Reading order: [`cluster`] executes one event after another; [`context`] holds what the members
+//! share; [`node`] drives one member as a server would; [`disk`], [`network`] and [`app`] are its
+//! environment; [`scenario`], [`profile`], [`faults`] and [`membership`] generate the workload and
+//! the faults; [`heal`] ends them and waits for recovery; [`invariants`] contains the checks;
+//! [`runner`] runs many seeds.
 //!
-//! `cargo xtask raft-sim --seeds N --from SEED [--keep-going]` runs more of it, or one seed again.
+//! `cargo xtask raft-sim --seeds N --from SEED [--keep-going]` runs more seeds, or repeats one.
 
 mod app;
 mod cluster;
+mod context;
 mod disk;
 mod faults;
 mod heal;
@@ -21,13 +23,12 @@ mod invariants;
 mod membership;
 mod network;
 mod node;
+mod profile;
 mod random;
 mod runner;
 mod scenario;
-mod temper;
 mod totals;
 mod trace;
-mod world;
 
 use std::collections::BTreeSet;
 
@@ -35,94 +36,93 @@ use raft::PlantedBug;
 
 use invariants::Invariant::{self, *};
 use runner::Plan;
-use scenario::Flaw;
+use scenario::Defect;
 use totals::Totals;
 
-/// Seeds of an ordinary test run.
+/// Seeds in an ordinary test run.
 const SEEDS: u64 = 2_000;
 const FROM: u64 = 1;
 
 #[test]
-fn random_clusters_stay_safe_and_heal() {
+fn random_clusters_keep_all_invariants_and_recover() {
     let plan = Plan {
         from: number_from_environment("RAFT_SIM_FROM", FROM),
         seeds: number_from_environment("RAFT_SIM_SEEDS", SEEDS),
         keep_going: std::env::var("RAFT_SIM_KEEP_GOING").is_ok_and(|value| value == "1"),
-        flaw: None,
+        defect: None,
     };
     let (totals, failures) = runner::run(plan);
     println!("simulated from seed {}:\n{totals}", plan.from);
     let reports: Vec<_> = failures.iter().map(ToString::to_string).collect();
     assert!(reports.is_empty(), "{} seeds failed\n{}", reports.len(), reports.join("\n"));
-    // A few seeds alone may miss something; a whole run may not.
+    // A few seeds may miss something; a whole run must not.
     if plan.seeds >= SEEDS {
         assert_exercised(&totals, plan.seeds);
     }
 }
 
-/// A simulation in which nothing happens would find nothing.
+/// Checks that the simulation exercised everything; otherwise it would find nothing.
 fn assert_exercised(totals: &Totals, seeds: u64) {
-    assert!(totals.committed >= 50 * seeds, "hardly any entries were committed");
-    assert!(totals.elections >= 2 * seeds, "hardly any elections were held");
+    assert!(totals.committed >= 50 * seeds, "too few committed entries");
+    assert!(totals.elections >= 2 * seeds, "too few elections");
     for (name, label, count) in totals.all() {
         if name == "helped" {
-            assert!(count <= seeds / 50, "too many clusters could not recover by themselves");
+            assert!(count <= seeds / 50, "too many clusters needed an operator to recover");
         } else {
-            assert!(count >= seeds / 200, "hardly exercised: {count} {label}");
+            assert!(count >= seeds / 200, "too rarely exercised: {count} {label}");
         }
     }
 }
 
 #[test]
-fn a_seed_repeats_to_the_byte() {
+fn a_seed_reproduces_the_same_run() {
     for seed in FROM..FROM + 20 {
         let [first, second] = [(); 2].map(|()| runner::run_seed(seed, None).digest);
-        assert_eq!(first, second, "seed {seed} went two ways");
+        assert_eq!(first, second, "seed {seed} is not reproducible");
         let other = runner::run_seed(seed + 1, None).digest;
-        assert_ne!(first, other, "seeds {seed} and {} are the same", seed + 1);
+        assert_ne!(first, other, "seeds {seed} and {} produce the same run", seed + 1);
     }
 }
 
 #[test]
-fn committing_entries_of_older_terms_by_counting_is_caught() {
-    let signs = [LeaderCompleteness, CommittedIsForEver, StateMachineSafety];
-    assert_is_caught(Flaw::Planted(PlantedBug::CommitOlderTerm), &signs);
+fn committing_entries_of_older_terms_by_counting_is_found() {
+    let signs = [LeaderCompleteness, CommittedIsImmutable, StateMachineSafety];
+    assert_is_found(Defect::Planted(PlantedBug::CommitOlderTerm), &signs);
 }
 
 #[test]
-fn forgetting_a_vote_at_restart_is_caught() {
-    let signs = [OneVoteATerm, ElectionSafety];
-    assert_is_caught(Flaw::Planted(PlantedBug::ForgetVoteAtRestart), &signs);
+fn forgetting_the_vote_at_a_restart_is_found() {
+    let signs = [OneVotePerTerm, ElectionSafety];
+    assert_is_found(Defect::Planted(PlantedBug::ForgetVoteAtRestart), &signs);
 }
 
 #[test]
-fn answering_before_the_disk_has_it_is_caught() {
-    let signs = [CommittedIsDurable, OneVoteATerm, ElectionSafety, NothingRefused];
-    assert_is_caught(Flaw::Planted(PlantedBug::AnswerBeforeDurable), &signs);
+fn responding_before_the_sync_is_found() {
+    let signs = [CommittedIsDurable, OneVotePerTerm, ElectionSafety, NoMessageRefused];
+    assert_is_found(Defect::Planted(PlantedBug::AnswerBeforeDurable), &signs);
 }
 
 #[test]
-fn the_holes_of_etcds_raft_are_caught() {
-    let flaw = Some(Flaw::EtcdBugs);
-    let plan = Plan { from: FROM, seeds: SEEDS / 2, keep_going: true, flaw };
+fn the_known_bugs_of_etcds_raft_are_found() {
+    let defect = Some(Defect::EtcdBugs);
+    let plan = Plan { from: FROM, seeds: SEEDS / 2, keep_going: true, defect };
     let (_, failures) = runner::run(plan);
     let found: BTreeSet<_> = failures.iter().map(|failure| failure.violation.invariant).collect();
-    println!(
-        "{} seeds of {} fell into holes of etcd's raft: {found:?}",
-        failures.len(),
-        plan.seeds
-    );
-    // Leading before one's own vote is durable; and serving reads alone, from what may be old.
+    println!("{} of {} seeds hit bugs of etcd's raft: {found:?}", failures.len(), plan.seeds);
+    // A leader elected before its own vote is durable, and stale reads served without a quorum.
     assert!(found.is_superset(&BTreeSet::from([ElectionSafety, LinearizableReads])));
 }
 
-/// Expects an ordinary run to find what is wrong, by one of these signs.
-fn assert_is_caught(flaw: Flaw, signs: &[Invariant]) {
-    let plan = Plan { from: FROM, seeds: SEEDS, keep_going: false, flaw: Some(flaw) };
+/// Checks that an ordinary run finds the defect through one of these invariants.
+fn assert_is_found(defect: Defect, signs: &[Invariant]) {
+    let plan = Plan { from: FROM, seeds: SEEDS, keep_going: false, defect: Some(defect) };
     let (_, failures) = runner::run(plan);
-    let first = failures.first().unwrap_or_else(|| panic!("{flaw:?} was not found"));
-    println!("{flaw:?} was found after {} seeds: {}", first.seed - FROM + 1, first.violation);
-    assert!(signs.contains(&first.violation.invariant), "found by an unlikely sign:\n{first}");
+    let first = failures.first().unwrap_or_else(|| panic!("{defect:?} was not found"));
+    println!("{defect:?} was found after {} seeds: {}", first.seed - FROM + 1, first.violation);
+    assert!(
+        signs.contains(&first.violation.invariant),
+        "found through an unexpected invariant:\n{first}"
+    );
 }
 
 fn number_from_environment(name: &str, default: u64) -> u64 {

@@ -1,5 +1,5 @@
-//! Membership changes while the cluster runs: members join empty, are promoted, demoted and removed, one by one
-//! or several at once through joint configurations.
+//! Conf changes while the cluster runs: members join empty, are promoted, demoted and removed, one
+//! by one or several at once through joint configurations.
 
 use raft::{
     AnyConfChange, ConfChange, ConfChangeSingle, ConfChangeTransition, ConfChangeType,
@@ -11,32 +11,32 @@ use crate::cluster::Cluster;
 use crate::invariants::Check;
 use crate::scenario::MAX_MEMBERS;
 
-/// Voters that a configuration is grown to at most.
+/// The maximum number of voters.
 const MAX_VOTERS: usize = 7;
 
 impl Cluster {
-    /// Proposes a change that suits the configuration somebody has in force, which may be old.
+    /// Proposes a conf change that fits the configuration of some member, which may be stale.
     pub(crate) fn change_membership(&mut self) -> Check {
         let running = self.running();
-        let by_leader = self.world.random.chance(800);
+        let by_leader = self.sim.random.chance(800);
         let led = self.leader().filter(|_| by_leader);
-        let Some(proposer) = led.or_else(|| self.world.random.pick_any(&running)) else {
+        let Some(proposer) = led.or_else(|| self.sim.random.pick_any(&running)) else {
             return Ok(());
         };
         let conf = self.nodes[&proposer].live.as_ref().map(|live| live.conf.clone());
         let Some(change) = self.draw_change(&conf.unwrap_or_default())? else {
             return Ok(());
         };
-        self.tell(proposer, |node, world| node.propose_change(world, change))
+        self.with_member(proposer, |node, sim| node.propose_change(sim, change))
     }
 
     fn draw_change(&mut self, conf: &ConfState) -> Check<Option<AnyConfChange>> {
         let joint = !conf.voters_outgoing.is_empty();
-        if joint && self.world.random.chance(700) {
-            // Empty: leave the joint configuration.
+        if joint && self.sim.random.chance(700) {
+            // An empty change leaves the joint configuration.
             return Ok(Some(ConfChangeV2::default().into()));
         }
-        let count = self.world.random.pick(&[1, 1, 1, 2, 3]);
+        let count = self.sim.random.pick(&[1, 1, 1, 2, 3]);
         let mut changes = Vec::new();
         let mut voters = conf.voters.clone();
         for _ in 0..count {
@@ -44,30 +44,30 @@ impl Cluster {
                 changes.push(change);
             }
         }
-        Ok((!changes.is_empty()).then(|| self.phrase(changes)))
+        Ok((!changes.is_empty()).then(|| self.encode_changes(changes)))
     }
 
-    /// One change; `voters` are those the changes before it would leave.
+    /// Draws one change; `voters` are the voters after the preceding changes.
     fn draw_single(
         &mut self,
         conf: &ConfState,
         voters: &mut Vec<MemberId>,
     ) -> Check<Option<ConfChangeSingle>> {
         use ConfChangeType::{AddLearnerNode, AddNode, RemoveNode, UpdateNode};
-        let random = &mut self.world.random;
+        let random = &mut self.sim.random;
         let kind =
             random.pick(&[AddNode, AddNode, AddLearnerNode, RemoveNode, RemoveNode, UpdateNode]);
         let node_id = match kind {
             AddNode => match random.pick_any(&conf.learners).filter(|_| random.flip()) {
                 Some(learner) => Some(learner),
-                None if voters.len() < MAX_VOTERS => self.draw_newcomer()?,
+                None if voters.len() < MAX_VOTERS => self.draw_new_member()?,
                 None => None,
             },
-            // A voter becomes a learner, or a new one comes.
+            // A voter becomes a learner, or a new learner joins.
             AddLearnerNode if voters.len() > 1 && random.flip() => random.pick_any(voters),
-            AddLearnerNode => self.draw_newcomer()?,
+            AddLearnerNode => self.draw_new_member()?,
             RemoveNode if random.flip() => random.pick_any(&conf.learners),
-            // Now and then the last voter: refused, and everywhere alike.
+            // Occasionally the last voter, which every member must refuse alike.
             RemoveNode if voters.len() > 1 || random.chance(200) => random.pick_any(voters),
             RemoveNode => None,
             UpdateNode => random.pick_any(voters),
@@ -80,29 +80,30 @@ impl Cluster {
         Ok(Some(ConfChangeSingle { kind, node_id }))
     }
 
-    /// A member that has never been one. It runs before the others hear of it.
-    fn draw_newcomer(&mut self) -> Check<Option<MemberId>> {
-        // One that was started for a change which was lost may be waiting.
-        let was_member = |id: &MemberId| self.world.invariants.configurations.was_member(*id);
+    /// Returns a member that has never been in a configuration. It starts before the others know of
+    /// it.
+    fn draw_new_member(&mut self) -> Check<Option<MemberId>> {
+        // A member started for a lost conf change may still be unused.
+        let was_member = |id: &MemberId| self.sim.invariants.configurations.was_member(*id);
         let waiting: Vec<_> = self.nodes.keys().copied().filter(|id| !was_member(id)).collect();
-        if self.world.random.chance(800)
-            && let Some(member) = self.world.random.pick_any(&waiting)
+        if self.sim.random.chance(800)
+            && let Some(member) = self.sim.random.pick_any(&waiting)
         {
             return Ok(Some(member));
         }
         if self.nodes.len() as u64 >= MAX_MEMBERS {
             return Ok(None);
         }
-        let member = self.admit();
+        let member = self.add_member();
         self.start(member)?;
-        self.world.totals.joined += 1;
+        self.sim.totals.joined += 1;
         Ok(Some(member))
     }
 
-    /// Puts changes into words: the older encoding for some single ones, any transition for all.
-    fn phrase(&mut self, changes: Vec<ConfChangeSingle>) -> AnyConfChange {
+    /// Encodes changes: some single ones in the older encoding, all with any transition.
+    fn encode_changes(&mut self, changes: Vec<ConfChangeSingle>) -> AnyConfChange {
         use ConfChangeTransition::{Auto, JointExplicit, JointImplicit};
-        let random = &mut self.world.random;
+        let random = &mut self.sim.random;
         if let [ConfChangeSingle { kind, node_id }] = changes[..]
             && random.flip()
         {

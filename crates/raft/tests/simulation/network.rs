@@ -1,4 +1,5 @@
-//! The network: late, lost, doubled and out of order; links can be cut, also in one direction.
+//! The simulated network: delays, losses, duplicates and reordering; links can be cut in either
+//! direction.
 
 use std::collections::BTreeSet;
 
@@ -8,25 +9,25 @@ use types::MemberId;
 
 use crate::invariants::{Check, Invariant, Violation, ensure};
 use crate::random::Random;
-use crate::scenario::Weather;
+use crate::scenario::NetworkConditions;
 
 /// The links between members.
 pub(crate) struct Network {
-    pub(crate) weather: Weather,
-    /// Links that carry nothing, from one member to another.
+    pub(crate) conditions: NetworkConditions,
+    /// Cut links, each from one member to another.
     cut: BTreeSet<(MemberId, MemberId)>,
 }
 
-/// What becomes of a message.
-pub(crate) enum Fate {
+/// The outcome of sending a message.
+pub(crate) enum Delivery {
     Lost,
-    /// Arrives after each of these delays.
+    /// The message arrives after each of these delays.
     Arrives(Vec<u64>),
 }
 
 impl Network {
-    pub(crate) fn new(weather: Weather) -> Network {
-        Network { weather, cut: BTreeSet::new() }
+    pub(crate) fn new(conditions: NetworkConditions) -> Network {
+        Network { conditions, cut: BTreeSet::new() }
     }
 
     pub(crate) fn is_cut(&self, from: MemberId, to: MemberId) -> bool {
@@ -41,39 +42,40 @@ impl Network {
         self.cut.clear();
     }
 
-    /// Decides what becomes of a message that is sent now.
-    pub(crate) fn fate(&self, random: &mut Random, from: MemberId, to: MemberId) -> Fate {
-        if self.is_cut(from, to) || random.chance(self.weather.lost) {
-            return Fate::Lost;
+    /// Draws the outcome of a message that is sent now.
+    pub(crate) fn delivery(&self, random: &mut Random, from: MemberId, to: MemberId) -> Delivery {
+        if self.is_cut(from, to) || random.chance(self.conditions.lost) {
+            return Delivery::Lost;
         }
-        let copies = if random.chance(self.weather.doubled) { 2 } else { 1 };
-        Fate::Arrives((0..copies).map(|_| self.delay(random)).collect())
+        let copies = if random.chance(self.conditions.doubled) { 2 } else { 1 };
+        Delivery::Arrives((0..copies).map(|_| self.delay(random)).collect())
     }
 
     fn delay(&self, random: &mut Random) -> u64 {
-        let late = random.chance(self.weather.late);
-        1 + random.below(self.weather.delay) + if late { random.below(Weather::LATE) } else { 0 }
+        let late = random.chance(self.conditions.late);
+        1 + random.below(self.conditions.delay)
+            + if late { random.below(NetworkConditions::LATE) } else { 0 }
     }
 }
 
-/// Sends a message through its wire form, which must not change it.
+/// Encodes and decodes a message, which must not change it.
 pub(crate) fn through_wire(message: &Message) -> Check<Message> {
     let wire: proto::raftpb::Message = message.clone().into();
     let bytes = wire.encode_to_vec();
     let failed = |error: String| {
-        let detail = format!("{message:?} does not come back from its wire form: {error}");
+        let detail = format!("{message:?} cannot be decoded from its encoding: {error}");
         Violation { invariant: Invariant::WireRoundTrip, detail }
     };
     let wire = proto::raftpb::Message::decode(bytes.as_slice())
         .map_err(|error| failed(error.to_string()))?;
     let decoded = Message::try_from(wire).map_err(|error| failed(error.to_string()))?;
     ensure(decoded == *message, Invariant::WireRoundTrip, || {
-        format!("{message:?} comes back from its wire form as {decoded:?}")
+        format!("{message:?} is decoded as {decoded:?}")
     })?;
     Ok(decoded)
 }
 
-/// Whether the transport tells its member how sending this went.
+/// Reports whether the transport reports the result of sending this message.
 pub(crate) fn is_snapshot(message: &Message) -> bool {
     message.kind == MessageType::MsgSnap
 }

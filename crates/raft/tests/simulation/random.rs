@@ -1,4 +1,4 @@
-//! Chance and digests: everything a run draws comes from one seed, so a seed is a run.
+//! Seeded randomness and digests: every random choice of a run derives from its seed.
 
 /// A small generator (Steele, Lea and Flood: Fast splittable pseudorandom number generators, 2014).
 #[derive(Clone, Debug)]
@@ -6,7 +6,7 @@ pub(crate) struct Random(u64);
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Random {
-        // Neighbouring seeds must not give neighbouring runs.
+        // Similar seeds must not produce similar runs.
         Random(mix(seed ^ 0x5eed_0fb0_3711_4e00))
     }
 
@@ -15,17 +15,17 @@ impl Random {
         mix(self.0)
     }
 
-    /// A number below `bound`; zero if there is none.
+    /// Returns a number below `bound`, or zero if `bound` is zero.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         if bound == 0 { 0 } else { self.next() % bound }
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, inclusive.
     pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
 
-    /// True in so many of a thousand cases.
+    /// Returns true with this probability in per mille.
     pub(crate) fn chance(&mut self, per_mille: u64) -> bool {
         self.below(1000) < per_mille
     }
@@ -34,23 +34,23 @@ impl Random {
         self.chance(500)
     }
 
-    /// A position in a list of this length.
+    /// Returns a position in a list of this length.
     pub(crate) fn position(&mut self, len: usize) -> usize {
         usize::try_from(self.below(len as u64)).expect("below a length")
     }
 
-    /// One of several. There must be at least one.
+    /// Returns one of several choices; there must be at least one.
     pub(crate) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.position(choices.len())]
     }
 
-    /// One of several, if there are any.
+    /// Returns one of several choices, if there are any.
     pub(crate) fn pick_any<T: Copy>(&mut self, choices: &[T]) -> Option<T> {
         (!choices.is_empty()).then(|| self.pick(choices))
     }
 }
 
-/// Folds values into a number that differs if any of them does.
+/// A digest of a sequence of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Digest(pub(crate) u64);
 
@@ -69,8 +69,8 @@ impl Digest {
     }
 }
 
-/// So that whatever derives `Hash` can be folded in. The standard hasher would do as well, but its
-/// numbers may change with the compiler.
+/// Allows to digest any type that derives `Hash`. The digest of the standard hasher may change with
+/// the compiler.
 impl std::hash::Hasher for Digest {
     fn finish(&self) -> u64 {
         self.0

@@ -1,4 +1,4 @@
-//! Runs seeds on all cores, and tells how to repeat the one that fails.
+//! Runs seeds on all cores and reports how to repeat a failed one.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,27 +7,27 @@ use std::sync::{Mutex, Once};
 
 use crate::cluster::Cluster;
 use crate::invariants::{Invariant, Violation};
-use crate::scenario::Flaw;
+use crate::scenario::Defect;
 use crate::totals::Totals;
 
-/// Which seeds to run, and how.
+/// The seeds to run, and how.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) from: u64,
     pub(crate) seeds: u64,
     pub(crate) keep_going: bool,
-    pub(crate) flaw: Option<Flaw>,
+    pub(crate) defect: Option<Defect>,
 }
 
-/// What came of one seed.
+/// The outcome of one seed.
 pub(crate) struct Outcome {
     pub(crate) totals: Totals,
-    /// Two runs with the same digest went the same way.
+    /// Runs with equal digests are identical.
     pub(crate) digest: u64,
     pub(crate) failure: Option<Failure>,
 }
 
-/// A seed that failed.
+/// A failed seed.
 pub(crate) struct Failure {
     pub(crate) seed: u64,
     pub(crate) violation: Violation,
@@ -42,22 +42,22 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Runs one seed from beginning to end.
-pub(crate) fn run_seed(seed: u64, flaw: Option<Flaw>) -> Outcome {
-    let mut cluster = Cluster::new(seed, flaw);
+/// Runs one seed.
+pub(crate) fn run_seed(seed: u64, defect: Option<Defect>) -> Outcome {
+    let mut cluster = Cluster::new(seed, defect);
     let result = catching_panics(|| cluster.run());
     let failure = result.err().map(|violation| Failure {
         seed,
         violation,
-        trace: cluster.world.trace.to_string(),
+        trace: cluster.sim.trace.to_string(),
     });
-    let mut totals = std::mem::take(&mut cluster.world.totals);
+    let mut totals = std::mem::take(&mut cluster.sim.totals);
     totals.seeds = 1;
-    Outcome { totals, digest: cluster.world.trace.digest(), failure }
+    Outcome { totals, digest: cluster.sim.trace.digest(), failure }
 }
 
-/// Runs the seeds of a plan on all cores. Failures come in the order of their seeds; unless the plan says to
-/// keep going, no seed is begun after one has failed.
+/// Runs the seeds of a plan on all cores. Failures are sorted by seed. Unless `keep_going` is set,
+/// no seed starts after a failure.
 pub(crate) fn run(plan: Plan) -> (Totals, Vec<Failure>) {
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let results = Mutex::new((Totals::default(), Vec::new()));
@@ -67,11 +67,11 @@ pub(crate) fn run(plan: Plan) -> (Totals, Vec<Failure>) {
             if offset >= plan.seeds || stop.load(Ordering::Relaxed) {
                 return;
             }
-            let outcome = run_seed(plan.from + offset, plan.flaw);
+            let outcome = run_seed(plan.from + offset, plan.defect);
             if outcome.failure.is_some() && !plan.keep_going {
                 stop.store(true, Ordering::Relaxed);
             }
-            let mut results = results.lock().expect("no thread panics while it counts");
+            let mut results = results.lock().expect("no thread panics while it holds the lock");
             results.0.add(&outcome.totals);
             results.1.extend(outcome.failure);
         }
@@ -82,27 +82,28 @@ pub(crate) fn run(plan: Plan) -> (Totals, Vec<Failure>) {
             scope.spawn(work);
         }
     });
-    let (totals, mut failures) = results.into_inner().expect("all threads have ended");
+    let (totals, mut failures) =
+        results.into_inner().expect("no thread panicked while it held the lock");
     failures.sort_by_key(|failure| failure.seed);
     (totals, failures)
 }
 
 thread_local! {
-    /// Why this thread panicked while it simulated; nothing while it does not simulate.
+    /// The panic message of this thread during a simulation; `None` outside of one.
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// A panic of the core is a violation like any other.
+/// Turns a panic of the core into a violation.
 fn catching_panics(run: impl FnOnce() -> Result<(), Violation>) -> Result<(), Violation> {
-    note_panics();
+    capture_panics();
     PANIC.set(Some(String::new()));
     let result = catch_unwind(AssertUnwindSafe(run));
     let detail = PANIC.take().unwrap_or_default();
     result.unwrap_or(Err(Violation { invariant: Invariant::NoPanic, detail }))
 }
 
-/// Keeps the words of a panic in place of printing them, on threads that simulate.
-fn note_panics() {
+/// Captures panic messages of simulating threads instead of printing them.
+fn capture_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let print = std::panic::take_hook();

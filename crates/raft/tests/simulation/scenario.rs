@@ -1,47 +1,48 @@
-//! What a seed decides before the run begins: the cluster, its settings, its temper and its weather.
+//! The scenario of a seed: the cluster, its settings, its workload profile and its network
+//! conditions.
 
 use raft::{Config, PlantedBug, ReadOnlyOption};
 use types::{Index, MemberId};
 
+use crate::profile::Profile;
 use crate::random::Random;
-use crate::temper::Temper;
 
-/// Units of simulated time in a tick.
+/// Units of simulated time per tick.
 pub(crate) const TICK: u64 = 100;
 
-/// Members that may ever exist. Ids are not reused.
+/// The maximum number of members over a run. Ids are not reused.
 pub(crate) const MAX_MEMBERS: u64 = 12;
 
-/// Something wrong in the core itself, to see that it is found.
+/// A defect of the core that the simulation must find.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Flaw {
+pub(crate) enum Defect {
     Planted(PlantedBug),
-    /// The holes of etcd's raft, which this core has closed.
+    /// The known bugs of etcd's raft, which this core has fixed.
     EtcdBugs,
 }
 
-/// How the first members learn who they are.
+/// How the initial members learn their configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Genesis {
-    /// By entries that start the log.
+    /// From entries at the start of the log.
     Bootstrap,
-    /// By a configuration at index zero.
+    /// From a configuration at index zero.
     ConfState,
 }
 
-/// How much a leader sends at a time.
+/// The flow control of a leader.
 #[derive(Clone, Copy, Debug)]
 enum Flow {
-    /// One entry, and the next when it is acknowledged: a crash may come between any two.
+    /// One entry in flight: a crash may happen between any two.
     OneByOne,
-    /// A few.
+    /// A few entries in flight.
     Narrow,
-    /// Plenty.
+    /// Many entries in flight.
     Wide,
 }
 
 impl Flow {
-    /// Bytes in a message, and messages in flight.
+    /// Returns the bytes per message and the messages in flight.
     fn draw(self, random: &mut Random) -> (u64, usize) {
         match self {
             Flow::OneByOne => (0, 1),
@@ -51,52 +52,52 @@ impl Flow {
     }
 }
 
-/// What a network does to messages.
+/// The behaviour of the network.
 #[derive(Clone, Debug)]
-pub(crate) struct Weather {
-    /// Delays are up to this.
+pub(crate) struct NetworkConditions {
+    /// The maximum delay.
     pub(crate) delay: u64,
-    /// So many of a thousand take up to [`Weather::LATE`] longer.
+    /// The probability, in per mille, of an additional delay of up to [`NetworkConditions::LATE`].
     pub(crate) late: u64,
     pub(crate) lost: u64,
     pub(crate) doubled: u64,
-    /// So many of a thousand losses are told to the sender.
-    pub(crate) told: u64,
+    /// The probability, in per mille, that a loss is reported to the sender.
+    pub(crate) loss_reported: u64,
 }
 
-impl Weather {
-    /// How late a late message may be: several elections.
+impl NetworkConditions {
+    /// The maximum additional delay of a late message: several election timeouts.
     pub(crate) const LATE: u64 = 25 * TICK;
 
-    /// After the faults.
-    pub(crate) fn fair() -> Weather {
-        Weather { delay: 20, late: 0, lost: 0, doubled: 0, told: 1000 }
+    /// Returns the conditions after the faults.
+    pub(crate) fn healthy() -> NetworkConditions {
+        NetworkConditions { delay: 20, late: 0, lost: 0, doubled: 0, loss_reported: 1000 }
     }
 }
 
-/// Everything a seed decides in advance.
+/// Everything a seed determines in advance.
 pub(crate) struct Scenario {
     pub(crate) voters: u64,
     pub(crate) learners: u64,
     pub(crate) genesis: Genesis,
-    pub(crate) weather: Weather,
-    pub(crate) temper: Temper,
-    /// Actions come this far apart on average.
+    pub(crate) conditions: NetworkConditions,
+    pub(crate) profile: Profile,
+    /// The average interval between actions.
     pub(crate) pause: u64,
     pub(crate) fault_ticks: u64,
-    /// So many of a thousand lives use asynchronous storage writes.
+    /// The probability, in per mille, of asynchronous storage writes in an incarnation.
     pub(crate) asynchronous: u64,
-    /// A sync takes up to this; and so does applying.
+    /// The maximum delay of a sync, and of applying entries.
     pub(crate) sync_delay: u64,
     pub(crate) apply_delay: u64,
-    /// How long a member may let work pile up before it looks.
+    /// The maximum delay before a member handles its pending work.
     pub(crate) turn_delay: u64,
-    /// So many of a thousand messages go through their wire form.
+    /// The probability, in per mille, that a message is encoded and decoded.
     pub(crate) encoded: u64,
-    /// So many of a thousand members crash after they voted, or after they were elected.
+    /// The probabilities, in per mille, of a crash after a vote and after a won election.
     pub(crate) crash_after_vote: u64,
     pub(crate) crash_after_election: u64,
-    /// A clock may be off by so many units in a tick.
+    /// The maximum clock skew, in units per tick.
     pub(crate) skew: u64,
     election_ticks: u32,
     heartbeat_ticks: u32,
@@ -106,15 +107,15 @@ pub(crate) struct Scenario {
     step_down_on_removal: bool,
     disable_proposal_forwarding: bool,
     flow: Flow,
-    flaw: Option<Flaw>,
+    defect: Option<Defect>,
 }
 
 impl Scenario {
-    pub(crate) fn draw(random: &mut Random, flaw: Option<Flaw>) -> Scenario {
-        let temper = Temper::draw(random);
-        let figure_eight = temper == Temper::FigureEight;
-        let churn = temper == Temper::Churn;
-        let (voters, learners) = temper.draw_members(random);
+    pub(crate) fn draw(random: &mut Random, defect: Option<Defect>) -> Scenario {
+        let profile = Profile::draw(random);
+        let figure_eight = profile == Profile::FigureEight;
+        let churn = profile == Profile::Churn;
+        let (voters, learners) = profile.draw_members(random);
         let heartbeat_ticks = random.pick(&[1, 1, 2]);
         let check_quorum = random.flip();
         let by_lease = check_quorum && random.chance(300);
@@ -122,8 +123,8 @@ impl Scenario {
             voters,
             learners,
             genesis: random.pick(&[Genesis::Bootstrap, Genesis::ConfState]),
-            weather: draw_weather(random),
-            temper,
+            conditions: draw_conditions(random),
+            profile,
             pause: random.pick(&[20, 60, 150]),
             fault_ticks: random.between(150, 500),
             asynchronous: random.pick(&[0, 500, 1000, 1000]),
@@ -136,7 +137,8 @@ impl Scenario {
             skew: if by_lease { 0 } else { random.pick(&[0, 10, 40]) },
             election_ticks: heartbeat_ticks * 3 + random.pick(&[0, 1, 4, 7]),
             heartbeat_ticks,
-            // Without it, members that know different configurations may outrun each other's terms.
+            // Without pre-vote, members that know different configurations may outrun each other's
+            // terms.
             pre_vote: churn || random.flip(),
             check_quorum,
             by_lease,
@@ -147,11 +149,11 @@ impl Scenario {
             } else {
                 random.pick(&[Flow::Narrow, Flow::Wide])
             },
-            flaw,
+            defect,
         }
     }
 
-    /// The configuration of one life of a member.
+    /// Returns the configuration of one incarnation of a member.
     pub(crate) fn config(
         &self,
         random: &mut Random,
@@ -178,11 +180,11 @@ impl Scenario {
             read_only_option,
             disable_proposal_forwarding: self.disable_proposal_forwarding,
             step_down_on_removal: self.step_down_on_removal,
-            planted_bug: match self.flaw {
-                Some(Flaw::Planted(bug)) => Some(bug),
-                Some(Flaw::EtcdBugs) | None => None,
+            planted_bug: match self.defect {
+                Some(Defect::Planted(bug)) => Some(bug),
+                Some(Defect::EtcdBugs) | None => None,
             },
-            keep_etcd_bugs: matches!(self.flaw, Some(Flaw::EtcdBugs)),
+            keep_etcd_bugs: matches!(self.defect, Some(Defect::EtcdBugs)),
             ..Config::new(id)
         }
     }
@@ -192,12 +194,12 @@ impl Scenario {
     }
 }
 
-fn draw_weather(random: &mut Random) -> Weather {
-    Weather {
+fn draw_conditions(random: &mut Random) -> NetworkConditions {
+    NetworkConditions {
         delay: random.pick(&[3, 20, 60, 200]),
         late: random.pick(&[0, 0, 20, 100]),
         lost: random.pick(&[0, 0, 20, 100]),
         doubled: random.pick(&[0, 0, 20, 100]),
-        told: random.pick(&[0, 500, 1000]),
+        loss_reported: random.pick(&[0, 500, 1000]),
     }
 }

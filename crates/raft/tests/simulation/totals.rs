@@ -1,11 +1,11 @@
-//! What was exercised: a simulation in which nothing happens proves nothing.
+//! Counters of what a run exercised: a simulation in which nothing happens proves nothing.
 
 use std::fmt;
 
-/// Declares counters with the words they are reported by.
+/// Declares counters with their labels.
 macro_rules! totals {
     ($($name:ident: $label:literal,)*) => {
-        /// Counters of one run, or of many.
+        /// Counters of one run or many.
         #[derive(Clone, Debug, Default)]
         pub(crate) struct Totals {
             $(pub(crate) $name: u64,)*
@@ -16,7 +16,7 @@ macro_rules! totals {
                 $(self.$name += other.$name;)*
             }
 
-            /// Every counter with its field and what it counts.
+            /// Returns every counter with its name and label.
             pub(crate) fn all(&self) -> Vec<(&'static str, &'static str, u64)> {
                 vec![$((stringify!($name), $label, self.$name),)*]
             }
@@ -35,24 +35,24 @@ totals! {
     partitions: "partitions",
     messages: "messages delivered",
     dropped: "messages lost",
-    doubled: "messages doubled",
-    encoded: "messages through the wire form",
-    asynchronous: "lives with asynchronous storage",
-    classic: "lives with synchronous storage",
-    membership: "membership changes in force",
+    doubled: "messages duplicated",
+    encoded: "messages encoded and decoded",
+    asynchronous: "incarnations with asynchronous storage",
+    synchronous: "incarnations with synchronous storage",
+    membership: "conf changes applied",
     joint: "joint configurations entered",
-    refused_changes: "membership changes refused when applied",
+    refused_changes: "conf changes refused when applied",
     joined: "members joined",
     snapshots_made: "snapshots made",
     snapshots_sent: "snapshots sent",
     snapshots_restored: "snapshots restored",
-    reads_asked: "reads asked for",
+    reads_asked: "reads requested",
     reads_answered: "reads answered",
-    proposals: "proposals taken",
+    proposals: "proposals accepted",
     proposals_dropped: "proposals dropped",
-    transfers: "transfers asked for",
+    transfers: "transfers requested",
     campaigns: "campaigns forced",
-    helped: "members told what they had committed",
+    helped: "commit indexes set by the operator",
 }
 
 impl fmt::Display for Totals {

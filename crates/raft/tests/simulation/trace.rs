@@ -1,4 +1,4 @@
-//! What happened, in order: the end of it for people, a digest of all of it for comparing runs.
+//! The trace of a run: the last events for reports, and a digest of all events for comparing runs.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,12 +9,12 @@ use types::MemberId;
 
 use crate::random::Digest;
 
-/// Events kept for a report.
+/// The number of events kept for a report.
 const KEPT: usize = 60;
 
-/// What happened.
+/// A traced event.
 #[derive(Hash)]
-pub(crate) enum What {
+pub(crate) enum TraceEvent {
     Sent(Summary),
     Dropped(Summary),
     Received(Summary),
@@ -68,17 +68,17 @@ impl Summary {
     }
 }
 
-/// Something that happened to a member, or to all of them.
-struct Event {
+/// An event of a member, or of the whole cluster.
+struct TraceRecord {
     at: u64,
     member: u64,
-    what: What,
+    what: TraceEvent,
 }
 
-/// The run so far.
+/// The trace of a run.
 pub(crate) struct Trace {
     digest: Digest,
-    last: VecDeque<Event>,
+    last: VecDeque<TraceRecord>,
 }
 
 impl Trace {
@@ -86,17 +86,17 @@ impl Trace {
         Trace { digest: Digest::EMPTY, last: VecDeque::with_capacity(KEPT) }
     }
 
-    pub(crate) fn record(&mut self, at: u64, member: MemberId, what: What) {
+    pub(crate) fn record(&mut self, at: u64, member: MemberId, what: TraceEvent) {
         at.hash(&mut self.digest);
         member.0.hash(&mut self.digest);
         what.hash(&mut self.digest);
         if self.last.len() == KEPT {
             self.last.pop_front();
         }
-        self.last.push_back(Event { at, member: member.0, what });
+        self.last.push_back(TraceRecord { at, member: member.0, what });
     }
 
-    /// Two runs with the same digest went the same way.
+    /// Returns the digest; runs with equal digests are identical.
     pub(crate) fn digest(&self) -> u64 {
         self.digest.finish()
     }
@@ -110,37 +110,41 @@ impl fmt::Display for Trace {
     }
 }
 
-impl fmt::Display for What {
+impl fmt::Display for TraceEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            What::Sent(summary) => write!(f, "sends {summary}"),
-            What::Dropped(summary) => write!(f, "loses {summary}"),
-            What::Received(summary) => write!(f, "gets  {summary}"),
-            What::Became { role, term } => write!(f, "becomes {role} in term {term}"),
-            What::Committed { index } => write!(f, "commits {index}"),
-            What::Wrote { entries, last, snapshot, synced } => write!(
+            TraceEvent::Sent(summary) => write!(f, "sends {summary}"),
+            TraceEvent::Dropped(summary) => write!(f, "loses {summary}"),
+            TraceEvent::Received(summary) => write!(f, "gets  {summary}"),
+            TraceEvent::Became { role, term } => write!(f, "becomes {role} in term {term}"),
+            TraceEvent::Committed { index } => write!(f, "commits {index}"),
+            TraceEvent::Wrote { entries, last, snapshot, synced } => write!(
                 f,
                 "writes {entries} entries up to {last}, snapshot {snapshot}, {}",
                 if *synced { "and syncs" } else { "no sync" }
             ),
-            What::Durable { last } => write!(f, "has {last} durably"),
-            What::Applied { index } => write!(f, "applied {index}"),
-            What::Restored { index } => write!(f, "restored its state at {index}"),
-            What::Crashed { kept, lost } => write!(f, "CRASHES: {kept} writes kept, {lost} lost"),
-            What::Started { how, term, commit, last, applied } => write!(
+            TraceEvent::Durable { last } => write!(f, "has {last} durably"),
+            TraceEvent::Applied { index } => write!(f, "applied {index}"),
+            TraceEvent::Restored { index } => write!(f, "restored its state at {index}"),
+            TraceEvent::Crashed { kept, lost } => {
+                write!(f, "CRASHES: {kept} writes kept, {lost} lost")
+            }
+            TraceEvent::Started { how, term, commit, last, applied } => write!(
                 f,
                 "STARTS ({how}) in term {term}: commit {commit}, last {last}, applied {applied}"
             ),
-            What::Proposed { taken, text } => {
+            TraceEvent::Proposed { taken, text } => {
                 write!(f, "{} {text}", if *taken { "proposes" } else { "cannot propose" })
             }
-            What::Snapshot { index, compacted } => {
+            TraceEvent::Snapshot { index, compacted } => {
                 write!(f, "makes a snapshot at {index}, compacts up to {compacted}")
             }
-            What::ReadAsked { read } => write!(f, "asks for read {read}"),
-            What::ReadAnswered { read, index } => write!(f, "may serve read {read} at {index}"),
-            What::Did(what) => f.write_str(what),
-            What::Note(what) => f.write_str(what),
+            TraceEvent::ReadAsked { read } => write!(f, "asks for read {read}"),
+            TraceEvent::ReadAnswered { read, index } => {
+                write!(f, "may serve read {read} at {index}")
+            }
+            TraceEvent::Did(what) => f.write_str(what),
+            TraceEvent::Note(what) => f.write_str(what),
         }
     }
 }
@@ -159,7 +163,7 @@ impl fmt::Display for Summary {
     }
 }
 
-/// A role in a word.
+/// Returns a short name of a role.
 pub(crate) fn role_name(role: RoleKind) -> &'static str {
     match role {
         RoleKind::Follower => "follower",

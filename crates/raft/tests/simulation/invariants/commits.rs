@@ -1,8 +1,9 @@
-//! What is committed is durable on a quorum, stays as it is, and is in the log of every later leader.
+//! Committed entries are durable on a quorum, never change, and are in the log of every later
+//! leader.
 //!
-//! The ledger is the one true log: an entry gets into it when a leader first counts it as committed, and at
-//! that moment a quorum of the leader's configuration must have it on disk. Everybody else's commit
-//! index must lie within the ledger, and everybody's committed entries must be those of the ledger.
+//! The *ledger* is the committed log. An entry is added when a leader first commits it; at that
+//! time a quorum of the leader's configuration must have it on disk. The commit index of every
+//! member must be within the ledger, and its committed entries must equal the ledger's.
 
 use std::collections::BTreeMap;
 
@@ -12,38 +13,38 @@ use types::{Index, MemberId, Term};
 use crate::app::entry_digest;
 use crate::disk::Disk;
 
-use super::logs::Known;
+use super::logs::EntryDigest;
 use super::{Check, Invariant, LogView, Violation, ensure};
 
 /// The ledger of committed entries.
 #[derive(Default)]
 pub(crate) struct Commits {
     /// The entry at index `i` is at `i - 1`, with the term of the leader that committed it first.
-    ledger: Vec<(Known, Term)>,
+    ledger: Vec<(EntryDigest, Term)>,
 }
 
 impl Commits {
-    /// The first entries of a new cluster are committed from the beginning.
+    /// Adds the initial entries of a new cluster, which are committed from the start.
     pub(crate) fn begin_with(&mut self, entries: &[Entry]) {
-        let known = |entry: &Entry| Known { term: entry.term, digest: entry_digest(entry) };
+        let known = |entry: &Entry| EntryDigest { term: entry.term, digest: entry_digest(entry) };
         self.ledger = entries.iter().map(|entry| (known(entry), entry.term)).collect();
     }
 
-    /// The last index that anybody has counted as committed.
+    /// Returns the highest index that any member has committed.
     pub(crate) fn last_index(&self) -> Index {
         Index(self.ledger.len() as u64)
     }
 
-    fn get(&self, index: Index) -> Option<Known> {
+    fn get(&self, index: Index) -> Option<EntryDigest> {
         self.get_with_term(index).map(|(known, _)| known)
     }
 
-    fn get_with_term(&self, index: Index) -> Option<(Known, Term)> {
+    fn get_with_term(&self, index: Index) -> Option<(EntryDigest, Term)> {
         let position = index.0.checked_sub(1)?;
         self.ledger.get(usize::try_from(position).ok()?).copied()
     }
 
-    /// The last committed entry that a log holds.
+    /// Returns the last committed entry that a log contains.
     pub(crate) fn last_in(&self, view: &LogView) -> Index {
         let mut index = self.last_index().min(view.last_index());
         while index > view.before().index && self.get(index) != view.get(index) {
@@ -52,7 +53,7 @@ impl Commits {
         index
     }
 
-    /// The leader of a term commits up to `to`.
+    /// Checks that the leader of a term may commit up to `to`.
     pub(crate) fn leader_commits(
         &mut self,
         leader: MemberId,
@@ -62,7 +63,7 @@ impl Commits {
         conf: &ConfState,
         disks: &BTreeMap<MemberId, Disk>,
     ) -> Check {
-        let known = view.get(to).ok_or_else(|| unseen(leader, to))?;
+        let known = view.get(to).ok_or_else(|| not_handed_out(leader, to))?;
         let id = EntryId { term: known.term, index: to };
         let durable = |member| disks.get(&member).is_some_and(|disk| disk.durable().holds(id));
         ensure(has_quorum(conf, durable), Invariant::CommittedIsDurable, || {
@@ -75,23 +76,20 @@ impl Commits {
         })?;
         while self.last_index() < to {
             let next = self.last_index().next();
-            let known = view.get(next).ok_or_else(|| unseen(leader, next))?;
+            let known = view.get(next).ok_or_else(|| not_handed_out(leader, next))?;
             self.ledger.push((known, term));
         }
         Ok(())
     }
 
-    /// A member that does not lead has learned that everything up to `to` is committed.
+    /// Checks that a follower may commit up to `to`.
     pub(crate) fn follower_learns(&self, member: MemberId, to: Index) -> Check {
         ensure(to <= self.last_index(), Invariant::CommittedIsDurable, || {
-            format!(
-                "{member} takes {to} for committed; no leader has gone beyond {}",
-                self.last_index()
-            )
+            format!("{member} commits {to}; no leader has committed beyond {}", self.last_index())
         })
     }
 
-    /// The committed entries of a member, from `from` to `to`, must be those of the ledger.
+    /// Checks that the committed entries of a member, from `from` to `to`, equal the ledger's.
     pub(crate) fn compare(
         &self,
         member: MemberId,
@@ -100,12 +98,12 @@ impl Commits {
         to: Index,
     ) -> Check {
         self.visible(view, from, to)
-            .try_for_each(|index| self.holds(Invariant::CommittedIsForEver, member, view, index))
+            .try_for_each(|index| self.holds(Invariant::CommittedIsImmutable, member, view, index))
     }
 
-    /// A new leader must have everything that was committed in earlier terms when it was elected, here
-    /// up to `to`. A candidate whose votes come late may find itself the leader of a term long past;
-    /// what later terms have committed it need not have.
+    /// Checks that a new leader has everything that earlier terms had committed when it was
+    /// elected, up to `to`. A candidate whose votes arrive late may become leader of a term long
+    /// past; it need not have the entries that later terms committed.
     pub(crate) fn leader_is_complete(
         &self,
         leader: MemberId,
@@ -121,7 +119,7 @@ impl Commits {
             .try_for_each(|index| self.holds(Invariant::LeaderCompleteness, leader, view, index))
     }
 
-    /// The indexes of a range that have not been compacted away from a log.
+    /// Returns the indexes of a range that are not compacted in a log.
     fn visible(&self, view: &LogView, from: Index, to: Index) -> impl Iterator<Item = Index> {
         (from.max(view.before().index.next()).0..=to.0).map(Index)
     }
@@ -129,20 +127,20 @@ impl Commits {
     fn holds(&self, invariant: Invariant, member: MemberId, view: &LogView, index: Index) -> Check {
         let (committed, held) = (self.get(index), view.get(index));
         ensure(committed == held, invariant, || {
-            let term = |known: Option<Known>| known.map_or(Term::ZERO, |known| known.term);
+            let term = |known: Option<EntryDigest>| known.map_or(Term::ZERO, |known| known.term);
             let (committed, held) = (term(committed), term(held));
             format!("{member} has {held}/{index} where {committed}/{index} is committed")
         })
     }
 }
 
-fn unseen(leader: MemberId, index: Index) -> Violation {
-    let detail = format!("{leader} commits {index} before it handed it out to be saved");
+fn not_handed_out(leader: MemberId, index: Index) -> Violation {
+    let detail = format!("{leader} commits {index} before handing it out to be saved");
     Violation { invariant: Invariant::CommittedIsDurable, detail }
 }
 
-/// Whether those for whom `has` is true make a quorum of the configuration. Written out here
-/// rather than borrowed from the core, whose arithmetic is under test.
+/// Reports whether the members with `has` form a quorum. Implemented here because the core's own
+/// arithmetic is under test.
 fn has_quorum(conf: &ConfState, has: impl Fn(MemberId) -> bool) -> bool {
     let majority = |voters: &[MemberId]| {
         voters.is_empty() || 2 * voters.iter().filter(|&&id| has(id)).count() > voters.len()

@@ -1,7 +1,7 @@
-//! Every member goes through the same configurations, and each follows safely from the one before.
+//! All members apply the same configurations, and each one follows safely from the previous one.
 //!
-//! Safe is a step after which any quorum of the new configuration overlaps any quorum of the old: one voter
-//! more or less, into a joint configuration, or out of one.
+//! A step is safe if every quorum of the new configuration overlaps every quorum of the old one:
+//! one voter more or less, entering a joint configuration, or leaving one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,19 +14,19 @@ use super::{Check, Invariant, ensure};
 #[derive(Default)]
 pub(crate) struct Configurations {
     genesis: ConfState,
-    /// What the change at each index led to; nothing if it was refused.
+    /// The result of the conf change at each index; `None` if it was refused.
     changes: BTreeMap<Index, Option<ConfState>>,
-    /// Everybody who was ever part of a configuration.
+    /// All members that have ever been in a configuration.
     members: BTreeSet<MemberId>,
 }
 
 impl Configurations {
     pub(crate) fn begin_with(&mut self, genesis: ConfState) {
-        self.note_members(&genesis);
+        self.record_members(&genesis);
         self.genesis = genesis;
     }
 
-    fn note_members(&mut self, conf: &ConfState) {
+    fn record_members(&mut self, conf: &ConfState) {
         self.members.extend(conf.voters.iter().chain(&conf.learners));
     }
 
@@ -34,20 +34,20 @@ impl Configurations {
         self.members.contains(&id)
     }
 
-    /// The newest configuration that anybody has applied, and where.
+    /// Returns the newest configuration that any member has applied, and its index.
     pub(crate) fn newest(&self) -> (Index, &ConfState) {
         self.at(Index::MAX)
     }
 
-    /// The configuration in force at an index, and where it came into force.
+    /// Returns the configuration in force at an index, and the index of its change.
     pub(crate) fn at(&self, index: Index) -> (Index, &ConfState) {
         let in_force = |(&index, conf)| Option::as_ref(conf).map(|conf| (index, conf));
         let newest = self.changes.range(..=index).rev().find_map(in_force);
         newest.unwrap_or((Index::ZERO, &self.genesis))
     }
 
-    /// A member has applied the change at an index: from one configuration to another, or to none
-    /// because it was refused. True if it is the first to do so.
+    /// Checks a conf change that a member has applied; `after` is `None` if it was refused. Returns
+    /// true if the member is the first to apply it.
     pub(crate) fn applied(
         &mut self,
         member: MemberId,
@@ -59,7 +59,7 @@ impl Configurations {
             ensure(is_safe_step(before, after), Invariant::ConfigurationSafety, || {
                 format!("{member} goes from {before:?} to {after:?} at {index}")
             })?;
-            self.note_members(after);
+            self.record_members(after);
         }
         let new = !self.changes.contains_key(&index);
         let first = self.changes.entry(index).or_insert_with(|| after.cloned());
@@ -69,7 +69,7 @@ impl Configurations {
         Ok(new)
     }
 
-    /// A member has taken over the configuration of a snapshot.
+    /// Checks the configuration of a restored snapshot.
     pub(crate) fn restored(&self, member: MemberId, index: Index, conf: &ConfState) -> Check {
         let (_, expected) = self.at(index);
         ensure(conf.is_equivalent(expected), Invariant::ConfigurationSafety, || {

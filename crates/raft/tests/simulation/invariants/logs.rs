@@ -1,7 +1,8 @@
-//! Log matching: an index and a term name one entry, with one history before it.
+//! Log matching: index and term identify an entry and all entries before it.
 //!
-//! For every entry that any member was ever told to save, the term of the entry before it is remembered. If
-//! an entry always follows the same one, then by induction two logs that share an entry share all before.
+//! For every entry that any member was told to save, the term of the previous entry is recorded. If
+//! an entry always follows the same one, then by induction two logs that share an entry share
+//! everything before it.
 
 use std::collections::BTreeMap;
 
@@ -15,17 +16,17 @@ use super::{Check, Invariant, ensure};
 
 /// An entry without its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct EntryDigest {
     pub(crate) term: Term,
     pub(crate) digest: Digest,
 }
 
-/// The log of one member as its `Ready`s told it: what was handed out to be saved, durable or not.
-/// Unlike the member's own it is never compacted.
+/// The log of a member as its `Ready`s handed it out, durable or not. Unlike the member's own log
+/// it is never compacted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LogView {
     before: EntryId,
-    entries: Vec<Known>,
+    entries: Vec<EntryDigest>,
 }
 
 impl LogView {
@@ -33,7 +34,7 @@ impl LogView {
         LogView { before, entries: Vec::new() }
     }
 
-    /// The entry that cannot be seen any more, just before the first that can.
+    /// Returns the entry just before the first visible one.
     pub(crate) fn before(&self) -> EntryId {
         self.before
     }
@@ -42,7 +43,7 @@ impl LogView {
         self.before.index + self.entries.len() as u64
     }
 
-    pub(crate) fn get(&self, index: Index) -> Option<Known> {
+    pub(crate) fn get(&self, index: Index) -> Option<EntryDigest> {
         let position = index.0.checked_sub(self.before.index.0 + 1)?;
         self.entries.get(usize::try_from(position).ok()?).copied()
     }
@@ -54,23 +55,23 @@ impl LogView {
         self.get(index).map(|known| known.term)
     }
 
-    /// Puts an entry behind the log or in the place of another, after which nothing is left.
-    fn put(&mut self, index: Index, known: Known) {
+    /// Appends an entry, or replaces one and truncates the log after it.
+    fn put(&mut self, index: Index, known: EntryDigest) {
         let position = index - self.before.index - 1;
-        self.entries.truncate(usize::try_from(position).expect("logs are short here"));
+        self.entries.truncate(usize::try_from(position).expect("simulated logs are short"));
         self.entries.push(known);
     }
 }
 
-/// Every entry any member was told to save.
+/// All entries that any member was told to save.
 #[derive(Default)]
 pub(crate) struct LogMatching {
-    /// By index and term: the term of the entry before, and what the entry says.
+    /// By index and term: the term of the previous entry, and the digest of the entry.
     entries: BTreeMap<(Index, Term), (Term, Digest)>,
 }
 
 impl LogMatching {
-    /// A member is told to append entries to its log.
+    /// Checks entries that a member is told to append.
     pub(crate) fn appends(
         &mut self,
         member: MemberId,
@@ -80,14 +81,14 @@ impl LogMatching {
     ) -> Check {
         for entry in entries {
             let (index, term) = (entry.index, entry.term);
-            let known = Known { term, digest: entry_digest(entry) };
+            let known = EntryDigest { term, digest: entry_digest(entry) };
             let Some(prev) = view.term(index.prev()) else {
                 return ensure(false, Invariant::LogMatching, || {
-                    format!("{member} appends {term}/{index} behind a hole")
+                    format!("{member} appends {term}/{index} after a gap")
                 });
             };
             let replaces = view.get(index).is_some_and(|old| old != known);
-            ensure(!replaces || index > committed, Invariant::CommittedIsForEver, || {
+            ensure(!replaces || index > committed, Invariant::CommittedIsImmutable, || {
                 format!("{member} replaces {index} although it has committed {committed}")
             })?;
             let first = *self.entries.entry((index, term)).or_insert((prev, known.digest));

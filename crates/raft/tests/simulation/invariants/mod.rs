@@ -1,17 +1,17 @@
-//! What must be true at every moment, a file for each idea.
+//! The invariants, one file per idea.
 //!
-//! | file | what it watches |
+//! | file | invariant |
 //! | --- | --- |
-//! | `elections` | one leader a term; one vote a term, also over restarts |
-//! | `logs` | two logs that hold the same entry hold the same entries before it |
-//! | `commits` | what is committed is durable on a quorum, never changes, and every later leader has it |
-//! | `state_machines` | every member applies the same entries in the same order |
-//! | `configurations` | every member goes through the same configurations, one safe step at a time |
-//! | `reads` | a read sees everything that was committed when it was asked for |
-//! | `positions` | terms, commit and applied indexes never go back while a member runs |
+//! | `elections` | one leader per term; one vote per member and term, across restarts |
+//! | `logs` | logs that share an entry share all entries before it |
+//! | `commits` | committed entries are durable on a quorum, never change, and are in every later leader's log |
+//! | `state_machines` | all members apply the same entries in the same order |
+//! | `configurations` | all members apply the same configurations, one safe step at a time |
+//! | `reads` | a read reflects everything committed when it was requested |
+//! | `positions` | term, commit and applied index never decrease while a member runs |
 //!
-//! The checks are incremental: each looks at what the last step changed. They know the whole cluster, also
-//! what no member could know, such as all disks.
+//! The checks are incremental: each examines what the last step changed. They see the whole
+//! cluster, including state that no member could know, such as all disks.
 
 mod commits;
 mod configurations;
@@ -31,36 +31,36 @@ pub(crate) use state_machines::StateMachines;
 
 use std::fmt;
 
-/// What can be violated.
+/// The checked invariants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Invariant {
-    /// At most one leader a term.
+    /// At most one leader per term.
     ElectionSafety,
-    /// At most one vote a term and member, whatever happens to it.
-    OneVoteATerm,
-    /// Same index and term, same entry and same history.
+    /// At most one vote per member and term, across crashes.
+    OneVotePerTerm,
+    /// Equal index and term imply the same entry and the same log before it.
     LogMatching,
-    /// Committed entries stay as they are.
-    CommittedIsForEver,
+    /// Committed entries never change.
+    CommittedIsImmutable,
     /// Committed entries are durable on a quorum.
     CommittedIsDurable,
-    /// A new leader has everything committed.
+    /// A new leader has all committed entries.
     LeaderCompleteness,
-    /// Same index applied, same entry and same state.
+    /// Members that have applied the same index are in the same state.
     StateMachineSafety,
     /// Applied entries are durable on the member that applied them.
     AppliedIsDurable,
-    /// Same configuration at the same index, and safe steps between them.
+    /// All members have the same configuration at an index, with safe steps in between.
     ConfigurationSafety,
-    /// Reads see what was committed before them.
+    /// Reads reflect everything committed before them.
     LinearizableReads,
-    /// Terms and positions do not go back while a member runs.
+    /// Terms and positions never decrease while a member runs.
     MonotonicPositions,
-    /// What a member sends is never refused as malformed.
-    NothingRefused,
-    /// Encoding and decoding gives the message back.
+    /// Messages of members are never refused as malformed.
+    NoMessageRefused,
+    /// Encoding and decoding preserves a message.
     WireRoundTrip,
-    /// A member starts from what its own disk kept.
+    /// A member can start from its own disk.
     Recovery,
     /// The core never panics.
     NoPanic,
@@ -68,7 +68,7 @@ pub(crate) enum Invariant {
     Progress,
 }
 
-/// An invariant that does not hold, and how that showed.
+/// A violated invariant with its details.
 #[derive(Clone, Debug)]
 pub(crate) struct Violation {
     pub(crate) invariant: Invariant,
@@ -81,15 +81,15 @@ impl fmt::Display for Violation {
     }
 }
 
-/// The outcome of a check, or of anything that checks on its way.
+/// The result of a check, or of an operation that includes checks.
 pub(crate) type Check<T = ()> = Result<T, Violation>;
 
-/// Fails with a violation unless `holds`; the detail is only written then.
+/// Returns a violation unless `holds`; the detail is only built in that case.
 pub(crate) fn ensure(holds: bool, invariant: Invariant, detail: impl FnOnce() -> String) -> Check {
     if holds { Ok(()) } else { Err(Violation { invariant, detail: detail() }) }
 }
 
-/// Everything that is watched across members.
+/// The invariants across members.
 #[derive(Default)]
 pub(crate) struct Invariants {
     pub(crate) elections: Elections,

@@ -1,10 +1,10 @@
-//! While a member runs, its term and its positions do not go back.
+//! Term and positions of a running member never decrease.
 
 use raft::BasicStatus;
 
 use super::{Check, Invariant, ensure};
 
-/// Compares what a member says of itself with what it said before.
+/// Compares the status of a member with the previous one.
 pub(crate) fn check_positions(before: &BasicStatus, now: &BasicStatus) -> Check {
     let grows = now.hard_state.term >= before.hard_state.term
         && now.hard_state.commit >= before.hard_state.commit
@@ -14,6 +14,6 @@ pub(crate) fn check_positions(before: &BasicStatus, now: &BasicStatus) -> Check 
     let vote_stays =
         before.hard_state.vote.is_none() || now.hard_state.vote == before.hard_state.vote;
     ensure(grows && ordered && (vote_stays || !same_term), Invariant::MonotonicPositions, || {
-        format!("{} was {before:?} and is {now:?}", now.id)
+        format!("{} changed from {before:?} to {now:?}", now.id)
     })
 }

@@ -1,7 +1,8 @@
-//! A read sees everything that was committed, anywhere, when it was asked for.
+//! A read reflects everything that was committed on any member when it was requested.
 //!
-//! Holds for reads that are confirmed by a quorum. Reads by lease rest on clocks and on members that do not
-//! restart; for those only the other half is checked: nobody reads the future.
+//! This holds for reads that a quorum confirms. Lease-based reads depend on clocks and on members
+//! that do not restart; for them only the converse is checked: no read is ahead of the commit
+//! index.
 
 use types::{Index, MemberId};
 
@@ -10,18 +11,18 @@ use super::{Check, Invariant, ensure};
 /// The reads of a run, by number.
 #[derive(Default)]
 pub(crate) struct Reads {
-    /// What was committed anywhere when each read was asked for.
+    /// The commit index when each read was requested.
     asked: Vec<Index>,
 }
 
 impl Reads {
-    /// Somebody asks. Gives the number of the read.
+    /// Records a request and returns the number of the read.
     pub(crate) fn ask(&mut self, committed: Index) -> u64 {
         self.asked.push(committed);
         self.asked.len() as u64 - 1
     }
 
-    /// A read may be served from this index on.
+    /// Checks the read index of a read.
     pub(crate) fn answered(
         &self,
         member: MemberId,
@@ -33,7 +34,7 @@ impl Reads {
         let asked = usize::try_from(read).ok().and_then(|at| self.asked.get(at).copied());
         let Some(asked) = asked else {
             return ensure(false, Invariant::LinearizableReads, || {
-                format!("{member} answers read {read}, which nobody asked for")
+                format!("{member} answers read {read}, which was never requested")
             });
         };
         ensure(by_lease || index >= asked, Invariant::LinearizableReads, || {

@@ -1,4 +1,4 @@
-//! Every member applies the same entries in the same order, and what it applied survives its crash.
+//! All members apply the same entries in the same order, and applied entries survive a crash.
 
 use raft::{Entry, Snapshot};
 use types::{Index, MemberId};
@@ -9,7 +9,7 @@ use crate::random::Digest;
 
 use super::{Check, Invariant, ensure};
 
-/// The state after each index, as the first member to get there had it.
+/// The state after each index, as first observed.
 #[derive(Default)]
 pub(crate) struct StateMachines {
     /// The state after index `i` is at `i - 1`.
@@ -17,7 +17,7 @@ pub(crate) struct StateMachines {
 }
 
 impl StateMachines {
-    /// A member has applied an entry.
+    /// Checks an applied entry.
     pub(crate) fn applied(
         &mut self,
         member: MemberId,
@@ -31,17 +31,22 @@ impl StateMachines {
         self.is_in_state(member, app)
     }
 
-    /// A member has taken over a snapshot.
+    /// Checks a restored snapshot.
     pub(crate) fn restored(&mut self, member: MemberId, snapshot: &Snapshot, app: &App) -> Check {
         ensure(
             self.last_index() >= snapshot.metadata.index,
             Invariant::StateMachineSafety,
-            || format!("{member} restores {}, which nobody has applied", snapshot.metadata.index),
+            || {
+                format!(
+                    "{member} restores {}, which no member has applied",
+                    snapshot.metadata.index
+                )
+            },
         )?;
         self.is_in_state(member, app)
     }
 
-    /// The last index that anybody has applied.
+    /// Returns the highest index that any member has applied.
     pub(crate) fn last_index(&self) -> Index {
         Index(self.states.len() as u64)
     }
@@ -56,7 +61,7 @@ impl StateMachines {
         }
         let first = self.states.get(position).copied();
         ensure(first == Some(app.digest), Invariant::StateMachineSafety, || {
-            format!("{member} has another state at {index} than whoever got there first")
+            format!("{member} differs at {index} from the first member that applied it")
         })
     }
 }

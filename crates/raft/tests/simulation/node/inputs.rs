@@ -1,126 +1,130 @@
-//! What goes into a member from outside.
+//! Inputs of a member.
 
 use bytes::Bytes;
 use raft::{AnyConfChange, Message, StepError};
 use types::{Index, MemberId};
 
+use crate::context::{Event, SimContext};
 use crate::disk::Record;
 use crate::invariants::{Check, Invariant, Violation};
 use crate::scenario::TICK;
-use crate::trace::{Summary, What};
-use crate::world::{Event, World};
+use crate::trace::{Summary, TraceEvent};
 
 use super::Node;
 
 impl Node {
-    pub(crate) fn tick(&mut self, world: &mut World) -> Check {
-        let (member, life) = (self.id, self.life);
+    pub(crate) fn tick(&mut self, sim: &mut SimContext) -> Check {
+        let (member, incarnation) = (self.id, self.incarnation);
         let live = self.live();
-        // Clocks are set right once the faults are over: a member with a fast one that may not be
-        // elected could keep all others from standing.
-        let period = if world.healing { TICK } else { live.tick };
+        // Clocks are correct after the faults: a member with a fast clock that cannot win could
+        // keep all others from campaigning.
+        let period = if sim.healing { TICK } else { live.tick };
         live.raw.tick();
-        world.schedule(period, Event::Tick { member, life });
-        self.observe(world)
+        sim.schedule(period, Event::Tick { member, incarnation });
+        self.observe(sim)
     }
 
-    /// A message of another member. Whatever a member sends must be acceptable to the others.
-    pub(crate) fn receive(&mut self, world: &mut World, message: Message) -> Check {
-        world.totals.messages += 1;
-        world.record(self.id, What::Received(Summary::of(&message)));
+    /// Steps a message from another member. Every message of a correct member must be accepted.
+    pub(crate) fn receive(&mut self, sim: &mut SimContext, message: Message) -> Check {
+        sim.totals.messages += 1;
+        sim.record(self.id, TraceEvent::Received(Summary::of(&message)));
         let (kind, from) = (message.kind, message.from);
         match self.live().raw.step(message) {
-            Ok(()) | Err(StepError::PeerNotFound | StepError::Proposal(_)) => self.observe(world),
+            Ok(()) | Err(StepError::PeerNotFound | StepError::Proposal(_)) => self.observe(sim),
             Err(error) => {
                 let detail = format!("{} refuses {kind:?} of {from}: {error}", self.id);
-                Err(Violation { invariant: Invariant::NothingRefused, detail })
+                Err(Violation { invariant: Invariant::NoMessageRefused, detail })
             }
         }
     }
 
-    pub(crate) fn propose(&mut self, world: &mut World, batch: Vec<Bytes>) -> Check {
+    pub(crate) fn propose(&mut self, sim: &mut SimContext, batch: Vec<Bytes>) -> Check {
         let (first, count) = (String::from_utf8_lossy(&batch[0]).into_owned(), batch.len());
         let taken = self.live().raw.propose_batch(batch).is_ok();
-        self.note_proposal(world, taken, format!("{count} entries from {first:.12}"));
-        self.observe(world)
+        self.record_proposal(sim, taken, format!("{count} entries from {first:.12}"));
+        self.observe(sim)
     }
 
-    pub(crate) fn propose_change(&mut self, world: &mut World, change: AnyConfChange) -> Check {
+    pub(crate) fn propose_change(&mut self, sim: &mut SimContext, change: AnyConfChange) -> Check {
         let text = format!("{change:?}");
         let taken = self.live().raw.propose_conf_change(change).is_ok();
-        self.note_proposal(world, taken, text);
-        self.observe(world)
+        self.record_proposal(sim, taken, text);
+        self.observe(sim)
     }
 
-    fn note_proposal(&mut self, world: &mut World, taken: bool, text: String) {
-        let totals = &mut world.totals;
+    fn record_proposal(&mut self, sim: &mut SimContext, taken: bool, text: String) {
+        let totals = &mut sim.totals;
         *if taken { &mut totals.proposals } else { &mut totals.proposals_dropped } += 1;
-        world.record(self.id, What::Proposed { taken, text });
+        sim.record(self.id, TraceEvent::Proposed { taken, text });
     }
 
-    pub(crate) fn read(&mut self, world: &mut World) -> Check {
-        let read = world.invariants.reads.ask(world.invariants.commits.last_index());
-        world.totals.reads_asked += 1;
-        world.record(self.id, What::ReadAsked { read });
+    pub(crate) fn read(&mut self, sim: &mut SimContext) -> Check {
+        let read = sim.invariants.reads.ask(sim.invariants.commits.last_index());
+        sim.totals.reads_asked += 1;
+        sim.record(self.id, TraceEvent::ReadAsked { read });
         self.live().raw.read_index(Bytes::copy_from_slice(&read.to_le_bytes()));
-        self.observe(world)
+        self.observe(sim)
     }
 
-    pub(crate) fn campaign(&mut self, world: &mut World) -> Check {
-        world.totals.campaigns += 1;
-        world.record(self.id, What::Did("is told to campaign"));
+    pub(crate) fn campaign(&mut self, sim: &mut SimContext) -> Check {
+        sim.totals.campaigns += 1;
+        sim.record(self.id, TraceEvent::Did("campaign requested"));
         self.live().raw.campaign();
-        self.observe(world)
+        self.observe(sim)
     }
 
-    pub(crate) fn transfer(&mut self, world: &mut World, to: MemberId) -> Check {
-        world.totals.transfers += 1;
-        world.record(self.id, What::Note(format!("is told to transfer leadership to {to}")));
+    pub(crate) fn transfer(&mut self, sim: &mut SimContext, to: MemberId) -> Check {
+        sim.totals.transfers += 1;
+        sim.record(self.id, TraceEvent::Note(format!("transfer to {to} requested")));
         self.live().raw.transfer_leader(to);
-        self.observe(world)
+        self.observe(sim)
     }
 
-    pub(crate) fn forget_leader(&mut self, world: &mut World) -> Check {
-        world.record(self.id, What::Did("is told to forget its leader"));
+    pub(crate) fn forget_leader(&mut self, sim: &mut SimContext) -> Check {
+        sim.record(self.id, TraceEvent::Did("forget leader requested"));
         self.live().raw.forget_leader();
-        self.observe(world)
+        self.observe(sim)
     }
 
-    pub(crate) fn report_unreachable(&mut self, world: &mut World, about: MemberId) -> Check {
+    pub(crate) fn report_unreachable(&mut self, sim: &mut SimContext, about: MemberId) -> Check {
         self.live().raw.report_unreachable(about);
-        self.observe(world)
+        self.observe(sim)
     }
 
     pub(crate) fn report_snapshot(
         &mut self,
-        world: &mut World,
+        sim: &mut SimContext,
         about: MemberId,
         arrived: bool,
     ) -> Check {
-        world.record(self.id, What::Note(format!("hears: snapshot to {about} arrived {arrived}")));
+        sim.record(
+            self.id,
+            TraceEvent::Note(format!("report: snapshot to {about} arrived: {arrived}")),
+        );
         self.live().raw.report_snapshot(about, arrived);
-        self.observe(world)
+        self.observe(sim)
     }
 
     /// Makes snapshots unavailable, or available again.
-    pub(crate) fn set_busy(&mut self, world: &mut World, busy: bool) {
-        let words = if busy { "has no snapshot to give" } else { "has snapshots again" };
-        world.record(self.id, What::Did(words));
+    pub(crate) fn set_busy(&mut self, sim: &mut SimContext, busy: bool) {
+        let words = if busy { "snapshots unavailable" } else { "snapshots available" };
+        sim.record(self.id, TraceEvent::Did(words));
         self.live().raw.storage_mut().busy = busy;
     }
 
-    /// Saves the state machine, apart from the log.
+    /// Saves the state machine separately from the log.
     pub(crate) fn save_checkpoint(&mut self) {
         self.checkpoint = self.live.as_ref().map(|live| live.app.clone());
     }
 
-    /// Makes a snapshot of what is applied and drops a part of the log, or none, that it covers.
-    pub(crate) fn make_snapshot(&mut self, world: &mut World, compact: bool) {
+    /// Creates a snapshot of the applied state and compacts the log up to a random index that it
+    /// covers, or not at all.
+    pub(crate) fn make_snapshot(&mut self, sim: &mut SimContext, compact: bool) {
         let live = self.live();
         let applied = live.app.applied.index;
-        // After a restart the state machine may be ahead of what the core hands out again; and before
-        // all of the first members are in force, no configuration is worth keeping.
-        if applied != live.seen.applied || applied < world.genesis {
+        // After a restart the state machine may be ahead of the core. Before all initial members
+        // are in force, no configuration may be saved.
+        if applied != live.seen.applied || applied < sim.genesis {
             return;
         }
         let snapshot = live.app.to_snapshot();
@@ -134,11 +138,11 @@ impl Node {
         let covered = applied.next() - first;
         let mut compacted = Index::ZERO;
         if compact && covered > 0 {
-            compacted = first + world.random.below(covered);
-            storage.compact(compacted).expect("what was applied can be compacted");
+            compacted = first + sim.random.below(covered);
+            storage.compact(compacted).expect("applied entries can be compacted");
         }
-        world.totals.snapshots_made += 1;
-        world.disk(self.id).write(Record::Made(snapshot));
-        world.record(self.id, What::Snapshot { index: applied.0, compacted: compacted.0 });
+        sim.totals.snapshots_made += 1;
+        sim.disk(self.id).write(Record::Made(snapshot));
+        sim.record(self.id, TraceEvent::Snapshot { index: applied.0, compacted: compacted.0 });
     }
 }

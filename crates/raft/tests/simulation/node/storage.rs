@@ -1,11 +1,11 @@
-//! The storage of a running member: a log in memory whose snapshots may be busy being made.
+//! The storage of a running member: a log in memory whose snapshots may be unavailable.
 
 use raft::{
     ConfState, Entry, HardState, LogError, MemoryStorage, Snapshot, SnapshotError, Storage,
 };
 use types::{Index, Term};
 
-/// A [`MemoryStorage`] that may have no snapshot to give for a while.
+/// A [`MemoryStorage`] whose snapshot may be temporarily unavailable.
 pub(crate) struct BusyStorage {
     pub(crate) memory: MemoryStorage,
     pub(crate) busy: bool,

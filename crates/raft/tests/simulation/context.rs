@@ -1,4 +1,4 @@
-//! What the members share: time, chance, the network, the disks, and the eyes that watch it all.
+//! The state that all members share: time, randomness, the network, the disks and the invariants.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BinaryHeap};
@@ -8,44 +8,44 @@ use types::{Index, MemberId};
 
 use crate::disk::Disk;
 use crate::invariants::Invariants;
-use crate::network::{Fate, Network, is_snapshot};
+use crate::network::{Delivery, Network, is_snapshot};
 use crate::random::Random;
-use crate::scenario::{Flaw, Scenario};
+use crate::scenario::{Defect, Scenario};
 use crate::totals::Totals;
-use crate::trace::{Summary, Trace, What};
+use crate::trace::{Summary, Trace, TraceEvent};
 
-/// Everything that can happen next. Events of a member name the life they belong to: a crash ends it.
+/// An event of the simulation. Events of a member name its incarnation and are void after a crash.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A clock ticks.
-    Tick { member: MemberId, life: u32 },
-    /// A member looks what there is to do.
-    Turn { member: MemberId, life: u32 },
-    /// A message arrives. In some messages the sender's place names somebody else.
+    /// The clock of a member ticks.
+    Tick { member: MemberId, incarnation: u32 },
+    /// A member handles its pending work.
+    Turn { member: MemberId, incarnation: u32 },
+    /// A message arrives. The sender is stored separately, because some messages name another one.
     Deliver { sender: MemberId, message: Box<Message> },
-    /// Synchronous storage: what the last `Ready` asked for is written, and synced if it must be.
-    Saved { member: MemberId, life: u32 },
-    /// The append thread has written, and synced if it must, what it took from its queue.
-    Appended { member: MemberId, life: u32 },
-    /// Entries are ready to be applied: those of the last `Ready`, or those the apply thread took.
-    Applied { member: MemberId, life: u32 },
-    /// The transport tells that a member cannot be reached.
+    /// Synchronous storage: the content of the last `Ready` is written, and synced if required.
+    Saved { member: MemberId, incarnation: u32 },
+    /// The append thread has written its batch, and synced it if required.
+    Appended { member: MemberId, incarnation: u32 },
+    /// Entries are applied: those of the last `Ready`, or those of the apply thread.
+    Applied { member: MemberId, incarnation: u32 },
+    /// The transport reports an unreachable member.
     Unreachable { member: MemberId, about: MemberId },
-    /// The transport tells how the sending of a snapshot ended.
+    /// The transport reports the result of sending a snapshot.
     SnapshotSent { member: MemberId, about: MemberId, arrived: bool },
-    /// The power of a member goes, for so long.
-    Crash { member: MemberId, life: u32, downtime: u64 },
-    /// It comes back.
+    /// A member crashes and stays down for a while.
+    Crash { member: MemberId, incarnation: u32, downtime: u64 },
+    /// A member starts.
     Start { member: MemberId },
-    /// Something is done to the cluster.
+    /// The next action on the cluster.
     Act,
-    /// After the faults: is everything well again?
+    /// After the faults: check whether the cluster has recovered.
     Inspect,
 }
 
 struct Scheduled {
     at: u64,
-    /// Among events of the same moment, the one scheduled first comes first.
+    /// Events at the same time happen in the order they were scheduled.
     order: u64,
     event: Event,
 }
@@ -70,8 +70,8 @@ impl Ord for Scheduled {
     }
 }
 
-/// What the members share.
-pub(crate) struct World {
+/// The state that all members share.
+pub(crate) struct SimContext {
     pub(crate) now: u64,
     pub(crate) random: Random,
     pub(crate) scenario: Scenario,
@@ -82,19 +82,19 @@ pub(crate) struct World {
     pub(crate) trace: Trace,
     /// Whether the faults are over.
     pub(crate) healing: bool,
-    /// The entries that the first members start their log with end here.
+    /// The last index of the entries that the initial members start with.
     pub(crate) genesis: Index,
     queue: BinaryHeap<Reverse<Scheduled>>,
     scheduled: u64,
 }
 
-impl World {
-    pub(crate) fn new(mut random: Random, flaw: Option<Flaw>) -> World {
-        let scenario = Scenario::draw(&mut random, flaw);
-        World {
+impl SimContext {
+    pub(crate) fn new(mut random: Random, defect: Option<Defect>) -> SimContext {
+        let scenario = Scenario::draw(&mut random, defect);
+        SimContext {
             now: 0,
             random,
-            network: Network::new(scenario.weather.clone()),
+            network: Network::new(scenario.conditions.clone()),
             scenario,
             disks: BTreeMap::new(),
             invariants: Invariants::default(),
@@ -107,7 +107,7 @@ impl World {
         }
     }
 
-    pub(crate) fn record(&mut self, member: MemberId, what: What) {
+    pub(crate) fn record(&mut self, member: MemberId, what: TraceEvent) {
         self.trace.record(self.now, member, what);
     }
 
@@ -117,7 +117,7 @@ impl World {
         self.queue.push(Reverse(scheduled));
     }
 
-    /// The next event; time moves on to it.
+    /// Returns the next event and advances the time to it.
     pub(crate) fn next_event(&mut self) -> Option<Event> {
         let Reverse(next) = self.queue.pop()?;
         self.now = next.at;
@@ -129,22 +129,22 @@ impl World {
         self.disks.get_mut(&member).expect("every member has a disk")
     }
 
-    /// A delay of up to `most`, or hardly any once the faults are over.
+    /// Draws a delay of up to `most`; short after the faults.
     pub(crate) fn delay(&mut self, most: u64) -> u64 {
         let most = if self.healing { most.min(5) } else { most };
         self.random.below(most + 1)
     }
 
-    /// Sends a message into the network.
+    /// Sends a message through the network.
     pub(crate) fn send(&mut self, sender: MemberId, message: &Message) {
         let to = message.to;
         if is_snapshot(message) {
             self.totals.snapshots_sent += 1;
         }
-        self.record(sender, What::Sent(Summary::of(message)));
-        match self.network.fate(&mut self.random, sender, to) {
-            Fate::Lost => self.lose(sender, message),
-            Fate::Arrives(delays) => {
+        self.record(sender, TraceEvent::Sent(Summary::of(message)));
+        match self.network.delivery(&mut self.random, sender, to) {
+            Delivery::Lost => self.lose(sender, message),
+            Delivery::Arrives(delays) => {
                 self.totals.doubled += delays.len() as u64 - 1;
                 for delay in delays {
                     let message = Box::new(message.clone());
@@ -154,12 +154,12 @@ impl World {
         }
     }
 
-    /// A message is lost; its sender may get to know.
+    /// Drops a message; the transport may report it to the sender.
     pub(crate) fn lose(&mut self, sender: MemberId, message: &Message) {
         self.totals.dropped += 1;
-        self.record(sender, What::Dropped(Summary::of(message)));
+        self.record(sender, TraceEvent::Dropped(Summary::of(message)));
         let (member, about) = (sender, message.to);
-        if !self.random.chance(self.network.weather.told) {
+        if !self.random.chance(self.network.conditions.loss_reported) {
             return;
         }
         let delay = 1 + self.random.below(50);

@@ -1,7 +1,7 @@
 //! Asynchronous storage writes: an append thread and an apply thread, each with a queue.
 //!
-//! The core hands out messages to both and goes on. Each thread works in order, at its own speed; when it
-//! is done, the responses attached go where they are addressed.
+//! The core hands out messages to both and continues. Each thread works in order, at its own speed;
+//! when it is done, it delivers the attached responses.
 
 use std::collections::VecDeque;
 
@@ -9,31 +9,31 @@ use raft::{
     Entry, HardState, LOCAL_APPEND_THREAD, LOCAL_APPLY_THREAD, Message, MessageType, StepError,
 };
 
+use crate::context::{Event, SimContext};
 use crate::invariants::{Check, Invariant, Violation};
-use crate::world::{Event, World};
 
 use super::{Batch, Driver, Node};
 
-/// The threads of one life.
+/// The storage threads of an incarnation.
 pub(super) struct Threads {
-    /// The hard state that was last handed out to be written.
-    told: HardState,
+    /// The hard state that was last handed out.
+    saved: HardState,
     append: Worker<Append>,
     apply: Worker<Apply>,
 }
 
 impl Threads {
     pub(super) fn new(saved: HardState) -> Threads {
-        Threads { told: saved, append: Worker::default(), apply: Worker::default() }
+        Threads { saved: saved, append: Worker::default(), apply: Worker::default() }
     }
 
-    /// What an append message asks to make durable. A commit index alone may be lost.
+    /// Takes the batch out of an append message. A commit index alone need not be synced.
     fn batch(&mut self, message: &mut Message) -> Batch {
         let state = message.hard_state();
-        let told = self.told;
+        let saved = self.saved;
         let promises =
-            state.is_some_and(|state| (state.term, state.vote) != (told.term, told.vote));
-        self.told = state.unwrap_or(told);
+            state.is_some_and(|state| (state.term, state.vote) != (saved.term, saved.vote));
+        self.saved = state.unwrap_or(saved);
         let entries = std::mem::take(&mut message.entries);
         let snapshot = message.snapshot.take().map(|snapshot| *snapshot);
         let sync = !entries.is_empty() || snapshot.is_some() || promises;
@@ -41,19 +41,19 @@ impl Threads {
     }
 }
 
-/// Work of the append thread.
+/// A job of the append thread.
 struct Append {
     batch: Batch,
     responses: Vec<Message>,
 }
 
-/// Work of the apply thread.
+/// A job of the apply thread.
 struct Apply {
     entries: Vec<Entry>,
     responses: Vec<Message>,
 }
 
-/// One thread: what waits, and what it is doing.
+/// A thread with its queue and its current jobs.
 struct Worker<T> {
     queue: VecDeque<T>,
     doing: Vec<T>,
@@ -66,8 +66,8 @@ impl<T> Default for Worker<T> {
 }
 
 impl<T> Worker<T> {
-    /// Takes up some of what waits, unless busy.
-    fn take_up(&mut self, count: usize) -> bool {
+    /// Starts some queued jobs unless the thread is busy; reports whether it did.
+    fn start_jobs(&mut self, count: usize) -> bool {
         if !self.doing.is_empty() || self.queue.is_empty() {
             return false;
         }
@@ -78,7 +78,7 @@ impl<T> Worker<T> {
 }
 
 impl Node {
-    pub(super) fn turn_threads(&mut self, world: &mut World) -> Check {
+    pub(super) fn turn_async(&mut self, sim: &mut SimContext) -> Check {
         if !self.live().raw.has_ready() {
             return Ok(());
         }
@@ -86,7 +86,7 @@ impl Node {
         let mut to_send = Vec::new();
         for message in ready.messages {
             match message.to {
-                LOCAL_APPEND_THREAD => self.queue_append(world, message)?,
+                LOCAL_APPEND_THREAD => self.queue_append(sim, message)?,
                 LOCAL_APPLY_THREAD => {
                     let Message { entries, responses, .. } = message;
                     self.threads().apply.queue.push_back(Apply { entries, responses });
@@ -94,102 +94,102 @@ impl Node {
                 _ => to_send.push(message),
             }
         }
-        self.answer_reads(world, ready.read_states)?;
+        self.answer_reads(sim, ready.read_states)?;
         for message in to_send {
-            self.send(world, &message)?;
+            self.send(sim, &message)?;
         }
-        self.start_append(world);
-        self.start_apply(world);
+        self.start_append(sim);
+        self.start_apply(sim);
         Ok(())
     }
 
     fn threads(&mut self) -> &mut Threads {
         match &mut self.live().driver {
-            Driver::Threads(threads) => threads,
-            Driver::Classic(_) => unreachable!("only asynchronous storage has threads"),
+            Driver::Async(threads) => threads,
+            Driver::Sync(_) => unreachable!("only asynchronous storage has threads"),
         }
     }
 
-    fn queue_append(&mut self, world: &mut World, mut message: Message) -> Check {
+    fn queue_append(&mut self, sim: &mut SimContext, mut message: Message) -> Check {
         let batch = self.threads().batch(&mut message);
-        self.absorb(world, &batch)?;
-        if self.live().shows_early {
-            self.show(&batch);
+        self.record_batch(sim, &batch)?;
+        if self.live().exposes_unsynced {
+            self.expose(&batch);
         }
         let responses = message.responses;
         self.threads().append.queue.push_back(Append { batch, responses });
         Ok(())
     }
 
-    /// The append thread writes some of what waits, and pays one sync for all of it.
-    fn start_append(&mut self, world: &mut World) {
-        let (member, life) = (self.id, self.life);
-        let count = world.random.position(4) + 1;
-        if !self.threads().append.take_up(count) {
+    /// The append thread writes some queued batches with a single sync.
+    fn start_append(&mut self, sim: &mut SimContext) {
+        let (member, incarnation) = (self.id, self.incarnation);
+        let count = sim.random.position(4) + 1;
+        if !self.threads().append.start_jobs(count) {
             return;
         }
         let doing = std::mem::take(&mut self.threads().append.doing);
-        doing.iter().for_each(|append| self.write(world, &append.batch));
+        doing.iter().for_each(|append| self.write(sim, &append.batch));
         let sync = doing.iter().any(|append| append.batch.sync);
         self.threads().append.doing = doing;
-        let delay = self.sync_delay(world, sync);
-        world.schedule(delay, Event::Appended { member, life });
+        let delay = self.sync_delay(sim, sync);
+        sim.schedule(delay, Event::Appended { member, incarnation });
     }
 
-    pub(crate) fn appended(&mut self, world: &mut World) -> Check {
+    pub(crate) fn appended(&mut self, sim: &mut SimContext) -> Check {
         let done = std::mem::take(&mut self.threads().append.doing);
         for append in &done {
-            self.finish_write(world, &append.batch)?;
+            self.finish_write(sim, &append.batch)?;
         }
         for response in done.into_iter().flat_map(|append| append.responses) {
-            self.respond(world, response)?;
+            self.respond(sim, response)?;
         }
-        self.start_append(world);
+        self.start_append(sim);
         Ok(())
     }
 
-    fn start_apply(&mut self, world: &mut World) {
-        let (member, life) = (self.id, self.life);
-        if self.threads().apply.take_up(1) {
-            let delay = world.delay(world.scenario.apply_delay);
-            world.schedule(delay, Event::Applied { member, life });
+    fn start_apply(&mut self, sim: &mut SimContext) {
+        let (member, incarnation) = (self.id, self.incarnation);
+        if self.threads().apply.start_jobs(1) {
+            let delay = sim.delay(sim.scenario.apply_delay);
+            sim.schedule(delay, Event::Applied { member, incarnation });
         }
     }
 
-    fn applied_threads(&mut self, world: &mut World) -> Check {
+    fn applied_async(&mut self, sim: &mut SimContext) -> Check {
         let done = std::mem::take(&mut self.threads().apply.doing);
         for Apply { entries, responses } in done {
-            self.apply(world, &entries)?;
+            self.apply(sim, &entries)?;
             for response in responses {
-                self.respond(world, response)?;
+                self.respond(sim, response)?;
             }
         }
-        self.start_apply(world);
+        self.start_apply(sim);
         Ok(())
     }
 
-    pub(crate) fn applied(&mut self, world: &mut World) -> Check {
+    pub(crate) fn applied(&mut self, sim: &mut SimContext) -> Check {
         match &self.live().driver {
-            Driver::Classic(_) => self.applied_classic(world),
-            Driver::Threads(_) => self.applied_threads(world),
+            Driver::Sync(_) => self.applied_sync(sim),
+            Driver::Async(_) => self.applied_async(sim),
         }
     }
 
-    /// Delivers a response: to this member itself, or over the network.
-    fn respond(&mut self, world: &mut World, response: Message) -> Check {
+    /// Delivers a response, to this member or over the network.
+    fn respond(&mut self, sim: &mut SimContext, response: Message) -> Check {
         if response.to != self.id {
-            return self.send(world, &response);
+            return self.send(sim, &response);
         }
         if response.kind == MessageType::MsgVoteResp && !response.reject {
-            world.invariants.elections.votes(self.id, response.term, self.id)?;
+            sim.invariants.elections.votes(self.id, response.term, self.id)?;
         }
         let kind = response.kind;
         match self.live().raw.step_local(response) {
             // It may have been removed while its disk was busy.
-            Ok(()) | Err(StepError::PeerNotFound) => self.observe(world),
+            Ok(()) | Err(StepError::PeerNotFound) => self.observe(sim),
             Err(error) => {
                 let detail = format!("{} refuses its own {kind:?}: {error}", self.id);
-                Err(Violation { invariant: Invariant::NothingRefused, detail })
+                Err(Violation { invariant: Invariant::NoMessageRefused, detail })
             }
         }
     }

@@ -1,10 +1,11 @@
-//! What a run is like: which actions come how often, and the cluster that suits them.
+//! Workload profiles: which actions a run performs how often, and on which cluster.
 //!
-//! A run in which everything happens a little finds little. So each seed has a temper, and does much of some things.
+//! A run that does a little of everything finds little. So each seed has a profile that does much
+//! of a few things.
 
 use crate::random::Random;
 
-/// Something done to the cluster.
+/// An action on the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Propose,
@@ -30,37 +31,37 @@ pub(crate) enum Action {
     RetireRemoved,
 }
 
-/// What a run is like.
+/// The workload profile of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Temper {
-    /// Something of everything.
+pub(crate) enum Profile {
+    /// Some of everything.
     Mixed,
-    /// One election after the other.
+    /// One election after another.
     Elections,
-    /// Leaders that crash after they reached a minority, again and again, while entries are
-    /// acknowledged one by one: figure 3.7 of the thesis, figure 8 of the paper.
+    /// Leaders repeatedly crash after they have reached a minority, while entries are acknowledged
+    /// one by one: figure 3.7 of the thesis, figure 8 of the paper.
     FigureEight,
-    /// Members come and go.
+    /// Members are added and removed.
     Membership,
-    /// Change upon change, on slow disks, with members that crash meanwhile: many know only an old
+    /// Continuous conf changes on slow disks, with crashing members: many members know only an old
     /// configuration.
     Churn,
     /// Hardly any faults.
     Calm,
 }
 
-impl Temper {
-    pub(crate) fn draw(random: &mut Random) -> Temper {
-        use Temper::*;
+impl Profile {
+    pub(crate) fn draw(random: &mut Random) -> Profile {
+        use Profile::*;
         random.pick(&[Mixed, Mixed, Elections, FigureEight, Membership, Churn, Calm])
     }
 
-    /// The first voters and learners.
+    /// Draws the number of initial voters and learners.
     pub(crate) fn draw_members(self, random: &mut Random) -> (u64, u64) {
         match self {
-            Temper::Elections | Temper::FigureEight => (random.pick(&[2, 3, 3, 3, 3, 5, 5]), 0),
-            Temper::Churn => (random.between(2, 4), 0),
-            Temper::Mixed | Temper::Membership | Temper::Calm => {
+            Profile::Elections | Profile::FigureEight => (random.pick(&[2, 3, 3, 3, 3, 5, 5]), 0),
+            Profile::Churn => (random.between(2, 4), 0),
+            Profile::Mixed | Profile::Membership | Profile::Calm => {
                 (random.between(1, 7), random.pick(&[0, 0, 1, 2]))
             }
         }
@@ -81,19 +82,19 @@ impl Temper {
 
     fn weights(self) -> Weights {
         match self {
-            Temper::Mixed => MIXED,
-            Temper::Elections => ELECTIONS,
-            Temper::FigureEight => FIGURE_EIGHT,
-            Temper::Membership => MEMBERSHIP,
-            Temper::Churn => CHURN,
-            Temper::Calm => CALM,
+            Profile::Mixed => MIXED,
+            Profile::Elections => ELECTIONS,
+            Profile::FigureEight => FIGURE_EIGHT,
+            Profile::Membership => MEMBERSHIP,
+            Profile::Churn => CHURN,
+            Profile::Calm => CALM,
         }
     }
 }
 
 use Action::*;
 
-/// How likely each action is, beside the others.
+/// The relative frequency of each action.
 type Weights = &'static [(Action, u64)];
 
 const MIXED: Weights = &[
