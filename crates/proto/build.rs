@@ -1,12 +1,11 @@
-//! Compiles the .proto files: to Rust for this crate's modules, and to descriptors and tables for
-//! those who need names at run time.
+//! Compiles the .proto files: to Rust types, and to descriptors and tables for use at run time.
 
 #[path = "build/shapes.rs"]
 mod shapes;
 
 use std::{env, error::Error, fs, path::Path};
 
-/// The files nobody imports; the others come along with them.
+/// The files that no other file imports; the others are included through them.
 const ROOTS: [&str; 10] = [
     "etcdserverpb/cluster.proto",
     "etcdserverpb/raft_internal.proto",
@@ -26,23 +25,23 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut compiler = protox::Compiler::new(["proto"])?;
     compiler.include_imports(true).open_files(ROOTS)?;
 
-    // protox keeps options it has no type for (the version marks, the routes) only in encoded form.
+    // protox keeps options without a type (version marks, routes) only in encoded form.
     let out = env::var("OUT_DIR")?;
     let out = Path::new(&out);
     fs::write(out.join("descriptors.bin"), compiler.encode_file_descriptor_set())?;
     fs::write(out.join("shapes.rs"), shapes::rust(&compiler.descriptor_pool())?)?;
 
-    // The source is wanted for its comments, which become documentation.
+    // Source info keeps the comments, which become documentation.
     let mut files = compiler.include_source_info(true).file_descriptor_set();
-    // Options have no use as Rust types.
+    // Options are not needed as Rust types.
     files.file.retain(|file| !file.package().starts_with("google"));
     for field in files.file.iter_mut().flat_map(|f| &mut f.message_type).flat_map(|m| &mut m.field)
     {
-        // Left alone, `peerURLs` would become `peer_ur_ls`. Names are not on the wire, so here they
-        // are free.
+        // Without this `peerURLs` would become `peer_ur_ls`. Names are not on the wire and can be
+        // changed here.
         field.name = Some(field.name().replace("URLs", "_urls"));
-        // prost-build 0.14 takes a list with any option, such as a version mark, for unpacked. No
-        // field here needs its options to become Rust.
+        // prost-build 0.14 treats a list with any option, such as a version mark, as unpacked. No
+        // field here needs its options in Rust.
         field.options = None;
     }
 

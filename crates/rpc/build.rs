@@ -1,8 +1,8 @@
-//! Compiles the services of the .proto files of `proto`. The messages are there already.
+//! Compiles the services of the .proto files of `proto`, whose messages already exist there.
 
 use std::error::Error;
 
-/// Where the .proto files are.
+/// The folder of the .proto files.
 const PROTO: &str = "../proto/proto";
 
 /// The files that define services.
@@ -18,13 +18,13 @@ const SERVICES: [&str; 9] = [
     "v3lockpb/lock.proto",
 ];
 
-/// What turns messages into bytes and back, for every method.
+/// The codec of every method.
 const CODEC: &str = "tonic_prost::ProstCodec";
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={PROTO}");
     let mut compiler = protox::Compiler::new([PROTO])?;
-    // The source is wanted for its comments, which become documentation.
+    // Source info keeps the comments, which become documentation.
     compiler.include_source_info(true).open_files(SERVICES)?;
     tonic_prost_build::configure()
         .build_transport(false)

@@ -1,4 +1,5 @@
-//! Writes `shapes.rs`: the routes of the JSON gateway, the requests of all methods, and whatever messages and enums they lead to, as tables of names.
+//! Generates `shapes.rs`: tables of the gateway's routes, of all requests, and of the messages and
+//! enums they contain.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -11,7 +12,7 @@ use prost_reflect::{
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// The tables, as Rust.
+/// Returns the tables as Rust source.
 pub(crate) fn rust(pool: &DescriptorPool) -> Result<String> {
     let mut tables = Tables::default();
     let (mut routes, mut requests) = (String::new(), String::new());
@@ -29,12 +30,12 @@ pub(crate) fn rust(pool: &DescriptorPool) -> Result<String> {
     Ok(rust)
 }
 
-/// The path of a method in gRPC.
+/// Returns the gRPC path of a method.
 fn path(method: &MethodDescriptor) -> String {
     format!("/{}/{}", method.parent_service().full_name(), method.name())
 }
 
-/// The paths that a method is reached by in the gateway.
+/// Returns the gateway paths of a method.
 fn paths(pool: &DescriptorPool, method: &MethodDescriptor) -> Result<Vec<String>> {
     let http = pool.get_extension_by_name("google.api.http").ok_or("google.api.http is gone")?;
     let options = method.options();
@@ -50,10 +51,10 @@ fn paths(pool: &DescriptorPool, method: &MethodDescriptor) -> Result<Vec<String>
         Some(rule.get_field_by_name("post")?.as_str()?.to_owned())
     };
     let all: Option<Vec<String>> = std::iter::once(rule).chain(more).map(post).collect();
-    all.ok_or_else(|| format!("{} has a route that is no POST", method.full_name()).into())
+    all.ok_or_else(|| format!("{} has a route other than POST", method.full_name()).into())
 }
 
-/// What was written, by its name.
+/// Generated tables by name.
 #[derive(Default)]
 struct Tables(BTreeMap<String, String>);
 
@@ -64,7 +65,12 @@ impl Tables {
             (false, false) => "Unary",
             (false, true) => "Server",
             (true, true) => "Both",
-            (true, false) => return Err(format!("{name}: no such method is known").into()),
+            (true, false) => {
+                return Err(format!(
+                    "{name}: client streaming without server streaming is not supported"
+                )
+                .into());
+            }
         };
         writeln!(
             out,
@@ -76,17 +82,20 @@ impl Tables {
         Ok(())
     }
 
-    /// The name of the table of a message, which is written if it was not.
+    /// Returns the name of a message's table, generating it if needed.
     fn message(&mut self, message: &MessageDescriptor) -> Result<String> {
         let name = upper(message.full_name());
         if self.0.contains_key(&name) {
             return Ok(name);
         }
-        // Written before its fields are looked at: a message may hold itself.
+        // Insert it before visiting the fields: a message may contain itself.
         self.0.insert(name.clone(), String::new());
         if !message.descriptor_proto().field.is_sorted_by(|a, b| a.number() < b.number()) {
-            // Bytes have fields by number, JSON as they are declared. What is translated as it comes needs both to be one.
-            return Err(format!("{name}: fields are not in the order of their numbers").into());
+            // Bytes have fields by number, JSON in declaration order. Streaming translation needs
+            // both orders to be equal.
+            return Err(
+                format!("{name}: fields are not declared in the order of their numbers").into()
+            );
         }
         let mut fields = String::new();
         for field in message.fields() {
@@ -99,7 +108,7 @@ impl Tables {
 
     fn field(&mut self, out: &mut String, field: &FieldDescriptor) -> Result<()> {
         if field.is_map() {
-            return Err(format!("{}: maps have no shape yet", field.full_name()).into());
+            return Err(format!("{}: maps are not supported", field.full_name()).into());
         }
         let oneof = field.containing_oneof();
         let oneof = oneof.map(|oneof| oneof.full_name().to_owned());
@@ -126,11 +135,11 @@ impl Tables {
             Kind::Uint64 => "Kind::Uint64".to_owned(),
             Kind::String => "Kind::String".to_owned(),
             Kind::Bytes => "Kind::Bytes".to_owned(),
-            kind => return Err(format!("{}: {kind:?} has no shape yet", field.full_name()).into()),
+            kind => return Err(format!("{}: {kind:?} is not supported", field.full_name()).into()),
         })
     }
 
-    /// The name of the table of an enum, which is written if it was not.
+    /// Returns the name of an enum's table, generating it.
     fn values(&mut self, of: &EnumDescriptor) -> Result<String> {
         let name = upper(of.full_name());
         let mut values = String::new();

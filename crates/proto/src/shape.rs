@@ -1,66 +1,67 @@
-//! What messages look like, for those who handle them without knowing them: the JSON gateway, and whoever looks for what is wrong with one.
+//! Tables that describe messages at run time, for the JSON gateway and for error messages.
 //!
 //! ```text
 //!   /v3/kv/range  ─►  /etcdserverpb.KV/Range   RangeRequest   1 key        bytes
 //!                                                             2 range_end  bytes      rangeEnd
-//!                                                             5 sort_order SortOrder  sortOrder   0 NONE, 1 ASCEND, 2 DESCEND
+//!                                                             5 sort_order SortOrder  sortOrder
+//!                                                               0 NONE, 1 ASCEND, 2 DESCEND
 //!                                              RangeResponse  …
 //! ```
 //!
-//! The tables are made when this crate is built, from the same files as its types, of what routes and requests lead to and nothing more. They are constants: looking
-//! at one costs nothing, and needs nothing to be set up.
+//! The build generates the tables from the same files as the types, for all routes and requests and
+//! the messages they contain. They are constants and need no initialization.
 
-/// A path of the JSON gateway, and the method behind it.
+/// A path of the JSON gateway with its method.
 #[derive(Debug)]
 pub struct Route {
     /// The path, such as `/v3/kv/range`.
     pub path: &'static str,
     /// The path of the method in gRPC, such as `/etcdserverpb.KV/Range`.
     pub method: &'static str,
-    /// How many messages go each way.
+    /// The number of messages in each direction.
     pub streams: Streams,
-    /// What is asked.
+    /// The request message.
     pub request: &'static Message,
-    /// What is answered.
+    /// The response message.
     pub response: &'static Message,
 }
 
-/// How many messages go each way.
+/// The number of messages in each direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Streams {
-    /// One, and one back.
+    /// A request and a response.
     Unary,
-    /// One, and many back.
+    /// A request and many responses.
     Server,
-    /// Many, and many back.
+    /// Many requests, many responses.
     Both,
 }
 
 /// A message.
 #[derive(Debug)]
 pub struct Message {
-    /// Its fields, by their numbers, which is also the order in which they are declared.
+    /// The fields by number, which is also the declaration order.
     pub fields: &'static [Field],
 }
 
 /// A field of a message.
 #[derive(Debug)]
 pub struct Field {
-    /// Its number.
+    /// The field number.
     pub number: u32,
-    /// Its name.
+    /// The name in the .proto file.
     pub name: &'static str,
-    /// The same in the way of JavaScript, such as `rangeEnd`.
+    /// The JSON name in camel case, such as `rangeEnd`.
     pub json_name: &'static str,
-    /// What it holds.
+    /// The type of the field.
     pub kind: Kind,
-    /// Whether it holds any number of them.
+    /// Whether the field is repeated.
     pub repeated: bool,
-    /// The full name of the group of which only one field is set, if it is in one.
+    /// The full name of the oneof that the field belongs to, if any.
     pub oneof: Option<&'static str>,
 }
 
-/// What a field holds.
+/// The type of a field.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "named as protobuf names them")]
 pub enum Kind {
@@ -78,18 +79,18 @@ pub enum Kind {
 /// An enum.
 #[derive(Debug)]
 pub struct Enum {
-    /// Its values and their names.
+    /// The values with their names.
     pub values: &'static [(i32, &'static str)],
 }
 
 impl Message {
-    /// The field with this number.
+    /// Returns the field with this number.
     pub fn field(&self, number: u32) -> Option<&'static Field> {
         let at = self.fields.binary_search_by_key(&number, |field| field.number);
         at.ok().map(|at| &self.fields[at])
     }
 
-    /// The field that JSON calls so, in either way.
+    /// Returns the field with this JSON name or .proto name.
     pub fn named(&self, name: &str) -> Option<&'static Field> {
         let by_json = self.fields.iter().find(|field| field.json_name == name);
         by_json.or_else(|| self.fields.iter().find(|field| field.name == name))
@@ -97,25 +98,25 @@ impl Message {
 }
 
 impl Enum {
-    /// The name of a number.
+    /// Returns the name of a value.
     pub fn name(&self, number: i32) -> Option<&'static str> {
         self.values.iter().find(|(value, _)| *value == number).map(|(_, name)| *name)
     }
 
-    /// The number of a name.
+    /// Returns the value of a name.
     pub fn number(&self, name: &str) -> Option<i32> {
         self.values.iter().find(|(_, given)| *given == name).map(|(value, _)| *value)
     }
 }
 
 impl Route {
-    /// The route of a path.
+    /// Returns the route of a path.
     pub fn find(path: &str) -> Option<&'static Route> {
         ROUTES.iter().find(|route| route.path == path)
     }
 }
 
-/// What is asked of a method, by its path in gRPC, such as `/etcdserverpb.KV/Range`.
+/// Returns the request message of a gRPC path, such as `/etcdserverpb.KV/Range`.
 pub fn request(path: &str) -> Option<&'static Message> {
     REQUESTS.iter().find(|(method, _)| *method == path).map(|(_, request)| *request)
 }
@@ -127,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_route_leads_to_a_method_and_its_messages() {
+    fn a_route_has_a_method_and_its_messages() {
         let route = Route::find("/v3/kv/range").expect("a route");
         assert_eq!((route.method, route.streams), ("/etcdserverpb.KV/Range", Streams::Unary));
         let end = route.request.named("rangeEnd").expect("a field");
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_known_of_methods_without_a_route_too() {
+    fn methods_without_a_route_have_a_request_table() {
         let range = Route::find("/v3/kv/range").expect("a route").request;
         let streamed = request("/etcdserverpb.KV/RangeStream").expect("a method");
         assert!(std::ptr::eq(streamed, range));
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_may_hold_itself() {
+    fn a_message_may_contain_itself() {
         let txn = Route::find("/v3/kv/txn").expect("a route").request;
         let Kind::Message(op) = txn.named("success").expect("a field").kind else {
             panic!("operations are messages");

@@ -1,5 +1,4 @@
-//! Bytes from anywhere: decoders may refuse them, never panic, and what they accept is a message
-//! like any other.
+//! Arbitrary bytes: decoders may fail but never panic, and what they accept can be re-encoded.
 
 use std::fmt::Debug;
 
@@ -11,8 +10,11 @@ use proto::{
     walpb::{self, Record},
 };
 
-/// What decodes encodes to something that decodes to the same, in as many bytes as announced.
-fn settles<M: Message + Default + PartialEq + Debug>(bytes: &[u8]) -> Result<(), TestCaseError> {
+/// Checks that a decoded message encodes to bytes of the announced length that decode to an equal
+/// message.
+fn check_reencoding<M: Message + Default + PartialEq + Debug>(
+    bytes: &[u8],
+) -> Result<(), TestCaseError> {
     let Ok(message) = M::decode(bytes) else { return Ok(()) };
     let again = message.encode_to_vec();
     prop_assert_eq!(again.len(), message.encoded_len());
@@ -20,14 +22,14 @@ fn settles<M: Message + Default + PartialEq + Debug>(bytes: &[u8]) -> Result<(),
     Ok(())
 }
 
-fn all_settle(bytes: &[u8]) -> Result<(), TestCaseError> {
-    settles::<raftpb::Message>(bytes)?;
-    settles::<Record>(bytes)?;
-    settles::<walpb::Snapshot>(bytes)?;
-    settles::<InternalRaftRequest>(bytes)
+fn check_all_reencodings(bytes: &[u8]) -> Result<(), TestCaseError> {
+    check_reencoding::<raftpb::Message>(bytes)?;
+    check_reencoding::<Record>(bytes)?;
+    check_reencoding::<walpb::Snapshot>(bytes)?;
+    check_reencoding::<InternalRaftRequest>(bytes)
 }
 
-/// A field that may well be one of ours: pure noise hardly ever gets past the first tag.
+/// Returns bytes that look like a field: pure noise rarely passes the first tag.
 fn field() -> impl Strategy<Value = Vec<u8>> {
     let number = prop_oneof![1_u64..20, 98_u64..102, 998_u64..1014, 1098_u64..1310, Just(9900)];
     let varint = any::<u64>().prop_map(|value| (0, varint(value)));
@@ -55,7 +57,7 @@ fn varint_len(bytes: &[u8]) -> Vec<u8> {
     varint(bytes.len() as u64)
 }
 
-/// Any message of consensus, with fields absent, zero and set.
+/// Any consensus message, with fields absent, zero and set.
 fn message() -> impl Strategy<Value = raftpb::Message> {
     let number = || prop::option::of(prop_oneof![Just(0), any::<u64>()]);
     let data = || prop::option::of(prop::collection::vec(any::<u8>(), 0..8).prop_map(Into::into));
@@ -87,32 +89,32 @@ fn message() -> impl Strategy<Value = raftpb::Message> {
 
 proptest! {
     #[test]
-    fn noise_settles(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-        all_settle(&bytes)?;
+    fn noise_reencodes(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        check_all_reencodings(&bytes)?;
     }
 
     #[test]
-    fn likely_fields_settle(fields in prop::collection::vec(field(), 0..6)) {
-        all_settle(&fields.concat())?;
+    fn plausible_fields_reencode(fields in prop::collection::vec(field(), 0..6)) {
+        check_all_reencodings(&fields.concat())?;
     }
 
     #[test]
-    fn a_message_cut_short_or_damaged_settles(
+    fn a_truncated_or_damaged_message_reencodes(
         message in message(),
         cut in any::<prop::sample::Index>(),
         damage in any::<u8>(),
     ) {
         let mut bytes = message.encode_to_vec();
         let at = cut.index(bytes.len() + 1);
-        all_settle(&bytes[..at])?;
+        check_all_reencodings(&bytes[..at])?;
         if let Some(byte) = bytes.get_mut(at) {
             *byte ^= damage;
         }
-        all_settle(&bytes)?;
+        check_all_reencodings(&bytes)?;
     }
 
     #[test]
-    fn every_message_survives_with_its_absences(message in message()) {
+    fn absent_fields_stay_absent(message in message()) {
         let bytes = message.encode_to_vec();
         prop_assert_eq!(raftpb::Message::decode(&bytes[..]), Ok(message));
     }

@@ -1,4 +1,4 @@
-//! Bytes worked out by hand from the protobuf rules and etcd's field numbers.
+//! Bytes computed by hand from the protobuf rules and etcd's field numbers.
 
 use std::fmt::Debug;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use prost::Message;
 use proto::{etcdserverpb as pb, membershippb, mvccpb, raftpb, walpb};
 
-/// The message has these bytes, and the bytes are this message.
+/// Checks that the message encodes to these bytes and decodes from them.
 #[track_caller]
 fn same<M: Message + Default + PartialEq + Debug>(message: &M, bytes: &[u8]) {
     assert_eq!(message.encode_to_vec(), bytes);
@@ -14,7 +14,7 @@ fn same<M: Message + Default + PartialEq + Debug>(message: &M, bytes: &[u8]) {
 }
 
 #[test]
-fn a_proto2_zero_is_written_when_set_and_left_out_when_not() {
+fn a_proto2_zero_is_encoded_only_if_set() {
     let set = raftpb::Entry { r#type: Some(0), term: Some(0), index: Some(5), data: None };
     same(&set, &[0x08, 0, 0x10, 0, 0x18, 5]);
     let unset = raftpb::Entry { index: Some(5), ..Default::default() };
@@ -36,7 +36,7 @@ fn empty_data_and_no_data_are_different_bytes() {
 }
 
 #[test]
-fn an_empty_message_that_is_set_is_written() {
+fn a_set_but_empty_message_is_encoded() {
     let snapshot = raftpb::Snapshot {
         metadata: Some(raftpb::SnapshotMetadata {
             conf_state: Some(raftpb::ConfState::default()),
@@ -62,7 +62,7 @@ fn conf_state_ids_are_unpacked() {
 }
 
 #[test]
-fn fields_are_written_by_number_not_by_place() {
+fn fields_are_encoded_by_number_not_by_declaration() {
     let change = raftpb::ConfChange {
         r#type: Some(raftpb::ConfChangeType::ConfChangeAddLearnerNode.into()),
         node_id: Some(9),
@@ -75,7 +75,7 @@ fn fields_are_written_by_number_not_by_place() {
 }
 
 #[test]
-fn a_proto3_zero_is_not_written() {
+fn a_proto3_zero_is_not_encoded() {
     same(&mvccpb::KeyValue::default(), &[]);
     let tombstone = mvccpb::KeyValue { key: "foo".into(), ..Default::default() };
     same(&tombstone, &[0x0a, 3, b'f', b'o', b'o']);
@@ -108,10 +108,10 @@ fn the_range_end_of_a_compare_is_field_64() {
         range_end: "b".into(),
         ..Default::default()
     };
-    // A member of a oneof is written even if zero; 64 << 3 | 2 is 0x82 0x04.
+    // A member of a oneof is encoded even if zero; 64 << 3 | 2 is 0x82 0x04.
     same(&compare, &[0x10, 4, 0x1a, 1, b'a', 0x40, 0, 0x82, 0x04, 1, b'b']);
-    // etcd 3.7 writes a oneof after all other fields, earlier releases by number: only here does
-    // one see it.
+    // etcd 3.7 encodes a oneof after all other fields, earlier releases by number; only this
+    // message shows the difference.
     let of_3_7 = [0x10, 4, 0x1a, 1, b'a', 0x82, 0x04, 1, b'b', 0x40, 0];
     assert_eq!(pb::Compare::decode(&of_3_7[..]), Ok(compare));
 }
@@ -129,7 +129,7 @@ fn the_events_of_a_watch_are_field_11() {
 }
 
 #[test]
-fn a_request_in_the_log_is_numbered_by_kind_and_its_header_comes_after() {
+fn a_log_request_has_its_own_field_number_and_precedes_the_header() {
     let header = Some(pb::RequestHeader { id: 7, ..Default::default() });
     let put = pb::InternalRaftRequest {
         header,
@@ -156,7 +156,7 @@ fn a_request_in_the_log_is_numbered_by_kind_and_its_header_comes_after() {
 }
 
 #[test]
-fn a_request_to_the_v2_store_survives() {
+fn a_v2_request_round_trips() {
     let old = pb::InternalRaftRequest {
         v2: Some(pb::Request { id: Some(5), dir: Some(false), ..Default::default() }),
         ..Default::default()
@@ -165,7 +165,7 @@ fn a_request_to_the_v2_store_survives() {
 }
 
 #[test]
-fn enum_names_are_those_of_etcd() {
+fn enums_have_etcds_names() {
     assert_eq!(raftpb::MessageType::MsgApp.as_str_name(), "MsgApp");
     assert_eq!(raftpb::ConfChangeTransition::Auto.as_str_name(), "ConfChangeTransitionAuto");
     assert_eq!(mvccpb::event::EventType::Delete.as_str_name(), "DELETE");
@@ -174,7 +174,7 @@ fn enum_names_are_those_of_etcd() {
 
 #[test]
 fn unknown_fields_are_dropped() {
-    // Field 15, which no etcd knows.
+    // Field 15, which no etcd version knows.
     let entry = raftpb::Entry::decode(&[0x18, 5, 0x78, 1][..]).unwrap();
     assert_eq!(entry.encode_to_vec(), [0x18, 5]);
 }
@@ -186,7 +186,7 @@ fn bytes_share_the_buffer_they_were_decoded_from() {
     assert_eq!(kv.key.as_ptr(), buffer[2..].as_ptr());
 }
 
-/// So many transactions, each the only operation of the one around it.
+/// Returns this many nested transactions, each the only operation of its parent.
 fn nested(count: usize) -> pb::TxnRequest {
     (1..count).fold(pb::TxnRequest::default(), |inner, _| pb::TxnRequest {
         success: vec![pb::RequestOp { request: Some(pb::request_op::Request::RequestTxn(inner)) }],

@@ -1,9 +1,9 @@
-//! What real etcd wrote comes back byte for byte.
+//! Messages that etcd wrote are re-encoded to the same bytes.
 //!
-//! `testdata/captured/<etcd version>/*.hex` holds messages taken from the logs, databases and
-//! connections of running clusters. A line is the name of a message and its bytes, `raftpb.Entry
-//! 10022205...`; lines that begin with `#` are comments. Messages within messages that are opaque
-//! bytes to protobuf (an entry in a record, a request in an entry) are taken out and tried, too.
+//! `testdata/captured/<etcd version>/*.hex` contains messages from the logs, databases and
+//! connections of running clusters. A line has the name of a message and its bytes, `raftpb.Entry
+//! 10022205...`; lines that begin with `#` are comments. Messages inside opaque bytes fields (an
+//! entry in a record, a request in an entry) are extracted and tested too.
 
 mod known;
 
@@ -20,7 +20,7 @@ use proto::{
     snappb, walpb,
 };
 
-/// Each version must show at least these.
+/// The messages that each version must contain.
 const REQUIRED: [&str; 14] = [
     "authpb.Role",
     "authpb.User",
@@ -38,24 +38,24 @@ const REQUIRED: [&str; 14] = [
     "walpb.Snapshot",
 ];
 
-/// What a request to the v2 store may ask for.
+/// The methods of v2 requests.
 const V2_METHODS: [&str; 5] = ["DELETE", "POST", "PUT", "QGET", "SYNC"];
 
-/// A message under its name.
+/// A message with its type name.
 type Named = (&'static str, Vec<u8>);
 
-/// Where the messages are: in the repository, or where somebody has just captured some.
+/// Returns the folder of captured messages: in the repository, or given by the environment.
 fn captured() -> PathBuf {
     let ours = || Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/captured");
     env::var_os("BOWLINE_CAPTURED").map_or_else(ours, PathBuf::from)
 }
 
 #[test]
-fn captured_messages_survive_byte_for_byte() {
+fn captured_messages_reencode_to_the_same_bytes() {
     let root = captured();
     let mut versions = 0;
     for version in sorted(&root).filter(|path| path.is_dir()) {
-        let counts = survive(&version);
+        let counts = check_file(&version);
         println!("{}: {counts:#?}", version.display());
         for kind in REQUIRED {
             assert!(counts.contains_key(kind), "no {kind} in {}", version.display());
@@ -65,8 +65,8 @@ fn captured_messages_survive_byte_for_byte() {
     assert!(versions > 0, "nothing captured in {}", root.display());
 }
 
-/// Tries every line of every file, and counts them by kind.
-fn survive(version: &Path) -> BTreeMap<String, usize> {
+/// Tests every line of every file, and counts them by type.
+fn check_file(version: &Path) -> BTreeMap<String, usize> {
     let kinds = known::kinds();
     let mut counts = BTreeMap::new();
     for file in sorted(version).filter(|file| file.extension().is_some_and(|e| e == "hex")) {
@@ -78,26 +78,26 @@ fn survive(version: &Path) -> BTreeMap<String, usize> {
             let recode = kinds.get(kind).unwrap_or_else(|| panic!("{place}: unknown name {kind}"));
             let bytes = unhex(hex).unwrap_or_else(|| panic!("{place}: bad hex"));
             same(kind, &bytes, &recode(&bytes).expect(&place), &place);
-            survive_inside(kind, &bytes, &place, &kinds);
+            check_nested(kind, &bytes, &place, &kinds);
             *counts.entry(kind.to_owned()).or_default() += 1;
         }
     }
     counts
 }
 
-/// Tries what is inside a message, and inside that.
-fn survive_inside(kind: &str, bytes: &[u8], place: &str, kinds: &BTreeMap<String, known::Recode>) {
+/// Tests the messages inside a message, recursively.
+fn check_nested(kind: &str, bytes: &[u8], place: &str, kinds: &BTreeMap<String, known::Recode>) {
     for (inner, bytes) in inside(kind, bytes, place) {
         let place = format!("{place}, {inner}");
         same(inner, &bytes, &kinds[inner](&bytes).expect(&place), &place);
-        survive_inside(inner, &bytes, &place, kinds);
+        check_nested(inner, &bytes, &place, kinds);
     }
 }
 
-/// Asserts that bytes came back as they were.
+/// Checks that re-encoding preserved the bytes.
 ///
 /// Compat: with one exception. etcd 3.7 writes the members of a oneof after all other fields,
-/// earlier releases and we by number, and in a `Compare` with a range that makes a difference.
+/// earlier releases and this crate by number, which differs in a `Compare` with a range.
 fn same(kind: &str, before: &[u8], after: &[u8], place: &str) {
     if before != after && kind == "etcdserverpb.InternalRaftRequest" {
         let request: etcdserverpb::InternalRaftRequest = decode(before);
@@ -116,15 +116,15 @@ fn compares_range(txn: &TxnRequest) -> bool {
     })
 }
 
-/// The messages that are opaque bytes in this one.
+/// Returns the messages in the opaque bytes of a message.
 fn inside(kind: &str, bytes: &[u8], place: &str) -> Vec<Named> {
     match kind {
         "walpb.Record" => in_record(&decode(bytes), place).into_iter().collect(),
         "raftpb.Entry" => in_entry(&decode(bytes), place).into_iter().collect(),
         "raftpb.Message" => {
             let message: raftpb::Message = decode(bytes);
-            // In messages about reads, the only entry is no entry of the log but the name of the
-            // read.
+            // In messages about reads the only entry is the context of the read, not an entry of
+            // the log.
             let carries_log =
                 matches!(message.r#type(), MessageType::MsgApp | MessageType::MsgProp);
             let entries = message.entries.iter().filter(|_| carries_log);
@@ -152,7 +152,8 @@ fn in_record(record: &walpb::Record, place: &str) -> Option<Named> {
 fn in_entry(entry: &raftpb::Entry, place: &str) -> Option<Named> {
     let data = entry.data().to_vec();
     let kind = match entry.r#type() {
-        raftpb::EntryType::EntryNormal if data.is_empty() => return None, // A term begins.
+        // The first entry of a term.
+        raftpb::EntryType::EntryNormal if data.is_empty() => return None,
         raftpb::EntryType::EntryNormal => request_kind(&data, place),
         raftpb::EntryType::EntryConfChange => "raftpb.ConfChange",
         raftpb::EntryType::EntryConfChangeV2 => "raftpb.ConfChangeV2",
@@ -160,7 +161,7 @@ fn in_entry(entry: &raftpb::Entry, place: &str) -> Option<Named> {
     Some((kind, data))
 }
 
-/// Compat: as in etcd up to 3.6, what is no request of the v3 store is a bare one to the v2 store.
+/// Compat: as in etcd up to 3.6, data that is no v3 request is a bare v2 request.
 fn request_kind(data: &[u8], place: &str) -> &'static str {
     if etcdserverpb::InternalRaftRequest::decode(data).is_ok() {
         return "etcdserverpb.InternalRaftRequest";
@@ -172,7 +173,7 @@ fn request_kind(data: &[u8], place: &str) -> &'static str {
 }
 
 fn decode<M: Message + Default>(bytes: &[u8]) -> M {
-    M::decode(bytes).expect("it decoded before")
+    M::decode(bytes).expect("decoded before")
 }
 
 fn sorted(directory: &Path) -> impl Iterator<Item = PathBuf> {

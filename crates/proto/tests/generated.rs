@@ -1,7 +1,8 @@
-//! The generated types agree with the descriptors: numbers, kinds of number, packing, nesting.
+//! The generated types agree with the descriptors: numbers, types, packing, nesting.
 //!
-//! The other reader of the descriptors is `prost-reflect`. It fills every field of every message,
-//! one at a time and all together; the generated type must make the same bytes of what it reads.
+//! `prost-reflect` is a second implementation that reads the descriptors. It fills every field of
+//! every message, one at a time and all together; the generated type must decode and encode the
+//! same bytes.
 
 mod known;
 
@@ -12,7 +13,7 @@ use prost_reflect::{
     DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescriptor, Value,
 };
 
-/// The messages that exist as Rust types.
+/// Returns the messages that exist as Rust types.
 fn messages() -> impl Iterator<Item = MessageDescriptor> {
     let pool = DescriptorPool::decode(proto::FILE_DESCRIPTOR_SET)
         .expect("the build made valid descriptors");
@@ -22,7 +23,7 @@ fn messages() -> impl Iterator<Item = MessageDescriptor> {
     pool.all_messages().filter(ours).collect::<Vec<_>>().into_iter()
 }
 
-/// A value that shows when it is read as another kind: large, and negative where that is possible.
+/// Returns a value that reveals a wrong type: large, and negative where possible.
 fn scalar(kind: &Kind, depth: usize) -> Value {
     match kind {
         Kind::Int64 => Value::I64(-3),
@@ -50,7 +51,7 @@ fn value(field: &FieldDescriptor, depth: usize) -> Value {
     if field.is_list() { Value::List(vec![one.clone(), one]) } else { one }
 }
 
-/// A message with every field set, down to a depth; of a oneof, its last member.
+/// Returns a message with every field set, down to a depth; of a oneof, the last member.
 fn filled(kind: &MessageDescriptor, depth: usize) -> DynamicMessage {
     let mut message = DynamicMessage::new(kind.clone());
     if depth > 0 {

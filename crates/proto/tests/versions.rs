@@ -1,4 +1,4 @@
-//! The release marks and gateway routes can be read from the descriptors.
+//! The version marks and gateway routes can be read from the descriptors.
 
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
 use proto::FILE_DESCRIPTOR_SET;
@@ -11,7 +11,7 @@ fn message(name: &str) -> MessageDescriptor {
     pool().get_message_by_name(name).unwrap_or_else(|| panic!("no message {name}"))
 }
 
-/// The mark with this name, if the options carry it.
+/// Returns the mark with this name, if present.
 fn mark(options: &DynamicMessage, name: &str) -> Option<String> {
     let extension =
         pool().get_extension_by_name(&format!("versionpb.{name}")).expect("the mark exists");
@@ -64,9 +64,9 @@ fn enums_and_their_values_are_marked() {
     assert_eq!(mark(&value("NOSPACE"), "etcd_version_enum_value"), None);
 }
 
-/// A log entry could hold what no release is known to read, if a mark were forgotten.
+/// With a missing mark, a log entry could contain fields that no release is known to read.
 #[test]
-fn everything_a_log_entry_can_hold_is_marked_or_known_to_be_old() {
+fn every_message_of_a_log_entry_has_a_version_mark_or_is_known_to_be_old() {
     let old = ["authpb.Permission", "authpb.UserAddOptions", "etcdserverpb.Request"];
     let mut seen = vec![message("etcdserverpb.InternalRaftRequest")];
     let mut next = 0;
@@ -105,7 +105,7 @@ fn gateway_routes_are_on_the_methods() {
 }
 
 #[test]
-fn field_names_in_the_descriptors_are_those_of_etcd() {
+fn descriptors_have_etcds_field_names() {
     let member = message("etcdserverpb.Member");
     let names: Vec<_> = member.fields().map(|field| field.name().to_owned()).collect();
     assert_eq!(names, ["ID", "name", "peerURLs", "clientURLs", "isLearner"]);

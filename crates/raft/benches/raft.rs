@@ -1,11 +1,12 @@
-//! What consensus costs without network and disk: `cargo bench -p raft`.
+//! Measures consensus without network and disk: `cargo bench -p raft`.
 //!
-//! Three members in one thread commit and apply proposals in batches; five members exchange heartbeats.
-//! Each figure is the median of several rounds, with the slowest and the fastest beside it, and the number of
-//! allocations on all members together. The allocator counts, which costs a little in every figure.
+//! Three members in one thread commit and apply proposals in batches; five members exchange
+//! heartbeats. Each figure is the median of several rounds, with the slowest and the fastest, and
+//! the number of allocations on all members together. The counting allocator costs a little in
+//! every figure.
 //!
-//! `cargo bench -p raft -- --quick` runs one small round of each, to see that it runs. So does `cargo test
-//! --benches`.
+//! `cargo bench -p raft -- --quick` runs one small round of each to see that the benchmark runs; so
+//! does `cargo test --benches`.
 
 #![expect(clippy::disallowed_types, reason = "a benchmark is about time")]
 
@@ -16,14 +17,14 @@ use std::time::{Duration, Instant};
 
 use replication::Cluster;
 
-/// Bytes in a proposal.
+/// The bytes per proposal.
 const PAYLOAD: usize = 256;
 
-/// How much to measure.
+/// The amount of measuring.
 #[derive(Clone, Copy)]
 struct Effort {
     rounds: usize,
-    /// How long a round should take, about.
+    /// The approximate length of a round.
     round: Duration,
 }
 
@@ -32,7 +33,7 @@ const QUICK: Effort = Effort { rounds: 1, round: Duration::from_millis(5) };
 
 fn main() {
     let has = |flag: &str| std::env::args().any(|argument| argument == flag);
-    // Cargo says so when it benches, and says nothing when it tests.
+    // Cargo passes `--bench` to benchmarks and nothing when it tests them.
     let effort = if has("--bench") && !has("--quick") { FULL } else { QUICK };
 
     println!("three members commit and apply proposals of {PAYLOAD} bytes\n");
@@ -44,8 +45,8 @@ fn main() {
         let mut cluster = Cluster::new(3, PAYLOAD);
         let figures = measure(effort, batch as u64, || cluster.commit(batch));
         println!("{batch:>8} {figures}");
-        assert!(cluster.applied().0 >= batch as u64, "everybody has applied it");
-        assert!(cluster.kept() < 20_000, "memory stays flat");
+        assert!(cluster.applied().0 >= batch as u64, "not all members have applied the batch");
+        assert!(cluster.kept() < 20_000, "storage is not compacted");
     }
 
     println!("\nfive members, one of them leading, pass an idle tick\n");
@@ -55,14 +56,14 @@ fn main() {
     println!("{:>8} {figures}", "");
 }
 
-/// How often something happens in a second, and what it allocates.
+/// Executions per second, and allocations.
 struct Figures {
     /// Sorted.
     per_second: Vec<f64>,
     allocations: f64,
 }
 
-/// Calls `act`, which does `units` of work, for several rounds of equal length.
+/// Calls `act`, which does `units` of work, in several rounds of equal length.
 fn measure(effort: Effort, units: u64, mut act: impl FnMut()) -> Figures {
     let calls = calls_in(effort.round, &mut act);
     let mut per_second: Vec<f64> = (0..effort.rounds)
@@ -78,7 +79,7 @@ fn measure(effort: Effort, units: u64, mut act: impl FnMut()) -> Figures {
     Figures { per_second, allocations }
 }
 
-/// Warms up for the length of a round, to learn how many calls one takes.
+/// Warms up for the length of a round and returns the number of calls in one.
 fn calls_in(round: Duration, act: &mut impl FnMut()) -> u64 {
     let start = Instant::now();
     let mut calls = 0;

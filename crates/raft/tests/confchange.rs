@@ -1,4 +1,5 @@
-//! Scripts about configurations: `simple`, `enter-joint` and `leave-joint`, with the changes as input.
+//! Golden scripts for configurations: `simple`, `enter-joint` and `leave-joint`, with changes as
+//! input.
 
 use raft::confchange::{ChangedConfig, Changer, ConfChangeError};
 use raft::tracker::ProgressTracker;
@@ -9,13 +10,13 @@ use types::Index;
 mod changes;
 
 #[test]
-fn our_own_scripts() {
+fn own_scripts_produce_their_traces() {
     let cases = run_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/confchange"));
-    println!("{cases} cases of our own");
+    println!("{cases} own cases");
 }
 
 #[test]
-fn published_scripts() {
+fn etcds_scripts_produce_their_traces() {
     if let Some(dir) = script::published("confchange") {
         println!("{} published cases", run_dir(dir));
     }
@@ -24,7 +25,7 @@ fn published_scripts() {
 fn run_dir(dir: impl AsRef<std::path::Path>) -> usize {
     Runner::from_env().run_dir(dir, || {
         let mut tracker = ProgressTracker::new(10, 0);
-        // Grows with every command, so that one sees when a member's progress was set up.
+        // Grows with every command, to show when the progress of a member was created.
         let mut last_index = Index::ZERO;
         move |case: &Case| {
             let output = match changed(&tracker, last_index, case) {

@@ -1,4 +1,4 @@
-//! Changes of membership, in any order, against what they promise.
+//! Property tests of conf changes in any order.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use raft::tracker::{Config, ProgressMap, ProgressTracker};
 use raft::{ConfChangeSingle, ConfChangeType, ConfState};
 use types::{Index, MemberId};
 
-/// Where the leader's log ends.
+/// The last index of the leader.
 const LAST_INDEX: Index = Index(10);
 
 fn single() -> impl Strategy<Value = ConfChangeSingle> {
@@ -17,11 +17,11 @@ fn single() -> impl Strategy<Value = ConfChangeSingle> {
     let kind = prop_oneof![
         4 => Just(AddNode), 3 => Just(AddLearnerNode), 3 => Just(RemoveNode), 1 => Just(UpdateNode)
     ];
-    // Zero: a change that was called off after it was committed.
+    // Zero: a change that was canceled after the commit.
     (kind, 0..7u64).prop_map(|(kind, id)| ConfChangeSingle { kind, node_id: MemberId(id) })
 }
 
-/// A committed change, as its entry would ask for it.
+/// A committed conf change.
 #[derive(Clone, Debug)]
 enum Change {
     Simple(Vec<ConfChangeSingle>),
@@ -42,7 +42,7 @@ fn empty_tracker() -> ProgressTracker {
     ProgressTracker::new(8, 0)
 }
 
-/// A tracker of the voters one and two.
+/// Returns a tracker with the voters one and two.
 fn pair() -> ProgressTracker {
     let state = ConfState::of_voters([MemberId(1), MemberId(2)]);
     with(restore(empty_tracker(), LAST_INDEX, &state).expect("two voters"))
@@ -52,7 +52,7 @@ fn with((config, progress): ChangedConfig) -> ProgressTracker {
     ProgressTracker { config, progress, ..empty_tracker() }
 }
 
-fn make(tracker: &ProgressTracker, change: &Change) -> Result<ChangedConfig, ConfChangeError> {
+fn apply(tracker: &ProgressTracker, change: &Change) -> Result<ChangedConfig, ConfChangeError> {
     let changer = Changer { tracker, last_index: LAST_INDEX };
     match change {
         Change::Simple(changes) => changer.simple(changes),
@@ -61,11 +61,11 @@ fn make(tracker: &ProgressTracker, change: &Change) -> Result<ChangedConfig, Con
     }
 }
 
-/// Everything the documentation of a configuration promises.
+/// Checks the documented invariants of a configuration.
 fn check_invariants(config: &Config, progress: &ProgressMap) -> Result<(), TestCaseError> {
     let voters = config.voters.ids();
     let joint = config.voters.is_joint();
-    prop_assert!(!config.voters.incoming.is_empty(), "somebody must decide");
+    prop_assert!(!config.voters.incoming.is_empty(), "no voters");
     prop_assert!(config.learners.is_disjoint(&voters), "{config}");
     let waiting = &config.learners_next;
     prop_assert!(waiting.iter().all(|id| config.voters.outgoing.contains(*id)), "{config}");
@@ -73,7 +73,7 @@ fn check_invariants(config: &Config, progress: &ProgressMap) -> Result<(), TestC
     prop_assert!(joint || (waiting.is_empty() && !config.auto_leave), "{config}");
     let members: BTreeSet<MemberId> = voters.union(&config.learners).copied().collect();
     let tracked: BTreeSet<MemberId> = progress.iter().map(|(id, _)| id).collect();
-    prop_assert_eq!(members, tracked, "exactly the members are tracked");
+    prop_assert_eq!(members, tracked, "tracked members differ from the configuration");
     for (id, progress) in progress.iter() {
         prop_assert_eq!(progress.is_learner, config.learners.contains(&id));
         prop_assert!(progress.matched < progress.next);
@@ -81,7 +81,7 @@ fn check_invariants(config: &Config, progress: &ProgressMap) -> Result<(), TestC
     Ok(())
 }
 
-/// How many members of one set are missing from the other, both ways.
+/// Returns the number of voters in only one of the two configurations.
 fn difference(one: &Config, other: &Config) -> usize {
     let voters = |config: &Config| config.voters.incoming.iter().collect::<BTreeSet<_>>();
     voters(one).symmetric_difference(&voters(other)).count()
@@ -91,10 +91,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn every_change_keeps_the_promises(changes in vec(change(), 0..20)) {
+    fn every_change_preserves_the_invariants(changes in vec(change(), 0..20)) {
         let mut tracker = pair();
         for change in changes {
-            let Ok((config, progress)) = make(&tracker, &change) else {
+            let Ok((config, progress)) = apply(&tracker, &change) else {
                 continue;
             };
             check_invariants(&config, &progress)?;
@@ -114,19 +114,19 @@ proptest! {
         }
     }
 
-    /// Whatever was acknowledged stays acknowledged: a change forgets only those who leave.
+    /// Acknowledged entries stay acknowledged: a change only drops the progress of removed members.
     #[test]
-    fn those_who_stay_keep_their_progress(changes in vec(change(), 0..20)) {
+    fn remaining_voters_keep_their_progress(changes in vec(change(), 0..20)) {
         let mut tracker = pair();
         for (round, change) in (1..).zip(changes) {
             for (_, progress) in tracker.progress.iter_mut() {
                 progress.maybe_update(Index(round));
             }
-            let Ok((config, progress)) = make(&tracker, &change) else {
+            let Ok((config, progress)) = apply(&tracker, &change) else {
                 continue;
             };
             for (id, kept) in progress.iter() {
-                // A learner that is removed and added again in one change starts anew.
+                // A learner that is removed and added again in one change starts over.
                 let was_voter = tracker.config.voters.contains(id);
                 if was_voter && config.voters.is_joint() {
                     prop_assert_eq!(kept.matched, Index(round), "{}", id);
@@ -137,10 +137,10 @@ proptest! {
     }
 
     #[test]
-    fn a_configuration_survives_being_written_out(changes in vec(change(), 0..20)) {
+    fn a_configuration_is_restored_from_its_conf_state(changes in vec(change(), 0..20)) {
         let mut tracker = pair();
         for change in changes {
-            if let Ok(changed) = make(&tracker, &change) {
+            if let Ok(changed) = apply(&tracker, &change) {
                 tracker = with(changed);
             }
             let state = tracker.conf_state();
@@ -151,14 +151,14 @@ proptest! {
         }
     }
 
-    /// Lists that contradict themselves are refused; lists that do not are taken as they are.
+    /// Inconsistent lists are refused; consistent lists are restored unchanged.
     #[test]
-    fn whatever_is_restored_is_what_was_written(
+    fn a_restored_configuration_equals_its_conf_state(
         voters in ids(), learners in ids(), voters_outgoing in ids(), learners_next in ids(),
         auto_leave: bool,
     ) {
         let state = ConfState { voters, learners, voters_outgoing, learners_next, auto_leave };
-        // Nobody at all is how a log begins before its cluster is known.
+        // A log starts without members before its cluster is known.
         prop_assume!(state != ConfState::default());
         if let Ok((config, progress)) = restore(empty_tracker(), LAST_INDEX, &state) {
             prop_assert!(config.to_conf_state().is_equivalent(&state));
@@ -166,23 +166,23 @@ proptest! {
         }
     }
 
-    /// The way through a joint configuration leads where single steps lead, if those are possible.
+    /// A joint change leads to the same result as single steps, if those are possible.
     #[test]
-    fn a_joint_change_leads_where_single_steps_lead(
+    fn a_joint_change_equals_its_single_steps(
         before in vec(single(), 0..6), auto_leave: bool, changes in vec(single(), 0..6)
     ) {
         let tracker = one_by_one(pair(), &before).unwrap_or_else(|_| pair());
         let Ok(stepped) = one_by_one(tracker.clone(), &changes) else {
             return Ok(());
         };
-        let joint = with(make(&tracker, &Change::EnterJoint { auto_leave, changes }).unwrap());
-        let left = with(make(&joint, &Change::LeaveJoint).unwrap());
+        let joint = with(apply(&tracker, &Change::EnterJoint { auto_leave, changes }).unwrap());
+        let left = with(apply(&joint, &Change::LeaveJoint).unwrap());
         prop_assert_eq!(&left.config, &stepped.config);
         check_invariants(&left.config, &left.progress)?;
     }
 }
 
-/// A few ids, some of them twice, and perhaps nobody.
+/// A few ids, possibly duplicated or none.
 fn ids() -> impl Strategy<Value = Vec<MemberId>> {
     vec((0..6u64).prop_map(MemberId), 0..4)
 }
@@ -192,18 +192,18 @@ fn one_by_one(
     changes: &[ConfChangeSingle],
 ) -> Result<ProgressTracker, ConfChangeError> {
     for change in changes {
-        tracker = with(make(&tracker, &Change::Simple(vec![*change]))?);
+        tracker = with(apply(&tracker, &Change::Simple(vec![*change]))?);
     }
     Ok(tracker)
 }
 
 #[test]
-fn refusals_name_their_reason() {
+fn refused_changes_return_the_reason() {
     use ConfChangeType::{AddNode, RemoveNode};
     let one = |kind, id| ConfChangeSingle { kind, node_id: MemberId(id) };
     let enter = |changes| Change::EnterJoint { auto_leave: false, changes };
     let plain = pair();
-    let joint = with(make(&plain, &enter(vec![one(AddNode, 3)])).unwrap());
+    let joint = with(apply(&plain, &enter(vec![one(AddNode, 3)])).unwrap());
     let everybody = vec![one(RemoveNode, 1), one(RemoveNode, 2)];
     for (tracker, change, error) in [
         (&plain, Change::LeaveJoint, ConfChangeError::NotJoint),
@@ -218,6 +218,6 @@ fn refusals_name_their_reason() {
         ),
         (&empty_tracker(), enter(vec![one(AddNode, 1)]), ConfChangeError::NoVotersToJoin),
     ] {
-        assert_eq!(make(tracker, &change).unwrap_err(), error, "{change:?}");
+        assert_eq!(apply(tracker, &change).unwrap_err(), error, "{change:?}");
     }
 }

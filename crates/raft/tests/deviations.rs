@@ -1,4 +1,4 @@
-//! Where Bowline differs from etcd on purpose: reads, and those who cannot stand for election.
+//! Deliberate deviations from etcd: reads, and members that cannot campaign.
 
 use bytes::Bytes;
 use raft::{
@@ -12,14 +12,14 @@ mod pair;
 use pair::{from_two, leader, save, to_one};
 
 #[test]
-fn a_removed_leader_asks_the_last_voter_before_it_answers() {
+fn a_removed_leader_confirms_reads_with_the_last_voter() {
     let mut node = leader(|_| {});
     let kind = ConfChangeType::RemoveNode;
     let removal = ConfChange { kind, node_id: MemberId(1), ..ConfChange::default() };
     node.apply_conf_change(Index(2), &removal.into()).unwrap();
     node.read_index(Bytes::from_static(b"read"));
     let ready = save(&mut node);
-    // One voter is left, and it is not this leader: it may lead by now.
+    // The only remaining voter is another member, which may be leader by now.
     assert_eq!(ready.read_states, []);
     let heartbeat = ready.messages.iter().find(|m| m.kind == MessageType::MsgHeartbeat).unwrap();
     assert_eq!(heartbeat.to, MemberId(2));
@@ -30,12 +30,12 @@ fn a_removed_leader_asks_the_last_voter_before_it_answers() {
 }
 
 #[test]
-fn reads_that_wait_are_bounded() {
+fn waiting_reads_are_bounded() {
     const LIMIT: usize = 1 << 16;
     let mut node = leader(|_| {});
     for _ in 0..LIMIT + 10 {
         node.read_index(Bytes::new());
-        // Heartbeats are handed out as they come, or they would fill the memory of this test.
+        // Take the heartbeats out as they come, or they would fill the memory of this test.
         save(&mut node);
     }
     let newest = (LIMIT as u64).to_le_bytes();
@@ -45,21 +45,21 @@ fn reads_that_wait_are_bounded() {
 }
 
 #[test]
-fn a_sole_voter_answers_reads_only_once_it_has_committed_in_its_term() {
+fn a_single_voter_answers_reads_after_its_first_commit_in_the_term() {
     let storage = MemoryStorage::with_conf_state(ConfState::of_voters([MemberId(1)]));
     let mut node = RawNode::new(Config::new(MemberId(1)), storage).unwrap();
     node.campaign();
     save(&mut node);
     assert_eq!(node.basic_status().soft_state.role, RoleKind::Leader);
     node.read_index(Bytes::from_static(b"early"));
-    // The entry that opens the term is saved by this Ready, and committed by the next.
+    // This Ready saves the first entry of the term, and the next one commits it.
     assert_eq!(save(&mut node).read_states, []);
     let answer = ReadState { index: Index(1), request_context: Bytes::from_static(b"early") };
     assert_eq!(save(&mut node).read_states, [answer]);
 }
 
 #[test]
-fn a_learner_tells_a_leader_of_an_older_term() {
+fn a_learner_responds_to_a_leader_of_an_older_term() {
     let members = ConfState {
         learners: vec![MemberId(1)],
         ..ConfState::of_voters([MemberId(2), MemberId(3)])
@@ -67,7 +67,7 @@ fn a_learner_tells_a_leader_of_an_older_term() {
     let mut storage = MemoryStorage::with_conf_state(members);
     storage.set_hard_state(HardState { term: Term(5), vote: None, commit: Index::ZERO });
     let mut node = RawNode::new(Config::new(MemberId(1)), storage).unwrap();
-    // It cannot depose the leader by standing for election itself.
+    // It cannot depose the leader by campaigning itself.
     let heartbeat = to_one(MessageType::MsgHeartbeat);
     node.step(Message { from: MemberId(2), term: Term(4), ..heartbeat }).unwrap();
     let sent = save(&mut node).messages;

@@ -1,4 +1,4 @@
-//! What a leader keeps of each member, against simple models: the window of appends in flight, and the
+//! Property tests of what a leader tracks per member: the window of appends in flight, and the
 //! progress through probing, replication and snapshots.
 
 use proptest::collection::vec;
@@ -6,15 +6,15 @@ use proptest::prelude::*;
 use raft::tracker::{Inflights, Progress, ProgressState};
 use types::Index;
 
-/// Something happens to a window.
+/// An operation on a window.
 #[derive(Clone, Debug)]
 enum WindowOp {
-    /// An append is sent, if the window lets it: so many entries, so many bytes.
+    /// Sends an append of this many entries and bytes, if the window is not full.
     Send {
         entries: u64,
         bytes: u64,
     },
-    /// A member acknowledges up to this far behind the last index sent.
+    /// Acknowledges up to this distance from the last sent index.
     Free {
         behind: u64,
     },
@@ -29,7 +29,7 @@ fn window_op() -> impl Strategy<Value = WindowOp> {
     ]
 }
 
-/// The appends in flight, each with its last index and its bytes.
+/// The appends in flight, each with its last index and bytes.
 struct WindowModel {
     sent: Vec<(Index, u64)>,
     max_messages: usize,
@@ -46,7 +46,7 @@ impl WindowModel {
 
 proptest! {
     #[test]
-    fn the_window_is_a_list_with_two_limits(
+    fn the_window_equals_its_model(
         max_messages in 1..8usize,
         max_bytes in prop_oneof![Just(0u64), 1..150u64],
         ops in vec(window_op(), 0..60),
@@ -77,12 +77,12 @@ proptest! {
         }
         window.free_le(Index::MAX);
         prop_assert_eq!(window.count(), 0);
-        prop_assert!(!window.is_full(), "bytes that were never given back");
+        prop_assert!(!window.is_full(), "bytes were not released");
     }
 }
 
 #[test]
-fn an_append_larger_than_the_limit_is_let_through_alone() {
+fn an_append_larger_than_the_byte_limit_is_sent_alone() {
     let mut window = Inflights::new(8, 100);
     window.add(Index(1), 1000);
     assert!(window.is_full());
@@ -91,14 +91,14 @@ fn an_append_larger_than_the_limit_is_let_through_alone() {
 }
 
 #[test]
-#[should_panic(expected = "although the window is full")]
-fn sending_without_looking_is_a_bug() {
+#[should_panic(expected = "full window")]
+fn adding_to_a_full_window_panics() {
     let mut window = Inflights::new(1, 0);
     window.add(Index(1), 1);
     window.add(Index(2), 1);
 }
 
-/// Something happens between a leader and a member. Numbers are cut to what a leader could be told.
+/// An operation between a leader and a member. Numbers are limited to valid values.
 #[derive(Clone, Copy, Debug)]
 enum ProgressOp {
     /// The leader's log grows.
@@ -110,16 +110,16 @@ enum ProgressOp {
     },
     /// The member acknowledges an index; see `record_ack` in the core.
     Accept(u64),
-    /// The member refuses the append after an index, with a hint.
+    /// The member rejects the append after an index, with a hint.
     Refuse {
         rejected: u64,
         hint: u64,
     },
-    /// The leader finds the member's next entry compacted away.
+    /// The member's next entry is compacted, and the leader sends a snapshot.
     SendSnapshot {
         covers: u64,
     },
-    /// The transport reports how the sending ended.
+    /// The transport reports the result of sending the snapshot.
     SnapshotReport {
         arrived: bool,
     },
@@ -134,7 +134,7 @@ fn progress_op() -> impl Strategy<Value = ProgressOp> {
         6 => (0..4usize, 0..40u64).prop_map(|(entries, bytes)| Send { entries, bytes }),
         4 => (0..40u64).prop_map(Accept),
         3 => (0..40u64, 0..60u64).prop_map(|(rejected, hint)| Refuse { rejected, hint }),
-        // A refusal of exactly what was sent last is the one that counts.
+        // Only a rejection of the last append counts.
         2 => (0..60u64).prop_map(|hint| Refuse { rejected: u64::MAX, hint }),
         1 => (0..40u64).prop_map(|covers| SendSnapshot { covers }),
         1 => any::<bool>().prop_map(|arrived| SnapshotReport { arrived }),
@@ -143,13 +143,13 @@ fn progress_op() -> impl Strategy<Value = ProgressOp> {
     ]
 }
 
-/// A member's progress with the last index of the leader it belongs to.
-struct Led {
+/// The progress of a member with the last index of its leader.
+struct TrackedMember {
     progress: Progress,
     last: Index,
 }
 
-impl Led {
+impl TrackedMember {
     fn apply(&mut self, op: ProgressOp) {
         let progress = &mut self.progress;
         match op {
@@ -164,7 +164,7 @@ impl Led {
                 }
             }
             ProgressOp::SendSnapshot { covers } => {
-                // Whatever was compacted away, the snapshot covers.
+                // The snapshot covers everything compacted.
                 let pending = Index(covers).max(progress.next).min(self.last);
                 if !progress.is_paused() && pending >= progress.next {
                     progress.become_snapshot(pending);
@@ -218,8 +218,8 @@ impl Led {
     }
 
     fn check(&self, matched_before: Index) -> Result<(), TestCaseError> {
-        let Led { progress, last } = self;
-        prop_assert!(progress.matched >= matched_before, "an acknowledgement was taken back");
+        let TrackedMember { progress, last } = self;
+        prop_assert!(progress.matched >= matched_before, "the match index decreased");
         prop_assert!(progress.matched < progress.next, "{progress}");
         prop_assert!(progress.next <= last.next(), "{progress} beyond {last}");
         prop_assert!(progress.inflights.count() <= WINDOW);
@@ -242,14 +242,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn what_is_acknowledged_lies_before_what_is_sent_next(
+    fn the_match_index_stays_below_the_next_index(
         last in 0..20u64,
         max_bytes in prop_oneof![Just(0u64), 1..100u64],
         ops in vec(progress_op(), 0..60),
     ) {
         let inflights = Inflights::new(WINDOW, max_bytes);
         let progress = Progress::new(Index(last).next(), inflights, false);
-        let mut led = Led { progress, last: Index(last) };
+        let mut led = TrackedMember { progress, last: Index(last) };
         for op in ops {
             let matched = led.progress.matched;
             led.apply(op);

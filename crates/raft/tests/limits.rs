@@ -1,4 +1,4 @@
-//! What a leader takes and sends at most.
+//! The limits of what a leader accepts and sends.
 
 use bytes::Bytes;
 use raft::{
@@ -15,16 +15,16 @@ fn payload(bytes: usize) -> Bytes {
 }
 
 #[test]
-fn a_leader_takes_only_so_much_that_is_not_committed() {
+fn a_leader_limits_its_uncommitted_bytes() {
     let mut node = leader(|config| config.max_uncommitted_bytes = 1000);
-    // The first is taken whatever its size, since nothing else waits.
+    // The first proposal is accepted whatever its size, because nothing else is uncommitted.
     node.propose(payload(5000)).unwrap();
     let error = node.propose(payload(1)).unwrap_err();
     assert_eq!(error.reason, DropReason::TooMuchUncommitted);
     assert_eq!(error.to_string(), "raft proposal dropped");
-    // An entry without payload is a leader's own, and always taken.
+    // Entries without payload are always accepted.
     node.propose(Bytes::new()).unwrap();
-    // Once it is committed and applied there is room again.
+    // After commit and application there is room again.
     save(&mut node);
     acknowledge(&mut node, 3);
     while node.has_ready() {
@@ -35,7 +35,7 @@ fn a_leader_takes_only_so_much_that_is_not_committed() {
 }
 
 #[test]
-fn a_refused_change_of_membership_does_not_block_the_next() {
+fn a_dropped_conf_change_does_not_block_the_next_one() {
     let mut node = leader(|config| config.max_uncommitted_bytes = 10);
     node.propose(payload(11)).unwrap();
     let learner = |id| raft::ConfChange {
@@ -62,24 +62,24 @@ fn appends(ready: &Ready) -> Vec<Vec<u64>> {
 }
 
 #[test]
-fn a_message_carries_only_so_many_bytes() {
+fn the_bytes_of_a_message_are_limited() {
     let mut node = leader(|config| config.max_message_bytes = 250);
     node.propose_batch((0..5).map(|_| payload(100))).unwrap();
-    // The first append goes out with the proposal; the rest follow when it is acknowledged.
+    // The first append is sent with the proposal; the others follow its acknowledgement.
     assert_eq!(appends(&save(&mut node)), [vec![2, 3]]);
     acknowledge(&mut node, 3);
     assert_eq!(appends(&save(&mut node))[..2], [vec![4, 5], vec![6]]);
 }
 
 #[test]
-fn an_entry_larger_than_a_message_still_goes_out() {
+fn an_entry_larger_than_the_message_limit_is_sent_alone() {
     let mut node = leader(|config| config.max_message_bytes = 10);
     node.propose(payload(100)).unwrap();
     assert_eq!(appends(&save(&mut node)), [vec![2]]);
 }
 
 #[test]
-fn only_so_many_bytes_are_in_flight() {
+fn the_bytes_in_flight_are_limited() {
     let mut node = leader(|config| {
         config.max_message_bytes = 150;
         config.max_inflight_bytes = 200;
@@ -93,7 +93,7 @@ fn only_so_many_bytes_are_in_flight() {
 }
 
 #[test]
-fn a_follower_told_not_to_forward_refuses() {
+fn a_follower_drops_proposals_if_forwarding_is_disabled() {
     let members = ConfState::of_voters([MemberId(1), MemberId(2)]);
     let config = Config { disable_proposal_forwarding: true, ..Config::new(MemberId(1)) };
     let mut node = RawNode::new(config, MemoryStorage::with_conf_state(members)).unwrap();
@@ -104,7 +104,7 @@ fn a_follower_told_not_to_forward_refuses() {
 }
 
 #[test]
-fn a_change_that_names_a_thread_is_refused() {
+fn a_conf_change_of_a_local_thread_id_is_dropped() {
     let mut node = leader(|_| {});
     let kind = raft::ConfChangeType::AddLearnerNode;
     let node_id = raft::LOCAL_APPEND_THREAD;
@@ -122,7 +122,7 @@ fn an_empty_batch_proposes_nothing() {
 }
 
 #[test]
-fn the_status_is_etcds_json() {
+fn the_status_prints_etcds_json() {
     let node = leader(|_| {});
     assert_eq!(
         node.status().to_string(),

@@ -1,4 +1,4 @@
-//! The log in memory: what it refuses, and all of it against a list of entries.
+//! The log in memory: its errors, and a property test against a list of entries.
 
 use bytes::Bytes;
 use proptest::collection::vec;
@@ -9,7 +9,7 @@ use raft::{
 };
 use types::{Index, MemberId, Term};
 
-/// Entries of one term that start at an index, of various sizes.
+/// Returns entries of one term from an index on, of various sizes.
 fn run_of(term: u64, first: u64, count: u64) -> Vec<Entry> {
     const PAYLOAD: &[u8] = b"0123456789abcdef";
     let payload = |index: u64| Bytes::from_static(&PAYLOAD[..(index * 5 % 17) as usize]);
@@ -24,24 +24,24 @@ fn snapshot_at(term: u64, index: u64) -> Snapshot {
     Snapshot { data: Bytes::from_static(b"state"), metadata }
 }
 
-/// A log that holds `first..=last` of term 1, compacted before that.
+/// Returns a log with the entries `first..=last` of term 1, compacted before that.
 fn holding(first: u64, last: u64) -> MemoryStorage {
     let mut storage = MemoryStorage::new();
-    storage.append(&run_of(1, 1, last)).expect("from the start");
+    storage.append(&run_of(1, 1, last)).expect("entries start at index 1");
     if first > 1 {
-        storage.compact(Index(first - 1)).expect("within the log");
+        storage.compact(Index(first - 1)).expect("the index is in the log");
     }
     storage
 }
 
-/// All entries kept.
+/// Returns all entries.
 fn all(storage: &MemoryStorage) -> Vec<Entry> {
     let (first, end) = (storage.first_index(), storage.last_index().next());
-    storage.entries(first, end, u64::MAX).expect("all that is kept")
+    storage.entries(first, end, u64::MAX).expect("all entries")
 }
 
 #[test]
-fn an_empty_log_lies_before_index_one() {
+fn an_empty_log_starts_at_index_one() {
     let storage = MemoryStorage::new();
     assert_eq!((storage.first_index(), storage.last_index()), (Index(1), Index(0)));
     assert_eq!(storage.term(Index(0)), Ok(Term::ZERO));
@@ -51,7 +51,7 @@ fn an_empty_log_lies_before_index_one() {
 }
 
 #[test]
-fn hard_state_and_configuration_are_given_back() {
+fn hard_state_and_configuration_are_restored() {
     let members = ConfState::of_voters([MemberId(1), MemberId(2)]);
     let mut storage = MemoryStorage::with_conf_state(members.clone());
     let state = HardState { term: Term(3), vote: Some(MemberId(2)), commit: Index(5) };
@@ -61,7 +61,7 @@ fn hard_state_and_configuration_are_given_back() {
 }
 
 #[test]
-fn an_append_replaces_the_tail_it_meets() {
+fn an_append_replaces_an_overlapping_tail() {
     let mut storage = holding(1, 5);
     storage.append(&run_of(2, 3, 1)).unwrap();
     assert_eq!(storage.last_index(), Index(3));
@@ -69,16 +69,16 @@ fn an_append_replaces_the_tail_it_meets() {
 }
 
 #[test]
-fn what_was_compacted_meanwhile_is_skipped() {
+fn an_append_skips_compacted_entries() {
     let mut storage = holding(4, 5);
     storage.append(&run_of(1, 2, 5)).unwrap();
     assert_eq!(all(&storage), run_of(1, 4, 3));
     storage.append(&run_of(1, 1, 2)).unwrap();
-    assert_eq!(all(&storage), run_of(1, 4, 3), "all of it was compacted: nothing happens");
+    assert_eq!(all(&storage), run_of(1, 4, 3), "compacted entries are skipped");
 }
 
 #[test]
-fn a_hole_is_refused() {
+fn an_append_after_a_gap_is_refused() {
     let mut storage = holding(1, 3);
     let error = MemoryStorageError::Gap { last: Index(3), at: Index(5) };
     assert_eq!(storage.append(&run_of(1, 5, 1)), Err(error));
@@ -86,7 +86,7 @@ fn a_hole_is_refused() {
 }
 
 #[test]
-fn compaction_keeps_the_name_of_the_last_entry_dropped() {
+fn compaction_keeps_the_id_of_the_last_dropped_entry() {
     let mut storage = holding(1, 5);
     storage.compact(Index(3)).unwrap();
     assert_eq!(storage.first_index(), Index(4));
@@ -101,7 +101,7 @@ fn compaction_keeps_the_name_of_the_last_entry_dropped() {
 }
 
 #[test]
-fn a_snapshot_is_made_of_the_log_and_leaves_it() {
+fn creating_a_snapshot_keeps_the_log() {
     let mut storage = holding(3, 5);
     let members = ConfState::of_voters([MemberId(7)]);
     let made = storage.create_snapshot(Index(4), Some(members.clone()), Bytes::from_static(b"a"));
@@ -117,20 +117,23 @@ fn a_snapshot_is_made_of_the_log_and_leaves_it() {
     let error = MemoryStorageError::BeyondLog { index: Index(6), last: Index(5) };
     assert_eq!(beyond.unwrap_err(), error);
     let kept = storage.create_snapshot(Index(5), None, Bytes::new()).unwrap();
-    assert_eq!(kept.metadata.conf_state, members, "the configuration stays unless one is given");
+    assert_eq!(
+        kept.metadata.conf_state, members,
+        "the configuration is unchanged without a new one"
+    );
 }
 
 #[test]
-fn a_snapshot_of_what_was_compacted_away_cannot_be_made() {
+fn a_snapshot_at_a_compacted_index_is_refused() {
     let mut storage = holding(4, 5);
     let made = storage.create_snapshot(Index(2), None, Bytes::new());
     assert_eq!(made.unwrap_err(), MemoryStorageError::Compacted);
-    // The entry just before the first is known by name, and that is all a snapshot needs.
+    // The id of the entry just before the first is known, which suffices for a snapshot.
     assert!(storage.create_snapshot(Index(3), None, Bytes::new()).is_ok());
 }
 
 #[test]
-fn a_snapshot_from_the_leader_replaces_everything() {
+fn applying_a_snapshot_replaces_the_log() {
     let mut storage = holding(1, 5);
     storage.apply_snapshot(snapshot_at(2, 3)).unwrap();
     assert_eq!((storage.first_index(), storage.last_index()), (Index(4), Index(3)));
@@ -147,7 +150,7 @@ fn a_snapshot_from_the_leader_replaces_everything() {
 }
 
 #[test]
-fn ranges_outside_of_the_log_are_unavailable() {
+fn ranges_outside_the_log_are_unavailable() {
     let storage = holding(3, 5);
     let read = |lo, hi| storage.entries(Index(lo), Index(hi), u64::MAX);
     assert_eq!(read(2, 4), Err(LogError::Compacted));
@@ -158,7 +161,7 @@ fn ranges_outside_of_the_log_are_unavailable() {
     assert_eq!(storage.term(Index::MAX), Err(LogError::Unavailable));
 }
 
-/// Something is done to a log.
+/// An operation on a log.
 #[derive(Clone, Debug)]
 enum Op {
     Append { first: u64, count: u64 },
@@ -176,7 +179,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The entries kept with the name of the one before, and the name of the newest snapshot.
+/// The model: the entries, the id of the one before, and the id of the newest snapshot.
 #[derive(Debug, Default)]
 struct Model {
     before: EntryId,
@@ -195,7 +198,7 @@ impl Model {
         entry.map(Entry::id).or(before).map(|id| id.term)
     }
 
-    /// Whether the operation is possible; if so, does it.
+    /// Applies an operation and reports whether it is valid.
     fn apply(&mut self, term: u64, op: &Op) -> bool {
         match *op {
             Op::Append { first, count } => {
@@ -248,7 +251,7 @@ fn apply(storage: &mut MemoryStorage, term: u64, op: &Op) -> Result<(), MemorySt
     }
 }
 
-/// The definition of a size limit: as many entries as fit, but at least one.
+/// Defines the size limit: as many entries as fit, but at least one.
 fn cut(entries: &[Entry], max_bytes: u64) -> &[Entry] {
     let mut count = entries.len();
     while count > 1 && entries[..count].iter().map(Entry::encoded_bytes).sum::<u64>() > max_bytes {
@@ -261,7 +264,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn the_log_in_memory_is_a_list(
+    fn the_log_in_memory_equals_its_model(
         ops in vec(op(), 0..40), lo in 0..35u64, count in 0..10u64, max_bytes in 0..100u64
     ) {
         let (mut storage, mut model) = (MemoryStorage::new(), Model::default());

@@ -1,7 +1,7 @@
-//! Scripts about quorums: which index is committed, and how a vote stands.
+//! Golden scripts for quorums: the committed index and the result of a vote.
 //!
-//! The configuration is given as `cfg=(1,2,3)`, with `cfgj=(…)` as a second half or `cfgj=zero` for an empty
-//! one; indexes and votes follow in the order in which voters appear, `_` for one not heard from.
+//! The configuration is given as `cfg=(1,2,3)`, with `cfgj=(…)` as the second half or `cfgj=zero`
+//! for an empty one; indexes and votes follow in voter order, `_` for a missing one.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use testkit::script::{self, Case, Runner};
 use types::{Index, MemberId};
 
 #[test]
-fn our_own_scripts() {
+fn own_scripts_produce_their_traces() {
     let cases = run_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/quorum"));
     println!("{cases} cases of our own");
 }
 
 #[test]
-fn published_scripts() {
+fn etcds_scripts_produce_their_traces() {
     if let Some(dir) = script::published("quorum") {
         println!("{} published cases", run_dir(dir));
     }
@@ -29,22 +29,22 @@ fn run_dir(dir: impl AsRef<std::path::Path>) -> usize {
 fn handle(case: &Case) -> String {
     case.allow(&["cfg", "cfgj", "idx", "votes"]);
     let voters = Voters::of(case);
-    let heard = if case.cmd == "vote" { "votes" } else { "idx" };
-    let heard: Vec<String> = case.values(heard);
+    let values = if case.cmd == "vote" { "votes" } else { "idx" };
+    let values: Vec<String> = case.values(values);
     let ids = voters.config.ids();
-    if ids.len() != heard.len() {
-        return mismatch(&ids.into_iter().collect::<Vec<_>>(), case, &heard);
+    if ids.len() != values.len() {
+        return mismatch(&ids.into_iter().collect::<Vec<_>>(), case, &values);
     }
     match case.cmd.as_str() {
-        "committed" => committed(&voters, &heard, case),
-        "vote" => vote(&voters, &heard, case),
+        "committed" => committed(&voters, &values, case),
+        "vote" => vote(&voters, &values, case),
         _ => case.fail("unknown command"),
     }
 }
 
 struct Voters {
     config: JointConfig,
-    /// In the order they are named, each once.
+    /// The voters in the order given, without duplicates.
     order: Vec<MemberId>,
     joint: bool,
 }
@@ -71,22 +71,22 @@ impl Voters {
         Voters { config, order, joint: case.arg("cfgj").is_some() }
     }
 
-    /// What each voter said, without those not heard from.
-    fn heard<T>(&self, said: &[String], parse: impl Fn(&str) -> T) -> BTreeMap<MemberId, T> {
-        let pairs = self.order.iter().zip(said).filter(|(_, said)| *said != "_");
-        pairs.map(|(id, said)| (*id, parse(said))).collect()
+    /// Returns the given values by voter, without missing ones.
+    fn by_voter<T>(&self, value: &[String], parse: impl Fn(&str) -> T) -> BTreeMap<MemberId, T> {
+        let pairs = self.order.iter().zip(value).filter(|(_, value)| *value != "_");
+        pairs.map(|(id, value)| (*id, parse(value))).collect()
     }
 
-    /// The same with the halves exchanged, which must make no difference.
+    /// Returns the configuration with the halves exchanged, which must not matter.
     fn swapped(&self) -> JointConfig {
         let JointConfig { incoming, outgoing } = self.config.clone();
         JointConfig { incoming: outgoing, outgoing: incoming }
     }
 }
 
-fn committed(voters: &Voters, heard: &[String], case: &Case) -> String {
+fn committed(voters: &Voters, values: &[String], case: &Case) -> String {
     let parse = |index: &str| Index(index.parse().unwrap_or_else(|_| case.fail("not an index")));
-    let acked = voters.heard(heard, parse);
+    let acked = voters.by_voter(values, parse);
     let lookup = |id: MemberId| acked.get(&id).copied();
     let index = voters.config.committed_index(lookup);
     let mut output = voters.config.describe(lookup);
@@ -103,7 +103,7 @@ fn committed(voters: &Voters, heard: &[String], case: &Case) -> String {
         let with_itself = JointConfig { incoming: only.clone(), outgoing: only.clone() };
         check(with_itself.committed_index(lookup), "via self-joint quorum");
         for (id, acked_index) in &acked {
-            // An index below the committed one does not decide it, so lowering it changes nothing.
+            // Lowering an index below the committed one changes nothing.
             if index > *acked_index {
                 let lowered = |other: MemberId| {
                     if other == *id { Some(acked_index.prev()) } else { lookup(other) }
@@ -115,7 +115,7 @@ fn committed(voters: &Voters, heard: &[String], case: &Case) -> String {
     format!("{output}{}\n", shown(index))
 }
 
-/// The definition, slowly: the largest index acknowledged by more than half.
+/// Computes the largest index acknowledged by more than half, by counting.
 fn by_counting(config: &MajorityConfig, acked: &BTreeMap<MemberId, Index>) -> Index {
     if config.is_empty() {
         return Index::MAX;
@@ -127,8 +127,8 @@ fn by_counting(config: &MajorityConfig, acked: &BTreeMap<MemberId, Index>) -> In
     committed.max().unwrap_or_default()
 }
 
-fn vote(voters: &Voters, heard: &[String], case: &Case) -> String {
-    let votes = voters.heard(heard, |said| match said {
+fn vote(voters: &Voters, values: &[String], case: &Case) -> String {
+    let votes = voters.by_voter(values, |value| match value {
         "y" => true,
         "n" => false,
         _ => case.fail("unknown vote"),
@@ -143,16 +143,16 @@ fn vote(voters: &Voters, heard: &[String], case: &Case) -> String {
     format!("{output}{}\n", result.as_str())
 }
 
-fn mismatch(ids: &[MemberId], case: &Case, heard: &[String]) -> String {
+fn mismatch(ids: &[MemberId], case: &Case, values: &[String]) -> String {
     let numbers: BTreeMap<&str, &str> = BTreeMap::from([("y", "2"), ("n", "1"), ("_", "0")]);
-    let said = |said: &String| {
-        let voted = case.cmd == "vote" || said == "_";
-        if voted { numbers.get(said.as_str()).unwrap_or(&"?").to_string() } else { said.clone() }
+    let value = |value: &String| {
+        let voted = case.cmd == "vote" || value == "_";
+        if voted { numbers.get(value.as_str()).unwrap_or(&"?").to_string() } else { value.clone() }
     };
     let ids: Vec<_> = ids.iter().map(|id| format!("{}:{{}}", id.0)).collect();
-    let said: Vec<_> = heard.iter().map(said).collect();
-    let (ids, said) = (ids.join(" "), said.join(" "));
-    format!("error: mismatched input (explicit or _) for voters map[{ids}]: [{said}]")
+    let value: Vec<_> = values.iter().map(value).collect();
+    let (ids, value) = (ids.join(" "), value.join(" "));
+    format!("error: mismatched input (explicit or _) for voters map[{ids}]: [{value}]")
 }
 
 fn shown(index: Index) -> String {

@@ -1,7 +1,7 @@
-//! Quorums against their definition.
+//! Property tests of quorums against their definition.
 //!
-//! The core counts by sorting; here the same questions are put to every subset of voters, which is slow
-//! and hard to get wrong. Up to ten voters a half: some fit on the core's stack and some do not.
+//! The core computes by sorting; the tests enumerate all subsets of voters, which is slow and
+//! simple. Each half has up to ten voters: some fit on the core's stack and some do not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,14 +10,14 @@ use proptest::prelude::*;
 use raft::quorum::{JointConfig, MajorityConfig, VoteResult};
 use types::{Index, MemberId};
 
-/// Voters of one half.
+/// The voters of one half.
 type Half = BTreeSet<MemberId>;
 
 fn half() -> impl Strategy<Value = Half> {
     btree_set((1..=12u64).prop_map(MemberId), 0..=10)
 }
 
-/// Few different indexes, so that voters often agree; some voters have said nothing.
+/// Few distinct indexes, so that voters often agree; some are missing.
 fn acks() -> impl Strategy<Value = BTreeMap<MemberId, Index>> {
     btree_map((1..=12u64).prop_map(MemberId), (0..=6u64).prop_map(Index), 0..=12)
 }
@@ -34,7 +34,7 @@ fn majority(voters: &Half) -> MajorityConfig {
     voters.iter().copied().collect()
 }
 
-/// Every subset of some voters.
+/// Returns every subset of some voters.
 fn subsets(voters: &Half) -> impl Iterator<Item = Half> + '_ {
     (0..1u32 << voters.len()).map(|bits| {
         let chosen = |at: usize| bits & (1 << at) != 0;
@@ -42,7 +42,7 @@ fn subsets(voters: &Half) -> impl Iterator<Item = Half> + '_ {
     })
 }
 
-/// More than half of the voters agree. Nobody to ask is agreement.
+/// Reports whether more than half of the voters agree. The empty set agrees.
 fn agrees(voters: &Half, yes: impl Fn(MemberId) -> bool) -> bool {
     voters.is_empty()
         || subsets(voters)
@@ -50,17 +50,17 @@ fn agrees(voters: &Half, yes: impl Fn(MemberId) -> bool) -> bool {
             .any(|quorum| quorum.into_iter().all(&yes))
 }
 
-/// The largest index that a quorum of the half has acknowledged, tried one by one from above.
+/// Returns the largest index that a quorum of the half has acknowledged, trying all from above.
 fn slow_committed(voters: &Half, acks: &BTreeMap<MemberId, Index>) -> Index {
     let acked = |id| acks.get(&id).copied().unwrap_or(Index::ZERO);
     let mut candidates: Vec<Index> = acks.values().copied().chain([Index::ZERO]).collect();
     candidates.push(Index::MAX);
     candidates.sort_unstable();
     let holds = |index: &&Index| agrees(voters, |id| acked(id) >= **index);
-    *candidates.iter().rev().find(holds).expect("everybody has acknowledged zero")
+    *candidates.iter().rev().find(holds).expect("every voter has acknowledged index zero")
 }
 
-/// Imagines every way in which the missing votes could still come in.
+/// Enumerates all outcomes of the missing votes.
 fn slow_vote_result(halves: [&Half; 2], votes: &BTreeMap<MemberId, bool>) -> VoteResult {
     let voters: Half = halves.into_iter().flatten().copied().collect();
     let missing: Half = voters.into_iter().filter(|id| !votes.contains_key(id)).collect();
@@ -81,13 +81,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn a_majority_commits_what_some_quorum_has_acknowledged(voters in half(), acks in acks()) {
+    fn a_majority_commits_what_a_quorum_has_acknowledged(voters in half(), acks in acks()) {
         let committed = majority(&voters).committed_index(|id| acks.get(&id).copied());
         prop_assert_eq!(committed, slow_committed(&voters, &acks));
     }
 
     #[test]
-    fn a_joint_quorum_commits_what_both_halves_have(
+    fn a_joint_configuration_commits_what_both_halves_have_acknowledged(
         incoming in half(), outgoing in half(), acks in acks()
     ) {
         let committed = joint(&incoming, &outgoing).committed_index(|id| acks.get(&id).copied());
@@ -95,9 +95,9 @@ proptest! {
         prop_assert_eq!(committed, slow);
     }
 
-    /// An index is committed exactly if a vote on "have you got it?" is won.
+    /// An index is committed exactly if a quorum has acknowledged it.
     #[test]
-    fn committing_is_a_vote_on_every_index(
+    fn an_index_is_committed_if_a_vote_on_it_is_won(
         incoming in half(), outgoing in half(), acks in acks(), index in 0..=7u64
     ) {
         let config = joint(&incoming, &outgoing);
@@ -108,18 +108,18 @@ proptest! {
     }
 
     #[test]
-    fn an_acknowledgement_never_takes_a_commit_back(
-        incoming in half(), outgoing in half(), acks in acks(), who in 1..=12u64, more in 0..=3u64
+    fn an_acknowledgement_never_lowers_the_committed_index(
+        incoming in half(), outgoing in half(), acks in acks(), voter in 1..=12u64, more in 0..=3u64
     ) {
         let config = joint(&incoming, &outgoing);
         let before = config.committed_index(|id| acks.get(&id).copied());
         let mut later = acks;
-        *later.entry(MemberId(who)).or_insert(Index::ZERO) += more;
+        *later.entry(MemberId(voter)).or_insert(Index::ZERO) += more;
         prop_assert!(config.committed_index(|id| later.get(&id).copied()) >= before);
     }
 
     #[test]
-    fn a_drawing_has_a_line_for_every_voter(
+    fn describe_prints_a_line_for_every_voter(
         incoming in half(), outgoing in half(), acks in acks()
     ) {
         let config = joint(&incoming, &outgoing);
@@ -130,7 +130,7 @@ proptest! {
     }
 }
 
-/// Voters of a half in the tests that try all outcomes for all voters: each costs a power of two.
+/// A small half for tests that enumerate all outcomes of all voters.
 fn small_half() -> impl Strategy<Value = Half> {
     btree_set((1..=7u64).prop_map(MemberId), 0..=5)
 }
@@ -146,7 +146,7 @@ proptest! {
         prop_assert_eq!(result, slow_vote_result([&incoming, &outgoing], &votes));
     }
 
-    /// What consensus rests on: who agrees to one thing and who agrees to another have a voter in common.
+    /// The basis of consensus: any two quorums share a voter.
     #[test]
     fn any_two_quorums_overlap(incoming in small_half(), outgoing in small_half()) {
         prop_assume!(!incoming.is_empty() || !outgoing.is_empty());

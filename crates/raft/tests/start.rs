@@ -1,4 +1,4 @@
-//! How a member starts: with a configuration that makes sense, from what its storage holds, or as part of a new cluster.
+//! The start of a member: with a valid configuration, from its storage, or in a new cluster.
 
 use bytes::Bytes;
 use raft::{
@@ -22,7 +22,7 @@ fn config_error(change: impl FnOnce(&mut Config)) -> ConfigError {
 }
 
 #[test]
-fn a_configuration_that_makes_no_sense_is_refused() {
+fn an_invalid_configuration_is_refused() {
     assert_eq!(config_error(|config| config.id = MemberId(0)), ConfigError::NoId);
     assert_eq!(config_error(|config| config.id = MemberId(u64::MAX)), ConfigError::LocalThreadId);
     assert_eq!(config_error(|config| config.heartbeat_ticks = 0), ConfigError::NoHeartbeat);
@@ -36,7 +36,7 @@ fn a_configuration_that_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn a_saved_commit_outside_of_the_log_is_refused() {
+fn a_saved_commit_index_outside_the_log_is_refused() {
     let mut storage = alone();
     storage.append(&[Entry { term: Term(1), index: Index(1), ..Entry::default() }]).unwrap();
     storage.set_hard_state(HardState { term: Term(1), vote: None, commit: Index(2) });
@@ -45,14 +45,14 @@ fn a_saved_commit_outside_of_the_log_is_refused() {
 }
 
 #[test]
-fn a_state_machine_ahead_of_the_log_is_refused() {
+fn an_applied_index_beyond_the_log_is_refused() {
     let config = Config { applied: Index(1), ..Config::new(MemberId(1)) };
     let error = RawNode::new(config, alone()).map(drop).unwrap_err();
     assert_eq!(error.to_string(), "applied 1 is out of range [0, 0]");
 }
 
 #[test]
-fn a_saved_configuration_that_contradicts_itself_is_refused() {
+fn an_inconsistent_saved_configuration_is_refused() {
     let both = ConfState { learners: vec![MemberId(1)], ..ConfState::of_voters([MemberId(1)]) };
     let storage = MemoryStorage::with_conf_state(both);
     let error = RawNode::new(Config::new(MemberId(1)), storage).map(drop).unwrap_err();
@@ -60,7 +60,7 @@ fn a_saved_configuration_that_contradicts_itself_is_refused() {
 }
 
 #[test]
-fn what_was_applied_before_is_not_handed_out_again() {
+fn applied_entries_are_not_handed_out_again() {
     let mut storage = alone();
     let entry = |index| Entry { term: Term(1), index: Index(index), ..Entry::default() };
     storage.append(&[entry(1), entry(2), entry(3)]).unwrap();
@@ -71,7 +71,7 @@ fn what_was_applied_before_is_not_handed_out_again() {
 }
 
 #[test]
-fn a_change_behind_another_shows_that_the_first_is_committed() {
+fn a_second_conf_change_in_the_log_implies_that_the_first_is_committed() {
     let change = |index| Entry {
         term: Term(1),
         index: Index(index),
@@ -81,7 +81,7 @@ fn a_change_behind_another_shows_that_the_first_is_committed() {
     let normal = |index| Entry { term: Term(1), index: Index(index), ..Entry::default() };
     let mut storage = alone();
     storage.append(&[normal(1), change(2), normal(3), change(4), normal(5)]).unwrap();
-    // The crash kept the entries and lost the hard state behind them, also the only one there was.
+    // The crash preserved the entries and lost the hard state after them, possibly the first one.
     for saved in [HardState { term: Term(1), vote: None, commit: Index(1) }, HardState::default()] {
         storage.set_hard_state(saved);
         let node = RawNode::new(Config::new(MemberId(1)), storage.clone()).unwrap();
@@ -90,7 +90,7 @@ fn a_change_behind_another_shows_that_the_first_is_committed() {
 }
 
 #[test]
-fn what_the_state_machine_holds_is_committed_whatever_was_saved() {
+fn applied_entries_are_committed_whatever_was_saved() {
     let mut storage = alone();
     let entry = |index| Entry { term: Term(1), index: Index(index), ..Entry::default() };
     storage.append(&[entry(1), entry(2)]).unwrap();
@@ -98,15 +98,15 @@ fn what_the_state_machine_holds_is_committed_whatever_was_saved() {
     let config = Config { applied: Index(2), ..Config::new(MemberId(1)) };
     let node = RawNode::new(config, storage).unwrap();
     assert_eq!(node.basic_status().hard_state.commit, Index(2));
-    assert!(!node.has_ready(), "nothing is handed out again");
+    assert!(!node.has_ready(), "applied entries were handed out again");
 }
 
 #[test]
-fn what_a_snapshot_covers_is_committed_whatever_was_saved() {
+fn entries_in_a_snapshot_are_committed_whatever_was_saved() {
     let mut storage = alone();
     let entry = |index| Entry { term: Term(1), index: Index(index), ..Entry::default() };
     storage.append(&[entry(1), entry(2), entry(3)]).unwrap();
-    // A commit index need not be saved at once, so the snapshot may be ahead of it.
+    // The commit index need not be saved at once, so the snapshot may be ahead of it.
     storage.set_hard_state(HardState { term: Term(1), vote: None, commit: Index(1) });
     storage.create_snapshot(Index(2), None, Bytes::new()).unwrap();
     storage.compact(Index(2)).unwrap();
@@ -115,11 +115,11 @@ fn what_a_snapshot_covers_is_committed_whatever_was_saved() {
 }
 
 #[test]
-fn a_change_older_than_a_restored_snapshot_alters_nothing() {
+fn a_conf_change_older_than_a_restored_snapshot_is_skipped() {
     let members = ConfState::of_voters([MemberId(1), MemberId(2)]);
     let storage = MemoryStorage::with_conf_state(members);
     let mut node = RawNode::new(Config::new(MemberId(1)), storage).unwrap();
-    // The snapshot comes while a change at 5 is on its way through the state machine.
+    // The snapshot arrives while the change at 5 is being applied.
     let restored = ConfState::of_voters([MemberId(1), MemberId(3)]);
     let metadata =
         SnapshotMetadata { conf_state: restored.clone(), index: Index(10), term: Term(1) };
@@ -146,7 +146,7 @@ fn peers(ids: &[u64]) -> Vec<Peer> {
 }
 
 #[test]
-fn a_new_cluster_starts_with_an_entry_for_each_member() {
+fn bootstrap_writes_an_entry_for_each_member() {
     let mut node = RawNode::new(Config::new(MemberId(1)), MemoryStorage::new()).unwrap();
     node.bootstrap(&peers(&[1, 2, 3])).unwrap();
     let ready = node.ready();
@@ -157,14 +157,14 @@ fn a_new_cluster_starts_with_an_entry_for_each_member() {
         texts,
         ["1/1 EntryConfChange v1", "1/2 EntryConfChange v2", "1/3 EntryConfChange v3"]
     );
-    // As etcd writes them: type 0, node id, context, and no request id.
+    // Compat: as in etcd, type 0, node id, context, and no request id.
     assert_eq!(ready.entries[1].kind, EntryType::ConfChange);
     assert_eq!(&ready.entries[1].data[..], b"\x10\x00\x18\x02\x22\x08member 2");
     assert_eq!(ready.committed_entries, ready.entries);
 }
 
 #[test]
-fn a_new_cluster_can_elect_before_anything_was_applied() {
+fn a_bootstrapped_member_can_campaign_before_applying_entries() {
     let mut node = RawNode::new(Config::new(MemberId(1)), MemoryStorage::new()).unwrap();
     node.bootstrap(&peers(&[1])).unwrap();
     let mut conf_state = None;
@@ -180,13 +180,13 @@ fn a_new_cluster_can_elect_before_anything_was_applied() {
             node.campaign();
         }
     }
-    // Applying what is in force already changed nothing.
+    // Applying a change that is already in force changes nothing.
     assert_eq!(conf_state, Some(ConfState::of_voters([MemberId(1)])));
     assert_eq!(node.basic_status().soft_state.role, RoleKind::Leader);
 }
 
 #[test]
-fn a_cluster_is_started_only_once_and_with_members() {
+fn bootstrap_needs_peers_and_an_empty_storage() {
     let start = |storage, peers: &[Peer]| {
         RawNode::new(Config::new(MemberId(1)), storage).unwrap().bootstrap(peers)
     };

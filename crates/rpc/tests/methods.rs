@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use prost_reflect::{DescriptorPool, DynamicMessage, MethodDescriptor};
 
-/// Method, request, answer, routes of the JSON gateway. `stream` marks the side that sends many
+/// Methods with their request, response and gateway routes. `stream` marks the side that sends many
 /// messages.
 const METHODS: &str = "
 etcdserverpb.KV/Range RangeRequest RangeResponse /v3/kv/range
@@ -65,7 +65,7 @@ fn listed() -> BTreeSet<String> {
     METHODS.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
 }
 
-/// A method as a line of the list.
+/// Returns a method as a line of the list.
 fn line(method: &MethodDescriptor) -> String {
     let side = |stream, name: &str| format!("{}{name}", if stream { "stream:" } else { "" });
     let path = format!("{}/{}", method.parent_service().full_name(), method.name());
@@ -89,7 +89,7 @@ fn routes(method: &MethodDescriptor) -> Vec<String> {
     std::iter::once(rule).chain(others).map(route).collect()
 }
 
-/// The path of a route. All are alike otherwise.
+/// Returns the path of a route. All routes are alike otherwise.
 fn route(rule: &DynamicMessage) -> String {
     let text = |name| {
         let value = rule.get_field_by_name(name).expect("the field exists");
@@ -100,7 +100,7 @@ fn route(rule: &DynamicMessage) -> String {
 }
 
 #[test]
-fn the_descriptors_hold_these_methods_and_no_others() {
+fn the_descriptors_contain_exactly_etcds_methods() {
     let pool = DescriptorPool::decode(proto::FILE_DESCRIPTOR_SET).unwrap();
     let methods: BTreeSet<_> = pool
         .services()
@@ -112,7 +112,7 @@ fn the_descriptors_hold_these_methods_and_no_others() {
 }
 
 #[test]
-fn servers_and_clients_know_these_paths_and_no_others() {
+fn servers_and_clients_use_exactly_etcds_paths() {
     let generated = [
         include_str!(concat!(env!("OUT_DIR"), "/etcdserverpb.rs")),
         include_str!(concat!(env!("OUT_DIR"), "/v3lockpb.rs")),

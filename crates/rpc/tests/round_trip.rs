@@ -1,11 +1,8 @@
 //! Generated clients call generated servers, without a socket between them.
 
-use std::{
-    collections::BTreeMap,
-    pin::Pin,
-    sync::{Mutex, PoisonError},
-};
+use std::{collections::BTreeMap, pin::Pin};
 
+use parking_lot::Mutex;
 use proto::{
     etcdserverpb::{
         CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse, PutRequest,
@@ -40,18 +37,18 @@ use tonic::{
 
 type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// Many answers, known at once.
+/// Returns a stream of responses that are known at once.
 fn answers<T: Send + 'static>(all: Vec<T>) -> Response<Answers<T>> {
     Response::new(Box::pin(tokio_stream::iter(all.into_iter().map(Ok))))
 }
 
-/// Keys without history.
+/// A key-value service without history.
 #[derive(Default)]
 struct Keys(Mutex<BTreeMap<Vec<u8>, KeyValue>>);
 
 impl Keys {
     fn all(&self) -> Vec<KeyValue> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.0.lock().values().cloned().collect()
     }
 }
 
@@ -83,7 +80,7 @@ impl Kv for Keys {
     async fn put(&self, ask: Request<PutRequest>) -> Result<Response<PutResponse>, Status> {
         let PutRequest { key, value, .. } = ask.into_inner();
         let kv = KeyValue { key: key.clone(), value, ..Default::default() };
-        let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut keys = self.0.lock();
         let prev_kv = keys.insert(key.to_vec(), kv);
         Ok(Response::new(PutResponse { prev_kv, header: None }))
     }
@@ -107,11 +104,11 @@ impl Kv for Keys {
     }
 }
 
-/// Answers every cancellation, and nothing else.
-struct Cancels;
+/// A watch service that answers every cancellation and nothing else.
+struct CancelingWatch;
 
 #[async_trait]
-impl Watch for Cancels {
+impl Watch for CancelingWatch {
     type WatchStream = Answers<WatchResponse>;
 
     async fn watch(
@@ -130,13 +127,13 @@ impl Watch for Cancels {
     }
 }
 
-/// Well as long as it is asked.
-struct Well;
+/// A health service that always reports SERVING.
+struct AlwaysServing;
 
 const WELL: HealthCheckResponse = HealthCheckResponse { status: ServingStatus::Serving as i32 };
 
 #[async_trait]
-impl Health for Well {
+impl Health for AlwaysServing {
     async fn check(
         &self,
         ask: Request<HealthCheckRequest>,
@@ -173,7 +170,7 @@ fn get(key: &'static str) -> RangeRequest {
 }
 
 #[tokio::test]
-async fn a_key_is_put_and_read() {
+async fn a_client_puts_and_reads_a_key() {
     let mut client = KvClient::new(KvServer::new(Keys::default()));
     client.put(put("k", "old")).await.unwrap();
     let answer = client.put(put("k", "new")).await.unwrap().into_inner();
@@ -192,7 +189,7 @@ async fn an_error_keeps_its_code_and_text() {
 }
 
 #[tokio::test]
-async fn a_range_comes_in_pieces() {
+async fn a_range_is_streamed_in_parts() {
     let mut client = KvClient::new(KvServer::new(Keys::default()));
     client.put(put("a", "1")).await.unwrap();
     client.put(put("b", "2")).await.unwrap();
@@ -204,10 +201,10 @@ async fn a_range_comes_in_pieces() {
 }
 
 #[tokio::test]
-async fn requests_and_answers_stream_both_ways() {
+async fn requests_and_responses_stream_both_ways() {
     let ask = |request| WatchRequest { request_union: request };
     let cancel = |watch_id| Some(RequestUnion::CancelRequest(WatchCancelRequest { watch_id }));
-    let mut client = WatchClient::new(WatchServer::new(Cancels));
+    let mut client = WatchClient::new(WatchServer::new(CancelingWatch));
     let asks = tokio_stream::iter([ask(cancel(3)), ask(None), ask(cancel(-1))]);
     let answers = client.watch(asks).await.unwrap().into_inner();
     let answers: Vec<_> = answers.collect::<Result<_, _>>().await.unwrap();
@@ -217,7 +214,7 @@ async fn requests_and_answers_stream_both_ways() {
 
 #[tokio::test]
 async fn health_is_checked_listed_and_watched() {
-    let mut client = HealthClient::new(HealthServer::new(Well));
+    let mut client = HealthClient::new(HealthServer::new(AlwaysServing));
     let member = HealthCheckRequest::default();
     assert_eq!(client.check(member.clone()).await.unwrap().into_inner(), WELL);
     let unknown = HealthCheckRequest { service: "etcdserverpb.KV".into() };

@@ -1,10 +1,10 @@
-//! Ids and positions: small values with names.
+//! Ids and positions as types of their own.
 //!
-//! A term and an index are both `u64` on the wire, and mixing them up is the classic mistake in a
-//! consensus core. Here they are types of their own: they compare and step forward, and cross into
-//! plain numbers only where bytes or text are made.
+//! A term and an index are both `u64` on the wire, and confusing them is a classic bug of consensus
+//! implementations. Distinct types can be compared and incremented, and are converted to plain
+//! numbers only where bytes or text are produced.
 //!
-//! Values only: nothing in this crate owns memory, does I/O or knows a protocol.
+//! The crate contains values only: nothing here allocates, does I/O or knows a protocol.
 
 mod lease;
 mod member;

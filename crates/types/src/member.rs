@@ -1,24 +1,24 @@
-//! The identity of a member.
+//! The id of a member.
 
 use std::fmt;
 
 /// Identifies one member of a cluster.
 ///
-/// Zero names nobody: peers and files use it where no member is meant (no leader, no vote). Inside
-/// the code that absence is an `Option`; [`MemberId::from_wire`] and [`MemberId::to_wire`] convert.
+/// On the wire and in files zero means no member (no leader, no vote). In the code that absence is
+/// an `Option`; [`MemberId::from_wire`] and [`MemberId::to_wire`] convert.
 ///
 /// Printed in lower-case hexadecimal, as etcd prints member ids everywhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(pub u64);
 
 impl MemberId {
-    /// Reads an id in which zero stands for nobody.
+    /// Reads an id in which zero means none.
     #[must_use]
     pub fn from_wire(raw: u64) -> Option<MemberId> {
         (raw != 0).then_some(MemberId(raw))
     }
 
-    /// Writes an id, or zero for nobody.
+    /// Writes an id, or zero for none.
     #[must_use]
     pub fn to_wire(id: Option<MemberId>) -> u64 {
         id.map_or(0, |id| id.0)
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zero_is_nobody() {
+    fn zero_means_no_member() {
         assert_eq!(MemberId::from_wire(0), None);
         assert_eq!(MemberId::from_wire(7), Some(MemberId(7)));
         assert_eq!(MemberId::to_wire(None), 0);
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn prints_as_hexadecimal() {
+    fn member_ids_print_as_hexadecimal() {
         assert_eq!(MemberId(0x8e9e_05c5_2164_694d).to_string(), "8e9e05c52164694d");
     }
 }

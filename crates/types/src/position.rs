@@ -3,43 +3,43 @@
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 
-/// A term of leadership: at most one leader each, never going back.
+/// A Raft term: at most one leader each, never decreasing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Term(pub u64);
 
-/// A position in the log. The first entry has index 1; index 0 lies before the log.
+/// A position in the log. The first entry has index 1; index 0 is before the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Index(pub u64);
 
 impl Term {
-    /// Before any election.
+    /// The term before any election.
     pub const ZERO: Term = Term(0);
 
-    /// The term after this one.
+    /// Returns the next term.
     ///
     /// # Panics
     ///
-    /// At the last term. A member that really ran 2^64 elections has other worries; one that was
-    /// told of such a term by a peer must refuse the message before it gets here.
+    /// Panics at the last term. Messages with such terms are refused before they get here, and no
+    /// cluster holds 2^64 elections.
     #[must_use]
     pub fn next(self) -> Term {
-        Term(self.0.checked_add(1).expect("terms are refused before they reach the last one"))
+        Term(self.0.checked_add(1).expect("terms are bounded by message validation"))
     }
 }
 
 impl Index {
-    /// Before the first entry.
+    /// The position before the first entry.
     pub const ZERO: Index = Index(0);
-    /// Past every entry that could exist.
+    /// The position after every possible entry.
     pub const MAX: Index = Index(u64::MAX);
 
-    /// The index after this one.
+    /// Returns the next index.
     #[must_use]
     pub fn next(self) -> Index {
         self + 1
     }
 
-    /// The index before this one, or zero at zero.
+    /// Returns the previous index, or zero at zero.
     #[must_use]
     pub fn prev(self) -> Index {
         Index(self.0.saturating_sub(1))
@@ -50,7 +50,7 @@ impl Add<u64> for Index {
     type Output = Index;
 
     fn add(self, entries: u64) -> Index {
-        Index(self.0.checked_add(entries).expect("indexes are refused before they overflow"))
+        Index(self.0.checked_add(entries).expect("indexes are bounded by message validation"))
     }
 }
 
@@ -60,12 +60,12 @@ impl AddAssign<u64> for Index {
     }
 }
 
-/// The number of entries from one position to a later one.
+/// The number of entries from an earlier position to this one.
 impl Sub for Index {
     type Output = u64;
 
     fn sub(self, earlier: Index) -> u64 {
-        self.0.checked_sub(earlier.0).expect("distance is taken from the earlier index")
+        self.0.checked_sub(earlier.0).expect("a distance is computed from the earlier index")
     }
 }
 
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_and_distances() {
+    fn positions_step_and_subtract() {
         assert_eq!(Index(4).next(), Index(5));
         assert_eq!(Index(4).prev(), Index(3));
         assert_eq!(Index::ZERO.prev(), Index::ZERO);
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "earlier index")]
-    fn a_distance_backwards_is_a_bug() {
+    fn a_negative_distance_panics() {
         let _ = Index(4) - Index(9);
     }
 }

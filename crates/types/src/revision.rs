@@ -1,23 +1,23 @@
-//! Positions in the history of the keys.
+//! Positions in the history of the store.
 
 use std::fmt;
 
-/// One change of one key: the `sub`-th of the transaction that made the store's revision `main`.
+/// The revision of one change: the `sub`-th change of the transaction with store revision `main`.
 ///
-/// Signed as on the wire, and never negative: what comes from outside is refused before it becomes one of these.
+/// Signed as on the wire, and never negative: input is validated before it becomes a `Revision`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision {
-    /// The revision of the store, the same for all changes of a transaction.
+    /// The revision of the store, equal for all changes of a transaction.
     pub main: i64,
-    /// Which of them this is, from zero.
+    /// The position of the change in its transaction, from zero.
     pub sub: i64,
 }
 
 impl Revision {
-    /// Before every change.
+    /// The revision before every change.
     pub const ZERO: Revision = Revision { main: 0, sub: 0 };
 
-    /// The `sub`-th change of the transaction at `main`.
+    /// Returns the revision of the `sub`-th change of the transaction at `main`.
     #[must_use]
     pub const fn new(main: i64, sub: i64) -> Revision {
         Revision { main, sub }
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn order_is_by_transaction_then_by_change() {
+    fn revisions_are_ordered_by_main_then_sub() {
         assert!(Revision::new(2, 9) < Revision::new(3, 0));
         assert!(Revision::new(3, 0) < Revision::new(3, 1));
         assert_eq!(Revision::new(3, 1).to_string(), "3.1");

@@ -72,12 +72,12 @@ impl<'a> StreamState<'a> {
     ) -> Result<(), Violation> {
         let revision = event.kv.modified;
         let Watch { request, .. } = self.watch;
-        let told = || format!("{event}");
+        let text = || format!("{event}");
         let after = |what: i64| format!("{event}, after {what}");
         let wanted = request.wants(&event.kv.key, event.delete) && revision >= self.from;
-        self.require(wanted, Rule::Filter, response, told)?;
+        self.require(wanted, Rule::Filter, response, text)?;
         let new = self.seen.insert((revision, &event.kv.key));
-        self.require(new, Rule::Unique, response, told)?;
+        self.require(new, Rule::Unique, response, text)?;
         self.require(revision >= self.last, Rule::Ordered, response, || after(self.last))?;
         self.require(revision != before, Rule::Atomic, response, || {
             format!("{event}, in another response than the rest of revision {revision}")

@@ -1,10 +1,10 @@
-//! All messages by name, for tests that meet them as bytes.
+//! All messages by name, for tests that get them as bytes.
 
 use std::collections::BTreeMap;
 
 use prost::{DecodeError, Message, Name};
 
-/// Decodes bytes as one kind of message and encodes what was understood.
+/// Decodes bytes as a message type and encodes the result.
 pub(crate) type Recode = fn(&[u8]) -> Result<Vec<u8>, DecodeError>;
 
 fn recode<M: Message + Default>(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
@@ -13,7 +13,7 @@ fn recode<M: Message + Default>(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
 
 macro_rules! kinds {
     ($($package:ident { $($message:ident)* })*) => {
-        /// Every kind of message, under its full name, such as `raftpb.Entry`.
+        /// Returns every message type by its full name, such as `raftpb.Entry`.
         pub(crate) fn kinds() -> BTreeMap<String, Recode> {
             BTreeMap::from([$($(
                 (proto::$package::$message::full_name(), recode::<proto::$package::$message> as Recode),

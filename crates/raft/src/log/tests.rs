@@ -1,5 +1,5 @@
-//! The log against simple models: a plain list of entries is the truth, whatever part of it is durable,
-//! being written, or waiting.
+//! Property tests of the log against a list of entries, whatever part of it is durable, being
+//! written, or waiting.
 
 mod raft_log;
 mod unstable;
@@ -11,7 +11,8 @@ use crate::conf::ConfState;
 use crate::entry::{Entry, EntryId};
 use crate::snapshot::{Snapshot, SnapshotMetadata};
 
-/// Entries of one term that start at an index. Payloads differ in size, so that limits cut anywhere.
+/// Returns entries of one term from an index on. Payload sizes differ, so that limits apply
+/// anywhere.
 fn run_of(term: Term, first: Index, count: u64) -> Vec<Entry> {
     let payload = |index: u64| Bytes::from(vec![b'x'; usize::try_from(index * 7 % 23).unwrap()]);
     (first.0..first.0 + count)
@@ -25,7 +26,7 @@ fn snapshot_at(id: EntryId) -> Snapshot {
     Snapshot { data: Bytes::new(), metadata }
 }
 
-/// The definition of a size limit: as many entries as fit, but at least one.
+/// Defines the size limit: as many entries as fit, but at least one.
 fn cut(entries: &[Entry], max_bytes: u64) -> Vec<Entry> {
     let fits = |count: &usize| {
         let bytes: u64 = entries[..*count].iter().map(Entry::encoded_bytes).sum();
@@ -35,7 +36,7 @@ fn cut(entries: &[Entry], max_bytes: u64) -> Vec<Entry> {
     entries[..count].to_vec()
 }
 
-/// All of a log behind `before`, which is only known by name.
+/// The model: all entries after `before`, of which only the id is known.
 #[derive(Clone, Debug)]
 struct Truth {
     before: EntryId,
@@ -55,19 +56,19 @@ impl Truth {
         self.entries.last().map_or(self.before, Entry::id)
     }
 
-    /// The entries in `lo..hi`, of those kept.
+    /// Returns the available entries in `lo..hi`.
     fn range(&self, lo: Index, hi: Index) -> &[Entry] {
         let position = |index: Index| usize::try_from(index - self.first()).unwrap();
         &self.entries[position(lo)..position(hi)]
     }
 
-    /// The term at an index, also just before the first entry.
+    /// Returns the term at an index, also just before the first entry.
     fn term(&self, index: Index) -> Option<Term> {
         let ids = std::iter::once(self.before).chain(self.entries.iter().map(Entry::id));
         ids.into_iter().find(|id| id.index == index).map(|id| id.term)
     }
 
-    /// Puts entries behind the log or over its tail.
+    /// Appends entries or replaces the tail.
     fn write(&mut self, entries: &[Entry]) {
         if let Some(first) = entries.first() {
             self.entries.retain(|entry| entry.index < first.index);
@@ -75,7 +76,7 @@ impl Truth {
         }
     }
 
-    /// Forgets entries up to an index.
+    /// Drops entries up to an index.
     fn compact(&mut self, index: Index) {
         if let Some(term) = self.term(index) {
             self.before = EntryId { term, index };

@@ -1,4 +1,4 @@
-//! Messages with anything in them: every kind, every field, positions at all the edges.
+//! Strategies for arbitrary messages: every kind, every field, positions at all limits.
 
 use bytes::Bytes;
 use proptest::collection::vec;
@@ -11,19 +11,19 @@ use raft::{
 };
 use types::{Index, MemberId, Term};
 
-/// Any message, with messages inside of it.
+/// Any message, with nested messages.
 pub(crate) fn message() -> impl Strategy<Value = Message> {
     (flat_message(), vec(flat_message(), 0..3))
         .prop_map(|(message, responses)| Message { responses, ..message })
 }
 
 fn flat_message() -> impl Strategy<Value = Message> {
-    let who = (kind(), member(), member(), term(), term());
-    let what = (index(), vec(entry(), 0..4), index(), option::weighted(0.2, member()));
+    let header = (kind(), member(), member(), term(), term());
+    let positions = (index(), vec(entry(), 0..4), index(), option::weighted(0.2, member()));
     let rest = (option::weighted(0.3, snapshot()), any::<bool>(), index(), bytes(0..12));
-    (who, what, rest).prop_map(|(who, what, rest)| {
-        let (kind, to, from, term, log_term) = who;
-        let (index, entries, commit, vote) = what;
+    (header, positions, rest).prop_map(|(header, positions, rest)| {
+        let (kind, to, from, term, log_term) = header;
+        let (index, entries, commit, vote) = positions;
         let (snapshot, reject, reject_hint, context) = rest;
         Message {
             kind,
@@ -34,7 +34,7 @@ fn flat_message() -> impl Strategy<Value = Message> {
             index,
             entries,
             commit,
-            // Zero is nobody: it cannot be told from no vote.
+            // Zero means no vote and cannot be distinguished from it.
             vote: vote.filter(|id| *id != MemberId(0)),
             snapshot: snapshot.map(Box::new),
             reject,
@@ -49,7 +49,7 @@ pub(crate) fn kind() -> impl Strategy<Value = MessageType> {
     select(MessageType::ALL)
 }
 
-/// Mostly one of the first few members; sometimes nobody, a stranger or a storage thread.
+/// Mostly one of the first members; sometimes zero, an unknown member or a storage thread.
 pub(crate) fn member() -> impl Strategy<Value = MemberId> {
     prop_oneof![
         20 => (1..=4u64).prop_map(MemberId),
@@ -69,7 +69,7 @@ pub(crate) fn index() -> impl Strategy<Value = Index> {
     position(16).prop_map(Index)
 }
 
-/// Mostly small; sometimes around the largest that is taken, or the largest there is.
+/// Mostly small; sometimes around the largest accepted position, or the largest possible one.
 fn position(small: u64) -> impl Strategy<Value = u64> {
     let largest_taken = u64::MAX >> 1;
     prop_oneof![
@@ -84,7 +84,7 @@ pub(crate) fn entry() -> impl Strategy<Value = Entry> {
     let kind = select(&[EntryType::Normal, EntryType::ConfChange, EntryType::ConfChangeV2]);
     (term(), index(), kind, any::<bool>(), bytes(0..20)).prop_map(
         |(term, index, kind, written, data)| {
-            // Other types are always written.
+            // Other types are always encoded.
             let type_written = written && kind == EntryType::Normal;
             Entry { term, index, kind, type_written, data }
         },
@@ -101,7 +101,7 @@ pub(crate) fn snapshot() -> impl Strategy<Value = Snapshot> {
     })
 }
 
-/// Lists that may well contradict one another.
+/// Lists that may be inconsistent.
 pub(crate) fn conf_state() -> impl Strategy<Value = ConfState> {
     (members(), members(), members(), members(), any::<bool>()).prop_map(
         |(voters, learners, voters_outgoing, learners_next, auto_leave)| ConfState {

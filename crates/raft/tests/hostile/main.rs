@@ -1,11 +1,11 @@
-//! Whatever a peer sends, a member does not fall over, and what it refuses leaves no trace.
+//! No message from a peer makes a member panic, and a refused message changes nothing.
 //!
-//! A peer may be of another version, damaged, or an enemy. etcd stops with a panic at several
-//! messages that no correct member sends; here each of them is refused or does no harm.
+//! A peer may run another version, be damaged, or be malicious. etcd panics at several messages
+//! that no correct member sends; here each of them is refused or harmless.
 //!
-//! - `refusals`: the messages that would stop etcd, one by one.
-//! - `sequences`: any messages in any order to a member in any role, with its storage at any stage;
-//!   beside it runs a twin that never sees what was refused, and the two must not differ.
+//! - `refusals`: the messages that would make etcd panic, one by one.
+//! - `sequences`: arbitrary messages in arbitrary order to a member in any role, with its storage
+//!   at any stage. A control member never sees the refused messages, and the two must not differ.
 //! - `wire`: bytes that are almost messages.
 
 #[path = "../arbitrary/mod.rs"]

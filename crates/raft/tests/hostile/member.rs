@@ -1,4 +1,4 @@
-//! A member on its own, with its storage, brought into the role to be attacked.
+//! A single member with its storage, brought into a given situation.
 
 use std::collections::VecDeque;
 
@@ -10,15 +10,15 @@ use raft::{
 };
 use types::{Index, MemberId, Term};
 
-/// The member under attack.
+/// The member under test.
 pub(crate) const ME: MemberId = MemberId(1);
-/// The term it starts in.
+/// The initial term.
 pub(crate) const TERM: Term = Term(4);
-/// Its log ends here.
+/// The last index of its log.
 pub(crate) const LAST: Index = Index(7);
-/// It is committed up to here.
+/// The commit index.
 pub(crate) const COMMIT: Index = Index(5);
-/// All of it, with the end of the snapshot before it.
+/// The log, preceded by the end of the snapshot before it.
 pub(crate) const KNOWN_LOG: [EntryId; 6] = [
     EntryId { term: Term(1), index: Index(2) },
     EntryId { term: Term(2), index: Index(3) },
@@ -28,7 +28,7 @@ pub(crate) const KNOWN_LOG: [EntryId; 6] = [
     EntryId { term: Term(4), index: Index(7) },
 ];
 
-/// How the member is configured.
+/// The configuration of the member.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
     pub(crate) situation: Situation,
@@ -37,35 +37,35 @@ pub(crate) struct Setup {
     pub(crate) check_quorum: bool,
     /// Needs `check_quorum`.
     pub(crate) lease_reads: bool,
-    /// Limits so small that everything is cut, paused and refused all the time.
+    /// Limits so small that messages are always split, paused and refused.
     pub(crate) tight_limits: bool,
     pub(crate) step_down_on_removal: bool,
 }
 
-/// Where the member stands when the attack begins.
+/// The situation of the member when the test begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Situation {
-    /// Has just been created: no log, no configuration, no term.
+    /// Just created: no log, no configuration, no term.
     Blank,
-    /// Has restarted and heard of nobody yet.
+    /// Restarted, without a known leader.
     Leaderless,
-    /// Follows member two.
+    /// Follower of member two.
     Follower,
-    /// Follows member two, without a vote.
+    /// Learner, with member two as leader.
     Learner,
-    /// Is in no configuration.
+    /// In no configuration.
     Removed,
-    /// Asks whether it would be elected, if pre-vote is on; otherwise asks to be.
+    /// Pre-candidate if pre-vote is enabled, otherwise candidate.
     Campaigning,
-    /// Leads members two and three, which have acknowledged part of its log.
+    /// Leader of members two and three, which have acknowledged part of its log.
     Leader,
-    /// Leads, and has read requests and a transfer under way.
+    /// Leader with pending reads and a transfer.
     BusyLeader,
-    /// Leads members two and three of a new cluster, with one entry and no snapshot.
+    /// Leader of members two and three of a new cluster, with one entry and no snapshot.
     NewLeader,
-    /// Leads nobody but itself.
+    /// The only member, as leader.
     Alone,
-    /// Follows member two and has taken a snapshot that is not written yet.
+    /// Follower of member two that has received a snapshot which is not written yet.
     SnapshotPending,
 }
 
@@ -99,7 +99,7 @@ impl Situation {
 }
 
 impl Setup {
-    /// Everything optional switched off.
+    /// Returns a setup with all options disabled.
     pub(crate) fn plain(situation: Situation) -> Setup {
         Setup {
             situation,
@@ -132,13 +132,13 @@ impl Setup {
     }
 }
 
-/// A member with its storage and the work under way for it.
+/// A member with its storage and its pending work.
 pub(crate) struct Member {
     pub(crate) node: RawNode<MemoryStorage>,
     config: Config,
-    /// With synchronous storage, a `Ready` that is not done yet.
+    /// Synchronous storage: the `Ready` in progress.
     ready: Option<Ready>,
-    /// With asynchronous storage writes, what each thread has to do.
+    /// Asynchronous storage writes: the jobs of each thread.
     writes: VecDeque<Message>,
     applications: VecDeque<Message>,
 }
@@ -146,15 +146,15 @@ pub(crate) struct Member {
 impl Member {
     pub(crate) fn new(setup: &Setup) -> Member {
         let config = setup.config();
-        let node = RawNode::new(config.clone(), storage(setup.situation)).expect("a sound storage");
+        let node = RawNode::new(config.clone(), storage(setup.situation)).expect("valid storage");
         let (writes, applications) = (VecDeque::new(), VecDeque::new());
         let mut member = Member { node, config, ready: None, writes, applications };
         member.settle();
-        member.take_up(setup.situation);
+        member.enter(setup.situation);
         member
     }
 
-    fn take_up(&mut self, situation: Situation) {
+    fn enter(&mut self, situation: Situation) {
         match situation {
             Situation::Blank | Situation::Leaderless => {}
             Situation::Follower | Situation::Learner | Situation::Removed => self.follow(),
@@ -202,28 +202,28 @@ impl Member {
             self.take(Message { term, index, ..ack });
             self.settle();
         }
-        self.node.propose(Bytes::from_static(b"put a")).expect("it leads");
+        self.node.propose(Bytes::from_static(b"put a")).expect("the member is leader");
         self.settle();
     }
 
     fn take(&mut self, message: Message) {
-        self.node.step(message).expect("what a correct peer sends");
+        self.node.step(message).expect("a message of a correct peer is accepted");
     }
 
-    /// A message, which must not panic; refused or not.
+    /// Steps a message, which must not panic.
     pub(crate) fn step(&mut self, message: Message) -> Result<(), StepError> {
         self.node.step(message)
     }
 
-    /// What can be seen of the member from outside.
+    /// Returns the observable state of the member.
     pub(crate) fn view(&self) -> impl PartialEq + std::fmt::Debug + use<> {
         let storage = self.node.storage();
         let (first, end) = (storage.first_index(), storage.last_index().next());
-        let log = storage.entries(first, end, u64::MAX).expect("all that is kept");
+        let log = storage.entries(first, end, u64::MAX).expect("all entries");
         (format!("{:?}", self.node.status()), self.node.has_ready(), log, storage.hard_state())
     }
 
-    /// Takes the next `Ready`, if there is one and none is being worked on.
+    /// Takes the next `Ready`, unless one is in progress.
     pub(crate) fn take_ready(&mut self) -> Option<Ready> {
         if self.ready.is_some() || !self.node.has_ready() {
             return None;
@@ -243,13 +243,13 @@ impl Member {
         Some(ready)
     }
 
-    /// Does some of the storage work handed out, writing first; whether there was any.
+    /// Performs some storage work, writes first; reports whether there was any.
     pub(crate) fn work(&mut self) -> bool {
         self.finish_ready() || self.write() || self.apply_committed()
     }
 
-    /// The same, applying first.
-    pub(crate) fn work_backwards(&mut self) -> bool {
+    /// Performs some storage work, applying first; reports whether there was any.
+    pub(crate) fn work_apply_first(&mut self) -> bool {
         self.finish_ready() || self.apply_committed() || self.write()
     }
 
@@ -263,7 +263,7 @@ impl Member {
         true
     }
 
-    /// The append thread's turn.
+    /// Runs one job of the append thread.
     fn write(&mut self) -> bool {
         let Some(mut write) = self.writes.pop_front() else {
             return false;
@@ -274,7 +274,7 @@ impl Member {
         true
     }
 
-    /// The apply thread's turn.
+    /// Runs one job of the apply thread.
     fn apply_committed(&mut self) -> bool {
         let Some(application) = self.applications.pop_front() else {
             return false;
@@ -286,10 +286,10 @@ impl Member {
 
     fn deliver(&mut self, responses: Vec<Message>) {
         for response in responses.into_iter().filter(|response| response.to == ME) {
-            // A member that was removed meanwhile is not told by itself what it has voted or saved.
+            // A member that was removed meanwhile ignores its own votes and acknowledgements.
             match self.node.step_local(response) {
                 Ok(()) | Err(StepError::PeerNotFound) => {}
-                Err(error) => panic!("its own storage was refused: {error}"),
+                Err(error) => panic!("storage response refused: {error}"),
             }
         }
     }
@@ -297,9 +297,9 @@ impl Member {
     fn save(&mut self, entries: &[Entry], state: Option<HardState>, snapshot: Option<Snapshot>) {
         let storage = self.node.storage_mut();
         if let Some(snapshot) = snapshot {
-            storage.apply_snapshot(snapshot).expect("a snapshot goes forward");
+            storage.apply_snapshot(snapshot).expect("snapshots are newer");
         }
-        storage.append(entries).expect("entries follow what is saved");
+        storage.append(entries).expect("entries leave no gap");
         if let Some(state) = state {
             storage.set_hard_state(state);
         }
@@ -308,48 +308,48 @@ impl Member {
     fn apply(&mut self, entries: &[Entry]) {
         for entry in entries.iter().filter(|entry| entry.kind.is_conf_change()) {
             let change = wire::decode_conf_change(entry.kind, &entry.data)
-                .expect("what cannot be read does not get into the log");
-            // One that makes no sense is refused by every member alike.
+                .expect("invalid conf changes are refused before the log");
+            // Every member refuses an invalid change alike.
             let _ = self.node.apply_conf_change(entry.index, &change);
         }
     }
 
-    /// Does everything there is to do.
+    /// Processes all pending work.
     pub(crate) fn settle(&mut self) {
         for _ in 0..10_000 {
             if self.take_ready().is_none() && !self.work() {
                 return;
             }
         }
-        panic!("there is always something to do");
+        panic!("not settled after 10,000 rounds");
     }
 
-    /// Makes a snapshot of everything applied, and drops the log up to there. The commit index on disk may lie
-    /// behind that, when storage is asynchronous.
+    /// Creates a snapshot of everything applied and compacts the log up to it. With asynchronous
+    /// storage the durable commit index may be lower.
     pub(crate) fn compact(&mut self) {
         let applied = self.node.basic_status().applied;
         let conf_state = self.node.status().config.to_conf_state();
         let storage = self.node.storage_mut();
         if storage.create_snapshot(applied, Some(conf_state), Bytes::new()).is_ok() {
-            // Nothing to drop is fine.
+            // There may be nothing to drop.
             let _ = storage.compact(applied);
         }
     }
 
-    /// The same member after a crash now: storage is all it keeps.
+    /// Checks that the member could restart from its storage after a crash.
     pub(crate) fn restart(&self) {
         let restarted = RawNode::new(self.config.clone(), self.node.storage().clone());
         assert!(restarted.is_ok(), "cannot restart: {:?}", restarted.err());
     }
 }
 
-/// A message to the member under attack, in its term.
+/// Returns a message to the member under test, in its term.
 pub(crate) fn from(from: MemberId, kind: MessageType) -> Message {
-    assert!(from != LOCAL_APPEND_THREAD, "a peer");
+    assert!(from != LOCAL_APPEND_THREAD, "the sender is a peer");
     Message { from, term: TERM, ..Message::new(kind, ME) }
 }
 
-/// The log behind a snapshot, except in the situations before there is one.
+/// Returns the log after a snapshot, or an empty storage for new members.
 fn storage(situation: Situation) -> MemoryStorage {
     if matches!(situation, Situation::Blank | Situation::NewLeader) {
         return MemoryStorage::with_conf_state(situation.conf_state());
@@ -357,10 +357,12 @@ fn storage(situation: Situation) -> MemoryStorage {
     let [EntryId { term, index }, log @ ..] = KNOWN_LOG;
     let mut storage = MemoryStorage::new();
     let metadata = SnapshotMetadata { conf_state: situation.conf_state(), index, term };
-    storage.apply_snapshot(Snapshot { data: Bytes::new(), metadata }).expect("the first one");
+    storage
+        .apply_snapshot(Snapshot { data: Bytes::new(), metadata })
+        .expect("the storage has no snapshot");
     let payload = || Entry::normal(Bytes::from_static(b"put a"));
     let entries = log.map(|EntryId { term, index }| Entry { term, index, ..payload() });
-    storage.append(&entries).expect("right behind the snapshot");
+    storage.append(&entries).expect("entries follow the snapshot");
     storage.set_hard_state(HardState { term: TERM, vote: None, commit: COMMIT });
     storage
 }

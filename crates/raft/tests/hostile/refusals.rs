@@ -1,4 +1,4 @@
-//! The messages that would stop etcd or confuse it, one by one.
+//! The messages that would make etcd panic or misbehave, one by one.
 
 use bytes::Bytes;
 use raft::{
@@ -17,7 +17,7 @@ fn member(situation: Situation) -> Member {
     Member::new(&Setup::plain(situation))
 }
 
-/// The message is refused for this reason, and nothing has changed.
+/// Checks that the message is refused for this reason and changes nothing.
 #[track_caller]
 fn assert_malformed(member: &mut Member, message: &Message, reason: &'static str) {
     let error = StepError::Malformed { kind: message.kind, from: message.from, reason };
@@ -31,10 +31,10 @@ fn assert_refused(member: &mut Member, message: &Message, error: &StepError) {
     assert_eq!(member.view(), before);
 }
 
-/// The message is taken; gives the messages that the member sends once its storage work is done.
+/// Steps a valid message and returns the messages that the member sends afterwards.
 #[track_caller]
 fn answers(member: &mut Member, message: Message) -> Vec<Message> {
-    member.step(message).expect("taken");
+    member.step(message).expect("accepted");
     let mut messages = Vec::new();
     while let Some(ready) = member.take_ready() {
         messages.extend(ready.messages);
@@ -63,13 +63,14 @@ fn a_heartbeat_that_commits_beyond_the_log_is_refused() {
     }
 }
 
-/// Taking it would panic in etcd (`entry … conflict with committed entry`), which answers like this too.
+/// etcd responds in the same way; accepting the entries would panic (`entry … conflict with
+/// committed entry`).
 #[test]
 fn an_append_over_committed_entries_is_answered_with_the_commit_index() {
     for prev in KNOWN_LOG.iter().filter(|id| id.index < COMMIT) {
         let mut follower = member(Situation::Follower);
         let before = follower.view();
-        // The entry there is of an older term, and committed.
+        // The existing entry has an older term and is committed.
         let entries = vec![entry(4, prev.index.0 + 1)];
         let append = from(TWO, MessageType::MsgApp);
         let append = Message { index: prev.index, log_term: prev.term, entries, ..append };
@@ -82,7 +83,7 @@ fn an_append_over_committed_entries_is_answered_with_the_commit_index() {
 }
 
 #[test]
-fn an_append_behind_a_committed_entry_of_another_term_is_turned_down() {
+fn an_append_after_a_committed_entry_of_another_term_is_rejected() {
     let mut follower = member(Situation::Follower);
     let before = follower.view();
     let append = from(TWO, MessageType::MsgApp);
@@ -102,9 +103,9 @@ fn an_empty_proposal_is_refused() {
     }
 }
 
-/// etcd panics while it decodes.
+/// etcd panics while decoding.
 #[test]
-fn a_membership_change_that_cannot_be_read_is_not_proposed() {
+fn an_invalid_conf_change_is_not_proposed() {
     for kind in [EntryType::ConfChange, EntryType::ConfChangeV2] {
         let entries = vec![Entry::normal(Bytes::from_static(b"put a")), unreadable(kind)];
         let proposal = Message { entries, term: Term::ZERO, ..from(TWO, MessageType::MsgProp) };
@@ -117,7 +118,7 @@ fn a_membership_change_that_cannot_be_read_is_not_proposed() {
 
 /// etcd panics later, when it applies the entry.
 #[test]
-fn a_membership_change_that_cannot_be_read_is_not_appended() {
+fn an_invalid_conf_change_is_not_appended() {
     let entries = vec![
         entry(4, 8),
         Entry { term: TERM, index: Index(9), ..unreadable(EntryType::ConfChange) },
@@ -127,9 +128,9 @@ fn a_membership_change_that_cannot_be_read_is_not_appended() {
     assert_malformed(&mut member(Situation::Follower), &append, reason);
 }
 
-/// etcd panics: it takes eight bytes without looking how many there are.
+/// etcd panics: it reads eight bytes without checking the length.
 #[test]
-fn a_read_confirmation_of_odd_length_confirms_nothing() {
+fn a_read_context_of_invalid_length_confirms_nothing() {
     let mut leader = member(Situation::BusyLeader);
     leader.settle();
     for length in [0, 1, 7, 9, 16] {
@@ -142,9 +143,9 @@ fn a_read_confirmation_of_odd_length_confirms_nothing() {
     }
 }
 
-/// etcd panics: it knows of no read at that position.
+/// etcd panics: it has no read at that position.
 #[test]
-fn a_read_confirmation_beyond_what_was_asked_confirms_what_was_asked() {
+fn a_read_position_beyond_the_last_read_confirms_all_reads() {
     let mut leader = member(Situation::BusyLeader);
     leader.settle();
     let confirm = |by, position: u64| Message {
@@ -157,7 +158,7 @@ fn a_read_confirmation_beyond_what_was_asked_confirms_what_was_asked() {
     assert_eq!(leader.take_ready().unwrap().read_states, [read]);
     leader.settle();
 
-    // A read that comes later was not confirmed in advance: it waits for an answer of its own.
+    // A later read was not confirmed in advance: it needs its own response.
     leader.node.read_index(Bytes::from_static(b"later"));
     leader.settle();
     leader.step(confirm(THREE, 1)).unwrap();
@@ -169,27 +170,30 @@ fn a_read_confirmation_beyond_what_was_asked_confirms_what_was_asked() {
 
 /// etcd panics: `unable to restore config`.
 #[test]
-fn a_snapshot_with_a_broken_configuration_is_refused() {
+fn a_snapshot_with_an_inconsistent_configuration_is_refused() {
     let ids = |ids: &[u64]| ids.iter().copied().map(MemberId).collect::<Vec<_>>();
     let plain = ConfState::of_voters([ME, TWO]);
     let joint = ConfState { voters_outgoing: ids(&[1, 3]), ..plain.clone() };
     for (what, conf_state) in [
         ("the same voter twice", ConfState::of_voters([ME, TWO, TWO])),
-        ("nobody as a voter", ConfState::of_voters([ME, MemberId(0)])),
+        ("voter with id zero", ConfState::of_voters([ME, MemberId(0)])),
         ("a storage thread as a voter", ConfState::of_voters([ME, LOCAL_APPEND_THREAD])),
         ("no voters", ConfState { learners: vec![ME], ..ConfState::default() }),
-        ("a learner that votes", ConfState { learners: ids(&[2]), ..plain.clone() }),
-        ("a learner that votes no more", ConfState { learners: ids(&[3]), ..joint.clone() }),
+        ("a learner that is also a voter", ConfState { learners: ids(&[2]), ..plain.clone() }),
         (
-            "a future learner that never voted",
+            "a learner that is also an outgoing voter",
+            ConfState { learners: ids(&[3]), ..joint.clone() },
+        ),
+        (
+            "a next learner that is no outgoing voter",
             ConfState { learners_next: ids(&[4]), ..joint.clone() },
         ),
-        ("a future learner that stays a voter", ConfState { learners_next: ids(&[1]), ..joint }),
+        ("a next learner that stays a voter", ConfState { learners_next: ids(&[1]), ..joint }),
         (
-            "future learners outside of a change",
+            "next learners outside a joint configuration",
             ConfState { learners_next: ids(&[3]), ..plain.clone() },
         ),
-        ("leaving what is not joint", ConfState { auto_leave: true, ..plain }),
+        ("auto leave outside a joint configuration", ConfState { auto_leave: true, ..plain }),
     ] {
         println!("{what}");
         let message = snapshot(Index(20), TERM, conf_state);
@@ -214,7 +218,7 @@ fn a_snapshot_with_thousands_of_members_is_refused() {
 }
 
 #[test]
-fn a_snapshot_of_an_impossible_position_is_refused() {
+fn a_snapshot_with_an_invalid_position_is_refused() {
     let members = ConfState::of_voters([ME, TWO]);
     let mut follower = member(Situation::Follower);
     for term in [Term::ZERO, TERM.next().next(), Term(u64::MAX)] {
@@ -234,7 +238,7 @@ fn a_snapshot_message_without_a_snapshot_is_answered_with_the_commit_index() {
 
 /// etcd panics: `term should be set when sending MsgPreVoteResp`.
 #[test]
-fn a_pre_vote_is_refused_in_silence_before_the_first_term() {
+fn a_pre_vote_before_the_first_term_gets_no_response() {
     let mut storage = MemoryStorage::with_conf_state(ConfState::of_voters([ME, TWO]));
     storage.append(&[entry(1, 1)]).unwrap();
     assert_eq!(storage.hard_state(), HardState::default());
@@ -245,9 +249,9 @@ fn a_pre_vote_is_refused_in_silence_before_the_first_term() {
     assert_eq!(node.basic_status().hard_state.term, Term::ZERO);
 }
 
-/// etcd panics: it looks for its own progress, which is gone.
+/// etcd panics: its own progress is gone.
 #[test]
-fn a_member_removed_while_it_campaigns_does_not_lead() {
+fn a_member_removed_during_its_campaign_does_not_become_leader() {
     let mut member = member(Situation::Campaigning);
     member.settle();
     let remove = raft::ConfChange {
@@ -266,7 +270,7 @@ fn a_member_removed_while_it_campaigns_does_not_lead() {
 }
 
 #[test]
-fn what_a_member_says_to_itself_does_not_come_over_the_network() {
+fn local_messages_from_the_network_are_refused() {
     for kind in MessageType::ALL.iter().copied().filter(|kind| kind.is_local()) {
         for &situation in Situation::ALL {
             let error = StepError::LocalMessage;
@@ -276,7 +280,7 @@ fn what_a_member_says_to_itself_does_not_come_over_the_network() {
 }
 
 #[test]
-fn answers_from_strangers_are_refused() {
+fn responses_from_unknown_members_are_refused() {
     use MessageType::*;
     for kind in [MsgAppResp, MsgVoteResp, MsgHeartbeatResp, MsgReadIndexResp, MsgPreVoteResp] {
         for situation in [Situation::Leader, Situation::Campaigning, Situation::Follower] {
@@ -295,13 +299,13 @@ fn messages_with_a_wrong_address_are_refused() {
     assert_malformed(&mut follower, &to(LOCAL_APPEND_THREAD), "is addressed to another member");
     let by = |from| Message { from, ..heartbeat.clone() };
     assert_malformed(&mut follower, &by(ME), "claims to be from this member");
-    for nobody in [MemberId(0), LOCAL_APPEND_THREAD, LOCAL_APPLY_THREAD] {
-        assert_malformed(&mut follower, &by(nobody), "has no sender");
+    for reserved in [MemberId(0), LOCAL_APPEND_THREAD, LOCAL_APPLY_THREAD] {
+        assert_malformed(&mut follower, &by(reserved), "has no sender");
     }
 }
 
 #[test]
-fn messages_of_impossible_positions_are_refused() {
+fn messages_with_invalid_positions_are_refused() {
     let mut follower = member(Situation::Follower);
     let heartbeat = from(TWO, MessageType::MsgHeartbeat);
     for message in [
@@ -320,7 +324,7 @@ fn messages_of_impossible_positions_are_refused() {
 }
 
 #[test]
-fn appends_whose_entries_do_not_follow_one_another_are_refused() {
+fn appends_of_non_consecutive_entries_are_refused() {
     let mut follower = member(Situation::Follower);
     let append = |entries: &[Entry]| Message {
         index: LAST,
@@ -348,7 +352,7 @@ fn appends_whose_entries_do_not_follow_one_another_are_refused() {
 }
 
 #[test]
-fn reads_have_exactly_one_context() {
+fn reads_without_exactly_one_context_are_refused() {
     let mut follower = member(Situation::Follower);
     for count in [0, 2] {
         let entries = vec![Entry::default(); count];
@@ -360,9 +364,9 @@ fn reads_have_exactly_one_context() {
     }
 }
 
-/// etcd takes it, and then has nothing to send that member but snapshots, of which there may be none.
+/// etcd accepts it, and can then only send that member snapshots, which may not exist.
 #[test]
-fn an_acknowledgement_of_what_the_leader_does_not_have_is_refused() {
+fn an_acknowledgement_beyond_the_leaders_log_is_refused() {
     let mut leader = member(Situation::Leader);
     let beyond =
         Message { term: TERM.next(), index: LAST + 3, ..from(TWO, MessageType::MsgAppResp) };
@@ -371,7 +375,7 @@ fn an_acknowledgement_of_what_the_leader_does_not_have_is_refused() {
 }
 
 #[test]
-fn a_refusal_with_a_hint_beyond_the_log_is_survived() {
+fn a_rejection_hint_beyond_the_log_is_harmless() {
     let mut leader = member(Situation::Leader);
     let far = Index(u64::MAX >> 1);
     for (index, reject_hint, log_term) in
@@ -386,7 +390,7 @@ fn a_refusal_with_a_hint_beyond_the_log_is_survived() {
 }
 
 #[test]
-fn only_its_own_storage_reports_what_is_stored() {
+fn only_local_storage_responses_are_stepped_locally() {
     use MessageType::{
         MsgAppResp, MsgPreVoteResp, MsgStorageAppendResp, MsgStorageApplyResp, MsgVoteResp,
     };

@@ -1,4 +1,4 @@
-//! Any messages in any order, to a member in any situation.
+//! Arbitrary messages in arbitrary order, to a member in any situation.
 
 use bytes::Bytes;
 use proptest::collection::vec;
@@ -10,12 +10,12 @@ use types::MemberId;
 use super::member::{Member, Setup, Situation};
 use super::{arbitrary, shaped};
 
-/// Something happens to the member.
+/// An operation on the member.
 #[derive(Clone, Debug)]
 enum Op {
     Step(Box<Message>),
     Tick,
-    /// Time enough for an election.
+    /// Enough ticks for an election.
     ManyTicks,
     Campaign,
     Propose(Bytes),
@@ -26,7 +26,7 @@ enum Op {
     ReportUnreachable(MemberId),
     ReportSnapshot(MemberId, bool),
     TakeReady,
-    /// Some storage work is done, by one thread or the other.
+    /// Some storage work, writes or applications first.
     Write,
     Apply,
     Settle,
@@ -69,13 +69,13 @@ fn setup() -> impl Strategy<Value = Setup> {
     })
 }
 
-/// The member under attack, and its twin that never sees what the member refuses.
-struct Twins {
-    attacked: Member,
-    spared: Member,
+/// The member under test, and a control member that never sees refused messages.
+struct MemberPair {
+    tested: Member,
+    control: Member,
 }
 
-impl Twins {
+impl MemberPair {
     fn apply(&mut self, op: Op) -> Result<(), TestCaseError> {
         match op {
             Op::Step(message) => return self.step(*message),
@@ -109,7 +109,7 @@ impl Twins {
                 member.work();
             }),
             Op::Apply => self.each(|member| {
-                member.work_backwards();
+                member.work_apply_first();
             }),
             Op::Settle => self.each(Member::settle),
             Op::Compact => self.each(Member::compact),
@@ -118,32 +118,32 @@ impl Twins {
     }
 
     fn each(&mut self, act: impl Fn(&mut Member)) {
-        act(&mut self.attacked);
-        act(&mut self.spared);
+        act(&mut self.tested);
+        act(&mut self.control);
     }
 
     fn both<T>(&mut self, act: impl Fn(&mut Member) -> T) -> (T, T) {
-        (act(&mut self.attacked), act(&mut self.spared))
+        (act(&mut self.tested), act(&mut self.control))
     }
 
     fn step(&mut self, message: Message) -> Result<(), TestCaseError> {
-        let before = self.attacked.view();
-        match self.attacked.step(message.clone()) {
-            Ok(()) => prop_assert_eq!(self.spared.step(message), Ok(())),
+        let before = self.tested.view();
+        match self.tested.step(message.clone()) {
+            Ok(()) => prop_assert_eq!(self.control.step(message), Ok(())),
             Err(error) => {
-                prop_assert_eq!(self.attacked.view(), before, "changed, but said: {}", error);
+                prop_assert_eq!(self.tested.view(), before, "refused but changed: {}", error);
             }
         }
         Ok(())
     }
 
     fn compare(&self) -> Result<(), TestCaseError> {
-        prop_assert_eq!(self.attacked.view(), self.spared.view());
+        prop_assert_eq!(self.tested.view(), self.control.view());
         Ok(())
     }
 
-    /// Life goes on: elections, storage, a restart.
-    fn live_on(&mut self) -> Result<(), TestCaseError> {
+    /// Continues with elections, storage work and a restart.
+    fn continue_running(&mut self) -> Result<(), TestCaseError> {
         for _ in 0..3 {
             self.apply(Op::ManyTicks)?;
             self.apply(Op::TakeReady)?;
@@ -153,7 +153,7 @@ impl Twins {
         }
         self.apply(Op::Compact)?;
         self.apply(Op::Settle)?;
-        self.attacked.restart();
+        self.tested.restart();
         self.compare()
     }
 }
@@ -162,22 +162,22 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, max_shrink_iters: 5000, ..Default::default() })]
 
     #[test]
-    fn no_message_stops_a_member_and_refused_ones_leave_no_trace(
+    fn no_message_causes_a_panic_and_refused_messages_change_nothing(
         setup in setup(),
         ops in vec(op(), 1..40),
     ) {
-        let mut twins = Twins { attacked: Member::new(&setup), spared: Member::new(&setup) };
-        twins.compare()?;
+        let mut pair = MemberPair { tested: Member::new(&setup), control: Member::new(&setup) };
+        pair.compare()?;
         for op in ops {
-            twins.apply(op)?;
-            twins.compare()?;
-            // A crash at any moment leaves something to start from.
-            twins.attacked.restart();
+            pair.apply(op)?;
+            pair.compare()?;
+            // A crash at any time leaves a valid storage.
+            pair.tested.restart();
         }
-        twins.live_on()?;
+        pair.continue_running()?;
     }
 
-    /// Logs show what came in before anything is known about it.
+    /// Logs print messages before they are validated.
     #[test]
     fn any_message_can_be_described(message in arbitrary::message()) {
         let text = describe::message(&message);

@@ -1,4 +1,4 @@
-//! Messages that look right, so that they get further than the door.
+//! Strategies for plausible messages, which pass more of the validation.
 
 use bytes::Bytes;
 use proptest::collection::vec;
@@ -16,7 +16,7 @@ use types::{Index, MemberId, Term};
 use super::arbitrary;
 use super::member::{KNOWN_LOG, ME, TERM};
 
-/// Any message: some nonsense, some rightly addressed nonsense, most of a shape that could be meant.
+/// Any message: some arbitrary, some with valid addresses, most plausible.
 pub(crate) fn message() -> impl Strategy<Value = Message> {
     prop_oneof![
         1 => arbitrary::message(),
@@ -25,7 +25,7 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
     ]
 }
 
-/// A message of any content that comes from a peer, to this member, in a term.
+/// A message of arbitrary content from a peer to this member, with a valid term.
 fn addressed() -> impl Strategy<Value = Message> {
     (arbitrary::message(), peer()).prop_map(|(message, from)| {
         let forwarded = matches!(message.kind, MessageType::MsgProp | MessageType::MsgReadIndex);
@@ -42,7 +42,7 @@ fn peer() -> impl Strategy<Value = MemberId> {
     prop_oneof![10 => 2..=4u64, 1 => Just(99)].prop_map(MemberId)
 }
 
-/// A message whose content suits its kind.
+/// A message whose content fits its kind.
 fn shaped() -> impl Strategy<Value = Message> {
     let payloads = vec((0..2u64, payload()), 0..5);
     let anchor = option::weighted(0.7, select(&KNOWN_LOG));
@@ -65,8 +65,8 @@ fn shaped() -> impl Strategy<Value = Message> {
     )
 }
 
-/// Entries that follow the one named, which is one of this member's if there is an anchor, in terms that
-/// grow towards the leader's.
+/// Consecutive entries with increasing terms after `anchor`, an entry of this member's log, or
+/// after an arbitrary position.
 fn append(message: Message, anchor: Option<EntryId>, payloads: Vec<(u64, Entry)>) -> Message {
     let EntryId { term, index } =
         anchor.unwrap_or(EntryId { term: message.log_term, index: message.index });
@@ -94,7 +94,7 @@ fn with(mut snapshot: Snapshot, conf_state: ConfState) -> Snapshot {
     snapshot
 }
 
-/// Configurations that make sense, nearly all with this member in them.
+/// Consistent configurations, nearly all with this member in them.
 fn conf_state() -> impl Strategy<Value = ConfState> {
     let ids = |ids: &[u64]| ids.iter().copied().map(MemberId).collect::<Vec<_>>();
     let plain = |voters: &[u64]| ConfState { voters: ids(voters), ..ConfState::default() };
@@ -117,7 +117,7 @@ fn conf_state() -> impl Strategy<Value = ConfState> {
     ])
 }
 
-/// What read positions and reasons of a campaign look like, and what they do not.
+/// Valid and invalid read positions and campaign types.
 fn context() -> impl Strategy<Value = Bytes> {
     prop_oneof![
         1 => Just(Bytes::new()),
@@ -128,7 +128,7 @@ fn context() -> impl Strategy<Value = Bytes> {
     ]
 }
 
-/// An entry without a position, nearly always of a kind that can be read.
+/// An entry without a position, nearly always valid.
 fn payload() -> impl Strategy<Value = Entry> {
     prop_oneof![
         1 => arbitrary::entry(),
@@ -159,7 +159,7 @@ fn conf_change_v1() -> impl Strategy<Value = ConfChange> {
     })
 }
 
-/// Any change of membership, sensible or not.
+/// Any conf change, valid or not.
 pub(crate) fn conf_change() -> impl Strategy<Value = ConfChangeV2> {
     use ConfChangeTransition::{Auto, JointExplicit, JointImplicit};
     let transition = select(&[Auto, JointImplicit, JointExplicit]);

@@ -1,4 +1,4 @@
-//! Bytes that are almost messages: from a damaged stream, a newer version, or an enemy.
+//! Bytes that are almost messages: from a damaged stream, a newer version or a malicious peer.
 
 use bytes::Bytes;
 use proptest::collection::vec;
@@ -30,7 +30,7 @@ enum Damage {
     Cut {
         at: Place,
     },
-    /// A part appears once more: repeated fields, the last of which counts.
+    /// Repeats a part: repeated fields, of which the last one counts.
     Repeat {
         from: Place,
         to: Place,
@@ -65,7 +65,7 @@ fn apply(damage: Damage, bytes: &mut Vec<u8>) {
     }
 }
 
-/// As a connection takes a message in.
+/// Decodes a message as a connection does.
 fn decode(bytes: Vec<u8>) -> Result<Message, DecodeError> {
     raftpb::Message::decode(Bytes::from(bytes))?.try_into()
 }
@@ -75,8 +75,8 @@ fn encode(message: Message) -> Vec<u8> {
     wire.encode_to_vec()
 }
 
-/// Gives bytes to a member as a connection would, and lets it live on.
-fn survive(situation: Situation, bytes: Vec<u8>) -> Result<(), TestCaseError> {
+/// Steps bytes as a connection would, and checks that the member continues to work.
+fn check_harmless(situation: Situation, bytes: Vec<u8>) -> Result<(), TestCaseError> {
     let Ok(message) = decode(bytes) else {
         return Ok(());
     };
@@ -96,7 +96,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn damaged_messages_are_survived(
+    fn damaged_messages_are_harmless(
         situation in select(Situation::ALL),
         message in shaped::message(),
         damages in vec(damage(), 0..4),
@@ -105,23 +105,23 @@ proptest! {
         for damage in damages {
             apply(damage, &mut bytes);
         }
-        survive(situation, bytes)?;
+        check_harmless(situation, bytes)?;
     }
 
     #[test]
-    fn any_bytes_are_survived(
+    fn arbitrary_bytes_are_harmless(
         situation in select(Situation::ALL), bytes in vec(any::<u8>(), 0..60)
     ) {
-        survive(situation, bytes)?;
+        check_harmless(situation, bytes)?;
     }
 
     #[test]
-    fn any_bytes_are_a_membership_change_or_none(
+    fn arbitrary_bytes_decode_to_a_valid_conf_change_or_fail(
         bytes in vec(any::<u8>(), 0..30), v2: bool
     ) {
         let kind = if v2 { EntryType::ConfChangeV2 } else { EntryType::ConfChange };
         if let Ok(change) = decode_conf_change(kind, &bytes.into()) {
-            // What could be read can be written, and says the same again.
+            // A decoded change can be encoded and decoded to the same change.
             let again = raftpb::ConfChangeV2::from(change.clone()).encode_to_vec();
             prop_assert_eq!(decode_conf_change(EntryType::ConfChangeV2, &again.into()), Ok(change));
         }
@@ -129,7 +129,7 @@ proptest! {
 }
 
 #[test]
-fn an_unknown_kind_of_message_is_not_taken_for_another() {
+fn an_unknown_message_type_is_refused() {
     let beyond = i32::try_from(MessageType::ALL.len()).unwrap();
     for number in [beyond, -1, i32::MAX, i32::MIN] {
         let unknown = raftpb::Message { r#type: Some(number), ..raftpb::Message::default() };
@@ -141,7 +141,7 @@ fn an_unknown_kind_of_message_is_not_taken_for_another() {
 }
 
 #[test]
-fn an_unknown_kind_of_entry_is_not_taken_for_another() {
+fn an_unknown_entry_type_is_refused() {
     for number in [3, -1, i32::MAX] {
         let unknown = raftpb::Entry { r#type: Some(number), ..raftpb::Entry::default() };
         let error = DecodeError::Unknown { what: "entry type", number };
@@ -152,7 +152,7 @@ fn an_unknown_kind_of_entry_is_not_taken_for_another() {
 }
 
 #[test]
-fn an_unknown_kind_of_membership_change_is_not_taken_for_another() {
+fn an_unknown_conf_change_type_is_refused() {
     let unknown = |what| move |number| DecodeError::Unknown { what, number };
     for number in [4, -1, i32::MAX] {
         let change = raftpb::ConfChange { r#type: Some(number), ..Default::default() };
@@ -170,9 +170,9 @@ fn an_unknown_kind_of_membership_change_is_not_taken_for_another() {
     }
 }
 
-/// Each level could cost a stack frame in the decoder, in the conversion and when it is dropped.
+/// Each level could take a stack frame in the decoder, the conversion and the drop.
 #[test]
-fn messages_within_messages_end_somewhere() {
+fn deeply_nested_messages_are_refused() {
     let nested = |depth: usize| {
         (0..depth).fold(Vec::new(), |inner: Vec<u8>, _| {
             let mut outer = vec![0x72];

@@ -1,9 +1,9 @@
-//! Changes of membership as scripts write them.
+//! Conf changes in scripts.
 
 use raft::{ConfChangeSingle, ConfChangeType};
 use types::MemberId;
 
-/// Reads `v1 l2 r3 u4`: make 1 a voter and 2 a learner, remove 3, update 4.
+/// Parses `v1 l2 r3 u4`: make 1 a voter and 2 a learner, remove 3, update 4.
 pub(crate) fn parse(input: &str) -> Result<Vec<ConfChangeSingle>, String> {
     let one = |token: &str| {
         let (letter, id) = token.split_at_checked(1).filter(|(_, id)| !id.is_empty()).ok_or(())?;

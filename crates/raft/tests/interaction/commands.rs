@@ -12,7 +12,7 @@ use crate::changes;
 use crate::env::{InteractionEnv, Recipient, index_of};
 use crate::node::{Node, NodeStorage};
 
-/// Runs one command and gives what it printed, with the error behind it if it failed.
+/// Runs one command and returns its output, followed by the error if it failed.
 pub(crate) fn handle(env: &mut InteractionEnv, case: &Case) -> String {
     let result = dispatch(env, case);
     let quiet = env.output.is_quiet();
@@ -27,7 +27,7 @@ pub(crate) fn handle(env: &mut InteractionEnv, case: &Case) -> String {
 
 fn dispatch(env: &mut InteractionEnv, case: &Case) -> Result<(), String> {
     match case.cmd.as_str() {
-        // A place for a debugger to stop at.
+        // A place for a breakpoint.
         "_breakpoint" => Ok(()),
         // add-nodes 3 voters=(1,2,3) learners=(4) index=2 content=foo prevote=true …
         "add-nodes" => add_nodes(env, case),
@@ -67,13 +67,13 @@ fn dispatch(env: &mut InteractionEnv, case: &Case) -> Result<(), String> {
         "raft-log" => raft_log(env, first(case)),
         // raft-state
         "raft-state" => raft_state(env),
-        // read-index 1 context: not among etcd's commands
+        // read-index 1 context (not an etcd command)
         "read-index" => {
             let context = Bytes::from(case.position::<String>(1));
             env.nodes[first(case)].raw.read_index(context);
             Ok(())
         }
-        // report-snapshot 1 2 failed=true: not among etcd's commands
+        // report-snapshot 1 2 failed=true (not an etcd command)
         "report-snapshot" => {
             let failed = boolean(case, "failed");
             let to = MemberId(case.position::<u64>(1));
@@ -123,7 +123,7 @@ fn dispatch(env: &mut InteractionEnv, case: &Case) -> Result<(), String> {
     }
 }
 
-/// A boolean argument, absent for false, in the spellings that Go knows.
+/// Returns a boolean argument, false if absent, in Go's spellings.
 fn boolean(case: &Case, key: &str) -> bool {
     match case.value::<String>(key).as_deref() {
         None | Some("0" | "f" | "F" | "false" | "FALSE" | "False") => false,
@@ -132,12 +132,12 @@ fn boolean(case: &Case, key: &str) -> bool {
     }
 }
 
-/// The member that the first argument names.
+/// Returns the member that the first argument names.
 fn first(case: &Case) -> usize {
     index_of(case.position::<u64>(0))
 }
 
-/// The members that arguments without a value name.
+/// Returns the members named by arguments without a value.
 fn all(case: &Case) -> Vec<usize> {
     case.bare::<u64>().into_iter().map(index_of).collect()
 }
@@ -179,7 +179,7 @@ fn add_nodes(env: &mut InteractionEnv, case: &Case) -> Result<(), String> {
     Ok(())
 }
 
-/// The configuration and the first state that `add-nodes` describes.
+/// Parses the configuration and the initial state of `add-nodes`.
 fn first_config(case: &Case) -> Result<(Config, Snapshot), String> {
     case.allow(&[
         "voters",

@@ -7,18 +7,18 @@ use types::MemberId;
 use crate::node::Node;
 use crate::output::Output;
 
-/// Rounds after which members that still have something to say never come to rest.
+/// The maximum number of rounds of `stabilize`.
 const MAX_ROUNDS: usize = 1000;
 
 #[derive(Default)]
 pub(crate) struct InteractionEnv {
     pub(crate) nodes: Vec<Node>,
-    /// Sent and not yet delivered, in the order they were sent.
+    /// Messages in flight, in the order they were sent.
     pub(crate) messages: Vec<Message>,
     pub(crate) output: Output,
 }
 
-/// Whom messages are delivered to, or taken from.
+/// A recipient whose messages are delivered or dropped.
 pub(crate) struct Recipient {
     pub(crate) id: u64,
     pub(crate) drop: bool,
@@ -28,11 +28,11 @@ impl InteractionEnv {
     pub(crate) fn with_indent<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
         let before = self.output.take();
         let result = act(self);
-        self.output.indent_behind(before);
+        self.output.append_indented_to(before);
         result
     }
 
-    /// Delivers or drops all messages to the recipients; how many there were.
+    /// Delivers or drops all messages to the recipients; returns their number.
     pub(crate) fn deliver(&mut self, kind: Option<MessageType>, to: &[Recipient]) -> usize {
         let mut count = 0;
         for recipient in to {
@@ -55,7 +55,8 @@ impl InteractionEnv {
             return;
         }
         let node = &mut self.nodes[index_of(message.to.0)];
-        // What a member says to itself by way of another, as a forwarded proposal, comes over the network.
+        // A message that a member sends to itself through another one, such as a forwarded
+        // proposal, comes from the network.
         let promise = message.kind.waits_for_storage() && message.from == message.to;
         let local = promise || is_local_thread(message.from);
         let result = if local { node.raw.step_local(message) } else { node.raw.step(message) };
@@ -120,7 +121,7 @@ impl InteractionEnv {
         self.messages.extend(responses);
     }
 
-    /// Lets the given members work, and delivers what they say to each other, until nothing is left to do.
+    /// Lets the given members process their work and messages until nothing is left to do.
     pub(crate) fn stabilize(&mut self, indexes: &[usize]) -> Result<(), String> {
         for _ in 0..MAX_ROUNDS {
             if !self.stabilize_once(indexes)? {
@@ -171,7 +172,8 @@ impl InteractionEnv {
     /// Queues a snapshot as a leader would send it.
     pub(crate) fn send_snapshot(&mut self, from: usize, to: usize) {
         let node = &self.nodes[from].raw;
-        let snapshot: Snapshot = raft::Storage::snapshot(node.storage()).expect("always there");
+        let snapshot: Snapshot =
+            raft::Storage::snapshot(node.storage()).expect("the snapshot is always available");
         let message = Message {
             from: MemberId(from as u64 + 1),
             term: node.basic_status().hard_state.term,
@@ -189,12 +191,12 @@ fn is_for(message: &Message, recipient: &Recipient, kind: Option<MessageType>) -
         && kind.is_none_or(|kind| message.kind == kind)
 }
 
-/// Whether a message never leaves its member: it cannot be lost on the way.
+/// Reports whether a message never leaves its member, so that it cannot be lost.
 fn is_local(message: &Message) -> bool {
     message.from == message.to || is_local_thread(message.from) || is_local_thread(message.to)
 }
 
-/// Members are named from one, and kept from zero.
+/// Converts a member id, from one, to a position, from zero.
 pub(crate) fn index_of(id: u64) -> usize {
-    usize::try_from(id).expect("few members").checked_sub(1).expect("members are named from one")
+    usize::try_from(id).expect("ids are small").checked_sub(1).expect("ids start at one")
 }

@@ -1,8 +1,9 @@
-//! Scripts in which a few members talk to each other, step by step.
+//! Golden scripts in which a few members interact step by step.
 //!
-//! The project's own scripts (`testdata/interaction`) explain the protocol, one behaviour each. The cases that etcd's
-//! raft publishes run through the same commands when `RAFT_CASES` names their folder. Random scripts that etcd's raft was
-//! asked about reach its holes too; with `RAFT_ETCD_HOLES` set, ours are left open to compare everything else.
+//! The project's own scripts (`testdata/interaction`) explain the protocol, one behaviour each. The
+//! scripts published with etcd's raft run through the same commands if `RAFT_CASES` names their
+//! folder. Random scripts that were run on etcd's raft also hit its known bugs; `RAFT_ETCD_HOLES`
+//! keeps these bugs in the core, to compare everything else.
 
 mod changes;
 mod commands;
@@ -20,21 +21,21 @@ fn run_dir(dir: impl AsRef<std::path::Path>) -> usize {
     })
 }
 
-/// The published traces hold etcd's log lines, which are not compared. Where a command did nothing else but
-/// log, the trace is then empty, while without a logger it says `ok`: both say that nothing happened.
+/// Removes etcd's log lines from published traces. A command that only logged then has an empty
+/// trace, where ours prints `ok`; both mean that nothing happened.
 fn without_logs(output: &str) -> String {
     let output = script::without_log_lines(output);
     if output.trim_end() == "ok" { String::new() } else { output }
 }
 
 #[test]
-fn our_own_scripts() {
+fn own_scripts_produce_their_traces() {
     let cases = run_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/interaction"));
-    println!("{cases} cases of our own");
+    println!("{cases} own cases");
 }
 
 #[test]
-fn published_scripts() {
+fn etcds_scripts_produce_their_traces() {
     if let Some(dir) = script::published("interaction") {
         println!("{} published cases", run_dir(dir));
     }

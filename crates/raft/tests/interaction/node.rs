@@ -1,4 +1,5 @@
-//! A member under script control: its storage, its pending storage work, and a state machine that appends.
+//! A member under script control: its storage, its pending storage work, and a state machine that
+//! concatenates.
 
 use bytes::{Bytes, BytesMut};
 use raft::{
@@ -11,7 +12,7 @@ use types::{Index, Term};
 /// Storage whose snapshot is always the newest state of the state machine.
 pub(crate) struct NodeStorage {
     pub(crate) memory: MemoryStorage,
-    /// The state after each entry applied, as snapshots.
+    /// The state after each applied entry, as snapshots.
     pub(crate) history: Vec<Snapshot>,
 }
 
@@ -64,7 +65,7 @@ impl Node {
         self.config.id.0
     }
 
-    /// Makes durable what a `Ready` or an append message carries.
+    /// Saves the content of a `Ready` or an append message.
     pub(crate) fn process_append(
         &mut self,
         hard_state: Option<HardState>,
@@ -85,7 +86,7 @@ impl Node {
         result.map_err(|error| error.to_string())
     }
 
-    /// Applies committed entries: the state is all that was ever put, one after the other.
+    /// Applies committed entries: the state is the concatenation of all data.
     pub(crate) fn process_apply(&mut self, entries: &[Entry]) -> Result<(), String> {
         for entry in entries {
             let mut next = self.raw.storage().newest().clone();

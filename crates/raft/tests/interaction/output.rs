@@ -1,6 +1,6 @@
-//! What a command prints: nothing at all when quiet, and indented where one command runs others.
+//! The output of a command: empty when quiet, and indented when a command runs others.
 
-/// Log levels of the scripts. Only the highest makes a difference: it silences the commands themselves.
+/// Log levels of the scripts. Only the highest has an effect: it silences the commands themselves.
 const LEVELS: [&str; 6] = ["DEBUG", "INFO", "WARN", "ERROR", "FATAL", "NONE"];
 
 #[derive(Default)]
@@ -40,13 +40,13 @@ impl Output {
         self.print("\n");
     }
 
-    /// Takes what was printed, leaving nothing.
+    /// Takes the printed text.
     pub(crate) fn take(&mut self) -> String {
         std::mem::take(&mut self.text)
     }
 
-    /// Puts back what was printed before, and behind it what was printed since, indented.
-    pub(crate) fn indent_behind(&mut self, before: String) {
+    /// Restores the text printed before, followed by the text printed since, indented.
+    pub(crate) fn append_indented_to(&mut self, before: String) {
         let inner = std::mem::replace(&mut self.text, before);
         for line in inner.lines() {
             self.text.push_str("  ");

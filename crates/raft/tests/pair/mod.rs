@@ -1,15 +1,15 @@
-//! A leader of two members, whose other member the test plays.
+//! A leader of two members; the test plays the other member.
 
 use raft::{ConfState, Config, MemoryStorage, Message, MessageType, RawNode, Ready, RoleKind};
 use types::{Index, MemberId};
 
-/// A leader of 1 and 2 that has committed the entry with which it opened its term, at index 1.
+/// Returns a leader of 1 and 2 that has committed the first entry of its term, at index 1.
 pub(crate) fn leader(change: impl FnOnce(&mut Config)) -> RawNode<MemoryStorage> {
     let members = ConfState::of_voters([MemberId(1), MemberId(2)]);
     let mut config = Config::new(MemberId(1));
     change(&mut config);
     let mut node =
-        RawNode::new(config, MemoryStorage::with_conf_state(members)).expect("a sound start");
+        RawNode::new(config, MemoryStorage::with_conf_state(members)).expect("valid configuration");
     node.campaign();
     save(&mut node);
     from_two(&mut node, to_one(MessageType::MsgVoteResp));
@@ -20,7 +20,7 @@ pub(crate) fn leader(change: impl FnOnce(&mut Config)) -> RawNode<MemoryStorage>
     node
 }
 
-/// Does what a `Ready` asks, and gives it.
+/// Processes a `Ready` and returns it.
 pub(crate) fn save(node: &mut RawNode<MemoryStorage>) -> Ready {
     let ready = node.ready();
     node.storage_mut().append(&ready.entries).expect("no gap");
@@ -28,18 +28,18 @@ pub(crate) fn save(node: &mut RawNode<MemoryStorage>) -> Ready {
     ready
 }
 
-/// A message to 1, to be filled in.
+/// Returns a message to 1.
 pub(crate) fn to_one(kind: MessageType) -> Message {
     Message::new(kind, MemberId(1))
 }
 
-/// Delivers a message of 2, in the term of 1.
+/// Steps a message from 2, in the term of 1.
 pub(crate) fn from_two(node: &mut RawNode<MemoryStorage>, message: Message) {
     let term = node.basic_status().hard_state.term;
-    node.step(Message { from: MemberId(2), term, ..message }).expect("taken");
+    node.step(Message { from: MemberId(2), term, ..message }).expect("accepted");
 }
 
-/// Lets 2 acknowledge all entries up to an index.
+/// Acknowledges all entries up to an index on behalf of 2.
 pub(crate) fn acknowledge(node: &mut RawNode<MemoryStorage>, index: u64) {
     from_two(node, Message { index: Index(index), ..to_one(MessageType::MsgAppResp) });
 }

@@ -1,7 +1,7 @@
-//! Members in one thread that replicate to each other, with storage that is instant.
+//! Members in one thread that replicate to each other, with instant storage.
 //!
-//! Storage writes are asynchronous, as the server does them, but both storage threads do their work
-//! inline. What is measured is then the core with its messages, and next to nothing else.
+//! Storage writes are asynchronous, as in the server, but both storage threads run inline. So
+//! benchmarks measure the core with its messages and little else.
 
 use std::collections::VecDeque;
 
@@ -12,13 +12,13 @@ use raft::{
 };
 use types::{Index, MemberId};
 
-/// Entries kept in storage behind what has been applied, as for followers that lag a little.
+/// Entries kept in storage after they were applied, for slow followers.
 const KEPT: u64 = 4096;
 
-/// A cluster, of which the first member leads.
+/// A cluster whose first member leads.
 pub(crate) struct Cluster {
     members: Vec<Member>,
-    /// Messages between members, in the order they were sent.
+    /// Messages in flight, in order.
     network: VecDeque<Message>,
     payload: Bytes,
 }
@@ -29,7 +29,7 @@ struct Member {
 }
 
 impl Cluster {
-    /// Members one to `size` with proposals of `payload_bytes`, once the first has been elected.
+    /// Creates members one to `size` with proposals of `payload_bytes`, and elects the first.
     pub(crate) fn new(size: u64, payload_bytes: usize) -> Cluster {
         let members = (1..=size).map(|id| Member::new(MemberId(id), size)).collect();
         let payload = Bytes::from(vec![b'x'; payload_bytes]);
@@ -45,12 +45,12 @@ impl Cluster {
     pub(crate) fn commit(&mut self, count: usize) {
         let before = self.members[0].applied;
         let batch = self.batch(count);
-        self.members[0].node.propose_batch(batch).expect("the leader takes it");
+        self.members[0].node.propose_batch(batch).expect("the leader accepts proposals");
         self.settle();
         assert_eq!(self.members[0].applied, before + count as u64);
     }
 
-    /// Proposals as a server gets them: cut from what was read at once from a connection.
+    /// Returns proposals as a server gets them: slices of one buffer.
     fn batch(&self, count: usize) -> Vec<Bytes> {
         let mut read = BytesMut::with_capacity(count * self.payload.len());
         (0..count).for_each(|_| read.extend_from_slice(&self.payload));
@@ -58,20 +58,20 @@ impl Cluster {
         (0..count).map(cut).collect()
     }
 
-    /// Lets a tick pass for everybody, with the heartbeats and answers that follow from it.
+    /// Passes a tick on all members, with the heartbeats and responses.
     pub(crate) fn tick(&mut self) {
         self.members.iter_mut().for_each(|member| member.node.tick());
         self.settle();
     }
 
-    /// How far every member has applied; they agree once all is settled.
+    /// Returns the applied index, which is equal on all members once settled.
     pub(crate) fn applied(&self) -> Index {
         let applied = self.members[0].applied;
         assert!(self.members.iter().all(|member| member.applied == applied));
         applied
     }
 
-    /// Entries that the member with the longest log holds.
+    /// Returns the number of entries of the longest log.
     pub(crate) fn kept(&self) -> u64 {
         let kept = |member: &Member| {
             let storage = member.node.storage();
@@ -80,7 +80,7 @@ impl Cluster {
         self.members.iter().map(kept).max().unwrap_or(0)
     }
 
-    /// Delivers messages and does storage work until there is none left.
+    /// Delivers messages and performs storage work until there is none left.
     fn settle(&mut self) {
         loop {
             for member in &mut self.members {
@@ -90,8 +90,11 @@ impl Cluster {
                 return;
             }
             while let Some(message) = self.network.pop_front() {
-                let position = usize::try_from(message.to.0 - 1).expect("a member");
-                self.members[position].node.step(message).expect("all members are sound");
+                let position = usize::try_from(message.to.0 - 1).expect("a known member");
+                self.members[position]
+                    .node
+                    .step(message)
+                    .expect("messages of correct members are accepted");
             }
         }
     }
@@ -102,10 +105,10 @@ impl Member {
         let voters = ConfState::of_voters((1..=size).map(MemberId));
         let config = Config { async_storage_writes: true, ..Config::new(id) };
         let node = RawNode::new(config, MemoryStorage::with_conf_state(voters));
-        Member { node: node.expect("a sound configuration"), applied: Index::ZERO }
+        Member { node: node.expect("valid configuration"), applied: Index::ZERO }
     }
 
-    /// Does what the core asks for, until it asks for nothing.
+    /// Processes `Ready`s until there are none left.
     fn turn(&mut self, network: &mut VecDeque<Message>) {
         while self.node.has_ready() {
             for message in self.node.ready().messages {
@@ -121,14 +124,14 @@ impl Member {
     fn append(&mut self, message: Message, network: &mut VecDeque<Message>) {
         let hard_state = message.hard_state();
         let storage = self.node.storage_mut();
-        storage.append(&message.entries).expect("entries follow what is stored");
+        storage.append(&message.entries).expect("entries leave no gap");
         if let Some(state) = hard_state {
             storage.set_hard_state(state);
         }
         let id = self.node.basic_status().id;
         for response in message.responses {
             if response.to == id {
-                self.node.step_local(response).expect("a member");
+                self.node.step_local(response).expect("a known member");
             } else {
                 network.push_back(response);
             }
@@ -140,17 +143,17 @@ impl Member {
             self.applied = last.index;
         }
         for response in message.responses {
-            self.node.step_local(response).expect("a member");
+            self.node.step_local(response).expect("a known member");
         }
         self.compact();
     }
 
-    /// Keeps memory flat: drops half of the log each time it has become twice what is to be kept.
+    /// Keeps memory flat: compacts half of the log when it has twice the entries to keep.
     fn compact(&mut self) {
         let first = self.node.storage().first_index();
         if self.applied.0 >= first.0 + 2 * KEPT {
             let up_to = Index(self.applied.0 - KEPT);
-            self.node.storage_mut().compact(up_to).expect("all of it is stored");
+            self.node.storage_mut().compact(up_to).expect("the entries are stored");
         }
     }
 }

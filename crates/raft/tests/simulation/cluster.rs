@@ -226,9 +226,9 @@ impl Cluster {
 /// The transport reports to the sender that a snapshot arrived. Sometimes the report is wrong, and
 /// sometimes it is missing.
 fn report_arrival(sim: &mut SimContext, sender: MemberId, to: MemberId) {
-    let (says, right) = (sim.random.chance(800), sim.random.chance(800));
-    if sim.healing || says {
-        let arrived = sim.healing || right;
+    let (reported, correct) = (sim.random.chance(800), sim.random.chance(800));
+    if sim.healing || reported {
+        let arrived = sim.healing || correct;
         let delay = 1 + sim.random.below(TICK);
         sim.schedule(delay, Event::SnapshotSent { member: sender, about: to, arrived });
     }

@@ -6,8 +6,8 @@
 //! configurations that wait for a request, shuts down removed members once all others know of the
 //! removal, and reports the result of sent snapshots.
 //!
-//! One situation needs more help, in etcd as well. A configuration is in force once it is applied,
-//! so a member uses the old one until it *knows* that the change is committed:
+//! A single situation needs more help, in etcd as well. A configuration is in force once it is
+//! applied, so a member uses the old one until it *knows* that the change is committed:
 //!
 //! ```text
 //! 1 leads (1 2), commits the change to (2), and crashes before it announces the commit

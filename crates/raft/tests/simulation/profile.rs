@@ -36,7 +36,7 @@ pub(crate) enum Action {
 pub(crate) enum Profile {
     /// Some of everything.
     Mixed,
-    /// One election after another.
+    /// Continuous elections.
     Elections,
     /// Leaders repeatedly crash after they have reached a minority, while entries are acknowledged
     /// one by one: figure 3.7 of the thesis, figure 8 of the paper.

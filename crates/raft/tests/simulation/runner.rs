@@ -2,8 +2,10 @@
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, Once};
+
+use parking_lot::Mutex;
 
 use crate::cluster::Cluster;
 use crate::invariants::{Invariant, Violation};
@@ -71,7 +73,7 @@ pub(crate) fn run(plan: Plan) -> (Totals, Vec<Failure>) {
             if outcome.failure.is_some() && !plan.keep_going {
                 stop.store(true, Ordering::Relaxed);
             }
-            let mut results = results.lock().expect("no thread panics while it holds the lock");
+            let mut results = results.lock();
             results.0.add(&outcome.totals);
             results.1.extend(outcome.failure);
         }
@@ -82,8 +84,7 @@ pub(crate) fn run(plan: Plan) -> (Totals, Vec<Failure>) {
             scope.spawn(work);
         }
     });
-    let (totals, mut failures) =
-        results.into_inner().expect("no thread panicked while it held the lock");
+    let (totals, mut failures) = results.into_inner();
     failures.sort_by_key(|failure| failure.seed);
     (totals, failures)
 }

@@ -33,7 +33,7 @@ pub(crate) enum Genesis {
 /// The flow control of a leader.
 #[derive(Clone, Copy, Debug)]
 enum Flow {
-    /// One entry in flight: a crash may happen between any two.
+    /// A single entry in flight: a crash may happen between any two.
     OneByOne,
     /// A few entries in flight.
     Narrow,

@@ -1,7 +1,7 @@
-//! What running clusters wrote, through the core's types and back.
+//! Messages captured from running clusters, converted to the core's types and back.
 //!
-//! `testdata/captured/<etcd version>/raftpb.<kind>.hex` in `proto` holds lines of a kind and its bytes in
-//! hexadecimal, with comments behind `#`.
+//! `testdata/captured/<etcd version>/raftpb.<kind>.hex` in `proto` contains lines of a kind and its
+//! bytes in hexadecimal, with comments after `#`.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -12,11 +12,11 @@ use bytes::Bytes;
 use proto::raftpb;
 use raft::{ConfChange, Entry, HardState, Message, Snapshot};
 
-/// The kinds that concern the core.
+/// The message kinds that the core converts.
 const KINDS: [&str; 5] = ["ConfChange", "Entry", "HardState", "Message", "Snapshot"];
 
 #[test]
-fn what_etcd_writes_is_written_again_byte_for_byte() {
+fn messages_of_etcd_3_7_are_encoded_to_the_same_bytes() {
     let is_reference = |path: &PathBuf| path.ends_with("3.7.1");
     let reference = versions().into_iter().find(is_reference).expect("the reference version");
     let mut counts = BTreeMap::new();
@@ -32,14 +32,14 @@ fn what_etcd_writes_is_written_again_byte_for_byte() {
     assert!(KINDS.iter().all(|kind| counts.contains_key(kind)), "{counts:?}");
 }
 
-/// Keeps a message stream alive and says nothing; it never gets as far as the core.
+/// Reports whether this is a keep-alive of a message stream, which never reaches the core.
 fn is_link_heartbeat(kind: &str, bytes: &Bytes) -> bool {
     kind == "Message" && bytes[..] == [0x08, 0x08]
 }
 
-/// Earlier versions write zeros where 3.7 writes nothing; what is neither is kept.
+/// Earlier versions write zeros where 3.7 writes nothing; everything else is preserved.
 #[test]
-fn what_any_version_writes_keeps_its_meaning() {
+fn messages_of_older_versions_keep_their_values() {
     let versions = versions();
     assert!(versions.len() >= 4, "{versions:?}");
     for version in versions {
@@ -62,7 +62,7 @@ fn versions() -> Vec<PathBuf> {
     listed.map(|entry| entry.expect("a name").path()).filter(|path| path.is_dir()).collect()
 }
 
-/// The messages of one kind that a version of etcd wrote.
+/// Returns the messages of one kind that a version of etcd wrote.
 fn written_by(version: &Path, kind: &str) -> Vec<Bytes> {
     let file = version.join(format!("raftpb.{kind}.hex"));
     let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{file:?}: {error}"));
@@ -75,7 +75,7 @@ fn unhex(hex: &str) -> Bytes {
     (0..hex.len()).step_by(2).map(|at| byte(&hex[at..at + 2])).collect()
 }
 
-/// Reads bytes into the core's type, and writes that.
+/// Decodes bytes into the core's type, and encodes that.
 fn through_core(kind: &str, bytes: &Bytes) -> Bytes {
     fn via<W, C>(bytes: &Bytes) -> Bytes
     where
@@ -94,14 +94,14 @@ fn through_core(kind: &str, bytes: &Bytes) -> Bytes {
     }
 }
 
-/// The bytes of a message after a change to it.
+/// Returns the bytes of a message after a change to it.
 fn rewritten<W: prost::Message + Default>(bytes: &Bytes, change: impl Fn(&mut W)) -> Bytes {
     let mut wire = W::decode(bytes.clone()).expect("protobuf");
     change(&mut wire);
     wire.encode_to_vec().into()
 }
 
-/// The bytes with everything left out that is zero.
+/// Returns the bytes without zero fields.
 fn without_zeros(kind: &str, bytes: &Bytes) -> Bytes {
     match kind {
         "ConfChange" => rewritten(bytes, strip_conf_change),

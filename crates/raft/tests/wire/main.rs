@@ -1,5 +1,5 @@
-//! The core's types and etcd's bytes: nothing is lost on the way, and what is written is what etcd
-//! writes.
+//! Conversions between the core's types and etcd's bytes: nothing is lost, and the bytes equal
+//! etcd's.
 
 #[path = "../arbitrary/mod.rs"]
 mod arbitrary;
@@ -56,38 +56,38 @@ fn conf_change_v2() -> impl Strategy<Value = ConfChangeV2> {
 
 proptest! {
     #[test]
-    fn messages_survive_the_way(message in arbitrary::message()) {
+    fn messages_round_trip(message in arbitrary::message()) {
         let bytes = encode::<raftpb::Message>(message.clone());
         prop_assert_eq!(decode_message(bytes), Ok(message));
     }
 
     #[test]
-    fn entries_survive_the_way(entry in arbitrary::entry()) {
+    fn entries_round_trip(entry in arbitrary::entry()) {
         let bytes = encode::<raftpb::Entry>(entry.clone());
         let read = Entry::try_from(raftpb::Entry::decode(bytes).unwrap());
         prop_assert_eq!(read, Ok(entry));
     }
 
     #[test]
-    fn hard_states_survive_the_way(state in hard_state()) {
+    fn hard_states_round_trip(state in hard_state()) {
         let bytes = encode::<raftpb::HardState>(state);
         prop_assert_eq!(HardState::from(raftpb::HardState::decode(bytes).unwrap()), state);
     }
 
     #[test]
-    fn snapshots_survive_the_way(snapshot in arbitrary::snapshot()) {
+    fn snapshots_round_trip(snapshot in arbitrary::snapshot()) {
         let bytes = encode::<raftpb::Snapshot>(snapshot.clone());
         prop_assert_eq!(Snapshot::from(raftpb::Snapshot::decode(bytes).unwrap()), snapshot);
     }
 
     #[test]
-    fn configurations_survive_the_way(state in arbitrary::conf_state()) {
+    fn configurations_round_trip(state in arbitrary::conf_state()) {
         let bytes = encode::<raftpb::ConfState>(state.clone());
         prop_assert_eq!(ConfState::from(raftpb::ConfState::decode(bytes).unwrap()), state);
     }
 
     #[test]
-    fn membership_changes_survive_the_way(change in conf_change(), change_v2 in conf_change_v2()) {
+    fn conf_changes_round_trip(change in conf_change(), change_v2 in conf_change_v2()) {
         let bytes = encode::<raftpb::ConfChange>(change.clone());
         let read = ConfChange::try_from(raftpb::ConfChange::decode(bytes.clone()).unwrap());
         prop_assert_eq!(read, Ok(change.clone()));
@@ -96,10 +96,10 @@ proptest! {
         prop_assert_eq!(decode_conf_change(EntryType::ConfChangeV2, &bytes), Ok(change_v2));
     }
 
-    /// Limits count the bytes of an entry without encoding it.
+    /// Limits compute the size of an entry without encoding it.
     #[test]
-    fn the_size_of_an_entry_is_what_it_takes_in_a_message(entry in arbitrary::entry()) {
-        // In a log: an entry without a position is still on its way to the leader.
+    fn the_computed_size_of_an_entry_equals_its_encoded_size(entry in arbitrary::entry()) {
+        // An entry without a position is a forwarded proposal, not part of a log.
         let (term, index) = (entry.term.max(Term(1)), entry.index.max(Index(1)));
         let entry = Entry { term, index, ..entry };
         let wire: raftpb::Entry = entry.clone().into();
@@ -108,7 +108,7 @@ proptest! {
 }
 
 #[test]
-fn kinds_have_the_names_and_numbers_of_the_protocol() {
+fn message_types_have_etcds_names_and_numbers() {
     for kind in MessageType::ALL {
         let wire = raftpb::MessageType::try_from(kind.to_wire()).unwrap();
         assert_eq!(kind.as_str(), wire.as_str_name());

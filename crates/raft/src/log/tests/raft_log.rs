@@ -1,4 +1,4 @@
-//! The whole log against a list of entries, while writes and applications are under way.
+//! The whole log against a list of entries, with writes and applications in progress.
 
 use std::collections::VecDeque;
 
@@ -12,27 +12,28 @@ use crate::log::RaftLog;
 use crate::snapshot::Snapshot;
 use crate::storage::{LogError, MemoryStorage};
 
-/// Something happens to the log.
+/// An operation on the log.
 #[derive(Clone, Debug)]
 enum Op {
-    /// This member leads and takes proposals.
+    /// This member leads and accepts proposals.
     Append { count: u64 },
-    /// A leader of a new term sends its log: so much beyond the commit index is shared, the rest is
-    /// its own. The append starts so far behind the commit index, and tells a commit index of its own.
+    /// The leader of a new term sends its log, which shares this many entries after the commit
+    /// index and continues with its own. The append starts this far before the commit index and
+    /// carries its own commit index.
     MaybeAppend { shared: u64, own: u64, start: u64, commit: u64 },
-    /// So much more is committed.
+    /// This many more entries are committed.
     Commit { count: u64 },
-    /// A snapshot so far beyond the commit index replaces the log.
+    /// A snapshot this far beyond the commit index replaces the log.
     Restore { ahead: u64 },
-    /// What waits is handed out for writing.
+    /// Pending entries are handed out for writing.
     StartWrite,
-    /// The oldest write under way is done.
+    /// The oldest write in progress finishes.
     FinishWrite,
-    /// What may be applied is handed out.
+    /// Committed entries are handed out for applying.
     StartApply,
-    /// The oldest application under way is done.
+    /// The oldest application in progress finishes.
     FinishApply,
-    /// Storage drops so much of what has been applied.
+    /// Storage drops this many applied entries.
     Compact { count: u64 },
 }
 
@@ -52,7 +53,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A write under way, with what its completion will tell.
+/// A write in progress, with its response.
 struct Write {
     snapshot: Option<Snapshot>,
     entries: Vec<Entry>,
@@ -60,7 +61,7 @@ struct Write {
     term: Term,
 }
 
-/// The log under test beside what it should hold.
+/// The log under test with its model.
 struct Pair {
     log: RaftLog<MemoryStorage>,
     truth: Truth,
@@ -69,7 +70,7 @@ struct Pair {
     applied: Index,
     /// The last entry handed out for applying, or covered by a snapshot that was.
     applying: Index,
-    /// Whether the last batch was cut by its size, or used up all the room there was.
+    /// Whether the last batch was cut by its size, or used all the room.
     paused: bool,
     snapshot_pending: bool,
     writes: VecDeque<Write>,
@@ -128,7 +129,7 @@ impl Pair {
         Ok(())
     }
 
-    /// The append of a leader whose log is this one up to `shared` and its own behind that.
+    /// Steps the append of a leader whose log equals this one up to `shared` and differs after it.
     fn maybe_append(
         &mut self,
         shared: Index,
@@ -151,11 +152,11 @@ impl Pair {
             return Ok(());
         }
         prop_assert_eq!(taken, Some(last));
-        // Only from the first entry that differs: a late append must not cut off what came after it.
+        // Only from the first entry that differs: a stale append must not truncate later entries.
         let differs = |entry: &Entry| self.truth.term(entry.index) != Some(entry.term);
         let position = entries.iter().position(differs).unwrap_or(entries.len());
         self.truth.write(&entries[position..]);
-        // And what is durable already is not written again.
+        // Durable entries are not written again.
         let kept = entries.get(position).map_or(durable, |entry| durable.min(entry.index.prev()));
         prop_assert_eq!(self.log.unstable().offset(), kept.next());
         self.committed = self.committed.max(commit.min(last));
@@ -179,7 +180,7 @@ impl Pair {
             self.log.storage.apply_snapshot(snapshot.clone()).unwrap();
         }
         self.log.storage.append(&write.entries).unwrap();
-        // As the core does it: in a later term something else may be on its way to the same place.
+        // As in the core: in a later term another write to the same index may be in progress.
         if write.term == self.term && write.durable.index != Index::ZERO {
             self.log.unstable_mut().stable_to(write.durable);
         }
@@ -194,13 +195,13 @@ impl Pair {
         }
     }
 
-    /// Bytes that may still be handed out for applying.
+    /// Returns the bytes that may still be handed out for applying.
     fn room(&self) -> u64 {
         let under_way: u64 = self.applications.iter().map(|batch| encoded_bytes(batch)).sum();
         self.log.max_applying_bytes().saturating_sub(under_way)
     }
 
-    /// Takes a batch to apply: it goes on where the last one ended, and fits into what room is left.
+    /// Takes a batch to apply, which continues after the last one and fits into the remaining room.
     fn start_apply(&mut self) -> Result<(), TestCaseError> {
         let batch = self.log.next_committed(self.allow_unstable);
         let end = self.appliable().next();
@@ -221,7 +222,7 @@ impl Pair {
     }
 
     fn finish_apply(&mut self) {
-        // Where entries are applied together with being saved, they are saved first.
+        // With synchronous storage, entries are saved before they are applied.
         while self.allow_unstable && !self.writes.is_empty() {
             self.finish_write();
         }
@@ -260,7 +261,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Reads any part of the log, within any limit.
+    /// Reads any part of the log with any limit.
     fn check_slices(&self, lo: Index, hi: Index, max_bytes: u64) -> Result<(), TestCaseError> {
         let (first, end) = (self.truth.first(), self.truth.last().index.next());
         let (lo, hi) = (lo.min(end), hi.min(end).max(lo.min(end)));
@@ -285,7 +286,7 @@ impl Pair {
     fn check_conflict(&self, index: Index, term: Term) -> Result<(), TestCaseError> {
         let found = self.log.find_conflict_by_term(index, term);
         let at_most = |at: &u64| self.truth.term(Index(*at)).is_none_or(|ours| ours <= term);
-        // Downwards to the first entry that could match, or the first about which nothing is known.
+        // Downwards to the first entry that could match, or whose term is unknown.
         let expected = Index((0..=index.0).rev().find(at_most).unwrap_or(0));
         prop_assert_eq!(found.index, expected);
         prop_assert_eq!(found.term, self.truth.term(expected).unwrap_or(Term::ZERO));
@@ -300,7 +301,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Lets everything under way come to an end: then everything committed has been applied.
+    /// Finishes everything in progress: then everything committed is applied.
     fn settle(&mut self) -> Result<(), TestCaseError> {
         while self.applied < self.committed || !self.writes.is_empty() {
             self.start_write();
@@ -320,7 +321,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn the_log_is_a_list_whatever_is_under_way(
+    fn the_log_equals_its_model_while_writes_are_in_progress(
         allow_unstable: bool,
         max_applying_bytes in 1..200u64,
         ops in vec(op(), 0..60),
@@ -340,8 +341,8 @@ proptest! {
 }
 
 #[test]
-#[should_panic(expected = "would replace a committed one")]
-fn replacing_a_committed_entry_is_a_bug() {
+#[should_panic(expected = "would replace a committed entry")]
+fn replacing_a_committed_entry_panics() {
     let mut log = RaftLog::new(MemoryStorage::new(), 100);
     log.append(run_of(Term(1), Index(1), 3));
     log.commit_to(Index(2));
@@ -350,15 +351,16 @@ fn replacing_a_committed_entry_is_a_bug() {
 
 #[test]
 #[should_panic(expected = "was the log damaged or lost?")]
-fn committing_what_is_not_there_is_a_bug() {
+fn committing_beyond_the_log_panics() {
     let mut log = RaftLog::new(MemoryStorage::new(), 100);
     log.append(run_of(Term(1), Index(1), 3));
     log.commit_to(Index(4));
 }
 
-/// An entry of an older term is committed by one of the leader's own, never by counting (thesis 3.6.2).
+/// An entry of an older term is committed by one of the leader's own term, never by counting
+/// (thesis 3.6.2).
 #[test]
-fn only_the_entry_named_commits() {
+fn only_an_entry_of_the_given_term_is_committed() {
     let mut log = RaftLog::new(MemoryStorage::new(), 100);
     log.append(run_of(Term(1), Index(1), 3));
     log.append(run_of(Term(2), Index(4), 1));

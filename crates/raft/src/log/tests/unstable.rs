@@ -1,4 +1,4 @@
-//! The unstable part against a list of entries with three marks in it.
+//! The unstable part against a list of entries with three marks.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -9,16 +9,16 @@ use crate::entry::EntryId;
 use crate::log::Unstable;
 use crate::snapshot::Snapshot;
 
-/// Something happens to the unstable part.
+/// An operation on the unstable part.
 #[derive(Clone, Debug)]
 enum Op {
-    /// A later leader's entries arrive, over so many of the last ones.
+    /// Entries of a later leader replace this many of the last ones.
     Append { over: u64, count: u64 },
     /// Everything is handed out for writing.
     Accept,
-    /// An entry so far from the end is reported durable, perhaps one that was replaced since.
+    /// An entry this far from the end is reported durable, possibly one that was replaced since.
     StableTo { behind: u64, stale: bool },
-    /// Everything is replaced by a snapshot so far ahead.
+    /// A snapshot this far ahead replaces everything.
     Restore { ahead: u64 },
     /// The snapshot is reported durable, or another one.
     StableSnapshotTo { stale: bool },
@@ -34,7 +34,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The truth, with marks: up to where it is known to be durable, and handed out for writing.
+/// The model, with the positions up to which it is durable and handed out.
 struct Model {
     log: Truth,
     term: Term,
@@ -56,7 +56,7 @@ impl Model {
         }
     }
 
-    /// Does the same to the model and to the real thing.
+    /// Applies an operation to the model and to the unstable part.
     fn apply(&mut self, op: &Op, unstable: &mut Unstable) {
         let last = self.log.last();
         match *op {
@@ -116,13 +116,14 @@ impl Model {
         self.check_snapshot(unstable)
     }
 
-    /// Terms are known for what is not durable, and for the end of a snapshot.
+    /// Terms of unstable entries and of the end of a snapshot are known.
     fn check_terms(&self, unstable: &Unstable) -> Result<(), TestCaseError> {
         let covered = self.snapshot.as_ref().map(Snapshot::id);
         for index in (0..self.log.last().index.0 + 3).map(Index) {
             let here = if index > self.durable { self.log.term(index) } else { None };
             let of_snapshot = covered.filter(|id| id.index == index).map(|id| id.term);
-            // Once entries behind a snapshot are durable while it is not, its own term is still known.
+            // The term of a snapshot stays known until it is durable, even if entries after it are
+            // durable.
             prop_assert_eq!(unstable.maybe_term(index), here.or(of_snapshot), "at {}", index);
         }
         Ok(())
@@ -144,7 +145,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn the_unstable_part_is_a_list_with_marks(
+    fn the_unstable_part_equals_its_model(
         start in 0..6u64,
         ops in vec(op(), 0..40),
     ) {
@@ -159,8 +160,8 @@ proptest! {
 }
 
 #[test]
-#[should_panic(expected = "would leave a hole")]
-fn a_hole_is_a_bug() {
+#[should_panic(expected = "would leave a gap")]
+fn appending_after_a_gap_panics() {
     let mut unstable = Unstable::new(Index(5));
     unstable.truncate_and_append(run_of(Term(1), Index(7), 1), Index(7));
 }

@@ -57,14 +57,14 @@ impl Configurations {
     ) -> Check<bool> {
         if let Some(after) = after {
             ensure(is_safe_step(before, after), Invariant::ConfigurationSafety, || {
-                format!("{member} goes from {before:?} to {after:?} at {index}")
+                format!("{member} changes from {before:?} to {after:?} at {index}")
             })?;
             self.record_members(after);
         }
         let new = !self.changes.contains_key(&index);
         let first = self.changes.entry(index).or_insert_with(|| after.cloned());
         ensure(first.as_ref() == after, Invariant::ConfigurationSafety, || {
-            format!("{member} goes to {after:?} at {index}, another to {first:?}")
+            format!("{member} changes to {after:?} at {index}, another to {first:?}")
         })?;
         Ok(new)
     }

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `elections` | one leader per term; one vote per member and term, across restarts |
 //! | `logs` | logs that share an entry share all entries before it |
-//! | `commits` | committed entries are durable on a quorum, never change, and are in every later leader's log |
+//! | `commits` | committed entries are durable on a quorum, immutable, and in every later log |
 //! | `state_machines` | all members apply the same entries in the same order |
 //! | `configurations` | all members apply the same configurations, one safe step at a time |
 //! | `reads` | a read reflects everything committed when it was requested |

@@ -10,7 +10,7 @@ use crate::trace::TraceEvent;
 use super::Node;
 
 impl Node {
-    /// Applies entries in order, except those that a snapshot has overtaken.
+    /// Applies entries in order, except entries that a snapshot has overtaken.
     pub(super) fn apply(&mut self, sim: &mut SimContext, entries: &[Entry]) -> Check {
         for entry in entries {
             if entry.kind.is_conf_change() && !self.is_overtaken(entry) {

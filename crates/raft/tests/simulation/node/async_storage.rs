@@ -24,7 +24,7 @@ pub(super) struct Threads {
 
 impl Threads {
     pub(super) fn new(saved: HardState) -> Threads {
-        Threads { saved: saved, append: Worker::default(), apply: Worker::default() }
+        Threads { saved, append: Worker::default(), apply: Worker::default() }
     }
 
     /// Takes the batch out of an append message. A commit index alone need not be synced.

@@ -138,8 +138,8 @@ fn ahead(disk: &Disk, app: App) -> Recovered {
 
 /// Sets the commit index. The saved one may lag behind what the snapshot and the state machine
 /// prove; the core must detect that. The operator may have set a higher one.
-fn with_commit(mut recovered: Recovered, saved: HardState, told: Index) -> Recovered {
-    let commit = saved.commit.max(told);
+fn with_commit(mut recovered: Recovered, saved: HardState, operator: Index) -> Recovered {
+    let commit = saved.commit.max(operator);
     recovered.storage.set_hard_state(HardState { commit, ..saved });
     recovered
 }

@@ -17,7 +17,7 @@ pub(super) struct PendingReady {
     batch: Batch,
     messages: Vec<Message>,
     committed: Vec<Entry>,
-    /// Whether it makes the member's vote for itself durable.
+    /// Whether this `Ready` makes the member's vote for itself durable.
     own_vote: bool,
 }
 
