@@ -28,23 +28,24 @@
 //! proto2: each of their fields is an [`Option`] and is encoded when it is `Some`, zero or not.
 //! Both forms mean the same to consensus, but not to a checksum over the bytes, and both occur in
 //! one log when a cluster is upgraded:
+//!
 //! ```
 //! use prost::Message as _;
 //! use proto::raftpb::{Entry, EntryType};
 //!
-//! Up to 3.6 all scalar fields are encoded, including zeros:  type 0 | term 0 | index 5
+//! // Up to 3.6 all scalar fields are encoded, including zeros:  type 0 | term 0 | index 5
 //! let old = [0x08, 0x00, 0x10, 0x00, 0x18, 0x05];
 //! let entry = Entry::decode(&old[..])?;
 //! assert_eq!((entry.r#type, entry.term, entry.index), (Some(0), Some(0), Some(5)));
 //! assert_eq!(entry.encode_to_vec(), old);
 //!
-//! 3.7 encodes the fields that were set:  index 5
+//! // 3.7 encodes the fields that were set:  index 5
 //! let new = [0x18, 0x05];
 //! let entry = Entry::decode(&new[..])?;
 //! assert_eq!((entry.r#type, entry.term, entry.index), (None, None, Some(5)));
 //! assert_eq!(entry.encode_to_vec(), new);
 //!
-//! The methods named like the fields return zero for an absent one.
+//! // The methods named like the fields return zero for an absent one.
 //! assert_eq!((entry.r#type(), entry.term(), entry.index()), (EntryType::EntryNormal, 0, 5));
 //! # Ok::<_, prost::DecodeError>(())
 //! ```

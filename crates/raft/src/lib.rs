@@ -38,7 +38,7 @@
 //!     if let Some(state) = ready.hard_state {
 //!         node.storage_mut().set_hard_state(state);
 //!     }
-//! Then send `ready.messages` (a single member has no peers), then apply.
+//!     // Then send `ready.messages` (a single member has no peers), then apply.
 //!     applied.extend(ready.committed_entries.into_iter().map(|entry| entry.data));
 //!     node.advance();
 //!     // The first entry applied is the one that opens the leader's term.

@@ -6,12 +6,11 @@
 //! equivalent states, and only one of them has to be searched:
 //!
 //! ```text
-//! revision   6: hole   7: hole   8: hole   9: put a, answered   10: read a, b
-//! first      put a     put a     put b     overwrites a
-//! second     put a     put b     put a     overwrites a
+//! revision   6: hole      7: hole      8: put a, answered
+//! first      put a="x"    put a="y"    overwrites a
+//! second     put a="y"    put a="x"    overwrites a
 //!
-//! digest after 8:  first   a (created 3, version 4)   b (created 8, version 1, mod 8, "7")
-//!                  second  a (created 3, version 4)   b (created 7, version 1, mod 7, "7")
+//! digest after 7, in both cases:   a (created 3, version 4), without value and mod revision
 //! ```
 //!
 //! The digest always includes what the next put inherits (create revision and version) and what may

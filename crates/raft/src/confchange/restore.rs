@@ -11,7 +11,6 @@ use super::{ChangedConfig, Changer, ConfChangeError};
 ///
 /// Applies the conf changes that could have led there, so that the same rules are enforced. For
 /// `voters=(1 3)&&(1 2) learners=(4) learners_next=(2)`:
-/// For `voters=(1 3)&&(1 2) learners=(4) learners_next=(2)`:
 ///
 /// ```text
 /// add 1 and 2 one by one                                 voters=(1 2)
