@@ -1,8 +1,9 @@
-//! What can go wrong.
+//! Errors of requests, token options and password hashing.
 
 use std::io;
 
-/// Why a request was refused. The same on every member, so it is the result of applying the request, not a fault. The texts are etcd's.
+/// The reason why a request was refused. Equal on every member, so it is a result of applying the
+/// request and not a fault. The texts are etcd's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Authentication cannot be enabled without the user `root`.
@@ -11,138 +12,139 @@ pub enum Error {
     /// Authentication cannot be enabled unless the user `root` holds the role `root`.
     #[error("auth: root user does not have root role")]
     RootRoleNotExist,
-    /// A user to be added is there already.
+    /// The user to add exists.
     #[error("auth: user already exists")]
     UserAlreadyExist,
-    /// A user without a name; or a request without a user, where one is needed.
+    /// The user has no name, or the request has no user and needs one.
     #[error("auth: user name is empty")]
     UserEmpty,
-    /// No such user.
+    /// The user does not exist.
     #[error("auth: user not found")]
     UserNotFound,
-    /// A role to be added is there already.
+    /// The role to add exists.
     #[error("auth: role already exists")]
     RoleAlreadyExist,
-    /// No such role.
+    /// The role does not exist.
     #[error("auth: role not found")]
     RoleNotFound,
-    /// A role without a name.
+    /// The role has no name.
     #[error("auth: role name is empty")]
     RoleEmpty,
-    /// A permission is to be granted, and none is given.
+    /// The grant contains no permission.
     #[error("auth: permission not given")]
     PermissionNotGiven,
-    /// Unknown user or wrong password: which of them is not told.
+    /// Unknown user or wrong password; the text does not say which.
     #[error("auth: authentication failed, invalid user ID or password")]
     AuthFailed,
-    /// A password for a user that has none; or a hash of a password that is no base64.
+    /// A password for a user without one, or a password hash that is not base64.
     #[error("auth: authentication failed, password was given for no password user")]
     NoPasswordUser,
-    /// The user may not do that.
+    /// The user has no permission for the request.
     #[error("auth: permission denied")]
     PermissionDenied,
-    /// A role to be revoked is not held.
+    /// The user does not hold the role to revoke.
     #[error("auth: role is not granted to the user")]
     RoleNotGranted,
-    /// A permission to be revoked is not there.
+    /// The role does not have the permission to revoke.
     #[error("auth: permission is not granted to the role")]
     PermissionNotGranted,
-    /// There is nobody to authenticate to.
+    /// A token was requested while authentication is disabled.
     #[error("auth: authentication is not enabled")]
     AuthNotEnabled,
     /// Users or roles have changed since the request was authenticated.
     #[error("auth: revision in header is old")]
     AuthOldRevision,
-    /// A token that is unknown, expired or not signed by us.
+    /// The token is unknown, expired or not signed with the cluster's key.
     #[error("auth: invalid auth token")]
     InvalidAuthToken,
-    /// A change that would lock everybody out, or a permission over nothing.
+    /// A change that would lock all users out, or a permission over an empty range.
     #[error("auth: invalid auth management")]
     InvalidAuthMgmt,
-    /// This member checks tokens, and has no key to sign them with.
+    /// This member has only a public key and cannot sign tokens.
     #[error("auth: token signing attempted with verify-only key")]
     VerifyOnly,
     /// This member's key failed to sign a token. The text is that of etcd's token library.
     #[error("key is invalid")]
     Signing,
-    /// A name that does not fit into the database. (etcd accepts the request and stops.)
+    /// The name exceeds the key length of the database. etcd accepts the request and panics.
     #[error("auth: name is longer than {} bytes", crate::NAME_BYTES_MAX)]
     NameTooLong,
 }
 
-/// Why tokens cannot be had as the options ask for. The texts are etcd's and its token library's.
+/// The reason why token options are invalid. The texts are those of etcd and its token library.
 #[derive(Debug, thiserror::Error)]
 pub enum OptionsError {
-    /// Options that are not of the form `type,name=value,...`, an unknown type, a method or duration that is none, an unreadable file.
+    /// Options that are not of the form `type,name=value,...`, an unknown type, method or duration,
+    /// or an unreadable file.
     #[error("auth: invalid auth options")]
     Invalid(#[source] OptionsReason),
-    /// Neither key, or no secret.
+    /// The options name neither a key nor a secret.
     #[error("auth: missing key data")]
     MissingKey,
-    /// Two keys that are no pair.
+    /// The public key does not belong to the private key.
     #[error("auth: public and private keys don't match")]
     KeyMismatch,
-    /// `none`: nobody would have signed anything.
+    /// The method `none`, which does not sign.
     #[error("unsupported signing method: *jwt.signingMethodNone")]
     UnsupportedMethod,
-    /// A file that holds no PEM block.
+    /// The file holds no PEM block.
     #[error("invalid key: Key must be a PEM encoded PKCS1 or PKCS8 key")]
     NotPem,
-    /// A PEM block that is no key, or not one of the kind that the method needs.
+    /// The PEM block is not a key of the kind that the method needs.
     #[error("key is not a valid {kind} {half} key: {reason}")]
     NotAKey {
         /// `RSA`, `ECDSA` or `Ed25519`.
         kind: &'static str,
         /// `private` or `public`.
         half: &'static str,
-        /// What the cryptography library said.
+        /// The error of the cryptography library.
         reason: String,
     },
 }
 
-/// What is wrong with options. Clients of etcd never saw it; its log did.
+/// The details of invalid options. As in etcd, they appear only in the log.
 #[derive(Debug, thiserror::Error)]
 pub enum OptionsReason {
-    /// Not `name=value`.
+    /// An option is not of the form `name=value`.
     #[error("invalid token option {0:?}")]
     NotAPair(String),
-    /// Given twice.
+    /// An option is given twice.
     #[error("token option {0:?} is given twice")]
     Twice(String),
-    /// Neither `simple` nor `jwt`.
+    /// The type is neither `simple` nor `jwt`.
     #[error("unknown token type {0:?}")]
     UnknownType(String),
-    /// Not a duration.
+    /// The TTL is not a duration.
     #[error("time: invalid duration {0:?}")]
     Duration(String),
-    /// A method that is not known, or none.
+    /// The signing method is unknown or missing.
     #[error("auth: invalid auth signature method")]
     Method,
     /// A key file could not be read.
     #[error("read {file}")]
     File {
-        /// Its name.
+        /// The name of the file.
         file: String,
-        /// Why not.
+        /// The underlying error.
         source: io::Error,
     },
-    /// A key file that is far too long for a key.
+    /// A key file exceeds [`KEY_FILE_BYTES_MAX`](crate::KEY_FILE_BYTES_MAX).
     #[error("{file} is longer than {max} bytes")]
     TooLong {
-        /// Its name.
+        /// The name of the file.
         file: String,
-        /// The bound.
+        /// The maximum, in bytes.
         max: usize,
     },
 }
 
-/// Why a password has no hash.
+/// The reason why a password cannot be hashed.
 #[derive(Debug, thiserror::Error)]
 pub enum HashError {
-    /// bcrypt would ignore what is past its 72nd byte. The text is that of etcd's library.
+    /// bcrypt ignores bytes after the 72nd. The text is that of etcd's library.
     #[error("bcrypt: password length exceeds 72 bytes")]
     TooLong,
-    /// There was no salt to be had.
+    /// The random source failed.
     #[error("random salt: {0}")]
     Random(#[from] io::Error),
 }

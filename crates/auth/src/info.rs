@@ -1,21 +1,22 @@
-//! Who asks.
+//! The user of a request.
 
 use proto::etcdserverpb::RequestHeader;
 
-/// Who asks, and what users and roles were like when that was found out.
+/// A user, and the auth revision at which the user was authenticated.
 ///
-/// The revision goes with a request through the log: if users or roles have changed by the time it is applied, it is refused and has to
-/// be authenticated again. Revision zero is nobody.
+/// The revision goes through the log with the request. If users or roles have changed when the
+/// request is applied, it is refused and has to be authenticated again. Revision zero stands for a
+/// request without a user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthInfo {
-    /// The name of the user; empty for nobody.
+    /// The name of the user; empty without one.
     pub username: String,
-    /// The revision of users and roles.
+    /// The auth revision.
     pub revision: u64,
 }
 
 impl AuthInfo {
-    /// Who asks in a request that came through the log. One without a header, or whose header names nobody, is nobody's.
+    /// Reads the user from the header of a log entry.
     #[must_use]
     pub fn from_header(header: Option<&RequestHeader>) -> AuthInfo {
         header.map_or_else(AuthInfo::default, |header| AuthInfo {
@@ -24,7 +25,7 @@ impl AuthInfo {
         })
     }
 
-    /// Puts it into the header of a request that goes through the log.
+    /// Writes the user into the header of a request before it is proposed.
     pub fn write_to(&self, header: &mut RequestHeader) {
         header.username.clone_from(&self.username);
         header.auth_revision = self.revision;

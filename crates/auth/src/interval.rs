@@ -1,6 +1,6 @@
 //! Sets of keys, as intervals.
 //!
-//! A range is written as requests write it: a key and an end. What they mean:
+//! Requests write a range as a key and an end:
 //!
 //! ```text
 //!   key  range_end   keys
@@ -9,31 +9,33 @@
 //!   a    \0          a <= key            \0 \0 is every key
 //! ```
 //!
-//! An [`Intervals`] is a union of such ranges, kept merged: after granting `[a, c)`, `[b, d)`, `[d, e)` and `k`
+//! [`Intervals`] is a merged union of such ranges. After granting `[a, c)`, `[b, d)`, `[d, e)` and
+//! `k`:
 //!
 //! ```text
-//!   a ──► e     k ──► k\0          and [a, e) is inside, though no single grant covers it
+//!   a ──► e     k ──► k\0          contains [a, e), though no single grant covers it
 //! ```
 //!
-//! Invariants: the intervals are sorted, none is empty, and between any two lies at least one key that is in neither.
+//! Invariants: the intervals are sorted, none is empty, and between any two lies at least one key
+//! that is in neither.
 
 use bytes::Bytes;
 
-/// In requests, an end after every key.
+/// The `range_end` of a request that is open-ended.
 pub(crate) const OPEN_END: &[u8] = &[0];
 
 /// A set of keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Intervals(Vec<Interval>);
 
-/// Keys from one on, and before another.
+/// The keys from `begin` (inclusive) to `end` (exclusive).
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Interval {
     begin: Bytes,
     end: End,
 }
 
-/// Where an interval ends. Any key is before the open end.
+/// The end of an interval. Every key is before the open end.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum End {
     Before(Bytes),
@@ -41,7 +43,7 @@ enum End {
 }
 
 impl Intervals {
-    /// The union of ranges.
+    /// Merges ranges.
     pub(crate) fn union<'a>(ranges: impl IntoIterator<Item = (&'a Bytes, &'a Bytes)>) -> Intervals {
         let mut all: Vec<Interval> =
             ranges.into_iter().filter_map(|(key, end)| Interval::new(key, end)).collect();
@@ -58,9 +60,10 @@ impl Intervals {
         Intervals(merged)
     }
 
-    /// Whether all of a range, as a request writes it, is inside.
+    /// Returns whether a range of a request is completely inside.
     ///
-    /// Compat: as in etcd, a range that ends before it begins is judged by its key, though it is empty.
+    /// Compat: as in etcd, a range that ends before it begins is judged by its key, though it is
+    /// empty.
     pub(crate) fn contain(&self, key: &[u8], range_end: &[u8]) -> bool {
         let Some(interval) = self.holding(key) else { return false };
         match range_end {
@@ -70,7 +73,7 @@ impl Intervals {
         }
     }
 
-    /// The interval that a key is in.
+    /// Returns the interval that contains a key.
     fn holding(&self, key: &[u8]) -> Option<&Interval> {
         let after = self.0.partition_point(|interval| interval.begin <= key);
         let interval = self.0.get(after.checked_sub(1)?)?;
@@ -79,7 +82,7 @@ impl Intervals {
 }
 
 impl Interval {
-    /// None if it would be empty. No key is, so neither is a range that begins with none.
+    /// Returns `None` for an empty range. A range without a key is one: keys are never empty.
     fn new(key: &Bytes, range_end: &Bytes) -> Option<Interval> {
         if key.is_empty() {
             return None;
@@ -94,7 +97,7 @@ impl Interval {
 }
 
 impl End {
-    /// Whether a key comes before it.
+    /// Returns whether a key is before this end.
     fn is_after(&self, key: &[u8]) -> bool {
         match self {
             End::Before(end) => key < end,
@@ -102,21 +105,22 @@ impl End {
         }
     }
 
-    /// Whether nothing is left out between this and where something else begins or ends.
-    fn reaches(&self, place: &[u8]) -> bool {
+    /// Returns whether an interval with this end leaves no gap before a key.
+    fn reaches(&self, key: &[u8]) -> bool {
         match self {
-            End::Before(end) => place <= end,
+            End::Before(end) => key <= end,
             End::Open => true,
         }
     }
 }
 
-/// Whether a permission over a range means something: it begins with a key, and does not end before.
+/// Returns whether a permission may be granted over a range: it has a key and does not end before
+/// it.
 pub(crate) fn is_valid(key: &[u8], range_end: &[u8]) -> bool {
     !key.is_empty() && (range_end.is_empty() || range_end == OPEN_END || key < range_end)
 }
 
-/// The key right after another.
+/// Returns the next key in byte order.
 fn after(key: &[u8]) -> Bytes {
     [key, &[0]].concat().into()
 }
@@ -132,9 +136,9 @@ mod tests {
     }
 
     #[test]
-    fn a_range_may_lie_in_several_grants_together() {
+    fn a_range_may_be_covered_by_several_grants_together() {
         let granted = union(&[("b", "d"), ("a", "c"), ("d", "e"), ("k", "")]);
-        assert_eq!(granted.0.len(), 2, "as drawn");
+        assert_eq!(granted.0.len(), 2, "as in the module's docs");
         assert!(granted.contain(b"a", b"e"));
         assert!(granted.contain(b"c", b"dd"));
         assert!(!granted.contain(b"a", b"ee"));
@@ -142,10 +146,10 @@ mod tests {
     }
 
     #[test]
-    fn a_single_key_is_that_key_alone() {
+    fn a_grant_without_an_end_covers_one_key() {
         let granted = union(&[("k", "")]);
         assert!(granted.contain(b"k", b""));
-        assert!(granted.contain(b"k", b"k\0"), "the same in other words");
+        assert!(granted.contain(b"k", b"k\0"), "the same range with an end");
         for other in [&b"j"[..], b"k\0", b"kk", b"l", b""] {
             assert!(!granted.contain(other, b""), "{other:?}");
         }
@@ -154,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_end_is_past_every_other() {
+    fn an_open_end_covers_all_later_keys() {
         let granted = union(&[("b", "\0"), ("a", "b")]);
         assert!(granted.contain(b"a", OPEN_END));
         assert!(granted.contain(b"a", b"\xff\xff\xff"));
@@ -164,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_merge_and_a_key_between_keeps_apart() {
+    fn adjacent_grants_merge_and_a_gap_keeps_them_apart() {
         assert_eq!(union(&[("a", ""), ("a\0", "")]).0.len(), 1);
         assert_eq!(union(&[("a", "b"), ("b", "c")]).0.len(), 1);
         assert_eq!(union(&[("a", ""), ("b", "c")]).0.len(), 2);
@@ -172,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_empty_grants_nothing() {
+    fn empty_ranges_grant_nothing() {
         assert_eq!(union(&[("", ""), ("", "\0"), ("", "z"), ("b", "a"), ("b", "b")]).0, []);
         assert!(!union(&[]).contain(b"a", b""));
         assert!(!union(&[("\0", "\0")]).contain(b"", b""));
@@ -188,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_permission_begins_with_a_key_and_ends_after_it() {
+    fn a_valid_permission_has_a_key_and_ends_after_it() {
         for (key, end) in [("a", ""), ("a", "b"), ("a", "\0"), ("\0", "\0"), ("a", "a\0")] {
             assert!(is_valid(key.as_bytes(), end.as_bytes()), "{key:?} {end:?}");
         }

@@ -1,27 +1,32 @@
 //! Users, roles and permissions; tokens.
 //!
-//! A [`AuthStore`] answers two questions for every request: who asks, and may they?
+//! An [`AuthStore`] answers two questions about every request: which user sends it, and is that
+//! user permitted to?
 //!
 //! ```text
-//!   token ──► Tokens ──► AuthInfo { alice, revision 7 } ──┐ in the request's header, through the log
-//!                                                        ▼
-//!   request { range a..c } ────────────────────────────► check ──► alice: roles [ops, web]
-//!                                                                  read a ──► c, k      allowed
+//!   token ─► Tokens ─► AuthInfo { alice, revision 7 } ─┐ in the request's header, through the log
+//!                                                     ▼
+//!   request { range a..c } ────────────────────────► check ─► alice: roles [ops, web]
+//!                                                             read a ─► c, k      permitted
 //! ```
 //!
-//! What is always true:
+//! Invariants:
 //!
-//! - Users and roles change only as log entries are applied, in memory and in the transaction of the entry at once; the same entries
-//!   give the same answers and the same bytes on every member, and on etcd.
-//! - Every change takes the next *auth revision*. A request that was authenticated at an earlier one is refused when it is applied, so a
-//!   change of rights takes effect on all that comes after it in the log.
-//! - Passwords are hashed and compared outside of any lock, and never while applying (but for entries from before etcd 3.5).
+//! - Users and roles change only when log entries are applied, in memory and in the transaction of
+//!   the entry together. The same entries give the same replies and bytes on every member, and on
+//!   etcd.
+//! - Every change increments the *auth revision*. A request that was authenticated at an earlier
+//!   revision is refused when it is applied, so a change of permissions takes effect on everything
+//!   after it in the log.
+//! - Passwords are hashed and compared outside of all locks, and never while applying, except for
+//!   entries from before etcd 3.5.
 //!
 //! ```
 //! # use std::{sync::Arc, time::Duration};
 //! # let clock = Arc::new(env::SimClock::default());
 //! # let disk = Arc::new(env::SimDisk::new(0));
-//! # let backend = backend::Backend::open(disk, clock.clone(), "db".as_ref(), backend::Config::default())?;
+//! # let config = backend::Config::default();
+//! # let backend = backend::Backend::open(disk, clock.clone(), "db".as_ref(), config)?;
 //! use auth::{AuthStore, Cost, Tokens, hash_password};
 //! use proto::etcdserverpb as pb;
 //!
@@ -31,7 +36,8 @@
 //!
 //! let hashed_password = hash_password(store.cost(), "secret", &mut env::OsRandom)?;
 //! let name = "root".to_owned();
-//! store.user_add(&mut tx, &pb::AuthUserAddRequest { name, hashed_password, ..Default::default() })?;
+//! let add = pb::AuthUserAddRequest { name, hashed_password, ..Default::default() };
+//! store.user_add(&mut tx, &add)?;
 //! let (user, role) = ("root".to_owned(), "root".to_owned());
 //! store.user_grant_role(&mut tx, &pb::AuthUserGrantRoleRequest { user, role })?;
 //! store.enable(&mut tx)?;
@@ -43,7 +49,8 @@
 //! # Ok::<(), anyhow::Error>(())
 //! ```
 //!
-//! Left to others: when to ask (`server` and `api`), waiting for a token's index, certificates, and how errors look to clients.
+//! Not here: which checks a request needs (`server` and `api`), waiting for the index of a token,
+//! certificates, and the texts that clients see.
 
 mod error;
 mod info;
@@ -69,5 +76,5 @@ pub use token::{
     JwtTokens, KEY_FILE_BYTES_MAX, SIMPLE_TOKEN_TTL_DEFAULT, SimpleTokens, TOKENS_MAX, Tokens,
 };
 
-/// Most bytes of the name of a user or role: what the database takes as a key.
+/// The most bytes of the name of a user or role: the longest key of the database.
 pub const NAME_BYTES_MAX: usize = 32_768;

@@ -1,29 +1,31 @@
 //! The order of permissions with equal keys.
 //!
-//! etcd appends a permission to those of a role and sorts them by key with an unstable sort. Where two of them have the same key,
-//! their order shows in the file, and decides what a later grant finds ([`grant`](crate::roles)); so every member has to arrive at the same
-//! one. What that sort does to a list that is in order but for its last item:
+//! etcd appends a permission to a role and sorts the permissions by key with Go's unstable sort.
+//! The order of equal keys is visible in the database and decides which permission a later grant
+//! finds ([`grant`](crate::roles)), so every member has to arrive at the same order. Go's sort does
+//! this to a list that is sorted except for its last item:
 //!
-//! | length | what happens |
+//! | length | effect |
 //! | --- | --- |
-//! | up to 12, and from 50 on | the last item sinks to its place, past none with an equal key |
-//! | 13 to 49 | nothing if the last item is in its place already; otherwise a quicksort, with its swaps |
+//! | up to 12, and from 50 on | the last item moves before all greater ones (stable) |
+//! | 13 to 49 | nothing if the list is sorted; otherwise a quicksort, with its swaps |
 //!
-//! The quicksort, `pdqsort`, takes the median of three places as its pivot, puts up to 12 items in order by insertion, gathers items that are
-//! equal to the pivot before, and after an unbalanced split swaps three items for others, drawn from a fixed sequence.
+//! The quicksort, `pdqsort`, takes the median of three items as its pivot, sorts up to 12 items by
+//! insertion, gathers items that equal the previous pivot, and after an unbalanced split swaps
+//! three items for others at positions from a fixed pseudo-random sequence.
 
 use std::ops::Range;
 
-/// Up to here, insertion.
+/// The longest list that is sorted by insertion.
 const INSERTION_MAX: usize = 12;
-/// From here on, a list that is nearly in order is mended rather than split.
-const MENDED_MIN: usize = 50;
+/// The shortest list that Go repairs by insertion if it is nearly sorted.
+const REPAIR_MIN: usize = 50;
 
-/// Sorts a list that is in order but for its last item, as etcd does.
+/// Sorts a list that is sorted except for its last item, as Go does.
 pub(crate) fn sort_appended<T, K: Ord + ?Sized>(items: &mut [T], key: impl Fn(&T) -> &K) {
     let less = |one: &T, other: &T| key(one) < key(other);
     match items.len() {
-        0..=INSERTION_MAX | MENDED_MIN.. => insertion(items, &less),
+        0..=INSERTION_MAX | REPAIR_MIN.. => insertion(items, &less),
         len => Quicksort { items, less: &less }.sort(0..len),
     }
 }
@@ -38,7 +40,8 @@ fn insertion<T>(items: &mut [T], less: &impl Fn(&T, &T) -> bool) {
     }
 }
 
-/// The sort of a list of medium length. Spans of it are given as ranges, because a span looks at the item before it.
+/// The sort of a list of medium length. Spans are ranges of one list, because a span compares with
+/// the item before it.
 struct Quicksort<'a, T, L> {
     items: &'a mut [T],
     less: &'a L,
@@ -63,7 +66,7 @@ impl<T, L: Fn(&T, &T) -> bool> Quicksort<'_, T, L> {
             untouched = !moved;
             let (left, right) = (span.start..middle, middle + 1..span.end);
             balanced = left.len().min(span.end - middle) >= span.len() / 8;
-            // The shorter side first; the other is what remains.
+            // Recurse into the shorter side and continue with the longer one.
             span = if left.len() < span.end - middle {
                 self.sort(left);
                 right
@@ -83,25 +86,27 @@ impl<T, L: Fn(&T, &T) -> bool> Quicksort<'_, T, L> {
         (span.start + 1..span.end).all(|at| !self.is_less(at, at - 1))
     }
 
-    /// The median of the items at one, two and three quarters; and whether they were in order.
+    /// Returns the median of the items at one, two and three quarters, and whether they were in
+    /// order.
     fn pivot(&self, span: &Range<usize>) -> (usize, bool) {
         let quarter = span.len() / 4;
-        let mut places = [1, 2, 3].map(|quarters| span.start + quarters * quarter);
+        let mut positions = [1, 2, 3].map(|quarters| span.start + quarters * quarter);
         let mut in_order = true;
         for (one, other) in [(0, 1), (1, 2), (0, 1)] {
-            if self.is_less(places[other], places[one]) {
-                places.swap(one, other);
+            if self.is_less(positions[other], positions[one]) {
+                positions.swap(one, other);
                 in_order = false;
             }
         }
-        (places[1], in_order)
+        (positions[1], in_order)
     }
 
-    /// Puts what is less than the pivot before it, and the rest after. Returns where the pivot is then, and whether anything had to move.
+    /// Moves items less than the pivot before it, and the others after. Returns the position of the
+    /// pivot, and whether anything moved.
     fn split(&mut self, span: &Range<usize>, pivot: usize) -> (usize, bool) {
         let first = span.start;
         self.items.swap(first, pivot);
-        // Items before `low` are less than the pivot, those from `high` on are not.
+        // Items before `low` are less than the pivot; items from `high` on are not.
         let (mut low, mut high, mut moved) = (first + 1, span.end, false);
         loop {
             while low < high && self.is_less(low, first) {
@@ -120,7 +125,8 @@ impl<T, L: Fn(&T, &T) -> bool> Quicksort<'_, T, L> {
         (high - 1, moved)
     }
 
-    /// Puts what equals the pivot, than which nothing here is less, to the front. Returns where the rest begins.
+    /// Moves items equal to the pivot, the smallest of the span, to the front. Returns where the
+    /// others begin.
     fn gather_equal(&mut self, span: &Range<usize>, pivot: usize) -> usize {
         let first = span.start;
         self.items.swap(first, pivot);
@@ -140,7 +146,7 @@ impl<T, L: Fn(&T, &T) -> bool> Quicksort<'_, T, L> {
         }
     }
 
-    /// Swaps the three items in the middle for others.
+    /// Swaps the three items in the middle with pseudo-random ones.
     fn scatter(&mut self, span: &Range<usize>) {
         let mut drawn = span.len() as u64;
         let mask = (span.len() + 1).next_power_of_two() - 1;
@@ -162,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_keys_end_up_where_go_puts_them() {
+    fn equal_keys_are_ordered_as_by_gos_sort() {
         let mut unstable = 0;
         for line in crate::testdata::GO_ORDER.lines() {
             let (keys, expected) = line.split_once('=').unwrap();

@@ -1,4 +1,4 @@
-//! Passwords as they are kept: bcrypt hashes.
+//! Password hashes: bcrypt.
 //!
 //! ```text
 //!   $2a$10$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy
@@ -6,9 +6,9 @@
 //!  version cost: 2^10 rounds
 //! ```
 //!
-//! The member that takes a request hashes the password in it, and what goes through the log is the base64 of these 60 characters.
-//! Hashing takes tens of milliseconds by design, so nothing here is called under a lock, except for entries from before etcd 3.5, whose passwords were
-//! not hashed yet.
+//! The member that receives a request hashes its password; the log carries the base64 of these 60
+//! characters. Hashing takes tens of milliseconds by design, so no lock is held meanwhile, except
+//! for entries from before etcd 3.5, which carry plain passwords.
 
 use aws_lc_rs::digest;
 use base64::Engine;
@@ -20,30 +20,30 @@ use env::Random;
 
 use crate::error::HashError;
 
-/// Most bytes of a password. bcrypt looks at no more.
+/// The most bytes of a password; bcrypt ignores bytes after them.
 pub const PASSWORD_BYTES_MAX: usize = 72;
 
-/// The least that a hash may cost.
+/// The lowest bcrypt cost.
 pub const COST_MIN: u32 = 4;
-/// The most that a hash may cost.
+/// The highest bcrypt cost.
 pub const COST_MAX: u32 = 31;
-/// What a hash costs unless told otherwise.
+/// The default bcrypt cost.
 pub const COST_DEFAULT: u32 = 10;
 
 const SALT_BYTES: usize = 16;
 
-/// Base64 as etcd reads it: what the last character has too many of bits does not matter.
+/// Base64 as Go decodes it: surplus bits of the last character are ignored.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
 );
 
-/// How much work a hash is: 2 to this number of rounds.
+/// A bcrypt cost: a hash takes 2 to this power rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost(u32);
 
 impl Cost {
-    /// As in etcd, a cost that bcrypt does not have is replaced by the default, with a warning.
+    /// Compat: as in etcd, an invalid cost is replaced by the default, with a warning.
     #[must_use]
     pub fn new(cost: u32) -> Cost {
         if (COST_MIN..=COST_MAX).contains(&cost) {
@@ -52,7 +52,7 @@ impl Cost {
         tracing::warn!(
             given = cost,
             default = COST_DEFAULT,
-            "bcrypt has no such cost: using the default"
+            "invalid bcrypt cost; using the default"
         );
         Cost(COST_DEFAULT)
     }
@@ -64,7 +64,7 @@ impl Default for Cost {
     }
 }
 
-/// What `hashedPassword` of a request is set to, in place of its password.
+/// Hashes a password for the field `hashedPassword` of a request.
 pub fn hash_password(
     cost: Cost,
     password: &str,
@@ -77,33 +77,34 @@ pub fn hash_password(
     Ok(STANDARD.encode(hash(password, cost, salt).ok_or(HashError::TooLong)?))
 }
 
-/// Whether a password is the one that was hashed. Anything that is no hash is nobody's.
+/// Returns whether a password belongs to a hash. An invalid hash matches no password.
 pub(crate) fn verify(password: &str, hash: &[u8]) -> bool {
     let Ok(hash) = std::str::from_utf8(hash) else { return false };
     bcrypt::verify(password, hash).unwrap_or(false)
 }
 
-/// Reads `hashedPassword`. As in etcd, line breaks are skipped, and what the base64 says is not looked at.
+/// Decodes `hashedPassword`. Compat: as in etcd, line breaks are skipped and the decoded bytes are
+/// not checked.
 pub(crate) fn decode(hashed: &str) -> Option<Bytes> {
     let hashed: String = hashed.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
     LENIENT.decode(hashed).ok().map(Bytes::from)
 }
 
-/// The hash of a password that came through the log as it is. None if it is too long.
+/// Hashes a plain password of an entry from before etcd 3.5. Returns `None` if it is too long.
 ///
-/// Members must arrive at the same bytes, so the salt follows from what they all know. It is only used for entries that were
-/// written before etcd 3.5; etcd itself takes a random salt here, and its members differ.
+/// All members must arrive at the same bytes, so the salt is derived from replicated state. etcd
+/// takes a random salt here, and its members differ.
 pub(crate) fn hash_at_apply(name: &str, revision: u64, password: &str) -> Option<Bytes> {
     let mut context = digest::Context::new(&digest::SHA256);
     context.update(&revision.to_be_bytes());
     context.update(name.as_bytes());
     let digest = context.finish();
     let salt = *digest.as_ref().first_chunk()?;
-    // Not at the cost that this member is set to: others may be set to another.
+    // Not the configured cost: other members may be configured differently.
     hash(password, Cost::default(), salt).map(Bytes::from)
 }
 
-/// The 60 characters. None if the password is too long.
+/// Returns the 60 characters, or `None` if the password is too long.
 fn hash(password: &str, cost: Cost, salt: [u8; SALT_BYTES]) -> Option<String> {
     if password.len() > PASSWORD_BYTES_MAX {
         return None;
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_known_by_its_hash() {
+    fn a_password_verifies_against_its_own_hash_only() {
         for password in ["", "x", "pass\0word", "päßwörd", &"y".repeat(PASSWORD_BYTES_MAX)] {
             let hash = hashed(password);
             assert_eq!(hash.len(), 60);
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes_made_by_go_are_known() {
+    fn hashes_made_by_go_verify() {
         // golang.org/x/crypto/bcrypt, GenerateFromPassword
         for (password, hash) in crate::testdata::GO_HASHES {
             assert!(verify(password, hash.as_bytes()), "{password:?}");
@@ -145,14 +146,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_hash_is_nobodys() {
+    fn an_invalid_hash_matches_no_password() {
         for hash in [&b""[..], b"$2a$04$", b"plain", b"\xff\xfe", &[b'$'; 60], &[0; 60]] {
             assert!(!verify("", hash), "{hash:?}");
         }
     }
 
     #[test]
-    fn a_long_password_is_refused_in_gos_words() {
+    fn a_long_password_is_refused_with_gos_text() {
         let long = "y".repeat(PASSWORD_BYTES_MAX + 1);
         let error = hash_password(CHEAP, &long, &mut SeededRandom::new(1)).unwrap_err();
         assert_eq!(error.to_string(), "bcrypt: password length exceeds 72 bytes");
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn salts_differ_unless_they_must_not() {
+    fn salts_are_random_except_at_apply() {
         let mut random = SeededRandom::new(2);
         let mut hash = || hash_password(CHEAP, "x", &mut random).unwrap();
         assert_ne!(hash(), hash());
@@ -172,17 +173,17 @@ mod tests {
     }
 
     #[test]
-    fn base64_is_read_as_go_reads_it() {
+    fn base64_decodes_as_in_go() {
         assert_eq!(decode("").unwrap(), "");
         assert_eq!(decode("aGFz\r\naA==\n").unwrap(), "hash");
-        assert_eq!(decode("aGFzaB==").unwrap(), "hash", "bits that nothing is made of");
+        assert_eq!(decode("aGFzaB==").unwrap(), "hash", "surplus bits");
         for refused in ["aGFzaA", "aGFzaA=", "a", "aGFz aA==", "aGFz-A==", "=", "aGFzaA==x"] {
             assert_eq!(decode(refused), None, "{refused}");
         }
     }
 
     #[test]
-    fn a_cost_that_bcrypt_does_not_have_is_replaced() {
+    fn an_invalid_cost_is_replaced_by_the_default() {
         assert_eq!([3, 4, 31, 32, 0].map(|cost| Cost::new(cost).0), [10, 4, 31, 10, 10]);
     }
 }

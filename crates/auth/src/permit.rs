@@ -1,22 +1,25 @@
-//! Who may do what.
+//! Permission checks.
 //!
-//! | request | needs, while authentication is enabled |
+//! | request | required while authentication is enabled |
 //! | --- | --- |
 //! | range, watch, compare | read on all of the range |
-//! | put | write on the key; read too for the previous value; write on every key of the lease it attaches |
-//! | delete | write on all of the range; read too for the previous values |
-//! | txn | all that its compares and the operations of both branches need, at every depth |
+//! | put | write on the key; read for the previous value; write on every key of its lease |
+//! | delete | write on all of the range; read for the previous values |
+//! | txn | everything its compares and both branches require, at every depth |
 //! | lease revoke, keep-alive | write on every key of the lease |
-//! | lease time-to-live with keys, list of leases | read on every key of the lease; of all leases |
+//! | lease time-to-live with keys; list of leases | read on every key of the lease; of all leases |
 //! | lease grant, time-to-live without keys, member list, status, alarm list | any user |
 //! | a user's own roles, a role that the user holds | that user |
-//! | changes of users and roles, their lists, other users and roles, compaction, hashes, snapshot, defragmentation, move of leader, downgrade, alarms, membership | the role root |
-//! | authenticate, auth status | nobody |
+//! | other users and roles, their lists and changes | the role root |
+//! | compaction, hash, snapshot, defragment, move leader, downgrade | the role root |
+//! | alarms, membership | the role root |
+//! | authenticate, auth status | nothing |
 //!
-//! The role root has all of it. Whatever looks at keys also wants the revision of users and roles that the request was authenticated at
-//! to be the one that is now; the role root alone is looked up by name, as it is now.
+//! The role root permits everything. Checks on keys also require that the request was authenticated
+//! at the current auth revision; checks for the role root look the user up by name instead.
 //!
-//! Requests that go through the log are checked as they are applied ([`AuthStore::check_apply`]), the others as they come in. Both ask here.
+//! Commands of the log are checked when they are applied ([`AuthStore::check_apply`]), all other
+//! requests when they arrive.
 
 use bytes::Bytes;
 use proto::command::Command;
@@ -30,14 +33,15 @@ use types::LeaseId;
 
 use crate::error::Error;
 use crate::info::AuthInfo;
-use crate::state::{Account, State};
+use crate::state::{Account, AuthState};
 use crate::store::AuthStore;
 
-/// The keys that are attached to leases: whoever keeps leases tells.
+/// The keys that are attached to leases, as known by the lessor.
 ///
-/// It is asked while users and roles are locked for reading, so it must not ask for them in turn.
+/// Called while users and roles are locked for reading, so implementations must not call the
+/// [`AuthStore`].
 pub trait LeaseKeys {
-    /// The keys of a lease; none if there is no such lease.
+    /// Returns the keys of a lease; empty if the lease does not exist.
     fn keys_of(&self, id: LeaseId) -> Vec<Bytes>;
 }
 
@@ -86,12 +90,12 @@ impl AuthStore {
         }
     }
 
-    /// Whether a user may read a range.
+    /// Checks a range that does not go through the log.
     pub fn check_range(&self, caller: &AuthInfo, request: &RangeRequest) -> Result<(), Error> {
         self.check(caller, |check| check.read(&request.key, &request.range_end))
     }
 
-    /// Whether a user may have a transaction: one that only reads is not applied, and is checked as it comes in.
+    /// Checks a read-only transaction, which does not go through the log.
     pub fn check_txn(
         &self,
         caller: &AuthInfo,
@@ -102,7 +106,8 @@ impl AuthStore {
         Check { state: &state, caller, leases }.txn(request)
     }
 
-    /// Whether a user may watch. A watch without an end is one of a single key; one without a key begins at the first.
+    /// Checks a watch. Without an end it watches a single key; without a key it begins at the
+    /// first.
     pub fn check_watch(
         &self,
         caller: &AuthInfo,
@@ -113,7 +118,7 @@ impl AuthStore {
         self.check(caller, |check| check.read(key, &request.range_end))
     }
 
-    /// Whether a user may keep a lease alive. None is a caller that did not say who it is.
+    /// Checks a keep-alive of a lease. `None` is a request without a user.
     pub fn check_lease_renew(
         &self,
         caller: Option<&AuthInfo>,
@@ -123,10 +128,10 @@ impl AuthStore {
         self.check_some(caller, leases, |check| check.lease_writes(id))
     }
 
-    /// Whether a user may ask for a lease, and for its keys if it does.
+    /// Checks a query for a lease, and for its keys if the request asks for them.
     ///
-    /// Asking for keys is only answered if the revision returned is still the current one after they were read
-    /// ([`check_revision`](Self::check_revision)).
+    /// Keys may only be returned if the returned auth revision is still current after they were
+    /// read ([`check_revision`](Self::check_revision)).
     pub fn check_lease_time_to_live(
         &self,
         caller: Option<&AuthInfo>,
@@ -141,7 +146,8 @@ impl AuthStore {
         })
     }
 
-    /// Whether a user may list leases: these. Users and roles may change between one lease and the next; if they did, it has to be asked again.
+    /// Checks a list of leases. Fails with [`Error::AuthOldRevision`] if users or roles change
+    /// meanwhile.
     pub fn check_lease_leases(
         &self,
         caller: Option<&AuthInfo>,
@@ -156,20 +162,20 @@ impl AuthStore {
         self.check_revision(revision)
     }
 
-    /// Whether a user holds the role root.
+    /// Checks that the user holds the role root.
     pub fn check_admin(&self, caller: Option<&AuthInfo>) -> Result<(), Error> {
         let state = self.state();
-        let nobody = AuthInfo::default();
-        let caller = caller.unwrap_or(&nobody);
+        let no_user = AuthInfo::default();
+        let caller = caller.unwrap_or(&no_user);
         Check { state: &state, caller, leases: &NoLeases }.admin()
     }
 
-    /// Whether there is a user at all. As in etcd, what the name stands for is not looked up.
+    /// Checks that the request has a user. Compat: as in etcd, the user need not exist.
     pub fn check_any_user(&self, caller: Option<&AuthInfo>) -> Result<(), Error> {
         allow(!self.enabled() || caller.is_some(), Error::UserEmpty)
     }
 
-    /// Whether a user may do this to alarms: listing them is for any user.
+    /// Checks a request about alarms: any user may list them.
     pub fn check_alarm(
         &self,
         caller: Option<&AuthInfo>,
@@ -181,17 +187,18 @@ impl AuthStore {
         }
     }
 
-    /// Whether what was read since a check may be given out: nothing has changed meanwhile.
+    /// Checks that users and roles have not changed since the caller was authenticated, so that
+    /// data read since then may be returned.
     pub fn check_unchanged(&self, caller: &AuthInfo) -> Result<(), Error> {
         allow(caller.revision == 0 || caller.revision == self.revision(), Error::AuthOldRevision)
     }
 
-    /// Likewise, for a revision that a check returned.
+    /// Checks that an auth revision, returned by another check, is still current.
     pub fn check_revision(&self, revision: u64) -> Result<(), Error> {
         allow(!self.enabled() || revision == self.revision(), Error::AuthOldRevision)
     }
 
-    /// Checks what needs no leases.
+    /// Runs a check that needs no leases.
     fn check<T>(
         &self,
         caller: &AuthInfo,
@@ -201,7 +208,7 @@ impl AuthStore {
         ask(&Check { state: &state, caller, leases: &NoLeases })
     }
 
-    /// Checks what only a user may do, if users are asked for.
+    /// Runs a check that requires a user, if authentication is enabled.
     fn check_some<T: Default>(
         &self,
         caller: Option<&AuthInfo>,
@@ -217,9 +224,9 @@ impl AuthStore {
     }
 }
 
-/// A question: may this caller do that, as things are?
+/// The caller and the state that a check compares.
 struct Check<'a> {
-    state: &'a State,
+    state: &'a AuthState,
     caller: &'a AuthInfo,
     leases: &'a dyn LeaseKeys,
 }
@@ -227,7 +234,7 @@ struct Check<'a> {
 impl Check<'_> {
     fn put(&self, put: &PutRequest) -> Result<(), Error> {
         self.write(&put.key, &[])?;
-        // Who could not revoke the lease shall not hang keys on it either.
+        // A user that may not revoke the lease may not attach keys to it either.
         if let Some(lease) = LeaseId::from_wire(put.lease) {
             self.lease_writes(lease)?;
         }
@@ -239,21 +246,22 @@ impl Check<'_> {
         if delete.prev_kv { self.read(&delete.key, &delete.range_end) } else { Ok(()) }
     }
 
-    /// A transaction, and those inside it. With a list rather than by recursion: how deep they go is not up to us.
+    /// Checks a transaction and those nested in it. A list replaces recursion, because the client
+    /// decides the depth.
     fn txn(&self, txn: &TxnRequest) -> Result<(), Error> {
-        let mut waiting = vec![txn];
-        while let Some(txn) = waiting.pop() {
+        let mut pending = vec![txn];
+        while let Some(txn) = pending.pop() {
             for compare in &txn.compare {
                 self.read(&compare.key, &compare.range_end)?;
             }
             for op in txn.success.iter().chain(&txn.failure) {
-                waiting.extend(self.op(op)?);
+                pending.extend(self.op(op)?);
             }
         }
         Ok(())
     }
 
-    /// An operation of a transaction. One that is a transaction is returned, to be checked in turn.
+    /// Checks an operation of a transaction. Returns a nested transaction, to be checked later.
     fn op<'r>(&self, op: &'r RequestOp) -> Result<Option<&'r TxnRequest>, Error> {
         match &op.request {
             Some(Request::RequestRange(range)) => self.read(&range.key, &range.range_end)?,
@@ -273,7 +281,7 @@ impl Check<'_> {
         self.lease_keys(id, |key| self.read(key, &[]))
     }
 
-    /// Asks for every key of a lease, unless the role root answers for all.
+    /// Checks every key of a lease. The role root permits all of them.
     fn lease_keys(
         &self,
         id: LeaseId,
@@ -286,14 +294,14 @@ impl Check<'_> {
     }
 
     fn read(&self, key: &[u8], range_end: &[u8]) -> Result<(), Error> {
-        self.key_access(|account| account.granted.read.contain(key, range_end))
+        self.key_access(|account| account.permissions.read.contain(key, range_end))
     }
 
     fn write(&self, key: &[u8], range_end: &[u8]) -> Result<(), Error> {
-        self.key_access(|account| account.granted.write.contain(key, range_end))
+        self.key_access(|account| account.permissions.write.contain(key, range_end))
     }
 
-    /// What every access to keys needs first: a user, at the revision that is now.
+    /// Checks the user and the auth revision, then the permission on keys.
     fn key_access(&self, granted: impl FnOnce(&Account) -> bool) -> Result<(), Error> {
         if !self.state.enabled {
             return Ok(());
@@ -339,7 +347,7 @@ impl Check<'_> {
     }
 }
 
-/// Where no lease is asked for.
+/// Stands in for the lessor in checks without leases.
 struct NoLeases;
 
 impl LeaseKeys for NoLeases {

@@ -1,4 +1,4 @@
-//! What is done to roles.
+//! Changes of roles and their permissions.
 
 use backend::Tx;
 use bytes::Bytes;
@@ -11,10 +11,10 @@ use proto::etcdserverpb::{
 use crate::error::Error;
 use crate::interval;
 use crate::order;
-use crate::state::{ROOT, State};
+use crate::state::{AuthState, ROOT};
 use crate::users::remove_role;
 
-impl State {
+impl AuthState {
     pub(crate) fn role_add(
         &mut self,
         tx: &mut Tx<'_>,
@@ -32,7 +32,7 @@ impl State {
         Ok(())
     }
 
-    /// Deletes a role, and takes it from all who hold it.
+    /// Deletes a role and revokes it from all users.
     pub(crate) fn role_delete(
         &mut self,
         tx: &mut Tx<'_>,
@@ -83,7 +83,7 @@ impl State {
         Ok(())
     }
 
-    /// Those who hold a role, as they are without it.
+    /// Returns the users that hold a role, with the role removed.
     fn without_role(&self, role: &str) -> Vec<User> {
         let without = |user: &User| {
             let mut user = user.clone();
@@ -93,10 +93,10 @@ impl State {
     }
 }
 
-/// Adds a permission, or changes the type of one over the same range.
+/// Adds a permission, or changes the type of the permission over the same range.
 ///
-/// Compat: as in etcd, only the first permission with that key is looked at. With two ranges from one key, granting the second again
-/// adds it again, and revoking it removes both.
+/// Compat: as in etcd, only the first permission with the same key is compared. With two ranges
+/// that begin at one key, granting the second again adds it again, and revoking it removes both.
 fn grant(permissions: &mut Vec<Permission>, granted: &Permission) {
     let first = permissions.partition_point(|held| held.key < granted.key);
     match permissions.get_mut(first) {
@@ -110,7 +110,7 @@ fn grant(permissions: &mut Vec<Permission>, granted: &Permission) {
     }
 }
 
-/// A copy that does not keep all of the request in memory.
+/// Copies a permission, so that it does not keep the buffer of the request in memory.
 fn copy_of(permission: &Permission) -> Permission {
     Permission {
         perm_type: permission.perm_type,

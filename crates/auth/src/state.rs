@@ -1,16 +1,16 @@
-//! Users and roles as they are now, in memory and in the database.
+//! The current users and roles, in memory and in the database.
 //!
 //! ```text
-//!   authUsers   alice → password $2a$10$..., roles [ops, web]        auth   authEnabled   → 01
-//!   authRoles   ops   → [READWRITE a..c]                                    authRevision  → 0000000000000007
+//!   authUsers   alice → password $2a$10$..., roles [ops, web]   auth   authEnabled  → 01
+//!   authRoles   ops   → [READWRITE a..c]                               authRevision → 7 (8 bytes)
 //!               web   → [READ k]
 //!
-//!   in memory   alice   read  a ──► c   k ──► k\0                    merged from her roles
+//!   in memory   alice   read  a ──► c   k ──► k\0                    merged from all roles
 //!                       write a ──► c
 //! ```
 //!
-//! Invariants: memory and database say the same, because whatever changes one changes the other, database first; what is merged
-//! follows from users and roles; the roles of a user are sorted by name.
+//! Invariants: memory and database agree, because every change is made to both, database first;
+//! merged permissions are derived from users and roles; the roles of a user are sorted by name.
 
 use std::collections::BTreeMap;
 
@@ -24,39 +24,39 @@ use proto::authpb::{Permission, Role, User};
 use crate::error::Error;
 use crate::interval::Intervals;
 
-/// The user that must be there for authentication to be enabled, and the role that may do everything.
+/// The user that must exist before authentication is enabled, and the role with all permissions.
 pub(crate) const ROOT: &str = "root";
 
-/// Users and roles.
+/// Users, roles and the auth revision.
 #[derive(Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct AuthState {
     pub(crate) enabled: bool,
     pub(crate) revision: u64,
     pub(crate) users: BTreeMap<Bytes, Account>,
     pub(crate) roles: BTreeMap<Bytes, Role>,
 }
 
-/// A user, and what the roles of that user add up to.
+/// A user with the merged permissions of the user's roles.
 #[derive(Debug)]
 pub(crate) struct Account {
     pub(crate) user: User,
-    pub(crate) granted: Granted,
+    pub(crate) permissions: KeyPermissions,
 }
 
-/// The keys that a user may read, and those that the user may write.
+/// The keys that a user may read, and the keys that the user may write.
 #[derive(Debug, Default)]
-pub(crate) struct Granted {
+pub(crate) struct KeyPermissions {
     pub(crate) read: Intervals,
     pub(crate) write: Intervals,
 }
 
-impl State {
-    /// What the database says.
-    pub(crate) fn read(from: &impl Read) -> Result<State, ReadError> {
+impl AuthState {
+    /// Reads users and roles from the database.
+    pub(crate) fn read(from: &impl Read) -> Result<AuthState, ReadError> {
         let roles = read_all(from, Bucket::AuthRoles)?;
         let users: BTreeMap<Bytes, User> = read_all(from, Bucket::AuthUsers)?;
         let users = users.into_iter().map(|(name, user)| (name, Account::new(user, &roles)));
-        Ok(State {
+        Ok(AuthState {
             enabled: auth::enabled(from)?,
             revision: auth::revision(from)?,
             users: users.collect(),
@@ -77,13 +77,13 @@ impl State {
         self.enabled = enabled;
     }
 
-    /// Says that something has changed: whatever was authenticated before has to be so again.
+    /// Increments the auth revision: requests authenticated before have to authenticate again.
     pub(crate) fn next_revision(&mut self, tx: &mut Tx<'_>) {
         self.revision = self.revision.wrapping_add(1);
         auth::set_revision(tx, self.revision);
     }
 
-    /// Adds a user, or changes one.
+    /// Adds or replaces a user.
     pub(crate) fn put_user(&mut self, tx: &mut Tx<'_>, user: User) -> Result<(), Error> {
         put(tx, Bucket::AuthUsers, &user.name, &user)?;
         let account = Account::new(user, &self.roles);
@@ -91,13 +91,13 @@ impl State {
         Ok(())
     }
 
-    /// Adds a role, or changes one and with it what its users may do.
+    /// Adds or replaces a role, and merges the permissions of its users again.
     pub(crate) fn put_role(&mut self, tx: &mut Tx<'_>, role: Role) -> Result<(), Error> {
         put(tx, Bucket::AuthRoles, &role.name, &role)?;
         let name = role.name.clone();
         self.roles.insert(name.clone(), role);
         for account in self.users.values_mut().filter(|account| account.holds(&name)) {
-            account.granted = Granted::merge(&account.user, &self.roles);
+            account.permissions = KeyPermissions::merge(&account.user, &self.roles);
         }
         Ok(())
     }
@@ -117,37 +117,38 @@ impl State {
 
 impl Account {
     fn new(user: User, roles: &BTreeMap<Bytes, Role>) -> Account {
-        let granted = Granted::merge(&user, roles);
-        Account { user, granted }
+        let permissions = KeyPermissions::merge(&user, roles);
+        Account { user, permissions }
     }
 
     fn holds(&self, role: &[u8]) -> bool {
         self.user.roles.iter().any(|held| held.as_bytes() == role)
     }
 
-    /// Whether the user may do everything.
+    /// Returns whether the user holds the role root.
     pub(crate) fn is_root(&self) -> bool {
         is_root(&self.user)
     }
 }
 
-/// Whether a user may do everything.
+/// Returns whether a user holds the role root.
 pub(crate) fn is_root(user: &User) -> bool {
     user.roles.iter().any(|role| role == ROOT)
 }
 
-impl Granted {
-    fn merge(user: &User, roles: &BTreeMap<Bytes, Role>) -> Granted {
+impl KeyPermissions {
+    fn merge(user: &User, roles: &BTreeMap<Bytes, Role>) -> KeyPermissions {
         let held = user.roles.iter().filter_map(|role| roles.get(role.as_bytes()));
         let permissions: Vec<&Permission> = held.flat_map(|role| &role.key_permission).collect();
-        Granted {
+        KeyPermissions {
             read: ranges_of(&permissions, Type::Read),
             write: ranges_of(&permissions, Type::Write),
         }
     }
 }
 
-/// The keys over which there is a permission of a type, or to read and write. Types that nobody knows permit nothing.
+/// Merges the ranges of the permissions of a type or of type `READWRITE`. Unknown types permit
+/// nothing.
 fn ranges_of(permissions: &[&Permission], wanted: Type) -> Intervals {
     let of_type = |permission: &&&Permission| match Type::try_from(permission.perm_type) {
         Ok(Type::Readwrite) => true,
@@ -172,7 +173,7 @@ fn read_all<M: Message + Default>(
     Ok(all)
 }
 
-/// Writes what is kept under a name. Of all that a database can refuse, only a long name can come from a request.
+/// Writes the record of a user or role. The only error that a request can cause is a long name.
 fn put(tx: &mut Tx<'_>, bucket: Bucket, name: &Bytes, value: &impl Message) -> Result<(), Error> {
     tx.put(bucket, name.clone(), value.encode_to_vec()).map_err(|_| Error::NameTooLong)
 }

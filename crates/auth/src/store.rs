@@ -1,12 +1,13 @@
-//! The store: users and roles behind a lock, and the tokens of those who have authenticated.
+//! The store: users and roles behind a lock, and the tokens of authenticated users.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 use backend::schema::Bucket;
 use backend::{Read, ReadError, Tx};
 use bytes::Bytes;
 use env::{Clock, Random};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use proto::authpb::Permission;
 use proto::authpb::permission::Type;
 use proto::etcdserverpb as pb;
@@ -15,30 +16,34 @@ use types::Index;
 use crate::error::Error;
 use crate::info::AuthInfo;
 use crate::password::{self, Cost};
-use crate::state::{Account, ROOT, State, is_root};
+use crate::state::{Account, AuthState, ROOT, is_root};
 use crate::token::Tokens;
 
-/// Users, roles and tokens. One thread changes them, as log entries are applied; any number ask.
+/// Users, roles and tokens. One thread changes them when it applies log entries; any number of
+/// threads read.
 ///
-/// What changes something takes the transaction of its log entry. It has changed memory as well when it returns, so a transaction that is
-/// then given up leaves the two apart: [`restore`](AuthStore::restore) brings them together.
+/// Methods that change something take the transaction of their log entry. They change memory too
+/// before they return; if the transaction is then dropped, [`restore`](AuthStore::restore) makes
+/// memory agree with the database again.
 #[derive(Debug)]
 pub struct AuthStore {
-    state: RwLock<State>,
+    state: RwLock<AuthState>,
     tokens: Tokens,
     clock: Arc<dyn Clock>,
     cost: Cost,
 }
 
-/// Starting, and what is neither user nor role.
+/// Start, restore, enable, disable and status.
 impl AuthStore {
-    /// A store without users, until it is [started](AuthStore::start) or [restored](AuthStore::restore).
+    /// Creates a store without users, to be [started](AuthStore::start) or
+    /// [restored](AuthStore::restore).
     #[must_use]
     pub fn new(tokens: Tokens, clock: Arc<dyn Clock>, cost: Cost) -> AuthStore {
         AuthStore { state: RwLock::default(), tokens, clock, cost }
     }
 
-    /// Reads what the database has as a member starts, and makes what it is missing: the buckets, and the first revision.
+    /// Reads the database when a member starts, and creates the buckets and the first revision if
+    /// they are missing.
     pub fn start(&self, tx: &mut Tx<'_>) -> Result<(), ReadError> {
         for bucket in [Bucket::Auth, Bucket::AuthUsers, Bucket::AuthRoles] {
             tx.create_bucket(bucket);
@@ -51,11 +56,11 @@ impl AuthStore {
         Ok(())
     }
 
-    /// Reads what the database has, in place of what was known: after a snapshot from another member.
+    /// Reads the database again, after a snapshot from another member replaced it.
     ///
-    /// Tokens stay valid for those who are still there with the same password.
+    /// The tokens of users that still exist with the same password stay valid.
     pub fn restore(&self, from: &impl Read) -> Result<(), ReadError> {
-        let restored = State::read(from)?;
+        let restored = AuthState::read(from)?;
         let mut state = self.change();
         let before = std::mem::replace(&mut *state, restored);
         self.tokens.set_enabled(state.enabled);
@@ -70,11 +75,11 @@ impl AuthStore {
         Ok(())
     }
 
-    /// Begins to ask who asks.
+    /// Enables authentication.
     pub fn enable(&self, tx: &mut Tx<'_>) -> Result<pb::AuthEnableResponse, Error> {
         let mut state = self.change();
         if state.enabled {
-            tracing::info!("authentication is enabled already");
+            tracing::info!("authentication is already enabled; ignored auth enable request");
             return Ok(pb::AuthEnableResponse::default());
         }
         let root = state.user(ROOT).ok_or(Error::RootUserNotExist)?;
@@ -87,7 +92,7 @@ impl AuthStore {
         Ok(pb::AuthEnableResponse::default())
     }
 
-    /// Stops asking, and forgets all tokens.
+    /// Disables authentication and drops all tokens.
     pub fn disable(&self, tx: &mut Tx<'_>) -> pb::AuthDisableResponse {
         let mut state = self.change();
         if state.enabled {
@@ -99,7 +104,7 @@ impl AuthStore {
         pb::AuthDisableResponse::default()
     }
 
-    /// Whether users are asked for, and the revision.
+    /// Returns whether authentication is enabled, and the auth revision.
     #[must_use]
     pub fn status(&self) -> pb::AuthStatusResponse {
         let state = self.state();
@@ -110,45 +115,46 @@ impl AuthStore {
         }
     }
 
-    /// Whether users are asked for.
+    /// Returns whether authentication is enabled.
     #[must_use]
     pub fn enabled(&self) -> bool {
         self.state().enabled
     }
 
-    /// How often users and roles have changed.
+    /// Returns the auth revision.
     #[must_use]
     pub fn revision(&self) -> u64 {
         self.state().revision
     }
 
-    /// What a hash of a password is to cost.
+    /// Returns the bcrypt cost of new password hashes.
     #[must_use]
     pub fn cost(&self) -> Cost {
         self.cost
     }
 
-    /// Whether a user holds a role.
+    /// Returns whether a user holds a role.
     #[must_use]
     pub fn has_role(&self, user: &str, role: &str) -> bool {
         self.state().user(user).is_some_and(|user| user.roles.iter().any(|held| held == role))
     }
 
-    pub(crate) fn state(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn state(&self) -> RwLockReadGuard<'_, AuthState> {
+        self.state.read()
     }
 
-    fn change(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    fn change(&self) -> RwLockWriteGuard<'_, AuthState> {
+        self.state.write()
     }
 }
 
-/// Who asks.
+/// Passwords and tokens.
 impl AuthStore {
-    /// Whether a password is that of a user. Returns the revision of what was looked at: if it has moved by the time that a token was
-    /// assigned, the password may be another, and is to be checked again.
+    /// Checks the password of a user. Returns the auth revision at which it was valid: if the
+    /// revision has moved when the token is assigned, the password may have changed and must be
+    /// checked again.
     ///
-    /// Takes as long as hashing a password takes.
+    /// Takes as long as hashing a password.
     pub fn check_password(&self, name: &str, password: &str) -> Result<u64, Error> {
         let (hash, revision) = self.password_of(name)?;
         if password::verify(password, &hash) {
@@ -170,13 +176,14 @@ impl AuthStore {
         Ok((user.password.clone(), state.revision))
     }
 
-    /// What a request to authenticate carries through the log, so that all members make the same token: letters at random, or nothing
-    /// if tokens are not made of them.
+    /// Draws the random part of a token. The log carries it, so that all members assign the same
+    /// token. Empty for signed tokens.
     pub fn token_prefix(&self, random: &mut dyn Random) -> std::io::Result<String> {
         self.tokens.prefix(random)
     }
 
-    /// Assigns a token to a user whose password was checked before. `index` is that of the log entry.
+    /// Assigns a token to a user whose password was checked before. `index` becomes part of a
+    /// simple token.
     pub fn authenticate(
         &self,
         name: &str,
@@ -196,15 +203,17 @@ impl AuthStore {
         Ok(pb::AuthenticateResponse { header: None, token })
     }
 
-    /// The log entry that must have been applied here before a token can be known, if tokens are of that kind. `token` is as in
+    /// Returns the index of the log entry that assigned a simple token. A member that has not
+    /// applied it cannot know the token. `token` is as in
     /// [`info_from_token`](AuthStore::info_from_token).
     ///
-    /// It comes from outside, and may be one that never is.
+    /// The index comes from the client and may never be reached.
     pub fn index_of_token(&self, token: &str) -> Result<Option<Index>, Error> {
         self.tokens.index_of(without_scheme(token)).ok_or(Error::InvalidAuthToken)
     }
 
-    /// Whose token this is: the value of the metadata `token` or `authorization`, with or without the word `Bearer`.
+    /// Returns the user of a token. `token` is the value of the metadata `token` or
+    /// `authorization`, with or without `Bearer`.
     pub fn info_from_token(&self, token: &str) -> Result<AuthInfo, Error> {
         let revision = self.revision();
         self.tokens.info(without_scheme(token), revision, &*self.clock).ok_or_else(|| {
@@ -213,13 +222,13 @@ impl AuthStore {
         })
     }
 
-    /// The user that a certificate names.
+    /// Returns the user that a certificate names.
     #[must_use]
     pub fn info_from_common_name(&self, common_name: &str) -> AuthInfo {
         AuthInfo { username: common_name.to_owned(), revision: self.revision() }
     }
 
-    /// The user root, for what the member does by itself.
+    /// Returns the user root, for requests of the member itself.
     #[must_use]
     pub fn root_info(&self) -> AuthInfo {
         self.info_from_common_name(ROOT)
@@ -243,7 +252,7 @@ impl AuthStore {
         Ok(pb::AuthUserAddResponse::default())
     }
 
-    /// Deletes a user, and forgets the tokens of that user.
+    /// Deletes a user and drops the user's tokens.
     pub fn user_delete(
         &self,
         tx: &mut Tx<'_>,
@@ -251,13 +260,13 @@ impl AuthStore {
     ) -> Result<pb::AuthUserDeleteResponse, Error> {
         let mut state = self.change();
         state.user_delete(tx, request)?;
-        // Under the lock: nobody has seen the new revision, with which an old token would pass.
+        // Under the lock: no reader has seen the new revision, with which an old token would pass.
         self.tokens.invalidate_user(&request.name);
         tracing::info!(user = request.name, "deleted a user");
         Ok(pb::AuthUserDeleteResponse::default())
     }
 
-    /// Changes the password of a user, and forgets the tokens of that user.
+    /// Changes the password of a user and drops the user's tokens.
     pub fn user_change_password(
         &self,
         tx: &mut Tx<'_>,
@@ -265,13 +274,13 @@ impl AuthStore {
     ) -> Result<pb::AuthUserChangePasswordResponse, Error> {
         let mut state = self.change();
         state.user_change_password(tx, request)?;
-        // Under the lock: nobody has seen the new revision, with which an old token would pass.
+        // Under the lock: no reader has seen the new revision, with which an old token would pass.
         self.tokens.invalidate_user(&request.name);
         tracing::info!(user = request.name, "changed the password of a user");
         Ok(pb::AuthUserChangePasswordResponse::default())
     }
 
-    /// The roles of a user.
+    /// Returns the roles of a user.
     pub fn user_get(
         &self,
         request: &pb::AuthUserGetRequest,
@@ -281,13 +290,13 @@ impl AuthStore {
         Ok(pb::AuthUserGetResponse { header: None, roles: user.roles.clone() })
     }
 
-    /// The names of all users, in order.
+    /// Returns the names of all users, sorted.
     #[must_use]
     pub fn user_list(&self) -> pb::AuthUserListResponse {
         pb::AuthUserListResponse { header: None, users: names(self.state().users.keys()) }
     }
 
-    /// Gives a role to a user.
+    /// Grants a role to a user.
     pub fn user_grant_role(
         &self,
         tx: &mut Tx<'_>,
@@ -302,7 +311,7 @@ impl AuthStore {
         Ok(pb::AuthUserGrantRoleResponse::default())
     }
 
-    /// Takes a role from a user.
+    /// Revokes a role of a user.
     pub fn user_revoke_role(
         &self,
         tx: &mut Tx<'_>,
@@ -327,7 +336,7 @@ impl AuthStore {
         Ok(pb::AuthRoleAddResponse::default())
     }
 
-    /// The permissions of a role. Those of root are everything, whatever was granted to it.
+    /// Returns the permissions of a role. The role root has all, whatever was granted to it.
     pub fn role_get(
         &self,
         request: &pb::AuthRoleGetRequest,
@@ -335,17 +344,17 @@ impl AuthStore {
         let state = self.state();
         let role = state.role(&request.role).ok_or(Error::RoleNotFound)?;
         let perm =
-            if request.role == ROOT { vec![everything()] } else { role.key_permission.clone() };
+            if request.role == ROOT { vec![all_keys()] } else { role.key_permission.clone() };
         Ok(pb::AuthRoleGetResponse { header: None, perm })
     }
 
-    /// The names of all roles, in order.
+    /// Returns the names of all roles, sorted.
     #[must_use]
     pub fn role_list(&self) -> pb::AuthRoleListResponse {
         pb::AuthRoleListResponse { header: None, roles: names(self.state().roles.keys()) }
     }
 
-    /// Deletes a role, and takes it from all users.
+    /// Deletes a role and revokes it from all users.
     pub fn role_delete(
         &self,
         tx: &mut Tx<'_>,
@@ -356,7 +365,7 @@ impl AuthStore {
         Ok(pb::AuthRoleDeleteResponse::default())
     }
 
-    /// Gives a permission to a role, or changes the type of one that it has.
+    /// Grants a permission to a role, or changes the type of a permission that it has.
     pub fn role_grant_permission(
         &self,
         tx: &mut Tx<'_>,
@@ -367,7 +376,7 @@ impl AuthStore {
         Ok(pb::AuthRoleGrantPermissionResponse::default())
     }
 
-    /// Takes a permission from a role.
+    /// Revokes a permission of a role.
     pub fn role_revoke_permission(
         &self,
         tx: &mut Tx<'_>,
@@ -379,8 +388,8 @@ impl AuthStore {
     }
 }
 
-/// What the role root may do, as etcd writes it.
-fn everything() -> Permission {
+/// Returns the permission of the role root, as etcd writes it.
+fn all_keys() -> Permission {
     Permission {
         perm_type: Type::Readwrite.into(),
         key: Bytes::new(),

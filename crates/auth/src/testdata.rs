@@ -1,6 +1,6 @@
-//! What others made.
+//! Test data made by Go.
 
-/// Passwords and their hashes, by Go's bcrypt.
+/// Passwords with hashes by Go's bcrypt.
 pub(crate) const GO_HASHES: [(&str, &str); 5] = [
     ("", "$2a$04$ZxZdW3criATdIsteG5e/QelF3xmkDl7sP8U8W0pThdT.KwHowSzu2"),
     ("secret", "$2a$04$GOlgT5WXH8PnBpMUdcIDPujcHVrCkuulmIYMvx5Ia/jFyD8/wMHnu"),
@@ -12,5 +12,5 @@ pub(crate) const GO_HASHES: [(&str, &str); 5] = [
     ),
 ];
 
-/// Keys in the order in which they were appended, and the positions in the order that Go's sort gave them.
+/// Keys in the order in which they were appended, and their positions after Go's sort.
 pub(crate) const GO_ORDER: &str = include_str!("../testdata/order.txt");

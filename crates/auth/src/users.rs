@@ -1,4 +1,4 @@
-//! What is done to users.
+//! Changes of users.
 
 use backend::Tx;
 use bytes::Bytes;
@@ -10,9 +10,9 @@ use proto::etcdserverpb::{
 
 use crate::error::Error;
 use crate::password;
-use crate::state::{ROOT, State};
+use crate::state::{AuthState, ROOT};
 
-impl State {
+impl AuthState {
     pub(crate) fn user_add(
         &mut self,
         tx: &mut Tx<'_>,
@@ -24,9 +24,10 @@ impl State {
         if self.user(&request.name).is_some() {
             return Err(Error::UserAlreadyExist);
         }
-        // Options are always stored, so that a file tells a user from before there were any.
+        // Options are always stored: only users from before options existed have none.
         let options = request.options.unwrap_or_default();
-        let given = Given { password: &request.password, hashed: &request.hashed_password };
+        let given =
+            RequestPassword { password: &request.password, hashed: &request.hashed_password };
         let user = User {
             name: Bytes::from(request.name.clone()),
             password: self.password_for(&request.name, Some(&options), &given)?,
@@ -58,27 +59,29 @@ impl State {
         request: &AuthUserChangePasswordRequest,
     ) -> Result<(), Error> {
         let mut user = self.user(&request.name).ok_or(Error::UserNotFound)?.clone();
-        let given = Given { password: &request.password, hashed: &request.hashed_password };
+        let given =
+            RequestPassword { password: &request.password, hashed: &request.hashed_password };
         user.password = self.password_for(&request.name, user.options.as_ref(), &given)?;
         self.put_user(tx, user)?;
         self.next_revision(tx);
         Ok(())
     }
 
-    /// Whether a role was added: granting what is held already changes nothing, not even the revision.
+    /// Returns whether the role was added. Granting a role that the user holds changes nothing, not
+    /// even the auth revision.
     pub(crate) fn user_grant_role(
         &mut self,
         tx: &mut Tx<'_>,
         request: &AuthUserGrantRoleRequest,
     ) -> Result<bool, Error> {
         let user = self.user(&request.user).ok_or(Error::UserNotFound)?;
-        // Compat: as in etcd, the role root can be granted before it is there.
+        // Compat: as in etcd, the role root can be granted before it exists.
         if request.role != ROOT && self.role(&request.role).is_none() {
             return Err(Error::RoleNotFound);
         }
-        let Err(place) = user.roles.binary_search(&request.role) else { return Ok(false) };
+        let Err(position) = user.roles.binary_search(&request.role) else { return Ok(false) };
         let mut user = user.clone();
-        user.roles.insert(place, request.role.clone());
+        user.roles.insert(position, request.role.clone());
         self.put_user(tx, user)?;
         self.next_revision(tx);
         Ok(true)
@@ -102,12 +105,13 @@ impl State {
         Ok(())
     }
 
-    /// What is stored as the password of a user: a hash, or nothing for a user that is known by certificate alone.
+    /// Returns the stored form of a password: a hash, or nothing for a user that authenticates by
+    /// certificate only.
     fn password_for(
         &self,
         name: &str,
         options: Option<&UserAddOptions>,
-        given: &Given<'_>,
+        given: &RequestPassword<'_>,
     ) -> Result<Bytes, Error> {
         if options.is_some_and(|options| options.no_password) {
             return Ok(Bytes::new());
@@ -115,18 +119,18 @@ impl State {
         if given.password.is_empty() || !given.hashed.is_empty() {
             return password::decode(given.hashed).ok_or(Error::NoPasswordUser);
         }
-        // An entry of the log from before 3.5, when passwords were hashed as they were applied.
+        // An entry from before 3.5, when members hashed passwords while applying.
         password::hash_at_apply(name, self.revision, given.password).ok_or(Error::NoPasswordUser)
     }
 }
 
-/// A password as a request has it. One of the two is empty, or both.
-struct Given<'r> {
+/// The password fields of a request. At least one of them is empty.
+struct RequestPassword<'r> {
     password: &'r str,
     hashed: &'r str,
 }
 
-/// Takes a role from a user. False if the user did not hold it.
+/// Removes a role of a user. Returns whether the user held it.
 pub(crate) fn remove_role(user: &mut User, role: &str) -> bool {
     let before = user.roles.len();
     user.roles.retain(|held| held != role);

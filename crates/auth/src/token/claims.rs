@@ -1,11 +1,12 @@
-//! What a signed token says.
+//! The JSON of a signed token.
 //!
 //! ```text
-//!   eyJhbGciOiJFUzI1NiIsInR5cCI6IkpXVCJ9 . eyJleHAiOjE3MDAwMDAwMDAsInJldmlzaW9uIjo3LCJ1c2VybmFtZSI6ImFsaWNlIn0 . signature
-//!   {"alg":"ES256","typ":"JWT"}            {"exp":1700000000,"revision":7,"username":"alice"}                     of all before it
+//!   eyJhbGciOiJFUzI1NiIs… . eyJleHAiOjE3MDAwMDAwMDAsInJldmlzaW9uIjo3LCJ1c2Vy… . signature
+//!   {"alg":"ES256",         {"exp":1700000000,"revision":7,"username":"alice"}   of the two parts
+//!    "typ":"JWT"}                                                               before it
 //! ```
 //!
-//! Each part is base64 for URLs, without padding.
+//! Each part is URL-safe base64 without padding.
 
 use std::time::Duration;
 
@@ -18,10 +19,10 @@ use serde_json::{Map, Value};
 
 use crate::info::AuthInfo;
 
-/// Most bytes of a token that are looked at.
+/// The longest token that is parsed, in bytes.
 pub(crate) const TOKEN_BYTES_MAX: usize = 64 << 10;
 
-/// As etcd's token library reads it: bits that are left over in the last character do not matter.
+/// Base64 as Go decodes it: surplus bits of the last character are ignored.
 const URL: GeneralPurpose = GeneralPurpose::new(
     &alphabet::URL_SAFE,
     GeneralPurposeConfig::new()
@@ -30,7 +31,7 @@ const URL: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// Dates past this are none: they do not fit into the 64 bits that seconds are counted in.
+/// The largest date in seconds: later ones do not fit into 64 bits.
 const SECONDS_MAX: f64 = 9.2e18;
 
 #[derive(Serialize)]
@@ -46,24 +47,24 @@ struct Claims<'a> {
     username: &'a str,
 }
 
-/// A token that came in, taken apart. Nothing in it is to be believed before the signature was checked.
-pub(crate) struct Parts<'t> {
-    /// What is signed.
+/// A parsed token. Not to be trusted before its signature was verified.
+pub(crate) struct ParsedToken<'t> {
+    /// The signed text: header and claims.
     pub(crate) message: &'t str,
     pub(crate) signature: Vec<u8>,
     header: Map<String, Value>,
     claims: Map<String, Value>,
 }
 
-impl<'t> Parts<'t> {
-    /// None if it is no token.
-    pub(crate) fn of(token: &'t str) -> Option<Parts<'t>> {
+impl<'t> ParsedToken<'t> {
+    /// Returns `None` for a malformed token.
+    pub(crate) fn parse(token: &'t str) -> Option<ParsedToken<'t>> {
         if token.len() > TOKEN_BYTES_MAX {
             return None;
         }
         let (message, signature) = token.rsplit_once('.')?;
         let (header, claims) = message.split_once('.')?;
-        Some(Parts {
+        Some(ParsedToken {
             message,
             signature: URL.decode(signature).ok()?,
             header: object(header)?,
@@ -71,13 +72,13 @@ impl<'t> Parts<'t> {
         })
     }
 
-    /// Whether it says to be signed by a method.
+    /// Returns whether the header names a signing method.
     pub(crate) fn is_signed_by(&self, method: &str) -> bool {
         self.header.get("alg").and_then(Value::as_str) == Some(method)
     }
 
-    /// Whether it is good at a time. It is before it expires, if it does, and from its beginning on, if it has one.
-    pub(crate) fn is_good_at(&self, now: Duration) -> bool {
+    /// Returns whether a time is before `exp` and not before `nbf`; both are optional.
+    pub(crate) fn is_valid_at(&self, now: Duration) -> bool {
         let now = now.as_secs_f64();
         let (Some(expires), Some(begins)) = (self.date("exp"), self.date("nbf")) else {
             return false;
@@ -85,7 +86,7 @@ impl<'t> Parts<'t> {
         expires.is_none_or(|expires| now < expires) && begins.is_none_or(|begins| now >= begins)
     }
 
-    /// Who it says to be from.
+    /// Returns the user and the auth revision of the claims.
     pub(crate) fn info(&self) -> Option<AuthInfo> {
         let username = self.claims.get("username")?.as_str()?.to_owned();
         // Compat: etcd reads all numbers as floats, so revisions past 2^53 are rounded.
@@ -93,12 +94,13 @@ impl<'t> Parts<'t> {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "what does not fit is the nearest that does: nobody's revision, or one that is still to come"
+            reason = "saturates: revision 0 is refused, and u64::MAX is never reached"
         )]
         Some(AuthInfo { username, revision: revision as u64 })
     }
 
-    /// A date in whole seconds. None if it is no date; some none if it is missing, or zero.
+    /// Returns a date in whole seconds: `Some(None)` if it is missing or zero, `None` if it is not
+    /// a date.
     fn date(&self, claim: &str) -> Option<Option<f64>> {
         let Some(value) = self.claims.get(claim) else { return Some(None) };
         let seconds = value.as_f64()?;
@@ -106,7 +108,7 @@ impl<'t> Parts<'t> {
     }
 }
 
-/// What is signed to make a token.
+/// Encodes header and claims: the signed text of a token.
 pub(crate) fn message(method: &str, info: &AuthInfo, expires: i64) -> Option<String> {
     let header = encode(&Header { alg: method, typ: "JWT" })?;
     let (revision, username) = (info.revision, &info.username);
@@ -114,7 +116,7 @@ pub(crate) fn message(method: &str, info: &AuthInfo, expires: i64) -> Option<Str
     Some(format!("{header}.{claims}"))
 }
 
-/// The token.
+/// Appends the signature.
 pub(crate) fn token(message: &str, signature: &[u8]) -> String {
     format!("{message}.{}", URL.encode(signature))
 }

@@ -1,13 +1,14 @@
-//! Signed tokens: JSON Web Tokens, the same as etcd's in both directions.
+//! Signed tokens: JSON Web Tokens, interchangeable with etcd's.
 //!
-//! A member that has the private key makes them, and any member checks them, with the public half or the same secret. None has to remember any:
-//! a token is good until it expires. It says at which auth revision it was made, and any change of users and roles makes the requests that
-//! it comes with fail, so that their clients authenticate again.
+//! Members with the private key sign tokens; all members verify them, with the public key or the
+//! same secret. No member stores them: a token is valid until it expires. It carries the auth
+//! revision at which it was signed, so any change of users or roles makes requests with it fail,
+//! and their clients authenticate again.
 //!
-//! All of it is done with one cryptography library; keys and their forms are in `keys`, the JSON in `claims`.
+//! `keys` parses keys, `claims` the JSON; one cryptography library does the rest.
 //!
-//! Differences to etcd: an RSA key has at least 2048 bits, and a key that does not fit the method is refused at start rather than when it is
-//! first used.
+//! Differences to etcd: an RSA key needs at least 2048 bits, and a key that does not fit the method
+//! is refused at start instead of at its first use.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,31 +16,31 @@ use std::time::Duration;
 
 use crate::error::{Error, OptionsError};
 use crate::info::AuthInfo;
-use crate::token::claims::{self, Parts};
+use crate::token::claims::{self, ParsedToken};
 use crate::token::keys::Keys;
 use crate::token::method::Method;
-use crate::token::options::Options;
+use crate::token::options::JwtOptions;
 
-/// Makes and checks signed tokens.
+/// Signs and verifies tokens.
 #[derive(Debug)]
 pub struct JwtTokens {
     method: Method,
     keys: Keys,
-    /// In nanoseconds.
+    /// The lifetime in nanoseconds.
     ttl: i64,
 }
 
 impl JwtTokens {
-    /// With the keys that options name.
+    /// Reads the keys that the options name.
     pub(crate) fn new(
         options: &BTreeMap<&str, &str>,
         read: impl FnMut(&str) -> io::Result<Vec<u8>>,
     ) -> Result<JwtTokens, OptionsError> {
-        let options = Options::read(options, read)?;
+        let options = JwtOptions::read(options, read)?;
         Ok(JwtTokens { method: options.method, keys: Keys::read(&options)?, ttl: options.ttl })
     }
 
-    /// A token for a user. `now` is the time since 1970.
+    /// Signs a token for a user. `now` is the time since 1970.
     pub(crate) fn sign(&self, info: &AuthInfo, now: Duration) -> Result<String, Error> {
         let message = claims::message(self.method.name, info, self.expiry(now));
         let message = message.ok_or(Error::Signing)?;
@@ -47,16 +48,16 @@ impl JwtTokens {
         Ok(claims::token(&message, &signature))
     }
 
-    /// Who a token is from. None if it is not good.
+    /// Returns the user of a token, or `None` if it is invalid.
     pub(crate) fn verify(&self, token: &str, now: Duration) -> Option<AuthInfo> {
-        let parts = Parts::of(token)?;
-        let good = parts.is_signed_by(self.method.name)
-            && self.keys.verify(parts.message.as_bytes(), &parts.signature)
-            && parts.is_good_at(now);
-        if good { parts.info() } else { None }
+        let token = ParsedToken::parse(token)?;
+        let is_valid = token.is_signed_by(self.method.name)
+            && self.keys.verify(token.message.as_bytes(), &token.signature)
+            && token.is_valid_at(now);
+        if is_valid { token.info() } else { None }
     }
 
-    /// When a token that is made now expires, in seconds.
+    /// Returns when a token signed now expires, in seconds since 1970.
     fn expiry(&self, now: Duration) -> i64 {
         const SECOND: i64 = 1_000_000_000;
         let now = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);

@@ -1,4 +1,4 @@
-//! Keys: what a token is signed with, and what its signature is checked with.
+//! Keys that sign tokens and verify signatures.
 
 use std::fmt;
 
@@ -11,17 +11,17 @@ use aws_lc_rs::signature::{
 
 use crate::error::{Error, OptionsError};
 use crate::token::method::{Family, PairKind};
-use crate::token::options::Options;
+use crate::token::options::JwtOptions;
 use crate::token::pem;
 
-/// The keys of a method: at least one to check signatures with.
+/// The keys of a method; at least one verifies signatures.
 pub(crate) enum Keys {
     Secret(Box<hmac::Key>),
     Pair { signer: Signer, public: ParsedPublicKey },
     PublicOnly(ParsedPublicKey),
 }
 
-/// What signs.
+/// A private key.
 pub(crate) enum Signer {
     Rsa(RsaKeyPair, &'static dyn sig::RsaEncoding),
     Ecdsa(EcdsaKeyPair),
@@ -29,15 +29,15 @@ pub(crate) enum Signer {
 }
 
 impl Keys {
-    /// The keys in the files that options name.
-    pub(crate) fn read(options: &Options) -> Result<Keys, OptionsError> {
+    /// Parses the key files of the options.
+    pub(crate) fn read(options: &JwtOptions) -> Result<Keys, OptionsError> {
         match options.method.family {
             Family::Secret(algorithm) => secret(algorithm, &options.private_key),
             Family::Pair(kind) => Keys::read_pair(kind, options),
         }
     }
 
-    fn read_pair(kind: PairKind, options: &Options) -> Result<Keys, OptionsError> {
+    fn read_pair(kind: PairKind, options: &JwtOptions) -> Result<Keys, OptionsError> {
         let signer = given(&options.private_key).map(|file| kind.signer(file)).transpose()?;
         let public = given(&options.public_key).map(|file| kind.public(file)).transpose()?;
         match (signer, public) {
@@ -54,7 +54,7 @@ impl Keys {
         }
     }
 
-    /// The signature of a message.
+    /// Signs a message.
     pub(crate) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
         match self {
             Keys::Secret(secret) => Ok(hmac::sign(secret, message).as_ref().to_vec()),
@@ -63,7 +63,7 @@ impl Keys {
         }
     }
 
-    /// Whether a signature is good.
+    /// Verifies a signature.
     pub(crate) fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
         match self {
             Keys::Secret(secret) => hmac::verify(secret, message, signature).is_ok(),
@@ -74,7 +74,7 @@ impl Keys {
     }
 }
 
-/// Keys do not show.
+/// Prints no key material.
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -86,7 +86,7 @@ impl fmt::Debug for Keys {
 }
 
 impl Signer {
-    /// The signature of a message. None if the library would not.
+    /// Signs a message. Returns `None` if the library refuses.
     fn sign(&self, message: &[u8]) -> Option<Vec<u8>> {
         let random = SystemRandom::new();
         match self {
@@ -118,7 +118,7 @@ impl PairKind {
         }
     }
 
-    /// A private key: in the form of its own kind (PKCS #1, SEC 1), or in the one for all of them (PKCS #8).
+    /// Parses a private key, in the format of its kind (PKCS #1, SEC 1) or in PKCS #8.
     fn signer(self, file: &[u8]) -> Result<Signer, OptionsError> {
         let der = pem::first_block(file).ok_or(OptionsError::NotPem)?;
         let signer = match self {
@@ -135,7 +135,7 @@ impl PairKind {
         signer.map_err(|reason| self.not_a_key("private", reason))
     }
 
-    /// A public key, or that of a certificate.
+    /// Parses a public key or a certificate.
     fn public(self, file: &[u8]) -> Result<ParsedPublicKey, OptionsError> {
         let der = pem::first_block(file).ok_or(OptionsError::NotPem)?;
         self.parse_public(&der)
@@ -156,7 +156,7 @@ impl PairKind {
     }
 }
 
-/// A secret is its file, byte by byte. There is no public half, so a file for it is not looked at.
+/// Takes all bytes of a file as the secret. A public key file is ignored: a secret has none.
 fn secret(algorithm: hmac::Algorithm, file: &[u8]) -> Result<Keys, OptionsError> {
     let secret = given(file).ok_or(OptionsError::MissingKey)?;
     Ok(Keys::Secret(Box::new(hmac::Key::new(algorithm, secret))))
@@ -166,7 +166,7 @@ fn given(file: &[u8]) -> Option<&[u8]> {
     (!file.is_empty()).then_some(file)
 }
 
-/// Two keys are a pair if one takes what the other signs.
+/// Returns whether a public key verifies the signatures of a private key.
 fn are_pair(signer: &Signer, public: &ParsedPublicKey) -> bool {
     const PROBE: &[u8] = b"are you my other half?";
     signer.sign(PROBE).is_some_and(|signature| public.verify_sig(PROBE, &signature).is_ok())

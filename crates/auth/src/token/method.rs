@@ -1,10 +1,10 @@
-//! The ways to sign a token, by their names in JWT.
+//! Signing methods, by their names in JWT.
 //!
 //! | name | signature |
 //! | --- | --- |
 //! | `RS256` `RS384` `RS512` | RSA, PKCS #1 v1.5 |
 //! | `PS256` `PS384` `PS512` | RSA, PSS with a salt as long as the hash |
-//! | `ES256` `ES384` `ES512` | ECDSA on P-256, P-384, P-521: the two numbers after each other |
+//! | `ES256` `ES384` `ES512` | ECDSA on P-256, P-384, P-521: r and s concatenated |
 //! | `HS256` `HS384` `HS512` | HMAC with a shared secret |
 //! | `EdDSA` | Ed25519 |
 
@@ -13,21 +13,21 @@ use aws_lc_rs::signature as sig;
 
 use crate::error::{OptionsError, OptionsReason};
 
-/// A way to sign.
+/// A signing method.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Method {
     pub(crate) name: &'static str,
     pub(crate) family: Family,
 }
 
-/// One secret for all, or a key in two halves.
+/// A shared secret, or a key pair.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Family {
     Secret(hmac::Algorithm),
     Pair(PairKind),
 }
 
-/// The kinds of keys that have a public half, and what is done with each half.
+/// The kinds of key pairs, with the algorithms to sign and to verify.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PairKind {
     Rsa(&'static dyn sig::RsaEncoding, &'static sig::RsaParameters),
@@ -36,7 +36,7 @@ pub(crate) enum PairKind {
 }
 
 impl Method {
-    /// The method of a name.
+    /// Looks a method up by name.
     pub(crate) fn named(name: &str) -> Result<Method, OptionsError> {
         Ok(match name {
             "RS256" => rsa("RS256", &sig::RSA_PKCS1_SHA256, &sig::RSA_PKCS1_2048_8192_SHA256),

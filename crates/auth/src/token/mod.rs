@@ -1,12 +1,12 @@
-//! Tokens: what stands for a user once a password was checked.
+//! Tokens: stand for a user whose password was checked.
 //!
-//! Which kind there is, an option string says, the same on all members:
+//! An option string, equal on all members, selects the kind (`--auth-token`):
 //!
-//! | option | token | kept |
+//! | option | token | stored |
 //! | --- | --- | --- |
-//! | (empty) | none: nobody can authenticate but by certificate | |
-//! | `simple` | 16 letters and the index of the log entry: `fbCZpKxDEEcsxGSh.41` | by every member, in memory ([`simple`]) |
-//! | `jwt,sign-method=ES256,pub-key=...,priv-key=...,ttl=5m` | signed JSON | by nobody ([`jwt`]) |
+//! | (empty) | none: users authenticate by certificate only | |
+//! | `simple` | letters and a log index: `fbCZpKxDEEcsxGSh.41` | in memory ([`simple`]) |
+//! | `jwt,sign-method=ES256,pub-key=...,priv-key=...,ttl=5m` | signed JSON | not stored ([`jwt`]) |
 
 mod claims;
 mod jwt;
@@ -28,20 +28,20 @@ pub use jwt::JwtTokens;
 pub use options::KEY_FILE_BYTES_MAX;
 pub use simple::{SIMPLE_TOKEN_TTL_DEFAULT, SimpleTokens, TOKENS_MAX};
 
-/// Makes tokens, and knows whose they are.
+/// Assigns tokens and finds their users.
 #[derive(Debug)]
 pub enum Tokens {
-    /// There are none.
+    /// No tokens.
     Nop,
-    /// Letters at random, which every member remembers.
+    /// Random letters, stored by every member.
     Simple(SimpleTokens),
-    /// Signed statements, which nobody has to remember.
+    /// Signed claims, which no member has to store.
     Jwt(JwtTokens),
 }
 
 impl Tokens {
-    /// Tokens as an option string asks for. Simple ones expire when they were not used for `simple_ttl`; key files are read
-    /// through `read`, by the names in the options.
+    /// Parses an option string. Simple tokens expire after `simple_ttl` without use. `read` reads
+    /// the key files named by the options.
     pub fn parse(
         options: &str,
         simple_ttl: Duration,
@@ -59,13 +59,13 @@ impl Tokens {
         }
     }
 
-    /// Simple tokens, which expire when they were not used for a time; zero is the default.
+    /// Creates simple tokens that expire after a time without use; zero selects the default.
     #[must_use]
     pub fn simple(ttl: Duration) -> Tokens {
         Tokens::Simple(SimpleTokens::new(ttl))
     }
 
-    /// Tokens are only assigned while authentication is enabled, and forgotten when it is disabled.
+    /// Starts to accept simple tokens, or drops all of them.
     pub(crate) fn set_enabled(&self, enabled: bool) {
         if let Tokens::Simple(tokens) = self {
             tokens.set_enabled(enabled);
@@ -76,10 +76,10 @@ impl Tokens {
         self.invalidate(|user| user == name);
     }
 
-    /// Forgets the tokens of all users of whom that is so.
-    pub(crate) fn invalidate(&self, gone: impl Fn(&str) -> bool) {
+    /// Drops the tokens of all users that match.
+    pub(crate) fn invalidate(&self, matches: impl Fn(&str) -> bool) {
         if let Tokens::Simple(tokens) = self {
-            tokens.invalidate(gone);
+            tokens.invalidate(matches);
         }
     }
 
@@ -106,8 +106,8 @@ impl Tokens {
         }
     }
 
-    /// The entry that must have been applied before a token can be known. None if the token cannot be one; some none if there is no such
-    /// entry.
+    /// Returns the index of the entry that assigned a token: `Some(None)` for signed tokens, `None`
+    /// for a malformed one.
     pub(crate) fn index_of(&self, token: &str) -> Option<Option<Index>> {
         match self {
             Tokens::Simple(_) => simple::index_of(token).map(Some),
@@ -115,7 +115,8 @@ impl Tokens {
         }
     }
 
-    /// Whose token it is. `revision` is that of now: a signed token has its own.
+    /// Returns the user of a token. `revision` is the current auth revision; a signed token carries
+    /// its own.
     pub(crate) fn info(&self, token: &str, revision: u64, clock: &dyn Clock) -> Option<AuthInfo> {
         match self {
             Tokens::Nop => None,
@@ -128,7 +129,7 @@ impl Tokens {
     }
 }
 
-/// The date, as time since 1970.
+/// Returns the time since 1970.
 fn unix_time(clock: &dyn Clock) -> Duration {
     clock.wall().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
 }

@@ -8,10 +8,10 @@ use gocompat::GoDuration;
 use crate::error::{OptionsError, OptionsReason};
 use crate::token::method::Method;
 
-/// Most bytes of a key file.
+/// The most bytes of a key file.
 pub const KEY_FILE_BYTES_MAX: usize = 1 << 20;
 
-/// How long a token is good for unless told otherwise: 5 minutes, in nanoseconds.
+/// The default lifetime of a token: 5 minutes, in nanoseconds.
 const TTL_DEFAULT: i64 = 300_000_000_000;
 
 const SIGN_METHOD: &str = "sign-method";
@@ -19,18 +19,19 @@ const PUBLIC_KEY: &str = "pub-key";
 const PRIVATE_KEY: &str = "priv-key";
 const TTL: &str = "ttl";
 
-/// Options as meant: with the contents of files in place of their names.
+/// Parsed options, with the contents of the key files.
 #[derive(Debug)]
-pub(crate) struct Options {
+pub(crate) struct JwtOptions {
     pub(crate) method: Method,
-    /// Empty for none, like the next.
+    /// Empty if not given.
     pub(crate) public_key: Vec<u8>,
+    /// Empty if not given.
     pub(crate) private_key: Vec<u8>,
-    /// In nanoseconds. Not above zero, and no token is good.
+    /// In nanoseconds. With zero or less, every token is expired.
     pub(crate) ttl: i64,
 }
 
-/// Takes `type,name=value,...` apart.
+/// Splits `type,name=value,...`.
 pub(crate) fn split(text: &str) -> Result<(&str, BTreeMap<&str, &str>), OptionsReason> {
     let mut parts = text.split(',');
     let kind = parts.next().unwrap_or_default();
@@ -45,12 +46,13 @@ pub(crate) fn split(text: &str) -> Result<(&str, BTreeMap<&str, &str>), OptionsR
     Ok((kind, options))
 }
 
-impl Options {
-    /// Reads options. As in etcd, an option without a value is one that is not given, and those that nobody knows are only warned of.
+impl JwtOptions {
+    /// Parses the options. Compat: as in etcd, an empty value counts as not given, and unknown
+    /// options only cause a warning.
     pub(crate) fn read(
         options: &BTreeMap<&str, &str>,
         mut read: impl FnMut(&str) -> io::Result<Vec<u8>>,
-    ) -> Result<Options, OptionsError> {
+    ) -> Result<JwtOptions, OptionsError> {
         for name in options.keys() {
             if ![SIGN_METHOD, PUBLIC_KEY, PRIVATE_KEY, TTL].contains(name) {
                 tracing::warn!(name, "unknown JWT option");
@@ -63,7 +65,7 @@ impl Options {
         };
         let public_key = read_key(given(PUBLIC_KEY), &mut read)?;
         let private_key = read_key(given(PRIVATE_KEY), &mut read)?;
-        Ok(Options { method: Method::named(given(SIGN_METHOD))?, public_key, private_key, ttl })
+        Ok(JwtOptions { method: Method::named(given(SIGN_METHOD))?, public_key, private_key, ttl })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Keys as files hold them: DER, wrapped in PEM, possibly inside a certificate.
+//! Key files: DER in PEM, possibly inside a certificate.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -7,7 +7,7 @@ const BEGIN: &str = "-----BEGIN ";
 const END: &str = "-----END ";
 const DASHES: &str = "-----";
 
-/// The bytes of the first block of a PEM file. None if there is no block.
+/// Decodes the first block of a PEM file.
 pub(crate) fn first_block(file: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(file).ok()?;
     let mut lines = text.lines().map(str::trim_end);
@@ -18,7 +18,7 @@ pub(crate) fn first_block(file: &[u8]) -> Option<Vec<u8>> {
         if line == end {
             return STANDARD.decode(body).ok();
         }
-        // Headers, and the empty line after them, are no part of the key.
+        // Skip headers and the empty line after them.
         if !line.contains(':') {
             body.push_str(line.trim());
         }
@@ -26,18 +26,19 @@ pub(crate) fn first_block(file: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-/// The public key of a certificate, as a `SubjectPublicKeyInfo`. None if it is no certificate.
+/// Returns the public key of a certificate, as a `SubjectPublicKeyInfo`.
 ///
 /// ```text
-/// Certificate      SEQUENCE { to be signed, ... }
-/// to be signed     SEQUENCE { [0] version, serial, algorithm, issuer, validity, subject, public key, ... }
+/// Certificate      SEQUENCE { tbsCertificate, ... }
+/// tbsCertificate   SEQUENCE { [0] version, serial, algorithm, issuer, validity, subject,
+///                             public key, ... }
 /// ```
 pub(crate) fn key_of_certificate(der: &[u8]) -> Option<&[u8]> {
     let (certificate, _) = Element::read(der).filter(|(element, _)| element.tag == SEQUENCE)?;
     let (signed, _) =
         Element::read(certificate.content).filter(|(element, _)| element.tag == SEQUENCE)?;
     let mut fields = signed.content;
-    // A certificate of the first version does not say so.
+    // Certificates of version 1 have no version field.
     let (first, rest) = Element::read(fields)?;
     if first.tag == VERSION {
         fields = rest;
@@ -52,10 +53,10 @@ pub(crate) fn key_of_certificate(der: &[u8]) -> Option<&[u8]> {
 const SEQUENCE: u8 = 0x30;
 const VERSION: u8 = 0xa0;
 
-/// Most bytes that a length is written in: a key is shorter than 16 MiB.
+/// The most bytes of an encoded length: a key is shorter than 16 MiB.
 const LENGTH_BYTES_MAX: usize = 3;
 
-/// An element of DER.
+/// A DER element.
 struct Element<'a> {
     tag: u8,
     content: &'a [u8],
@@ -63,7 +64,7 @@ struct Element<'a> {
 }
 
 impl<'a> Element<'a> {
-    /// The element at the beginning, and what follows it.
+    /// Splits the first element off.
     fn read(der: &'a [u8]) -> Option<(Element<'a>, &'a [u8])> {
         let (&[tag, first], rest) = der.split_first_chunk()?;
         let (len, rest) = match usize::from(first) {

@@ -1,152 +1,149 @@
-//! Simple tokens.
+//! Simple tokens: random letters, stored in the memory of every member.
 //!
 //! ```text
-//!   fbCZpKxDEEcsxGSh . 41          assigned by the log entry at index 41, to alice, until 300 s after it was last used
-//!   └── at random ──┘
+//!   fbCZpKxDEEcsxGSh . 41     of alice, assigned by log entry 41, expires 300 s after its last use
+//!   └─── random ───┘
 //! ```
 //!
-//! The letters are drawn by the member that took the request and come through the log, so all members assign the same token. A member that
-//! is behind waits until it has applied the entry at the token's index, and then knows the token or never will.
+//! The member that receives the request draws the letters, and the log carries them, so all members
+//! assign the same token. A member that is behind waits until it has applied the entry at the
+//! token's index; then it either knows the token or never will.
 //!
-//! Tokens are in memory only: after a restart of a member they are unknown to it. Invariant: `users` and `by_expiry` hold the same
+//! Tokens do not survive a restart of the member. Invariant: `users` and `by_expiry` hold the same
 //! tokens.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use env::Random;
+use parking_lot::Mutex;
 use types::Index;
 
-/// How long a token is known after it was last used, unless told otherwise.
+/// The default time without use after which a token expires.
 pub const SIMPLE_TOKEN_TTL_DEFAULT: Duration = Duration::from_secs(300);
 
-/// Most tokens that are remembered. Past that, the one that would expire first goes.
+/// The most tokens that a member stores. Beyond it, the token that expires first is dropped.
 pub const TOKENS_MAX: usize = 1 << 20;
 
 const LETTERS: &[u8; 52] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 const PREFIX_LETTERS: usize = 16;
 
-/// How much later a token has to expire for that to be written down: most uses of a token then change nothing. It is given on top of the
-/// time to live, so no token expires early.
+/// The smallest extension of an expiry that is recorded, so that most uses of a token change
+/// nothing. It is added to the TTL, so no token expires early.
 const SLIDE_MIN: Duration = Duration::from_millis(100);
 
-/// Tokens that are remembered.
+/// Stores tokens and their users.
 #[derive(Debug)]
 pub struct SimpleTokens {
     ttl: Duration,
-    known: Mutex<Known>,
+    table: Mutex<TokenTable>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct TokenTable {
     enabled: bool,
-    users: BTreeMap<String, Entry>,
+    users: BTreeMap<String, TokenEntry>,
     by_expiry: BTreeSet<(Duration, String)>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct TokenEntry {
     user: String,
     expires: Duration,
 }
 
 impl SimpleTokens {
-    /// None yet. A time to live of zero is the default one.
+    /// Creates an empty table. A TTL of zero selects the default.
     #[must_use]
     pub fn new(ttl: Duration) -> SimpleTokens {
         let ttl = if ttl.is_zero() { SIMPLE_TOKEN_TTL_DEFAULT } else { ttl };
-        SimpleTokens { ttl, known: Mutex::default() }
+        SimpleTokens { ttl, table: Mutex::default() }
     }
 
     pub(crate) fn set_enabled(&self, enabled: bool) {
-        let mut known = self.known();
+        let mut table = self.table.lock();
         if !enabled {
-            *known = Known::default();
+            *table = TokenTable::default();
         }
-        known.enabled = enabled;
+        table.enabled = enabled;
     }
 
     pub(crate) fn assign(&self, user: String, prefix: &str, index: Index, now: Duration) -> String {
         let token = format!("{prefix}.{index}");
-        let mut known = self.known();
-        if known.enabled {
-            known.forget_expired(now);
-            known.forget(&token);
-            known.remember(token.clone(), Entry { user, expires: self.expiry(now) });
+        let mut table = self.table.lock();
+        if table.enabled {
+            table.remove_expired(now);
+            table.remove(&token);
+            table.insert(token.clone(), TokenEntry { user, expires: self.expiry(now) });
         }
         token
     }
 
-    /// Whose token it is. That counts as use.
+    /// Returns the user of a token and extends its expiry.
     pub(crate) fn user_of(&self, token: &str, now: Duration) -> Option<String> {
         let expires = self.expiry(now);
-        let mut known = self.known();
-        let entry = known.users.get(token)?;
+        let mut table = self.table.lock();
+        let entry = table.users.get(token)?;
         if now > entry.expires {
-            known.forget(token);
+            table.remove(token);
             return None;
         }
         let user = entry.user.clone();
         if expires >= entry.expires.saturating_add(SLIDE_MIN) {
-            let entry = known.forget(token)?;
-            known.remember(token.to_owned(), Entry { expires, ..entry });
+            let entry = table.remove(token)?;
+            table.insert(token.to_owned(), TokenEntry { expires, ..entry });
         }
         Some(user)
     }
 
-    pub(crate) fn invalidate(&self, gone: impl Fn(&str) -> bool) {
-        let mut known = self.known();
-        let Known { users, by_expiry, .. } = &mut *known;
-        users.retain(|_, entry| !gone(&entry.user));
+    pub(crate) fn invalidate(&self, matches: impl Fn(&str) -> bool) {
+        let mut table = self.table.lock();
+        let TokenTable { users, by_expiry, .. } = &mut *table;
+        users.retain(|_, entry| !matches(&entry.user));
         by_expiry.retain(|(_, token)| users.contains_key(token));
     }
 
-    /// When a token that is used now expires.
+    /// Returns when a token used now expires.
     fn expiry(&self, now: Duration) -> Duration {
         now.saturating_add(self.ttl).saturating_add(SLIDE_MIN)
     }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl Known {
-    fn remember(&mut self, token: String, entry: Entry) {
+impl TokenTable {
+    fn insert(&mut self, token: String, entry: TokenEntry) {
         if self.users.len() >= TOKENS_MAX {
-            self.forget_first();
+            self.remove_first();
         }
         self.by_expiry.insert((entry.expires, token.clone()));
         self.users.insert(token, entry);
     }
 
-    fn forget(&mut self, token: &str) -> Option<Entry> {
+    fn remove(&mut self, token: &str) -> Option<TokenEntry> {
         let entry = self.users.remove(token)?;
         self.by_expiry.remove(&(entry.expires, token.to_owned()));
         Some(entry)
     }
 
-    fn forget_expired(&mut self, now: Duration) {
+    fn remove_expired(&mut self, now: Duration) {
         while self.by_expiry.first().is_some_and(|(expires, _)| now > *expires) {
-            self.forget_first();
+            self.remove_first();
         }
     }
 
-    fn forget_first(&mut self) {
+    fn remove_first(&mut self) {
         if let Some((_, token)) = self.by_expiry.pop_first() {
             self.users.remove(&token);
         }
     }
 }
 
-/// Letters at random.
+/// Draws the random part of a token.
 pub(crate) fn prefix(random: &mut dyn Random) -> io::Result<String> {
     (0..PREFIX_LETTERS).map(|_| letter(random)).collect()
 }
 
-/// One of 52, each as likely: what is left over of 64 bits is drawn again.
+/// Draws one of 52 letters, uniformly: numbers from the incomplete last cycle are rejected.
 fn letter(random: &mut dyn Random) -> io::Result<char> {
     const COUNT: u64 = LETTERS.len() as u64;
     const EVEN: u64 = u64::MAX - u64::MAX % COUNT;
@@ -158,7 +155,7 @@ fn letter(random: &mut dyn Random) -> io::Result<char> {
     }
 }
 
-/// The entry that assigned a token. None if it is no token.
+/// Returns the index of the entry that assigned a token, or `None` if the token is malformed.
 pub(crate) fn index_of(token: &str) -> Option<Index> {
     let (_, index) = token.split_once('.')?;
     if index.is_empty() || !index.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -198,14 +195,14 @@ mod tests {
     }
 
     #[test]
-    fn every_letter_is_drawn() {
+    fn every_letter_occurs() {
         let mut random = SeededRandom::new(3);
         let drawn: BTreeSet<char> = (0..5000).map(|_| letter(&mut random).unwrap()).collect();
         assert_eq!(drawn.len(), LETTERS.len());
     }
 
     #[test]
-    fn what_has_no_index_is_no_token() {
+    fn a_token_without_an_index_is_malformed() {
         for token in ["", "a", "a.", ".", "a.b", "a.1.2", "a.+1", "a.-1", "a.99999999999999999999"]
         {
             assert_eq!(index_of(token), None, "{token}");
@@ -215,14 +212,14 @@ mod tests {
     }
 
     #[test]
-    fn a_token_lives_as_long_as_it_is_used() {
+    fn using_a_token_extends_its_life() {
         let tokens = tokens();
         let token = tokens.assign("alice".into(), "a", Index(1), Duration::ZERO);
         for use_at in [9.9, 19.8, 19.85, 29.8] {
             assert!(tokens.user_of(&token, seconds(use_at)).is_some(), "{use_at}");
         }
         assert_eq!(tokens.user_of(&token, seconds(40.1)), None);
-        assert_eq!(tokens.user_of(&token, seconds(29.9)), None, "once expired, forgotten");
+        assert_eq!(tokens.user_of(&token, seconds(29.9)), None, "dropped once expired");
     }
 
     #[test]
@@ -235,29 +232,29 @@ mod tests {
     }
 
     #[test]
-    fn tokens_that_nobody_uses_are_forgotten() {
+    fn unused_tokens_expire() {
         let tokens = tokens();
         for second in 0..100 {
             tokens.assign("alice".into(), "a", Index(second), Duration::from_secs(second));
         }
-        let known = tokens.known();
-        assert!(known.users.len() <= 12, "{}", known.users.len());
-        assert_eq!(known.users.len(), known.by_expiry.len());
+        let table = tokens.table.lock();
+        assert!(table.users.len() <= 12, "{}", table.users.len());
+        assert_eq!(table.users.len(), table.by_expiry.len());
     }
 
     #[test]
-    fn the_tokens_of_a_user_can_be_forgotten() {
+    fn the_tokens_of_one_user_can_be_invalidated() {
         let tokens = tokens();
         let assign = |user: &str, index| tokens.assign(user.into(), "a", Index(index), TTL);
         let (one, two, other) = (assign("alice", 1), assign("alice", 2), assign("bob", 3));
         tokens.invalidate(|user| user == "alice");
         assert_eq!([&one, &two].map(|token| tokens.user_of(token, TTL)), [None, None]);
         assert_eq!(tokens.user_of(&other, TTL).unwrap(), "bob");
-        assert_eq!(tokens.known().by_expiry.len(), 1);
+        assert_eq!(tokens.table.lock().by_expiry.len(), 1);
     }
 
     #[test]
-    fn there_are_none_while_authentication_is_disabled() {
+    fn disabling_authentication_drops_all_tokens() {
         let tokens = tokens();
         let before = tokens.assign("alice".into(), "a", Index(1), TTL);
         tokens.set_enabled(false);
@@ -267,11 +264,11 @@ mod tests {
     }
 
     #[test]
-    fn the_same_token_twice_is_the_latters() {
+    fn a_token_assigned_twice_belongs_to_the_second_user() {
         let tokens = tokens();
         tokens.assign("alice".into(), "a", Index(1), TTL);
         let token = tokens.assign("bob".into(), "a", Index(1), TTL);
         assert_eq!(tokens.user_of(&token, TTL).unwrap(), "bob");
-        assert_eq!(tokens.known().by_expiry.len(), 1);
+        assert_eq!(tokens.table.lock().by_expiry.len(), 1);
     }
 }

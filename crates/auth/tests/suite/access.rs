@@ -1,4 +1,4 @@
-//! Who may do what, request by request.
+//! Permission checks, request by request.
 
 use proto::command::Command;
 use proto::etcdserverpb::alarm_request::AlarmAction;
@@ -12,9 +12,10 @@ use crate::*;
 
 const DENIED: Result<(), Error> = Err(Error::PermissionDenied);
 const OLD: Result<(), Error> = Err(Error::AuthOldRevision);
-const NOBODY: Result<(), Error> = Err(Error::UserEmpty);
+const NO_USER: Result<(), Error> = Err(Error::UserEmpty);
 
-/// Alice may read r, write w, and do both to b. Leases: 1 has keys w and b, 2 has w and a key of others, 3 has r, 4 none.
+/// Alice may read r, write w, and do both to b. Lease 1 has the keys w and b, 2 has w and a key
+/// that alice may not write, 3 has r, 4 none.
 struct Access {
     fixture: Fixture,
     leases: Leases,
@@ -53,7 +54,8 @@ impl Access {
         applied
     }
 
-    /// An operation alone and in a transaction, in either branch and at any depth: the same.
+    /// Checks an operation alone, and asserts the same result for it in both branches of a
+    /// transaction at several depths.
     fn op(&self, op: Request) -> Result<(), Error> {
         let alone = self.apply(match op.clone() {
             Request::RequestRange(range) => Command::Range(range),
@@ -116,7 +118,7 @@ fn previous_values_need_read_too() {
 }
 
 #[test]
-fn a_lease_is_attached_by_those_who_could_revoke_it() {
+fn attaching_a_lease_needs_the_permissions_to_revoke_it() {
     let access = Access::new();
     let results = [0, 1, 2, 3, 4, 99].map(|lease| access.op(put("w", lease, false)));
     assert_eq!(results, [Ok(()), Ok(()), DENIED, DENIED, Ok(()), Ok(())]);
@@ -183,7 +185,7 @@ fn a_watch_of_a_single_key_grants_exactly_that_key() {
 }
 
 #[test]
-fn leases_are_kept_alive_by_writers_and_looked_at_by_readers() {
+fn lease_keep_alive_needs_write_and_time_to_live_needs_read() {
     let access = Access::new();
     let alice = access.alice();
     let renew = |id| access.store().check_lease_renew(Some(&alice), LeaseId(id), &access.leases);
@@ -202,12 +204,12 @@ fn leases_are_kept_alive_by_writers_and_looked_at_by_readers() {
     let root = access.fixture.caller("root");
     let all = [1, 2, 3, 4].map(LeaseId);
     assert_eq!(access.store().check_lease_leases(Some(&root), all, &access.leases), Ok(()));
-    assert_eq!(access.store().check_lease_leases(None, all, &access.leases), NOBODY);
-    assert_eq!(access.store().check_lease_renew(None, LeaseId(4), &access.leases), NOBODY);
+    assert_eq!(access.store().check_lease_leases(None, all, &access.leases), NO_USER);
+    assert_eq!(access.store().check_lease_renew(None, LeaseId(4), &access.leases), NO_USER);
 }
 
 #[test]
-fn an_answer_with_keys_is_given_only_if_nothing_changed_meanwhile() {
+fn a_revision_check_fails_after_users_or_roles_changed() {
     let access = Access::new();
     let (store, alice) = (access.store(), access.alice());
     let request = LeaseTimeToLiveRequest { id: 3, keys: true };
@@ -215,32 +217,36 @@ fn an_answer_with_keys_is_given_only_if_nothing_changed_meanwhile() {
     assert_eq!((store.check_revision(revision), store.check_unchanged(&alice)), (Ok(()), Ok(())));
     access.fixture.role_add("another").unwrap();
     assert_eq!((store.check_revision(revision), store.check_unchanged(&alice)), (OLD, OLD));
-    assert_eq!(store.check_unchanged(&AuthInfo::default()), Ok(()), "nobody is never too old");
+    assert_eq!(
+        store.check_unchanged(&AuthInfo::default()),
+        Ok(()),
+        "a request without a user has no revision"
+    );
 }
 
 #[test]
-fn who_was_authenticated_before_a_change_is_refused() {
+fn a_request_authenticated_before_a_change_is_refused() {
     let access = Access::new();
     let request = Command::Range(RangeRequest { key: "r".into(), ..Default::default() });
     let as_of = |revision| access.apply_as(&AuthInfo { revision, ..access.alice() }, &request);
     let now = access.store().revision();
     assert_eq!(as_of(now), Ok(()));
     assert_eq!(as_of(now - 1), OLD);
-    assert_eq!(as_of(0), NOBODY);
-    assert_eq!(as_of(now + 1), Ok(()), "this member is behind the one that took the request");
+    assert_eq!(as_of(0), NO_USER);
+    assert_eq!(as_of(now + 1), Ok(()), "this member is behind the proposing one");
     let root = AuthInfo { revision: now - 1, ..access.fixture.caller("root") };
     assert_eq!(access.apply_as(&root, &request), OLD, "root too");
     assert_eq!(access.apply_as(&access.fixture.caller("ghost"), &request), DENIED);
 }
 
 #[test]
-fn nobody_is_asked_while_authentication_is_disabled() {
+fn all_checks_pass_while_authentication_is_disabled() {
     let access = Access::new();
     access.fixture.apply(AuthStore::disable);
-    let (store, nobody) = (access.store(), AuthInfo::default());
+    let (store, no_user) = (access.store(), AuthInfo::default());
     let success = vec![RequestOp { request: Some(put("x", 2, true)) }];
     let request = Command::Txn(TxnRequest { success, ..Default::default() });
-    assert_eq!(access.apply_as(&nobody, &request), Ok(()));
+    assert_eq!(access.apply_as(&no_user, &request), Ok(()));
     assert_eq!(store.check_admin(None), Ok(()));
     assert_eq!(store.check_any_user(None), Ok(()));
     assert_eq!(store.check_lease_renew(None, LeaseId(2), &access.leases), Ok(()));
@@ -248,24 +254,24 @@ fn nobody_is_asked_while_authentication_is_disabled() {
 }
 
 #[test]
-fn management_is_for_the_role_root() {
+fn changes_of_users_and_roles_need_the_role_root() {
     let access = Access::new();
     let (root, alice) = (access.fixture.caller("root"), access.alice());
     for (at, request) in management().iter().enumerate() {
         assert_eq!(access.apply_as(&root, request), Ok(()), "{at}");
         assert_eq!(access.apply_as(&alice, request), DENIED, "{at}");
-        assert_eq!(access.apply_as(&AuthInfo::default(), request), NOBODY, "{at}");
+        assert_eq!(access.apply_as(&AuthInfo::default(), request), NO_USER, "{at}");
         let ghost = access.fixture.caller("ghost");
         assert_eq!(access.apply_as(&ghost, request), Err(Error::UserNotFound), "{at}");
     }
     let check = |name| access.store().check_admin(Some(&access.fixture.caller(name)));
     assert_eq!([check("root"), check("alice")], [Ok(()), DENIED]);
-    assert_eq!(access.store().check_admin(None), NOBODY);
+    assert_eq!(access.store().check_admin(None), NO_USER);
     access.fixture.user_grant_role("alice", "root").unwrap();
     assert_eq!(check("alice"), Ok(()), "it is the role that counts");
 }
 
-/// One request of each kind that is for the role root as it is applied.
+/// Returns each command that needs the role root when it is applied.
 fn management() -> [Command; 13] {
     [
         Command::AuthEnable(Default::default()),
@@ -285,7 +291,7 @@ fn management() -> [Command; 13] {
 }
 
 #[test]
-fn a_user_may_look_at_itself_and_at_its_roles() {
+fn a_user_may_read_itself_and_its_roles() {
     let access = Access::new();
     access.fixture.role_add("web").unwrap();
     let user_get = |name: &str| access.apply(pb::AuthUserGetRequest { name: name.into() });
@@ -295,20 +301,20 @@ fn a_user_may_look_at_itself_and_at_its_roles() {
 }
 
 #[test]
-fn anybody_may_authenticate_and_any_user_may_list_alarms() {
+fn authenticate_needs_no_user_and_alarm_list_needs_any_user() {
     let access = Access::new();
     let open = [Command::Authenticate(Default::default()), Command::AuthStatus(Default::default())];
     for request in &open {
         assert_eq!(access.apply_as(&AuthInfo::default(), request), Ok(()));
     }
     let (store, alice) = (access.store(), access.alice());
-    assert_eq!([store.check_any_user(Some(&alice)), store.check_any_user(None)], [Ok(()), NOBODY]);
+    assert_eq!([store.check_any_user(Some(&alice)), store.check_any_user(None)], [Ok(()), NO_USER]);
     let alarm = |caller, action: i32| {
         store.check_alarm(caller, &AlarmRequest { action, ..Default::default() })
     };
     let [get, activate, deactivate] =
         [AlarmAction::Get, AlarmAction::Activate, AlarmAction::Deactivate].map(i32::from);
-    assert_eq!([alarm(Some(&alice), get), alarm(None, get)], [Ok(()), NOBODY]);
+    assert_eq!([alarm(Some(&alice), get), alarm(None, get)], [Ok(()), NO_USER]);
     let root = access.fixture.caller("root");
     for action in [activate, deactivate, 99] {
         assert_eq!(alarm(Some(&alice), action), DENIED);
@@ -317,7 +323,7 @@ fn anybody_may_authenticate_and_any_user_may_list_alarms() {
 }
 
 #[test]
-fn who_asks_travels_in_the_header() {
+fn the_user_travels_in_the_request_header() {
     let info = AuthInfo { username: "alice".into(), revision: 7 };
     let mut header = pb::RequestHeader { id: 5, ..Default::default() };
     info.write_to(&mut header);

@@ -1,4 +1,4 @@
-//! Requests that were put to etcd's own store, and what it answered: `testdata/etcd.txt`.
+//! Requests recorded from etcd's own store with its replies: `testdata/etcd.txt`.
 
 use backend::schema::Bucket;
 use proto::authpb::UserAddOptions;
@@ -10,7 +10,7 @@ use crate::*;
 const TRACE: &str = include_str!("../../testdata/etcd.txt");
 
 #[test]
-fn requests_get_the_answers_and_bytes_that_etcd_gives() {
+fn requests_get_the_replies_and_bytes_of_etcd() {
     let (mut requests, mut stored) = (0, 0);
     for (number, run) in TRACE.split("start\n").skip(1).enumerate() {
         let fixture = Fixture::new();

@@ -1,12 +1,12 @@
-//! What the store promises, seen from outside.
+//! Tests of the public interface.
 //!
-//! | file | what it shows |
+//! | file | subject |
 //! | --- | --- |
-//! | `etcd` | the same requests get the same answers and bytes as from etcd |
+//! | `etcd` | requests get the same replies and bytes as from etcd |
 //! | `store` | users, roles and revisions, rule by rule |
-//! | `access` | who may do what, request by request |
-//! | `model` | what is granted is a set of keys; no request makes it panic |
-//! | `tokens` | simple and signed tokens, to and from etcd |
+//! | `access` | permission checks, request by request |
+//! | `model` | permissions compared with a set of keys; no request panics |
+//! | `tokens` | simple and signed tokens, exchanged with etcd |
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 
@@ -31,7 +31,7 @@ use proto::authpb::{Permission, UserAddOptions};
 use proto::etcdserverpb as pb;
 use types::LeaseId;
 
-/// A store on a simulated disk, with a clock that only moves when it is moved.
+/// A store on a simulated disk, with a clock that tests advance.
 struct Fixture {
     clock: SimClock,
     backend: Backend,
@@ -55,7 +55,7 @@ impl Fixture {
         fixture
     }
 
-    /// Users root and alice, the latter with the role ops; authentication enabled.
+    /// Has the users root and alice, alice with the role ops, and authentication enabled.
     fn enabled() -> Fixture {
         Fixture::new().with_users()
     }
@@ -70,7 +70,7 @@ impl Fixture {
         self
     }
 
-    /// Applies something, as a log entry would be.
+    /// Applies a change in a transaction, like a log entry.
     fn apply<T>(&self, change: impl FnOnce(&AuthStore, &mut Tx<'_>) -> T) -> T {
         let mut tx = self.backend.begin();
         let result = change(&self.store, &mut tx);
@@ -78,7 +78,7 @@ impl Fixture {
         result
     }
 
-    /// Another store, from what this one has written.
+    /// Opens another store from the same database.
     fn reread(&self) -> AuthStore {
         let clock = Arc::new(self.clock.clone());
         let store = AuthStore::new(Tokens::simple(Duration::ZERO), clock, self.store.cost());
@@ -169,12 +169,12 @@ impl Fixture {
             .map(|response| response.perm)
     }
 
-    /// A user as one that has authenticated just now.
+    /// Returns a user authenticated at the current revision.
     fn caller(&self, name: &str) -> AuthInfo {
         AuthInfo { username: name.into(), revision: self.store.revision() }
     }
 
-    /// What a bucket has.
+    /// Returns all items of a bucket.
     fn bucket(&self, bucket: Bucket) -> Vec<(Bytes, Bytes)> {
         let view = self.backend.view();
         let items = view.all(bucket).unwrap().map(Result::unwrap);

@@ -1,4 +1,4 @@
-//! What is granted is a set of keys; and no request makes the store panic.
+//! Permissions compared with a set of keys, and requests that must not panic.
 
 use std::collections::BTreeSet;
 
@@ -22,13 +22,13 @@ fn key() -> impl Strategy<Value = Vec<u8>> {
     vec(select(&LETTERS[..]), 1..=2)
 }
 
-/// A range as a request has it.
+/// Generates a range of a request.
 fn range() -> impl Strategy<Value = Range> {
     (key(), prop_oneof![Just(vec![]), Just(vec![0]), key()])
 }
 
-/// All keys of one or two letters, and what comes right after each. Ranges over such keys begin and end nowhere else, so two keys between
-/// which there is none of these are in the same ranges: whoever has all of these has all keys.
+/// Returns all keys of one or two letters, and the key right after each. The generated ranges begin
+/// and end at such keys only, so these represent all keys.
 fn world() -> Vec<Vec<u8>> {
     let one = LETTERS.map(|letter| vec![letter]).into_iter();
     let two = LETTERS.into_iter().flat_map(|a| LETTERS.map(|b| vec![a, b]));
@@ -37,7 +37,7 @@ fn world() -> Vec<Vec<u8>> {
     after.chain(keys.clone()).collect()
 }
 
-/// The keys of the world that are in a range.
+/// Returns the keys of the world that are in a range.
 fn keys_in((key, end): &Range) -> BTreeSet<Vec<u8>> {
     let inside = |candidate: &Vec<u8>| match &end[..] {
         [] => candidate == key,
@@ -64,7 +64,7 @@ fn change() -> impl Strategy<Value = Change> {
     prop_oneof![3 => grant, 1 => revoke]
 }
 
-/// Alice with two roles, after changes to these.
+/// Returns alice with two roles, after changes to the roles.
 fn changed(changes: Vec<Change>) -> Fixture {
     let fixture = Fixture::enabled();
     fixture.role_add("web").unwrap();
@@ -87,7 +87,7 @@ fn changed(changes: Vec<Change>) -> Fixture {
     fixture
 }
 
-/// The keys that alice may read, or write, as her roles list them.
+/// Returns the keys that alice may read or write, according to the lists of her roles.
 fn granted(fixture: &Fixture, wanted: i32) -> BTreeSet<Vec<u8>> {
     let permissions = ROLES.iter().flat_map(|role| fixture.permissions_of(role).unwrap());
     permissions
@@ -96,13 +96,13 @@ fn granted(fixture: &Fixture, wanted: i32) -> BTreeSet<Vec<u8>> {
         .collect()
 }
 
-/// Whether a range is granted, key by key. One without keys is judged by where it begins.
+/// Returns whether all keys of a range are granted. An empty range is judged by its first key.
 fn is_granted(granted: &BTreeSet<Vec<u8>>, range: &Range) -> bool {
     let wanted = keys_in(range);
     if wanted.is_empty() { granted.contains(&range.0) } else { wanted.is_subset(granted) }
 }
 
-/// Whether alice may read a range, and whether she may delete it.
+/// Returns whether alice may read a range, and whether she may delete it.
 fn answers(store: &AuthStore, caller: &AuthInfo, (key, end): &Range) -> (bool, bool) {
     let (key, range_end) = (Bytes::from(key.clone()), Bytes::from(end.clone()));
     let delete =
@@ -123,7 +123,7 @@ proptest! {
     #![proptest_config(config(128))]
 
     #[test]
-    fn a_range_is_allowed_if_all_of_its_keys_are(
+    fn a_range_is_permitted_if_all_of_its_keys_are(
         changes in vec(change(), 1..25),
         asked in vec(range(), 1..20),
     ) {
@@ -138,7 +138,7 @@ proptest! {
     }
 }
 
-/// Names of which some are there, some not, some empty and some long.
+/// Generates names: existing, unknown, empty and long ones.
 fn name() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => select(vec!["root", "alice", "bob", "ops", "web", ""]).prop_map(str::to_owned),
@@ -183,7 +183,7 @@ fn txn(depth: u32) -> impl Strategy<Value = TxnRequest> {
     })
 }
 
-/// One request to change something, out of whatever a client could send.
+/// Generates a request that changes users or roles.
 fn request() -> impl Strategy<Value = Command> {
     let permission = prop::option::of((any::<i32>(), bytes(), bytes()));
     (0..12, name(), name(), ".{0,80}", bytes(), bytes(), permission, any::<Option<bool>>())
@@ -246,7 +246,7 @@ proptest! {
     #![proptest_config(config(96))]
 
     #[test]
-    fn whatever_is_asked_memory_and_database_agree(requests in vec(request(), 1..30)) {
+    fn memory_and_database_agree_after_any_requests(requests in vec(request(), 1..30)) {
         let (fixture, twin) = (Fixture::enabled(), Fixture::enabled());
         for request in &requests {
             prop_assert_eq!(apply(&fixture, request), apply(&twin, request));
@@ -269,13 +269,13 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_in_a_transaction_root_may_and_nobody_may_not(txn in txn(3), lease in any::<i64>()) {
+    fn root_may_execute_any_transaction_and_a_user_without_roles_none(txn in txn(3), lease in any::<i64>()) {
         let fixture = Fixture::enabled();
         let leases = Leases([(lease, vec!["a"])].into());
         let check = |caller: &AuthInfo| fixture.store.check_txn(caller, &txn, &leases);
         prop_assert_eq!(check(&fixture.caller("root")), Ok(()));
-        let (nobody, alice) = (check(&AuthInfo::default()), check(&fixture.caller("alice")));
-        prop_assert_eq!(nobody.is_ok(), alice.is_ok(), "alice has nothing, so she may do as little");
+        let (no_user, alice) = (check(&AuthInfo::default()), check(&fixture.caller("alice")));
+        prop_assert_eq!(no_user.is_ok(), alice.is_ok(), "alice has no permissions");
     }
 
 }

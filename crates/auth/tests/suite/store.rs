@@ -26,7 +26,7 @@ fn starting_again_changes_nothing() {
 }
 
 #[test]
-fn every_change_takes_a_revision_but_enabling() {
+fn every_change_except_enable_increments_the_revision() {
     let fixture = Fixture::new();
     let mut last = fixture.store.revision();
     let mut advanced = || {
@@ -59,7 +59,7 @@ fn every_change_takes_a_revision_but_enabling() {
 }
 
 #[test]
-fn what_fails_changes_nothing() {
+fn a_refused_request_changes_nothing() {
     let fixture = Fixture::enabled();
     let buckets =
         || [Bucket::Auth, Bucket::AuthUsers, Bucket::AuthRoles].map(|b| fixture.bucket(b));
@@ -99,7 +99,7 @@ fn what_fails_changes_nothing() {
 }
 
 #[test]
-fn the_texts_are_etcds() {
+fn error_texts_are_etcds() {
     for (error, text) in [
         (Error::RootUserNotExist, "auth: root user does not exist"),
         (Error::RootRoleNotExist, "auth: root user does not have root role"),
@@ -130,7 +130,7 @@ fn the_texts_are_etcds() {
 }
 
 #[test]
-fn authentication_needs_a_root_to_be_enabled() {
+fn enabling_needs_the_user_root_with_the_role_root() {
     let fixture = Fixture::new();
     let enable = || fixture.apply(AuthStore::enable).map(drop);
     assert_eq!(enable(), Err(Error::RootUserNotExist));
@@ -143,7 +143,7 @@ fn authentication_needs_a_root_to_be_enabled() {
 }
 
 #[test]
-fn the_role_root_may_do_everything_whatever_was_granted_to_it() {
+fn the_role_root_has_all_permissions_whatever_was_granted() {
     let fixture = Fixture::new();
     fixture.role_add("root").unwrap();
     fixture.grant("root", READ, b"a", b"").unwrap();
@@ -152,7 +152,7 @@ fn the_role_root_may_do_everything_whatever_was_granted_to_it() {
 }
 
 #[test]
-fn deleting_a_role_takes_it_from_its_users() {
+fn deleting_a_role_revokes_it_from_its_users() {
     let fixture = Fixture::enabled();
     fixture.role_add("web").unwrap();
     fixture.user_grant_role("alice", "web").unwrap();
@@ -174,9 +174,9 @@ fn granting_a_range_again_changes_its_type() {
     assert_eq!(fixture.permissions_of("ops").unwrap(), expected, "sorted by key");
 }
 
-/// A quirk of etcd, which every member has to share.
+/// Compat: a quirk of etcd that all members have to share.
 #[test]
-fn of_two_ranges_from_one_key_only_the_first_is_found_again() {
+fn granting_the_second_of_two_ranges_from_one_key_adds_it_again() {
     let fixture = Fixture::enabled();
     fixture.grant("ops", READ, b"a", b"b").unwrap();
     fixture.grant("ops", READ, b"a", b"c").unwrap();
@@ -209,7 +209,7 @@ fn users_and_roles_are_stored_as_etcd_stores_them() {
 }
 
 #[test]
-fn a_password_from_before_etcd_3_5_is_hashed_as_it_is_applied() {
+fn a_plain_password_of_an_old_entry_is_hashed_while_applying() {
     let hashes = || {
         let fixture = Fixture::enabled();
         let request = pb::AuthUserAddRequest {
@@ -225,7 +225,7 @@ fn a_password_from_before_etcd_3_5_is_hashed_as_it_is_applied() {
 }
 
 #[test]
-fn passwords_are_checked() {
+fn check_password_accepts_only_the_right_password() {
     let fixture = Fixture::enabled();
     let no_password = UserAddOptions { no_password: true };
     fixture.user_add_with("cert", "", Some(no_password)).unwrap();
@@ -233,16 +233,16 @@ fn passwords_are_checked() {
     let check = |name, password| fixture.store.check_password(name, password);
     assert_eq!(check("alice", "secret"), Ok(fixture.store.revision()));
     assert_eq!(check("alice", "wrong"), Err(Error::AuthFailed));
-    assert_eq!(check("nobody", "secret"), Err(Error::AuthFailed), "the same as a wrong password");
+    assert_eq!(check("unknown", "secret"), Err(Error::AuthFailed), "the same as a wrong password");
     assert_eq!(check("cert", "secret"), Err(Error::NoPasswordUser));
-    assert_eq!(check("empty", ""), Err(Error::AuthFailed), "an empty hash is nobody's");
+    assert_eq!(check("empty", ""), Err(Error::AuthFailed), "an empty hash matches no password");
     fixture.apply(AuthStore::disable);
     let disabled = fixture.store.check_password("alice", "secret");
     assert_eq!(disabled, Err(Error::AuthNotEnabled));
 }
 
 #[test]
-fn a_name_is_as_long_as_the_database_takes() {
+fn a_name_longer_than_a_database_key_is_refused() {
     let fixture = Fixture::new();
     let (longest, longer) =
         ("n".repeat(auth::NAME_BYTES_MAX), "n".repeat(auth::NAME_BYTES_MAX + 1));
@@ -256,7 +256,7 @@ fn a_name_is_as_long_as_the_database_takes() {
 }
 
 #[test]
-fn a_damaged_user_or_role_is_a_fault_not_an_answer() {
+fn a_damaged_user_or_role_is_a_read_error() {
     for bucket in [Bucket::AuthUsers, Bucket::AuthRoles] {
         let fixture = Fixture::new();
         fixture.apply(|_, tx| tx.put(bucket, "bad", &b"\xff\xff"[..])).unwrap();
@@ -266,7 +266,7 @@ fn a_damaged_user_or_role_is_a_fault_not_an_answer() {
 }
 
 #[test]
-fn what_was_restored_is_what_is_answered() {
+fn restore_replaces_users_roles_and_revision() {
     let (one, other) = (Fixture::enabled(), Fixture::new());
     one.grant("ops", READ, b"a", b"c").unwrap();
     other.store.restore(&one.backend.view()).unwrap();

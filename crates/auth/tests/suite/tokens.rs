@@ -1,4 +1,4 @@
-//! Simple and signed tokens, as a store hands them out.
+//! Simple and signed tokens of a store.
 
 use std::io;
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn jwt(options: &str) -> Fixture {
     Fixture::with(parse(options).unwrap()).with_users()
 }
 
-/// Each method with the forms that its private and its public key come in.
+/// The signing methods, each with the formats of its private and public key files.
 const METHODS: [(&str, &[&str], &[&str]); 13] = [
     ("RS256", &RSA, &RSA_PUBLIC),
     ("RS384", &RSA, &RSA_PUBLIC),
@@ -51,7 +51,7 @@ fn etcds_token(method: &str) -> &'static str {
 }
 
 #[test]
-fn a_simple_token_stands_for_its_user() {
+fn a_simple_token_identifies_its_user() {
     let fixture = Fixture::enabled();
     let prefix = fixture.store.token_prefix(&mut OsRandom).unwrap();
     let token = fixture.store.authenticate("alice", &prefix, Index(9)).unwrap().token;
@@ -71,7 +71,7 @@ fn a_simple_token_stands_for_its_user() {
 }
 
 #[test]
-fn a_simple_token_goes_with_what_it_stands_for() {
+fn a_simple_token_ends_with_its_user_password_or_authentication() {
     type Change = fn(&Fixture);
     let changes: [(Change, bool); 5] = [
         (|fixture| fixture.user_change_password("alice", "").unwrap(), false),
@@ -89,7 +89,7 @@ fn a_simple_token_goes_with_what_it_stands_for() {
 }
 
 #[test]
-fn a_snapshot_takes_tokens_whose_users_it_changed() {
+fn restore_drops_the_tokens_of_changed_users() {
     let fixture = Fixture::enabled();
     let assign = |name| fixture.store.authenticate(name, "prefix", Index(9)).unwrap().token;
     let root = assign("root");
@@ -112,7 +112,7 @@ fn only_users_with_a_password_get_a_token() {
 }
 
 #[test]
-fn without_tokens_there_are_certificates() {
+fn without_tokens_only_certificates_authenticate() {
     let fixture = Fixture::with(parse("").unwrap()).with_users();
     assert_eq!(fixture.store.authenticate("alice", "", Index(9)), Err(Error::AuthFailed));
     assert_eq!(fixture.store.info_from_token("x.9"), Err(Error::InvalidAuthToken));
@@ -122,7 +122,7 @@ fn without_tokens_there_are_certificates() {
 }
 
 #[test]
-fn tokens_of_etcd_are_taken_with_every_form_of_key() {
+fn tokens_of_etcd_verify_with_every_key_format() {
     let alice = AuthInfo { username: "alice".into(), revision: 7 };
     for (method, private, public) in METHODS {
         let token = etcds_token(method);
@@ -137,7 +137,7 @@ fn tokens_of_etcd_are_taken_with_every_form_of_key() {
 }
 
 #[test]
-fn our_tokens_are_ours_and_like_etcds() {
+fn signed_tokens_verify_and_have_etcds_form() {
     for (method, private, public) in METHODS {
         let mut options = format!("jwt,sign-method={method},priv-key={},ttl=10s", private[0]);
         if let Some(public) = public.first() {
@@ -169,7 +169,7 @@ fn a_signed_token_keeps_its_revision_and_expires() {
 }
 
 #[test]
-fn a_token_that_was_tampered_with_is_nobodys() {
+fn a_token_that_was_tampered_with_is_invalid() {
     for (method, private, _) in METHODS {
         let fixture = jwt(&format!("jwt,sign-method={method},priv-key={}", private[0]));
         let token = etcds_token(method);
@@ -202,14 +202,14 @@ fn a_token_that_was_tampered_with_is_nobodys() {
 }
 
 #[test]
-fn a_public_key_alone_checks_and_does_not_sign() {
+fn a_public_key_alone_verifies_and_does_not_sign() {
     let fixture = jwt("jwt,sign-method=RS256,pub-key=rsa.public.pem");
     assert_eq!(fixture.store.authenticate("alice", "", Index(9)), Err(Error::VerifyOnly));
     assert!(fixture.store.info_from_token(etcds_token("RS256")).is_ok());
 }
 
 #[test]
-fn options_that_cannot_be_are_refused_in_etcds_words() {
+fn invalid_options_are_refused_with_etcds_texts() {
     let invalid = "auth: invalid auth options";
     let missing = "auth: missing key data";
     let mismatch = "auth: public and private keys don't match";
@@ -258,7 +258,7 @@ fn options_that_cannot_be_are_refused_in_etcds_words() {
     assert_eq!(keys.unwrap_err().to_string(), mismatch);
 }
 
-/// A key that is not the one in the test data.
+/// Generates a key other than the one in the test data.
 const OTHER_P256: &str = "-----BEGIN EC PRIVATE KEY-----
 MHcCAQEEIKunct6cJXt9j2QRwZ6viUKres1pMoHHJl6GwduKA2UjoAoGCCqGSM49
 AwEHoUQDQgAE+rbnaJlVTm8RTb/k4hP28u1hJdvmxHuu5h/X61jtlP3bQ/jN5Um2
@@ -267,7 +267,7 @@ rCvSnAotx4Ex37hKAQ0ynKSaPjcZ85Ns/A==
 ";
 
 #[test]
-fn a_key_file_has_a_bound() {
+fn a_key_file_over_the_maximum_is_refused() {
     let long = |_: &str| -> io::Result<Vec<u8>> { Ok(vec![b'x'; auth::KEY_FILE_BYTES_MAX + 1]) };
     let error =
         Tokens::parse("jwt,sign-method=HS256,priv-key=k", Duration::ZERO, long).unwrap_err();
@@ -275,7 +275,7 @@ fn a_key_file_has_a_bound() {
 }
 
 #[test]
-fn a_token_of_negative_life_is_never_good() {
+fn a_token_with_a_negative_ttl_is_invalid() {
     let fixture = jwt("jwt,sign-method=HS256,priv-key=secret,ttl=-1s");
     let token = fixture.store.authenticate("alice", "", Index(9)).unwrap().token;
     assert_eq!(fixture.store.info_from_token(&token), Err(Error::InvalidAuthToken));
