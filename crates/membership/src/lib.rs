@@ -19,7 +19,7 @@
 //! | [`join`] | who is who, to a member that joins |
 //! | [`reconfig`], [`version`] | rules: whether a change of members is safe; what version the members may speak |
 //! | [`v2`] | the same state in the form that older members read and wrote |
-//! | [`AlarmStore`], [`quota`] | alarms; what requests cost |
+//! | [`AlarmStore`] | alarms |
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -63,7 +63,6 @@ pub mod join;
 mod json;
 mod member;
 mod membership;
-pub mod quota;
 pub mod reconfig;
 pub mod store;
 pub mod v2;

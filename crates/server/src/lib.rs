@@ -51,6 +51,7 @@ pub mod describe;
 mod member;
 pub mod metrics;
 pub mod planted_bug;
+pub mod quota;
 
 mod sync;
 mod units;

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use crate::quota::Quota;
 use auth::AuthStore;
 use backend::schema::{Bucket, meta};
 use backend::{Backend, Tx};
 use bytes::Bytes;
 use env::Clock;
 use lease::Lessor;
-use membership::quota::Quota;
 use membership::{AlarmStore, Cluster};
 use mvcc::{Changes, WatchableStore};
 use types::{Index, LeaseId, Term};

@@ -244,7 +244,7 @@ impl Reply for RangeChunk {
 }
 
 async fn put(mut cx: Context, request: PutRequest) -> Result<impl Reply, CallError> {
-    cx.server().check_quota(membership::quota::put(&request)).await?;
+    cx.server().check_quota(server::quota::put_cost(&request)).await?;
     check::put(&request)?;
     let mut operation = cx.operation("put", || attributes::put(&request));
     let (key, size) = (request.key.clone(), request.encoded_len());
@@ -271,7 +271,7 @@ async fn delete_range(
 }
 
 async fn txn(mut cx: Context, request: TxnRequest) -> Result<FramedReply, CallError> {
-    cx.server().check_quota(membership::quota::txn(&request)).await?;
+    cx.server().check_quota(server::quota::txn_cost(&request)).await?;
     check::txn(&request, cx.server().config().max_txn_ops)?;
     let mut operation = cx.operation("txn", || attributes::txn(&request));
     let read_only = mvcc::txn::is_read_only(&request);

@@ -30,7 +30,7 @@ async fn grant(
     mut cx: Context,
     request: LeaseGrantRequest,
 ) -> Result<LeaseGrantResponse, CallError> {
-    cx.server().check_quota(membership::quota::LEASE_GRANT).await?;
+    cx.server().check_quota(server::quota::LEASE_GRANT_COST).await?;
     let mut span = cx.span("lease_grant", || attributes::lease_grant(&request));
     let granted = cx.server().lease_grant(&cx.credentials, request).await;
     let id = granted.as_ref().map_or(request.id, |granted| granted.id);

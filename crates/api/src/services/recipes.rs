@@ -19,7 +19,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use grpc::{Code, Status};
-use membership::quota;
 use mvcc::{RangeResult, TxnResult, watch};
 use net::SendBudget;
 use prost::Message as _;
@@ -28,7 +27,7 @@ use proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use proto::etcdserverpb::range_request::{SortOrder, SortTarget};
 use proto::etcdserverpb::request_op::Request;
 use proto::mvccpb::KeyValue;
-use server::{Credentials, Server};
+use server::{Credentials, Server, quota};
 
 use super::notify::StreamNotify;
 use super::{Shared, kv};
@@ -67,7 +66,7 @@ impl LocalClient {
         if given != 0 {
             return Ok(given);
         }
-        self.server().check_quota(quota::LEASE_GRANT).await.map_err(unknown)?;
+        self.server().check_quota(quota::LEASE_GRANT_COST).await.map_err(unknown)?;
         let request = pb::LeaseGrantRequest { ttl: SESSION_TTL, id: 0 };
         let granted =
             self.server().lease_grant(&self.credentials, request).await.map_err(unknown)?;
@@ -76,7 +75,7 @@ impl LocalClient {
 
     /// Executes a transaction that writes.
     pub(super) async fn txn(&self, request: pb::TxnRequest) -> Result<TxnResult, CallError> {
-        self.server().check_quota(quota::txn(&request)).await.map_err(unknown)?;
+        self.server().check_quota(quota::txn_cost(&request)).await.map_err(unknown)?;
         mvcc::check::txn(&request, self.server().config().max_txn_ops).map_err(unknown)?;
         self.server().txn(&self.credentials, request).await.map_err(unknown)
     }

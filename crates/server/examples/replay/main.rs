@@ -15,10 +15,10 @@ use anyhow::{Context as _, bail, ensure};
 use auth::{AuthStore, Cost, Tokens};
 use backend::Backend;
 use env::{Clock, OsClock, OsDisk};
-use membership::quota::Quota;
 use membership::{Cluster, ClusterId, LEARNERS_MAX_DEFAULT, Membership};
 use mvcc::CompactionTurn;
 use proto::etcdserverpb::Metadata;
+use server::quota::Quota;
 use server::{Applied, Config, StateMachine};
 use types::MemberId;
 

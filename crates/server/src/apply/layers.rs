@@ -13,8 +13,8 @@
 //!   (*) unless it costs nothing, as a txn without puts
 //! ```
 
+use crate::quota;
 use auth::AuthInfo;
-use membership::quota;
 use proto::command::{Command, RaftRequest};
 use proto::etcdserverpb::AlarmType;
 
@@ -38,9 +38,9 @@ pub(super) enum Layers {
 impl Layers {
     pub(super) fn of(command: &Command) -> Layers {
         match command {
-            Command::Put(put) => Layers::Keys { cost: quota::put(put) },
-            Command::Txn(txn) => Layers::Keys { cost: quota::txn(txn) },
-            Command::LeaseGrant(_) => Layers::Keys { cost: quota::LEASE_GRANT },
+            Command::Put(put) => Layers::Keys { cost: quota::put_cost(put) },
+            Command::Txn(txn) => Layers::Keys { cost: quota::txn_cost(txn) },
+            Command::LeaseGrant(_) => Layers::Keys { cost: quota::LEASE_GRANT_COST },
             Command::Range(_)
             | Command::DeleteRange(_)
             | Command::Compaction(_)

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::quota::Quota;
 use auth::{AuthStore, Cost, Tokens};
 use backend::schema::{meta, version};
 use backend::{Backend, OpenError};
 use env::Kind;
 use membership::Cluster;
-use membership::quota::Quota;
 use proto::walpb::Snapshot;
 use types::Index;
 use wal::snap::{SnapError, Snapshotter};

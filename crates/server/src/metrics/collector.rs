@@ -10,10 +10,10 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use crate::quota;
 use ::proto::etcdserverpb::AlarmType;
 use backend::schema::version::Version;
 use lease::Counts;
-use membership::quota;
 use membership::version::short;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{self, MetricFamily, MetricType};

@@ -99,7 +99,7 @@ impl Server {
         Ok(())
     }
 
-    /// Whether there is space for what costs so much ([`membership::quota`]). If not, all members are told before the one who asked is.
+    /// Whether there is space for what costs so much ([`crate::quota`]). If not, all members are told before the one who asked is.
     ///
     /// # Errors
     /// There is none.

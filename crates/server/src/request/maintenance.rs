@@ -1,8 +1,8 @@
 //! Maintenance: alarms go through the log; all else is about this member alone, as it is.
 
+use crate::quota;
 use backend::schema::{ignored_by_hash, version};
 use backend::{Backend, DefragmentError};
-use membership::quota;
 use mvcc::KeyValueHash;
 use proto::etcdserverpb as pb;
 

@@ -11,10 +11,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::quota::Quota;
 use auth::{AuthStore, Cost, Tokens};
 use backend::Backend;
 use env::{Clock, SimClock, SimDisk};
-use membership::quota::Quota;
 use membership::{Cluster, ClusterId, LEARNERS_MAX_DEFAULT, Member, Membership};
 use mvcc::watch;
 use prometheus::Registry;

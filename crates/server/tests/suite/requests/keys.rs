@@ -1,9 +1,9 @@
 //! Keys.
 
-use membership::quota;
 use mvcc::OpResult;
 use pb::request_op::Request;
 use proto::etcdserverpb as pb;
+use server::quota;
 use server::{Error, Refusal};
 
 use super::{NOBODY, Running, block_on, keys, put, put_often, put_request, range_request};
@@ -107,7 +107,7 @@ fn a_member_that_is_full_says_so_once() {
     let running = Running::start_with(|config| config.quota_backend_bytes = 1);
     let server = running.server();
     assert_eq!(block_on(server.check_quota(0)), Ok(()), "what costs nothing has room");
-    let cost = quota::put(&put_request("a", "1"));
+    let cost = quota::put_cost(&put_request("a", "1"));
     let full = Err(Error::Refused(Refusal::NoSpace));
     assert_eq!(block_on(server.check_quota(cost)), full);
     assert!(server.state().alarms.is_active(pb::AlarmType::Nospace), "it was waited for");

@@ -9,13 +9,13 @@ use backend::Backend;
 use backend::schema::meta;
 use bytes::Bytes;
 use env::{Clock, SimClock, SimDisk};
-use membership::quota::Quota;
 use membership::{Cluster, ClusterId, LEARNERS_MAX_DEFAULT, Membership};
 use mvcc::CompactionTurn;
 use prost::Message as _;
 use proto::etcdserverpb::{InternalRaftRequest, RequestHeader};
 use proto::raftpb::{ConfChange, ConfState};
 use raft::{Entry, EntryType};
+use server::quota::Quota;
 use server::{Applied, ConfChanges, Config, Fault, Outcome, Refusal, Reply, StateMachine};
 use types::{Index, MemberId, Term};
 

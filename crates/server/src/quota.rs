@@ -1,55 +1,55 @@
-//! How much room requests are expected to take, and whether there is that much.
+//! The quota of the database, and the cost of requests.
 //!
 //! ```text
-//!   put          256 + key + value        what keeps a revision costs, and what is in it
-//!   txn          the dearer branch        over all puts, also those of transactions within
+//!   put          256 + key + value bytes   the overhead of a revision, and its content
+//!   txn          the larger branch         over all puts, nested transactions included
 //!   lease grant  64
-//!   others       0                        and always find room: a full member can be emptied
+//!   others       0                         always permitted, so that a full member can be emptied
 //! ```
 
 use proto::etcdserverpb::request_op::Request;
 use proto::etcdserverpb::{PutRequest, RequestOp, TxnRequest};
 
-/// The size that the database may reach if nobody says otherwise.
+/// The default quota, in bytes.
 pub const BYTES_DEFAULT: u64 = 2 << 30;
-/// The largest size that is recommended. A larger one is taken, with a warning.
+/// The largest recommended quota, in bytes. A larger one causes a warning.
 pub const BYTES_MAX_SUGGESTED: u64 = 8 << 30;
 
-/// What a lease takes.
-pub const LEASE_GRANT: u64 = 64;
-/// What a revision takes besides key and value.
-const REVISION: u64 = 256;
+/// The cost of a lease, in bytes.
+pub const LEASE_GRANT_COST: u64 = 64;
+/// The cost of a revision besides its key and value, in bytes.
+const REVISION_COST: u64 = 256;
 
-/// What a put takes.
+/// Returns the cost of a put, in bytes.
 #[must_use]
-pub fn put(request: &PutRequest) -> u64 {
-    REVISION + (request.key.len() + request.value.len()) as u64
+pub fn put_cost(request: &PutRequest) -> u64 {
+    REVISION_COST + (request.key.len() + request.value.len()) as u64
 }
 
-/// What a transaction takes, whichever way it goes.
+/// Returns the cost of a transaction: that of its larger branch, in bytes.
 #[must_use]
-pub fn txn(request: &TxnRequest) -> u64 {
-    // As deep as requests are nested, which decoding has bounded.
-    let branch = |operations: &[RequestOp]| operations.iter().map(operation).sum();
+pub fn txn_cost(request: &TxnRequest) -> u64 {
+    // Recursion is safe: decoding bounds the depth.
+    let branch = |operations: &[RequestOp]| operations.iter().map(operation_cost).sum();
     u64::max(branch(&request.success), branch(&request.failure))
 }
 
-fn operation(operation: &RequestOp) -> u64 {
+fn operation_cost(operation: &RequestOp) -> u64 {
     match &operation.request {
-        Some(Request::RequestPut(request)) => put(request),
-        Some(Request::RequestTxn(request)) => txn(request),
+        Some(Request::RequestPut(request)) => put_cost(request),
+        Some(Request::RequestTxn(request)) => txn_cost(request),
         Some(Request::RequestRange(_) | Request::RequestDeleteRange(_)) | None => 0,
     }
 }
 
-/// The size that the database may reach.
+/// The bound on the size of the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     bytes_max: Option<u64>,
 }
 
 impl Quota {
-    /// As it is configured: 0 is the default, and what is negative is no limit.
+    /// Interprets `--quota-backend-bytes`: 0 selects the default, a negative number no limit.
     #[must_use]
     pub fn new(configured: i64) -> Quota {
         let bytes_max = match u64::try_from(configured) {
@@ -60,13 +60,13 @@ impl Quota {
         Quota { bytes_max }
     }
 
-    /// The limit. None if there is none.
+    /// Returns the limit in bytes, if there is one.
     #[must_use]
     pub fn bytes_max(self) -> Option<u64> {
         self.bytes_max
     }
 
-    /// Whether a database of this size has room for what costs so much.
+    /// Returns whether a database of a size has space for a request of a cost, both in bytes.
     #[must_use]
     pub fn is_available(self, size: u64, cost: u64) -> bool {
         let fits = |max| size.saturating_add(cost) < max;
@@ -89,13 +89,13 @@ mod tests {
     }
 
     #[test]
-    fn a_put_costs_more_than_its_bytes() {
-        assert_eq!(put(&a_put(3, 10)), 269);
-        assert_eq!(put(&PutRequest::default()), 256);
+    fn a_put_costs_its_bytes_and_an_overhead() {
+        assert_eq!(put_cost(&a_put(3, 10)), 269);
+        assert_eq!(put_cost(&PutRequest::default()), 256);
     }
 
     #[test]
-    fn a_transaction_costs_its_dearer_branch() {
+    fn a_transaction_costs_its_larger_branch() {
         let small = op(Request::RequestPut(a_put(1, 1)));
         let large = op(Request::RequestPut(a_put(1, 1000)));
         let request = TxnRequest {
@@ -103,11 +103,11 @@ mod tests {
             failure: vec![large],
             ..TxnRequest::default()
         };
-        assert_eq!(txn(&request), 1257);
+        assert_eq!(txn_cost(&request), 1257);
     }
 
     #[test]
-    fn transactions_within_count() {
+    fn nested_transactions_count() {
         let inner = TxnRequest {
             failure: vec![op(Request::RequestPut(a_put(1, 1)))],
             ..TxnRequest::default()
@@ -116,11 +116,11 @@ mod tests {
             success: vec![op(Request::RequestPut(a_put(1, 2))), op(Request::RequestTxn(inner))],
             ..TxnRequest::default()
         };
-        assert_eq!(txn(&outer), 259 + 258);
+        assert_eq!(txn_cost(&outer), 259 + 258);
     }
 
     #[test]
-    fn what_takes_no_room_costs_nothing() {
+    fn ranges_and_deletes_cost_nothing() {
         let request = TxnRequest {
             success: vec![
                 op(Request::RequestRange(RangeRequest::default())),
@@ -129,20 +129,20 @@ mod tests {
             ],
             ..TxnRequest::default()
         };
-        assert_eq!(txn(&request), 0);
+        assert_eq!(txn_cost(&request), 0);
         assert!(Quota::new(1).is_available(u64::MAX, 0));
     }
 
     #[test]
-    fn room_ends_just_before_the_limit() {
+    fn the_limit_itself_is_not_available() {
         let quota = Quota::new(1000);
         assert!(quota.is_available(743, 256));
-        assert!(!quota.is_available(744, 256), "the limit itself is not reached");
+        assert!(!quota.is_available(744, 256), "would reach the limit");
         assert!(!quota.is_available(u64::MAX, 256));
     }
 
     #[test]
-    fn zero_is_the_default_and_negative_is_none() {
+    fn zero_selects_the_default_and_a_negative_number_no_limit() {
         assert_eq!(Quota::new(0).bytes_max(), Some(2_147_483_648));
         assert_eq!(Quota::new(-1).bytes_max(), None);
         assert!(Quota::new(-1).is_available(u64::MAX, u64::MAX));
