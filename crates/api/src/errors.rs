@@ -265,9 +265,9 @@ impl From<&auth::Error> for CallError {
     }
 }
 
-impl From<&membership::Refused> for Canonical {
-    fn from(refused: &membership::Refused) -> Canonical {
-        use membership::Refused as R;
+impl From<&membership::ConfChangeRefusal> for Canonical {
+    fn from(refused: &membership::ConfChangeRefusal) -> Canonical {
+        use membership::ConfChangeRefusal as R;
         match refused {
             R::IdRemoved | R::IdNotFound => Canonical::MemberNotFound,
             R::IdExists => Canonical::MemberExist,
@@ -278,13 +278,13 @@ impl From<&membership::Refused> for Canonical {
     }
 }
 
-impl From<&membership::reconfig::Unsafe> for Canonical {
-    fn from(refused: &membership::reconfig::Unsafe) -> Canonical {
-        use membership::reconfig::Unsafe;
+impl From<&membership::reconfig::UnsafeReconfig> for Canonical {
+    fn from(refused: &membership::reconfig::UnsafeReconfig) -> Canonical {
+        use membership::reconfig::UnsafeReconfig;
         match refused {
-            Unsafe::NotEnoughStarted => Canonical::MemberNotEnoughStarted,
-            Unsafe::Unhealthy => Canonical::Unhealthy,
-            Unsafe::LearnerNotReady => Canonical::LearnerNotReady,
+            UnsafeReconfig::NotEnoughStarted => Canonical::MemberNotEnoughStarted,
+            UnsafeReconfig::Unhealthy => Canonical::Unhealthy,
+            UnsafeReconfig::LearnerNotReady => Canonical::LearnerNotReady,
         }
     }
 }
@@ -331,8 +331,8 @@ mod tests {
             (keys(mvcc::Error::LeaseNotFound), Canonical::LeaseNotFound),
             (Error::Refused(Refusal::NoSpace), Canonical::NoSpace),
             (auth::Error::AuthOldRevision.into(), Canonical::AuthOldRevision),
-            (membership::Refused::IdRemoved.into(), Canonical::MemberNotFound),
-            (membership::reconfig::Unsafe::Unhealthy.into(), Canonical::Unhealthy),
+            (membership::ConfChangeRefusal::IdRemoved.into(), Canonical::MemberNotFound),
+            (membership::reconfig::UnsafeReconfig::Unhealthy.into(), Canonical::Unhealthy),
             (lease::RenewError::NotFound.into(), Canonical::LeaseNotFound),
             (Error::Timeout, Canonical::Timeout),
         ];
@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn two_rows_are_sent_as_unknown() {
-        let not_enough = membership::reconfig::Unsafe::NotEnoughStarted.into();
+        let not_enough = membership::reconfig::UnsafeReconfig::NotEnoughStarted.into();
         assert_eq!(status_of(not_enough).0, Code::Unknown);
         assert_eq!(status_of(server::Error::TooManyRequests).0, Code::Unknown);
     }

@@ -1,52 +1,52 @@
-//! Alarms: what a member tells all others is wrong with it, until somebody says that it is not.
+//! Alarms: cluster-wide flags that a member raises and an operator clears.
 //!
 //! ```text
 //!   bucket `alarm`   08 c5f7aed1e2b5e5dc8701 10 01   →  ""      NOSPACE, raised by member 87b9…
-//!                                            10 02   →  ""      CORRUPT, by nobody in particular
+//!                                            10 02   →  ""      CORRUPT, of member 0
 //! ```
 //!
-//! The key is the whole message. What an alarm forbids is for `server` to see to: NOSPACE what would take room, CORRUPT
-//! every change.
+//! The key is the whole message. `server` enforces alarms: NOSPACE refuses requests that need
+//! space, CORRUPT all requests about keys.
 
 use std::collections::BTreeSet;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use backend::schema::{Bucket, keys};
 use backend::{Read, ReadError, Tx};
 use bytes::Bytes;
+use parking_lot::RwLock;
 use proto::etcdserverpb::alarm_request::AlarmAction;
 use proto::etcdserverpb::{AlarmMember, AlarmRequest, AlarmType};
 use types::MemberId;
 
-/// The alarms that are raised.
+/// The raised alarms.
 #[derive(Debug, Default)]
 pub struct AlarmStore {
     raised: RwLock<BTreeSet<Alarm>>,
 }
 
-/// Sorted by kind, then by member.
+/// The kind and the member, which sort in this order.
 type Alarm = (i32, MemberId);
 
 impl AlarmStore {
-    /// The alarms that the database has.
+    /// Reads the alarms from the database.
     pub fn restore(from: &impl Read) -> Result<AlarmStore, ReadError> {
         let alarms = AlarmStore::default();
         alarms.reload(from)?;
         Ok(alarms)
     }
 
-    /// Takes what the database says in place of all that was known: after a snapshot.
+    /// Reads the alarms again, after a snapshot replaced the database.
     pub fn reload(&self, from: &impl Read) -> Result<(), ReadError> {
         let items = from.all(Bucket::Alarm)?;
         let raised = items.map(|item| decode(&item?.key)).collect::<Result<_, ReadError>>()?;
-        *self.write() = raised;
+        *self.raised.write() = raised;
         Ok(())
     }
 
-    /// Does what a request asks, and returns the alarms that it is about.
+    /// Executes a request and returns the alarms that it concerns.
     ///
-    /// Compat: as in etcd, a request to list alarms does not look at the member, raising one that is raised returns it again, and
-    /// there is no alarm of the kind NONE to raise or clear. What is neither of the three is nothing.
+    /// Compat: as in etcd, listing ignores the member, raising a raised alarm returns it again,
+    /// alarms of kind NONE are neither raised nor cleared, and an unknown action does nothing.
     pub fn apply(&self, tx: &mut Tx<'_>, request: &AlarmRequest) -> Vec<AlarmMember> {
         let (member, alarm) = (MemberId(request.member_id), request.alarm);
         match AlarmAction::try_from(request.action) {
@@ -57,13 +57,14 @@ impl AlarmStore {
         }
     }
 
-    /// Raises an alarm, whether it is raised or not. Kinds that are not known are kept for those who know them.
+    /// Raises an alarm and returns it, also if it is raised already. Unknown kinds are stored for
+    /// newer releases.
     pub fn activate(&self, tx: &mut Tx<'_>, member: MemberId, alarm: i32) -> Option<AlarmMember> {
         if alarm == i32::from(AlarmType::None) {
             return None;
         }
         let message = AlarmMember { member_id: member.0, alarm };
-        if self.write().insert((alarm, member)) {
+        if self.raised.write().insert((alarm, member)) {
             tx.put(Bucket::Alarm, keys::alarm(&message), Bytes::new())
                 .expect("an alarm that is not NONE has 2 to 22 bytes");
             tracing::warn!(%member, alarm, "alarm raised");
@@ -71,9 +72,9 @@ impl AlarmStore {
         Some(message)
     }
 
-    /// Clears an alarm. None if it was not raised.
+    /// Clears an alarm. Returns `None` if it was not raised.
     pub fn deactivate(&self, tx: &mut Tx<'_>, member: MemberId, alarm: i32) -> Option<AlarmMember> {
-        if !self.write().remove(&(alarm, member)) {
+        if !self.raised.write().remove(&(alarm, member)) {
             return None;
         }
         let message = AlarmMember { member_id: member.0, alarm };
@@ -82,29 +83,21 @@ impl AlarmStore {
         Some(message)
     }
 
-    /// The alarms of a kind; of every kind for NONE.
+    /// Returns the alarms of a kind, or all for NONE.
     #[must_use]
     pub fn get(&self, alarm: i32) -> Vec<AlarmMember> {
         let all = alarm == i32::from(AlarmType::None);
-        let raised = self.read();
+        let raised = self.raised.read();
         let asked = raised.iter().filter(|(kind, _)| all || *kind == alarm);
         asked.map(|&(alarm, member)| AlarmMember { member_id: member.0, alarm }).collect()
     }
 
-    /// Whether any member has raised an alarm of a kind; of any kind for NONE.
+    /// Returns whether any member has raised an alarm of a kind, or any alarm for NONE.
     #[must_use]
     pub fn is_active(&self, alarm: AlarmType) -> bool {
         let alarm = i32::from(alarm);
-        let raised = self.read();
+        let raised = self.raised.read();
         raised.iter().any(|(kind, _)| alarm == i32::from(AlarmType::None) || *kind == alarm)
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, BTreeSet<Alarm>> {
-        self.raised.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, BTreeSet<Alarm>> {
-        self.raised.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,15 +1,15 @@
-//! A change of members, as it stands in the log.
+//! Conf changes, as the log holds them.
 //!
 //! ```text
-//!   raftpb.ConfChange    type             node_id   context
-//!   add                  AddNode          c580…     {"id":14231…,"peerURLs":["http://10.0.0.4:2380"]}
-//!   add a learner        AddLearnerNode   c580…     {"id":14231…,"peerURLs":["http://10.0.0.4:2380"],"isLearner":true}
-//!   promote              AddNode          c580…     {"id":14231…,"peerURLs":null,"isPromote":true}
-//!   update               UpdateNode       c580…     {"id":14231…,"peerURLs":["http://10.0.0.9:2380"]}
-//!   remove               RemoveNode       c580…     none
+//!   raftpb.ConfChange  type             node_id  context
+//!   add                AddNode          c580…    {"id":14231…,"peerURLs":["http://10.0.0.4:2380"]}
+//!   add a learner      AddLearnerNode   c580…    {"id":14231…,"peerURLs":[…],"isLearner":true}
+//!   promote            AddNode          c580…    {"id":14231…,"peerURLs":null,"isPromote":true}
+//!   update             UpdateNode       c580…    {"id":14231…,"peerURLs":["http://10.0.0.9:2380"]}
+//!   remove             RemoveNode       c580…    none
 //! ```
 //!
-//! Raft looks at type and id alone, and knows no difference between adding a voter and promoting a learner.
+//! Raft uses type and id only, and does not distinguish adding a voter from promoting a learner.
 
 use bytes::Bytes;
 use proto::raftpb::{ConfChange, ConfChangeType};
@@ -20,21 +20,21 @@ use crate::error::DecodeError;
 use crate::json;
 use crate::member::Member;
 
-/// A change of members.
+/// A conf change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A member joins, as a voter or a learner.
+    /// Adds a member, as a voter or a learner.
     Add(Member),
-    /// A learner becomes a voter.
+    /// Makes a learner a voter.
     Promote(MemberId),
-    /// A member leaves for good.
+    /// Removes a member for good.
     Remove(MemberId),
-    /// A member has other peer URLs. Nothing else of it changes.
+    /// Changes the peer URLs of a member, and nothing else.
     Update(Member),
 }
 
 impl Change {
-    /// Whom it is about.
+    /// Returns the id of the changed member.
     #[must_use]
     pub fn member(&self) -> MemberId {
         match self {
@@ -43,7 +43,8 @@ impl Change {
         }
     }
 
-    /// The entry of the log. `request` is the id by which the proposer waits for it; the changes that begin a cluster have none.
+    /// Converts to the data of a log entry. `request` is the request id of the waiter; the changes
+    /// that bootstrap a cluster have none.
     #[must_use]
     pub fn to_conf_change(&self, request: Option<u64>) -> ConfChange {
         ConfChange {
@@ -54,12 +55,12 @@ impl Change {
         }
     }
 
-    /// Reads an entry of the log.
+    /// Decodes the data of a log entry.
     pub fn decode(change: &ConfChange) -> Result<Change, DecodeError> {
         let id = MemberId(change.node_id());
         let decoded = match kind(change)? {
             ConfChangeType::ConfChangeAddNode | ConfChangeType::ConfChangeAddLearnerNode => {
-                let context: Context = parse(change)?;
+                let context: AddContext = parse(change)?;
                 context.into_change()
             }
             ConfChangeType::ConfChangeRemoveNode => Change::Remove(id),
@@ -85,24 +86,24 @@ impl Change {
     fn context(&self) -> Option<String> {
         match self {
             Change::Add(member) | Change::Update(member) => Some(member.to_json()),
-            Change::Promote(id) => Some(json::encode(&Context::promote(*id))),
+            Change::Promote(id) => Some(json::encode(&AddContext::promote(*id))),
             Change::Remove(_) => None,
         }
     }
 }
 
-/// What comes with a member that is added or promoted.
+/// The JSON context of a member that is added or promoted.
 #[derive(Default, Serialize, Deserialize)]
-struct Context {
+struct AddContext {
     #[serde(flatten)]
     member: Member,
     #[serde(rename = "isPromote", default, deserialize_with = "json::or_default")]
     is_promote: bool,
 }
 
-impl Context {
-    fn promote(id: MemberId) -> Context {
-        Context { member: Member { id, ..Member::default() }, is_promote: true }
+impl AddContext {
+    fn promote(id: MemberId) -> AddContext {
+        AddContext { member: Member { id, ..Member::default() }, is_promote: true }
     }
 
     fn into_change(self) -> Change {
@@ -110,7 +111,7 @@ impl Context {
     }
 }
 
-/// What kind of change it is.
+/// Decodes the type of a change.
 pub(crate) fn kind(change: &ConfChange) -> Result<ConfChangeType, DecodeError> {
     let kind = change.r#type.unwrap_or_default();
     ConfChangeType::try_from(kind).map_err(|_| DecodeError::UnknownKind(kind))
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn contexts_are_as_drawn() {
+    fn contexts_are_as_documented() {
         let add = Change::Add(member("http://10.0.0.4:2380", true));
         let text =
             r#"{"id":14231632423127433332,"peerURLs":["http://10.0.0.4:2380"],"isLearner":true}"#;
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_come_back() {
+    fn changes_round_trip() {
         let (voter, learner) = (member("http://a:1", false), member("http://a:1", true));
         let changes = [
             Change::Add(voter.clone()),
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn malformed_changes_are_refused() {
         let refused = |change: &ConfChange| Change::decode(change).unwrap_err();
         let mut entry = Change::Promote(ID).to_conf_change(None);
         entry.node_id = Some(7);

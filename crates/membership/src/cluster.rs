@@ -1,44 +1,47 @@
-//! The cluster as a running member knows it: the [`Membership`] of this moment, and how entries of the log change it.
+//! The current [`Membership`], and the changes that log entries make to it.
 //!
 //! ```text
 //!   ConfChange ──► check ──► Change ──► apply ─┐
-//!                    └► Refused                ├──► database, through the entry's transaction
+//!                    └► ConfChangeRefusal      ├──► database, in the entry's transaction
 //!   ClusterMemberAttrSet ─► update_attributes ─┤
 //!   ClusterVersionSet ─────► set_version ──────┤
-//!   DowngradeInfoSet ──────► set_downgrade ────┴──► what `now` shows from here on
+//!   DowngradeInfoSet ──────► set_downgrade ────┴──► memory, shown by `now`
 //! ```
 //!
-//! What is always true:
+//! Invariants:
 //!
-//! - [`Cluster::now`] is what the database says, the open transaction included, from [`Cluster::restore`] on; only before a new cluster has
-//!   applied its first entries it shows those that will be added by them.
-//! - An entry that the database already has must not be applied again: there is no second copy of this state that would need it.
-//! - A change that fails with [`StopError`] has changed nothing in memory. The transaction is to be dropped, and the member stops.
+//! - From [`Cluster::restore`] on, [`Cluster::now`] equals the database, the open transaction
+//!   included. Only a new cluster shows its initial members before it has applied their entries.
+//! - An entry that the database already contains must not be applied again.
+//! - A change that fails with [`StopError`] has changed nothing in memory. The transaction has to
+//!   be dropped, and the member stops.
 //!
-//! Compat: when etcd 3.7 replays entries that its database has, it changes what is in memory once more, unchecked. That comes to
-//! the same, except with an update that was refused in its time: after a restart etcd shows its peer URLs, and we do not.
+//! Compat: when etcd 3.7 replays entries that its database contains, it changes its memory again,
+//! unchecked. The result is the same except for an update that was refused: after a restart etcd
+//! shows its peer URLs, and Bowline does not.
 //!
-//! Who proposes what, and when, is left to `server`; so is telling peers and raft.
+//! `server` decides what is proposed and when, and informs peers and Raft.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use backend::schema::cluster::{self, Downgrade};
 use backend::schema::version::Version;
 use backend::{Read, Tx};
+use parking_lot::RwLock;
 use proto::raftpb::{ConfChange, ConfChangeType};
 use types::MemberId;
 
 use crate::change::{self, Change};
-use crate::error::{DecodeError, Refused, StopError};
+use crate::error::{ConfChangeRefusal, DecodeError, StopError};
 use crate::id::ClusterId;
 use crate::member::{Attributes, Member};
 use crate::membership::Membership;
 use crate::{store, version};
 
-/// How many learners there may be unless somebody wants more.
+/// The default maximum of learners.
 pub const LEARNERS_MAX_DEFAULT: usize = 1;
 
-/// The cluster, shared by all who ask and changed by the one who applies the log.
+/// The membership, shared by all threads and changed by the applier.
 #[derive(Debug)]
 pub struct Cluster {
     id: ClusterId,
@@ -48,32 +51,32 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// A cluster as this member first knows it: the members it was told to begin with, or none if the database has them.
+    /// Creates a cluster with its initial members, or with none if the database has them.
     #[must_use]
     pub fn new(id: ClusterId, local: MemberId, learners_max: usize, now: Membership) -> Cluster {
         Cluster { id, local, learners_max, now: RwLock::new(Arc::new(now)) }
     }
 
-    /// Its id.
+    /// Returns the cluster id.
     #[must_use]
     pub fn id(&self) -> ClusterId {
         self.id
     }
 
-    /// This member's id.
+    /// Returns the id of the local member.
     #[must_use]
     pub fn local(&self) -> MemberId {
         self.local
     }
 
-    /// Who is in it at this moment.
+    /// Returns the current membership.
     #[must_use]
     pub fn now(&self) -> Arc<Membership> {
-        Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.now.read())
     }
 
-    /// Takes what the database says in place of all that was known: at a start, and after a snapshot. A database that knows of no member, now
-    /// or ever, is new: then it stays with the members that this one was told to begin with.
+    /// Reads the membership from the database, at a start and after a snapshot. A database without
+    /// members and removed members is new: then the initial members stay.
     pub fn restore(&self, from: &impl Read) -> Result<(), StopError> {
         let mut read = store::read(from)?;
         version::check_server(read.version)?;
@@ -92,32 +95,32 @@ impl Cluster {
                 "recovered member"
             );
         }
-        *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(read);
+        *self.now.write() = Arc::new(read);
         Ok(())
     }
 
-    /// Whether a change of members, now that it is its turn, may be made. What is asked is the database, in which the log
-    /// has got exactly as far.
+    /// Checks a conf change when it is applied, against the database, which is exactly at the entry
+    /// before it.
     ///
-    /// The outer error stops this member. The inner one is the outcome of the entry: raft must then be told of a change of member
-    /// zero, which changes nothing.
+    /// The outer error stops this member. The inner one is the result of the entry: Raft then has
+    /// to be given a change of member zero, which changes nothing.
     pub fn check(
         &self,
         from: &impl Read,
         change: &ConfChange,
-    ) -> Result<Result<Change, Refused>, StopError> {
+    ) -> Result<Result<Change, ConfChangeRefusal>, StopError> {
         let database = store::read(from)?;
-        // In etcd's order, in which an id that is refused may come with anything.
-        match refuse_by_id(&database, change)? {
+        // In etcd's order: the context of a change that is refused by its id is not decoded.
+        match refusal_by_id(&database, change)? {
             Some(refused) => Ok(Err(refused)),
             None => {
                 let decoded = Change::decode(change)?;
-                Ok(self.refuse(&database, change, &decoded)?.map(|()| decoded))
+                Ok(self.check_change(&database, change, &decoded)?.map(|()| decoded))
             }
         }
     }
 
-    /// Makes a change that was checked.
+    /// Applies a checked change.
     pub fn apply(&self, tx: &mut Tx<'_>, change: Change) -> Result<(), StopError> {
         match change {
             Change::Add(member) => self.add_member(tx, member),
@@ -127,7 +130,7 @@ impl Cluster {
         }
     }
 
-    /// A member joins.
+    /// Adds a member.
     pub fn add_member(&self, tx: &mut Tx<'_>, member: Member) -> Result<(), StopError> {
         store::put_member(tx, &member)?;
         tracing::info!(
@@ -141,7 +144,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// A member leaves for good.
+    /// Removes a member for good.
     pub fn remove_member(&self, tx: &mut Tx<'_>, id: MemberId) -> Result<(), StopError> {
         store::remove_member(tx, id)?;
         tracing::info!(cluster = %self.id, member = %id, "removed member");
@@ -152,14 +155,14 @@ impl Cluster {
         Ok(())
     }
 
-    /// A learner becomes a voter. Whoever is no member stays none.
+    /// Makes a learner a voter. Does nothing for an unknown id.
     pub fn promote_member(&self, tx: &mut Tx<'_>, id: MemberId) -> Result<(), StopError> {
         let promoted = self.change_member(tx, id, |member| member.raft.is_learner = false)?;
         tracing::info!(cluster = %self.id, member = %id, promoted, "promoted member");
         Ok(())
     }
 
-    /// A member has other peer URLs. Whoever is no member stays none.
+    /// Changes the peer URLs of a member. Does nothing for an unknown id.
     pub fn update_peer_urls(
         &self,
         tx: &mut Tx<'_>,
@@ -171,7 +174,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// A member publishes what it is. One that was removed meanwhile is not heard.
+    /// Stores the attributes that a member publishes. Ignores a removed member.
     pub fn update_attributes(
         &self,
         tx: &mut Tx<'_>,
@@ -188,8 +191,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// The members speak another version from now on. Returns the one before: if that was newer, whoever goes on with the
-    /// older program needs a snapshot without what only the newer one understands.
+    /// Sets the cluster version and returns the previous one. If that was newer, a snapshot is due
+    /// that the older release can read.
     pub fn set_version(
         &self,
         tx: &mut Tx<'_>,
@@ -204,7 +207,7 @@ impl Cluster {
         Ok(before)
     }
 
-    /// The cluster is to go to an older version, or no more.
+    /// Begins a downgrade to a target version, or ends it.
     pub fn set_downgrade(&self, tx: &mut Tx<'_>, target: Option<&str>) -> Result<(), StopError> {
         let downgrade = match target {
             Some(target) => {
@@ -218,13 +221,13 @@ impl Cluster {
         Ok(())
     }
 
-    /// What speaks against a change whose member's id does not.
-    fn refuse(
+    /// Checks everything but the id of a change.
+    fn check_change(
         &self,
         database: &Membership,
         change: &ConfChange,
         decoded: &Change,
-    ) -> Result<Result<(), Refused>, DecodeError> {
+    ) -> Result<Result<(), ConfChangeRefusal>, DecodeError> {
         let learner = change::kind(change)? == ConfChangeType::ConfChangeAddLearnerNode;
         Ok(match decoded {
             Change::Remove(_) => Ok(()),
@@ -236,7 +239,7 @@ impl Cluster {
         })
     }
 
-    /// Changes a member in database and memory. Returns whether there is such a member.
+    /// Changes a member in database and memory. Returns whether the member exists.
     fn change_member(
         &self,
         tx: &mut Tx<'_>,
@@ -250,40 +253,40 @@ impl Cluster {
         Ok(true)
     }
 
-    /// Changes what is in memory. Whoever looks at it keeps what he saw.
+    /// Changes the membership in memory. Readers keep the version that they hold.
     fn change<T>(&self, change: impl FnOnce(&mut Membership) -> T) {
-        let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
+        let mut now = self.now.write();
         change(Arc::make_mut(&mut now));
     }
 }
 
-/// What speaks against a change because of the member's id alone, before anybody reads what comes with it.
-fn refuse_by_id(
+/// Checks the id of a change, before its context is decoded.
+fn refusal_by_id(
     database: &Membership,
     change: &ConfChange,
-) -> Result<Option<Refused>, DecodeError> {
+) -> Result<Option<ConfChangeRefusal>, DecodeError> {
     let id = MemberId(change.node_id());
     if database.is_removed(id) {
-        return Ok(Some(Refused::IdRemoved));
+        return Ok(Some(ConfChangeRefusal::IdRemoved));
     }
     let needs_member = matches!(
         change::kind(change)?,
         ConfChangeType::ConfChangeRemoveNode | ConfChangeType::ConfChangeUpdateNode
     );
-    Ok((needs_member && database.member(id).is_none()).then_some(Refused::IdNotFound))
+    Ok((needs_member && database.member(id).is_none()).then_some(ConfChangeRefusal::IdNotFound))
 }
 
-fn check_promote(database: &Membership, id: MemberId) -> Result<(), Refused> {
+fn check_promote(database: &Membership, id: MemberId) -> Result<(), ConfChangeRefusal> {
     match database.member(id) {
-        None => Err(Refused::IdNotFound),
-        Some(member) if member.is_voter() => Err(Refused::MemberNotLearner),
+        None => Err(ConfChangeRefusal::IdNotFound),
+        Some(member) if member.is_voter() => Err(ConfChangeRefusal::MemberNotLearner),
         Some(_) => Ok(()),
     }
 }
 
-fn check_add(database: &Membership, member: &Member) -> Result<(), Refused> {
+fn check_add(database: &Membership, member: &Member) -> Result<(), ConfChangeRefusal> {
     match database.member(member.id) {
-        Some(_) => Err(Refused::IdExists),
+        Some(_) => Err(ConfChangeRefusal::IdExists),
         None => database.check_peer_urls(member),
     }
 }

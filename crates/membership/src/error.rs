@@ -1,93 +1,93 @@
-//! What can go wrong: a refusal, which is the same on every member, or a reason for this one to stop.
+//! Errors: refusals, equal on every member, and reasons for this member to stop.
 
 use backend::schema::version::Version;
 use backend::{PutError, ReadError};
 use types::MemberId;
 
-/// Why a change of members is not made. Every member refuses it alike, and the one that proposed it hears of it. The texts are etcd's.
+/// The reason why a conf change is refused, equal on every member. The texts are etcd's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    /// The member was removed, and its id is not used again.
+pub enum ConfChangeRefusal {
+    /// The member was removed; ids are not used again.
     #[error("membership: ID removed")]
     IdRemoved,
-    /// The member is there already.
+    /// The member to add exists.
     #[error("membership: ID exists")]
     IdExists,
-    /// There is no such member.
+    /// The member does not exist.
     #[error("membership: ID not found")]
     IdNotFound,
     /// Another member has one of the peer URLs.
     #[error("membership: peerURL exists")]
     PeerUrlExists,
-    /// The member to be promoted votes already.
+    /// The member to promote is a voter.
     #[error("membership: can only promote a learner member")]
     MemberNotLearner,
-    /// There are as many learners as there may be.
+    /// The maximum of learners is reached.
     #[error("membership: too many learner members in cluster")]
     TooManyLearners,
 }
 
-/// Why an entry of the log makes no sense. etcd panics at these.
+/// The reason why a log entry cannot be decoded. etcd panics in these cases.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
-    /// What comes with a change is no member.
+    /// The context of a conf change is not a member.
     #[error("context of a membership change: {0}")]
     Context(#[source] serde_json::Error),
-    /// A change names one member, and what comes with it another.
+    /// A conf change and its context name different members.
     #[error("a membership change of {change} comes with member {context}")]
     DifferentId {
-        /// Whom the change names.
+        /// The member of the conf change.
         change: MemberId,
-        /// Who comes with it.
+        /// The member of the context.
         context: MemberId,
     },
-    /// A kind of change that does not exist.
+    /// A conf change of an unknown type.
     #[error("unknown kind of membership change {0}")]
     UnknownKind(i32),
-    /// A text that should be a version.
+    /// A version that cannot be parsed.
     #[error("{0:?} is not a version")]
     NotAVersion(String),
-    /// A member's attributes, as the v2 store had them.
+    /// Attributes of a v2 request that cannot be parsed.
     #[error("attributes of a member: {0}")]
     Attributes(#[source] serde_json::Error),
-    /// A request to the v2 store that is not about members.
+    /// A v2 request about anything but members and version.
     #[error("v2 request {method} {path} is not supported")]
     V2Request {
-        /// What was to be done.
+        /// The method.
         method: String,
-        /// Where.
+        /// The path.
         path: String,
     },
 }
 
-/// Why this member must stop: going on, it would know something else than the others.
+/// The reason why this member has to stop: its state would differ from that of the others.
 #[derive(Debug, thiserror::Error)]
 pub enum StopError {
     /// The database could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The database does not take what is to be written.
+    /// The database refuses a write.
     #[error(transparent)]
     Put(#[from] PutError),
-    /// An entry of the log makes no sense.
+    /// A log entry cannot be decoded.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// A member that never was publishes what it is.
+    /// A member that never existed publishes its attributes.
     #[error("failed to update; member {0} unknown")]
     UnknownMember(MemberId),
-    /// The cluster speaks a version that is newer than this program.
+    /// The cluster version is newer than this release.
     #[error(transparent)]
     Incompatible(#[from] IncompatibleVersion),
 }
 
-/// The cluster speaks a version that this program does not. The text is etcd's.
+/// The cluster version is newer than this release. The text is etcd's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "invalid downgrade; server version is lower than determined cluster version: {server} < {cluster}"
 )]
 pub struct IncompatibleVersion {
-    /// What this program speaks.
+    /// The version of this release.
     pub server: Version,
-    /// What the cluster speaks.
+    /// The cluster version.
     pub cluster: Version,
 }

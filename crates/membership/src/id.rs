@@ -1,26 +1,30 @@
-//! How members and clusters get their ids: the first 8 bytes of a SHA-1, big-endian.
+//! Ids of members and clusters: the first 8 bytes of a SHA-1, big-endian.
 //!
 //! ```text
-//!   bootstrap   SHA-1("http://localhost:2380" + "etcd-cluster")       → 8e9e05c52164694d    peer URLs, token of the cluster
-//!   MemberAdd   SHA-1("http://localhost:2380" + "" + "1700000000")    → another             and seconds since 1970
-//!   cluster     SHA-1(8e9e05c52164694d as 8 bytes)                    → cdf818194e3a8c32    ids of all its first members
+//!   bootstrap   SHA-1("http://localhost:2380" + "etcd-cluster")     → 8e9e05c52164694d
+//!                     peer URLs                 cluster token
+//!   MemberAdd   SHA-1("http://localhost:2380" + "" + "1700000000")  → another
+//!                     peer URLs                      seconds since 1970
+//!   cluster     SHA-1(8e9e05c52164694d as 8 bytes)                  → cdf818194e3a8c32
+//!                     ids of all initial members
 //! ```
 //!
-//! Peer URLs and ids are sorted first, so that every member computes the same. A cluster keeps its id for life, whoever joins or leaves.
+//! Peer URLs and ids are sorted first, so that every member computes the same. A cluster keeps its
+//! id when members join or leave.
 
 use std::fmt;
 
 use sha1::{Digest as _, Sha1};
 use types::MemberId;
 
-/// Identifies a cluster: members of another are not listened to.
+/// Identifies a cluster. Messages from members of another cluster are ignored.
 ///
-/// Printed in lower-case hexadecimal, like a member's.
+/// Printed in lower-case hexadecimal, like a [`MemberId`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterId(pub u64);
 
 impl ClusterId {
-    /// The id of a cluster that begins with these members.
+    /// Computes the id of a cluster from its initial members.
     #[must_use]
     pub fn of(members: impl IntoIterator<Item = MemberId>) -> ClusterId {
         let mut ids: Vec<MemberId> = members.into_iter().collect();
@@ -36,8 +40,9 @@ impl fmt::Display for ClusterId {
     }
 }
 
-/// The id of a member. At bootstrap it has the cluster's token and no time, so that all members agree; when added to a running
-/// cluster it has the time, in seconds since 1970, and an empty token, so that no id comes twice.
+/// Computes the id of a member. At bootstrap it depends on the cluster token and not on the time,
+/// so that all members agree. For a running cluster it depends on the time, in seconds since 1970,
+/// so that no id repeats; the token is then empty.
 #[must_use]
 pub fn member_id(peer_urls: &[String], token: &str, unix_seconds: Option<i64>) -> MemberId {
     let mut urls: Vec<&str> = peer_urls.iter().map(String::as_str).collect();
@@ -61,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fresh_etcd_with_default_flags() {
+    fn ids_with_default_flags_are_etcds() {
         let id = member_id(&urls(["http://localhost:2380"]), "etcd-cluster", None);
         assert_eq!(id.to_string(), "8e9e05c52164694d");
         assert_eq!(ClusterId::of([id]).to_string(), "cdf818194e3a8c32");
@@ -76,14 +81,14 @@ mod tests {
     }
 
     #[test]
-    fn the_time_makes_another_member() {
+    fn the_time_changes_the_id_of_an_added_member() {
         let url = urls(["http://localhost:2380"]);
         let added = |seconds| member_id(&url, "", Some(seconds));
         assert_ne!(added(1_700_000_000), added(1_700_000_001));
         assert_eq!(
             added(1_700_000_000),
             member_id(&url, "1700000000", None),
-            "one text after the other"
+            "the parts are concatenated"
         );
     }
 }

@@ -1,16 +1,16 @@
-//! A member that joins a running cluster finds out who is who.
+//! Matching the members of `--initial-cluster` with those of a running cluster.
 //!
-//! It was told names and peer URLs, and knows nobody's id. The cluster knows the ids, and perhaps not all names: who has not started yet has
-//! none. They are matched by their peer URLs:
+//! A joining member is configured with names and peer URLs and knows no ids. The cluster knows the
+//! ids, but not the names of members that have not started. Peer URLs match the two:
 //!
 //! ```text
-//!   told  (--initial-cluster)          the cluster says                                  known from now on
-//!   m1  http://m1.example:2380         305d…  m1   http://10.0.0.1:2380                  305d…  m1  http://m1.example:2380
-//!   m2  http://10.0.0.2:2380           b70d…  ""   http://10.0.0.2:2380  (just added)    b70d…  m2  http://10.0.0.2:2380
+//!   --initial-cluster              running cluster                     result
+//!   m1 http://m1.example:2380      305d… m1 http://10.0.0.1:2380       305d… m1 http://m1.example:2380
+//!   m2 http://10.0.0.2:2380        b70d… "" http://10.0.0.2:2380       b70d… m2 http://10.0.0.2:2380
 //! ```
 //!
-//! Each must match: whoever was told of others than there are would wait for them in vain. Whether two lists of URLs lead to the same
-//! places, names being asked for, is for the caller to say.
+//! All members must match, because the joining member would wait in vain for others. The caller
+//! decides whether two lists of URLs are equal, since that takes DNS.
 
 use std::collections::BTreeMap;
 
@@ -20,56 +20,56 @@ use crate::id::ClusterId;
 use crate::member::Member;
 use crate::membership::Membership;
 
-/// Whether two lists of peer URLs lead to the same places; if not, why not.
-pub type SamePlaces<'a> = &'a mut dyn FnMut(&[String], &[String]) -> Result<(), String>;
+/// Compares two lists of peer URLs; the error says how they differ.
+pub type SameUrls<'a> = &'a mut dyn FnMut(&[String], &[String]) -> Result<(), String>;
 
-/// Why a member cannot join. The texts are etcd's.
+/// The reason why a member cannot join. The texts are etcd's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JoinError {
-    /// It was told of more members than there are, or of fewer.
+    /// The configuration has more or fewer members than the cluster.
     #[error("member count is unequal")]
     Count,
-    /// It was told of others than there are.
+    /// The configuration lacks a member of the cluster.
     #[error(
         "PeerURLs: no match found for existing member ({id}, [{urls}]), last resolver error ({reason})"
     )]
     NoMatch {
-        /// One of whom it was not told.
+        /// The member without a match.
         id: MemberId,
-        /// Its peer URLs, with blanks between.
+        /// The peer URLs of the member, separated by blanks.
         urls: String,
-        /// How it differs from the last that was looked at.
+        /// The difference to the last configured member.
         reason: String,
     },
 }
 
-/// Gives the members that one was told of, by names and peer URLs, the ids that a running cluster has for them.
+/// Returns the configured members with the ids of the running cluster.
 ///
 /// # Errors
-/// If they are not the same.
+/// The members do not match.
 pub fn adopt_ids(
-    told: &Membership,
+    configured: &Membership,
     running: &Membership,
-    same: SamePlaces<'_>,
+    same: SameUrls<'_>,
 ) -> Result<Membership, JoinError> {
-    if told.members().count() != running.members().count() {
+    if configured.members().count() != running.members().count() {
         return Err(JoinError::Count);
     }
     let mut adopted = BTreeMap::new();
     for existing in running.members() {
-        let found = matching(told, existing, same)?;
+        let found = matching(configured, existing, same)?;
         adopted.insert(existing.id, Member { id: existing.id, ..found.clone() });
     }
     Ok(Membership::of(adopted.into_values()))
 }
 
 fn matching<'a>(
-    told: &'a Membership,
+    configured: &'a Membership,
     existing: &Member,
-    same: SamePlaces<'_>,
+    same: SameUrls<'_>,
 ) -> Result<&'a Member, JoinError> {
     let mut last = String::new();
-    for member in told.members() {
+    for member in configured.members() {
         match same(&existing.raft.peer_urls, &member.raft.peer_urls) {
             Ok(()) => return Ok(member),
             Err(reason) => last = reason,
@@ -79,7 +79,7 @@ fn matching<'a>(
     Err(JoinError::NoMatch { id: existing.id, urls, reason: last })
 }
 
-/// A cluster in one line, as etcd prints it when somebody cannot join.
+/// Formats a cluster in one line, as etcd does when a member cannot join.
 #[must_use]
 pub fn describe(id: ClusterId, membership: &Membership) -> String {
     let members: Vec<String> = membership.members().map(describe_member).collect();
@@ -106,7 +106,7 @@ fn describe_member(member: &Member) -> String {
 mod tests {
     use super::*;
 
-    fn told(members: &[(&str, &[&str])]) -> Membership {
+    fn configured(members: &[(&str, &[&str])]) -> Membership {
         let members = members.iter().map(|(name, urls)| {
             let urls = urls.iter().map(|url| (*url).to_owned()).collect();
             ((*name).to_owned(), urls)
@@ -123,7 +123,7 @@ mod tests {
         }))
     }
 
-    /// Names are addresses, once asked for.
+    /// Compares with `m1.example` resolved.
     fn same(a: &[String], b: &[String]) -> Result<(), String> {
         let resolve = |urls: &[String]| {
             let mut urls: Vec<String> =
@@ -139,8 +139,8 @@ mod tests {
     }
 
     #[test]
-    fn who_is_told_of_gets_the_id_that_the_cluster_has() {
-        let told = told(&[
+    fn configured_members_get_the_ids_of_the_cluster() {
+        let configured = configured(&[
             ("m1", &["http://m1.example:2380"]),
             ("m2", &["http://10.0.0.2:2380", "http://10.1.0.2:2380"]),
         ]);
@@ -148,29 +148,30 @@ mod tests {
             (7, "", &["http://10.1.0.2:2380", "http://10.0.0.2:2380"]),
             (9, "other", &["http://10.0.0.1:2380"]),
         ]);
-        let adopted = adopt_ids(&told, &running, &mut same).unwrap();
+        let adopted = adopt_ids(&configured, &running, &mut same).unwrap();
         assert_eq!(names(&adopted), [(7, "m2"), (9, "m1")]);
         let m1 = adopted.member(MemberId(9)).unwrap();
-        assert_eq!(m1.raft.peer_urls, ["http://m1.example:2380"], "as it was told");
+        assert_eq!(m1.raft.peer_urls, ["http://m1.example:2380"], "as configured");
     }
 
     #[test]
-    fn others_than_there_are_cannot_be_joined() {
-        let told = told(&[("m1", &["http://10.0.0.1:2380"]), ("m2", &["http://10.0.0.2:2380"])]);
+    fn members_that_do_not_match_are_refused() {
+        let configured =
+            configured(&[("m1", &["http://10.0.0.1:2380"]), ("m2", &["http://10.0.0.2:2380"])]);
         let one = running(&[(7, "m1", &["http://10.0.0.1:2380"])]);
-        assert_eq!(adopt_ids(&told, &one, &mut same), Err(JoinError::Count));
+        assert_eq!(adopt_ids(&configured, &one, &mut same), Err(JoinError::Count));
         let other = running(&[
             (0xa, "m1", &["http://10.0.0.1:2380"]),
             (0xb, "m3", &["http://10.0.0.3:2380", "http://10.0.0.4:2380"]),
         ]);
-        let refused = adopt_ids(&told, &other, &mut same).unwrap_err().to_string();
+        let refused = adopt_ids(&configured, &other, &mut same).unwrap_err().to_string();
         let start = "PeerURLs: no match found for existing member (b, [http://10.0.0.3:2380 http://10.0.0.4:2380]), \
                      last resolver error ([\"http://10.0.0.3:2380\"";
         assert!(refused.starts_with(start), "{refused}");
     }
 
     #[test]
-    fn a_cluster_is_printed_as_by_etcd() {
+    fn a_cluster_is_formatted_as_in_etcd() {
         let mut running = running(&[(0xa, "m1", &["http://10.0.0.1:2380"])]);
         running.removed.insert(MemberId(0xc));
         assert_eq!(

@@ -1,29 +1,29 @@
 //! JSON as Go's `encoding/json` writes it, so that the bytes in the database are etcd's.
 //!
 //! ```text
-//!   in memory       Go, and here             serde_json
+//!   value           Go and Bowline           serde_json
 //!   a<b>&c          "a\u003cb\u003e\u0026c"  "a<b>&c"
-//!   U+2028, U+2029  "\u2028\u2029"           as they are
+//!   U+2028, U+2029  "\u2028\u2029"           unescaped
 //! ```
 //!
-//! Everything else the two write alike. Reading needs nothing of its own but [`or_default`]: what is null is empty.
+//! All other values are written alike. For decoding, [`or_default`] reads null as empty.
 
 use std::io;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::ser::Formatter;
 
-/// A value as text.
+/// Encodes a value.
 pub(crate) fn encode(value: &impl Serialize) -> String {
     let mut text = Vec::new();
-    let mut serializer = serde_json::Serializer::with_formatter(&mut text, Go);
+    let mut serializer = serde_json::Serializer::with_formatter(&mut text, GoFormatter);
     value
         .serialize(&mut serializer)
-        .expect("memory takes all, and what is written has text for keys");
-    String::from_utf8(text).expect("JSON is made of strings")
+        .expect("writing to memory does not fail, and all keys are strings");
+    String::from_utf8(text).expect("serde_json writes UTF-8")
 }
 
-/// As Go reads a field: null leaves it empty.
+/// Decodes a field as Go does: null leaves it empty.
 pub(crate) fn or_default<'de, D, T>(from: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -32,12 +32,12 @@ where
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
-/// Whether a field is left out, as Go's `omitempty` does with a bool.
+/// Returns whether Go's `omitempty` leaves a bool out.
 pub(crate) fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// Go has one list for "none" and one for "empty", and writes the first as null. The lists that etcd makes are never empty, only none.
+/// Encodes an empty list as null: etcd's lists are nil when empty, which Go writes as null.
 pub(crate) fn null_if_empty<S: serde::Serializer>(
     list: &[String],
     to: S,
@@ -45,10 +45,10 @@ pub(crate) fn null_if_empty<S: serde::Serializer>(
     if list.is_empty() { to.serialize_none() } else { list.serialize(to) }
 }
 
-/// The difference between the two.
-struct Go;
+/// Escapes as Go does.
+struct GoFormatter;
 
-impl Formatter for Go {
+impl Formatter for GoFormatter {
     fn write_string_fragment<W>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()>
     where
         W: ?Sized + io::Write,
@@ -64,7 +64,7 @@ impl Formatter for Go {
     }
 }
 
-/// What a browser might take for markup, or JavaScript for the end of a line.
+/// Returns whether Go escapes a character, for HTML or JavaScript.
 fn is_escaped(character: char) -> bool {
     matches!(character, '<' | '>' | '&' | '\u{2028}' | '\u{2029}')
 }
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn escaped_text_round_trips() {
         let text = "<a href=\"x&y\">\u{2028}</a>";
         assert_eq!(serde_json::from_str::<String>(&encode(&text)).unwrap(), text);
     }

@@ -1,13 +1,15 @@
 //! A member, and its JSON.
 //!
 //! ```text
-//!   {"id":14231632423127433332,"peerURLs":["http://10.0.0.4:2380"],"isLearner":true,"name":"m4","clientURLs":["http://10.0.0.4:2379"]}
-//!         └ id, in decimal      └ raft attributes: part of a membership change        └ attributes: the member publishes
-//!                                 (null if there are none, and false left out)           them once it runs (left out if empty)
+//!   {"id":14231632423127433332,                          decimal
+//!    "peerURLs":["http://10.0.0.4:2380"],                raft attributes, set by conf changes;
+//!    "isLearner":true,                                     null if empty, left out if false
+//!    "name":"m4",                                        attributes, published by the member;
+//!    "clientURLs":["http://10.0.0.4:2379"]}                left out if empty
 //! ```
 //!
-//! The same text is the value in the bucket `members`, the context of a membership change in the log, and what members tell
-//! each other over HTTP. The halves are values of their own in the [v2 image](crate::v2).
+//! This JSON is the value in the bucket `members`, the context of a conf change, and the format
+//! between members over HTTP. The [v2 image](crate::v2) stores the two halves separately.
 
 use proto::etcdserverpb;
 use serde::{Deserialize, Serialize};
@@ -19,21 +21,21 @@ use crate::json;
 /// A member of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// Its id.
+    /// The id of the member.
     #[serde(with = "decimal", default)]
     pub id: MemberId,
-    /// What membership changes decide.
+    /// The attributes that conf changes set.
     #[serde(flatten)]
     pub raft: RaftAttributes,
-    /// What the member says about itself.
+    /// The attributes that the member publishes.
     #[serde(flatten)]
     pub attributes: Attributes,
 }
 
-/// What membership changes decide about a member.
+/// The attributes of a member that conf changes set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RaftAttributes {
-    /// Where the other members reach it.
+    /// The URLs for other members.
     #[serde(
         rename = "peerURLs",
         default,
@@ -41,7 +43,7 @@ pub struct RaftAttributes {
         deserialize_with = "json::or_default"
     )]
     pub peer_urls: Vec<String>,
-    /// Whether it only learns: it has all data and no vote.
+    /// Whether the member has no vote.
     #[serde(
         rename = "isLearner",
         default,
@@ -51,17 +53,17 @@ pub struct RaftAttributes {
     pub is_learner: bool,
 }
 
-/// What a member says about itself.
+/// The attributes that a member publishes about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {
-    /// Its name. Empty until it has started for the first time, unless it was there from the beginning.
+    /// The name. Empty until an added member has started for the first time.
     #[serde(
         default,
         skip_serializing_if = "String::is_empty",
         deserialize_with = "json::or_default"
     )]
     pub name: String,
-    /// Where clients reach it.
+    /// The URLs for clients.
     #[serde(
         rename = "clientURLs",
         default,
@@ -72,7 +74,7 @@ pub struct Attributes {
 }
 
 impl Member {
-    /// A member of a cluster that is about to begin.
+    /// Creates an initial member of a new cluster.
     #[must_use]
     pub fn at_bootstrap(name: &str, peer_urls: Vec<String>, token: &str) -> Member {
         let id = member_id(&peer_urls, token, None);
@@ -80,7 +82,7 @@ impl Member {
         Member { id, raft: RaftAttributes { peer_urls, is_learner: false }, attributes }
     }
 
-    /// A member that is to be added to a running cluster. It has a name only once it has started.
+    /// Creates a member to add to a running cluster. It gets its name when it starts.
     #[must_use]
     pub fn to_add(peer_urls: Vec<String>, is_learner: bool, unix_seconds: i64) -> Member {
         let id = member_id(&peer_urls, "", Some(unix_seconds));
@@ -88,25 +90,26 @@ impl Member {
         Member { id, raft, attributes: Attributes::default() }
     }
 
-    /// Whether it votes.
+    /// Returns whether the member is a voter.
     #[must_use]
     pub fn is_voter(&self) -> bool {
         !self.raft.is_learner
     }
 
-    /// Whether it has ever run: it published its name then.
+    /// Returns whether the member has ever started, that is, published its name.
     #[must_use]
     pub fn is_started(&self) -> bool {
         !self.attributes.name.is_empty()
     }
 
-    /// Its JSON, as etcd writes it.
+    /// Encodes the member as etcd does.
     #[must_use]
     pub fn to_json(&self) -> String {
         json::encode(self)
     }
 
-    /// Reads its JSON, as etcd does: what is missing or null is empty, what is unknown is skipped.
+    /// Decodes a member as etcd does: missing and null fields are empty, unknown fields are
+    /// skipped.
     pub fn from_json(text: &[u8]) -> Result<Member, serde_json::Error> {
         serde_json::from_slice(text)
     }
@@ -124,7 +127,7 @@ impl From<Member> for etcdserverpb::Member {
     }
 }
 
-/// An id as a number: as text it would be in hexadecimal.
+/// Encodes an id as a number instead of hexadecimal text.
 mod decimal {
     use serde::{Deserializer, Serializer};
     use types::MemberId;
@@ -144,7 +147,7 @@ mod decimal {
 mod tests {
     use super::*;
 
-    fn whole() -> Member {
+    fn full_member() -> Member {
         Member {
             id: MemberId(14_231_632_423_127_433_332),
             raft: RaftAttributes {
@@ -159,21 +162,21 @@ mod tests {
     }
 
     #[test]
-    fn json_is_as_drawn() {
+    fn json_is_as_documented() {
         let text = r#"{"id":14231632423127433332,"peerURLs":["http://10.0.0.4:2380"],"isLearner":true,"name":"m4","clientURLs":["http://10.0.0.4:2379"]}"#;
-        assert_eq!(whole().to_json(), text);
-        assert_eq!(Member::from_json(text.as_bytes()).unwrap(), whole());
+        assert_eq!(full_member().to_json(), text);
+        assert_eq!(Member::from_json(text.as_bytes()).unwrap(), full_member());
     }
 
     #[test]
-    fn what_is_empty_is_left_out_except_peer_urls() {
+    fn empty_fields_are_left_out_except_peer_urls() {
         let member = Member { id: MemberId(7), ..Member::default() };
         assert_eq!(member.to_json(), r#"{"id":7,"peerURLs":null}"#);
         assert_eq!(Member::from_json(br#"{"id":7,"peerURLs":null}"#).unwrap(), member);
     }
 
     #[test]
-    fn reading_is_as_forgiving_as_gos() {
+    fn decoding_is_as_lenient_as_in_go() {
         let text = br#" {"peerURLs":[],"name":null,"new":[{}],"clientURLs":null,"isLearner":null,"id":7} "#;
         let member = Member { id: MemberId(7), ..Member::default() };
         assert_eq!(Member::from_json(text).unwrap(), member);
@@ -181,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_member_is_refused() {
+    fn malformed_members_are_refused() {
         for text in
             ["", "null", "[]", "7", r#"{"id":-1}"#, r#"{"id":"7"}"#, r#"{"peerURLs":"x"}"#, "{} x"]
         {
@@ -197,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_added_member_has_no_name() {
+    fn an_initial_member_has_a_name_and_an_added_one_has_none() {
         let urls = vec!["http://localhost:2380".to_owned()];
         let first = Member::at_bootstrap("default", urls.clone(), "etcd-cluster");
         assert_eq!(first.id.to_string(), "8e9e05c52164694d");

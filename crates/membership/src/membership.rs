@@ -1,15 +1,16 @@
-//! Who is in the cluster, as one value.
+//! The members, removed ids and version of a cluster, as one value.
 //!
 //! ```text
 //!   members    305d…  voter     m1   http://10.0.0.1:2380   http://10.0.0.1:2379
 //!              b70d…  voter     m2   http://10.0.0.2:2380   http://10.0.0.2:2379
-//!              c580…  learner   ""   http://10.0.0.4:2380                           added, and not started yet
+//!              c580…  learner   ""   http://10.0.0.4:2380          (not started yet)
 //!   removed    d74b…
-//!   version    3.7              what all members speak; none before they agreed on one
+//!   version    3.7              none before the leader has set one
 //!   downgrade  off
 //! ```
 //!
-//! Invariants: whoever is removed is no member; a member is found under its own id. Lists are sorted by id.
+//! Invariants: a removed id is not a member; a member is stored under its own id. Lists are sorted
+//! by id.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,11 +19,11 @@ use backend::schema::version::Version;
 use proto::raftpb::ConfState;
 use types::MemberId;
 
-use crate::error::Refused;
+use crate::error::ConfChangeRefusal;
 use crate::id::ClusterId;
 use crate::member::Member;
 
-/// Who is in the cluster, who was, and what they speak.
+/// The members of a cluster, the removed ids, the cluster version and a downgrade.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Membership {
     pub(crate) members: BTreeMap<MemberId, Member>,
@@ -31,19 +32,19 @@ pub struct Membership {
     pub(crate) downgrade: Downgrade,
 }
 
-/// Why a cluster cannot begin with these members.
+/// The reason why a cluster cannot be bootstrapped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BootstrapError {
-    /// Two have the same peer URLs.
+    /// Two members have the same peer URLs.
     #[error("member exists with identical ID {0}")]
     SameId(MemberId),
-    /// The one id that names nobody.
+    /// The id zero, which stands for no member.
     #[error("cannot use 0 as member id")]
     ZeroId,
 }
 
 impl Membership {
-    /// The members of a cluster that is about to begin, from their names and peer URLs, and the id it will have.
+    /// Computes the id and the initial members of a new cluster from names and peer URLs.
     pub fn bootstrap(
         token: &str,
         members: &BTreeMap<String, Vec<String>>,
@@ -61,76 +62,76 @@ impl Membership {
         Ok((ClusterId::of(membership.ids()), membership))
     }
 
-    /// The members of a running cluster, as one of them tells.
+    /// Creates a membership from the members of a running cluster.
     #[must_use]
     pub fn of(members: impl IntoIterator<Item = Member>) -> Membership {
         let members = members.into_iter().map(|member| (member.id, member)).collect();
         Membership { members, ..Membership::default() }
     }
 
-    /// All members.
+    /// Returns all members.
     pub fn members(&self) -> impl Iterator<Item = &Member> {
         self.members.values()
     }
 
-    /// Those that vote.
+    /// Returns the voters.
     pub fn voters(&self) -> impl Iterator<Item = &Member> {
         self.members().filter(|member| member.is_voter())
     }
 
-    /// A member.
+    /// Looks a member up.
     #[must_use]
     pub fn member(&self, id: MemberId) -> Option<&Member> {
         self.members.get(&id)
     }
 
-    /// The ids of all members.
+    /// Returns the ids of all members.
     pub fn ids(&self) -> impl Iterator<Item = MemberId> {
         self.members.keys().copied()
     }
 
-    /// The ids that are not used again.
+    /// Returns the ids of removed members.
     pub fn removed(&self) -> impl Iterator<Item = MemberId> {
         self.removed.iter().copied()
     }
 
-    /// Whether there was such a member.
+    /// Returns whether a member was removed.
     #[must_use]
     pub fn is_removed(&self, id: MemberId) -> bool {
         self.removed.contains(&id)
     }
 
-    /// Whether there is such a member and it only learns.
+    /// Returns whether an id belongs to a learner.
     #[must_use]
     pub fn is_learner(&self, id: MemberId) -> bool {
         self.member(id).is_some_and(|member| member.raft.is_learner)
     }
 
-    /// The version that all members speak; none before they agreed on one.
+    /// Returns the cluster version, once the leader has set one.
     #[must_use]
     pub fn version(&self) -> Option<Version> {
         self.version
     }
 
-    /// Whether the cluster is on its way to an older version.
+    /// Returns the state of a downgrade.
     #[must_use]
     pub fn downgrade(&self) -> &Downgrade {
         &self.downgrade
     }
 
-    /// Where members reach each other, in order.
+    /// Returns all peer URLs, sorted.
     #[must_use]
     pub fn peer_urls(&self) -> Vec<String> {
         sorted(self.members().flat_map(|member| &member.raft.peer_urls))
     }
 
-    /// Where clients reach the members, in order.
+    /// Returns all client URLs, sorted.
     #[must_use]
     pub fn client_urls(&self) -> Vec<String> {
         sorted(self.members().flat_map(|member| &member.attributes.client_urls))
     }
 
-    /// Who votes and who learns, for raft to start with.
+    /// Returns the voters and learners in Raft's form.
     #[must_use]
     pub fn conf_state(&self) -> ConfState {
         let (voters, learners): (Vec<&Member>, Vec<&Member>) =
@@ -139,18 +140,26 @@ impl Membership {
         ConfState { voters: ids(voters), learners: ids(learners), ..ConfState::default() }
     }
 
-    /// Whether there are no more learners than there may be, and room for so many more.
-    pub fn check_learners(&self, more: usize, learners_max: usize) -> Result<(), Refused> {
+    /// Checks that `more` learners do not exceed the maximum.
+    pub fn check_learners(
+        &self,
+        more: usize,
+        learners_max: usize,
+    ) -> Result<(), ConfChangeRefusal> {
         let learners = self.members().filter(|member| !member.is_voter()).count();
-        if learners + more > learners_max { Err(Refused::TooManyLearners) } else { Ok(()) }
+        if learners + more > learners_max {
+            Err(ConfChangeRefusal::TooManyLearners)
+        } else {
+            Ok(())
+        }
     }
 
-    /// Whether any other member than this has one of the peer URLs.
-    pub fn check_peer_urls(&self, of: &Member) -> Result<(), Refused> {
+    /// Checks that no other member has one of the peer URLs.
+    pub fn check_peer_urls(&self, of: &Member) -> Result<(), ConfChangeRefusal> {
         let others = self.members().filter(|member| member.id != of.id);
         let mut taken = others.flat_map(|member| &member.raft.peer_urls);
         if taken.any(|url| of.raft.peer_urls.contains(url)) {
-            return Err(Refused::PeerUrlExists);
+            return Err(ConfChangeRefusal::PeerUrlExists);
         }
         Ok(())
     }
@@ -171,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_begins_with_ids_that_all_members_compute() {
+    fn bootstrap_computes_the_same_ids_on_all_members() {
         let one = initial([("default", "http://localhost:2380")]);
         let (id, membership) = Membership::bootstrap("etcd-cluster", &one).unwrap();
         assert_eq!(id.to_string(), "cdf818194e3a8c32");
@@ -180,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn two_members_with_the_same_urls_are_one_too_many() {
+    fn members_with_equal_urls_are_refused() {
         let two = initial([("a", "http://localhost:2380"), ("b", "http://localhost:2380")]);
         let same = Membership::bootstrap("t", &two).unwrap_err();
         assert!(same.to_string().starts_with("member exists with identical ID "), "{same}");
@@ -195,14 +204,14 @@ mod tests {
     }
 
     #[test]
-    fn learners_are_counted() {
+    fn the_maximum_of_learners_is_checked() {
         let learner = Member::to_add(vec!["http://a:1".to_owned()], true, 1);
         let id = learner.id;
         let membership = Membership::of([learner]);
         assert!(membership.is_learner(id) && !membership.is_learner(MemberId(1)));
         assert_eq!(membership.conf_state().learners, [id.0]);
         assert_eq!(membership.check_learners(0, 1), Ok(()));
-        assert_eq!(membership.check_learners(1, 1), Err(Refused::TooManyLearners));
+        assert_eq!(membership.check_learners(1, 1), Err(ConfChangeRefusal::TooManyLearners));
         assert_eq!(membership.check_learners(1, 2), Ok(()));
     }
 }

@@ -1,19 +1,21 @@
-//! Whether a change of members would cost the cluster its quorum: `--strict-reconfig-check`.
+//! Rules that keep a conf change from costing the quorum: `--strict-reconfig-check`.
 //!
 //! ```text
-//!   q(n) = n/2 + 1                                       voters   started   connected
-//!   add a voter      started ≥ q(n+1), connected ≥ q(n+1)     3      3 ≥ 3       3 ≥ 3     (1 → 2 always, if it has started)
-//!   add a learner                      connected ≥ q(n+1)     3                  3 ≥ 3     (1 → 2 always)
-//!   promote          started+1 ≥ q(n+1)                       3      3 ≥ 3
-//!   remove a voter   others started ≥ q(n-1),                 3      2 ≥ 2
-//!                    connected-1 ≥ 1 + (n-1)/2                                   2 ≥ 2     (or nobody hears of it anyway)
-//!   remove a learner                                          always
+//!   q(n) = n/2 + 1                                       n = 3: started  connected
+//!   add a voter      started ≥ q(n+1), connected ≥ q(n+1)       3 ≥ 3    3 ≥ 3      (1)
+//!   add a learner    connected ≥ q(n+1)                                  3 ≥ 3      (1)
+//!   promote          started+1 ≥ q(n+1)                         3 ≥ 3
+//!   remove a voter   others started ≥ q(n-1),                   2 ≥ 2
+//!                    connected-1 ≥ 1 + (n-1)/2                           2 ≥ 2      (2)
+//!   remove a learner always
+//!   (1) always from 1 to 2 members, if the one has started   (2) not for a disconnected voter
 //! ```
 //!
-//! A member has started once it has a name, and is connected if it has been for [`HEALTH_INTERVAL`]; this member is connected to itself.
+//! A member has started once it has a name. It is connected if it has been for [`HEALTH_INTERVAL`];
+//! the local member counts as connected.
 //!
-//! These ask before a change is proposed, on the member that a client asked. What holds when its turn comes is
-//! [`Cluster::check`](crate::Cluster::check)'s to decide.
+//! The member that receives the request applies these rules before it proposes a change.
+//! [`Cluster::check`](crate::Cluster::check) decides again when the change is applied.
 
 use std::time::Duration;
 
@@ -21,64 +23,65 @@ use types::{Index, MemberId};
 
 use crate::membership::Membership;
 
-/// How long a member must have been connected to count.
+/// The time for which a member must have been connected.
 pub const HEALTH_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How much of the leader's log a learner must have to be promoted, in percent.
+/// The part of the leader's log that a learner needs for promotion, in percent.
 const LEARNER_READY_PERCENT: u128 = 90;
 
-/// Why a change of members is not proposed. The texts are etcd's.
+/// The reason why a conf change is not proposed. The texts are etcd's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unsafe {
-    /// Of the voters there would be, too few have ever started.
+pub enum UnsafeReconfig {
+    /// Too few of the resulting voters have ever started.
     #[error("etcdserver: re-configuration failed due to not enough started members")]
     NotEnoughStarted,
-    /// Of the voters there are, too few are connected.
+    /// Too few voters are connected.
     #[error("etcdserver: unhealthy cluster")]
     Unhealthy,
-    /// The learner has too little of the log.
+    /// The learner is too far behind.
     #[error("etcdserver: can only promote a learner member which is in sync with leader")]
     LearnerNotReady,
 }
 
-/// The cluster as seen from a member, and for how long it has been connected to each of the others: none if it is not.
+/// The cluster from the view of one member, with the time for which it has been connected to each
+/// other.
 #[derive(Debug)]
 pub struct Health<'a, F> {
-    /// Who is in the cluster.
+    /// The members.
     pub membership: &'a Membership,
-    /// Who looks.
+    /// The local member.
     pub local: MemberId,
-    /// For how long it has been connected to another.
+    /// Returns for how long a member has been connected; `None` if it is not.
     pub connected_for: F,
 }
 
 impl<F: Fn(MemberId) -> Option<Duration>> Health<'_, F> {
-    /// Whether a member may be added. It counts as one that is not there yet.
-    pub fn may_add(&self, is_learner: bool) -> Result<(), Unsafe> {
+    /// Checks whether a member may be added. The new member counts as not started.
+    pub fn may_add(&self, is_learner: bool) -> Result<(), UnsafeReconfig> {
         let voters = self.voters();
         if !is_learner && !may_add_voter(self.membership) {
-            return Err(Unsafe::NotEnoughStarted);
+            return Err(UnsafeReconfig::NotEnoughStarted);
         }
         if voters != 1 && self.connected() < quorum(voters + 1) {
-            return Err(Unsafe::Unhealthy);
+            return Err(UnsafeReconfig::Unhealthy);
         }
         Ok(())
     }
 
-    /// Whether a member may be removed.
-    pub fn may_remove(&self, id: MemberId) -> Result<(), Unsafe> {
+    /// Checks whether a member may be removed.
+    pub fn may_remove(&self, id: MemberId) -> Result<(), UnsafeReconfig> {
         if self.membership.is_learner(id) {
             return Ok(());
         }
         if !may_remove_voter(self.membership, id) {
-            return Err(Unsafe::NotEnoughStarted);
+            return Err(UnsafeReconfig::NotEnoughStarted);
         }
-        // Whoever is not heard of is no part of the quorum that there is.
+        // A disconnected member is not part of the current quorum.
         if id != self.local && (self.connected_for)(id).is_none() {
             return Ok(());
         }
         if self.connected() < 2 + self.voters().saturating_sub(1) / 2 {
-            return Err(Unsafe::Unhealthy);
+            return Err(UnsafeReconfig::Unhealthy);
         }
         Ok(())
     }
@@ -87,7 +90,7 @@ impl<F: Fn(MemberId) -> Option<Duration>> Health<'_, F> {
         self.membership.voters().count()
     }
 
-    /// How many voters have been connected for long enough.
+    /// Counts the voters that have been connected for long enough.
     fn connected(&self) -> usize {
         let is_connected = |id| (self.connected_for)(id).is_some_and(|time| time > HEALTH_INTERVAL);
         let voters = self.membership.voters();
@@ -95,24 +98,24 @@ impl<F: Fn(MemberId) -> Option<Duration>> Health<'_, F> {
     }
 }
 
-/// Whether a learner may be promoted, as far as the other members are concerned. It counts as one that has started.
-pub fn may_promote(membership: &Membership) -> Result<(), Unsafe> {
+/// Checks whether enough voters have started for a promotion. The learner counts as started.
+pub fn may_promote(membership: &Membership) -> Result<(), UnsafeReconfig> {
     let (voters, started) = voters_and_started(membership, None);
-    if started + 1 < quorum(voters + 1) { Err(Unsafe::NotEnoughStarted) } else { Ok(()) }
+    if started + 1 < quorum(voters + 1) { Err(UnsafeReconfig::NotEnoughStarted) } else { Ok(()) }
 }
 
-/// Whether a learner has enough of the leader's log to be promoted.
-pub fn learner_is_ready(learner: Index, leader: Index) -> Result<(), Unsafe> {
+/// Checks whether a learner has enough of the leader's log for promotion.
+pub fn learner_is_ready(learner: Index, leader: Index) -> Result<(), UnsafeReconfig> {
     let (learner, leader) = (u128::from(learner.0), u128::from(leader.0));
     if learner * 100 < leader * LEARNER_READY_PERCENT {
-        return Err(Unsafe::LearnerNotReady);
+        return Err(UnsafeReconfig::LearnerNotReady);
     }
     Ok(())
 }
 
 fn may_add_voter(membership: &Membership) -> bool {
     let (voters, started) = voters_and_started(membership, None);
-    // A single member that was started from a backup grows its cluster again.
+    // A single member restored from a backup must be able to grow its cluster.
     (voters == 1 && started == 1) || started >= quorum(voters + 1)
 }
 
@@ -126,7 +129,7 @@ fn voters_and_started(membership: &Membership, without: Option<MemberId>) -> (us
     (voters().count(), voters().filter(|member| member.is_started()).count())
 }
 
-/// How many of so many voters decide.
+/// Returns the size of a quorum.
 fn quorum(voters: usize) -> usize {
     voters / 2 + 1
 }
@@ -139,7 +142,8 @@ mod tests {
     const LONG: Option<Duration> = Some(Duration::from_secs(6));
     const SHORT: Option<Duration> = Some(Duration::from_secs(5));
 
-    /// Members 1, 2, ...: `s` is a voter that has started, `v` one that has not, `l` a learner.
+    /// Builds members 1, 2, ...: `s` a started voter, `v` a voter that has not started, `l` a
+    /// learner.
     fn cluster(members: &str) -> Membership {
         Membership::of(members.chars().zip(1..).map(|(kind, id)| Member {
             id: MemberId(id),
@@ -151,7 +155,7 @@ mod tests {
         }))
     }
 
-    /// Member 1's view, of others that are connected or not.
+    /// Returns the view of member 1, with the connection times of the others.
     fn health<'a>(
         membership: &'a Membership,
         others: &'a [Option<Duration>],
@@ -170,11 +174,11 @@ mod tests {
             health(&membership, &[LONG; 4]).may_add(false)
         };
         assert_eq!(add("s"), Ok(()), "one grows to two");
-        assert_eq!(add("v"), Err(Unsafe::NotEnoughStarted));
+        assert_eq!(add("v"), Err(UnsafeReconfig::NotEnoughStarted));
         assert_eq!(add("ss"), Ok(()));
-        assert_eq!(add("sv"), Err(Unsafe::NotEnoughStarted));
+        assert_eq!(add("sv"), Err(UnsafeReconfig::NotEnoughStarted));
         assert_eq!(add("sss"), Ok(()));
-        assert_eq!(add("ssv"), Err(Unsafe::NotEnoughStarted));
+        assert_eq!(add("ssv"), Err(UnsafeReconfig::NotEnoughStarted));
         assert_eq!(add("ssl"), Ok(()), "learners do not count");
         assert_eq!(add("sssv"), Ok(()));
     }
@@ -185,8 +189,8 @@ mod tests {
         let add = |others: &[_], learner| health(&membership, others).may_add(learner);
         for learner in [false, true] {
             assert_eq!(add(&[LONG, LONG], learner), Ok(()));
-            assert_eq!(add(&[LONG, SHORT], learner), Err(Unsafe::Unhealthy), "not yet");
-            assert_eq!(add(&[LONG, None], learner), Err(Unsafe::Unhealthy));
+            assert_eq!(add(&[LONG, SHORT], learner), Err(UnsafeReconfig::Unhealthy), "not yet");
+            assert_eq!(add(&[LONG, None], learner), Err(UnsafeReconfig::Unhealthy));
         }
         let alone = cluster("s");
         assert_eq!(health(&alone, &[]).may_add(true), Ok(()));
@@ -204,9 +208,9 @@ mod tests {
             let membership = cluster(members);
             health(&membership, &[LONG; 4]).may_remove(MemberId(id))
         };
-        assert_eq!(remove("s", 1), Err(Unsafe::NotEnoughStarted), "the last one stays");
+        assert_eq!(remove("s", 1), Err(UnsafeReconfig::NotEnoughStarted), "the last one stays");
         assert_eq!(remove("sss", 2), Ok(()));
-        assert_eq!(remove("ssv", 2), Err(Unsafe::NotEnoughStarted));
+        assert_eq!(remove("ssv", 2), Err(UnsafeReconfig::NotEnoughStarted));
         assert_eq!(remove("ssv", 3), Ok(()));
         assert_eq!(remove("sl", 2), Ok(()), "a learner may always go");
     }
@@ -217,12 +221,16 @@ mod tests {
         let remove = |others: &[_], id| health(&membership, others).may_remove(MemberId(id));
         assert_eq!(remove(&[LONG, LONG], 2), Ok(()));
         assert_eq!(remove(&[LONG, LONG], 1), Ok(()));
-        assert_eq!(remove(&[LONG, None], 2), Err(Unsafe::Unhealthy));
-        assert_eq!(remove(&[LONG, None], 3), Ok(()), "nobody hears of it anyway");
-        assert_eq!(remove(&[LONG, SHORT], 3), Err(Unsafe::Unhealthy), "just come back");
+        assert_eq!(remove(&[LONG, None], 2), Err(UnsafeReconfig::Unhealthy));
+        assert_eq!(remove(&[LONG, None], 3), Ok(()), "it is not connected");
+        assert_eq!(
+            remove(&[LONG, SHORT], 3),
+            Err(UnsafeReconfig::Unhealthy),
+            "connected too briefly"
+        );
         let two = cluster("ss");
         assert_eq!(health(&two, &[LONG]).may_remove(MemberId(2)), Ok(()));
-        assert_eq!(health(&two, &[SHORT]).may_remove(MemberId(2)), Err(Unsafe::Unhealthy));
+        assert_eq!(health(&two, &[SHORT]).may_remove(MemberId(2)), Err(UnsafeReconfig::Unhealthy));
         assert_eq!(health(&two, &[None]).may_remove(MemberId(2)), Ok(()));
     }
 
@@ -230,13 +238,13 @@ mod tests {
     fn promoting_counts_the_learner_as_started() {
         assert_eq!(may_promote(&cluster("sl")), Ok(()));
         assert_eq!(may_promote(&cluster("svl")), Ok(()));
-        assert_eq!(may_promote(&cluster("svvl")), Err(Unsafe::NotEnoughStarted));
+        assert_eq!(may_promote(&cluster("svvl")), Err(UnsafeReconfig::NotEnoughStarted));
     }
 
     #[test]
     fn a_learner_is_ready_with_nine_tenths() {
         assert_eq!(learner_is_ready(Index(9), Index(10)), Ok(()));
-        assert_eq!(learner_is_ready(Index(899), Index(1000)), Err(Unsafe::LearnerNotReady));
+        assert_eq!(learner_is_ready(Index(899), Index(1000)), Err(UnsafeReconfig::LearnerNotReady));
         assert_eq!(learner_is_ready(Index(0), Index(0)), Ok(()));
         assert_eq!(learner_is_ready(Index::MAX, Index::MAX), Ok(()));
     }

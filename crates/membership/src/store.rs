@@ -1,7 +1,7 @@
-//! The cluster in the database: buckets `members`, `members_removed` and `cluster`.
+//! The membership in the database: buckets `members`, `members_removed` and `cluster`.
 //!
 //! ```text
-//!   members           8e9e05c52164694d   {"id":10276657743932975437,"peerURLs":["http://localhost:2380"],"name":"default",...}
+//!   members           8e9e05c52164694d   {"id":10276657743932975437,"peerURLs":[…],"name":"m1"}
 //!   members_removed   c580ea4952713c8c   removed
 //!   cluster           clusterVersion     3.7.0
 //!                     downgrade          {"target-version":"","enabled":false}
@@ -15,7 +15,7 @@ use types::MemberId;
 use crate::member::Member;
 use crate::membership::Membership;
 
-/// All that the database knows of the cluster.
+/// Reads the membership.
 pub fn read(from: &impl Read) -> Result<Membership, ReadError> {
     let mut membership = Membership {
         version: cluster::version(from)?,
@@ -34,18 +34,18 @@ pub fn read(from: &impl Read) -> Result<Membership, ReadError> {
     Ok(membership)
 }
 
-/// Writes a member, new or changed.
+/// Adds or replaces a member.
 pub fn put_member(tx: &mut Tx<'_>, member: &Member) -> Result<(), PutError> {
     tx.put(Bucket::Members, keys::member(member.id), member.to_json())
 }
 
-/// Makes a member one that was.
+/// Moves a member to the removed ones.
 pub fn remove_member(tx: &mut Tx<'_>, id: MemberId) -> Result<(), PutError> {
     tx.delete(Bucket::Members, keys::member(id));
     tx.put(Bucket::MembersRemoved, keys::member(id), Bytes::from_static(keys::REMOVED))
 }
 
-/// Forgets all members, also those that were: for a database that is made part of another cluster.
+/// Deletes all members and removed ids, for a database that becomes part of another cluster.
 pub fn clear_members(tx: &mut Tx<'_>) -> Result<(), ReadError> {
     for bucket in [Bucket::Members, Bucket::MembersRemoved] {
         let keys = tx.all(bucket)?.map(|item| Ok(item?.key.into_bytes()));
@@ -62,7 +62,7 @@ fn decode(key: &[u8], value: &[u8]) -> Result<Member, ReadError> {
     let id = decode_id(Bucket::Members, key)?;
     let member = Member::from_json(value).map_err(|error| malformed(error.to_string()))?;
     if member.id != id {
-        return Err(malformed(format!("its value is of member {}", member.id)));
+        return Err(malformed(format!("the value is of member {}", member.id)));
     }
     Ok(member)
 }

@@ -1,15 +1,15 @@
-//! Which version the cluster speaks, decided from what its members run.
+//! The cluster version, decided from the versions of the members.
 //!
 //! ```text
-//!   members run      cluster speaks   downgrade to   the leader decides
-//!   3.7 3.7 ?        none             -              3.0   some member is not heard of: the oldest there is
-//!   3.7 3.7 3.7      3.0              -              3.7   raised to the oldest of them
-//!   3.7 3.7 3.6      3.7              -              -     never lowered by itself
-//!   3.7 3.7 3.7      3.7              3.6            3.6   lowered because it was asked for
-//!   3.6 3.6 3.6      3.6              3.6            -     and the downgrade is done
+//!   members run   cluster version   downgrade to   the leader sets
+//!   3.7 3.7 ?     none              -              3.0   a member does not answer
+//!   3.7 3.7 3.7   3.0               -              3.7   raised to the oldest member
+//!   3.7 3.7 3.6   3.7               -              -     never lowered without a downgrade
+//!   3.7 3.7 3.7   3.7               3.6            3.6   lowered by the downgrade
+//!   3.6 3.6 3.6   3.6               3.6            -     the downgrade is complete
 //! ```
 //!
-//! Only major and minor number count. All here are functions of what they are given; asking the members is left to `server`.
+//! Only major and minor numbers count. These are pure functions; `server` queries the members.
 
 use std::ops::RangeInclusive;
 
@@ -18,30 +18,30 @@ use backend::schema::version::{CURRENT, Version};
 
 use crate::error::IncompatibleVersion;
 
-/// The oldest version that a cluster may speak.
+/// The oldest cluster version.
 pub const OLDEST: Version = Version::new(3, 0);
 
-/// Why a downgrade is not begun, or none is ended. The texts are etcd's.
+/// The reason why a downgrade cannot begin or be cancelled. The texts are etcd's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DowngradeError {
-    /// What should be a version is none.
+    /// The target is not a version.
     #[error("etcdserver: wrong downgrade target version format")]
     WrongFormat,
-    /// Nobody has said yet which version the cluster speaks.
+    /// The cluster version is not set yet.
     #[error("etcdserver: cluster version not found during downgrade")]
     ClusterVersionUnavailable,
-    /// The way goes one minor version down, and nowhere else.
+    /// The target is not exactly one minor version lower.
     #[error("etcdserver: invalid downgrade target version")]
     InvalidTarget,
-    /// The cluster is on its way already.
+    /// A downgrade is in progress.
     #[error("etcdserver: cluster has a downgrade job in progress")]
     InProcess,
-    /// There is nothing to end.
+    /// No downgrade is in progress.
     #[error("etcdserver: no inflight downgrade job")]
     NoneInflight,
 }
 
-/// Whether this program may be a member of a cluster that speaks a version: it must not be newer.
+/// Checks that the cluster version is not newer than this release.
 pub fn check_server(cluster: Option<Version>) -> Result<(), IncompatibleVersion> {
     match cluster {
         Some(cluster) if cluster > CURRENT => Err(IncompatibleVersion { server: CURRENT, cluster }),
@@ -49,20 +49,20 @@ pub fn check_server(cluster: Option<Version>) -> Result<(), IncompatibleVersion>
     }
 }
 
-/// What a version is called in answers: `3.7`.
+/// Formats a version as in responses: `3.7`.
 #[must_use]
 pub fn short(version: Version) -> String {
     format!("{}.{}", version.major, version.minor)
 }
 
-/// Where a downgrade is to go: `3.6` or `3.6.0`. A patch number is accepted and does not count.
+/// Parses the target of a downgrade: `3.6` or `3.6.0`. The patch number is ignored.
 pub fn downgrade_target(text: &str) -> Result<Version, DowngradeError> {
     Version::parse(text.as_bytes())
         .or_else(|| Version::parse(format!("{text}.0").as_bytes()))
         .ok_or(DowngradeError::WrongFormat)
 }
 
-/// Whether a downgrade may begin.
+/// Checks whether a downgrade may begin.
 pub fn check_downgrade(
     cluster: Option<Version>,
     downgrade: &Downgrade,
@@ -78,13 +78,13 @@ pub fn check_downgrade(
     Ok(())
 }
 
-/// Whether there is a downgrade to be ended.
+/// Checks whether a downgrade can be cancelled.
 pub fn check_cancel(downgrade: &Downgrade) -> Result<(), DowngradeError> {
     if downgrade.enabled { Ok(()) } else { Err(DowngradeError::NoneInflight) }
 }
 
-/// The version that the cluster should speak, if it is another than it does. `servers` is what each member runs, none for one that
-/// does not answer.
+/// Returns the new cluster version, if it has to change. `servers` are the versions of the members,
+/// `None` for one that does not answer.
 pub fn decide(
     cluster: Option<Version>,
     downgrade: &Downgrade,
@@ -99,7 +99,7 @@ pub fn decide(
     Ok((cluster < oldest && is_valid_change(cluster, oldest)).then_some(oldest))
 }
 
-/// Whether every member runs the version that the downgrade is to.
+/// Returns whether every member runs the target version of the downgrade.
 #[must_use]
 pub fn is_downgraded(
     downgrade: &Downgrade,
@@ -109,20 +109,23 @@ pub fn is_downgraded(
     downgrade.enabled && target.is_some() && servers.into_iter().all(|server| server == target)
 }
 
-/// Whether a cluster's version may become another: one down, or any up that keeps the major number.
+/// Returns whether the cluster version may change: one minor version down, or any up within the
+/// major version.
 #[must_use]
 pub fn is_valid_change(from: Version, to: Version) -> bool {
     is_one_down(from, to) || (from.major == to.major && from < to)
 }
 
-/// The versions that a cluster may speak for this program to join it. While it is downgrading it still speaks the one above.
+/// Returns the cluster versions that this release may join. A downgrading cluster is still one
+/// minor version above.
 #[must_use]
 pub fn joinable(downgrading: bool) -> RangeInclusive<Version> {
     let above = Version::new(CURRENT.major, CURRENT.minor + 1);
     if downgrading { above..=above } else { OLDEST..=CURRENT }
 }
 
-/// Whether this program may join: at least one of the others says which version the cluster speaks, and none says a wrong one.
+/// Returns whether this release may join: at least one member reports a cluster version, and all
+/// reported versions are joinable.
 #[must_use]
 pub fn may_join(
     clusters: impl IntoIterator<Item = Option<Version>>,
@@ -152,7 +155,7 @@ fn is_one_down(from: Version, to: Version) -> bool {
     from.major == to.major && from.minor.checked_sub(1) == Some(to.minor)
 }
 
-/// The oldest of them all, unless there is one that nobody knows.
+/// Returns the oldest version, or `None` if one is unknown.
 fn oldest(servers: impl IntoIterator<Item = Option<Version>>) -> Option<Version> {
     let known: Option<Vec<Version>> = servers.into_iter().collect();
     known?.into_iter().min()
@@ -185,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn decisions_are_as_drawn() {
+    fn decisions_are_as_documented() {
         let (all, old) = ([Some(V3_7); 3], [Some(V3_6); 3]);
         let unknown = [Some(V3_7), Some(V3_7), None];
         assert_eq!(decided(None, &off(), unknown), Ok(Some(V3_0)));
@@ -201,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_downgrade_that_leads_nowhere_changes_nothing() {
+    fn an_invalid_downgrade_target_is_an_error() {
         let all = [Some(V3_7); 3];
         let invalid = Err(DowngradeError::InvalidTarget);
         assert_eq!(decided(Some(V3_7), &to("3.5.0"), all), invalid);
@@ -224,12 +227,12 @@ mod tests {
         assert_eq!(
             check_downgrade(Some(V3_0), &off(), V3_0),
             Err(DowngradeError::InvalidTarget),
-            "below zero there is nothing"
+            "3.0 has no lower minor version"
         );
     }
 
     #[test]
-    fn one_downgrade_at_a_time() {
+    fn only_one_downgrade_is_in_progress() {
         let check = |cluster, downgrade| check_downgrade(cluster, &downgrade, V3_6);
         assert_eq!(check(Some(V3_7), to("3.6.0")), Err(DowngradeError::InProcess));
         assert_eq!(check(None, off()), Err(DowngradeError::ClusterVersionUnavailable));
@@ -242,12 +245,12 @@ mod tests {
         assert!(is_downgraded(&to("3.6.0"), [Some(V3_6), Some(V3_6)]));
         assert!(!is_downgraded(&to("3.6.0"), [Some(V3_6), Some(V3_7)]));
         assert!(!is_downgraded(&to("3.6.0"), [Some(V3_6), None]));
-        assert!(!is_downgraded(&to("x"), [None]), "no version is not every version");
+        assert!(!is_downgraded(&to("x"), [None]), "the target is not a version");
         assert!(!is_downgraded(&off(), [Some(V3_6)]));
     }
 
     #[test]
-    fn this_program_speaks_what_is_not_newer() {
+    fn a_newer_cluster_version_is_incompatible() {
         assert_eq!(check_server(None), Ok(()));
         assert_eq!(check_server(Some(V3_7)), Ok(()));
         let newer = check_server(Some(V3_8)).unwrap_err();
@@ -257,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn joining_needs_one_that_knows_and_none_that_differs() {
+    fn joining_needs_one_known_version_and_no_other_out_of_range() {
         let range = joinable(false);
         assert!(may_join([Some(V3_7), None], &range));
         assert!(may_join([Some(V3_0)], &range));
@@ -269,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn up_is_free_and_down_is_one() {
+    fn a_version_rises_freely_and_falls_by_one_minor() {
         assert!(is_valid_change(V3_0, V3_7) && is_valid_change(V3_7, V3_6));
         assert!(!is_valid_change(V3_7, V3_5) && !is_valid_change(V3_7, V3_7));
         assert!(!is_valid_change(V3_7, Version::new(4, 0)));

@@ -20,8 +20,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{Method, Request, StatusCode};
-use membership::reconfig::Unsafe;
-use membership::{ClusterId, Member, Refused};
+use membership::reconfig::UnsafeReconfig;
+use membership::{ClusterId, ConfChangeRefusal, Member};
 use mvcc::KeyValueHash;
 use net::Background;
 use prost::Message as _;
@@ -282,8 +282,10 @@ impl<T> Drop for Asked<T> {
 
 /// What another URL would say as well.
 fn is_final(error: &AskError) -> bool {
-    matches!(error, AskError::LeaseNotFound | AskError::Members(Refused::MemberNotLearner))
-        || matches!(error, AskError::Unsafe(_) | AskError::Keys(_) | AskError::ClusterIdMismatch)
+    matches!(
+        error,
+        AskError::LeaseNotFound | AskError::Members(ConfChangeRefusal::MemberNotLearner)
+    ) || matches!(error, AskError::Unsafe(_) | AskError::Keys(_) | AskError::ClusterIdMismatch)
 }
 
 async fn of_one(
@@ -397,16 +399,16 @@ fn promoted(reply: &Reply) -> Result<Vec<Member>, AskError> {
     let unknown = || AskError::Failed(format!("member promote: unknown error({text})"));
     match reply.status {
         StatusCode::OK => json(reply),
-        StatusCode::NOT_FOUND => Err(Refused::IdNotFound.into()),
+        StatusCode::NOT_FOUND => Err(ConfChangeRefusal::IdNotFound.into()),
         StatusCode::REQUEST_TIMEOUT => {
             Err(AskError::Timeout("etcdserver: request timed out".to_owned()))
         }
         StatusCode::PRECONDITION_FAILED => {
-            if text.contains(&Unsafe::LearnerNotReady.to_string()) {
-                return Err(Unsafe::LearnerNotReady.into());
+            if text.contains(&UnsafeReconfig::LearnerNotReady.to_string()) {
+                return Err(UnsafeReconfig::LearnerNotReady.into());
             }
-            if text.contains(&Refused::MemberNotLearner.to_string()) {
-                return Err(Refused::MemberNotLearner.into());
+            if text.contains(&ConfChangeRefusal::MemberNotLearner.to_string()) {
+                return Err(ConfChangeRefusal::MemberNotLearner.into());
             }
             Err(unknown())
         }

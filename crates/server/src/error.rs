@@ -10,10 +10,10 @@ pub enum Error {
     Refused(#[from] Refusal),
     /// A change of members that every member refuses.
     #[error(transparent)]
-    Members(#[from] membership::Refused),
+    Members(#[from] membership::ConfChangeRefusal),
     /// A change of members that would cost the cluster its quorum, or a learner that lags.
     #[error(transparent)]
-    Unsafe(#[from] membership::reconfig::Unsafe),
+    Unsafe(#[from] membership::reconfig::UnsafeReconfig),
     /// A downgrade that is not possible.
     #[error(transparent)]
     Downgrade(#[from] membership::version::DowngradeError),

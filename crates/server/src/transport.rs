@@ -95,10 +95,10 @@ pub enum AskError {
     Timeout(String),
     /// A change of members that makes no sense.
     #[error(transparent)]
-    Members(#[from] membership::Refused),
+    Members(#[from] membership::ConfChangeRefusal),
     /// A learner that lags.
     #[error(transparent)]
-    Unsafe(#[from] membership::reconfig::Unsafe),
+    Unsafe(#[from] membership::reconfig::UnsafeReconfig),
     /// A revision that is not there any more, or not yet.
     #[error(transparent)]
     Keys(#[from] mvcc::Error),

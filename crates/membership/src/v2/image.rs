@@ -1,14 +1,16 @@
-//! Writing the tree, with all else that a v2 store saved.
+//! Encodes the tree with everything else that a v2 store saves.
 //!
 //! ```text
-//!   {"Root": {"Path":"/", ..., "Children": {"0": {...}, "1": {...}}},
-//!    "WatcherHub": {"EventHistory": {"Queue": {"Events": [{"action":"create", ...}, ..., null, null], "Size":8, ...}, ...}},
-//!    "CurrentIndex": 8, "Stats": {...}, "CurrentVersion": 2}
+//!   {"Root": {"Path":"/", …, "Children": {"0": {…}, "1": {…}}},
+//!    "WatcherHub": {"EventHistory": {"Queue": {"Events": [{"action":"create", …}, …, null],
+//!                                              "Size":8, …}, …}},
+//!    "CurrentIndex": 8, "Stats": {…}, "CurrentVersion": 2}
 //! ```
 //!
-//! The older members read back all of it: the events, a ring of 1000 places, would otherwise be one without places. They are what happened
-//! to an empty store on its way here: each file was written once, and every write counts one up. etcd takes the
-//! members in the order of a hash map, and here they come sorted; that is the only difference.
+//! Older members restore all of it. Without the events, a ring of 1000 slots, their ring would have
+//! no slots. The events are those of an empty store in which each file was written once, and each
+//! write increments the index. etcd writes the members in the order of a hash map, Bowline sorted;
+//! that is the only difference.
 
 use std::collections::BTreeMap;
 
@@ -19,14 +21,14 @@ use crate::json;
 use crate::member::Member;
 use crate::membership::Membership;
 
-/// How many events are remembered.
+/// The capacity of the event ring.
 const EVENTS_MAX: usize = 1000;
-/// The time at which what is permanent expires.
+/// The expiry time of a permanent file.
 const NEVER: &str = "0001-01-01T00:00:00Z";
-/// The version of the format.
+/// The version of the store format.
 const FORMAT: u32 = 2;
 
-/// The data of a raft snapshot.
+/// Encodes the data of a raft snapshot.
 #[must_use]
 pub fn encode(membership: &Membership) -> Vec<u8> {
     let mut image = Image::new();
@@ -53,7 +55,7 @@ struct Image {
 }
 
 impl Image {
-    /// A store with its two directories and nothing in them.
+    /// Creates a store with its two directories, both empty.
     fn new() -> Image {
         let mut root = Node::directory("/".to_owned(), 0);
         root.enter("0", 0);
@@ -62,13 +64,13 @@ impl Image {
             root,
             watcher_hub: WatcherHub::default(),
             current_index: 0,
-            // One of whoever made sure that the store was empty.
+            // etcd reads once to check that the store is empty.
             stats: Stats { gets_fail: 1, ..Stats::default() },
             current_version: FORMAT,
         }
     }
 
-    /// Compat: as in etcd, a member that has no client URLs has no attributes here, name or not.
+    /// Compat: as in etcd, a member without client URLs has no attributes here, even with a name.
     fn add_member(&mut self, member: &Member) {
         let id = member.id.to_string();
         self.create(&["0", MEMBERS, &id, RAFT_ATTRIBUTES], json::encode(&member.raft));
@@ -87,7 +89,7 @@ impl Image {
         self.write("set", path, value);
     }
 
-    /// Writes a file that is not there, and the directories above it.
+    /// Creates a file and the directories above it.
     fn write(&mut self, action: &'static str, path: &[&str], value: String) {
         self.current_index += 1;
         let index = self.current_index;
@@ -110,7 +112,7 @@ struct Node {
     modified_index: u64,
     expire_time: &'static str,
     value: String,
-    /// None in a file.
+    /// `None` for a file.
     children: Option<BTreeMap<String, Node>>,
 }
 
@@ -126,7 +128,7 @@ impl Node {
         }
     }
 
-    /// What is below under a name; a new directory if there is nothing.
+    /// Returns the child of a name, a new directory if it does not exist.
     fn enter(&mut self, name: &str, index: u64) -> &mut Node {
         let path = format!("{}/{name}", self.path.trim_end_matches('/'));
         let children = self.children.get_or_insert_default();
@@ -158,7 +160,7 @@ impl EventHistory {
     }
 }
 
-/// A ring: from `front` on the oldest, before `back` the newest.
+/// A ring: the oldest event is at `front`, the newest before `back`.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct Queue {
@@ -212,7 +214,7 @@ impl Event {
     }
 }
 
-/// What has been asked of the store, in etcd's order.
+/// Request counters, in etcd's order.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Stats {
@@ -241,11 +243,11 @@ mod tests {
     use crate::v2::read::tests::captured;
     use types::MemberId;
 
-    /// The members of the captured image in the order in which etcd happened to write them.
+    /// The order in which etcd wrote the members of the captured image.
     const ORDER: [u64; 3] = [0xd661_a7a8_3149_8536, 0x87b9_95ae_2a2b_bbc5, 0x0ad1_a21d_8a7a_32e2];
 
     #[test]
-    fn what_etcd_wrote_is_written_byte_for_byte() {
+    fn an_image_of_etcd_is_reproduced_byte_for_byte() {
         let written = captured("3.7.1");
         let membership = decode(&written).unwrap();
         let mut image = Image::new();
@@ -260,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_cluster_has_an_image() {
+    fn an_empty_membership_round_trips() {
         let image = encode(&Membership::default());
         assert_eq!(decode(&image).unwrap(), Membership::default());
     }
@@ -274,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_newest_events_are_remembered() {
+    fn the_event_ring_keeps_the_newest_events() {
         let removed = (1..=1003).map(MemberId).collect();
         let image = encode(&Membership { removed, ..Membership::default() });
         let json: serde_json::Value = serde_json::from_slice(&image).unwrap();

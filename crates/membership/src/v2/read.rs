@@ -1,7 +1,7 @@
-//! Reading the tree out of a snapshot, as far as it is about members.
+//! Decodes the members from the tree in a snapshot.
 //!
-//! What is kept is never more than was in the text, and how deep it is nested is bounded by `serde_json` (128 levels): an image
-//! that nobody should have written costs no more than one of its length.
+//! Memory is bounded by the length of the text, and `serde_json` bounds the nesting to 128 levels,
+//! so a malformed image costs no more than its length.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,42 +14,42 @@ use crate::json;
 use crate::member::Member;
 use crate::membership::Membership;
 
-/// Why the data of a snapshot does not tell who the members are.
+/// The reason why the data of a snapshot cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
-    /// It is no JSON, or none of a v2 store.
+    /// The data is not the JSON of a v2 store.
     #[error("v2 store: {0}")]
     Json(#[from] serde_json::Error),
-    /// A file or directory whose name is no id.
+    /// The name of a file or directory is not an id.
     #[error("v2 store: {0:?} is not a member's id")]
     NotAnId(String),
-    /// A file that a member does not have.
+    /// A member has an unknown file.
     #[error("v2 store: member {id}: unknown key {key:?}")]
     UnknownKey {
-        /// The member.
+        /// The id of the member.
         id: MemberId,
-        /// The file.
+        /// The name of the file.
         key: String,
     },
-    /// The file that every member has is missing.
+    /// A member lacks the file `raftAttributes`.
     #[error("v2 store: member {0}: raftAttributes key doesn't exist")]
     NoRaftAttributes(MemberId),
-    /// A file that does not say what it should.
+    /// A file of a member cannot be parsed.
     #[error("v2 store: member {id}: unmarshal {key}: {source}")]
     Attributes {
-        /// The member.
+        /// The id of the member.
         id: MemberId,
-        /// The file.
+        /// The name of the file.
         key: &'static str,
-        /// What is wrong with it.
+        /// The parser's error.
         source: serde_json::Error,
     },
-    /// The version is none.
+    /// The version cannot be parsed.
     #[error("v2 store: {0:?} is not a version")]
     NotAVersion(String),
 }
 
-/// The members in the data of a raft snapshot. It does not know of downgrades.
+/// Decodes the membership from the data of a raft snapshot, which has no downgrade.
 pub fn decode(image: &[u8]) -> Result<Membership, ImageError> {
     let image: Image = serde_json::from_slice(image)?;
     let Some(mut files) = image.root.children.membership.map(|node| node.children) else {
@@ -62,7 +62,7 @@ pub fn decode(image: &[u8]) -> Result<Membership, ImageError> {
     Ok(Membership { members, removed, version, ..Membership::default() })
 }
 
-/// What is left out is skipped without being kept: above all what users stored, which may be large.
+/// Other fields are skipped without being stored, above all the keys of users, which may be large.
 #[derive(Deserialize)]
 struct Image {
     #[serde(rename = "Root")]
@@ -135,7 +135,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// The data of a snapshot that a version of etcd wrote.
+    /// Returns the data of a snapshot written by a release of etcd.
     pub(in crate::v2) fn captured(version: &str) -> Vec<u8> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto/testdata/captured");
         let text = fs::read_to_string(folder.join(version).join("raftpb.Snapshot.hex")).unwrap();
@@ -146,7 +146,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn every_version_of_etcd_is_understood() {
+    fn snapshots_of_all_releases_decode() {
         for (version, expected) in
             [("3.4.23", "3.4.0"), ("3.5.1", "3.5.0"), ("3.6.14", "3.6.0"), ("3.7.1", "3.7.0")]
         {
@@ -166,7 +166,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_no_member_is_refused() {
+    fn malformed_members_are_refused() {
         let refused = |members| with_members(members).unwrap_err().to_string();
         assert_eq!(refused(r#""x":{}"#), "v2 store: \"x\" is not a member's id");
         assert_eq!(
@@ -182,10 +182,10 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_store_without_members_has_none() {
+    fn a_store_without_members_decodes_to_an_empty_membership() {
         let user = br#"{"Root":{"Children":{"1":{"Children":{"k":{"Value":"v"}}}}}}"#;
         assert_eq!(decode(user).unwrap(), Membership::default());
         assert_eq!(decode(br#"{"Root":{"Children":null}}"#).unwrap(), Membership::default());
-        assert!(decode(b"{}").is_err(), "but a store has a root");
+        assert!(decode(b"{}").is_err(), "a store has a root");
     }
 }

@@ -27,7 +27,7 @@ fn alarm(member_id: u64, alarm: AlarmType) -> AlarmMember {
 }
 
 #[test]
-fn an_alarm_is_raised_once_and_answered_each_time() {
+fn raising_a_raised_alarm_returns_it_again() {
     let (backend, alarms) = (database(), AlarmStore::default());
     let raised = vec![alarm(5, AlarmType::Nospace)];
     for _ in 0..2 {
@@ -42,7 +42,7 @@ fn an_alarm_is_raised_once_and_answered_each_time() {
 }
 
 #[test]
-fn an_alarm_is_cleared_once() {
+fn clearing_a_cleared_alarm_returns_nothing() {
     let (backend, alarms) = (database(), AlarmStore::default());
     ask(&backend, &alarms, AlarmAction::Activate, 5, AlarmType::Nospace);
     let clear = || ask(&backend, &alarms, AlarmAction::Deactivate, 5, AlarmType::Nospace);
@@ -53,7 +53,7 @@ fn an_alarm_is_cleared_once() {
 }
 
 #[test]
-fn another_members_alarm_stays() {
+fn clearing_an_alarm_leaves_those_of_other_members() {
     let (backend, alarms) = (database(), AlarmStore::default());
     ask(&backend, &alarms, AlarmAction::Activate, 5, AlarmType::Nospace);
     assert_eq!(ask(&backend, &alarms, AlarmAction::Deactivate, 6, AlarmType::Nospace), []);
@@ -61,7 +61,7 @@ fn another_members_alarm_stays() {
 }
 
 #[test]
-fn alarms_are_listed_by_kind_whoever_raised_them() {
+fn alarms_are_listed_by_kind_for_all_members() {
     let (backend, alarms) = (database(), AlarmStore::default());
     ask(&backend, &alarms, AlarmAction::Activate, 0, AlarmType::Corrupt);
     ask(&backend, &alarms, AlarmAction::Activate, 6, AlarmType::Nospace);
@@ -74,7 +74,7 @@ fn alarms_are_listed_by_kind_whoever_raised_them() {
 }
 
 #[test]
-fn there_is_no_alarm_of_kind_none() {
+fn an_alarm_of_kind_none_is_not_raised() {
     let (backend, alarms) = (database(), AlarmStore::default());
     for action in [AlarmAction::Activate, AlarmAction::Deactivate] {
         assert_eq!(ask(&backend, &alarms, action, 0, AlarmType::None), []);
@@ -83,7 +83,7 @@ fn there_is_no_alarm_of_kind_none() {
 }
 
 #[test]
-fn a_kind_that_is_not_known_is_kept() {
+fn an_unknown_kind_is_stored() {
     let (backend, alarms) = (database(), AlarmStore::default());
     let request = AlarmRequest { action: 1, member_id: u64::MAX, alarm: -7 };
     let mut tx = backend.begin();
@@ -94,7 +94,7 @@ fn a_kind_that_is_not_known_is_kept() {
 }
 
 #[test]
-fn an_action_that_is_not_known_is_nothing() {
+fn an_unknown_action_does_nothing() {
     let (backend, alarms) = (database(), AlarmStore::default());
     let request = AlarmRequest { action: 9, member_id: 1, alarm: 1 };
     assert_eq!(alarms.apply(&mut backend.begin(), &request), []);
@@ -102,7 +102,7 @@ fn an_action_that_is_not_known_is_nothing() {
 }
 
 #[test]
-fn alarms_are_restored_and_damage_is_named() {
+fn alarms_are_restored_and_a_damaged_key_is_an_error() {
     let (backend, alarms) = (database(), AlarmStore::default());
     ask(&backend, &alarms, AlarmAction::Activate, 5, AlarmType::Corrupt);
     let again = AlarmStore::restore(&backend.view()).unwrap();

@@ -1,6 +1,7 @@
-//! Entries of the logs of real clusters, through our types and back.
+//! Log entries of real clusters, decoded and encoded again.
 //!
-//! `testdata/captured/<etcd version>/<message>.hex` in `proto` holds lines of a kind and its bytes in hexadecimal.
+//! `testdata/captured/<etcd version>/<message>.hex` in `proto` holds lines of a kind and its bytes
+//! in hexadecimal.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,7 +32,7 @@ fn unhex(hex: &str) -> Vec<u8> {
 }
 
 #[test]
-fn membership_changes_are_written_again_byte_for_byte() {
+fn conf_changes_round_trip_byte_for_byte() {
     let mut seen = 0;
     for version in versions() {
         for bytes in messages(&version, "raftpb.ConfChange") {
@@ -45,7 +46,7 @@ fn membership_changes_are_written_again_byte_for_byte() {
 }
 
 #[test]
-fn requests_to_the_v2_store_are_understood() {
+fn v2_requests_convert_to_commands() {
     let (mut versions_set, mut attributes_set) = (0, 0);
     for version in versions() {
         for bytes in messages(&version, "etcdserverpb.Request") {

@@ -1,9 +1,9 @@
-//! What entries of the log do to members, and which of them are refused.
+//! Effects and refusals of log entries about members.
 
 use backend::schema::version::Version;
 use backend::schema::{Bucket, cluster as schema, keys};
 use membership::{
-    Attributes, Change, Cluster, ClusterId, Member, Membership, Refused, StopError, store,
+    Attributes, Change, Cluster, ClusterId, ConfChangeRefusal, Member, Membership, StopError, store,
 };
 use proto::raftpb::ConfChangeType;
 use types::MemberId;
@@ -15,7 +15,7 @@ const TWO: MemberId = MemberId(2);
 const THREE: MemberId = MemberId(3);
 
 #[test]
-fn members_come_and_go() {
+fn members_are_added_promoted_and_removed() {
     let (backend, cluster) = (database(), cluster());
     let mut tx = backend.begin();
     for change in [
@@ -36,7 +36,7 @@ fn members_come_and_go() {
 }
 
 #[test]
-fn the_database_has_etcds_bytes() {
+fn the_database_has_the_bytes_of_etcd() {
     let (backend, cluster) = (database(), cluster());
     let mut tx = backend.begin();
     apply(&cluster, &mut tx, &Change::Add(member(1, false))).unwrap();
@@ -61,7 +61,7 @@ fn the_database_has_etcds_bytes() {
 }
 
 #[test]
-fn refusals_are_etcds() {
+fn invalid_changes_are_refused_as_in_etcd() {
     let (backend, cluster) = (database(), cluster());
     let mut tx = backend.begin();
     for change in [
@@ -76,43 +76,44 @@ fn refusals_are_etcds() {
     let same_url = Member { id: MemberId(7), ..member(1, false) };
     let update_to_same_url = Member { id: TWO, ..member(1, false) };
     for (change, refused) in [
-        (Change::Add(member(3, false)), Refused::IdRemoved),
-        (Change::Remove(THREE), Refused::IdRemoved),
-        (Change::Add(member(1, false)), Refused::IdExists),
-        (Change::Add(same_url), Refused::PeerUrlExists),
-        (Change::Add(member(4, true)), Refused::TooManyLearners),
-        (Change::Promote(MemberId(7)), Refused::IdNotFound),
-        (Change::Promote(ONE), Refused::MemberNotLearner),
-        (Change::Remove(MemberId(7)), Refused::IdNotFound),
-        (Change::Update(member(7, false)), Refused::IdNotFound),
-        (Change::Update(update_to_same_url), Refused::PeerUrlExists),
+        (Change::Add(member(3, false)), ConfChangeRefusal::IdRemoved),
+        (Change::Remove(THREE), ConfChangeRefusal::IdRemoved),
+        (Change::Add(member(1, false)), ConfChangeRefusal::IdExists),
+        (Change::Add(same_url), ConfChangeRefusal::PeerUrlExists),
+        (Change::Add(member(4, true)), ConfChangeRefusal::TooManyLearners),
+        (Change::Promote(MemberId(7)), ConfChangeRefusal::IdNotFound),
+        (Change::Promote(ONE), ConfChangeRefusal::MemberNotLearner),
+        (Change::Remove(MemberId(7)), ConfChangeRefusal::IdNotFound),
+        (Change::Update(member(7, false)), ConfChangeRefusal::IdNotFound),
+        (Change::Update(update_to_same_url), ConfChangeRefusal::PeerUrlExists),
     ] {
         assert_eq!(apply(&cluster, &mut tx, &change), Err(refused), "{change:?}");
     }
     assert_eq!(cluster.now(), before);
-    let texts = [Refused::IdRemoved, Refused::PeerUrlExists].map(|refused| refused.to_string());
+    let texts = [ConfChangeRefusal::IdRemoved, ConfChangeRefusal::PeerUrlExists]
+        .map(|refused| refused.to_string());
     assert_eq!(texts, ["membership: ID removed", "membership: peerURL exists"]);
 }
 
-/// As in etcd: nobody looks at the context of a change that its id has settled.
+/// Compat: as in etcd, the context of a change that is refused by its id is not decoded.
 #[test]
-fn an_id_is_refused_whatever_comes_with_it() {
+fn a_change_refused_by_its_id_may_have_any_context() {
     let (backend, cluster) = (database(), cluster());
     let mut tx = backend.begin();
     apply(&cluster, &mut tx, &Change::Add(member(3, false))).unwrap();
     apply(&cluster, &mut tx, &Change::Remove(THREE)).unwrap();
     let mut entry = Change::Promote(THREE).to_conf_change(None);
     entry.context = None;
-    assert_eq!(cluster.check(&tx, &entry).unwrap(), Err(Refused::IdRemoved));
+    assert_eq!(cluster.check(&tx, &entry).unwrap(), Err(ConfChangeRefusal::IdRemoved));
     entry.node_id = Some(7);
     entry.set_type(ConfChangeType::ConfChangeUpdateNode);
-    assert_eq!(cluster.check(&tx, &entry).unwrap(), Err(Refused::IdNotFound));
+    assert_eq!(cluster.check(&tx, &entry).unwrap(), Err(ConfChangeRefusal::IdNotFound));
     entry.set_type(ConfChangeType::ConfChangeAddNode);
     assert!(matches!(cluster.check(&tx, &entry), Err(StopError::Decode(_))));
 }
 
 #[test]
-fn an_update_changes_peer_urls_alone() {
+fn an_update_changes_only_the_peer_urls() {
     let (backend, cluster) = (database(), cluster());
     let mut tx = backend.begin();
     apply(&cluster, &mut tx, &Change::Add(member(2, true))).unwrap();
@@ -138,7 +139,7 @@ fn a_member_may_keep_a_peer_url_in_an_update() {
 }
 
 #[test]
-fn attributes_of_a_removed_member_are_not_heard_and_of_a_stranger_stop() {
+fn attributes_of_a_removed_member_are_ignored_and_of_an_unknown_one_stop() {
     let (backend, cluster) = (database(), cluster());
     let mut tx = backend.begin();
     apply(&cluster, &mut tx, &Change::Add(member(3, false))).unwrap();
@@ -150,9 +151,9 @@ fn attributes_of_a_removed_member_are_not_heard_and_of_a_stranger_stop() {
     assert!(matches!(stranger, Err(StopError::UnknownMember(MemberId(7)))));
 }
 
-/// A new cluster shows its members before the entries that add them are applied, and applies those entries all the same.
+/// A new cluster shows its initial members before it applies the entries that add them.
 #[test]
-fn a_new_cluster_adds_the_members_that_it_shows() {
+fn a_new_cluster_applies_the_entries_of_its_initial_members() {
     let backend = database();
     let first = Membership::of([member(1, false), member(2, false)]);
     let cluster = membership::Cluster::new(membership::ClusterId(9), ONE, 1, first.clone());
@@ -167,7 +168,7 @@ fn a_new_cluster_adds_the_members_that_it_shows() {
 }
 
 #[test]
-fn the_version_is_set_and_the_one_before_is_told() {
+fn setting_the_version_returns_the_previous_one() {
     let (backend, cluster) = (database(), cluster());
     let mut tx = backend.begin();
     assert_eq!(cluster.set_version(&mut tx, "3.7.0").unwrap(), None);
@@ -181,7 +182,7 @@ fn the_version_is_set_and_the_one_before_is_told() {
 }
 
 #[test]
-fn a_version_that_is_none_or_too_new_stops_and_changes_nothing() {
+fn an_invalid_or_newer_version_stops_the_member_and_changes_nothing() {
     let (backend, cluster) = (database(), cluster());
     let mut tx = backend.begin();
     assert!(matches!(cluster.set_version(&mut tx, "x"), Err(StopError::Decode(_))));
@@ -193,7 +194,7 @@ fn a_version_that_is_none_or_too_new_stops_and_changes_nothing() {
 }
 
 #[test]
-fn a_database_of_a_newer_cluster_is_not_started_on() {
+fn restore_refuses_a_database_with_a_newer_cluster_version() {
     let (backend, cluster) = (database(), cluster());
     let mut tx = backend.begin();
     schema::set_version(&mut tx, Version::new(3, 8));
@@ -202,7 +203,7 @@ fn a_database_of_a_newer_cluster_is_not_started_on() {
 }
 
 #[test]
-fn a_damaged_member_is_an_error_that_names_the_place() {
+fn a_damaged_member_is_an_error_with_its_key() {
     for (key, value) in [("1", "x"), ("1", r#"{"id":2}"#), ("z", r#"{"id":1}"#), ("1", "null")] {
         let (backend, cluster) = (database(), cluster());
         let mut tx = backend.begin();
@@ -214,7 +215,7 @@ fn a_damaged_member_is_an_error_that_names_the_place() {
 }
 
 #[test]
-fn members_can_be_forgotten() {
+fn clear_members_deletes_all_members_and_removed_ids() {
     let (backend, cluster) = (database(), cluster());
     let mut tx = backend.begin();
     apply(&cluster, &mut tx, &Change::Add(member(1, false))).unwrap();
@@ -233,7 +234,7 @@ fn members_can_be_forgotten() {
 }
 
 #[test]
-fn whoever_looks_keeps_what_it_saw() {
+fn a_reader_keeps_its_version_of_the_membership() {
     let (backend, cluster) = (database(), cluster());
     let mut tx = backend.begin();
     let before = cluster.now();
@@ -242,9 +243,9 @@ fn whoever_looks_keeps_what_it_saw() {
     assert_eq!(cluster.now().members().count(), 1);
 }
 
-/// A member that begins, or joins, knows the others before any entry of the log tells of them: it has to reach them first.
+/// A new member has to reach the others before it applies the entries that add them.
 #[test]
-fn a_new_database_leaves_the_members_that_one_was_told_of() {
+fn restoring_an_empty_database_keeps_the_initial_members() {
     let backend = database();
     let told = Membership::of([member(1, false), member(2, false)]);
     let cluster = Cluster::new(ClusterId(7), ONE, 1, told.clone());

@@ -1,4 +1,4 @@
-//! Bytes that nobody should have written: whatever they are, they are an error or a value, never a panic.
+//! Malformed input: decoding returns a value or an error and never panics.
 
 use backend::schema::Bucket;
 use bytes::Bytes;
@@ -15,7 +15,7 @@ const BUCKETS: [Bucket; 4] =
     [Bucket::Members, Bucket::MembersRemoved, Bucket::Cluster, Bucket::Alarm];
 const KEYS: [&str; 3] = ["7", "clusterVersion", "downgrade"];
 
-/// Text that is nearly JSON of a member, a context or an image: pieces of them in any order.
+/// Generates pieces of the JSON of members, contexts and images, in any order.
 fn nearly_json() -> impl Strategy<Value = String> {
     let pieces = prop::sample::select(vec![
         "{",
@@ -52,7 +52,7 @@ fn nearly_json() -> impl Strategy<Value = String> {
     prop::collection::vec(pieces, 0..24).prop_map(|pieces| pieces.concat())
 }
 
-/// What somebody might well have written, with a few bytes changed and perhaps without its end.
+/// Generates valid input with a few bytes changed, possibly truncated.
 fn damaged() -> impl Strategy<Value = Vec<u8>> {
     let whole = Membership::of([member(7, true), member(0xab, false)]);
     let texts = vec![
@@ -64,7 +64,7 @@ fn damaged() -> impl Strategy<Value = Vec<u8>> {
     let end = prop_oneof![3 => Just(None), 1 => any::<prop::sample::Index>().prop_map(Some)];
     (prop::sample::select(texts), changes, end).prop_map(|(mut text, changes, end)| {
         for (at, byte) in changes {
-            // Near the beginning, where a long image says something.
+            // Near the beginning: the end of a long image is mostly empty events.
             let at = at.index(text.len().min(1200));
             text[at] = byte;
         }
@@ -78,7 +78,7 @@ fn hostile() -> impl Strategy<Value = Vec<u8>> {
         prop::collection::vec(any::<u8>(), 0..200),
         nearly_json().prop_map(String::into_bytes),
         damaged(),
-        // An object round it, so that what is within is looked at.
+        // Inside an object, so that its fields are decoded.
         nearly_json().prop_map(|text| format!("{{{text}}}").into_bytes()),
     ]
 }
@@ -121,7 +121,7 @@ proptest! {
     }
 
     #[test]
-    fn v2_requests_are_read_or_refused(
+    fn v2_requests_convert_or_are_refused(
         method in "PUT|GET",
         path in "/0/(members/)?[0-9a-f]{0,17}(/attributes|version)?",
         val in nearly_json(),
@@ -166,7 +166,7 @@ proptest! {
 }
 
 #[test]
-fn json_that_is_nested_too_deep_is_refused() {
+fn json_nested_too_deep_is_refused() {
     let image =
         format!(r#"{{"Root":{{"Children":{{"0":{}"#, r#"{"Children":{"a":"#.repeat(100_000));
     assert!(v2::decode(image.as_bytes()).is_err());

@@ -1,12 +1,12 @@
-//! Members and alarms through a database.
+//! Tests of the public interface, with a database.
 //!
-//! | file | what it shows |
+//! | file | subject |
 //! | --- | --- |
-//! | `changes` | what each entry of the log does, and when it is refused |
-//! | `sequences` | any number of them: memory, database, another member and a model agree |
+//! | `changes` | effects and refusals of each kind of log entry |
+//! | `sequences` | random sequences: memory, database, a second member and a model agree |
 //! | `alarms` | raising and clearing |
-//! | `captured` | what real clusters wrote is understood, and written again byte for byte |
-//! | `hostile` | what nobody should have written is an error |
+//! | `captured` | log entries of real clusters |
+//! | `hostile` | malformed input |
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 
@@ -21,17 +21,17 @@ use std::sync::Arc;
 use backend::schema::Bucket;
 use backend::{Backend, Config, Read as _, Tx};
 use membership::{
-    Attributes, Change, Cluster, ClusterId, Member, Membership, RaftAttributes, Refused,
+    Attributes, Change, Cluster, ClusterId, ConfChangeRefusal, Member, Membership, RaftAttributes,
 };
 use types::MemberId;
 
-/// A database on a disk that is not there.
+/// Opens a database on a simulated disk.
 fn database() -> Backend {
     let (disk, clock) = (env::SimDisk::new(0), env::SimClock::default());
     Backend::open(Arc::new(disk), Arc::new(clock), "db".as_ref(), Config::default()).unwrap()
 }
 
-/// Member 1's cluster, with nobody in it.
+/// Creates an empty cluster of local member 1.
 fn cluster() -> Cluster {
     Cluster::new(ClusterId(9), MemberId(1), 1, Membership::default())
 }
@@ -44,8 +44,8 @@ fn member(id: u64, is_learner: bool) -> Member {
     }
 }
 
-/// Checks a change and, unless it is refused, makes it: what applying an entry of the log does.
-fn apply(cluster: &Cluster, tx: &mut Tx<'_>, change: &Change) -> Result<(), Refused> {
+/// Checks a conf change and applies it unless it is refused.
+fn apply(cluster: &Cluster, tx: &mut Tx<'_>, change: &Change) -> Result<(), ConfChangeRefusal> {
     let entry = change.to_conf_change(Some(1));
     let checked = cluster.check(&*tx, &entry).unwrap()?;
     assert_eq!(&checked, change);
@@ -53,7 +53,7 @@ fn apply(cluster: &Cluster, tx: &mut Tx<'_>, change: &Change) -> Result<(), Refu
     Ok(())
 }
 
-/// What a bucket holds, as text.
+/// Returns the items of a bucket as text.
 fn dump(backend: &Backend, bucket: Bucket) -> Vec<(String, String)> {
     let view = backend.view();
     let items = view.all(bucket).unwrap().map(|item| {
@@ -64,7 +64,7 @@ fn dump(backend: &Backend, bucket: Bucket) -> Vec<(String, String)> {
     items.collect()
 }
 
-/// What whoever starts on this database would know.
+/// Returns the membership that a restart would read.
 fn restored(backend: &Backend) -> Membership {
     let cluster = cluster();
     cluster.restore(&backend.view()).unwrap();

@@ -1,10 +1,12 @@
-//! Any sequence of entries: what a member has in memory is what it would read after a restart, a second member comes to the
-//! same, and so does a model that knows nothing of databases.
+//! Random sequences of entries: memory equals the database, a second member, and a model without a
+//! database.
 
 use std::collections::BTreeMap;
 
 use backend::schema::Bucket;
-use membership::{Attributes, Change, Cluster, Member, Membership, RaftAttributes, Refused, v2};
+use membership::{
+    Attributes, Change, Cluster, ConfChangeRefusal, Member, Membership, RaftAttributes, v2,
+};
 use proptest::prelude::*;
 use types::MemberId;
 
@@ -19,7 +21,7 @@ enum Entry {
     Downgrade(bool),
 }
 
-/// Few ids and few URLs, so that they collide.
+/// Generates entries with few ids and URLs, so that they collide.
 fn entries() -> impl Strategy<Value = Vec<Entry>> {
     let entry = prop_oneof![
         9 => change().prop_map(Entry::Change),
@@ -52,7 +54,7 @@ fn member(id: u64, url: u8, is_learner: bool) -> Member {
     Member { id: MemberId(id), raft, attributes: Attributes::default() }
 }
 
-/// What is refused, and what becomes of the members: the rules once more, told as plainly as possible.
+/// The model: the rules for refusals and changes, written as plainly as possible.
 #[derive(Default)]
 struct Model {
     members: BTreeMap<u64, Member>,
@@ -60,10 +62,10 @@ struct Model {
 }
 
 impl Model {
-    fn change(&mut self, change: &Change) -> Result<(), Refused> {
+    fn change(&mut self, change: &Change) -> Result<(), ConfChangeRefusal> {
         let id = change.member().0;
         if self.removed.contains(&id) {
-            return Err(Refused::IdRemoved);
+            return Err(ConfChangeRefusal::IdRemoved);
         }
         match change {
             Change::Add(member) => {
@@ -71,19 +73,19 @@ impl Model {
                 self.members.insert(id, member.clone());
             }
             Change::Promote(_) => {
-                let member = self.members.get_mut(&id).ok_or(Refused::IdNotFound)?;
+                let member = self.members.get_mut(&id).ok_or(ConfChangeRefusal::IdNotFound)?;
                 if !member.raft.is_learner {
-                    return Err(Refused::MemberNotLearner);
+                    return Err(ConfChangeRefusal::MemberNotLearner);
                 }
                 member.raft.is_learner = false;
             }
             Change::Remove(_) => {
-                self.members.remove(&id).ok_or(Refused::IdNotFound)?;
+                self.members.remove(&id).ok_or(ConfChangeRefusal::IdNotFound)?;
                 self.removed.push(id);
             }
             Change::Update(updated) => {
                 if !self.members.contains_key(&id) {
-                    return Err(Refused::IdNotFound);
+                    return Err(ConfChangeRefusal::IdNotFound);
                 }
                 self.check_urls(updated)?;
                 let member = self.members.get_mut(&id).unwrap();
@@ -93,29 +95,33 @@ impl Model {
         Ok(())
     }
 
-    fn check_add(&self, member: &Member) -> Result<(), Refused> {
+    fn check_add(&self, member: &Member) -> Result<(), ConfChangeRefusal> {
         if self.members.contains_key(&member.id.0) {
-            return Err(Refused::IdExists);
+            return Err(ConfChangeRefusal::IdExists);
         }
         self.check_urls(member)?;
         let learners = self.members.values().filter(|member| member.raft.is_learner).count();
         if member.raft.is_learner && learners >= 1 {
-            return Err(Refused::TooManyLearners);
+            return Err(ConfChangeRefusal::TooManyLearners);
         }
         Ok(())
     }
 
-    fn check_urls(&self, of: &Member) -> Result<(), Refused> {
+    fn check_urls(&self, of: &Member) -> Result<(), ConfChangeRefusal> {
         let mut others = self.members.values().filter(|member| member.id != of.id);
         if others.any(|member| member.raft.peer_urls == of.raft.peer_urls) {
-            return Err(Refused::PeerUrlExists);
+            return Err(ConfChangeRefusal::PeerUrlExists);
         }
         Ok(())
     }
 }
 
-/// Applies an entry, as `server` would. Attributes of whoever never was are not proposed.
-fn apply_entry(cluster: &Cluster, tx: &mut backend::Tx<'_>, entry: &Entry) -> Result<(), Refused> {
+/// Applies an entry as `server` does. Attributes of unknown members are not proposed.
+fn apply_entry(
+    cluster: &Cluster,
+    tx: &mut backend::Tx<'_>,
+    entry: &Entry,
+) -> Result<(), ConfChangeRefusal> {
     match entry {
         Entry::Change(change) => return apply(cluster, tx, change),
         Entry::Attributes(id, attributes) => {
@@ -134,7 +140,7 @@ fn apply_entry(cluster: &Cluster, tx: &mut backend::Tx<'_>, entry: &Entry) -> Re
     Ok(())
 }
 
-fn model_entry(model: &mut Model, entry: &Entry) -> Result<(), Refused> {
+fn model_entry(model: &mut Model, entry: &Entry) -> Result<(), ConfChangeRefusal> {
     match entry {
         Entry::Change(change) => model.change(change),
         Entry::Attributes(id, attributes) => {
@@ -154,7 +160,7 @@ proptest! {
     fn memory_database_model_and_another_member_agree(entries in entries()) {
         let (backend, mut known, mut model) = (database(), cluster(), Model::default());
         for (at, entry) in entries.iter().enumerate() {
-            // Now and then the member starts anew.
+            // Restart from time to time.
             if at % 7 == 6 {
                 known = cluster();
                 known.restore(&backend.view()).unwrap();
@@ -183,7 +189,7 @@ proptest! {
     }
 }
 
-/// What the v2 store has room for: no downgrade, and no name without client URLs.
+/// Removes what the v2 image does not store: the downgrade, and names without client URLs.
 fn as_in_image(membership: &Membership) -> Membership {
     let (backend, cluster) = (database(), cluster());
     let mut tx = backend.begin();

@@ -68,7 +68,7 @@ pub(crate) enum BootstrapError {
     #[error("incompatible with current running cluster")]
     Incompatible,
     #[error(transparent)]
-    Learners(#[from] membership::Refused),
+    Learners(#[from] membership::ConfChangeRefusal),
 }
 
 /// Returns the configured initial cluster, or `None` if there is a WAL and so the flags do not matter.

@@ -5,8 +5,8 @@ use std::time::SystemTime;
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use jiff::Timestamp;
-use membership::reconfig::Unsafe;
-use membership::{Member, Refused};
+use membership::reconfig::UnsafeReconfig;
+use membership::{ConfChangeRefusal, Member};
 use serde::Deserialize;
 use server::{Error, PeerHash};
 use types::MemberId;
@@ -56,13 +56,13 @@ impl Call<'_> {
         };
         tracing::warn!(member_id = %id, %error, "failed to promote a member");
         self.signed(match error {
-            Error::Members(error @ Refused::IdNotFound) => {
+            Error::Members(error @ ConfChangeRefusal::IdNotFound) => {
                 answer::error(StatusCode::NOT_FOUND, error)
             }
-            Error::Members(error @ Refused::MemberNotLearner) => {
+            Error::Members(error @ ConfChangeRefusal::MemberNotLearner) => {
                 answer::error(StatusCode::PRECONDITION_FAILED, error)
             }
-            Error::Unsafe(error @ Unsafe::LearnerNotReady) => {
+            Error::Unsafe(error @ UnsafeReconfig::LearnerNotReady) => {
                 answer::error(StatusCode::PRECONDITION_FAILED, error)
             }
             _ => answer::json_error(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error"),

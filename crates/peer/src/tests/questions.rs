@@ -4,8 +4,8 @@ use std::io::{BufReader, Write as _};
 use std::net::TcpListener;
 use std::time::Duration;
 
-use membership::Refused;
-use membership::reconfig::Unsafe;
+use membership::ConfChangeRefusal;
+use membership::reconfig::UnsafeReconfig;
 use proto::etcdserverpb as pb;
 use server::{AskError, PeerVersions, Transport as _};
 use types::{LeaseId, MemberId};
@@ -48,9 +48,9 @@ fn members_answer_each_other() {
         wait(one.transport.ask_to_promote(of, MemberId(id), token, PATIENCE))
     };
     assert_eq!(promote(3, Some("secret")), Ok(vec![one.member(), two.member()]));
-    assert_eq!(promote(3, None), Err(Refused::IdNotFound.into()));
-    assert_eq!(promote(4, None), Err(Refused::MemberNotLearner.into()));
-    assert_eq!(promote(5, None), Err(Unsafe::LearnerNotReady.into()));
+    assert_eq!(promote(3, None), Err(ConfChangeRefusal::IdNotFound.into()));
+    assert_eq!(promote(4, None), Err(ConfChangeRefusal::MemberNotLearner.into()));
+    assert_eq!(promote(5, None), Err(UnsafeReconfig::LearnerNotReady.into()));
     let unknown = r#"member promote: unknown error({"message":"Internal Server Error"})"#;
     assert_eq!(promote(6, None), Err(AskError::Failed(unknown.to_owned())));
 }

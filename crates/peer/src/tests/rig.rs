@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use membership::{ClusterId, Member, Membership, RaftAttributes, Refused};
+use membership::{ClusterId, ConfChangeRefusal, Member, Membership, RaftAttributes};
 use mvcc::KeyValueHash;
 use net::{Address, Dialer, Listener, LocalAddr as Place, SocketOptions};
 use proto::etcdserverpb as pb;
@@ -142,10 +142,10 @@ impl Local for Fake {
     fn promote(&self, token: Option<String>, id: MemberId) -> Answer<'_, Vec<Member>> {
         ready(match id.0 {
             3 if token.as_deref() == Some("secret") => Ok(self.members()),
-            4 => Err(Refused::MemberNotLearner.into()),
-            5 => Err(membership::reconfig::Unsafe::LearnerNotReady.into()),
+            4 => Err(ConfChangeRefusal::MemberNotLearner.into()),
+            5 => Err(membership::reconfig::UnsafeReconfig::LearnerNotReady.into()),
             6 => Err(Error::Timeout),
-            _ => Err(Refused::IdNotFound.into()),
+            _ => Err(ConfChangeRefusal::IdNotFound.into()),
         })
     }
 

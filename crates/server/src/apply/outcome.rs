@@ -24,7 +24,7 @@ pub enum Applied {
         /// The request id of a waiter.
         id: u64,
         /// Whether the change was made.
-        result: Result<(), membership::Refused>,
+        result: Result<(), membership::ConfChangeRefusal>,
         /// The member that the change removed. If it is this member, it has to stop soon.
         removed: Option<MemberId>,
     },

@@ -117,7 +117,7 @@ pub enum StartError {
     Members(#[from] membership::BootstrapError),
     /// They are more learners than the settings allow.
     #[error(transparent)]
-    Learners(#[from] membership::Refused),
+    Learners(#[from] membership::ConfChangeRefusal),
     /// This member is not among them.
     #[error("couldn't find local name {0:?} in the initial cluster configuration")]
     NotInCluster(String),

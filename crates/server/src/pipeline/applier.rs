@@ -48,7 +48,7 @@ pub(crate) struct Applier {
     snapshot_index: Index,
     compacted_index: Index,
     /// Changes of members that were applied, for those who wait.
-    conf_changes: Vec<(u64, Result<(), membership::Refused>)>,
+    conf_changes: Vec<(u64, Result<(), membership::ConfChangeRefusal>)>,
     /// Requests that were applied, for those who wait: they are woken together, and so answer together.
     settled: Vec<(u64, Settled)>,
     /// A snapshot is to be taken whatever the count: the cluster's version was lowered.

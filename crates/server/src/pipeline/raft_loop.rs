@@ -117,7 +117,7 @@ enum What {
 }
 
 /// Whether a change of members was made.
-type ConfChanged = Result<(), membership::Refused>;
+type ConfChanged = Result<(), membership::ConfChangeRefusal>;
 
 /// Requests that are proposed in one go.
 #[derive(Debug, Default)]

@@ -53,7 +53,7 @@ pub(crate) enum Settled {
         result: Result<Reply, Refusal>,
     },
     /// A change of members.
-    ConfChange(Result<(), membership::Refused>),
+    ConfChange(Result<(), membership::ConfChangeRefusal>),
 }
 
 /// What is told of a proposal.

@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use membership::Member;
-use membership::reconfig::Unsafe;
+use membership::reconfig::UnsafeReconfig;
 use types::MemberId;
 
 use super::Credentials;
@@ -103,7 +103,7 @@ impl Server {
             tracing::info!(local_member_id = %local, "skipped leadership transfer for single voting member cluster");
             return Ok(());
         }
-        let next = self.longest_connected().ok_or(Unsafe::Unhealthy)?;
+        let next = self.longest_connected().ok_or(UnsafeReconfig::Unhealthy)?;
         self.hand_leadership_to(next).await
     }
 

@@ -7,8 +7,8 @@
 
 use std::time::Duration;
 
-use membership::reconfig::{self, Health, Unsafe};
-use membership::{Change, Member, RaftAttributes, Refused};
+use membership::reconfig::{self, Health, UnsafeReconfig};
+use membership::{Change, ConfChangeRefusal, Member, RaftAttributes};
 use proto::etcdserverpb as pb;
 use types::MemberId;
 
@@ -138,7 +138,7 @@ impl Server {
         self.catch_up().await?;
         let progress = self.raft_status().await?.progress;
         let leader = progress.get(self.local()).ok_or(Error::NotLeader)?;
-        let learner = progress.get(id).ok_or(Refused::IdNotFound)?;
+        let learner = progress.get(id).ok_or(ConfChangeRefusal::IdNotFound)?;
         reconfig::learner_is_ready(learner.matched, leader.matched).inspect_err(|error| {
             tracing::error!(member = %id, learner = %learner.matched, leader = %leader.matched, %error, "rejecting promote learner");
         })?;
@@ -204,7 +204,7 @@ impl Server {
         &self,
         change: &str,
         member: MemberId,
-        ask: impl FnOnce(&Server) -> Result<(), Unsafe>,
+        ask: impl FnOnce(&Server) -> Result<(), UnsafeReconfig>,
     ) -> Result<(), Error> {
         if !self.config().strict_reconfig_check {
             return Ok(());
@@ -215,13 +215,13 @@ impl Server {
         Ok(())
     }
 
-    fn may_add(&self, is_learner: bool) -> Result<(), Unsafe> {
+    fn may_add(&self, is_learner: bool) -> Result<(), UnsafeReconfig> {
         let (membership, local) = (self.state().cluster.now(), self.local());
         let connected_for = |id| self.connected_for(id);
         Health { membership: &membership, local, connected_for }.may_add(is_learner)
     }
 
-    fn may_remove(&self, id: MemberId) -> Result<(), Unsafe> {
+    fn may_remove(&self, id: MemberId) -> Result<(), UnsafeReconfig> {
         let (membership, local) = (self.state().cluster.now(), self.local());
         let connected_for = |id| self.connected_for(id);
         Health { membership: &membership, local, connected_for }.may_remove(id)

@@ -153,7 +153,7 @@ pub(super) enum Proposed {
 /// The result of a proposed operation.
 pub(super) enum OpResult {
     Request(AppliedReply<Reply>),
-    ConfChange(Result<(), membership::Refused>),
+    ConfChange(Result<(), membership::ConfChangeRefusal>),
 }
 
 impl Proposed {

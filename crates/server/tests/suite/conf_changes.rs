@@ -1,7 +1,7 @@
 //! Changes of members: made, with who votes from then on; or refused, and passed on as a change of nobody.
 
 use backend::schema::meta;
-use membership::{Change, Refused};
+use membership::{Change, ConfChangeRefusal};
 use raft::EntryType;
 use server::Applied;
 use types::MemberId;
@@ -26,7 +26,10 @@ fn member() -> Member {
     member
 }
 
-fn apply(member: &mut Member, change: &Change) -> (Result<(), Refused>, Option<MemberId>) {
+fn apply(
+    member: &mut Member,
+    change: &Change,
+) -> (Result<(), ConfChangeRefusal>, Option<MemberId>) {
     let entry = member.next_raw(EntryType::ConfChange, of::conf_change(change, 77));
     match member.apply(&entry).unwrap() {
         Applied::ConfChange { id: 77, result, removed } => (result, removed),
@@ -59,16 +62,16 @@ fn a_change_that_is_made_reaches_consensus_and_the_database() {
 #[test]
 fn a_change_that_is_refused_is_passed_on_as_one_of_nobody() {
     let cases = [
-        (Change::Add(of::member(1, "new", false)), Refused::IdExists),
-        (Change::Add(of::member(4, "new", false)), Refused::IdRemoved),
-        (Change::Add(of::member(5, "m1", false)), Refused::PeerUrlExists),
-        (Change::Add(of::member(5, "m5", true)), Refused::TooManyLearners),
-        (Change::Promote(MemberId(1)), Refused::MemberNotLearner),
-        (Change::Promote(MemberId(9)), Refused::IdNotFound),
-        (Change::Remove(MemberId(9)), Refused::IdNotFound),
-        (Change::Remove(MemberId(4)), Refused::IdRemoved),
-        (Change::Update(of::member(2, "m1", false)), Refused::PeerUrlExists),
-        (Change::Update(of::member(9, "m9", false)), Refused::IdNotFound),
+        (Change::Add(of::member(1, "new", false)), ConfChangeRefusal::IdExists),
+        (Change::Add(of::member(4, "new", false)), ConfChangeRefusal::IdRemoved),
+        (Change::Add(of::member(5, "m1", false)), ConfChangeRefusal::PeerUrlExists),
+        (Change::Add(of::member(5, "m5", true)), ConfChangeRefusal::TooManyLearners),
+        (Change::Promote(MemberId(1)), ConfChangeRefusal::MemberNotLearner),
+        (Change::Promote(MemberId(9)), ConfChangeRefusal::IdNotFound),
+        (Change::Remove(MemberId(9)), ConfChangeRefusal::IdNotFound),
+        (Change::Remove(MemberId(4)), ConfChangeRefusal::IdRemoved),
+        (Change::Update(of::member(2, "m1", false)), ConfChangeRefusal::PeerUrlExists),
+        (Change::Update(of::member(9, "m9", false)), ConfChangeRefusal::IdNotFound),
     ];
     for (change, refused) in cases {
         let mut member = member();
@@ -96,7 +99,7 @@ fn a_change_that_is_refused_is_passed_on_as_one_of_nobody() {
 fn a_refused_change_saves_nothing_of_who_votes() {
     let mut member = Member::new(Setup::default());
     let (result, _) = apply(&mut member, &Change::Remove(MemberId(1)));
-    assert_eq!(result, Err(Refused::IdNotFound));
+    assert_eq!(result, Err(ConfChangeRefusal::IdNotFound));
     assert_eq!(meta::conf_state(&member.machine.backend.view()).unwrap(), None);
     assert_eq!(member.voters.heard.len(), 1);
 }

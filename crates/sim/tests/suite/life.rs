@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use membership::reconfig::Unsafe;
+use membership::reconfig::UnsafeReconfig;
 use prost::Message as _;
 use proto::etcdserverpb as pb;
 use proto::mvccpb;
@@ -167,7 +167,7 @@ fn members_come_as_learners_are_promoted_and_go() {
         let promoted: Answer<_> =
             Box::pin(async move { asked.member_promote(&nobody(), promote).await });
         match wait(&mut cluster, "a promotion", promoted) {
-            Err(Error::Unsafe(Unsafe::LearnerNotReady)) => None,
+            Err(Error::Unsafe(UnsafeReconfig::LearnerNotReady)) => None,
             promoted => Some(promoted.unwrap()),
         }
     });

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use env::{OsClock, OsDisk, OsRandom};
-use membership::Refused;
-use membership::reconfig::Unsafe;
+use membership::ConfChangeRefusal;
+use membership::reconfig::UnsafeReconfig;
 use proto::etcdserverpb as pb;
 use server::{Alone, Error, Machine, Member, Server, ServerConfig, StartError};
 
@@ -61,11 +61,14 @@ fn a_learner_comes_and_goes() {
     assert!(added.members.is_sorted_by_key(|member| member.id));
     assert_eq!(added.members, list(&server).members);
     let another = add(&server, "http://c:2380", true).unwrap_err();
-    assert_eq!(another, Error::Members(Refused::TooManyLearners));
+    assert_eq!(another, Error::Members(ConfChangeRefusal::TooManyLearners));
     assert_eq!(put(&server, "a", "1"), 2, "one vote is enough, as before");
     let left = remove(&server, learner.id).unwrap();
     assert_eq!(left.members.len(), 1);
-    assert_eq!(remove(&server, learner.id).unwrap_err(), Error::Members(Refused::IdRemoved));
+    assert_eq!(
+        remove(&server, learner.id).unwrap_err(),
+        Error::Members(ConfChangeRefusal::IdRemoved)
+    );
 }
 
 #[test]
@@ -84,10 +87,10 @@ fn a_learner_that_has_heard_of_nothing_is_not_promoted() {
     let server = running.server();
     let learner = add(&server, "http://b:2380", true).unwrap().member.unwrap().id;
     let lags = promote(&server, learner).unwrap_err();
-    assert_eq!(lags, Error::Unsafe(Unsafe::LearnerNotReady));
-    assert_eq!(promote(&server, 1).unwrap_err(), Error::Members(Refused::IdNotFound));
+    assert_eq!(lags, Error::Unsafe(UnsafeReconfig::LearnerNotReady));
+    assert_eq!(promote(&server, 1).unwrap_err(), Error::Members(ConfChangeRefusal::IdNotFound));
     let votes = promote(&server, server.local().0).unwrap_err();
-    assert_eq!(votes, Error::Members(Refused::MemberNotLearner));
+    assert_eq!(votes, Error::Members(ConfChangeRefusal::MemberNotLearner));
 }
 
 #[test]
@@ -95,12 +98,12 @@ fn a_change_that_makes_no_sense_is_refused() {
     let running = Running::start();
     let server = running.server();
     let last = remove(&server, server.local().0).unwrap_err();
-    assert_eq!(last, Error::Unsafe(Unsafe::NotEnoughStarted));
-    assert_eq!(remove(&server, 1).unwrap_err(), Error::Members(Refused::IdNotFound));
+    assert_eq!(last, Error::Unsafe(UnsafeReconfig::NotEnoughStarted));
+    assert_eq!(remove(&server, 1).unwrap_err(), Error::Members(ConfChangeRefusal::IdNotFound));
     let taken = add(&server, "http://localhost:2380", true).unwrap_err();
-    assert_eq!(taken, Error::Members(Refused::PeerUrlExists));
+    assert_eq!(taken, Error::Members(ConfChangeRefusal::PeerUrlExists));
     let unknown = update(&server, 1, "http://b:2380").unwrap_err();
-    assert_eq!(unknown, Error::Members(Refused::IdNotFound));
+    assert_eq!(unknown, Error::Members(ConfChangeRefusal::IdNotFound));
     assert_eq!(list(&server).members.len(), 1);
 }
 
@@ -152,9 +155,9 @@ fn a_second_voter_may_be_added_to_one_that_has_started() {
     let added = add(&server, "http://b:2380", false).unwrap();
     assert_eq!(added.members.iter().filter(|member| !member.is_learner).count(), 2);
     let third = add(&server, "http://c:2380", false).unwrap_err();
-    assert_eq!(third, Error::Unsafe(Unsafe::NotEnoughStarted));
+    assert_eq!(third, Error::Unsafe(UnsafeReconfig::NotEnoughStarted));
     let learner = add(&server, "http://c:2380", true).unwrap_err();
-    assert_eq!(learner, Error::Unsafe(Unsafe::Unhealthy));
+    assert_eq!(learner, Error::Unsafe(UnsafeReconfig::Unhealthy));
 }
 
 #[test]
