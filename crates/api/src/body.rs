@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_whole_body_has_an_exact_length() {
+    fn a_body_of_one_piece_has_an_exact_length() {
         assert_eq!(Body::from(Bytes::from_static(b"page")).size_hint().exact(), Some(4));
         assert!(Body::default().is_end_stream());
         assert!(Body::from(Bytes::new()).is_end_stream());

@@ -60,8 +60,8 @@ impl Context {
         self.server().header(revision)
     }
 
-    /// Opens a child span until the guard is dropped, if the call is traced. The stage timings of the
-    /// server from now on belong to it.
+    /// Opens a child span until the guard is dropped, if the call is traced. The stage timings of
+    /// the server from now on belong to it.
     pub(crate) fn span(
         &mut self,
         name: &'static str,

@@ -3,9 +3,9 @@
 //! etcd's decoder takes a field of the wrong wire type for an unknown one, where prost fails:
 //!
 //! ```text
-//!   08 01          PutRequest: field 1 as a number   key is bytes, so the field is unknown  ─► a put without a key
-//!   0a 01 ff       UserGet: field 1, not UTF-8       string field contains invalid UTF-8
-//!   0a 05 72       a length beyond the end           proto: cannot parse invalid wire-format data
+//!   08 01      PutRequest: field 1 as a number   key is bytes: unknown field, a put without a key
+//!   0a 01 ff   UserGet: field 1, not UTF-8       string field contains invalid UTF-8
+//!   0a 05 72   a length beyond the end           proto: cannot parse invalid wire-format data
 //! ```
 //!
 //! [`repair`] drops such fields, guided by the tables in [`proto::shape`]. The first other error is

@@ -1,8 +1,8 @@
 //! Request bodies that are answered without being read.
 //!
-//! A response that overtakes its request makes some clients fail: over HTTP/2 it comes with a reset,
-//! because the rest of the request is of no use, and curl reports an error when it has not sent
-//! everything. So a short body that is on its way is drained first.
+//! A response that overtakes its request makes some clients fail: over HTTP/2 it comes with a
+//! reset, because the rest of the request is of no use, and curl reports an error when it has not
+//! sent everything. So a short body that is on its way is drained first.
 
 use std::future::poll_fn;
 use std::pin::Pin;

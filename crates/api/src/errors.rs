@@ -1,10 +1,9 @@
 //! etcd's error table: the code and text of every error that clients know.
 //!
 //! ```text
-//!   server::Error::NoLeader ─────────────┐
-//!   lease::RevokeError::NotFound ────────┼──► Canonical::LeaseNotFound ──► NotFound, "etcdserver: requested lease not found"
-//!   mvcc::Error::LeaseNotFound ──────────┘         (a row of the table)
-//!   anything that has no row ────────────────────────────────────────────► Unknown, its own text
+//!   lease::RevokeError::NotFound ──┬─► Canonical::LeaseNotFound ──► NotFound, "etcdserver:
+//!   mvcc::Error::LeaseNotFound ────┘      (a row of the table)        requested lease not found"
+//!   any error without a row ─────────────────────────────────────► Unknown, with its own text
 //! ```
 //!
 //! Clients compare texts and retry by code: both are etcd's to the letter (`testdata/errors`). Rows

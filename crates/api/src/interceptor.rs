@@ -62,7 +62,8 @@ pub(crate) fn stream(cx: &Context) -> Result<bool, Status> {
     admit(cx, Kind::BidiStream, false).map(|()| cx.metadata.needs_leader)
 }
 
-/// Admits a stream on voters and learners. Returns whether it ends when there is no leader for long.
+/// Admits a stream on voters and learners. Returns whether it ends when there is no leader for
+/// long.
 pub(crate) fn stream_on_learner(cx: &Context) -> Result<bool, Status> {
     admit(cx, Kind::ServerStream, true).map(|()| cx.metadata.needs_leader)
 }
@@ -82,8 +83,8 @@ fn admit(cx: &Context, kind: Kind, on_learner: bool) -> Result<(), Status> {
 
 /// Reads the token and the common name of the caller. The server decides which of them counts.
 ///
-/// Compat: as in etcd, the certificate is ignored if the call comes through the gateway: it would be
-/// that of the member itself.
+/// Compat: as in etcd, the certificate is ignored if the call comes through the gateway: it would
+/// be that of the member itself.
 pub(crate) fn credentials(connection: &Connection, headers: &HeaderMap) -> Credentials {
     let token = headers.get(TOKEN).or_else(|| headers.get(AUTHORIZATION));
     let name = connection.common_name.as_deref();

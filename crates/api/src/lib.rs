@@ -1,18 +1,19 @@
 //! The client API of a member: gRPC, the same as JSON, and HTTP for health, version and metrics.
 //!
 //! ```text
-//!   HTTP/2, application/grpc   POST /etcdserverpb.KV/Range  ──► services  keys, leases, watches, users, members, maintenance, locks, elections
-//!   HTTP/1.1 and HTTP/2        POST /v3/kv/range            ──► gateway   JSON, translated to a call of services
+//!   HTTP/2, application/grpc   POST /etcdserverpb.KV/Range  ──► services  etcd's gRPC services
+//!   HTTP/1.1 and HTTP/2        POST /v3/kv/range            ──► gateway   JSON, calls services
 //!                              GET /health                  ──► http      health, version, metrics
 //! ```
 //!
-//! [`Api`] routes a request to one of the three. Everything that clients see of etcd is here: services
-//! and methods, codes and texts of errors, paths and bodies. The gRPC protocol itself is in [`grpc`],
-//! requests are executed by [`server`], and sockets are in [`net`].
+//! [`Api`] routes a request to one of the three. Everything that clients see of etcd is here:
+//! services and methods, codes and texts of errors, paths and bodies. The gRPC protocol itself is
+//! in [`grpc`], requests are executed by [`server`], and sockets are in [`net`].
 //!
-//! Shared by the services: `methods` (the table of RPCs), `interceptor` (the check before a handler),
-//! `context` (the handler's argument beside the request), [`errors`] (etcd's error table), `decode`
-//! (etcd's tolerance of mistyped fields) and `observe` (metrics, log lines and spans of calls).
+//! Shared by the services: `methods` (the table of RPCs), `interceptor` (the check before a
+//! handler), `context` (the handler's argument beside the request), [`errors`] (etcd's error
+//! table), `decode` (etcd's tolerance of mistyped fields) and `observe` (metrics, log lines and
+//! spans of calls).
 
 mod body;
 mod context;

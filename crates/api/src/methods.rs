@@ -118,8 +118,8 @@ pub(crate) fn table() -> &'static MethodTable {
     &TABLE
 }
 
-/// Reports whether the metrics of a method exist before its first call. Compat: etcd registers locks
-/// and elections too late for that.
+/// Reports whether the metrics of a method exist before its first call. Compat: etcd registers
+/// locks and elections too late for that.
 pub(crate) fn is_counted_from_the_start(method: &Method) -> bool {
     !matches!(method.service, "v3lockpb.Lock" | "v3electionpb.Election")
 }

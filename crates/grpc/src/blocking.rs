@@ -1,8 +1,8 @@
 //! Long computations, run on blocking threads.
 //!
-//! A connection shares its thread with many others, which wait while it computes. Long reads and the
-//! compression of long messages therefore run on blocking threads, a bounded number at a time. The
-//! rest wait for a permit as futures, without a thread.
+//! A connection shares its thread with many others, which wait while it computes. Long reads and
+//! the compression of long messages therefore run on blocking threads, a bounded number at a time.
+//! The rest wait for a permit as futures, without a thread.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ pub struct BlockingPool {
 }
 
 impl BlockingPool {
-    /// Creates a pool of two permits per core. More computations would only take turns, each with its
-    /// reply in memory; more permits than blocking threads would queue for a thread.
+    /// Creates a pool of two permits per core. More computations would only take turns, each with
+    /// its reply in memory; more permits than blocking threads would queue for a thread.
     ///
     /// `stopped` is the status when a computation panics or its runtime shuts down.
     pub(crate) fn new(stopped: Status) -> BlockingPool {

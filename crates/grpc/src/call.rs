@@ -1,13 +1,13 @@
 //! The part of a call that all methods have in common, before the handler and after it.
 //!
 //! ```text
-//!   unary           message ─► decode ─► start ─► interceptor ─► handler(context, request) ─► reply or status
-//!   server stream                        start ─► interceptor ─► handler(context, request, replies) ─► status
-//!   bidi stream                          start ─► interceptor ─► handler(context, requests, replies) ─► status
+//!   unary     message ─► decode ─► start ─► interceptor ─► handler(cx, request) ─► reply
+//!   server stream                  start ─► interceptor ─► handler(cx, request, replies)
+//!   bidi stream                    start ─► interceptor ─► handler(cx, requests, replies)
 //! ```
 //!
-//! The order is that of grpc-go with etcd's interceptors: a unary call whose message cannot be decoded
-//! is not counted in metrics, while a stream is counted before anything of it is read.
+//! The order is that of grpc-go with etcd's interceptors: a unary call whose message cannot be
+//! decoded is not counted in metrics, while a stream is counted before anything of it is read.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -100,8 +100,8 @@ impl<'a, C, O: Observer, B: RequestBody> Call<'a, C, O, B> {
         }
     }
 
-    /// Runs a call with one request and many replies. As with etcd, the response headers wait for the
-    /// first reply.
+    /// Runs a call with one request and many replies. As with etcd, the response headers wait for
+    /// the first reply.
     ///
     /// The interceptor returns whether the stream is conditional (see
     /// [`StreamRegistry::end_conditional`](crate::StreamRegistry::end_conditional)).

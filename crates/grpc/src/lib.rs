@@ -1,28 +1,28 @@
 //! A gRPC server over HTTP/2 request and response bodies. It knows nothing of etcd.
 //!
 //! ```text
-//!   request ─► headers ─► method ─► message ─► decode ─► interceptor ─► handler ─► reply ─► message, trailers
-//!              Headers    Method    Messages   prost     given by       given by   Reply    Body
-//!                 │         │          │         │       the caller     the caller
-//!                 └─────────┴──────────┴─────────┴───────────┴─────────────┴─► Status, in trailers only
+//!   request ─► headers ─► method ─► message ─► interceptor ─► handler ─► reply ─► response
+//!              Headers    Method    Messages   (caller's)     (caller's) Reply    Body
+//!                 │         │          │           │              │
+//!                 └─────────┴──────────┴───────────┴──────────────┴─► Status
 //! ```
 //!
-//! The application above owns a [`MethodTable`] and one [`Transport`]. For each request it reads the
-//! [`Headers`], finds the method, builds a [`Call`] with a context and an [`Observer`] of its own, and
-//! runs [`Call::unary`], [`Call::server_stream`] or [`Call::bidi_stream`] with an interceptor and a
-//! handler. All of it is generic and statically dispatched. A unary call allocates one box for its
-//! future and one buffer for its reply.
+//! The application above owns a [`MethodTable`] and one [`Transport`]. For each request it reads
+//! the [`Headers`], finds the method, builds a [`Call`] with a context and an [`Observer`] of its
+//! own, and runs [`Call::unary`], [`Call::server_stream`] or [`Call::bidi_stream`] with an
+//! interceptor and a handler. All of it is generic and statically dispatched. A unary call
+//! allocates one box for its future and one buffer for its reply.
 //!
 //! Framing is our own, because replies can be framed from stored bytes without a message in between
 //! ([`Reply`]), and because the texts of errors are those of grpc-go, which clients compare.
 //!
 //! Invariants:
 //!
-//! - A message is read only when the handler asks for it, and is at most `message_bytes_max` long. A
-//!   client that does not read its replies blocks only its own streams. The memory for partially
+//! - A message is read only when the handler asks for it, and is at most `message_bytes_max` long.
+//!   A client that does not read its replies blocks only its own streams. The memory for partially
 //!   received messages is bounded over all clients ([`ReceiveBudget`]).
-//! - Work on a request ends when the client cancels it or its deadline passes: the handler's future is
-//!   dropped and the [`Observer`] sees `Canceled` or `DeadlineExceeded`.
+//! - Work on a request ends when the client cancels it or its deadline passes: the handler's future
+//!   is dropped and the [`Observer`] sees `Canceled` or `DeadlineExceeded`.
 //! - An observer sees each call start once and end once.
 //!
 //! Connections, HTTP/2 limits and TLS are in [`net`].

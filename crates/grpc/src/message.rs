@@ -5,10 +5,10 @@
 //!   uncompressed  length          RangeRequest { key: "foo" }
 //! ```
 //!
-//! A message that arrives in one piece, which is nearly every message, is handed on without a copy. One
-//! in several pieces is joined first, and a compressed one is decompressed (`compression`). Nothing is
-//! read ahead: bytes that the caller has not asked for stay with the connection, whose flow-control
-//! window then closes.
+//! A message that arrives in one piece, which is nearly every message, is handed on without a copy.
+//! A message in several pieces is joined first, and decompressed if needed (`compression`).
+//! Nothing is read ahead: bytes that the caller has not asked for stay with the connection, whose
+//! flow-control window then closes.
 //!
 //! The error texts are those of grpc-go ([`ReadError`]).
 
@@ -210,8 +210,8 @@ fn canceled(error: &dyn Display) -> ReadError {
     ReadError::Canceled
 }
 
-/// Received bytes: a single piece as it arrived, or several joined. At most one of the two fields is
-/// not empty.
+/// Received bytes: a single piece as it arrived, or several joined. At most one of the two fields
+/// is not empty.
 #[derive(Debug, Default)]
 struct Pieces {
     first: Bytes,

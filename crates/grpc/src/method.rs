@@ -11,11 +11,11 @@ use std::collections::{HashMap, HashSet};
 /// The number of messages in each direction of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// One request, one reply.
+    /// A single request and a single reply.
     Unary,
-    /// One request, many replies.
+    /// A single request and many replies.
     ServerStream,
-    /// Many requests, many replies.
+    /// Many requests and many replies.
     BidiStream,
 }
 
@@ -30,7 +30,7 @@ impl Kind {
     }
 }
 
-/// One RPC.
+/// An RPC.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Method {
     /// The path of its requests: `/etcdserverpb.KV/Range`.

@@ -1,18 +1,19 @@
 //! A bound on the memory of partially received messages, over all clients.
 //!
-//! A message must be complete before it can be handled, so its first part is kept. A client that never
-//! sends the rest makes the server keep that part, on as many streams and connections as it likes.
-//! All partial messages therefore share one budget:
+//! A message must be complete before it can be handled, so its first part is kept. A client that
+//! never sends the rest makes the server keep that part, on as many streams and connections as it
+//! likes. All partial messages therefore share one budget:
 //!
 //! ```text
 //!   bytes arrive ─► message complete? ─► yes: handled, no longer counted
 //!        ▲                └ no: Receiving::poll_wait ─► waits
-//!        └────────────────────────────────────────────────┘ ├ budget exceeded, and this message is the oldest: refused
-//!                                                           └ time exceeded: refused
+//!        └────────────────────────────────────────────────┤
+//!          budget exceeded, this message oldest: refused ◄─┤
+//!                                 time exceeded: refused ◄─┘
 //! ```
 //!
-//! A message that arrives in one piece is never counted, nor is one of which more bytes can be read at
-//! once: only waiting messages count.
+//! A message that arrives in one piece is never counted, nor is one of which more bytes can be read
+//! at once: only waiting messages count.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,10 +27,11 @@ use crate::status::{Code, Status};
 
 /// The budget for all partial messages. Beyond it, the oldest ones are evicted.
 pub(crate) const RECEIVE_BYTES_MAX: usize = 256 << 20;
-/// The number of messages of the greatest length that the budget has room for, whatever that length is
-/// configured to.
+/// The number of messages of the greatest length that the budget has room for, whatever that length
+/// is configured to.
 const LONGEST_MIN: usize = 4;
-/// The longest time from the first byte of a message to its last: as long as etcd allows for headers.
+/// The longest time from the first byte of a message to its last: as long as etcd allows for
+/// headers.
 pub(crate) const RECEIVE_TIME_MAX: Duration = Duration::from_secs(5 * 60);
 
 /// The budget of all partially received messages.

@@ -1,8 +1,8 @@
 //! Replies, as they are written.
 //!
 //! Most replies are protobuf messages and encode themselves. An application may implement [`Reply`]
-//! for types that copy stored bytes into the response without decoding them. Long replies are framed
-//! on the thread that reads the data, and arrive here as a [`FramedReply`].
+//! for types that copy stored bytes into the response without decoding them. Long replies are
+//! framed on the thread that reads the data, and arrive here as a [`FramedReply`].
 
 use std::sync::Arc;
 

@@ -3,17 +3,19 @@
 //! ```text
 //!   body polled ──► handler ──► Sink ──► taken by the body ──► HTTP/2
 //!                      ▲
-//!   server stops, condition fails, deadline passes: end ──► handler dropped; the body reports why, when polled
+//!   end: the server stops, a condition fails, the deadline passes ──► the handler is dropped,
+//!        and the body reports the status when it is polled
 //! ```
 //!
-//! A streaming body drives the handler that fills it: the connection polls the body, and that polls the
-//! handler until it has written something or has to wait. A client that does not read blocks its own
-//! stream and nothing else, and no spawned task or queue stands between handler and connection.
+//! A streaming body drives the handler that fills it: the connection polls the body, and that polls
+//! the handler until it has written something or has to wait. A client that does not read blocks
+//! its own stream and nothing else, and no spawned task or queue stands between handler and
+//! connection.
 //!
-//! The connection does not poll a body while its last chunk waits for the client to take it, which may
-//! take forever. The resources of the handler (watchers, a thread, a database snapshot) must not be
-//! held that long. The handler therefore lives in a shared `StreamTask` rather than in the body: the
-//! registry or the deadline can end it, which frees its resources at once.
+//! The connection does not poll a body while its last chunk waits for the client to take it, which
+//! may take forever. The resources of the handler (watchers, a thread, a database snapshot) must
+//! not be held that long. The handler therefore lives in a shared `StreamTask` rather than in the
+//! body: the registry or the deadline can end it, which frees its resources at once.
 
 use std::fmt;
 use std::pin::Pin;
@@ -157,8 +159,8 @@ impl<O: Observer> EndStream for StreamTask<O> {
 }
 
 impl<O: Observer> TaskState<O> {
-    /// Reports the end to the observer. Returns the handler and the waker of its poller; none if the
-    /// stream has ended before.
+    /// Reports the end to the observer. Returns the handler and the waker of its poller; none if
+    /// the stream has ended before.
     fn end(&mut self, status: Status) -> Option<(HandlerFuture, Option<Waker>)> {
         if let TaskState::Ended(_) = self {
             return None;
@@ -197,8 +199,8 @@ impl Buffer {
         if buffer.is_empty() {
             return Bytes::new();
         }
-        // The spare capacity of a small buffer is reused. That of a large one is not: an idle stream
-        // must not keep it.
+        // The spare capacity of a small buffer is reused. That of a large one is not: an idle
+        // stream must not keep it.
         if buffer.capacity() > 2 * CHUNK_BYTES {
             return std::mem::take(&mut *buffer).freeze();
         }

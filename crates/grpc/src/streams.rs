@@ -1,8 +1,8 @@
 //! A registry of all open streams, which ends them when neither client nor handler does.
 //!
-//! Most streams wait for their client, and some for a client that reads nothing. The application ends
-//! them here: all of them when the server stops, and conditional ones when their condition no longer
-//! holds (etcd: a client asked for a member with a leader, and there is none).
+//! Most streams wait for their client, and some for a client that reads nothing. The application
+//! ends them here: all of them when the server stops, and conditional ones when their condition no
+//! longer holds (etcd: a client asked for a member with a leader, and there is none).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};

@@ -9,7 +9,8 @@ use crate::receive_budget::ReceiveBudget;
 use crate::status::Status;
 use crate::streams::StreamRegistry;
 
-/// The reason why a message is not a valid request. The texts are those of grpc-go's protobuf codec.
+/// The reason why a message is not a valid request. The texts are those of grpc-go's protobuf
+/// codec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The bytes are not protobuf.
@@ -25,11 +26,11 @@ pub enum DecodeError {
 pub struct TransportConfig {
     /// The length of the longest accepted message, after decompression.
     pub message_bytes_max: usize,
-    /// The length of the longest message that may be partially received outside of gRPC framing, such
-    /// as JSON text. The receive budget has room for at least four of them.
+    /// The length of the longest message that may be partially received outside of gRPC framing,
+    /// such as JSON text. The receive budget has room for at least four of them.
     pub partial_bytes_max: usize,
-    /// Rewrites a message that prost cannot decode into one that it can, given the path of the method.
-    /// Called only after decoding has failed.
+    /// Rewrites a message that prost cannot decode into one that it can, given the path of the
+    /// method. Called only after decoding has failed.
     pub repair: fn(path: &str, message: Bytes) -> Result<Bytes, DecodeError>,
     /// The text of the `ResourceExhausted` status when the receive budget is exceeded.
     pub budget_exceeded: &'static str,

@@ -84,7 +84,8 @@ fn timeout_of(value: &HeaderValue) -> Result<Option<Duration>, Status> {
         _ => return Err(refused()),
     };
     let count: i64 = count.parse().map_err(|_| refused())?;
-    // Compat: as in Go, an overflow wraps; zero means no deadline, and a negative timeout has passed.
+    // Compat: as in Go, an overflow wraps; zero means no deadline, and a negative timeout has
+    // passed.
     let nanos = count.wrapping_mul(nanos);
     Ok((nanos != 0).then(|| Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))))
 }

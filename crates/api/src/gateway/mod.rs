@@ -1,21 +1,22 @@
 //! The JSON gateway: every gRPC method also as a POST of JSON, below `/v3/`.
 //!
 //! ```text
-//!   POST /v3/kv/range  {"key":"Zm9v"}   ─► route ─► metadata ─► json::read  ─► services   0a 03 66 6f 6f
-//!   200  {"header":{…},"kvs":[…]}       ◄─ response ◄─────────  json::write ◄─            0a 1c 08 …
+//!   POST /v3/kv/range  {"key":"Zm9v"}  ─► route ─► metadata ─► json::read  ─►  0a 03 66 6f 6f
+//!                                                                              services
+//!   200  {"header":{…},"kvs":[…]}      ◄─ response ◄────────── json::write ◄─  0a 1c 08 …
 //! ```
 //!
-//! A request becomes a gRPC call within the process, with a message, metadata and a deadline, and is
-//! counted, intercepted and answered like any other. A response is translated to JSON as it is sent,
-//! chunk by chunk. Each message of a stream is a line: `{"result":{…}}`, or `{"error":{…}}` at the end
-//! of a stream that fails.
+//! A request becomes a gRPC call within the process, with a message, metadata and a deadline, and
+//! is counted, intercepted and answered like any other. A response is translated to JSON as it is
+//! sent, chunk by chunk. Each message of a stream is a line: `{"result":{…}}`, or `{"error":{…}}`
+//! at the end of a stream that fails.
 //!
 //! Invariants:
 //!
 //! - Paths, names, bodies, headers, codes and error texts are those of etcd's gateway.
-//! - A request is at most [`Grpc::json_bytes_max`] long, whatever its headers claim, and the memory of
-//!   partially received requests is bounded. Of a response, one chunk of JSON is in memory beside the
-//!   message.
+//! - A request is at most [`Grpc::json_bytes_max`] long, whatever its headers claim, and the memory
+//!   of partially received requests is bounded. Of a response, one chunk of JSON is in memory
+//!   beside the message.
 //! - Certificates identify no user here: the caller is identified by a token.
 
 mod json;

@@ -35,7 +35,7 @@ pub(super) async fn single<B: RequestBody>(
     let mut receiving = Receiving::default();
     let mut scanned = 0;
     loop {
-        let kept = found.as_ref().map_or(0, Bytes::len) + values.kept();
+        let kept = found.as_ref().map_or(0, Bytes::len) + values.kept_bytes();
         let next = poll_fn(|cx| {
             if scanned >= YIELD_BYTES {
                 scanned = 0;
@@ -128,8 +128,8 @@ impl Body for SingleMessage {
 
 /// A body that translates JSON values to messages as they arrive.
 ///
-/// Compat: as in etcd, an invalid value ends the body without an error. So does a value that is evicted
-/// from the receive budget.
+/// Compat: as in etcd, an invalid value ends the body without an error. So does a value that is
+/// evicted from the receive budget.
 #[derive(Debug)]
 pub(super) struct TranslatedRequests<B> {
     body: Option<B>,
@@ -156,7 +156,7 @@ impl<B: RequestBody> TranslatedRequests<B> {
             let Some(body) = &mut self.body else { return Poll::Ready(None) };
             match poll_piece(body, cx) {
                 Poll::Pending => {
-                    ready!(self.receiving.poll_wait(&self.budget, self.values.kept(), cx));
+                    ready!(self.receiving.poll_wait(&self.budget, self.values.kept_bytes(), cx));
                     return Poll::Ready(None);
                 }
                 Poll::Ready(Some(piece)) => self.values.add(&piece),

@@ -1,10 +1,10 @@
 //! Responses and their JSON bodies.
 //!
 //! ```text
-//!   unary             200  {"header":{…}}                                   up to 2 KiB with a length, longer ones chunked
+//!   unary             200  {"header":{…}}                          chunked if longer than 2 KiB
 //!                     404  {"code":5,"message":"etcdserver: …"}
-//!   stream            200  {"result":{…}}⏎{"result":{…}}⏎                   a line per message
-//!                          {"error":{"code":14,"message":"…"}}⏎            at the end of a stream that fails
+//!   stream            200  {"result":{…}}⏎{"result":{…}}⏎          a line per message
+//!                          {"error":{"code":14,"message":"…"}}⏎    at the end of a failed stream
 //!   not started       503  {"error":{"code":14,"message":"…"}}⏎
 //! ```
 
@@ -59,7 +59,8 @@ pub(super) fn refused(status: &Status) -> Response<Body> {
     response
 }
 
-/// Creates the response to a stream, given its first reply. `has_started`: the gRPC response has a body.
+/// Creates the response to a stream, given its first reply. `has_started`: the gRPC response has a
+/// body.
 pub(super) fn stream(
     shape: &'static Message,
     first: Result<Option<Bytes>, Status>,

@@ -9,11 +9,11 @@
 //!                                          ◄─    {"result":{…,"created":true}}
 //! ```
 //!
-//! Browsers cannot set headers here, so a token comes as a subprotocol or as a cookie. Unary methods
-//! are served, too.
+//! Browsers cannot set headers here, so a token comes as a subprotocol or as a cookie. Unary
+//! methods are served, too.
 //!
-//! Invariants: a message is at most as long as a body; one line of a response is in memory at a time;
-//! the call ends when either side does.
+//! Invariants: a message is at most as long as a body; one line of a response is in memory at a
+//! time; the call ends when either side does.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -54,8 +54,8 @@ const MESSAGES_MAX: usize = 4;
 /// The size of the read and write buffers.
 const BUFFER_BYTES: usize = 4 << 10;
 
-/// Returns the upgrade of a connection, if the request asks for a websocket and the connection supports
-/// it.
+/// Returns the upgrade of a connection, if the request asks for a websocket and the connection
+/// supports it.
 pub(crate) fn upgrade_of(head: &Parts) -> Option<OnUpgrade> {
     let is_requested = has_token(&head.headers, &CONNECTION, "upgrade")
         && has_token(&head.headers, &UPGRADE, "websocket");

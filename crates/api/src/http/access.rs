@@ -1,8 +1,10 @@
-//! From where a request may come: hosts for plaintext connections, origins for browsers.
+//! Allowed hosts of plaintext requests, and allowed origins of browsers.
 //!
-//! A page from elsewhere can make a browser ask this member, under a name that resolves to it. Two things stand against that: the host that the request
-//! names has to be one of ours (`--host-whitelist`, unless TLS has proved who we are), and the browser shows the page our answer only if its origin
-//! is listed (`--cors`). Both lists say `*` by default, which is everybody; and so does an empty list.
+//! A foreign web page can make a browser send requests to this member, under a name that resolves
+//! to its address (DNS rebinding). There are two defences: the host of a request must be listed
+//! (`--host-whitelist`; not needed with TLS, which proves the name), and a browser shows the
+//! response to the page only if the origin is listed (`--cors`). Both lists are `*` by default,
+//! which allows all; an empty list does the same.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +13,13 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Response, StatusCode};
 
-use super::answer;
+use super::response;
 
 const METHODS: HeaderValue = HeaderValue::from_static("POST, GET, OPTIONS, PUT, DELETE");
 const HEADERS: HeaderValue = HeaderValue::from_static("accept, content-type, authorization");
 const ANY: &str = "*";
 
-/// Which hosts and origins may ask.
+/// The allowed hosts and origins.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     /// `--host-whitelist`.
@@ -31,21 +33,21 @@ fn allows(list: &BTreeSet<String>, name: &str) -> bool {
 }
 
 impl Access {
-    /// The refusal of a request that names a host which is not one of ours.
-    pub(super) fn refuse_host(&self, asked: &Parts) -> Option<Response<Bytes>> {
-        let named = named_host(asked);
+    /// Refuses a request whose host is not listed.
+    pub(super) fn refuse_host(&self, head: &Parts) -> Option<Response<Bytes>> {
+        let named = named_host(head);
         let host = without_port(&named);
         if allows(&self.hosts, host) {
             return None;
         }
         tracing::warn!(host, "rejecting HTTP request to prevent DNS rebinding attacks");
-        Some(answer::error(StatusCode::MISDIRECTED_REQUEST, unknown_host(host)))
+        Some(response::error(StatusCode::MISDIRECTED_REQUEST, unknown_host(host)))
     }
 
-    /// Tells a browser whether the page that asked may see the answer.
-    pub(super) fn allow_origin(&self, asked: &Parts, headers: &mut HeaderMap) {
-        let nobody = HeaderValue::from_static("");
-        let origin = asked.headers.get(header::ORIGIN).unwrap_or(&nobody);
+    /// Adds the CORS headers, if the origin of the request is listed.
+    pub(super) fn allow_origin(&self, head: &Parts, headers: &mut HeaderMap) {
+        let none = HeaderValue::from_static("");
+        let origin = head.headers.get(header::ORIGIN).unwrap_or(&none);
         let allowed = if allows(&self.origins, ANY) {
             HeaderValue::from_static(ANY)
         } else if origin.to_str().is_ok_and(|origin| self.origins.contains(origin)) {
@@ -62,15 +64,15 @@ impl Access {
     }
 }
 
-/// The host of the request line, if it has one, or of the header.
-fn named_host(asked: &Parts) -> String {
-    let of_line = asked.uri.authority().map(|authority| authority.as_str().as_bytes());
-    let of_header = || asked.headers.get(header::HOST).map(HeaderValue::as_bytes);
+/// Returns the host of the request line, or else of the header.
+fn named_host(head: &Parts) -> String {
+    let of_line = head.uri.authority().map(|authority| authority.as_str().as_bytes());
+    let of_header = || head.headers.get(header::HOST).map(HeaderValue::as_bytes);
     let host = of_line.or_else(of_header).unwrap_or_default();
     String::from_utf8_lossy(host).into_owned()
 }
 
-/// `host:80` and `[::1]:80` without their ports. What has none stays as it is, brackets included.
+/// Removes the port of `host:80` or `[::1]:80`. A host without a port is unchanged, with brackets.
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, _)) if !name.contains(':') && !name.starts_with('[') => name,
@@ -81,7 +83,7 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-/// What etcd says to whoever names an unknown host.
+/// Returns etcd's text for an unknown host.
 fn unknown_host(host: &str) -> String {
     format!(
         "
@@ -102,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_are_no_part_of_a_host() {
+    fn the_port_is_removed_from_a_host() {
         for (host, name) in [
             ("a.b", "a.b"),
             ("a.b:80", "a.b"),

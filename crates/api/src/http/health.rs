@@ -1,13 +1,14 @@
-//! Whether the member is well: `/health` in one word, `/livez` and `/readyz` check by check.
+//! Health of the member: `/health` as one result, `/livez` and `/readyz` check by check.
 //!
-//! | asks | checks |
+//! | path | checks |
 //! | --- | --- |
-//! | `/health` | no alarm but those in `exclude`, a leader, a linearizable read; with `serializable=true` no leader, and a local read |
+//! | `/health` | no alarm except in `exclude`, a leader, a linearizable read |
+//! | `/health?serializable=true` | no alarm except in `exclude`, a serializable read |
 //! | `/livez` | `serializable_read` |
 //! | `/readyz` | `data_corruption`, `serializable_read`, `linearizable_read`, `non_learner` |
 //!
-//! `/livez` fails when a restart could help, `/readyz` when clients should go elsewhere. Each check has a path of its own below them. `exclude` leaves
-//! checks out, and `verbose` also names those that passed.
+//! `/livez` fails when a restart could help, `/readyz` when clients should use another member. Each
+//! check has a path of its own below them. `exclude` skips checks, and `verbose` lists passed ones.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -18,11 +19,11 @@ use http::{Response, StatusCode};
 use prometheus::{IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry};
 use proto::etcdserverpb::{AlarmMember, AlarmType};
 
-use super::answer::{self, only_get};
 use super::member::Member;
 use super::path;
+use super::response::{self, only_get};
 
-/// A question about a member that it passes or not.
+/// A health check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Check {
     DataCorruption,
@@ -41,7 +42,7 @@ impl Check {
         }
     }
 
-    /// Why it is not passed.
+    /// Runs the check. Returns the reason of a failure.
     async fn failure(self, member: &impl Member) -> Option<String> {
         match self {
             Check::DataCorruption => {
@@ -62,7 +63,7 @@ async fn read(member: &impl Member, linearizable: bool) -> Option<String> {
     member.probe(linearizable).await.err().map(|error| error.to_string())
 }
 
-/// The two paths that have checks below them.
+/// The paths with checks below them.
 const KINDS: [(&str, &[Check]); 2] = [
     ("livez", &[Check::SerializableRead]),
     (
@@ -76,16 +77,16 @@ const KINDS: [(&str, &[Check]); 2] = [
     ),
 ];
 
-/// Checks that a path asks for.
+/// The checks of a path.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct PathChecks {
     kind: &'static str,
     checks: Vec<Check>,
-    /// Whether it is the path of all checks, from which some can be excluded.
+    /// Whether this is the path of all checks, from which some can be excluded.
     root: bool,
 }
 
-/// Answers questions about health, and counts the answers.
+/// Runs health checks and counts the results.
 #[derive(Debug)]
 pub(super) struct Checks {
     success: IntCounter,
@@ -121,56 +122,56 @@ impl Checks {
         Ok(checks)
     }
 
-    /// `/health`.
-    pub(super) async fn health(&self, member: &impl Member, asked: &Parts) -> Response<Bytes> {
-        if let Some(refused) = refuse(asked, "/health error", None) {
+    /// Answers `/health`.
+    pub(super) async fn health(&self, member: &impl Member, head: &Parts) -> Response<Bytes> {
+        if let Some(refused) = refuse(head, "/health error", None) {
             return refused;
         }
-        let Some(reason) = sickness(member, asked).await else {
+        let Some(reason) = unhealthy_reason(member, head).await else {
             self.success.inc();
-            return answer::body(answer::TEXT, r#"{"health":"true","reason":""}"#);
+            return response::body(response::TEXT, r#"{"health":"true","reason":""}"#);
         };
         self.failures.inc();
         let output = format!(r#"{{"health":"false","reason":{}}}"#, serde_json::json!(reason));
         let status = StatusCode::SERVICE_UNAVAILABLE;
         tracing::warn!(output, status_code = status.as_u16(), "/health error");
-        answer::error(status, output)
+        response::error(status, output)
     }
 
-    /// The checks that a path asks for, if it asks for any.
-    pub(super) fn find(&self, path: &str) -> Option<Found> {
+    /// Finds the checks of a path.
+    pub(super) fn find(&self, path: &str) -> Option<PathChecks> {
         let mut parts = path.strip_prefix('/')?.splitn(2, '/');
         let kind = parts.next()?;
         let (kind, checks) = KINDS.into_iter().find(|(name, _)| *name == kind)?;
         let Some(name) = parts.next() else {
-            return Some(Found { kind, checks: checks.to_vec(), root: true });
+            return Some(PathChecks { kind, checks: checks.to_vec(), root: true });
         };
         let check = checks.iter().find(|check| check.name() == name)?;
-        Some(Found { kind, checks: vec![*check], root: false })
+        Some(PathChecks { kind, checks: vec![*check], root: false })
     }
 
-    /// `/livez`, `/readyz` and what is below them.
-    pub(super) async fn answer(
+    /// Answers `/livez`, `/readyz` and the paths below them.
+    pub(super) async fn respond(
         &self,
         member: &impl Member,
-        found: &Found,
-        asked: &Parts,
+        found: &PathChecks,
+        head: &Parts,
     ) -> Response<Bytes> {
-        let path = asked.uri.path();
-        if let Some(refused) = refuse(asked, "Health request error", Some(path)) {
+        let path = head.uri.path();
+        if let Some(refused) = refuse(head, "Health request error", Some(path)) {
             return refused;
         }
-        let (passed, reason) = self.run(member, found.kind, &chosen(found, asked)).await;
+        let (passed, reason) = self.run(member, found.kind, &not_excluded(found, head)).await;
         if !passed {
             let status_code = StatusCode::SERVICE_UNAVAILABLE.as_u16();
             tracing::error!(path, reason, status_code, "Health check error");
-            return answer::error(StatusCode::SERVICE_UNAVAILABLE, reason);
+            return response::error(StatusCode::SERVICE_UNAVAILABLE, reason);
         }
-        let verbose = path::query(asked).any(|(name, _)| name == "verbose");
-        answer::plain(if verbose { format!("{reason}ok\n") } else { "ok\n".to_owned() })
+        let verbose = path::query(head).any(|(name, _)| name == "verbose");
+        response::plain(if verbose { format!("{reason}ok\n") } else { "ok\n".to_owned() })
     }
 
-    /// Whether all checks are passed, and a line for each.
+    /// Runs checks. Returns whether all passed, and a line for each.
     async fn run(&self, member: &impl Member, kind: &str, checks: &[Check]) -> (bool, String) {
         let (mut passed, mut lines) = (true, String::new());
         for check in checks {
@@ -178,7 +179,7 @@ impl Checks {
             let failure = check.failure(member).await;
             self.count(kind, name, failure.is_none());
             passed &= failure.is_none();
-            // Writing to a string does not fail.
+            // Writing to a string never fails.
             let _ = match failure {
                 Some(why) => writeln!(lines, "[-]{name} failed: {why}"),
                 None => writeln!(lines, "[+]{name} ok"),
@@ -194,32 +195,33 @@ impl Checks {
     }
 }
 
-fn refuse(asked: &Parts, message: &str, path: Option<&str>) -> Option<Response<Bytes>> {
-    let refused = only_get(asked)?;
+fn refuse(head: &Parts, message: &str, path: Option<&str>) -> Option<Response<Bytes>> {
+    let refused = only_get(head)?;
     tracing::warn!(path, status_code = refused.status().as_u16(), "{message}");
     Some(refused)
 }
 
-/// Without those that are excluded. Names of no check are no reason to fail: they may be those of another version.
-fn chosen(found: &Found, asked: &Parts) -> Vec<Check> {
+/// Returns the checks that are not excluded. Unknown names are only logged: they may belong to
+/// another version.
+fn not_excluded(found: &PathChecks, head: &Parts) -> Vec<Check> {
     if !found.root {
         return found.checks.clone();
     }
-    let mut excluded = path::values(asked, "exclude");
-    let mut chosen = found.checks.clone();
-    chosen.retain(|check| !excluded.remove(check.name()));
+    let mut excluded = path::values(head, "exclude");
+    let mut checks = found.checks.clone();
+    checks.retain(|check| !excluded.remove(check.name()));
     if !excluded.is_empty() {
         let names: Vec<String> = excluded.iter().map(|name| format!("{name:?}")).collect();
         let missing_health_checks = names.join(",");
         tracing::warn!(missing_health_checks, "some health checks cannot be excluded");
     }
-    chosen
+    checks
 }
 
-/// Why the member is not well, in the words of `/health`.
-async fn sickness(member: &impl Member, asked: &Parts) -> Option<String> {
-    let excluded = path::values(asked, "exclude");
-    let serializable = path::query(asked)
+/// Returns the reason why the member is unhealthy, with the texts of etcd's `/health`.
+async fn unhealthy_reason(member: &impl Member, head: &Parts) -> Option<String> {
+    let excluded = path::values(head, "exclude");
+    let serializable = path::query(head)
         .find(|(name, _)| name == "serializable")
         .is_some_and(|(_, value)| value == "true");
     let alarms = member.alarms();
@@ -236,12 +238,12 @@ async fn sickness(member: &impl Member, asked: &Parts) -> Option<String> {
     Some(format!("RANGE ERROR:{error}"))
 }
 
-/// The name of an alarm, if this version has one for it.
+/// Returns the name of an alarm, if this version knows it.
 fn alarm_name(alarm: &AlarmMember) -> Option<&'static str> {
     AlarmType::try_from(alarm.alarm).ok().map(|kind| kind.as_str_name())
 }
 
-/// Alarms without a name are excluded by their number.
+/// Reports whether an alarm is excluded, by name or, if it is unknown, by number.
 fn is_excluded(alarm: &AlarmMember, excluded: &BTreeSet<String>) -> bool {
     match alarm_name(alarm) {
         Some(name) => excluded.contains(name),

@@ -1,4 +1,4 @@
-//! What the paths need to know of a member.
+//! The part of a member that the HTTP endpoints use.
 
 use std::fmt::Display;
 
@@ -6,30 +6,30 @@ use backend::schema::version;
 use proto::etcdserverpb::{AlarmMember, AlarmType, RangeRequest};
 use server::Server;
 
-/// A member, as far as health, version and state go. A trait, so that tests can have members that are not well.
+/// Health, version and state of a member. A trait, so that tests can have unhealthy members.
 pub trait Member: Send + Sync {
-    /// The alarms that are raised, anywhere in the cluster.
+    /// Returns the active alarms of the cluster.
     fn alarms(&self) -> Vec<AlarmMember>;
 
-    /// Whether somebody leads.
+    /// Reports whether there is a leader.
     fn has_leader(&self) -> bool;
 
-    /// Whether the member has no vote.
+    /// Reports whether the member is a learner.
     fn is_learner(&self) -> bool;
 
-    /// Reads something, as the root user would, to see whether that can be done.
+    /// Reads as the root user, to check that reads work.
     fn probe(
         &self,
         linearizable: bool,
     ) -> impl Future<Output = Result<(), impl Display + Send>> + Send;
 
-    /// The version that the cluster speaks, if it has been decided: `3.7.0`.
+    /// Returns the cluster version, if it is decided: `3.7.0`.
     fn cluster_version(&self) -> Option<String>;
 
-    /// The version of the database, if it is known.
+    /// Returns the storage version, if it is known.
     fn storage_version(&self) -> Option<String>;
 
-    /// The state of consensus as JSON; none if the member stops.
+    /// Returns the Raft status as JSON; none if the member stops.
     fn raft_status(&self) -> impl Future<Output = Option<String>> + Send;
 }
 
@@ -46,8 +46,8 @@ impl Member for Server {
         Server::is_learner(self)
     }
 
-    /// Looks for the key without a name, which nobody can have put. A member whose disk hangs could still be read, but not written to: clients that want the newest
-    /// are better off elsewhere.
+    /// Reads the empty key, which cannot exist. A linearizable probe also fails while the disk
+    /// stalls: reads would still work, but writes would not, so clients should use another member.
     async fn probe(&self, linearizable: bool) -> Result<(), impl Display + Send> {
         if linearizable && let Some(time) = self.stalled_for() {
             let stalled = format!("the log has been waiting for the disk for {time:.1?}");

@@ -1,4 +1,4 @@
-//! `/metrics`: all that is counted, as Prometheus reads it.
+//! `/metrics`: all metrics in the text format of Prometheus.
 //!
 //! ```text
 //!   # HELP etcd_server_has_leader Whether or not a leader exists. 1 is existence, 0 is not.
@@ -6,28 +6,28 @@
 //!   etcd_server_has_leader 1
 //! ```
 //!
-//! Any method will do, as in etcd. The text is sent as it is: whoever asks for it packed gets it unpacked, as HTTP allows.
+//! As in etcd, any method is accepted. The text is never compressed, whatever the client accepts.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode};
 use prometheus::{Encoder as _, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder};
 use tokio::sync::Semaphore;
 
-use super::answer;
+use super::response;
 
-/// The text format, with the rule by which names are made to fit it.
+/// The content type of the text format with its escaping rule.
 const TEXT: HeaderValue =
     HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8; escaping=underscores");
 
-/// What is shown, and how often it was.
+/// Serves the registry and counts the requests.
 #[derive(Debug)]
 pub(super) struct Exposition {
     registry: Registry,
     in_flight: IntGauge,
-    shown: IntCounter,
+    succeeded: IntCounter,
     failed: IntCounter,
-    /// A page takes milliseconds where a request takes microseconds, so they are made one at a time.
-    turn: Semaphore,
+    /// Allows one page at a time: a page takes milliseconds where other requests take microseconds.
+    permit: Semaphore,
 }
 
 impl Exposition {
@@ -43,19 +43,20 @@ impl Exposition {
             ),
             &["code"],
         )?;
-        let [shown, failed, _busy] =
+        let [succeeded, failed, _busy] =
             ["200", "500", "503"].map(|code| total.with_label_values(&[code]));
         registry.register(Box::new(in_flight.clone()))?;
         registry.register(Box::new(total))?;
-        Ok(Exposition { registry, in_flight, shown, failed, turn: Semaphore::new(1) })
+        Ok(Exposition { registry, in_flight, succeeded, failed, permit: Semaphore::new(1) })
     }
 
-    /// A page. Whoever asks for many, on many connections, waits for its own: between two of them everybody else has a turn.
-    pub(super) async fn answer(&self) -> Response<Bytes> {
-        let turn = self.turn.acquire().await;
+    /// Creates a page. Yields before each one, so that other tasks run between the pages of a
+    /// client that requests many.
+    pub(super) async fn respond(&self) -> Response<Bytes> {
+        let permit = self.permit.acquire().await;
         tokio::task::yield_now().await;
         let page = self.page();
-        drop(turn);
+        drop(permit);
         page
     }
 
@@ -66,13 +67,13 @@ impl Exposition {
         self.in_flight.dec();
         match encoded {
             Ok(()) => {
-                self.shown.inc();
-                answer::body(TEXT, text)
+                self.succeeded.inc();
+                response::body(TEXT, text)
             }
             Err(error) => {
                 self.failed.inc();
                 let what = format!("An error has occurred while serving metrics:\n\n{error}");
-                answer::error(StatusCode::INTERNAL_SERVER_ERROR, what)
+                response::error(StatusCode::INTERNAL_SERVER_ERROR, what)
             }
         }
     }

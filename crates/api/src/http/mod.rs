@@ -1,4 +1,4 @@
-//! What the client port and the metrics port answer over HTTP to those who do not speak gRPC.
+//! HTTP endpoints of the client port and the metrics port: health, version, metrics.
 //!
 //! ```text
 //!   GET /health                200  {"health":"true","reason":""}
@@ -8,23 +8,24 @@
 //!   GET /metrics               200  # HELP etcd_server_has_leader …
 //!   GET /debug/vars            200  {"cmdline": […], … "raft.status": {…}}
 //!   anything else              404  404 page not found
-//!   POST /v3/…                 for the JSON gateway, which has a module of its own
+//!   POST /v3/…                 see the module `gateway`
 //! ```
 //!
-//! [`Http::call`] is a function from the head of a request to a response: no socket, no body, no runtime. Bodies of requests are not read, as none of these paths
-//! has a use for one. Status, body and headers are etcd's to the byte, whatever the method, the path or the query; only the order of the checks
-//! in `/readyz`, which etcd leaves to chance, is always the same here.
+//! [`Http::call`] maps the head of a request to a response, without a socket, a body or a runtime.
+//! No endpoint reads a request body. Status, body and headers equal those of etcd, whatever the
+//! method, path or query; only the order of the checks in `/readyz` is fixed here and random in
+//! etcd.
 //!
-//! What is always true: nothing here changes the member; a check that fails says so with 503 and its reason; no answer needs a user. Who may connect at all, and
-//! whether a request is gRPC, is decided before.
+//! Invariants: no request changes the member; a failed check answers 503 with its reason; no
+//! endpoint needs a user. The [router](crate::Api) has separated gRPC before.
 
 mod access;
-mod answer;
 mod health;
 mod member;
 mod metrics;
 mod path;
 mod process;
+mod response;
 #[cfg(test)]
 mod tests;
 mod vars;
@@ -36,60 +37,62 @@ use http::{Method, Response, StatusCode};
 pub use access::Access;
 pub use member::Member;
 
-pub(crate) use answer::error;
-use answer::{json, not_found, only_get};
+pub(crate) use response::error;
+
 use health::Checks;
 use metrics::Exposition;
 use process::ProcessMetrics;
+use response::{json, not_found, only_get};
 
-/// What is for the JSON gateway begins with this.
+/// The prefix of the paths of the JSON gateway.
 const GATEWAY: &str = "/v3/";
 
-/// The refusal of a request to the JSON gateway whose connection says who asks: a member does not listen to that there, and whoever asks should know.
+/// Refuses a request to the JSON gateway on a connection whose certificate identifies a user: the
+/// gateway would ignore the certificate.
 pub(crate) fn refuse_certificate() -> Response<Bytes> {
     let text = "CommonName of client sending a request against gateway will be ignored and not used as expected";
     error(StatusCode::BAD_REQUEST, text)
 }
 
-/// Which port a request came in by, and so what it may ask for.
+/// The kind of port that a request came in by, which decides what it serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Surface {
-    /// `--listen-client-urls`, if there are no others for HTTP: gRPC and every path.
+    /// `--listen-client-urls` without separate URLs for HTTP: gRPC and all paths.
     Client,
-    /// `--listen-client-urls`, if there are others for HTTP: gRPC alone.
+    /// `--listen-client-urls` with separate URLs for HTTP: gRPC only.
     ClientGrpcOnly,
-    /// `--listen-client-http-urls`: every path, and no gRPC.
+    /// `--listen-client-http-urls`: all paths, no gRPC.
     ClientHttpOnly,
-    /// `--listen-metrics-urls`: metrics and health, for anybody who gets there.
+    /// `--listen-metrics-urls`: metrics and health, without checks of host or origin.
     Metrics,
-    /// `--listen-peer-urls`: of the paths here only the version, which members ask each other for.
+    /// `--listen-peer-urls`: only `/version`, which peers request.
     Peer,
 }
 
 impl Surface {
-    /// Whether gRPC is spoken there.
+    /// Reports whether the port serves gRPC.
     pub fn serves_grpc(self) -> bool {
         matches!(self, Surface::Client | Surface::ClientGrpcOnly)
     }
 
-    /// Whether paths are served there.
+    /// Reports whether the port serves HTTP paths.
     pub fn serves_http(self) -> bool {
         self != Surface::ClientGrpcOnly
     }
 }
 
-/// How the paths are served.
+/// Settings of the HTTP endpoints.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// Which hosts and origins may ask.
+    /// The allowed hosts and origins.
     pub access: Access,
-    /// The command line, for `/debug/vars`.
+    /// The command line, shown in `/debug/vars`.
     pub command_line: Vec<String>,
-    /// Whether there is a JSON gateway, below `/v3/`. `--enable-grpc-gateway`
+    /// Whether the JSON gateway is enabled, below `/v3/`. `--enable-grpc-gateway`
     pub gateway: bool,
 }
 
-/// The HTTP side of a member.
+/// The HTTP endpoints of a member.
 #[derive(Debug)]
 pub struct Http<M> {
     member: M,
@@ -99,10 +102,11 @@ pub struct Http<M> {
 }
 
 impl<M: Member> Http<M> {
-    /// Serves a member. What is counted here goes into the registry, and the registry is what `/metrics` shows.
+    /// Creates the endpoints of a member. `/metrics` shows the registry, to which the metrics of
+    /// the endpoints are added.
     ///
     /// # Errors
-    /// The registry has some of it already.
+    /// The registry already has one of the metrics.
     pub fn new(
         member: M,
         config: Config,
@@ -113,81 +117,81 @@ impl<M: Member> Http<M> {
         Ok(Http { member, config, checks, exposition: Exposition::new(registry)? })
     }
 
-    /// Answers a request. `secure` says whether it came over TLS.
-    pub async fn call(&self, surface: Surface, secure: bool, asked: &Parts) -> Response<Bytes> {
-        if asked.method == Method::OPTIONS && asked.uri.path() == "*" {
-            // About the server as a whole, whatever it is for.
+    /// Answers a request. `secure`: it came over TLS.
+    pub async fn call(&self, surface: Surface, secure: bool, head: &Parts) -> Response<Bytes> {
+        if head.method == Method::OPTIONS && head.uri.path() == "*" {
+            // A request about the server as a whole.
             return Response::default();
         }
         let mut response = match surface {
-            Surface::Metrics | Surface::Peer => self.route(surface, asked).await,
-            _ => self.admit(secure, asked, self.route(surface, asked)).await,
+            Surface::Metrics | Surface::Peer => self.route(surface, head).await,
+            _ => self.admit(secure, head, self.route(surface, head)).await,
         };
-        if asked.method == Method::HEAD {
-            // The length stays, as for a GET; what it counts is not sent.
-            answer::strip(&mut response);
+        if head.method == Method::HEAD {
+            // The response keeps the length that a GET would have.
+            response::strip_body(&mut response);
         }
         response
     }
 
-    /// The path of a request to the JSON gateway, without what was escaped in it; none if it is for somebody else.
-    pub(crate) fn gateway_path(&self, surface: Surface, asked: &Parts) -> Option<String> {
+    /// Returns the percent-decoded path of a request to the JSON gateway; none for other requests.
+    pub(crate) fn gateway_path(&self, surface: Surface, head: &Parts) -> Option<String> {
         let is_served = matches!(surface, Surface::Client | Surface::ClientHttpOnly);
-        let path = path::named(asked);
+        let path = path::canonical(head);
         let path = path::decoded(&path);
-        let is_for_it = path.starts_with(GATEWAY) && path::redirect(asked, false).is_none();
-        (self.config.gateway && is_served && is_for_it).then(|| path.into_owned())
+        let is_gateway = path.starts_with(GATEWAY) && path::redirect(head, false).is_none();
+        (self.config.gateway && is_served && is_gateway).then(|| path.into_owned())
     }
 
-    /// The client port looks at host and origin first.
+    /// Checks host and origin on a client port, then runs `respond`.
     pub(crate) async fn admit<B: From<Bytes> + Default>(
         &self,
         secure: bool,
-        asked: &Parts,
-        answer: impl Future<Output = Response<B>>,
+        head: &Parts,
+        respond: impl Future<Output = Response<B>>,
     ) -> Response<B> {
         let access = &self.config.access;
-        if !secure && let Some(refused) = access.refuse_host(asked) {
+        if !secure && let Some(refused) = access.refuse_host(head) {
             return refused.map(B::from);
         }
-        let mut response = match asked.method {
+        let mut response = match head.method {
             Method::OPTIONS => Response::default(),
-            _ => answer.await,
+            _ => respond.await,
         };
-        access.allow_origin(asked, response.headers_mut());
+        access.allow_origin(head, response.headers_mut());
         response
     }
 
-    /// What is asked for, if it is not for the JSON gateway.
-    async fn route(&self, surface: Surface, asked: &Parts) -> Response<Bytes> {
-        if asked.uri.path() == "*" {
-            return answer::no_path();
+    /// Answers a request that is not for the JSON gateway.
+    async fn route(&self, surface: Surface, head: &Parts) -> Response<Bytes> {
+        if head.uri.path() == "*" {
+            return response::no_path();
         }
         let has_gateway =
             self.config.gateway && surface != Surface::Metrics && surface != Surface::Peer;
-        if let Some(elsewhere) = path::redirect(asked, has_gateway) {
-            return elsewhere;
+        if let Some(redirect) = path::redirect(head, has_gateway) {
+            return redirect;
         }
-        let path = path::named(asked);
+        let path = path::canonical(head);
         let path = path::decoded(&path);
         match (surface, path.as_ref()) {
             (Surface::Peer, path) if path != "/version" => not_found(),
-            (_, "/metrics") => self.exposition.answer().await,
-            (_, "/health") => self.checks.health(&self.member, asked).await,
+            (_, "/metrics") => self.exposition.respond().await,
+            (_, "/health") => self.checks.health(&self.member, head).await,
             (Surface::Metrics, "/version" | "/debug/vars") => not_found(),
-            (_, "/version") => only_get(asked).unwrap_or_else(|| self.version()),
-            (_, "/debug/vars") => match only_get(asked) {
+            (_, "/version") => only_get(head).unwrap_or_else(|| self.version()),
+            (_, "/debug/vars") => match only_get(head) {
                 Some(refused) => refused,
-                None => vars::answer(&self.member, &self.config.command_line).await,
+                None => vars::respond(&self.member, &self.config.command_line).await,
             },
             (_, path) => match self.checks.find(path) {
-                Some(found) => self.checks.answer(&self.member, &found, asked).await,
+                Some(found) => self.checks.respond(&self.member, &found, head).await,
                 None => not_found(),
             },
         }
     }
 
-    /// What the server, the cluster and the file are versions of.
+    /// Answers with the versions of server, cluster and storage.
     fn version(&self) -> Response<Bytes> {
         let cluster = self.member.cluster_version().unwrap_or_else(|| "not_decided".to_owned());
         let storage = self.member.storage_version().unwrap_or_else(|| "unknown".to_owned());

@@ -1,9 +1,9 @@
-//! Paths and queries, read as Go's server reads them.
+//! Paths and queries, parsed as by Go's server.
 //!
 //! ```text
-//!   /x/..//health   →  redirected to /health, before anything else is looked at
-//!   /he%61lth       =  /health
-//!   ?exclude=a&exclude=&b;c&d=%zz   exclude: a         what cannot be read is passed over
+//!   /x/..//health   →  redirected to /health, before anything else
+//!   /v%65rsion      =  /version
+//!   ?exclude=a&exclude=&b;c&d=%zz   exclude: a         malformed parameters are skipped
 //! ```
 
 use std::borrow::Cow;
@@ -14,17 +14,17 @@ use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
 
-use super::answer;
+use super::response;
 
-/// The path that is asked for: what begins with `/v3beta/` is another name for it.
-pub(super) fn named(asked: &Parts) -> Cow<'_, str> {
-    let path = asked.uri.path();
+/// Returns the path of a request, with the alias `/v3beta/` replaced by `/v3/`.
+pub(super) fn canonical(head: &Parts) -> Cow<'_, str> {
+    let path = head.uri.path();
     path.strip_prefix("/v3beta/").map_or(path.into(), |rest| format!("/v3/{rest}").into())
 }
 
-/// Sends whoever asks for a path with empty, `.` or `..` parts to the path without them, and with a gateway whoever means it to where it is.
-pub(super) fn redirect(asked: &Parts, has_gateway: bool) -> Option<Response<Bytes>> {
-    let path = named(asked);
+/// Redirects a path with empty, `.` or `..` parts to the clean path, and `/v3` to the gateway.
+pub(super) fn redirect(head: &Parts, has_gateway: bool) -> Option<Response<Bytes>> {
+    let path = canonical(head);
     let mut cleaned = clean(&path);
     if has_gateway && cleaned == "/v3" {
         cleaned.push('/');
@@ -33,14 +33,14 @@ pub(super) fn redirect(asked: &Parts, has_gateway: bool) -> Option<Response<Byte
         return None;
     }
     let mut to = escape(&cleaned);
-    if let Some(query) = asked.uri.query() {
+    if let Some(query) = head.uri.query() {
         to.push('?');
         to.push_str(query);
     }
-    Some(answer::redirect(&asked.method, &to))
+    Some(response::redirect(&head.method, &to))
 }
 
-/// The path without empty, `.` and `..` parts. A slash at its end stays.
+/// Removes empty, `.` and `..` parts of a path. A trailing slash stays.
 fn clean(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
@@ -57,17 +57,17 @@ fn clean(path: &str) -> String {
     cleaned
 }
 
-/// A path as it stands in a link.
+/// Percent-encodes a path for a link.
 ///
-/// Compat: as in etcd, what was escaped is escaped once more.
+/// Compat: as in etcd, percent signs are encoded again.
 fn escape(path: &str) -> String {
     let mut escaped = String::with_capacity(path.len());
     for byte in path.bytes() {
         match byte {
             b'%' => escaped.push_str("%25"),
-            // Two steps of escaping, for what should have come escaped.
+            // Encoded twice, because the request should have encoded them.
             b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' | 0x80.. => {
-                // Writing to a string does not fail.
+                // Writing to a string never fails.
                 let _ = write!(escaped, "%25{byte:02X}");
             }
             byte => escaped.push(char::from(byte)),
@@ -76,7 +76,7 @@ fn escape(path: &str) -> String {
     escaped
 }
 
-/// A path with what was escaped in it. One that cannot be read is left as it is, and so is no path that is served.
+/// Percent-decodes a path. A malformed path is unchanged, and so matches no endpoint.
 pub(super) fn decoded(path: &str) -> Cow<'_, str> {
     if !path.contains('%') {
         return Cow::Borrowed(path);
@@ -84,22 +84,22 @@ pub(super) fn decoded(path: &str) -> Cow<'_, str> {
     unescape(path, false).map_or(Cow::Borrowed(path), Cow::Owned)
 }
 
-/// The parameters of a query, in order.
-pub(super) fn query(asked: &Parts) -> impl Iterator<Item = (String, String)> {
-    let pairs = asked.uri.query().unwrap_or_default().split('&');
+/// Returns the parameters of a query, in order.
+pub(super) fn query(head: &Parts) -> impl Iterator<Item = (String, String)> {
+    let pairs = head.uri.query().unwrap_or_default().split('&');
     pairs.filter(|pair| !pair.is_empty() && !pair.contains(';')).filter_map(|pair| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         Some((unescape(name, true)?, unescape(value, true)?))
     })
 }
 
-/// All values of a parameter that are not empty.
-pub(super) fn values(asked: &Parts, name: &str) -> BTreeSet<String> {
-    let named = query(asked).filter(|(given, value)| given == name && !value.is_empty());
-    named.map(|(_, value)| value).collect()
+/// Returns all non-empty values of a parameter.
+pub(super) fn values(head: &Parts, name: &str) -> BTreeSet<String> {
+    let matching = query(head).filter(|(given, value)| given == name && !value.is_empty());
+    matching.map(|(_, value)| value).collect()
 }
 
-/// `%61` is `a`, and in a query `+` is a space. None if what follows `%` is no number, or the whole no text.
+/// Percent-decodes text; in a query, `+` is a space. Returns none if it is malformed or not UTF-8.
 fn unescape(text: &str, plus: bool) -> Option<String> {
     let mut bytes = text.bytes();
     let mut unescaped = Vec::with_capacity(text.len());
@@ -138,13 +138,13 @@ mod tests {
     }
 
     #[test]
-    fn links_are_escaped_once_more() {
+    fn percent_signs_in_links_are_encoded_again() {
         assert_eq!(escape("/v%2f3"), "/v%252f3");
         assert_eq!(escape("/v\"<&"), "/v%2522%253C&");
     }
 
     #[test]
-    fn what_cannot_be_unescaped_is_no_text() {
+    fn malformed_percent_encoding_is_refused() {
         assert_eq!(unescape("a%2Fb+c", true).as_deref(), Some("a/b c"));
         assert_eq!(unescape("a+b", false).as_deref(), Some("a+b"));
         for text in ["%", "%4", "%zz", "%ff"] {

@@ -1,4 +1,4 @@
-//! What the system knows of this process, read from `/proc/self` when it is asked for.
+//! Metrics of the process, read from `/proc/self` at each request.
 //!
 //! ```text
 //!   stat            30411 (bowline) S … utime 14 stime 2 … starttime 731066 vsize … rss …
@@ -9,7 +9,8 @@
 //!   /proc/stat      btime 1794758630
 //! ```
 //!
-//! A number that cannot be read is left out, so on other systems there are none of these metrics. Go's own (`go_*`) have no counterpart here.
+//! Values that cannot be read are left out, so systems other than Linux have none of these metrics.
+//! Go's own metrics (`go_*`) have no counterpart here.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,13 +18,13 @@ use std::fs;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Counter, Gauge, Metric, MetricFamily, MetricType};
 
-/// The system counts a process's time in hundredths of a second, whatever its own clock does.
+/// The unit of process times in `/proc`: hundredths of a second on all systems.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// A process in numbers.
+/// Measurements of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Process {
-    /// Time spent on processors.
+    /// CPU time.
     pub(super) cpu_seconds: Option<f64>,
     /// Open file descriptors.
     pub(super) open_fds: Option<u64>,
@@ -31,20 +32,20 @@ pub(super) struct Process {
     pub(super) max_fds: Option<u64>,
     /// Bytes of the address space in use.
     pub(super) virtual_bytes: Option<u64>,
-    /// Bytes of memory.
+    /// Bytes of resident memory.
     pub(super) resident_bytes: Option<u64>,
     /// The most bytes of address space; the largest number if there is no limit.
     pub(super) virtual_max_bytes: Option<u64>,
-    /// When it began, in seconds since 1970.
+    /// Start time in seconds since 1970.
     pub(super) start_seconds: Option<f64>,
-    /// Bytes that came in over the network, to whomever here.
+    /// Bytes received over the network, by all processes.
     pub(super) received_bytes: Option<u64>,
-    /// Bytes that went out over the network.
+    /// Bytes sent over the network, by all processes.
     pub(super) transmitted_bytes: Option<u64>,
 }
 
 impl Process {
-    /// This process, now.
+    /// Measures this process.
     pub(super) fn now() -> Process {
         let read = |name: &str| fs::read_to_string(format!("/proc/self/{name}")).ok();
         let boot = || fs::read_to_string("/proc/stat").ok().and_then(|text| boot_seconds(&text));
@@ -67,7 +68,8 @@ impl Process {
         process
     }
 
-    /// The name of the program stands in parentheses, and may have anything in it; what follows is counted from behind it.
+    /// Parses `stat`. The program name in parentheses may contain anything, so fields are counted
+    /// from the last parenthesis.
     fn read_stat(&mut self, stat: &str, boot: Option<f64>) {
         let Some((_, rest)) = stat.rsplit_once(')') else { return };
         let fields: Vec<&str> = rest.split_whitespace().collect();
@@ -79,7 +81,7 @@ impl Process {
         self.virtual_bytes = number(size);
     }
 
-    /// Values in the order of [`METRICS`], as far as there are any.
+    /// Returns the values in the order of [`METRICS`].
     fn values(&self) -> [Option<f64>; METRICS.len()] {
         let whole = |number: Option<u64>| number.map(as_float);
         [
@@ -96,7 +98,7 @@ impl Process {
     }
 }
 
-/// Name, what it tells, and whether it only grows.
+/// The name and help of each metric, and whether it is a counter.
 const METRICS: [(&str, &str, bool); 9] = [
     ("process_cpu_seconds_total", "Processor time spent, in seconds.", true),
     ("process_open_fds", "Open file descriptors.", false),
@@ -109,7 +111,7 @@ const METRICS: [(&str, &str, bool); 9] = [
     ("process_network_transmit_bytes_total", "Bytes sent over the network.", true),
 ];
 
-/// The metrics of this process, as they are when they are collected.
+/// Collects the metrics of this process.
 #[derive(Debug)]
 pub(super) struct ProcessMetrics {
     descriptions: Vec<Desc>,
@@ -135,12 +137,12 @@ impl Collector for ProcessMetrics {
     }
 }
 
-fn family((name, help, grows): (&str, &str, bool), value: f64) -> MetricFamily {
+fn family((name, help, is_counter): (&str, &str, bool), value: f64) -> MetricFamily {
     let mut metric = Metric::default();
     let mut family = MetricFamily::default();
     family.set_name(name.to_owned());
     family.set_help(help.to_owned());
-    if grows {
+    if is_counter {
         let mut counter = Counter::default();
         counter.set_value(value);
         metric.set_counter(counter);
@@ -160,18 +162,18 @@ fn as_float(number: u64) -> f64 {
     number as f64
 }
 
-/// The line `btime`: when the system began.
+/// Parses the line `btime`: the boot time in seconds since 1970.
 fn boot_seconds(stat: &str) -> Option<f64> {
     field(stat, "btime").map(as_float)
 }
 
-/// The number behind the name at the beginning of a line.
+/// Parses the number after a name at the start of a line.
 fn field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// The soft limit in a table of limits.
+/// Parses the soft limit in the table of limits.
 fn limit(limits: &str, name: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
     match line.split_whitespace().find(|word| *word == "unlimited" || word.parse::<u64>().is_ok()) {
@@ -180,7 +182,7 @@ fn limit(limits: &str, name: &str) -> Option<u64> {
     }
 }
 
-/// A number from two lines, of which one has the names.
+/// Parses a number from two lines, of which the first has the names.
 fn octets(netstat: &str, name: &str) -> Option<u64> {
     let mut lines = netstat.lines().filter(|line| line.starts_with("IpExt:"));
     let at = lines.next()?.split_whitespace().position(|word| word == name)?;
@@ -195,7 +197,7 @@ mod tests {
                         11 0 731066 12575776768 8495 18446744073709551615 1 1";
 
     #[test]
-    fn numbers_are_found_behind_any_name() {
+    fn stat_is_parsed_after_any_program_name() {
         let mut process = Process::default();
         process.read_stat(STAT, Some(1000.0));
         assert_eq!(process.cpu_seconds, Some(0.16));
@@ -204,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_not_known() {
+    fn missing_values_are_none() {
         let mut process = Process::default();
         process.read_stat("", None);
         process.read_stat("1 (x) S 1", None);
@@ -214,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_are_read() {
+    fn limits_and_netstat_are_parsed() {
         let limits = "Max address space         unlimited            unlimited            bytes\n\
                       Max open files            20000                40000                files\n";
         assert_eq!(limit(limits, "Max open files"), Some(20_000));
@@ -226,7 +228,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn this_process_has_numbers() {
+    fn this_process_can_be_measured() {
         let process = Process::now();
         assert!(process.open_fds.is_some_and(|open| open > 2));
         assert!(process.max_fds >= process.open_fds);

@@ -1,4 +1,4 @@
-//! What etcd answers, held to the byte: each response here was seen from etcd 3.7.1.
+//! Responses that were captured from etcd 3.7.1, compared byte by byte.
 
 use std::future::ready;
 use std::pin::{Pin, pin};
@@ -11,8 +11,8 @@ use proto::etcdserverpb::AlarmType;
 use super::*;
 use proto::etcdserverpb::AlarmMember;
 
-/// A member whose state is made up.
-struct Patient {
+/// A member with a made-up state.
+struct FakeMember {
     alarms: Vec<AlarmType>,
     leader: bool,
     learner: bool,
@@ -21,7 +21,7 @@ struct Patient {
     versions: [Option<&'static str>; 2],
 }
 
-const WELL: Patient = Patient {
+const HEALTHY_MEMBER: FakeMember = FakeMember {
     alarms: Vec::new(),
     leader: true,
     learner: false,
@@ -32,7 +32,7 @@ const WELL: Patient = Patient {
 
 const STATUS: &str = r#"{"id":"2bc21162cab8eb93","term":2}"#;
 
-impl Member for Patient {
+impl Member for FakeMember {
     fn alarms(&self) -> Vec<AlarmMember> {
         let raised = self.alarms.iter();
         raised.map(|&alarm| AlarmMember { member_id: 1, alarm: alarm.into() }).collect()
@@ -66,7 +66,7 @@ impl Member for Patient {
     }
 }
 
-/// Nothing here waits, except that others have a turn before a page of metrics is made.
+/// Runs a future that never waits, except for the yield before a page of metrics.
 fn now<T>(future: impl Future<Output = T>) -> T {
     let (mut future, mut cx) = (pin!(future), Context::from_waker(Waker::noop()));
     for _ in 0..2 {
@@ -74,10 +74,10 @@ fn now<T>(future: impl Future<Output = T>) -> T {
             return output;
         }
     }
-    panic!("a path waited");
+    panic!("the future did not finish within two polls");
 }
 
-fn serve(member: Patient, config: Config) -> Http<Patient> {
+fn serve(member: FakeMember, config: Config) -> Http<FakeMember> {
     Http::new(member, config, prometheus::Registry::new()).unwrap()
 }
 
@@ -89,8 +89,8 @@ fn head(method: &str, uri: &str, headers: &[(&str, &str)]) -> Parts {
     request.body(()).unwrap().into_parts().0
 }
 
-/// Status, headers but those of CORS, and body.
-fn ask_on(http: &Http<Patient>, surface: Surface, method: &str, uri: &str) -> String {
+/// Returns status, headers without CORS, and body.
+fn ask_on(http: &Http<FakeMember>, surface: Surface, method: &str, uri: &str) -> String {
     let response = now(http.call(surface, false, &head(method, uri, &[])));
     let mut text = response.status().as_u16().to_string();
     text.push('\n');
@@ -102,7 +102,7 @@ fn ask_on(http: &Http<Patient>, surface: Surface, method: &str, uri: &str) -> St
     text + "\n" + std::str::from_utf8(response.body()).unwrap()
 }
 
-fn ask(member: Patient, uri: &str) -> String {
+fn ask(member: FakeMember, uri: &str) -> String {
     ask_on(&serve(member, Config::default()), Surface::Client, "GET", uri)
 }
 
@@ -115,33 +115,33 @@ const NOT_FOUND: &str = "404\ncontent-type: text/plain; charset=utf-8\nx-content
 const NOT_ALLOWED: &str = "405\ncontent-type: text/plain; charset=utf-8\nx-content-type-options: nosniff\nallow: GET\n\nMethod Not Allowed\n";
 
 #[test]
-fn health_of_a_member_that_is_well() {
+fn a_healthy_member_reports_health_true() {
     for uri in ["/health", "/health?serializable=true", "/health?exclude=%zz&a;b", "/he%61lth"] {
-        assert_eq!(ask(WELL, uri), HEALTHY, "{uri}");
+        assert_eq!(ask(HEALTHY_MEMBER, uri), HEALTHY, "{uri}");
     }
 }
 
 #[test]
-fn health_names_the_first_thing_that_is_wrong() {
-    let sick = |alarms: &[AlarmType]| Patient {
+fn health_reports_the_first_failure() {
+    let unhealthy = |alarms: &[AlarmType]| FakeMember {
         alarms: alarms.to_vec(),
         leader: false,
         linearizable_read: Err("etcdserver: request timed out"),
-        ..WELL
+        ..HEALTHY_MEMBER
     };
     let reason = |reason| format!("{FAILED}{{\"health\":\"false\",\"reason\":\"{reason}\"}}\n");
     let both = [AlarmType::Nospace, AlarmType::Corrupt];
-    assert_eq!(ask(sick(&both), "/health"), reason("ALARM NOSPACE"));
-    assert_eq!(ask(sick(&both), "/health?exclude=NOSPACE"), reason("ALARM CORRUPT"));
+    assert_eq!(ask(unhealthy(&both), "/health"), reason("ALARM NOSPACE"));
+    assert_eq!(ask(unhealthy(&both), "/health?exclude=NOSPACE"), reason("ALARM CORRUPT"));
     let uri = "/health?exclude=NOSPACE&exclude=CORRUPT";
-    assert_eq!(ask(sick(&both), uri), reason("RAFT NO LEADER"));
-    assert_eq!(ask(sick(&[]), "/health?serializable=true"), HEALTHY);
-    let led = Patient { leader: true, ..sick(&[]) };
+    assert_eq!(ask(unhealthy(&both), uri), reason("RAFT NO LEADER"));
+    assert_eq!(ask(unhealthy(&[]), "/health?serializable=true"), HEALTHY);
+    let led = FakeMember { leader: true, ..unhealthy(&[]) };
     assert_eq!(ask(led, "/health"), reason("RANGE ERROR:etcdserver: request timed out"));
 }
 
 #[test]
-fn checks_that_pass_are_named_if_asked() {
+fn verbose_lists_the_passed_checks() {
     let ok = format!("{OK}x-content-type-options: nosniff\n\n");
     for (uri, body) in [
         ("/livez", "ok\n"),
@@ -156,50 +156,50 @@ fn checks_that_pass_are_named_if_asked() {
             "/readyz?verbose&exclude=linearizable_read&exclude=nope",
             "[+]data_corruption ok\n[+]serializable_read ok\n[+]non_learner ok\nok\n",
         ),
-        // What has one check has nothing to exclude.
+        // The path of a single check ignores `exclude`.
         ("/readyz/non_learner?verbose&exclude=non_learner", "[+]non_learner ok\nok\n"),
     ] {
-        assert_eq!(ask(WELL, uri), format!("{ok}{body}"), "{uri}");
+        assert_eq!(ask(HEALTHY_MEMBER, uri), format!("{ok}{body}"), "{uri}");
     }
 }
 
 #[test]
-fn checks_that_fail_are_named_with_all_others() {
-    let sick = || Patient {
+fn a_failure_lists_all_checks() {
+    let unhealthy = || FakeMember {
         alarms: vec![AlarmType::Corrupt],
         learner: true,
         local_read: Err("etcdserver: server stopped"),
         linearizable_read: Err("etcdserver: request timed out"),
-        ..WELL
+        ..HEALTHY_MEMBER
     };
     let lines = "[-]data_corruption failed: alarm activated: CORRUPT\n\
                  [-]serializable_read failed: etcdserver: server stopped\n\
                  [-]linearizable_read failed: etcdserver: request timed out\n\
                  [-]non_learner failed: not supported for learner\n";
-    assert_eq!(ask(sick(), "/readyz"), format!("{FAILED}{lines}\n"));
+    assert_eq!(ask(unhealthy(), "/readyz"), format!("{FAILED}{lines}\n"));
     let one = "[-]data_corruption failed: alarm activated: CORRUPT\n\n";
-    assert_eq!(ask(sick(), "/readyz/data_corruption"), format!("{FAILED}{one}"));
-    // The database being full is no reason to go elsewhere.
-    let full = Patient { alarms: vec![AlarmType::Nospace], ..WELL };
+    assert_eq!(ask(unhealthy(), "/readyz/data_corruption"), format!("{FAILED}{one}"));
+    // A full database does not make a member unready.
+    let full = FakeMember { alarms: vec![AlarmType::Nospace], ..HEALTHY_MEMBER };
     assert!(ask(full, "/readyz").starts_with("200\n"));
 }
 
 #[test]
-fn versions_are_those_of_server_cluster_and_file() {
+fn version_reports_server_cluster_and_storage() {
     let json = "200\ncontent-type: application/json\n\n";
     let known = r#"{"etcdserver":"3.7.1","etcdcluster":"3.7.0","storage":"3.7.0"}"#;
-    assert_eq!(ask(WELL, "/version"), format!("{json}{known}"));
-    let young = Patient { versions: [None, None], ..WELL };
+    assert_eq!(ask(HEALTHY_MEMBER, "/version"), format!("{json}{known}"));
+    let young = FakeMember { versions: [None, None], ..HEALTHY_MEMBER };
     let unknown = r#"{"etcdserver":"3.7.1","etcdcluster":"not_decided","storage":"unknown"}"#;
     assert_eq!(ask(young, "/version"), format!("{json}{unknown}"));
 }
 
 #[test]
-fn what_is_not_served_is_not_found() {
+fn unknown_paths_are_not_found() {
     for uri in ["/", "/nope", "/health/", "/livez/nope", "/livez/data_corruption", "/v3/kv/range"] {
-        assert_eq!(ask(WELL, uri), NOT_FOUND, "{uri}");
+        assert_eq!(ask(HEALTHY_MEMBER, uri), NOT_FOUND, "{uri}");
     }
-    let http = serve(WELL, Config::default());
+    let http = serve(HEALTHY_MEMBER, Config::default());
     for uri in ["/version", "/debug/vars", "/nope"] {
         assert_eq!(ask_on(&http, Surface::Metrics, "GET", uri), NOT_FOUND, "{uri}");
     }
@@ -209,8 +209,8 @@ fn what_is_not_served_is_not_found() {
 }
 
 #[test]
-fn all_but_metrics_is_for_get_alone() {
-    let http = serve(WELL, Config::default());
+fn all_paths_except_metrics_accept_only_get() {
+    let http = serve(HEALTHY_MEMBER, Config::default());
     for uri in ["/health", "/livez", "/readyz/non_learner", "/version", "/debug/vars"] {
         for method in ["POST", "PUT", "DELETE", "CONNECT", "TRACE", "FOO"] {
             assert_eq!(ask_on(&http, Surface::Client, method, uri), NOT_ALLOWED, "{method} {uri}");
@@ -233,16 +233,16 @@ fn unclean_paths_are_redirected() {
         ("//health?it's", "/health?it's", "/health?it&#39;s"),
     ] {
         let body = format!("<a href=\"{link}\">Temporary Redirect</a>.\n\n");
-        assert_eq!(ask(WELL, uri), format!("{html}{to}\n\n{body}"), "{uri}");
+        assert_eq!(ask(HEALTHY_MEMBER, uri), format!("{html}{to}\n\n{body}"), "{uri}");
     }
-    let http = serve(WELL, Config::default());
+    let http = serve(HEALTHY_MEMBER, Config::default());
     let posted = ask_on(&http, Surface::Client, "POST", "//health");
     assert_eq!(posted, "307\nlocation: /health\n\n");
 }
 
 #[test]
 fn options_are_answered_for_every_path() {
-    let http = serve(WELL, Config::default());
+    let http = serve(HEALTHY_MEMBER, Config::default());
     for uri in ["/nope", "/health", "*"] {
         assert_eq!(ask_on(&http, Surface::Client, "OPTIONS", uri), "200\n\n", "{uri}");
     }
@@ -251,13 +251,13 @@ fn options_are_answered_for_every_path() {
 
 fn origin_headers(config: Config, origin: Option<&str>) -> HeaderMap {
     let headers: Vec<_> = origin.iter().map(|origin| ("origin", *origin)).collect();
-    let http = serve(WELL, config);
-    let asked = head("GET", "/health", &headers);
-    now(http.call(Surface::Client, false, &asked)).headers().clone()
+    let http = serve(HEALTHY_MEMBER, config);
+    let parts = head("GET", "/health", &headers);
+    now(http.call(Surface::Client, false, &parts)).headers().clone()
 }
 
 #[test]
-fn browsers_are_told_which_origins_may_look() {
+fn allowed_origins_get_cors_headers() {
     let some = || Config {
         access: Access { origins: ["http://a.b".to_owned()].into(), ..Access::default() },
         ..Config::default()
@@ -280,12 +280,12 @@ fn browsers_are_told_which_origins_may_look() {
 }
 
 #[test]
-fn hosts_that_are_not_ours_are_refused_on_plaintext() {
+fn unlisted_hosts_are_refused_without_tls() {
     let access = Access { hosts: ["good.host".to_owned()].into(), ..Access::default() };
-    let http = serve(WELL, Config { access, ..Config::default() });
+    let http = serve(HEALTHY_MEMBER, Config { access, ..Config::default() });
     let status = |secure, uri, host| {
-        let asked = head("GET", uri, &[("host", host)]);
-        now(http.call(Surface::Client, secure, &asked)).status().as_u16()
+        let parts = head("GET", uri, &[("host", host)]);
+        now(http.call(Surface::Client, secure, &parts)).status().as_u16()
     };
     assert_eq!(status(false, "/health", "good.host:2379"), 200);
     assert_eq!(status(false, "/health", "GOOD.HOST"), 421);
@@ -294,7 +294,7 @@ fn hosts_that_are_not_ours_are_refused_on_plaintext() {
     assert_eq!(status(false, "http://evil/health", "good.host"), 421);
 
     let refused = ask_on(&http, Surface::Client, "GET", "http://[::1]:22/health");
-    let told = r#"
+    let expected = r#"
 etcd received your request, but the Host header was unrecognized.
 
 To fix this, choose one of the following options:
@@ -305,30 +305,30 @@ To fix this, choose one of the following options:
 This requirement has been added to help prevent "DNS Rebinding" attacks (CVE-2018-5702).
 
 "#;
-    assert_eq!(refused, FAILED.replace("503", "421") + told);
+    assert_eq!(refused, FAILED.replace("503", "421") + expected);
     assert!(ask_on(&http, Surface::Metrics, "GET", "/health").starts_with("200\n"));
 }
 
-fn is_made(page: &mut Pin<Box<impl Future>>) -> bool {
+fn is_done(page: &mut Pin<Box<impl Future>>) -> bool {
     page.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }
 
 #[test]
-fn between_two_pages_of_metrics_everybody_has_a_turn() {
-    let http = serve(WELL, Config::default());
-    let asked = head("GET", "/metrics", &[]);
-    let page = || Box::pin(http.call(Surface::Client, false, &asked));
+fn other_tasks_run_between_two_pages_of_metrics() {
+    let http = serve(HEALTHY_MEMBER, Config::default());
+    let parts = head("GET", "/metrics", &[]);
+    let page = || Box::pin(http.call(Surface::Client, false, &parts));
     let (mut first, mut second) = (page(), page());
-    assert!(!is_made(&mut first), "others come first");
-    assert!(!is_made(&mut second) && !is_made(&mut second), "it is not its turn");
-    assert!(is_made(&mut first));
-    assert!(!is_made(&mut second), "others come first");
-    assert!(is_made(&mut second));
+    assert!(!is_done(&mut first), "the first poll yields");
+    assert!(!is_done(&mut second) && !is_done(&mut second), "one page at a time");
+    assert!(is_done(&mut first));
+    assert!(!is_done(&mut second), "the first poll yields");
+    assert!(is_done(&mut second));
 }
 
 #[test]
-fn metrics_tell_of_health_and_of_the_process() {
-    let http = serve(WELL, Config::default());
+fn metrics_include_health_and_process() {
+    let http = serve(HEALTHY_MEMBER, Config::default());
     for uri in ["/health", "/health", "/livez", "/readyz?exclude=linearizable_read"] {
         ask_on(&http, Surface::Client, "GET", uri);
     }
@@ -356,7 +356,7 @@ fn metrics_tell_of_health_and_of_the_process() {
 #[test]
 fn variables_are_json() {
     let command_line = vec!["bowline".to_owned(), "--name".to_owned(), "a\"b".to_owned()];
-    let http = serve(WELL, Config { command_line, ..Config::default() });
+    let http = serve(HEALTHY_MEMBER, Config { command_line, ..Config::default() });
     let answer = ask_on(&http, Surface::Client, "GET", "/debug/vars");
     let (head, body) = answer.split_once("\n\n").unwrap();
     assert_eq!(head, "200\ncontent-type: application/json; charset=utf-8");

@@ -1,4 +1,4 @@
-//! `/debug/vars`: a few values for whoever looks into a member by hand.
+//! `/debug/vars`: a few values for debugging by hand.
 //!
 //! ```text
 //!   {
@@ -9,17 +9,17 @@
 //!   }
 //! ```
 //!
-//! In etcd, `memstats` is what Go's garbage collector knows. There is none here, so of its numbers only the one that means the same is given: `Sys`, the
-//! memory that the process has from the system.
+//! In etcd, `memstats` are statistics of Go's garbage collector. Only the one with a counterpart
+//! here is given: `Sys`, the memory of the process.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response};
 
-use super::answer;
 use super::member::Member;
 use super::process::Process;
+use super::response;
 
-pub(super) async fn answer(member: &impl Member, command_line: &[String]) -> Response<Bytes> {
+pub(super) async fn respond(member: &impl Member, command_line: &[String]) -> Response<Bytes> {
     let process = Process::now();
     let status = member.raft_status().await.unwrap_or_else(|| "null".to_owned());
     let text = format!(
@@ -28,5 +28,5 @@ pub(super) async fn answer(member: &impl Member, command_line: &[String]) -> Res
         process.max_fds.unwrap_or_default(),
         serde_json::json!({ "Sys": process.resident_bytes.unwrap_or_default() }),
     );
-    answer::body(HeaderValue::from_static("application/json; charset=utf-8"), text)
+    response::body(HeaderValue::from_static("application/json; charset=utf-8"), text)
 }

@@ -1,8 +1,8 @@
 //! Metrics of gRPC calls, under etcd's names.
 //!
-//! The counters of each method are looked up once, at the start; counting a call takes a few additions.
-//! Compat: messages are counted as in etcd, where a unary call always receives one and sends one, even
-//! if it fails, and the end of a client's stream counts as received.
+//! The counters of each method are looked up once, at the start; counting a call takes a few
+//! additions. Compat: messages are counted as in etcd, where a unary call always receives one and
+//! sends one, even if it fails, and the end of a client's stream counts as received.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -58,7 +58,8 @@ struct Families {
 }
 
 impl Metrics {
-    /// Registers the metrics. `extensive` adds a histogram of durations, as `--metrics=extensive` does.
+    /// Registers the metrics. `extensive` adds a histogram of durations, as `--metrics=extensive`
+    /// does.
     pub(crate) fn new(registry: &Registry, extensive: bool) -> prometheus::Result<Metrics> {
         let metrics = Metrics {
             families: Families::new(registry, extensive)?,

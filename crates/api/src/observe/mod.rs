@@ -2,16 +2,16 @@
 //!
 //! ```text
 //!   CallObserver     one per call, driven by the grpc crate
-//!     metrics        grpc_server_started_total, …_handled_total, bytes           start, handled, finish
-//!     slow           "request stats": unary calls above the warning threshold    replied
-//!     spans          the span of the call                                        finish
+//!     metrics        grpc_server_started_total, …_handled_total, bytes         start, finish
+//!     slow           "request stats": unary calls above the warning threshold  replied
+//!     spans          the span of the call                                      finish
 //!   Operation        one per request that etcd traces, opened by a handler
-//!     spans          a child span, with the stage timings of the server          drop
-//!     steps          "trace": requests above 100 ms, step by step                log
+//!     spans          a child span, with the stage timings of the server        drop
+//!     steps          "trace": requests above 100 ms, step by step              log
 //! ```
 //!
-//! Names, labels, texts and fields are etcd's. An observer or operation that is dropped before its end
-//! reports a canceled call.
+//! Names, labels, texts and fields are etcd's. An observer or operation that is dropped before its
+//! end reports a canceled call.
 
 pub(crate) mod attributes;
 mod metrics;

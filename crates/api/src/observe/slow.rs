@@ -1,8 +1,10 @@
-//! The log line of slow unary calls, with etcd's text and fields. At debug level all calls are logged.
+//! The log line of slow unary calls, with etcd's text and fields. At debug level all calls are
+//! logged.
 //!
 //! ```text
-//!   {"level":"warn",…,"msg":"request stats","start time":"2026-11-15T18:08:34.855810Z","time spent":"401.2ms","remote":"127.0.0.1:40964",
-//!    "response type":"/etcdserverpb.KV/Put","request count":1,"request size":12,"response count":0,"response size":28,
+//!   {"level":"warn",…,"msg":"request stats","start time":"2026-11-15T18:08:34.855810Z",
+//!    "time spent":"401.2ms","remote":"127.0.0.1:40964","response type":"/etcdserverpb.KV/Put",
+//!    "request count":1,"request size":12,"response count":0,"response size":28,
 //!    "request content":"key:\"a\" value_size:5"}
 //! ```
 //!
@@ -43,8 +45,8 @@ struct Stats {
 }
 
 impl Unary<'_> {
-    /// Logs the call if it took longer than the threshold. `reply` has the summary and length of the
-    /// reply, unless the call failed.
+    /// Logs the call if it took longer than the threshold. `reply` has the summary and length of
+    /// the reply, unless the call failed.
     pub(super) fn report(
         self,
         spent: Duration,

@@ -1,7 +1,8 @@
 //! Spans of traced calls.
 //!
 //! ```text
-//!   etcdserverpb.KV/Put              rpc.method, rpc.system.name, server.address, server.port, rpc.response.status_code
+//!   etcdserverpb.KV/Put              rpc.method, rpc.system.name, server.address, server.port,
+//!                                    rpc.response.status_code
 //!   └ put                            key; events: Send raft proposal, Receive raft result
 //!     ├ propose                      until it is committed
 //!     │ └ sync                       until the local log is synced
@@ -11,9 +12,9 @@
 //!     └ read_index                   until the read may start; event: read index received
 //! ```
 //!
-//! Names and attributes of the first two levels and the events of writes are etcd's; the stages below
-//! are our own, made from the stage timings that the server has recorded ([`Marks`]). A [`TracedCall`]
-//! is the span of a call, a [`SpanGuard`] a child of it.
+//! Names and attributes of the first two levels and the events of writes are etcd's; the stages
+//! below are our own, made from the stage timings that the server has recorded ([`Marks`]). A
+//! [`TracedCall`] is the span of a call, a [`SpanGuard`] a child of it.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

@@ -1,13 +1,16 @@
 //! The trace log line of slow requests, with etcd's texts and fields.
 //!
 //! ```text
-//!   {"level":"info",…,"msg":"trace","trace_id":1246700381,"operation":"range","detail":"{range_begin:a; range_end:; response_count:1; response_revision:4; }",
-//!    "duration":"741.4ms","start":"2026-11-16T05:31:45.701665Z","end":"2026-11-16T05:31:46.443083Z",
-//!    "steps":["'agreement among raft nodes before linearized reading'  (duration: 740.1ms)"],"step_count":1}
+//!   {"level":"info",…,"msg":"trace","trace_id":1246700381,"operation":"range",
+//!    "detail":"{range_begin:a; range_end:; response_count:1; response_revision:4; }",
+//!    "duration":"741.4ms",
+//!    "start":"2026-11-16T05:31:45.701665Z","end":"2026-11-16T05:31:46.443083Z",
+//!    "steps":["'agreement among raft nodes before linearized reading'  (duration: 740.1ms)"],
+//!    "step_count":1}
 //! ```
 //!
-//! As in etcd, ranges, puts, transactions and compactions are logged, and a step is listed only if it
-//! took its share of the threshold. A fast request costs one clock reading per step.
+//! As in etcd, ranges, puts, transactions and compactions are logged, and a step is listed only if
+//! it took its share of the threshold. A fast request costs one clock reading per step.
 
 use std::fmt::Write as _;
 use std::hash::{BuildHasher as _, RandomState};
@@ -28,7 +31,7 @@ pub(crate) const ASSEMBLY: &str = "assemble the response";
 /// The step until a write is applied.
 pub(crate) const RAFT: &str = "process raft request";
 
-/// One operation of a call: its span, if traced, and the times of its steps.
+/// An operation of a call: its span, if traced, and the times of its steps.
 #[derive(Debug)]
 pub(crate) struct Operation {
     _span: Option<SpanGuard>,

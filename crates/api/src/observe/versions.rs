@@ -1,7 +1,7 @@
 //! Calls by client API version: `etcd_server_client_requests_total`.
 //!
-//! Clients choose the version freely, and each one adds two series that stay. The number of versions
-//! is therefore bounded.
+//! Clients choose the version freely, and each one adds two series that stay. The number of
+//! versions is therefore bounded.
 
 use std::sync::OnceLock;
 

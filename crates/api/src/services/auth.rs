@@ -1,7 +1,7 @@
 //! `etcdserverpb.Auth`: users, roles and permissions. All requests are forwarded to the server.
 //!
-//! The server also checks the caller: only the role root may change or list everything; users may read
-//! themselves and their roles; AuthStatus and Authenticate are open to all.
+//! The server also checks the caller: only the role root may change or list everything; users may
+//! read themselves and their roles; AuthStatus and Authenticate are open to all.
 
 use grpc::RequestBody;
 use http::Response;

@@ -1,5 +1,5 @@
-//! `etcdserverpb.Cluster`: members. Requests are forwarded to the server; the peer URLs of a new member
-//! are validated here.
+//! `etcdserverpb.Cluster`: members. Requests are forwarded to the server; the peer URLs of a new
+//! member are validated here.
 //!
 //! ```text
 //!    http://10.0.0.5:2380     accepted
@@ -63,7 +63,8 @@ fn is_plain(byte: u8) -> bool {
     byte.is_ascii_graphic() && !br#""<>\^`{|}"#.contains(&byte)
 }
 
-/// Accepts `host:port`, `[::1]:port` or `:port` without a path. The port may be missing, its colon not.
+/// Accepts `host:port`, `[::1]:port` or `:port` without a path. The port may be missing, its colon
+/// not.
 fn is_host_and_port(text: &str) -> bool {
     let host = text.rsplit_once('@').map_or(text, |(_user, host)| host);
     let Some((host, port)) = host.rsplit_once(':') else { return false };

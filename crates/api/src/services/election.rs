@@ -1,11 +1,13 @@
-//! `v3electionpb.Election`: the lease with the oldest key of a prefix leads; its value is proclaimed.
+//! `v3electionpb.Election`: the lease with the oldest key of a prefix leads; its value is
+//! proclaimed.
 //!
 //! ```text
-//!   Campaign "scheduler" "m1"   put scheduler/<lease> = m1 unless it exists, then wait until all older keys are deleted
+//!   Campaign "scheduler" "m1"   put scheduler/<lease> = m1 unless it exists, then wait until all
+//!                               older keys are deleted
 //!   Leader   "scheduler"        read the oldest key
 //!   Proclaim key "m1 v2"        put, if the key was created at `rev`
 //!   Resign   key                delete, if the key was created at `rev`
-//!   Observe  "scheduler"        the oldest key, each of its values, and after its deletion the next oldest, …
+//!   Observe  "scheduler"        send each value of the oldest key; after its deletion, of the next
 //! ```
 
 use std::collections::VecDeque;
@@ -57,7 +59,8 @@ async fn campaign(
             return Err(not_leader());
         }
     }
-    // Compat: as in etcd, a failure while waiting leaves the key in place; only a cancellation deletes it.
+    // Compat: as in etcd, a failure while waiting leaves the key in place; only a cancellation
+    // deletes it.
     client.wait_deletes(&prefix, rev - 1).await.inspect_err(|_| candidacy.keep())?;
     candidacy.keep();
     let leader = Some(epb::LeaderKey { name: request.name, key, rev, lease });
@@ -189,8 +192,8 @@ impl LeaderObserver {
         LeaderObserver { client, prefix, leader: None, pending: VecDeque::new() }
     }
 
-    /// Returns the next leader, or its next value; none after an error. Compat: as in etcd, the stream
-    /// then ends without an error.
+    /// Returns the next leader, or its next value; none after an error. Compat: as in etcd, the
+    /// stream then ends without an error.
     async fn next(&mut self) -> Option<epb::LeaderResponse> {
         while self.pending.is_empty() {
             match self.leader.as_mut() {

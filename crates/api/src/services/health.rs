@@ -1,8 +1,8 @@
 //! `grpc.health.v1.Health`: gRPC's standard health service.
 //!
-//! There is one status, for the service without a name, which stands for all services. It is `SERVING`,
-//! except while the member defragments with the feature gate `StopGRPCServiceOnDefrag` on. (Load
-//! balancers then avoid the member, although its requests would not have to wait.)
+//! There is one status, for the service without a name, which stands for all services. It is
+//! `SERVING`, except while the member defragments with the feature gate `StopGRPCServiceOnDefrag`
+//! on. (Load balancers then avoid the member, although its requests would not have to wait.)
 
 use std::collections::BTreeMap;
 
@@ -126,8 +126,8 @@ struct StatusChanges {
 }
 
 impl StatusChanges {
-    /// Waits until the status differs from the last one. An unknown service is reported once, and then
-    /// the stream stays open.
+    /// Waits until the status differs from the last one. An unknown service is reported once, and
+    /// then the stream stays open.
     async fn next(&mut self) -> HealthCheckResponse {
         loop {
             let now = self.now();

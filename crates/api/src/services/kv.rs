@@ -1,10 +1,10 @@
 //! `etcdserverpb.KV`: keys.
 //!
 //! ```text
-//!   Range, read-only Txn     validate ─► wait for the read index ─► read inline, or on a blocking thread ─► frame
-//!   RangeStream              validate ─► wait for the read index ─► chunk by chunk, as the client reads
-//!   Put, Txn                 quota ─► validate ─► propose
-//!   DeleteRange, Compact     validate ─► propose
+//!   Range, read-only Txn   validate ─► read index ─► read inline, or on a blocking thread ─► frame
+//!   RangeStream            validate ─► read index ─► chunk by chunk, as the client reads
+//!   Put, Txn               quota ─► validate ─► propose
+//!   DeleteRange, Compact   validate ─► propose
 //! ```
 
 use std::sync::Arc;
@@ -31,8 +31,9 @@ use crate::interceptor;
 use crate::methods::Kv;
 use crate::observe::{AGREEMENT, ASSEMBLY, Operation, RAFT, StepDetail, attributes};
 
-/// The most keys that a request reads on the thread of its connection. With values of a few kilobytes
-/// that takes a fraction of a millisecond, no more than the way to a blocking thread and back.
+/// The most keys that a request reads on the thread of its connection. With values of a few
+/// kilobytes that takes a fraction of a millisecond, no more than the way to a blocking thread and
+/// back.
 const INLINE_KEYS_MAX: usize = 64;
 
 /// The numbers of the fields `RangeResponse.kvs` and `TxnResponse.responses`.
@@ -139,7 +140,7 @@ fn keys_of_range(server: &Server, request: &RangeRequest) -> usize {
     }
 }
 
-/// Reports whether the limit of a range bounds the keys that are read, not just those that are sent.
+/// Reports whether the limit of a range bounds the keys that are read, not just the reply.
 fn limit_bounds_the_read(request: &RangeRequest) -> bool {
     check::range_stream(request).is_ok()
 }
@@ -312,7 +313,8 @@ fn txn_reply(cx: &Context, result: mvcc::TxnResult) -> Result<FramedReply, CallE
     Ok(FramedReply::new(reply, &cx.send_budget)?)
 }
 
-/// Returns an upper bound on the number of keys that a read-only transaction visits in either branch.
+/// Returns an upper bound on the number of keys that a read-only transaction visits in either
+/// branch.
 fn keys_of_txn(server: &Server, request: &TxnRequest) -> usize {
     let TxnRequest { compare, success, failure } = request;
     if compare.iter().any(|compare| !compare.range_end.is_empty()) {

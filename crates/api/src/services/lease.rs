@@ -46,15 +46,16 @@ async fn revoke(
     Ok(cx.server().lease_revoke(&cx.credentials, request).await?)
 }
 
-/// Renews leases one after the other, until the client has sent its last request or a renewal fails.
+/// Renews leases one after the other, until the client has sent its last request or a renewal
+/// fails.
 async fn keep_alive<B: RequestBody>(
     mut cx: Context,
     mut requests: Requests<B, LeaseKeepAliveRequest>,
     replies: Replies,
 ) -> Result<(), CallError> {
     while let Some(LeaseKeepAliveRequest { id }) = next(&cx, &mut requests).await? {
-        // The revision from before the renewal: a client must not see a lease alive at a revision that
-        // includes its end.
+        // The revision from before the renewal: a client must not see a lease alive at a revision
+        // that includes its end.
         let header = Some(cx.header(cx.server().state().store.current()));
         let span = cx.span("lease_renew", || attributes::lease(id));
         let ttl = cx.server().lease_renew(&cx.credentials, id).await?;

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!   Lock "jobs"   ─► put jobs/<lease> unless it exists; read the oldest key
-//!                      our own      ─► held: reply
-//!                      another      ─► wait until all older keys are deleted ─► does our key still exist? ─► held
+//!                      our own  ─► held: reply
+//!                      another  ─► wait until all older keys are deleted
+//!                                  ─► does our key still exist? ─► held: reply
 //!   Unlock key    ─► delete it
 //! ```
 //!
-//! A lock ends with its lease. A call that is canceled while it waits leaves no key behind: the key is
-//! deleted with the caller's credentials.
+//! A lock ends with its lease. A call that is canceled while it waits leaves no key behind: the key
+//! is deleted with the caller's credentials.
 
 use bytes::Bytes;
 use grpc::{Code, RequestBody};
@@ -36,9 +37,9 @@ async fn lock(cx: Context, request: LockRequest) -> Result<LockResponse, CallErr
     let lease = client.lease(request.lease).await?;
     let prefix = recipes::prefix(&request.name);
     let key = recipes::key_of(&prefix, lease);
-    // A lease of the client may already hold the lock, so its key is deleted on cancellation only once
-    // the call waits. The key of a lease created here is of no use to any client but this one, and must
-    // not stay if the reply is never sent.
+    // A lease of the client may already hold the lock, so its key is deleted on cancellation only
+    // once the call waits. The key of a lease created here is of no use to any client but this one,
+    // and must not stay if the reply is never sent.
     let mut queued = QueuedKey { client: client.clone(), key: None };
     if request.lease == 0 {
         queued.delete_on_drop(&key);

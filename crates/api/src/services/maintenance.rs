@@ -1,7 +1,7 @@
 //! `etcdserverpb.Maintenance`: administration of a member.
 //!
-//! Any user may call Status and Alarm; all other methods need the role root. A learner serves Status
-//! and Snapshot.
+//! Any user may call Status and Alarm; all other methods need the role root. A learner serves
+//! Status and Snapshot.
 //!
 //! Compat: as in etcd, the responses of Defragment and MoveLeader have no header.
 
@@ -39,7 +39,8 @@ async fn status(cx: Context, _: pb::StatusRequest) -> Result<pb::StatusResponse,
     Ok(cx.server().status(&cx.credentials).await?)
 }
 
-/// Defragments to the end even if the client cancels, so that the health service reports it correctly.
+/// Defragments to the end even if the client cancels, so that the health service reports it
+/// correctly.
 async fn defragment(
     cx: Context,
     _: pb::DefragmentRequest,

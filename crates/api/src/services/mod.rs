@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   request ─► headers ─► method ─► Call { context, observer } ─► interceptor ─► handler ─► server
-//!              grpc       methods   context   observe             interceptor    kv, watch, lease, …
+//!              grpc       methods   context, observe              interceptor    kv, watch, …
 //! ```
 //!
 //! A handler takes a [`Context`] and a decoded request, and returns a reply or a [`grpc::Status`].
-//! Everything that all methods share happens in [`grpc::Call`] and in the interceptor. Whether and how
-//! a request is executed is up to [`server`].
+//! Everything that all methods share happens in [`grpc::Call`] and in the interceptor. Whether and
+//! how a request is executed is up to [`server`].
 
 mod auth;
 mod cluster;
@@ -52,8 +52,8 @@ pub struct GrpcConfig {
     pub warning_unary_request_duration: Duration,
     /// Whether to measure the durations of calls. `--metrics=extensive`
     pub extensive_metrics: bool,
-    /// Whether the health service reports `NOT_SERVING` while the member defragments. The feature gate
-    /// `StopGRPCServiceOnDefrag`
+    /// Whether the health service reports `NOT_SERVING` while the member defragments. The feature
+    /// gate `StopGRPCServiceOnDefrag`
     pub stop_service_on_defragment: bool,
     /// Selects the calls to trace; none without it. `--enable-distributed-tracing`
     pub tracer: Option<trace::Tracer>,

@@ -12,7 +12,8 @@ use tokio::sync::Notify;
 pub(super) struct StreamNotify(Arc<Notify>);
 
 impl StreamNotify {
-    /// Opens a watch stream with its notification. Its progress notifications are delayed by `jitter`.
+    /// Opens a watch stream with its notification. Its progress notifications are delayed by
+    /// `jitter`.
     pub(super) fn open(server: &Server, jitter: Duration) -> (Stream, StreamNotify) {
         let notify = StreamNotify::default();
         let waker = notify.clone();

@@ -1,12 +1,12 @@
 //! Building blocks of locks and elections: a client of the local member, acting for the caller.
 //!
 //! etcd runs its client library inside the server for these two services. We do the equivalent:
-//! transactions, ranges, leases and watches on the local member, through the same methods and checks as
-//! requests from the network.
+//! transactions, ranges, leases and watches on the local member, through the same methods and
+//! checks as requests from the network.
 //!
 //! ```text
 //!   lock "jobs"      jobs/6b93a1e07271ba05   created at 12    holds the lock
-//!                    jobs/6b93a1e07271ba0b   created at 15    waits until the key created before it is deleted
+//!                    jobs/6b93a1e07271ba0b   created at 15    waits for the deletion of the other
 //!                         lease, in hexadecimal
 //! ```
 //!
@@ -34,8 +34,8 @@ use super::{Shared, kv};
 use crate::context::Context;
 use crate::errors::{CallError, Canonical};
 
-/// The TTL in seconds of a lease that is created because the request has none. Only the client renews
-/// it.
+/// The TTL in seconds of a lease that is created because the request has none. Only the client
+/// renews it.
 const SESSION_TTL: i64 = 60;
 
 /// A client of the local member, acting for the caller.
@@ -80,7 +80,8 @@ impl LocalClient {
         self.server().txn(&self.credentials, request).await.map_err(unknown)
     }
 
-    /// Reads a range, linearizably. The result is one key, but all keys of the prefix may be visited.
+    /// Reads a range, linearizably. The result is one key, but all keys of the prefix may be
+    /// visited.
     pub(super) async fn range(&self, request: &pb::RangeRequest) -> Result<RangeResult, CallError> {
         mvcc::check::range(request).map_err(unknown)?;
         let reading =

@@ -10,10 +10,10 @@
 //! ```
 //!
 //! A thread of its own reads the file, hashes it and waits when the client is slow: at most
-//! [`CHUNKS_MAX`] chunks are in memory per client. At most [`SNAPSHOTS_MAX`] such threads run; further
-//! requests are refused. The file may be written meanwhile, and its free pages are copied, too. But the
-//! pages of an open snapshot cannot be reused, so the file grows: a client that reads nothing for
-//! [`STALL_MAX`] is disconnected.
+//! [`CHUNKS_MAX`] chunks are in memory per client. At most [`SNAPSHOTS_MAX`] such threads run;
+//! further requests are refused. The file may be written meanwhile, and its free pages are copied,
+//! too. But the pages of an open snapshot cannot be reused, so the file grows: a client that reads
+//! nothing for [`STALL_MAX`] is disconnected.
 
 use std::io;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Ends streams that neither client nor handler ends: the member stops, or has no leader for long.
 //!
-//! A client that sends `hasleader: true` wants no answers from a member that is cut off from its peers.
-//! The interceptor refuses its new calls at once. Running streams end after three election timeouts
-//! without a leader, because setting them up again is expensive.
+//! A client that sends `hasleader: true` wants no answers from a member that is cut off from its
+//! peers. The interceptor refuses its new calls at once. Running streams end after three election
+//! timeouts without a leader, because setting them up again is expensive.
 
 use std::time::Duration;
 

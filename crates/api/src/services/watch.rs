@@ -1,16 +1,16 @@
 //! `etcdserverpb.Watch`: a stream of watch requests and of events.
 //!
 //! ```text
-//!   create, cancel, progress ─► while replies are read ─► mvcc::watch::Stream ◄── watch hub, as entries are applied
-//!                                                              │ notifies
-//!   created, events, canceled, progress ◄── while there is room ┘
+//!   create, cancel, progress ─► while replies are read ──► watch::Stream ◄── watch hub, on apply
+//!                                                               │ notifies
+//!   created, events, canceled, progress ◄── while there is room ─┘
 //! ```
 //!
-//! One loop serves both directions. It sends responses as long as the connection takes them at once,
-//! takes a request if there is one, and otherwise waits for a request or a notification. Neither
-//! direction waits for the end of the other: a client with a long history to receive can still cancel
-//! it. And neither is read ahead: the requests of a client that does not read its responses stay with
-//! the connection, and its events in the bounded queue of its watch stream.
+//! A single loop serves both directions. It sends responses as long as the connection takes them at
+//! once, takes a request if there is one, and otherwise waits for a request or a notification.
+//! Neither direction waits for the end of the other: a client with a long history to receive can
+//! still cancel it. And neither is read ahead: the requests of a client that does not read its
+//! responses stay with the connection, and its events in the bounded queue of its watch stream.
 //!
 //! A half-closed stream stays open: a client that has sent its last request still receives events.
 
@@ -97,7 +97,8 @@ impl<B: RequestBody> WatchHandler<B> {
         }
     }
 
-    /// Sends responses as long as the connection takes them at once. Returns whether there may be more.
+    /// Sends responses as long as the connection takes them at once. Returns whether there may be
+    /// more.
     async fn send_responses(&mut self) -> Result<bool, CallError> {
         loop {
             let started = Instant::now();
@@ -136,8 +137,8 @@ impl<B: RequestBody> WatchHandler<B> {
         }
     }
 
-    /// Waits for the next event. If there are more responses, returns at once, with a request if there
-    /// is one.
+    /// Waits for the next event. If there are more responses, returns at once, with a request if
+    /// there is one.
     async fn wait(&mut self, more: bool) -> Result<Event, CallError> {
         // A stream that accepts requests now still does when one arrives.
         let reads = self.open && self.stream.accepts_requests();
@@ -184,7 +185,8 @@ impl<B: RequestBody> WatchHandler<B> {
     }
 
     async fn create(&mut self, request: WatchCreateRequest) -> Result<(), CallError> {
-        // The watch hub refuses a negative revision. Compat: as in etcd, before permissions are checked.
+        // The watch hub refuses a negative revision. Compat: as in etcd, before permissions are
+        // checked.
         let permitted = match request.start_revision {
             ..0 => Ok(()),
             _ => check(&self.cx, &request).await,

@@ -1,16 +1,17 @@
 //! The gzip format of compressed messages.
 //!
 //! ```text
-//!   1f 8b 08   08      00 00 00 00   00 ff   6e 61 6d 65 00   4b cb cf 07 00   21 65 73 8c   03 00 00 00
-//!   deflate    flags   time          level   "name"           deflate: "foo"   CRC-32        length
-//!              └ a name follows
+//!   1f 8b 08  08     00 00 00 00  00 ff  6e 61 6d 65 00  4b cb cf 07 00  21 65 73 8c  03 00 00 00
+//!   deflate   flags  time         level  "name"          "foo" deflated  CRC-32       length
+//!             └ a name follows
 //! ```
 //!
 //! A message may consist of several such members; their contents are concatenated. The decompressed
-//! length is not known beforehand: the caller gives a bound, and no more bytes than that are produced.
+//! length is not known beforehand: the caller gives a bound, and no more bytes than that are
+//! produced.
 //!
-//! The error texts are those of Go's packages, because clients see them. Only the offset in "corrupt
-//! input" may differ, as the decoders notice corruption at different positions.
+//! The error texts are those of Go's packages, because clients see them. Only the offset in
+//! "corrupt input" may differ, as the decoders notice corruption at different positions.
 
 use std::cell::RefCell;
 

@@ -1,14 +1,14 @@
 //! Compression of the messages of a call.
 //!
 //! ```text
-//!   grpc-encoding: gzip    01 len gzip ─► decompress ─► message     each message has a flag of its own
-//!   grpc-encoding: gzip    reply ─► compress ─► 01 len gzip         replies use the encoding of the request
+//!   grpc-encoding: gzip    01 len gzip ─► decompress ─► message   each message has its own flag
+//!   grpc-encoding: gzip    reply ─► compress ─► 01 len gzip       in the encoding of the request
 //! ```
 //!
 //! A connection shares its thread with many others, so long messages are processed by the
-//! [`BlockingPool`]. The decompressed length is not known beforehand: a message is decompressed in place
-//! up to a bound; if there is more, the output is dropped and a blocking thread starts over. A message
-//! that waits for that takes no more memory than the client has sent.
+//! [`BlockingPool`]. The decompressed length is not known beforehand: a message is decompressed in
+//! place up to a bound; if there is more, the output is dropped and a blocking thread starts over.
+//! A message that waits for that takes no more memory than the client has sent.
 
 pub(crate) mod gzip;
 

@@ -36,8 +36,8 @@ pub(super) struct MalformedMetadata {
     pub(super) at: usize,
 }
 
-/// Returns the offset of the first illegal character of base64, as Go counts it, or none. Padding is
-/// allowed only in text whose length is a multiple of four.
+/// Returns the offset of the first illegal character of base64, as Go counts it, or none. Padding
+/// is allowed only in text whose length is a multiple of four.
 pub fn illegal_base64_at(text: &[u8]) -> Option<usize> {
     let is_padded = text.len().is_multiple_of(4);
     let (groups, rest) = text.as_chunks::<4>();

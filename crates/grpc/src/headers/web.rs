@@ -1,13 +1,13 @@
 //! Calls that arrive through a web server.
 //!
-//! On a port with TLS, etcd lets Go's web server speak HTTP/2 and passes on requests that claim to be
-//! gRPC. A request that is not a valid call is then refused with an HTTP error page:
+//! On a port with TLS, etcd lets Go's web server speak HTTP/2 and passes on requests that claim to
+//! be gRPC. A request that is not a valid call is then refused with an HTTP error page:
 //!
 //! ```text
-//!   GET                              405  allow: POST    invalid gRPC request method "GET"
-//!   content-type: application/grpc-web    415            invalid gRPC request content-type "application/grpc-web"
-//!   grpc-timeout: 1x                 400                 malformed grpc-timeout: transport: timeout unit is not recognized: "1x"
-//!   x-bin: !!                        400                 malformed binary metadata "" in header "x-bin": illegal base64 data at input byte 0
+//!   GET                                  405, allow: POST   invalid gRPC request method "GET"
+//!   content-type: application/grpc-web   415                invalid gRPC request content-type …
+//!   grpc-timeout: 1x                     400                malformed grpc-timeout: transport: …
+//!   x-bin: !!                            400                malformed binary metadata …
 //! ```
 
 use std::time::Duration;

@@ -36,7 +36,8 @@ impl Streams {
     }
 }
 
-/// Writes one chunk and then never ends. The receiver of `_held` learns when the handler is dropped.
+/// Writes one chunk and then never ends. The receiver of `_held` learns when the handler is
+/// dropped.
 async fn write_and_hang(sink: Sink, _held: oneshot::Sender<()>) -> Result<(), Status> {
     sink.write(|out| out.resize(CHUNK_BYTES, 0));
     pending().await

@@ -1,17 +1,17 @@
-//! Whole numbers, in all the ways JSON has to write them.
+//! Integers in all notations of JSON.
 //!
 //! ```text
-//!   12   12.0   1.2e1   120e-1   are twelve;    1.5   1e99   are nothing that fits
+//!   12   12.0   1.2e1   120e-1   are all 12;    1.5   1e99   are refused
 //! ```
 
 use std::str::FromStr;
 
-/// The digits of the largest number there can be.
+/// The number of digits of the largest integer.
 const DIGITS_MAX: usize = 20;
 
-/// The number that a string begins with.
+/// Returns the number at the start of a string.
 ///
-/// Compat: what follows it, behind a blank or a comma, say, is not looked at by etcd either.
+/// Compat: as in etcd, the text after a delimiter such as a space or a comma is ignored.
 pub(super) fn prefix(text: &str) -> Option<&str> {
     let digits = |from: usize| from + text[from..].bytes().take_while(u8::is_ascii_digit).count();
     let int = usize::from(text.starts_with('-'));
@@ -30,16 +30,17 @@ pub(super) fn prefix(text: &str) -> Option<&str> {
             end = digits(exponent);
         }
     }
-    let goes_on = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '+' | '.' | '_');
-    (!text[end..].starts_with(goes_on)).then(|| &text[..end])
+    let continues = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '+' | '.' | '_');
+    (!text[end..].starts_with(continues)).then(|| &text[..end])
 }
 
-/// A number that is whole and fits. What is given is a number by the grammar of JSON.
-pub(super) fn whole<N: FromStr>(text: &str) -> Option<N> {
+/// Parses an integer. The text must be a JSON number. Returns none if it has a fraction or
+/// overflows.
+pub(super) fn integer<N: FromStr>(text: &str) -> Option<N> {
     plain(text)?.parse().ok()
 }
 
-/// The number without point and exponent.
+/// Rewrites a number without point and exponent.
 fn plain(text: &str) -> Option<String> {
     let (sign, rest) = text.strip_prefix('-').map_or(("", text), |rest| ("-", rest));
     let (mantissa, exponent) = rest.split_once(['e', 'E']).unwrap_or((rest, "0"));
@@ -51,23 +52,23 @@ fn plain(text: &str) -> Option<String> {
     }
     let exponent: i32 = exponent.parse().ok()?;
     let digits = match usize::try_from(exponent) {
-        Ok(exponent) => raised(int, fraction, exponent)?,
-        Err(_) if fraction.is_empty() => lowered(int, exponent.unsigned_abs() as usize)?,
+        Ok(exponent) => shift_right(int, fraction, exponent)?,
+        Err(_) if fraction.is_empty() => shift_left(int, exponent.unsigned_abs() as usize)?,
         Err(_) => return None,
     };
     Some(format!("{sign}{digits}"))
 }
 
-/// With the point so many places further to the right.
-fn raised(int: &str, fraction: &str, places: usize) -> Option<String> {
+/// Moves the decimal point to the right.
+fn shift_right(int: &str, fraction: &str, places: usize) -> Option<String> {
     if fraction.len() > places || int.len() + places > DIGITS_MAX {
         return None;
     }
     Some(format!("{int}{fraction}{}", "0".repeat(places - fraction.len())))
 }
 
-/// With the point so many places further to the left, where there must be zeros.
-fn lowered(int: &str, places: usize) -> Option<String> {
+/// Moves the decimal point to the left, over zeros only.
+fn shift_left(int: &str, places: usize) -> Option<String> {
     let (whole, rest) = int.split_at(int.len().checked_sub(places)?);
     rest.bytes().all(|digit| digit == b'0').then(|| whole.to_owned())
 }
@@ -77,18 +78,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_whole_number_may_be_written_in_many_ways() {
+    fn an_integer_has_many_notations() {
         for text in ["12", "12.0", "12.000", "1.2e1", "1.2E+1", "120e-1", "0.12e2"] {
-            assert_eq!(whole::<i64>(text), Some(12), "{text}");
+            assert_eq!(integer::<i64>(text), Some(12), "{text}");
         }
-        assert_eq!(whole::<i64>("-0"), Some(0));
-        assert_eq!(whole::<i64>("0e99999999999"), Some(0));
-        assert_eq!(whole::<i64>("-9223372036854775808"), Some(i64::MIN));
-        assert_eq!(whole::<u64>("18446744073709551615"), Some(u64::MAX));
+        assert_eq!(integer::<i64>("-0"), Some(0));
+        assert_eq!(integer::<i64>("0e99999999999"), Some(0));
+        assert_eq!(integer::<i64>("-9223372036854775808"), Some(i64::MIN));
+        assert_eq!(integer::<u64>("18446744073709551615"), Some(u64::MAX));
     }
 
     #[test]
-    fn a_string_may_begin_with_a_number() {
+    fn the_number_at_the_start_of_a_string_is_found() {
         for (text, number) in [
             ("5", Some("5")),
             ("-5.25e+3", Some("-5.25e+3")),
@@ -109,11 +110,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_whole_or_does_not_fit_is_none() {
+    fn fractions_and_overflows_are_refused() {
         for text in ["1.5", "15e-1", "1e99", "1e-9999999999", "9223372036854775808"] {
-            assert_eq!(whole::<i64>(text), None, "{text}");
+            assert_eq!(integer::<i64>(text), None, "{text}");
         }
-        assert_eq!(whole::<u64>("-1"), None);
-        assert_eq!(whole::<i32>("2147483648"), None);
+        assert_eq!(integer::<u64>("-1"), None);
+        assert_eq!(integer::<i32>("2147483648"), None);
     }
 }

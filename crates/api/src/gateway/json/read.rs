@@ -1,13 +1,14 @@
-//! From JSON to the bytes of a message.
+//! Translates JSON text to protobuf bytes.
 //!
 //! ```text
 //!   {"key": "Zm9v", "rangeEnd": null, "limit": "5", "sort_order": "DESCEND", "nope": [{}]}
 //!    0a 03 66 6f 6f                    18 05         28 02
 //! ```
 //!
-//! Names are those of the fields, or the same in the way of JavaScript; numbers may be strings, whole ones written with a point or an exponent; enums are
-//! names or numbers; bytes are base64 in either alphabet, padded or not; what is null is as if it were not there, and so is what nobody knows, names of
-//! enums among it. What is wrong is told in the words of Go's `protojson`, with line and column.
+//! Fields have their protobuf or lowerCamelCase names; numbers may be strings, and integers may
+//! have a point or an exponent; enums are names or numbers; bytes are base64 in either alphabet,
+//! padded or not; null values and unknown fields or enum names are skipped. Error texts are those
+//! of Go's `protojson`, with line and column.
 
 use std::borrow::Cow;
 
@@ -19,15 +20,16 @@ use proto::shape::{Field, Kind, Message};
 
 use super::number;
 
-/// How deep messages may be nested. No method can read more: see [`proto`].
+/// The greatest depth of nested messages: the bound of the decoder (see [`proto`]).
 const DEPTH_MAX: usize = 100;
 
-/// Why JSON is no message.
+/// The reason why JSON is not a valid message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("proto: {0}")]
 pub(crate) struct ReadError(String);
 
-/// The bytes of the message that a value is. The value has to be JSON by its grammar: see [`split`](super::split).
+/// Translates a value to the bytes of a message. The value must have passed
+/// [`split`](super::split).
 pub(crate) fn read(text: &[u8], shape: &Message) -> Result<Vec<u8>, ReadError> {
     let mut reader = Reader { text, at: 0 };
     let mut out = Vec::with_capacity(text.len());
@@ -40,7 +42,7 @@ struct Reader<'a> {
     at: usize,
 }
 
-/// A piece of JSON, and where it begins.
+/// A token of JSON with its position.
 struct Token<'a> {
     kind: TokenKind<'a>,
     at: usize,
@@ -49,8 +51,8 @@ struct Token<'a> {
 
 #[derive(PartialEq, Eq)]
 enum TokenKind<'a> {
-    Opens(Bracket),
-    Closes,
+    Open(Bracket),
+    Close,
     Null,
     Bool(bool),
     Number(&'a str),
@@ -72,10 +74,10 @@ impl<'a> Reader<'a> {
     ) -> Result<(), ReadError> {
         let Some(depth) = depth.checked_sub(1) else { return Err(too_deep()) };
         let token = self.token()?;
-        if token.kind != TokenKind::Opens(Bracket::Object) {
+        if token.kind != TokenKind::Open(Bracket::Object) {
             return Err(self.unexpected(&token));
         }
-        let mut seen = Seen::default();
+        let mut seen = SeenFields::default();
         loop {
             let token = self.token()?;
             let TokenKind::String(name) = &token.kind else { return Ok(()) };
@@ -108,7 +110,7 @@ impl<'a> Reader<'a> {
 
     fn list(&mut self, field: &Field, depth: usize, out: &mut Vec<u8>) -> Result<(), ReadError> {
         let token = self.token()?;
-        if token.kind != TokenKind::Opens(Bracket::Array) {
+        if token.kind != TokenKind::Open(Bracket::Array) {
             return Err(self.unexpected(&token));
         }
         while self.peek() != Some(b']') {
@@ -139,13 +141,13 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Passes over a value.
+    /// Skips a value.
     fn skip(&mut self) -> Result<(), ReadError> {
         let mut open = 0_usize;
         loop {
             match self.token()?.kind {
-                TokenKind::Opens(_) => open += 1,
-                TokenKind::Closes => open = open.saturating_sub(1),
+                TokenKind::Open(_) => open += 1,
+                TokenKind::Close => open = open.saturating_sub(1),
                 _ => {}
             }
             if open == 0 {
@@ -154,22 +156,22 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The first byte of what comes next.
+    /// Returns the first byte of the next token.
     fn peek(&mut self) -> Option<u8> {
-        let between = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b',' | b':');
-        self.at += self.text[self.at..].iter().take_while(|byte| between(byte)).count();
+        let is_separator = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b',' | b':');
+        self.at += self.text[self.at..].iter().take_while(|byte| is_separator(byte)).count();
         self.text.get(self.at).copied()
     }
 
-    /// What comes next. Commas and colons are where they have to be.
+    /// Reads the next token. Commas and colons were checked before.
     fn token(&mut self) -> Result<Token<'a>, ReadError> {
         let first = self.peek();
         let at = self.at;
         let rest = &self.text[at..];
         let (length, kind) = match first {
-            Some(b'{') => (1, TokenKind::Opens(Bracket::Object)),
-            Some(b'[') => (1, TokenKind::Opens(Bracket::Array)),
-            Some(b'}' | b']') | None => (rest.len().min(1), TokenKind::Closes),
+            Some(b'{') => (1, TokenKind::Open(Bracket::Object)),
+            Some(b'[') => (1, TokenKind::Open(Bracket::Array)),
+            Some(b'}' | b']') | None => (rest.len().min(1), TokenKind::Close),
             Some(b'n') => (4, TokenKind::Null),
             Some(b't') => (4, TokenKind::Bool(true)),
             Some(b'f') => (5, TokenKind::Bool(false)),
@@ -217,7 +219,7 @@ fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }
 
-/// A string with its quotes: how long it is, and what it says.
+/// Parses a quoted string. Returns its length and text.
 fn string(rest: &[u8]) -> Result<(usize, Cow<'_, str>), String> {
     let mut escaped = false;
     let is_end = |byte: &u8| {
@@ -235,7 +237,7 @@ fn string(rest: &[u8]) -> Result<(usize, Cow<'_, str>), String> {
     Ok((length + 2, text))
 }
 
-/// What stands for other characters, replaced by them.
+/// Replaces escape sequences.
 fn unescaped(text: &str) -> Result<String, String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -250,8 +252,8 @@ fn unescaped(text: &str) -> Result<String, String> {
             'r' => '\r',
             't' => '\t',
             'u' => {
-                let (character, behind) = unicode(rest)?;
-                rest = behind;
+                let (character, remaining) = unicode(rest)?;
+                rest = remaining;
                 character
             }
             other => other,
@@ -261,7 +263,7 @@ fn unescaped(text: &str) -> Result<String, String> {
     Ok(out)
 }
 
-/// The character of `0041`, or of two such halves.
+/// Parses the digits of `\u0041`, or a surrogate pair.
 fn unicode(rest: &str) -> Result<(char, &str), String> {
     let unit = |text: &str| text.get(..4).and_then(|hex| u16::from_str_radix(hex, 16).ok());
     let Some(first) = unit(rest) else { return Err("unexpected EOF".to_owned()) };
@@ -276,38 +278,38 @@ fn unicode(rest: &str) -> Result<(char, &str), String> {
     Ok((character.and_then(Result::ok).ok_or_else(wrong)?, &rest[6..]))
 }
 
-/// A value that is no message.
+/// A value that is not a message.
 enum Scalar {
     Varint(u64),
     Bytes(Vec<u8>),
-    /// Of an enum, by a name that nobody knows.
+    /// An unknown name of an enum.
     Unknown,
 }
 
-/// What a token means to a field; none if nothing.
+/// Converts a token to the type of a field; none if it does not fit.
 fn scalar(kind: Kind, token: &TokenKind<'_>) -> Option<Scalar> {
     Some(match (kind, token) {
         (Kind::Bool, TokenKind::Bool(value)) => Scalar::Varint((*value).into()),
-        (Kind::Int32, token) => signed(number::whole::<i32>(digits(token)?)?.into()),
-        (Kind::Int64, token) => signed(number::whole(digits(token)?)?),
-        (Kind::Uint32, token) => Scalar::Varint(number::whole::<u32>(digits(token)?)?.into()),
-        (Kind::Uint64, token) => Scalar::Varint(number::whole(digits(token)?)?),
+        (Kind::Int32, token) => signed(number::integer::<i32>(digits(token)?)?.into()),
+        (Kind::Int64, token) => signed(number::integer(digits(token)?)?),
+        (Kind::Uint32, token) => Scalar::Varint(number::integer::<u32>(digits(token)?)?.into()),
+        (Kind::Uint64, token) => Scalar::Varint(number::integer(digits(token)?)?),
         (Kind::String, TokenKind::String(text)) => Scalar::Bytes(text.as_bytes().to_vec()),
-        (Kind::Bytes, TokenKind::String(text)) => Scalar::Bytes(unbase64(text)?),
+        (Kind::Bytes, TokenKind::String(text)) => Scalar::Bytes(decode_base64(text)?),
         (Kind::Enum(values), TokenKind::String(name)) => {
             values.number(name).map_or(Scalar::Unknown, |value| signed(value.into()))
         }
-        (Kind::Enum(_), TokenKind::Number(text)) => signed(number::whole::<i32>(text)?.into()),
+        (Kind::Enum(_), TokenKind::Number(text)) => signed(number::integer::<i32>(text)?.into()),
         _ => return None,
     })
 }
 
-/// Below zero, all 64 bits are written.
+/// Encodes a signed number; a negative one takes all 64 bits.
 fn signed(value: i64) -> Scalar {
     Scalar::Varint(value.cast_unsigned())
 }
 
-/// The number that a token is, or that a string is for it.
+/// Returns the digits of a number token, or of a string with a number.
 fn digits<'t>(token: &'t TokenKind<'_>) -> Option<&'t str> {
     match token {
         TokenKind::Number(text) => Some(text),
@@ -316,9 +318,9 @@ fn digits<'t>(token: &'t TokenKind<'_>) -> Option<&'t str> {
     }
 }
 
-/// Base64 in the alphabet that it needs. With padding where the length says so.
-fn unbase64(text: &str) -> Option<Vec<u8>> {
-    // Go passes over these wherever they are.
+/// Decodes base64 in either alphabet, with padding if the length is a multiple of four.
+fn decode_base64(text: &str) -> Option<Vec<u8>> {
+    // Go skips line breaks anywhere.
     let text: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
     let alphabet = if text.contains(['-', '_']) { URL_SAFE } else { STANDARD };
     let padding = match text.len() % 4 {
@@ -332,16 +334,16 @@ fn unbase64(text: &str) -> Option<Vec<u8>> {
 }
 
 impl Scalar {
-    /// Nothing is written for a zero that is as good as absent.
+    /// Writes the value, unless it is a default without presence.
     fn write(self, field: &Field, out: &mut Vec<u8>) {
-        let is_seen = field.repeated || field.oneof.is_some();
+        let has_presence = field.repeated || field.oneof.is_some();
         match self {
-            Scalar::Varint(0) if !is_seen => {}
+            Scalar::Varint(0) if !has_presence => {}
             Scalar::Varint(value) => {
                 encode_key(field.number, WireType::Varint, out);
                 encode_varint(value, out);
             }
-            Scalar::Bytes(bytes) if bytes.is_empty() && !is_seen => {}
+            Scalar::Bytes(bytes) if bytes.is_empty() && !has_presence => {}
             Scalar::Bytes(bytes) => {
                 encode_key(field.number, WireType::LengthDelimited, out);
                 encode_varint(bytes.len() as u64, out);
@@ -352,7 +354,7 @@ impl Scalar {
     }
 }
 
-/// Puts the length of what was written behind `start` before it.
+/// Inserts the length of the bytes from `start` on before them.
 fn put_length(out: &mut Vec<u8>, start: usize) {
     let end = out.len();
     encode_varint((end - start) as u64, out);
@@ -374,14 +376,14 @@ fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
-/// Which fields of a message were there.
+/// The fields of a message that were read.
 #[derive(Default)]
-struct Seen {
+struct SeenFields {
     numbers: Vec<u32>,
     oneofs: Vec<&'static str>,
 }
 
-impl Seen {
+impl SeenFields {
     fn insert(&mut self, number: u32) -> bool {
         let is_new = !self.numbers.contains(&number);
         self.numbers.push(number);

@@ -1,49 +1,50 @@
-//! Where the values of a body end, and what is wrong with its grammar.
+//! Splits a body into JSON values and checks its grammar.
 //!
 //! ```text
 //!   {"ID":"1"} {"ID":"2"}{"ID":
-//!   └────────┘ └────────┘└────── not all there yet
+//!   └────────┘ └────────┘└────── incomplete
 //! ```
 //!
-//! A byte is looked at once, however many pieces the body comes in. The words for what is wrong are those of Go's `encoding/json`.
+//! Each byte is scanned once, however many pieces the body arrives in. The error texts are those of
+//! Go's `encoding/json`.
 
 use std::fmt;
 
 use bytes::{Bytes, BytesMut};
 
-/// How deep values may be nested: Go's bound.
+/// The greatest depth of nested values, as in Go.
 const DEPTH_MAX: usize = 10_000;
 
 /// The values of a body.
 #[derive(Debug)]
 pub(crate) struct Values {
-    /// What came, from the first value that was not taken.
+    /// The received text, from the first value that was not taken.
     text: BytesMut,
-    /// How much of it was looked at.
+    /// The number of scanned bytes.
     scanned: usize,
     scanner: Scanner,
     bytes_max: usize,
 }
 
-/// Why there is no value.
+/// The reason why a value cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SplitError {
-    /// A character that cannot be there.
+    /// An invalid character.
     #[error("invalid character {found} {place}", found = gocompat::quote_char(char::from(*found)))]
-    Character { found: u8, place: Place },
-    /// Too many brackets.
+    Character { found: u8, place: SyntaxPlace },
+    /// Nested too deeply.
     #[error("exceeded max depth")]
     Depth,
-    /// The body ends in the middle of a value.
+    /// The body ends within a value.
     #[error("unexpected EOF")]
-    CutOff,
-    /// A value that is longer than any may be.
+    UnexpectedEof,
+    /// The value is longer than the limit.
     #[error("grpc: received message larger than max ({length} vs. {bytes_max})")]
     TooLarge { length: usize, bytes_max: usize },
 }
 
 impl Values {
-    /// Values of so many bytes at most, each.
+    /// Creates a splitter for values of at most `bytes_max` bytes each.
     pub(crate) fn new(bytes_max: usize) -> Values {
         Values { text: BytesMut::new(), scanned: 0, scanner: Scanner::default(), bytes_max }
     }
@@ -53,20 +54,20 @@ impl Values {
         self.text.extend_from_slice(piece);
     }
 
-    /// What is held in memory for values that are not taken.
-    pub(crate) fn kept(&self) -> usize {
+    /// The memory that is held for values that were not taken.
+    pub(crate) fn kept_bytes(&self) -> usize {
         if self.text.is_empty() { 0 } else { self.text.capacity() }
     }
 
-    /// The next value, if all of it is there.
+    /// Takes the next value, if it is complete.
     pub(crate) fn next(&mut self) -> Result<Option<Bytes>, SplitError> {
         while let Some(byte) = self.text.get(self.scanned) {
             match self.scanner.step(*byte)? {
-                Step::Goes => {
+                Step::Continues => {
                     self.scanned += 1;
-                    self.scanned += self.scanner.skips(&self.text[self.scanned..]);
+                    self.scanned += self.scanner.skippable(&self.text[self.scanned..]);
                 }
-                Step::EndsBehind => {
+                Step::EndsAfter => {
                     self.scanned += 1;
                     return Ok(Some(self.take()));
                 }
@@ -80,15 +81,15 @@ impl Values {
         Ok(None)
     }
 
-    /// The last value, at the end of the body; none if there is nothing left but blanks.
+    /// Takes the last value, at the end of the body; none if only white space is left.
     pub(crate) fn last(&mut self) -> Result<Option<Bytes>, SplitError> {
         if let Some(value) = self.next()? {
             return Ok(Some(value));
         }
         match self.scanner.step(b' ') {
-            Ok(Step::EndsBehind | Step::EndedBefore) => Ok(Some(self.take())),
+            Ok(Step::EndsAfter | Step::EndedBefore) => Ok(Some(self.take())),
             _ if self.text.iter().all(|byte| is_space(*byte)) => Ok(None),
-            _ => Err(SplitError::CutOff),
+            _ => Err(SplitError::UnexpectedEof),
         }
     }
 
@@ -102,36 +103,36 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
 }
 
-/// What a byte did.
+/// The effect of a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// The value goes on.
-    Goes,
-    /// It was the last of the value.
-    EndsBehind,
-    /// The value had ended already: a number does not say so itself.
+    /// The value continues.
+    Continues,
+    /// The byte is the last of the value.
+    EndsAfter,
+    /// The value ended before the byte: a number has no end of its own.
     EndedBefore,
 }
 
-/// Follows the grammar of one value.
+/// A state machine for the grammar of one value.
 #[derive(Debug, Default)]
 struct Scanner {
     expects: Expects,
-    open: Vec<Open>,
+    open: Vec<OpenBracket>,
 }
 
-/// A bracket that is not closed.
+/// A bracket that is not yet closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Open {
+enum OpenBracket {
     /// `[`
     Array,
-    /// `{`, and what comes is a key.
+    /// `{`, before a key.
     Key,
-    /// `{`, and what comes is the value of a key.
+    /// `{`, after a key.
     Value,
 }
 
-/// What may come next.
+/// The expected input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Expects {
     #[default]
@@ -139,20 +140,20 @@ enum Expects {
     ValueOrEnd,
     Key,
     KeyOrEnd,
-    /// What separates values, or closes a bracket.
+    /// A comma, a colon or a closing bracket.
     Separator,
     /// The rest of a string.
     Text,
-    /// What follows a backslash.
+    /// The character after a backslash.
     Escape,
-    /// So many digits of `\u0041`.
+    /// The remaining digits of `\u0041`.
     Hex(u8),
-    /// The rest of `true`, `false` or `null`, which begins at this letter.
+    /// The rest of `true`, `false` or `null`, from this letter.
     Word(&'static str, usize),
     Number(Number),
 }
 
-/// What was last in a number.
+/// The last part of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Number {
     Minus,
@@ -165,9 +166,9 @@ enum Number {
     Exponent,
 }
 
-/// Where a character was found.
+/// The place of an invalid character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum SyntaxPlace {
     BeginOfValue,
     BeginOfKey,
     AfterKey,
@@ -182,21 +183,21 @@ pub(crate) enum Place {
     InWord(&'static str, char),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SyntaxPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Place::BeginOfValue => "looking for beginning of value",
-            Place::BeginOfKey => "looking for beginning of object key string",
-            Place::AfterKey => "after object key",
-            Place::AfterPair => "after object key:value pair",
-            Place::AfterElement => "after array element",
-            Place::InString => "in string literal",
-            Place::InEscape => "in string escape code",
-            Place::InHex => "in \\u hexadecimal character escape",
-            Place::InNumber => "in numeric literal",
-            Place::AfterPoint => "after decimal point in numeric literal",
-            Place::InExponent => "in exponent of numeric literal",
-            Place::InWord(word, letter) => {
+            SyntaxPlace::BeginOfValue => "looking for beginning of value",
+            SyntaxPlace::BeginOfKey => "looking for beginning of object key string",
+            SyntaxPlace::AfterKey => "after object key",
+            SyntaxPlace::AfterPair => "after object key:value pair",
+            SyntaxPlace::AfterElement => "after array element",
+            SyntaxPlace::InString => "in string literal",
+            SyntaxPlace::InEscape => "in string escape code",
+            SyntaxPlace::InHex => "in \\u hexadecimal character escape",
+            SyntaxPlace::InNumber => "in numeric literal",
+            SyntaxPlace::AfterPoint => "after decimal point in numeric literal",
+            SyntaxPlace::InExponent => "in exponent of numeric literal",
+            SyntaxPlace::InWord(word, letter) => {
                 return write!(f, "in literal {word} (expecting '{letter}')");
             }
         })
@@ -215,19 +216,19 @@ impl Scanner {
             Expects::Text => match byte {
                 b'"' => Expects::Separator,
                 b'\\' => Expects::Escape,
-                ..0x20 => return wrong(Place::InString),
+                ..0x20 => return wrong(SyntaxPlace::InString),
                 _ => Expects::Text,
             },
             Expects::Escape => match byte {
                 b'b' | b'f' | b'n' | b'r' | b't' | b'\\' | b'/' | b'"' => Expects::Text,
                 b'u' => Expects::Hex(4),
-                _ => return wrong(Place::InEscape),
+                _ => return wrong(SyntaxPlace::InEscape),
             },
-            Expects::Hex(_) if !byte.is_ascii_hexdigit() => return wrong(Place::InHex),
+            Expects::Hex(_) if !byte.is_ascii_hexdigit() => return wrong(SyntaxPlace::InHex),
             Expects::Hex(1) => Expects::Text,
             Expects::Hex(left) => Expects::Hex(left - 1),
             Expects::Word(word, at) => match word.as_bytes()[at] {
-                letter if letter != byte => return wrong(Place::InWord(word, letter.into())),
+                letter if letter != byte => return wrong(SyntaxPlace::InWord(word, letter.into())),
                 _ if at + 1 == word.len() => Expects::Separator,
                 _ => Expects::Word(word, at + 1),
             },
@@ -239,28 +240,29 @@ impl Scanner {
                 return Ok(self.closed());
             }
             Expects::Key | Expects::KeyOrEnd if byte == b'"' => Expects::Text,
-            Expects::Key | Expects::KeyOrEnd => return wrong(Place::BeginOfKey),
+            Expects::Key | Expects::KeyOrEnd => return wrong(SyntaxPlace::BeginOfKey),
         };
         self.expects = next;
-        Ok(Step::Goes)
+        Ok(Step::Continues)
     }
 
-    /// How many of the bytes that follow change nothing. Nearly all of a long value is text, which is looked through many times faster than by steps.
-    fn skips(&self, bytes: &[u8]) -> usize {
+    /// Returns the number of following bytes that do not change the state. Nearly all of a long
+    /// value is text, and searching it is many times faster than single steps.
+    fn skippable(&self, bytes: &[u8]) -> usize {
         match self.expects {
             Expects::Text => {
-                let tells = |byte: &u8| matches!(*byte, ..0x20 | b'"' | b'\\');
-                bytes.iter().position(tells).unwrap_or(bytes.len())
+                let is_special = |byte: &u8| matches!(*byte, ..0x20 | b'"' | b'\\');
+                bytes.iter().position(is_special).unwrap_or(bytes.len())
             }
             _ => 0,
         }
     }
 
-    /// The first byte of a value.
+    /// Handles the first byte of a value.
     fn value(&mut self, byte: u8) -> Result<Step, SplitError> {
         self.expects = match byte {
-            b'{' => self.opens(Open::Key, Expects::KeyOrEnd)?,
-            b'[' => self.opens(Open::Array, Expects::ValueOrEnd)?,
+            b'{' => self.push(OpenBracket::Key, Expects::KeyOrEnd)?,
+            b'[' => self.push(OpenBracket::Array, Expects::ValueOrEnd)?,
             b'"' => Expects::Text,
             b't' => Expects::Word("true", 1),
             b'f' => Expects::Word("false", 1),
@@ -269,13 +271,16 @@ impl Scanner {
             b'0' => Expects::Number(Number::Zero),
             b'1'..=b'9' => Expects::Number(Number::Digit),
             _ => {
-                return Err(SplitError::Character { found: byte, place: Place::BeginOfValue });
+                return Err(SplitError::Character {
+                    found: byte,
+                    place: SyntaxPlace::BeginOfValue,
+                });
             }
         };
-        Ok(Step::Goes)
+        Ok(Step::Continues)
     }
 
-    fn opens(&mut self, bracket: Open, then: Expects) -> Result<Expects, SplitError> {
+    fn push(&mut self, bracket: OpenBracket, then: Expects) -> Result<Expects, SplitError> {
         if self.open.len() >= DEPTH_MAX {
             return Err(SplitError::Depth);
         }
@@ -283,57 +288,57 @@ impl Scanner {
         Ok(then)
     }
 
-    /// What comes behind a value, or a key.
+    /// Handles a byte after a value or a key.
     fn separator(&mut self, byte: u8) -> Result<Step, SplitError> {
         let Some(open) = self.open.last_mut() else { return Ok(Step::EndedBefore) };
         if is_space(byte) {
             self.expects = Expects::Separator;
-            return Ok(Step::Goes);
+            return Ok(Step::Continues);
         }
         (self.expects, *open) = match (*open, byte) {
-            (Open::Key, b':') => (Expects::Value, Open::Value),
-            (Open::Value, b',') => (Expects::Key, Open::Key),
-            (Open::Array, b',') => (Expects::Value, Open::Array),
-            (Open::Value, b'}') | (Open::Array, b']') => {
+            (OpenBracket::Key, b':') => (Expects::Value, OpenBracket::Value),
+            (OpenBracket::Value, b',') => (Expects::Key, OpenBracket::Key),
+            (OpenBracket::Array, b',') => (Expects::Value, OpenBracket::Array),
+            (OpenBracket::Value, b'}') | (OpenBracket::Array, b']') => {
                 self.open.pop();
                 return Ok(self.closed());
             }
             (open, found) => {
                 let place = match open {
-                    Open::Key => Place::AfterKey,
-                    Open::Value => Place::AfterPair,
-                    Open::Array => Place::AfterElement,
+                    OpenBracket::Key => SyntaxPlace::AfterKey,
+                    OpenBracket::Value => SyntaxPlace::AfterPair,
+                    OpenBracket::Array => SyntaxPlace::AfterElement,
                 };
                 return Err(SplitError::Character { found, place });
             }
         };
-        Ok(Step::Goes)
+        Ok(Step::Continues)
     }
 
-    /// A bracket was closed.
+    /// Returns the step after a closing bracket.
     fn closed(&mut self) -> Step {
         self.expects = Expects::Separator;
-        if self.open.is_empty() { Step::EndsBehind } else { Step::Goes }
+        if self.open.is_empty() { Step::EndsAfter } else { Step::Continues }
     }
 }
 
 impl Number {
-    /// What comes next in it; none if this is behind it.
+    /// Returns the next part of the number; none if the byte is beyond it.
     fn step(self, byte: u8) -> Result<Option<Number>, SplitError> {
         let wrong = |place| Err(SplitError::Character { found: byte, place });
         let is_digit = byte.is_ascii_digit();
         Ok(match (self, byte) {
             (Number::Minus, b'0') => Some(Number::Zero),
             (Number::Minus, _) if is_digit => Some(Number::Digit),
-            (Number::Minus, _) => return wrong(Place::InNumber),
+            (Number::Minus, _) => return wrong(SyntaxPlace::InNumber),
             (Number::Digit, _) if is_digit => Some(Number::Digit),
             (Number::Digit | Number::Zero, b'.') => Some(Number::Point),
             (Number::Point | Number::Fraction, _) if is_digit => Some(Number::Fraction),
-            (Number::Point, _) => return wrong(Place::AfterPoint),
+            (Number::Point, _) => return wrong(SyntaxPlace::AfterPoint),
             (Number::Digit | Number::Zero | Number::Fraction, b'e' | b'E') => Some(Number::E),
             (Number::E, b'+' | b'-') => Some(Number::Sign),
             (Number::E | Number::Sign | Number::Exponent, _) if is_digit => Some(Number::Exponent),
-            (Number::E | Number::Sign, _) => return wrong(Place::InExponent),
+            (Number::E | Number::Sign, _) => return wrong(SyntaxPlace::InExponent),
             (Number::Digit | Number::Zero | Number::Fraction | Number::Exponent, _) => None,
         })
     }

@@ -1,14 +1,16 @@
-//! From the bytes of a message to JSON, a piece at a time.
+//! Translates protobuf bytes to JSON text, chunk by chunk.
 //!
 //! ```text
 //!   0a 02 18 05   12 05 0a 03 66 6f 6f   20 01
 //!   {"header":{"revision":"5"},"kvs":[{"key":"Zm9v"}],"count":"1"}
 //! ```
 //!
-//! Fields go out in the order in which they lie, which is that of their numbers and the one in which etcd's gateway has them. What has no name here is left
-//! out, and so is a zero. The message lies where it was made; of its JSON only the piece that goes out next is there at a time.
+//! Fields are written in the order of the encoded message, which is that of their numbers, as in
+//! etcd's gateway. Unknown fields and default values are left out. Beside the encoded message, only
+//! the next chunk of JSON is in memory.
 //!
-//! What is always true: what our own methods have answered has a shape, so it is written whole; bytes of other origin give some JSON, and no panic.
+//! Invariants: responses of our own methods are written completely; arbitrary bytes give valid JSON
+//! and no panic.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,49 +18,49 @@ use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use prost::encoding::{WireType, decode_varint};
 use proto::shape::{Enum, Field, Kind, Message};
 
-/// How characters that mean something to HTML are written.
+/// The treatment of characters that are special in HTML.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Escape {
-    /// As they are.
+    /// Written as they are.
     Json,
-    /// By their numbers.
+    /// Written as `\u003c`.
     ///
-    /// Compat: in streams, whose messages are wrapped by another library than the one that writes them.
+    /// Compat: etcd wraps the messages of streams with another library than it writes them with.
     Html,
 }
 
-/// A message on its way to JSON.
+/// Writes a message as JSON.
 #[derive(Debug)]
 pub(crate) struct Writer {
     open: Vec<Level>,
     escape: Escape,
 }
 
-/// A message that is being written.
+/// A message of the current path, from the outermost to the innermost.
 #[derive(Debug)]
 struct Level {
     shape: &'static Message,
     rest: Bytes,
-    /// Whether something is in it already.
-    is_begun: bool,
-    /// The list that is being written.
+    /// Whether a field was written.
+    has_fields: bool,
+    /// The number of the repeated field that is being written.
     list: Option<u32>,
 }
 
 impl Level {
     fn new(shape: &'static Message, rest: Bytes) -> Level {
-        Level { shape, rest, is_begun: false, list: None }
+        Level { shape, rest, has_fields: false, list: None }
     }
 }
 
-/// A field as it lies.
+/// An encoded value.
 enum Value {
     Varint(u64),
     Bytes(Bytes),
 }
 
 impl Writer {
-    /// Begins to write a message.
+    /// Starts to write a message.
     pub(crate) fn new(
         shape: &'static Message,
         message: Bytes,
@@ -69,7 +71,7 @@ impl Writer {
         Writer { open: vec![Level::new(shape, message)], escape }
     }
 
-    /// Goes on until there are so many bytes, or all. Whether it is done.
+    /// Writes until `out` has `bytes` bytes or the message ends. Returns whether it has ended.
     pub(crate) fn write(&mut self, out: &mut BytesMut, bytes: usize) -> bool {
         while let Some(level) = self.open.last_mut() {
             if out.len() >= bytes {
@@ -100,7 +102,7 @@ impl Writer {
         };
         for value in values {
             if field.repeated || field.oneof.is_some() || !is_zero(field.kind, &value) {
-                level.begin(field, out);
+                level.start_field(field, out);
                 if let Some(inner) = put(field.kind, value, self.escape, out) {
                     self.open.push(inner);
                     return;
@@ -111,13 +113,13 @@ impl Writer {
 }
 
 impl Level {
-    /// Everything before the value of a field.
-    fn begin(&mut self, field: &Field, out: &mut BytesMut) {
+    /// Writes everything before the value of a field.
+    fn start_field(&mut self, field: &Field, out: &mut BytesMut) {
         if self.list.is_some() && self.list != Some(field.number) {
             out.put_u8(b']');
             self.list = None;
         }
-        if std::mem::replace(&mut self.is_begun, true) {
+        if std::mem::replace(&mut self.has_fields, true) {
             out.put_u8(b',');
         }
         if self.list.is_some() {
@@ -133,7 +135,7 @@ impl Level {
     }
 }
 
-/// Writes a value; if it is a message its beginning, and what is to be written of it.
+/// Writes a value. For a message, writes the opening bracket and returns its level.
 fn put(kind: Kind, value: Value, escape: Escape, out: &mut BytesMut) -> Option<Level> {
     match (kind, value) {
         (Kind::Message(shape), Value::Bytes(bytes)) => {
@@ -162,7 +164,7 @@ fn put(kind: Kind, value: Value, escape: Escape, out: &mut BytesMut) -> Option<L
     None
 }
 
-/// What a number of 32 bits is of one that was written.
+/// Returns the lower 32 bits.
 fn low(value: u64) -> u32 {
     u32::try_from(value & u64::from(u32::MAX)).expect("the upper half is masked")
 }
@@ -176,7 +178,7 @@ fn put_enum(values: &Enum, number: i32, out: &mut BytesMut) {
 
 fn put_text(out: &mut BytesMut, text: std::fmt::Arguments<'_>) {
     use std::fmt::Write as _;
-    out.write_fmt(text).expect("the buffer grows as needed");
+    out.write_fmt(text).expect("BytesMut grows as needed");
 }
 
 fn put_base64(bytes: &[u8], out: &mut BytesMut) {
@@ -184,11 +186,11 @@ fn put_base64(bytes: &[u8], out: &mut BytesMut) {
     let start = out.len();
     out.resize(start + bytes.len().div_ceil(3) * 4, 0);
     let written = STANDARD.encode_slice(bytes, &mut out[start..]);
-    out.truncate(start + written.expect("there is room for it"));
+    out.truncate(start + written.expect("the buffer has the encoded length"));
     out.put_u8(b'"');
 }
 
-/// A string in quotes.
+/// Writes a quoted string.
 pub(crate) fn put_string(text: &str, escape: Escape, out: &mut BytesMut) {
     out.put_u8(b'"');
     for character in text.chars() {
@@ -221,13 +223,13 @@ fn is_zero(kind: Kind, value: &Value) -> bool {
     }
 }
 
-/// The numbers of a list that lie together.
+/// Decodes a packed list of numbers.
 fn unpacked(mut bytes: Bytes) -> Vec<Value> {
     let next = || decode_varint(&mut bytes).ok().map(Value::Varint);
     std::iter::from_fn(next).collect()
 }
 
-/// The next field; none at the end, or where there is no field.
+/// Takes the next field; none at the end or at malformed bytes.
 fn take(rest: &mut Bytes) -> Option<(u32, Value)> {
     while rest.has_remaining() {
         let (number, kind) = prost::encoding::decode_key(rest).ok()?;
@@ -238,7 +240,7 @@ fn take(rest: &mut Bytes) -> Option<(u32, Value)> {
                 let value = (length <= rest.len()).then(|| rest.split_to(length))?;
                 return Some((number, Value::Bytes(value)));
             }
-            // No message of ours has these.
+            // No field of etcd has these types.
             WireType::ThirtyTwoBit => skip(rest, 4)?,
             WireType::SixtyFourBit => skip(rest, 8)?,
             WireType::StartGroup | WireType::EndGroup => return None,
@@ -288,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_written_as_etcd_writes_them() {
+    fn fields_are_written_as_in_etcd() {
         let header = r#"{"cluster_id":"18446744073709551615","revision":"-5"}"#;
         let kvs = r#"[{"key":"Zm9v","version":"1"},{"version":"1"}]"#;
         let all = format!(r#"{{"header":{header},"kvs":{kvs},"more":true,"count":"2"}}"#);
@@ -299,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pieces_are_the_whole() {
+    fn chunks_of_any_size_make_the_same_text() {
         let whole = json("/v3/kv/range", &range());
         for bytes in 1..whole.len() {
             assert_eq!(json_in("/v3/kv/range", &range(), bytes, Escape::Json), whole);
@@ -307,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn enums_go_by_name_if_they_have_one() {
+    fn enums_are_written_by_name_if_known() {
         let alarm = |alarm| AlarmMember { member_id: 1, alarm };
         let alarms =
             AlarmResponse { alarms: vec![alarm(1), alarm(77), alarm(0)], ..Default::default() };
@@ -318,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_chosen_is_there_even_if_it_is_empty() {
+    fn an_empty_oneof_field_is_written() {
         let op = |response| ResponseOp { response: Some(response) };
         let put = op(Response::ResponsePut(PutResponse::default()));
         let txn = TxnResponse { responses: vec![put.clone(), put], ..Default::default() };
@@ -329,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn two_lists_of_a_message_are_two() {
+    fn consecutive_lists_are_separate() {
         let member = Member {
             peer_urls: vec!["a".into(), String::new()],
             client_urls: vec!["c".into()],
@@ -343,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_are_escaped() {
+    fn special_characters_are_escaped() {
         let users = AuthUserListResponse {
             users: vec!["\"\\\u{8}\u{c}\n\r\t\u{1}<é😀".into()],
             ..Default::default()
@@ -355,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_any_origin_are_survived() {
+    fn arbitrary_bytes_give_valid_json() {
         let whole = range().encode_to_vec();
         for at in 0..whole.len() {
             for byte in [0, 0x7f, 0xff] {

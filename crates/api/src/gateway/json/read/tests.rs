@@ -20,14 +20,14 @@ fn refused(text: &str) -> String {
 }
 
 #[test]
-fn fields_have_two_names() {
+fn fields_have_protobuf_and_json_names() {
     let asked = RangeRequest { key: "foo".into(), range_end: "g".into(), ..Default::default() };
     assert_eq!(range(r#"{"key":"Zm9v","range_end":"Zw=="}"#), asked);
     assert_eq!(range(r#" {"rangeEnd" : "Zw", "key" : "Zm9v" } "#), asked);
 }
 
 #[test]
-fn numbers_may_be_strings_and_enums_numbers() {
+fn numbers_may_be_strings_and_enums_may_be_numbers() {
     for text in [r#"{"limit":5,"sort_order":"DESCEND"}"#, r#"{"limit":"5.0","sortOrder":2}"#] {
         assert_eq!(range(text), RangeRequest { limit: 5, sort_order: 2, ..Default::default() });
     }
@@ -36,23 +36,23 @@ fn numbers_may_be_strings_and_enums_numbers() {
 }
 
 #[test]
-fn what_is_null_or_unknown_is_not_there() {
+fn null_and_unknown_fields_are_skipped() {
     let text = r#"{"key":null,"nope":[{"a":"}"},[],null],"sort_order":"NOPE","keys_only":true}"#;
     assert_eq!(range(text), RangeRequest { keys_only: true, ..Default::default() });
 }
 
 #[test]
-fn zeros_are_not_written() {
+fn default_values_are_not_encoded() {
     let shape = Route::find("/v3/kv/range").unwrap().request;
     let text = br#"{"key":"","limit":0,"serializable":false,"sort_order":"NONE"}"#;
     assert_eq!(read(text, shape).unwrap(), [0; 0]);
     let txn = Route::find("/v3/kv/txn").unwrap().request;
-    // The comparison with version zero is one.
+    // A oneof has presence: version zero is encoded.
     assert_eq!(read(br#"{"compare":[{"version":0}]}"#, txn).unwrap(), [0x0a, 2, 0x20, 0]);
 }
 
 #[test]
-fn messages_hold_messages() {
+fn nested_and_repeated_messages_are_translated() {
     let text = r#"{"compare":[{"key":"YQ==","target":"VALUE","value":"Yg=="}],
         "success":[{"request_put":{"key":"YQ==","value":"Yw=="}},{"requestTxn":{"failure":[]}}]}"#;
     let txn: TxnRequest = decode("/v3/kv/txn", text).unwrap();
@@ -64,7 +64,7 @@ fn messages_hold_messages() {
 }
 
 #[test]
-fn base64_comes_in_two_alphabets_padded_or_not() {
+fn base64_has_two_alphabets_and_optional_padding() {
     for text in ["-_8=", "+/8=", "-_8", "+/8", "+/\\n8=", "+/9="] {
         let asked = range(&format!(r#"{{"key":"{text}"}}"#));
         assert_eq!(asked.key, &[0xfb, 0xff][..], "{text}");
@@ -91,9 +91,10 @@ fn strings_are_unescaped() {
     assert_eq!(name(r#"{"n\u0061me":"x"}"#), "x");
 }
 
-/// The texts are those of etcd 3.7.1, but for the blank behind `proto:`, which there is one of two at random.
+/// The texts were taken from etcd 3.7.1, except for the space after `proto:`, which etcd chooses at
+/// random from two characters.
 #[test]
-fn what_is_wrong_is_told_in_the_words_of_go() {
+fn invalid_messages_have_the_texts_of_go() {
     for (text, error) in [
         (r#"{"key":"Zm9v","key":"Zm9v"}"#, "(line 1:15): duplicate field \"key\""),
         (r#"{"key":5}"#, "(line 1:8): invalid value for bytes field key: 5"),
@@ -120,7 +121,7 @@ fn what_is_wrong_is_told_in_the_words_of_go() {
 }
 
 #[test]
-fn of_a_oneof_one_is_set() {
+fn only_one_field_of_a_oneof_may_be_set() {
     let text = r#"{"success":[{"request_put":{},"requestRange":{}}]}"#;
     let error = decode::<TxnRequest>("/v3/kv/txn", text).unwrap_err();
     let what =
@@ -131,7 +132,7 @@ fn of_a_oneof_one_is_set() {
 }
 
 #[test]
-fn messages_are_not_nested_without_end() {
+fn the_depth_of_messages_is_bounded() {
     let nested = |depth: usize| {
         let (open, close) = (r#"{"success":[{"request_txn":"#, "}]}");
         format!("{}{{}}{}", open.repeat(depth), close.repeat(depth))
@@ -139,7 +140,7 @@ fn messages_are_not_nested_without_end() {
     assert!(decode::<TxnRequest>("/v3/kv/txn", &nested(49)).is_ok());
     let error = decode::<TxnRequest>("/v3/kv/txn", &nested(50)).unwrap_err();
     assert_eq!(error, "proto: exceeded max recursion depth");
-    // What is only passed over may be.
+    // Skipped values may be nested deeper.
     let text = format!(r#"{{"nope":{}{}}}"#, "[".repeat(5000), "]".repeat(5000));
     assert_eq!(range(&text), RangeRequest::default());
 }

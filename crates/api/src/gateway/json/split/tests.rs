@@ -17,7 +17,7 @@ fn refused(text: &str) -> String {
 }
 
 #[test]
-fn values_follow_each_other() {
+fn consecutive_values_are_split() {
     assert_eq!(all(r#"{"ID":"1"} {"ID":2}{}"#).unwrap(), [r#"{"ID":"1"}"#, r#"{"ID":2}"#, "{}"]);
     assert_eq!(all("1 2.5e-3true[[],{}]").unwrap(), ["1", "2.5e-3", "true", "[[],{}]"]);
     assert_eq!(all(" \n").unwrap(), [""; 0]);
@@ -25,7 +25,7 @@ fn values_follow_each_other() {
 }
 
 #[test]
-fn a_value_is_there_with_its_last_byte() {
+fn a_value_is_complete_with_its_last_byte() {
     let mut values = Values::new(MAX);
     for byte in br#" {"a":["}\"", -0]"# {
         values.add(&[*byte]);
@@ -34,12 +34,12 @@ fn a_value_is_there_with_its_last_byte() {
     values.add(b"}nul");
     assert_eq!(values.next().unwrap().unwrap(), &br#" {"a":["}\"", -0]}"#[..]);
     assert_eq!(values.next(), Ok(None));
-    assert_eq!(values.last(), Err(SplitError::CutOff));
+    assert_eq!(values.last(), Err(SplitError::UnexpectedEof));
 }
 
-/// The texts are those that etcd 3.7.1 answers with.
+/// The texts were taken from etcd 3.7.1.
 #[test]
-fn what_is_wrong_is_told_in_the_words_of_go() {
+fn syntax_errors_have_the_texts_of_go() {
     for (text, error) in [
         ("x", "invalid character 'x' looking for beginning of value"),
         (r#"{"key":"#, "unexpected EOF"),
@@ -70,7 +70,7 @@ fn what_is_wrong_is_told_in_the_words_of_go() {
 
 #[test]
 fn depth_and_length_are_bounded() {
-    assert_eq!(all(&"[".repeat(DEPTH_MAX)), Err(SplitError::CutOff));
+    assert_eq!(all(&"[".repeat(DEPTH_MAX)), Err(SplitError::UnexpectedEof));
     assert_eq!(all(&"[".repeat(DEPTH_MAX + 1)), Err(SplitError::Depth));
     let mut values = Values::new(4);
     values.add(b"[[[]]]");

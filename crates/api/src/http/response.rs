@@ -1,29 +1,29 @@
-//! Responses of the shapes that Go's HTTP server gives them.
+//! Responses in the form of Go's HTTP server.
 
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
 
-/// Text for people.
+/// The content type of plain text.
 pub(super) const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
-/// A body of some type.
+/// Creates a response with a content type.
 pub(super) fn body(kind: HeaderValue, body: impl Into<Bytes>) -> Response<Bytes> {
     let mut response = Response::new(body.into());
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     response
 }
 
-/// Text that a browser is told not to guess about.
+/// Creates a text response whose content type browsers must not guess.
 pub(super) fn plain(text: impl Into<Bytes>) -> Response<Bytes> {
     let mut response = body(TEXT, text);
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
     response
 }
 
-/// A failure, with a newline behind its text, even if there is one.
+/// Creates an error response. As in Go, a newline is added to the text in any case.
 pub(crate) fn error(status: StatusCode, text: impl std::fmt::Display) -> Response<Bytes> {
     let mut response = plain(format!("{text}\n"));
     *response.status_mut() = status;
@@ -38,9 +38,9 @@ pub(super) fn not_found() -> Response<Bytes> {
     error(StatusCode::NOT_FOUND, "404 page not found")
 }
 
-/// The refusal of all methods but GET, HEAD among them.
-pub(super) fn only_get(asked: &Parts) -> Option<Response<Bytes>> {
-    if asked.method == Method::GET {
+/// Refuses all methods except GET. Compat: as in etcd, HEAD is refused, too.
+pub(super) fn only_get(head: &Parts) -> Option<Response<Bytes>> {
+    if head.method == Method::GET {
         return None;
     }
     let mut response = error(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
@@ -48,7 +48,7 @@ pub(super) fn only_get(asked: &Parts) -> Option<Response<Bytes>> {
     Some(response)
 }
 
-/// What names no path, and is no question about the server either.
+/// Refuses a request for `*` that is not OPTIONS.
 pub(super) fn no_path() -> Response<Bytes> {
     let mut response = Response::default();
     *response.status_mut() = StatusCode::BAD_REQUEST;
@@ -56,12 +56,12 @@ pub(super) fn no_path() -> Response<Bytes> {
     response
 }
 
-/// Sends somebody elsewhere. Only who just looks is told so in HTML.
+/// Creates a redirect, with an HTML body for GET.
 pub(super) fn redirect(method: &Method, to: &str) -> Response<Bytes> {
     let html = |text: String| body(HeaderValue::from_static("text/html; charset=utf-8"), text);
     let mut response = match *method {
         Method::GET => {
-            // What else HTML would not take is escaped already, or is in no URI.
+            // Other special characters of HTML are percent-encoded or not allowed in a URI.
             let link = to.replace('&', "&amp;").replace('\'', "&#39;");
             html(format!("<a href=\"{link}\">Temporary Redirect</a>.\n\n"))
         }
@@ -69,15 +69,15 @@ pub(super) fn redirect(method: &Method, to: &str) -> Response<Bytes> {
         _ => Response::default(),
     };
     *response.status_mut() = StatusCode::TEMPORARY_REDIRECT;
-    // What is redirected to has been escaped, so it is a value; were it none, the status would still say enough.
+    // The target is percent-encoded, so it is a valid header value.
     if let Ok(to) = HeaderValue::from_str(to) {
         response.headers_mut().insert(header::LOCATION, to);
     }
     response
 }
 
-/// Takes the body away, and leaves its length.
-pub(super) fn strip(response: &mut Response<Bytes>) {
+/// Removes the body and sets its length as a header.
+pub(super) fn strip_body(response: &mut Response<Bytes>) {
     let body = std::mem::take(response.body_mut());
     if !body.is_empty() {
         response.headers_mut().insert(header::CONTENT_LENGTH, body.len().into());
