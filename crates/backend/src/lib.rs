@@ -9,7 +9,7 @@
 //! ```text
 //!    Tx ──commit──►  active   key 7_0 → ...   meta consistent_index → 9      in memory
 //!                      │ freeze
-//!    View ─reads─►   frozen   key 6_0 → ...   key 3_0 → deleted            in memory, being written
+//!    View ─reads─►   frozen   key 6_0 → ...   key 3_0 → deleted          in memory, being written
 //!                      │ one bolt transaction
 //!                    file     key 3_0 → ...   meta consistent_index → 5      durable
 //! ```

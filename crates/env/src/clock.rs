@@ -1,18 +1,20 @@
 //! Time as an argument.
 
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Tells the time, and waits.
+use parking_lot::Mutex;
+
+/// A source of time.
 pub trait Clock: Send + Sync + Debug {
-    /// Time since some fixed moment; never goes back.
+    /// Time since a fixed point; never decreases.
     fn monotonic(&self) -> Duration;
 
-    /// The date, which may jump. For people and for names, never for deciding how long something took.
+    /// Wall-clock time, which may jump. For display and names, never for measuring durations.
     fn wall(&self) -> SystemTime;
 
-    /// Lets time pass.
+    /// Sleeps.
     fn sleep(&self, time: Duration);
 }
 
@@ -42,25 +44,25 @@ impl Clock for OsClock {
     }
 }
 
-/// A clock that stands still until it is moved. Sleeping moves it. Clones show the same time.
+/// A clock that moves only when told to. Sleeping moves it. Clones share the same time.
 #[derive(Clone, Debug, Default)]
 pub struct SimClock {
     elapsed: Arc<Mutex<Duration>>,
 }
 
 impl SimClock {
-    /// Moves the time on.
+    /// Moves the time forward.
     pub fn advance(&self, time: Duration) {
-        *self.elapsed.lock().unwrap_or_else(PoisonError::into_inner) += time;
+        *self.elapsed.lock() += time;
     }
 }
 
 impl Clock for SimClock {
     fn monotonic(&self) -> Duration {
-        *self.elapsed.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.elapsed.lock()
     }
 
-    /// Starts at the turn of the millennium, and runs with the monotonic time.
+    /// Starts on 2000-01-01 and follows the monotonic time.
     fn wall(&self) -> SystemTime {
         const MILLENNIUM: Duration = Duration::from_secs(946_684_800);
         SystemTime::UNIX_EPOCH + MILLENNIUM + self.monotonic()
@@ -76,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_simulated_clock_moves_when_moved() {
+    fn a_simulated_clock_moves_only_when_told_to() {
         let clock = SimClock::default();
         let other = clock.clone();
         assert_eq!(other.monotonic(), Duration::ZERO);
@@ -85,12 +87,12 @@ mod tests {
         assert_eq!(
             other.wall(),
             SystemTime::UNIX_EPOCH + Duration::from_secs(946_684_802),
-            "the date runs along"
+            "the wall clock follows"
         );
     }
 
     #[test]
-    fn the_machines_clock_does_not_go_back() {
+    fn the_os_clock_is_monotonic() {
         let clock = OsClock::default();
         let before = clock.monotonic();
         clock.sleep(Duration::from_millis(1));

@@ -1,34 +1,35 @@
-//! The names of hosts.
+//! Host names.
 
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ptr;
 
-/// The longest name that the C library hands out, with what ends it.
+/// Maximum length of a host name in libc, with its terminator.
 const NAME_BYTES_MAX: usize = 1025;
 
-/// The name that the system knows an address by: from its table of hosts, from a record of DNS, or wherever else it looks. It may take long.
-pub fn host_name_of(address: IpAddr) -> Option<String> {
+/// Looks up the host name of an address, in the hosts file, DNS, or whatever the system uses. May
+/// take long.
+pub fn host_name(address: IpAddr) -> Option<String> {
     match address.to_canonical() {
         IpAddr::V4(address) => name_of(&socket_address_v4(address)),
         IpAddr::V6(address) => name_of(&socket_address_v6(address)),
     }
 }
 
-/// What the C library takes for the address of a socket.
+/// A libc socket address.
 ///
 /// # Safety
 ///
-/// A value must begin as `sockaddr` does, with the family that says what it is.
-#[expect(unsafe_code, reason = "a promise to the C library")]
+/// A value must begin like a `sockaddr`, with a matching address family.
+#[expect(unsafe_code, reason = "a contract with libc")]
 unsafe trait SocketAddress: Sized {}
 
-#[expect(unsafe_code, reason = "it is what the C library calls so")]
-// SAFETY: it has the family of version 4, and is made only here.
+#[expect(unsafe_code, reason = "the layout is that of libc")]
+// SAFETY: created only here, with the family of IPv4.
 unsafe impl SocketAddress for libc::sockaddr_in {}
 
-#[expect(unsafe_code, reason = "it is what the C library calls so")]
-// SAFETY: it has the family of version 6, and is made only here.
+#[expect(unsafe_code, reason = "the layout is that of libc")]
+// SAFETY: created only here, with the family of IPv6.
 unsafe impl SocketAddress for libc::sockaddr_in6 {}
 
 fn socket_address_v4(address: Ipv4Addr) -> libc::sockaddr_in {
@@ -57,8 +58,9 @@ fn family(family: libc::c_int) -> libc::sa_family_t {
 fn name_of<A: SocketAddress>(address: &A) -> Option<String> {
     let mut name = [0_u8; NAME_BYTES_MAX];
     let length = libc::socklen_t::try_from(size_of::<A>()).ok()?;
-    #[expect(unsafe_code, reason = "neither the standard library nor rustix offers this call")]
-    // SAFETY: both pointers are to values of the lengths that are given, which live until it returns; no service is asked for, so that pointer may be null.
+    #[expect(unsafe_code, reason = "neither std nor rustix offers this call")]
+    // SAFETY: both pointers are valid for the given lengths during the call; no service name is
+    // requested, so that pointer may be null.
     let answer = unsafe {
         libc::getnameinfo(
             ptr::from_ref(address).cast(),
@@ -79,9 +81,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_system_has_a_name_for_itself() {
-        let name = host_name_of(Ipv4Addr::LOCALHOST.into()).unwrap();
+    fn the_loopback_address_has_a_name() {
+        let name = host_name(Ipv4Addr::LOCALHOST.into()).unwrap();
         assert!(!name.is_empty());
-        assert_eq!(host_name_of("::ffff:127.0.0.1".parse().unwrap()), Some(name));
+        assert_eq!(host_name("::ffff:127.0.0.1".parse().unwrap()), Some(name));
     }
 }

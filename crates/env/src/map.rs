@@ -1,39 +1,41 @@
-//! A file seen as memory.
+//! A memory-mapped file.
 
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// The first bytes of a file, mapped for reading. Cheap to clone; the memory stays until the last clone is dropped,
-/// whatever happens to the file's handle or name.
+/// The first bytes of a file, mapped for reading. Cheap to clone; the memory stays until the last
+/// clone is dropped, whatever happens to the file's handle or name.
 ///
-/// Only the slices that [`Map::get`] hands out are ever read, so writers may change what nobody looks at: see the contract of
-/// [`File::map`](crate::File::map).
+/// Only the slices returned by [`Map::get`] are ever read, so writers may change other bytes: see
+/// the contract of [`File::map`](crate::File::map).
 #[derive(Clone)]
 pub struct Map {
     start: *const u8,
     len: usize,
-    /// How many bytes of address space lie behind `start`, at least `len`: room to let the file grow under the same map.
+    /// Address space after `start`, in bytes, at least `len`: room for the file to grow under the
+    /// same map.
     reserved: usize,
-    /// Keeps the memory.
+    /// Keeps the memory alive.
     owner: Arc<dyn Any + Send + Sync>,
 }
 
-// SAFETY: the memory behind `start` is owned by `owner`, is shared between threads only for reading, and may be released
-// from any thread.
-#[expect(unsafe_code, reason = "a raw pointer is neither by itself")]
+// SAFETY: the memory at `start` is owned by `owner`, shared between threads only for reading, and
+// may be released from any thread.
+#[expect(unsafe_code, reason = "raw pointers are not Send")]
 unsafe impl Send for Map {}
 // SAFETY: as above.
-#[expect(unsafe_code, reason = "a raw pointer is neither by itself")]
+#[expect(unsafe_code, reason = "raw pointers are not Sync")]
 unsafe impl Sync for Map {}
 
 impl Map {
-    /// A view of memory that `owner` keeps.
+    /// Creates a view of memory that `owner` keeps alive.
     ///
     /// # Safety
-    /// From `start`, `reserved` bytes of address space belong to `owner` for as long as it lives, and the first `len` of
-    /// them can be read, subject to the contract of [`File::map`](crate::File::map).
-    #[expect(unsafe_code, reason = "the caller vouches for the memory")]
+    /// `reserved` bytes of address space from `start` on must belong to `owner` while it lives, and
+    /// the first `len` of them must be readable, subject to the contract of
+    /// [`File::map`](crate::File::map).
+    #[expect(unsafe_code, reason = "the caller guarantees the validity of the memory")]
     pub(crate) unsafe fn new(
         start: *const u8,
         len: usize,
@@ -44,46 +46,47 @@ impl Map {
         Map { start, len, reserved, owner }
     }
 
-    /// The same memory, seen up to another length.
+    /// Returns a view of the same memory with another length.
     ///
     /// # Safety
     /// As for [`Map::new`].
-    #[expect(unsafe_code, reason = "the caller vouches for the memory")]
+    #[expect(unsafe_code, reason = "the caller guarantees the validity of the memory")]
     pub(crate) unsafe fn resized(&self, len: usize) -> Option<Map> {
         (len <= self.reserved).then(|| Map { len, owner: Arc::clone(&self.owner), ..*self })
     }
 
-    /// The mapped length.
+    /// Length of the map, in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nothing is mapped.
+    /// Reports whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Some bytes, unless they reach beyond the end.
+    /// Returns bytes of the map, or `None` if they extend beyond its end.
     #[inline]
     pub fn get(&self, offset: usize, len: usize) -> Option<&[u8]> {
         if offset > self.len || len > self.len - offset {
             return None;
         }
-        // SAFETY: within the `len` bytes that `new` was promised, which live as long as `owner`, hence as `self`. That nobody
-        // writes them while the slice lives was promised to `File::map`.
-        #[expect(unsafe_code, reason = "mapped memory is reached by pointer")]
+        // SAFETY: within the `len` bytes guaranteed to `new`, which live as long as `owner`, hence
+        // as `self`. The caller of `File::map` guarantees that they are not written while the slice
+        // lives.
+        #[expect(unsafe_code, reason = "mapped memory is accessed by pointer")]
         Some(unsafe { std::slice::from_raw_parts(self.start.add(offset), len) })
     }
 
-    /// Has the processor fetch the bytes at an offset, which will soon be looked at, and their neighbours.
+    /// Prefetches the bytes at an offset and their neighbours into the cache.
     #[inline]
     pub fn prefetch(&self, offset: usize) {
         #[cfg(target_arch = "x86_64")]
         {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             let address = self.start.wrapping_add(offset);
-            // SAFETY: a prefetch reads nothing; of an address that is not mapped it does nothing.
-            #[expect(unsafe_code, reason = "an instruction of the platform")]
+            // SAFETY: a prefetch reads nothing, and has no effect on an unmapped address.
+            #[expect(unsafe_code, reason = "a platform intrinsic")]
             unsafe {
                 _mm_prefetch::<_MM_HINT_T0>(address.cast());
             }
@@ -92,7 +95,7 @@ impl Map {
         let _ = offset;
     }
 
-    /// Whether two maps look at the same memory.
+    /// Reports whether two maps start at the same address.
     pub fn same_memory(&self, other: &Map) -> bool {
         self.start == other.start
     }
@@ -109,8 +112,8 @@ mod tests {
     use super::*;
 
     fn map(bytes: &'static [u8], len: usize) -> Map {
-        // SAFETY: the bytes live for ever and are never written.
-        #[expect(unsafe_code, reason = "a map is what is tested")]
+        // SAFETY: the bytes are static and never written.
+        #[expect(unsafe_code, reason = "the test is about maps")]
         unsafe {
             Map::new(bytes.as_ptr(), len, bytes.len(), Arc::new(()))
         }
@@ -127,10 +130,10 @@ mod tests {
     }
 
     #[test]
-    fn a_map_is_resized_within_its_reserve() {
+    fn a_map_is_resized_within_its_reservation() {
         let small = map(b"0123456789", 2);
-        // SAFETY: all ten bytes can be read.
-        #[expect(unsafe_code, reason = "a map is what is tested")]
+        // SAFETY: all ten bytes are readable.
+        #[expect(unsafe_code, reason = "the test is about maps")]
         let (large, too_large) = unsafe { (small.resized(10), small.resized(11)) };
         let large = large.unwrap();
         assert_eq!(large.get(8, 2), Some(&b"89"[..]));

@@ -1,4 +1,4 @@
-//! The disk of the machine.
+//! The file system of the machine.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
@@ -16,14 +16,14 @@ use rustix::fs::{FallocateFlags, FlockOperation};
 
 use crate::{Create, Disk, File, Kind, Lock, Locking, Map, Open};
 
-/// Folders are for their owner alone, as etcd makes them.
+/// Mode of created directories, as in etcd: accessible to the owner only.
 const DIR_MODE: u32 = 0o700;
 
-/// Address space set aside for a mapped file, so that it can grow without being mapped anew. It costs nothing until used.
-/// etcd sets the same aside for its database.
+/// Address space reserved for a mapped file, so that it can grow in place. Costs nothing until
+/// used. etcd reserves the same for its database.
 const RESERVED_MIN: usize = 10 << 30;
 
-/// The disk of the machine.
+/// The file system of the machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OsDisk;
 
@@ -108,7 +108,7 @@ impl File for OsFile {
 
     fn allocate(&self, len: u64) -> io::Result<()> {
         match rustix::fs::fallocate(&self.0, FallocateFlags::empty(), 0, len) {
-            // Not every file system can; zeros without space are the same to a reader.
+            // Not supported by every file system; a sparse file reads the same.
             Err(rustix::io::Errno::OPNOTSUPP) if self.len()? < len => self.set_len(len),
             Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
             done => Ok(done?),
@@ -117,14 +117,15 @@ impl File for OsFile {
 
     #[cfg(target_os = "linux")]
     fn next_written(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
-        // This moves the place that the handle has in the file, which nobody uses: all reads and writes say where.
+        // Moves the file offset of the handle, which is unused: all reads and writes specify
+        // theirs.
         let seek = |to| rustix::fs::seek(&self.0, to);
         let found =
             seek(SeekFrom::Data(offset)).and_then(|start| Ok(start..seek(SeekFrom::Hole(start))?));
         match found {
             Ok(range) => Ok(Some(range)),
             Err(rustix::io::Errno::NXIO) => Ok(None),
-            // Not every file system knows.
+            // Not supported by every file system.
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP) => {
                 let len = self.len()?;
                 Ok((offset < len).then_some(offset..len))
@@ -141,7 +142,7 @@ impl File for OsFile {
         match locking {
             Locking::Flock => flock(&self.0, lock),
             Locking::Ofd => match ofd_lock(&self.0, lock) {
-                // A kernel without them: etcd falls back in the same way.
+                // A kernel without OFD locks: etcd falls back in the same way.
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => flock(&self.0, lock),
                 done => done,
             },
@@ -163,21 +164,22 @@ impl File for OsFile {
         if self.len()? < len as u64 {
             return Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
-                format!("{len} bytes to map, and the file has {}", self.len()?),
+                format!("cannot map {len} bytes of a file of {}", self.len()?),
             ));
         }
-        // SAFETY: a map of this same file, which as was just seen has `len` bytes. The kernel keeps a shared map and the
-        // file's contents the same, so it shows what was written since.
+        // SAFETY: a map of this same file, which has `len` bytes, as just checked. The kernel keeps
+        // a shared map coherent with the file, so it shows later writes.
         if let Some(map) = previous.and_then(|map| unsafe { map.resized(len) }) {
             return Ok(map);
         }
         let reserved = len.saturating_mul(2).max(RESERVED_MIN);
         let region: MmapRaw = MmapOptions::new().len(reserved).map_raw_read_only(&self.0)?;
-        // What is read from the disk from now on comes in large pieces, which the processor finds its way to with fewer steps.
-        // Systems that cannot do so need not.
+        // Lets the kernel use huge pages for data read from now on, which reduces TLB misses.
+        // Optional.
         #[cfg(target_os = "linux")]
         let _ = region.advise(memmap2::Advice::HugePage);
-        // SAFETY: the region owns `reserved` bytes of address space, and the file backs the first `len`.
+        // SAFETY: the region owns `reserved` bytes of address space, and the file backs the first
+        // `len`.
         Ok(unsafe { Map::new(region.as_ptr(), len, reserved, Arc::new(region)) })
     }
 }
@@ -207,7 +209,8 @@ fn ofd_lock(file: &fs::File, lock: Lock) -> io::Result<bool> {
         l_len: 0,
         l_pid: 0,
     };
-    // SAFETY: the descriptor is open while `file` is borrowed, and `range` is a valid `flock` that the call only reads.
+    // SAFETY: the descriptor is open while `file` is borrowed, and `range` is a valid `flock` that
+    // the call only reads.
     #[expect(unsafe_code, reason = "rustix does not offer this call")]
     let answer = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const range) };
     if answer == 0 {
@@ -235,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_is_for_its_owner_alone() {
+    fn created_files_are_accessible_to_their_owner_only() {
         let root = tempfile::tempdir().unwrap();
         let (folder, file) = (root.path().join("a/b"), root.path().join("a/b/file"));
         OsDisk.create_dir_all(&folder).unwrap();
@@ -246,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_written_is_passed_over_and_nothing_else() {
+    fn next_written_skips_only_unwritten_ranges() {
         let root = tempfile::tempdir().unwrap();
         let file = OsDisk.open(&root.path().join("file"), Open::create(Create::New)).unwrap();
         let (len, written) = (4 << 20, [70_000, 2 << 20, (3 << 20) + 5]);
@@ -254,7 +257,10 @@ mod tests {
         for at in written {
             file.write_at(b"x", at).unwrap();
             let found = file.next_written(at).unwrap().unwrap();
-            assert!(found.start == at && found.end > at, "it is not on the disk yet: {found:?}");
+            assert!(
+                found.start == at && found.end > at,
+                "unsynced data counts as written: {found:?}"
+            );
         }
         file.sync_data().unwrap();
         let (mut ranges, mut offset) = (Vec::new(), 0);
@@ -268,18 +274,18 @@ mod tests {
     }
 
     #[test]
-    fn a_map_grows_where_it_is() {
+    fn a_map_grows_in_place() {
         let root = tempfile::tempdir().unwrap();
         let file = OsDisk.open(&root.path().join("file"), Open::create(Create::New)).unwrap();
         file.write_at(&[1; 5000], 0).unwrap();
         // SAFETY: no slice is held over a write.
-        #[expect(unsafe_code, reason = "a map is what is tested")]
+        #[expect(unsafe_code, reason = "the test is about maps")]
         let before = unsafe { file.map(5000, None).unwrap() };
         file.write_at(&[2; 5_000_000], 5000).unwrap();
         // SAFETY: as above.
-        #[expect(unsafe_code, reason = "a map is what is tested")]
+        #[expect(unsafe_code, reason = "the test is about maps")]
         let after = unsafe { file.map(5_005_000, Some(&before)).unwrap() };
-        assert!(after.same_memory(&before), "the address space was set aside");
+        assert!(after.same_memory(&before), "the address space was reserved");
         assert_eq!(after.get(4999, 2), Some(&[1, 2][..]));
         assert_eq!(after.get(5_004_999, 1), Some(&[2][..]));
         assert_eq!(before.get(5000, 1), None);

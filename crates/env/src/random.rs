@@ -5,11 +5,11 @@ use std::io;
 
 /// A source of random numbers.
 pub trait Random: Send + Debug {
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     fn next_u64(&mut self) -> io::Result<u64>;
 }
 
-/// The kernel's randomness.
+/// The random number generator of the kernel.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OsRandom;
 
@@ -31,20 +31,21 @@ impl Random for OsRandom {
     }
 }
 
-/// Numbers that look random and follow from a seed: for tests and simulations, never for secrets. (SplitMix64.)
+/// A pseudo-random generator with a seed: for tests and simulations, never for secrets
+/// (SplitMix64).
 #[derive(Clone, Debug)]
 pub struct SeededRandom {
     state: u64,
 }
 
 impl SeededRandom {
-    /// A generator that always repeats for the same seed.
+    /// Creates a generator; equal seeds give equal sequences.
     pub fn new(seed: u64) -> SeededRandom {
         SeededRandom { state: seed }
     }
 
-    /// The next 64 bits.
-    #[expect(clippy::should_implement_trait, reason = "it never ends, so it is no iterator")]
+    /// Returns the next 64 bits.
+    #[expect(clippy::should_implement_trait, reason = "an endless generator, not an iterator")]
     pub fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;
@@ -53,13 +54,13 @@ impl SeededRandom {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, which is not zero.
+    /// Returns a number below `bound`, which must not be 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        assert!(bound > 0, "nothing is below zero");
+        assert!(bound > 0, "bound is not 0");
         self.next() % bound
     }
 
-    /// True `num` times out of `of`.
+    /// Returns true with a probability of `num` in `of`.
     pub fn chance(&mut self, num: u64, of: u64) -> bool {
         self.below(of) < num
     }
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_repeats() {
+    fn equal_seeds_give_equal_sequences() {
         let (mut one, mut same, mut other) =
             (SeededRandom::new(7), SeededRandom::new(7), SeededRandom::new(8));
         let first: Vec<_> = (0..100).map(|_| one.next()).collect();
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_does_not_repeat() {
+    fn os_random_numbers_differ() {
         let mut random = OsRandom;
         let numbers: std::collections::BTreeSet<_> =
             (0..16).map(|_| random.next_u64().unwrap()).collect();
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn chances_are_as_told() {
+    fn chance_has_the_given_probability() {
         let mut random = SeededRandom::new(1);
         let hits = (0..10_000).filter(|_| random.chance(1, 4)).count();
         assert!((2_200..2_800).contains(&hits), "{hits} of 10000");

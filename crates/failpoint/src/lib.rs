@@ -1,6 +1,7 @@
-//! Failpoints: named places in the code where a test can make a member stop, wait or fail.
+//! Failpoints: named places in the code where a test can inject a fault.
 //!
-//! They are compiled in with the feature `failpoints` alone. Without it [`failpoint!`] expands to a check of its name while compiling, and nothing else.
+//! Points are compiled in only with the feature `failpoints`. Without it, [`failpoint!`] checks its
+//! name at compile time and expands to nothing.
 //!
 //! ```
 //! fn sync() -> Result<(), String> {
@@ -12,60 +13,79 @@
 //! assert_eq!(sync(), Ok(()));
 //! ```
 //!
-//! What a point does is said in gofail's words: a chain of terms, of which the first that may act does.
+//! The action of a point is written in gofail's syntax: a chain of terms, of which the first
+//! eligible one acts.
 //!
 //! ```text
-//! panic                      the process is gone, at once: nothing is unwound, as in Go
-//! sleep(100)                 waits for 100 ms; also sleep("1.5s")
-//! return("text")             hands the text to the point, if that knows what to do with it; also return(5), return(true)
-//! return                     the same, with nothing to hand: lets a point do what it is there for that needs no text; also return()
-//! print                      prints the point's name
-//! off                        nothing
-//! 1*panic                    the first time only
-//! 20.5%sleep(10)             one time in five or so
-//! 3*off->1*panic             not the first three times, but the fourth
+//! panic                      aborts the process at once, without unwinding, as in Go
+//! sleep(100)                 sleeps for 100 ms; also sleep("1.5s")
+//! return("text")             passes the text to the point; also return(5), return(true)
+//! return                     passes no value, for points that take none; also return()
+//! print                      prints the name of the point
+//! off                        does nothing
+//! 1*panic                    once
+//! 20.5%sleep(10)             with a probability of 20.5 %
+//! 3*off->1*panic             nothing three times, then once
 //! ```
 //!
-//! Who says so: the environment, `GOFAIL_FAILPOINTS="walBeforeSync=3*off->1*panic;beforeCommit=sleep(10)"`, and, with `GOFAIL_HTTP=127.0.0.1:7777`,
-//! whoever asks there (`PUT /walBeforeSync` with terms, `DELETE /walBeforeSync`, `GET /walBeforeSync`, `GET /walBeforeSync/count`, `GET /`, and
-//! `PUT /failpoints` with several, as in the environment). So etcd's own test tools can drive it. [`start`] reads the environment; the binary calls it first of all.
+//! Points are set by the environment,
+//! `GOFAIL_FAILPOINTS="walBeforeSync=3*off->1*panic;beforeCommit=sleep(10)"`, and, with
+//! `GOFAIL_HTTP=127.0.0.1:7777`, over HTTP (`PUT /walBeforeSync` with terms, `DELETE
+//! /walBeforeSync`, `GET /walBeforeSync`, `GET /walBeforeSync/count`, `GET /`, and `PUT
+//! /failpoints` with several, as in the environment). So etcd's own test tools can control them.
+//! [`start`] reads the environment; the binary calls it first.
 //!
-//! Differences from gofail: `5%` is taken as `5.0%`; an argument must be closed; there is no `break`.
+//! Differences from gofail: `5%` is accepted as `5.0%`; an argument must be closed; there is no
+//! `break`.
 //!
 //! # The points
 //!
-//! Where a point has the meaning of one of etcd's or bbolt's, it has its name ([`POINTS`]). The crates that have them in brackets:
+//! A point with the meaning of one of etcd's or bbolt's has the same name ([`POINTS`]). By crate:
 //!
-//! | point | where |
-//! | --- | --- |
-//! | `walBeforeSync`, `walAfterSync` | \[wal\] round the sync that makes entries durable |
-//! | `raftBeforeWALSaveSnaphot` | \[wal\] before the log notes a snapshot (so spelled in etcd) |
-//! | `beforeSyncDataPages`, `beforeSyncMetaPage` | \[bolt\] before each of the two syncs of a commit |
-//! | `beforeWriteMetaError` (text) | \[bolt\] the meta page cannot be written |
-//! | `lackOfDiskSpace` (text) | \[bolt\] a transaction cannot be committed for want of space |
-//! | `resizeFileError` (text) | \[bolt\] the file cannot be made longer |
-//! | `defragOpenFileError` (text), `defragBeforeCopy`, `defragdbFail` (text), `defragBeforeRename` | \[bolt\] the steps of a defragmentation |
-//! | `beforeStartDBTxn`, `afterStartDBTxn` | \[backend\] round the beginning of a transaction of the file |
-//! | `beforeCommit`, `afterCommit` | \[backend\] round its commit |
-//! | `beforeWritebackBuf`, `afterWritebackBuf` | \[backend\] round a transaction's becoming visible in the batch |
-//! | `compactBeforeCommitScheduledCompact` | \[mvcc\] a compaction is noted in a transaction that is not committed yet |
-//! | `compactAfterAcquiredBatchTxLock`, `compactBeforeSetFinishedCompact`, `compactAfterSetFinishedCompact`, `compactBeforeCommitBatch`, `compactAfterCommitBatch` | \[mvcc\] a turn of compaction in the file |
-//! | `compactAfterCommitScheduledCompact` | \[server\] the transaction that notes a compaction is in the batch |
-//! | `raftBeforeSave`, `raftAfterSave` | \[server\] round the writing of entries and state to the log |
-//! | `raftBeforeLeaderSend`, `raftBeforeFollowerSend` | \[server\] before messages leave, before and after the log is written |
-//! | `raftBeforeSaveSnap`, `raftAfterSaveSnap`, `raftBeforeApplySnap`, `raftAfterApplySnap`, `raftAfterWALRelease` | \[server\] a snapshot from another member |
-//! | `applyBeforeOpenSnapshot`, `applyAfterOpenSnapshot` | \[server\] the database of a snapshot takes the place of the old one |
-//! | `raftBeforeAdvance` | \[server\] before the consensus core is told that a batch is done |
-//! | `beforeApplyOneEntryNormal`, `beforeApplyOneConfChange` | \[server\] before an entry is applied |
-//! | `beforePublishing` | \[server\] before a member tells its name |
-//! | `raftDropHeartbeat` (nothing) | \[peer\] what arrives over a stream is dropped |
-//! | `beforeSendWatchResponse`, `beforeRangeStreamChunk` | \[api\] before a response goes out |
-//! | `beforeServeHTTPLeaseRenew`, `beforeLookupWhenForwardLeaseTimeToLive` | \[server\] a lease request from another member |
-//! | `beforeLookupWhenLeaseTimeToLive` | \[server\] between asking for a lease and finding it |
-//! | `beforeCheckpointInLeaseRenew` | \[server\] before a renewal clears a checkpoint |
+//! - wal
+//!   - `walBeforeSync`, `walAfterSync`: around the sync that makes entries durable
+//!   - `raftBeforeWALSaveSnaphot`: before a snapshot record is written (etcd's spelling)
+//! - bolt
+//!   - `beforeSyncDataPages`, `beforeSyncMetaPage`: before each of the two syncs of a commit
+//!   - `beforeWriteMetaError` (text): writing the meta page fails
+//!   - `lackOfDiskSpace` (text): a commit fails for lack of space
+//!   - `resizeFileError` (text): growing the file fails
+//!   - `defragOpenFileError` (text), `defragBeforeCopy`, `defragdbFail` (text),
+//!     `defragBeforeRename`: steps of a defragmentation
+//! - backend
+//!   - `beforeStartDBTxn`, `afterStartDBTxn`: around the start of a bolt transaction
+//!   - `beforeCommit`, `afterCommit`: around the commit of a bolt transaction
+//!   - `beforeWritebackBuf`, `afterWritebackBuf`: around the merge of a transaction into the batch
+//! - mvcc
+//!   - `compactBeforeCommitScheduledCompact`: the scheduled compaction is set and not yet committed
+//!   - `compactAfterAcquiredBatchTxLock`, `compactBeforeSetFinishedCompact`,
+//!     `compactAfterSetFinishedCompact`, `compactBeforeCommitBatch`, `compactAfterCommitBatch`: a
+//!     turn of the compactor
+//! - server
+//!   - `compactAfterCommitScheduledCompact`: the scheduled compaction is in the batch
+//!   - `raftBeforeSave`, `raftAfterSave`: around the write of entries and state to the log
+//!   - `raftBeforeLeaderSend`, `raftBeforeFollowerSend`: before messages are sent, before and after
+//!     the log is written
+//!   - `raftBeforeSaveSnap`, `raftAfterSaveSnap`, `raftBeforeApplySnap`, `raftAfterApplySnap`,
+//!     `raftAfterWALRelease`: a snapshot from the leader
+//!   - `applyBeforeOpenSnapshot`, `applyAfterOpenSnapshot`: the database of a snapshot replaces the
+//!     old one
+//!   - `raftBeforeAdvance`: before the consensus core is advanced
+//!   - `beforeApplyOneEntryNormal`, `beforeApplyOneConfChange`: before an entry is applied
+//!   - `beforePublishing`: before a member publishes its name and client URLs
+//! - peer
+//!   - `raftDropHeartbeat` (no value): a stream message is dropped
+//! - api
+//!   - `beforeSendWatchResponse`, `beforeRangeStreamChunk`: before a response is sent
+//! - server
+//!   - `beforeServeHTTPLeaseRenew`, `beforeLookupWhenForwardLeaseTimeToLive`: a lease request from
+//!     a peer
+//!   - `beforeLookupWhenLeaseTimeToLive`: before a lease is looked up
+//!   - `beforeCheckpointInLeaseRenew`: before a renewal clears a checkpoint
 //!
-//! Not there: etcd's `afterIsMemberExist`, as nobody asks that way; `commitBeforePreCommitHook` and `commitAfterPreCommitHook`, as the applied index goes into each transaction, and bbolt's for locking and
-//! unmapping memory, which is not done.
+//! Not provided: etcd's `afterIsMemberExist`, as there is no such call; `commitBeforePreCommitHook`
+//! and `commitAfterPreCommitHook`, as each transaction sets the applied index; and bbolt's for
+//! locking and unmapping memory, which do not happen here.
 
 mod points;
 
@@ -76,15 +96,16 @@ mod on;
 pub use on::{EnableError, Point, Registry, StartError, registry, start};
 pub use points::{POINTS, is_point};
 
-/// Does nothing: without the feature `failpoints` there are none.
+/// Does nothing without the feature `failpoints`.
 #[cfg(not(feature = "failpoints"))]
 pub fn start() -> Result<(), std::convert::Infallible> {
     Ok(())
 }
 
-/// A place where a test can make a member stop, wait or fail. With a second argument, `|text| expression`, the expression is evaluated there when
-/// the point is told to return a text; with `|| expression`, when it is told to return, with nothing. A value of another kind is told on the standard
-/// output and has no other effect, as gofail's `struct{}` takes no text and its `string` nothing else.
+/// A place where a test can inject a fault. With a second argument `|text| expression`, the
+/// expression is evaluated when the point returns a text; with `|| expression`, when it returns
+/// without a value. A value of another type is reported on the standard output and ignored, as in
+/// gofail, whose `struct{}` takes no value and whose `string` no other type.
 #[cfg(feature = "failpoints")]
 #[macro_export]
 macro_rules! failpoint {
@@ -109,7 +130,7 @@ macro_rules! failpoint {
     }};
 }
 
-/// A place where a test can make a member stop, wait or fail, in a build without any.
+/// A failpoint in a build without the feature: only checks the name.
 #[cfg(not(feature = "failpoints"))]
 #[macro_export]
 macro_rules! failpoint {

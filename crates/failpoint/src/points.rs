@@ -1,8 +1,8 @@
 //! The names of all points.
 
-/// Every point there can be, in the order of their names. The crate's documentation says where each is.
+/// All points, sorted by name. The crate documentation lists their places.
 ///
-/// They are listed, not found: so each can be switched on before the code that has it was ever run.
+/// A static list, so that a point can be enabled before its code has ever run.
 pub const POINTS: &[&str] = &[
     "afterCommit",
     "afterStartDBTxn",
@@ -53,7 +53,8 @@ pub const POINTS: &[&str] = &[
     "walBeforeSync",
 ];
 
-/// Whether there is a point of this name. Known while compiling: a point that is not in the list does not compile.
+/// Reports whether a point of this name exists. Evaluated at compile time: an unlisted point does
+/// not compile.
 #[must_use]
 pub const fn is_point(name: &str) -> bool {
     let mut i = 0;
@@ -85,8 +86,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_in_order_and_found() {
-        assert!(POINTS.is_sorted(), "a name is out of order");
+    fn names_are_sorted_and_found() {
+        assert!(POINTS.is_sorted(), "POINTS is not sorted");
         assert!(POINTS.iter().all(|name| is_point(name)));
         assert!(!is_point("walBefore") && !is_point("walBeforeSyncs"));
     }

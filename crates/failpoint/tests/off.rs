@@ -1,10 +1,10 @@
-//! Without the feature: points are not there, whatever the environment says.
+//! Without the feature: points do not exist, whatever the environment says.
 
 #![cfg(not(feature = "failpoints"))]
 
 use failpoint::failpoint;
 
-/// Evaluated while compiling, where nothing but what can be known then is allowed: so a point is nothing at run time.
+/// A const fn, so that a point can expand to nothing but compile-time checks.
 const fn passes() -> u32 {
     failpoint!("walBeforeSync");
     failpoint!("beforeWriteMetaError", |_text| no_such_function());
@@ -13,7 +13,7 @@ const fn passes() -> u32 {
 }
 
 #[test]
-fn a_point_is_nothing() {
+fn points_expand_to_nothing() {
     const PASSED: u32 = passes();
     assert_eq!(PASSED, 5);
     assert!(failpoint::start().is_ok());

@@ -1,5 +1,6 @@
-//! With the feature: points do what the environment and whoever asks over HTTP say. Each test is a process of its own, run again by this one,
-//! as the environment is read once and a point may end the process.
+//! With the feature: points follow the environment and HTTP requests. Each test runs this program
+//! again in a process of its own, because the environment is read once and a point may abort the
+//! process.
 
 #![cfg(feature = "failpoints")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -10,8 +11,8 @@ use std::process::{Command, Output};
 
 use failpoint::failpoint;
 
-/// Says to this program, run again, which part to play.
-const PART: &str = "FAILPOINT_TEST_PART";
+/// Tells the child process which role to run.
+const ROLE: &str = "FAILPOINT_TEST_ROLE";
 
 fn sync() -> Result<u32, String> {
     failpoint!("walBeforeSync");
@@ -20,24 +21,24 @@ fn sync() -> Result<u32, String> {
     Ok(1)
 }
 
-/// Runs this program again, with the environment that is given, to play the part of a test.
-fn play(part: &str, environment: &[(&str, &str)]) -> Output {
+/// Runs this program again in a role, with the given environment.
+fn run_child(role: &str, environment: &[(&str, &str)]) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "plays_its_part", "--nocapture"]).env(PART, part);
+    command.args(["--exact", "child_process", "--nocapture"]).env(ROLE, role);
     command.envs(environment.iter().copied()).output().unwrap()
 }
 
 #[test]
-fn plays_its_part() {
-    let Ok(part) = std::env::var(PART) else { return };
-    match part.as_str() {
+fn child_process() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    match role.as_str() {
         "start" => {
             failpoint::start().unwrap();
             println!("{:?} {:?}", sync(), sync());
         }
         "refused" => println!("{}", failpoint::start().unwrap_err()),
         "http" => over_http(),
-        part => panic!("no such part: {part}"),
+        role => panic!("unknown role: {role}"),
     }
 }
 
@@ -47,66 +48,68 @@ fn stdout(output: &Output) -> String {
 }
 
 #[test]
-fn nothing_is_said() {
-    assert!(stdout(&play("start", &[])).contains("Ok(1) Ok(1)"));
+fn points_are_disabled_by_default() {
+    assert!(stdout(&run_child("start", &[])).contains("Ok(1) Ok(1)"));
 }
 
 #[test]
-fn the_environment_says_what_to_do() {
+fn the_environment_enables_points() {
     let terms = "beforeWriteMetaError=1*return(\"disk full\");walBeforeSync=print";
-    let told = stdout(&play("start", &[("GOFAIL_FAILPOINTS", terms)]));
-    assert!(told.contains("Err(\"disk full\") Ok(1)"), "{told}");
-    assert_eq!(told.matches("failpoint print: walBeforeSync").count(), 2, "{told}");
+    let output = stdout(&run_child("start", &[("GOFAIL_FAILPOINTS", terms)]));
+    assert!(output.contains("Err(\"disk full\") Ok(1)"), "{output}");
+    assert_eq!(output.matches("failpoint print: walBeforeSync").count(), 2, "{output}");
 }
 
 #[test]
-fn a_value_of_the_wrong_kind_is_told_and_left() {
-    let told = stdout(&play("start", &[("GOFAIL_FAILPOINTS", "beforeWriteMetaError=return(5)")]));
-    assert!(told.contains("Ok(1) Ok(1)"), "{told}");
+fn a_value_of_the_wrong_type_is_reported_and_ignored() {
+    let output =
+        stdout(&run_child("start", &[("GOFAIL_FAILPOINTS", "beforeWriteMetaError=return(5)")]));
+    assert!(output.contains("Ok(1) Ok(1)"), "{output}");
     let text = "failpoint: \"beforeWriteMetaError\" got value 5 of type \"int\" but expected type \"string\"";
-    assert!(told.contains(text), "{told}");
+    assert!(output.contains(text), "{output}");
 }
 
 #[test]
-fn a_point_without_a_value_is_told_to_return_with_none() {
+fn a_point_without_a_value_returns_without_one() {
     for terms in ["1*return", "1*return()"] {
         let terms = format!("raftDropHeartbeat={terms}");
-        let told = stdout(&play("start", &[("GOFAIL_FAILPOINTS", &terms)]));
-        assert!(told.contains("Ok(0) Ok(1)"), "{terms}: {told}");
+        let output = stdout(&run_child("start", &[("GOFAIL_FAILPOINTS", &terms)]));
+        assert!(output.contains("Ok(0) Ok(1)"), "{terms}: {output}");
     }
-    let told =
-        stdout(&play("start", &[("GOFAIL_FAILPOINTS", "raftDropHeartbeat=1*return(\"x\")")]));
-    assert!(told.contains("Ok(1) Ok(1)"), "{told}");
+    let output =
+        stdout(&run_child("start", &[("GOFAIL_FAILPOINTS", "raftDropHeartbeat=1*return(\"x\")")]));
+    assert!(output.contains("Ok(1) Ok(1)"), "{output}");
     let text = "failpoint: \"raftDropHeartbeat\" got value x of type \"string\" but expected type \"struct{}\"";
-    assert!(told.contains(text), "{told}");
+    assert!(output.contains(text), "{output}");
 }
 
 #[test]
-fn an_environment_that_makes_no_sense_is_refused() {
-    let told = |terms| stdout(&play("refused", &[("GOFAIL_FAILPOINTS", terms)]));
+fn an_invalid_environment_is_refused() {
+    let output = |terms| stdout(&run_child("refused", &[("GOFAIL_FAILPOINTS", terms)]));
     assert!(
-        told("walBeforeSync").contains("fail to parse failpoint: bad failpoint \"walBeforeSync\"")
+        output("walBeforeSync")
+            .contains("fail to parse failpoint: bad failpoint \"walBeforeSync\"")
     );
-    assert!(told("nowhere=panic").contains("failpoint: failpoint does not exist"));
-    let told = stdout(&play("refused", &[("GOFAIL_HTTP", "nowhere")]));
-    assert!(told.contains("listen for failpoints on nowhere: "), "{told}");
+    assert!(output("nowhere=panic").contains("failpoint: failpoint does not exist"));
+    let output = stdout(&run_child("refused", &[("GOFAIL_HTTP", "nowhere")]));
+    assert!(output.contains("listen for failpoints on nowhere: "), "{output}");
 }
 
 #[test]
-fn a_panic_ends_the_process_at_once() {
-    let output = play("start", &[("GOFAIL_FAILPOINTS", "walBeforeSync=1*off->panic")]);
+fn a_panic_term_aborts_the_process() {
+    let output = run_child("start", &[("GOFAIL_FAILPOINTS", "walBeforeSync=1*off->panic")]);
     assert!(!output.status.success());
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(told.contains("panic: failpoint panic: {}"), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("panic: failpoint panic: {}"), "{stderr}");
     assert!(!String::from_utf8_lossy(&output.stdout).contains("Ok(1)"));
 }
 
 #[test]
-fn whoever_asks_over_http_says_what_to_do() {
-    // A port that was free a moment ago.
+fn http_requests_enable_points() {
+    // A port that was free just now.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let told = stdout(&play("http", &[("GOFAIL_HTTP", &port.to_string())]));
-    assert!(told.contains("all was as it should be"), "{told}");
+    let output = stdout(&run_child("http", &[("GOFAIL_HTTP", &port.to_string())]));
+    assert!(output.contains("all requests were answered"), "{output}");
 }
 
 fn over_http() {
@@ -122,11 +125,11 @@ fn over_http() {
         answer
     };
     assert!(ask("GET", "/", "").contains("\nwalBeforeSync=\n"));
-    let answer = ask("PUT", "/beforeWriteMetaError", "return(\"told\")");
+    let answer = ask("PUT", "/beforeWriteMetaError", "return(\"injected\")");
     assert!(answer.starts_with("HTTP/1.1 204 No Content\r\n"), "{answer}");
-    assert_eq!(sync(), Err("told".to_owned()));
+    assert_eq!(sync(), Err("injected".to_owned()));
     assert!(ask("GET", "/beforeWriteMetaError/count", "").ends_with("\r\n\r\n1"));
     assert!(ask("DELETE", "/beforeWriteMetaError", "").starts_with("HTTP/1.1 204"));
     assert_eq!(sync(), Ok(1));
-    println!("all was as it should be");
+    println!("all requests were answered");
 }

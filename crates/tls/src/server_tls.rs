@@ -120,7 +120,7 @@ fn judge(
     origin: Option<IpAddr>,
 ) -> Result<(), Rejection> {
     if let Some(origin) = origin {
-        peer.check_origin(origin, env::host_name_of)?;
+        peer.check_origin(origin, env::host_name)?;
     }
     if peer.not_after < now() {
         return Err(Rejection::Expired);

@@ -1,66 +1,67 @@
-//! The contents of one file: what is read, and what else a power cut may leave.
+//! The contents of a file, and what else a power cut may leave.
 //!
-//! Reads see `bytes`. For every sector changed since it was last durable, and for the length, the versions before are kept,
-//! oldest first, each with the number of the change that replaced it:
+//! Reads see `bytes`. For every sector changed since its last sync, and for the length, the earlier
+//! versions are kept, oldest first, each with the stamp of the change that replaced it:
 //!
 //! ```text
 //! sector              0          1          2
-//! bytes               cc...      dd...      dd...     what is read; length 1536
-//! versions            aa... #4   00... #5   00... #5  sector 0 was a durable 'a', then 'b' until change 7
+//! bytes               cc...      dd...      dd...     current content; length 1536
+//! versions            aa... #4   00... #5   00... #5  sector 0: durable 'a', then 'b'
 //!                     bb... #7
 //! lengths             512 #5                          change 5 made the file longer
 //! ```
 //!
-//! A successful sync forgets the versions: only `bytes` is left to be found. A failed one does what Linux does. It reports the
-//! error and takes the pages for clean, so the next sync does not write them and succeeds: the versions stay, no longer
-//! *dirty*, until the sector is written again and that is synced.
+//! A successful sync drops the versions: only `bytes` remains. A failed one does what Linux does:
+//! it reports the error and marks the pages clean, so the next sync does not write them and
+//! succeeds. The versions stay, no longer *dirty*, until the sector is written and synced again.
 //!
-//! Invariants: a version has zeros where the file did not reach; `versions` of a sector is never empty; `space` has a place for
-//! every sector of `bytes` and no more.
+//! Invariants: a version is zero where the file did not reach; `versions` of a sector is never
+//! empty; `space` has exactly one element per sector of `bytes`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::SECTOR;
 
-/// What a disk writes whole or not at all.
+/// A sector: the unit that a disk writes atomically.
 pub(super) type Sector = Box<[u8; SECTOR]>;
 
-/// The contents of one file.
+/// The contents of a file.
 #[derive(Debug, Default)]
-pub(super) struct Contents {
-    /// What is read. Shared with maps and with disks cut from this one; whoever writes copies first.
+pub(super) struct FileContents {
+    /// The current content. Shared with maps and with disks cut from this one (copy-on-write).
     pub(super) bytes: Arc<Vec<u8>>,
-    /// What a power cut may leave in place of `bytes`.
-    pub(super) sectors: BTreeMap<usize, Unsynced<Version>>,
-    /// What a power cut may leave in place of the length of `bytes`.
+    /// Sector versions that a power cut may restore.
+    pub(super) sectors: BTreeMap<usize, Unsynced<SectorVersion>>,
+    /// Lengths that a power cut may restore.
     pub(super) lengths: Unsynced<OldLength>,
-    /// Which sectors take up space. Those of a file that was only made longer do not.
+    /// The sectors that occupy space. Extending a file does not allocate any.
     pub(super) space: Arc<Vec<bool>>,
 }
 
-/// The versions of something since it was last known to be durable, oldest first.
+/// The versions since the last durable one, oldest first.
 #[derive(Debug)]
 pub(super) struct Unsynced<T> {
     pub(super) versions: Vec<T>,
-    /// Whether the next sync will write it.
+    /// The next sync will write the current version.
     dirty: bool,
 }
 
-/// What a sector held.
+/// An earlier version of a sector.
 #[derive(Debug)]
-pub(super) struct Version {
-    /// None: zeros.
+pub(super) struct SectorVersion {
+    /// `None` for zeros.
     pub(super) bytes: Option<Sector>,
     pub(super) replaced_by: u64,
 }
 
-/// How long the file was.
+/// An earlier length.
 #[derive(Debug)]
 pub(super) struct OldLength {
     pub(super) len: usize,
     pub(super) replaced_by: u64,
-    /// Grown by writing, which the disk may have done sector by sector, and not by a change of the length alone.
+    /// The file grew by a write, which the disk may perform sector by sector, not by a change of
+    /// the length alone.
     pub(super) grown_by_write: bool,
 }
 
@@ -77,17 +78,17 @@ impl<T> Unsynced<T> {
     }
 }
 
-impl Contents {
-    /// A file that is durable as it is.
-    pub(super) fn durable(bytes: Arc<Vec<u8>>, space: Arc<Vec<bool>>) -> Contents {
-        Contents { bytes, space, ..Contents::default() }
+impl FileContents {
+    /// Creates durable contents.
+    pub(super) fn durable(bytes: Arc<Vec<u8>>, space: Arc<Vec<bool>>) -> FileContents {
+        FileContents { bytes, space, ..FileContents::default() }
     }
 
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Copies from an offset, and tells how much there was.
+    /// Copies bytes from an offset. Returns the number copied.
     pub(super) fn read(&self, buf: &mut [u8], offset: usize) -> usize {
         let there = self.bytes.get(offset..).unwrap_or_default();
         let count = there.len().min(buf.len());
@@ -95,7 +96,7 @@ impl Contents {
         count
     }
 
-    /// Writes bytes as change number `stamp`.
+    /// Writes bytes, as the change `stamp`.
     pub(super) fn write(&mut self, buf: &[u8], offset: usize, stamp: u64) {
         if buf.is_empty() {
             return;
@@ -108,14 +109,15 @@ impl Contents {
             self.keep_length(stamp, true);
             self.resize(end);
         } else if self.lengths.versions.iter().any(|old| end > old.len) {
-            // The length is needed to read this back, so the next sync takes it along even if an earlier one lost it.
+            // The length is needed to read this data, so the next sync includes it even if an
+            // earlier one lost it.
             self.lengths.dirty = true;
         }
         Arc::make_mut(&mut self.bytes)[offset..end].copy_from_slice(buf);
         Arc::make_mut(&mut self.space)[sectors(offset, end)].fill(true);
     }
 
-    /// Cuts the file or extends it with zeros, as change number `stamp`.
+    /// Truncates the file or extends it with zeros, as the change `stamp`.
     pub(super) fn set_len(&mut self, len: usize, stamp: u64) {
         if len == self.len() {
             return;
@@ -127,7 +129,7 @@ impl Contents {
         self.resize(len);
     }
 
-    /// Sets space aside for all sectors up to a length, and extends the file to it.
+    /// Allocates all sectors up to a length, and extends the file to it.
     pub(super) fn allocate(&mut self, len: usize, stamp: u64) {
         if len > self.len() {
             self.set_len(len, stamp);
@@ -135,23 +137,25 @@ impl Contents {
         Arc::make_mut(&mut self.space)[sectors(0, len)].fill(true);
     }
 
-    /// Everything that is dirty becomes durable.
+    /// Makes everything dirty durable.
     pub(super) fn sync(&mut self) {
         self.sectors.retain(|_, sector| !sector.dirty);
         if self.lengths.dirty {
             self.lengths = Unsynced::default();
-            // What an earlier sync failed to cut off is cut off now, and does not come back when the file grows.
+            // A truncation that an earlier sync failed to write is durable now, so the data does
+            // not come back when the file grows.
             self.sectors.split_off(&self.len().div_ceil(SECTOR));
         }
     }
 
-    /// What was dirty is given up: it is read as before, and later syncs pass it by.
+    /// Marks everything clean without making it durable: reads are unaffected, and later syncs skip
+    /// it.
     pub(super) fn sync_failed(&mut self) {
         self.sectors.values_mut().for_each(|sector| sector.dirty = false);
         self.lengths.dirty = false;
     }
 
-    /// Turns a bit round in whatever version of the sector may be found.
+    /// Flips a bit in every version of its sector.
     pub(super) fn flip_bit(&mut self, byte: usize, mask: u8) {
         Arc::make_mut(&mut self.bytes)[byte] ^= mask;
         let Some(sector) = self.sectors.get_mut(&(byte / SECTOR)) else { return };
@@ -160,22 +164,22 @@ impl Contents {
         }
     }
 
-    /// How many sectors take up space.
+    /// Number of sectors that occupy space.
     pub(super) fn sectors_used(&self) -> usize {
         self.space.iter().filter(|used| **used).count()
     }
 
-    /// How many more sectors it takes to write from one offset to another.
+    /// Number of additional sectors needed to write from one offset to another.
     pub(super) fn sectors_missing(&self, from: usize, to: usize) -> usize {
         sectors(from, to).filter(|sector| !self.has_space(*sector)).count()
     }
 
-    /// Whether a sector takes up space.
+    /// Reports whether a sector occupies space.
     pub(super) fn has_space(&self, sector: usize) -> bool {
         self.space.get(sector).copied().unwrap_or(false)
     }
 
-    /// A sector as it is read, with zeros after the end of the file.
+    /// The current content of a sector, zero-padded after the end of the file.
     pub(super) fn sector(&self, sector: usize) -> Option<Sector> {
         let start = sector * SECTOR;
         let there = self.bytes.get(start..(start + SECTOR).min(self.len()))?;
@@ -185,7 +189,7 @@ impl Contents {
     }
 
     fn keep_version(&mut self, sector: usize, stamp: u64) {
-        let version = Version { bytes: self.sector(sector), replaced_by: stamp };
+        let version = SectorVersion { bytes: self.sector(sector), replaced_by: stamp };
         self.sectors.entry(sector).or_default().push(version);
     }
 
@@ -200,7 +204,7 @@ impl Contents {
     }
 }
 
-/// The numbers of the sectors that bytes from one offset to another touch.
+/// The sectors that a range of bytes touches.
 pub(super) fn sectors(from: usize, to: usize) -> std::ops::Range<usize> {
     if from < to { from / SECTOR..to.div_ceil(SECTOR) } else { 0..0 }
 }

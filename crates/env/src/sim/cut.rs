@@ -1,98 +1,101 @@
-//! What is found after a power cut.
+//! The state of the disk after a power cut.
 //!
-//! Everything unsynced is decided sector by sector and name by name, but coins alone would hardly ever
-//! find the cases that break programs. So each cut first draws a [`Mood`], which bends all its coins the same way:
+//! Everything unsynced is decided sector by sector and name by name, but independent draws would
+//! rarely produce the cases that break programs. So each power cut first draws a [`CutPattern`]
+//! that governs all decisions:
 //!
 //! ```text
 //! changes since the last syncs    #4     #5     #6     #7
 //! AsOf 0                          .      .      .      .       nothing survives
-//! AsOf 7                          x      x      x      x       all survives
-//! AsOf 6                          x      x      x      .       the last is missing
-//! AsOf 5, torn                    x      x      ?      .       the disk stopped in the middle of a change
-//! Without 5                       x      .      x      x       reordered: one is missing, and later ones are there
-//! Scatter                         ?      ?      ?      ?       a coin for every sector of every change
+//! AsOf 7                          x      x      x      x       everything survives
+//! AsOf 6                          x      x      x      .       the last one is missing
+//! AsOf 5, torn                    x      x      ?      .       interrupted during a change
+//! Without 5                       x      .      x      x       reordered: one is missing
+//! Scatter                         ?      ?      ?      ?       each sector at random
 //! ```
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use super::contents::{Contents, Unsynced, sectors};
-use super::folder::{Entry, FileState, Folder, FolderNode, Names};
-use super::{SECTOR, lock};
+use parking_lot::Mutex;
+
+use super::SECTOR;
+use super::contents::{FileContents, Unsynced, sectors};
+use super::directory::{DirNode, Entry, FileState, Names, SimDirectory};
 use crate::SeededRandom;
 
-/// How many changes back a cut may reach when it leaves the rest in order: two to this power.
+/// Maximum number of recent changes lost by an in-order pattern, as a power of two.
 const REACH_BITS: u64 = 7;
 
-/// Coins are weighed in this many parts.
+/// Resolution of probabilities.
 const PARTS: u64 = 16;
 
-/// Which changes survive.
+/// Decides which changes survive.
 #[derive(Clone, Copy, Debug)]
-enum Mood {
-    /// Those up to a number. If torn, also any part of the one after it.
+enum CutPattern {
+    /// Changes up to a stamp survive. If torn, so does any part of the next one.
     AsOf { stamp: u64, torn: bool },
-    /// All but one.
+    /// All but one survive.
     Without { stamp: u64 },
-    /// Each sector by its own coin, new with `keep` parts.
+    /// Each sector survives with a probability of `keep` in [`PARTS`].
     Scatter { keep: u64 },
 }
 
-impl Mood {
-    /// A mood for a disk that has seen changes up to number `last`.
-    fn draw(random: &mut SeededRandom, last: u64) -> Mood {
+impl CutPattern {
+    /// Draws a pattern for a disk whose last change has the stamp `last`.
+    fn draw(random: &mut SeededRandom, last: u64) -> CutPattern {
         let reach = random.below(REACH_BITS + 1);
         let recent = last.saturating_sub(random.below(1 << reach));
         match random.below(10) {
-            0 => Mood::AsOf { stamp: 0, torn: false },
-            1 => Mood::AsOf { stamp: last, torn: false },
-            2 => Mood::AsOf { stamp: last.saturating_sub(1), torn: false },
-            3 => Mood::AsOf { stamp: last.saturating_sub(1), torn: true },
-            4 => Mood::AsOf { stamp: recent, torn: true },
-            5 | 6 => Mood::Without { stamp: recent },
-            _ => Mood::Scatter { keep: random.below(PARTS + 1) },
+            0 => CutPattern::AsOf { stamp: 0, torn: false },
+            1 => CutPattern::AsOf { stamp: last, torn: false },
+            2 => CutPattern::AsOf { stamp: last.saturating_sub(1), torn: false },
+            3 => CutPattern::AsOf { stamp: last.saturating_sub(1), torn: true },
+            4 => CutPattern::AsOf { stamp: recent, torn: true },
+            5 | 6 => CutPattern::Without { stamp: recent },
+            _ => CutPattern::Scatter { keep: random.below(PARTS + 1) },
         }
     }
 }
 
-/// Builds the tree that a machine finds when it comes back.
-pub(super) fn cut(root: &FolderNode, random: &mut SeededRandom, last: u64) -> FolderNode {
-    let mood = Mood::draw(random, last);
-    Cut { random, mood, placed: BTreeSet::new() }.folder(root)
+/// Builds the directory tree found after a power cut.
+pub(super) fn cut(root: &DirNode, random: &mut SeededRandom, last: u64) -> DirNode {
+    let pattern = CutPattern::draw(random, last);
+    Cut { random, pattern, placed: BTreeSet::new() }.directory(root)
 }
 
 struct Cut<'a> {
     random: &'a mut SeededRandom,
-    mood: Mood,
-    /// The folders that were found, by address. Lost moves between folders could show one in two places, even inside
-    /// itself; as after a check of the file system, it stays where it was found first.
+    pattern: CutPattern,
+    /// Addresses of the directories found so far. Lost moves could show a directory in two places,
+    /// even inside itself; as after a file system check, it stays where it was found first.
     placed: BTreeSet<usize>,
 }
 
 impl Cut<'_> {
-    fn folder(&mut self, node: &FolderNode) -> FolderNode {
+    fn directory(&mut self, node: &DirNode) -> DirNode {
         self.placed.insert(address(node));
-        let folder = lock(node);
-        let changes = folder.pending();
+        let directory = node.lock();
+        let changes = directory.pending();
         let survive = self.pick(changes.len(), |change| changes[change].stamp);
         let mut names = Names::new();
-        for (name, entry) in folder.names_after(survive) {
+        for (name, entry) in directory.names_after(survive) {
             let entry = match entry {
                 Entry::Dir(inner) if self.placed.contains(&address(&inner)) => continue,
-                Entry::Dir(inner) => Entry::Dir(self.folder(&inner)),
+                Entry::Dir(inner) => Entry::Dir(self.directory(&inner)),
                 Entry::File(file) => {
-                    let contents = self.contents(&lock(&file).contents);
+                    let contents = self.contents(&file.lock().contents);
                     Entry::File(Arc::new(Mutex::new(FileState::new(contents))))
                 }
             };
             names.insert(name, entry);
         }
-        Arc::new(Mutex::new(Folder::durable(names)))
+        Arc::new(Mutex::new(SimDirectory::durable(names)))
     }
 
-    fn contents(&mut self, old: &Contents) -> Contents {
+    fn contents(&mut self, old: &FileContents) -> FileContents {
         if old.sectors.is_empty() && old.lengths.versions.is_empty() {
-            return Contents::durable(Arc::clone(&old.bytes), Arc::clone(&old.space));
+            return FileContents::durable(Arc::clone(&old.bytes), Arc::clone(&old.space));
         }
         let len = self.length(old);
         let mut bytes = Vec::with_capacity(len);
@@ -106,18 +109,18 @@ impl Cut<'_> {
         }
         let mut space = Vec::clone(&old.space);
         space.resize(len.div_ceil(SECTOR), true);
-        Contents::durable(Arc::new(bytes), Arc::new(space))
+        FileContents::durable(Arc::new(bytes), Arc::new(space))
     }
 
     /// The length that survives.
-    fn length(&mut self, old: &Contents) -> usize {
+    fn length(&mut self, old: &FileContents) -> usize {
         let lengths = &old.lengths.versions;
         let pick = self.pick(lengths.len(), |length| lengths[length].replaced_by);
         let Some(found) = lengths.get(pick) else { return old.len() };
         if !(found.grown_by_write && self.is_torn(found.replaced_by)) {
             return found.len;
         }
-        // It was growing sector by sector, and got as far as the start of one of those that follow.
+        // The file was growing sector by sector, and reached the start of a later one.
         let next = lengths.get(pick + 1).map_or(old.len(), |next| next.len);
         let mut reached = found.len;
         for sector in sectors(found.len, next).skip(1) {
@@ -129,8 +132,9 @@ impl Cut<'_> {
         reached
     }
 
-    /// Which of `count` versions survives, given the change that replaced each: one past the last is what there is now. The
-    /// same is how many of `count` changes survive, given their numbers.
+    /// Chooses the surviving one of `count` versions, given the stamps that replaced them; `count`
+    /// is the current version. Equally, the number of surviving changes of `count`, given their
+    /// stamps.
     fn pick(&mut self, count: usize, stamp_of: impl Fn(usize) -> u64) -> usize {
         if count == 0 {
             return 0;
@@ -138,30 +142,30 @@ impl Cut<'_> {
         let first = |wanted: &dyn Fn(u64) -> bool| {
             (0..count).find(|&at| wanted(stamp_of(at))).unwrap_or(count)
         };
-        match self.mood {
-            Mood::AsOf { stamp, torn } => {
+        match self.pattern {
+            CutPattern::AsOf { stamp, torn } => {
                 let at = first(&|replaced_by| replaced_by > stamp);
                 let more =
                     torn && at < count && stamp_of(at) == stamp + 1 && self.random.chance(1, 2);
                 at + usize::from(more)
             }
-            Mood::Without { stamp } => first(&|replaced_by| replaced_by == stamp),
-            Mood::Scatter { keep } if self.random.chance(keep, PARTS) => count,
-            Mood::Scatter { .. } => below(self.random, count),
+            CutPattern::Without { stamp } => first(&|replaced_by| replaced_by == stamp),
+            CutPattern::Scatter { keep } if self.random.chance(keep, PARTS) => count,
+            CutPattern::Scatter { .. } => below(self.random, count),
         }
     }
 
-    /// Whether a change that did not survive whole may have survived in part.
+    /// Reports whether a change that did not survive entirely may have survived in part.
     fn is_torn(&mut self, change: u64) -> bool {
-        match self.mood {
-            Mood::AsOf { stamp, torn } => torn && change == stamp + 1,
-            Mood::Without { .. } => false,
-            Mood::Scatter { .. } => self.random.chance(1, 2),
+        match self.pattern {
+            CutPattern::AsOf { stamp, torn } => torn && change == stamp + 1,
+            CutPattern::Without { .. } => false,
+            CutPattern::Scatter { .. } => self.random.chance(1, 2),
         }
     }
 }
 
-/// Puts a sector, or as much of it as there is room for.
+/// Writes a sector, truncated at the end of `bytes`.
 fn put(bytes: &mut [u8], sector: usize, from: Option<&[u8; SECTOR]>) {
     let start = sector * SECTOR;
     let end = (start + SECTOR).min(bytes.len());
@@ -171,7 +175,7 @@ fn put(bytes: &mut [u8], sector: usize, from: Option<&[u8; SECTOR]>) {
     }
 }
 
-fn address(node: &FolderNode) -> usize {
+fn address(node: &DirNode) -> usize {
     Arc::as_ptr(node).addr()
 }
 

@@ -4,10 +4,10 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::faults::Call;
-use super::folder::{Entry, FileNode, FolderNode};
+use super::directory::{DirNode, Entry, FileNode};
+use super::faults::DiskCall;
 use super::handle::SimFile;
-use super::{SimDisk, State, lock, tree};
+use super::{SimDisk, SimState, tree};
 use crate::{Create, Disk, File, Kind, Open};
 
 impl Disk for SimDisk {
@@ -19,37 +19,37 @@ impl Disk for SimDisk {
             Create::IfMissing | Create::New => missing,
             Create::Truncate => true,
         };
-        let file = state.change(Call::Open { changes }, |state| open(state, path, how))?;
+        let file = state.change(DiskCall::Open { changes }, |state| open(state, path, how))?;
         state.handles += 1;
         Ok(Arc::new(SimFile::new(self.clone(), file, state.handles, how.write)))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.lock().change(Call::CreateDir, |state| create_dir_all(state, path))
+        self.lock().change(DiskCall::CreateDir, |state| create_dir_all(state, path))
     }
 
     fn read_dir(&self, path: &Path) -> io::Result<Vec<String>> {
         let mut state = self.lock();
-        state.enter(Call::Look)?;
-        let folder = tree::folder(&state.root, path)?;
-        Ok(lock(&folder).names().keys().cloned().collect())
+        state.enter(DiskCall::Look)?;
+        let directory = tree::directory(&state.root, path)?;
+        Ok(directory.lock().names().keys().cloned().collect())
     }
 
     fn kind(&self, path: &Path) -> io::Result<Option<Kind>> {
         let mut state = self.lock();
-        state.enter(Call::Look)?;
+        state.enter(DiskCall::Look)?;
         Ok(tree::entry(&state.root, path)?.map(|entry| entry.kind()))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.lock().change(Call::Rename, |state| rename(state, from, to))
+        self.lock().change(DiskCall::Rename, |state| rename(state, from, to))
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.lock().change(Call::Remove, |state| {
-            let place = tree::place(&state.root, path)?;
-            match place.existing()? {
-                Entry::File(_) => lock(&place.folder).unlink(&place.name, state.next_stamp()),
+        self.lock().change(DiskCall::Remove, |state| {
+            let slot = tree::name_slot(&state.root, path)?;
+            match slot.existing()? {
+                Entry::File(_) => slot.directory.lock().unlink(&slot.name, state.next_stamp()),
                 Entry::Dir(_) => return Err(io::ErrorKind::IsADirectory.into()),
             }
             Ok(())
@@ -57,36 +57,36 @@ impl Disk for SimDisk {
     }
 
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.lock().change(Call::Remove, |state| {
-            let place = tree::place(&state.root, path)?;
-            empty(state, &tree::child(&place.folder, &place.name)?);
-            lock(&place.folder).unlink(&place.name, state.next_stamp());
+        self.lock().change(DiskCall::Remove, |state| {
+            let slot = tree::name_slot(&state.root, path)?;
+            empty(state, &tree::child(&slot.directory, &slot.name)?);
+            slot.directory.lock().unlink(&slot.name, state.next_stamp());
             Ok(())
         })
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         let mut state = self.lock();
-        state.enter(Call::SyncDir)?;
-        let folder = tree::folder(&state.root, path)?;
-        lock(&folder).sync();
+        state.enter(DiskCall::SyncDir)?;
+        let directory = tree::directory(&state.root, path)?;
+        directory.lock().sync();
         Ok(())
     }
 }
 
-fn open(state: &mut State, path: &Path, how: Open) -> io::Result<FileNode> {
+fn open(state: &mut SimState, path: &Path, how: Open) -> io::Result<FileNode> {
     if !how.write && how.create != Create::Never {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     if tree::names(path).is_empty() {
         return Err(io::ErrorKind::IsADirectory.into());
     }
-    let place = tree::place(&state.root, path)?;
-    match (place.entry(), how.create) {
+    let slot = tree::name_slot(&state.root, path)?;
+    match (slot.entry(), how.create) {
         (Some(_), Create::New) => Err(io::ErrorKind::AlreadyExists.into()),
         (Some(Entry::Dir(_)), _) => Err(io::ErrorKind::IsADirectory.into()),
         (Some(Entry::File(file)), Create::Truncate) => {
-            lock(&file).contents.set_len(0, state.next_stamp());
+            file.lock().contents.set_len(0, state.next_stamp());
             Ok(file)
         }
         (Some(Entry::File(file)), Create::Never | Create::IfMissing) => Ok(file),
@@ -94,26 +94,26 @@ fn open(state: &mut State, path: &Path, how: Open) -> io::Result<FileNode> {
         (None, Create::IfMissing | Create::Truncate | Create::New) => {
             let file = FileNode::default();
             let entry = Entry::File(Arc::clone(&file));
-            lock(&place.folder).link(&place.name, entry, state.next_stamp());
+            slot.directory.lock().link(&slot.name, entry, state.next_stamp());
             Ok(file)
         }
     }
 }
 
-fn create_dir_all(state: &mut State, path: &Path) -> io::Result<()> {
+fn create_dir_all(state: &mut SimState, path: &Path) -> io::Result<()> {
     let names = tree::names(path);
-    let mut folder = Arc::clone(&state.root);
+    let mut directory = Arc::clone(&state.root);
     for (depth, name) in names.iter().enumerate() {
-        let found = lock(&folder).get(name);
-        folder = match found {
+        let found = directory.lock().get(name);
+        directory = match found {
             Some(Entry::Dir(inner)) => inner,
             Some(Entry::File(_)) if depth + 1 == names.len() => {
                 return Err(io::ErrorKind::AlreadyExists.into());
             }
             Some(Entry::File(_)) => return Err(io::ErrorKind::NotADirectory.into()),
             None => {
-                let inner = FolderNode::default();
-                lock(&folder).link(name, Entry::Dir(Arc::clone(&inner)), state.next_stamp());
+                let inner = DirNode::default();
+                directory.lock().link(name, Entry::Dir(Arc::clone(&inner)), state.next_stamp());
                 inner
             }
         };
@@ -121,19 +121,19 @@ fn create_dir_all(state: &mut State, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes everything in a folder, one change after the other.
-fn empty(state: &mut State, folder: &FolderNode) {
-    let names = lock(folder).names().clone();
+/// Removes everything in a directory, one change at a time.
+fn empty(state: &mut SimState, directory: &DirNode) {
+    let names = directory.lock().names().clone();
     for (name, entry) in names {
         if let Entry::Dir(inner) = entry {
             empty(state, &inner);
         }
-        lock(folder).unlink(&name, state.next_stamp());
+        directory.lock().unlink(&name, state.next_stamp());
     }
 }
 
-fn rename(state: &mut State, from: &Path, to: &Path) -> io::Result<()> {
-    let (source, target) = (tree::place(&state.root, from)?, tree::place(&state.root, to)?);
+fn rename(state: &mut SimState, from: &Path, to: &Path) -> io::Result<()> {
+    let (source, target) = (tree::name_slot(&state.root, from)?, tree::name_slot(&state.root, to)?);
     let entry = source.existing()?;
     let (from, to) = (tree::names(from), tree::names(to));
     if from == to {
@@ -148,22 +148,22 @@ fn rename(state: &mut State, from: &Path, to: &Path) -> io::Result<()> {
     if let Some(replaced) = target.entry() {
         may_replace(&entry, &replaced)?;
     }
-    if Arc::ptr_eq(&source.folder, &target.folder) {
-        lock(&source.folder).rename(&source.name, &target.name, state.next_stamp());
+    if Arc::ptr_eq(&source.directory, &target.directory) {
+        source.directory.lock().rename(&source.name, &target.name, state.next_stamp());
     } else {
-        lock(&target.folder).link(&target.name, entry, state.next_stamp());
-        lock(&source.folder).unlink(&source.name, state.next_stamp());
+        target.directory.lock().link(&target.name, entry, state.next_stamp());
+        source.directory.lock().unlink(&source.name, state.next_stamp());
     }
     Ok(())
 }
 
-/// A file replaces a file, and a folder an empty folder.
+/// A file may replace a file, and a directory an empty directory.
 fn may_replace(entry: &Entry, replaced: &Entry) -> io::Result<()> {
     match (entry, replaced) {
         (Entry::File(_), Entry::File(_)) => Ok(()),
         (Entry::File(_), Entry::Dir(_)) => Err(io::ErrorKind::IsADirectory.into()),
         (Entry::Dir(_), Entry::File(_)) => Err(io::ErrorKind::NotADirectory.into()),
-        (Entry::Dir(_), Entry::Dir(folder)) if lock(folder).names().is_empty() => Ok(()),
+        (Entry::Dir(_), Entry::Dir(directory)) if directory.lock().names().is_empty() => Ok(()),
         (Entry::Dir(_), Entry::Dir(_)) => Err(io::ErrorKind::DirectoryNotEmpty.into()),
     }
 }

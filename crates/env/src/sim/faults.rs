@@ -1,25 +1,27 @@
-//! What goes wrong, and when.
+//! Injected faults.
 //!
-//! Every call that reaches the disk has a number, and every call that changes something has a second one. A fault is planned
-//! for a number, or for all from a number on:
+//! Every call has a number, and every change has a second one. A fault is planned for a number, or
+//! for all from a number on:
 //!
 //! ```text
 //! call            open(new)   read_at   write_at   sync_data   len   write_at
 //! all()               0          1          2          3        4        5
 //! changes()           0                     1          2                 3
 //!
-//!   fail_change(2, Eio) at the start fails the sync; fail_from_change(2, Eio) fails the last write too
+//!   fail_change(2, Eio) at the start fails the sync;
+//!   fail_from_change(2, Eio) fails the last write too
 //! ```
 
 use std::io;
 
-/// How a call fails.
+/// A kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The machine loses power during the call. The call fails, and so does every later one; what the machine finds when it
-    /// comes back is told by [`SimDisk::power_cut`](crate::SimDisk::power_cut).
+    /// The machine loses power during the call. The call and all later ones fail;
+    /// [`SimDisk::power_cut`](crate::SimDisk::power_cut) returns what the machine finds after a
+    /// restart.
     Crash,
-    /// The disk cannot.
+    /// An I/O error.
     Eio,
     /// The disk is full.
     Enospc,
@@ -35,39 +37,39 @@ impl Fault {
     }
 }
 
-/// A fault that is planned.
+/// A planned fault.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plan {
+pub(super) struct PlannedFault {
     pub(super) fault: Fault,
-    pub(super) counting: Counting,
-    /// The number of the call that fails.
+    pub(super) counting: CountedCalls,
+    /// Number of the call that fails.
     pub(super) at: u64,
-    /// Whether every later one fails too.
+    /// All later calls fail too.
     pub(super) from_then_on: bool,
 }
 
-/// Which calls a plan counts.
+/// The calls that a plan counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Counting {
+pub(super) enum CountedCalls {
     All,
     Changes,
 }
 
-impl Plan {
-    /// Whether it is the turn of a call, given what was called before.
-    pub(super) fn hits(&self, call: Call, before: &Calls) -> bool {
+impl PlannedFault {
+    /// Reports whether the plan applies to a call, given the earlier ones.
+    pub(super) fn hits(&self, call: DiskCall, before: &Calls) -> bool {
         let number = match self.counting {
-            Counting::All => before.all(),
-            Counting::Changes if call.is_change() => before.changes(),
-            Counting::Changes => return false,
+            CountedCalls::All => before.all(),
+            CountedCalls::Changes if call.is_change() => before.changes(),
+            CountedCalls::Changes => return false,
         };
         number == self.at || self.from_then_on && number > self.at
     }
 }
 
-/// What the disk is asked to do.
+/// A call to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Call {
+pub(super) enum DiskCall {
     Read,
     Write { bytes: u64 },
     Sync,
@@ -82,30 +84,30 @@ pub(super) enum Call {
     Look,
 }
 
-impl Call {
+impl DiskCall {
     fn is_change(self) -> bool {
         match self {
-            Call::Read | Call::Map | Call::Lock | Call::Look => false,
-            Call::Open { changes } => changes,
-            Call::Write { .. }
-            | Call::Sync
-            | Call::SyncDir
-            | Call::CreateDir
-            | Call::Rename
-            | Call::Remove
-            | Call::Resize => true,
+            DiskCall::Read | DiskCall::Map | DiskCall::Lock | DiskCall::Look => false,
+            DiskCall::Open { changes } => changes,
+            DiskCall::Write { .. }
+            | DiskCall::Sync
+            | DiskCall::SyncDir
+            | DiskCall::CreateDir
+            | DiskCall::Rename
+            | DiskCall::Remove
+            | DiskCall::Resize => true,
         }
     }
 }
 
-/// How often a disk was asked for what. Calls that failed count too.
+/// Call counters of a disk. Failed calls count too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
     /// `read_at`.
     pub reads: u64,
     /// `write_at`.
     pub writes: u64,
-    /// The bytes handed to `write_at`.
+    /// Bytes passed to `write_at`.
     pub bytes_written: u64,
     /// `sync_data`.
     pub syncs: u64,
@@ -113,7 +115,7 @@ pub struct Calls {
     pub dir_syncs: u64,
     /// `open`.
     pub opens: u64,
-    /// Those of the `opens` that made a file or emptied one.
+    /// Calls of `open` that created or truncated a file.
     pub creates: u64,
     /// `create_dir_all`.
     pub dirs_made: u64,
@@ -132,30 +134,30 @@ pub struct Calls {
 }
 
 impl Calls {
-    pub(super) fn count(&mut self, call: Call) {
+    pub(super) fn count(&mut self, call: DiskCall) {
         match call {
-            Call::Read => self.reads += 1,
-            Call::Write { bytes } => {
+            DiskCall::Read => self.reads += 1,
+            DiskCall::Write { bytes } => {
                 self.writes += 1;
                 self.bytes_written += bytes;
             }
-            Call::Sync => self.syncs += 1,
-            Call::SyncDir => self.dir_syncs += 1,
-            Call::Open { changes } => {
+            DiskCall::Sync => self.syncs += 1,
+            DiskCall::SyncDir => self.dir_syncs += 1,
+            DiskCall::Open { changes } => {
                 self.opens += 1;
                 self.creates += u64::from(changes);
             }
-            Call::CreateDir => self.dirs_made += 1,
-            Call::Rename => self.renames += 1,
-            Call::Remove => self.removes += 1,
-            Call::Resize => self.resizes += 1,
-            Call::Map => self.maps += 1,
-            Call::Lock => self.locks += 1,
-            Call::Look => self.looks += 1,
+            DiskCall::CreateDir => self.dirs_made += 1,
+            DiskCall::Rename => self.renames += 1,
+            DiskCall::Remove => self.removes += 1,
+            DiskCall::Resize => self.resizes += 1,
+            DiskCall::Map => self.maps += 1,
+            DiskCall::Lock => self.locks += 1,
+            DiskCall::Look => self.looks += 1,
         }
     }
 
-    /// All calls: the number that the next one has for [`SimDisk::fail_call`](crate::SimDisk::fail_call).
+    /// All calls: the number of the next one for [`SimDisk::fail_call`](crate::SimDisk::fail_call).
     pub fn all(&self) -> u64 {
         self.reads + self.opens - self.creates
             + self.maps
@@ -164,7 +166,7 @@ impl Calls {
             + self.changes()
     }
 
-    /// The calls that change something: the number that the next one has for
+    /// The calls that change something: the number of the next one for
     /// [`SimDisk::fail_change`](crate::SimDisk::fail_change).
     pub fn changes(&self) -> u64 {
         self.writes

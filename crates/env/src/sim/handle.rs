@@ -5,23 +5,23 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::contents::{Contents, sectors};
-use super::faults::{Call, Fault};
-use super::folder::{Entry, FileNode};
-use super::{SECTOR, SimDisk, lock, tree};
+use super::contents::{FileContents, sectors};
+use super::directory::{Entry, FileNode};
+use super::faults::{DiskCall, Fault};
+use super::{SECTOR, SimDisk, tree};
 use crate::{File, Lock, Locking, Map, SeededRandom};
 
-/// How long a file may become: it is all in memory.
+/// Maximum length of a file, which is held in memory.
 const LEN_MAX: u64 = 4 << 30;
 
-/// A coin that is thrown for each sector of a write that fails is weighed in this many parts, once for the whole write.
+/// Resolution of the probability that a sector of a failed write was written; drawn once per write.
 const PARTS: u64 = 8;
 
 /// An open file.
 pub(super) struct SimFile {
     disk: SimDisk,
     file: FileNode,
-    /// Tells the handles apart that hold locks.
+    /// Identifies the handle as an owner of locks.
     number: u64,
     writable: bool,
 }
@@ -39,19 +39,19 @@ impl SimFile {
 impl File for SimFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut state = self.disk.lock();
-        state.enter(Call::Read)?;
+        state.enter(DiskCall::Read)?;
         let offset = usize::try_from(offset).unwrap_or(usize::MAX);
-        Ok(lock(&self.file).contents.read(buf, offset))
+        Ok(self.file.lock().contents.read(buf, offset))
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         let mut state = self.disk.lock();
-        let fault = state.admit(Call::Write { bytes: buf.len() as u64 })?;
+        let fault = state.admit(DiskCall::Write { bytes: buf.len() as u64 })?;
         self.writable_or(libc::EBADF)?;
         let end = bounded(offset.saturating_add(buf.len() as u64))?;
         let offset = end - buf.len();
         let (stamp, free) = (state.next_stamp(), state.free_sectors());
-        let contents = &mut lock(&self.file).contents;
+        let contents = &mut self.file.lock().contents;
         match fault {
             Some(fault @ (Fault::Eio | Fault::Enospc)) => {
                 write_some(contents, buf, offset, stamp, &mut state.random);
@@ -71,26 +71,26 @@ impl File for SimFile {
 
     fn len(&self) -> io::Result<u64> {
         let mut state = self.disk.lock();
-        state.enter(Call::Look)?;
-        Ok(lock(&self.file).contents.len() as u64)
+        state.enter(DiskCall::Look)?;
+        Ok(self.file.lock().contents.len() as u64)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.disk.lock().change(Call::Resize, |state| {
+        self.disk.lock().change(DiskCall::Resize, |state| {
             self.writable_or(libc::EINVAL)?;
-            lock(&self.file).contents.set_len(bounded(len)?, state.next_stamp());
+            self.file.lock().contents.set_len(bounded(len)?, state.next_stamp());
             Ok(())
         })
     }
 
     fn allocate(&self, len: u64) -> io::Result<()> {
-        self.disk.lock().change(Call::Resize, |state| {
+        self.disk.lock().change(DiskCall::Resize, |state| {
             if len == 0 {
                 return Err(io::ErrorKind::InvalidInput.into());
             }
             self.writable_or(libc::EBADF)?;
             let (len, free) = (bounded(len)?, state.free_sectors());
-            let contents = &mut lock(&self.file).contents;
+            let contents = &mut self.file.lock().contents;
             if free.is_some_and(|free| contents.sectors_missing(0, len) > free) {
                 return Err(Fault::Enospc.error());
             }
@@ -100,12 +100,12 @@ impl File for SimFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        let mut state = self.disk.lock_unless_it_hangs();
-        let fault = state.admit(Call::Sync)?;
-        let contents = &mut lock(&self.file).contents;
+        let mut state = self.disk.lock_unless_hung();
+        let fault = state.admit(DiskCall::Sync)?;
+        let contents = &mut self.file.lock().contents;
         match fault {
             None => contents.sync(),
-            // How far it got is one of the things that the cut decides.
+            // The power cut decides how much of the sync took effect.
             Some(Fault::Crash) => {}
             Some(Fault::Eio | Fault::Enospc) => contents.sync_failed(),
         }
@@ -114,16 +114,16 @@ impl File for SimFile {
 
     fn try_lock(&self, locking: Locking, wanted: Lock) -> io::Result<bool> {
         let mut state = self.disk.lock();
-        state.enter(Call::Lock)?;
+        state.enter(DiskCall::Lock)?;
         if (locking, wanted) == (Locking::Ofd, Lock::Exclusive) {
             self.writable_or(libc::EBADF)?;
         }
-        Ok(lock(&self.file).locks.try_lock(self.number, locking, wanted))
+        Ok(self.file.lock().locks.try_lock(self.number, locking, wanted))
     }
 
     fn is_at(&self, path: &Path) -> io::Result<bool> {
         let mut state = self.disk.lock();
-        state.enter(Call::Look)?;
+        state.enter(DiskCall::Look)?;
         let found = tree::entry(&state.root, path)?;
         Ok(matches!(found, Some(Entry::File(file)) if Arc::ptr_eq(&file, &self.file)))
     }
@@ -131,22 +131,23 @@ impl File for SimFile {
     #[expect(unsafe_code, reason = "the contract is the trait's")]
     unsafe fn map(&self, len: u64, _previous: Option<&Map>) -> io::Result<Map> {
         let mut state = self.disk.lock();
-        state.enter(Call::Map)?;
-        let bytes = Arc::clone(&lock(&self.file).contents.bytes);
+        state.enter(DiskCall::Map)?;
+        let bytes = Arc::clone(&self.file.lock().contents.bytes);
         let len = usize::try_from(len).ok().filter(|len| *len <= bytes.len()).ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::UnexpectedEof,
-                format!("{len} bytes to map, and the file has {}", bytes.len()),
+                format!("cannot map {len} bytes of a file of {}", bytes.len()),
             )
         })?;
-        // SAFETY: the vector is kept by the map and, being shared, never written again: writers make a copy first.
+        // SAFETY: the map keeps the vector alive, and a shared vector is never written: writers
+        // copy it first.
         Ok(unsafe { Map::new(bytes.as_ptr(), len, bytes.len(), bytes) })
     }
 }
 
 impl Drop for SimFile {
     fn drop(&mut self) {
-        lock(&self.file).locks.release(self.number);
+        self.file.lock().locks.release(self.number);
     }
 }
 
@@ -161,8 +162,8 @@ fn bounded(len: u64) -> io::Result<usize> {
     len.ok_or_else(|| io::ErrorKind::FileTooLarge.into())
 }
 
-/// How many bytes of a write have space, in its order.
-fn fits(contents: &Contents, offset: usize, end: usize, free: Option<usize>) -> usize {
+/// Number of leading bytes of a write for which there is space.
+fn fits(contents: &FileContents, offset: usize, end: usize, free: Option<usize>) -> usize {
     let Some(mut free) = free else { return end - offset };
     for sector in sectors(offset, end) {
         if contents.has_space(sector) {
@@ -176,9 +177,9 @@ fn fits(contents: &Contents, offset: usize, end: usize, free: Option<usize>) -> 
     end - offset
 }
 
-/// Writes any part of the sectors.
+/// Writes a random subset of the sectors.
 fn write_some(
-    contents: &mut Contents,
+    contents: &mut FileContents,
     buf: &[u8],
     offset: usize,
     stamp: u64,

@@ -1,12 +1,13 @@
-//! Who holds the locks of a file.
+//! The owners of a file's locks.
 //!
-//! The two kinds do not see each other. Within a kind, a handle has one lock, and asking again changes it.
+//! The two kinds are independent. Within a kind, a handle has one lock, and locking again changes
+//! its mode.
 
 use std::collections::BTreeMap;
 
 use crate::{Lock, Locking};
 
-/// The locks of one file, by the number of the handle that holds them.
+/// The locks of a file, by the number of the owning handle.
 #[derive(Debug, Default)]
 pub(super) struct Locks {
     flock: BTreeMap<u64, Lock>,
@@ -14,7 +15,7 @@ pub(super) struct Locks {
 }
 
 impl Locks {
-    /// Takes a lock unless another handle's is in the way.
+    /// Takes a lock unless it conflicts with another handle's.
     pub(super) fn try_lock(&mut self, handle: u64, locking: Locking, lock: Lock) -> bool {
         let held = match locking {
             Locking::Flock => &mut self.flock,
@@ -26,13 +27,13 @@ impl Locks {
         if free {
             held.insert(handle, lock);
         } else if locking == Locking::Flock {
-            // Linux changes a flock by dropping it first: who asks for more and does not get it has lost what it had.
+            // Linux converts a flock by releasing it first: a failed conversion loses the old lock.
             held.remove(&handle);
         }
         free
     }
 
-    /// Lets go of everything that a handle holds.
+    /// Releases all locks of a handle.
     pub(super) fn release(&mut self, handle: u64) {
         self.flock.remove(&handle);
         self.ofd.remove(&handle);

@@ -1,23 +1,23 @@
-//! A disk in memory, with the weakest promises a real one gives.
+//! An in-memory disk with the weakest guarantees of a real one.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
-//! | `contents` | the bytes of a file, and the versions that a power cut may bring back |
-//! | `folder` | names, and the changes of names that a power cut may take back |
-//! | `tree` | from paths to files and folders |
-//! | `disk`, `handle`, `locks` | the calls, with the errors that Linux gives |
-//! | `faults` | which call fails, and how |
-//! | `cut` | what is found after a power cut |
+//! | `contents` | the bytes of a file, and the versions that a power cut may restore |
+//! | `directory` | names, and the name changes that a power cut may undo |
+//! | `tree` | path lookup |
+//! | `disk`, `handle`, `locks` | the calls, with the errors of Linux |
+//! | `faults` | injected faults |
+//! | `cut` | the state after a power cut |
 //!
-//! One lock covers the disk, so calls happen one after the other, and each change has a number: the *stamp*. Whatever is
-//! unsynced remembers the stamps of what happened to it, which lets a power cut show the disk as of some change, without
-//! some change, or with each sector on its own.
+//! A single lock covers the disk, so calls are serialized, and each change has a number, its
+//! *stamp*. Unsynced data keeps the stamps of its changes, which lets a power cut show the disk as
+//! of some change, without some change, or with each sector drawn independently.
 
 mod contents;
 mod cut;
+mod directory;
 mod disk;
 mod faults;
-mod folder;
 mod handle;
 mod locks;
 mod tree;
@@ -25,23 +25,26 @@ mod tree;
 use std::fmt;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use self::faults::{Call, Counting, Plan};
-use self::folder::{Entry, FileNode, FolderNode};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use self::directory::{DirNode, Entry, FileNode};
+use self::faults::{CountedCalls, DiskCall, PlannedFault};
 use crate::SeededRandom;
 
 pub use self::faults::{Calls, Fault};
 
-/// The bytes that a disk writes whole or not at all.
+/// Size of a sector, in bytes: the unit that a disk writes atomically.
 const SECTOR: usize = 512;
 
-/// A disk in memory that loses what a power cut may take, fails where it is told to and counts every call.
+/// An in-memory disk that loses unsynced data in a power cut, fails on demand and counts every
+/// call.
 ///
-/// Clones are handles to the same disk. The root exists, and relative paths start there.
+/// Clones are handles to the same disk. The root directory exists, and relative paths start there.
 ///
-/// A crash test learns how many changes a run makes, then runs it again for each with the power lost at it, and looks at
-/// what several cuts from that moment leave:
+/// A crash test counts the changes that a run makes, repeats the run for each of them with a power
+/// cut at it, and checks the results of several power cuts from that point:
 ///
 /// ```
 /// # use std::path::Path;
@@ -69,34 +72,34 @@ const SECTOR: usize = 512;
 /// ```
 #[derive(Clone)]
 pub struct SimDisk {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<SimState>>,
     healed: Arc<Condvar>,
 }
 
-struct State {
-    root: FolderNode,
+struct SimState {
+    root: DirNode,
     random: SeededRandom,
-    /// The number of the last change.
+    /// Stamp of the last change.
     stamp: u64,
-    /// How many handles were given out.
+    /// Number of handles created.
     handles: u64,
     calls: Calls,
-    plans: Vec<Plan>,
-    /// Whether the power is gone.
+    plans: Vec<PlannedFault>,
+    /// The power is off.
     off: bool,
-    /// Whether syncs wait until the disk is healed.
+    /// Syncs block until the disk is healed.
     hangs: bool,
     capacity_bytes: Option<u64>,
 }
 
 impl SimDisk {
-    /// An empty disk. What is random about it follows from the seed.
+    /// Creates an empty disk. Its randomness is determined by the seed.
     pub fn new(seed: u64) -> SimDisk {
-        SimDisk::with(FolderNode::default(), SeededRandom::new(seed), None)
+        SimDisk::with(DirNode::default(), SeededRandom::new(seed), None)
     }
 
-    fn with(root: FolderNode, random: SeededRandom, capacity_bytes: Option<u64>) -> SimDisk {
-        let state = State {
+    fn with(root: DirNode, random: SeededRandom, capacity_bytes: Option<u64>) -> SimDisk {
+        let state = SimState {
             root,
             random,
             stamp: 0,
@@ -110,12 +113,13 @@ impl SimDisk {
         SimDisk { state: Arc::new(Mutex::new(state)), healed: Arc::default() }
     }
 
-    /// The disk as a machine could find it that loses power now. This one goes on as if nothing had happened, so that
-    /// several seeds can be tried from one moment.
+    /// Returns the disk as found after a power cut at this point. The original continues
+    /// unaffected, so that several seeds can be tried.
     ///
-    /// Each sector of a file shows what was durable or anything written since. A change of the length survives or not; a file
-    /// that was growing by a write may have got to any sector. What lies between and was never written reads as zeros. Of the
-    /// changes to the names in a folder, the first few survive. Locks, planned faults and counters are gone; the capacity stays.
+    /// Each sector of a file shows its durable content or any later version. A change of the length
+    /// survives or not; a file that a write was extending may have reached any sector. Gaps that
+    /// were never written read as zeros. Of the changes to the names in a directory, a prefix
+    /// survives. Locks, planned faults and counters are reset; the capacity stays.
     #[must_use]
     pub fn power_cut(&self, seed: u64) -> SimDisk {
         let state = self.lock();
@@ -124,36 +128,38 @@ impl SimDisk {
         SimDisk::with(root, random, state.capacity_bytes)
     }
 
-    /// Lets the n-th call from now fail, whatever it asks for; 0 is the next one.
+    /// Makes the n-th call from now fail, of whatever type; 0 is the next one.
     ///
-    /// A write that fails may have done any part of its sectors. A sync that fails gives up what it should have written, as on
-    /// Linux: reads go on to show it, a later sync succeeds without it, and only writing it again helps. Other calls that
-    /// fail do nothing. Only [`Fault::Crash`] leaves to the cut how much of a call was done.
+    /// A failed write may have written any subset of its sectors. A failed sync drops its data, as
+    /// on Linux: reads still show it, a later sync succeeds without writing it, and only rewriting
+    /// it helps. Other failed calls have no effect. Only with [`Fault::Crash`] does the power cut
+    /// decide how much of a call took effect.
     pub fn fail_call(&self, n: u64, fault: Fault) {
-        self.plan(n, fault, Counting::All, false);
+        self.plan(n, fault, CountedCalls::All, false);
     }
 
-    /// Lets the n-th call from now fail that changes something, as [`Calls::changes`] counts them.
+    /// Makes the n-th change from now fail, as counted by [`Calls::changes`].
     pub fn fail_change(&self, n: u64, fault: Fault) {
-        self.plan(n, fault, Counting::Changes, false);
+        self.plan(n, fault, CountedCalls::Changes, false);
     }
 
-    /// Lets every call fail from the n-th on, until [`SimDisk::heal`].
+    /// Makes every call from the n-th on fail, until [`SimDisk::heal`].
     pub fn fail_from_call(&self, n: u64, fault: Fault) {
-        self.plan(n, fault, Counting::All, true);
+        self.plan(n, fault, CountedCalls::All, true);
     }
 
-    /// Lets every call that changes something fail from the n-th such one on, until [`SimDisk::heal`].
+    /// Makes every change from the n-th on fail, until [`SimDisk::heal`].
     pub fn fail_from_change(&self, n: u64, fault: Fault) {
-        self.plan(n, fault, Counting::Changes, true);
+        self.plan(n, fault, CountedCalls::Changes, true);
     }
 
-    /// Lets every `sync_data` wait from now on, until [`SimDisk::heal`]: a disk that neither does what it is asked nor says that it cannot.
+    /// Blocks every `sync_data` from now on, until [`SimDisk::heal`]: a disk that hangs without an
+    /// error.
     pub fn hang(&self) {
         self.lock().hangs = true;
     }
 
-    /// Forgets all planned faults, and does what it was hanging over. A machine that is off stays off.
+    /// Removes all planned faults and unblocks syncs. A machine that is off stays off.
     pub fn heal(&self) {
         let mut state = self.lock();
         state.plans.clear();
@@ -161,44 +167,47 @@ impl SimDisk {
         self.healed.notify_all();
     }
 
-    /// Bounds the space of all files that have a name, or lifts the bound. A write or an allocation that needs more fails, the
-    /// write after what fitted. Files take up the sectors that were written or allocated, not those skipped.
+    /// Limits the space of all named files, or removes the limit. A write or allocation beyond it
+    /// fails; a write keeps the part that fits. Files occupy the sectors that were written or
+    /// allocated, not skipped ones.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.lock().capacity_bytes = bytes;
     }
 
-    /// Turns round one bit of a file, in what is read and in whatever a power cut may show. Maps taken before keep theirs.
+    /// Flips a bit of a file, in its content and in every version that a power cut may show.
+    /// Existing maps are unaffected.
     ///
     /// # Panics
-    /// If there is no such file, or it has no such bit.
+    /// If the file or the bit does not exist.
     pub fn flip_bit(&self, path: impl AsRef<Path>, bit: u64) {
         let path = path.as_ref();
         let file = self.file(path).unwrap_or_else(|| panic!("no file {}", path.display()));
-        let contents = &mut lock(&file).contents;
+        let contents = &mut file.lock().contents;
         let byte = usize::try_from(bit / 8).unwrap_or(usize::MAX);
         assert!(byte < contents.len(), "{} has no bit {bit}", path.display());
         contents.flip_bit(byte, 1 << (bit % 8));
     }
 
-    /// What a file reads as now. Counts as no call, and works on a machine that is off.
+    /// Returns the current content of a file. Does not count as a call, and works while the power
+    /// is off.
     pub fn contents(&self, path: impl AsRef<Path>) -> Option<Vec<u8>> {
         let file = self.file(path.as_ref())?;
-        let bytes = Arc::clone(&lock(&file).contents.bytes);
+        let bytes = Arc::clone(&file.lock().contents.bytes);
         Some(Arc::unwrap_or_clone(bytes))
     }
 
-    /// How often the disk was asked for what.
+    /// Returns the call counters.
     pub fn calls(&self) -> Calls {
         self.lock().calls
     }
 
-    fn plan(&self, n: u64, fault: Fault, counting: Counting, from_then_on: bool) {
+    fn plan(&self, n: u64, fault: Fault, counting: CountedCalls, from_then_on: bool) {
         let mut state = self.lock();
         let now = match counting {
-            Counting::All => state.calls.all(),
-            Counting::Changes => state.calls.changes(),
+            CountedCalls::All => state.calls.all(),
+            CountedCalls::Changes => state.calls.changes(),
         };
-        state.plans.push(Plan { fault, counting, at: now.saturating_add(n), from_then_on });
+        state.plans.push(PlannedFault { fault, counting, at: now.saturating_add(n), from_then_on });
     }
 
     fn file(&self, path: &Path) -> Option<FileNode> {
@@ -208,20 +217,21 @@ impl SimDisk {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+    fn lock(&self) -> MutexGuard<'_, SimState> {
+        self.state.lock()
     }
 
-    /// As [`SimDisk::lock`], once the disk hangs no more.
-    fn lock_unless_it_hangs(&self) -> MutexGuard<'_, State> {
-        let answers = self.healed.wait_while(self.lock(), |state| state.hangs);
-        answers.unwrap_or_else(PoisonError::into_inner)
+    /// Like [`SimDisk::lock`], but waits while the disk hangs.
+    fn lock_unless_hung(&self) -> MutexGuard<'_, SimState> {
+        let mut state = self.lock();
+        self.healed.wait_while(&mut state, |state| state.hangs);
+        state
     }
 }
 
-impl State {
-    /// Counts a call. Fails if the machine is off, and tells whether the call is to fail otherwise.
-    fn admit(&mut self, call: Call) -> io::Result<Option<Fault>> {
+impl SimState {
+    /// Counts a call. Fails if the power is off; otherwise returns the fault to inject.
+    fn admit(&mut self, call: DiskCall) -> io::Result<Option<Fault>> {
         let hit = self.plans.iter().position(|plan| plan.hits(call, &self.calls));
         self.calls.count(call);
         if self.off {
@@ -236,19 +246,20 @@ impl State {
         Ok(Some(plan.fault))
     }
 
-    /// Counts a call that is not done at all if it is to fail.
-    fn enter(&mut self, call: Call) -> io::Result<()> {
+    /// Counts a call that has no effect if it fails.
+    fn enter(&mut self, call: DiskCall) -> io::Result<()> {
         match self.admit(call)? {
             Some(fault) => Err(fault.error()),
             None => Ok(()),
         }
     }
 
-    /// A call that changes something. If the power goes, it is done, and lies unsynced: the cut decides what is left of it.
+    /// Counts and performs a change. At a crash the change is performed but unsynced: the power cut
+    /// decides how much of it survives.
     fn change<T>(
         &mut self,
-        call: Call,
-        act: impl FnOnce(&mut State) -> io::Result<T>,
+        call: DiskCall,
+        act: impl FnOnce(&mut SimState) -> io::Result<T>,
     ) -> io::Result<T> {
         match self.admit(call)? {
             None => act(self),
@@ -257,13 +268,13 @@ impl State {
         }
     }
 
-    /// A number for the next change.
+    /// Returns the stamp of the next change.
     fn next_stamp(&mut self) -> u64 {
         self.stamp += 1;
         self.stamp
     }
 
-    /// How many sectors are free, unless there is no bound.
+    /// Number of free sectors, or `None` without a limit.
     fn free_sectors(&self) -> Option<usize> {
         let capacity = self.capacity_bytes? / SECTOR as u64;
         Some(
@@ -280,16 +291,11 @@ impl fmt::Debug for SimDisk {
     }
 }
 
-/// The space that is taken up below a folder.
-fn sectors_used(folder: &FolderNode) -> usize {
+/// Number of sectors used below a directory.
+fn sectors_used(directory: &DirNode) -> usize {
     let used = |entry: &Entry| match entry {
-        Entry::File(file) => lock(file).contents.sectors_used(),
-        Entry::Dir(folder) => sectors_used(folder),
+        Entry::File(file) => file.lock().contents.sectors_used(),
+        Entry::Dir(directory) => sectors_used(directory),
     };
-    lock(folder).names().values().map(used).sum()
-}
-
-/// A panic elsewhere leaves the disk as it is.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    directory.lock().names().values().map(used).sum()
 }

@@ -1,4 +1,4 @@
-//! The bytes of a file.
+//! Contents of files.
 
 use std::io::ErrorKind;
 
@@ -7,13 +7,13 @@ use env::{Create, Open};
 use super::{kind_of, on_each};
 
 #[test]
-fn bytes_are_read_where_they_were_written() {
+fn bytes_are_read_at_the_offset_they_were_written_to() {
     on_each(|ground| {
         let file = ground.file("file", b"0123456789");
         let mut buf = [0; 4];
         assert_eq!(file.read_at(&mut buf, 3).unwrap(), 4);
         assert_eq!(&buf, b"3456");
-        assert_eq!(file.read_at(&mut buf, 8).unwrap(), 2, "up to the end");
+        assert_eq!(file.read_at(&mut buf, 8).unwrap(), 2, "reads stop at the end");
         assert_eq!(&buf[..2], b"89");
         assert_eq!(file.read_at(&mut buf, 10).unwrap(), 0);
         assert_eq!(file.read_at(&mut buf, 1 << 40).unwrap(), 0);
@@ -30,17 +30,17 @@ fn a_write_past_the_end_leaves_zeros_between() {
         file.write_at(b"yz", 5).unwrap();
         assert_eq!(ground.read("file"), b"ab\0\0\0yz");
         file.write_at(b"", 100).unwrap();
-        assert_eq!(file.len().unwrap(), 7, "writing nothing extends nothing");
+        assert_eq!(file.len().unwrap(), 7, "an empty write does not extend the file");
     });
 }
 
 #[test]
-fn a_file_is_cut_and_extended() {
+fn a_file_is_truncated_and_extended() {
     on_each(|ground| {
         let file = ground.file("file", b"0123456789");
         file.set_len(3).unwrap();
         file.set_len(5).unwrap();
-        assert_eq!(ground.read("file"), b"012\0\0", "what was cut off does not come back");
+        assert_eq!(ground.read("file"), b"012\0\0", "truncated data does not come back");
         assert!(!file.is_empty().unwrap());
         file.set_len(0).unwrap();
         assert!(file.is_empty().unwrap());
@@ -63,7 +63,7 @@ fn allocation_extends_and_never_shortens() {
 }
 
 #[test]
-fn a_file_opened_to_read_is_not_written() {
+fn a_read_only_file_cannot_be_written() {
     on_each(|ground| {
         ground.file("file", b"abc");
         let file = ground.open("file", Open::read()).unwrap();
@@ -76,22 +76,22 @@ fn a_file_opened_to_read_is_not_written() {
 }
 
 #[test]
-fn a_handle_outlives_the_name() {
+fn a_handle_outlives_the_file_name() {
     on_each(|ground| {
         let file = ground.file("file", b"first");
         assert!(file.is_at(&ground.path("file")).unwrap());
         ground.disk.rename(&ground.path("file"), &ground.path("moved")).unwrap();
         assert!(file.is_at(&ground.path("moved")).unwrap());
-        assert!(!file.is_at(&ground.path("file")).unwrap(), "nothing is");
+        assert!(!file.is_at(&ground.path("file")).unwrap(), "no file has this name");
 
         let second = ground.open("file", Open::create(Create::New)).unwrap();
         second.write_at(b"second", 0).unwrap();
-        assert!(!file.is_at(&ground.path("file")).unwrap(), "another file is");
+        assert!(!file.is_at(&ground.path("file")).unwrap(), "another file has this name");
         ground.disk.rename(&ground.path("file"), &ground.path("moved")).unwrap();
         file.write_at(b"FI", 0).unwrap();
         let mut buf = [0; 5];
         file.read_exact_at(&mut buf, 0).unwrap();
-        assert_eq!(&buf, b"FIrst", "replaced, and still there for who has it open");
+        assert_eq!(&buf, b"FIrst", "replaced, but readable through the handle");
         assert_eq!(ground.read("moved"), b"second");
 
         ground.disk.remove_file(&ground.path("moved")).unwrap();

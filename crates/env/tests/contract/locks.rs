@@ -4,30 +4,27 @@ use std::sync::Arc;
 
 use env::{File, Lock, Locking, Open};
 
-use super::{Ground, on_each};
+use super::{TestDisk, on_each};
 
 const BOTH: [Locking; 2] = [Locking::Flock, Locking::Ofd];
 
-fn two_handles(ground: &Ground) -> (Arc<dyn File>, Arc<dyn File>) {
+fn two_handles(ground: &TestDisk) -> (Arc<dyn File>, Arc<dyn File>) {
     let one = ground.open("file", Open::create(env::Create::IfMissing)).unwrap();
     (one, ground.open("file", Open::write()).unwrap())
 }
 
 #[test]
-fn an_exclusive_lock_keeps_the_other_handle_out_until_dropped() {
+fn an_exclusive_lock_excludes_other_handles_until_dropped() {
     on_each(|ground| {
         for locking in BOTH {
             let (one, other) = two_handles(ground);
             let clone = Arc::clone(&one);
             assert!(one.try_lock(locking, Lock::Exclusive).unwrap());
-            assert!(one.try_lock(locking, Lock::Exclusive).unwrap(), "it has it already");
+            assert!(one.try_lock(locking, Lock::Exclusive).unwrap(), "locking again succeeds");
             assert!(!other.try_lock(locking, Lock::Exclusive).unwrap(), "{locking:?}");
             assert!(!other.try_lock(locking, Lock::Shared).unwrap(), "{locking:?}");
             drop(one);
-            assert!(
-                !other.try_lock(locking, Lock::Shared).unwrap(),
-                "the clone is the same handle"
-            );
+            assert!(!other.try_lock(locking, Lock::Shared).unwrap(), "a clone is the same handle");
             drop(clone);
             assert!(other.try_lock(locking, Lock::Exclusive).unwrap(), "{locking:?}");
         }
@@ -35,7 +32,7 @@ fn an_exclusive_lock_keeps_the_other_handle_out_until_dropped() {
 }
 
 #[test]
-fn shared_locks_go_together() {
+fn shared_locks_are_compatible() {
     on_each(|ground| {
         for locking in BOTH {
             let (one, other) = two_handles(ground);
@@ -49,13 +46,16 @@ fn shared_locks_go_together() {
                     .unwrap()
             );
             drop(one);
-            assert!(other.try_lock(locking, Lock::Exclusive).unwrap(), "alone, it may have more");
+            assert!(
+                other.try_lock(locking, Lock::Exclusive).unwrap(),
+                "the only holder may upgrade"
+            );
         }
     });
 }
 
 #[test]
-fn the_two_kinds_do_not_see_each_other() {
+fn flock_and_ofd_locks_are_independent() {
     on_each(|ground| {
         let (one, other) = two_handles(ground);
         assert!(one.try_lock(Locking::Flock, Lock::Exclusive).unwrap());
@@ -64,7 +64,7 @@ fn the_two_kinds_do_not_see_each_other() {
 }
 
 #[test]
-fn a_lock_is_on_the_file_and_not_on_its_name() {
+fn a_lock_belongs_to_the_file_not_to_its_name() {
     on_each(|ground| {
         for locking in BOTH {
             let (one, other) = two_handles(ground);
@@ -78,18 +78,21 @@ fn a_lock_is_on_the_file_and_not_on_its_name() {
 }
 
 #[test]
-fn a_flock_that_cannot_become_exclusive_is_lost() {
+fn a_failed_upgrade_loses_a_flock() {
     on_each(|ground| {
         let (one, other) = two_handles(ground);
         assert!(one.try_lock(Locking::Flock, Lock::Shared).unwrap());
         assert!(other.try_lock(Locking::Flock, Lock::Shared).unwrap());
         assert!(!one.try_lock(Locking::Flock, Lock::Exclusive).unwrap());
-        assert!(other.try_lock(Locking::Flock, Lock::Exclusive).unwrap(), "nobody else has any");
+        assert!(
+            other.try_lock(Locking::Flock, Lock::Exclusive).unwrap(),
+            "no other handle holds a lock"
+        );
     });
 }
 
 #[test]
-fn an_ofd_lock_that_cannot_become_exclusive_stays_shared() {
+fn a_failed_upgrade_keeps_an_ofd_lock() {
     on_each(|ground| {
         let (one, other) = two_handles(ground);
         assert!(one.try_lock(Locking::Ofd, Lock::Shared).unwrap());
@@ -100,7 +103,7 @@ fn an_ofd_lock_that_cannot_become_exclusive_stays_shared() {
 }
 
 #[test]
-fn an_exclusive_ofd_lock_is_for_writers() {
+fn an_exclusive_ofd_lock_requires_write_access() {
     on_each(|ground| {
         ground.file("file", b"");
         let file = ground.open("file", Open::read()).unwrap();

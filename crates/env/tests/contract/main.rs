@@ -1,4 +1,4 @@
-//! The real disk and the simulated one do the same, as long as nothing fails.
+//! The real and the simulated disk behave the same without faults.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 
@@ -14,13 +14,13 @@ use std::sync::Arc;
 
 use env::{Create, Disk, File, Open, OsDisk, SimDisk};
 
-/// A disk, and the folder on it where a test may do as it likes.
-struct Ground {
+/// A disk, and the directory that a test may use.
+struct TestDisk {
     disk: Arc<dyn Disk>,
     root: PathBuf,
 }
 
-impl Ground {
+impl TestDisk {
     fn path(&self, name: &str) -> PathBuf {
         if name.is_empty() { self.root.clone() } else { self.root.join(name) }
     }
@@ -29,7 +29,7 @@ impl Ground {
         self.disk.open(&self.path(name), how)
     }
 
-    /// A new file with some contents.
+    /// Creates a file with some contents.
     fn file(&self, name: &str, contents: &[u8]) -> Arc<dyn File> {
         let file = self.open(name, Open::create(Create::New)).unwrap();
         file.write_at(contents, 0).unwrap();
@@ -41,8 +41,8 @@ impl Ground {
     }
 }
 
-/// Runs a test on each disk, saying which.
-fn on_each(test: impl Fn(&Ground)) {
+/// Runs a test on each disk, and prints which.
+fn on_each(test: impl Fn(&TestDisk)) {
     println!("on the simulated disk");
     test(&simulated());
     println!("on the real disk");
@@ -50,15 +50,15 @@ fn on_each(test: impl Fn(&Ground)) {
     test(&real(folder.path()));
 }
 
-fn simulated() -> Ground {
+fn simulated() -> TestDisk {
     let disk = SimDisk::new(1);
     let root = PathBuf::from("/some/where");
     disk.create_dir_all(&root).unwrap();
-    Ground { disk: Arc::new(disk), root }
+    TestDisk { disk: Arc::new(disk), root }
 }
 
-fn real(folder: &Path) -> Ground {
-    Ground { disk: Arc::new(OsDisk), root: folder.to_owned() }
+fn real(folder: &Path) -> TestDisk {
+    TestDisk { disk: Arc::new(OsDisk), root: folder.to_owned() }
 }
 
 fn kind_of<T>(result: io::Result<T>) -> Option<io::ErrorKind> {

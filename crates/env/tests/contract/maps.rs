@@ -1,4 +1,4 @@
-//! Files seen as memory.
+//! Memory-mapped files.
 
 use std::io::ErrorKind;
 
@@ -7,22 +7,22 @@ use env::{File, Map};
 use super::{kind_of, on_each};
 
 fn map(file: &dyn File, len: u64, previous: Option<&Map>) -> std::io::Result<Map> {
-    // SAFETY: these tests hold no slice of a map over a write.
-    #[expect(unsafe_code, reason = "a map is what is tested")]
+    // SAFETY: these tests hold no slice of a map across a write.
+    #[expect(unsafe_code, reason = "the test is about maps")]
     unsafe {
         file.map(len, previous)
     }
 }
 
 #[test]
-fn a_map_shows_what_was_written_before() {
+fn a_map_shows_earlier_writes() {
     on_each(|ground| {
         let file = ground.file("file", b"0123456789");
         let seen = map(&*file, 8, None).unwrap();
         assert_eq!(seen.len(), 8);
         assert_eq!(seen.get(2, 6), Some(&b"234567"[..]));
         assert_eq!(seen.get(8, 0), Some(&b""[..]));
-        assert_eq!(seen.get(2, 7), None, "beyond the end");
+        assert_eq!(seen.get(2, 7), None, "beyond the end of the map");
         assert_eq!(seen.get(9, 0), None);
         assert_eq!(seen.get(usize::MAX, 2), None);
         assert!(map(&*file, 0, None).unwrap().is_empty());
@@ -30,7 +30,7 @@ fn a_map_shows_what_was_written_before() {
 }
 
 #[test]
-fn only_what_the_file_has_is_mapped() {
+fn mapping_beyond_the_end_of_the_file_fails() {
     on_each(|ground| {
         let file = ground.file("file", b"0123456789");
         let seen = map(&*file, 10, None).unwrap();
@@ -41,7 +41,7 @@ fn only_what_the_file_has_is_mapped() {
 }
 
 #[test]
-fn a_map_asked_for_anew_shows_growth_and_change() {
+fn a_new_map_shows_growth_and_changes() {
     on_each(|ground| {
         let file = ground.file("file", b"01");
         let before = map(&*file, 2, None).unwrap();
@@ -56,7 +56,7 @@ fn a_map_asked_for_anew_shows_growth_and_change() {
 }
 
 #[test]
-fn a_map_outlives_handle_and_name() {
+fn a_map_outlives_the_handle_and_the_name() {
     on_each(|ground| {
         let file = ground.file("file", b"still here");
         let seen = map(&*file, 10, None).unwrap();

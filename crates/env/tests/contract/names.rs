@@ -8,7 +8,7 @@ use env::{Create, Kind, Open};
 use super::{kind_of, on_each};
 
 #[test]
-fn opening_a_name_that_nothing_has() {
+fn opening_a_missing_file() {
     on_each(|ground| {
         let cases = [
             (Open::read(), Some(ErrorKind::NotFound)),
@@ -16,7 +16,7 @@ fn opening_a_name_that_nothing_has() {
             (Open::create(Create::IfMissing), None),
             (Open::create(Create::Truncate), None),
             (Open::create(Create::New), None),
-            // Nothing is made by whoever only reads.
+            // A read-only open creates nothing.
             (
                 Open { write: false, ..Open::create(Create::IfMissing) },
                 Some(ErrorKind::InvalidInput),
@@ -37,7 +37,7 @@ fn opening_a_name_that_nothing_has() {
 }
 
 #[test]
-fn opening_a_file_that_exists() {
+fn opening_an_existing_file() {
     on_each(|ground| {
         let cases: [(_, _, &[u8]); 5] = [
             (Open::read(), None, b"here"),
@@ -55,7 +55,7 @@ fn opening_a_file_that_exists() {
 }
 
 #[test]
-fn a_folder_is_not_a_file_nor_a_file_a_folder() {
+fn files_and_directories_are_not_interchangeable() {
     on_each(|ground| {
         let disk = &ground.disk;
         disk.create_dir_all(&ground.path("folder/inner")).unwrap();
@@ -76,12 +76,12 @@ fn a_folder_is_not_a_file_nor_a_file_a_folder() {
         assert_eq!(kind_of(disk.kind(&file.join("x"))), Some(ErrorKind::NotADirectory));
         assert_eq!(kind_of(disk.create_dir_all(&file)), Some(ErrorKind::AlreadyExists));
         assert_eq!(kind_of(disk.create_dir_all(&file.join("x"))), Some(ErrorKind::NotADirectory));
-        assert_eq!(kind_of(disk.create_dir_all(&folder)), None, "it exists, which is fine");
+        assert_eq!(kind_of(disk.create_dir_all(&folder)), None, "an existing directory is fine");
     });
 }
 
 #[test]
-fn what_is_missing_is_not_found() {
+fn missing_names_are_not_found() {
     on_each(|ground| {
         let disk = &ground.disk;
         let missing = ground.path("missing");
@@ -101,7 +101,7 @@ fn what_is_missing_is_not_found() {
 }
 
 #[test]
-fn names_are_listed_in_order() {
+fn names_are_listed_sorted() {
     on_each(|ground| {
         for name in ["b", "a", "c.tmp", "B"] {
             ground.file(name, b"");
@@ -116,7 +116,7 @@ fn names_are_listed_in_order() {
 }
 
 #[test]
-fn a_rename_replaces_a_file_and_an_empty_folder() {
+fn a_rename_replaces_a_file_or_an_empty_directory() {
     on_each(|ground| {
         let disk = &ground.disk;
         let path = |name: &str| ground.path(name);
@@ -138,14 +138,14 @@ fn a_rename_replaces_a_file_and_an_empty_folder() {
         assert_eq!(ground.read("other"), b"new");
         assert_eq!(disk.read_dir(&path("")).unwrap(), ["empty", "other"]);
         assert_eq!(disk.read_dir(&path("empty")).unwrap(), ["inner"]);
-        assert_eq!(rename("other", "empty/inner/moved"), None, "from folder to folder");
+        assert_eq!(rename("other", "empty/inner/moved"), None, "between directories");
         assert_eq!(ground.read("empty/inner/moved"), b"new");
         assert_eq!(disk.kind(&path("other")).unwrap(), None);
     });
 }
 
 #[test]
-fn a_folder_is_removed_with_all_that_is_in_it() {
+fn a_directory_is_removed_with_its_contents() {
     on_each(|ground| {
         ground.disk.create_dir_all(&ground.path("a/b/c")).unwrap();
         ground.file("a/b/file", b"");
@@ -155,7 +155,7 @@ fn a_folder_is_removed_with_all_that_is_in_it() {
 }
 
 #[test]
-fn a_path_may_wander() {
+fn paths_may_contain_dots() {
     on_each(|ground| {
         ground.disk.create_dir_all(&ground.path("a/b")).unwrap();
         ground.file("a/file", b"found");

@@ -1,4 +1,4 @@
-//! Any calls in any order have the same results on both disks.
+//! Any sequence of calls has the same results on both disks.
 
 use std::io;
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 use env::{Create, File, Kind, Lock, Locking, Open};
 use proptest::prelude::*;
 
-use super::{Ground, real, simulated};
+use super::{TestDisk, real, simulated};
 
 const SLOTS: usize = 4;
 
-/// A call, on a name or on one of a few open files.
+/// A call on a name or on one of a few open files.
 #[derive(Clone, Debug)]
 enum Call {
     Open(usize, String, Open),
@@ -33,18 +33,18 @@ enum Call {
     Map(usize, u64),
 }
 
-/// What came of it, in a form that two disks can agree on.
+/// The result of a call, in a form that is comparable between disks.
 type Outcome = Result<String, io::ErrorKind>;
 
 /// A disk with its open files.
-struct Player {
-    ground: Ground,
+struct CallRunner {
+    ground: TestDisk,
     files: [Option<Arc<dyn File>>; SLOTS],
 }
 
-impl Player {
-    fn new(ground: Ground) -> Player {
-        Player { ground, files: Default::default() }
+impl CallRunner {
+    fn new(ground: TestDisk) -> CallRunner {
+        CallRunner { ground, files: Default::default() }
     }
 
     fn play(&mut self, call: &Call) -> Outcome {
@@ -86,15 +86,16 @@ impl Player {
             }
             Call::IsAt(slot, name) => format!("{:?}", file(slot)?.is_at(&path(name))?),
             Call::Map(slot, len) => {
-                // SAFETY: the slice is gone before the next call.
-                #[expect(unsafe_code, reason = "a map is what is tested")]
+                // SAFETY: the slice is dropped before the next call.
+                #[expect(unsafe_code, reason = "the test is about maps")]
                 let map = unsafe { file(slot)?.map(*len, None)? };
                 format!("{:?}", map.get(0, map.len()))
             }
         })
     }
 
-    /// Whether the two disks are free to differ: Linux lets a folder be opened to read, and a file be synced as a folder.
+    /// Reports whether the two disks may differ: Linux allows opening a directory for reading, and
+    /// syncing a file as a directory.
     fn may_differ(&self, call: &Call) -> bool {
         let kind = |name: &String| self.ground.disk.kind(&self.ground.path(name)).ok().flatten();
         match call {
@@ -146,9 +147,9 @@ fn call() -> impl Strategy<Value = Call> {
 
 proptest! {
     #[test]
-    fn both_disks_answer_alike(calls in prop::collection::vec(call(), 1..60)) {
+    fn both_disks_return_the_same_results(calls in prop::collection::vec(call(), 1..60)) {
         let folder = tempfile::tempdir().unwrap();
-        let (mut sim, mut os) = (Player::new(simulated()), Player::new(real(folder.path())));
+        let (mut sim, mut os) = (CallRunner::new(simulated()), CallRunner::new(real(folder.path())));
         for call in &calls {
             if !sim.may_differ(call) {
                 prop_assert_eq!(sim.play(call), os.play(call), "{:?}", call);

@@ -1,11 +1,11 @@
-//! What a power cut leaves of a file's contents.
+//! File contents after a power cut.
 
 use env::{Disk, Open, SimDisk};
 
 use super::*;
 
 #[test]
-fn what_was_synced_survives() {
+fn synced_data_survives() {
     let disk = SimDisk::new(1);
     durable(&disk, "/file", b"durable");
     assert_eq!(cuts_of(&disk, "/file"), [Some(b"durable".to_vec())].into());
@@ -54,7 +54,7 @@ fn writes_to_two_files_survive_in_any_order() {
 }
 
 #[test]
-fn a_write_that_makes_the_file_longer_may_have_got_to_any_sector() {
+fn an_extending_write_may_have_reached_any_sector() {
     let disk = SimDisk::new(1);
     let file = durable(&disk, "/file", &sectors("a"));
     file.write_at(&sectors("XY"), SECTOR as u64).unwrap();
@@ -74,20 +74,20 @@ fn a_changed_length_survives_or_not() {
 }
 
 #[test]
-fn what_was_cut_off_may_come_back() {
+fn truncated_data_may_come_back() {
     let disk = SimDisk::new(1);
     let file = durable(&disk, "/file", &sectors("ab"));
     file.set_len(SECTOR as u64).unwrap();
-    // With the old length, the sector may be there or be emptied already.
+    // With the old length, the sector may be there or already be zero.
     assert_eq!(letters_after_cuts(&disk, "/file"), set(["a", "ab", "a."]));
     file.sync_data().unwrap();
     assert_eq!(letters_after_cuts(&disk, "/file"), set(["a"]));
     file.set_len(2 * SECTOR as u64).unwrap();
-    assert_eq!(letters_after_cuts(&disk, "/file"), set(["a", "a."]), "the cut was durable");
+    assert_eq!(letters_after_cuts(&disk, "/file"), set(["a", "a."]), "the truncation is durable");
 }
 
 #[test]
-fn an_emptied_file_may_be_as_before() {
+fn a_truncated_file_may_have_its_old_contents() {
     let disk = SimDisk::new(1);
     durable(&disk, "/file", b"before");
     disk.open(path("/file"), Open::create(Create::Truncate)).unwrap();
@@ -96,7 +96,7 @@ fn an_emptied_file_may_be_as_before() {
 }
 
 #[test]
-fn what_was_skipped_reads_as_zeros() {
+fn gaps_read_as_zeros() {
     let disk = SimDisk::new(1);
     let file = durable(&disk, "/file", &sectors("a"));
     file.write_at(&sectors("X"), 3 * SECTOR as u64).unwrap();
@@ -105,7 +105,7 @@ fn what_was_skipped_reads_as_zeros() {
 }
 
 #[test]
-fn the_extremes_are_not_rare() {
+fn extreme_outcomes_are_not_rare() {
     let disk = SimDisk::new(1);
     let file = durable(&disk, "/file", &sectors("aaaaaaaaaaaaaaaa"));
     for at in 0..16 {
@@ -121,11 +121,11 @@ fn the_extremes_are_not_rare() {
         .map(|seed| letters(disk.power_cut(seed).contents("/file")))
         .filter(|found| found.matches('a').count() == 1 && !found.ends_with('a'))
         .count();
-    assert!(middle > 5, "only one in the middle is missing: {middle} of {SEEDS}");
+    assert!(middle > 5, "only one sector in the middle is lost: {middle} of {SEEDS}");
 }
 
 #[test]
-fn a_cut_repeats_with_its_seed_and_leaves_the_disk_alone() {
+fn a_power_cut_is_reproducible_and_does_not_change_the_disk() {
     let disk = SimDisk::new(1);
     let file = durable(&disk, "/file", &sectors("aaaaaaaa"));
     file.write_at(&sectors("XXXXXXXX"), 0).unwrap();
@@ -138,7 +138,7 @@ fn a_cut_repeats_with_its_seed_and_leaves_the_disk_alone() {
 }
 
 #[test]
-fn what_a_cut_left_is_durable() {
+fn the_state_after_a_power_cut_is_durable() {
     let disk = SimDisk::new(1);
     let file = durable(&disk, "/file", &sectors("aaaa"));
     file.write_at(&sectors("XXXXXX"), 0).unwrap();
@@ -149,12 +149,12 @@ fn what_a_cut_left_is_durable() {
 }
 
 #[test]
-fn a_cut_shares_what_did_not_change() {
+fn a_power_cut_shares_unchanged_contents() {
     let disk = SimDisk::new(1);
     let file = durable(&disk, "/file", &sectors("abc"));
     let map = |file: &dyn File| {
         // SAFETY: a map of the simulated disk never changes.
-        #[expect(unsafe_code, reason = "memory is compared by its maps")]
+        #[expect(unsafe_code, reason = "maps reveal shared memory")]
         unsafe {
             file.map(SECTOR as u64, None).unwrap()
         }

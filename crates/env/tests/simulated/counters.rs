@@ -1,4 +1,4 @@
-//! Counting, filling up, rotting.
+//! Call counters, full disks, flipped bits.
 
 use std::io::ErrorKind;
 
@@ -7,7 +7,7 @@ use env::{Calls, Disk, SimDisk};
 use super::*;
 
 #[test]
-fn every_call_is_counted_as_what_it_is() {
+fn every_call_is_counted_by_its_type() {
     let disk = SimDisk::new(1);
     let file = open(&disk, "/file");
     open(&disk, "/file");
@@ -40,11 +40,11 @@ fn every_call_is_counted_as_what_it_is() {
     assert_eq!(disk.calls(), expected);
     assert_eq!((expected.all(), expected.changes()), (13, 10));
     disk.contents("/moved").unwrap();
-    assert_eq!(disk.calls(), expected, "a look from outside is no call");
+    assert_eq!(disk.calls(), expected, "`contents` does not count as a call");
 }
 
 #[test]
-fn a_full_disk_takes_what_fits() {
+fn a_full_disk_writes_what_fits() {
     let disk = SimDisk::new(1);
     let file = durable(&disk, "/file", &sectors("a"));
     disk.set_capacity(Some(3 * SECTOR as u64));
@@ -63,13 +63,13 @@ fn a_full_disk_takes_what_fits() {
 
     let found = disk.power_cut(1);
     found.sync_dir(path("/")).unwrap();
-    assert!(open(&found, "/third").write_at(&sectors("xxxx"), 0).is_err(), "no larger than before");
+    assert!(open(&found, "/third").write_at(&sectors("xxxx"), 0).is_err(), "the capacity stays");
     disk.set_capacity(None);
     open(&disk, "/third").write_at(&sectors("xxxx"), 0).unwrap();
 }
 
 #[test]
-fn length_alone_takes_no_space() {
+fn extending_a_file_takes_no_space() {
     let disk = SimDisk::new(1);
     disk.set_capacity(Some(2 * SECTOR as u64));
     let file = open(&disk, "/file");
@@ -83,7 +83,7 @@ fn length_alone_takes_no_space() {
 }
 
 #[test]
-fn a_flipped_bit_is_read_and_stays() {
+fn a_flipped_bit_is_read_and_survives_a_power_cut() {
     let disk = SimDisk::new(1);
     let file = durable(&disk, "/file", &[0; 2 * SECTOR]);
     file.write_at(&[0], SECTOR as u64).unwrap();
@@ -96,14 +96,14 @@ fn a_flipped_bit_is_read_and_stays() {
 
 #[test]
 #[should_panic(expected = "/file has no bit 8")]
-fn a_bit_that_is_not_there_is_not_flipped() {
+fn flipping_a_missing_bit_panics() {
     let disk = SimDisk::new(1);
     durable(&disk, "/file", b"a");
     disk.flip_bit("/file", 8);
 }
 
 #[test]
-fn a_file_does_not_outgrow_memory() {
+fn file_length_is_bounded() {
     let disk = SimDisk::new(1);
     let file = open(&disk, "/file");
     assert_eq!(file.set_len(1 << 50).unwrap_err().kind(), ErrorKind::FileTooLarge);

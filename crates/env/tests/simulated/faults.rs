@@ -1,4 +1,4 @@
-//! Calls that fail.
+//! Injected faults.
 
 use std::io::{self, ErrorKind};
 
@@ -6,8 +6,8 @@ use env::{Disk, Fault, Lock, Locking, SimDisk};
 
 use super::*;
 
-/// Some of every kind of call.
-fn story(disk: &SimDisk) -> io::Result<()> {
+/// Makes calls of every type.
+fn mixed_calls(disk: &SimDisk) -> io::Result<()> {
     disk.create_dir_all(path("/a"))?;
     let file = disk.open(path("/a/tmp"), Open::create(Create::New))?;
     disk.open(path("/a/tmp"), Open::create(Create::IfMissing))?;
@@ -28,33 +28,33 @@ fn story(disk: &SimDisk) -> io::Result<()> {
 }
 
 #[test]
-fn any_call_can_be_the_one_that_fails() {
+fn any_call_can_fail() {
     let calls = {
         let disk = SimDisk::new(1);
-        story(&disk).unwrap();
+        mixed_calls(&disk).unwrap();
         disk.calls()
     };
     assert_eq!((calls.all(), calls.changes()), (17, 11));
     for n in 0..calls.all() {
         let disk = SimDisk::new(1);
         disk.fail_call(n, Fault::Eio);
-        assert_eq!(story(&disk).unwrap_err().raw_os_error(), Some(libc::EIO));
-        assert_eq!(disk.calls().all(), n + 1, "the story ends there");
+        assert_eq!(mixed_calls(&disk).unwrap_err().raw_os_error(), Some(libc::EIO));
+        assert_eq!(disk.calls().all(), n + 1, "the failed call is the last");
     }
     for n in 0..calls.changes() {
         let disk = SimDisk::new(1);
         disk.fail_change(n, Fault::Enospc);
-        assert_eq!(story(&disk).unwrap_err().kind(), ErrorKind::StorageFull);
-        assert_eq!(disk.calls().changes(), n + 1, "the story ends there");
+        assert_eq!(mixed_calls(&disk).unwrap_err().kind(), ErrorKind::StorageFull);
+        assert_eq!(disk.calls().changes(), n + 1, "the failed call is the last");
     }
     let disk = SimDisk::new(1);
     disk.fail_call(calls.all(), Fault::Eio);
     disk.fail_change(calls.changes(), Fault::Crash);
-    story(&disk).unwrap();
+    mixed_calls(&disk).unwrap();
 }
 
 #[test]
-fn numbers_count_from_now() {
+fn fault_numbers_count_from_now() {
     let disk = SimDisk::new(1);
     let file = durable(&disk, "/file", b"");
     disk.fail_change(1, Fault::Eio);
@@ -66,7 +66,7 @@ fn numbers_count_from_now() {
 }
 
 #[test]
-fn a_lasting_fault_lasts_until_healed() {
+fn a_permanent_fault_lasts_until_healed() {
     let disk = SimDisk::new(1);
     let file = durable(&disk, "/file", b"");
     disk.fail_from_change(1, Fault::Enospc);
@@ -84,7 +84,7 @@ fn a_lasting_fault_lasts_until_healed() {
 }
 
 #[test]
-fn a_machine_that_crashed_is_off_until_it_is_another() {
+fn a_crashed_machine_stays_off() {
     let disk = SimDisk::new(1);
     let file = durable(&disk, "/file", b"durable");
     assert!(file.try_lock(Locking::Flock, Lock::Exclusive).unwrap());
@@ -97,12 +97,15 @@ fn a_machine_that_crashed_is_off_until_it_is_another() {
     let found = disk.power_cut(1);
     assert_eq!(found.calls(), Default::default());
     let file = open(&found, "/file");
-    assert!(file.try_lock(Locking::Flock, Lock::Exclusive).unwrap(), "nobody holds it now");
+    assert!(
+        file.try_lock(Locking::Flock, Lock::Exclusive).unwrap(),
+        "locks are released by the crash"
+    );
     assert_eq!(file.len().unwrap(), 7);
 }
 
 #[test]
-fn what_the_machine_did_as_it_crashed_survives_or_not() {
+fn a_change_during_a_crash_survives_or_not() {
     let write = SimDisk::new(1);
     let file = durable(&write, "/file", &sectors("ab"));
     write.fail_change(0, Fault::Crash);
@@ -132,7 +135,7 @@ fn what_the_machine_did_as_it_crashed_survives_or_not() {
 }
 
 #[test]
-fn a_failed_write_has_done_any_part_of_its_sectors() {
+fn a_failed_write_may_have_written_any_subset_of_its_sectors() {
     let seen: BTreeSet<String> = (0..SEEDS)
         .map(|seed| {
             let disk = SimDisk::new(seed);
@@ -146,25 +149,25 @@ fn a_failed_write_has_done_any_part_of_its_sectors() {
 }
 
 #[test]
-fn a_failed_sync_gives_up_what_it_should_have_written() {
+fn a_failed_sync_drops_its_data() {
     let disk = SimDisk::new(1);
     let file = durable(&disk, "/file", &sectors("ab"));
     file.write_at(&sectors("X"), 0).unwrap();
     disk.fail_change(0, Fault::Eio);
     file.sync_data().unwrap_err();
-    assert_eq!(letters(disk.contents("/file")), "Xb", "it is still read");
+    assert_eq!(letters(disk.contents("/file")), "Xb", "reads still show it");
 
     file.write_at(&sectors("Y"), SECTOR as u64).unwrap();
     file.sync_data().unwrap();
-    assert_eq!(letters_after_cuts(&disk, "/file"), set(["aY", "XY"]), "a later sync passes it by");
+    assert_eq!(letters_after_cuts(&disk, "/file"), set(["aY", "XY"]), "a later sync skips it");
 
     file.write_at(&sectors("X"), 0).unwrap();
     file.sync_data().unwrap();
-    assert_eq!(letters_after_cuts(&disk, "/file"), set(["XY"]), "until it is written again");
+    assert_eq!(letters_after_cuts(&disk, "/file"), set(["XY"]), "durable after it is rewritten");
 }
 
 #[test]
-fn a_failed_sync_gives_up_the_length_too() {
+fn a_failed_sync_drops_the_length_too() {
     let disk = SimDisk::new(1);
     let file = durable(&disk, "/file", &sectors("a"));
     file.set_len(2 * SECTOR as u64).unwrap();
@@ -172,14 +175,14 @@ fn a_failed_sync_gives_up_the_length_too() {
     file.sync_data().unwrap_err();
     file.sync_data().unwrap();
     assert_eq!(letters_after_cuts(&disk, "/file"), set(["a", "a."]));
-    // What is written there can only be read back with the length.
+    // Data written there needs the length to be read.
     file.write_at(&sectors("b"), SECTOR as u64).unwrap();
     file.sync_data().unwrap();
     assert_eq!(letters_after_cuts(&disk, "/file"), set(["ab"]));
 }
 
 #[test]
-fn what_a_failed_sync_did_not_cut_off_does_not_come_back_by_growing() {
+fn data_truncated_before_a_failed_sync_does_not_come_back_by_growing() {
     let disk = SimDisk::new(1);
     let file = durable(&disk, "/file", &sectors("abc"));
     file.set_len(SECTOR as u64).unwrap();
@@ -193,7 +196,7 @@ fn what_a_failed_sync_did_not_cut_off_does_not_come_back_by_growing() {
 }
 
 #[test]
-fn a_failed_sync_of_a_folder_leaves_its_changes_for_the_next() {
+fn a_failed_directory_sync_can_be_repeated() {
     let disk = SimDisk::new(1);
     open(&disk, "/file");
     disk.fail_change(0, Fault::Eio);
@@ -204,7 +207,7 @@ fn a_failed_sync_of_a_folder_leaves_its_changes_for_the_next() {
 }
 
 #[test]
-fn other_calls_that_fail_do_nothing() {
+fn other_failed_calls_have_no_effect() {
     let disk = SimDisk::new(1);
     let file = durable(&disk, "/file", b"as it was");
     disk.fail_from_change(0, Fault::Eio);
@@ -220,7 +223,7 @@ fn other_calls_that_fail_do_nothing() {
 }
 
 #[test]
-fn a_disk_that_hangs_syncs_once_it_is_healed() {
+fn a_hung_sync_completes_after_healing() {
     let disk = SimDisk::new(1);
     let file = disk.open(path("/file"), Open::create(Create::New)).unwrap();
     disk.sync_dir(path("/")).unwrap();
@@ -228,7 +231,8 @@ fn a_disk_that_hangs_syncs_once_it_is_healed() {
     file.write_at(b"contents", 0).unwrap();
     std::thread::scope(|scope| {
         let sync = scope.spawn(|| file.sync_data());
-        // Whatever the other thread has got to: as long as the disk hangs, some cut finds nothing.
+        // Whatever the other thread has reached: while the disk hangs, some power cut finds no
+        // data.
         let lost = (0..50).any(|seed| disk.power_cut(seed).contents("/file") == Some(Vec::new()));
         assert!(lost);
         disk.heal();

@@ -1,4 +1,4 @@
-//! What the simulated disk promises when things go wrong.
+//! Guarantees of the simulated disk under faults.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 
@@ -14,22 +14,22 @@ use std::sync::Arc;
 
 use env::{Create, Disk, File, Open, SimDisk};
 
-/// What the disk writes whole.
+/// Size of a sector, in bytes.
 const SECTOR: usize = 512;
 
-/// Enough power cuts to see whatever is not very unlikely.
+/// Number of power cuts: enough to see all outcomes that are not very unlikely.
 const SEEDS: u64 = 400;
 
 fn path(name: &str) -> &Path {
     Path::new(name)
 }
 
-/// Opens a file, and makes it if it is missing.
+/// Opens a file, creating it if it is missing.
 fn open(disk: &SimDisk, name: &str) -> Arc<dyn File> {
     disk.open(path(name), Open::create(Create::IfMissing)).unwrap()
 }
 
-/// A file that is durable, with its name.
+/// Creates a durable file with a durable name.
 fn durable(disk: &SimDisk, name: &str, contents: &[u8]) -> Arc<dyn File> {
     let file = open(disk, name);
     file.write_at(contents, 0).unwrap();
@@ -38,12 +38,12 @@ fn durable(disk: &SimDisk, name: &str, contents: &[u8]) -> Arc<dyn File> {
     file
 }
 
-/// Everything that power cuts at this moment show of the disk.
+/// All results of `look` after power cuts at this point.
 fn cuts<T: Ord>(disk: &SimDisk, look: impl Fn(&SimDisk) -> T) -> BTreeSet<T> {
     (0..SEEDS).map(|seed| look(&disk.power_cut(seed))).collect()
 }
 
-/// What of a file power cuts at this moment show.
+/// All contents of a file after power cuts at this point.
 fn cuts_of(disk: &SimDisk, name: &str) -> BTreeSet<Option<Vec<u8>>> {
     cuts(disk, |disk| disk.contents(name))
 }
@@ -53,17 +53,17 @@ fn sectors(letters: &str) -> Vec<u8> {
     letters.bytes().flat_map(|letter| [letter; SECTOR]).collect()
 }
 
-/// The letters of a file that consists of whole sectors, with a dot for zeros; "-" if there is no file.
+/// The letters of a file of complete sectors, with a dot for zeros; "-" if there is no file.
 fn letters(contents: Option<Vec<u8>>) -> String {
     let Some(contents) = contents else { return "-".to_owned() };
     let letter = |sector: &[u8]| {
-        assert!(sector.iter().all(|byte| *byte == sector[0]), "a sector is whole");
+        assert!(sector.iter().all(|byte| *byte == sector[0]), "a sector is atomic");
         if sector[0] == 0 { '.' } else { char::from(sector[0]) }
     };
     contents.chunks(SECTOR).map(letter).collect()
 }
 
-/// The letters that power cuts at this moment show.
+/// The letters of a file after power cuts at this point.
 fn letters_after_cuts(disk: &SimDisk, name: &str) -> BTreeSet<String> {
     cuts(disk, |disk| letters(disk.contents(name)))
 }

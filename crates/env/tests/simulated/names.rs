@@ -1,10 +1,10 @@
-//! What a power cut leaves of names.
+//! Names after a power cut.
 
 use env::{Disk, Fault, Kind, SimDisk};
 
 use super::*;
 
-/// The names in a folder, or none if it is gone.
+/// The names in a directory, or `None` if it is gone.
 fn listing(disk: &SimDisk, name: &str) -> Option<String> {
     disk.read_dir(path(name)).ok().map(|names| names.join(" "))
 }
@@ -14,7 +14,7 @@ fn listings(disk: &SimDisk, name: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn a_new_name_needs_a_sync_of_its_folder() {
+fn a_new_name_needs_a_directory_sync() {
     let disk = SimDisk::new(1);
     let file = open(&disk, "/file");
     file.write_at(&sectors("a"), 0).unwrap();
@@ -22,14 +22,14 @@ fn a_new_name_needs_a_sync_of_its_folder() {
     assert_eq!(
         letters_after_cuts(&disk, "/file"),
         set(["-", "a"]),
-        "with its synced contents, or not at all"
+        "the file has its synced contents, or does not exist"
     );
     disk.sync_dir(path("/")).unwrap();
     assert_eq!(letters_after_cuts(&disk, "/file"), set(["a"]));
 }
 
 #[test]
-fn a_synced_name_says_nothing_of_the_contents() {
+fn a_directory_sync_does_not_sync_contents() {
     let disk = SimDisk::new(1);
     open(&disk, "/file").write_at(&sectors("a"), 0).unwrap();
     disk.sync_dir(path("/")).unwrap();
@@ -47,19 +47,23 @@ fn a_removed_file_may_come_back() {
 }
 
 #[test]
-fn a_rename_is_done_or_not() {
+fn a_rename_is_atomic() {
     let disk = SimDisk::new(1);
     durable(&disk, "/state", &sectors("o"));
     durable(&disk, "/tmp", &sectors("n"));
     disk.rename(path("/tmp"), path("/state")).unwrap();
     let look = |disk: &SimDisk| letters(disk.contents("/state")) + &letters(disk.contents("/tmp"));
-    assert_eq!(cuts(&disk, look), set(["on", "n-"]), "if it is lost, the replaced file is back");
+    assert_eq!(
+        cuts(&disk, look),
+        set(["on", "n-"]),
+        "if the rename is lost, the replaced file is back"
+    );
     disk.sync_dir(path("/")).unwrap();
     assert_eq!(cuts(&disk, look), set(["n-"]));
 }
 
 #[test]
-fn the_first_few_changes_of_a_folder_survive() {
+fn a_prefix_of_the_changes_of_a_directory_survives() {
     let disk = SimDisk::new(1);
     open(&disk, "/a");
     open(&disk, "/b");
@@ -69,7 +73,7 @@ fn the_first_few_changes_of_a_folder_survive() {
 }
 
 #[test]
-fn a_folder_needs_a_name_in_a_synced_parent() {
+fn a_directory_needs_a_synced_parent() {
     let disk = SimDisk::new(1);
     disk.create_dir_all(path("/a/b")).unwrap();
     durable(&disk, "/a/b/file", b"");
@@ -80,7 +84,7 @@ fn a_folder_needs_a_name_in_a_synced_parent() {
 }
 
 #[test]
-fn a_removed_folder_may_come_back_with_some_of_its_files() {
+fn a_removed_directory_may_come_back_with_some_files() {
     let disk = SimDisk::new(1);
     disk.create_dir_all(path("/a")).unwrap();
     disk.sync_dir(path("/")).unwrap();
@@ -93,7 +97,7 @@ fn a_removed_folder_may_come_back_with_some_of_its_files() {
 }
 
 #[test]
-fn a_rename_of_a_folder_takes_its_files_along() {
+fn renaming_a_directory_moves_its_files() {
     let disk = SimDisk::new(1);
     disk.create_dir_all(path("/tmp")).unwrap();
     disk.sync_dir(path("/")).unwrap();
@@ -106,7 +110,7 @@ fn a_rename_of_a_folder_takes_its_files_along() {
 }
 
 #[test]
-fn a_move_between_folders_is_two_changes() {
+fn a_move_between_directories_is_two_changes() {
     let disk = SimDisk::new(1);
     disk.create_dir_all(path("/from")).unwrap();
     disk.create_dir_all(path("/to")).unwrap();
@@ -123,12 +127,12 @@ fn a_move_between_folders_is_two_changes() {
 }
 
 #[test]
-fn a_folder_that_was_moved_about_is_found_once() {
+fn a_moved_directory_is_found_once() {
     let disk = SimDisk::new(1);
     disk.create_dir_all(path("/a/b")).unwrap();
     disk.sync_dir(path("/a")).unwrap();
     disk.sync_dir(path("/")).unwrap();
-    // Were the first move lost and the second not, each would be inside the other.
+    // If only the first move were lost, each would be inside the other.
     disk.rename(path("/a/b"), path("/c")).unwrap();
     disk.rename(path("/a"), path("/c/a")).unwrap();
     let look = |disk: &SimDisk| {
@@ -136,13 +140,13 @@ fn a_folder_that_was_moved_about_is_found_once() {
             .map(|name| disk.kind(path(name)).unwrap() == Some(Kind::Dir))
     };
     let seen = cuts(&disk, look);
-    assert!(seen.contains(&[true, true, false, false, false, false]), "as it was");
-    assert!(seen.contains(&[false, false, false, true, true, false]), "as it should be");
+    assert!(seen.contains(&[true, true, false, false, false, false]), "both moves lost");
+    assert!(seen.contains(&[false, false, false, true, true, false]), "both moves durable");
     assert!(seen.iter().all(|[.., inside_a, _, _, inside_c]| !inside_a && !inside_c));
 }
 
 #[test]
-fn folders_made_durably_survive_whatever_was_missing() {
+fn create_dir_all_durably_makes_all_parents_durable() {
     let disk = SimDisk::new(3);
     let any: &dyn Disk = &disk;
     any.create_dir_all_durably(Path::new("/a/b/c")).unwrap();
@@ -155,7 +159,7 @@ fn folders_made_durably_survive_whatever_was_missing() {
 }
 
 #[test]
-fn folders_are_made_durable_by_another_try() {
+fn create_dir_all_durably_can_be_repeated_after_an_error() {
     for change in 0..6 {
         let disk = SimDisk::new(3);
         let any: &dyn Disk = &disk;
@@ -169,7 +173,7 @@ fn folders_are_made_durable_by_another_try() {
 }
 
 #[test]
-fn a_file_longer_than_expected_is_not_read() {
+fn an_oversized_file_is_not_read() {
     let disk = SimDisk::new(3);
     disk.open(Path::new("f"), Open::create(Create::New)).unwrap().write_at(b"12345", 0).unwrap();
     let any: &dyn Disk = &disk;

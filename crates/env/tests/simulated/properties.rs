@@ -1,4 +1,4 @@
-//! Power cuts against a slow twin: a list of what the file has been since the last sync.
+//! Power cuts compared with a model: a list of all versions of the file since the last sync.
 
 use env::{Fault, SimDisk};
 use proptest::prelude::*;
@@ -13,10 +13,10 @@ enum Step {
     Sync,
 }
 
-/// What the file has been since it was durable, oldest first.
-struct Twin(Vec<Vec<u8>>);
+/// All versions of the file since it was durable, oldest first.
+struct VersionModel(Vec<Vec<u8>>);
 
-impl Twin {
+impl VersionModel {
     fn now(&self) -> &Vec<u8> {
         self.0.last().unwrap()
     }
@@ -36,7 +36,7 @@ impl Twin {
         self.0.push(next);
     }
 
-    /// A sector of a version, with zeros after its end, as far as the found file goes.
+    /// A sector of a version, zero-padded after its end, as far as the found file goes.
     fn sector(version: &[u8], sector: usize, len: usize) -> Vec<u8> {
         let from = version.len().min(sector * SECTOR);
         let to = version.len().min(sector * SECTOR + len);
@@ -53,9 +53,10 @@ impl Twin {
             return Err(format!("length {}", found.len()));
         }
         for (sector, bytes) in found.chunks(SECTOR).enumerate() {
-            let known = |version: &Vec<u8>| Twin::sector(version, sector, bytes.len()) == bytes;
+            let known =
+                |version: &Vec<u8>| VersionModel::sector(version, sector, bytes.len()) == bytes;
             if !self.0.iter().any(known) {
-                return Err(format!("sector {sector} is no version of it"));
+                return Err(format!("sector {sector} is none of its versions"));
             }
         }
         Ok(())
@@ -82,16 +83,16 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Also with the power gone in the middle of the last step.
+    /// Also with a crash in the middle of the last step.
     #[test]
-    fn every_sector_is_one_of_its_versions(
+    fn every_sector_shows_one_of_its_versions(
         steps in prop::collection::vec(step(), 0..12),
         last in step(),
         seeds in prop::collection::vec(any::<u64>(), 8),
     ) {
         let disk = SimDisk::new(1);
         let file = durable(&disk, "/file", b"");
-        let mut twin = Twin(vec![Vec::new()]);
+        let mut twin = VersionModel(vec![Vec::new()]);
         for step in &steps {
             perform(&*file, step).unwrap();
             twin.step(step);

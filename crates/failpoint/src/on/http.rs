@@ -1,15 +1,16 @@
-//! gofail's small protocol, for whoever wants to change points while a member runs.
+//! gofail's HTTP protocol, for changing points while a member runs.
 //!
 //! ```text
 //! GET /                      200  all points, a line each: name=terms
-//! GET /walBeforeSync         200  panic              404  if it is not told to do anything
-//! GET /walBeforeSync/count   200  3                  500  if it is not told to do anything, 404  if there is none
-//! PUT /walBeforeSync         204  with terms         400  if there is none, or the terms are not understood
+//! GET /walBeforeSync         200  panic              404  if it is not enabled
+//! GET /walBeforeSync/count   200  3                  500  if it is not enabled
+//! PUT /walBeforeSync         204  with terms         400  if the terms are invalid
 //! PUT /failpoints            204  with name=terms;name=terms
-//! DELETE /walBeforeSync      204                     400  if it was not told to do anything
+//! DELETE /walBeforeSync      204                     400  if it is not enabled
 //! ```
 //!
-//! One connection after the other, one request each. Whoever takes longer than [`PATIENCE`], or sends more than the bounds below, is cut off.
+//! Serves one connection at a time, one request each. Disconnects clients that take longer than
+//! [`CLIENT_TIMEOUT`] or exceed the bounds below.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -17,26 +18,27 @@ use std::time::Duration;
 
 use super::registry::{EnableError, Registry};
 
-/// How long a client may take for each read and write.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// The longest head of a request.
+/// Timeout of each read and write.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum size of a request head, in bytes.
 const HEAD_BYTES_MAX: u64 = 16 << 10;
-/// The longest body.
+/// Maximum size of a request body, in bytes.
 const BODY_BYTES_MAX: u64 = 64 << 10;
 
-/// Answers whoever connects, for ever.
+/// Serves requests forever.
 pub(super) fn serve(listener: &TcpListener, registry: &Registry) {
     for stream in listener.incoming().flatten() {
-        // Whoever cannot be answered tries again.
+        // The client retries.
         let _ = serve_one(stream, registry);
     }
 }
 
 fn serve_one(mut stream: TcpStream, registry: &Registry) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(CLIENT_TIMEOUT))?;
+    stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
     let Some(request) = read(BufReader::new(&stream))? else { return Ok(()) };
-    // Until it is answered, no point ends the process: who told it to should know that it was heard.
+    // Until the response is sent, no point aborts the process, so that the client learns that its
+    // request was accepted.
     let _answering = registry.answer();
     let reply = answer(registry, &request);
     stream.write_all(reply.encode().as_bytes())?;
@@ -49,13 +51,13 @@ struct Request {
     body: String,
 }
 
-/// Reads a request; none if the other side has nothing to say, or nothing that makes sense.
+/// Reads a request. Returns `None` for an empty or invalid one.
 fn read(stream: impl Read) -> io::Result<Option<Request>> {
     let mut head = BufReader::new(stream.take(HEAD_BYTES_MAX + BODY_BYTES_MAX));
     let mut line = String::new();
     head.read_line(&mut line)?;
-    let mut words = line.split_whitespace().map(str::to_owned);
-    let (Some(method), Some(target)) = (words.next(), words.next()) else { return Ok(None) };
+    let mut source = line.split_whitespace().map(str::to_owned);
+    let (Some(method), Some(target)) = (source.next(), source.next()) else { return Ok(None) };
     let mut length = 0;
     loop {
         let mut line = String::new();
@@ -75,7 +77,7 @@ fn read(stream: impl Read) -> io::Result<Option<Request>> {
 
 struct Reply {
     status: &'static str,
-    /// An error has headers that Go gives to errors.
+    /// Adds the headers of Go's `http.Error`.
     error: bool,
     body: String,
 }
@@ -146,19 +148,19 @@ fn put(registry: &Registry, key: &str, body: &str) -> Reply {
     }
 }
 
-/// All points, a line each.
+/// Lists all points, one per line.
 fn list(registry: &Registry) -> String {
     let line = |name: &String| {
-        let words = registry.status(name).map_or(String::new(), |(words, _)| words);
-        format!("{name}={words}")
+        let source = registry.status(name).map_or(String::new(), |(source, _)| source);
+        format!("{name}={source}")
     };
     registry.names().iter().map(line).collect::<Vec<_>>().join("\n") + "\n"
 }
 
 fn get(registry: &Registry, name: &str) -> Reply {
     match registry.status(name) {
-        Ok((words, _)) => Reply::ok(words + "\n"),
-        // Compat: gofail goes on after the error, and ends it with one more empty line.
+        Ok((source, _)) => Reply::ok(source + "\n"),
+        // Compat: gofail continues after the error, and appends an empty line.
         Err(error) => Reply::error(NOT_FOUND, &format!("failed to GET: {error}\n")),
     }
 }
@@ -178,7 +180,7 @@ fn count(registry: &Registry, name: &str) -> Reply {
 mod tests {
     use super::*;
 
-    /// Status and body of the answer to a request.
+    /// Returns status and body of the response to a request.
     fn ask(registry: &Registry, method: &str, target: &str, body: &str) -> (String, String) {
         let text = format!(
             "{method} {target} HTTP/1.1\r\nHost: x\r\ncontent-length: {}\r\n\r\n{body}",
@@ -190,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn as_gofail_answers() {
+    fn responses_match_gofail() {
         let registry = Registry::new(&["a", "b"]);
         let ask = |method, target, body| ask(&registry, method, target, body);
         let is = |status: &str, body: &str| (status.to_owned(), body.to_owned());
@@ -207,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn as_gofail_refuses() {
+    fn error_responses_match_gofail() {
         let registry = Registry::new(&["a"]);
         let ask = |method, target, body| ask(&registry, method, target, body);
         let is = |status: &str, body: &str| (status.to_owned(), body.to_owned());
@@ -238,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_gets_no_answer() {
+    fn invalid_requests_get_no_response() {
         assert!(read("".as_bytes()).unwrap().is_none());
         assert!(read("nonsense\r\n\r\n".as_bytes()).unwrap().is_none());
     }

@@ -1,4 +1,4 @@
-//! The failpoints themselves, in a build that has them.
+//! Failpoints in a build with the feature.
 
 mod http;
 mod parse;
@@ -11,47 +11,47 @@ use std::{env, io, thread};
 
 use thiserror::Error;
 
-use registry::Slot;
+use registry::PointSlot;
 pub use registry::{EnableError, Registry};
 use terms::Value;
 
 use crate::points::POINTS;
 
-/// All points, as the environment has set them.
+/// All points, as set by the environment.
 static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
     let registry = Registry::new(POINTS);
     if let Err(error) = registry.enable_all(&env::var(FAILPOINTS).unwrap_or_default()) {
-        // Whoever calls `start` is told, and stops.
+        // `start` returns the same error, and the process stops.
         println!("fail to parse failpoint: {error}");
     }
     registry
 });
 
-/// Says what which point does.
+/// Environment variable with the terms of the points.
 const FAILPOINTS: &str = "GOFAIL_FAILPOINTS";
-/// Says where to listen for whoever wants to change that.
+/// Environment variable with the address of the HTTP server.
 const HTTP: &str = "GOFAIL_HTTP";
 
-/// Why the environment could not be followed.
+/// Reason why the environment is invalid.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// What points should do is not understood.
+    /// The terms are invalid.
     #[error("fail to parse failpoint: {0}")]
     Terms(#[from] EnableError),
-    /// Nobody can be listened to there.
+    /// The HTTP server cannot listen.
     #[error("listen for failpoints on {address}: {error}")]
     Listen {
-        /// Where.
+        /// The address.
         address: String,
-        /// Why not.
+        /// The error of the operating system.
         error: io::Error,
     },
 }
 
-/// Does what the environment says: sets points, and listens for whoever wants to change them. To be called before anything else.
+/// Applies the environment: sets points, and starts the HTTP server. Call it before anything else.
 ///
 /// # Errors
-/// If the environment makes no sense. etcd stops then.
+/// If the environment is invalid. etcd stops in this case.
 pub fn start() -> Result<(), StartError> {
     Registry::new(POINTS).enable_all(&env::var(FAILPOINTS).unwrap_or_default())?;
     LazyLock::force(&REGISTRY);
@@ -63,44 +63,44 @@ pub fn start() -> Result<(), StartError> {
     Ok(())
 }
 
-/// All points of this process, for tests that have no process of their own to start.
+/// The points of this process, for tests that run in it.
 #[must_use]
 pub fn registry() -> &'static Registry {
     &REGISTRY
 }
 
-/// A place in the code. Made by [`failpoint!`](crate::failpoint!).
+/// A place in the code, created by [`failpoint!`](crate::failpoint!).
 #[derive(Debug)]
 pub struct Point {
     name: &'static str,
-    slot: OnceLock<Arc<Slot>>,
+    slot: OnceLock<Arc<PointSlot>>,
 }
 
 impl Point {
-    /// The place of this name.
+    /// Creates the place of a point.
     #[must_use]
     pub const fn new(name: &'static str) -> Point {
         Point { name, slot: OnceLock::new() }
     }
 
-    /// Does what it was told to; whether it was told to return, with nothing.
+    /// Evaluates the point. Returns true if it returns without a value.
     pub fn hit(&self) -> bool {
         match self.evaluate() {
             None => false,
             Some(Value::Nothing) => true,
             Some(value) => {
-                self.complain(&value, "struct{}");
+                self.report_type_mismatch(&value, "struct{}");
                 false
             }
         }
     }
 
-    /// Does what it was told to; the text, if it was told to return one.
+    /// Evaluates the point. Returns the text, if it returns one.
     pub fn text(&self) -> Option<String> {
         match self.evaluate()? {
             Value::Text(text) => Some(text),
             value => {
-                self.complain(&value, "string");
+                self.report_type_mismatch(&value, "string");
                 None
             }
         }
@@ -110,7 +110,7 @@ impl Point {
         self.slot.get_or_init(|| REGISTRY.slot(self.name)).evaluate()
     }
 
-    fn complain(&self, value: &Value, expected: &str) {
+    fn report_type_mismatch(&self, value: &Value, expected: &str) {
         let (name, kind) = (self.name, value.kind());
         println!(
             "failpoint: {name:?} got value {value} of type {kind:?} but expected type {expected:?}"

@@ -1,4 +1,4 @@
-//! Reads chains of terms.
+//! Parser of term chains.
 //!
 //! ```text
 //! chain   term ( "->" term )*
@@ -7,14 +7,14 @@
 //! value   "text" | whole | true | false
 //! ```
 
-use super::terms::{Action, Term, Value, When};
+use super::terms::{Action, Condition, Term, Value};
 
-/// The longest chain.
+/// Maximum length of a chain.
 const TERMS_MAX: usize = 1000;
 
-/// Reads a chain; none if it is not one.
-pub(super) fn chain(words: &str) -> Option<Vec<Term>> {
-    let mut rest = words;
+/// Parses a chain. Returns `None` if it is invalid.
+pub(super) fn chain(source: &str) -> Option<Vec<Term>> {
+    let mut rest = source;
     let mut chain = Vec::new();
     while !rest.is_empty() {
         let (term, after) = term(rest)?;
@@ -30,28 +30,28 @@ pub(super) fn chain(words: &str) -> Option<Vec<Term>> {
     (!chain.is_empty()).then_some(chain)
 }
 
-fn term(words: &str) -> Option<(Term, &str)> {
-    let (when, rest) = conditions(words)?;
+fn term(source: &str) -> Option<(Term, &str)> {
+    let (conditions, rest) = conditions(source)?;
     let (action, rest) = action(rest)?;
     let (value, rest) = argument(rest)?;
-    Some((Term { when, action, value }, rest))
+    Some((Term { conditions, action, value }, rest))
 }
 
-/// `3*`, `20.5%`, and so on.
-fn conditions(mut rest: &str) -> Option<(Vec<When>, &str)> {
-    let mut when = Vec::new();
+/// Parses conditions such as `3*` and `20.5%`.
+fn conditions(mut rest: &str) -> Option<(Vec<Condition>, &str)> {
+    let mut conditions = Vec::new();
     loop {
         let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
         if digits == 0 {
-            return Some((when, rest));
+            return Some((conditions, rest));
         }
         let (number, after) = rest.split_at(digits);
         if let Some(after) = after.strip_prefix('*') {
-            when.push(When::Times(number.parse().ok()?));
+            conditions.push(Condition::Times(number.parse().ok()?));
             rest = after;
         } else {
             rest = after.strip_prefix('%')?;
-            when.push(When::Chance(number.parse::<f64>().ok()? / 100.0));
+            conditions.push(Condition::Chance(number.parse::<f64>().ok()? / 100.0));
         }
     }
 }
@@ -67,7 +67,8 @@ fn action(rest: &str) -> Option<(Action, &str)> {
     ACTIONS.into_iter().find_map(|(word, action)| Some((action, rest.strip_prefix(word)?)))
 }
 
-/// What is in brackets. As in gofail, none is nothing at the end of the chain, and less than that before it.
+/// Parses the argument in parentheses. Compat: as in gofail, a missing one is `Value::Nothing` at
+/// the end of the chain, and `None` before it.
 fn argument(rest: &str) -> Option<(Option<Value>, &str)> {
     let Some(inside) = rest.strip_prefix('(') else {
         return Some((rest.is_empty().then_some(Value::Nothing), rest));
@@ -88,7 +89,7 @@ fn argument(rest: &str) -> Option<(Option<Value>, &str)> {
     Some((Some(value), rest))
 }
 
-/// Up to the closing quote, with the escapes that are of use in a message.
+/// Parses up to the closing quote, with the most useful escapes.
 fn text(quoted: &str) -> Option<(String, &str)> {
     let mut text = String::new();
     let mut chars = quoted.char_indices();
@@ -111,19 +112,19 @@ fn text(quoted: &str) -> Option<(String, &str)> {
 mod tests {
     use super::*;
 
-    fn term(when: Vec<When>, action: Action, value: Option<Value>) -> Term {
-        Term { when, action, value }
+    fn term(conditions: Vec<Condition>, action: Action, value: Option<Value>) -> Term {
+        Term { conditions, action, value }
     }
 
     #[test]
-    fn chains() {
+    fn valid_chains_are_parsed() {
         let nothing = || Some(Value::Nothing);
         assert_eq!(chain("panic"), Some(vec![term(vec![], Action::Panic, nothing())]));
         assert_eq!(
             chain("5%return(\"x\")->1*panic"),
             Some(vec![
-                term(vec![When::Chance(0.05)], Action::Return, Some(Value::Text("x".into()))),
-                term(vec![When::Times(1)], Action::Panic, nothing()),
+                term(vec![Condition::Chance(0.05)], Action::Return, Some(Value::Text("x".into()))),
+                term(vec![Condition::Times(1)], Action::Panic, nothing()),
             ])
         );
         assert_eq!(
@@ -131,7 +132,7 @@ mod tests {
             Some(vec![
                 term(vec![], Action::Panic, None),
                 term(
-                    vec![When::Times(3), When::Chance(0.205)],
+                    vec![Condition::Times(3), Condition::Chance(0.205)],
                     Action::Sleep,
                     Some(Value::Number(-5))
                 ),
@@ -146,8 +147,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none() {
-        for words in [
+    fn invalid_chains_are_refused() {
+        for source in [
             "",
             "nonsense",
             "5panic",
@@ -161,7 +162,7 @@ mod tests {
             "break",
             "->off",
         ] {
-            assert_eq!(chain(words), None, "{words}");
+            assert_eq!(chain(source), None, "{source}");
         }
         assert_eq!(chain(&"off->".repeat(TERMS_MAX + 1)), None);
     }

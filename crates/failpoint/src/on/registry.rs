@@ -1,60 +1,62 @@
-//! What each point was told to do.
+//! The registry of points and their terms.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 use thiserror::Error;
 
 use super::terms::{Terms, Value};
 
-/// Why a point could not be set, in gofail's words.
+/// Reason why a point could not be set. The texts are gofail's.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum EnableError {
-    /// There is no such point.
+    /// The point does not exist.
     #[error("failpoint: failpoint does not exist")]
     NoSuchPoint,
-    /// It was not told to do anything.
+    /// The point is not enabled.
     #[error("failpoint: failpoint is disabled")]
     Disabled,
-    /// What it should do is not understood.
+    /// The terms are invalid.
     #[error("failpoint: could not parse terms")]
     Terms,
-    /// A list of points is not understood.
+    /// The list of points is invalid.
     #[error("bad failpoint {0:?}")]
     List(String),
 }
 
-/// All points, and what they were told to do.
+/// All points with their terms.
 #[derive(Debug)]
 pub struct Registry {
-    slots: RwLock<BTreeMap<String, Arc<Slot>>>,
-    /// Held by whoever answers a question, and by a point that ends the process: so the one who told it to is answered first.
-    pub(super) answering: Arc<Mutex<()>>,
+    slots: RwLock<BTreeMap<String, Arc<PointSlot>>>,
+    /// Held while a request is answered, and by a point that aborts the process: so the client that
+    /// enabled it gets its response first.
+    pub(super) responding: Arc<Mutex<()>>,
 }
 
-/// One point.
+/// A point.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct PointSlot {
     name: String,
     terms: RwLock<Option<Arc<Terms>>>,
-    answering: Arc<Mutex<()>>,
+    responding: Arc<Mutex<()>>,
 }
 
 impl Registry {
-    /// Points of these names, that do nothing.
+    /// Creates disabled points with these names.
     #[must_use]
     pub fn new(names: &[&str]) -> Registry {
-        let registry = Registry { slots: RwLock::default(), answering: Arc::default() };
+        let registry = Registry { slots: RwLock::default(), responding: Arc::default() };
         for name in names {
             registry.slot(name);
         }
         registry
     }
 
-    /// Tells a point what to do, instead of what it did.
+    /// Sets the terms of a point, replacing earlier ones.
     ///
     /// # Errors
-    /// If there is no such point, or the terms are not understood.
+    /// If the point does not exist, or the terms are invalid.
     pub fn enable(&self, name: &str, terms: &str) -> Result<(), EnableError> {
         let slot = self.find(name)?;
         let terms = Terms::parse(name, terms).ok_or(EnableError::Terms)?;
@@ -62,10 +64,10 @@ impl Registry {
         Ok(())
     }
 
-    /// Tells several points what to do: `one=panic;two=sleep(5)`.
+    /// Sets the terms of several points: `one=panic;two=sleep(5)`.
     ///
     /// # Errors
-    /// At the first that is not understood. Those before it are set.
+    /// At the first invalid one. Points before it are set.
     pub fn enable_all(&self, list: &str) -> Result<(), EnableError> {
         for (name, terms) in parse_list(list)? {
             self.enable(name, terms)?;
@@ -73,67 +75,67 @@ impl Registry {
         Ok(())
     }
 
-    /// Tells a point to do nothing any more.
+    /// Disables a point.
     ///
     /// # Errors
-    /// If there is no such point, or it does nothing.
+    /// If the point does not exist, or is not enabled.
     pub fn disable(&self, name: &str) -> Result<(), EnableError> {
         let gone = self.find(name)?.terms_mut().take();
         gone.map(|_| ()).ok_or(EnableError::Disabled)
     }
 
-    /// What a point was told to do, and how often it has.
+    /// Returns the terms of a point, and the number of times it acted.
     ///
     /// # Errors
-    /// If there is no such point, or it does nothing.
+    /// If the point does not exist, or is not enabled.
     pub fn status(&self, name: &str) -> Result<(String, usize), EnableError> {
         let terms = self.find(name)?.terms().ok_or(EnableError::Disabled)?;
-        Ok((terms.words().to_owned(), terms.count()))
+        Ok((terms.source().to_owned(), terms.count()))
     }
 
-    /// The names of all points, in order.
+    /// The names of all points, sorted.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
-        self.slots.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+        self.slots.read().keys().cloned().collect()
     }
 
-    /// The point of this name, which is made if it is not there.
-    pub(crate) fn slot(&self, name: &str) -> Arc<Slot> {
-        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+    /// Returns the point of this name, creating it if it is missing.
+    pub(crate) fn slot(&self, name: &str) -> Arc<PointSlot> {
+        let mut slots = self.slots.write();
         let make = || {
-            let answering = Arc::clone(&self.answering);
-            Arc::new(Slot { name: name.to_owned(), terms: RwLock::default(), answering })
+            let responding = Arc::clone(&self.responding);
+            Arc::new(PointSlot { name: name.to_owned(), terms: RwLock::default(), responding })
         };
         Arc::clone(slots.entry(name.to_owned()).or_insert_with(make))
     }
 
-    fn find(&self, name: &str) -> Result<Arc<Slot>, EnableError> {
-        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+    fn find(&self, name: &str) -> Result<Arc<PointSlot>, EnableError> {
+        let slots = self.slots.read();
         slots.get(name).cloned().ok_or(EnableError::NoSuchPoint)
     }
 
-    /// Lets nothing end the process for as long as it is held.
+    /// Prevents points from aborting the process while the guard is held.
     pub(super) fn answer(&self) -> MutexGuard<'_, ()> {
-        self.answering.lock().unwrap_or_else(PoisonError::into_inner)
+        self.responding.lock()
     }
 }
 
-impl Slot {
-    /// Does what it was told to. Some if it was told to return something.
+impl PointSlot {
+    /// Evaluates the point. Returns its value, if it returns one.
     pub(crate) fn evaluate(&self) -> Option<Value> {
-        self.terms()?.evaluate(&self.name, &self.answering)
+        self.terms()?.evaluate(&self.name, &self.responding)
     }
 
     fn terms(&self) -> Option<Arc<Terms>> {
-        self.terms.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.terms.read().clone()
     }
 
-    fn terms_mut(&self) -> std::sync::RwLockWriteGuard<'_, Option<Arc<Terms>>> {
-        self.terms.write().unwrap_or_else(PoisonError::into_inner)
+    fn terms_mut(&self) -> RwLockWriteGuard<'_, Option<Arc<Terms>>> {
+        self.terms.write()
     }
 }
 
-/// `one=panic;two=sleep(5)` as names and terms. What is empty between semicolons is passed over.
+/// Splits `one=panic;two=sleep(5)` into names and terms. Skips empty items.
 pub(super) fn parse_list(list: &str) -> Result<Vec<(&str, &str)>, EnableError> {
     let items = list.split(';').filter(|item| !item.is_empty());
     items
@@ -149,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn points_are_told_and_asked() {
+    fn points_are_enabled_evaluated_and_disabled() {
         let registry = Registry::new(&["a", "b"]);
         assert_eq!(registry.names(), ["a", "b"]);
         assert_eq!(registry.status("a"), Err(EnableError::Disabled));
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_makes_no_sense_is_refused() {
+    fn an_invalid_list_is_refused() {
         let registry = Registry::new(&["a"]);
         let error = registry.enable_all("a").unwrap_err();
         assert_eq!(error.to_string(), "bad failpoint \"a\"");

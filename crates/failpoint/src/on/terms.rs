@@ -1,17 +1,17 @@
-//! A chain of terms: what a point does, and how often.
+//! Evaluation of term chains.
 
 use std::fmt;
 use std::process;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use gocompat::GoDuration;
+use parking_lot::Mutex;
 
 use super::parse;
 
-/// What a point returns.
+/// A value that a point returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
     /// `return`, `return()`.
@@ -24,7 +24,7 @@ pub(crate) enum Value {
     Truth(bool),
 }
 
-/// What a term does.
+/// The action of a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Off,
@@ -34,82 +34,83 @@ pub(super) enum Action {
     Print,
 }
 
-/// When a term may act: all of these must hold.
+/// A condition of a term; all of them must hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum When {
-    /// So many times more.
+pub(super) enum Condition {
+    /// Remaining number of times.
     Times(u64),
-    /// With this chance, out of one.
+    /// Probability, from 0 to 1.
     Chance(f64),
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Term {
-    pub(super) when: Vec<When>,
+    pub(super) conditions: Vec<Condition>,
     pub(super) action: Action,
-    /// None: nothing was said, and something follows.
+    /// `None` without parentheses before another term.
     pub(super) value: Option<Value>,
 }
 
 /// A chain of terms.
 #[derive(Debug)]
 pub(crate) struct Terms {
-    words: String,
-    state: Mutex<State>,
+    source: String,
+    state: Mutex<ChainState>,
     count: AtomicUsize,
 }
 
 #[derive(Debug)]
-struct State {
+struct ChainState {
     chain: Vec<Term>,
     random: u64,
 }
 
 impl Terms {
-    /// Reads a chain for the point of this name.
-    pub(crate) fn parse(name: &str, words: &str) -> Option<Terms> {
-        let chain = parse::chain(words)?;
-        // Chance need not be hard to guess, and should differ from point to point and from process to process.
+    /// Parses a chain for the point of this name.
+    pub(crate) fn parse(name: &str, source: &str) -> Option<Terms> {
+        let chain = parse::chain(source)?;
+        // The seed need not be unpredictable, but should differ between points and processes.
         let seed =
             name.bytes().fold(u64::from(process::id()), |seed, byte| mix(seed ^ u64::from(byte)));
-        let state = Mutex::new(State { chain, random: seed });
-        Some(Terms { words: words.to_owned(), state, count: AtomicUsize::new(0) })
+        let state = Mutex::new(ChainState { chain, random: seed });
+        Some(Terms { source: source.to_owned(), state, count: AtomicUsize::new(0) })
     }
 
-    /// As it was written.
-    pub(crate) fn words(&self) -> &str {
-        &self.words
+    /// The source text.
+    pub(crate) fn source(&self) -> &str {
+        &self.source
     }
 
-    /// How often a term has acted.
+    /// Number of times that a term acted.
     pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Lets the first term that may act do so. As in gofail, whoever else comes by meanwhile waits.
-    pub(crate) fn evaluate(&self, name: &str, answering: &Mutex<()>) -> Option<Value> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let State { chain, random } = &mut *state;
+    /// Runs the first eligible term. Compat: as in gofail, concurrent evaluations wait meanwhile.
+    pub(crate) fn evaluate(&self, name: &str, responding: &Mutex<()>) -> Option<Value> {
+        let mut state = self.state.lock();
+        let ChainState { chain, random } = &mut *state;
         let term = chain.iter_mut().find_map(|term| term.may_act(random).then_some(&*term))?;
         self.count.fetch_add(1, Ordering::Relaxed);
-        term.act(name, answering)
+        term.act(name, responding)
     }
 }
 
 impl Term {
-    /// Whether it may act; if so, it counts as having done it. A condition after one that does not hold is not looked at.
+    /// Reports whether the term is eligible, and counts it if so. Stops at the first condition that
+    /// does not hold.
     fn may_act(&mut self, random: &mut u64) -> bool {
-        self.when.iter_mut().all(|when| match when {
-            When::Times(0) => false,
-            When::Times(left) => {
+        self.conditions.iter_mut().all(|conditions| match conditions {
+            Condition::Times(0) => false,
+            Condition::Times(left) => {
                 *left -= 1;
                 true
             }
-            When::Chance(chance) => fraction(random) <= *chance,
+            Condition::Chance(chance) => fraction(random) <= *chance,
         })
     }
 
-    fn act(&self, name: &str, answering: &Mutex<()>) -> Option<Value> {
+    fn act(&self, name: &str, responding: &Mutex<()>) -> Option<Value> {
         match self.action {
             Action::Off => None,
             Action::Return => self.value.clone(),
@@ -117,7 +118,7 @@ impl Term {
                 self.sleep(name);
                 None
             }
-            Action::Panic => self.end(name, answering),
+            Action::Panic => self.end(name, responding),
             Action::Print => {
                 println!("failpoint print: {name}");
                 None
@@ -139,9 +140,10 @@ impl Term {
         }
     }
 
-    /// Ends the process where it is: what a panic is in Go. Nothing is unwound, so nothing is tidied up that a power cut would not.
-    fn end(&self, name: &str, answering: &Mutex<()>) -> ! {
-        let _answered = answering.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Aborts the process without unwinding, like a Go panic, so that no cleanup happens that a
+    /// power cut would prevent.
+    fn end(&self, name: &str, responding: &Mutex<()>) -> ! {
+        let _answered = responding.lock();
         match &self.value {
             Some(value) => eprintln!("panic: failpoint panic: {value}"),
             None => eprintln!("panic: failpoint panic: {name}"),
@@ -151,7 +153,7 @@ impl Term {
 }
 
 impl Value {
-    /// What Go calls its type.
+    /// The name of the type in Go.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Value::Nothing => "struct {}",
@@ -162,7 +164,7 @@ impl Value {
     }
 }
 
-/// As Go prints it.
+/// Formats the value as Go does.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -174,10 +176,10 @@ impl fmt::Display for Value {
     }
 }
 
-/// A number from zero up to one.
+/// Returns a number from 0 to 1.
 fn fraction(random: &mut u64) -> f64 {
     *random = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let bits = u32::try_from(mix(*random) >> 32).expect("32 bits are left");
+    let bits = u32::try_from(mix(*random) >> 32).expect("32 bits remain");
     f64::from(bits) / f64::from(u32::MAX)
 }
 
@@ -193,9 +195,9 @@ mod tests {
 
     use super::*;
 
-    fn run(words: &str, times: usize) -> Vec<Option<Value>> {
-        let (terms, answering) = (Terms::parse("p", words).unwrap(), Mutex::new(()));
-        (0..times).map(|_| terms.evaluate("p", &answering)).collect()
+    fn run(source: &str, times: usize) -> Vec<Option<Value>> {
+        let (terms, responding) = (Terms::parse("p", source).unwrap(), Mutex::new(()));
+        (0..times).map(|_| terms.evaluate("p", &responding)).collect()
     }
 
     fn text(text: &str) -> Option<Value> {
@@ -203,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_term_that_may_act_does() {
+    fn the_first_eligible_term_acts() {
         assert_eq!(
             run("2*off->1*return(\"a\")->return(\"b\")", 5),
             [None, None, text("a"), text("b"), text("b")]
@@ -215,8 +217,8 @@ mod tests {
     }
 
     #[test]
-    fn chances_are_about_as_said() {
-        let hits = |words| run(words, 10_000).iter().flatten().count();
+    fn probabilities_are_approximately_as_given() {
+        let hits = |source| run(source, 10_000).iter().flatten().count();
         assert!((2_600..3_400).contains(&hits("30.0%return(1)")));
         assert_eq!(hits("0.0%return(1)"), 0);
         assert_eq!(hits("100.0%return(1)"), 10_000);
@@ -224,20 +226,20 @@ mod tests {
     }
 
     #[test]
-    fn a_term_that_did_not_act_is_not_counted() {
-        let (terms, answering) = (Terms::parse("p", "2*off").unwrap(), Mutex::new(()));
+    fn only_terms_that_acted_are_counted() {
+        let (terms, responding) = (Terms::parse("p", "2*off").unwrap(), Mutex::new(()));
         for _ in 0..5 {
-            terms.evaluate("p", &answering);
+            terms.evaluate("p", &responding);
         }
         assert_eq!(terms.count(), 2);
     }
 
     #[test]
-    fn sleep_takes_its_time() {
-        for words in ["sleep(30)", "sleep(\"30ms\")"] {
+    fn sleep_lasts_as_long_as_given() {
+        for source in ["sleep(30)", "sleep(\"30ms\")"] {
             let start = Instant::now();
-            assert_eq!(run(words, 1), [None]);
-            assert!(start.elapsed() >= Duration::from_millis(30), "{words}");
+            assert_eq!(run(source, 1), [None]);
+            assert!(start.elapsed() >= Duration::from_millis(30), "{source}");
         }
         assert_eq!(run("sleep(\"soon\")", 1), [None]);
     }

@@ -10,7 +10,7 @@
 //!   15 s   in hand 97 MB, 1 more                     nothing to speak of has become free since
 //! ```
 //!
-//! What is large is not left to that, and given back when it is freed ([`env::keep_little_memory`]).
+//! What is large is not left to that, and given back when it is freed ([`env::limit_retained_memory`]).
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub(super) struct Memory {
 
 impl Memory {
     pub(super) fn new(server: Server) -> Memory {
-        env::keep_little_memory();
+        env::limit_retained_memory();
         let every = Every::after(INTERVAL, server.now());
         Memory {
             server,
