@@ -55,7 +55,6 @@ const NOT_YET: &[&str] = &[
     "crates/rpc",
     "crates/server",
     "crates/sim",
-    "crates/testkit",
     "crates/tls",
     "crates/trace",
     "crates/types",

@@ -18,7 +18,7 @@ use peer::{Config, PeerTransport, wait};
 use prometheus::Registry;
 use proto::etcdserverpb as pb;
 use server::{Machine, Member, Server, ServerConfig, StopReason};
-use testkit::waiting::{PATIENCE, block_on, until};
+use testkit::waiting::{TIMEOUT, block_on, wait_until};
 
 struct Nothing;
 
@@ -126,17 +126,21 @@ fn keys(server: &Server) -> u64 {
 fn three_members_are_a_cluster_and_two_of_them_still_are() {
     let cluster = Cluster::of(3);
     let nodes = ["m0", "m1", "m2"].map(|name| cluster.start(name));
-    until(|| nodes.iter().all(|node| node.server().leader().is_some()));
+    wait_until("all members have a leader", || {
+        nodes.iter().all(|node| node.server().leader().is_some())
+    });
     // Any of them takes writes, and reads what the others wrote.
     for (n, node) in nodes.iter().enumerate() {
         put(node.server(), &format!("key-{n}"));
     }
     assert!(nodes.iter().all(|node| keys(node.server()) == 3));
-    until(|| nodes.iter().all(|node| node.transport.active_peers() == 2));
+    wait_until("all members are connected", || {
+        nodes.iter().all(|node| node.transport.active_peers() == 2)
+    });
 
     // One asks another who is there.
     let urls = &cluster.members["m1"];
-    let known = wait(nodes[0].transport.asker().members(urls, PATIENCE)).unwrap();
+    let known = wait(nodes[0].transport.asker().members(urls, TIMEOUT)).unwrap();
     assert_eq!(known.members.len(), 3);
     assert_eq!(known.id, nodes[0].server().cluster_id());
 
@@ -144,12 +148,14 @@ fn three_members_are_a_cluster_and_two_of_them_still_are() {
     let leader = nodes.iter().position(|node| node.server().is_leader()).unwrap();
     let mut nodes: Vec<Node> = nodes.into();
     nodes.remove(leader).stop();
-    until(|| nodes.iter().any(|node| node.server().is_leader()));
-    until(|| nodes.iter().all(|node| node.server().leader().is_some()));
+    wait_until("a member leads", || nodes.iter().any(|node| node.server().is_leader()));
+    wait_until("all members have a leader", || {
+        nodes.iter().all(|node| node.server().leader().is_some())
+    });
     put(nodes[0].server(), "after");
     // And comes back, to what it has missed.
     let back = cluster.start(&format!("m{leader}"));
-    until(|| back.server().leader().is_some());
+    wait_until("the restarted member has a leader", || back.server().leader().is_some());
     assert_eq!(keys(back.server()), 4);
     nodes.push(back);
     nodes.into_iter().for_each(Node::stop);

@@ -1,4 +1,4 @@
-//! Certificates for tests of TLS: an authority, what it issues, what it revokes.
+//! Certificates for tests of TLS: authorities, issued certificates, revocation lists.
 //!
 //! ```
 //! use testkit::certs::{Authority, Subject};
@@ -21,53 +21,53 @@ use rcgen::{
 };
 use time::{Duration, OffsetDateTime};
 
-/// Someone who issues certificates.
+/// A certificate authority.
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
-/// Whom a certificate is for.
+/// The subject of a certificate.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
-    /// The name; none if empty.
+    /// Common name; absent if empty.
     pub common_name: &'a str,
-    /// Names and addresses of hosts.
+    /// Host names and addresses (SAN).
     pub hosts: &'a [&'a str],
-    /// The serial number.
+    /// Serial number.
     pub serial: u64,
-    /// What it may be used for.
+    /// Extended key usage.
     pub usage: Usage,
-    /// From when and until when, in days from now.
+    /// Validity, in days from now: first and last.
     pub days: (i64, i64),
 }
 
-/// What a certificate may be used for.
+/// Extended key usage of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Usage {
-    /// By servers and by clients.
+    /// Server and client authentication.
     Both,
-    /// By servers alone.
+    /// Server authentication only.
     Server,
-    /// By clients alone.
+    /// Client authentication only.
     Client,
-    /// It does not say.
-    Unsaid,
+    /// No extended key usage.
+    Unspecified,
 }
 
 impl Default for Subject<'_> {
-    /// For 127.0.0.1 and localhost, good from yesterday to tomorrow.
+    /// A certificate for 127.0.0.1 and localhost, valid from yesterday to tomorrow.
     fn default() -> Self {
         let hosts = &["127.0.0.1", "localhost"];
         Subject { common_name: "", hosts, serial: 1, usage: Usage::Both, days: (-1, 1) }
     }
 }
 
-/// A certificate and its key.
+/// An issued certificate with its key.
 #[derive(Clone, Debug)]
 pub struct Issued {
-    /// The certificate.
+    /// Certificate.
     pub cert_pem: String,
-    /// Its key.
+    /// Private key.
     pub key_pem: String,
 }
 
@@ -84,7 +84,7 @@ impl Issued {
     }
 }
 
-/// Writes a file as careful people do: another takes the place of the one that is there.
+/// Replaces a file atomically: writes a new one and renames it.
 ///
 /// # Panics
 ///
@@ -92,26 +92,26 @@ impl Issued {
 #[track_caller]
 pub fn write(path: &Path, bytes: &[u8]) {
     let fresh = path.with_extension("fresh");
-    fs::write(&fresh, bytes).expect("a file can be written");
-    fs::rename(&fresh, path).expect("a file can be renamed");
+    fs::write(&fresh, bytes).expect("write a file");
+    fs::rename(&fresh, path).expect("rename a file");
 }
 
 impl Authority {
-    /// An authority of this name, with a key of its own.
+    /// Creates an authority with a new key.
     ///
     /// # Panics
     ///
-    /// If there is no key to be had.
+    /// If key generation fails.
     pub fn new(name: &str) -> Authority {
         let mut params = CertificateParams::default();
         params.distinguished_name = named(name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        let issuer = CertifiedIssuer::self_signed(params, key()).expect("an authority is made");
+        let issuer = CertifiedIssuer::self_signed(params, key()).expect("sign the authority");
         Authority { issuer }
     }
 
-    /// Its own certificate.
+    /// Returns its own certificate.
     pub fn pem(&self) -> String {
         self.issuer.pem()
     }
@@ -120,15 +120,15 @@ impl Authority {
     ///
     /// # Panics
     ///
-    /// If a host is none.
+    /// If a host is invalid.
     pub fn issue(&self, subject: &Subject<'_>) -> Issued {
         let key = key();
         let certificate = params(subject).signed_by(&key, &self.issuer);
-        let cert_pem = certificate.expect("a certificate is issued").pem();
+        let cert_pem = certificate.expect("sign a certificate").pem();
         Issued { cert_pem, key_pem: key.serialize_pem() }
     }
 
-    /// The list of certificates that were revoked, as DER.
+    /// Returns a revocation list with these serial numbers, as DER.
     ///
     /// # Panics
     ///
@@ -149,12 +149,12 @@ impl Authority {
             revoked_certs: serials.iter().map(revoked).collect(),
             key_identifier_method: KeyIdMethod::Sha256,
         };
-        params.signed_by(&self.issuer).expect("a list is signed").der().to_vec()
+        params.signed_by(&self.issuer).expect("sign a revocation list").der().to_vec()
     }
 }
 
 fn key() -> KeyPair {
-    KeyPair::generate().expect("a key is made")
+    KeyPair::generate().expect("generate a key")
 }
 
 fn named(common_name: &str) -> DistinguishedName {
@@ -180,7 +180,7 @@ fn params(subject: &Subject<'_>) -> CertificateParams {
         }
         Usage::Server => vec![ExtendedKeyUsagePurpose::ServerAuth],
         Usage::Client => vec![ExtendedKeyUsagePurpose::ClientAuth],
-        Usage::Unsaid => Vec::new(),
+        Usage::Unspecified => Vec::new(),
     };
     params
 }
@@ -188,6 +188,6 @@ fn params(subject: &Subject<'_>) -> CertificateParams {
 fn name(host: &str) -> SanType {
     match host.parse::<IpAddr>() {
         Ok(address) => SanType::IpAddress(address),
-        Err(_) => SanType::DnsName(host.try_into().expect("it is the name of a host")),
+        Err(_) => SanType::DnsName(host.try_into().expect("a valid host name")),
     }
 }

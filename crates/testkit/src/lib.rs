@@ -1,6 +1,9 @@
-//! Tools that tests of other crates share. Depended upon by tests alone; knows no other crate.
+//! Support for the tests of other crates. Only tests depend on it, and it depends on no other
+//! crate.
 //!
-//! [`script`] runs data-driven cases: text files of commands with the output they must give. [`waiting`] waits for what comes sooner or later. `certs`, a feature, issues certificates.
+//! - [`script`] runs golden scripts: text files of commands with their expected output.
+//! - [`waiting`] has bounded waits.
+//! - `certs`, a feature, issues certificates.
 
 #[cfg(feature = "certs")]
 pub mod certs;

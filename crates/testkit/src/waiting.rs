@@ -1,4 +1,4 @@
-//! Waiting, without a runtime, for what comes sooner or later.
+//! Bounded waits without an async runtime.
 
 use std::future::Future;
 use std::pin::pin;
@@ -7,10 +7,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes that will ever come.
-pub const PATIENCE: Duration = Duration::from_secs(120);
-/// How often something is looked at that nobody tells of.
-const LOOK: Duration = Duration::from_millis(1);
+/// Bound on every wait. Far above the usual time, since test machines are busy.
+pub const TIMEOUT: Duration = Duration::from_secs(120);
+/// Interval between two checks of a condition.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 struct Unpark(Thread);
 
@@ -20,31 +20,33 @@ impl Wake for Unpark {
     }
 }
 
-/// Waits for a future on this thread.
+/// Runs a future to completion on this thread.
 ///
 /// # Panics
-/// It does not come.
+/// After [`TIMEOUT`], at the line of the caller.
+#[track_caller]
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let (mut future, end) = (pin!(future), Instant::now() + PATIENCE);
+    let (mut future, end) = (pin!(future), Instant::now() + TIMEOUT);
     loop {
         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(value) => return value,
-            Poll::Pending => thread::park_timeout(PATIENCE),
+            Poll::Pending => thread::park_timeout(TIMEOUT),
         }
-        assert!(Instant::now() < end, "it does not come");
+        assert!(Instant::now() < end, "timed out after {TIMEOUT:?} waiting for a future");
     }
 }
 
-/// Waits for something that nobody tells of.
+/// Waits until a condition holds that has no notification. `what` describes it.
 ///
 /// # Panics
-/// It never is so.
-pub fn until(is_so: impl Fn() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < end, "it never was so");
-        thread::sleep(LOOK);
+/// After [`TIMEOUT`], with the description.
+#[track_caller]
+pub fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let end = Instant::now() + TIMEOUT;
+    while !condition() {
+        assert!(Instant::now() < end, "timed out after {TIMEOUT:?} waiting until {what}");
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -55,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_wakes_is_heard() {
+    fn a_future_is_polled_again_when_woken() {
         let (give, taken) = mpsc::channel();
         let mut woken = false;
         let future = std::future::poll_fn(|context| {

@@ -1,4 +1,4 @@
-//! The cases that etcd-io/raft publishes are understood whole. What they say is tested where it is implemented.
+//! Parses all cases that etcd-io/raft publishes. Their content is tested by `raft`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ fn every_separator_belongs_to_a_case() {
     }
 }
 
-/// A handler that always says what is expected passes, one that never does fails.
+/// A handler that returns the expected output passes, any other fails.
 #[test]
 fn every_published_case_runs() {
     for area in ["quorum", "confchange", "interaction"] {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use raft::MessageType;
 use server::{Transport as _, Unreceived};
-use testkit::waiting::until;
+use testkit::waiting::wait_until;
 use types::{Index, MemberId};
 
 use super::rig::{Event, Made, append, cluster, headers, heartbeat, member, read_head};
@@ -119,7 +119,7 @@ fn who_restarts_is_found_again() {
     two.until_streams(1);
     let members = [one.member(), two.member()];
     let address = two.stop();
-    until(|| !one.is_active(2));
+    wait_until("peer 2 is inactive", || !one.is_active(2));
     one.transport.send(vec![heartbeat(1, 2, 1)]);
     one.next(|event| *event == Event::Unreachable(MemberId(2)));
 
@@ -180,7 +180,7 @@ fn members_come_go_and_move() {
     one.transport.send(vec![heartbeat(1, 3, 8)]);
     one.set_members(&[one.member(), two.member(), three.member()]);
     one.until_streams(3);
-    until(|| one.is_active(3));
+    wait_until("peer 3 is active", || one.is_active(3));
     one.transport.send(vec![heartbeat(1, 3, 9)]);
     while three.heard() != heartbeat(1, 3, 9) {}
 }

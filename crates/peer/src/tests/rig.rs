@@ -17,7 +17,7 @@ use net::{Address, Dialer, Listener, LocalAddr as Place, SocketOptions};
 use proto::etcdserverpb as pb;
 use raft::{Entry, Message, MessageType};
 use server::{Error, PeerHash, SnapshotRefused, Transport as _, Unreceived};
-use testkit::waiting::until;
+use testkit::waiting::wait_until;
 use types::{Index, LeaseId, MemberId, Term};
 
 use crate::local::{Answer, Local};
@@ -302,7 +302,7 @@ impl Rig {
 
     /// Waits until both streams to another are up.
     pub(super) fn until_streams(&self, to: u64) {
-        until(|| {
+        wait_until("both streams are attached", || {
             let peers = self.transport.shared().peers();
             let peer = peers.get(MemberId(to)).expect("a member");
             crate::stream::StreamKind::ALL.iter().all(|kind| peer.outlet(*kind).is_attached())

@@ -115,7 +115,7 @@ fn one_for_a_member_that_is_removed_meanwhile_is_given_up() {
     one.set_members(&[one.member(), member(2, &[&url])]);
     send(&one, Bytes { size: 64 << 20, sound: 64 << 20 }, MessageType::MsgSnap);
     let sending = "etcd_network_snapshot_send_inflights_total{To=\"2\"} 1";
-    testkit::waiting::until(|| one.metrics().contains(sending));
+    testkit::waiting::wait_until("the snapshot is being sent", || one.metrics().contains(sending));
     one.set_members(&[one.member()]);
     assert_eq!(next_but_unreachable(&one), Event::Snapshot(MemberId(2), false));
 }

@@ -131,7 +131,7 @@ impl Among {
         std::thread::scope(|scope| {
             scope.spawn(|| self.stages.turn(Stage::Log));
             // What was written is synced next.
-            testkit::waiting::until(|| disk.calls().writes > before);
+            testkit::waiting::wait_until("the disk is written", || disk.calls().writes > before);
             let is_busy = server.log_busy_for().is_some();
             disk.heal();
             is_busy

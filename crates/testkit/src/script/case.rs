@@ -1,6 +1,7 @@
-//! One command of a script, and ways to ask for its arguments.
+//! A command of a script, with typed access to its arguments.
 //!
-//! A case that cannot be understood is a broken test, not a result. So the typed getters panic, and say where:
+//! A malformed case is a broken test, not a result. The typed getters therefore panic with its
+//! location:
 //! `testdata/vote.txt:12: vote cfg=(1, x): value "x" of "cfg": invalid digit found in string`.
 
 use std::fmt;
@@ -8,36 +9,36 @@ use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// One command of a script with the output it must give.
+/// A command of a script with its expected output.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// The script it stands in, as it was named when read.
+    /// Path of the script.
     pub file: Arc<str>,
-    /// The line of the directive, counted from 1.
+    /// Line of the directive, counted from 1.
     pub line: usize,
-    /// The first word of the directive.
+    /// First word of the directive.
     pub cmd: String,
-    /// The rest of the directive, in order.
+    /// Arguments of the directive, in order.
     pub args: Vec<Arg>,
-    /// The lines between the directive and `----`, without white space round them.
+    /// Lines between the directive and `----`, trimmed.
     pub input: String,
-    /// The output as written in the file: empty, or lines that each end in a newline.
+    /// Expected output: empty, or lines that each end in a newline.
     pub expected: String,
-    /// Where in the script's text the expected output stands, with the separators of the doubled form.
+    /// Position of the expected output in the script, including doubled separators.
     pub(super) output: Range<usize>,
 }
 
 /// An argument of a directive: `key`, `key=value` or `key=(value, value)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arg {
-    /// The name; all there is of an argument without values.
+    /// Name.
     pub key: String,
-    /// The values, as written.
+    /// Values, as written.
     pub vals: Vec<String>,
 }
 
 impl Case {
-    /// The first argument with this key.
+    /// Returns the first argument with this key.
     pub fn arg(&self, key: &str) -> Option<&Arg> {
         self.args.iter().find(|arg| arg.key == key)
     }
@@ -51,7 +52,7 @@ impl Case {
         }
     }
 
-    /// The one value of `key`, if `key` is given.
+    /// Returns the single value of `key`, if `key` is given.
     pub fn value<T>(&self, key: &str) -> Option<T>
     where
         T: FromStr<Err: fmt::Display>,
@@ -63,7 +64,7 @@ impl Case {
         }
     }
 
-    /// All values of `key`: none if `key` is absent or reads `key=()`.
+    /// Returns all values of `key`: none if it is absent or `key=()`.
     pub fn values<T>(&self, key: &str) -> Vec<T>
     where
         T: FromStr<Err: fmt::Display>,
@@ -75,7 +76,7 @@ impl Case {
         }
     }
 
-    /// The key of the argument at `index`, which must be there: `position::<u64>(0)` of `campaign 3` is 3.
+    /// Returns the key of the argument at `index`: `position::<u64>(0)` of `campaign 3` is 3.
     pub fn position<T>(&self, index: usize) -> T
     where
         T: FromStr<Err: fmt::Display>,
@@ -86,7 +87,8 @@ impl Case {
         }
     }
 
-    /// The keys of all arguments without values, in order: 1 and 4 for `stabilize 1 4 log-level=debug`.
+    /// Returns the keys of all arguments without values: 1 and 4 for `stabilize 1 4
+    /// log-level=debug`.
     pub fn bare<T>(&self) -> Vec<T>
     where
         T: FromStr<Err: fmt::Display>,
@@ -95,7 +97,7 @@ impl Case {
         bare.map(|arg| self.read("the directive", &arg.key)).collect()
     }
 
-    /// Insists that arguments with values have only these keys, so that a misspelt one is not passed over.
+    /// Panics if an argument with values has another key, so that a misspelt one is not ignored.
     pub fn allow(&self, keys: &[&str]) {
         let odd = |arg: &&Arg| !arg.vals.is_empty() && !keys.contains(&arg.key.as_str());
         if let Some(arg) = self.args.iter().find(odd) {
@@ -103,12 +105,12 @@ impl Case {
         }
     }
 
-    /// Where the case stands, as `file:line`.
+    /// Returns the location of the case as `file:line`.
     pub fn at(&self) -> String {
         format!("{}:{}", self.file, self.line)
     }
 
-    /// Panics with the place and directive of this case in front of `why`.
+    /// Panics with location, directive and `why`.
     pub fn fail(&self, why: impl fmt::Display) -> ! {
         panic!("{}: {self}: {why}", self.at())
     }
@@ -165,14 +167,14 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_is_bare_or_spelt_out() {
+    fn a_flag_is_bare_or_explicit() {
         let case = case("c yes on=true off=false");
         assert!(case.flag("yes") && case.flag("on"));
         assert!(!case.flag("off") && !case.flag("absent"));
     }
 
     #[test]
-    fn a_case_shows_as_its_directive() {
+    fn a_case_is_displayed_as_its_directive() {
         assert_eq!(case("c  1 a=2   b=(3,4)").to_string(), "c 1 a=2 b=(3, 4)");
     }
 
@@ -183,25 +185,25 @@ mod tests {
 
     #[test]
     #[should_panic(expected = r#"script:1: c votes=y: "votes" is none of ["voters"]"#)]
-    fn an_unknown_key_is_refused() {
+    fn an_unknown_key_panics() {
         case("c votes=y").allow(&["voters"]);
     }
 
     #[test]
     #[should_panic(expected = r#"script:1: vote cfg=(1, x): value "x" of "cfg": invalid digit"#)]
-    fn a_value_of_the_wrong_type_names_its_place() {
+    fn a_value_of_the_wrong_type_panics_with_its_location() {
         case("vote cfg=(1, x)").values::<u64>("cfg");
     }
 
     #[test]
     #[should_panic(expected = r#"script:1: c a=(1, 2): "a" takes one value, not 2"#)]
-    fn one_value_means_one() {
+    fn a_list_is_not_a_single_value() {
         case("c a=(1,2)").value::<u64>("a");
     }
 
     #[test]
     #[should_panic(expected = "script:1: campaign: argument 1 is missing")]
-    fn a_missing_position_names_its_place() {
+    fn a_missing_position_panics_with_its_location() {
         case("campaign").position::<u64>(0);
     }
 }

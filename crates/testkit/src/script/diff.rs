@@ -1,9 +1,9 @@
-//! Two texts side by side, line by line, for a person to read.
+//! A line diff of two texts, for failure messages.
 
-/// Unchanged lines shown round a change.
+/// Unchanged lines shown around a change.
 const CONTEXT: usize = 3;
 
-/// One line of a comparison.
+/// A line of a diff.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Line<'a> {
     Same(&'a str),
@@ -11,7 +11,7 @@ enum Line<'a> {
     Actual(&'a str),
 }
 
-/// What turns `expected` into `actual`: lines marked `-` and `+`, a few unchanged ones round them.
+/// Returns the diff from `expected` to `actual`: lines marked `-` and `+`, with context.
 pub(super) fn diff(expected: &str, actual: &str) -> String {
     let expected: Vec<&str> = expected.lines().collect();
     let actual: Vec<&str> = actual.lines().collect();
@@ -76,7 +76,7 @@ fn render(lines: &[Line<'_>]) -> String {
     text
 }
 
-/// White space at the end of a line counts in a comparison, so it is made visible.
+/// Makes trailing whitespace visible, since it counts in a comparison.
 fn show_end(line: &str) -> String {
     let kept = line.trim_end();
     let hidden = line[kept.len()..].chars().count();
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_changed_line_stands_between_its_neighbours() {
+    fn a_changed_line_is_shown_with_context() {
         assert_eq!(diff("a\nb\nc\n", "a\nx\nc\n"), "    a\n  - b\n  + x\n    c\n");
     }
 
@@ -99,20 +99,20 @@ mod tests {
     }
 
     #[test]
-    fn nothing_against_something() {
+    fn empty_texts_are_compared() {
         assert_eq!(diff("", "a\n"), "  + a\n");
         assert_eq!(diff("a\n", ""), "  - a\n");
     }
 
     #[test]
-    fn far_lines_are_left_out() {
+    fn distant_lines_are_omitted() {
         let expected: String = (1..=9).map(|n| format!("{n}\n")).collect();
         let actual = expected.replace('9', "x");
         assert_eq!(diff(&expected, &actual), "  ...\n    6\n    7\n    8\n  - 9\n  + x\n");
     }
 
     #[test]
-    fn white_space_at_the_end_is_seen() {
+    fn trailing_whitespace_is_visible() {
         assert_eq!(diff("a\n", "a \n"), "  - a\n  + a·\n");
     }
 }

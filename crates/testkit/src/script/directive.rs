@@ -6,9 +6,9 @@
 //!              └ none
 //! ```
 //!
-//! The grammar is the Go library's, without additions, so that a file means the same to both. Its
-//! corners: `key=` and `key=()` hold one empty value; after a comma spaces are skipped, elsewhere they are
-//! part of the value; an argument may follow a closing parenthesis at once.
+//! The grammar is the Go library's, without additions, so that both read a file the same way.
+//! Corner cases: `key=` and `key=()` hold one empty value; spaces after a comma are skipped, other
+//! spaces are part of the value; an argument may directly follow a closing parenthesis.
 
 use super::{Arg, Reason};
 
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_stands_alone() {
+    fn a_command_may_have_no_arguments() {
         assert_eq!(
             parse("stabilize").unwrap(),
             Directive { cmd: "stabilize".into(), args: vec![] }
@@ -135,12 +135,12 @@ mod tests {
     }
 
     #[test]
-    fn an_argument_may_touch_a_closing_parenthesis() {
+    fn an_argument_may_follow_a_parenthesis_directly() {
         assert_eq!(args("c a=(1)b=2"), [arg("a", &["1"]), arg("b", &["2"])]);
     }
 
     #[test]
-    fn characters_beyond_ascii_are_kept_whole() {
+    fn non_ascii_characters_are_kept() {
         assert_eq!(args("c naïve=(é, ü)"), [arg("naïve", &["é", "ü"])]);
     }
 

@@ -1,6 +1,6 @@
-//! Data-driven cases: a text file of commands, each with the output it must give.
+//! Golden scripts: text files of commands, each with its expected output.
 //!
-//! The format is the one of the Go library `cockroachdb/datadriven`, in which etcd-io/raft publishes
+//! The format is that of the Go library `cockroachdb/datadriven`, in which etcd-io/raft publishes
 //! its cases:
 //!
 //! ```text
@@ -20,14 +20,15 @@
 //! ----
 //! ```
 //!
-//! - A directive goes on in the next line where it ends in `\`.
+//! - A directive that ends in `\` continues on the next line.
 //! - An argument is `key`, `key=value` or `key=(value, value)`; parentheses nest inside values.
 //!   Quotes mean nothing: the second argument of `propose 1 "foo"` is five characters long.
 //! - A command without output has nothing between `----` and the blank line.
-//! - `subtest name` and `subtest end` only group cases for the reader, and are passed over.
+//! - `subtest name` and `subtest end` group cases for the reader, and are skipped.
 //!
-//! A test hands [`run()`] (one file) or [`run_dir`] (a folder, a fresh handler for each file) a function from
-//! [`Case`] to output. All cases of a file run, all that differ are reported, then the test fails:
+//! A test passes a function from [`Case`] to output to [`run()`] (one file) or [`run_dir`] (a
+//! folder, with a new handler per file). All cases run, all differences are reported, then the test
+//! fails:
 //!
 //! ```no_run
 //! use testkit::script::{self, Case};
@@ -44,9 +45,9 @@
 //! });
 //! ```
 //!
-//! With `BOWLINE_REWRITE=1` in the environment, files under `crates/*/testdata` get the actual output written
-//! back, to be read as a diff; comments and blank lines stay as they are. Files elsewhere are other
-//! people's: they are compared as ever.
+//! With `BOWLINE_REWRITE=1` in the environment, the actual output is written back to files under
+//! `crates/*/testdata`, to be reviewed as a diff; comments and blank lines are kept. Files
+//! elsewhere are only compared.
 
 mod parse;
 

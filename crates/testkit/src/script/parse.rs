@@ -1,4 +1,5 @@
-//! From text to cases, remembering where each expected output stands so that it can be replaced.
+//! Parses a script into cases, with the position of each expected output, so that it can be
+//! replaced.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,13 +23,13 @@ pub struct Script {
 #[derive(Debug, Error, PartialEq)]
 #[error("line {line}: {reason}")]
 pub struct ParseError {
-    /// The line of the directive whose case is broken, counted from 1.
+    /// Line of the malformed case's directive, counted from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// Reason.
     pub reason: Reason,
 }
 
-/// What can be wrong with a case.
+/// The ways in which a case can be malformed.
 #[derive(Debug, Error, PartialEq)]
 #[expect(missing_docs, reason = "the texts say it")]
 pub enum Reason {
@@ -45,12 +46,12 @@ pub enum Reason {
 }
 
 impl Script {
-    /// Parses a script that has no name; its cases say they stand in `script`.
+    /// Parses a script whose cases report `script` as their file.
     pub fn parse(text: &str) -> Result<Script, ParseError> {
         Script::parse_as("script", text)
     }
 
-    /// Parses a script whose cases are to say they stand in `name`.
+    /// Parses a script whose cases report `name` as their file.
     pub fn parse_as(name: &str, text: &str) -> Result<Script, ParseError> {
         let file: Arc<str> = name.into();
         let mut lines = Lines { text, start: 0, number: 0 };
@@ -72,13 +73,13 @@ impl Script {
         Ok(Script { text: text.to_owned(), cases })
     }
 
-    /// The cases, in order.
+    /// Returns the cases in order.
     pub fn cases(&self) -> &[Case] {
         &self.cases
     }
 }
 
-/// The directive that begins with the line `first`; none if that is blank or a comment.
+/// Parses the directive that begins with the line `first`; none if it is blank or a comment.
 fn directive_at(first: &str, lines: &mut Lines<'_>) -> Result<Option<Directive>, Reason> {
     let mut line = first.trim().to_owned();
     if line.is_empty() || line.starts_with('#') {
@@ -93,7 +94,7 @@ fn directive_at(first: &str, lines: &mut Lines<'_>) -> Result<Option<Directive>,
     directive::parse(&line).map(Some)
 }
 
-/// The lines up to the separator, which is consumed. They may be blank.
+/// Consumes the lines up to and including the separator.
 fn take_input(lines: &mut Lines<'_>) -> Result<String, Reason> {
     let start = lines.start;
     loop {
@@ -106,7 +107,7 @@ fn take_input(lines: &mut Lines<'_>) -> Result<String, Reason> {
     }
 }
 
-/// The expected output and the part of the text it takes, without the blank line that ends it.
+/// Consumes the expected output, and returns it with its position, without the final blank line.
 fn take_output(lines: &mut Lines<'_>) -> Result<(String, Range<usize>), Reason> {
     let start = lines.start;
     if lines.peek() == Some(SEPARATOR) {
@@ -144,17 +145,17 @@ fn skip_to_doubled_separator(lines: &mut Lines<'_>) -> Result<usize, Reason> {
     }
 }
 
-/// A walk over the lines of a text.
+/// An iterator over lines that can be peeked.
 struct Lines<'a> {
     text: &'a str,
-    /// Where the next line begins.
+    /// Offset of the next line.
     start: usize,
-    /// The number of the line last taken.
+    /// Number of the last line.
     number: usize,
 }
 
 impl<'a> Lines<'a> {
-    /// The next line without its newline, left in place.
+    /// Returns the next line without consuming it.
     fn peek(&self) -> Option<&'a str> {
         let line = self.text[self.start..].split_inclusive('\n').next()?;
         Some(line.strip_suffix('\n').unwrap_or(line))
@@ -176,7 +177,7 @@ mod tests {
         Script::parse(text).unwrap().cases
     }
 
-    fn refused(text: &str) -> (usize, Reason) {
+    fn rejected(text: &str) -> (usize, Reason) {
         let ParseError { line, reason } = Script::parse(text).unwrap_err();
         (line, reason)
     }
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_knows_its_line_input_and_output() {
+    fn line_input_and_output_are_parsed() {
         let cases = parse("# first\n\nsimple a=1\n v1 v2\n\n v3 \n----\none\n two\n\nnext\n----\n");
         assert_eq!(cases.len(), 2);
         assert_eq!((cases[0].line, cases[0].cmd.as_str()), (3, "simple"));
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_last_line_without_newline_counts() {
+    fn the_last_line_may_lack_a_newline() {
         assert_eq!(parse("c\n----\nok")[0].expected, "ok\n");
         assert_eq!(parse("c\n----")[0].expected, "");
     }
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directive_goes_on_after_a_backslash() {
+    fn a_backslash_continues_a_directive() {
         let cases = parse("c a=1 \\\n  b=2\\\nd\ninput\n----\n");
         assert_eq!(cases[0].to_string(), "c a=1 b=2 d");
         assert_eq!((cases[0].line, cases[0].input.as_str()), (1, "input"));
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn doubled_separators_hold_blank_lines() {
+    fn doubled_separators_enclose_blank_lines() {
         let cases = parse("c\n----\n----\none\n\n----\ntwo\n----\n----\n\nd\n----\nok\n");
         assert_eq!(cases[0].expected, "one\n\n----\ntwo\n");
         assert_eq!((cases[1].line, cases[1].expected.as_str()), (11, "ok\n"));
@@ -230,21 +231,21 @@ mod tests {
     }
 
     #[test]
-    fn subtests_are_passed_over() {
+    fn subtests_are_skipped() {
         let cases = parse("subtest a\n\nc\n----\nok\n\nsubtest end\n");
         assert_eq!((cases.len(), cases[0].cmd.as_str()), (1, "c"));
     }
 
     #[test]
-    fn a_directive_without_separator_is_refused() {
-        assert_eq!(refused("\nc\ninput\n"), (2, Reason::NoSeparator));
-        assert_eq!(refused("c\n ----\n"), (1, Reason::NoSeparator));
+    fn a_directive_without_separator_is_rejected() {
+        assert_eq!(rejected("\nc\ninput\n"), (2, Reason::NoSeparator));
+        assert_eq!(rejected("c\n ----\n"), (1, Reason::NoSeparator));
     }
 
     #[test]
     fn a_doubled_output_must_end() {
-        assert_eq!(refused("c\n----\n----\none\n----\n"), (1, Reason::OpenOutput));
-        assert_eq!(refused("c\n----\n----\n----\n----\nmore\n"), (1, Reason::TextAfterOutput));
+        assert_eq!(rejected("c\n----\n----\none\n----\n"), (1, Reason::OpenOutput));
+        assert_eq!(rejected("c\n----\n----\n----\n----\nmore\n"), (1, Reason::TextAfterOutput));
     }
 
     #[test]

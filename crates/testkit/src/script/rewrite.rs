@@ -1,7 +1,6 @@
-//! Writing actual output back into a script.
+//! Writes actual output back into a script.
 //!
-//! Only the lines of an expected output are replaced; everything else is copied byte by byte, so comments,
-//! blank lines and the spelling of directives survive.
+//! Only expected outputs are replaced; comments, blank lines and directives are copied unchanged.
 
 use thiserror::Error;
 
@@ -12,14 +11,14 @@ use super::{Case, Script};
 #[derive(Debug, Error, PartialEq)]
 #[error("the output for line {line} cannot be written down in this format")]
 pub struct RewriteError {
-    /// The line of the directive in the script as it was.
+    /// Line of the directive in the original script.
     pub line: usize,
 }
 
 impl Script {
-    /// The text of this script with the output of `actual(case)` for every case that it answers.
+    /// Returns the script with the output of `actual(case)` where it is some.
     ///
-    /// The result is parsed again, and refused unless it says what was meant.
+    /// The result is parsed again, and rejected if it does not yield these outputs.
     pub fn rewrite(
         &self,
         mut actual: impl FnMut(&Case) -> Option<String>,
@@ -45,7 +44,7 @@ impl Script {
         for (case, output) in self.cases.iter().zip(outputs) {
             text.push_str(&self.text[copied..case.output.start]);
             copied = case.output.end;
-            // What already reads right stays, even where it is doubled without need.
+            // A correct output stays as it is, even if its separators are doubled needlessly.
             if *output == case.expected {
                 text.push_str(&self.text[case.output.clone()]);
                 continue;
@@ -61,7 +60,7 @@ impl Script {
     }
 }
 
-/// The output as it stands in a file: doubled separators round it if it holds a blank line or a separator.
+/// Formats an output: with doubled separators if it has a blank line or a separator.
 fn framed(output: &str) -> String {
     let doubled = output.lines().any(|line| line.trim().is_empty() || line == SEPARATOR);
     if doubled {
@@ -75,7 +74,7 @@ fn framed(output: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Rewrites with the output that belongs to each command, if any.
+    /// Rewrites with the given output for each command.
     fn rewrite(text: &str, outputs: &[(&str, &str)]) -> Result<String, RewriteError> {
         let find = |case: &Case| outputs.iter().find(|(cmd, _)| *cmd == case.cmd);
         Script::parse(text).unwrap().rewrite(|case| find(case).map(|(_, out)| (*out).to_owned()))
@@ -84,7 +83,7 @@ mod tests {
     const TEXT: &str = "# Head.\n\n\na  1 \\\n  x=( 1,2 )\n in\n----\nold\n\n\n# Tail\nb\n----\n\nc\n----\n----\nx\n\ny\n----\n----\n\n# End, no newline";
 
     #[test]
-    fn what_is_right_stays_to_the_byte() {
+    fn correct_output_is_unchanged() {
         assert_eq!(rewrite(TEXT, &[]).unwrap(), TEXT);
         assert_eq!(rewrite(TEXT, &[("a", "old\n"), ("c", "x\n\ny\n")]).unwrap(), TEXT);
     }
@@ -103,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn separators_are_doubled_when_needed_and_not_when_not() {
+    fn separators_are_doubled_only_when_needed() {
         let text = rewrite(TEXT, &[("a", "p\n \nq\n"), ("c", "plain\n")]).unwrap();
         let meant = TEXT
             .replace("old\n", "----\np\n \nq\n----\n----\n")
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn output_that_cannot_be_read_back_is_refused() {
+    fn output_that_cannot_be_parsed_back_is_rejected() {
         let refused = Err(RewriteError { line: 4 });
         assert_eq!(rewrite(TEXT, &[("a", "p\n----\n----\nq\n")]), refused);
         assert_eq!(rewrite(TEXT, &[("a", "\n----\n")]), refused);

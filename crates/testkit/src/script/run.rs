@@ -1,4 +1,4 @@
-//! Running scripts: every case through a handler, every difference reported, then success or failure.
+//! Runs scripts: passes every case to a handler and reports all differences.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,8 @@ use thiserror::Error;
 use super::diff::diff;
 use super::{Case, ParseError, RewriteError, Script};
 
-/// Runs the script at `path` and returns the number of its cases. Panics if one differs or there are none.
+/// Runs the script at `path` and returns the number of its cases. Panics if a case differs or there
+/// are none.
 #[track_caller]
 pub fn run(path: impl AsRef<Path>, handler: impl FnMut(&Case) -> String) -> usize {
     Runner::from_env().run(path, handler)
@@ -25,11 +26,13 @@ where
     Runner::from_env().run_dir(dir, new_handler)
 }
 
-/// The folder of cases that etcd-io/raft publishes for `area` (`quorum`, `confchange`, `interaction`).
+/// Returns the folder of etcd-io/raft's published cases for `area` (`quorum`, `confchange`,
+/// `interaction`).
 ///
-/// They are read where they lie, never copied: the environment variable `RAFT_CASES` names their home. Without
-/// it there are none to run, which is said aloud; a folder that is named but empty fails in [`run_dir`]. A relative
-/// name counts from the root of the workspace: cargo runs each test in its own package.
+/// The environment variable `RAFT_CASES` names the folder that contains them; they are not part of
+/// this repository. Without it, a message is printed and no published case runs; an empty folder
+/// fails in [`run_dir`]. A relative path starts at the root of the workspace, since cargo runs each
+/// test in its own package.
 pub fn published(area: &str) -> Option<PathBuf> {
     let home = env::var_os("RAFT_CASES").map(PathBuf::from);
     if home.is_none() {
@@ -39,7 +42,7 @@ pub fn published(area: &str) -> Option<PathBuf> {
     Some(root.unwrap_or_default().join(home?).join(area))
 }
 
-/// A normaliser that drops a logger's own lines: `INFO`, `DEBUG`, `WARN` or `ERROR` after the indent.
+/// A normaliser that drops log lines: `INFO`, `DEBUG`, `WARN` or `ERROR` after the indent.
 pub fn without_log_lines(output: &str) -> String {
     let is_log = |line: &str| {
         let level = line.split_whitespace().next().unwrap_or_default();
@@ -50,11 +53,11 @@ pub fn without_log_lines(output: &str) -> String {
 
 type Normaliser = Box<dyn Fn(&str) -> String>;
 
-/// How scripts are run: what is ignored in a comparison, and whether differences are written back.
+/// Options of a run: the normaliser, and whether differences are written back.
 #[derive(Default)]
 pub struct Runner {
     normalise: Option<Normaliser>,
-    /// The folder of crates whose `testdata` is rewritten instead of compared.
+    /// Folder of the crates whose `testdata` is rewritten.
     rewrite_in: Option<PathBuf>,
 }
 
@@ -66,7 +69,7 @@ pub enum RunError {
     Read {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// Cause.
         source: io::Error,
     },
     /// A file does not follow the format.
@@ -74,11 +77,11 @@ pub enum RunError {
     Parse {
         /// The file.
         path: PathBuf,
-        /// Where and why.
+        /// Location and reason.
         source: ParseError,
     },
-    /// Nothing ran, so nothing was shown to work.
-    #[error("{path} holds no cases")]
+    /// No case ran, so nothing was tested.
+    #[error("{path} has no cases")]
     NoCases {
         /// The file or folder.
         path: PathBuf,
@@ -86,17 +89,17 @@ pub enum RunError {
     /// Some outputs differ.
     #[error("{}", summary(mismatches, *ran))]
     Differ {
-        /// Those that differ, in order.
+        /// The differing cases, in order.
         mismatches: Vec<Mismatch>,
-        /// The number of cases that ran.
+        /// Number of cases that ran.
         ran: usize,
     },
     /// An output could not be expressed when rewriting.
     #[error("{path}: {source}")]
     Rewrite {
-        /// The file, left as it was.
+        /// The unchanged file.
         path: PathBuf,
-        /// Which output.
+        /// The output that cannot be expressed.
         source: RewriteError,
     },
     /// A rewritten file could not be stored.
@@ -104,7 +107,7 @@ pub enum RunError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Cause.
         source: io::Error,
     },
 }
@@ -112,11 +115,11 @@ pub enum RunError {
 /// A case whose output was not the expected one.
 #[derive(Debug)]
 pub struct Mismatch {
-    /// Its place, as `file:line`.
+    /// Location, as `file:line`.
     pub at: String,
-    /// Its directive on one line.
+    /// Directive on one line.
     pub directive: String,
-    /// The output as expected and as it was, after the normaliser.
+    /// Diff of expected and actual output, after the normaliser.
     pub diff: String,
 }
 
@@ -132,10 +135,10 @@ fn summary(mismatches: &[Mismatch], ran: usize) -> String {
 }
 
 impl Runner {
-    /// Compares, or rewrites our own files where `BOWLINE_REWRITE=1` asks for it.
+    /// Compares, or rewrites the files of this workspace with `BOWLINE_REWRITE=1`.
     pub fn from_env() -> Runner {
         let rewrite = env::var_os("BOWLINE_REWRITE").is_some_and(|value| value == "1");
-        // Cargo tells a running test which package it belongs to; that lies among our crates.
+        // Cargo sets this to the folder of the test's package, which is among our crates.
         let package = env::var_os("CARGO_MANIFEST_DIR").filter(|_| rewrite).map(PathBuf::from);
         let crates = package.as_deref().and_then(Path::parent);
         Runner { rewrite_in: crates.map(Path::to_owned), ..Runner::default() }
@@ -148,13 +151,13 @@ impl Runner {
         self
     }
 
-    /// As the function [`run`].
+    /// Runs a script like the function [`run`].
     #[track_caller]
     pub fn run(&self, path: impl AsRef<Path>, handler: impl FnMut(&Case) -> String) -> usize {
         or_panic(self.try_run(path, handler))
     }
 
-    /// As the function [`run_dir`].
+    /// Runs a folder like the function [`run_dir`].
     #[track_caller]
     pub fn run_dir<H>(&self, dir: impl AsRef<Path>, new_handler: impl FnMut() -> H) -> usize
     where
@@ -176,7 +179,7 @@ impl Runner {
 
     /// Runs every script under `dir` in the order of their names and returns the number of cases.
     ///
-    /// Passed over: hidden files, editors' leftovers, and `.md` files.
+    /// Skips hidden files, editor backups and `.md` files.
     pub fn try_run_dir<H>(
         &self,
         dir: impl AsRef<Path>,
@@ -231,7 +234,7 @@ impl Runner {
         self.normalise.as_ref().map_or_else(|| output.to_owned(), |normalise| normalise(output))
     }
 
-    /// Only files in the `testdata` of one of our crates are ours to change.
+    /// Whether a file is in the `testdata` of one of our crates.
     fn may_rewrite(&self, path: &Path) -> bool {
         let inside = |crates: &PathBuf| {
             let (path, crates) = (path.canonicalize().ok()?, crates.canonicalize().ok()?);
@@ -262,7 +265,7 @@ impl Runner {
     }
 }
 
-/// Fails the test in the line that started the run.
+/// Panics at the line of the caller.
 #[track_caller]
 fn or_panic(result: Result<usize, RunError>) -> usize {
     match result {
@@ -271,7 +274,7 @@ fn or_panic(result: Result<usize, RunError>) -> usize {
     }
 }
 
-/// What has run so far.
+/// The results so far.
 #[derive(Default)]
 struct Tally {
     ran: usize,
@@ -292,9 +295,9 @@ fn read(path: &Path) -> Result<Script, RunError> {
         .map_err(|source| RunError::Parse { path: path.to_owned(), source })
 }
 
-/// Runs one case; the output ends in a newline unless it is empty, as expected outputs do.
+/// Runs one case. A non-empty output ends in a newline, like expected outputs.
 fn output_of(case: &Case, handler: &mut impl FnMut(&Case) -> String) -> String {
-    let _place = SayWhereOnPanic(case);
+    let _location = PrintLocationOnPanic(case);
     let mut output = handler(case);
     if !output.is_empty() && !output.ends_with('\n') {
         output.push('\n');
@@ -302,10 +305,10 @@ fn output_of(case: &Case, handler: &mut impl FnMut(&Case) -> String) -> String {
     output
 }
 
-/// A panic inside a handler knows its line of code; this adds the line of the script.
-struct SayWhereOnPanic<'a>(&'a Case);
+/// Prints the location in the script when a handler panics.
+struct PrintLocationOnPanic<'a>(&'a Case);
 
-impl Drop for SayWhereOnPanic<'_> {
+impl Drop for PrintLocationOnPanic<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
             eprintln!("panic while running {}: {}", self.0.at(), self.0);

@@ -1,4 +1,4 @@
-//! Tests of the runner, on small files in a folder of their own.
+//! Tests of the runner, on small files in a temporary folder.
 
 use super::*;
 
@@ -6,7 +6,7 @@ use super::*;
 struct Folder(PathBuf);
 
 impl Folder {
-    /// `test` tells apart the folders of tests that run at once.
+    /// `test` makes the folder unique among concurrent tests.
     fn new(test: &str, files: &[(&str, &str)]) -> Folder {
         let name = format!("bowline-testkit-{}-{test}", std::process::id());
         let folder = Folder(env::temp_dir().join(name));
@@ -83,7 +83,7 @@ fn a_mismatch_fails_the_test() {
 
 #[test]
 #[should_panic(expected = "bad:1: what: no such command: what")]
-fn a_case_nobody_understands_fails_the_test() {
+fn an_unknown_command_fails_the_test() {
     let folder = Folder::new("unknown", &[("bad", "what\n----\n")]);
     Runner::default().run(folder.path("bad"), counter());
 }
@@ -107,7 +107,7 @@ fn the_normaliser_sees_both_sides() {
 }
 
 #[test]
-fn log_lines_are_those_that_begin_with_a_level() {
+fn lines_that_begin_with_a_level_are_log_lines() {
     let output = "INFO a\nkept INFO\n  WARN b\n\n\tERROR c\nDEBUG\nINFORM\nERROR: kept\n";
     assert_eq!(without_log_lines(output), "kept INFO\n\nINFORM\nERROR: kept\n");
 }
@@ -166,7 +166,7 @@ fn rewriting_puts_actual_output_into_our_files() {
 }
 
 #[test]
-fn rewriting_leaves_what_the_normaliser_ignores() {
+fn rewriting_keeps_differences_that_the_normaliser_ignores() {
     let path = "crates/raft/testdata/a";
     let text = "echo\nx\n----\nINFO kept\nx\n\necho\ny\n----\nINFO gone\nx\n";
     let folder = Folder::new("rewrite-normalised", &[(path, text)]);
@@ -176,7 +176,7 @@ fn rewriting_leaves_what_the_normaliser_ignores() {
 }
 
 #[test]
-fn files_of_others_are_compared_even_when_rewriting() {
+fn files_outside_the_workspace_are_never_rewritten() {
     let bad = "echo\nhi\n----\nold\n";
     let paths = ["raft-cases/quorum/a", "crates/raft/tests/a", "elsewhere/raft/testdata/a"];
     let folder = Folder::new("others", &paths.map(|path| (path, bad)));

@@ -220,7 +220,7 @@ fn a_certificate_that_does_not_fit_is_turned_away() {
     assert!(early.contains("x509: certificate has expired or is not yet valid"), "{early}");
     let usage = with(Subject { usage: Usage::Server, ..Subject::default() }).unwrap_err();
     assert!(usage.contains("x509: certificate specifies an incompatible key usage"), "{usage}");
-    assert!(with(Subject { usage: Usage::Unsaid, ..Subject::default() }).is_ok());
+    assert!(with(Subject { usage: Usage::Unspecified, ..Subject::default() }).is_ok());
 }
 
 #[test]
@@ -469,7 +469,7 @@ fn what_is_odd_about_a_certificate_does_not_keep_it_from_being_shown() {
         Identity::parse((path, &cert), (path, &key), &aws_lc_rs::default_provider()).unwrap()
     };
     let subject = |days, usage| Subject { days, usage, ..Subject::default() };
-    assert_eq!(identity(&subject((-1, 1), Usage::Unsaid)).oddities(Role::Server, now()), []);
+    assert_eq!(identity(&subject((-1, 1), Usage::Unspecified)).oddities(Role::Server, now()), []);
     assert_eq!(
         identity(&subject((-1, 1), Usage::Client)).oddities(Role::Server, now()),
         [Oddity::NotFor(Role::Server)]
