@@ -1,18 +1,19 @@
-//! Compaction: dropping the history before a revision.
+//! Compaction: discards the history below a revision.
 //!
-//! Of each key the newest revision at or before it stays, unless that is a tombstone from before it. A request takes effect at once: nothing
-//! below its revision can be read any more. What is no longer readable is then dropped in small turns, first from the index, then from the
-//! file, while reading and writing go on:
+//! Compaction at revision N keeps, of each key, the last revision at or below N, unless that is a
+//! tombstone below N. A request takes effect at once: revisions below N cannot be read any more.
+//! The superseded revisions are then discarded in small turns, first from the index, then from the
+//! database, while reads and writes continue:
 //!
 //! ```text
-//!   request      meta scheduledCompactRev 7                    with the applied index of the entry
-//!   turn         index: keys "" .. "k"                         revisions that stay are noted
-//!   turn         index: keys "k" ..
-//!   turn         file: the first 1000 revisions up to 7        those that were not noted are deleted
-//!   turn         file: the rest; meta finishedCompactRev 7
+//!   request      meta scheduledCompactRev 7             in the transaction of the entry
+//!   turn         index, keys "" to "k"                  collects the revisions to keep
+//!   turn         index, keys from "k"
+//!   turn         database, the first 1000 revisions     deletes the superseded
+//!   turn         database, the rest                     meta finishedCompactRev 7
 //! ```
 //!
-//! A compaction that was begun and not finished, because the power was cut, is begun anew at the next start.
+//! A compaction that was interrupted by a restart begins again.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -28,36 +29,36 @@ use crate::error::{Error, Fault};
 use crate::hash::{KeyValueHash, KeyValueHasher, decode};
 use crate::store::{NEVER_COMPACTED, Store};
 
-/// Names a compaction, in the order in which they were scheduled for.
+/// Identifies a compaction. Tickets grow in the order of the requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CompactionTicket(u64);
 
-/// What a turn of compaction did. Unless it was nothing, there may be more to do.
+/// The result of a compaction turn. Unless it is `Idle`, there may be more work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompactionTurn {
-    /// There was nothing to do.
+    /// No compaction is scheduled.
     Idle,
-    /// It went through a part of the index.
+    /// A part of the index was compacted.
     Index,
-    /// It went through a part of the file, and dropped so many revisions.
+    /// A part of the database was compacted.
     File {
-        /// Revisions that are gone.
+        /// The number of deleted revisions.
         dropped: usize,
     },
-    /// It went through what was left of the file, and the compaction is finished.
+    /// The last part of the database was compacted, and the compaction is finished.
     Finished {
-        /// Revisions that are gone.
+        /// The number of deleted revisions.
         dropped: usize,
-        /// The hash of all that it went through, up to the revision it compacted to.
+        /// The hash of all revisions up to the compaction.
         hash: KeyValueHash,
     },
 }
 
-/// Compactions that are not finished.
+/// The compactions that are not finished.
 #[derive(Debug, Default)]
 pub(crate) struct Compactions {
     queue: Mutex<CompactionQueue>,
-    /// Held for a turn.
+    /// Held for the duration of a turn.
     turning: Mutex<()>,
 }
 
@@ -80,25 +81,27 @@ impl fmt::Debug for CompactionQueue {
 
 struct CompactionJob {
     at: i64,
-    /// The compacted revision before it: its hash is computed with that.
+    /// The previous compacted revision, an input of the hash.
     previous: i64,
-    /// Whether that compaction was finished. If not, revisions are still there that a member which finished it has not, and the hash means nothing.
+    /// Whether that compaction was finished. If not, the database still has revisions that other
+    /// members have discarded, and the hash is not comparable.
     follows_finished: bool,
     phase: Phase,
 }
 
 enum Phase {
-    /// In the index, from a key on.
+    /// Compacts the index, from a key on.
     Index { from: Box<[u8]>, kept: Vec<Revision> },
-    /// In the file, from a revision on.
+    /// Compacts the database, from a revision on.
     File { from: Revision, hasher: Box<KeyValueHasher> },
 }
 
 impl Store {
-    /// Begins a compaction: takes note of it in a transaction of the backend, and of what can still be read.
+    /// Schedules a compaction: records it in a backend transaction, and raises the compacted
+    /// revision.
     ///
     /// # Errors
-    /// If the revision is compacted already, or still to come. Then nothing was changed.
+    /// If the revision is compacted already or in the future. Then nothing was changed.
     pub fn compact(&self, tx: &mut Tx<'_>, at: i64) -> Result<CompactionTicket, Error> {
         let follows_finished = meta::scheduled_compaction(tx)? == meta::finished_compaction(tx)?;
         let mut state = self.state_mut();
@@ -115,17 +118,17 @@ impl Store {
         Ok(self.compactions.push(at, previous, follows_finished))
     }
 
-    /// Begins a compaction again that was cut short.
+    /// Starts an interrupted compaction again.
     pub(crate) fn resume_compaction(&self, at: i64) {
         let previous = std::mem::replace(&mut self.state_mut().compacted, at);
-        tracing::info!(at, "resumes a compaction");
+        tracing::info!(at, "resuming compaction");
         self.compactions.push(at, previous, false);
     }
 
-    /// Does a bounded piece of what compactions have left to do. Whoever calls it lets some time pass between turns.
+    /// Executes a bounded part of the oldest scheduled compaction. The caller pauses between turns.
     ///
     /// # Errors
-    /// This member has to stop.
+    /// The member has to stop.
     pub fn turn_compaction(&self) -> Result<CompactionTurn, Fault> {
         let _turning = self.compactions.turning.lock();
         let Some(mut job) = self.compactions.queue.lock().jobs.pop_front() else {
@@ -139,19 +142,19 @@ impl Store {
         Ok(turn)
     }
 
-    /// Whether a compaction is finished, and with it all that were scheduled for before.
+    /// Returns whether a compaction and all before it are finished.
     #[must_use]
     pub fn is_compacted(&self, ticket: CompactionTicket) -> bool {
         self.compactions.queue.lock().done >= ticket
     }
 
-    /// The last compaction that was scheduled for.
+    /// Returns the ticket of the compaction that was scheduled last.
     #[must_use]
     pub fn last_compaction(&self) -> CompactionTicket {
         self.compactions.queue.lock().scheduled
     }
 
-    /// Calls back when a compaction is finished; at once if it is.
+    /// Calls back when a compaction is finished, or at once if it is.
     pub fn when_compacted(&self, ticket: CompactionTicket, call: Box<dyn FnOnce() + Send>) {
         let mut queue = self.compactions.queue.lock();
         if queue.done < ticket {
@@ -165,7 +168,7 @@ impl Store {
     fn advance(&self, job: &mut CompactionJob) -> Result<CompactionTurn, Fault> {
         match &mut job.phase {
             Phase::Index { from, kept } => {
-                // The lock is let go of before what was noted is sorted.
+                // The lock is released before the kept revisions are sorted.
                 let next = self.state_mut().index.compact(from, job.at, kept);
                 match next {
                     Some(next) => *from = next,
@@ -185,7 +188,7 @@ impl Store {
         }
     }
 
-    /// Deletes some revisions from the file. Returns how many, and where to go on.
+    /// Deletes a batch of revisions from the database. Returns how many, and where to continue.
     fn compact_file(
         &self,
         from: Revision,
@@ -212,7 +215,8 @@ impl Store {
         Ok((dropped, Some(Revision::new(last.main, last.sub + 1))))
     }
 
-    /// Looks at some revisions of the file. Returns the keys of those that are to be dropped, and the last that was looked at unless it is the end.
+    /// Scans a batch of revisions. Returns the keys of those to delete, and the last scanned
+    /// revision, or `None` at the end.
     fn scan_batch(
         &self,
         from: Revision,

@@ -1,9 +1,9 @@
-//! What can go wrong, in etcd's words.
+//! Errors of the store. Texts are etcd's where clients see them.
 
 use backend::{CommitError, PutError, ReadError};
 use types::Revision;
 
-/// Why a request about keys was not carried out. Nothing was changed.
+/// A request was refused. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The revision is below the compacted one.
@@ -12,30 +12,31 @@ pub enum Error {
     /// The revision is above the current one.
     #[error("mvcc: required revision is a future revision")]
     FutureRevision,
-    /// The lease is not known.
+    /// The lease does not exist.
     #[error("lease not found")]
     LeaseNotFound,
-    /// The value or the lease of a key was to stay as it is, but the key is not there.
+    /// The put keeps the value or the lease of a key that does not exist.
     #[error("etcdserver: key not found")]
     KeyNotFound,
-    /// This member cannot go on: what it holds is not what it should.
+    /// The member has to stop.
     #[error(transparent)]
     Fault(#[from] Fault),
 }
 
-/// What other members do not share: the file of this one is damaged or cannot be written. It has to stop.
+/// A failure of the local member alone: its database is damaged or cannot be written. The member
+/// has to stop.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// Something could not be read.
+    /// A read failed.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The index has a revision that the file does not have.
+    /// The index has a revision that the database lacks.
     #[error("bucket key: revision {0} is missing")]
     Missing(Revision),
-    /// Something could not be put.
+    /// A write failed.
     #[error("bucket key: {0}")]
     Put(#[from] PutError),
-    /// A batch of a compaction could not be committed.
+    /// A compaction batch could not be committed.
     #[error("{0}")]
     Commit(String),
 }

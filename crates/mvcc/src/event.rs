@@ -1,49 +1,49 @@
-//! A change of a key, as watchers see it.
+//! A change of a key, as watchers receive it.
 //!
-//! What is stored under a revision is an encoded `mvccpb.KeyValue`, and that is what an event carries. A tombstone is stored as its
-//! key alone; watchers are also told when it was, so its revision is appended, as the next field of the message:
+//! An event carries the encoded `mvccpb.KeyValue` that is stored under its revision. A tombstone is
+//! stored as the key alone; its event has the revision appended, as the next field of the message:
 //!
 //! ```text
-//!   put foo at 7       0a 03 f o o   10 07   18 07   20 01   2a 03 b a r        as stored
-//!   delete foo at 8    0a 03 f o o   18 08                                      stored without the 18 08
+//!   put foo at 7       0a 03 f o o   10 07   18 07   20 01   2a 03 b a r    as stored
+//!   delete foo at 8    0a 03 f o o   18 08                                  stored without 18 08
 //! ```
 //!
-//! An event is made once for each change and shared by everybody who watches: clones are pointers to the same bytes.
+//! Each change has one event, which all watchers share: a clone is a pointer to the same bytes.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use types::Revision;
 
 use crate::kv::{self, KeyValueRef};
 
-/// Field 3, `mod_revision`, as a number.
+/// Tag of field 3, `mod_revision`, with wire type varint.
 const TAG_MOD_REVISION: u8 = 3 << 3;
 
-/// What happened.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// A key was put.
+    /// A put.
     Put,
-    /// A key was deleted.
+    /// A delete.
     Delete,
 }
 
 /// A change of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What happened.
+    /// The type.
     pub kind: EventKind,
-    /// When: `main` is the key's new `mod_revision`.
+    /// The revision; `main` is the `mod_revision` of the key.
     pub revision: Revision,
-    /// Whether the key was not there before.
+    /// Whether the put created the key.
     pub created: bool,
-    /// The key: a part of `kv`.
+    /// The key, a slice of `kv`.
     pub key: Bytes,
-    /// An encoded `mvccpb.KeyValue`: of a deleted key, only the key and its `mod_revision`.
+    /// The encoded `mvccpb.KeyValue`; for a delete, only the key and its `mod_revision`.
     pub kv: Bytes,
 }
 
 impl Event {
-    /// From what is stored under a revision. None if that is no `KeyValue`.
+    /// Builds the event of a stored revision. Returns `None` if the bytes are not a `KeyValue`.
     #[must_use]
     pub fn from_stored(revision: Revision, tombstone: bool, stored: Bytes) -> Option<Event> {
         let parsed = KeyValueRef::parse(&stored)?;
@@ -55,7 +55,7 @@ impl Event {
         Some(Event { kind: EventKind::Put, revision, created, key, kv: stored })
     }
 
-    /// The deletion of a key.
+    /// Builds the event of a delete.
     #[must_use]
     pub fn delete(revision: Revision, key: &[u8]) -> Event {
         let mut kv = BytesMut::with_capacity(key.len() + 2 * kv::FIELD_BYTES_MAX);

@@ -1,11 +1,17 @@
-//! The hash by which members find out that they hold different things.
+//! The hash by which members detect that their data differ.
 //!
-//! CRC-32C over the name of the bucket, then key and value of every revision up to one. What a compaction has dropped, or is about to, is
-//! left out, so that members agree however far their compactions have come: of the revisions at or below the compacted one only those count
-//! that stay. The result belongs to that pair of revisions.
+//! CRC-32C over the name of the bucket, then key and value of every revision up to a given one. Of
+//! the revisions at or below the compacted one, only the kept ones are hashed, so
+//! that members agree however far their compactions have come. A hash belongs to the pair of both
+//! revisions:
 //!
-//! A compaction looks at everything up to its revision anyway, and leaves the hash of it: the last few can be asked for also when what they
-//! are about is gone.
+//! ```text
+//!   revision 9, compacted 5    crc32c("key" ‖ 4.0 ‖ kv ‖ 6.0 ‖ kv ‖ .. ‖ 9.0 ‖ kv)
+//!                              4.0 is the last revision of its key at or below 5
+//! ```
+//!
+//! A compaction scans everything up to its revision anyway, and stores the hash. The last ten
+//! remain available after their revisions are discarded.
 
 use backend::schema::Bucket;
 use backend::schema::revision::RevisionKey;
@@ -17,31 +23,31 @@ use crate::error::{Error, Fault};
 use crate::index::TreeIndex;
 use crate::store::{Store, StoreState};
 
-/// How many hashes of compactions are kept.
+/// The maximum number of stored hashes.
 const HASHES_MAX: usize = 10;
 
-/// A hash, and what it is about.
+/// A hash with the revisions that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyValueHash {
     /// CRC-32C.
     pub hash: u32,
-    /// The compacted revision that it was computed with.
+    /// The compacted revision when it was computed.
     pub compact_revision: i64,
-    /// The revision up to which it was computed.
+    /// The last hashed revision.
     pub revision: i64,
 }
 
-/// A hash in the making. Revisions come in order.
+/// An incremental hash. Revisions are added in order.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyValueHasher {
     hash: KeyValueHash,
-    /// What stays, sorted.
+    /// The revisions that a compaction keeps, sorted.
     kept: Vec<Revision>,
-    /// How many of these were passed.
+    /// The number of kept revisions that were passed.
     passed: usize,
-    /// Whether everything counts if nothing stays.
+    /// Whether all revisions count if none is kept.
     all_if_none: bool,
-    /// Whether one of those that stay is no tombstone.
+    /// Whether a kept revision is not a tombstone.
     has_live: bool,
 }
 
@@ -52,10 +58,12 @@ impl KeyValueHasher {
         KeyValueHasher { hash, kept, passed: 0, all_if_none: true, has_live: false }
     }
 
-    /// What a member holds by itself, however far its compaction has come.
+    /// Builds the hasher for the data of this member, independent of the progress of its
+    /// compaction.
     ///
-    /// Compat: as in etcd, if nothing stays of what there is at `revision`, all that the file has counts. While a compaction is under way, that would be more than
-    /// other members have who are done with theirs; so only what it leaves does, which is what etcd counts then, too.
+    /// Compat: as in etcd, if no revision at or below `revision` is kept, all that the database has
+    /// is hashed. During a compaction that would be more than on members that have finished it, so
+    /// only the revisions that it keeps are hashed, as etcd does then.
     fn for_store(index: &TreeIndex, compact_revision: i64, revision: i64) -> KeyValueHasher {
         let kept = index.keep(revision);
         if kept.is_empty() {
@@ -68,16 +76,17 @@ impl KeyValueHasher {
         KeyValueHasher::new(compact_revision, revision, kept)
     }
 
-    /// Adds a revision, unless it does not count. Returns whether it is one of those that stay.
+    /// Adds a revision, unless it does not count. Returns whether a compaction keeps it.
     pub(crate) fn add(&mut self, at: RevisionKey, key: &[u8], value: &[u8]) -> bool {
         let stays = self.is_kept(at.revision);
         self.has_live |= stays && !at.tombstone;
         let KeyValueHash { compact_revision, revision, .. } = self.hash;
         let main = at.revision.main;
-        // Compat: as in etcd, if nothing stays at all, everything counts.
+        // Compat: as in etcd, if no revision is kept, all count.
         let all_count = self.all_if_none && self.kept.is_empty();
         let dropped = main <= compact_revision && !all_count && !stays;
-        // Releases before 3.5.16 dropped a tombstone at the compacted revision, later ones keep it: it never counts.
+        // Compat: etcd before 3.5.16 discards a tombstone at the compacted revision, later releases
+        // keep it: it never counts.
         let unsure = main == compact_revision && at.tombstone;
         if main <= revision && !dropped && !unsure {
             self.hash.hash = crc32c::crc32c_append(self.hash.hash, key);
@@ -86,8 +95,9 @@ impl KeyValueHasher {
         stays
     }
 
-    /// Whether a compaction leaves nothing but tombstones. Whoever hashes the same revisions and has not compacted them yet finds that nothing stays, and counts
-    /// everything, while the compaction did not: such hashes are not to be compared. (etcd does, and finds members corrupt that are not.)
+    /// Returns whether the compaction keeps tombstones alone. A member that hashes the same
+    /// revisions before its compaction finds no revision kept and hashes everything, so the two
+    /// hashes are not comparable. (etcd compares them, and reports a corruption that is none.)
     pub(crate) fn is_ambiguous(&self) -> bool {
         !self.kept.is_empty() && !self.has_live
     }
@@ -104,7 +114,7 @@ impl KeyValueHasher {
     }
 }
 
-/// HashStorage that compactions left.
+/// The hashes of the last compactions.
 #[derive(Debug, Default)]
 pub(crate) struct HashStorage(Mutex<Vec<KeyValueHash>>);
 
@@ -128,10 +138,11 @@ impl HashStorage {
 }
 
 impl Store {
-    /// The hash of all revisions up to one, or up to the last if it is zero; and the revision of the store.
+    /// Returns the hash of all revisions up to one, or up to the last if it is zero, and the
+    /// revision of the store.
     ///
     /// # Errors
-    /// If the revision is compacted, and no hash was left of it; or if it is still to come.
+    /// If the revision is compacted and its hash not stored, or if it is in the future.
     pub fn hash_kv(&self, revision: i64) -> Result<(KeyValueHash, i64), Error> {
         if let Some(stored) = self.hashes.find(revision) {
             return Ok((stored, self.current()));
@@ -155,13 +166,15 @@ impl Store {
         Ok((hasher.finish(), current))
     }
 
-    /// The hash that a compaction to a revision would leave, if that is another than [`Store::hash_kv`] has. A member that has made it answers with this one.
+    /// Returns the hash that a compaction at a revision would store, if that differs from
+    /// [`Store::hash_kv`]. A member that executed the compaction reports this one.
     ///
-    /// Compat: as in etcd, the two differ if no key is left, and the last went at that revision: a compaction keeps what deleted it, and so leaves out what was compacted
+    /// Compat: as in etcd, the two differ if no key is left, and the last was deleted at that
+    /// revision: a compaction keeps that tombstone, and so leaves out the revisions compacted
     /// before.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// If the database cannot be read.
     pub fn hash_as_compacted(&self, revision: i64) -> Result<Option<KeyValueHash>, Error> {
         let state = self.state();
         let compacted = state.compacted;
@@ -184,14 +197,14 @@ impl Store {
         Ok(Some(hasher.finish()))
     }
 
-    /// The hashes that the last compactions left, by revision.
+    /// Returns the hashes of the last compactions, by revision.
     #[must_use]
     pub fn compaction_hashes(&self) -> Vec<KeyValueHash> {
         self.hashes.all()
     }
 }
 
-/// The revision that a key of the file is.
+/// Decodes a key of the bucket `key`.
 pub(crate) fn decode(key: &[u8]) -> Result<RevisionKey, Fault> {
     let malformed = |error: backend::schema::revision::InvalidRevision| {
         ReadError::malformed(Bucket::Key, key, error.to_string())

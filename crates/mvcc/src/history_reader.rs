@@ -1,4 +1,4 @@
-//! The store as watchers read it: change by change.
+//! The history of a store, change by change, as watchers read it.
 
 use std::ops::ControlFlow;
 
@@ -28,7 +28,7 @@ impl History for Store {
         to: i64,
         f: &mut dyn FnMut(Event) -> ControlFlow<()>,
     ) -> Result<(), HistoryError> {
-        // Under the lock, so that nothing is gone from this view that was not compacted.
+        // Under the lock, so that the view still has every revision that is not compacted.
         let state = self.state();
         if from < state.compacted {
             return Err(HistoryError::Compacted(state.compacted));
@@ -56,7 +56,7 @@ impl History for Store {
         match Store::value_at(self, key, revision) {
             Ok(value) => Ok(value),
             Err(Error::Fault(fault)) => Err(to_read_error(fault).into()),
-            // Compacted by now: then watchers do without.
+            // Compacted meanwhile: the event is delivered without `prev_kv`.
             Err(_) => Ok(None),
         }
     }
@@ -67,7 +67,11 @@ fn to_read_error(fault: Fault) -> ReadError {
         Fault::Read(error) => error,
         Fault::Missing(revision) => {
             let key = revision::encode(revision);
-            ReadError::malformed(Bucket::Key, &key, "the index has it, the file does not")
+            ReadError::malformed(
+                Bucket::Key,
+                &key,
+                "revision is in the index but not in the database",
+            )
         }
         other => ReadError::malformed(Bucket::Key, &[], other.to_string()),
     }

@@ -1,17 +1,20 @@
-//! The stored form of a key: an encoded `mvccpb.KeyValue`, written once, and read where it lies.
+//! The stored form of a key: an encoded `mvccpb.KeyValue`, written once and parsed in place.
 //!
 //! ```text
 //!   0a 03 f o o   10 07           18 09        20 02     2a 03 b a r   30 0b
-//!   1 key         2 create_rev.   3 mod_rev.   4 version 5 value       6 lease       fields that are zero or empty are left out
+//!   1 key         2 create_rev.   3 mod_rev.   4 version 5 value       6 lease
 //! ```
 //!
-//! These bytes are hashed by `HashKV` and compared between members, so they are the same to the byte as etcd's: fields in the order of
-//! their numbers. Ranges and events pass them on as they are; [`KeyValueRef`] looks at the fields without copying any.
+//! Zero and empty fields are omitted.
+//!
+//! `HashKV` hashes these bytes and members compare the result, so they equal etcd's byte for byte:
+//! fields are in the order of their numbers. Ranges and events copy them unparsed; [`KeyValueRef`]
+//! borrows the fields.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use prost::encoding::{decode_varint, encode_varint, encoded_len_varint};
 
-/// Most bytes of a field's tag with a number, or with the length of what follows.
+/// The maximum length of a tag with a varint.
 pub(crate) const FIELD_BYTES_MAX: usize = 11;
 
 const KEY: u8 = 1;
@@ -26,25 +29,25 @@ const WIRE_FIXED64: u64 = 1;
 const WIRE_BYTES: u64 = 2;
 const WIRE_FIXED32: u64 = 5;
 
-/// A key with all that is known of it at a revision, borrowed from its encoding.
+/// A `KeyValue`, borrowed from its encoding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyValueRef<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// When it was created.
+    /// The revision of the put that created the key.
     pub create_revision: i64,
-    /// When it was put last.
+    /// The revision of the last put.
     pub mod_revision: i64,
-    /// How often it was put since it was created.
+    /// The number of puts since the creation, with it.
     pub version: i64,
-    /// Its value.
+    /// The value.
     pub value: &'a [u8],
-    /// The lease it is attached to, or zero.
+    /// The lease that the key is attached to, or zero.
     pub lease: i64,
 }
 
 impl<'a> KeyValueRef<'a> {
-    /// Reads the fields. None if these bytes are no such message. Unknown fields are skipped.
+    /// Parses a message. Returns `None` if the bytes are malformed. Unknown fields are skipped.
     #[must_use]
     pub fn parse(mut bytes: &'a [u8]) -> Option<KeyValueRef<'a>> {
         let mut kv = KeyValueRef::default();
@@ -61,7 +64,7 @@ impl<'a> KeyValueRef<'a> {
         Some(kv)
     }
 
-    /// The encoding, in one allocation.
+    /// Encodes the message, with one allocation.
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(self.encoded_len());
@@ -79,7 +82,7 @@ impl<'a> KeyValueRef<'a> {
         put_number(LEASE, self.lease, out);
     }
 
-    /// How long the encoding is.
+    /// Returns the length of the encoding.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         let numbers = [self.create_revision, self.mod_revision, self.version, self.lease];
@@ -107,36 +110,36 @@ impl<'a> KeyValueRef<'a> {
     }
 }
 
-/// Appends a deleted key, as it is stored. Returns where in the buffer the key is.
+/// Appends the stored form of a tombstone. Returns the position of the key in the buffer.
 pub(crate) fn encode_tombstone(key: &[u8], out: &mut BytesMut) -> usize {
     put_bytes(KEY, key, out);
     out.len() - key.len()
 }
 
-/// Appends a number in the variable-length form.
+/// Appends a varint.
 pub(crate) fn put_varint(number: u64, out: &mut BytesMut) {
     encode_varint(number, out);
 }
 
-/// Appends a field of bytes, unless it is empty.
+/// Appends a bytes field, unless it is empty.
 pub(crate) fn put_bytes(field: u8, bytes: &[u8], out: &mut BytesMut) {
     if !bytes.is_empty() {
         put_message(field, bytes, out);
     }
 }
 
-/// Appends an encoded message as a field, empty or not.
+/// Appends an encoded message as a field, even if it is empty.
 pub(crate) fn put_message(field: u8, message: &[u8], out: &mut BytesMut) {
     put_head(field, message.len(), out);
     out.put_slice(message);
 }
 
-/// Appends what comes before a message of some length.
+/// Appends the tag and length that precede a message.
 pub(crate) fn put_head(field: u8, len: usize, out: &mut BytesMut) {
     put_tagged(field << 3 | 2, len as u64, out);
 }
 
-/// Appends a tag and a number, in one piece.
+/// Appends a tag and a varint with one write.
 fn put_tagged(tag: u8, number: u64, out: &mut BytesMut) {
     let mut piece = [tag; FIELD_BYTES_MAX];
     let (mut end, mut rest) = (1, number);
@@ -148,24 +151,24 @@ fn put_tagged(tag: u8, number: u64, out: &mut BytesMut) {
     out.put_slice(&piece[..=end]);
 }
 
-/// Appends a number as a field, unless it is zero.
+/// Appends a varint field, unless it is zero.
 pub(crate) fn put_number(field: u8, number: i64, out: &mut BytesMut) {
     if number != 0 {
         put_tagged(field << 3, number.cast_unsigned(), out);
     }
 }
 
-/// How long a field of bytes is, encoded.
+/// Returns the length of a bytes field.
 pub(crate) fn bytes_len(bytes: &[u8]) -> usize {
     if bytes.is_empty() { 0 } else { message_len(bytes.len()) }
 }
 
-/// How long a message of some length is as a field.
+/// Returns the length of a message field.
 pub(crate) fn message_len(len: usize) -> usize {
     1 + encoded_len_varint(len as u64) + len
 }
 
-/// How long a number is as a field.
+/// Returns the length of a varint field.
 pub(crate) fn number_len(number: i64) -> usize {
     if number == 0 { 0 } else { 1 + encoded_len_varint(number.cast_unsigned()) }
 }
@@ -198,7 +201,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_encoding_is_the_messages(
+        fn encoding_equals_prost(
             key in proptest::collection::vec(any::<u8>(), 0..300),
             value in proptest::collection::vec(any::<u8>(), 0..300),
             numbers in any::<[i64; 4]>(),
@@ -215,9 +218,9 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_as_the_message_would_be(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+        fn parse_agrees_with_prost_on_arbitrary_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
             if let Ok(decoded) = KeyValue::decode(&bytes[..]) {
-                // Groups, which nobody writes, are the one thing that is skipped there and refused here.
+                // prost skips groups, which no writer produces; `parse` refuses them.
                 if let Some(parsed) = KeyValueRef::parse(&bytes) {
                     prop_assert_eq!(message(&parsed), decoded);
                 }

@@ -1,45 +1,51 @@
-//! Keys and their history.
+//! The key-value store: multi-version concurrency control over the backend.
 //!
-//! Every transaction that changes something makes a revision, and the store can be read as it was at each, back to the last
-//! compaction. A change of a key is stored under its revision and never changed again:
+//! Every transaction that writes creates a new revision. The store can be read at each revision
+//! back to the last compaction. A change is stored under its revision and never modified:
 //!
 //! ```text
 //!   put a=1        2.0   a  created 2  modified 2  version 1  "1"
 //!   put a=2        3.0   a  created 2  modified 3  version 2  "2"
-//!   txn            4.0   b  created 4  modified 4  version 1  "x"         two changes, one revision
+//!   txn            4.0   b  created 4  modified 4  version 1  "x"      two changes, one revision
 //!                  4.1   a  tombstone
 //!
-//!   index          a {2.0, 3.0, 4.1t}   b {4.0}                           which revision is a key's at 3?  3.0
+//!   index          a {2.0, 3.0, 4.1t}   b {4.0}                        a at revision 3 is 3.0
 //! ```
 //!
-//! | module | what it is |
+//! | module | purpose |
 //! | --- | --- |
-//! | [`kv`], [`event`] | the stored form of a key, read where it lies; a change as watchers see it |
-//! | `index` | which keys there are, and the revisions of each, in memory |
-//! | `moment`, `range`, `values`, `response` | reading: comparisons, ranges, and answers framed without decoding what is stored |
-//! | [`txn`], `write` | changing: transactions, and the one writer there is |
-//! | `compaction`, `hash`, `restore`, `past` | dropping history; comparing members; starting; history for watchers |
-//! | [`check`] | what a member refuses before it asks anybody |
-//! | [`watch`] | telling clients what changes |
+//! | [`kv`], [`event`] | the encoded `KeyValue` of a revision; a change as watchers receive it |
+//! | `index` | the keys and the revisions of each, in memory |
+//! | `read_view`, `range`, `value_reader` | comparisons and ranges at a revision |
+//! | `response` | results, framed without decoding stored values |
+//! | [`txn`], `write` | transactions, and the single writer |
+//! | `compaction` | discarding superseded revisions |
+//! | `hash` | comparing the data of members |
+//! | `restore`, `history_reader` | opening a database; reading history for watchers |
+//! | [`check`] | validation of requests before they are proposed |
+//! | [`watch`] | delivery of events to watchers |
+//! | `store` | [`Store`]: reads and writes keys |
+//! | `watchable_store` | [`WatchableStore`]: a store with watchers, the type that members use |
 //!
 //! ```
 //! # use std::sync::Arc;
 //! # let disk = Arc::new(env::SimDisk::new(0));
 //! # let clock = Arc::new(env::SimClock::default());
 //! use backend::{Backend, Config};
-//! use mvcc::{NoLeases, Store};
+//! use mvcc::{NoLeases, WatchableStore, watch};
 //! use proto::etcdserverpb::{PutRequest, RangeRequest};
 //!
 //! let backend = Backend::open(disk, clock, "db".as_ref(), Config::default())?;
-//! let store = Store::open(backend.clone(), &NoLeases, mvcc::Config::default())?;
+//! let (config, watch) = (mvcc::Config::default(), watch::Config::default());
+//! let store =
+//!     WatchableStore::open(backend.clone(), &NoLeases, config, &watch, Arc::new(|| ()))?;
 //!
 //! let mut tx = backend.begin();
 //! let mut txn = store.write(&mut tx, &NoLeases);
 //! let put = PutRequest { key: "a".into(), value: "1".into(), ..PutRequest::default() };
 //! assert_eq!(txn.put(&put)?.revision, 2, "an empty store is at revision 1");
 //! let changes = txn.finish();
-//! tx.commit()?;
-//! store.publish(&changes); // ... and now everybody sees it, all at once
+//! store.commit(tx, &changes)?; // now readers and watchers see it
 //!
 //! let range = RangeRequest { key: "a".into(), ..RangeRequest::default() };
 //! let answer = store.range(&range)?;
@@ -48,8 +54,13 @@
 //! # Ok::<(), anyhow::Error>(())
 //! ```
 //!
-//! What is always true: a revision is readable when its transaction is in the backend, whole, and not before; what is read at a revision never
-//! changes; the bytes under a revision are etcd's. What leases and users are, this crate does not know.
+//! Invariants:
+//!
+//! - A revision becomes readable as a whole, after its transaction is in the backend.
+//! - A read at a revision always returns the same result.
+//! - The bytes stored under a revision are the bytes that etcd stores.
+//!
+//! The crate knows neither leases nor users: [`Leases`] is the interface to the lessor.
 
 pub mod event;
 pub mod kv;

@@ -1,10 +1,12 @@
-//! Ranges: which keys, in which order, how many.
+//! Range requests: selection, order and limit.
 //!
-//! A range is answered in two steps. *Selecting* asks the index alone: it finds revisions, filters them, and sorts them unless they are to be sorted
-//! by value. *Loading* looks the values up in the backend and frames them. KeySelector-only and count-only ranges do not load anything.
+//! A range executes in two steps. *Selecting* uses the index alone: it finds revisions, filters
+//! them, and sorts them unless the order is by value. *Loading* reads the values from the backend
+//! and frames them. Keys-only and count-only ranges load nothing.
 //!
-//! The order of things is etcd's, because it shows in the answer: the limit bounds what is looked for only where the order is that of
-//! the keys and nothing is filtered; otherwise everything is filtered, sorted, and then cut.
+//! Compat: the order of the steps is etcd's, because the response shows it. The limit bounds the
+//! selection only if the order is that of the keys and no filter is set; otherwise the selection is
+//! filtered, sorted, and then truncated.
 
 use std::ops::ControlFlow;
 
@@ -18,34 +20,34 @@ use crate::kv::KeyValueRef;
 use crate::response::{Kvs, RangeResult};
 use crate::value_reader::{ValueReader, parse_stored};
 
-/// `RangeResponse.kvs`.
+/// The field number of `RangeResponse.kvs`.
 const KVS: u8 = 2;
 
-/// What a key without a value takes beside its bytes, roughly: two lengths and three numbers.
+/// The approximate size of a framed key without its bytes: two lengths and three varints.
 const KEY_FRAME_BYTES: usize = 24;
 
-/// Most keys that are looked up before they are copied.
+/// The maximum number of values that are looked up before they are copied.
 const LOOKUP_BATCH_MAX: usize = 512;
 
-/// What a range asks for, with what follows from the request.
+/// A range request with the values derived from it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RangeQuery<'a> {
     request: &'a RangeRequest,
-    /// At which revision, from what is readable.
+    /// The revision to read at.
     at: i64,
     /// The revision of the store.
     current: i64,
-    /// Most keys to look for.
+    /// The maximum number of keys to select.
     limit: usize,
     order: SortOrder,
     target: SortTarget,
 }
 
-/// KeySelector that were selected.
+/// The selected keys.
 #[derive(Debug, Default)]
 pub(crate) struct Selection {
     selected: Vec<Selected>,
-    /// The keys themselves, if only they are asked for.
+    /// The bytes of the keys, for a keys-only request.
     keys: Vec<u8>,
     count: i64,
 }
@@ -53,12 +55,12 @@ pub(crate) struct Selection {
 #[derive(Clone, Copy, Debug)]
 struct Selected {
     found: KeyMeta,
-    /// Where the key begins and ends in `Selection::keys`.
+    /// The position of the key in `Selection::keys`.
     key: (usize, usize),
 }
 
 impl<'a> RangeQuery<'a> {
-    /// An error if the revision is not there to be read.
+    /// Fails if the revision is compacted or in the future.
     pub(crate) fn new(
         request: &'a RangeRequest,
         current: i64,
@@ -78,18 +80,20 @@ impl<'a> RangeQuery<'a> {
                 positive_limit(request.limit).map_or(usize::MAX, |limit| limit.saturating_add(1));
         }
         if target != SortTarget::Key && order == SortOrder::None {
-            // Compat: as in etcd, sorted by the target after all, but only what the limit let through.
+            // Compat: as in etcd, a target without an order sorts ascending, but only the keys
+            // within the limit.
             query.order = SortOrder::Ascend;
         }
         Ok(query)
     }
 
-    /// Whether it is about one key alone.
+    /// Returns whether the request names a single key.
     pub(crate) fn is_of_one_key(&self) -> bool {
         self.request.range_end.is_empty()
     }
 
-    /// KeySelector are answered from the index, without a lease, unless their values have to be seen in order to sort them.
+    /// Returns whether the response comes from the index alone, without leases. A sort by value
+    /// needs the values.
     fn keys_only(&self) -> bool {
         self.request.keys_only && self.target != SortTarget::Value
     }
@@ -130,7 +134,7 @@ impl<'a> RangeQuery<'a> {
             && within(found.created, min_create_revision, max_create_revision)
     }
 
-    /// Sorts, cuts and loads what was selected.
+    /// Sorts, truncates and loads a selection.
     pub(crate) fn load(
         &self,
         selection: Selection,
@@ -150,7 +154,7 @@ impl<'a> RangeQuery<'a> {
         Ok(RangeResult { revision: self.current, kvs, more, count })
     }
 
-    /// KeySelector that are equal in what is sorted by stay in the order of the keys.
+    /// Sorts a selection. The sort is stable: equal items stay in key order.
     fn sort(
         &self,
         selected: &mut Vec<Selected>,
@@ -184,7 +188,7 @@ fn sorted_by_value(
     Ok(sorted.into_iter().map(|(_, one)| one).collect())
 }
 
-/// What is stored of keys. Some are looked up, then room is made for them and they are copied.
+/// Loads encoded `KeyValue`s: looks up a batch, reserves space for it, and copies it.
 fn load_stored(
     selected: &[Selected],
     values: &mut ValueReader<'_, impl Read>,
@@ -205,7 +209,7 @@ fn load_stored(
     Ok(kvs)
 }
 
-/// What is stored of keys, and is no value.
+/// Loads encoded `KeyValue`s without their values.
 fn load_without_values(
     selected: &[Selected],
     values: &mut ValueReader<'_, impl Read>,
@@ -218,7 +222,7 @@ fn load_without_values(
     Ok(kvs)
 }
 
-/// What the index knows of keys.
+/// Builds `KeyValue`s from the index alone.
 fn load_keys_only(selected: &[Selected], keys: &[u8]) -> Kvs {
     let mut kvs = Kvs::new(KVS);
     kvs.make_room(keys.len() + selected.len() * KEY_FRAME_BYTES);
@@ -242,24 +246,24 @@ fn sort_by<T, K: Ord>(selected: &mut [T], descend: bool, by: impl Fn(&T) -> K) {
     }
 }
 
-/// Whether the answer is in the order of the keys.
+/// Returns whether the response is in key order.
 pub(crate) fn is_default_order(request: &RangeRequest) -> bool {
     let (order, target) = (request.sort_order(), request.sort_target());
     order == SortOrder::None || (target == SortTarget::Key && order == SortOrder::Ascend)
 }
 
-/// Whether keys are left out because of their revisions.
+/// Returns whether a filter on revisions is set.
 pub(crate) fn has_filters(request: &RangeRequest) -> bool {
     let RangeRequest { min_mod_revision, max_mod_revision, .. } = *request;
     let RangeRequest { min_create_revision, max_create_revision, .. } = *request;
     [min_mod_revision, max_mod_revision, min_create_revision, max_create_revision] != [0; 4]
 }
 
-/// A limit; none if it is not positive.
+/// Returns a limit, or `None` if it is not positive.
 fn positive_limit(limit: i64) -> Option<usize> {
     usize::try_from(limit).ok().filter(|limit| *limit > 0)
 }
 
 fn signed(count: u64) -> i64 {
-    i64::try_from(count).expect("counted in memory")
+    i64::try_from(count).expect("a count in memory fits into an i64")
 }

@@ -1,4 +1,8 @@
-//! The store as somebody sees it: a reader from outside, or a transaction that has changed something already.
+//! A view of the store at one revision, for readers and for the writer.
+//!
+//! A reader's view is at the current revision, with values from the backend. A write transaction's
+//! view includes its own changes: the index has them already, and values come from the backend
+//! transaction.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -16,7 +20,7 @@ use crate::range::RangeQuery;
 use crate::response::{Kvs, RangeResult};
 use crate::value_reader::{ValueReader, parse_stored, read_stored};
 
-/// The number to compare with, if it is of the kind that is compared.
+/// The operand of a comparison, or zero if it is missing or of another type.
 macro_rules! number {
     ($with:expr, $kind:ident) => {
         match $with {
@@ -26,7 +30,7 @@ macro_rules! number {
     };
 }
 
-/// The index and the values behind it, with the revisions between which they can be read.
+/// The index, the values, and the range of revisions that can be read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadView<'a, R> {
     pub(crate) index: &'a TreeIndex,
@@ -41,7 +45,7 @@ impl<'a, R: Read> ReadView<'a, R> {
         Ok(query.load(query.select(self.index), self.values)?)
     }
 
-    /// The stored form of a key, and its revision.
+    /// Returns the encoded `KeyValue` of a key, and its revision.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<(Revision, Value<'a>)>, Fault> {
         let Some(KeyMeta { modified, .. }) = self.index.get(key, self.current) else {
             return Ok(None);
@@ -49,7 +53,7 @@ impl<'a, R: Read> ReadView<'a, R> {
         Ok(Some((modified, read_stored(modified, self.values)?)))
     }
 
-    /// The stored forms of a range of keys.
+    /// Returns the encoded `KeyValue`s of a range.
     pub(crate) fn all(&self, key: &[u8], end: &[u8], field: u8) -> Result<Kvs, Fault> {
         let (mut kvs, mut values) = (Kvs::new(field), ValueReader::new(self.values));
         self.for_each(key, end, |_, found| {
@@ -59,7 +63,7 @@ impl<'a, R: Read> ReadView<'a, R> {
         Ok(kvs)
     }
 
-    /// The keys of a range.
+    /// Returns the keys of a range.
     pub(crate) fn keys(&self, key: &[u8], end: &[u8]) -> Vec<Bytes> {
         let mut keys = Vec::new();
         let all = self.index.visit(KeySelector::new(key, end), self.current, |key, _| {
@@ -70,7 +74,7 @@ impl<'a, R: Read> ReadView<'a, R> {
         keys
     }
 
-    /// Whether a comparison holds: of every key in the range; of a key that is not there, as if everything of it were zero.
+    /// Evaluates a comparison for every key of a range. A key that does not exist compares as zero.
     pub(crate) fn compare(&self, compare: &Compare) -> Result<bool, Fault> {
         let (mut holds, mut any) = (true, false);
         let mut values = ValueReader::new(self.values);
@@ -80,7 +84,8 @@ impl<'a, R: Read> ReadView<'a, R> {
             Ok(if holds { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
         })?;
         let value = compare.target == CompareTarget::Value as i32;
-        // Compat: a value that is not there equals none, not even the empty one; nor is it unequal to any.
+        // Compat: as in etcd, a comparison with the value of a key that does not exist is false,
+        // even for the empty value and for "not equal".
         Ok(if any { holds } else { !value && holds_for(compare, &KeyValueRef::default()) })
     }
 
@@ -101,7 +106,7 @@ impl<'a, R: Read> ReadView<'a, R> {
     }
 }
 
-/// Whether a comparison holds of one key.
+/// Evaluates a comparison for one key.
 fn compare_one(
     compare: &Compare,
     found: KeyMeta,
@@ -118,8 +123,8 @@ fn compare_one(
     Ok(holds_for(compare, &kv))
 }
 
-/// Compat: as in etcd, what to compare with counts as zero if it is missing or of another kind, a target that is not known compares as equal,
-/// and a result that is not known always holds.
+/// Compat: as in etcd, a missing operand or one of another type counts as zero, an unknown target
+/// compares as equal, and an unknown operator always holds.
 fn holds_for(compare: &Compare, kv: &KeyValueRef<'_>) -> bool {
     let with = compare.target_union.as_ref();
     let ordering = match CompareTarget::try_from(compare.target) {

@@ -1,13 +1,11 @@
-//! What requests about keys are answered with, ready to be framed.
-//!
-//! A result holds keys as they are stored, so that an answer is put together by copying bytes. `encode` writes the message of etcd's API that
-//! a result stands for:
+//! Results of requests, ready to be framed. A result holds encoded `KeyValue`s, so a response is
+//! built by copying bytes. `encode` writes the corresponding message of etcd's API:
 //!
 //! ```text
 //!   RangeResponse   0a len header   12 len kv  12 len kv ...   18 01 (more)   20 count
 //! ```
 //!
-//! Within a transaction the answers are nested, and their headers carry the revision alone.
+//! The responses within a transaction are nested; their headers carry the revision alone.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use prost::Message as _;
@@ -19,20 +17,23 @@ use crate::kv::{
 
 const HEADER: u8 = 1;
 
-/// Room that is left before the keys: for a header, which has four numbers, and what a caller puts before the message.
+/// Bytes reserved before the keys: for a header with four varints, and for the caller's frame.
 const FRONT_ROOM: usize = 64;
-/// Room behind them, for the numbers of an answer.
+/// Bytes reserved after the keys, for the remaining fields of a response.
 const BACK_ROOM: usize = 2 * FIELD_BYTES_MAX;
 
-/// Keys as they are stored, each framed as an item of a list.
+/// Encoded `KeyValue`s, each framed as an item of a repeated field.
 ///
 /// ```text
-///   [64 bytes of room]  12 len kv  12 len kv  [room]        the answer is finished where it is, without a copy of the keys
+///   [64 bytes reserved]  12 len kv  12 len kv  [reserved]
 /// ```
+///
+/// The header and the remaining fields are written into the reserved bytes, without a copy of the
+/// keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kvs {
     field: u8,
-    /// Empty, or [`FRONT_ROOM`] zeros and the keys.
+    /// Empty, or [`FRONT_ROOM`] zeros followed by the keys.
     framed: BytesMut,
     count: usize,
 }
@@ -42,21 +43,21 @@ impl Kvs {
         Kvs { field, ..Kvs::default() }
     }
 
-    /// Adds a key as it is stored.
+    /// Appends an encoded `KeyValue`.
     pub(crate) fn push(&mut self, kv: &[u8]) {
         self.make_room(message_len(kv.len()));
         put_message(self.field, kv, &mut self.framed);
         self.count += 1;
     }
 
-    /// Adds several. Room is made for all of them at once.
+    /// Appends several encoded `KeyValue`s, after one reservation for all.
     pub(crate) fn extend(&mut self, kvs: &[impl AsRef<[u8]>]) {
         self.make_room(kvs.iter().map(|kv| message_len(kv.as_ref().len())).sum());
         kvs.iter().for_each(|kv| put_message(self.field, kv.as_ref(), &mut self.framed));
         self.count += kvs.len();
     }
 
-    /// Adds a key that is not stored like this.
+    /// Encodes and appends a `KeyValue`.
     pub(crate) fn push_fields(&mut self, kv: &KeyValueRef<'_>) {
         let len = kv.encoded_len();
         self.make_room(message_len(len));
@@ -65,7 +66,7 @@ impl Kvs {
         self.count += 1;
     }
 
-    /// Makes room for keys that take so many bytes, and at first for what comes around them.
+    /// Reserves space for keys of this size; the first time, also for the fields around them.
     pub(crate) fn make_room(&mut self, bytes: usize) {
         if self.framed.is_empty() && bytes > 0 {
             self.framed.reserve(FRONT_ROOM + bytes + BACK_ROOM);
@@ -75,7 +76,7 @@ impl Kvs {
         }
     }
 
-    /// The keys behind what comes before them, where they lie if there is room.
+    /// Returns the keys after `front`, in place if `front` fits into the reserved bytes.
     fn finished_behind(mut self, mut front: BytesMut) -> BytesMut {
         match FRONT_ROOM.checked_sub(front.len()) {
             Some(unused) if !self.is_empty() => {
@@ -90,30 +91,30 @@ impl Kvs {
         }
     }
 
-    /// The keys, framed.
+    /// Returns the framed keys.
     fn framed(&self) -> &[u8] {
         self.framed.get(FRONT_ROOM..).unwrap_or_default()
     }
 
-    /// How many there are.
+    /// Returns the number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Bytes they take in the answer.
+    /// Returns the size of the framed keys in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         self.framed().len()
     }
 
-    /// Each as an encoded `mvccpb.KeyValue`.
+    /// Iterates over the encoded `mvccpb.KeyValue`s.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = self.framed();
         std::iter::from_fn(move || {
@@ -126,89 +127,91 @@ impl Kvs {
     }
 }
 
-/// The answer to a range.
+/// The result of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeResult {
     /// The revision of the store.
     pub revision: i64,
     /// The keys.
     pub kvs: Kvs,
-    /// Whether there would be more without the limit.
+    /// Whether the limit cut off further keys.
     pub more: bool,
-    /// How many keys are in the range.
+    /// The number of keys in the range.
     pub count: i64,
 }
 
-/// The answer to a put.
+/// The result of a put.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PutResult {
-    /// The revision that it made.
+    /// The revision of the put.
     pub revision: i64,
-    /// The key as it was, if that was asked for.
+    /// The previous `KeyValue`, if it was requested and existed.
     pub prev_kv: Option<Bytes>,
 }
 
-/// The answer to the deletion of a range.
+/// The result of a delete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeleteRangeResult {
-    /// The revision that it made, or the one before if there was nothing to delete.
+    /// The revision of the delete, or the current one if it deleted nothing.
     pub revision: i64,
-    /// How many keys were deleted.
+    /// The number of deleted keys.
     pub deleted: i64,
-    /// These keys as they were, if that was asked for.
+    /// The previous `KeyValue`s, if they were requested.
     pub prev_kvs: Kvs,
 }
 
-/// The answer to a transaction.
+/// The result of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TxnResult {
-    /// The revision that it made, or the one before if it changed nothing. None of a nested one.
+    /// The revision of the transaction, or the current one if it changed nothing. Zero in a nested
+    /// one.
     pub revision: i64,
     /// Whether all comparisons held.
     pub succeeded: bool,
-    /// The answers to its operations.
+    /// The results of its operations.
     pub responses: Vec<OpResult>,
 }
 
-/// The answer to an operation of a transaction.
+/// The result of an operation of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpResult {
-    /// To a range.
+    /// A range.
     Range(RangeResult),
-    /// To a put.
+    /// A put.
     Put(PutResult),
-    /// To a deletion.
+    /// A delete.
     DeleteRange(DeleteRangeResult),
-    /// To a nested transaction.
+    /// A nested transaction.
     Txn(TxnResult),
-    /// To an operation that says nothing.
+    /// An empty operation.
     Nothing,
 }
 
-/// An answer that can be framed.
+/// A result that can be framed as a message of etcd's API.
 pub trait Response {
-    /// The revision that belongs in its header.
+    /// Returns the revision for the header.
     fn revision(&self) -> i64;
 
-    /// How long it is without its header.
+    /// Returns the length without the header.
     fn body_len(&self) -> usize;
 
-    /// Appends all but its header.
+    /// Appends all fields but the header.
     fn encode_body(&self, out: &mut BytesMut);
 
-    /// How long it is.
+    /// Returns the length of the message.
     fn encoded_len(&self, header: &ResponseHeader) -> usize {
         message_len(header.encoded_len()) + self.body_len()
     }
 
-    /// Appends it. The header is to have this answer's revision.
+    /// Appends the message. The caller sets the revision of the header.
     fn encode(&self, header: &ResponseHeader, out: &mut BytesMut) {
         out.reserve(self.encoded_len(header));
         put_header(header, out);
         self.encode_body(out);
     }
 
-    /// The message, behind as many zeros as the caller has a use for. May be finished where it lies, without a copy.
+    /// Returns the message after `zeros` zero bytes, which the caller overwrites with its frame.
+    /// Avoids a copy of the keys where possible.
     fn into_message(self, header: &ResponseHeader, zeros: usize) -> BytesMut
     where
         Self: Sized,
@@ -222,7 +225,7 @@ pub trait Response {
 
 fn put_header(header: &ResponseHeader, out: &mut BytesMut) {
     put_head(HEADER, header.encoded_len(), out);
-    header.encode(out).expect("the buffer grows as needed");
+    header.encode(out).expect("BytesMut grows as needed");
 }
 
 impl Response for RangeResult {
@@ -250,7 +253,7 @@ impl Response for RangeResult {
 }
 
 impl RangeResult {
-    /// What comes behind the keys.
+    /// Appends the fields that follow the keys.
     fn encode_numbers(&self, out: &mut BytesMut) {
         put_number(3, self.more.into(), out);
         put_number(4, self.count, out);
@@ -331,7 +334,7 @@ impl OpResult {
     }
 }
 
-/// The header of a nested answer: its revision, and nothing of the member.
+/// Returns the header of a nested response, which has a revision and no ids.
 fn header_of(response: &dyn Response) -> ResponseHeader {
     ResponseHeader { revision: response.revision(), ..ResponseHeader::default() }
 }
@@ -357,11 +360,11 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_the_same_wherever_it_is_finished() {
+    fn into_message_equals_encode() {
         let none: &[&[u8]] = &[];
         for keys in [none, &[b"one"], &[b"one", &[7; 5000], b""]] {
             for header in [0, 1, u64::MAX].map(header) {
-                // With more zeros than there is room for, too.
+                // 200 zeros are more than the reserved bytes.
                 for zeros in [0, 5, 17, 200] {
                     let mut expected = BytesMut::from(&vec![0; zeros][..]);
                     result(keys).encode(&header, &mut expected);
@@ -372,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_with_the_longest_header_is_finished_where_it_lies() {
+    fn into_message_does_not_copy_keys_even_with_the_longest_header() {
         let result = result(&[&[7; 5000]]);
         let keys = result.kvs.framed().as_ptr();
         let message = result.into_message(&header(u64::MAX), 5);
@@ -381,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_added_together_are_as_if_added_one_by_one() {
+    fn extend_equals_repeated_push() {
         let all = [&b"one"[..], &[7; 200], b"", &[1; 20_000]];
         let (mut together, mut one_by_one) = (Kvs::new(3), Kvs::new(3));
         together.extend(&all[..1]);

@@ -1,8 +1,9 @@
-//! Reading a store back from its file.
+//! Opens the store of a database: rebuilds the index from all revisions.
 //!
-//! The file has every revision in order, and the index wants keys: each revision is one step in the history of its key. One thread walks the file
-//! and another builds the index; between them go chunks, of which a few may wait. A chunk is put into the index in the order of its keys: neighbours are found where
-//! the one before them was, and the processor has not to wait for memory each time.
+//! The database holds revisions in order; the index needs the revisions of each key. One thread
+//! reads the database and another builds the index. Chunks pass between them through a bounded
+//! queue. Each chunk is sorted by key before it is indexed, so that neighboring keys hit the same
+//! cached nodes.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -19,24 +20,25 @@ use crate::index::{KeyMeta, TreeIndex};
 use crate::kv::KeyValueRef;
 use crate::store::{FIRST_REVISION, Leases, NEVER_COMPACTED, StoreState};
 
-/// Revisions in a chunk.
+/// The number of revisions in a chunk.
 const CHUNK: usize = 1 << 16;
-/// Chunks that may wait to be indexed.
+/// The maximum number of chunks that wait to be indexed.
 const CHUNKS_MAX: usize = 2;
 
-/// A file that says it has come further is damaged: nobody has written that much, and the next revision, or version, must exist.
+/// The largest credible revision or version. A larger one is corruption: the next number has to
+/// exist too.
 const NUMBER_MAX: i64 = 1 << 62;
 
 type Chunk<'a> = Vec<(RevisionKey, Value<'a>)>;
 
-/// What was read.
+/// The result of a restore.
 pub(crate) struct Restored {
     pub(crate) state: StoreState,
-    /// A compaction that was begun and not finished.
+    /// The revision of a compaction that was scheduled and not finished.
     pub(crate) unfinished: Option<i64>,
 }
 
-/// What the index is built from, and what else comes to light on the way.
+/// The index under construction, the highest revision, and the attached leases.
 #[derive(Default)]
 struct IndexBuilder {
     index: TreeIndex,
@@ -51,19 +53,20 @@ pub(crate) fn restore(view: &View, leases: &dyn Leases) -> Result<Restored, Faul
         let (send, receive) = sync_channel(CHUNKS_MAX);
         let builder = scope.spawn(|| build(receive));
         let read = read_all(view, send);
-        let built = builder.join().expect("building an index does not panic");
+        let built = builder.join().expect("the index builder does not panic");
         read.and(built)
     })?;
     for (key, lease) in &built.leases {
         leases.attach(*lease, key);
     }
     let compacted = finished.unwrap_or(NEVER_COMPACTED);
-    // What was written last may have been deleted and compacted since: then only the compaction tells how far it had come. And if that was cut
-    // short after its last batch, only its beginning does.
+    // The last revision may be deleted and compacted; then the finished compaction gives the
+    // current revision. If the compaction was cut short after its last batch, the scheduled one
+    // does.
     let current = built.newest.max(FIRST_REVISION).max(compacted).max(scheduled.unwrap_or(0));
     if current > NUMBER_MAX {
         let key = revision::encode(Revision::new(current, 0));
-        return Err(ReadError::malformed(Bucket::Key, &key, "no store comes that far").into());
+        return Err(ReadError::malformed(Bucket::Key, &key, "revision exceeds 2^62").into());
     }
     let state = StoreState { index: built.index, current, compacted };
     let unfinished = scheduled.filter(|scheduled| *scheduled > compacted);
@@ -71,10 +74,7 @@ pub(crate) fn restore(view: &View, leases: &dyn Leases) -> Result<Restored, Faul
     Ok(Restored { state, unfinished })
 }
 
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "dropped at the end, so that the receiver learns of it"
-)]
+#[expect(clippy::needless_pass_by_value, reason = "dropping the sender ends the receiver's loop")]
 fn read_all<'a>(view: &'a View, to: SyncSender<Chunk<'a>>) -> Result<(), Fault> {
     let mut chunk = Vec::with_capacity(CHUNK);
     let mut last = None;
@@ -82,14 +82,14 @@ fn read_all<'a>(view: &'a View, to: SyncSender<Chunk<'a>>) -> Result<(), Fault> 
         let item = item?;
         let key = decode(&item.key)?;
         if last.replace(key.revision) == Some(key.revision) {
-            // As a put and as a deletion.
-            return Err(ReadError::malformed(Bucket::Key, &item.key, "a revision twice").into());
+            // Once as a put and once as a tombstone.
+            return Err(ReadError::malformed(Bucket::Key, &item.key, "duplicate revision").into());
         }
         chunk.push((key, item.value));
         if chunk.len() == CHUNK {
             let full = std::mem::replace(&mut chunk, Vec::with_capacity(CHUNK));
             if to.send(full).is_err() {
-                // Whoever builds has found something wrong, and says so.
+                // The index builder failed, and returns the error.
                 return Ok(());
             }
         }
@@ -98,16 +98,13 @@ fn read_all<'a>(view: &'a View, to: SyncSender<Chunk<'a>>) -> Result<(), Fault> 
     Ok(())
 }
 
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "dropped at an error, so that the sender learns of it"
-)]
+#[expect(clippy::needless_pass_by_value, reason = "dropping the receiver stops the sender")]
 fn build(from: Receiver<Chunk<'_>>) -> Result<IndexBuilder, Fault> {
     let mut builder = IndexBuilder::default();
     for chunk in &from {
         let parsed = chunk.iter().map(|(at, value)| Ok((*at, parse(*at, value)?)));
         let mut parsed = parsed.collect::<Result<Vec<_>, Fault>>()?;
-        // Stable: the revisions of a key stay in order.
+        // The sort is stable: the revisions of a key stay in order.
         parsed.sort_by_key(|(_, kv)| kv.key);
         parsed.into_iter().for_each(|(at, kv)| builder.add(at, kv));
     }
@@ -118,13 +115,13 @@ impl IndexBuilder {
     fn add(&mut self, at: RevisionKey, kv: KeyValueRef<'_>) {
         self.newest = self.newest.max(at.revision.main);
         let (created, version) = match at.tombstone {
-            // When it was created is no longer known; nobody asks for it any more.
+            // The create revision of a deleted key is unknown and not needed.
             true => (0, 1),
             false => (kv.create_revision, kv.version),
         };
         let found = KeyMeta { modified: at.revision, created, version };
         if !self.index.maybe_restore(kv.key, found, at.tombstone) {
-            tracing::warn!(revision = %at.revision, "skipped a deletion of a key that is not there");
+            tracing::warn!(revision = %at.revision, "skipped a tombstone of a key that does not exist");
         }
         self.note_lease(kv.key, LeaseId::from_wire(kv.lease).filter(|_| !at.tombstone));
     }
@@ -138,8 +135,9 @@ impl IndexBuilder {
     }
 }
 
-/// Compat: `etcdutl snapshot restore --bump-revision` leaves a record without a value, to make the store begin at a later revision. As in etcd it stands for the key
-/// without a name, which nobody can ask for, and compactions keep it: hashes are to stay the same.
+/// Compat: `etcdutl snapshot restore --bump-revision` writes a record without a value, to raise the
+/// revision of the store. As in etcd, it belongs to the empty key, which no request can name, and
+/// compactions keep it: the hash depends on it.
 fn bumped(at: RevisionKey) -> KeyValueRef<'static> {
     KeyValueRef { create_revision: at.revision.main, version: 1, ..KeyValueRef::default() }
 }
@@ -153,11 +151,11 @@ fn parse(at: RevisionKey, value: &[u8]) -> Result<KeyValueRef<'_>, Fault> {
     }
     let kv = KeyValueRef::parse(value).ok_or_else(|| wrong("not a KeyValue"))?;
     if at.revision.sub > NUMBER_MAX || kv.version > NUMBER_MAX {
-        return Err(wrong("no store comes that far"));
+        return Err(wrong("revision exceeds 2^62"));
     }
     let created = (1..=at.revision.main).contains(&kv.create_revision);
     if !at.tombstone && (!created || kv.version < 1) {
-        return Err(wrong("created after it was put, or never"));
+        return Err(wrong("invalid create revision or version"));
     }
     Ok(kv)
 }

@@ -1,17 +1,20 @@
-//! The store: the index, the values behind it, and the revisions between which it can be read.
+//! The store: the index, the stored values, and the range of revisions that can be read.
 //!
 //! ```text
 //!    compacted 4      current 9
 //!        |                |
-//!   ..3  4  5  6  7  8  9            reads at 4 to 9;  the next write transaction makes revision 10
+//!   ..3  4  5  6  7  8  9         reads at 4 to 9; the next write transaction is revision 10
 //! ```
 //!
-//! One writer at a time, whoever applies the log, goes through a [`WriteTxn`]: it puts values into a transaction of the backend and revisions into
-//! the index, where nobody looks for them yet, since everybody reads at `current` or before. When the transaction of the backend is
-//! committed, [`Store::publish`] moves `current`, and all of it is there at once.
+//! A single writer, the applier, uses a [`WriteTxn`]. It puts values into a backend
+//! transaction and revisions into the index, where no reader sees them yet: all reads are at
+//! `current` or below. After the backend transaction is committed, [`Store::publish`] advances
+//! `current`, which makes the whole revision visible at once.
 //!
-//! Readers take a lock to look at one key, and a copy of the index, which costs a pointer, to look at more. They read values from a view of the
-//! backend taken under the same lock: what a compaction drops from the index first, and from the backend later, is in both or not asked for.
+//! A read of one key holds the lock for the lookup. A read of a range clones the index, which
+//! copies one pointer, and releases the lock. Both take their view of the backend under the same
+//! lock. A compaction removes revisions from the index first and from the backend later, so every
+//! revision that a reader finds in its index is in its view.
 
 use backend::schema::Bucket;
 use backend::{Backend, Tx, View};
@@ -32,20 +35,20 @@ use crate::txn;
 use crate::value_reader::read_stored;
 use crate::write::WriteTxn;
 
-/// The revision of a store that nothing was written to.
+/// The revision of an empty store.
 pub const FIRST_REVISION: i64 = 1;
 
 /// The compacted revision of a store that was never compacted.
 pub const NEVER_COMPACTED: i64 = -1;
 
-/// How a store behaves.
+/// The settings of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Most revisions that a compaction looks at in one turn. Zero is the default.
+    /// The maximum number of revisions that one compaction turn scans. Zero selects the default.
     pub compaction_batch_limit: usize,
 }
 
-/// Etcd's `--compaction-batch-limit`.
+/// The default of etcd's `--compaction-batch-limit`.
 pub const COMPACTION_BATCH_LIMIT_DEFAULT: usize = 1000;
 
 impl Default for Config {
@@ -54,19 +57,19 @@ impl Default for Config {
     }
 }
 
-/// What keys have to do with leases. Neither knows the other: whoever owns both joins them.
+/// The lessor as the store sees it. The owner of both implements it.
 pub trait Leases {
-    /// Whether there is such a lease.
+    /// Returns whether a lease exists.
     fn contains(&self, id: LeaseId) -> bool;
-    /// The lease that a key is attached to.
+    /// Returns the lease that a key is attached to.
     fn lease_of(&self, key: &[u8]) -> Option<LeaseId>;
-    /// A key is attached to a lease.
+    /// Attaches a key to a lease.
     fn attach(&self, id: LeaseId, key: &[u8]);
-    /// A key is no longer attached to a lease.
+    /// Detaches a key from a lease.
     fn detach(&self, id: LeaseId, key: &[u8]);
 }
 
-/// Without leases.
+/// A lessor without leases.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoLeases;
 
@@ -84,7 +87,7 @@ impl Leases for NoLeases {
     fn detach(&self, _: LeaseId, _: &[u8]) {}
 }
 
-/// KeySelector and their history.
+/// The keys and their history.
 #[derive(Debug)]
 pub struct Store {
     pub(crate) backend: Backend,
@@ -94,7 +97,7 @@ pub struct Store {
     pub(crate) hashes: HashStorage,
 }
 
-/// What readers and the writer share.
+/// The state that readers and the writer share.
 #[derive(Debug)]
 pub(crate) struct StoreState {
     pub(crate) index: TreeIndex,
@@ -116,19 +119,20 @@ impl Changes {
         Changes { base, revision, events }
     }
 
-    /// Whether the transaction changed nothing. Then it has no revision of its own.
+    /// Returns whether the transaction changed nothing. Such a transaction has no revision of its
+    /// own.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.revision == self.base
     }
 
-    /// The revision of the store after the transaction.
+    /// Returns the revision of the store after the transaction.
     #[must_use]
     pub fn revision(&self) -> i64 {
         self.revision
     }
 
-    /// The event of each change, in order.
+    /// Returns the event of each change, in order.
     #[must_use]
     pub fn events(&self) -> &[Event] {
         &self.events
@@ -142,7 +146,7 @@ impl Changes {
 }
 
 impl Store {
-    /// Makes the buckets that are missing, and reads what is there.
+    /// Opens the store of a backend: creates missing buckets and rebuilds the index.
     pub fn open(backend: Backend, leases: &dyn Leases, mut config: Config) -> Result<Store, Fault> {
         if config.compaction_batch_limit == 0 {
             config.compaction_batch_limit = COMPACTION_BATCH_LIMIT_DEFAULT;
@@ -162,32 +166,32 @@ impl Store {
         Ok(store)
     }
 
-    /// The last revision.
+    /// Returns the last revision.
     #[must_use]
     pub fn current(&self) -> i64 {
         self.state().current
     }
 
-    /// The revision before which nothing is kept; [`NEVER_COMPACTED`] if everything is.
+    /// Returns the compacted revision, below which nothing can be read, or [`NEVER_COMPACTED`].
     #[must_use]
     pub fn compacted(&self) -> i64 {
         self.state().compacted
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     #[must_use]
     pub fn keys(&self) -> u64 {
         self.state().index.live()
     }
 
-    /// Bytes of memory that the index takes, without what the allocator adds. Looks at all of it.
+    /// Returns the memory of the index in bytes, without allocator overhead. Visits every node.
     #[must_use]
     pub fn index_bytes(&self) -> usize {
         let index = self.state().index.clone();
         index.bytes()
     }
 
-    /// Answers a range.
+    /// Executes a range request.
     pub fn range(&self, request: &RangeRequest) -> Result<RangeResult, Error> {
         let state = self.state();
         let query = RangeQuery::new(request, state.current, state.compacted)?;
@@ -197,7 +201,7 @@ impl Store {
             drop(state);
             selection
         } else {
-            // However many keys there are, and were: nobody waits for the walk.
+            // Long ranges read a copy, so that no writer waits for them.
             let index = state.index.clone();
             drop(state);
             query.select(&index)
@@ -205,16 +209,16 @@ impl Store {
         Ok(query.load(selection, &view)?)
     }
 
-    /// Answers a transaction that only reads.
+    /// Executes a read-only transaction.
     ///
     /// # Panics
-    /// If it does not ([`txn::is_read_only`]).
+    /// If the transaction is not read-only ([`txn::is_read_only`]).
     pub fn read_txn(&self, request: &TxnRequest) -> Result<TxnResult, Error> {
         let reader = self.reader();
         txn::read(&reader.read_view(), request)
     }
 
-    /// The store as it is now.
+    /// Returns a view of the store at the current revision.
     #[must_use]
     pub fn reader(&self) -> Reader {
         let state = self.state();
@@ -222,18 +226,20 @@ impl Store {
         Reader { index: state.index.clone(), view: self.backend.view(), current, compacted }
     }
 
-    /// Begins a write transaction, as part of one of the backend. There is one at a time.
+    /// Begins a write transaction within a backend transaction. There is one at a time.
     #[must_use]
     pub fn write<'a, 'b>(&'a self, tx: &'a mut Tx<'b>, leases: &'a dyn Leases) -> WriteTxn<'a, 'b> {
         WriteTxn::new(self, tx, leases)
     }
 
-    /// Makes visible what a write transaction did, once that of the backend is committed.
+    /// Makes the changes of a write transaction visible, after the backend transaction is
+    /// committed.
     pub fn publish(&self, changes: &Changes) {
         self.state_mut().current = changes.revision;
     }
 
-    /// The stored form of a key at a revision; none if it is not there then.
+    /// Returns the encoded `KeyValue` of a key at a revision, or `None` if the key does not exist
+    /// then.
     pub fn value_at(&self, key: &[u8], revision: i64) -> Result<Option<Bytes>, Error> {
         let state = self.state();
         if revision < state.compacted {
@@ -257,7 +263,7 @@ impl Store {
     }
 }
 
-/// The store at one moment, for as long as it is kept.
+/// A view of the store at one revision, valid as long as it is held.
 #[derive(Debug)]
 pub struct Reader {
     index: TreeIndex,
@@ -272,13 +278,13 @@ impl Reader {
         ReadView { index, values: view, current: *current, compacted: *compacted }
     }
 
-    /// The last revision.
+    /// Returns the revision of the view.
     #[must_use]
     pub fn current(&self) -> i64 {
         self.current
     }
 
-    /// Answers a range.
+    /// Executes a range request.
     pub fn range(&self, request: &RangeRequest) -> Result<RangeResult, Error> {
         self.read_view().range(request)
     }

@@ -1,7 +1,8 @@
-//! Transactions: compare, then do one thing or another.
+//! Transactions: compare, then execute one of two lists of operations.
 //!
-//! All comparisons, also those of nested transactions, are made against the state before anything is done. They decide which operations are to be
-//! done: a plan. Then the plan is checked as a whole, and only if nothing in it can fail is it carried out.
+//! All comparisons, including those of nested transactions, are evaluated against the state before
+//! the transaction. They select the operations to execute: the plan. The plan is checked as a
+//! whole, and executed only if no operation in it can fail.
 
 use backend::Read;
 use proto::etcdserverpb::request_op::Request;
@@ -12,7 +13,7 @@ use crate::read_view::ReadView;
 use crate::response::{Kvs, OpResult, RangeResult, TxnResult};
 use crate::write::WriteTxn;
 
-/// What a transaction does, now that its comparisons are made.
+/// The operations of a transaction, after its comparisons were evaluated.
 struct TxnPlan<'a> {
     succeeded: bool,
     ops: Vec<PlannedOp<'a>>,
@@ -26,14 +27,16 @@ enum PlannedOp<'a> {
     Nothing,
 }
 
-/// Whether a transaction cannot change anything, whichever way its comparisons go. A nested one counts as a change, as in etcd.
+/// Returns whether a transaction cannot write, whatever its comparisons yield. As in etcd, a nested
+/// transaction counts as a write.
 #[must_use]
 pub fn is_read_only(request: &TxnRequest) -> bool {
     let reads = |op: &RequestOp| matches!(op.request, Some(Request::RequestRange(_)));
     request.success.iter().chain(&request.failure).all(reads)
 }
 
-/// Whether it may be answered from this member alone: all it does is read, and it says that this is enough.
+/// Returns whether the local member may execute a transaction alone: it consists of serializable
+/// ranges.
 #[must_use]
 pub fn is_serializable(request: &TxnRequest) -> bool {
     let serializable = |op: &RequestOp| match &op.request {
@@ -43,30 +46,31 @@ pub fn is_serializable(request: &TxnRequest) -> bool {
     request.success.iter().chain(&request.failure).all(serializable)
 }
 
-/// Answers a transaction that only reads.
+/// Executes a read-only transaction.
 pub(crate) fn read<R: Read>(
     view: &ReadView<'_, R>,
     request: &TxnRequest,
 ) -> Result<TxnResult, Error> {
-    assert!(is_read_only(request), "whoever may write goes through the log");
+    assert!(is_read_only(request), "a transaction that may write has to be proposed");
     let plan = TxnPlan::new(view, request)?;
     plan.check(view.current, view.compacted, &|_| Ok(()))?;
     let responses = plan.ops.iter().map(|op| match op {
         PlannedOp::Range(range) => Ok(OpResult::Range(view.range(range)?)),
-        _ => unreachable!("a transaction that only reads"),
+        _ => unreachable!("a read-only transaction has ranges alone"),
     });
     let responses = responses.collect::<Result<_, Error>>()?;
     Ok(TxnResult { revision: view.current, succeeded: plan.succeeded, responses })
 }
 
 impl WriteTxn<'_, '_> {
-    /// Carries out a transaction. Nobody may be waiting for the answer (`skip_ranges`): then its ranges are not carried out, which
-    /// changes nothing else.
+    /// Executes a transaction. With `skip_ranges`, because no waiter wants the response, its ranges
+    /// are not executed; the changes are the same.
     ///
     /// # Panics
-    /// If something was changed in this write transaction before: comparisons are made against what it began with.
+    /// If this write transaction has changed something already: comparisons see the state at its
+    /// beginning.
     pub fn txn(&mut self, request: &TxnRequest, skip_ranges: bool) -> Result<TxnResult, Error> {
-        assert!(self.is_unchanged(), "a transaction is the first of its revision");
+        assert!(self.is_unchanged(), "a transaction has to be the first operation of its revision");
         let begin = self.revision();
         let (plan, compacted) =
             self.with(|view| Ok((TxnPlan::new(view, request)?, view.compacted)))?;
@@ -113,7 +117,8 @@ impl<'a> TxnPlan<'a> {
         Ok(TxnPlan { succeeded, ops })
     }
 
-    /// Whether all of it can be carried out. Ranges are held against the revisions from before the transaction.
+    /// Checks that every operation can succeed. Ranges are checked against the revisions before the
+    /// transaction.
     fn check(
         &self,
         current: i64,
@@ -144,7 +149,8 @@ impl<'a> PlannedOp<'a> {
     }
 }
 
-/// Compat: as in etcd, a negative revision means the newest outside of a transaction, and is compacted inside of one.
+/// Compat: as in etcd, a negative revision selects the latest revision outside of a transaction,
+/// and is refused as compacted inside of one.
 fn check_revision(revision: i64, current: i64, compacted: i64) -> Result<(), Error> {
     match revision {
         0 => Ok(()),

@@ -1,4 +1,4 @@
-//! Looking up what is stored under revisions that the index has.
+//! Reads the encoded `KeyValue`s of revisions that the index returned.
 
 use backend::schema::{Bucket, revision};
 use backend::{Read, ReadError, Reader, Value};
@@ -7,8 +7,8 @@ use types::Revision;
 use crate::error::Fault;
 use crate::kv::KeyValueRef;
 
-/// Looks up one revision after the other. The first by itself, because it is mostly the only one; further ones through a
-/// [`Reader`].
+/// Reads one revision after the other. The first read is a plain lookup, because most requests need
+/// one; further reads share a [`Reader`].
 #[derive(Debug)]
 pub(crate) struct ValueReader<'a, R> {
     from: &'a R,
@@ -21,7 +21,7 @@ impl<'a, R: Read> ValueReader<'a, R> {
         ValueReader { from, asked: false, reader: None }
     }
 
-    /// What is stored under a revision.
+    /// Returns the encoded `KeyValue` of a revision.
     pub(crate) fn stored(&mut self, revision: Revision) -> Result<Value<'a>, Fault> {
         if !std::mem::replace(&mut self.asked, true) {
             return read_stored(revision, self.from);
@@ -38,13 +38,14 @@ impl<'a, R: Read> ValueReader<'a, R> {
     }
 }
 
-/// What is stored under a revision.
+/// Returns the encoded `KeyValue` of a revision.
 pub(crate) fn read_stored<R: Read>(revision: Revision, values: &R) -> Result<Value<'_>, Fault> {
     let found = values.get(Bucket::Key, &revision::encode(revision))?;
     found.ok_or(Fault::Missing(revision))
 }
 
-/// The fields of what is stored under a revision. What cannot be read must not pass for an empty value: other members can read theirs.
+/// Parses the encoded `KeyValue` of a revision. A malformed value is a fault: treating it as empty
+/// would let this member diverge from the others.
 pub(crate) fn parse_stored(revision: Revision, stored: &[u8]) -> Result<KeyValueRef<'_>, Fault> {
     let key = revision::encode(revision);
     let wrong = || ReadError::malformed(Bucket::Key, &key, "not a KeyValue");

@@ -3,7 +3,7 @@
 //! ```text
 //!   apply            write ─► WriteTxn ─► finish ─► Changes ─┐
 //!                                                            ▼
-//!   commit           tx.commit()  ─► under the hub's lock: Store::publish, then events to synced watchers
+//!   commit           tx.commit() ─► under the hub's lock: Store::publish, then synced watchers
 //!                                                            │
 //!   watch thread     sync_watchers ◄── wake ─────────────────┘   unsynced watchers and victims
 //!

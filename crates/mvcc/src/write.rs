@@ -1,4 +1,11 @@
 //! A write transaction: the changes of one revision.
+//!
+//! Each change gets the next sub-revision. In a transaction that begins at revision 7:
+//!
+//! ```text
+//!   put a        8.0   index a {.., 8.0}         backend key 8.0  → KeyValue a
+//!   delete b     8.1   index b {.., 8.1t}        backend key 8.1t → KeyValue b, key only
+//! ```
 
 use backend::Tx;
 use backend::schema::Bucket;
@@ -18,9 +25,9 @@ use crate::value_reader::parse_stored;
 /// `DeleteRangeResponse.prev_kvs`.
 const PREV_KVS: u8 = 3;
 
-/// Changes of keys that become one revision: `begin + 1`. Reads what it has changed.
+/// The changes that become one revision, `begin + 1`. Reads see the changes made so far.
 ///
-/// What it does to the index is not undone if it is dropped: whoever cannot commit has to stop.
+/// Dropping it does not undo the changes to the index: a member that cannot commit has to stop.
 #[derive(Debug)]
 pub struct WriteTxn<'a, 'b> {
     store: &'a Store,
@@ -30,7 +37,7 @@ pub struct WriteTxn<'a, 'b> {
     changes: Vec<Event>,
 }
 
-/// Leases, which need not be printable.
+/// A lessor, wrapped because [`Leases`] does not require `Debug`.
 pub(crate) struct LeasesRef<'a>(pub(crate) &'a dyn Leases);
 
 impl std::fmt::Debug for LeasesRef<'_> {
@@ -45,24 +52,24 @@ impl<'a, 'b> WriteTxn<'a, 'b> {
         WriteTxn { store, tx, leases: LeasesRef(leases), begin, changes: Vec::new() }
     }
 
-    /// The revision of the store, as this transaction sees it.
+    /// Returns the revision of the store as this transaction sees it.
     #[must_use]
     pub fn revision(&self) -> i64 {
         self.begin + i64::from(!self.changes.is_empty())
     }
 
-    /// Whether nothing was changed yet.
+    /// Returns whether nothing was changed yet.
     pub(crate) fn is_unchanged(&self) -> bool {
         self.changes.is_empty()
     }
 
-    /// Carries out a put.
+    /// Executes a put request.
     pub fn put(&mut self, request: &PutRequest) -> Result<PutResult, Error> {
         self.check_put(request)?;
         Ok(self.put_checked(request)?)
     }
 
-    /// Carries out the deletion of a range.
+    /// Executes a delete request.
     pub fn delete_range(
         &mut self,
         request: &DeleteRangeRequest,
@@ -70,7 +77,7 @@ impl<'a, 'b> WriteTxn<'a, 'b> {
         Ok(self.delete_range_checked(request)?)
     }
 
-    /// Deletes keys, those of them that are there, in this order.
+    /// Deletes the keys that exist, in the given order.
     pub fn delete_keys(&mut self, keys: &[Bytes]) -> Result<(), Fault> {
         for key in keys {
             if self.store.state().index.get(key, self.revision()).is_some() {
@@ -80,12 +87,13 @@ impl<'a, 'b> WriteTxn<'a, 'b> {
         Ok(())
     }
 
-    /// Ends it. The changes are visible once the transaction of the backend is committed and they are published.
+    /// Ends the transaction. The changes become visible when they are committed and published.
     pub fn finish(self) -> Changes {
         Changes::new(self.begin, self.revision(), self.changes)
     }
 
-    /// Whether a put can be carried out: its lease is known, and so is the key if something of it is to stay as it is.
+    /// Checks that a put can succeed: its lease exists, and so does the key if its value or lease
+    /// is to be kept.
     pub(crate) fn check_put(&self, request: &PutRequest) -> Result<(), Error> {
         let PutRequest { key, lease, ignore_value, ignore_lease, .. } = request;
         let lease = LeaseId::from_wire(*lease);
@@ -132,18 +140,18 @@ impl<'a, 'b> WriteTxn<'a, 'b> {
         for key in &keys {
             self.delete(key)?;
         }
-        let deleted = i64::try_from(keys.len()).expect("counted in memory");
+        let deleted = i64::try_from(keys.len()).expect("keys in memory fit into an i64");
         Ok(DeleteRangeResult { revision: self.revision(), deleted, prev_kvs })
     }
 
-    /// The store as this transaction sees it. Nobody else reads or writes meanwhile what it has changed.
+    /// Calls `f` with the store as this transaction sees it.
     pub(crate) fn with<T>(
         &self,
         f: impl FnOnce(&ReadView<'_, Tx<'b>>) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
         let state = self.store.state();
         let (index, compacted) = (state.index.clone(), state.compacted);
-        // Whoever else needs the lock need not wait for all that is read.
+        // Reads from a copy of the index, so that the lock is not held for the whole read.
         drop(state);
         f(&ReadView { index: &index, values: &*self.tx, current: self.revision(), compacted })
     }
@@ -197,12 +205,12 @@ impl<'a, 'b> WriteTxn<'a, 'b> {
     }
 
     fn next(&self) -> Revision {
-        let sub = i64::try_from(self.changes.len()).expect("counted in memory");
+        let sub = i64::try_from(self.changes.len()).expect("changes in memory fit into an i64");
         Revision::new(self.begin + 1, sub)
     }
 }
 
-/// The key within its stored form: behind a tag and its length, which take as many bytes as they need.
+/// Returns the key within its encoded `KeyValue`: it follows a tag and a length.
 fn key_of(stored: &Bytes, len: usize) -> Bytes {
     let start = kv::message_len(len) - len;
     stored.slice(start..start + len)

@@ -325,18 +325,14 @@ fn a_file_that_makes_no_sense_is_refused() {
     let cases = [
         (b("short"), kv(5, 1), "invalid revision length: 5"),
         (at(5), b("\x0b"), "not a KeyValue"),
-        (at(5), kv(6, 1), "created after it was put, or never"),
-        (at(5), kv(i64::MIN, 1), "created after it was put, or never"),
-        (at(5), kv(5, 0), "created after it was put, or never"),
-        (at(5), kv(0, 1), "created after it was put, or never"),
-        (at(5), kv(5, i64::MAX), "no store comes that far"),
-        (at(i64::MAX), kv(5, 1), "no store comes that far"),
-        (
-            RevisionKey::put(Revision::new(5, i64::MAX)).encode(),
-            kv(5, 1),
-            "no store comes that far",
-        ),
-        (RevisionKey::tombstone(Revision::new(3, 0)).encode(), kv(0, 0), "a revision twice"),
+        (at(5), kv(6, 1), "invalid create revision or version"),
+        (at(5), kv(i64::MIN, 1), "invalid create revision or version"),
+        (at(5), kv(5, 0), "invalid create revision or version"),
+        (at(5), kv(0, 1), "invalid create revision or version"),
+        (at(5), kv(5, i64::MAX), "revision exceeds 2^62"),
+        (at(i64::MAX), kv(5, 1), "revision exceeds 2^62"),
+        (RevisionKey::put(Revision::new(5, i64::MAX)).encode(), kv(5, 1), "revision exceeds 2^62"),
+        (RevisionKey::tombstone(Revision::new(3, 0)).encode(), kv(0, 0), "duplicate revision"),
     ];
     for (key, value, reason) in cases {
         let disk = Arc::new(env::SimDisk::new(0));

@@ -1,16 +1,16 @@
-//! A list that grows at its end, and whose copies share what is no longer changed.
+//! An append-only list whose clones share the full chunks.
 //!
 //! ```text
-//!   chunks  [0 .. 1023] [1024 .. 2047]     shared between copies
-//!   tail    [2048 .. 2501]                 a copy's own
+//!   chunks  [0 .. 1023] [1024 .. 2047]     shared between clones
+//!   tail    [2048 .. 2501]                 owned by each clone
 //! ```
 
 use std::sync::Arc;
 
-/// Items of a full chunk.
+/// The number of items in a full chunk.
 const CHUNK: usize = if cfg!(test) { 16 } else { 1024 };
 
-/// A list that is only added to. Its last item may be changed.
+/// An append-only list. The last item may be modified.
 #[derive(Clone, Debug)]
 pub(super) struct ChunkedList<T> {
     chunks: Vec<Arc<[T]>>,
@@ -29,7 +29,7 @@ impl<T> ChunkedList<T> {
         self.chunks.len() * CHUNK + self.tail.len()
     }
 
-    /// How many items there is memory for.
+    /// Returns the number of items that memory is allocated for.
     pub(super) fn capacity(&self) -> usize {
         self.chunks.len() * CHUNK + self.tail.capacity()
     }
@@ -60,7 +60,8 @@ impl<T> ChunkedList<T> {
         self.tail.push(item);
     }
 
-    /// The first item for which a condition does not hold that holds for those before it.
+    /// Returns the first position for which a predicate is false, if it is true for a prefix of the
+    /// list.
     pub(super) fn partition_point(&self, holds: impl Fn(&T) -> bool) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {

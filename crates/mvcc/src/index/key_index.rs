@@ -1,82 +1,87 @@
-//! The revisions of one key, grouped into generations, in few bytes.
+//! The revisions of one key, grouped into generations, in a compact encoding.
 //!
-//! A generation starts with a put and ends with a tombstone (t). After put@2 put@3 delete@4 put@6 on "foo":
+//! A generation starts with a put and ends with a tombstone (t). After put@2 put@3 delete@4 put@6
+//! on "foo":
 //!
 //! ```text
 //!     foo   generations  {2, 3, 4t} {6}
 //!     compact(3) →       {3, 4t} {6}       compact(4) →  {4t} {6}       compact(5) →  {6}
 //! ```
 //!
-//! What is kept of a key is mostly one revision, so its history is a string of numbers in variable length, the newest first, each revision
-//! as its distance from the one before it in the string:
+//! Most keys have one revision, so a key index is a string of varints, newest revision first, each
+//! as the distance from the one before it in the string:
 //!
 //! ```text
-//!   generations << 1 | deleted                                        4 = two of them, not deleted
-//!   for each, the newest first:   version  count  main  sub  main - created      1 1 6 0 0       3 3 2 0 2   (2 is 6 - 4)
-//!                                 then for each older one   main before  sub                     1 0  1 0    (4 - 3, 3 - 2)
+//!   generations << 1 | deleted                              4: two generations, not deleted
+//!   per generation, newest first:                           {6}         {2, 3, 4t}
+//!     version  count  main  sub  main - created             1 1 6 0 0   3 3 2 0 2  (2 = 6 - 4)
+//!     then per older revision: distance in main, sub                    1 0  1 0  (4 - 3, 3 - 2)
 //! ```
 //!
-//! Whoever asks for the newest revision reads it first, whoever puts one writes a few bytes in front. A key that is put over and over between
-//! two compactions is kept in another form ([`LongKeyIndex`](super::long_key_index::LongKeyIndex)) that can be searched.
+//! A read of the latest revision decodes the first numbers; a put prepends a few bytes. A key with
+//! a long history has another form, [`LongKeyIndex`](super::long_key_index::LongKeyIndex), that is
+//! searched by bisection.
 //!
-//! Invariants: revisions grow within and across generations; only the newest generation may be without a tombstone. Holds no values:
-//! those live in the backend under the revision. A history has at least one revision: a key without one is taken out of the index.
+//! Invariants: revisions grow within and across generations; only the newest generation may lack a
+//! tombstone; there is at least one revision (a key without one is removed from the index). Values
+//! are not here: they live in the backend under their revision.
 
 use prost::encoding::{decode_varint, encode_varint};
 use types::Revision;
 
 use super::KeyMeta;
 
-/// A history, in the form described above.
+/// An encoded key index.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeyIndex<'a>(pub(super) &'a [u8]);
 
-/// What a generation begins with.
+/// The header of a generation.
 #[derive(Clone, Copy, Debug)]
 struct GenerationHeader {
-    /// How often the key was put in this generation, its tombstone counted too.
+    /// The number of revisions since the creation, with the tombstone.
     version: i64,
-    /// How many revisions are still there.
+    /// The number of revisions that are left.
     count: u64,
     newest: Revision,
     created: i64,
 }
 
-/// A walk down a history.
+/// A decoder that walks from the newest revision to the oldest.
 #[derive(Clone, Copy, Debug)]
 struct Cursor<'a> {
     bytes: &'a [u8],
-    /// The revision the cursor is at. Distances are counted from it.
+    /// The main revision at the cursor, from which the next distance is subtracted.
     main: i64,
 }
 
-/// What compaction finds in a key.
+/// The effect of a compaction on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KeyCompaction {
-    /// The newest revision at or before the compaction, unless the key was deleted by then.
+    /// The revision that is kept: the last at or below the compaction, unless the key is deleted by
+    /// then.
     pub(super) revision: Option<Revision>,
-    /// Whether that is a tombstone, which is then at the revision of the compaction.
+    /// Whether the kept revision is a tombstone, which then is at the compacted revision.
     pub(super) tombstone: bool,
-    /// Whether older revisions are to be dropped.
+    /// Whether older revisions are discarded.
     pub(super) drops: bool,
-    /// Whether nothing is left.
+    /// Whether no revision is left, so that the key is removed.
     pub(super) empty: bool,
 }
 
 impl<'a> KeyIndex<'a> {
-    /// A key that was put once; or what is left of its history in a file.
+    /// Encodes a key with a single revision: newly created, or the oldest that a database has.
     pub(super) fn begin(found: KeyMeta, tombstone: bool, out: &mut Vec<u8>) {
         let KeyMeta { modified: newest, created, version } = found;
         encode_varint(1 << 1 | u64::from(tombstone), out);
         GenerationHeader { version, count: 1, newest, created }.write(newest.main, out);
     }
 
-    /// Whether the key is there by now.
+    /// Returns whether the key exists at the latest revision.
     pub(super) fn is_live(self) -> bool {
         self.0[0] & 1 == 0
     }
 
-    /// The key as of a revision.
+    /// Returns the key at a revision, or `None` if it does not exist then.
     #[inline]
     pub(super) fn at(self, revision: i64) -> Option<KeyMeta> {
         let (generations, deleted, mut cursor) = self.cursor();
@@ -99,15 +104,15 @@ impl<'a> KeyIndex<'a> {
         None
     }
 
-    /// Writes the history with one more revision.
+    /// Encodes the key index with one more revision.
     ///
     /// # Panics
-    /// If that is not the newest; or a tombstone of a key that is not there.
+    /// If the revision is not the newest, or a tombstone of a deleted key.
     pub(super) fn add(self, revision: Revision, tombstone: bool, out: &mut Vec<u8>) {
         let (generations, deleted, mut cursor) = self.cursor();
         let head = cursor.head(true);
-        assert!(revision > head.newest, "{revision} comes after {}", head.newest);
-        assert!(!(tombstone && deleted), "a key that is not there is not deleted");
+        assert!(revision > head.newest, "revision {revision} is not after {}", head.newest);
+        assert!(!(tombstone && deleted), "the key is deleted already");
         let more = u64::from(deleted);
         encode_varint((generations + more) << 1 | u64::from(tombstone), out);
         if deleted {
@@ -123,7 +128,7 @@ impl<'a> KeyIndex<'a> {
         out.extend_from_slice(cursor.bytes);
     }
 
-    /// What a compaction keeps of it.
+    /// Returns the effect of a compaction.
     pub(super) fn plan_compaction(self, at: i64) -> KeyCompaction {
         let (generations, deleted, mut cursor) = self.cursor();
         let mut kept =
@@ -132,7 +137,7 @@ impl<'a> KeyIndex<'a> {
             let head = cursor.head(generation == 0);
             let closed = generation > 0 || deleted;
             if kept.revision.is_some() || (closed && head.newest.main < at) {
-                // All that is from here on was over before the compaction, or before the revision that is kept.
+                // From here on, all revisions are superseded.
                 kept.drops = true;
                 return kept;
             }
@@ -142,13 +147,14 @@ impl<'a> KeyIndex<'a> {
         kept
     }
 
-    /// Writes what a compaction leaves of it. There is something left.
+    /// Encodes the key index after a compaction that leaves at least one revision.
     pub(super) fn compact(self, at: i64, out: &mut Vec<u8>) {
         let long = super::long_key_index::LongKeyIndex::from(self).compact(at);
         long.write(out);
     }
 
-    /// All generations, the newest first: version, created, and the revisions, the newest first.
+    /// Decodes all generations, newest first: version, create revision, and the revisions, newest
+    /// first.
     pub(super) fn generations(self) -> (bool, Vec<(i64, i64, Vec<Revision>)>) {
         let (generations, deleted, mut cursor) = self.cursor();
         let generations = (0..generations).map(|generation| {
@@ -168,7 +174,8 @@ impl<'a> KeyIndex<'a> {
 }
 
 impl GenerationHeader {
-    /// Writes it, with the newest revision itself in the first generation, and its distance from the one above in the others.
+    /// Encodes the header. `main` is the newest revision in the first generation, and a distance in
+    /// the others.
     fn write(self, main: i64, out: &mut Vec<u8>) {
         encode_varint(self.version.cast_unsigned(), out);
         encode_varint(self.count, out);
@@ -178,7 +185,7 @@ impl GenerationHeader {
     }
 }
 
-/// Writes generations, the newest first, each with its revisions, the newest first.
+/// Encodes generations, newest first, each with its revisions, newest first.
 pub(super) fn write_generations(
     deleted: bool,
     generations: &[(i64, i64, Vec<Revision>)],
@@ -220,7 +227,7 @@ impl Cursor<'_> {
         Revision { main: self.main, sub: self.number().cast_signed() }
     }
 
-    /// Looks through the revisions of a generation for the one that a compaction keeps.
+    /// Finds the revision of a generation that a compaction keeps.
     fn find_kept(
         &mut self,
         head: GenerationHeader,
@@ -244,13 +251,13 @@ impl Cursor<'_> {
 
     #[inline]
     fn number(&mut self) -> u64 {
-        // Most are below 128.
+        // Most numbers fit into one byte.
         match self.bytes.split_first() {
             Some((&byte, rest)) if byte < 0x80 => {
                 self.bytes = rest;
                 u64::from(byte)
             }
-            _ => decode_varint(&mut self.bytes).expect("a history is as it was written"),
+            _ => decode_varint(&mut self.bytes).expect("a key index is well-formed"),
         }
     }
 }

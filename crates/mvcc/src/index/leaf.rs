@@ -1,4 +1,4 @@
-//! Some dozens of keys with their histories: a leaf of the index.
+//! A leaf of the index: some dozens of keys with their key indexes.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -11,27 +11,27 @@ use super::long_key_index::LongKeyIndex;
 use super::packed_keys::PackedKeys;
 use super::{KeyMeta, KeyRange};
 
-/// A leaf with more bytes than this is split, if it has two keys.
+/// A larger leaf is split, if it has two keys.
 const BYTES_MAX: usize = if cfg!(test) { 256 } else { 4096 };
-/// A leaf with fewer is joined with its neighbour, where there is room.
+/// A smaller leaf is merged with its neighbor, if there is room.
 const BYTES_MIN: usize = BYTES_MAX / 4;
-/// A history that would be longer than this becomes a [`LongKeyIndex`].
+/// A longer key index becomes a [`LongKeyIndex`].
 const HISTORY_BYTES_MAX: usize = 96;
-/// A [`LongKeyIndex`] with fewer revisions than this becomes short again.
+/// A [`LongKeyIndex`] with fewer revisions becomes a short one again.
 const LONG_REVISIONS_MIN: usize = 8;
-/// What stands for a history that is a [`LongKeyIndex`]. No history is empty.
+/// Marks a key whose index is a [`LongKeyIndex`]. An encoded key index is never empty.
 const LONG_MARKER: &[u8] = &[];
 
-/// KeySelector in order, and the history of each.
+/// Sorted keys with their key indexes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Leaf {
-    /// The history is what belongs to a key.
+    /// The keys, each with its encoded key index.
     keys: PackedKeys,
-    /// Long histories. There are few.
+    /// The long key indexes, which are few.
     long: BTreeMap<Box<[u8]>, Arc<LongKeyIndex>>,
-    /// How long of the keys are there by now.
+    /// The number of keys that exist at the latest revision.
     pub(super) live: u64,
-    /// The newest revision.
+    /// The newest revision in the leaf.
     pub(super) newest: i64,
 }
 
@@ -44,7 +44,7 @@ impl Leaf {
         self.keys.is_empty()
     }
 
-    /// Bytes of memory behind it.
+    /// Returns the heap memory in bytes.
     pub(super) fn heap_bytes(&self) -> usize {
         let keys: usize = self.long.keys().map(|key| key.len() + size_of_val(key)).sum();
         let long = self.long.values().map(|long| size_of::<LongKeyIndex>() + long.heap_bytes());
@@ -52,7 +52,8 @@ impl Leaf {
         self.keys.heap_bytes() + long
     }
 
-    /// The shortest key that divides it from the one above it: above all keys here, and not above any there.
+    /// Returns the shortest separator: greater than all keys of this leaf, and not greater than any
+    /// key of the one above.
     pub(super) fn bound(&self, above: &Leaf) -> Box<[u8]> {
         let (last, first) = (self.keys.key(self.len() - 1), above.keys.key(0));
         let common = last.iter().zip(first).take_while(|(one, other)| one == other).count();
@@ -68,7 +69,7 @@ impl Leaf {
         self.keys.find(key).is_some()
     }
 
-    /// Calls back with the keys of a range that are there at a revision, in order.
+    /// Calls `f` with the keys of a range that exist at a revision, in order.
     pub(super) fn visit<F>(&self, range: &KeyRange<'_>, revision: i64, f: &mut F) -> ControlFlow<()>
     where
         F: FnMut(&[u8], KeyMeta) -> ControlFlow<()>,
@@ -85,7 +86,7 @@ impl Leaf {
         self.positions(range).filter(|at| self.found(*at, revision).is_some()).count() as u64
     }
 
-    /// Adds a revision of a key; or, of a key that is not known, what is found of it. Returns the key as it was.
+    /// Adds a revision of a known key, or a new key. Returns the key before it.
     pub(super) fn add(&mut self, key: &[u8], found: KeyMeta, tombstone: bool) -> Option<KeyMeta> {
         self.newest = self.newest.max(found.modified.main);
         let before = match self.keys.search(key) {
@@ -101,22 +102,23 @@ impl Leaf {
         before
     }
 
-    /// Whether it has grown too large.
+    /// Returns whether the leaf has to be split.
     pub(super) fn is_full(&self) -> bool {
         self.size() > BYTES_MAX && self.len() > 1
     }
 
-    /// Whether it has room for another.
+    /// Returns whether another leaf can be merged into this one.
     pub(super) fn has_room_for(&self, other: &Leaf) -> bool {
         self.size() + other.size() <= BYTES_MAX / 2
     }
 
-    /// Whether it should be joined with a neighbour.
+    /// Returns whether the leaf should be merged with a neighbor.
     pub(super) fn is_underfull(&self) -> bool {
         self.size() < BYTES_MIN
     }
 
-    /// Takes away the upper part: half of it, or the last key if that was added last, because more may come in order.
+    /// Splits off the upper half; or only the last key if it was just added, because ascending keys
+    /// may follow.
     pub(super) fn split(&mut self, added: &[u8]) -> Leaf {
         let last = self.len() - 1;
         let at = if self.keys.key(last) == added { last } else { self.len() / 2 };
@@ -128,7 +130,7 @@ impl Leaf {
         upper
     }
 
-    /// Takes in the neighbour above.
+    /// Merges the neighbor above into this leaf.
     pub(super) fn join(&mut self, above: &Leaf) {
         self.keys.append(&above.keys);
         self.long.extend(above.long.iter().map(|(key, long)| (key.clone(), Arc::clone(long))));
@@ -136,12 +138,12 @@ impl Leaf {
         self.newest = self.newest.max(above.newest);
     }
 
-    /// What a compaction keeps of each key.
+    /// Returns the effect of a compaction on each key.
     pub(super) fn plan_compaction(&self, at: i64) -> impl Iterator<Item = KeyCompaction> {
         (0..self.len()).map(move |place| self.plan_for(place, at))
     }
 
-    /// What a compaction leaves.
+    /// Returns the leaf after a compaction.
     pub(super) fn compact(&self, at: i64) -> Leaf {
         let mut left = Leaf { newest: self.newest, ..Leaf::default() };
         let mut buffer = Vec::with_capacity(HISTORY_BYTES_MAX);
@@ -159,7 +161,7 @@ impl Leaf {
         left
     }
 
-    /// Writes what is left of a history, unless it is a long one, which is returned.
+    /// Encodes a key index after a compaction, or returns it if it stays long.
     fn compact_one(
         &self,
         place: usize,

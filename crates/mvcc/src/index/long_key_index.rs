@@ -1,7 +1,8 @@
-//! The revisions of a key that was put over and over since the last compaction.
+//! The key index of a key with many revisions since the last compaction.
 //!
-//! The same as a [`KeyIndex`], in a form in which a revision is found by halving, and one more is added in place. A copy, made because somebody still reads
-//! the index as it was, shares all but the newest of it ([`ChunkedList`]).
+//! Equivalent to a [`KeyIndex`], in a form that finds a revision by bisection and appends one in
+//! place. A clone, made while a reader holds the previous index, shares all but the newest chunk
+//! ([`ChunkedList`]).
 
 use types::Revision;
 
@@ -9,11 +10,12 @@ use super::KeyMeta;
 use super::chunked_list::ChunkedList;
 use super::key_index::{KeyCompaction, KeyIndex, write_generations};
 
-/// A long history.
+/// A decoded key index.
 #[derive(Clone, Debug)]
 pub(super) struct LongKeyIndex {
     deleted: bool,
-    /// The oldest first; none is empty, and all but the last end with a tombstone. The last does if the key is deleted.
+    /// The generations, oldest first. None is empty, and all but the last end with a tombstone; the
+    /// last one does if the key is deleted.
     generations: ChunkedList<Generation>,
 }
 
@@ -25,24 +27,24 @@ struct Generation {
 }
 
 impl LongKeyIndex {
-    /// Whether the key is there by now.
+    /// Returns whether the key exists at the latest revision.
     pub(super) fn is_live(&self) -> bool {
         !self.deleted
     }
 
-    /// Bytes of memory behind it.
+    /// Returns the heap memory in bytes.
     pub(super) fn heap_bytes(&self) -> usize {
         let revisions = self.generations.iter().map(|generation| generation.revisions.capacity());
         self.generations.capacity() * size_of::<Generation>()
             + revisions.sum::<usize>() * size_of::<Revision>()
     }
 
-    /// Revisions in all.
+    /// Returns the number of revisions.
     pub(super) fn len(&self) -> usize {
         self.generations.iter().map(|generation| generation.revisions.len()).sum()
     }
 
-    /// The key as of a revision.
+    /// Returns the key at a revision, or `None` if it does not exist then.
     pub(super) fn at(&self, revision: i64) -> Option<KeyMeta> {
         let later = self.generations.partition_point(|generation| generation.oldest() <= revision);
         let position = later.checked_sub(1)?;
@@ -52,31 +54,33 @@ impl LongKeyIndex {
         }
         let at = generation.position(revision)?;
         let later = generation.revisions.len() - 1 - at;
-        let version = generation.version - i64::try_from(later).expect("counted in memory");
+        let version =
+            generation.version - i64::try_from(later).expect("a count in memory fits into an i64");
         let modified = *generation.revisions.get(at);
         Some(KeyMeta { modified, created: generation.created, version })
     }
 
-    /// Adds a revision.
+    /// Appends a revision.
     ///
     /// # Panics
-    /// If that is not the newest; or a tombstone of a key that is not there.
+    /// If the revision is not the newest, or a tombstone of a deleted key.
     pub(super) fn add(&mut self, revision: Revision, tombstone: bool) {
-        let generation = self.generations.last().expect("there is at least one");
+        let generation = self.generations.last().expect("a key index has at least one generation");
         let newest = generation.newest();
-        assert!(revision > newest, "{revision} comes after {newest}");
-        assert!(!(tombstone && self.deleted), "a key that is not there is not deleted");
+        assert!(revision > newest, "revision {revision} is not after {newest}");
+        assert!(!(tombstone && self.deleted), "the key is deleted already");
         if self.deleted {
             let revisions = ChunkedList::default();
             self.generations.push(Generation { version: 0, created: revision.main, revisions });
         }
         self.deleted = tombstone;
-        let generation = self.generations.last_mut().expect("there is at least one");
+        let generation =
+            self.generations.last_mut().expect("a key index has at least one generation");
         generation.version += 1;
         generation.revisions.push(revision);
     }
 
-    /// What a compaction keeps of it.
+    /// Returns the effect of a compaction.
     pub(super) fn plan_compaction(&self, at: i64) -> KeyCompaction {
         let first = self.first_kept(at);
         if first == self.generations.len() {
@@ -91,7 +95,7 @@ impl LongKeyIndex {
         KeyCompaction { revision, tombstone, drops, empty: false }
     }
 
-    /// What a compaction leaves of it.
+    /// Returns the key index after a compaction.
     pub(super) fn compact(&self, at: i64) -> LongKeyIndex {
         let left = self.generations.iter().skip(self.first_kept(at));
         let mut generations: Vec<Generation> = left.cloned().collect();
@@ -103,7 +107,7 @@ impl LongKeyIndex {
         LongKeyIndex { deleted: self.deleted, generations: generations.into_iter().collect() }
     }
 
-    /// Writes it in the short form.
+    /// Encodes it as a [`KeyIndex`].
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         let newest_first = self.generations.iter().rev().map(|generation| {
             let revisions: Vec<Revision> = generation.revisions.iter().rev().copied().collect();
@@ -112,8 +116,8 @@ impl LongKeyIndex {
         write_generations(self.deleted, &newest_first.collect::<Vec<_>>(), out);
     }
 
-    /// The first generation that was not over before a compaction. One transaction may end a generation and begin the next: then the
-    /// later one counts.
+    /// Returns the first generation that a compaction keeps. A transaction may end a generation and
+    /// begin the next; if that is the compacted revision, the later generation is kept.
     fn first_kept(&self, at: i64) -> usize {
         let over = self.generations.partition_point(|generation| generation.newest().main < at);
         if over + 1 == self.generations.len() && !self.is_closed(over) {
@@ -149,10 +153,10 @@ impl Generation {
     }
 
     fn newest(&self) -> Revision {
-        *self.revisions.last().expect("none is empty")
+        *self.revisions.last().expect("a generation has at least one revision")
     }
 
-    /// Where the newest revision is that is not after another.
+    /// Returns the position of the last revision at or below another.
     fn position(&self, revision: i64) -> Option<usize> {
         self.revisions.partition_point(|one| one.main <= revision).checked_sub(1)
     }

@@ -1,7 +1,8 @@
-//! The index: which keys there are, and the revisions of each, in memory.
+//! The index: the keys and the revisions of each, in memory (etcd's treeIndex).
 //!
-//! A tree of keys in order, in nodes of some dozens. A copy of the tree ([`Clone`]) takes no longer than a pointer does, and stays as it is
-//! while the tree goes on changing: a range over a million keys is read from one, and nobody waits for it.
+//! A B-tree of keys whose nodes hold some dozens of keys. Cloning the tree copies one pointer. The
+//! clone does not change while the tree does, so a range over a million keys reads a clone and
+//! blocks no writer.
 //!
 //! ```text
 //!                      [ ""  "m" ]   live 4, newest 9
@@ -9,8 +10,8 @@
 //!     "bar" {4}  "foo" {2, 3, 5t}     "moo" {6, 9}  "tea" {7}  "zoo" {8}
 //! ```
 //!
-//! What a node costs is the bytes of its keys and some twenty-five for each: see [`packed`] and [`history`]. Values are not here: they are in
-//! the backend, under their revision.
+//! A key costs its own bytes and about 25 more: see [`packed_keys`] and [`key_index`]. Values are
+//! not here: they live in the backend under their revision.
 
 mod chunked_list;
 mod key_index;
@@ -30,30 +31,31 @@ use types::Revision;
 use leaf::Leaf;
 use node::Node;
 
-/// A key at some revision.
+/// A key at a revision, as the index knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyMeta {
-    /// When it was put last.
+    /// The revision of the last put.
     pub(crate) modified: Revision,
-    /// When it was created.
+    /// The revision of the put that created the key.
     pub(crate) created: i64,
-    /// How often it was put since then.
+    /// The number of puts since the creation, with it.
     pub(crate) version: i64,
 }
 
-/// KeySelector that a request names.
+/// The keys that a request names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeySelector<'a> {
-    /// One key.
+    /// A single key.
     One(&'a [u8]),
-    /// Several.
+    /// A range of keys.
     Range(KeyRange<'a>),
 }
 
 impl<'a> KeySelector<'a> {
-    /// One key if there is no end, all from it on if the end is one zero byte, else those before the end.
+    /// Selects one key if the end is empty, all keys from it on if the end is a zero byte, else the
+    /// keys before the end.
     ///
-    /// Compat: as in etcd, an end that is not past the key gives an empty range, not an error.
+    /// Compat: as in etcd, an end at or before the key selects nothing; it is not an error.
     pub(crate) fn new(key: &'a [u8], end: &'a [u8]) -> KeySelector<'a> {
         match end {
             [] => KeySelector::One(key),
@@ -63,7 +65,7 @@ impl<'a> KeySelector<'a> {
     }
 }
 
-/// The keys from one to another, which is not included, or to the end.
+/// The keys from `from` up to, and not including, `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyRange<'a> {
     from: &'a [u8],
@@ -71,13 +73,13 @@ pub(crate) struct KeyRange<'a> {
 }
 
 impl KeyRange<'_> {
-    /// Whether there can be a key in it.
+    /// Returns whether no key can be in the range.
     fn is_empty(&self) -> bool {
         self.to.is_some_and(|to| to <= self.from)
     }
 }
 
-/// All keys and their revisions.
+/// All keys with their revisions.
 #[derive(Clone, Debug)]
 pub(crate) struct TreeIndex {
     root: Arc<Node>,
@@ -90,18 +92,18 @@ impl Default for TreeIndex {
 }
 
 impl TreeIndex {
-    /// A key as of a revision; none if it is not there then.
+    /// Returns a key at a revision, or `None` if it does not exist then.
     #[inline]
     pub(crate) fn get(&self, key: &[u8], revision: i64) -> Option<KeyMeta> {
         self.root.leaf(key).get(key, revision)
     }
 
-    /// Whether anything is known of a key, be it that it was deleted.
+    /// Returns whether the index has a key, even if it is deleted.
     pub(crate) fn contains(&self, key: &[u8]) -> bool {
         self.root.leaf(key).contains(key)
     }
 
-    /// Calls back with those keys that are there at a revision, in order, until told to stop.
+    /// Calls `f` with the selected keys that exist at a revision, in order, until it breaks.
     pub(crate) fn visit<F>(&self, keys: KeySelector<'_>, revision: i64, mut f: F) -> ControlFlow<()>
     where
         F: FnMut(&[u8], KeyMeta) -> ControlFlow<()>,
@@ -116,7 +118,7 @@ impl TreeIndex {
         }
     }
 
-    /// How many of these keys are there at a revision.
+    /// Returns the number of selected keys that exist at a revision.
     pub(crate) fn count(&self, keys: KeySelector<'_>, revision: i64) -> u64 {
         match keys {
             KeySelector::One(key) => self.get(key, revision).is_some().into(),
@@ -125,38 +127,38 @@ impl TreeIndex {
         }
     }
 
-    /// How many keys are there by now.
+    /// Returns the number of keys at the latest revision.
     pub(crate) fn live(&self) -> u64 {
         self.root.live()
     }
 
-    /// How many keys there are in all, deleted ones whose history is kept included.
+    /// Returns the number of keys, including deleted ones that have revisions.
     pub(crate) fn len(&self) -> usize {
         self.root.len()
     }
 
-    /// Bytes of memory that it takes, without what the allocator adds. Looks at all of it.
+    /// Returns the memory in bytes, without allocator overhead. Visits every node.
     pub(crate) fn bytes(&self) -> usize {
         self.root.bytes()
     }
 
-    /// A key was put. Returns it as it was before.
+    /// Adds the revision of a put. Returns the key before it.
     pub(crate) fn put(&mut self, key: &[u8], revision: Revision) -> Option<KeyMeta> {
         let new = KeyMeta { modified: revision, created: revision.main, version: 1 };
         self.add(key, new, false)
     }
 
-    /// A key was deleted.
+    /// Adds the revision of a delete.
     ///
     /// # Panics
-    /// If it was not there.
+    /// If the key does not exist.
     pub(crate) fn tombstone(&mut self, key: &[u8], revision: Revision) {
         let before = self.add(key, KeyMeta { modified: revision, created: 0, version: 1 }, true);
-        assert!(before.is_some(), "only a key that is there is deleted");
+        assert!(before.is_some(), "a deleted key has to exist");
     }
 
-    /// A revision was found in a file: of a key that is not known yet, the first that is left of its history. Returns false, and does nothing, if it
-    /// deletes a key that is deleted already.
+    /// Adds a revision that was read from a database. Returns false, without a change, if it is a
+    /// tombstone of a deleted key.
     pub(crate) fn maybe_restore(&mut self, key: &[u8], found: KeyMeta, tombstone: bool) -> bool {
         let fits = !tombstone || !self.contains(key) || self.get(key, i64::MAX).is_some();
         if fits {
@@ -165,8 +167,8 @@ impl TreeIndex {
         fits
     }
 
-    /// Drops what a compaction drops, of a bounded number of keys, from one on. Adds the revisions that are kept of them to a list,
-    /// in no particular order. Returns where to go on.
+    /// Compacts a bounded number of keys, beginning at `from`. Appends the kept revisions to
+    /// `kept`, unsorted. Returns the key to continue at.
     pub(crate) fn compact(
         &mut self,
         from: &[u8],
@@ -183,8 +185,8 @@ impl TreeIndex {
         next
     }
 
-    /// The revisions at or before one that a compaction there would keep, sorted. Without tombstones, which releases before 3.5.16 dropped: their
-    /// hashes are to stay the same.
+    /// Returns the revisions that a compaction would keep at or below itself, sorted. Tombstones
+    /// are left out: etcd before 3.5.16 discards them, and hashes must not differ.
     pub(crate) fn keep(&self, at: i64) -> Vec<Revision> {
         let mut kept = Vec::new();
         self.root

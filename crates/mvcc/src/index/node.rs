@@ -1,10 +1,10 @@
-//! A node of the index, and what is done to the tree below it.
+//! Nodes of the index, and the operations on the tree below them.
 //!
-//! Nodes are shared: a copy of the tree is a copy of the pointer to its root. Whoever changes the tree then copies the nodes on the way to what
-//! it changes, once, if somebody else still has them, and changes them in place otherwise (`Arc::make_mut`).
+//! Nodes are shared between clones of the tree. A change copies the nodes on its path if a clone
+//! still references them, and modifies them in place otherwise (`Arc::make_mut`).
 //!
-//! Each node knows how many keys below it are there by now, and the newest revision below it. So a count at a revision looks only into
-//! nodes that changed since, and at the two ends of the range.
+//! Each node knows the number of live keys and the newest revision below it. So a count at a
+//! revision descends only into nodes that changed since, and at both ends of the range.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use super::leaf::Leaf;
 use super::packed_keys::PackedKeys;
 use super::{KeyMeta, KeyRange};
 
-/// Most children of a node.
+/// The maximum number of children of a node.
 const CHILDREN_MAX: usize = if cfg!(test) { 6 } else { 64 };
-/// With fewer, it is joined with its neighbour, where there is room.
+/// A node with fewer children is merged with its neighbor, if there is room.
 const CHILDREN_MIN: usize = CHILDREN_MAX / 4;
 
 #[derive(Clone, Debug)]
@@ -28,17 +28,18 @@ pub(super) enum Node {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inner {
-    /// For each child but the first, a key that is not above any of its own, and above all of the child before.
+    /// Separators: one for each child but the first, greater than all keys of the child before and
+    /// not greater than any key of its own.
     bounds: PackedKeys,
     children: Vec<Arc<Node>>,
     live: u64,
     newest: i64,
 }
 
-/// A node that was split: its upper part, and the lowest key of that.
+/// The upper part of a node that was split, with its separator.
 pub(super) type Split = Option<(Box<[u8]>, Arc<Node>)>;
 
-/// What adding a revision did: the key as it was before, and the split that followed.
+/// The key before an added revision, and the split that followed.
 pub(super) type Added = (Option<KeyMeta>, Split);
 
 impl Node {
@@ -64,7 +65,7 @@ impl Node {
         }
     }
 
-    /// How many keys there are, deleted ones whose history is kept included.
+    /// Returns the number of keys, including deleted ones that have revisions.
     pub(super) fn len(&self) -> usize {
         match self {
             Node::Leaf(leaf) => leaf.len(),
@@ -72,7 +73,7 @@ impl Node {
         }
     }
 
-    /// Bytes of memory, this node included.
+    /// Returns the memory in bytes, including this node.
     pub(super) fn bytes(&self) -> usize {
         let below = match self {
             Node::Leaf(leaf) => leaf.heap_bytes(),
@@ -82,11 +83,11 @@ impl Node {
                 inner.bounds.heap_bytes() + pointers + children
             }
         };
-        // Behind the pointer are two counters too.
+        // An `Arc` has two counters.
         below + size_of::<Node>() + 2 * size_of::<usize>()
     }
 
-    /// The leaf that a key belongs to.
+    /// Returns the leaf that a key belongs to.
     #[inline]
     pub(super) fn leaf(&self, key: &[u8]) -> &Leaf {
         let mut node = self;
@@ -98,7 +99,7 @@ impl Node {
         }
     }
 
-    /// Adds a revision of a key; or, of a key that is not known, what is found of it.
+    /// Adds a revision of a known key, or a new key.
     pub(super) fn add(this: &mut Arc<Node>, key: &[u8], found: KeyMeta, tombstone: bool) -> Added {
         match Arc::make_mut(this) {
             Node::Leaf(leaf) => {
@@ -113,7 +114,7 @@ impl Node {
         }
     }
 
-    /// Calls back with the keys of a range that are there at a revision, in order.
+    /// Calls `f` with the keys of a range that exist at a revision, in order.
     pub(super) fn visit<F>(&self, range: &KeyRange<'_>, revision: i64, f: &mut F) -> ControlFlow<()>
     where
         F: FnMut(&[u8], KeyMeta) -> ControlFlow<()>,
@@ -122,7 +123,8 @@ impl Node {
             Node::Leaf(leaf) => leaf.visit(range, revision, f),
             Node::Inner(inner) => {
                 for child in &inner.children[inner.part(range)] {
-                    // Where all keys are deleted, as of then, there is nothing to look at.
+                    // A subtree without live keys has none at a revision at or above its newest,
+                    // either.
                     if child.live() > 0 || child.newest() > revision {
                         child.visit(range, revision, f)?;
                     }
@@ -132,7 +134,7 @@ impl Node {
         }
     }
 
-    /// How many keys of a range are there at a revision.
+    /// Returns the number of keys of a range that exist at a revision.
     pub(super) fn count(&self, range: &KeyRange<'_>, revision: i64) -> u64 {
         match self {
             Node::Leaf(leaf) => leaf.count(range, revision),
@@ -140,7 +142,7 @@ impl Node {
         }
     }
 
-    /// Calls back with what a compaction would keep of each key.
+    /// Calls `f` with the effect of a compaction on each key.
     pub(super) fn plan_compaction(
         &self,
         at: i64,
@@ -154,7 +156,8 @@ impl Node {
         }
     }
 
-    /// Compacts the node above the leaves that a key belongs to, from that key's leaf on, or a single leaf. Returns where to go on.
+    /// Compacts the leaves below one node, beginning with the leaf of `from`. Returns the key to
+    /// continue at.
     pub(super) fn compact(
         this: &mut Arc<Node>,
         from: &[u8],
@@ -167,11 +170,13 @@ impl Node {
             }
             return None;
         }
-        let Node::Inner(inner) = Arc::make_mut(this) else { unreachable!("it is no leaf") };
+        let Node::Inner(inner) = Arc::make_mut(this) else {
+            unreachable!("leaves were handled above")
+        };
         inner.compact(from, at, kept)
     }
 
-    /// The only child of a root that has one.
+    /// Returns the child of a root that has only one.
     pub(super) fn only_child(&self) -> Option<&Arc<Node>> {
         match self {
             Node::Inner(Inner { children, .. }) if children.len() == 1 => children.first(),
@@ -179,7 +184,7 @@ impl Node {
         }
     }
 
-    /// A root above two nodes.
+    /// Returns a root above two nodes.
     pub(super) fn above(lower: Arc<Node>, bound: &[u8], upper: Arc<Node>) -> Node {
         let mut inner = Inner { children: vec![lower], ..Inner::default() };
         inner.push(bound, upper);
@@ -200,22 +205,22 @@ impl Node {
             (Node::Inner(inner), Node::Inner(other)) => {
                 inner.children.len() + other.children.len() <= CHILDREN_MAX / 2
             }
-            _ => unreachable!("neighbours are alike"),
+            _ => unreachable!("siblings are of the same kind"),
         }
     }
 
-    /// Takes in the neighbour above, which begins at a bound.
+    /// Merges the sibling above, which begins at a separator.
     fn join(&mut self, bound: &[u8], above: &Node) {
         match (self, above) {
             (Node::Leaf(leaf), Node::Leaf(above)) => leaf.join(above),
             (Node::Inner(inner), Node::Inner(above)) => inner.join(bound, above),
-            _ => unreachable!("neighbours are alike"),
+            _ => unreachable!("siblings are of the same kind"),
         }
     }
 }
 
 impl Inner {
-    /// The child that a key belongs to.
+    /// Returns the child that a key belongs to.
     #[inline]
     fn child(&self, key: &[u8]) -> usize {
         match self.bounds.search(key) {
@@ -224,13 +229,13 @@ impl Inner {
         }
     }
 
-    /// The children that a range touches.
+    /// Returns the children that overlap a range.
     fn part(&self, range: &KeyRange<'_>) -> std::ops::RangeInclusive<usize> {
         let last = range.to.map_or(self.children.len() - 1, |to| self.child(to));
         self.child(range.from)..=last
     }
 
-    /// Adds a child behind the others. The first has no bound.
+    /// Appends a child. The first one has no separator.
     fn push(&mut self, bound: &[u8], child: Arc<Node>) {
         if !self.children.is_empty() {
             self.bounds.push(bound, &[]);
@@ -238,7 +243,7 @@ impl Inner {
         self.children.push(child);
     }
 
-    /// The key that divides a child from the one before it.
+    /// Returns the separator before a child.
     fn bound(&self, child: usize) -> &[u8] {
         if child == 0 { &[] } else { self.bounds.key(child - 1) }
     }
@@ -259,7 +264,7 @@ impl Inner {
         (before, (self.children.len() > CHILDREN_MAX).then(|| self.split(at + 1)).flatten())
     }
 
-    /// Takes away the upper part: half of it, or the last child if that was added last.
+    /// Splits off the upper half; or only the last child if it was just added.
     fn split(&mut self, added: usize) -> Split {
         let last = self.children.len() - 1;
         let at = if added == last { last } else { self.children.len() / 2 };
@@ -311,7 +316,7 @@ impl Inner {
         next
     }
 
-    /// Takes out children that are empty, and joins small ones with their neighbours.
+    /// Removes empty children, and merges small ones with their siblings.
     fn merge_small(&mut self) {
         let needless = |at: usize| {
             let child = &*self.children[at];
@@ -342,7 +347,7 @@ impl Inner {
     }
 }
 
-/// What a compaction leaves of a leaf; none if that is all of it.
+/// Returns a leaf after a compaction, or `None` if it does not change.
 fn compact_leaf(leaf: &Leaf, at: i64, kept: &mut Vec<Revision>) -> Option<Leaf> {
     let mut changes = false;
     for one in leaf.plan_compaction(at) {

@@ -1,41 +1,42 @@
-//! KeySelector in order, each with some bytes that belong to it, in one piece of memory.
+//! Sorted keys, each with attached bytes (its *tail*), in one allocation.
 //!
 //! ```text
-//!   "foo/1" → x    "foo/25" → yz            all keys begin with 4 bytes, "foo/"
+//!   "foo/1" → x    "foo/25" → yz            common prefix "foo/", 4 bytes
 //!
 //!   slots                                    records
 //!   head "1\0\0\0"   key ends 5   ends 6     f o o / 1 x
 //!   head "25\0\0"    key ends 12  ends 14    f o o / 2 5 y z
 //! ```
 //!
-//! A node of the index holds some dozens of keys, and most of what looking one up costs is waiting for memory. So everything is in one allocation; the slots, a
-//! few lines of the processor's cache, are searched by the *head* of each key, the four bytes behind what all keys begin with; and the record that
-//! is found has the key and what belongs to it side by side. A key costs its own bytes and twelve more, and a copy of the node is a
-//! copy of one array.
+//! A lookup is bound by cache misses. So everything is in one allocation. The slots, a few cache
+//! lines, are searched by the *head* of each key: the four bytes after the prefix that all keys
+//! share. The record that is found has the key and its tail side by side. A key costs its own bytes
+//! and 12 more, and a clone copies one array.
 
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// By how much memory grows when it is full: an eighth. Doubling would leave a quarter of it unused on average.
+/// The growth of a full allocation: an eighth. Doubling would waste a quarter of the memory on
+/// average.
 const GROWTH_SHIFT: u32 = 3;
 
-/// Bytes of a slot: three numbers of four.
+/// The size of a slot: three `u32`.
 const SLOT_BYTES: usize = 12;
 
-/// KeySelector in order, with what belongs to each.
+/// Sorted keys with their tails.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PackedKeys {
     /// All slots, then all records.
     data: Vec<u8>,
     len: u32,
-    /// How many bytes all keys begin with.
+    /// The length of the prefix that all keys share.
     prefix: u32,
 }
 
-/// What is known of a record without looking at it. Places are counted from where the records begin.
+/// The fixed-size part of a record. Positions are relative to the start of the records.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// Four bytes of the key, as a number: in the order of the keys.
+    /// Four bytes of the key as a number that sorts like the key.
     head: u32,
     key_end: u32,
     end: u32,
@@ -50,12 +51,12 @@ impl PackedKeys {
         self.len == 0
     }
 
-    /// Bytes of all keys and what belongs to them.
+    /// Returns the size of all keys and tails in bytes.
     pub(super) fn size(&self) -> usize {
         self.data.len() - self.records()
     }
 
-    /// Bytes of memory behind it.
+    /// Returns the heap memory in bytes.
     pub(super) fn heap_bytes(&self) -> usize {
         self.data.capacity()
     }
@@ -66,22 +67,22 @@ impl PackedKeys {
         &self.data[records + start..records + self.slot(at).key_end as usize]
     }
 
-    /// What belongs to a key.
+    /// Returns the tail of a key.
     #[inline]
     pub(super) fn tail(&self, at: usize) -> &[u8] {
         let (Slot { key_end, end, .. }, records) = (self.slot(at), self.records());
         &self.data[records + key_end as usize..records + end as usize]
     }
 
-    /// Where a key is.
+    /// Returns the position of a key.
     #[inline]
     pub(super) fn find(&self, key: &[u8]) -> Option<usize> {
-        // If it does not begin as all do, it is none of those that its head is equal to.
+        // A key with another prefix may have the head of a key, but equals none.
         let head = head_of(key.get(self.prefix as usize..)?);
         self.search_equal_heads(head, key).ok()
     }
 
-    /// Where a key is, or where it would be.
+    /// Returns the position of a key, or where it would be inserted.
     #[inline]
     pub(super) fn search(&self, key: &[u8]) -> Result<usize, usize> {
         if self.is_empty() {
@@ -112,7 +113,7 @@ impl PackedKeys {
         self.rebuild_head(at);
     }
 
-    /// Replaces what belongs to a key.
+    /// Replaces the tail of a key.
     pub(super) fn replace_tail(&mut self, at: usize, tail: &[u8]) {
         let (slot, records) = (self.slot(at), self.records());
         let before = (slot.end - slot.key_end) as usize;
@@ -121,14 +122,14 @@ impl PackedKeys {
         self.shift_ends(at + 1, before, tail.len());
     }
 
-    /// Takes away the keys from a place on.
+    /// Splits off the keys from a position on.
     pub(super) fn split_off(&mut self, at: usize) -> PackedKeys {
         let (lower, upper) = (self.part(0..at), self.part(at..self.len()));
         *self = lower;
         upper
     }
 
-    /// Takes in keys that come behind all of these.
+    /// Appends keys that are all greater.
     pub(super) fn append(&mut self, other: &PackedKeys) {
         let mut both = PackedKeys { len: self.len + other.len, ..PackedKeys::default() };
         both.data.reserve_exact(self.data.len() + other.data.len());
@@ -141,7 +142,7 @@ impl PackedKeys {
         *self = both;
     }
 
-    /// A list of its own of some of the keys.
+    /// Copies a range of positions.
     fn part(&self, range: Range<usize>) -> PackedKeys {
         let (from, to) = (self.start(range.start), self.start(range.end));
         let slots = &self.data[range.start * SLOT_BYTES..range.end * SLOT_BYTES];
@@ -153,12 +154,12 @@ impl PackedKeys {
         part
     }
 
-    /// Searches among the keys with a head. Those before and behind it are before and behind.
+    /// Searches the keys with a given head by comparing whole keys.
     #[inline]
     fn search_equal_heads(&self, head: u32, key: &[u8]) -> Result<usize, usize> {
         let mut low = self.partition(0, |other| other < head);
         let mut high = low;
-        // Mostly there is one, or none.
+        // Usually at most one key has the head.
         while high < self.len() && self.head(high) == head && high - low < 4 {
             high += 1;
         }
@@ -176,7 +177,8 @@ impl PackedKeys {
         Err(low)
     }
 
-    /// From a place on, the first key whose head does not fulfil a condition that those before it do.
+    /// Returns the first position from `from` whose head fails a predicate that holds for all
+    /// before it.
     #[inline]
     fn partition(&self, from: usize, holds: impl Fn(u32) -> bool) -> usize {
         let (mut low, mut high) = (from, self.len());
@@ -187,13 +189,13 @@ impl PackedKeys {
         low
     }
 
-    /// Where the records begin.
+    /// Returns where the records begin.
     #[inline]
     fn records(&self) -> usize {
         self.len() * SLOT_BYTES
     }
 
-    /// Where a record begins.
+    /// Returns where a record begins.
     #[inline]
     fn start(&self, at: usize) -> usize {
         if at == 0 { 0 } else { self.slot(at - 1).end as usize }
@@ -207,7 +209,7 @@ impl PackedKeys {
     #[inline]
     fn slot(&self, at: usize) -> Slot {
         let bytes: &[u8; SLOT_BYTES] =
-            self.data[at * SLOT_BYTES..].first_chunk().expect("a slot is whole");
+            self.data[at * SLOT_BYTES..].first_chunk().expect("a slot has 12 bytes");
         Slot { head: read(bytes, 0), key_end: read(bytes, 4), end: read(bytes, 8) }
     }
 
@@ -215,7 +217,7 @@ impl PackedKeys {
         self.data[at * SLOT_BYTES..(at + 1) * SLOT_BYTES].copy_from_slice(&slot.encode());
     }
 
-    /// Sets the head of a key that was put in; or of all, if they no longer begin alike.
+    /// Sets the head of an inserted key; or all heads, if the common prefix changed.
     fn rebuild_head(&mut self, at: usize) {
         let outermost = at == 0 || at + 1 == self.len();
         if outermost && self.common_prefix() != self.prefix as usize {
@@ -233,7 +235,8 @@ impl PackedKeys {
         }
     }
 
-    /// How many bytes all keys begin with: since they are in order, those that the first and the last do.
+    /// Returns the length of the common prefix. Keys are sorted, so the first and the last
+    /// determine it.
     fn common_prefix(&self) -> usize {
         if self.is_empty() {
             return 0;
@@ -242,7 +245,7 @@ impl PackedKeys {
         first.iter().zip(last).take_while(|(one, other)| one == other).count()
     }
 
-    /// Puts other bytes in some place, and moves what is behind it.
+    /// Replaces a range of bytes, and moves those after it.
     fn splice(&mut self, place: Range<usize>, parts: &[&[u8]]) {
         let new: usize = parts.iter().map(|part| part.len()).sum();
         let (len, more) = (self.data.len(), new.saturating_sub(place.len()));
@@ -259,7 +262,7 @@ impl PackedKeys {
         self.data.truncate(len - place.len() + new);
     }
 
-    /// What was before records from a place on has another length.
+    /// Adjusts the positions of records after the length of an earlier one changed.
     fn shift_ends(&mut self, from: usize, before: usize, after: usize) {
         let (before, after) = (number(before), number(after));
         let moved = |end: u32| end - before + after;
@@ -280,7 +283,8 @@ impl Slot {
     }
 }
 
-/// The first four bytes as a number, filled up with zeros: never smaller for a string that comes later.
+/// Returns the first four bytes as a big-endian number, padded with zeros. Preserves the order of
+/// keys.
 #[inline]
 fn head_of(rest: &[u8]) -> u32 {
     if let Some(four) = rest.first_chunk() {
@@ -293,12 +297,13 @@ fn head_of(rest: &[u8]) -> u32 {
 
 #[inline]
 fn read(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(*bytes[at..].first_chunk().expect("a slot is whole"))
+    u32::from_le_bytes(*bytes[at..].first_chunk().expect("a slot has 12 bytes"))
 }
 
-/// A request, and so a key, is far shorter than this can count; and a node holds little more than one that is long.
+/// Converts a position. Keys are bounded by the request size, and a node holds little more than one
+/// long key.
 fn number(place: usize) -> u32 {
-    u32::try_from(place).expect("a node of the index is split long before")
+    u32::try_from(place).expect("a node is split long before it has 4 GiB")
 }
 
 #[cfg(test)]
@@ -317,7 +322,7 @@ mod tests {
         Split(usize, bool),
     }
 
-    /// KeySelector that begin alike, or not, or with nothing but zeros.
+    /// Keys with common prefixes, without, and with zeros alone.
     fn key() -> impl Strategy<Value = Vec<u8>> {
         let bytes =
             |len| proptest::collection::vec(prop_oneof![Just(0), Just(1), any::<u8>()], len);
@@ -342,7 +347,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn like_a_map(steps in proptest::collection::vec(step(), 0..80)) {
+        fn packed_keys_equal_a_btree_map(steps in proptest::collection::vec(step(), 0..80)) {
             let (mut packed, mut model) = (PackedKeys::default(), BTreeMap::<Vec<u8>, Vec<u8>>::new());
             for step in steps {
                 let len = model.len();

@@ -1,4 +1,4 @@
-//! The index against a plain list of what happened to each key.
+//! The index compared with a plain list of the changes of each key.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,11 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What happened to a key, in order: when, and whether it was deleted.
+/// The changes of each key, in order: the revision, and whether it is a tombstone.
 #[derive(Clone, Default)]
 struct Model {
     keys: BTreeMap<Vec<u8>, Vec<(Revision, bool)>>,
-    /// Versions and creations are those of the whole history.
+    /// The uncompacted history, which determines versions and create revisions.
     all: BTreeMap<Vec<u8>, Vec<(Revision, bool)>>,
 }
 
@@ -27,7 +27,10 @@ impl Model {
             return None;
         }
         let history = &self.all[key];
-        let place = history.iter().position(|one| one == kept).expect("all has it too");
+        let place = history
+            .iter()
+            .position(|one| one == kept)
+            .expect("the full history has every kept revision");
         let since = history[..place].iter().rposition(|(_, tombstone)| *tombstone);
         let created = since.map_or(0, |tombstone| tombstone + 1);
         Some(KeyMeta {
@@ -45,7 +48,7 @@ impl Model {
         self.keys.keys().filter(inside).filter_map(found).collect()
     }
 
-    /// Keeps the newest revision at or before the compaction, unless it is a tombstone from before it.
+    /// Keeps the last revision at or below the compaction, unless it is a tombstone below it.
     fn compact(&mut self, at: i64) -> Vec<Revision> {
         let mut kept = Vec::new();
         self.keys.retain(|_, history| {
@@ -78,7 +81,7 @@ impl Model {
 enum Step {
     Put(u8),
     Delete(u8),
-    /// One transaction that deletes and puts a key again.
+    /// A transaction that deletes and recreates a key.
     Replace(u8),
     Compact(u8),
     Snapshot,
@@ -90,7 +93,7 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    // Some keys are put over and over.
+    // Some keys get many revisions.
     let key = || prop_oneof![any::<u8>(), 0..4_u8];
     prop_oneof![
         20 => key().prop_map(Step::Put),
@@ -103,7 +106,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// KeySelector of different lengths, some the beginning of others.
+/// Keys of different lengths, some a prefix of others.
 fn key(number: u8) -> Vec<u8> {
     let mut key = vec![number / 16];
     key.extend(std::iter::repeat_n(number, usize::from(number % 16) * 2));
@@ -160,7 +163,7 @@ const ALL: KeyRange<'_> = KeyRange { from: &[], to: None };
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
     #[test]
-    fn like_a_list_of_what_happened(steps in proptest::collection::vec(step(), 0..600)) {
+    fn index_equals_a_list_of_changes_per_key(steps in proptest::collection::vec(step(), 0..600)) {
         let mut pair =
             Pair { index: TreeIndex::default(), model: Model::default(), current: 1, compacted: 0 };
         let mut snapshots = Vec::new();
@@ -205,9 +208,10 @@ proptest! {
     }
 }
 
-/// Whatever the order of keys, nodes are neither lost nor counted twice; and when all is deleted and compacted, nothing is left.
+/// Whatever the order of insertion, no key is lost or counted twice, and nothing is left after all
+/// keys are deleted and compacted.
 #[test]
-fn keys_in_order_and_against_it() {
+fn ascending_and_descending_inserts_lose_no_key() {
     for backwards in [false, true] {
         let mut index = TreeIndex::default();
         let name = |number: u32| (if backwards { 3000 - number } else { number }).to_be_bytes();

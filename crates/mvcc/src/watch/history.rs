@@ -1,4 +1,4 @@
-//! What watchers need of the store: to read again what they were too late for.
+//! The history of the store, which watchers read to catch up.
 
 use std::ops::ControlFlow;
 
@@ -6,19 +6,20 @@ use bytes::Bytes;
 
 use crate::event::Event;
 
-/// The past of the store, as far as it is not compacted.
+/// The history of the store since the last compaction.
 ///
-/// All that was handed to [`Hub::publish`](super::Hub::publish) can be read here by then. It is never called with a lock of the hub held.
+/// Changes are readable here before they are passed to [`Hub::publish`](super::Hub::publish). Never
+/// called with a lock of the hub held.
 pub trait History {
-    /// The last revision.
+    /// Returns the last revision.
     fn current(&self) -> i64;
 
-    /// The revision that was compacted last: those below it are gone. -1 if there was none.
+    /// Returns the compacted revision, below which there is no history, or -1.
     fn compacted(&self) -> i64;
 
-    /// Calls `f` with each change whose main revision is within `from..=to`, in order, until it breaks. Fails with
-    /// [`HistoryError::Compacted`] if `from` is below the compacted revision by now. Deletions at the compacted revision itself
-    /// are still there.
+    /// Calls `f` with each change whose main revision is in `from..=to`, in order, until it breaks.
+    /// Fails with [`HistoryError::Compacted`] if `from` is below the compacted revision. Tombstones
+    /// at the compacted revision itself are included.
     fn changes(
         &self,
         from: i64,
@@ -26,14 +27,15 @@ pub trait History {
         f: &mut dyn FnMut(Event) -> ControlFlow<()>,
     ) -> Result<(), HistoryError>;
 
-    /// The encoded `KeyValue` that a key had at a revision. None if it had none, or if that is compacted.
+    /// Returns the encoded `KeyValue` of a key at a revision, or `None` if it did not exist then or
+    /// is compacted.
     fn value_at(&self, key: &[u8], revision: i64) -> Result<Option<Bytes>, HistoryError>;
 }
 
-/// Why the past could not be read.
+/// History could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HistoryError {
-    /// It is compacted up to this revision. Whoever asked is told so.
+    /// History is compacted up to this revision. The watcher is canceled.
     #[error("mvcc: required revision has been compacted")]
     Compacted(i64),
     /// The database is damaged. The member has to stop.

@@ -1,4 +1,7 @@
-//! The hub: where what is written meets those who watch.
+//! The watch hub: delivers the events of each transaction to the watchers.
+//!
+//! The applier publishes transactions, the watch thread takes turns for watchers that are behind,
+//! and each client reads its own [`Stream`]. All of them share `HubState` behind one lock.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,18 +19,19 @@ use super::stream::Stream;
 use super::sync::SyncBatch;
 use crate::event::Event;
 
-/// How watchers are served.
+/// The settings of the watch hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// A response of this size is split, for watchers that allow it: the largest request and what a message may have on top of it.
+    /// The response size in bytes from which a response is split, for watchers that allow it: the
+    /// largest request plus the overhead of a message.
     pub fragment_bytes: usize,
-    /// How often watchers that want it are told about their progress.
+    /// The interval of progress notifications.
     pub progress_interval: Duration,
-    /// How much may wait, and how much is done at once.
+    /// The bounds of queues and of the work per turn.
     pub limits: Limits,
 }
 
-/// The values that etcd has without any flags.
+/// The defaults of etcd's flags.
 impl Default for Config {
     fn default() -> Config {
         Config {
@@ -38,40 +42,42 @@ impl Default for Config {
     }
 }
 
-/// What follows a turn.
+/// The work that is left after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// There is more to do now.
+    /// More work is ready now.
     Again,
-    /// There is nothing to do until the hub calls for it.
+    /// No work is left until the hub calls `wake`.
     Idle,
 }
 
-/// All watchers of a member. Clones are the same hub.
+/// All watchers of a member. Clones share the same hub.
 #[derive(Clone)]
 pub struct Hub {
     pub(super) shared: Arc<HubShared>,
 }
 
-/// What the hub and its streams share.
+/// The state shared by the hub and its streams.
 ///
-/// Locks are taken in this order: `turn`, `state`, a stream's queue, `streams_with_room`. The last two are leaves that are held for a few instructions.
+/// Lock order: `turn`, `state`, the queue of a stream, `streams_with_room`. The last two are held
+/// for a few instructions.
 pub(super) struct HubShared {
     pub(super) fragment_bytes: usize,
     progress_interval: Duration,
     limits: Limits,
     state: Mutex<HubState>,
-    /// Held by who takes a turn: there is one at a time.
+    /// Held for the duration of a turn: there is one at a time.
     turn: Mutex<()>,
-    /// Streams whose victims have room now.
+    /// Streams whose victims can continue.
     streams_with_room: Mutex<BTreeSet<u64>>,
     wake: Notify,
     pending: Arc<AtomicUsize>,
 }
 
 impl Hub {
-    /// A hub without watchers, for a store at a revision. It calls `wake` when there is something to do for [`Hub::turn`], or [`Hub::tick_progress`] may have to be called sooner than it said; never with a
-    /// lock held.
+    /// Creates a hub without watchers, for a store at a revision. Calls `wake` when [`Hub::turn`]
+    /// has work to do, or [`Hub::tick_progress`] has to be called earlier than it said; never with
+    /// a lock held.
     #[must_use]
     pub fn new(revision: i64, config: &Config, wake: Notify) -> Hub {
         let shared = HubShared {
@@ -87,25 +93,29 @@ impl Hub {
         Hub { shared: Arc::new(shared) }
     }
 
-    /// A transaction was applied: `publish` makes the store show its revision, and those who watch get its events.
+    /// Delivers the events of an applied transaction. `publish` makes its revision visible in the
+    /// store.
     ///
-    /// Both happen as one for whoever creates a watcher or asks for progress. By now the changes can be read from [`History`].
-    /// Readers are told after all locks are released, on this thread.
+    /// Both happen as one step for clients that create a watcher or ask for progress. The changes
+    /// are already readable in [`History`]. Streams are notified on this thread, after all locks
+    /// are released.
     ///
     /// # Panics
     ///
     /// If the revision is not larger than all before.
     pub fn publish(&self, revision: i64, events: &[Event], publish: impl FnOnce()) {
         self.shared.with(|state, notifications| {
-            // The store is first, so that who hears of an event also finds it there.
+            // The store first: a client that receives an event can read it.
             publish();
             state.publish(revision, events, notifications);
         });
     }
 
-    /// The store was replaced by another one that is at this revision: `publish` makes the new one visible.
+    /// Moves all watchers to another store, which is at this revision. `publish` makes that store
+    /// visible.
     ///
-    /// Watchers go on where they are: what lies between they read from the new store's history, and those for which that is compacted are ended.
+    /// Watchers continue at the revision they have reached. They read the revisions in between from
+    /// the history of the new store, and are canceled if those are compacted.
     pub fn restore(&self, revision: i64, publish: impl FnOnce()) {
         self.shared.with(|state, _| {
             publish();
@@ -114,8 +124,9 @@ impl Hub {
         self.shared.wake();
     }
 
-    /// A new stream for a client. `notify` is called when something can be read from it after there was nothing. `now` is monotonic; `jitter` is
-    /// added to the interval of progress notifications, at random up to a tenth of it, so that not all streams are told at once.
+    /// Opens a stream for a client. `notify` is called when the empty stream gets a response. `now`
+    /// is monotonic. `jitter`, a random time up to a tenth of the interval, delays progress
+    /// notifications so that the streams do not send them all at once.
     #[must_use]
     pub fn stream(&self, notify: Notify, now: Duration, jitter: Duration) -> Stream {
         let shared = &self.shared;
@@ -128,22 +139,25 @@ impl Hub {
             state.streams.insert(number, StreamState::new(Arc::clone(&outbox), progress));
             outbox
         });
-        // Its progress may be the next that is due.
+        // The new stream may be the next one due for progress notifications.
         shared.wake();
         Stream::new(Arc::clone(shared), outbox)
     }
 
-    /// Does a bounded part of what waits: victims that have room now, then watchers that read history.
+    /// Executes a bounded part of the work: moves victims whose streams have room, then syncs
+    /// unsynced watchers.
     ///
     /// # Errors
     ///
-    /// If history cannot be read. Nothing is lost by it; but as the database is damaged, the member has to stop.
+    /// If history cannot be read. No event is lost, but the database is damaged and the member has
+    /// to stop.
     pub fn turn(&self, history: &dyn History) -> Result<Next, HistoryError> {
         let _alone = self.shared.turn.lock();
         self.shared.move_victims();
         let compacted = history.compacted();
         if let Some(mut sync) = self.begin_sync(compacted) {
-            // A history that does not come so far is that of a store which was replaced meanwhile: then nothing was read.
+            // A history that ends earlier belongs to a store that was replaced meanwhile: ignore
+            // what was read.
             let walked = sync.walk(history).map(|()| history.current() >= sync.to);
             self.shared
                 .with(|state, notifications| state.finish_sync(sync, walked, notifications))?;
@@ -151,37 +165,38 @@ impl Hub {
         Ok(self.next())
     }
 
-    /// Tells those that are due about their progress. Returns when it is to be called again, if any stream is there.
+    /// Sends the progress notifications that are due. Returns the time of the next one, if there is
+    /// a stream.
     pub fn tick_progress(&self, now: Duration) -> Option<Duration> {
         self.shared.with(|state, notifications| state.tick_progress(now, notifications))
     }
 
-    /// The revision up to which everything was published.
+    /// Returns the last published revision.
     #[must_use]
     pub fn revision(&self) -> i64 {
         self.shared.state().current
     }
 
-    /// How many streams there are.
+    /// Returns the number of streams.
     #[must_use]
     pub fn streams(&self) -> usize {
         self.shared.state().streams.len()
     }
 
-    /// How many watchers there are.
+    /// Returns the number of watchers.
     #[must_use]
     pub fn watchers(&self) -> usize {
         self.shared.state().watchers.len()
     }
 
-    /// How many of them do not have all there is: unsynced ones and victims.
+    /// Returns the number of watchers that are behind: unsynced watchers and victims.
     #[must_use]
     pub fn slow_watchers(&self) -> usize {
         let state = self.shared.state();
         state.watchers.len() - state.synced.len()
     }
 
-    /// How many events wait in the queues of the streams.
+    /// Returns the number of events in the queues of the streams.
     #[must_use]
     pub fn pending_events(&self) -> usize {
         self.shared.pending.load(Ordering::Relaxed)
@@ -199,7 +214,7 @@ impl Hub {
 }
 
 impl HubShared {
-    /// Does something under the lock, then tells the syncing that have to be told.
+    /// Calls `f` under the lock, then notifies streams after releasing it.
     pub(super) fn with<T>(&self, f: impl FnOnce(&mut HubState, &mut Notifications) -> T) -> T {
         let mut notifications = Notifications::default();
         let result = f(&mut self.state(), &mut notifications);
@@ -207,12 +222,12 @@ impl HubShared {
         result
     }
 
-    /// Calls for a turn.
+    /// Asks for a turn.
     pub(super) fn wake(&self) {
         (self.wake)();
     }
 
-    /// A stream has room again that its victims wait for.
+    /// Records that a stream with victims has room again, and asks for a turn.
     pub(super) fn has_room(&self, stream: u64) {
         self.streams_with_room().insert(stream);
         self.wake();
@@ -241,7 +256,8 @@ impl HubShared {
 }
 
 impl HubState {
-    /// All that synced watchers had of the old store, up to its revision, they have. What is after that, they read.
+    /// Continues all synced watchers at the new store. They have every event of the old one; the
+    /// revisions after it they read from history.
     fn restore(&mut self, revision: i64) {
         let seen = std::mem::replace(&mut self.current, revision);
         self.epoch += 1;

@@ -1,6 +1,5 @@
-//! All that the hub's lock guards: the watchers, and which group each is in.
-//!
-//! What moves a watcher from group to group is in `publish`, `victims` and `sync`; the moves themselves are here.
+//! The state behind the lock of the hub: the watchers and the group of each. `publish`, `victims`
+//! and `sync` decide when a watcher changes its group; this module implements the change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,39 +16,40 @@ pub(super) struct HubState {
     pub(super) limits: Limits,
     /// The revision of the store. Synced watchers have all events up to it.
     pub(super) current: i64,
-    /// How often the store was replaced. What was read before is not used afterwards.
+    /// Counts replacements of the store. History that was read in an earlier epoch is discarded.
     pub(super) epoch: u64,
     pub(super) watchers: Watchers,
     pub(super) synced: WatcherGroup,
-    /// Who waits to read history, by ticket.
+    /// Unsynced watchers by ticket: a FIFO.
     pub(super) unsynced: BTreeMap<u64, usize>,
     pub(super) streams: BTreeMap<u64, StreamState>,
-    /// The first in line was not reached by the last walk: the next one begins there.
+    /// Whether the last sync did not reach the first watcher in the FIFO. Then the next one begins
+    /// there.
     pub(super) first_missed: bool,
-    /// What is published while a turn reads history.
+    /// The transactions published while a turn reads history.
     pub(super) tail: Option<Tail>,
-    /// When the watchers of each stream are told about their progress.
+    /// The times at which streams are due for progress notifications.
     pub(super) progress_due: BTreeSet<(Duration, u64)>,
     tickets: u64,
     stream_numbers: u64,
 }
 
-/// A stream's watchers.
+/// The watchers of a stream.
 pub(super) struct StreamState {
     pub(super) outbox: Arc<Outbox>,
-    /// The slots of its watchers, by their ids.
+    /// The slots of the watchers, by watch id.
     pub(super) ids: BTreeMap<i64, usize>,
     pub(super) next_id: i64,
-    /// Watchers that compaction ended, and that the client has not cancelled.
+    /// Watchers that were canceled by a compaction, and that the client has not canceled yet.
     pub(super) ended: BTreeSet<i64>,
-    /// Who waits for room, by ticket.
+    /// Victims by ticket: a FIFO.
     pub(super) victims: BTreeMap<u64, usize>,
-    /// The bytes that these hold.
+    /// The bytes of the responses that the victims hold.
     pub(super) victim_bytes: usize,
     pub(super) progress: super::progress::Progress,
 }
 
-/// Streams whose syncing have to be told, once the lock is released.
+/// Streams to notify after the lock is released.
 #[derive(Default)]
 pub(super) struct Notifications(Vec<Arc<Outbox>>);
 
@@ -83,23 +83,23 @@ impl HubState {
         }
     }
 
-    /// The number for a new stream.
+    /// Returns the number of a new stream.
     pub(super) fn stream_number(&mut self) -> u64 {
         self.stream_numbers += 1;
         self.stream_numbers
     }
 
-    /// A ticket behind all others.
+    /// Returns the next ticket.
     pub(super) fn ticket(&mut self) -> u64 {
         self.tickets += 1;
         self.tickets
     }
 
     pub(super) fn stream(&mut self, number: u64) -> &mut StreamState {
-        self.streams.get_mut(&number).expect("a stream is there as long as its watchers are")
+        self.streams.get_mut(&number).expect("a stream outlives its watchers")
     }
 
-    /// Adds a watcher: synced if it starts after all there is, else unsynced.
+    /// Adds a watcher: synced if it starts after the current revision, else unsynced.
     pub(super) fn insert(&mut self, watcher: Watcher) {
         let (stream, id) = (watcher.outbox.stream, watcher.id);
         let from_now = watcher.start == 0;
@@ -111,7 +111,7 @@ impl HubState {
         self.assign_group(slot);
     }
 
-    /// Takes a watcher out, whatever group it is in.
+    /// Removes a watcher from its group and its stream.
     pub(super) fn remove(&mut self, slot: usize) {
         self.leave_group(slot);
         let (stream, id) = (self.watchers[slot].outbox.stream, self.watchers[slot].id);
@@ -121,7 +121,7 @@ impl HubState {
         self.watchers.remove(slot);
     }
 
-    /// Ends a watcher whose next revision is compacted.
+    /// Cancels a watcher whose next revision is compacted.
     pub(super) fn cancel_compacted(
         &mut self,
         slot: usize,
@@ -135,13 +135,13 @@ impl HubState {
         if ended.len() < ended_max {
             ended.insert(id);
         }
-        // Compat: as in etcd, this header has no revision.
+        // Compat: as in etcd, the header of this response has no revision.
         let item =
             QueuedResponse { watch_id: id, revision: 0, body: ResponseBody::Compacted(compacted) };
         notifications.add(&outbox, outbox.push(item));
     }
 
-    /// Puts a watcher that is in no group where it belongs by what it still has to get.
+    /// Assigns a watcher without a group to the one that its next revision demands.
     pub(super) fn assign_group(&mut self, slot: usize) {
         if self.watchers[slot].next > self.current {
             let place = self.synced.add(&self.watchers[slot].span, slot);
@@ -152,13 +152,13 @@ impl HubState {
         }
     }
 
-    /// Puts a watcher that is in no group among those that wait to read history.
+    /// Makes a watcher without a group unsynced.
     pub(super) fn join_unsynced(&mut self, slot: usize, ticket: u64) {
         self.unsynced.insert(ticket, slot);
         self.watchers[slot].state = WatcherState::Unsynced { ticket };
     }
 
-    /// Makes a watcher that is in no group wait for room in its stream, with what it was refused with, if that may be held.
+    /// Makes a watcher without a group a victim, which may hold the response that did not fit.
     pub(super) fn join_victims(&mut self, slot: usize, held: Option<QueuedResponse>) {
         let ticket = self.ticket();
         let bytes = held.as_ref().map_or(0, QueuedResponse::bytes);
@@ -169,7 +169,7 @@ impl HubState {
         self.watchers[slot].state = WatcherState::Victim { ticket, held: held.map(Box::new) };
     }
 
-    /// Takes a watcher out of its group. What a victim holds is dropped.
+    /// Removes a watcher from its group. The response that a victim holds is dropped.
     pub(super) fn leave_group(&mut self, slot: usize) {
         let watcher = &mut self.watchers[slot];
         match &mut watcher.state {
@@ -181,7 +181,7 @@ impl HubState {
                 }
             }
             WatcherState::Unsynced { ticket } => drop(self.unsynced.remove(ticket)),
-            // The turn that reads for it finds out at its end that it is gone.
+            // The turn that syncs the watcher notices at its end.
             WatcherState::Syncing => {}
             WatcherState::Victim { ticket, held } => {
                 let (ticket, bytes) = (*ticket, held.as_ref().map_or(0, |item| item.bytes()));
@@ -207,12 +207,12 @@ impl StreamState {
         }
     }
 
-    /// Whether the client can still cancel a watcher of this id.
+    /// Returns whether the client can still cancel a watcher with this id.
     pub(super) fn knows(&self, id: i64) -> bool {
         self.ids.contains_key(&id) || self.ended.contains(&id)
     }
 
-    /// An id that is not in use.
+    /// Returns an unused id.
     pub(super) fn choose_id(&mut self) -> i64 {
         while self.knows(self.next_id) {
             self.next_id += 1;

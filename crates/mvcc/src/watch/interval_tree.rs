@@ -1,20 +1,24 @@
-//! Ranges of keys, and which of them a key is in.
+//! An interval tree: finds the ranges that contain a key.
 //!
-//! A balanced search tree (AVL) in order of start, then end. Each node also knows the *max_end* end below it, so that a search for a
-//! key passes by whole subtrees that end too early. Watchers of the same range share a node:
+//! A balanced search tree (AVL) ordered by start, then end. Each node also knows the largest end in
+//! its subtree, so that a search skips subtrees that end before the key. Watchers of the same range
+//! share a node:
 //!
 //! ```text
-//!                        [f, k)  max_end open                 who has "g"?
-//!                       /              \                       left:  max_end is h, may be;  [c, h) yes;  [a, b) ends before
-//!         [c, h) max_end h           [m, open) max_end open  here:  [f, k) yes
-//!        /                                                     right: starts after "g"
-//!    [a, b) max_end b
+//!                     [f, k)  max end open                    which contain "g"?
+//!                    /            \                           left:  max end h, search
+//!      [c, h) max end h         [m, open) max end open               [c, h) yes
+//!     /                                                              [a, b) max end b, skip
+//! [a, b) max end b                                            here:  [f, k) yes
+//!                                                             right: starts after "g"
 //! ```
 //!
-//! What is always true: the heights of a node's two sides differ by one at most; `max_end` is the node with the largest end of itself and all
-//! below it; no node is without members, except between [`IntervalTree::members`] and the caller's push.
+//! Invariants: the heights of two siblings differ by at most one; `max_end` is the node with the
+//! largest end in the subtree; a node has members, except between [`IntervalTree::members`] and the
+//! caller's push.
 //!
-//! Finding k ranges costs O(log n) for the first and, at worst, as much for each further one; in practice little more than k.
+//! Finding k ranges costs O(log n) for the first and, at worst, as much for each further one; in
+//! practice little more than k.
 
 use bytes::Bytes;
 
@@ -22,7 +26,7 @@ use super::key_span::SpanEnd;
 
 type Link = Option<usize>;
 
-/// Ranges of keys with their members.
+/// Ranges with their members.
 #[derive(Debug, Default)]
 pub(super) struct IntervalTree {
     root: Link,
@@ -42,18 +46,18 @@ struct Node {
 }
 
 impl IntervalTree {
-    /// Calls `f` with the members of every range that a key is in.
+    /// Calls `f` with the members of every range that contains a key.
     pub(super) fn stab(&self, key: &[u8], f: &mut impl FnMut(&[usize])) {
         self.stab_below(self.root, key, f);
     }
 
-    /// The members of a range, if it is there.
+    /// Returns the members of a range, if it exists.
     pub(super) fn get_mut(&mut self, start: &[u8], end: &SpanEnd) -> Option<&mut Vec<usize>> {
         let at = self.find(start, end)?;
         Some(&mut self.nodes[at].members)
     }
 
-    /// The members of a range, which is added if it is not there.
+    /// Returns the members of a range, which is added if it does not exist.
     pub(super) fn members(&mut self, start: &Bytes, end: &SpanEnd) -> &mut Vec<usize> {
         let at = self.find(start, end).unwrap_or_else(|| {
             let new = self.allocate(start, end);
@@ -63,7 +67,7 @@ impl IntervalTree {
         &mut self.nodes[at].members
     }
 
-    /// Takes a range out, if it is there.
+    /// Removes a range, if it exists.
     pub(super) fn remove(&mut self, start: &[u8], end: &SpanEnd) {
         self.root = self.remove_below(self.root, start, end);
     }
@@ -131,7 +135,7 @@ impl IntervalTree {
         Some(self.balance(at))
     }
 
-    /// What stands in the place of a node that goes: its successor, if it has both sides.
+    /// Removes a node. Returns its replacement: the successor, if it has two children.
     fn unlink(&mut self, at: usize) -> Link {
         let (left, right) = (self.nodes[at].left, self.nodes[at].right);
         self.release(at);
@@ -142,7 +146,7 @@ impl IntervalTree {
         Some(self.balance(first))
     }
 
-    /// Takes the first node of a subtree out of it: what is left, and that node.
+    /// Removes the first node of a subtree. Returns the rest and that node.
     fn take_first(&mut self, at: usize) -> (Link, usize) {
         let Some(left) = self.nodes[at].left else { return (self.nodes[at].right, at) };
         let (left, first) = self.take_first(left);
@@ -150,7 +154,7 @@ impl IntervalTree {
         (Some(self.balance(at)), first)
     }
 
-    /// Gives back what a node holds. Its place is used again.
+    /// Releases a node for reuse.
     fn release(&mut self, at: usize) {
         let node = &mut self.nodes[at];
         node.start = Bytes::new();
@@ -159,7 +163,7 @@ impl IntervalTree {
         self.free.push(at);
     }
 
-    /// Brings a node, whose sides are in order, in order: the node that is on top afterwards.
+    /// Rebalances a node whose subtrees are balanced. Returns the new root.
     fn balance(&mut self, at: usize) -> usize {
         let (left, right) = (self.nodes[at].left, self.nodes[at].right);
         match (left, right) {
@@ -179,7 +183,7 @@ impl IntervalTree {
         }
     }
 
-    /// The right side comes to the top.
+    /// Rotates the right child to the top.
     fn rotate_left(&mut self, at: usize) -> usize {
         let Some(top) = self.nodes[at].right else { return self.refresh(at) };
         self.nodes[at].right = self.nodes[top].left;
@@ -187,7 +191,7 @@ impl IntervalTree {
         self.refresh(top)
     }
 
-    /// The left side comes to the top.
+    /// Rotates the left child to the top.
     fn rotate_right(&mut self, at: usize) -> usize {
         let Some(top) = self.nodes[at].left else { return self.refresh(at) };
         self.nodes[at].left = self.nodes[top].right;
@@ -195,7 +199,7 @@ impl IntervalTree {
         self.refresh(top)
     }
 
-    /// Computes again what a node knows of those below it.
+    /// Recomputes the height and the largest end of a node.
     fn refresh(&mut self, at: usize) -> usize {
         let (left, right) = (self.nodes[at].left, self.nodes[at].right);
         let below = [left, right].into_iter().flatten().map(|side| self.nodes[side].max_end);
@@ -222,7 +226,7 @@ mod tests {
 
     use super::*;
 
-    /// Checks a subtree: its height, the largest end in it, and how many nodes it has.
+    /// Checks a subtree. Returns its height, its largest end, and its number of nodes.
     fn check(tree: &IntervalTree, at: Link) -> (u32, Option<SpanEnd>, usize) {
         let Some(at) = at else { return (0, None, 0) };
         let node = &tree.nodes[at];
@@ -243,7 +247,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn finds_what_a_list_would(
+        fn stab_finds_the_same_ranges_as_a_linear_scan(
             steps in proptest::collection::vec((any::<bool>(), 0u8..20, ends()), 1..200),
         ) {
             let mut tree = IntervalTree::default();
@@ -266,7 +270,7 @@ mod tests {
             for key in 0u8..41 {
                 let mut found = BTreeSet::new();
                 tree.stab(&[key], &mut |members| {
-                    assert!(members.iter().all(|&m| found.insert(names[m].clone())), "twice");
+                    assert!(members.iter().all(|&m| found.insert(names[m].clone())), "range found twice");
                 });
                 let within = |r: &&(Bytes, SpanEnd)| r.0[0] <= key && r.1.is_after(&[key]);
                 let expected: BTreeSet<_> = list.iter().filter(within).cloned().collect();
@@ -276,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn stays_flat_when_filled_in_order() {
+    fn tree_stays_balanced_when_filled_in_order() {
         let mut tree = IntervalTree::default();
         for i in 0u32..10_000 {
             let start = Bytes::copy_from_slice(&i.to_be_bytes());
@@ -284,6 +288,6 @@ mod tests {
         }
         let (height, _, count) = check(&tree, tree.root);
         assert_eq!(count, 10_000);
-        assert!(height <= 15, "{height}"); // a full tree of that many has 14
+        assert!(height <= 15, "{height}"); // a perfectly balanced tree has 14
     }
 }

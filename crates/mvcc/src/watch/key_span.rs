@@ -1,34 +1,34 @@
-//! The keys that a watcher is for.
+//! The keys that a watcher watches.
 
 use bytes::Bytes;
 
-/// The key that stands for an empty one: the smallest there can be.
+/// Replaces an empty key: the smallest key.
 const SMALLEST_KEY: &[u8] = &[0];
-/// As the end of a range: there is none.
+/// As the end of a range: no end.
 const NO_END: &[u8] = &[0];
 
-/// One key, or all keys between two.
+/// A key or a range of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum KeySpan {
-    /// One key.
+    /// A single key.
     Key(Bytes),
-    /// The keys from `start` on, and before `end`.
+    /// The keys from `start` up to, and not including, `end`.
     Range { start: Bytes, end: SpanEnd },
 }
 
-/// Where a range ends. The order is that of the ends.
+/// The end of a range. Ordered like the ends.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum SpanEnd {
-    /// Before this key.
+    /// Ends before this key.
     Before(Bytes),
-    /// Nowhere.
+    /// Has no end.
     Open,
 }
 
 impl KeySpan {
-    /// From a request's key and end. None if no key could be in it.
+    /// Parses the key and the end of a request. Returns `None` if the range is empty.
     ///
-    /// The bytes are copied: a watcher lives long, and must not keep alive the whole message that it came in.
+    /// The bytes are copied: a long-lived watcher must not keep its request message in memory.
     pub(super) fn new(key: &[u8], range_end: &[u8]) -> Option<KeySpan> {
         let key = if key.is_empty() { SMALLEST_KEY } else { key };
         let start = Bytes::copy_from_slice(key);
@@ -44,7 +44,7 @@ impl KeySpan {
 }
 
 impl SpanEnd {
-    /// Whether a key is before the end.
+    /// Returns whether the end is after a key.
     pub(super) fn is_after(&self, key: &[u8]) -> bool {
         match self {
             SpanEnd::Before(end) => key < &end[..],
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_read_as_in_a_range_request() {
+    fn range_ends_have_the_meaning_of_a_range_request() {
         assert_eq!(KeySpan::new(b"a", b""), Some(KeySpan::Key("a".into())));
         assert_eq!(KeySpan::new(b"", b""), Some(KeySpan::Key("\0".into())));
         assert_eq!(KeySpan::new(b"a", b"\0"), range("a", SpanEnd::Open));
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn no_end_is_after_every_key() {
+    fn an_open_end_is_after_every_key() {
         assert!(SpanEnd::Open.is_after(b"\xff\xff"));
         assert!(SpanEnd::Before("b".into()).is_after(b"a\xff"));
         assert!(!SpanEnd::Before("b".into()).is_after(b"b"));

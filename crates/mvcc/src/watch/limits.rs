@@ -1,38 +1,42 @@
-//! The bounds of everything that waits. Those that etcd has too are the same as there.
+//! The bounds of queues and of the work per turn. Bounds that etcd has too have its values.
 
 use std::time::Duration;
 
 /// The shortest time between two progress notifications of a stream.
 pub const PROGRESS_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
-/// How much may wait, and how much is done at once. The defaults are meant for use; tests make them small, to meet them.
+/// The bounds of a hub. Members use the defaults; tests set small ones to reach them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Responses that wait in a stream for its reader, before its watchers are held back.
+    /// Responses in the queue of a stream before its watchers become victims.
     pub stream_responses: usize,
-    /// Bytes that wait in a stream, likewise. One response always fits, however large.
+    /// Bytes in the queue of a stream before its watchers become victims. A response of any size
+    /// fits into an empty queue.
     pub stream_bytes: usize,
-    /// Answers to requests that wait in a stream, before further requests are refused with [`Busy`](super::Busy).
+    /// Unread answers in the queue of a stream before requests are refused with
+    /// [`Busy`](super::Busy).
     pub stream_answers: usize,
-    /// Bytes of all that the victims of a stream hold. A victim beyond them holds nothing, and reads history again.
+    /// Bytes that the victims of a stream hold. Further victims hold nothing, and read history
+    /// again.
     pub victim_bytes: usize,
-    /// Ids that a stream remembers of watchers ended by compaction, so that cancelling them is still answered.
+    /// Ids of watchers canceled by a compaction that a stream remembers, in order to answer a
+    /// cancel request.
     pub canceled_ids: usize,
-    /// Watchers that one turn moves or reads history for.
+    /// Watchers that one turn moves or syncs.
     pub turn_watchers: usize,
-    /// Changes that one turn reads.
+    /// Changes that one turn reads from history.
     pub turn_changes: usize,
-    /// Bytes that one turn reads.
+    /// Bytes that one turn reads from history.
     pub turn_bytes: usize,
-    /// Revisions in a response that catches a watcher up.
+    /// Revisions in one catch-up response.
     pub catch_up_revisions: usize,
-    /// Bytes in such a response: it ends with the revision that reaches them.
+    /// Bytes in one catch-up response. It ends with the revision that reaches them.
     pub catch_up_bytes: usize,
-    /// Events that are kept while a turn reads history, so that those it reads for miss nothing meanwhile.
+    /// Events kept in the tail while a turn reads history.
     pub tail_events: usize,
-    /// Bytes of these.
+    /// Bytes kept in the tail.
     pub tail_bytes: usize,
-    /// Watchers of a dropped stream that are removed before others get their turn.
+    /// Watchers of a dropped stream that are removed per lock acquisition.
     pub drop_watchers: usize,
 }
 

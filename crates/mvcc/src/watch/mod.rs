@@ -1,36 +1,44 @@
-//! Watching: clients are told of every change to the keys they name, once, in order, from the revision they name.
+//! Watch: delivers every change of the watched keys, once, in order, from a given revision.
 //!
-//! A [`Hub`] has the watchers of all clients. Each client has a [`Stream`], where it creates watchers and reads responses. Where a
-//! watcher stands follows from what it still has to get:
+//! A [`Hub`] has the watchers of all clients. Each client has a [`Stream`], where it creates
+//! watchers and reads responses. The group of a watcher follows from the events that it still
+//! needs:
 //!
 //! ```text
 //!     store at revision 70, history from 40
 //!
-//!     synced      A next 71+   B next 100        have all there is; get each transaction as it is applied      publish
-//!     unsynced    C next 55                      read history, many in one walk, up to now                     sync, tail
-//!     victim      D holds @70, next 71           its stream's queue is full: waits for room                    victims, outbox
-//!     ended       E next 30                      what it needs is compacted: its client is told, and it is gone
+//!     synced     A next 71+, B next 100   up to date; gets each transaction when applied   publish
+//!     unsynced   C next 55                reads history, many watchers in one pass         sync
+//!     victim     D holds @70, next 71     the queue of its stream is full                  victims
+//!     canceled   E next 30                needs compacted revisions
 //!
-//!                publish, stream full                    room
-//!       synced ───────────────────────►  victim ───────────────────►  unsynced ──── all read ────►  synced
-//!                                          ▲       stream full            │
-//!                                          └──────────────────────────────┘
+//!            publish, stream full                 room
+//!     synced ────────────────────► victim ──────────────────► unsynced ── caught up ──► synced
+//!                                     ▲      stream full         │
+//!                                     └──────────────────────────┘
 //! ```
 //!
-//! What a client can rely on, and what it rests on here:
+//! Guarantees to clients, and how they are kept:
 //!
-//! - *Ordered, unique, reliable.* Everything a stream is told passes through one queue that is filled under one lock, and `Watcher::next` says what
-//!   comes next: it moves when a response is in the queue, or held for it, and never back.
+//! - *Ordered, unique, reliable.* All responses of a stream pass through one queue that is filled
+//!   under one lock. `Watcher::next` is the next revision to deliver. It advances when a response
+//!   is queued, or held for the queue, and never goes back.
 //! - *Atomic.* All events of a revision are in one response, or in its fragments.
-//! - *Resumable.* A watcher created at a revision gets all from there, as long as it is not compacted; it is told if it is.
-//! - *Bookmarkable.* A progress response is queued behind all events up to its revision, and only if its watchers have them.
+//! - *Resumable.* A watcher gets every event from its start revision on. It is canceled if that
+//!   revision is compacted.
+//! - *Bookmarkable.* A progress response is queued behind all events up to its revision, and only
+//!   if its watchers have them.
 //!
-//! What the member can rely on: applying a transaction costs a search for each of its keys and a pointer for each watcher that wants it, and waits
-//! for nobody who reads; history is read without the lock; all that waits is bounded ([`Limits`]), and a client that does not read is
-//! left behind rather than remembered for. Not counted is what was before an event: it is read, for one response at a time, when the client takes it.
+//! Guarantees to the member:
 //!
-//! Time arrives as an argument, and so does history ([`History`]). Who may watch body, the framing of messages and the threads that take the turns are
-//! the business of those above.
+//! - Publishing a transaction costs a search per key and a pointer per interested watcher, and
+//!   never waits for a client.
+//! - History is read without the lock.
+//! - All queues are bounded ([`Limits`]): a client that does not read falls behind. Previous values
+//!   (`prev_kv`) are not queued; they are read when the client takes the response.
+//!
+//! Time and history ([`History`]) are arguments. Permissions, framing and threads are up to the
+//! caller.
 
 mod key_span;
 mod limits;

@@ -1,19 +1,23 @@
-//! What waits to be read by the client of a stream: a queue with bounds.
+//! The queue of a stream: bounded responses that wait for the client.
 //!
 //! ```text
-//!   created 0   created 1   events 0 @7   events 1 @7   progress 0 @8   progress -1 @8   canceled 1
-//!   answer      answer      ◄───────── 128 responses, 4 MiB ─────────►  answer          answer          16 answers
+//!   created 0  created 1  events 0 @7  events 1 @7  progress 0 @8  progress -1 @8  canceled 1
+//!   answer     answer                                               answer          answer
+//!
+//!   at most 128 responses, 4 MiB, and 16 answers
 //! ```
 //!
-//! There is one queue for everything, filled under the hub's lock, so order within a stream is order of events in the hub: no event
-//! of a watcher is before its creation, and no progress before what it promises.
+//! A single queue carries all responses of a stream, and is filled under the lock of the hub. So no
+//! event of a watcher precedes its creation, and no progress response precedes the events it
+//! covers.
 //!
-//! Events are *offered*, and refused when there is no room; whoever offered them asks, by that, to be told when there is room again, which
-//! is when half of it is free. Notifications of progress are left out when there is none. Answers are bounded by refusing the requests. An answer or a
-//! watcher's end always gets in: the latter takes less than the watcher that it is the end of.
+//! Events are *offered*, and refused when the queue is full. A refusal also requests a notification
+//! when the queue is half empty again. Progress notifications are skipped when the queue is full.
+//! Answers are bounded by refusing requests. An answer, or the cancellation of a watcher by a
+//! compaction, is always accepted: the latter takes less memory than its watcher.
 //!
-//! Only what answers a request counts as an answer. So nobody but the client uses up what it may leave unread: a request that is accepted now is accepted until it is
-//! made, whatever the hub has to say meanwhile.
+//! Only responses to requests count as answers. So the hub never uses up the bound of the client:
+//! if a request is accepted now, it will be accepted until the client sends it.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -25,17 +29,17 @@ use parking_lot::Mutex;
 use super::limits::Limits;
 use crate::event::Event;
 
-/// Called when there is something to read, or to do.
+/// A callback that wakes the reader of a stream, or the thread that takes turns.
 pub type Notify = Arc<dyn Fn() + Send + Sync>;
 
 /// The queue of a stream.
 pub(super) struct Outbox {
-    /// The stream's number in the hub.
+    /// The number of the stream in the hub.
     pub(super) stream: u64,
     queue: Mutex<Queue>,
     notify: Notify,
     limits: Limits,
-    /// Events in all queues of the hub.
+    /// The number of events in all queues of the hub.
     pending: Arc<AtomicUsize>,
 }
 
@@ -44,11 +48,11 @@ struct Queue {
     items: VecDeque<QueuedResponse>,
     bytes: usize,
     answers: usize,
-    /// Somebody was refused, and waits for room.
+    /// Whether a watcher was refused and waits for room.
     room_wanted: bool,
 }
 
-/// A response in the making: what is expensive is left to who reads it.
+/// A response whose expensive parts are computed when the client reads it.
 #[derive(Debug)]
 pub(super) struct QueuedResponse {
     pub(super) watch_id: i64,
@@ -56,7 +60,7 @@ pub(super) struct QueuedResponse {
     pub(super) body: ResponseBody,
 }
 
-/// What a response says.
+/// The kind of a response, with its content.
 #[derive(Debug)]
 pub(super) enum ResponseBody {
     Created,
@@ -64,7 +68,7 @@ pub(super) enum ResponseBody {
     Canceled,
     Compacted(i64),
     Progress {
-        /// Whether the client asked for it.
+        /// Whether the client requested it.
         asked: bool,
     },
     Events {
@@ -74,14 +78,14 @@ pub(super) enum ResponseBody {
     },
 }
 
-/// Some events of a transaction, or of several. Watchers that want all events of a transaction share them.
+/// Events of one or more transactions. Watchers that get all events of a transaction share them.
 #[derive(Clone, Debug)]
 pub(super) struct EventBatch {
     events: Arc<Vec<Event>>,
     bytes: usize,
 }
 
-/// What was taken from the queue, and whether somebody waited for the room.
+/// A response taken from the queue, and whether waiting watchers have room now.
 pub(super) struct Popped {
     pub(super) item: QueuedResponse,
     pub(super) room: bool,
@@ -97,12 +101,13 @@ impl Outbox {
         Outbox { stream, queue: Mutex::default(), notify, limits, pending }
     }
 
-    /// Adds what must get in. Returns whether the reader has to be told.
+    /// Appends a response regardless of the bounds. Returns whether the reader has to be notified.
     pub(super) fn push(&self, item: QueuedResponse) -> bool {
         self.add(&mut self.queue.lock(), item)
     }
 
-    /// Adds events, and returns whether the reader has to be told; or returns the item, if there is no room.
+    /// Appends events. Returns whether the reader has to be notified, or the response if the queue
+    /// is full.
     pub(super) fn offer(&self, item: QueuedResponse) -> Result<bool, QueuedResponse> {
         let mut queue = self.queue.lock();
         if !queue.has_room(&self.limits) {
@@ -112,7 +117,7 @@ impl Outbox {
         Ok(self.add(&mut queue, item))
     }
 
-    /// Whether there is room. If not, room is wanted.
+    /// Returns whether there is room; if not, requests a notification.
     pub(super) fn wait_for_room(&self) -> bool {
         let mut queue = self.queue.lock();
         let room = queue.has_room(&self.limits);
@@ -120,17 +125,17 @@ impl Outbox {
         room
     }
 
-    /// Whether there is room. Nobody is told about it.
+    /// Returns whether there is room, without requesting a notification.
     pub(super) fn has_room(&self) -> bool {
         self.queue.lock().has_room(&self.limits)
     }
 
-    /// Whether further answers may be added.
+    /// Returns whether another answer may be queued.
     pub(super) fn accepts(&self) -> bool {
         self.queue.lock().answers < self.limits.stream_answers
     }
 
-    /// The next item.
+    /// Takes the next response.
     pub(super) fn pop(&self) -> Option<Popped> {
         let mut queue = self.queue.lock();
         let item = queue.items.pop_front()?;
@@ -142,7 +147,7 @@ impl Outbox {
         Some(Popped { item, room })
     }
 
-    /// Tells the reader that there is something.
+    /// Notifies the reader.
     pub(super) fn notify(&self) {
         (self.notify)();
     }
@@ -166,7 +171,7 @@ impl Drop for Outbox {
 
 impl Queue {
     fn has_room(&self, limits: &Limits) -> bool {
-        // A response that alone is larger than all that may wait has to get through too: it is let in while there is room at all.
+        // A response larger than the bound is accepted as long as the queue is below it.
         self.items.len() < limits.stream_responses && self.bytes < limits.stream_bytes
     }
 
@@ -176,7 +181,7 @@ impl Queue {
 }
 
 impl QueuedResponse {
-    /// How much it holds.
+    /// Returns the size in bytes.
     pub(super) fn bytes(&self) -> usize {
         match &self.body {
             ResponseBody::Events { batch, .. } => batch.bytes,
@@ -191,7 +196,7 @@ impl QueuedResponse {
         }
     }
 
-    /// Whether it was asked for, one by one.
+    /// Returns whether it answers a request.
     fn is_answer(&self) -> bool {
         match self.body {
             ResponseBody::Created | ResponseBody::Refused(_) | ResponseBody::Canceled => true,
@@ -202,39 +207,39 @@ impl QueuedResponse {
 }
 
 impl EventBatch {
-    /// All of some events.
+    /// Creates a batch of events.
     pub(super) fn all(events: Vec<Event>) -> EventBatch {
         let bytes = events.iter().map(event_bytes).sum();
         EventBatch::counted(events, bytes)
     }
 
-    /// Likewise, with their bytes counted already.
+    /// Creates a batch of events whose size is known.
     pub(super) fn counted(events: Vec<Event>, bytes: usize) -> EventBatch {
         EventBatch { events: Arc::new(events), bytes }
     }
 
-    /// Some of the events of a whole batch. They do not keep the others in memory.
+    /// Copies some events, so that the batch does not keep the others in memory.
     pub(super) fn pick(&self, picked: impl Iterator<Item = usize>) -> EventBatch {
         EventBatch::all(picked.map(|at| self.events[at].clone()).collect())
     }
 
-    /// The events, to share them.
+    /// Returns the shared events.
     pub(super) fn events(&self) -> &Arc<Vec<Event>> {
         &self.events
     }
 
-    /// How many events there are.
+    /// Returns the number of events.
     pub(super) fn len(&self) -> usize {
         self.events.len()
     }
 
-    /// The events.
+    /// Iterates over the events.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Event> {
         self.events.iter()
     }
 }
 
-/// What an event counts as: its bytes, and the place it takes.
+/// Returns the memory of an event in bytes.
 pub(super) fn event_bytes(event: &Event) -> usize {
     event.kv.len() + size_of::<Event>()
 }

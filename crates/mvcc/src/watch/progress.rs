@@ -1,10 +1,12 @@
-//! Telling clients how far they are when nothing happens.
+//! Progress: tells clients how far their watchers are while there are no events.
 //!
-//! A progress response promises that every event up to its revision is before it in the stream. There are two:
+//! A progress response at a revision promises that all events up to it precede it in the stream.
+//! There are two kinds:
 //!
-//! - *notifications*, every ten minutes or so, for each watcher that wants them, has all there is, has reached its start, and had no
-//!   event since the last time;
-//! - the answer to a *request*, with the id -1, for all watchers of a stream at once. If one of them has not all there is, there is no answer.
+//! - *Notifications*, by default every ten minutes, to each watcher that wants them, is synced, has
+//!   reached its start revision, and had no event since the last notification was due.
+//! - The answer to a *request*, with watch id -1, for all watchers of a stream. There is no answer
+//!   while one of them is behind.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,13 +16,14 @@ use super::hub_state::{HubState, Notifications};
 use super::outbox::{QueuedResponse, ResponseBody};
 use super::response::NO_WATCH_ID;
 
-/// When the watchers of a stream are told.
+/// The schedule of the progress notifications of a stream.
 pub(super) struct Progress {
     interval: Duration,
     due: Duration,
-    /// Who wants it.
+    /// The watchers that want notifications.
     ids: BTreeSet<i64>,
-    /// Who comes first next time: a stream that is filled by some of them must not leave out the same ones each time.
+    /// The watcher to begin with: when the queue fills up, the next round begins where this one
+    /// stopped.
     first: i64,
 }
 
@@ -37,26 +40,26 @@ impl Progress {
         self.ids.remove(&id);
     }
 
-    /// When they are told next.
+    /// Returns when the next notifications are due.
     pub(super) fn due(&self) -> Duration {
         self.due
     }
 
-    /// Sets when it is due next. As with a ticker, the beat is kept, and what was missed is left out.
+    /// Advances to the next due time. Like a ticker, it keeps its phase and skips missed times.
     fn advance(&mut self, now: Duration) {
         let missed = now.saturating_sub(self.due).as_nanos() / self.interval.as_nanos().max(1);
         let beats = u32::try_from(missed).unwrap_or(u32::MAX).saturating_add(1);
         self.due = self.due.saturating_add(self.interval.saturating_mul(beats));
     }
 
-    /// The ids, beginning where the last time ended.
+    /// Returns the watch ids, beginning where the last round stopped.
     fn rotation(&self) -> Vec<i64> {
         self.ids.range(self.first..).chain(self.ids.range(..self.first)).copied().collect()
     }
 }
 
 impl HubState {
-    /// Answers a client that asks how far its stream is, if all its watchers are that far.
+    /// Answers a progress request, if all watchers of the stream are caught up.
     pub(super) fn answer_progress(
         &mut self,
         stream: u64,
@@ -74,7 +77,7 @@ impl HubState {
         true
     }
 
-    /// Tells the streams that are due. Returns when the next one is.
+    /// Sends the notifications that are due. Returns the time of the next ones.
     pub(super) fn tick_progress(
         &mut self,
         now: Duration,
@@ -90,7 +93,7 @@ impl HubState {
         None
     }
 
-    /// Tells the watchers of a stream, and sets when they are told again.
+    /// Notifies the watchers of a stream, and schedules the next round.
     fn notify_stream(&mut self, number: u64, now: Duration, notifications: &mut Notifications) {
         let Some(stream) = self.streams.get_mut(&number) else { return };
         stream.progress.advance(now);
@@ -100,7 +103,7 @@ impl HubState {
         self.stream(number).progress.first = last.unwrap_or(i64::MIN);
     }
 
-    /// Tells a watcher, if it was quiet. False if there is no room.
+    /// Notifies a watcher, if it was quiet. Returns false if the queue is full.
     fn notify_watcher(&mut self, number: u64, id: i64, notifications: &mut Notifications) -> bool {
         let stream = &self.streams[&number];
         let slot = stream.ids[&id];
@@ -118,7 +121,8 @@ impl HubState {
         room
     }
 
-    /// Whether a watcher has all there is, and there is something: a watcher of the future has not begun, and is promised nothing.
+    /// Returns whether a watcher is synced and has reached its start revision. No progress is
+    /// promised to one that starts in the future.
     fn is_caught_up(&self, slot: usize) -> bool {
         let watcher = &self.watchers[slot];
         watcher.is_synced() && self.current >= watcher.start

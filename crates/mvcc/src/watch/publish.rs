@@ -1,24 +1,23 @@
-//! A transaction reaches those who watch.
-//!
-//! Its events are put into one shared list, and each watcher's response points into that: nothing is copied per watcher but a pointer.
+//! Publishes a transaction to the synced watchers. Its events are in one shared list; each response
+//! points to it, so that a watcher costs a pointer and no copy.
 
 use super::hub_state::{HubState, Notifications};
 use super::outbox::EventBatch;
 use super::watcher::WatcherState;
 use crate::event::Event;
 
-/// An event for a watcher: the watcher's slot, and which event of the transaction.
+/// The slot of a watcher, and the position of an event in the transaction.
 type Match = (usize, usize);
 
 impl HubState {
-    /// Hands the events of a transaction to the synced watchers that want them.
+    /// Delivers the events of a transaction to the synced watchers that want them.
     pub(super) fn publish(
         &mut self,
         revision: i64,
         events: &[Event],
         notifications: &mut Notifications,
     ) {
-        assert!(revision > self.current, "revisions grow: {revision} after {}", self.current);
+        assert!(revision > self.current, "published revision {revision} after {}", self.current);
         let matches = self.matches(revision, events);
         if self.tail.is_some() || !matches.is_empty() {
             let batch = EventBatch::all(events.to_vec());
@@ -30,7 +29,7 @@ impl HubState {
         self.current = revision;
     }
 
-    /// Who wants body, in order of watchers and then of events.
+    /// Finds the events of each watcher, ordered by watcher and then by event.
     fn matches(&self, revision: i64, events: &[Event]) -> Vec<Match> {
         let mut matches = Vec::new();
         for (i, event) in events.iter().enumerate() {
@@ -64,7 +63,8 @@ impl HubState {
         }
     }
 
-    /// Hands a synced watcher what it gets of a transaction. If its stream is full it is a victim from now on.
+    /// Delivers events to a synced watcher. If the queue of its stream is full, it becomes a
+    /// victim.
     fn deliver(
         &mut self,
         slot: usize,

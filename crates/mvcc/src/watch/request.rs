@@ -1,33 +1,34 @@
-//! What a client asks for, and why it may not get it.
+//! Requests of clients, and the reasons for refusing them.
 
 use bytes::Bytes;
 
 use super::key_span::KeySpan;
 use crate::event::EventKind;
 
-/// A watcher that a client wants.
+/// A request to create a watcher.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CreateRequest {
-    /// The key, or the first key of the range. Empty means the smallest one.
+    /// The key, or the first key of the range. Empty selects the smallest key.
     pub key: Bytes,
-    /// The end of the range, itself not in it. Empty means the key alone, a zero byte all keys from `key` on.
+    /// The exclusive end of the range. Empty selects the key alone; a zero byte selects all keys
+    /// from `key` on.
     pub range_end: Bytes,
-    /// The first revision whose events are wanted. Zero means from now on.
+    /// The first revision to deliver. Zero means the next one.
     pub start_revision: i64,
-    /// The name of the watcher within its stream. Zero lets the hub choose one.
+    /// The id of the watcher in its stream. Zero lets the hub choose one.
     pub watch_id: i64,
-    /// Which events to leave out.
+    /// The events to leave out.
     pub filters: Filters,
-    /// Whether to tell now and then how far the watcher is, when nothing happens.
+    /// Whether to send progress notifications.
     pub progress_notify: bool,
-    /// Whether events come with what the key was before.
+    /// Whether events carry the previous `KeyValue`.
     pub prev_kv: bool,
-    /// Whether large responses may be split.
+    /// Whether large responses may be split into fragments.
     pub fragment: bool,
 }
 
 impl CreateRequest {
-    /// The keys that are asked for.
+    /// Returns the requested keys.
     pub(super) fn span(&self) -> Result<KeySpan, Refusal> {
         if self.start_revision < 0 {
             return Err(Refusal::Compacted);
@@ -36,17 +37,17 @@ impl CreateRequest {
     }
 }
 
-/// Which events to leave out.
+/// The types of events to leave out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filters {
-    /// Leave out puts.
+    /// Leaves out puts.
     pub no_put: bool,
-    /// Leave out deletions.
+    /// Leaves out deletes.
     pub no_delete: bool,
 }
 
 impl Filters {
-    /// Whether an event of this kind is wanted.
+    /// Returns whether an event of this type is wanted.
     pub(super) fn pass(self, kind: EventKind) -> bool {
         match kind {
             EventKind::Put => !self.no_put,
@@ -55,7 +56,8 @@ impl Filters {
     }
 }
 
-/// Why a watcher was not created. The client is told in a response that is `created` and `canceled` at once; the texts are etcd's.
+/// The reason for refusing to create a watcher, sent in a response that is both `created` and
+/// `canceled`. Texts are etcd's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The start revision is negative.
@@ -64,12 +66,12 @@ pub enum Refusal {
     /// The range ends before it begins.
     #[error("mvcc: watcher range is empty")]
     EmptyRange,
-    /// The client chose an id that the stream has already.
+    /// The stream already has a watcher with the requested id.
     #[error("mvcc: duplicate watch ID provided on the WatchStream")]
     DuplicateId,
 }
 
-/// Too many answers wait to be read: nothing was done. Read some, then ask again.
+/// The request was refused because too many answers are unread. Retry after reading some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("watch: answers to earlier requests have to be read first")]
 pub struct Busy;

@@ -1,11 +1,11 @@
-//! What a client is told, and its bytes.
-//!
-//! An `etcdserverpb.WatchResponse` is put together from what is encoded already, each event's `KeyValue`, with no message in between:
+//! Responses to clients, and their encoding. An `etcdserverpb.WatchResponse` is assembled from the
+//! encoded `KeyValue` of each event, without building the message:
 //!
 //! ```text
-//!   0a .. header   10 07 watch_id   18 01 created   20 01 canceled   28 05 compact_revision   32 .. cancel_reason   38 01 fragment
-//!   5a 15          event, 21 bytes:   08 01 deleted    12 09 kv    1a 06 prev_kv          fields that are zero are left out
-//!   5a ..          the next event
+//!   0a .. header   10 07 watch_id   18 01 created   20 01 canceled   28 05 compact_revision
+//!   32 .. cancel_reason   38 01 fragment
+//!   5a 15 event, 21 bytes:   08 01 type DELETE   12 09 kv   1a 06 prev_kv
+//!   5a .. the next event                                         zero fields are omitted
 //! ```
 
 use std::borrow::Cow;
@@ -31,44 +31,46 @@ const EVENT_KV: u8 = 2;
 const EVENT_PREV_KV: u8 = 3;
 const EVENT_TYPE_DELETE: i64 = 1;
 
-/// The most that a header takes: four numbers, and the frame around them.
+/// The maximum size of a framed header with four varints.
 const HEADER_BYTES_MAX: usize = 4 * 11 + 2;
 
-/// The id of responses that are about no watcher: a refused creation, and the progress of a whole stream.
+/// The watch id of responses that concern no watcher: a refused creation, or the progress of a
+/// stream.
 pub const NO_WATCH_ID: i64 = -1;
 
-/// A message to a client.
+/// A response to a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Response {
-    /// Whom it is for, or [`NO_WATCH_ID`].
+    /// The watch id, or [`NO_WATCH_ID`].
     pub watch_id: i64,
-    /// The revision in the header. Zero if a watcher was ended by compaction.
+    /// The revision in the header. Zero if a compaction canceled the watcher.
     pub revision: i64,
-    /// The answer to a creation, before anything else about this watcher.
+    /// The watcher was created, or refused. Precedes all other responses of the watcher.
     pub created: bool,
-    /// The last response of this watcher.
+    /// The watcher was canceled. No response of the watcher follows.
     pub canceled: bool,
-    /// If a watcher was ended by compaction: the earliest revision to start again from. Otherwise zero.
+    /// The earliest revision that can be watched, if a compaction canceled the watcher. Otherwise
+    /// zero.
     pub compact_revision: i64,
-    /// Why a watcher was not created.
+    /// The reason for refusing to create a watcher.
     pub cancel_reason: Cow<'static, str>,
-    /// The rest of the events is in the next response.
+    /// The next response continues this one.
     pub fragment: bool,
-    /// What happened, in order. All of a revision is in one response, or in its fragments.
+    /// The events, in order. All events of a revision are in one response or in its fragments.
     pub events: Vec<WatchedEvent>,
 }
 
-/// A change of a key, for one watcher.
+/// An event for one watcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchedEvent {
-    /// The change.
+    /// The event.
     pub event: Event,
-    /// What the key was before, encoded, if that was asked for and is known.
+    /// The encoded previous `KeyValue`, if the watcher wants it and it is not compacted.
     pub prev_kv: Option<Bytes>,
 }
 
 impl Response {
-    /// Appends the bytes of the message. All of the header is the caller's, except for the revision.
+    /// Appends the encoded message. The caller provides the header, except for the revision.
     pub fn encode(&self, header: &ResponseHeader, out: &mut BytesMut) {
         let header = ResponseHeader { revision: self.revision, ..*header };
         out.reserve(self.len_max());
@@ -82,9 +84,11 @@ impl Response {
         self.events.iter().for_each(|event| event.encode(out));
     }
 
-    /// Splits a response that would have `bytes_max` or more into some that have less, as far as single events allow.
+    /// Splits a response of `bytes_max` or more into fragments below that, as far as single events
+    /// allow.
     ///
-    /// The header counts with the most that it can take, so a piece may be a few bytes shorter than it had to be.
+    /// The header counts with its maximum size, so that a fragment may be a few bytes smaller than
+    /// necessary.
     pub(super) fn split(mut self, bytes_max: usize) -> Vec<Response> {
         let frame = self.frame_len_max();
         let mut pieces = Vec::new();
@@ -107,7 +111,7 @@ impl Response {
         self.frame_len_max() + self.events.iter().map(WatchedEvent::encoded_len).sum::<usize>()
     }
 
-    /// What all but the events takes at most.
+    /// Returns the maximum size of all but the events.
     fn frame_len_max(&self) -> usize {
         let flags = [self.created, self.canceled, true].map(|flag| number_len(flag.into()));
         HEADER_BYTES_MAX
@@ -138,7 +142,7 @@ impl WatchedEvent {
         number_len(self.kind()) + message_len(self.event.kv.len()) + prev_kv
     }
 
-    /// The number of the kind on the wire.
+    /// Returns the type as the enum value on the wire.
     fn kind(&self) -> i64 {
         match self.event.kind {
             EventKind::Put => 0,

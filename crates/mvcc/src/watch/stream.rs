@@ -1,4 +1,4 @@
-//! A client's stream: its requests go in, responses come out.
+//! The watch stream of a client: requests in, responses out.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ use crate::event::Event;
 pub struct Stream {
     shared: Arc<HubShared>,
     outbox: Arc<Outbox>,
-    /// The rest of a response that was split.
+    /// The remaining fragments of a response.
     pieces: VecDeque<Response>,
 }
 
@@ -28,17 +28,18 @@ impl Stream {
         Stream { shared, outbox, pieces: VecDeque::new() }
     }
 
-    /// Whether requests are taken. If not, responses have to be read first, and requests left where they are. If so, the next one is taken whenever it comes: only answers to
-    /// requests count.
+    /// Returns whether the stream accepts requests. If not, the client has to read responses first.
+    /// Events never change this: only answers to requests count.
     #[must_use]
     pub fn accepts_requests(&self) -> bool {
         self.outbox.accepts()
     }
 
-    /// Creates a watcher. Its answer is the first that is said about it; if it is refused, the answer says why. Returns its id.
+    /// Creates a watcher, and queues the answer, which precedes all events of the watcher. Returns
+    /// the watch id, or `None` if the watcher was refused.
     ///
-    /// Whether the client may read those keys is for the caller to find out, and [`Stream::refuse`] if it may not. etcd does that
-    /// after refusing a negative start revision, and before it looks at anything else.
+    /// The caller checks the permissions of the client, and calls [`Stream::refuse`] without them.
+    /// Compat: etcd does so after refusing a negative start revision, and before all other checks.
     ///
     /// # Errors
     ///
@@ -64,7 +65,7 @@ impl Stream {
         Ok(created)
     }
 
-    /// Tells the client that a watcher was not created, for a reason that is not the hub's.
+    /// Refuses to create a watcher, for a reason that the caller found.
     ///
     /// # Errors
     ///
@@ -78,7 +79,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Cancels a watcher. What it got before is still read before the answer. There is no answer if it is not known.
+    /// Cancels a watcher. Its queued events precede the answer. An unknown id gets no answer.
     ///
     /// # Errors
     ///
@@ -97,8 +98,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Asks how far all watchers of the stream are. Returns whether there is an answer: only if there are watchers, and all have everything up
-    /// to the current revision, and have begun.
+    /// Requests the progress of all watchers of the stream. Returns whether there is an answer:
+    /// only if there are watchers, and all are synced and have reached their start revision.
     ///
     /// # Errors
     ///
@@ -110,11 +111,12 @@ impl Stream {
             .with(|state, notifications| state.answer_progress(self.outbox.stream, notifications)))
     }
 
-    /// The next response, if there is one. After a call of `notify`, read until there is none.
+    /// Returns the next response, if there is one. After a call of `notify`, read until there is
+    /// none.
     ///
     /// # Errors
     ///
-    /// If an earlier value that a watcher asked for cannot be read because the database is damaged. The member has to stop.
+    /// If a previous value cannot be read because the database is damaged. The member has to stop.
     pub fn next(&mut self, history: &dyn History) -> Result<Option<Response>, HistoryError> {
         if let Some(piece) = self.pieces.pop_front() {
             return Ok(Some(piece));
@@ -135,7 +137,7 @@ impl Stream {
         if self.accepts_requests() { Ok(()) } else { Err(Busy) }
     }
 
-    /// Checks a request: a watcher with its id.
+    /// Checks a request. Returns the watcher with its id.
     fn admit(&self, state: &mut HubState, request: &CreateRequest) -> Result<Watcher, Refusal> {
         let mut watcher = Watcher::new(request, request.span()?, Arc::clone(&self.outbox));
         let stream = state.stream(self.outbox.stream);
@@ -154,7 +156,7 @@ impl Stream {
         self.outbox.push(QueuedResponse { watch_id, revision: state.current, body })
     }
 
-    /// Removes some of the watchers. False if there were none left.
+    /// Removes a bounded number of watchers. Returns false if none was left.
     fn remove_some(&self) -> bool {
         self.shared.with(|state, _| {
             let count = state.limits.drop_watchers;
@@ -168,7 +170,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // In steps, so that what is published meanwhile does not wait for thousands of watchers to go.
+        // In steps, so that a publish does not wait for the removal of thousands of watchers.
         while self.remove_some() {}
         self.shared.with(|state, _| {
             let number = self.outbox.stream;
@@ -179,7 +181,7 @@ impl Drop for Stream {
     }
 }
 
-/// Makes the response of an item, and says whether it may be split.
+/// Builds a response, and returns whether it may be split.
 fn respond(item: QueuedResponse, history: &dyn History) -> Result<(Response, bool), HistoryError> {
     let mut response =
         Response { watch_id: item.watch_id, revision: item.revision, ..Response::default() };
@@ -204,7 +206,7 @@ fn respond(item: QueuedResponse, history: &dyn History) -> Result<(Response, boo
     Ok((response, false))
 }
 
-/// The events of a batch, with what was before if that is wanted.
+/// Returns the events of a batch, with their previous values if wanted.
 fn watched(
     batch: &EventBatch,
     prev_kv: bool,
@@ -217,7 +219,8 @@ fn watched(
     batch.iter().map(watch).collect()
 }
 
-/// What a key was before an event. None if it was not there, or if nobody knows any more.
+/// Returns the `KeyValue` before an event, or `None` if the key did not exist or the revision is
+/// compacted.
 fn previous(event: &Event, history: &dyn History) -> Result<Option<Bytes>, HistoryError> {
     if event.created {
         return Ok(None);

@@ -1,24 +1,29 @@
-//! Unsynced watchers read history: one walk for many of them.
+//! Syncs unsynced watchers: many of them read history in one pass.
 //!
 //! A turn has three steps, and only the first and the last hold the hub's lock:
 //!
 //! ```text
-//!   begin    choose watchers   A next 5, B next 9, C next 9      current 70; what is published from here on is kept as the tail
-//!   walk     history 5..=70    each change to those that want it and are not past it
-//!   finish   the tail 71..=73, a response for each, and then each is synced, or unsynced further on, or a victim
+//!   begin    current 70: choose watchers A next 5, B next 9, C next 9; start the tail
+//!   walk     history 5..=70: each change to the watchers that want it and have not passed it
+//!   finish   the tail 71..=73, a response for each watcher; then it is synced, unsynced at a
+//!            later revision, or a victim
 //! ```
 //!
-//! **Who is chosen.** Watchers wait in line. The first in line always reads, and sets where the walk begins: at the lowest revision
-//! that any of the first 512 needs, if that is not far below its own. Those within reach of the walk read with it. Who is not done goes to
-//! the end of the line; who was not reached keeps its place, and if that was the first in line, the next walk begins right there. So a
-//! watcher that is a million revisions behind has its share of walks, each of bounded length, and those that need only the last few
-//! revisions get theirs between them.
+//! **Choosing watchers.** Unsynced watchers form a FIFO. The first one always takes part. The walk
+//! begins at the lowest revision that any of the first 512 needs, unless that is far below the
+//! revision of the first. Watchers within reach of the walk take part. A watcher that is not done
+//! goes to the end of the FIFO; one that was not reached keeps its position, and if it is the
+//! first, the next walk begins at its revision. So a watcher that is a million revisions behind
+//! gets its share of bounded walks, and watchers that need only a few revisions are served in
+//! between.
 //!
-//! **What bounds a walk.** A number of changes and of bytes, counted at the ends of revisions, because a revision is never split. What a watcher
-//! gets in one response is bounded likewise. A single revision that is larger than these still goes through whole.
+//! **Bounding a walk.** A walk is bounded in changes and bytes, counted at the ends of revisions,
+//! because a revision is never split. So is the response to one watcher. A single larger revision
+//! is still delivered as a whole.
 //!
-//! **Why nothing is lost or doubled.** A watcher's `next` is the only thing that says what it has. It is changed when a response is in its
-//! stream's queue, or held for it, and only to the revision after the last one that was looked at for it.
+//! **Exactly once.** `Watcher::next` alone determines which events a watcher has. It advances when
+//! a response is queued, or held for the queue, and only to the revision after the last one that
+//! was examined for the watcher.
 
 use std::ops::ControlFlow;
 
@@ -32,21 +37,21 @@ use super::watcher::WatcherState;
 use super::watcher_group::WatcherGroup;
 use crate::event::Event;
 
-/// Watchers that read history together, and what they have read.
+/// Watchers that read history together, with the events found so far.
 pub(super) struct SyncBatch {
     limits: Limits,
     epoch: u64,
     from: i64,
     pub(super) to: i64,
-    /// All up to here was looked at.
+    /// The last revision that was examined.
     reached: i64,
     syncing: Vec<SyncingWatcher>,
     group: WatcherGroup,
-    /// How many syncing have room for more.
+    /// The number of watchers with room for more events.
     open: usize,
 }
 
-/// A watcher for which history is read.
+/// A watcher whose history is read.
 struct SyncingWatcher {
     slot: usize,
     serial: u64,
@@ -56,12 +61,13 @@ struct SyncingWatcher {
     events: Vec<Event>,
     revisions: usize,
     bytes: usize,
-    /// The first revision that did not fit.
+    /// The first revision that did not fit into the response.
     more: Option<i64>,
 }
 
 impl HubState {
-    /// Chooses who reads, and ends or parks those in line that cannot.
+    /// Chooses the watchers of a sync. Cancels watchers whose history is compacted, and makes
+    /// victims of those with a full queue.
     pub(super) fn begin_sync(
         &mut self,
         compacted: i64,
@@ -82,7 +88,7 @@ impl HubState {
         Some(sync)
     }
 
-    /// Puts what was read in the queues, and every reader in the group where it belongs now.
+    /// Queues the responses, and assigns each watcher to its group.
     pub(super) fn finish_sync(
         &mut self,
         mut sync: SyncBatch,
@@ -107,7 +113,7 @@ impl HubState {
         Ok(())
     }
 
-    /// Whether a watcher in line can read. If not, it is no longer in line.
+    /// Returns whether an unsynced watcher can be synced. If not, it leaves the group.
     fn is_ready(&mut self, slot: usize, compacted: i64, notifications: &mut Notifications) -> bool {
         let watcher = &self.watchers[slot];
         if watcher.next < compacted {
@@ -124,7 +130,8 @@ impl HubState {
         false
     }
 
-    /// Where the walk begins: where the first in line does, or a little before if that serves others too.
+    /// Returns the first revision of the walk: that of the first watcher, or a nearby lower one if
+    /// that serves others too.
     fn walk_start(&mut self, ready: &[usize]) -> Option<i64> {
         let first = self.watchers[*ready.first()?].next;
         if std::mem::take(&mut self.first_missed) {
@@ -135,7 +142,7 @@ impl HubState {
         ready.iter().map(|&slot| self.watchers[slot].next).filter(|&next| next >= near).min()
     }
 
-    /// Makes a watcher in line a reader, if the walk can reach it.
+    /// Adds an unsynced watcher to the sync, if the walk can reach it.
     fn enlist(&mut self, slot: usize, sync: &mut SyncBatch) {
         let watcher = &mut self.watchers[slot];
         let WatcherState::Unsynced { ticket } = watcher.state else { return };
@@ -173,7 +180,7 @@ impl HubState {
         }
     }
 
-    /// Hands a watcher what was read for it.
+    /// Queues the events that were read for a watcher.
     fn finish_watcher(
         &mut self,
         reader: SyncingWatcher,
@@ -196,7 +203,7 @@ impl HubState {
         self.assign_group(slot);
     }
 
-    /// Ends the syncing that compaction has overtaken. The others wait where they were.
+    /// Cancels the watchers whose revisions were compacted meanwhile. The others stay unsynced.
     fn cancel_overtaken(
         &mut self,
         sync: SyncBatch,
@@ -215,7 +222,7 @@ impl HubState {
         }
     }
 
-    /// Forgets what was read.
+    /// Discards what was read.
     fn requeue(&mut self, sync: SyncBatch) {
         for reader in sync.syncing {
             if self.watchers.has(reader.slot, reader.serial) {
@@ -231,7 +238,7 @@ impl SyncBatch {
         SyncBatch { limits, epoch, from, to, reached: from - 1, syncing, group, open: 0 }
     }
 
-    /// Reads history for all syncing.
+    /// Reads history for all watchers of the sync.
     pub(super) fn walk(&mut self, history: &dyn History) -> Result<(), HistoryError> {
         let (mut changes, mut bytes) = (0, 0);
         let mut last = self.from - 1;
@@ -253,14 +260,14 @@ impl SyncBatch {
         Ok(())
     }
 
-    /// Goes on with what was published during the walk, if the walk came that far.
+    /// Continues with the transactions published during the walk, if the walk was not cut short.
     fn add_tail(&mut self, tail: Option<Tail>) {
         let Some(tail) = tail.filter(|_| self.reached == self.to) else { return };
         tail.transactions.iter().flat_map(|events| events.iter()).for_each(|event| self.add(event));
         self.reached = tail.end;
     }
 
-    /// Gives a change to those that want it.
+    /// Adds a change to the watchers that want it.
     fn add(&mut self, event: &Event) {
         let (syncing, open, limits) = (&mut self.syncing, &mut self.open, &self.limits);
         self.group.each(&event.key, &mut |i| {
@@ -270,7 +277,7 @@ impl SyncBatch {
         });
     }
 
-    /// Whether the walk may come to a revision: each has one change at least.
+    /// Returns whether the walk may reach a revision: each revision has at least one change.
     fn can_reach(&self, next: i64) -> bool {
         let reach = self.from.saturating_add(revisions(self.limits.turn_changes));
         (self.from..=reach).contains(&next)
@@ -283,7 +290,7 @@ impl SyncingWatcher {
         self.more.is_none() && revision >= self.next && self.filters.pass(event.kind)
     }
 
-    /// Takes an event. False if it does not fit.
+    /// Adds an event. Returns false if it does not fit.
     fn take(&mut self, event: &Event, limits: &Limits) -> bool {
         let revision = event.revision.main;
         if self.events.last().is_none_or(|last| last.revision.main < revision) {
@@ -299,7 +306,7 @@ impl SyncingWatcher {
     }
 }
 
-/// A bound as a number of revisions.
+/// Converts a bound to a number of revisions.
 fn revisions(bound: usize) -> i64 {
     i64::try_from(bound).unwrap_or(i64::MAX)
 }

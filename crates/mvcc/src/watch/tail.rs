@@ -1,13 +1,15 @@
-//! What is published while a turn reads history.
+//! The tail: transactions that are published while a turn reads history.
 //!
-//! The turn reads up to the revision that was current when it began, without the hub's lock; by the time it is done there may be more. That
-//! is kept here, so that the watchers it read for go on with it and are synced, however fast writes come.
+//! A turn reads up to the revision at which it began, without the lock of the hub. Transactions
+//! published meanwhile are kept here, so that the watchers of the turn are synced at its end,
+//! however fast writes are.
 //!
 //! ```text
-//!   turn begins at 70, reads history 5..=70     published meanwhile: 71 72 73  → the tail     then synced, at 73
+//!   turn begins at 70, reads history 5..=70   published meanwhile: 71 72 73 → tail   synced at 73
 //! ```
 //!
-//! If more comes than may be kept, the tail ends there, and the watchers read history again from that point.
+//! If the tail exceeds its bound, it ends there, and the watchers read history again from that
+//! point.
 
 use std::sync::Arc;
 
@@ -17,7 +19,7 @@ use crate::event::Event;
 
 /// The transactions since a turn began.
 pub(super) struct Tail {
-    /// The last revision that is kept, or the one before the first.
+    /// The last revision in the tail, or the one before the first.
     pub(super) end: i64,
     pub(super) transactions: Vec<Arc<Vec<Event>>>,
     events: usize,
@@ -26,12 +28,12 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    /// Nothing yet, after a revision.
+    /// Creates an empty tail after a revision.
     pub(super) fn after(revision: i64) -> Tail {
         Tail { end: revision, transactions: Vec::new(), events: 0, bytes: 0, full: false }
     }
 
-    /// Keeps a transaction, if there is room for it and was for all before.
+    /// Appends a transaction, unless a bound is exceeded or was before.
     pub(super) fn add(&mut self, revision: i64, events: &Arc<Vec<Event>>, limits: &Limits) {
         self.events += events.len();
         self.bytes += events.iter().map(event_bytes).sum::<usize>();

@@ -1,15 +1,17 @@
-//! Watchers whose stream is full.
+//! Victims: watchers whose stream is full.
 //!
-//! A victim waits for room with the one response that it was refused with, and with nothing if the victims of its stream hold too much
-//! already. Whatever happens meanwhile it reads from history later:
+//! A victim holds the one response that did not fit, or nothing if the victims of its stream hold
+//! too much already. It reads later revisions from history:
 //!
 //! ```text
-//!   synced ──publish @8, full──► victim, holds @8, next 9 ──room──► unsynced, reads 9..   (or synced, if nothing came after)
-//!                              └► victim, holds nothing, next 8 ──room──► unsynced, reads 8..
+//!   synced ─ publish @8, full ─► victim, holds @8, next 9 ─ room ─► unsynced, reads 9..
+//!                                                                  (synced, if 8 is current)
+//!                              └► victim, holds nothing, next 8 ─ room ─► unsynced, reads 8..
 //! ```
 //!
-//! So a stream that nobody reads costs its queue, what its victims may hold, and the watchers themselves, however much is written. Only what
-//! compaction removes before there is room is missed, and then the watcher is ended and its client told.
+//! So a client that does not read costs its queue, the bounded responses of its victims, and the
+//! watchers themselves, whatever is written. A victim misses events only if they are compacted
+//! before there is room; then it is canceled.
 
 use std::sync::Arc;
 
@@ -18,7 +20,8 @@ use super::outbox::QueuedResponse;
 use super::watcher::WatcherState;
 
 impl HubState {
-    /// A watcher that is in no group was refused with a response for the revisions `from..next`: it is a victim now.
+    /// Makes a watcher without a group a victim, after its response for the revisions `from..next`
+    /// did not fit.
     pub(super) fn become_victim(
         &mut self,
         slot: usize,
@@ -32,7 +35,8 @@ impl HubState {
         self.join_victims(slot, hold.then_some(item));
     }
 
-    /// Moves at most `count` victims of a stream on, while there is room. Returns how many it moved, and whether some could still be moved.
+    /// Moves at most `count` victims of a stream on, while there is room. Returns how many, and
+    /// whether more can be moved.
     pub(super) fn move_victims(
         &mut self,
         stream: u64,
@@ -49,14 +53,14 @@ impl HubState {
         (count, self.streams.get(&stream).is_some_and(|stream| !stream.victims.is_empty()))
     }
 
-    /// Moves a victim on if there is room.
+    /// Moves a victim on, if there is room.
     fn move_victim(&mut self, slot: usize, notifications: &mut Notifications) -> bool {
         let outbox = Arc::clone(&self.watchers[slot].outbox);
         if !outbox.wait_for_room() {
             return false;
         }
         if let Some(item) = self.take_held(slot) {
-            // Whoever else fills the queue needs the hub's lock, so the room is still there.
+            // Filling the queue takes the lock of the hub, so there is still room.
             notifications.add(&outbox, outbox.push(item));
         }
         self.leave_group(slot);
@@ -64,7 +68,7 @@ impl HubState {
         true
     }
 
-    /// What a victim holds.
+    /// Takes the response that a victim holds.
     fn take_held(&mut self, slot: usize) -> Option<QueuedResponse> {
         let watcher = &mut self.watchers[slot];
         let WatcherState::Victim { held, .. } = &mut watcher.state else { return None };

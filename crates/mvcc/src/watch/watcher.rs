@@ -1,4 +1,4 @@
-//! A watcher, and the list of them all.
+//! A watcher, and the table of all watchers.
 
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
@@ -7,36 +7,38 @@ use super::key_span::KeySpan;
 use super::outbox::{EventBatch, Outbox, QueuedResponse, ResponseBody};
 use super::request::{CreateRequest, Filters};
 
-/// What a client waits for.
+/// A registered interest in keys.
 pub(super) struct Watcher {
-    /// Tells it from an earlier one in the same slot.
+    /// Distinguishes the watcher from earlier ones in the same slot.
     pub(super) serial: u64,
-    /// Its name within its stream.
+    /// The watch id in the stream.
     pub(super) id: i64,
     pub(super) outbox: Arc<Outbox>,
     pub(super) span: KeySpan,
-    /// The revision that was asked for, zero for now.
+    /// The requested revision, or zero.
     pub(super) start: i64,
-    /// The first revision that it still has to get. While it is synced: a lower bound, and all up to the current revision is done.
+    /// The next revision to deliver. While the watcher is synced, a lower bound: it has all events
+    /// up to the current revision.
     pub(super) next: i64,
     pub(super) filters: Filters,
     pub(super) prev_kv: bool,
     pub(super) fragment: bool,
-    /// It had no event since the last progress notification was due.
+    /// Whether there was no event since the last progress notification was due.
     pub(super) quiet: bool,
     pub(super) state: WatcherState,
 }
 
-/// Which group a watcher is in.
+/// The group of a watcher.
 #[derive(Debug)]
 pub(super) enum WatcherState {
-    /// It has all there is. Its place is in [`WatcherGroup`](super::watcher_group::WatcherGroup) `synced`.
+    /// Up to date. `place` is its position in a list of the
+    /// [`WatcherGroup`](super::watcher_group::WatcherGroup) `synced`.
     Synced { place: usize },
-    /// It reads history, and waits for its turn, under this ticket.
+    /// Behind, and waiting for a sync.
     Unsynced { ticket: u64 },
-    /// A turn reads history for it right now.
+    /// Part of the current sync.
     Syncing,
-    /// Its stream is full. It may hold what it was refused with; `next` is after that.
+    /// The stream is full. `next` is the revision after the held response.
     Victim { ticket: u64, held: Option<Box<QueuedResponse>> },
 }
 
@@ -57,7 +59,7 @@ impl Watcher {
         }
     }
 
-    /// The response that brings it some events.
+    /// Builds a response with events.
     pub(super) fn events(&self, revision: i64, batch: EventBatch) -> QueuedResponse {
         let (prev_kv, fragment) = (self.prev_kv, self.fragment);
         QueuedResponse {
@@ -72,7 +74,7 @@ impl Watcher {
     }
 }
 
-/// All watchers, each in a slot whose number stays the same.
+/// All watchers, each in a slot with a fixed number.
 #[derive(Default)]
 pub(super) struct Watchers {
     slots: Vec<Option<Watcher>>,
@@ -101,13 +103,13 @@ impl Watchers {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether that very watcher is still there.
+    /// Returns whether a watcher still exists.
     pub(super) fn has(&self, slot: usize, serial: u64) -> bool {
         let watcher = self.slots.get(slot).and_then(Option::as_ref);
         watcher.is_some_and(|watcher| watcher.serial == serial)
     }
 
-    /// The slots in use.
+    /// Returns the slots in use.
     pub(super) fn slots(&self) -> Vec<usize> {
         (0..self.slots.len()).filter(|&slot| self.slots[slot].is_some()).collect()
     }
@@ -117,12 +119,12 @@ impl Index<usize> for Watchers {
     type Output = Watcher;
 
     fn index(&self, slot: usize) -> &Watcher {
-        self.slots[slot].as_ref().expect("only slots in use are looked up")
+        self.slots[slot].as_ref().expect("the slot is in use")
     }
 }
 
 impl IndexMut<usize> for Watchers {
     fn index_mut(&mut self, slot: usize) -> &mut Watcher {
-        self.slots[slot].as_mut().expect("only slots in use are looked up")
+        self.slots[slot].as_mut().expect("the slot is in use")
     }
 }

@@ -1,12 +1,12 @@
-//! Watchers by what they watch: given a key, who wants to know?
+//! Watchers indexed by their keys: finds the watchers of a changed key.
 //!
 //! ```text
-//!   keys     "foo" → [3, 8]   "bar" → [1]         an ordered map: one search
-//!   ranges   [a, c) → [2]     [b, open) → [5, 7]  an interval tree: those that the key is in, and few others
+//!   keys     "foo" → [3, 8]   "bar" → [1]         an ordered map: one lookup
+//!   ranges   [a, c) → [2]     [b, open) → [5, 7]  an interval tree
 //! ```
 //!
-//! Members are numbers, and what they stand for is the owner's affair. Each has a *place* in the list it is in, which the owner keeps, so
-//! that it leaves without being looked for: the last of the list takes its place.
+//! Members are numbers that the caller chooses. Each has a *place* in its list, which the caller
+//! stores, so that it is removed without a search: the last member of the list takes its place.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use bytes::Bytes;
 use super::interval_tree::IntervalTree;
 use super::key_span::KeySpan;
 
-/// Members by their keys.
+/// Members indexed by their keys.
 #[derive(Debug, Default)]
 pub(super) struct WatcherGroup {
     keys: BTreeMap<Bytes, Vec<usize>>,
@@ -24,7 +24,7 @@ pub(super) struct WatcherGroup {
 }
 
 impl WatcherGroup {
-    /// How many members there are.
+    /// Returns the number of members.
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -40,13 +40,13 @@ impl WatcherGroup {
         members.len() - 1
     }
 
-    /// Takes a member out. Returns who has its place now.
+    /// Removes a member. Returns the member that took its place.
     pub(super) fn remove(&mut self, span: &KeySpan, place: usize) -> Option<usize> {
         let members = match span {
             KeySpan::Key(key) => self.keys.get_mut(key),
             KeySpan::Range { start, end } => self.ranges.get_mut(start, end),
         };
-        let members = members.expect("who has a place in a list is in it");
+        let members = members.expect("a member with a place is in a list");
         members.swap_remove(place);
         self.len -= 1;
         let moved = members.get(place).copied();
@@ -76,7 +76,7 @@ impl WatcherGroup {
 mod tests {
     use super::*;
 
-    fn who(group: &WatcherGroup, key: &str) -> Vec<usize> {
+    fn members_of(group: &WatcherGroup, key: &str) -> Vec<usize> {
         let mut found = Vec::new();
         group.each(key.as_bytes(), &mut |member| found.push(member));
         found.sort_unstable();
@@ -89,14 +89,14 @@ mod tests {
         group.add(&KeySpan::new(b"b", b"").unwrap(), 1);
         group.add(&KeySpan::new(b"a", b"c").unwrap(), 2);
         group.add(&KeySpan::new(b"b", b"\0").unwrap(), 3);
-        assert_eq!(who(&group, "a"), [2]);
-        assert_eq!(who(&group, "b"), [1, 2, 3]);
-        assert_eq!(who(&group, "c"), [3]);
+        assert_eq!(members_of(&group, "a"), [2]);
+        assert_eq!(members_of(&group, "b"), [1, 2, 3]);
+        assert_eq!(members_of(&group, "c"), [3]);
         assert_eq!(group.len(), 3);
     }
 
     #[test]
-    fn the_last_of_a_list_takes_the_place_of_who_leaves() {
+    fn the_last_member_of_a_list_takes_the_place_of_a_removed_one() {
         for end in ["", "z"] {
             let span = KeySpan::new(b"b", end.as_bytes()).unwrap();
             let mut group = WatcherGroup::default();
@@ -104,9 +104,9 @@ mod tests {
             assert_eq!(places, [0, 1, 2]);
             assert_eq!(group.remove(&span, 0), Some(12));
             assert_eq!(group.remove(&span, 1), None);
-            assert_eq!(who(&group, "b"), [12]);
+            assert_eq!(members_of(&group, "b"), [12]);
             assert_eq!(group.remove(&span, 0), None);
-            assert_eq!((who(&group, "b"), group.len()), (vec![], 0));
+            assert_eq!((members_of(&group, "b"), group.len()), (vec![], 0));
         }
     }
 }
