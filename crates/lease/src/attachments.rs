@@ -1,12 +1,12 @@
-//! Which keys are attached to which lease.
+//! The keys that are attached to leases.
 //!
 //! ```text
-//!   lease_of   foo → 7, bar → 7, zoo → 9             asked for every put and delete
-//!   keys       (7, bar) (7, foo) (9, zoo)            asked when a lease is revoked or looked at
+//!   lease_of   foo → 7, bar → 7, zoo → 9             looked up by every put and delete
+//!   keys       (7, bar) (7, foo) (9, zoo)            read when a lease is revoked or queried
 //! ```
 //!
-//! Both always say the same. They share the bytes of a key, and one sorted set for all leases takes less room than a set for each: most
-//! leases have one key or none.
+//! Both hold the same pairs. They share the bytes of a key. One sorted set for all leases takes
+//! less memory than a set for each: most leases have one key or none.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -18,10 +18,13 @@ use types::LeaseId;
 pub(crate) type Key = Arc<[u8]>;
 
 /// Leases by key.
-#[expect(clippy::disallowed_types, reason = "asked for every put and delete, and never walked")]
+#[expect(
+    clippy::disallowed_types,
+    reason = "looked up by every put and delete, and never iterated"
+)]
 type LeaseOf = std::collections::HashMap<Key, LeaseId>;
 
-/// Keys and leases.
+/// The pairs of keys and leases.
 #[derive(Debug, Default)]
 pub(crate) struct Attachments {
     lease_of: LeaseOf,
@@ -33,7 +36,7 @@ impl Attachments {
         self.lease_of.get(key).copied()
     }
 
-    /// Attaches a key to a lease, and to no other.
+    /// Attaches a key to a lease, and detaches it from any other.
     pub(crate) fn attach(&mut self, id: LeaseId, key: &[u8]) {
         if let Some(before) = self.lease_of(key) {
             self.detach(before, key);
@@ -43,7 +46,7 @@ impl Attachments {
         self.keys.insert((id, key));
     }
 
-    /// Detaches a key from a lease, if it is attached to that one.
+    /// Detaches a key from a lease, if it is attached to it.
     pub(crate) fn detach(&mut self, id: LeaseId, key: &[u8]) {
         if self.lease_of(key) != Some(id) {
             return;
@@ -63,7 +66,7 @@ impl Attachments {
         keys.iter().map(|key| Bytes::copy_from_slice(key)).collect()
     }
 
-    /// The keys of a lease, sorted: those after a key, or all, and so many of them at most.
+    /// Returns at most `max` keys of a lease, sorted, beginning after a given key.
     pub(crate) fn keys_after(&self, id: LeaseId, after: Option<&Key>, max: usize) -> Vec<Key> {
         let from = match after {
             Some(key) => Bound::Excluded((id, Arc::clone(key))),
@@ -112,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_gives_up_its_keys_and_no_others() {
+    fn detach_all_returns_the_sorted_keys_of_one_lease() {
         let mut attachments = Attachments::default();
         for (id, key) in [(SEVEN, "b"), (NINE, "c"), (SEVEN, "a"), (LeaseId(8), "d")] {
             attachments.attach(id, key.as_bytes());
@@ -125,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_come_in_steps() {
+    fn keys_after_continues_where_the_last_call_stopped() {
         let mut attachments = Attachments::default();
         for key in ["", "a", "b", "c"] {
             attachments.attach(SEVEN, key.as_bytes());

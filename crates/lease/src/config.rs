@@ -1,31 +1,33 @@
-//! What can be set.
+//! The settings of a lessor.
 
 use std::time::Duration;
 
 use backend::schema::version::Version;
 
-/// The longest time to live, in seconds: some 285 years, which as nanoseconds still fit into 63 bits.
+/// The maximum TTL in seconds, as in etcd: about 285 years, which as nanoseconds fit into 63 bits.
 pub const TTL_MAX_SECONDS: i64 = 9_000_000_000;
-/// The shortest, with etcd's default election timeout of one second.
+/// The minimum TTL in seconds, with etcd's default election timeout of one second.
 pub const TTL_MIN_SECONDS_DEFAULT: i64 = 2;
-/// How long an expired lease that is not revoked is let alone before it is handed out again.
+/// The time after which an expired lease that is still not revoked is reported again.
 pub const EXPIRED_RETRY_DEFAULT: Duration = Duration::from_secs(3);
-/// How often what is left of a long lease is written to the log.
+/// The interval of checkpoints.
 pub const CHECKPOINT_INTERVAL_DEFAULT: Duration = Duration::from_secs(5 * 60);
 
-/// From this version of the cluster on, every member persists checkpoints.
+/// The cluster version from which every member persists checkpoints.
 const CHECKPOINT_PERSIST_SINCE: Version = Version::new(3, 6);
 
-/// How leases are handled.
+/// The settings of a lessor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The shortest time to live: whoever asks for less gets this. See [`ttl_min_seconds`].
+    /// The minimum TTL in seconds: shorter requests get this. See [`ttl_min_seconds`].
     pub ttl_min_seconds: i64,
-    /// How long an expired lease that is not revoked is let alone before it is handed out again. Zero is the default.
+    /// The time after which an expired lease that is still not revoked is reported again. Zero
+    /// selects the default.
     pub expired_retry: Duration,
     /// Whether to propose checkpoints.
     pub checkpoint: bool,
-    /// How often, for a lease that has longer to go than that. Zero is the default.
+    /// The interval of checkpoints for a lease with a longer remaining TTL. Zero selects the
+    /// default.
     pub checkpoint_interval: Duration,
     /// Whether to persist checkpoints in a cluster older than 3.6 too.
     pub checkpoint_persist: bool,
@@ -44,7 +46,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// With the default where zero stands for it.
+    /// Replaces zeros by defaults.
     pub(crate) fn with_defaults(mut self) -> Config {
         if self.expired_retry.is_zero() {
             self.expired_retry = EXPIRED_RETRY_DEFAULT;
@@ -55,19 +57,19 @@ impl Config {
         self
     }
 
-    /// Whether a checkpoint is persisted, in a cluster of that version (none: not agreed yet).
+    /// Returns whether a checkpoint is persisted at a cluster version (`None`: not agreed yet).
     pub(crate) fn persists_checkpoints(&self, cluster: Option<Version>) -> bool {
         self.checkpoint_persist || cluster.is_some_and(|it| it >= CHECKPOINT_PERSIST_SINCE)
     }
 
-    /// The interval of checkpoints in whole seconds, rounded down.
+    /// Returns the interval of checkpoints in whole seconds, rounded down.
     pub(crate) fn checkpoint_interval_seconds(&self) -> i64 {
         i64::try_from(self.checkpoint_interval.as_secs()).unwrap_or(i64::MAX)
     }
 }
 
-/// The shortest time to live that makes sense: one and a half election timeouts, counted in whole ticks and rounded up to seconds. A
-/// lease must outlive an election, or nobody could renew it in time.
+/// Returns the minimum TTL: one and a half election timeouts in whole ticks, rounded up to seconds.
+/// A lease must outlive an election, or no client could renew it in time.
 #[must_use]
 pub fn ttl_min_seconds(election_ticks: u32, heartbeat: Duration) -> i64 {
     let ticks = u128::from(election_ticks) * 3 / 2;
@@ -80,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shortest_time_to_live_follows_from_the_election_timeout() {
+    fn minimum_ttl_is_one_and_a_half_election_timeouts() {
         let ms = Duration::from_millis;
         assert_eq!(ttl_min_seconds(10, ms(100)), TTL_MIN_SECONDS_DEFAULT);
         assert_eq!(ttl_min_seconds(10, ms(10)), 1);
@@ -91,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_of_3_6_persists_checkpoints() {
+    fn checkpoints_are_persisted_from_cluster_version_3_6() {
         let (off, on) =
             (Config::default(), Config { checkpoint_persist: true, ..Config::default() });
         assert!(!off.persists_checkpoints(None));
@@ -101,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_is_the_default() {
+    fn zero_selects_the_default() {
         let zero = Config {
             expired_retry: Duration::ZERO,
             checkpoint_interval: Duration::ZERO,

@@ -1,17 +1,18 @@
-//! When to look at a lease again.
+//! A queue of leases by deadline.
 //!
-//! A heap, the earliest first. What is no longer true is not taken out but recognised when it comes up: an entry counts only if the lease
-//! that it names still names the entry's time. So a renewal need not touch the queue at all: the entry of the old
-//! deadline comes up, finds a later one, and is put back there.
+//! A min-heap with lazy deletion: an entry is valid only if its lease still names the time of the
+//! entry. So a renewal does not touch the queue. The entry of the old deadline comes up, finds a
+//! later deadline, and is moved there.
 //!
 //! ```text
-//!   queue   (10 s, 7) (12 s, 9) (60 s, 8)         7: queued 10 s, deadline 31 s   renewed: goes back to (31 s, 7)
-//!                                                 9: queued 20 s                  the entry is an old one: dropped
-//!                                                 8: no such lease                revoked: dropped at 60 s, or sooner
+//!   queue   (10 s, 7) (12 s, 9) (60 s, 8)    7: queued 10 s, deadline 31 s   renewed: moved to 31 s
+//!                                            9: queued 20 s                  stale: dropped
+//!                                            8: no such lease                revoked: dropped
 //! ```
 //!
-//! Sooner, because whoever adds entries asks [`DeadlineQueue::is_mostly_stale`] and drops the old ones with [`DeadlineQueue::retain`]: else leases that are
-//! granted for long and revoked at once would fill it.
+//! Stale entries of revoked leases with a long TTL would fill the queue. So a caller that adds
+//! entries checks [`DeadlineQueue::is_mostly_stale`], and drops them with
+//! [`DeadlineQueue::retain`].
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -21,7 +22,7 @@ use types::LeaseId;
 
 use crate::monotonic_time::MonotonicTime;
 
-/// Entries that are not worth tidying up.
+/// Fewer stale entries than this are left alone.
 const STALE_ENTRIES_MIN: usize = 64;
 
 pub(crate) type DeadlineEntry = (MonotonicTime, LeaseId);
@@ -33,7 +34,7 @@ pub(crate) struct DeadlineQueue {
 }
 
 impl DeadlineQueue {
-    /// Made at once, which is faster than adding one by one.
+    /// Builds a queue at once, which is faster than adding entries one by one.
     pub(crate) fn from_entries(entries: impl Iterator<Item = DeadlineEntry>) -> DeadlineQueue {
         DeadlineQueue { heap: BinaryHeap::from(entries.map(Reverse).collect::<Vec<_>>()) }
     }
@@ -42,28 +43,28 @@ impl DeadlineQueue {
         self.heap.push(Reverse((at, id)));
     }
 
-    /// All entries, in no order.
+    /// Iterates over all entries, unordered.
     pub(crate) fn entries(&self) -> impl Iterator<Item = DeadlineEntry> {
         self.heap.iter().map(|Reverse(entry)| *entry)
     }
 
-    /// The time of the first entry, whether it still counts or not.
+    /// Returns the time of the first entry, valid or stale.
     pub(crate) fn first(&self) -> Option<MonotonicTime> {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// The first entry, if its time has come.
+    /// Returns the first entry, if it is due.
     pub(crate) fn due(&mut self, now: MonotonicTime) -> Option<DueEntry<'_>> {
         let first = self.heap.peek_mut()?;
         (first.0.0 <= now).then_some(DueEntry { first })
     }
 
-    /// Whether most entries must be old ones, if there is at most one that counts for each of `leases`.
+    /// Returns whether most entries are stale, given at most one valid entry for each of `leases`.
     pub(crate) fn is_mostly_stale(&self, leases: usize) -> bool {
         self.heap.len() > STALE_ENTRIES_MIN + 2 * leases
     }
 
-    /// Drops the entries that do not count, and the room they took.
+    /// Drops the stale entries and their memory.
     pub(crate) fn retain(&mut self, counts: impl Fn(DeadlineEntry) -> bool) {
         self.heap.retain(|Reverse(entry)| counts(*entry));
         self.heap.shrink_to_fit();
@@ -75,7 +76,7 @@ impl DeadlineQueue {
     }
 }
 
-/// An entry whose time has come.
+/// An entry that is due.
 pub(crate) struct DueEntry<'a> {
     first: PeekMut<'a, Reverse<DeadlineEntry>>,
 }
@@ -89,7 +90,7 @@ impl DueEntry<'_> {
         PeekMut::pop(self.first);
     }
 
-    /// Puts it back, for another time.
+    /// Moves the entry to a later time.
     pub(crate) fn postpone(mut self, at: MonotonicTime) {
         self.first.0.0 = at;
     }
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn comes_in_order_of_time_and_id() {
+    fn entries_are_ordered_by_time_and_id() {
         let entries = [(at(9), LeaseId(1)), (at(3), LeaseId(5)), (at(3), LeaseId(2))];
         let mut queue = DeadlineQueue::from_entries(entries.into_iter());
         assert_eq!(queue.first(), Some(at(3)));
@@ -117,11 +118,11 @@ mod tests {
         assert_eq!(due.entry(), (at(3), LeaseId(5)));
         due.drop_entry();
         assert_eq!(queue.due(at(20)).unwrap().entry(), (at(9), LeaseId(1)));
-        assert_eq!(queue.len(), 2, "what is only looked at stays");
+        assert_eq!(queue.len(), 2, "a peeked entry stays");
     }
 
     #[test]
-    fn a_crowd_of_old_entries_is_dropped() {
+    fn retain_drops_stale_entries() {
         let mut queue = DeadlineQueue::default();
         (0..100).for_each(|n| queue.push(at(n), LeaseId(1)));
         assert!(queue.is_mostly_stale(1));

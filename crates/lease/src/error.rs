@@ -1,34 +1,34 @@
-//! What is refused. Each is the same on every member that has applied the same log, and the texts are etcd's.
+//! Refusals of the lessor. Members that applied the same log return the same one. Texts are etcd's.
 
-/// Why a lease was not granted.
+/// The lease was not granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GrantError {
-    /// The id is zero, which is no lease.
+    /// The id is zero.
     #[error("lease not found")]
     NotFound,
-    /// The time to live is above [`TTL_MAX_SECONDS`](crate::TTL_MAX_SECONDS).
+    /// The TTL is above [`TTL_MAX_SECONDS`](crate::TTL_MAX_SECONDS).
     #[error("too large lease TTL")]
     TtlTooLarge,
-    /// There is a lease with that id.
+    /// A lease with this id exists.
     #[error("lease already exists")]
     Exists,
 }
 
-/// Why a lease was not revoked.
+/// The lease was not revoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RevokeError {
-    /// There is no such lease.
+    /// The lease does not exist.
     #[error("lease not found")]
     NotFound,
 }
 
-/// Why a lease was not renewed.
+/// The lease was not renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RenewError {
-    /// Only the leader renews, once it has been promoted.
+    /// The lessor is not primary.
     #[error("not a primary lessor")]
     NotPrimary,
-    /// There is no such lease.
+    /// The lease does not exist.
     #[error("lease not found")]
     NotFound,
 }

@@ -1,4 +1,4 @@
-//! The lessor: what the log does to leases, and what can be asked at any member.
+//! The lessor: operations from the log, and queries that any member answers.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::array;
@@ -21,41 +21,44 @@ use crate::primary::Checkpoint;
 use crate::record::LeaseRecord;
 use crate::shard::{LeaseMap, PrimaryEpoch, Shard};
 
-/// Bits of a mixed id that choose its shard.
+/// The number of id bits that select a shard.
 const SHARD_BITS: u32 = 6;
-/// How many parts the leases are spread over: of a million, some 16,000 are behind one lock.
+/// The number of shards. Of a million leases, about 16,000 share a lock.
 pub(crate) const SHARDS: usize = 1 << SHARD_BITS;
 
-/// Most keys that are copied before the lock is given back to those that apply.
+/// The maximum number of keys that are copied before the lock is released for the applier.
 const KEYS_STEP_MAX: usize = 1024;
 
-/// All leases of a member. Shared by the thread that applies the log, those that serve renewals and questions, and the one that takes turns.
+/// All leases of a member. Shared by the applier, the threads that serve renewals and queries, and
+/// the one that takes turns.
 ///
-/// [`grant`](Lessor::grant), [`revoke`](Lessor::revoke), [`checkpoint`](Lessor::checkpoint), [`attach`](Lessor::attach),
-/// [`detach`](Lessor::detach) and [`restore`](Lessor::restore) belong to the thread that applies, in the order of the log. They write
-/// to the transaction first and to memory then; if that transaction is not committed, the member has to stop.
+/// The applier calls [`grant`](Lessor::grant), [`revoke`](Lessor::revoke),
+/// [`checkpoint`](Lessor::checkpoint), [`attach`](Lessor::attach), [`detach`](Lessor::detach) and
+/// [`restore`](Lessor::restore), in log order. They write to the backend transaction first and to
+/// memory second. If that transaction is not committed, the member has to stop.
 #[derive(Debug)]
 pub struct Lessor {
     pub(crate) config: Config,
-    /// See [`PrimaryEpoch`]. Which leases a shard has does not depend on it, so nothing else is ordered by it.
+    /// The current [`PrimaryEpoch`]. The leases of a shard do not depend on it, so it orders
+    /// nothing else.
     pub(crate) epoch: AtomicU64,
     pub(crate) shards: Box<[Mutex<Shard>]>,
-    /// Locked before a shard if both are.
+    /// Lock order: before a shard.
     attachments: Mutex<Attachments>,
 }
 
-/// How long a lease has to live.
+/// The TTL of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeToLive {
-    /// Seconds granted.
+    /// The granted TTL in seconds.
     pub granted: i64,
-    /// Whole seconds left, rounded towards zero; negative if it has expired for longer than that. None if this lessor is not primary:
-    /// only the primary knows.
+    /// The remaining seconds, rounded towards zero; negative if the lease expired a second ago or
+    /// earlier. `None` if this lessor is not primary.
     pub remaining: Option<i64>,
 }
 
 impl Lessor {
-    /// A lessor without leases, not primary.
+    /// Creates a lessor without leases that is not primary.
     #[must_use]
     pub fn new(config: Config) -> Lessor {
         Lessor {
@@ -66,8 +69,8 @@ impl Lessor {
         }
     }
 
-    /// Takes over the leases of a database: at a start, or after one was received. What was there before is forgotten, attached keys
-    /// too, and the lessor is not primary. After an error nothing is changed.
+    /// Loads the leases of a database, at a start or after a snapshot was received. Drops all
+    /// leases and attached keys that it had, and demotes the lessor. Changes nothing if it fails.
     pub fn restore(&self, from: &impl Read) -> Result<(), ReadError> {
         let mut restored: [LeaseMap; SHARDS] = array::from_fn(|_| LeaseMap::default());
         for item in from.all(Bucket::Lease)? {
@@ -83,7 +86,7 @@ impl Lessor {
         Ok(())
     }
 
-    /// Grants a lease. Returns its time to live: what was asked for, or the minimum if that is more.
+    /// Grants a lease. Returns its TTL: the requested one, or the minimum.
     pub fn grant(
         &self,
         tx: &mut Tx<'_>,
@@ -106,7 +109,8 @@ impl Lessor {
         Ok(lease.ttl)
     }
 
-    /// Ends a lease. Returns the keys that were attached to it, sorted: they are to be deleted in the same transaction.
+    /// Revokes a lease. Returns its attached keys, sorted, which the caller deletes in the same
+    /// transaction.
     pub fn revoke(&self, tx: &mut Tx<'_>, id: LeaseId) -> Result<Vec<Bytes>, RevokeError> {
         let mut attachments = self.attachments.lock();
         let mut shard = self.lock(id);
@@ -115,14 +119,16 @@ impl Lessor {
         }
         LeaseRecord::delete(tx, id);
         shard.remove(id);
-        // Renewals need not wait for the keys.
+        // Renewals do not wait for the keys.
         drop(shard);
         Ok(attachments.detach_all(id))
     }
 
-    /// Notes how much of a lease is left, for the next leader to start from. A lease that is not there has been revoked meanwhile.
+    /// Applies a checkpoint: sets the remaining TTL from which the next leader starts. Ignores a
+    /// lease that was revoked meanwhile.
     ///
-    /// Whether that goes to the database depends on the version of the cluster, as in etcd: before 3.6 it was an option.
+    /// Compat: as in etcd, the cluster version determines whether the database records it; before
+    /// 3.6 it was an option.
     pub fn checkpoint(
         &self,
         tx: &mut Tx<'_>,
@@ -140,13 +146,14 @@ impl Lessor {
         shard.checkpoint(checkpoint, primary);
     }
 
-    /// Whether there is such a lease.
+    /// Returns whether a lease exists.
     #[must_use]
     pub fn contains(&self, id: LeaseId) -> bool {
         self.lock(id).leases.contains_key(&id)
     }
 
-    /// Attaches a key to a lease; it is detached from any other. Returns whether there is such a lease: if not, nothing is changed.
+    /// Attaches a key to a lease, and detaches it from any other. Returns false, without a change,
+    /// if the lease does not exist.
     pub fn attach(&self, id: LeaseId, key: &[u8]) -> bool {
         let mut attachments = self.attachments.lock();
         let exists = self.contains(id);
@@ -156,20 +163,21 @@ impl Lessor {
         exists
     }
 
-    /// Detaches a key from a lease, if it is attached to that one.
+    /// Detaches a key from a lease, if it is attached to it.
     pub fn detach(&self, id: LeaseId, key: &[u8]) {
         self.attachments.lock().detach(id, key);
     }
 
-    /// The lease that a key is attached to.
+    /// Returns the lease that a key is attached to.
     #[must_use]
     pub fn lease_of(&self, key: &[u8]) -> Option<LeaseId> {
         self.attachments.lock().lease_of(key)
     }
 
-    /// The keys attached to a lease, sorted. None if there is no such lease.
+    /// Returns the keys attached to a lease, sorted, or `None` if the lease does not exist.
     ///
-    /// A long list is copied in steps, so that nobody waits for it; what is attached or detached meanwhile may be in it or not.
+    /// A long list is copied in steps that release the lock. Keys that are attached or detached
+    /// meanwhile may be included or not.
     #[must_use]
     pub fn keys_of(&self, id: LeaseId) -> Option<Vec<Bytes>> {
         if !self.contains(id) {
@@ -186,7 +194,7 @@ impl Lessor {
         }
     }
 
-    /// How long a lease has to live. None if there is no such lease.
+    /// Returns the TTL of a lease, or `None` if it does not exist.
     #[must_use]
     pub fn time_to_live(&self, id: LeaseId, now: Duration) -> Option<TimeToLive> {
         let shard = self.lock(id);
@@ -196,7 +204,7 @@ impl Lessor {
         Some(TimeToLive { granted: lease.ttl, remaining })
     }
 
-    /// All leases: at the primary those that expire first come first, elsewhere by id.
+    /// Returns all leases: at the primary in the order of expiry, elsewhere by id.
     #[must_use]
     pub fn leases(&self) -> Vec<LeaseId> {
         let mut all = Vec::new();
@@ -210,19 +218,19 @@ impl Lessor {
         all.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// How many leases there are.
+    /// Returns the number of leases.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().leases.len()).sum()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no leases.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What has been counted.
+    /// Returns the counters for metrics.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let mut sum = Counts::default();
@@ -234,7 +242,8 @@ impl Lessor {
         PrimaryEpoch(self.epoch.load(Ordering::Acquire))
     }
 
-    /// Whether time runs for the leases of a shard. While a promotion is under way, it does for some shards only.
+    /// Returns whether the leases of a shard have deadlines. During a promotion, only some shards
+    /// do.
     pub(crate) fn is_primary_for(&self, shard: &Shard) -> bool {
         shard.epoch.is_primary() && shard.epoch == self.epoch()
     }
@@ -248,7 +257,8 @@ impl Lessor {
     }
 }
 
-/// Where a lease is. Ids often differ in their last digits only, so they are mixed first, and always in the same way: a run must repeat.
+/// Returns the shard of a lease. Ids often differ in their last digits only, so they are mixed;
+/// always in the same way, because runs must be reproducible.
 pub(crate) fn shard_of(id: LeaseId) -> usize {
     let mixed = id.0.cast_unsigned().wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> (u64::BITS - SHARD_BITS)) as usize
@@ -259,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_in_sequence_are_spread_evenly() {
+    fn sequential_ids_are_spread_evenly_over_shards() {
         let mut found = [0; SHARDS];
         (0x694d_81bd_3c00..).take(64_000).for_each(|id| found[shard_of(LeaseId(id))] += 1);
         assert!(found.iter().all(|n| (900..1100).contains(n)), "{found:?}");

@@ -1,27 +1,31 @@
 //! Leases: grant, renew, expire, and the keys attached to them.
 //!
-//! A lease is a promise: the keys attached to it stay for at least its time to live after it was last renewed, and vanish some time
-//! later. What of it is agreed upon and what is not:
+//! The keys attached to a lease exist for at least its time to live (TTL) after the last renewal,
+//! and are deleted some time later. Part of the state is replicated, part is not:
 //!
 //! ```text
-//!   through the log, on every member          in the memory of the leader alone
+//!   replicated through the log                in the memory of the leader alone
 //!   ─────────────────────────────────         ──────────────────────────────────────────────
 //!   grant      {ID 7, TTL 60}                 deadline of 7   = 60 s after the last renewal
 //!   checkpoint {ID 7, TTL 60, Remaining 25}   turn            → 7 has expired: propose a revoke
-//!   revoke     7 and its keys are gone
+//!   revoke     deletes 7 and its keys
 //! ```
 //!
-//! Every member runs the same [`Lessor`]. That of the leader is *primary*: for it time runs, and it alone renews. At the others leases never
-//! expire; whoever becomes leader starts all of them anew ([`Lessor::promote`]). No date is ever written down: time is
-//! monotonic, comes in as an argument, and means nothing to another member.
+//! Every member runs a [`Lessor`]. The one of the leader is *primary*: it alone has deadlines and
+//! renews leases. On the other members leases never expire; a new leader starts all of them again
+//! ([`Lessor::promote`]). No point in time is ever stored: time is monotonic, an argument of each
+//! call, and has no meaning to another member.
 //!
-//! What is always true:
+//! Invariants:
 //!
-//! - A lessor hands out a lease as expired only once its time to live (or, since the last promotion, what a checkpoint left of it) has
-//!   passed since the grant, renewal or promotion that came last. Later is possible: a [`Lessor::turn`] hands out so many and no more.
-//! - Only a revoke from the log ends a lease. Until it comes, an expired lease is handed out again and again, and cannot be renewed.
-//! - The bucket `lease` has one record for every lease, in etcd's bytes, as of the transaction that the caller commits.
-//! - A key is attached to one lease or none.
+//! - A lessor reports a lease as expired only after its TTL (or, since the last promotion, the
+//!   remaining TTL of a checkpoint) has passed since the last grant, renewal or promotion. It may
+//!   report it later: a [`Lessor::turn`] reports a bounded number.
+//! - Only a revoke from the log ends a lease. Until then an expired lease is reported repeatedly,
+//!   and cannot be renewed.
+//! - The bucket `lease` has one record for every lease, byte for byte as in etcd, in the
+//!   transaction that the caller commits.
+//! - A key is attached to at most one lease.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -37,28 +41,28 @@
 //! assert_eq!(lessor.grant(&mut tx, LeaseId(7), 60, second)?, 60);
 //! assert!(lessor.attach(LeaseId(7), b"foo"));
 //!
-//! lessor.promote(second, 2 * second); // The leader gives everybody one second more.
+//! lessor.promote(second, 2 * second); // the new leader extends every lease by one second
 //! assert_eq!(lessor.renew(LeaseId(7), 10 * second)?, Renewal::Renewed { ttl: 60 });
 //! assert!(lessor.turn(69 * second).expired.is_empty());
 //! assert_eq!(lessor.turn(70 * second).expired, [LeaseId(7)]);
 //!
-//! // Proposed, agreed upon, and applied:
+//! // After the revoke was proposed and committed:
 //! assert_eq!(lessor.revoke(&mut tx, LeaseId(7))?, ["foo"]);
 //! # Ok::<(), anyhow::Error>(())
 //! ```
 //!
 //! # Locks
 //!
-//! Leases are spread over 64 parts (`shard`) by their id, each with its own lock, and nothing ever holds two of them. So a renewal, which is a
-//! look into a hash table and the change of one number, waits for the work on one part at most: promotion (everything in that part
-//! once) or one step of a turn (`STEP_MAX` entries). Demotion changes one number and drops the queues. Attached keys have a lock of
-//! their own, which renewals never take.
+//! Leases are distributed over 64 shards by id, each with a lock. No code holds two of these locks.
+//! So a renewal, which is a hash lookup and an assignment, waits at most for the promotion of one
+//! shard or for one step of a turn (`STEP_MAX` entries). Demotion changes one number and drops the
+//! queues. Attached keys have a lock of their own, which renewals do not take.
 //!
-//! # Left to others
+//! # Left to other crates
 //!
-//! `server` proposes what a turn says, deletes the keys of a revoked lease in the transaction of the revoke, finds out who leads, waits for the
-//! revoke of an expired lease, and chooses ids. `mvcc` says which keys are attached, also after a start. The bucket is made by
-//! whoever opens the database.
+//! `server` proposes the results of a turn, deletes the keys of a revoked lease in the same
+//! transaction, promotes and demotes the lessor, waits for the revoke of an expired lease, and
+//! chooses ids. `mvcc` attaches keys, also when it opens a database. The caller creates the bucket.
 
 mod config;
 mod error;

@@ -1,11 +1,11 @@
-//! What is counted, for etcd's metrics.
+//! Counters for etcd's metrics.
 
 use std::ops::AddAssign;
 
-/// Upper bounds of the histogram of times to live are 1, 2, 4 and so on, in seconds: so many of them, and one above.
+/// The number of bounded buckets of the TTL histogram. Their bounds are 1, 2, 4, .. seconds.
 pub const TTL_BUCKETS: usize = 24;
 
-/// What has happened since the lessor was made.
+/// Counters since the lessor was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// `etcd_debugging_lease_granted_total`.
@@ -14,9 +14,10 @@ pub struct Counts {
     pub revoked: u64,
     /// `etcd_debugging_lease_renewed_total`.
     pub renewed: u64,
-    /// `etcd_debugging_lease_ttl_total`, each in the first bucket whose bound it does not exceed; the last has no bound.
+    /// `etcd_debugging_lease_ttl_total`: the number of TTLs per bucket. The last bucket has no
+    /// bound.
     pub ttl: [u64; TTL_BUCKETS + 1],
-    /// The sum of that histogram, in seconds.
+    /// The sum of the histogram, in seconds.
     pub ttl_sum: u64,
 }
 
@@ -39,7 +40,7 @@ impl AddAssign<&Counts> for Counts {
     }
 }
 
-/// The first bucket whose bound, a power of two, is not below the number.
+/// Returns the first bucket whose bound, a power of two, is at least the TTL.
 fn bucket(ttl: u64) -> usize {
     (0..TTL_BUCKETS).find(|power| ttl <= 1 << power).unwrap_or(TTL_BUCKETS)
 }
@@ -49,13 +50,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_are_powers_of_two() {
+    fn bucket_bounds_are_powers_of_two() {
         let buckets = [0, 1, 2, 3, 4, 5, 1 << 23, (1 << 23) + 1, u64::MAX].map(bucket);
         assert_eq!(buckets, [0, 0, 1, 2, 2, 3, 23, 24, 24]);
     }
 
     #[test]
-    fn parts_add_up() {
+    fn counts_of_shards_add_up() {
         let mut sum = Counts { renewed: 3, ..Counts::default() };
         let mut other = Counts::default();
         other.grant(60);

@@ -1,24 +1,25 @@
-//! A moment of monotonic time, in half the space of a [`Duration`].
+//! A point in monotonic time, in half the size of a [`Duration`].
 
 use std::time::Duration;
 
-/// Nanoseconds since the moment that the clock counts from. There is room for 584 years; the longest lease takes 285. Sums that would be too
-/// large are [`MonotonicTime::FOREVER`], so that whatever number comes from the log or a file, it is later and never earlier.
+/// Nanoseconds since the origin of the clock, up to 584 years; the longest TTL is 285 years. Sums
+/// saturate at [`MonotonicTime::FOREVER`], so that no number from the log or a database yields an
+/// earlier time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct MonotonicTime(u64);
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 impl MonotonicTime {
-    /// Later than any time that a clock shows.
+    /// Later than any clock reading.
     pub(crate) const FOREVER: MonotonicTime = MonotonicTime(u64::MAX);
 
-    /// What a clock shows.
+    /// Converts a clock reading.
     pub(crate) fn from_clock(now: Duration) -> MonotonicTime {
         MonotonicTime(nanos(now).min(u64::MAX - 1))
     }
 
-    /// What a clock will show. None for never.
+    /// Converts to a clock reading. Returns `None` for `FOREVER`.
     pub(crate) fn to_clock(self) -> Option<Duration> {
         (self != MonotonicTime::FOREVER).then(|| Duration::from_nanos(self.0))
     }
@@ -27,19 +28,20 @@ impl MonotonicTime {
         MonotonicTime(self.0.saturating_add(nanos(time)))
     }
 
-    /// So many seconds later; negative ones are none.
+    /// Adds seconds. Negative ones count as zero.
     pub(crate) fn after_seconds(self, seconds: i64) -> MonotonicTime {
         let seconds = u64::try_from(seconds).unwrap_or(0);
         MonotonicTime(self.0.saturating_add(seconds.saturating_mul(NANOS_PER_SECOND)))
     }
 
-    /// Whole seconds from another moment to this one, rounded towards zero; negative if this one is earlier.
+    /// Returns the whole seconds since another time, rounded towards zero; negative if this one is
+    /// earlier.
     pub(crate) fn seconds_since(self, other: MonotonicTime) -> i64 {
         let whole = i64::try_from(self.0.abs_diff(other.0) / NANOS_PER_SECOND).unwrap_or(i64::MAX);
         if self < other { -whole } else { whole }
     }
 
-    /// Whole seconds from an earlier moment to this one, rounded up.
+    /// Returns the whole seconds since an earlier time, rounded up.
     pub(crate) fn seconds_since_ceil(self, earlier: MonotonicTime) -> i64 {
         let nanos = self.0.saturating_sub(earlier.0);
         i64::try_from(nanos.div_ceil(NANOS_PER_SECOND)).unwrap_or(i64::MAX)
@@ -59,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_forever() {
+    fn sums_saturate_at_forever() {
         assert_eq!(at(1).after_seconds(i64::MAX), MonotonicTime::FOREVER);
         assert_eq!(at(1).after_seconds(i64::MIN), at(1));
         assert_eq!(at(1).after(Duration::MAX), MonotonicTime::FOREVER);

@@ -1,15 +1,16 @@
-//! The lessor of the leader: promotion, renewal, and what to propose.
+//! The primary lessor, on the leader: promotion, renewal, expiry and checkpoints.
 //!
 //! ```text
-//!   promote ─► every lease: deadline = now + ttl (or what a checkpoint left) + extend, then spread
+//!   promote ─► every lease: deadline = now + ttl (or the checkpointed rest) + extend, then spread
 //!      │          renew: deadline = now + ttl
-//!      │          turn, every half second: expired → propose revokes;  checkpoints → propose them
-//!   demote ──► deadlines and queues mean nothing
+//!      │          turn, every 500 ms: expired → propose revokes; due checkpoints → propose them
+//!   demote ──► deadlines and queues are invalid
 //! ```
 //!
-//! Whether the lessor is primary is one number, the [`PrimaryEpoch`]: promotion makes it odd and then lets time run shard by shard, demotion makes it
-//! even. A shard counts as primary only in the epoch in which its time was started, so a demotion needs no lock to take
-//! effect, and cuts short a promotion that is under way.
+//! A single number, the [`PrimaryEpoch`], tells whether the lessor is primary: promotion makes it
+//! odd and then sets the deadlines shard by shard; demotion makes it even. A shard is primary only
+//! in the epoch in which its deadlines were set. So a demotion takes effect without a lock, and
+//! ends a promotion that is in progress.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -26,71 +27,75 @@ use crate::monotonic_time::MonotonicTime;
 use crate::shard::{PrimaryEpoch, STEP_MAX, Shard};
 use crate::spread::spread;
 
-/// How often [`Lessor::turn`] is to be called.
+/// The interval at which [`Lessor::turn`] is called.
 pub const TURN_INTERVAL: Duration = Duration::from_millis(500);
-/// Most leases that a turn hands out as expired: a thousand revokes a second.
+/// The maximum number of expired leases per turn: 1000 revokes a second.
 pub const EXPIRED_PER_TURN_MAX: usize = 500;
-/// Most checkpoints in one proposal.
+/// The maximum number of checkpoints in one proposal.
 pub const CHECKPOINT_BATCH_MAX: usize = 1000;
-/// Most checkpoints that a turn hands out: a million leases take half a minute, of the five that they have.
+/// The maximum number of checkpoints per turn. A million leases take half a minute, a tenth of the
+/// checkpoint interval.
 pub const CHECKPOINTS_PER_TURN_MAX: usize = 20 * CHECKPOINT_BATCH_MAX;
 
-/// How much of a lease is left, as it goes through the log.
+/// The remaining TTL of a lease, as proposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     /// The lease.
     pub id: LeaseId,
-    /// Seconds left. Zero: all of its time to live.
+    /// The remaining TTL in seconds. Zero: the full TTL.
     pub remaining_ttl: i64,
 }
 
-/// What came of a renewal.
+/// The result of a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Renewal {
-    /// The lease has its time to live again.
+    /// The lease has its full TTL again.
     Renewed {
-        /// In seconds.
+        /// The TTL in seconds.
         ttl: i64,
     },
-    /// Nothing was changed: the next leader would start from the last checkpoint, and too early. Propose a [`Checkpoint`] of zero for the lease, and
-    /// when it is applied renew again.
+    /// Nothing was changed: the next leader would start from the last checkpoint and expire the
+    /// lease too early. Propose a [`Checkpoint`] of zero for the lease, and renew again after it is
+    /// applied.
     ClearCheckpoint,
-    /// Nothing was changed: the lease has expired and its revoke is on the way. Wait until that is applied or this lessor is demoted, and
-    /// renew again, to learn which it was.
+    /// Nothing was changed: the lease has expired, and its revoke is in flight. Wait until that is
+    /// applied or this lessor is demoted, then renew again.
     AwaitRevoke,
 }
 
-/// What a turn has found.
+/// The result of a turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Turn {
-    /// Leases to revoke, the one longest due first.
+    /// The leases to revoke, earliest deadline first.
     pub expired: Vec<LeaseId>,
     /// Checkpoints to propose; see [`Turn::checkpoint_batches`].
     pub checkpoints: Vec<Checkpoint>,
-    /// Before this, another turn would find nothing. It may be past, if there was more than one turn hands out. None while nothing is queued.
+    /// The time before which another turn finds nothing. In the past if this turn reached a bound.
+    /// `None` if nothing is queued.
     pub next_due: Option<Duration>,
 }
 
 impl Turn {
-    /// The checkpoints, in lists as long as one proposal may have.
+    /// Splits the checkpoints into proposals.
     pub fn checkpoint_batches(&self) -> impl Iterator<Item = &[Checkpoint]> {
         self.checkpoints.chunks(CHECKPOINT_BATCH_MAX)
     }
 }
 
 impl Lessor {
-    /// Whether this lessor is primary.
+    /// Returns whether this lessor is primary.
     #[must_use]
     pub fn is_primary(&self) -> bool {
         self.epoch().is_primary()
     }
 
-    /// Makes this lessor primary: to be called when the leader has applied all that was there before it. Every lease starts anew with its time to
-    /// live, or what its last checkpoint left of it, and `extend`, the time that clients may have needed to find the new leader. If
-    /// there are many, they are [spread](crate::SPREAD_LEASES_MIN).
+    /// Makes this lessor primary. Called when the leader has applied all entries of earlier terms.
+    /// Every lease gets a new deadline: its TTL, or the remaining TTL of its last checkpoint, plus
+    /// `extend`, the time that clients may need to find the new leader. Many leases are
+    /// [spread](crate::SPREAD_LEASES_MIN).
     ///
-    /// Returns early if the lessor is demoted meanwhile. One that was demoted just before is promoted all the same: whoever promotes has to look again
-    /// whether it still leads, and to demote if not.
+    /// Returns early if the lessor is demoted meanwhile. A demotion just before has no effect: the
+    /// caller has to check afterwards whether the member still leads, and demote the lessor if not.
     pub fn promote(&self, extend: Duration, now: Duration) {
         let epoch = self.next_epoch(true);
         let now = MonotonicTime::from_clock(now);
@@ -107,7 +112,8 @@ impl Lessor {
         self.delay(epoch, spread(&started));
     }
 
-    /// Moves deadlines to later moments: shard by shard, where most of what is needed is in the cache, and in steps, so that nobody waits.
+    /// Delays deadlines: shard by shard, for the sake of the cache, and in steps that release the
+    /// lock.
     fn delay(
         &self,
         epoch: PrimaryEpoch,
@@ -126,7 +132,7 @@ impl Lessor {
         }
     }
 
-    /// Ends that: leases do not expire here any more. Takes effect at once.
+    /// Ends being primary: leases do not expire here any more. Takes effect at once.
     pub fn demote(&self) {
         if !self.is_primary() {
             return;
@@ -142,11 +148,12 @@ impl Lessor {
         info!("no longer primary lessor");
     }
 
-    /// Gives a lease its time to live again, from now on.
+    /// Renews a lease: it gets its full TTL from now on.
     ///
-    /// A deadline that a promotion has put off may come nearer by this: to what the client is told.
-    // Compat: etcd clears a checkpoint only if it makes checkpoints itself, and otherwise renews for no longer than what the last one left,
-    // while it tells the client the full time to live. Here a renewal always gives what it tells.
+    /// This may shorten a deadline that a promotion extended, to the TTL that the client is told.
+    // Compat: etcd clears a checkpoint only if it makes checkpoints itself. Otherwise it renews for
+    // no longer than the remaining TTL of the last one, while it tells the client the full TTL.
+    // Here a renewal always has the TTL that the client is told.
     pub fn renew(&self, id: LeaseId, now: Duration) -> Result<Renewal, RenewError> {
         let mut shard = self.lock(id);
         if !self.is_primary_for(&shard) {
@@ -155,8 +162,9 @@ impl Lessor {
         shard.renew(id, MonotonicTime::from_clock(now))
     }
 
-    /// Finds what has expired and what is due for a checkpoint, if this lessor is primary. What is handed out and not revoked is handed
-    /// out again after [`Config::expired_retry`](crate::Config::expired_retry).
+    /// Finds expired leases and due checkpoints, if this lessor is primary. A lease that is
+    /// reported and not revoked is reported again after
+    /// [`Config::expired_retry`](crate::Config::expired_retry).
     pub fn turn(&self, now: Duration) -> Turn {
         let (epoch, now) = (self.epoch(), MonotonicTime::from_clock(now));
         if !epoch.is_primary() {
@@ -173,7 +181,8 @@ impl Lessor {
         Turn { expired, checkpoints, next_due: self.next_due(epoch) }
     }
 
-    /// Takes what is due, at most `max`, from whichever shard has the earliest: one step at a time, so that no lock is held for long.
+    /// Takes at most `max` due items, each from the shard with the earliest, in steps that release
+    /// the lock.
     fn take<T>(
         &self,
         epoch: PrimaryEpoch,
@@ -192,7 +201,7 @@ impl Lessor {
             && let Some((_, n)) = order.pop()
         {
             let mut shard = self.shards[n].lock();
-            // Time may have been started anew since the shard was looked at.
+            // A promotion may have set new deadlines since the shard was examined.
             if due_now(&shard).is_some() {
                 taken.extend(take_one(&mut shard));
             }
@@ -209,11 +218,11 @@ impl Lessor {
         self.shards.iter().filter_map(|shard| earliest(&shard.lock())).min()?.to_clock()
     }
 
-    /// Moves on to the next odd or even number.
+    /// Advances the epoch to the next odd or even number.
     fn next_epoch(&self, primary: bool) -> PrimaryEpoch {
         let next =
             |epoch: u64| if PrimaryEpoch(epoch).is_primary() == primary { 2 } else { 1 } + epoch;
-        // The closure always gives a number, so the first case is the only one.
+        // The closure always returns a value, so there is no error.
         match self.epoch.fetch_update(Ordering::AcqRel, Ordering::Acquire, |it| Some(next(it))) {
             Ok(before) | Err(before) => PrimaryEpoch(next(before)),
         }

@@ -1,8 +1,8 @@
 //! The record of a lease in the database.
 //!
 //! ```text
-//!   bucket lease   key    00 00 00 00 00 00 00 4d                ID, two's complement, big-endian
-//!                  value  08 4d   10 90 1c   18 e5 19            1 ID 77, 2 TTL 3600, 3 RemainingTTL 3301; zeros are left out
+//!   bucket lease   key    00 00 00 00 00 00 00 4d              ID, two's complement, big-endian
+//!                  value  08 4d   10 90 1c   18 e5 19          ID 77, TTL 3600, RemainingTTL 3301
 //! ```
 
 use backend::schema::{Bucket, keys};
@@ -11,13 +11,14 @@ use prost::Message as _;
 use proto::leasepb;
 use types::LeaseId;
 
-/// What the database knows of a lease.
+/// A lease in the database. Zero fields are omitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeaseRecord {
     pub(crate) id: LeaseId,
-    /// Seconds granted.
+    /// The granted TTL in seconds.
     pub(crate) ttl: i64,
-    /// Seconds left at the last checkpoint. Zero: none since the lease was renewed.
+    /// The remaining TTL in seconds at the last checkpoint. Zero: no checkpoint since the last
+    /// renewal.
     pub(crate) remaining_ttl: i64,
 }
 
@@ -26,7 +27,7 @@ impl LeaseRecord {
         let LeaseRecord { id, ttl, remaining_ttl } = self;
         let value = leasepb::Lease { id: id.0, ttl, remaining_ttl }.encode_to_vec();
         tx.put(Bucket::Lease, keys::lease(id), value)
-            .expect("a key of 8 bytes and a value of three numbers are within the bounds");
+            .expect("a lease record is far below the size bounds");
     }
 
     pub(crate) fn delete(tx: &mut Tx<'_>, id: LeaseId) {
@@ -37,12 +38,12 @@ impl LeaseRecord {
         let malformed =
             |reason: String| ReadError::malformed(Bucket::Lease, item.key.as_ref(), reason);
         let id = keys::decode_lease(&item.key)
-            .ok_or_else(|| malformed("the key is not 8 bytes long".to_owned()))?;
+            .ok_or_else(|| malformed("key is not 8 bytes long".to_owned()))?;
         let leasepb::Lease { id: named, ttl, remaining_ttl } =
             leasepb::Lease::decode(item.value.as_ref())
                 .map_err(|error| malformed(format!("not a lease: {error}")))?;
         if named != id.0 {
-            return Err(malformed(format!("the value is that of lease {}", LeaseId(named))));
+            return Err(malformed(format!("value belongs to lease {}", LeaseId(named))));
         }
         Ok(LeaseRecord { id, ttl, remaining_ttl })
     }
@@ -59,18 +60,18 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_etcd_wrote() {
+    fn decodes_a_record_of_etcd() {
         let read =
             LeaseRecord::decode(&item(b"\0\0\0\0\0\0\0\x4d", b"\x08\x4d\x10\x90\x1c\x18\xe5\x19"));
         assert_eq!(read, Ok(LeaseRecord { id: LeaseId(77), ttl: 3600, remaining_ttl: 3301 }));
     }
 
     #[test]
-    fn names_what_is_damaged() {
+    fn malformed_records_are_described() {
         let text = |key, value| LeaseRecord::decode(&item(key, value)).unwrap_err().to_string();
-        assert_eq!(text(b"x", b""), "bucket lease, key x: the key is not 8 bytes long");
+        assert_eq!(text(b"x", b""), "bucket lease, key x: key is not 8 bytes long");
         let key = b"\0\0\0\0\0\0\0\x4d";
         assert!(text(key, b"\x08").contains("not a lease"));
-        assert!(text(key, b"\x08\x4e").contains("is that of lease 000000000000004e"));
+        assert!(text(key, b"\x08\x4e").contains("value belongs to lease 000000000000004e"));
     }
 }

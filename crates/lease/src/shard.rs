@@ -1,4 +1,4 @@
-//! A part of the leases, with their queues: what is behind one lock.
+//! A shard: some of the leases with their queues, behind one lock.
 
 use std::time::Duration;
 
@@ -12,22 +12,22 @@ use crate::metrics::Counts;
 use crate::monotonic_time::MonotonicTime;
 use crate::primary::{Checkpoint, Renewal};
 
-/// Most entries of a queue that are looked at before the lock is given back.
+/// The maximum number of queue entries that are examined before the lock is released.
 pub(crate) const STEP_MAX: usize = 128;
 
-/// A table that is this many times as large as what is in it gets smaller.
+/// A table with a capacity of this many times its length is shrunk.
 const SPARSE_FACTOR: usize = 8;
-/// A table of this size is left alone.
+/// A table below this capacity is not shrunk.
 const TABLE_CAPACITY_MIN: usize = 1024;
 
 /// Leases by id.
 #[expect(
     clippy::disallowed_types,
-    reason = "a renewal is a single lookup, and whatever is walked is sorted before anyone sees it"
+    reason = "a renewal is a single lookup, and iterations are sorted before use"
 )]
 pub(crate) type LeaseMap = std::collections::HashMap<LeaseId, Lease>;
 
-/// Counts promotions and demotions: odd while the lessor is primary.
+/// The number of promotions and demotions: odd while the lessor is primary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PrimaryEpoch(pub(crate) u64);
 
@@ -41,10 +41,10 @@ impl PrimaryEpoch {
 #[derive(Debug, Default)]
 pub(crate) struct Shard {
     pub(crate) leases: LeaseMap,
-    /// In which epoch time was started for these leases. In any other, deadlines and queues mean nothing.
+    /// The epoch in which the deadlines were set. In any other, deadlines and queues are invalid.
     pub(crate) epoch: PrimaryEpoch,
-    /// The latest time heard of. Renewals come from many threads and the one that asked for the time first may come last: without this a
-    /// deadline could go back by as much.
+    /// The latest known time. Renewals of several threads may arrive out of order: without this a
+    /// deadline could go back.
     now: MonotonicTime,
     expiries: DeadlineQueue,
     checkpoints: DeadlineQueue,
@@ -52,7 +52,7 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    /// Lets time run for all leases. Returns them with their deadlines.
+    /// Sets the deadlines of all leases. Returns them.
     pub(crate) fn promote(
         &mut self,
         epoch: PrimaryEpoch,
@@ -75,18 +75,18 @@ impl Shard {
         self.expiries.entries()
     }
 
-    /// Forgets the queues: they mean nothing until the next promotion, which makes them anew.
+    /// Drops the queues, which are invalid until the next promotion.
     pub(crate) fn demote(&mut self) {
         (self.expiries, self.checkpoints) = (DeadlineQueue::default(), DeadlineQueue::default());
     }
 
-    /// Puts other leases in place of these. Time does not run for them.
+    /// Replaces the leases by others without deadlines.
     pub(crate) fn replace(&mut self, leases: LeaseMap) {
         self.leases = leases;
         self.demote();
     }
 
-    /// Adds a lease, and lets its time run if `primary`.
+    /// Adds a lease, with a deadline if the lessor is primary.
     pub(crate) fn insert(
         &mut self,
         id: LeaseId,
@@ -123,7 +123,8 @@ impl Shard {
         }
         let ttl = lease.ttl;
         lease.deadline = now.after_seconds(ttl);
-        // Only a promotion gives more than the time to live, so this happens once for each at most.
+        // Only a promotion extends a deadline beyond the TTL, so this happens at most once for each
+        // promotion.
         if lease.deadline < lease.queued {
             lease.queued = lease.deadline;
             self.expiries.push(lease.queued, id);
@@ -133,7 +134,7 @@ impl Shard {
         Ok(Renewal::Renewed { ttl })
     }
 
-    /// Takes over a checkpoint from the log.
+    /// Applies a checkpoint.
     pub(crate) fn checkpoint(
         &mut self,
         checkpoint: Checkpoint,
@@ -151,14 +152,15 @@ impl Shard {
         self.drop_stale_entries();
     }
 
-    /// Moves a deadline to a later moment, unless it was changed since it was `from`.
+    /// Delays a deadline, unless it is no longer `from`.
     pub(crate) fn delay(&mut self, id: LeaseId, from: MonotonicTime, to: MonotonicTime) {
         if let Some(lease) = self.leases.get_mut(&id).filter(|lease| lease.deadline == from) {
             lease.deadline = to;
         }
     }
 
-    /// The next lease that has expired, of those that come up in a step. It comes up again after `retry`.
+    /// Returns the next expired lease, after examining at most `STEP_MAX` entries. It is due again
+    /// after `retry`.
     pub(crate) fn take_expired(&mut self, now: MonotonicTime, retry: Duration) -> Option<LeaseId> {
         for _ in 0..STEP_MAX {
             let due = self.expiries.due(now)?;
@@ -177,7 +179,8 @@ impl Shard {
         None
     }
 
-    /// The next checkpoint to propose, of those that come up in a step. It comes up again after `interval`, in case the proposal is lost.
+    /// Returns the next due checkpoint, after examining at most `STEP_MAX` entries. It is due again
+    /// after `interval`, in case the proposal is lost.
     pub(crate) fn take_checkpoint(
         &mut self,
         now: MonotonicTime,
@@ -200,17 +203,17 @@ impl Shard {
         None
     }
 
-    /// When there may be something to take.
+    /// Returns when a lease may have expired.
     pub(crate) fn expiry_due(&self) -> Option<MonotonicTime> {
         self.expiries.first()
     }
 
-    /// Likewise.
+    /// Returns when a checkpoint may be due.
     pub(crate) fn checkpoint_due(&self) -> Option<MonotonicTime> {
         self.checkpoints.first()
     }
 
-    /// All leases with their deadlines, in no order.
+    /// Iterates over all leases and deadlines, unordered.
     pub(crate) fn deadlines(&self) -> impl Iterator<Item = DeadlineEntry> {
         self.leases.iter().map(|(id, lease)| (lease.deadline, *id))
     }
@@ -226,7 +229,8 @@ impl Shard {
         }
     }
 
-    /// Drops old entries once they are most of a queue, so that a queue is never larger than a small multiple of what counts.
+    /// Drops stale entries once they are the majority, which bounds a queue to a small multiple of
+    /// the leases.
     fn drop_stale_entries(&mut self) {
         let leases = &self.leases;
         if self.expiries.is_mostly_stale(leases.len()) {
@@ -255,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_renewed_forever_has_one_entry() {
+    fn repeated_renewals_keep_one_queue_entry() {
         let mut shard = Shard::default();
         grant(&mut shard, 1, 10, 0);
         for second in 0..10_000 {
@@ -267,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn leases_that_come_and_go_leave_nothing_behind() {
+    fn revoked_leases_leave_no_queue_entries() {
         let mut shard = Shard::default();
         for id in 1..=100_000 {
             grant(&mut shard, id, 1_000_000, 0);
@@ -281,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_was_large_gets_smaller() {
+    fn a_sparse_table_is_shrunk() {
         let mut shard = Shard::default();
         (1..=50_000).for_each(|id| grant(&mut shard, id, 60, 0));
         (1..=49_999).for_each(|id| assert!(shard.remove(LeaseId(id)).is_some()));
@@ -290,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn checkpoints_that_follow_one_another_leave_nothing_behind() {
+    fn repeated_checkpoints_leave_no_queue_entries() {
         let mut shard = Shard::default();
         grant(&mut shard, 1, 1_000_000, 0);
         let config = Config { checkpoint: true, ..Config::default() };
@@ -304,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn time_does_not_go_back() {
+    fn a_late_renewal_does_not_move_the_deadline_back() {
         let mut shard = Shard::default();
         grant(&mut shard, 1, 10, 5);
         assert_eq!(shard.renew(LeaseId(1), at(4)), Ok(Renewal::Renewed { ttl: 10 }));
@@ -313,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renewal_after_a_promotion_takes_back_what_was_given_on_top() {
+    fn a_renewal_after_a_promotion_ends_the_extension() {
         let mut shard = Shard::default();
         grant(&mut shard, 1, 10, 0);
         let (extend, config) = (Duration::from_secs(100), Config::default());
@@ -324,7 +328,7 @@ mod tests {
         assert!(again.eq([(at(219), LeaseId(1))]));
         assert_eq!(shard.renew(LeaseId(1), at(110)), Ok(Renewal::Renewed { ttl: 10 }));
         assert_eq!(shard.take_expired(at(120), Duration::from_secs(3)), Some(LeaseId(1)));
-        // The entry of the old deadline comes up and counts for nothing.
+        // The entry of the old deadline is stale.
         assert_eq!(shard.expiries.len(), 2);
         assert_eq!(shard.take_expired(at(300), Duration::from_secs(3)), Some(LeaseId(1)));
         assert_eq!(shard.take_expired(at(302), Duration::from_secs(3)), None);

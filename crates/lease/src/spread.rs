@@ -1,15 +1,16 @@
-//! Not all at once.
+//! Spreads deadlines after a promotion.
 //!
-//! A promotion starts all leases at the same moment, so those with the same time to live would expire together, and a turn hands out only
-//! [`EXPIRED_PER_TURN_MAX`]. So they are moved apart, to at most three quarters of that within the time
-//! between two turns: 375 in any half second. The rest is left for what expires besides.
+//! A promotion sets all deadlines at the same time, so leases with the same TTL would expire
+//! together. But a turn reports at most [`EXPIRED_PER_TURN_MAX`]. So deadlines are delayed until at
+//! most three quarters of that bound, 375, are in any 500 ms. The rest is left for other leases
+//! that expire.
 //!
 //! ```text
-//!   with 2 in any half second:   10.0 10.0 10.0 10.0 10.2 30.0   →   10.0 10.0 10.5 10.5 11.0 30.0
+//!   at most 2 in 500 ms:   10.0 10.0 10.0 10.0 10.2 30.0  →  10.0 10.0 10.5 10.5 11.0 30.0
 //! ```
 //!
-//! etcd spreads to about 750 a second too. There windows follow the gaps between deadlines, which lets more through where leases come evenly, but
-//! faster than that; here the bound always holds.
+//! Compat: etcd spreads to about 750 per second too. Its windows follow the gaps between deadlines
+//! and let more through where leases are evenly spaced; here the bound always holds.
 
 use std::time::Duration;
 
@@ -17,13 +18,13 @@ use crate::deadline_queue::DeadlineEntry;
 use crate::monotonic_time::MonotonicTime;
 use crate::primary::{EXPIRED_PER_TURN_MAX, TURN_INTERVAL};
 
-/// With fewer leases nothing can pile up: two turns hand out all of them.
+/// With fewer leases no spreading is needed: two turns report all of them.
 pub const SPREAD_LEASES_MIN: usize = 2 * EXPIRED_PER_TURN_MAX;
 
-/// Most deadlines in any [`TURN_INTERVAL`] afterwards.
+/// The maximum number of deadlines in any [`TURN_INTERVAL`].
 const PER_INTERVAL: usize = EXPIRED_PER_TURN_MAX * 3 / 4;
 
-/// Moves deadlines, which are sorted, apart: none to an earlier moment. Returns those that were moved, with where from and where to.
+/// Delays sorted deadlines. Returns the changed ones with their new times.
 pub(crate) fn spread(
     sorted: &[DeadlineEntry],
 ) -> impl Iterator<Item = (DeadlineEntry, MonotonicTime)> {
@@ -35,7 +36,8 @@ pub(crate) fn spread(
     sorted.iter().copied().zip(moved).filter(|((from, _), to)| to > from)
 }
 
-/// The new deadlines: each as it was, or one interval after that of the `per_interval`th before it.
+/// Returns the new deadlines: each is unchanged, or one interval after the `per_interval`th before
+/// it.
 fn move_apart(
     sorted: &[DeadlineEntry],
     per_interval: usize,
@@ -65,14 +67,14 @@ mod tests {
     }
 
     #[test]
-    fn moves_apart_as_drawn() {
+    fn deadlines_are_spread_as_drawn() {
         let drawn = entries(&[10_000, 10_000, 10_000, 10_000, 10_200, 30_000]);
         let moved = move_apart(&drawn, 2, TURN_INTERVAL);
         assert_eq!(moved, [10_000, 10_000, 10_500, 10_500, 11_000, 30_000].map(at));
     }
 
     #[test]
-    fn few_are_left_where_they_are() {
+    fn few_deadlines_are_not_spread() {
         let few = entries(&[5; SPREAD_LEASES_MIN - 1]);
         assert_eq!(spread(&few).count(), 0);
         let enough = entries(&[5; SPREAD_LEASES_MIN]);
@@ -81,7 +83,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_earlier_never_out_of_order_never_too_many(
+        fn spread_deadlines_are_later_ordered_and_bounded(
             mut deadlines in prop::collection::vec(0_u64..5_000, 0..300),
             per_interval in 1_usize..20,
         ) {
