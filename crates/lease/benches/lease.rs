@@ -1,10 +1,12 @@
-//! What leases cost: `cargo bench -p lease`.
+//! The cost of leases: `cargo bench -p lease`.
 //!
-//! A million leases of one minute are granted, restored from the database as after a restart, promoted, renewed from one thread and from
-//! two, looked through by turns, and left to expire. Rates are medians of several rounds, with the slowest and the fastest beside them;
-//! bytes are what the allocator has handed out and not got back. It counts, which costs a little in every figure.
+//! Grants a million leases of one minute, restores them as after a restart, promotes the lessor,
+//! renews from one thread and from two, takes turns, and lets the leases expire. Rates are medians
+//! of several rounds, with the slowest and the fastest; bytes are those currently allocated.
+//! Counting costs a little in every figure.
 //!
-//! `cargo bench -p lease -- --quick` runs a small round of each, to see that it runs. So does `cargo test --benches`.
+//! `cargo bench -p lease -- --quick` runs with few leases, as a smoke test. So does `cargo test
+//! --benches`.
 
 #![expect(clippy::disallowed_types, reason = "a benchmark is about time")]
 #![expect(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
@@ -18,17 +20,17 @@ use env::{SeededRandom, SimClock, SimDisk};
 use lease::{Config, EXPIRED_PER_TURN_MAX, Lessor, Renewal, TURN_INTERVAL};
 use types::LeaseId;
 
-/// Seconds that every lease is granted for.
+/// The TTL of every lease in seconds.
 const TTL: i64 = 60;
-/// Grants in a transaction.
+/// Grants per transaction.
 const BATCH: usize = 1000;
 
-/// How much to measure.
+/// The size of a measurement.
 #[derive(Clone, Copy)]
 struct Effort {
     leases: usize,
     rounds: usize,
-    /// Renewals in a round.
+    /// Renewals per round.
     renewals: u64,
 }
 
@@ -37,7 +39,7 @@ const QUICK: Effort = Effort { leases: 5_000, rounds: 1, renewals: 5_000 };
 
 fn main() {
     let has = |flag: &str| std::env::args().any(|argument| argument == flag);
-    // Cargo says so when it benches, and says nothing when it tests.
+    // `cargo bench` passes `--bench`, `cargo test` does not.
     let effort = if has("--bench") && !has("--quick") { FULL } else { QUICK };
     println!("{} leases\n", effort.leases);
 
@@ -56,12 +58,12 @@ fn database() -> Backend {
     Backend::open(disk, clock, "db".as_ref(), backend::Config::default()).unwrap()
 }
 
-/// The nth id. Spread like those of clients that choose their own at random.
+/// Returns the nth id, distributed like random ids of clients.
 fn id(n: usize) -> LeaseId {
     LeaseId(SeededRandom::new(n as u64).next().cast_signed() | 1)
 }
 
-/// Grants all leases in the database, then revokes and grants a part of them again and again.
+/// Grants all leases in the database, then revokes and grants a part of them repeatedly.
 fn grant_and_revoke(backend: &Backend, effort: Effort) {
     let lessor = Lessor::new(Config::default());
     lessor.promote(Duration::ZERO, Duration::ZERO);
@@ -89,7 +91,7 @@ fn grant_and_revoke(backend: &Backend, effort: Effort) {
     assert_eq!(lessor.len(), effort.leases);
 }
 
-/// Starts from the database, as after a restart.
+/// Restores the database, as after a restart.
 fn restore(backend: &Backend, effort: Effort) -> Lessor {
     let view = backend.view();
     let lessor = Lessor::new(Config::default());
@@ -102,7 +104,7 @@ fn restore(backend: &Backend, effort: Effort) -> Lessor {
     lessor
 }
 
-/// Promotes, while another thread renews and notes how long it has to wait.
+/// Promotes the lessor while another thread renews and measures its waits.
 fn promote(lessor: &Lessor, effort: Effort) {
     let kept = bytes_kept(|| lessor.promote(Duration::ZERO, Duration::ZERO));
     println!("a leader keeps, on top       {:>12.1} bytes a lease", kept / effort.leases as f64);
@@ -124,14 +126,14 @@ fn longest_renewal(lessor: &Lessor, effort: Effort, done: &AtomicBool) -> Durati
     while !done.load(Ordering::Relaxed) {
         let id = id(below(&mut random, effort.leases));
         longest = longest.max(time(|| {
-            // Refused as long as its part of the leases has not been promoted.
+            // Refused until the shard is promoted.
             let _ = lessor.renew(id, Duration::ZERO);
         }));
     }
     longest
 }
 
-/// Renews leases at random, from some threads.
+/// Renews random leases from some threads.
 fn renew(lessor: &Lessor, effort: Effort, threads: u64) {
     let ids: Vec<_> = (0..effort.leases).map(id).collect();
     let each = effort.renewals / threads;
@@ -153,14 +155,14 @@ fn renew(lessor: &Lessor, effort: Effort, threads: u64) {
     );
 }
 
-/// A minute in which everybody renews every twenty seconds, and one in which nobody does.
+/// Measures a minute with renewals every 20 seconds, and one without renewals.
 fn turns(lessor: &Lessor, effort: Effort) {
     lessor.promote(Duration::ZERO, Duration::ZERO);
     let mut now = Duration::ZERO;
     let idle = time(|| assert!(lessor.turn(now).expired.is_empty()));
     println!("turn with nothing due        {:>12.1} us", idle.as_secs_f64() * 1e6);
 
-    // Renewals leave the queue as it is: what they put off is put back by turns, each lease once a minute.
+    // Renewals do not touch the queue: turns move each entry once a minute.
     let (mut spent, turns, share) = (Vec::new(), 120, effort.leases / 40);
     for turn in 0..2 * turns {
         now += TURN_INTERVAL;
@@ -182,7 +184,7 @@ fn turns(lessor: &Lessor, effort: Effort) {
     println!("turn with all of them due    {:>12.1} us", took.as_secs_f64() * 1e6);
 }
 
-/// One key of 40 bytes for each of some leases.
+/// Attaches a key of 40 bytes to each of some leases.
 fn attach(lessor: &Lessor, effort: Effort) {
     let keys = effort.leases / 10;
     let key = |n: usize| format!("/registry/events/default/{n:015}");
@@ -209,12 +211,12 @@ fn rate(units: u64, took: Duration) -> f64 {
     units as f64 / took.as_secs_f64()
 }
 
-/// Bytes that this thread has allocated and not given back.
+/// Returns the bytes that this thread has allocated and not freed.
 fn bytes_kept(act: impl FnOnce()) -> f64 {
     allocation_counter::measure(act).bytes_current as f64
 }
 
-/// How often something happens in a second: sorted.
+/// Rates per second, sorted.
 struct Figures {
     per_second: Vec<f64>,
 }

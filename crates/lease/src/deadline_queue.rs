@@ -5,9 +5,9 @@
 //! later deadline, and is moved there.
 //!
 //! ```text
-//!   queue   (10 s, 7) (12 s, 9) (60 s, 8)    7: queued 10 s, deadline 31 s   renewed: moved to 31 s
-//!                                            9: queued 20 s                  stale: dropped
-//!                                            8: no such lease                revoked: dropped
+//!   queue   (10 s, 7) (12 s, 9) (60 s, 8)   7: queued 10 s, deadline 31 s   renewed: moved to 31 s
+//!                                           9: queued 20 s                  stale: dropped
+//!                                           8: no such lease                revoked: dropped
 //! ```
 //!
 //! Stale entries of revoked leases with a long TTL would fill the queue. So a caller that adds

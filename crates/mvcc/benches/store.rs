@@ -1,10 +1,11 @@
-//! What keys cost, in one process and one thread: `cargo bench -p mvcc --bench store`.
+//! The cost of reads and writes, in one process: `cargo bench -p mvcc --bench store`.
 //!
-//! A million keys of 64 bytes with values of 256 are put, one in a transaction, into a database file that a thread commits to, as in a
-//! member; then read, ranged over, compared and put, put again until each has five revisions, restored as after a restart, and ranged over
-//! while somebody writes.
+//! Puts a million keys of 64 bytes with values of 256 bytes, one per transaction, into a database
+//! that a thread commits to, as in a member. Then it reads them, ranges over them, compares and
+//! puts, puts them again until each has five revisions, restores the store as after a restart, and
+//! ranges beside a writer.
 //!
-//! `--quick` runs with few keys, to see that it runs. So does `cargo test --benches`.
+//! `--quick` runs with few keys, as a smoke test. So does `cargo test --benches`.
 
 #![expect(clippy::disallowed_types, reason = "a benchmark is about time")]
 #![expect(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
@@ -37,7 +38,7 @@ struct Bench {
 
 fn main() {
     let has = |flag: &str| std::env::args().any(|argument| argument == flag);
-    // Cargo says so when it benches, and says nothing when it tests.
+    // `cargo bench` passes `--bench`, `cargo test` does not.
     let keys = if has("--bench") && !has("--quick") { 1_000_000 } else { 2_000 };
     println!("{keys} keys of {KEY_BYTES} bytes, values of {VALUE_BYTES}\n");
     let folder = tempfile::tempdir().unwrap();
@@ -79,7 +80,7 @@ fn open_store(backend: &Backend) -> WatchableStore {
     WatchableStore::open(backend.clone(), &NoLeases, config, &watch, Arc::new(|| ())).unwrap()
 }
 
-/// The nth of all keys, in an order that has nothing to do with theirs.
+/// Returns the nth key, in an order unrelated to theirs.
 fn key(n: usize, keys: usize) -> Bytes {
     let shuffled = n.wrapping_mul(0x9E37_79B1) % keys;
     let mut key = format!("/registry/pods/default/{shuffled:012}/").into_bytes();
@@ -177,7 +178,7 @@ impl Bench {
         report("compare and put", rounds, start.elapsed());
     }
 
-    /// How long a put takes at most while all keys are ranged over, again and again; and without that.
+    /// Measures the latency of puts with and without ranges over all keys beside them.
     fn range_beside_a_writer(&mut self) {
         for readers in [0, 1] {
             let done = AtomicBool::new(false);

@@ -1,10 +1,11 @@
-//! What watchers cost: `cargo bench -p mvcc --bench watch`.
+//! The cost of watchers: `cargo bench -p mvcc --bench watch`.
 //!
-//! Publishing one put of 1 KiB to ten thousand watchers, each in a stream of its own, of which all or none want it; reading what was
-//! published; catching up; and the memory of a watcher. Each figure is the median of many rounds, with the fastest and the slowest beside it.
-//! The allocator counts, which costs a little in every figure.
+//! Publishes one put of 1 KiB to ten thousand watchers, each in its own stream, of which all or
+//! none want it; reads the events; catches up; and measures the memory of a watcher. Each figure is
+//! the median of many rounds, with the fastest and the slowest. Counting allocations costs a little
+//! in every figure.
 //!
-//! With `-- --quick` it runs small, to see that it runs. So does `cargo test --benches`.
+//! `-- --quick` runs with few watchers, as a smoke test. So does `cargo test --benches`.
 
 #![expect(clippy::disallowed_types, reason = "a benchmark is about time")]
 
@@ -21,7 +22,7 @@ use types::Revision;
 
 const VALUE: [u8; 1024] = [7; 1024];
 
-/// How much to measure.
+/// The size of a measurement.
 #[derive(Clone, Copy)]
 struct Effort {
     rounds: usize,
@@ -33,7 +34,7 @@ const QUICK: Effort = Effort { rounds: 3, watchers: 100 };
 
 fn main() {
     let has = |flag: &str| std::env::args().any(|argument| argument == flag);
-    // Cargo says so when it benches, and says nothing when it tests.
+    // `cargo bench` passes `--bench`, `cargo test` does not.
     let effort = if has("--bench") && !has("--quick") { FULL } else { QUICK };
     let watchers = effort.watchers;
 
@@ -62,7 +63,7 @@ fn main() {
     memory_of_streams(effort);
 }
 
-/// Publishes to watchers, of which `interested` want it.
+/// Publishes to watchers, of which `interested` want the event.
 fn publish(
     effort: Effort,
     name: &str,
@@ -93,7 +94,7 @@ fn publish(
     println!("{name:<44} {} {allocations:>12}", Figures(times));
 }
 
-/// Reads and encodes what was published to all.
+/// Reads and encodes the events of all watchers.
 fn read(effort: Effort) {
     let hub = hub();
     let mut streams = streams(&hub, effort.watchers, |_| key("hot"));
@@ -113,7 +114,7 @@ fn read(effort: Effort) {
     assert!(out.len() > VALUE.len());
 }
 
-/// Watchers that begin a thousand revisions ago.
+/// Measures watchers that start a thousand revisions ago.
 fn catch_up(effort: Effort) {
     let history: Vec<Event> = (2..1002).map(event).collect();
     let times = (0..effort.rounds.min(5)).map(|_| {
@@ -148,7 +149,7 @@ fn memory_of_streams(effort: Effort) {
 }
 
 fn per(bytes: i64, count: usize) -> i64 {
-    bytes / i64::try_from(count).expect("a small number")
+    bytes / i64::try_from(count).expect("the count fits into an i64")
 }
 
 fn hub() -> Hub {
@@ -218,7 +219,7 @@ impl History for Past<'_> {
     }
 }
 
-/// How long something took, each time.
+/// The durations of the rounds.
 struct Figures(Vec<Duration>);
 
 impl std::fmt::Display for Figures {

@@ -1,4 +1,4 @@
-//! What a store does, one behaviour each.
+//! Behaviors of a store, one per test.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 
@@ -20,7 +20,7 @@ struct Fixture {
     store: Store,
 }
 
-/// Key, value, and the revisions of a key.
+/// The key, value and revisions of a row.
 type Row = (String, String, i64, i64, i64);
 
 fn open(disk: &Arc<env::SimDisk>) -> Fixture {
@@ -104,7 +104,7 @@ fn row(key: &str, value: &str, create: i64, modified: i64, version: i64) -> Row 
 }
 
 #[test]
-fn a_store_begins_at_one_and_each_write_makes_a_revision() {
+fn a_store_begins_at_revision_one_and_each_write_creates_a_revision() {
     let it = new();
     assert_eq!((it.store.current(), it.store.compacted()), (1, -1));
     assert_eq!(it.put("a", "1"), 2);
@@ -121,7 +121,7 @@ fn a_store_begins_at_one_and_each_write_makes_a_revision() {
 }
 
 #[test]
-fn a_compaction_drops_what_is_before_it_and_keeps_a_tombstone_at_it() {
+fn compaction_discards_older_revisions_and_keeps_a_tombstone_at_its_revision() {
     let it = new();
     it.put("a", "1");
     it.put("b", "1");
@@ -143,7 +143,7 @@ fn a_compaction_drops_what_is_before_it_and_keeps_a_tombstone_at_it() {
 }
 
 #[test]
-fn what_was_written_is_read_again_at_the_next_start() {
+fn a_restart_restores_all_revisions() {
     let disk = Arc::new(env::SimDisk::new(0));
     let it = open(&disk);
     for round in 0..3 {
@@ -164,9 +164,10 @@ fn what_was_written_is_read_again_at_the_next_start() {
     assert_eq!(it.store.hash_kv(0).unwrap(), hash);
 }
 
-/// etcd bug 17780: the last revision was a tombstone, the compaction deleted it, and the power was cut before it was noted as finished.
+/// etcd bug 17780: the last revision was a tombstone, the compaction deleted it, and the power was
+/// cut before the compaction was recorded as finished.
 #[test]
-fn bug_17780_the_revision_does_not_go_back_after_an_unfinished_compaction() {
+fn bug_17780_an_unfinished_compaction_does_not_lower_the_revision() {
     let disk = Arc::new(env::SimDisk::new(0));
     let it = open(&disk);
     it.put("a", "1");
@@ -175,7 +176,8 @@ fn bug_17780_the_revision_does_not_go_back_after_an_unfinished_compaction() {
     it.delete("b"); // 5
     let mut tx = it.backend.begin();
     it.store.compact(&mut tx, 5).unwrap();
-    // As if all but the last step of the compaction had been done by a release that drops tombstones.
+    // As if a release that discards tombstones had executed all but the last step of the
+    // compaction.
     use backend::Read as _;
     use backend::schema::Bucket;
     let keys: Vec<_> = it
@@ -212,7 +214,7 @@ fn op(request: Request) -> RequestOp {
 }
 
 #[test]
-fn a_transaction_compares_with_what_was_before_it_and_reads_what_it_wrote() {
+fn comparisons_see_the_state_before_a_transaction_and_ranges_see_its_writes() {
     let it = new();
     it.put("a", "old");
     let nested = TxnRequest {
@@ -254,7 +256,8 @@ fn a_transaction_compares_with_what_was_before_it_and_reads_what_it_wrote() {
     assert_eq!(it.all(0).unwrap(), [row("b", "new", 3, 3, 1), row("c", "was not there", 3, 3, 1)]);
 }
 
-/// etcd bug 18667: a transaction that reads at a compacted revision fails as a whole, and changes nothing.
+/// etcd bug 18667: a transaction that reads at a compacted revision fails as a whole, and changes
+/// nothing.
 #[test]
 fn bug_18667_a_compacted_revision_in_a_transaction_changes_nothing() {
     let it = new();
@@ -274,10 +277,11 @@ fn bug_18667_a_compacted_revision_in_a_transaction_changes_nothing() {
     assert_eq!(it.all(0).unwrap(), [row("a", "3", 2, 4, 3)]);
 }
 
-/// A deletion to the end of all keys passes beside puts. When such a transaction's revision was compacted, etcd keeps the tombstone, drops the
-/// value, and crashes when it is read; here the key is there, because it was put last.
+/// A delete up to the end of all keys passes the duplicate check beside puts. When the revision of
+/// such a transaction is compacted, etcd keeps the tombstone, discards the value, and crashes on a
+/// read. Here the key exists, because it was put last.
 #[test]
-fn a_key_deleted_and_put_in_one_revision_survives_its_compaction() {
+fn a_key_deleted_and_put_in_one_revision_survives_compaction() {
     let it = new();
     it.put("b", "old");
     let open_ended = DeleteRangeRequest { range_end: b("\0"), ..delete("a") };
@@ -293,7 +297,7 @@ fn a_key_deleted_and_put_in_one_revision_survives_its_compaction() {
     it.compact(3).unwrap();
     assert_eq!(it.all(0).unwrap(), [row("b", "new", 3, 3, 1)]);
 
-    // And if the value or the lease is to stay as it is, which by then is gone, it is as if it had been empty.
+    // If the put keeps a value or a lease that the transaction deleted, it counts as empty.
     let keep = PutRequest { key: b("b"), ignore_value: true, ..PutRequest::default() };
     let open_ended = DeleteRangeRequest { range_end: b("\0"), ..delete("a") };
     let request = TxnRequest {
@@ -304,9 +308,9 @@ fn a_key_deleted_and_put_in_one_revision_survives_its_compaction() {
     assert_eq!(it.all(0).unwrap(), [row("b", "", 4, 4, 1)]);
 }
 
-/// What a damaged file may say is an error at the start, not a surprise later.
+/// Implausible content of a database is an error when the store is opened.
 #[test]
-fn a_file_that_makes_no_sense_is_refused() {
+fn an_implausible_database_is_refused() {
     use backend::schema::Bucket;
     use backend::schema::revision::RevisionKey;
     use mvcc::kv::KeyValueRef;
@@ -346,9 +350,10 @@ fn a_file_that_makes_no_sense_is_refused() {
     }
 }
 
-/// `etcdutl snapshot restore --bump-revision` leaves a record without a value: the store begins there, nobody sees it, and it stays.
+/// `etcdutl snapshot restore --bump-revision` writes a record without a value: the store begins at
+/// its revision, no read returns it, and compactions keep it.
 #[test]
-fn a_bumped_revision_is_where_the_store_begins() {
+fn a_store_begins_at_a_bumped_revision() {
     use backend::Read as _;
     use backend::schema::Bucket;
     use backend::schema::revision::RevisionKey;
@@ -373,9 +378,10 @@ fn a_bumped_revision_is_where_the_store_begins() {
     assert_eq!(it.all(0).unwrap().len(), 2);
 }
 
-/// Etcd counts what a compaction has yet to drop if nothing is left at all, so that a member in the middle of one seems to hold something else than the others.
+/// etcd hashes the revisions that a compaction has yet to delete if no key is left, so that a
+/// member seems to differ from the others during a compaction.
 #[test]
-fn a_hash_of_nothing_left_does_not_depend_on_how_far_a_compaction_is() {
+fn the_hash_of_an_empty_store_does_not_depend_on_compaction_progress() {
     let it = new();
     it.put("a", "1");
     it.put("a", "2");
@@ -391,9 +397,10 @@ fn a_hash_of_nothing_left_does_not_depend_on_how_far_a_compaction_is() {
     assert_eq!(before.0.compact_revision, 4);
 }
 
-/// One member has compacted to the last revision, which deleted the last key; another is about to. What the compaction left is not what the other hashes.
+/// A member has compacted at the last revision, which deleted the last key; another has not yet.
+/// The hash of the compaction differs from the other member's.
 #[test]
-fn a_compaction_that_leaves_a_tombstone_alone_leaves_no_hash() {
+fn a_compaction_that_keeps_only_a_tombstone_stores_no_hash() {
     let (done, about_to) = (new(), new());
     for it in [&done, &about_to] {
         it.put("a", "1");

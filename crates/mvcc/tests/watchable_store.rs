@@ -1,4 +1,4 @@
-//! Watchers over a real store: what they hear is what the store holds.
+//! Watchers on a real store: their events equal the changes of the store.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 
@@ -16,11 +16,11 @@ use proto::etcdserverpb::{DeleteRangeRequest, PutRequest};
 struct Fixture {
     backend: Backend,
     store: WatchableStore,
-    /// All that happened: revision, key, and the value or none if it was deleted.
+    /// All changes: revision, key, and the value, or `None` for a delete.
     log: Vec<(i64, Bytes, Option<Bytes>)>,
 }
 
-/// What a watcher heard: revision, key, value, and the value before.
+/// An event: revision, key, value, and previous value.
 type Heard = (i64, Bytes, Option<Bytes>, Option<Bytes>);
 
 impl Fixture {
@@ -80,19 +80,20 @@ impl Fixture {
         }
     }
 
-    /// Reads all streams. What was before an event has to be there, if it can still be read.
+    /// Reads all streams. A previous value has to be present if it is not compacted.
     fn read_all(&self, watching: &mut [(i64, Stream, Vec<Heard>)]) {
         for (_, stream, told) in watching {
             let said = heard(&self.drain(stream));
             let expected = self.expected(0, self.store.compacted());
             for one in &said {
-                assert!(expected.contains(one), "{one:?} is not what happened");
+                assert!(expected.contains(one), "{one:?} is not a change of the store");
             }
             told.extend(said);
         }
     }
 
-    /// What happened from a revision on, with what was before as far as that can still be read.
+    /// Returns the changes from a revision on, with previous values as far as they are not
+    /// compacted.
     fn expected(&self, from: i64, compacted: i64) -> Vec<Heard> {
         let mut heard = Vec::new();
         for (at, (revision, key, value)) in self.log.iter().enumerate() {
@@ -128,9 +129,10 @@ fn heard(responses: &[Response]) -> Vec<Heard> {
         .collect()
 }
 
-/// etcd bugs 18089 and 19179: a key deleted at the revision of the compaction; who watches from there hears of it.
+/// etcd bugs 18089 and 19179: a watcher that starts at the compacted revision gets a tombstone at
+/// that revision.
 #[test]
-fn bug_18089_19179_a_deletion_at_the_compacted_revision_is_heard_of() {
+fn bug_18089_19179_a_tombstone_at_the_compacted_revision_is_delivered() {
     let mut it = Fixture::new();
     let key = Bytes::from_static(b"a");
     it.change(&key, Some(Bytes::from_static(b"1")));
@@ -179,9 +181,9 @@ fn syncing_watchers_with_the_predecessor_loses_no_event() {
     assert_eq!(heard(&responses), new.expected(2, -1));
 }
 
-/// Watchers that come at any time, from any revision, while history is being dropped in small pieces.
+/// Watchers are created at any time, at any revision, while compactions run in small batches.
 #[test]
-fn what_watchers_hear_is_what_happened() {
+fn watchers_get_every_change_exactly_once() {
     let mut befores = 0;
     for seed in 0..60 {
         let mut random = SeededRandom::new(seed);
@@ -197,7 +199,7 @@ fn what_watchers_hear_is_what_happened() {
                     watching.push((from, stream, Vec::new()));
                 }
                 1 if it.store.current() > it.store.compacted().max(1) => {
-                    // Everybody reads up first, so that nobody is overtaken.
+                    // All streams catch up first, so that the compaction cancels no watcher.
                     it.read_all(&mut watching);
                     let (low, high) = (it.store.compacted().max(1), it.store.current());
                     it.compact(low + 1 + i64::try_from(roll((high - low).unsigned_abs())).unwrap());
@@ -222,5 +224,5 @@ fn what_watchers_hear_is_what_happened() {
             befores += said.iter().filter(|(.., before)| before.is_some()).count();
         }
     }
-    assert!(befores > 1000, "only {befores} came with what was before");
+    assert!(befores > 1000, "only {befores} events had a previous value");
 }

@@ -1,4 +1,4 @@
-//! One behaviour at a time.
+//! Behaviors of a lessor, one per test.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ fn checkpointing() -> Config {
 }
 
 #[test]
-fn the_time_to_live_is_at_least_the_minimum_and_at_most_the_maximum() {
+fn ttl_is_at_least_the_minimum_and_at_most_the_maximum() {
     let fixture = Fixture::new(Config { ttl_min_seconds: 5, ..Config::default() });
     assert_eq!(fixture.grant(1, 60), Ok(60));
     assert_eq!(fixture.grant(2, 4), Ok(5));
@@ -48,7 +48,7 @@ fn errors_have_etcds_texts() {
 }
 
 #[test]
-fn a_lease_expires_when_its_time_is_over_and_not_before() {
+fn a_lease_expires_exactly_at_its_deadline() {
     let mut fixture = Fixture::primary(Config::default());
     fixture.grant(1, 60).unwrap();
     assert_eq!(fixture.expired_after(millis(59_999)), [0; 0]);
@@ -57,7 +57,7 @@ fn a_lease_expires_when_its_time_is_over_and_not_before() {
 }
 
 #[test]
-fn a_renewal_starts_again() {
+fn a_renewal_gives_the_full_ttl() {
     let mut fixture = Fixture::primary(Config::default());
     fixture.grant(1, 60).unwrap();
     for _ in 0..10 {
@@ -73,7 +73,7 @@ fn an_expired_lease_waits_for_its_revoke_and_cannot_be_renewed() {
     let mut fixture = Fixture::primary(Config::default());
     fixture.grant(1, 60).unwrap();
     fixture.now += seconds(60);
-    assert_eq!(fixture.renew(1), Ok(Renewal::AwaitRevoke), "also before a turn has seen it");
+    assert_eq!(fixture.renew(1), Ok(Renewal::AwaitRevoke), "even before a turn reported it");
     assert_eq!(fixture.turn().expired, [LeaseId(1)]);
     assert_eq!(fixture.renew(1), Ok(Renewal::AwaitRevoke));
     fixture.revoke(1).unwrap();
@@ -81,7 +81,7 @@ fn an_expired_lease_waits_for_its_revoke_and_cannot_be_renewed() {
 }
 
 #[test]
-fn an_expired_lease_is_handed_out_again_if_it_is_not_revoked() {
+fn an_expired_lease_is_reported_again_if_it_is_not_revoked() {
     let mut fixture = Fixture::primary(Config { expired_retry: seconds(7), ..Config::default() });
     fixture.grant(1, 60).unwrap();
     assert_eq!(fixture.expired_after(seconds(61)), [1]);
@@ -93,7 +93,7 @@ fn an_expired_lease_is_handed_out_again_if_it_is_not_revoked() {
 }
 
 #[test]
-fn a_turn_hands_out_the_longest_due_first_and_not_too_many() {
+fn a_turn_reports_a_bounded_number_earliest_deadline_first() {
     let mut fixture = Fixture::primary(Config::default());
     let ids = 1..=i64::try_from(EXPIRED_PER_TURN_MAX).unwrap() + 100;
     ids.clone().rev().for_each(|id| assert_eq!(fixture.grant(id, 10 + id), Ok(10 + id)));
@@ -101,14 +101,14 @@ fn a_turn_hands_out_the_longest_due_first_and_not_too_many() {
 
     let first = fixture.turn();
     assert_eq!(first.expired.len(), EXPIRED_PER_TURN_MAX);
-    assert!(first.next_due.unwrap() < fixture.now, "there is more");
+    assert!(first.next_due.unwrap() < fixture.now, "more leases have expired");
     let second = fixture.expired_after(millis(500));
     let all = first.expired.into_iter().map(|id| id.0).chain(second);
     assert!(all.eq(ids));
 }
 
 #[test]
-fn a_turn_says_when_the_next_is_due() {
+fn a_turn_returns_the_time_of_the_next_one() {
     let mut fixture = Fixture::primary(Config::default());
     assert_eq!(fixture.turn().next_due, None);
     fixture.grant(1, 60).unwrap();
@@ -117,7 +117,7 @@ fn a_turn_says_when_the_next_is_due() {
     let due = fixture.now + seconds(30);
     fixture.now += seconds(10);
     fixture.renew(2).unwrap();
-    assert_eq!(fixture.turn().next_due, Some(due), "before it nothing is found");
+    assert_eq!(fixture.turn().next_due, Some(due), "no turn before it finds anything");
     fixture.now = due;
     assert_eq!(fixture.turn().next_due, Some(due + seconds(10)));
 }
@@ -128,7 +128,7 @@ fn followers_do_not_renew_and_do_not_expire() {
     fixture.grant(1, 60).unwrap();
     assert!(!fixture.lessor.is_primary());
     assert_eq!(fixture.renew(1), Err(RenewError::NotPrimary));
-    assert_eq!(fixture.renew(2), Err(RenewError::NotPrimary), "whether there is one or not");
+    assert_eq!(fixture.renew(2), Err(RenewError::NotPrimary), "even if the lease does not exist");
     assert_eq!(fixture.expired_after(seconds(1_000_000)), [0; 0]);
     let ttl = fixture.lessor.time_to_live(LeaseId(1), fixture.now);
     assert_eq!(ttl, Some(TimeToLive { granted: 60, remaining: None }));
@@ -136,7 +136,7 @@ fn followers_do_not_renew_and_do_not_expire() {
 }
 
 #[test]
-fn promotion_starts_every_lease_anew_and_gives_more() {
+fn promotion_sets_new_deadlines_with_an_extension() {
     let mut fixture = Fixture::new(Config::default());
     fixture.grant(1, 60).unwrap();
     fixture.now += seconds(500);
@@ -145,13 +145,13 @@ fn promotion_starts_every_lease_anew_and_gives_more() {
     assert_eq!(fixture.remaining(1), Some(63));
     assert_eq!(fixture.expired_after(millis(62_999)), [0; 0]);
     assert_eq!(fixture.expired_after(millis(1)), [1]);
-    // The revoke does not come; another promotion revives it.
+    // The revoke is lost; another promotion revives the lease.
     fixture.promote(seconds(3));
     assert_eq!(fixture.renew(1), RENEWED_60);
 }
 
 #[test]
-fn demotion_stops_the_time() {
+fn leases_do_not_expire_after_a_demotion() {
     let mut fixture = Fixture::primary(Config::default());
     fixture.grant(1, 60).unwrap();
     fixture.now += seconds(61);
@@ -167,7 +167,7 @@ fn demotion_stops_the_time() {
 }
 
 #[test]
-fn a_renewal_takes_back_what_the_promotion_gave_on_top() {
+fn a_renewal_ends_the_extension_of_a_promotion() {
     let mut fixture = Fixture::new(Config::default());
     fixture.grant(1, 60).unwrap();
     fixture.promote(seconds(1000));
@@ -177,14 +177,14 @@ fn a_renewal_takes_back_what_the_promotion_gave_on_top() {
 }
 
 #[test]
-fn what_a_promotion_lets_expire_together_is_spread() {
+fn a_promotion_spreads_equal_deadlines() {
     let mut fixture = Fixture::new(Config::default());
     let count = 3 * SPREAD_LEASES_MIN;
     let ids = 1..=i64::try_from(count).unwrap();
     ids.clone().for_each(|id| assert_eq!(fixture.grant(id, 60), Ok(60)));
     fixture.promote(seconds(1));
 
-    // At no time are there more than a turn can hand out.
+    // At any time, a turn can report all that have expired.
     let mut expired_at = BTreeMap::new();
     let start = fixture.now;
     while expired_at.len() < count {
@@ -196,8 +196,16 @@ fn what_a_promotion_lets_expire_together_is_spread() {
             fixture.revoke(id.0).unwrap();
         }
     }
-    assert_eq!(*expired_at.values().min().unwrap(), start + seconds(61), "none too early");
-    assert_eq!(fixture.now, start + seconds(61) + millis(3500), "and none later than needed");
+    assert_eq!(
+        *expired_at.values().min().unwrap(),
+        start + seconds(61),
+        "no lease expires too early"
+    );
+    assert_eq!(
+        fixture.now,
+        start + seconds(61) + millis(3500),
+        "no lease expires later than needed"
+    );
 }
 
 #[test]
@@ -212,7 +220,7 @@ fn few_leases_are_not_spread() {
 }
 
 #[test]
-fn what_expires_first_is_listed_first() {
+fn the_primary_lists_leases_in_order_of_expiry() {
     let mut fixture = Fixture::primary(Config::default());
     for (id, ttl) in [(1, 90), (2, 30), (3, 60)] {
         fixture.grant(id, ttl).unwrap();
@@ -236,7 +244,7 @@ fn what_expires_first_is_listed_first() {
 }
 
 #[test]
-fn a_revoke_gives_up_the_keys_sorted() {
+fn a_revoke_returns_the_keys_sorted() {
     let fixture = Fixture::new(Config::default());
     fixture.grant(1, 60).unwrap();
     fixture.grant(2, 60).unwrap();
@@ -245,7 +253,7 @@ fn a_revoke_gives_up_the_keys_sorted() {
     }
     assert_eq!(fixture.keys_of(1).unwrap(), ["bar", "foo", "zoo"]);
     assert_eq!(fixture.revoke(1).unwrap(), ["bar", "foo", "zoo"]);
-    // As the deletion of these keys does.
+    // As the delete of these keys does.
     fixture.lessor.detach(LeaseId(1), b"foo");
     assert_eq!(fixture.lessor.lease_of(b"foo"), None);
     assert_eq!(fixture.keys_of(1), None);
@@ -255,7 +263,7 @@ fn a_revoke_gives_up_the_keys_sorted() {
 }
 
 #[test]
-fn keys_move_between_leases() {
+fn attaching_a_key_moves_it_between_leases() {
     let fixture = Fixture::new(Config::default());
     fixture.grant(1, 60).unwrap();
     fixture.grant(2, 60).unwrap();
@@ -270,7 +278,7 @@ fn keys_move_between_leases() {
 }
 
 #[test]
-fn a_long_list_of_keys_is_whole() {
+fn a_list_of_keys_longer_than_a_step_is_complete() {
     let fixture = Fixture::new(Config::default());
     fixture.grant(1, 60).unwrap();
     let keys: Vec<_> = (0..5000).map(|n| format!("{n:05}")).collect();
@@ -289,7 +297,7 @@ fn a_long_lease_is_checkpointed_and_the_next_leader_starts_from_there() {
     assert_eq!(turn.checkpoints, [Checkpoint { id: LeaseId(1), remaining_ttl: 700 }]);
     fixture.checkpoint(1, 700);
     assert_eq!(fixture.turn().checkpoints, []);
-    assert_eq!(fixture.remaining(1), Some(700), "for this leader nothing changes");
+    assert_eq!(fixture.remaining(1), Some(700), "the deadline on this leader does not change");
 
     fixture.lessor.demote();
     fixture.promote(seconds(1));
@@ -299,7 +307,7 @@ fn a_long_lease_is_checkpointed_and_the_next_leader_starts_from_there() {
 }
 
 #[test]
-fn a_checkpoint_is_proposed_again_if_it_is_lost() {
+fn a_lost_checkpoint_is_proposed_again() {
     let mut fixture = Fixture::primary(checkpointing());
     fixture.grant(1, 10_000).unwrap();
     fixture.now += seconds(300);
@@ -312,20 +320,20 @@ fn a_checkpoint_is_proposed_again_if_it_is_lost() {
 }
 
 #[test]
-fn a_renewal_asks_to_clear_a_checkpoint() {
+fn a_renewal_after_a_checkpoint_has_to_clear_it_first() {
     let mut fixture = Fixture::primary(checkpointing());
     fixture.grant(1, 1000).unwrap();
     fixture.now += seconds(300);
     fixture.checkpoint(1, 700);
     assert_eq!(fixture.renew(1), Ok(Renewal::ClearCheckpoint));
-    assert_eq!(fixture.remaining(1), Some(700), "nothing is changed");
+    assert_eq!(fixture.remaining(1), Some(700), "the refused renewal changed nothing");
     fixture.checkpoint(1, 0);
     assert_eq!(fixture.renew(1), Ok(Renewal::Renewed { ttl: 1000 }));
     fixture.promote(seconds(0));
     assert_eq!(fixture.remaining(1), Some(1000));
 }
 
-/// A member that makes no checkpoints may lead a cluster in which others have made some.
+/// A member without checkpoints may lead a cluster in which other members made some.
 #[test]
 fn a_checkpoint_of_another_leader_is_cleared_too() {
     let fixture = Fixture::new(Config::default());
@@ -340,7 +348,7 @@ fn a_checkpoint_of_another_leader_is_cleared_too() {
 }
 
 #[test]
-fn a_checkpoint_that_a_renewal_has_overtaken_is_put_right() {
+fn a_checkpoint_applied_after_a_renewal_is_corrected() {
     let mut fixture = Fixture::primary(checkpointing());
     fixture.grant(1, 1000).unwrap();
     fixture.now += seconds(300);
@@ -353,7 +361,7 @@ fn a_checkpoint_that_a_renewal_has_overtaken_is_put_right() {
 }
 
 #[test]
-fn checkpoints_come_in_batches() {
+fn checkpoints_are_split_into_proposals() {
     let mut fixture = Fixture::primary(checkpointing());
     let count = CHECKPOINTS_PER_TURN_MAX + 1500;
     fixture.apply(|tx| {
@@ -370,7 +378,7 @@ fn checkpoints_come_in_batches() {
 }
 
 #[test]
-fn what_happened_is_counted() {
+fn operations_are_counted() {
     let mut fixture = Fixture::primary(Config::default());
     fixture.grant(1, 60).unwrap();
     fixture.grant(2, 600).unwrap();

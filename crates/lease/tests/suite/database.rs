@@ -1,4 +1,4 @@
-//! The bytes in the bucket, and leases after a restart.
+//! The records in the database, and leases after a restart.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use types::LeaseId;
 use super::{Fixture, V3_5, open, seconds};
 
 #[test]
-fn records_are_etcds_to_the_byte() {
+fn records_equal_etcds_byte_for_byte() {
     let mut fixture = Fixture::new(Config::default());
     fixture.grant(77, 3600).unwrap();
     assert_eq!(fixture.bucket(), pairs(&[(b"\0\0\0\0\0\0\0\x4d", b"\x08\x4d\x10\x90\x1c")]));
@@ -25,7 +25,7 @@ fn records_are_etcds_to_the_byte() {
 }
 
 #[test]
-fn a_negative_id_is_two_s_complement_and_what_was_raised_is_written() {
+fn a_negative_id_is_stored_in_two_s_complement_with_the_raised_ttl() {
     let fixture = Fixture::new(Config::default());
     fixture.grant(-2, -2).unwrap();
     let key = b"\xff\xff\xff\xff\xff\xff\xff\xfe";
@@ -34,7 +34,7 @@ fn a_negative_id_is_two_s_complement_and_what_was_raised_is_written() {
 }
 
 #[test]
-fn before_3_6_a_checkpoint_is_persisted_only_if_asked_for() {
+fn before_3_6_checkpoints_are_persisted_only_if_configured() {
     for (cluster, persist, expected) in
         [(None, false, 1000), (V3_5, false, 1000), (V3_5, true, 700), (super::V3_7, false, 700)]
     {
@@ -50,7 +50,7 @@ fn before_3_6_a_checkpoint_is_persisted_only_if_asked_for() {
 }
 
 #[test]
-fn what_is_refused_writes_nothing() {
+fn a_refused_operation_writes_nothing() {
     let fixture = Fixture::new(Config::default());
     fixture.grant(1, 60).unwrap();
     let before = fixture.bucket();
@@ -62,7 +62,7 @@ fn what_is_refused_writes_nothing() {
 }
 
 #[test]
-fn leases_are_there_after_the_file_is_opened_again() {
+fn a_restart_restores_leases() {
     let disk = SimDisk::new(0);
     let config = Config::default();
     let fixture = Fixture { backend: open(&disk), ..Fixture::new(config) };
@@ -79,13 +79,13 @@ fn leases_are_there_after_the_file_is_opened_again() {
     assert_eq!(fixture.leases(), [1, 2]);
     assert!(!fixture.lessor.is_primary());
     fixture.promote(seconds(0));
-    assert_eq!(fixture.remaining(1), Some(70), "the minimum has been raised");
+    assert_eq!(fixture.remaining(1), Some(70), "the minimum was raised at the restart");
     assert_eq!(fixture.remaining(2), Some(40));
 }
 
-/// As when a member that has fallen behind is sent the whole database.
+/// The leader sends the whole database to a member that is behind.
 #[test]
-fn a_received_database_replaces_everything() {
+fn restoring_another_database_replaces_all_leases() {
     let other = Fixture::new(Config::default());
     other.grant(5, 60).unwrap();
 
@@ -101,7 +101,7 @@ fn a_received_database_replaces_everything() {
 }
 
 #[test]
-fn a_damaged_record_is_an_error_and_changes_nothing() {
+fn a_malformed_record_is_an_error_and_changes_nothing() {
     let damaged: [(&[u8], &[u8]); 3] = [
         (b"short", b""),
         (b"\0\0\0\0\0\0\0\x05", b"\x08"),
@@ -118,7 +118,7 @@ fn a_damaged_record_is_an_error_and_changes_nothing() {
 }
 
 #[test]
-fn a_lessor_is_shared_between_threads() {
+fn lessor_is_send_and_sync() {
     fn shared<T: Send + Sync + 'static>(_: &Arc<T>) {}
     let lessor = Arc::new(Lessor::new(Config::default()));
     shared(&lessor);

@@ -1,4 +1,4 @@
-//! Numbers that nobody should send, but anybody can.
+//! Extreme numbers, which any client can send.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn checkpointing() -> Config {
 }
 
 #[test]
-fn every_number_as_id_and_time_to_live() {
+fn extreme_ids_and_ttls_are_granted_or_refused() {
     let mut fixture = Fixture::primary(checkpointing());
     for id in NUMBERS {
         for ttl in NUMBERS {
@@ -31,7 +31,7 @@ fn every_number_as_id_and_time_to_live() {
 }
 
 #[test]
-fn every_number_as_a_checkpoint() {
+fn extreme_checkpoints_never_expire_a_lease_early() {
     let mut fixture = Fixture::primary(checkpointing());
     for remaining_ttl in NUMBERS {
         fixture.grant(1, 1000).unwrap();
@@ -40,7 +40,8 @@ fn every_number_as_a_checkpoint() {
         let clear = remaining_ttl > 0;
         assert_eq!(fixture.renew(1) == Ok(Renewal::ClearCheckpoint), clear, "{remaining_ttl}");
         fixture.now += seconds(301);
-        // Too little is put right, too much stays: it is later, not earlier.
+        // Too low a value is corrected; too high a value stays, because it expires the lease later,
+        // not earlier.
         assert!(fixture.turn().checkpoints.len() <= 1);
 
         fixture.restart(checkpointing());
@@ -52,7 +53,7 @@ fn every_number_as_a_checkpoint() {
 }
 
 #[test]
-fn every_number_in_the_database() {
+fn extreme_numbers_in_the_database_are_restored() {
     for ttl in NUMBERS {
         for remaining_ttl in NUMBERS {
             let mut fixture = Fixture::new(checkpointing());
@@ -73,12 +74,12 @@ fn every_number_in_the_database() {
 }
 
 #[test]
-fn a_clock_at_its_end() {
+fn a_clock_near_its_maximum_does_not_overflow() {
     let mut fixture = Fixture::primary(checkpointing());
     fixture.grant(1, TTL_MAX_SECONDS).unwrap();
     fixture.now = Duration::MAX;
     assert_eq!(fixture.expired_after(Duration::ZERO), [1]);
-    assert_eq!(fixture.turn().expired, [], "and not for ever");
+    assert_eq!(fixture.turn().expired, [], "the deadline is not FOREVER");
     fixture.grant(2, 60).unwrap();
     assert_eq!(fixture.renew(2), Ok(Renewal::Renewed { ttl: 60 }));
     assert_eq!(fixture.turn().next_due, None);

@@ -1,12 +1,12 @@
-//! What a lessor promises, seen from outside.
+//! The guarantees of a lessor.
 //!
-//! | file | what it shows |
+//! | file | content |
 //! | --- | --- |
-//! | `behaviour` | grants, renewals, promotion, expiry, checkpoints and attached keys, one by one |
-//! | `database` | the bytes in the bucket, and leases after a restart |
-//! | `hostile` | numbers that nobody should send |
-//! | `model` | whatever comes in whatever order, a lessor is a plain map with deadlines |
-//! | `threads` | the same lessor from several threads |
+//! | `behaviour` | grants, renewals, promotion, expiry, checkpoints and attached keys |
+//! | `database` | records in the database, and restarts |
+//! | `hostile` | extreme numbers |
+//! | `model` | random sequences, compared with a map of deadlines |
+//! | `threads` | a lessor shared by several threads |
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 
@@ -39,7 +39,7 @@ fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// An empty database.
+/// Opens an empty database.
 fn database() -> Backend {
     open(&SimDisk::new(0))
 }
@@ -50,7 +50,7 @@ fn open(disk: &SimDisk) -> Backend {
         .unwrap()
 }
 
-/// A lessor with its database and a clock that is moved by hand.
+/// A lessor with its database and a clock that the test moves.
 struct Fixture {
     backend: Backend,
     lessor: Lessor,
@@ -64,7 +64,7 @@ impl Fixture {
         Fixture { backend, lessor, now: seconds(1000), cluster: V3_7 }
     }
 
-    /// That of a leader.
+    /// Creates the lessor of a leader.
     fn primary(config: Config) -> Fixture {
         let fixture = Fixture::new(config);
         fixture.lessor.promote(Duration::ZERO, fixture.now);
@@ -104,13 +104,14 @@ impl Fixture {
         self.lessor.turn(self.now)
     }
 
-    /// Lets time pass and takes a turn. Returns the ids of what has expired.
+    /// Lets time pass and takes a turn. Returns the expired leases.
     fn expired_after(&mut self, time: Duration) -> Vec<i64> {
         self.now += time;
         self.turn().expired.into_iter().map(|id| id.0).collect()
     }
 
-    /// Seconds left; none if the lease is not there or the lessor is not primary.
+    /// Returns the remaining seconds, or `None` if the lease does not exist or the lessor is not
+    /// primary.
     fn remaining(&self, id: i64) -> Option<i64> {
         self.lessor.time_to_live(LeaseId(id), self.now)?.remaining
     }
@@ -123,13 +124,13 @@ impl Fixture {
         self.lessor.keys_of(LeaseId(id))
     }
 
-    /// Starts again from what is in the database.
+    /// Restores the database in a new lessor.
     fn restart(&mut self, config: Config) {
         self.lessor = Lessor::new(config);
         self.lessor.restore(&self.backend.view()).unwrap();
     }
 
-    /// The bucket, key and value.
+    /// Returns the pairs of the bucket.
     fn bucket(&self) -> Vec<(Bytes, Bytes)> {
         let view = self.backend.view();
         let items = view.all(Bucket::Lease).unwrap().map(Result::unwrap);

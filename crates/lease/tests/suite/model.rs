@@ -1,8 +1,9 @@
-//! Random grants, renewals, revokes, checkpoints, promotions, demotions and restarts, against a map with deadlines.
+//! Random grants, renewals, revokes, checkpoints, promotions, demotions and restarts, compared with
+//! a map of deadlines.
 //!
-//! The model looks at every lease every time, and has neither queues nor shards. Besides, it remembers for each lease when the client's
-//! time is over: `promised`, the last grant or renewal and the time to live. As long as checkpoints are applied as soon as they are proposed,
-//! no lease expires before that, whoever leads.
+//! The model visits every lease each time, and has neither queues nor shards. For each lease it
+//! also records `promised`: the last grant or renewal plus the TTL. As long as checkpoints are
+//! applied when they are proposed, no lease expires before that, whichever member leads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -31,16 +32,16 @@ enum Step {
     Renew(i64),
     Attach(i64, &'static str),
     Detach(i64, &'static str),
-    /// A checkpoint that was proposed some time, by whomever.
+    /// A checkpoint that some leader proposed at some time.
     Checkpoint(i64, i64),
     Promote(Duration),
     Demote,
     Restart,
     Pass(Duration),
     Turn,
-    /// Applies what was proposed.
+    /// Applies the proposals.
     Apply,
-    /// Or does not.
+    /// Drops the proposals.
     Lose,
 }
 
@@ -61,7 +62,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// With proposals that come late, never, or out of nowhere.
+/// With proposals that are late, lost, or unexpected.
 fn late_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         20 => step(),
@@ -75,7 +76,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_lease_expires_before_what_was_promised(steps in vec(step(), 1..120)) {
+    fn no_lease_expires_before_its_promised_time(steps in vec(step(), 1..120)) {
         let mut world = World::new(true);
         steps.into_iter().for_each(|step| world.step(step));
         world.everything_expires_in_the_end();
@@ -93,16 +94,16 @@ proptest! {
 struct Lease {
     ttl: i64,
     remaining_ttl: i64,
-    /// None while the lessor is not primary.
+    /// `None` while the lessor is not primary.
     deadline: Option<Duration>,
-    /// Not handed out before.
+    /// Not reported before this time.
     hidden_until: Duration,
     checkpoint_due: Option<Duration>,
     promised: Duration,
     keys: BTreeSet<&'static str>,
 }
 
-/// The lessor and the model, side by side.
+/// The lessor and the model.
 struct World {
     fixture: Fixture,
     leases: BTreeMap<i64, Lease>,
@@ -221,7 +222,7 @@ impl World {
         if lease.remaining_ttl > 0 {
             assert_eq!(renewed, Ok(Renewal::ClearCheckpoint));
             self.propose(Checkpoint { id: LeaseId(id), remaining_ttl: 0 });
-            // Applied at once, so the next attempt succeeds.
+            // Applied at once, so that the next attempt succeeds.
             if self.prompt {
                 self.renew(id);
             }
@@ -260,7 +261,7 @@ impl World {
         self.leases.values_mut().for_each(|lease| lease.deadline = None);
     }
 
-    /// Keys come from elsewhere then, so they are attached again.
+    /// The store attaches the keys again.
     fn restart(&mut self) {
         self.fixture.restart(CONFIG);
         self.stop();
@@ -295,7 +296,7 @@ impl World {
         };
     }
 
-    /// Takes a turn. Returns what has expired.
+    /// Takes a turn. Returns the expired leases.
     fn turn(&mut self) -> Vec<i64> {
         let (now, prompt) = (self.fixture.now, self.prompt);
         let turn = self.fixture.turn();
@@ -317,7 +318,7 @@ impl World {
         let mut found = turn.checkpoints;
         found.sort_unstable_by_key(|it| it.id);
         assert_eq!(found, checkpoints);
-        assert!(turn.next_due.is_none_or(|due| due > now), "nothing is left over");
+        assert!(turn.next_due.is_none_or(|due| due > now), "the queues are empty");
         checkpoints.into_iter().for_each(|it| self.propose(it));
         expired
     }
@@ -353,7 +354,7 @@ impl World {
         TimeToLive { granted: lease.ttl, remaining }
     }
 
-    /// With a leader, every lease is handed out, once its time is over and again and again, until it is revoked.
+    /// With a leader, every lease is reported after its deadline, repeatedly, until it is revoked.
     fn everything_expires_in_the_end(&mut self) {
         self.step(Step::Promote(seconds(1)));
         let last = self.leases.values().filter_map(|lease| lease.deadline).max();
@@ -363,14 +364,15 @@ impl World {
             assert!(self.turn().iter().eq(self.leases.keys()));
         }
         self.leases.keys().copied().collect::<Vec<_>>().into_iter().for_each(|id| self.revoke(id));
-        // What is queued for them comes to nothing.
+        // Their queue entries are stale.
         self.fixture.now += CONFIG.checkpoint_interval + seconds(60);
         assert_eq!(self.fixture.turn(), lease::Turn::default());
         self.compare();
     }
 }
 
-/// The seconds left, rounded up, if fewer than granted; zero if what is known is wrong.
+/// Returns the remaining seconds, rounded up, if below the granted ones; zero if the known value is
+/// wrong.
 fn due_checkpoint(id: i64, lease: &Lease, now: Duration) -> Option<Checkpoint> {
     let left = lease.deadline? - now;
     let rounded = left.as_secs() + u64::from(left.subsec_nanos() > 0);

@@ -11,7 +11,7 @@ const LEASES: i64 = 3000;
 const TTL_MILLIS: u64 = 20_000;
 const ROUNDS: u64 = 2000;
 
-/// The clock of the test, in milliseconds, and when each lease was last renewed.
+/// The clock of the test in milliseconds, and the last renewal of each lease.
 struct Shared {
     now: AtomicU64,
     renewed: Vec<AtomicU64>,
@@ -20,7 +20,7 @@ struct Shared {
 }
 
 #[test]
-fn nothing_that_is_renewed_expires() {
+fn a_renewed_lease_does_not_expire() {
     let fixture = Fixture::new(Config::default());
     (1..=LEASES).for_each(|id| assert_eq!(fixture.grant(id, 20), Ok(20)));
     let shared = Shared {
@@ -42,7 +42,7 @@ fn nothing_that_is_renewed_expires() {
     assert_eq!(fixture.lessor.counts().renewed, shared.renewals.load(Ordering::Relaxed));
 }
 
-/// Renews every nth lease, again and again.
+/// Renews every nth lease repeatedly.
 fn renew_all(fixture: &Fixture, shared: &Shared, n: usize) {
     while !shared.stop.load(Ordering::Relaxed) {
         for id in (1..=LEASES).step_by(n) {
@@ -61,7 +61,7 @@ fn renew_all(fixture: &Fixture, shared: &Shared, n: usize) {
     }
 }
 
-/// Takes turns as time passes, and now and then loses and regains the lead.
+/// Takes turns as time passes, and now and then demotes and promotes the lessor.
 fn lead(fixture: &Fixture, shared: &Shared) {
     fixture.lessor.promote(millis(1000), millis(0));
     for round in 1..=ROUNDS {

@@ -1,4 +1,4 @@
-//! What requests do to the model, and what they are answered with.
+//! Requests executed by the model.
 
 use std::cmp::Ordering;
 
@@ -17,7 +17,7 @@ use types::Revision;
 
 use crate::state::{Change, Keys, Model};
 
-/// Whether a key is in a range.
+/// Returns whether a key is in a range.
 pub(crate) fn contains(key: &[u8], end: &[u8], one: &[u8]) -> bool {
     match end {
         [] => one == key,
@@ -26,7 +26,7 @@ pub(crate) fn contains(key: &[u8], end: &[u8], one: &[u8]) -> bool {
     }
 }
 
-/// A header with nothing in it but the revision.
+/// Returns a header with the revision alone.
 pub(crate) fn header(revision: i64) -> Option<ResponseHeader> {
     Some(ResponseHeader { revision, ..ResponseHeader::default() })
 }
@@ -36,18 +36,18 @@ fn within(keys: &Keys, key: &[u8], end: &[u8]) -> Vec<KeyValue> {
 }
 
 impl Model {
-    /// Answers a range.
+    /// Executes a range.
     pub(crate) fn range(&self, request: &RangeRequest) -> Result<RangeResponse, Error> {
         let keys = self.keys_at(self.readable(request.revision)?);
         Ok(range_of(&keys, request, self.current()))
     }
 
-    /// Answers a transaction that only reads.
+    /// Executes a read-only transaction.
     pub(crate) fn read_txn(&self, request: &TxnRequest) -> Result<TxnResponse, Error> {
         Write::new(self).txn(request, false)
     }
 
-    /// Does something to the newest revision that becomes the next one, or fails and changes nothing.
+    /// Executes a write at the next revision, or fails and changes nothing.
     pub(crate) fn write<T>(
         &mut self,
         f: impl FnOnce(&mut Write<'_>) -> Result<T, Error>,
@@ -60,7 +60,7 @@ impl Model {
     }
 }
 
-/// The answer from the keys at the revision that was asked for.
+/// Builds a response from the keys at the requested revision.
 fn range_of(keys: &Keys, request: &RangeRequest, current: i64) -> RangeResponse {
     let mut kvs = within(keys, &request.key, &request.range_end);
     let count = i64::try_from(kvs.len()).unwrap();
@@ -69,7 +69,7 @@ fn range_of(keys: &Keys, request: &RangeRequest, current: i64) -> RangeResponse 
         return answer;
     }
     let limit = usize::try_from(request.limit).ok().filter(|limit| *limit > 0);
-    // Etcd's quirk: without an order, only the first keys are looked at, and these are sorted.
+    // Compat: as in etcd, a target without an order sorts only the first keys.
     if let (Some(limit), true) = (limit, is_cut_first(request)) {
         kvs.truncate(limit.saturating_add(1));
     }
@@ -106,7 +106,7 @@ fn passes(request: &RangeRequest, kv: &KeyValue) -> bool {
         && at_most(request.max_create_revision, kv.create_revision)
 }
 
-/// Ties stay in the order of the keys, in both directions.
+/// Sorts stably in both directions: ties stay in key order.
 fn sort(kvs: &mut [KeyValue], request: &RangeRequest) {
     let target = request.sort_target();
     let compare = |a: &KeyValue, b: &KeyValue| match target {
@@ -122,7 +122,7 @@ fn sort(kvs: &mut [KeyValue], request: &RangeRequest) {
     }
 }
 
-/// Only the key is wanted. Its lease is told only where the value was needed to sort by.
+/// Builds a keys-only item. It has a lease only if the sort needed the value.
 fn strip(kv: &mut KeyValue, target: SortTarget) {
     kv.value = Bytes::new();
     if target != SortTarget::Value {
@@ -130,7 +130,7 @@ fn strip(kv: &mut KeyValue, target: SortTarget) {
     }
 }
 
-/// Changes that are becoming a revision.
+/// A write in progress.
 pub(crate) struct Write<'m> {
     model: &'m Model,
     keys: Keys,
@@ -168,7 +168,7 @@ impl<'m> Write<'m> {
         }
     }
 
-    /// Deletes keys that are attached to a lease.
+    /// Deletes the keys attached to a lease.
     pub(crate) fn revoke(&mut self, lease: i64) {
         let attached: Vec<_> = self.keys.values().filter(|kv| kv.lease == lease).cloned().collect();
         attached.iter().for_each(|kv| self.delete(&kv.key));
@@ -185,7 +185,7 @@ impl<'m> Write<'m> {
         Ok(response)
     }
 
-    /// Against the state from before: nothing was changed yet.
+    /// Checks a plan against the state before the transaction.
     fn check_put(&self, request: &PutRequest) -> Result<(), Error> {
         if request.lease != 0 && !self.model.leases.contains(&request.lease) {
             return Err(Error::LeaseNotFound);
@@ -209,7 +209,7 @@ impl<'m> Write<'m> {
         Ok(())
     }
 
-    /// Unlike outside of a transaction, a negative revision is an old one.
+    /// Inside a transaction, a negative revision is a compacted one.
     fn check_range(&self, revision: i64) -> Result<(), Error> {
         if revision > self.model.current() {
             return Err(Error::FutureRevision);
@@ -218,7 +218,7 @@ impl<'m> Write<'m> {
         if compacted { Err(Error::Compacted) } else { Ok(()) }
     }
 
-    /// Whether the comparisons hold, and the operations that are to be done then.
+    /// Evaluates the comparisons. Returns the result and the selected operations.
     fn taken<'r>(&self, request: &'r TxnRequest) -> (bool, &'r [RequestOp]) {
         let holds = request.compare.iter().all(|compare| compares(self.model.keys(), compare));
         (holds, if holds { &request.success } else { &request.failure })
@@ -266,7 +266,8 @@ impl<'m> Write<'m> {
             value: request.value.clone(),
             lease: request.lease,
         };
-        // The key was there before the transaction; if it was deleted in it meanwhile, nothing is left to be kept.
+        // The key existed before the transaction. If the transaction deleted it, there is nothing
+        // to keep.
         let left = before.clone().unwrap_or_default();
         if request.ignore_value {
             kv.value = left.value;
@@ -287,7 +288,8 @@ impl<'m> Write<'m> {
     }
 }
 
-/// Every key of the range has to hold. If there is none, no value does, and everything else is zero.
+/// Evaluates a comparison for every key of the range. Without keys, a value comparison fails and
+/// all else is zero.
 fn compares(keys: &Keys, compare: &Compare) -> bool {
     let kvs = within(keys, &compare.key, &compare.range_end);
     if kvs.is_empty() {
@@ -309,7 +311,7 @@ fn compares_with(compare: &Compare, kv: &KeyValue) -> bool {
     }
 }
 
-/// What to compare with is zero unless it is given, and of the kind of the target.
+/// Returns the operand, or zero if it is missing or of another type than the target.
 fn ordering(compare: &Compare, kv: &KeyValue) -> Ordering {
     use CompareTarget as T;
     let (mut version, mut create, mut modified, mut lease) = (0, 0, 0, 0);

@@ -1,4 +1,4 @@
-//! What stays of the past, and the hash of it.
+//! The revisions that compactions keep, and the hash of the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,11 +8,11 @@ use types::Revision;
 
 use crate::state::{Change, Job, Model};
 
-/// How many hashes of compactions are remembered.
+/// The maximum number of stored hashes.
 const HASHES_MAX: usize = 10;
 
 impl Model {
-    /// Asks for a compaction.
+    /// Schedules a compaction.
     pub(crate) fn compact(&mut self, at: i64) -> Result<(), Error> {
         if at <= self.compacted {
             return Err(Error::Compacted);
@@ -27,11 +27,12 @@ impl Model {
         Ok(())
     }
 
-    /// The compaction that was asked for first is done.
+    /// Finishes the oldest compaction.
     pub(crate) fn finish_compaction(&mut self) {
         let Job { at, previous, leaves_hash } = self.jobs.pop_front().unwrap();
         let kept = self.kept(at);
-        // If only tombstones stay, the hash would not be that of a member that has not compacted yet.
+        // With tombstones alone the hash is not comparable with that of a member before its
+        // compaction.
         let is_clear = kept.is_empty() || !self.live(at).is_empty();
         if leaves_hash && is_clear {
             let hash = hash(&self.pairs(), &kept, previous, at);
@@ -43,19 +44,20 @@ impl Model {
         self.finished = Some(at);
     }
 
-    /// The revisions at or before one that a compaction leaves: the newest of each key, a tombstone only if it is right there.
+    /// Returns the revisions at or below `at` that a compaction keeps: the last one of each key,
+    /// and a tombstone only at `at`.
     pub(crate) fn kept(&self, at: i64) -> BTreeSet<Revision> {
         let newest = self.newest(at);
         let stays = |change: &&&Change| change.kv.is_some() || change.revision.main == at;
         newest.values().filter(stays).map(|change| change.revision).collect()
     }
 
-    /// The file as it is once all is done.
+    /// Returns the database after all compactions.
     pub(crate) fn pairs(&self) -> Vec<(Bytes, Bytes)> {
         self.stored.values().map(Change::encode).collect()
     }
 
-    /// The hash of what is in the file now.
+    /// Hashes the database.
     pub(crate) fn hash_kv(
         &self,
         file: &[(Bytes, Bytes)],
@@ -73,7 +75,7 @@ impl Model {
         let upto = if revision == 0 { self.current() } else { revision };
         let kept = self.live(upto);
         if kept.is_empty() {
-            // All that the file has counts, as it will be once the compaction is done.
+            // Everything in the database counts, as it will be after the compaction.
             let done = self.live(self.compacted);
             let there = |(key, _): &&(Bytes, Bytes)| {
                 let at = revision_of(key);
@@ -85,22 +87,23 @@ impl Model {
         Ok(hash(file, &kept, self.compacted, upto))
     }
 
-    /// The last change of each key that is there at a revision.
+    /// Returns the last change of each key that exists at a revision.
     fn live(&self, at: i64) -> BTreeSet<Revision> {
         let newest = self.newest(at);
         let live = newest.values().filter(|change| change.kv.is_some());
         live.map(|change| change.revision).collect()
     }
 
-    /// The last change of each key that is not after a revision.
+    /// Returns the last change of each key at or below a revision.
     fn newest(&self, at: i64) -> BTreeMap<&Bytes, &Change> {
         let until = self.log.iter().filter(|change| change.revision.main <= at);
         until.map(|change| (&change.key, change)).collect()
     }
 }
 
-/// CRC-32C over the bucket's name and the pairs that count: those up to a revision, and of those that a compaction has to do with, the
-/// ones that stay, if any do. A tombstone right at the compaction never counts.
+/// CRC-32C over the name of the bucket and the pairs that count: all up to a revision, but at or
+/// below the compaction only the kept ones, if any is kept. A tombstone at the compaction never
+/// counts.
 fn hash(
     file: &[(Bytes, Bytes)],
     kept: &BTreeSet<Revision>,

@@ -1,15 +1,16 @@
-//! The store against a plain model of it.
+//! The store compared with a plain model.
 //!
-//! | file | what it shows |
+//! | file | content |
 //! | --- | --- |
-//! | `state`, `kept`, `answers` | the model: every revision as a whole, what stays of them, and what requests do to it and are answered |
-//! | `requests`, `subject` | requests of every kind; the store with its file, its leases and its restarts |
-//! | `sequence` | whatever comes in whatever order: every answer, every stored byte, every lease |
-//! | `scale` | many keys, long histories, mass deletions: what a small key space never gets to |
-//! | `check` | what is refused before it gets to the store |
+//! | `state`, `kept`, `answers` | the model: all revisions, compaction and hash, requests |
+//! | `requests`, `subject` | random requests; the store with its disk, leases and restarts |
+//! | `sequence` | random sequences: every response, stored byte and lease is compared |
+//! | `scale` | many keys, long histories, mass deletes |
+//! | `check` | validation of requests |
 //! | `threads` | a writer, readers and compaction at the same time |
 //!
-//! The model knows nothing of the crate but its messages. It is slow, and short enough to be read against etcd's documentation.
+//! The model uses nothing of the crate but its messages. It is slow, and short enough to be
+//! compared with etcd's documentation.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 

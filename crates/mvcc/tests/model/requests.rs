@@ -1,8 +1,8 @@
-//! Requests of every kind, over a few keys.
+//! Random requests over a few keys.
 //!
-//! A request is drawn before anybody knows how far the store will have come, so its revisions are drawn as distances: 3 is the
-//! newest revision, 4 the one before, 2 and 1 are still to come, and 0 and below mean what they mean. [`Resolve`] puts the
-//! revisions in their place.
+//! A request is generated before the revision of the store is known, so its revisions are
+//! distances: 3 is the latest revision, 4 the one before, 2 and 1 are in the future, and 0 and
+//! below stay as they are. [`Resolve`] replaces distances by revisions.
 
 use bytes::Bytes;
 use proptest::collection::vec;
@@ -15,17 +15,17 @@ use proto::etcdserverpb::{
 
 use crate::state::{Keys, LEASES, UNKNOWN_LEASE};
 
-/// Some are the beginning of others, some are at the very ends.
+/// Keys: some are prefixes of others, some are the smallest and largest.
 pub(crate) const KEYS: [&[u8]; 10] =
     [b"\0", b"a", b"a\0", b"aa", b"ab", b"b", b"ba", b"c", b"\xff", b"\xff\xff"];
 
-/// One is longer than a length of one byte can say.
+/// Values: one is too long for a one-byte length.
 const VALUES: [&[u8]; 4] = [b"", b"x", b"y", &[b'z'; 200]];
 
-/// The distance that stands for the newest revision.
+/// The distance that means the latest revision.
 const NEWEST: i64 = 3;
 
-/// Ends of ranges: one key, all from it on, up to another; and that may lie before the first.
+/// Range ends: a single key, open, up to another key, or before the first key.
 const ENDS: [&[u8]; 17] = [
     b"",
     b"",
@@ -46,13 +46,13 @@ const ENDS: [&[u8]; 17] = [
     b"\xff\xff",
 ];
 
-/// Revisions as distances, the likely ones more than once.
+/// Revisions as distances, likely ones repeated.
 const REVISIONS: [i64; 32] = [
     0, 0, 0, 0, 0, 0, 0, 0, 3, 4, 4, 5, 5, 6, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 40, 2, 1,
     -1, -2, -3,
 ];
 
-/// Likewise, mostly such as can be read.
+/// Revisions as distances, mostly readable ones.
 const NEAR_REVISIONS: [i64; 40] = [
     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 3, 3, 3, 4, 4, 4,
     5, 5, 6, 7, 8, 12, 2, -1,
@@ -76,12 +76,12 @@ const PUT_LEASES: [i64; 13] = [
     LEASES[2],
     UNKNOWN_LEASE,
 ];
-/// The last is not known.
+/// Targets, the last one unknown.
 const RESULTS: [i32; 9] = [0, 0, 0, 0, 0, 1, 2, 3, 4];
-/// How far from what the key has.
+/// Distances from the property of the key.
 const OFFSETS: [i64; 6] = [0, 0, 0, 0, -1, 1];
 
-/// One of a list, the simplest first.
+/// Selects from a list; shrinks to the first.
 fn one_of<T: Copy + std::fmt::Debug>(list: &'static [T]) -> impl Strategy<Value = T> + Clone {
     (0..list.len()).prop_map(|at| list[at])
 }
@@ -102,7 +102,7 @@ pub(crate) fn known_lease() -> impl Strategy<Value = i64> + Clone {
     one_of(&LEASES)
 }
 
-/// A revision, as a distance.
+/// A revision as a distance.
 pub(crate) fn revision() -> impl Strategy<Value = i64> + Clone {
     one_of(&REVISIONS)
 }
@@ -152,7 +152,8 @@ pub(crate) fn range(revision: impl Strategy<Value = i64> + 'static) -> BoxedStra
         .boxed()
 }
 
-/// A comparison. Its number is a distance from what the key has, or zero, or missing, or of another kind.
+/// A comparison. Its operand is a distance from the property of the key, or zero, missing, or of
+/// another type.
 fn compare() -> BoxedStrategy<Compare> {
     let own = (0..6, one_of(&OFFSETS), value()).prop_map(|(kind, own, value)| match kind {
         0 => Some(TargetUnion::Version(own)),
@@ -172,7 +173,7 @@ fn compare() -> BoxedStrategy<Compare> {
         .boxed()
 }
 
-/// The target that a number belongs to.
+/// Returns the target of an operand.
 fn target_of(union: &TargetUnion) -> i32 {
     use proto::etcdserverpb::compare::CompareTarget as T;
     let target = match union {
@@ -185,7 +186,7 @@ fn target_of(union: &TargetUnion) -> i32 {
     target as i32
 }
 
-/// An operation, with transactions nested so deep.
+/// An operation, with transactions nested up to a depth.
 fn op(depth: u32) -> BoxedStrategy<RequestOp> {
     let wrap = |request| RequestOp { request: Some(request) };
     let range = range(one_of(&NEAR_REVISIONS)).prop_map(Request::RequestRange).prop_map(wrap);
@@ -199,14 +200,14 @@ fn op(depth: u32) -> BoxedStrategy<RequestOp> {
     prop_oneof![20 => range, 30 => put, 12 => delete, 1 => nothing, 20 => nested].boxed()
 }
 
-/// A transaction, with others nested so deep.
+/// A transaction, with others nested up to a depth.
 pub(crate) fn txn(depth: u32) -> BoxedStrategy<TxnRequest> {
     (vec(compare(), 0..3), vec(op(depth), 0..5), vec(op(depth), 0..4))
         .prop_map(|(compare, success, failure)| TxnRequest { compare, success, failure })
         .boxed()
 }
 
-/// A transaction that only reads.
+/// A read-only transaction.
 pub(crate) fn read_txn() -> BoxedStrategy<TxnRequest> {
     let wrap = |range| RequestOp { request: Some(Request::RequestRange(range)) };
     let ranges = || vec(range(one_of(&NEAR_REVISIONS)).prop_map(wrap), 0..4);
@@ -215,7 +216,7 @@ pub(crate) fn read_txn() -> BoxedStrategy<TxnRequest> {
         .boxed()
 }
 
-/// What distances are counted from.
+/// The numbers that distances refer to.
 pub(crate) struct Resolve<'a> {
     pub(crate) current: i64,
     pub(crate) keys: &'a Keys,

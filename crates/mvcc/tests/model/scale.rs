@@ -1,7 +1,8 @@
-//! Many keys with long common beginnings, keys that are put thousands of times, mass deletions, compactions in between.
+//! Many keys with long common prefixes, keys with thousands of revisions, mass deletes, and
+//! compactions.
 //!
-//! A small key space never fills a leaf of the index, let alone several levels of it, and never leaves the path that is taken for few keys. Here the
-//! model is one list of revisions for each key, read from its end.
+//! A small key space never fills a leaf of the index, and never leaves the code path for few keys.
+//! Here the model is a list of revisions for each key.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,23 +17,23 @@ use crate::subject::{Stop, Subject, message};
 
 const KEYS: u64 = 6000;
 const ROUNDS: u64 = 150;
-/// Keys of a transaction.
+/// Keys per transaction.
 const BATCH: u64 = 120;
-/// Keys, next to each other, that are put over and over.
+/// Adjacent keys that get many revisions.
 const HOT: u64 = 15;
-/// How often, in a row.
+/// Puts of a hot key in a row.
 const HOT_PUTS: u64 = 80;
-/// Round these, ranges are read in another way.
+/// Limits around which ranges take another code path.
 const LIMITS: [i64; 8] = [0, 1, 100, 998, 999, 1000, 1001, 2000];
 
-/// Long enough that a node of the index holds few, and the tree has several levels.
+/// A prefix so long that a node of the index holds few keys, and the tree has several levels.
 fn key(number: u64) -> Bytes {
     let namespace = number / 700;
     let prefix = "/registry/example.com/widgets/a-namespace-with-a-name-of-some-length";
     Bytes::from(format!("{prefix}-{namespace:03}/{}/{number:06}", "n".repeat(60)))
 }
 
-/// What happened to each key, in order.
+/// The changes of each key, in order.
 #[derive(Default)]
 struct Histories {
     keys: BTreeMap<Bytes, Vec<(i64, Option<KeyValue>)>>,
@@ -94,7 +95,7 @@ impl Histories {
         Ok(RangeResponse { header: header(self.current), kvs, more, count })
     }
 
-    /// How many revisions are in the file once everything before the compacted one is dropped.
+    /// Returns the number of revisions in the database after compaction.
     fn stored(&self) -> usize {
         let kept = |history: &Vec<(i64, Option<KeyValue>)>| {
             let (old, new): (Vec<_>, Vec<_>) =
@@ -130,7 +131,7 @@ impl Run {
         Run { subject, histories, random: SeededRandom::new(seed) }
     }
 
-    /// A transaction that puts some keys, most of them neighbours.
+    /// Executes a transaction that puts some keys, most of them adjacent.
     fn put_batch(&mut self) {
         let first = self.random.below(KEYS);
         let numbers = (0..BATCH).map(|at| (first + at * (1 + at / 100)) % KEYS);
@@ -180,7 +181,7 @@ impl Run {
         assert_eq!(answer.revision, self.histories.current);
     }
 
-    /// Begins a compaction, and takes some turns of it. Others are taken later.
+    /// Schedules a compaction and executes some of its turns. Others follow later.
     fn compact(&mut self) {
         let back = i64::try_from(self.random.below(300)).unwrap();
         let at = (self.histories.current - back).max(1);
@@ -252,7 +253,7 @@ impl Run {
 #[test]
 fn many_keys_with_long_histories_are_counted_and_read_at_every_revision() {
     let mut run = Run::new(1);
-    // With gaps, so that later keys come between them, and nodes of the index are split that have hot keys in them.
+    // With gaps, so that later keys fall between them and split nodes that have hot keys.
     for start in (0..KEYS).step_by(1000) {
         run.put_all(&(start..start + 1000).step_by(4).map(key).collect());
     }
@@ -270,12 +271,12 @@ fn many_keys_with_long_histories_are_counted_and_read_at_every_revision() {
     for _ in 0..100 {
         run.look();
     }
-    assert!(run.histories.current > 800, "hot keys were put over and over");
+    assert!(run.histories.current > 800, "hot keys got many revisions");
 }
 
-/// All keys but one are deleted, and the index is compacted down to it, while somebody still reads it as it was.
+/// All keys but one are deleted, and the index is compacted, while a reader holds the previous one.
 #[test]
-fn a_reader_keeps_the_keys_that_a_compaction_drops() {
+fn a_reader_keeps_keys_that_a_compaction_removes() {
     let mut run = Run::new(2);
     let keys: BTreeSet<Bytes> = (0..KEYS).map(key).collect();
     run.put_all(&keys);
@@ -298,7 +299,7 @@ fn a_reader_keeps_the_keys_that_a_compaction_drops() {
     assert_eq!((kept.revision, kept.count, kept.kvs.len()), (before, 6000, 6000));
 }
 
-/// One key, put thousands of times and deleted now and then, among a few others.
+/// A key that is put thousands of times and deleted now and then, among a few others.
 #[test]
 fn a_hot_key_is_read_at_each_of_its_revisions() {
     let mut run = Run::new(3);

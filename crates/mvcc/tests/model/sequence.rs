@@ -1,7 +1,8 @@
-//! Whatever comes, in whatever order: every answer, every stored byte and every lease is as the model has it.
+//! Random sequences of requests, compactions and restarts: every response, stored byte and lease
+//! equals the model's.
 //!
-//! After each step the store is looked at as a whole: its revisions, its count of keys, the leases of its keys. After each turn of compaction,
-//! and after each restart, the file has what it must have, and nothing that was never written or is long gone.
+//! After each step the revisions, the number of keys and the leases of the keys are compared. After
+//! each compaction turn and each restart, the database has all that it must have, and nothing else.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -29,9 +30,9 @@ use crate::requests::{self, Resolve};
 use crate::state::{Change, Model};
 use crate::subject::{Stop, Subject, message};
 
-/// Steps of the longest run.
+/// The maximum number of steps.
 const STEPS_MAX: usize = 180;
-/// Readers that are kept at most.
+/// The maximum number of readers that are held.
 const HELD_MAX: usize = 3;
 
 #[derive(Clone, Debug)]
@@ -86,7 +87,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What has happened at all, so that a test that tests nothing is noticed.
+/// Counts of what occurred, so that a test without effect fails.
 #[derive(Debug, Default)]
 struct Seen {
     changes: u32,
@@ -113,7 +114,7 @@ impl Seen {
 }
 
 #[test]
-fn a_store_is_what_the_model_is() {
+fn random_sequences_give_the_results_of_the_model() {
     let seen = RefCell::new(Seen::default());
     let mut runner = TestRunner::new(ProptestConfig::default());
     let runs = (1..6_usize, vec(step(), 1..STEPS_MAX));
@@ -132,13 +133,13 @@ fn a_store_is_what_the_model_is() {
     seen.borrow().check(runner.config().cases);
 }
 
-/// A store, and what it should be.
+/// A store and its model.
 struct Run {
     subject: Subject,
     model: Model,
-    /// What a power cut would leave.
+    /// The model after a power cut.
     durable: Model,
-    /// Compactions that are not finished, in order, and how often they have said that they are.
+    /// Unfinished compactions in order, and the number of callbacks of each.
     tickets: Vec<(CompactionTicket, Arc<AtomicU32>)>,
     held: Vec<(Reader, Model)>,
 }
@@ -223,7 +224,7 @@ impl Run {
         self.subject.leases.set_known(&self.model.leases);
     }
 
-    /// The same answer, and the same changes.
+    /// Compares a response and its changes.
     fn same_write<M, R>(&self, expected: &Result<M, Error>, answer: Result<(R, Changes), Error>)
     where
         M: prost::Message + Default + PartialEq + std::fmt::Debug,
@@ -295,7 +296,7 @@ impl Run {
             return;
         }
         assert_eq!(outcome, Ok(()));
-        // At the compacted revision itself, only what is still in the file.
+        // At the compacted revision, only changes that are still in the database.
         let file: BTreeSet<_> = self.subject.file().into_iter().map(|(key, _)| key).collect();
         let past = self.model.stored.values().filter(|change| {
             (from..=to).contains(&change.revision.main) && file.contains(&change.encode().0)
@@ -335,7 +336,7 @@ impl Run {
         self.tickets.push((ticket, told));
     }
 
-    /// Turns of compaction, each of which does no more than it may.
+    /// Executes bounded turns of compaction.
     fn turns(&mut self, most: usize, seen: &mut Seen) {
         let limit = self.subject.limit();
         for _ in 0..most {
@@ -370,7 +371,7 @@ impl Run {
         self.held.push((self.subject.store.reader(), self.model.clone()));
     }
 
-    /// A reader that was taken long ago answers as then.
+    /// A reader returns the results of the revision at which it was created.
     fn ask_held(&self, which: usize, request: RangeRequest, seen: &mut Seen) {
         let Some(which) = which.checked_rem(self.held.len()) else { return };
         let (reader, model) = &self.held[which];
@@ -386,7 +387,7 @@ impl Run {
         self.durable = self.model.clone();
     }
 
-    /// The file is replaced, under those who read it too.
+    /// Defragments the database, also under readers.
     fn defragment(&mut self) {
         self.subject.backend.defragment().unwrap();
         self.durable = self.model.clone();
@@ -408,7 +409,7 @@ impl Run {
         run
     }
 
-    /// What is always so.
+    /// Checks the invariants.
     fn check(&self) {
         let store = &self.subject.store;
         assert_eq!(
@@ -423,7 +424,8 @@ impl Run {
         }
     }
 
-    /// The file has all that stays after the compaction that is under way, and else only what it had before.
+    /// Checks that the database has all that the current compaction keeps, and nothing that it did
+    /// not have before.
     fn check_file(&self) {
         let file = self.subject.file();
         let has: BTreeSet<_> = file.iter().collect();
@@ -437,11 +439,14 @@ impl Run {
             None => true,
         };
         for (revision, change) in &self.model.stored {
-            assert!(!stays(revision) || has.contains(&change.encode()), "{change:?} is missing");
+            assert!(
+                !stays(revision) || has.contains(&change.encode()),
+                "{change:?} is missing in the database"
+            );
         }
     }
 
-    /// Everything that can be read, after all that was begun is done, and once more after a restart.
+    /// Compares everything that can be read, after all compactions, and again after a restart.
     fn finish(mut self, seen: &mut Seen) {
         self.turns(usize::MAX, seen);
         self.check_everything();
@@ -465,7 +470,7 @@ impl Run {
     }
 }
 
-/// The revisions that a turn says it dropped.
+/// Returns the number of revisions that a turn deleted.
 fn dropped_in(turn: CompactionTurn) -> usize {
     match turn {
         CompactionTurn::Idle | CompactionTurn::Index => 0,
@@ -476,7 +481,7 @@ fn dropped_in(turn: CompactionTurn) -> usize {
 fn same_event(event: &Event, change: &Change) {
     let kind = if change.kv.is_some() { EventKind::Put } else { EventKind::Delete };
     assert_eq!((event.kind, event.revision, &event.key), (kind, change.revision, &change.key));
-    // A key that is put again in the transaction that created it is created still.
+    // A key that is put again in the transaction that created it still counts as created.
     let created = change.kv.as_ref().is_some_and(|kv| kv.create_revision == kv.mod_revision);
     assert_eq!(event.created, created);
     assert_eq!(event.kv, change.told().encode_to_vec());

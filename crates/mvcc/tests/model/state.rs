@@ -1,4 +1,4 @@
-//! The model: every revision as a whole, and the list of all changes.
+//! The model: the keys at every revision, and the list of all changes.
 //!
 //! ```text
 //!   revision   keys                          changes
@@ -16,12 +16,12 @@ use prost::Message as _;
 use proto::mvccpb::KeyValue;
 use types::Revision;
 
-/// The keys at some revision.
+/// The keys at a revision.
 pub(crate) type Keys = BTreeMap<Bytes, KeyValue>;
 
-/// Leases that there are at first. None has to be positive.
+/// The leases that exist at first. An id may be negative.
 pub(crate) const LEASES: [i64; 3] = [1, 2, -7];
-/// A lease that never is.
+/// A lease that never exists.
 pub(crate) const UNKNOWN_LEASE: i64 = 99;
 
 /// A change of a key.
@@ -29,28 +29,28 @@ pub(crate) const UNKNOWN_LEASE: i64 = 99;
 pub(crate) struct Change {
     pub(crate) revision: Revision,
     pub(crate) key: Bytes,
-    /// None: it was deleted.
+    /// The new `KeyValue`, or `None` for a delete.
     pub(crate) kv: Option<KeyValue>,
 }
 
-/// A compaction that is not finished.
+/// An unfinished compaction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job {
     pub(crate) at: i64,
-    /// The compacted revision before it.
+    /// The previous compacted revision.
     pub(crate) previous: i64,
-    /// Whether that one was finished when this one was asked for.
+    /// Whether the previous compaction was finished when this one was scheduled.
     pub(crate) leaves_hash: bool,
 }
 
-/// A store, as it is described.
+/// A store as a list of revisions.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
-    /// The keys at revision 1, 2, and so on.
+    /// The keys at revisions 1, 2, ..
     revisions: Vec<Keys>,
-    /// All changes that ever were.
+    /// All changes.
     pub(crate) log: Vec<Change>,
-    /// What is in the file if nothing is dropped but by compactions that are finished.
+    /// The content of the database if only finished compactions delete revisions.
     pub(crate) stored: BTreeMap<Revision, Change>,
     pub(crate) compacted: i64,
     pub(crate) scheduled: Option<i64>,
@@ -79,18 +79,18 @@ impl Model {
         i64::try_from(self.revisions.len()).unwrap()
     }
 
-    /// The keys as they are now.
+    /// Returns the current keys.
     pub(crate) fn keys(&self) -> &Keys {
         self.revisions.last().unwrap()
     }
 
-    /// The keys at a revision that was, zero and before included.
+    /// Returns the keys at a revision; at the latest for zero and below.
     pub(crate) fn keys_at(&self, revision: i64) -> Keys {
         let place = usize::try_from(revision - 1).ok();
         place.and_then(|place| self.revisions.get(place)).cloned().unwrap_or_default()
     }
 
-    /// The next revision, if there is anything in it.
+    /// Adds the next revision, if it has changes.
     pub(crate) fn add(&mut self, keys: Keys, changes: Vec<Change>) {
         if changes.is_empty() {
             return;
@@ -102,7 +102,7 @@ impl Model {
         }
     }
 
-    /// Where a range reads.
+    /// Returns the revision that a range reads at.
     pub(crate) fn readable(&self, revision: i64) -> Result<i64, Error> {
         match revision {
             future if future > self.current() => Err(Error::FutureRevision),
@@ -112,13 +112,13 @@ impl Model {
         }
     }
 
-    /// Which key is attached to which lease.
+    /// Returns the lease of each attached key.
     pub(crate) fn attached(&self) -> BTreeMap<Bytes, i64> {
         let leased = self.keys().values().filter(|kv| kv.lease != 0);
         leased.map(|kv| (kv.key.clone(), kv.lease)).collect()
     }
 
-    /// What it is after a restart: the file, and nothing that was only in memory.
+    /// Returns the model after a restart, which drops everything but the database.
     pub(crate) fn restart(&mut self) {
         self.hashes.clear();
         self.jobs.clear();
@@ -131,7 +131,7 @@ impl Model {
 }
 
 impl Change {
-    /// The pair in the file.
+    /// Returns the pair in the database.
     pub(crate) fn encode(&self) -> (Bytes, Bytes) {
         let Revision { main, sub } = self.revision;
         let mut key = [&main.to_be_bytes()[..], b"_", &sub.to_be_bytes()[..]].concat();
@@ -143,7 +143,7 @@ impl Change {
         (key.into(), value.into())
     }
 
-    /// What watchers are told of the key.
+    /// Returns the `KeyValue` of the event.
     pub(crate) fn told(&self) -> KeyValue {
         self.kv.clone().unwrap_or_else(|| KeyValue {
             key: self.key.clone(),

@@ -1,4 +1,4 @@
-//! The store that is looked at: with its file on a simulated disk, its leases, and its restarts.
+//! The store under test, with a simulated disk, leases and restarts.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use prost::Message;
 use proto::etcdserverpb::ResponseHeader;
 use types::LeaseId;
 
-/// Leases, and who is attached to them. Nobody is attached twice, nor detached from what it is not attached to.
+/// A lessor that fails if a key is attached twice, or detached from another lease.
 #[derive(Debug, Default)]
 pub(crate) struct Attached {
     known: RefCell<BTreeSet<i64>>,
@@ -59,18 +59,18 @@ impl Leases for Attached {
     }
 }
 
-/// How it stops.
+/// The ways to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// Everything is committed.
+    /// Commits everything.
     Close,
-    /// What was not committed is lost.
+    /// Loses everything that was not committed.
     Drop,
-    /// Likewise, and what was written to the disk and not synced is anything.
+    /// Loses everything that was not committed, and corrupts what was not synced.
     PowerCut(u64),
 }
 
-/// A store that is open.
+/// An open store.
 pub(crate) struct Subject {
     disk: Arc<SimDisk>,
     config: Config,
@@ -94,7 +94,7 @@ impl Subject {
         Subject { disk, config, backend, store, leases }
     }
 
-    /// Stops it and starts it again.
+    /// Stops the store and opens it again.
     pub(crate) fn restart(self, stop: Stop, leases: &BTreeSet<i64>) -> Subject {
         let Subject { disk, config, backend, store, .. } = self;
         drop(store);
@@ -112,12 +112,12 @@ impl Subject {
         Subject::open(disk, config, leases)
     }
 
-    /// Most revisions that a turn of compaction looks at.
+    /// Returns the maximum number of revisions per compaction turn.
     pub(crate) fn limit(&self) -> usize {
         self.config.compaction_batch_limit
     }
 
-    /// One entry of the log.
+    /// Applies one entry of the log.
     pub(crate) fn write<T>(
         &self,
         f: impl FnOnce(&mut WriteTxn<'_, '_>) -> Result<T, Error>,
@@ -127,7 +127,7 @@ impl Subject {
         let result = f(&mut txn);
         let changes = txn.finish();
         if result.is_err() {
-            assert!(changes.events().is_empty(), "what fails changes nothing");
+            assert!(changes.events().is_empty(), "a failed request changes nothing");
         }
         tx.commit().unwrap();
         self.store.publish(&changes);
@@ -141,7 +141,7 @@ impl Subject {
         Ok(ticket)
     }
 
-    /// The pairs of the bucket `key`.
+    /// Returns the pairs of the bucket `key`.
     pub(crate) fn file(&self) -> Vec<(Bytes, Bytes)> {
         let view = self.backend.view();
         let items = view.all(Bucket::Key).unwrap().map(Result::unwrap);
@@ -149,7 +149,7 @@ impl Subject {
     }
 }
 
-/// The message that an answer is framed as, the header of the member taken out again.
+/// Returns the framed message of a response, without the header of the member.
 pub(crate) fn message<M: Message + Default>(answer: &impl Response) -> M {
     let revision = answer.revision();
     let header = ResponseHeader { cluster_id: 11, member_id: 1 << 60, revision, raft_term: 300 };
@@ -158,7 +158,7 @@ pub(crate) fn message<M: Message + Default>(answer: &impl Response) -> M {
     assert_eq!(out.len(), "before".len() + answer.encoded_len(&header));
     let (before, framed) = out.split_at("before".len());
     assert_eq!(before, b"before");
-    // The header comes first: what is behind it is the same with another.
+    // The header comes first; the rest does not depend on it.
     let header = header.encode_to_vec();
     let prefix = [&[0x0a, u8::try_from(header.len()).unwrap()], &header[..]].concat();
     let body = framed.strip_prefix(&prefix[..]).unwrap();

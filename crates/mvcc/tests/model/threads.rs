@@ -1,7 +1,8 @@
-//! A writer, readers, compaction and commits at the same time: nobody sees half of a transaction, nor time going back.
+//! A writer, readers, compaction and commits at the same time: no reader sees part of a
+//! transaction, or a revision lower than before.
 //!
-//! Each transaction puts the same value to ten keys, or deletes them all. There are many other keys which nobody changes, so that some ranges
-//! are read under the lock and others from a copy of the index.
+//! Each transaction puts the same value to ten keys, or deletes them all. Many other keys never
+//! change, so that some ranges read under the lock and others from a copy of the index.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,10 +29,10 @@ fn range(from: &'static str, to: &'static str) -> RangeRequest {
 }
 
 #[test]
-fn nobody_sees_half_of_a_transaction() {
-    // Compactions are done in few turns, so that they overtake readers.
+fn no_reader_sees_part_of_a_transaction() {
+    // Compactions take few turns, so that they overtake readers.
     let subject = Subject::new(Config { compaction_batch_limit: 500 }, &BTreeSet::new());
-    // Leases are of one thread.
+    // The lessor of the test is not thread-safe.
     let Subject { backend, store, .. } = subject;
     write_others(&backend, &store);
     let done = AtomicBool::new(false);
@@ -52,13 +53,13 @@ fn nobody_sees_half_of_a_transaction() {
         ];
         let written = scope.spawn(|| (0..WRITES).for_each(|count| write(&backend, &store, count)));
         let written = written.join();
-        // Whatever happened: nobody waits for ever.
+        // Stops the other threads even after a failure.
         done.store(true, Ordering::Relaxed);
         written.unwrap();
         turns.join().unwrap();
         commits.join().unwrap();
         for reader in readers {
-            assert!(reader.join().unwrap() > 10, "it has read");
+            assert!(reader.join().unwrap() > 10, "the reader made progress");
         }
     });
     assert_eq!(store.current(), 2 + WRITES);
@@ -76,7 +77,7 @@ fn write_others(backend: &Backend, store: &Store) {
     store.publish(&changes);
 }
 
-/// One entry: all keys with one value, or none at all. Now and then a compaction is asked for.
+/// Applies one entry: all keys with one value, or no keys. Now and then schedules a compaction.
 fn write(backend: &Backend, store: &Store, count: i64) {
     let mut tx = backend.begin();
     if count % COMPACT_EVERY == COMPACT_EVERY - 1 {
@@ -98,7 +99,7 @@ fn write(backend: &Backend, store: &Store, count: i64) {
     store.publish(&changes);
 }
 
-/// Reads until the writer is done. Returns how often.
+/// Reads until the writer is done. Returns the number of reads.
 fn read(store: &Store, done: &AtomicBool, once: fn(&Store, &mut i64)) -> u64 {
     let (mut newest, mut times) = (0, 0);
     while !done.load(Ordering::Relaxed) {
@@ -108,21 +109,21 @@ fn read(store: &Store, done: &AtomicBool, once: fn(&Store, &mut i64)) -> u64 {
     times
 }
 
-/// The revision never goes back.
+/// Checks that the revision never goes back.
 fn advance(newest: &mut i64, answer: &RangeResponse) {
     let revision = answer.header.as_ref().unwrap().revision;
-    assert!(revision >= *newest, "{revision} comes after {newest}");
+    assert!(revision >= *newest, "revision {revision} after {newest}");
     *newest = revision;
 }
 
-/// All keys with one value, or none.
+/// Checks that all keys have one value, or that there are none.
 fn check_whole(answer: &RangeResponse, at: i64) {
     let kvs: Vec<_> = answer.kvs.iter().filter(|kv| kv.key.starts_with(b"k")).collect();
     assert!(kvs.is_empty() || kvs.len() == KEYS, "{kvs:?}");
     for kv in &kvs {
         assert_eq!((&kv.value, kv.mod_revision), (&kvs[0].value, at), "{kvs:?}");
     }
-    // The value is the number of the write, and so is the revision. Nobody reads between two of them.
+    // The value and the revision both count the writes.
     let write = at - 3;
     assert_eq!(kvs.is_empty(), write < 0 || write % 10 == 9, "at {at}");
     assert!(kvs.is_empty() || kvs[0].value == write.to_string());
@@ -139,7 +140,7 @@ fn read_newest(store: &Store, newest: &mut i64) {
     assert!(count.count == 0 || count.count == KEYS as i64);
 }
 
-/// At one revision everything is the same however often it is asked for, until that is compacted.
+/// Checks that reads at one revision repeat until it is compacted.
 fn read_again(store: &Store, newest: &mut i64) {
     let revision = store.current();
     assert!(revision >= *newest);
@@ -162,7 +163,7 @@ fn read_again(store: &Store, newest: &mut i64) {
     }
 }
 
-/// What may be compacted at any moment is there as a whole, or refused.
+/// Checks that a revision that may be compacted at any time is read completely or refused.
 fn read_oldest(store: &Store, newest: &mut i64) {
     let revision = store.compacted().max(2);
     assert!(revision >= *newest);
@@ -177,7 +178,7 @@ fn read_oldest(store: &Store, newest: &mut i64) {
     }
 }
 
-/// Keys one by one: the same value at the same revision.
+/// Checks single keys: the same value at the same revision.
 fn read_one_by_one(store: &Store, newest: &mut i64) {
     for number in 0..KEYS {
         let request = RangeRequest { key: key(number), ..RangeRequest::default() };

@@ -10,8 +10,8 @@
 //! | `restart` | closes the database and opens it again |
 //! | `leases 7 8` | makes leases exist; `attached` lists their keys |
 //! | `options stream-responses=2` | an empty store with other bounds for watchers |
-//! | `watch 1 a..c rev=3 id=5` | creates a watcher in stream 1; further flags: `prev-kv`, `fragment`, |
-//! |  | `progress-notify`, `no-put`, `no-delete` |
+//! | `watch 1 a..c rev=3 id=5` | creates a watcher in stream 1 |
+//! | | flags: `prev-kv`, `fragment`, `progress-notify`, `no-put`, `no-delete` |
 //! | `read 1 max=2` | reads the responses of a stream |
 //! | `sync` | a turn for watchers that are behind |
 //! | `cancel 1 0`, `progress 1` | further requests of a stream |
@@ -202,11 +202,14 @@ impl Fixture {
     }
 
     fn restart(&mut self) -> String {
-        self.streams.clear();
-        self.backend.force_commit().unwrap();
-        self.backend = open_backend(&self.disk);
-        self.leases.keys.borrow_mut().clear();
-        self.store = open_store(&self.backend, &self.leases, &self.watch, COMPACTION_BATCH);
+        let Fixture { disk, backend, store, leases, watch, log, .. } =
+            std::mem::replace(self, Fixture::new());
+        drop(store);
+        backend.close().unwrap();
+        let backend = open_backend(&disk);
+        leases.keys.borrow_mut().clear();
+        let store = open_store(&backend, &leases, &watch, COMPACTION_BATCH);
+        *self = Fixture { disk, backend, store, leases, streams: BTreeMap::new(), watch, log };
         self.status()
     }
 
@@ -231,9 +234,9 @@ impl Fixture {
 
     fn stream(&mut self, number: i64) -> &mut Stream {
         let store = &self.store;
-        self.streams.entry(number.unsigned_abs()).or_insert_with(|| {
-            store.watch_stream(Arc::new(|| ()), Duration::ZERO, Duration::ZERO)
-        })
+        self.streams
+            .entry(number.unsigned_abs())
+            .or_insert_with(|| store.watch_stream(Arc::new(|| ()), Duration::ZERO, Duration::ZERO))
     }
 
     fn watch(&mut self, words: &Words<'_>) -> String {
@@ -289,12 +292,7 @@ impl Fixture {
 }
 
 /// Applies a write command. A request that fails changes nothing.
-fn apply(
-    backend: &Backend,
-    store: &WatchableStore,
-    leases: &dyn Leases,
-    command: &str,
-) -> String {
+fn apply(backend: &Backend, store: &WatchableStore, leases: &dyn Leases, command: &str) -> String {
     let mut tx = backend.begin();
     let mut write = store.write(&mut tx, leases);
     let result = execute(&mut write, command);

@@ -1,8 +1,9 @@
 //! Golden scripts: commands with the trace that they must give, for the store and for watch.
 //!
-//! `testdata/store` explains revisions, ranges, transactions, compaction and hashes; `testdata/watch`
-//! explains how events reach watchers. Each file is one behavior, written to be read. The module
-//! [`fixture`] lists the commands; `BOWLINE_REWRITE=1` writes the actual trace into the files.
+//! `testdata/store` explains revisions, ranges, transactions, compaction and hashes;
+//! `testdata/watch` explains how events reach watchers. Each file is one behavior, written to be
+//! read. The module [`fixture`] lists the commands; `BOWLINE_REWRITE=1` writes the actual trace
+//! into the files.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 

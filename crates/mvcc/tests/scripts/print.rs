@@ -13,7 +13,9 @@ pub(crate) fn kv(encoded: &[u8]) -> String {
     let KeyValueRef { create_revision, mod_revision, version, lease, .. } = kv;
     let lease = if lease == 0 { String::new() } else { format!(", lease {lease}") };
     let (key, value) = (kv.key.escape_ascii(), kv.value.escape_ascii());
-    format!("{key}={value} (create {create_revision}, mod {mod_revision}, version {version}{lease})")
+    format!(
+        "{key}={value} (create {create_revision}, mod {mod_revision}, version {version}{lease})"
+    )
 }
 
 fn kvs(kvs: &Kvs, label: &str) -> String {
@@ -63,13 +65,13 @@ pub(crate) fn turn(turn: CompactionTurn) -> String {
         CompactionTurn::Idle => "idle".to_owned(),
         CompactionTurn::Index => "index".to_owned(),
         CompactionTurn::File { dropped } => format!("database: {dropped} deleted"),
-        CompactionTurn::Finished { dropped, hash: kept } => {
-            format!("database: {dropped} deleted, finished, hash {}", hash(&kept))
+        CompactionTurn::Finished { dropped, .. } => {
+            format!("database: {dropped} deleted, finished")
         }
     }
 }
 
-/// One line for the response, and one for each event.
+/// Prints a line for the response, and one for each event.
 pub(crate) fn response(response: &Response) -> String {
     let mut out = format!("watch {} revision {}", response.watch_id, response.revision);
     let flags = [

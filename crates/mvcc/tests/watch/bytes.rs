@@ -1,4 +1,4 @@
-//! The bytes of responses, and how large ones are split.
+//! The encoding of responses, and their fragments.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use crate::model::{World, everything, put, short};
 const HEADER: ResponseHeader =
     ResponseHeader { cluster_id: u64::MAX, member_id: 7, revision: 99, raft_term: 3 };
 
-/// The same response as a message, field by field.
+/// Returns a response as a message, field by field.
 fn message(response: &Response) -> WatchResponse {
     let kv = |bytes: &Bytes| mvccpb::KeyValue::decode(&bytes[..]).unwrap();
     let event = |watched: &WatchedEvent| mvccpb::Event {
@@ -67,7 +67,7 @@ fn events() -> impl Strategy<Value = WatchedEvent> {
 
 proptest! {
     #[test]
-    fn the_bytes_are_those_of_the_message(
+    fn encoding_equals_prost(
         numbers in any::<[i64; 3]>(),
         zeros in any::<[bool; 3]>(),
         flags in any::<[bool; 3]>(),
@@ -92,7 +92,7 @@ proptest! {
     }
 }
 
-/// Reads a transaction of ten puts of 100 bytes each, with responses split at a size.
+/// Reads a transaction of ten puts of 100 bytes each, with a given fragment size.
 fn read_split(fragment_bytes: usize, fragment: bool) -> Vec<Response> {
     let world = World::with(&Config { fragment_bytes, ..Config::default() });
     let mut client = world.client();
@@ -110,7 +110,7 @@ fn encoded_len(response: &Response) -> usize {
 }
 
 #[test]
-fn a_large_response_is_split_if_that_is_allowed() {
+fn a_large_response_is_split_if_the_watcher_allows_it() {
     let pieces = read_split(400, true);
     assert!(pieces.len() > 3, "{}", pieces.len());
     assert!(pieces.iter().all(|piece| encoded_len(piece) < 400));
@@ -118,7 +118,7 @@ fn a_large_response_is_split_if_that_is_allowed() {
     assert!(!last.fragment && others.iter().all(|piece| piece.fragment));
     let keys: Vec<_> = pieces.iter().flat_map(|p| &p.events).map(|e| e.event.key.clone()).collect();
     assert_eq!(keys, (0..10).map(|i| format!("key{i}")).collect::<Vec<_>>());
-    // Each piece is as full as it can be, but for what a header may take more than this one.
+    // Each fragment is as full as possible, apart from the reserve for a longer header.
     let event =
         encoded_len(&pieces[0]) - encoded_len(&Response { events: vec![], ..pieces[0].clone() });
     let event = event / pieces[0].events.len();
@@ -126,13 +126,13 @@ fn a_large_response_is_split_if_that_is_allowed() {
 }
 
 #[test]
-fn a_large_response_is_whole_if_splitting_is_not_allowed() {
+fn a_large_response_is_not_split_unless_the_watcher_allows_it() {
     let pieces = read_split(400, false);
     assert_eq!((pieces.len(), pieces[0].events.len()), (1, 10));
 }
 
 #[test]
-fn an_event_that_is_too_large_goes_alone() {
+fn an_event_above_the_fragment_size_is_sent_alone() {
     let pieces = read_split(50, true);
     assert_eq!(pieces.len(), 10);
     assert!(pieces.iter().all(|piece| piece.events.len() == 1));
@@ -146,7 +146,7 @@ fn a_response_below_the_limit_is_not_split() {
 }
 
 #[test]
-fn pieces_stay_together() {
+fn fragments_of_a_response_are_consecutive() {
     let world = World::with(&Config { fragment_bytes: 50, ..Config::default() });
     let mut client = world.client();
     client.watch(&CreateRequest { fragment: true, ..everything() });

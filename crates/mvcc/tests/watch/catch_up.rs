@@ -1,4 +1,4 @@
-//! Watchers that start in the past.
+//! Watchers that start at an earlier revision.
 
 use std::ops::ControlFlow;
 
@@ -11,7 +11,7 @@ use mvcc::watch::{CreateRequest, History, HistoryError, Limits, Next};
 use crate::model::{Meddled, Moment, World, delete, everything, from, key, put, range};
 
 #[test]
-fn history_is_read_from_the_start_and_then_events_go_on() {
+fn a_watcher_reads_history_and_continues_with_live_events() {
     let world = World::new();
     world.put("a", "1");
     world.write(&[put("b", "1"), put("a", "2")]);
@@ -38,7 +38,7 @@ fn a_watcher_with_nothing_to_read_is_synced_silently() {
 }
 
 #[test]
-fn a_turn_with_nothing_to_do_reads_nothing() {
+fn an_idle_turn_does_not_read_history() {
     let world = World::new();
     let mut client = world.client();
     client.watch(&everything());
@@ -48,7 +48,7 @@ fn a_turn_with_nothing_to_do_reads_nothing() {
 }
 
 #[test]
-fn what_is_written_while_history_is_read_comes_with_it() {
+fn transactions_published_during_a_walk_are_delivered_with_it() {
     let world = World::new();
     world.put("a", "1");
     let mut client = world.client();
@@ -66,7 +66,7 @@ fn what_is_written_while_history_is_read_comes_with_it() {
 }
 
 #[test]
-fn if_too_much_is_written_meanwhile_the_rest_is_read_again() {
+fn transactions_beyond_the_tail_are_read_from_history() {
     let world = World::bounded(|limits| limits.tail_events = 2);
     world.put("a", "1");
     let mut client = world.client();
@@ -85,7 +85,7 @@ fn if_too_much_is_written_meanwhile_the_rest_is_read_again() {
 }
 
 #[test]
-fn a_watcher_can_be_cancelled_while_history_is_read_for_it() {
+fn a_watcher_can_be_canceled_while_it_is_synced() {
     let world = World::new();
     world.put("a", "1");
     let mut client = world.client();
@@ -94,7 +94,7 @@ fn a_watcher_can_be_cancelled_while_history_is_read_for_it() {
     let cancelling = Meddled(&world.log, |moment| {
         if moment == Moment::Walked {
             stream.cancel(0).unwrap();
-            // Another one takes its slot, and must not get what was read for the first.
+            // Another watcher takes its slot, and must not get its events.
             assert_eq!(stream.create(&key("a")), Ok(Some(1)));
         }
     });
@@ -104,7 +104,7 @@ fn a_watcher_can_be_cancelled_while_history_is_read_for_it() {
 }
 
 #[test]
-fn a_response_has_at_most_so_many_revisions() {
+fn a_catch_up_response_has_a_bounded_number_of_revisions() {
     let world = World::new();
     for count in 0..2500 {
         world.put("a", &count.to_string());
@@ -114,14 +114,14 @@ fn a_response_has_at_most_so_many_revisions() {
     world.settle();
     let responses: Vec<_> = std::iter::from_fn(|| client.next()).collect();
     let sizes: Vec<_> = responses.iter().map(|r| (r.events.len(), r.revision)).collect();
-    // Compat: as in etcd, the header says what is current, also when more follows.
+    // Compat: as in etcd, the header has the current revision even if more events follow.
     assert_eq!(sizes, [(1000, 2501), (1000, 2501), (500, 2501)]);
     let revisions = responses.iter().flat_map(|r| &r.events).map(|e| e.event.revision.main);
     assert!(revisions.eq(2..=2501));
 }
 
 #[test]
-fn a_response_ends_with_the_revision_that_reaches_so_many_bytes() {
+fn a_catch_up_response_ends_with_the_revision_that_reaches_its_byte_limit() {
     let world = World::bounded(|limits| limits.catch_up_bytes = 1000);
     let large = "x".repeat(600);
     for _ in 0..3 {
@@ -153,7 +153,7 @@ fn a_turn_reads_a_bounded_number_of_changes() {
 }
 
 #[test]
-fn one_walk_serves_many_watchers() {
+fn one_walk_syncs_many_watchers() {
     let world = World::new();
     for count in 0..100 {
         world.put(&format!("k{count:02}"), "1");
@@ -166,14 +166,14 @@ fn one_walk_serves_many_watchers() {
     assert_eq!(world.turn(), Next::Idle);
     for (count, client) in clients.iter_mut().enumerate() {
         let events: Vec<_> = std::iter::from_fn(|| client.next()).map(|r| r.events.len()).collect();
-        // Revision 0 is from now on, and 1 and 2 are from the first change on.
+        // Revision 0 starts now; 1 and 2 start at the first change.
         let expected = if count == 0 { vec![1] } else { vec![102 - count.max(2), 1] };
         assert_eq!(events, expected);
     }
 }
 
 #[test]
-fn a_turn_serves_a_bounded_number_of_watchers() {
+fn a_turn_syncs_a_bounded_number_of_watchers() {
     let world = World::new();
     world.put("a", "1");
     let mut clients: Vec<_> = (0..60).map(|_| world.client()).collect();
@@ -193,7 +193,7 @@ fn a_turn_serves_a_bounded_number_of_watchers() {
 }
 
 #[test]
-fn those_far_behind_do_not_hold_up_others() {
+fn watchers_far_behind_do_not_delay_others() {
     let limits = Limits { turn_changes: 10, catch_up_revisions: 5, ..Limits::default() };
     let world = World::bounded(|l| *l = limits);
     for count in 0..1000 {
@@ -213,7 +213,7 @@ fn those_far_behind_do_not_hold_up_others() {
 }
 
 #[test]
-fn the_first_in_line_is_served_although_others_keep_coming_before_it() {
+fn the_first_unsynced_watcher_is_served_despite_later_ones_with_lower_revisions() {
     let world = World::bounded(|limits| {
         limits.turn_changes = 3;
         limits.catch_up_revisions = 3;
@@ -223,7 +223,8 @@ fn the_first_in_line_is_served_although_others_keep_coming_before_it() {
     }
     let (mut first, mut others) = (world.client(), world.client());
     first.watch(&from(50, key("a")));
-    // A walk is as long as one of these revisions, and there is always somebody who needs an earlier one.
+    // A walk covers one of these revisions, and there is always a watcher that needs an earlier
+    // one.
     for _ in 0..4 {
         others.watch(&from(48, key("x")));
         world.turn();
@@ -232,7 +233,7 @@ fn the_first_in_line_is_served_although_others_keep_coming_before_it() {
 }
 
 #[test]
-fn a_start_in_the_compacted_past_ends_the_watcher() {
+fn a_compacted_start_revision_cancels_the_watcher() {
     let world = World::new();
     for value in ["1", "2", "3", "4"] {
         world.put("a", value);
@@ -244,7 +245,7 @@ fn a_start_in_the_compacted_past_ends_the_watcher() {
     world.settle();
     assert_eq!(client.read(), ["0 @0: canceled compacted 4", "1 @5: a=3@4 a=4@5"]);
     assert_eq!(world.hub.watchers(), 1);
-    // The client may still cancel it, once, and the id is taken until then.
+    // The client may still cancel it, once, and the id is in use until then.
     assert_eq!(client.stream.request_progress(), Ok(true));
     client.stream.cancel(0).unwrap();
     client.stream.cancel(0).unwrap();
@@ -252,7 +253,7 @@ fn a_start_in_the_compacted_past_ends_the_watcher() {
 }
 
 #[test]
-fn only_so_many_ended_watchers_are_remembered() {
+fn a_bounded_number_of_canceled_ids_is_remembered() {
     let world = World::bounded(|limits| limits.canceled_ids = 1);
     world.put("a", "1");
     world.log.compact(2);
@@ -267,7 +268,7 @@ fn only_so_many_ended_watchers_are_remembered() {
 }
 
 #[test]
-fn compaction_does_not_end_those_who_have_it_all() {
+fn compaction_does_not_cancel_synced_watchers() {
     let world = World::new();
     let mut client = world.client();
     client.watch(&key("a"));
@@ -282,7 +283,7 @@ fn compaction_does_not_end_those_who_have_it_all() {
 }
 
 #[test]
-fn compaction_while_history_is_read_ends_those_it_overtakes() {
+fn compaction_during_a_walk_cancels_the_watchers_it_overtakes() {
     let world = World::new();
     for value in ["1", "2", "3", "4"] {
         world.put("a", value);
@@ -290,7 +291,7 @@ fn compaction_while_history_is_read_ends_those_it_overtakes() {
     let mut client = world.client();
     client.watch(&from(2, key("a")));
     client.watch(&from(4, key("a")));
-    // Compaction comes between the look at where it is and the walk.
+    // The compaction happens between reading the compacted revision and the walk.
     let late = Meddled(&world.log, |moment| {
         if moment == Moment::Looked {
             world.log.compact(3);
@@ -302,7 +303,7 @@ fn compaction_while_history_is_read_ends_those_it_overtakes() {
     assert_eq!(client.read(), ["1 @5: a=3@4 a=4@5"]);
 }
 
-/// A database that cannot be read.
+/// A history that cannot be read.
 struct Damaged;
 
 impl History for Damaged {
@@ -329,7 +330,7 @@ impl History for Damaged {
 }
 
 #[test]
-fn damage_is_an_error_and_nobody_is_lost() {
+fn a_read_error_is_returned_and_no_watcher_is_lost() {
     let world = World::new();
     world.write(&[put("a", "1"), delete("b")]);
     let mut client = world.client();
@@ -341,12 +342,12 @@ fn damage_is_an_error_and_nobody_is_lost() {
 }
 
 #[test]
-fn damage_is_an_error_for_who_wants_the_value_before() {
+fn a_read_error_of_a_previous_value_is_returned() {
     let world = World::new();
     let mut client = world.client();
     client.watch(&CreateRequest { prev_kv: true, ..key("a") });
     world.put("a", "1");
     world.put("a", "2");
-    assert!(client.stream.next(&Damaged).is_ok(), "nothing was before");
+    assert!(client.stream.next(&Damaged).is_ok(), "the key was just created");
     assert!(client.stream.next(&Damaged).is_err());
 }

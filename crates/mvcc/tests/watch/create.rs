@@ -1,4 +1,4 @@
-//! Creating and cancelling watchers.
+//! Creating and canceling watchers.
 
 use mvcc::watch::{Busy, CreateRequest, NO_WATCH_ID};
 
@@ -15,7 +15,7 @@ fn a_creation_is_answered_with_the_current_revision() {
 }
 
 #[test]
-fn an_empty_key_is_the_smallest_one() {
+fn an_empty_key_means_the_smallest_key() {
     let world = World::new();
     let mut client = world.client();
     client.watch(&key(""));
@@ -25,7 +25,7 @@ fn an_empty_key_is_the_smallest_one() {
 }
 
 #[test]
-fn a_range_is_half_open_or_without_end() {
+fn a_range_is_half_open_or_unbounded() {
     let world = World::new();
     let mut client = world.client();
     client.watch(&range("b", "d"));
@@ -61,7 +61,7 @@ fn an_empty_range_is_refused() {
 }
 
 #[test]
-fn a_negative_start_is_refused_as_compacted() {
+fn a_negative_start_revision_is_refused_as_compacted() {
     let world = World::new();
     let mut client = world.client();
     assert_eq!(client.stream.create(&from(-1, range("b", "a"))), Ok(None));
@@ -71,7 +71,7 @@ fn a_negative_start_is_refused_as_compacted() {
 }
 
 #[test]
-fn a_caller_can_refuse_in_turn() {
+fn a_refusal_of_the_caller_is_queued_in_order() {
     let world = World::new();
     let mut client = world.client();
     client.stream.create(&key("a")).unwrap();
@@ -81,7 +81,7 @@ fn a_caller_can_refuse_in_turn() {
 }
 
 #[test]
-fn chosen_ids_skip_those_in_use() {
+fn allocated_ids_skip_ids_in_use() {
     let world = World::new();
     let mut client = world.client();
     let named = |watch_id| CreateRequest { watch_id, ..key("a") };
@@ -91,7 +91,7 @@ fn chosen_ids_skip_those_in_use() {
     assert_eq!(client.watch(&named(7)), 7);
     client.stream.cancel(2).unwrap();
     assert_eq!(client.read(), ["2 @1: canceled"]);
-    // An id that was chosen is not chosen again, but can be named.
+    // An allocated id is not allocated again, but the client can choose it.
     assert_eq!(client.watch(&key("a")), 3);
     assert_eq!(client.watch(&named(2)), 2);
     // Ids belong to the stream.
@@ -112,7 +112,7 @@ fn an_id_in_use_is_refused() {
 }
 
 #[test]
-fn cancelling_is_answered_behind_what_came_before_it() {
+fn a_cancel_is_answered_after_queued_events() {
     let world = World::new();
     let mut client = world.client();
     client.watch(&key("a"));
@@ -124,7 +124,7 @@ fn cancelling_is_answered_behind_what_came_before_it() {
 }
 
 #[test]
-fn cancelling_what_is_not_known_is_not_answered() {
+fn cancel_of_an_unknown_id_is_not_answered() {
     let world = World::new();
     let mut client = world.client();
     client.stream.cancel(0).unwrap();
@@ -136,7 +136,7 @@ fn cancelling_what_is_not_known_is_not_answered() {
 }
 
 #[test]
-fn a_watcher_can_be_cancelled_in_any_group() {
+fn a_watcher_can_be_canceled_in_any_group() {
     let world = World::bounded(|limits| limits.stream_responses = 1);
     for count in 0..3 {
         world.put("a", &count.to_string());
@@ -158,7 +158,7 @@ fn a_watcher_can_be_cancelled_in_any_group() {
 }
 
 #[test]
-fn a_dropped_stream_takes_its_watchers_with_it() {
+fn dropping_a_stream_removes_its_watchers() {
     let world = World::bounded(|limits| {
         limits.stream_responses = 2;
         limits.drop_watchers = 2;
@@ -180,7 +180,7 @@ fn a_dropped_stream_takes_its_watchers_with_it() {
 }
 
 #[test]
-fn requests_wait_until_answers_are_read() {
+fn requests_are_refused_until_answers_are_read() {
     let world = World::new();
     let mut client = world.client();
     for _ in 0..16 {

@@ -1,4 +1,4 @@
-//! What live watchers are told.
+//! The events of synced watchers.
 
 use mvcc::watch::CreateRequest;
 
@@ -15,7 +15,7 @@ fn a_transaction_is_one_response_in_order_of_its_changes() {
 }
 
 #[test]
-fn a_watcher_gets_only_its_keys_of_a_transaction() {
+fn a_watcher_gets_only_the_events_of_its_keys() {
     let world = World::new();
     let mut client = world.client();
     client.watch(&range("a", "c"));
@@ -26,7 +26,7 @@ fn a_watcher_gets_only_its_keys_of_a_transaction() {
 }
 
 #[test]
-fn all_watchers_of_a_transaction_share_its_bytes() {
+fn watchers_share_the_bytes_of_a_transaction() {
     let world = World::new();
     let mut client = world.client();
     client.watch(&key("a"));
@@ -40,7 +40,7 @@ fn all_watchers_of_a_transaction_share_its_bytes() {
 }
 
 #[test]
-fn a_deletion_has_its_key_and_its_revision_alone() {
+fn a_delete_event_has_only_a_key_and_a_revision() {
     use prost::Message as _;
     let world = World::new();
     let mut client = world.client();
@@ -56,7 +56,7 @@ fn a_deletion_has_its_key_and_its_revision_alone() {
 }
 
 #[test]
-fn the_value_before_comes_with_it_if_asked_for() {
+fn an_event_has_the_previous_value_if_wanted() {
     let world = World::new();
     let mut client = world.client();
     client.watch(&CreateRequest { prev_kv: true, ..key("a") });
@@ -74,20 +74,20 @@ fn the_value_before_comes_with_it_if_asked_for() {
 }
 
 #[test]
-fn the_value_before_is_left_out_if_it_is_compacted() {
+fn a_compacted_previous_value_is_left_out() {
     let world = World::new();
     let mut client = world.client();
     client.watch(&CreateRequest { prev_kv: true, ..key("a") });
     for value in ["1", "2", "3"] {
         world.put("a", value);
     }
-    // Revision 3 can still be read, and 2 cannot.
+    // Revision 3 is readable, 2 is not.
     world.log.compact(3);
     assert_eq!(client.read(), ["0 @2: a=1@2", "0 @3: a=2@3", "0 @4: a=3@4 (was 2)"]);
 }
 
 #[test]
-fn filters_drop_events_and_nothing_is_said_if_none_is_left() {
+fn filters_drop_events_and_send_no_empty_response() {
     let world = World::new();
     let mut client = world.client();
     client.watch(&CreateRequest { filters: no_put(), ..everything() });
@@ -101,7 +101,7 @@ fn filters_drop_events_and_nothing_is_said_if_none_is_left() {
 }
 
 #[test]
-fn filters_hold_for_history_too() {
+fn filters_apply_to_history() {
     let world = World::new();
     world.put("a", "1");
     world.write(&[delete("a"), put("b", "2")]);
@@ -114,23 +114,23 @@ fn filters_hold_for_history_too() {
 }
 
 #[test]
-fn a_client_is_notified_when_there_is_something_after_there_was_nothing() {
+fn a_client_is_notified_when_an_empty_stream_gets_a_response() {
     let world = World::new();
     let mut client = world.client();
     client.stream.create(&key("a")).unwrap();
     assert_eq!(client.notified(), 1);
     world.put("a", "1");
-    assert_eq!(client.notified(), 0, "it has not read what it was told of");
+    assert_eq!(client.notified(), 0, "the client has not read since the last notification");
     client.read();
     world.put("b", "1");
-    assert_eq!(client.notified(), 0, "nothing for it");
+    assert_eq!(client.notified(), 0, "no event for this client");
     world.put("a", "2");
     assert_eq!(client.notified(), 1);
     assert_eq!(client.next().as_ref().map(short), Some("0 @4: a=2@4".into()));
 }
 
 #[test]
-fn what_is_pending_is_counted() {
+fn queued_events_are_counted() {
     let world = World::new();
     let mut client = world.client();
     client.watch(&everything());
@@ -145,7 +145,7 @@ fn what_is_pending_is_counted() {
 
 #[test]
 #[should_panic(expected = "revisions grow: 2 after 2")]
-fn a_revision_is_published_once() {
+fn publishing_a_revision_twice_panics() {
     let world = World::new();
     world.put("a", "1");
     world.hub.publish(2, &[], || ());

@@ -1,13 +1,13 @@
-//! What watchers are promised.
+//! The guarantees of watch.
 //!
-//! | file | what it shows |
+//! | file | content |
 //! | --- | --- |
-//! | `create`, `events`, `bytes` | requests and their answers; what live watchers get; how it is encoded and split |
-//! | `catch_up`, `slow`, `restore` | watchers of the past, clients that do not read, and a store that is replaced |
-//! | `progress` | notifications, and answers to requests |
-//! | `named_bugs` | what went wrong in etcd once, by its numbers |
-//! | `property` | whatever comes in whatever order, against the log |
-//! | `threads` | the same with threads |
+//! | `create`, `events`, `bytes` | requests; events of synced watchers; encoding |
+//! | `catch_up`, `slow`, `restore` | unsynced watchers, slow clients, a replaced store |
+//! | `progress` | progress notifications and requests |
+//! | `named_bugs` | bugs that etcd had, by their issue numbers |
+//! | `property` | random sequences, compared with the log of all changes |
+//! | `threads` | several threads |
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 

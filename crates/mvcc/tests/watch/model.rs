@@ -1,4 +1,4 @@
-//! A store that is nothing but its log, and clients that read in short form.
+//! A store that is a log of changes, and clients that print responses in short form.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use mvcc::watch::{
 use mvcc::{Event, EventKind};
 use types::Revision;
 
-/// One change of a transaction.
+/// A change of a transaction.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     Put(String, String),
@@ -29,7 +29,7 @@ pub(crate) fn delete(key: &str) -> Op {
     Op::Delete(key.into())
 }
 
-/// Every change that ever was. Like etcd's store it begins at revision 1.
+/// All changes. Like etcd's store it begins at revision 1.
 #[derive(Default)]
 pub(crate) struct Log {
     state: Mutex<LogState>,
@@ -39,7 +39,7 @@ struct LogState {
     current: i64,
     compacted: i64,
     events: Vec<Event>,
-    /// Of each key, its encodings by revision, none where it was deleted.
+    /// The encodings of each key by revision, `None` for a delete.
     values: BTreeMap<Bytes, Vec<(i64, Option<Bytes>)>>,
 }
 
@@ -58,7 +58,7 @@ impl Log {
         self.state().compacted = revision;
     }
 
-    /// Writes a transaction whose revision nobody sees yet. Returns that and the events.
+    /// Writes a transaction that is not visible yet. Returns its revision and events.
     pub(crate) fn write(&self, ops: &[Op]) -> (i64, Vec<Event>) {
         let mut state = self.state();
         let main = state.last() + 1;
@@ -71,17 +71,17 @@ impl Log {
         (main, events)
     }
 
-    /// Shows what was written.
+    /// Makes a revision visible.
     pub(crate) fn show(&self, revision: i64) {
         self.state().current = revision;
     }
 
-    /// All events there ever were.
+    /// Returns all events.
     pub(crate) fn events(&self) -> Vec<Event> {
         self.state().events.clone()
     }
 
-    /// All events of some revisions.
+    /// Returns the events of some revisions.
     pub(crate) fn events_within(&self, from: i64, to: i64) -> Vec<Event> {
         let state = self.state();
         let within = |e: &&Event| (from..=to).contains(&e.revision.main);
@@ -142,7 +142,7 @@ impl History for Log {
         to: i64,
         f: &mut dyn FnMut(Event) -> ControlFlow<()>,
     ) -> Result<(), HistoryError> {
-        assert!(to <= self.current(), "only what is shown is read");
+        assert!(to <= self.current(), "only visible revisions are read");
         let compacted = self.compacted();
         if from < compacted {
             return Err(HistoryError::Compacted(compacted));
@@ -162,20 +162,20 @@ impl History for Log {
     }
 }
 
-/// A moment within a turn when something else may happen.
+/// A point within a turn where a test can interfere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
-    /// It has looked at what is compacted.
+    /// After reading the compacted revision.
     Looked,
-    /// It begins to read.
+    /// Before the first change.
     Walk,
-    /// It is about to read a change.
+    /// Before each change.
     Change,
-    /// It has read.
+    /// After the last change.
     Walked,
 }
 
-/// A log that something happens to while it is read.
+/// A history that calls back while it is read.
 pub(crate) struct Meddled<'a, F>(pub(crate) &'a Log, pub(crate) F);
 
 impl<F: Fn(Moment)> History for Meddled<'_, F> {
@@ -222,7 +222,7 @@ impl World {
         World::with(&Config::default())
     }
 
-    /// With other bounds than those in use.
+    /// Creates a store with other bounds than the defaults.
     pub(crate) fn bounded(change: impl FnOnce(&mut Limits)) -> World {
         let mut config = Config::default();
         change(&mut config.limits);
@@ -250,7 +250,7 @@ impl World {
         self.write(&[delete(key)])
     }
 
-    /// Receives a snapshot with these transactions in it.
+    /// Replaces the store by one that also has these transactions.
     pub(crate) fn receive_snapshot(&self, transactions: &[&[Op]]) -> i64 {
         transactions.iter().for_each(|ops| drop(self.log.write(ops)));
         let revision = self.log.state().last();
@@ -272,12 +272,12 @@ impl World {
         self.hub.turn(&*self.log).unwrap()
     }
 
-    /// Takes turns until there is nothing to do. Returns how many it took.
+    /// Takes turns until the hub is idle. Returns their number.
     pub(crate) fn settle(&self) -> usize {
-        (1..10_000).find(|_| self.turn() == Next::Idle).expect("there is an end to it")
+        (1..10_000).find(|_| self.turn() == Next::Idle).expect("the hub is idle after 10,000 turns")
     }
 
-    /// How often the hub called for a turn since the last time.
+    /// Returns how often the hub asked for a turn since the last call.
     pub(crate) fn wakes(&self) -> usize {
         self.wakes.swap(0, Ordering::Relaxed)
     }
@@ -298,25 +298,25 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Creates a watcher and reads up to the answer, which has to be next. Returns the id.
+    /// Creates a watcher and reads the answer, which has to be the next response. Returns the id.
     pub(crate) fn watch(&mut self, request: &CreateRequest) -> i64 {
-        let id = self.stream.create(request).unwrap().expect("accepted");
+        let id = self.stream.create(request).unwrap().expect("the request is accepted");
         let answer = self.next().expect("an answer");
         assert!(answer.created && !answer.canceled && answer.watch_id == id, "{answer:?}");
         id
     }
 
-    /// The next response as it is.
+    /// Returns the next response.
     pub(crate) fn next(&mut self) -> Option<Response> {
         self.stream.next(&*self.log).unwrap()
     }
 
-    /// All responses in short form.
+    /// Returns all responses in short form.
     pub(crate) fn read(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.next()).map(|response| short(&response)).collect()
     }
 
-    /// How often the client was told that there is something, since the last time.
+    /// Returns how often the client was notified since the last call.
     pub(crate) fn notified(&self) -> usize {
         self.notified.swap(0, Ordering::Relaxed)
     }
@@ -332,12 +332,12 @@ pub(crate) fn range(from: &str, end: &str) -> CreateRequest {
     CreateRequest { range_end: Bytes::copy_from_slice(end.as_bytes()), ..key(from) }
 }
 
-/// A watcher of everything.
+/// A watcher of all keys.
 pub(crate) fn everything() -> CreateRequest {
     range("", "\0")
 }
 
-/// From a revision on.
+/// Sets the start revision.
 pub(crate) fn from(start_revision: i64, request: CreateRequest) -> CreateRequest {
     CreateRequest { start_revision, ..request }
 }
@@ -372,7 +372,7 @@ pub(crate) fn short(response: &Response) -> String {
     line
 }
 
-/// An event in short form: `a=1@6`, or `a-@7` for a deletion.
+/// An event in short form: `a=1@6`, or `a-@7` for a delete.
 pub(crate) fn short_event(event: &Event) -> String {
     let (name, revision) = (String::from_utf8_lossy(&event.key), event.revision.main);
     match event.kind {

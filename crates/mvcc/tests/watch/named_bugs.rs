@@ -1,4 +1,4 @@
-//! The bugs that etcd's robustness tests found in its watches, by the numbers they have there.
+//! Bugs that etcd's robustness tests found in watch, by their issue numbers.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use mvcc::watch::CreateRequest;
 
 use crate::model::{Client, World, delete, everything, from, key, put};
 
-/// Progress was announced past the events that were still on their way.
+/// etcd announced progress before it delivered the events it covers.
 #[test]
-fn etcd_15220_progress_is_behind_the_events_it_promises() {
+fn etcd_15220_a_progress_response_follows_the_events_it_covers() {
     let world = World::bounded(|limits| limits.stream_responses = 4);
     let mut client = world.client();
     client.watch(&CreateRequest { progress_notify: true, ..everything() });
@@ -29,9 +29,9 @@ fn etcd_15220_progress_is_behind_the_events_it_promises() {
     }
 }
 
-/// After a member had received a snapshot, its watchers were told again what they knew.
+/// After a snapshot, etcd delivered events a second time.
 #[test]
-fn etcd_15271_a_snapshot_does_not_take_watchers_back_in_time() {
+fn etcd_15271_a_snapshot_does_not_repeat_events() {
     let world = World::new();
     let mut client = world.client();
     client.watch(&from(2, key("a")));
@@ -46,10 +46,10 @@ fn etcd_15271_a_snapshot_does_not_take_watchers_back_in_time() {
     assert_eq!(revisions, [2, 3, 4, 5]);
 }
 
-/// Many watchers in one stream that was not read: one of them was overtaken by compaction, could not be told, and went on as if nothing were
-/// missing.
+/// Many watchers in a stream that is not read: a compaction overtook one of them, its cancellation
+/// could not be sent, and it continued as if nothing were missing.
 #[test]
-fn etcd_17529_a_starved_watcher_is_told_that_it_lost_events() {
+fn etcd_17529_a_starved_watcher_is_canceled_after_losing_events() {
     let world = World::bounded(|limits| limits.stream_responses = 2);
     world.put("a", "0");
     let mut client = world.client();
@@ -79,9 +79,9 @@ fn etcd_17529_a_starved_watcher_is_told_that_it_lost_events() {
     }
 }
 
-/// A delete at the very revision that was compacted was not shown to watchers that start there.
+/// etcd did not deliver a tombstone at the compacted revision to watchers that start there.
 #[test]
-fn etcd_18089_a_delete_at_the_compacted_revision_is_seen() {
+fn etcd_18089_a_delete_at_the_compacted_revision_is_delivered() {
     let world = World::new();
     world.put("a", "1");
     let deleted = world.delete("a");
@@ -93,9 +93,9 @@ fn etcd_18089_a_delete_at_the_compacted_revision_is_seen() {
     assert_eq!(client.read(), ["0 @4: a-@3"]);
 }
 
-/// The same when the key was deleted in a transaction, among others, with the value before asked for.
+/// Issue 18089 again, for a key deleted in a transaction among others, with previous values.
 #[test]
-fn etcd_19179_deletes_of_a_transaction_at_the_compacted_revision_are_seen() {
+fn etcd_19179_deletes_of_a_transaction_at_the_compacted_revision_are_delivered() {
     let world = World::new();
     world.write(&[put("a", "1"), put("b", "1"), put("c", "1")]);
     let deleted = world.write(&[delete("a"), put("b", "2"), delete("c")]);
@@ -103,13 +103,13 @@ fn etcd_19179_deletes_of_a_transaction_at_the_compacted_revision_are_seen() {
     let mut client = world.client();
     client.watch(&CreateRequest { prev_kv: true, ..from(deleted, everything()) });
     world.settle();
-    // The values before are compacted, the deletes are not.
+    // The previous values are compacted, the deletes are not.
     assert_eq!(client.read(), ["0 @3: a-@3 b=2@3 c-@3"]);
 }
 
-/// A watcher of a future revision was told of progress, and of events, before that revision, after the member had received a snapshot.
+/// After a snapshot, etcd delivered progress and events before the start revision of a watcher.
 #[test]
-fn etcd_20221_a_watch_on_a_future_revision_gets_nothing_before_it() {
+fn etcd_20221_a_watcher_of_a_future_revision_gets_nothing_before_it() {
     let world = World::new();
     let mut client = world.client();
     client.watch(&CreateRequest { progress_notify: true, ..from(6, key("a")) });
@@ -126,9 +126,9 @@ fn etcd_20221_a_watch_on_a_future_revision_gets_nothing_before_it() {
     assert_eq!(client.read(), ["0 @6: a=5@6", "-1 @6:"]);
 }
 
-/// Watchers that were created in quick succession, while events came in, missed some.
+/// Watchers created in quick succession missed events.
 #[test]
-fn etcd_20655_no_event_is_dropped_when_watches_are_created_fast() {
+fn etcd_20655_no_event_is_dropped_when_watchers_are_created_fast() {
     let world = World::new();
     let mut clients: Vec<_> = (0..40).map(|_| (world.client(), Vec::new())).collect();
     for round in 0..15 {
@@ -150,7 +150,7 @@ fn etcd_20655_no_event_is_dropped_when_watches_are_created_fast() {
     }
 }
 
-/// Reads what there is, and checks for each watcher that it is what comes next.
+/// Reads all responses, and checks that each watcher gets its next event.
 fn read_all(client: &mut Client, next: &mut [i64]) {
     while let Some(response) = client.next() {
         let next = &mut next[usize::try_from(response.watch_id).unwrap()];

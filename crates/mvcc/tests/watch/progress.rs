@@ -1,4 +1,4 @@
-//! Progress: notifications, and answers to requests.
+//! Progress notifications and requests.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ fn notified(request: CreateRequest) -> CreateRequest {
     CreateRequest { progress_notify: true, ..request }
 }
 
-/// A client whose one watcher, of "a", is told every ten minutes.
+/// A client whose only watcher, of "a", wants notifications every ten minutes.
 fn notified_client(world: &World) -> Client {
     let mut client = world.client();
     client.watch(&notified(key("a")));
@@ -20,7 +20,7 @@ fn notified_client(world: &World) -> Client {
 }
 
 #[test]
-fn a_quiet_watcher_is_told_every_interval() {
+fn a_quiet_watcher_is_notified_every_interval() {
     let world = World::new();
     let mut client = notified_client(&world);
     client.watch(&key("b"));
@@ -28,14 +28,14 @@ fn a_quiet_watcher_is_told_every_interval() {
     assert_eq!(world.hub.tick_progress(9 * MINUTE), Some(10 * MINUTE));
     assert_eq!(client.read(), [""; 0]);
     assert_eq!(world.hub.tick_progress(10 * MINUTE), Some(20 * MINUTE));
-    assert_eq!(client.read(), ["0 @2:"], "and not the one that did not ask");
-    // A late tick keeps the beat, and what was missed is left out.
+    assert_eq!(client.read(), ["0 @2:"], "only the watcher that wants notifications");
+    // A late tick keeps the phase and skips what was missed.
     assert_eq!(world.hub.tick_progress(45 * MINUTE), Some(50 * MINUTE));
     assert_eq!(client.read(), ["0 @2:"]);
 }
 
 #[test]
-fn a_watcher_that_had_events_is_not_told() {
+fn a_watcher_with_events_is_not_notified() {
     let world = World::new();
     let mut client = notified_client(&world);
     world.put("a", "1");
@@ -46,7 +46,7 @@ fn a_watcher_that_had_events_is_not_told() {
 }
 
 #[test]
-fn filtered_events_do_not_count_as_events() {
+fn filtered_events_do_not_suppress_a_notification() {
     let world = World::new();
     let mut client = world.client();
     client.watch(&notified(CreateRequest { filters: no_put(), ..key("a") }));
@@ -56,7 +56,7 @@ fn filtered_events_do_not_count_as_events() {
 }
 
 #[test]
-fn an_unsynced_watcher_is_not_told() {
+fn an_unsynced_watcher_is_not_notified() {
     let world = World::new();
     world.put("a", "1");
     let mut client = world.client();
@@ -81,7 +81,7 @@ fn the_interval_has_jitter_and_a_minimum() {
 }
 
 #[test]
-fn a_full_stream_is_not_told_and_the_next_time_begins_with_the_others() {
+fn a_full_stream_skips_notifications_and_continues_with_the_next_watcher() {
     let world = World::bounded(|limits| limits.stream_responses = 2);
     let mut client = world.client();
     for _ in 0..3 {
@@ -97,7 +97,7 @@ fn a_full_stream_is_not_told_and_the_next_time_begins_with_the_others() {
 }
 
 #[test]
-fn dropped_streams_are_not_due() {
+fn dropped_streams_are_not_scheduled() {
     let world = World::new();
     let client = notified_client(&world);
     drop(client);
@@ -108,7 +108,7 @@ fn dropped_streams_are_not_due() {
 fn a_request_is_answered_for_the_whole_stream() {
     let world = World::new();
     let mut client = world.client();
-    assert_eq!(client.stream.request_progress(), Ok(false), "nobody to answer for");
+    assert_eq!(client.stream.request_progress(), Ok(false), "the stream has no watcher");
     client.watch(&key("a"));
     client.watch(&key("b"));
     world.put("a", "1");
@@ -145,7 +145,7 @@ fn a_request_is_not_answered_while_a_watcher_is_a_victim() {
 }
 
 #[test]
-fn a_request_is_answered_although_the_stream_is_full_of_what_it_promises() {
+fn a_request_is_answered_even_if_the_stream_is_full() {
     let world = World::bounded(|limits| limits.stream_responses = 1);
     let mut client = world.client();
     client.watch(&everything());
@@ -155,7 +155,7 @@ fn a_request_is_answered_although_the_stream_is_full_of_what_it_promises() {
 }
 
 #[test]
-fn what_nobody_asked_for_takes_no_room_from_answers() {
+fn notifications_do_not_count_as_answers() {
     let world = World::bounded(|limits| limits.stream_answers = 2);
     world.put("a", "1");
     let mut client = world.client();
@@ -163,7 +163,7 @@ fn what_nobody_asked_for_takes_no_room_from_answers() {
         client.watch(&notified(key("b")));
     }
     world.hub.tick_progress(10 * MINUTE);
-    assert!(client.stream.accepts_requests(), "three notifications are no answers");
+    assert!(client.stream.accepts_requests(), "notifications are not answers");
     for _ in 0..2 {
         assert_eq!(client.stream.request_progress(), Ok(true));
     }

@@ -1,8 +1,9 @@
-//! Whatever happens, in whatever order: what clients are told is checked against the log.
+//! Random sequences: all responses are checked against the log of changes.
 //!
-//! A seed decides the bounds, mostly tiny, and then every step: writes, compactions, snapshots, new watchers of all kinds, cancellations, requests
-//! for progress, readers that read a little or not at all, and turns during which all of that happens too. Each client checks every
-//! response as it reads it. In the end everybody reads on until there is nothing more, and must have everything.
+//! A seed determines the bounds, mostly tiny, and every step: writes, compactions, snapshots,
+//! watchers of all kinds, cancellations, progress requests, clients that read little or nothing,
+//! and turns during which all of that happens too. Each client checks every response. At the end
+//! all clients read until nothing is left, and must have every event.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +24,7 @@ const CLIENTS: u64 = 3;
 const KEYS: [&str; 5] = ["a", "ab", "b", "c", "d"];
 
 #[test]
-fn clients_are_told_what_is_in_the_log() {
+fn clients_get_exactly_the_changes_of_the_log() {
     let mut seen = Seen::default();
     for seed in 0..SEEDS {
         let named = Named(seed);
@@ -33,7 +34,7 @@ fn clients_are_told_what_is_in_the_log() {
     seen.check();
 }
 
-/// Says which seed it was if a run fails.
+/// Prints the seed of a run that fails.
 struct Named(u64);
 
 impl Drop for Named {
@@ -44,7 +45,7 @@ impl Drop for Named {
     }
 }
 
-/// What has happened at all, so that a test that tests nothing is noticed.
+/// Counts of what occurred, so that a test without effect fails.
 #[derive(Debug, Default)]
 struct Seen {
     events: u64,
@@ -105,7 +106,7 @@ impl Run {
         seen.busy += self.clients.iter().map(|client| client.borrow().busy).sum::<u64>();
     }
 
-    /// A turn, during which other things happen.
+    /// Takes a turn, with other steps in between.
     fn turn(&self) {
         let history = Meddled(&self.world.log, |_: Moment| {
             if self.below(4) == 0 {
@@ -115,7 +116,7 @@ impl Run {
         self.world.hub.turn(&history).unwrap();
     }
 
-    /// A client reads some responses.
+    /// Reads some responses of a client.
     fn read(&self, seen: &mut Seen) {
         let mut client = self.any_client().borrow_mut();
         for _ in 0..self.below(6) {
@@ -123,7 +124,7 @@ impl Run {
         }
     }
 
-    /// Anything that may happen at any time.
+    /// Executes a random step.
     fn meddle(&self) {
         match self.below(20) {
             0..8 => self.write(),
@@ -167,7 +168,7 @@ impl Run {
         self.world.receive_snapshot(&slices);
     }
 
-    /// Changes of different keys.
+    /// Generates changes of different keys.
     fn transaction(&self) -> Vec<Op> {
         let keys: BTreeSet<&str> = (0..1 + self.below(3)).map(|_| self.key()).collect();
         keys.into_iter().map(|key| self.op(key)).collect()
@@ -200,7 +201,7 @@ impl Run {
         }
     }
 
-    /// Everybody reads until there is nothing more.
+    /// Reads until no client gets a response.
     fn finish(&self, seen: &mut Seen) {
         for _ in 0..10_000 {
             let next = self.world.turn();
@@ -215,7 +216,8 @@ impl Run {
             let mut client = client.borrow_mut();
             client.check_complete(&self.world);
             watchers += client.live.len();
-            // All are synced now: who asks, and has begun everywhere, gets an answer.
+            // All watchers are synced now: a stream whose watchers have reached their start
+            // revision gets an answer.
             let begun =
                 client.live.values().all(|w| w.request.start_revision <= self.world.log.current());
             let answered = client.client.stream.request_progress().unwrap();
@@ -248,7 +250,7 @@ fn limits(random: &mut SeededRandom) -> Limits {
         stream_bytes: 1 + below(2000),
         stream_answers: 1 + below(6),
         victim_bytes: below(1000),
-        // Who is forgotten is not answered, which is tested elsewhere.
+        // An id that the stream no longer remembers gets no answer, which another test covers.
         canceled_ids: usize::MAX,
         turn_watchers: 1 + below(6),
         turn_changes: 1 + below(10),
@@ -261,13 +263,13 @@ fn limits(random: &mut SeededRandom) -> Limits {
     }
 }
 
-/// A client that knows what it may be told.
+/// A client that knows which responses it may get.
 struct Checker {
     client: Client,
-    /// Requests that are not answered yet, in order.
+    /// Requests without an answer, in order.
     asked: Vec<Asked>,
     live: BTreeMap<i64, Expected>,
-    /// Watchers that compaction ended, and that can be cancelled once.
+    /// Watchers canceled by a compaction, which can be canceled once more.
     ended: BTreeSet<i64>,
     busy: u64,
 }
@@ -284,9 +286,9 @@ struct Expected {
     request: CreateRequest,
     /// The first revision it may get.
     from: i64,
-    /// How many of the events that it has to get it got.
+    /// The number of events that it got.
     got: usize,
-    /// The last revision it had something of, or a promise for.
+    /// The last revision of an event or a progress response.
     last: i64,
     in_fragments: bool,
 }
@@ -314,7 +316,7 @@ impl Checker {
     }
 
     fn cancel(&mut self, pick: u64) {
-        // Only those that were announced, and not twice: whether there is an answer is tested elsewhere.
+        // At most the expected answers, each once: whether there is one is tested elsewhere.
         let asked =
             |id: i64| self.asked.iter().any(|a| matches!(a, Asked::Canceled(i) if *i == id));
         let mut known = self.live.keys().copied().filter(|&id| !asked(id));
@@ -361,12 +363,13 @@ impl Checker {
             Asked::Refused => {
                 assert!(response.canceled && response.watch_id == NO_WATCH_ID);
             }
-            _ => panic!("nobody asked for {}", short(response)),
+            _ => panic!("unexpected response {}", short(response)),
         }
     }
 
     fn on_events(&mut self, world: &World, response: &Response, seen: &mut Seen) {
-        let watcher = self.live.get_mut(&response.watch_id).expect("announced, and not ended");
+        let watcher =
+            self.live.get_mut(&response.watch_id).expect("the watcher is created and not canceled");
         seen.events += response.events.len() as u64;
         seen.fragments += u64::from(response.fragment);
         watcher.check_events(world, response);
@@ -374,11 +377,11 @@ impl Checker {
     }
 
     fn on_ended(&mut self, world: &World, response: &Response) {
-        let watcher = self.live.remove(&response.watch_id).expect("announced");
+        let watcher = self.live.remove(&response.watch_id).expect("the watcher is created");
         assert!(response.canceled && response.revision == 0);
         assert!(response.compact_revision <= world.log.compacted());
         assert!(!watcher.in_fragments);
-        // It was not given up for nothing: what it was promised is before the compacted revision.
+        // The cancellation has a reason: the next revision is compacted.
         let next = watcher.from.max(watcher.last + 1);
         assert!(next < response.compact_revision, "{next}: {}", short(response));
         self.ended.insert(response.watch_id);
@@ -395,7 +398,7 @@ impl Checker {
         assert!(response.revision > 0, "{}", short(response));
         if response.watch_id == NO_WATCH_ID {
             seen.stream_progress += 1;
-            // The answer to the first request for progress: those before it are answered already.
+            // The answer to the first progress request; those before it are answered.
             if matches!(self.asked.first(), Some(Asked::Progress)) {
                 self.asked.remove(0);
             }
@@ -403,7 +406,7 @@ impl Checker {
             self.live.values_mut().for_each(|w| w.check_progress(world, response.revision));
         } else {
             seen.progress += 1;
-            let watcher = self.live.get_mut(&response.watch_id).expect("announced");
+            let watcher = self.live.get_mut(&response.watch_id).expect("the watcher is created");
             assert!(watcher.request.progress_notify);
             watcher.check_progress(world, response.revision);
         }
@@ -419,7 +422,7 @@ impl Checker {
 }
 
 impl Expected {
-    /// All that it has to get, as far as that has happened.
+    /// Returns all events that the watcher has to get.
     fn expected(&self, world: &World) -> Vec<Event> {
         let mut events = world.log.events();
         events.retain(|event| {
@@ -448,7 +451,7 @@ impl Expected {
         let expected = self.expected(world);
         for watched in &response.events {
             let next = expected.get(self.got).map(short_event);
-            assert_eq!(Some(short_event(&watched.event)), next, "the next in order");
+            assert_eq!(Some(short_event(&watched.event)), next, "events are delivered in order");
             self.check_previous(world, watched);
             self.got += 1;
         }
@@ -456,7 +459,7 @@ impl Expected {
         assert!(!response.fragment || self.request.fragment);
         self.last = expected[self.got - 1].revision.main;
         assert!(response.revision >= self.last, "{}", short(response));
-        // A revision is whole, at the latest with the last fragment.
+        // A revision is complete, at the latest with the last fragment.
         let split = expected.get(self.got).is_some_and(|e| e.revision.main == self.last);
         assert!(!split || response.fragment, "{}", short(response));
     }
@@ -465,7 +468,8 @@ impl Expected {
         let event = &watched.event;
         let before = world.log.value_at(&event.key, event.revision.main - 1).unwrap();
         let expected = before.filter(|_| self.request.prev_kv && !event.created);
-        // A response is split after the values before were looked up: what is compacted in between is there all the same.
+        // A response is split after previous values were read: a compaction in between does not
+        // remove them.
         if watched.prev_kv.is_none() || expected.is_some() || !self.request.fragment {
             assert_eq!(watched.prev_kv, expected);
         }
@@ -474,8 +478,8 @@ impl Expected {
     fn check_progress(&mut self, world: &World, revision: i64) {
         let mut expected = self.expected(world);
         expected.retain(|event| event.revision.main <= revision);
-        assert!(self.got >= expected.len(), "progress {revision} before what it promises");
-        assert!(revision >= self.request.start_revision, "progress before it began");
+        assert!(self.got >= expected.len(), "progress {revision} precedes an event that it covers");
+        assert!(revision >= self.request.start_revision, "progress before the start revision");
         assert!(!self.in_fragments);
         self.last = self.last.max(revision);
     }

@@ -1,11 +1,11 @@
-//! A member receives a snapshot: its store is replaced.
+//! A snapshot replaces the store.
 
 use mvcc::watch::Next;
 
 use crate::model::{Meddled, Moment, World, everything, from, key, put};
 
 #[test]
-fn watchers_read_what_the_snapshot_brought() {
+fn watchers_read_the_new_revisions_of_a_snapshot() {
     let world = World::new();
     let mut client = world.client();
     client.watch(&everything());
@@ -19,7 +19,7 @@ fn watchers_read_what_the_snapshot_brought() {
 }
 
 #[test]
-fn only_those_are_ended_for_whom_something_is_missing() {
+fn only_watchers_with_compacted_revisions_are_canceled() {
     let world = World::new();
     let (mut synced, mut behind) = (world.client(), world.client());
     synced.watch(&key("quiet"));
@@ -30,7 +30,7 @@ fn only_those_are_ended_for_whom_something_is_missing() {
     world.log.compact(11);
     world.receive_snapshot(&[&[put("a", "1")], &[put("a", "1")]]);
     world.settle();
-    assert_eq!(synced.read(), [""; 0], "it had all up to 10, and 11 is there");
+    assert_eq!(synced.read(), [""; 0], "the watcher had all up to 10, and 11 is not compacted");
     assert_eq!(behind.read(), ["0 @0: canceled compacted 11"]);
     world.log.compact(14);
     world.receive_snapshot(&[&[put("a", "1")], &[put("a", "1")]]);
@@ -39,7 +39,7 @@ fn only_those_are_ended_for_whom_something_is_missing() {
 }
 
 #[test]
-fn a_snapshot_that_brings_nothing_changes_nothing() {
+fn a_snapshot_at_the_same_revision_changes_nothing() {
     let world = World::new();
     let mut client = world.client();
     client.watch(&key("a"));
@@ -51,7 +51,7 @@ fn a_snapshot_that_brings_nothing_changes_nothing() {
 }
 
 #[test]
-fn what_was_read_from_the_old_store_is_not_used() {
+fn history_read_from_the_old_store_is_discarded() {
     let world = World::new();
     world.put("a", "1");
     let mut client = world.client();

@@ -5,10 +5,10 @@ use mvcc::watch::{Limits, Next};
 use crate::model::{World, everything, from, key};
 
 #[test]
-fn a_victim_goes_on_when_there_is_room_again() {
+fn a_victim_continues_when_there_is_room() {
     let world = World::bounded(|limits| limits.stream_responses = 2);
     let mut client = world.client();
-    assert_eq!(world.wakes(), 1, "its progress will be due some time");
+    assert_eq!(world.wakes(), 1, "a new stream schedules progress notifications");
     client.watch(&key("a"));
     for value in ["1", "2", "3", "4", "5"] {
         world.put("a", value);
@@ -16,7 +16,7 @@ fn a_victim_goes_on_when_there_is_room_again() {
     assert_eq!((world.hub.slow_watchers(), world.hub.pending_events()), (1, 2));
     assert_eq!(world.turn(), Next::Idle, "nothing can be done while the stream is full");
     assert_eq!(world.wakes(), 0);
-    // The victim held 3, and the rest is read from history.
+    // The victim held revision 3; the rest is read from history.
     assert_eq!(client.read(), ["0 @2: a=1@2", "0 @3: a=2@3"]);
     assert_eq!(world.wakes(), 1);
     world.settle();
@@ -27,7 +27,7 @@ fn a_victim_goes_on_when_there_is_room_again() {
 }
 
 #[test]
-fn a_victim_that_missed_nothing_more_is_synced_at_once() {
+fn a_victim_without_further_events_is_synced_at_once() {
     let world = World::bounded(|limits| limits.stream_responses = 1);
     let mut client = world.client();
     client.watch(&key("a"));
@@ -55,7 +55,7 @@ fn a_stream_holds_128_responses() {
 }
 
 #[test]
-fn what_a_slow_stream_holds_is_bounded_however_much_is_written() {
+fn the_memory_of_a_slow_stream_is_bounded() {
     let limits = Limits {
         stream_bytes: 10_000,
         victim_bytes: 5000,
@@ -68,7 +68,7 @@ fn what_a_slow_stream_holds_is_bounded_however_much_is_written() {
     for i in 0..watchers {
         client.watch(&key(&format!("k{i}")));
     }
-    // The stream counts its bytes through the values, which nobody else holds.
+    // The values are referenced by the stream alone, so their count is its memory.
     let value = "x".repeat(1000);
     let mut live = Vec::new();
     for round in 0..3 {
@@ -85,7 +85,7 @@ fn what_a_slow_stream_holds_is_bounded_however_much_is_written() {
         let held = live.iter().filter(|value| !value.is_unique()).count();
         assert!(held <= 15, "round {round}: {held} values of 1000 bytes held");
     }
-    // Nothing is lost.
+    // No event is lost.
     let mut read = Vec::new();
     while world.hub.slow_watchers() > 0 || world.hub.pending_events() > 0 {
         read.extend(client.read());
@@ -96,7 +96,7 @@ fn what_a_slow_stream_holds_is_bounded_however_much_is_written() {
 }
 
 #[test]
-fn one_response_always_fits() {
+fn a_response_of_any_size_fits_into_an_empty_queue() {
     let world = World::bounded(|limits| {
         limits.stream_bytes = 1;
         limits.victim_bytes = 0;
@@ -118,7 +118,7 @@ fn one_response_always_fits() {
 }
 
 #[test]
-fn a_slow_reader_does_not_hold_up_others() {
+fn a_slow_client_does_not_delay_others() {
     let world = World::bounded(|limits| limits.stream_responses = 1);
     let (mut slow, mut quick) = (world.client(), world.client());
     slow.watch(&key("a"));
@@ -131,7 +131,7 @@ fn a_slow_reader_does_not_hold_up_others() {
 }
 
 #[test]
-fn unsynced_watchers_of_a_full_stream_do_not_read_in_vain() {
+fn unsynced_watchers_of_a_full_stream_do_not_read_history() {
     let world = World::bounded(|limits| limits.stream_responses = 1);
     world.put("a", "1");
     let mut client = world.client();
@@ -146,7 +146,7 @@ fn unsynced_watchers_of_a_full_stream_do_not_read_in_vain() {
 }
 
 #[test]
-fn a_victim_overtaken_by_compaction_gets_what_it_holds_and_is_ended() {
+fn a_victim_overtaken_by_compaction_gets_its_held_response_and_is_canceled() {
     let world = World::bounded(|limits| limits.stream_responses = 1);
     let mut client = world.client();
     client.watch(&key("a"));

@@ -1,4 +1,4 @@
-//! The hub as it is used: one thread writes, one takes the turns, and each client has its own.
+//! The hub with threads: one writes, one takes the turns, and each client has its own.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -11,7 +11,7 @@ const WRITES: i64 = 20_000;
 const CLIENTS: usize = 3;
 
 #[test]
-fn nothing_is_lost_between_threads() {
+fn no_event_is_lost_between_threads() {
     let world = World::bounded(|limits| {
         limits.stream_responses = 16;
         limits.tail_events = 8;
@@ -45,7 +45,7 @@ fn take_turns(world: &World, done: &AtomicBool) {
     }
 }
 
-/// Watches in several ways until the last write is seen in all of them.
+/// Watches in several ways until the last write arrives in all of them.
 fn follow(world: &World, i: usize) {
     let mut client = world.client();
     let last = WRITES + 1;
@@ -58,7 +58,7 @@ fn follow(world: &World, i: usize) {
     }
 }
 
-/// Every revision is an event of the first watcher, and every third one of the second.
+/// Every revision has an event of the first watcher, and every third one an event of the second.
 fn read(client: &mut Client, next: &mut [i64; 2], ids: [i64; 2]) {
     let Some(response) = client.next() else { return };
     let which = usize::from(response.watch_id == ids[1]);
