@@ -151,7 +151,7 @@ impl Node {
         match self {
             Node::Leaf(leaf) => leaf.plan_compaction(at).for_each(f),
             Node::Inner(inner) => {
-                inner.children.iter().for_each(|child| child.plan_compaction(at, f))
+                inner.children.iter().for_each(|child| child.plan_compaction(at, f));
             }
         }
     }

@@ -103,7 +103,7 @@ impl HubState {
             }
             Ok(_) => self.requeue(sync),
             Err(HistoryError::Compacted(compacted)) => {
-                self.cancel_overtaken(sync, compacted, notifications)
+                self.cancel_overtaken(sync, compacted, notifications);
             }
             Err(error) => {
                 self.requeue(sync);
