@@ -54,8 +54,8 @@ pub(super) struct StreamState {
 pub(super) struct Notifications(Vec<Arc<Outbox>>);
 
 impl Notifications {
-    pub(super) fn add(&mut self, outbox: &Arc<Outbox>, tell: bool) {
-        if tell {
+    pub(super) fn add(&mut self, outbox: &Arc<Outbox>, notify: bool) {
+        if notify {
             self.0.push(Arc::clone(outbox));
         }
     }

@@ -72,8 +72,8 @@ impl HubState {
         }
         let body = ResponseBody::Progress { asked: true };
         let item = QueuedResponse { watch_id: NO_WATCH_ID, revision: self.current, body };
-        let tell = stream.outbox.push(item);
-        notifications.add(&stream.outbox, tell);
+        let notify = stream.outbox.push(item);
+        notifications.add(&stream.outbox, notify);
         true
     }
 
@@ -98,8 +98,8 @@ impl HubState {
         let Some(stream) = self.streams.get_mut(&number) else { return };
         stream.progress.advance(now);
         self.progress_due.insert((stream.progress.due, number));
-        let told = stream.progress.rotation();
-        let last = told.into_iter().find(|&id| !self.notify_watcher(number, id, notifications));
+        let ids = stream.progress.rotation();
+        let last = ids.into_iter().find(|&id| !self.notify_watcher(number, id, notifications));
         self.stream(number).progress.first = last.unwrap_or(i64::MIN);
     }
 

@@ -79,7 +79,7 @@ impl HubState {
         );
         watcher.quiet = false;
         match watcher.outbox.offer(watcher.events(revision, batch)) {
-            Ok(tell) => notifications.add(&watcher.outbox, tell),
+            Ok(notify) => notifications.add(&watcher.outbox, notify),
             Err(item) => {
                 self.leave_group(slot);
                 self.become_victim(slot, item, revision, revision + 1);

@@ -45,7 +45,7 @@ pub(super) struct SyncBatch {
     pub(super) to: i64,
     /// The last revision that was examined.
     reached: i64,
-    syncing: Vec<SyncingWatcher>,
+    watchers: Vec<SyncingWatcher>,
     group: WatcherGroup,
     /// The number of watchers with room for more events.
     open: usize,
@@ -73,9 +73,9 @@ impl HubState {
         compacted: i64,
         notifications: &mut Notifications,
     ) -> Option<SyncBatch> {
-        let line: Vec<usize> =
+        let first: Vec<usize> =
             self.unsynced.values().copied().take(self.limits.turn_watchers).collect();
-        let ready: Vec<usize> = line
+        let ready: Vec<usize> = first
             .into_iter()
             .filter(|&slot| self.is_ready(slot, compacted, notifications))
             .collect();
@@ -151,9 +151,9 @@ impl HubState {
         }
         self.unsynced.remove(&ticket);
         watcher.state = WatcherState::Syncing;
-        sync.group.add(&watcher.span, sync.syncing.len());
+        sync.group.add(&watcher.span, sync.watchers.len());
         sync.open += 1;
-        sync.syncing.push(SyncingWatcher {
+        sync.watchers.push(SyncingWatcher {
             slot,
             serial: watcher.serial,
             ticket,
@@ -167,15 +167,15 @@ impl HubState {
     }
 
     fn finish_watchers(&mut self, sync: SyncBatch, notifications: &mut Notifications) {
-        self.first_missed = sync.syncing.first().is_some_and(|first| first.next > sync.reached);
-        for reader in sync.syncing {
-            if !self.watchers.has(reader.slot, reader.serial) {
+        self.first_missed = sync.watchers.first().is_some_and(|first| first.next > sync.reached);
+        for syncing in sync.watchers {
+            if !self.watchers.has(syncing.slot, syncing.serial) {
                 continue;
             }
-            if reader.next > sync.reached {
-                self.join_unsynced(reader.slot, reader.ticket);
+            if syncing.next > sync.reached {
+                self.join_unsynced(syncing.slot, syncing.ticket);
             } else {
-                self.finish_watcher(reader, sync.reached, notifications);
+                self.finish_watcher(syncing, sync.reached, notifications);
             }
         }
     }
@@ -183,21 +183,21 @@ impl HubState {
     /// Queues the events that were read for a watcher.
     fn finish_watcher(
         &mut self,
-        reader: SyncingWatcher,
+        syncing: SyncingWatcher,
         reached: i64,
         notifications: &mut Notifications,
     ) {
-        let slot = reader.slot;
-        let next = reader.more.unwrap_or(reached + 1);
+        let slot = syncing.slot;
+        let next = syncing.more.unwrap_or(reached + 1);
         let watcher = &mut self.watchers[slot];
         watcher.next = next;
-        if !reader.events.is_empty() {
+        if !syncing.events.is_empty() {
             watcher.quiet = false;
             let item =
-                watcher.events(self.current, EventBatch::counted(reader.events, reader.bytes));
+                watcher.events(self.current, EventBatch::counted(syncing.events, syncing.bytes));
             match watcher.outbox.offer(item) {
-                Ok(tell) => notifications.add(&watcher.outbox, tell),
-                Err(item) => return self.become_victim(slot, item, reader.next, next),
+                Ok(notify) => notifications.add(&watcher.outbox, notify),
+                Err(item) => return self.become_victim(slot, item, syncing.next, next),
             }
         }
         self.assign_group(slot);
@@ -210,23 +210,23 @@ impl HubState {
         compacted: i64,
         notifications: &mut Notifications,
     ) {
-        for reader in sync.syncing {
-            if !self.watchers.has(reader.slot, reader.serial) {
+        for syncing in sync.watchers {
+            if !self.watchers.has(syncing.slot, syncing.serial) {
                 continue;
             }
-            if reader.next < compacted {
-                self.cancel_compacted(reader.slot, compacted, notifications);
+            if syncing.next < compacted {
+                self.cancel_compacted(syncing.slot, compacted, notifications);
             } else {
-                self.join_unsynced(reader.slot, reader.ticket);
+                self.join_unsynced(syncing.slot, syncing.ticket);
             }
         }
     }
 
     /// Discards what was read.
     fn requeue(&mut self, sync: SyncBatch) {
-        for reader in sync.syncing {
-            if self.watchers.has(reader.slot, reader.serial) {
-                self.join_unsynced(reader.slot, reader.ticket);
+        for syncing in sync.watchers {
+            if self.watchers.has(syncing.slot, syncing.serial) {
+                self.join_unsynced(syncing.slot, syncing.ticket);
             }
         }
     }
@@ -234,8 +234,8 @@ impl HubState {
 
 impl SyncBatch {
     fn new(from: i64, to: i64, epoch: u64, limits: Limits) -> SyncBatch {
-        let (syncing, group) = (Vec::new(), WatcherGroup::default());
-        SyncBatch { limits, epoch, from, to, reached: from - 1, syncing, group, open: 0 }
+        let (watchers, group) = (Vec::new(), WatcherGroup::default());
+        SyncBatch { limits, epoch, from, to, reached: from - 1, watchers, group, open: 0 }
     }
 
     /// Reads history for all watchers of the sync.
@@ -269,9 +269,9 @@ impl SyncBatch {
 
     /// Adds a change to the watchers that want it.
     fn add(&mut self, event: &Event) {
-        let (syncing, open, limits) = (&mut self.syncing, &mut self.open, &self.limits);
+        let (watchers, open, limits) = (&mut self.watchers, &mut self.open, &self.limits);
         self.group.each(&event.key, &mut |i| {
-            if syncing[i].wants(event) && !syncing[i].take(event, limits) {
+            if watchers[i].wants(event) && !watchers[i].take(event, limits) {
                 *open -= 1;
             }
         });

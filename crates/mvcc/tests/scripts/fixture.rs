@@ -113,11 +113,11 @@ impl Fixture {
         let number = |at: usize| words.at(at).parse::<i64>().unwrap();
         match case.cmd.as_str() {
             "put" | "delete" | "txn" => self.write(&format!("{directive}\n{}", case.input)),
-            "range" => or_error(self.store.range(&request::range(&words)), print::range),
+            "range" => or_error(&self.store.range(&request::range(&words)), print::range),
             "compact" => self.compact(number(1)),
             "turn-compaction" => print::turn(self.store.turn_compaction().unwrap()),
             "finish-compaction" => self.finish_compaction(),
-            "hash" => or_error(self.store.hash_kv(words.number("rev")), |(hash, current)| {
+            "hash" => or_error(&self.store.hash_kv(words.number("rev")), |(hash, current)| {
                 format!("{}, store at {current}", print::hash(hash))
             }),
             "stored-hashes" => lines(self.store.compaction_hashes().iter().map(print::hash)),
@@ -164,7 +164,7 @@ impl Fixture {
         let mut tx = self.backend.begin();
         let scheduled = self.store.compact(&mut tx, at);
         tx.commit().unwrap();
-        or_error(scheduled, |_| "scheduled".to_owned())
+        or_error(&scheduled, |_| "scheduled".to_owned())
     }
 
     fn finish_compaction(&self) -> String {
@@ -305,16 +305,16 @@ fn execute(write: &mut WriteTxn<'_, '_>, command: &str) -> String {
     let (directive, input) = command.split_once('\n').unwrap_or((command, ""));
     let words = Words::new(directive);
     match words.at(0) {
-        "put" => or_error(write.put(&request::put(&words)), print::put),
-        "delete" => or_error(write.delete_range(&request::delete(&words)), print::delete),
+        "put" => or_error(&write.put(&request::put(&words)), print::put),
+        "delete" => or_error(&write.delete_range(&request::delete(&words)), print::delete),
         _ => {
             let lines: Vec<&str> = input.lines().collect();
-            or_error(write.txn(&request::txn(&lines), false), print::txn)
+            or_error(&write.txn(&request::txn(&lines), false), print::txn)
         }
     }
 }
 
-fn or_error<T>(result: Result<T, Error>, print: impl FnOnce(&T) -> String) -> String {
+fn or_error<T>(result: &Result<T, Error>, print: impl FnOnce(&T) -> String) -> String {
     result.as_ref().map_or_else(|error| format!("error: {error}"), print)
 }
 
