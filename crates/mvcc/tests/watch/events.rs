@@ -144,7 +144,7 @@ fn queued_events_are_counted() {
 }
 
 #[test]
-#[should_panic(expected = "revisions grow: 2 after 2")]
+#[should_panic(expected = "published revision 2 after 2")]
 fn publishing_a_revision_twice_panics() {
     let world = World::new();
     world.put("a", "1");
