@@ -1,6 +1,6 @@
-//! etcd's validation: what flags must not be, alone or together.
+//! etcd's validation of flags, alone and in combination.
 //!
-//! The order is etcd's, since only the first thing that is wrong is told of.
+//! The order is etcd's, because only the first error is reported.
 
 use std::net::IpAddr;
 
@@ -14,14 +14,14 @@ use crate::resolve::tls;
 use crate::url::{Url, list};
 use gocompat::{GoDuration, quote, split_host_port};
 
-/// The name of a member that nobody named.
+/// The default of `--name`.
 pub(crate) const DEFAULT_NAME: &str = "default";
-/// The longest that a cluster may go without noticing that it has no leader.
+/// The maximum of `--election-timeout`.
 const ELECTION_MS_MAX: u64 = 50_000;
-/// Traces are sampled by the million.
+/// The maximum sampling rate, per million requests.
 const TRACING_RATE_MAX: i64 = 1_000_000;
 
-/// Refuses what etcd refuses, once logs are known to be sound, and notes what it warns of.
+/// Refuses the flags that etcd refuses, and notes its warnings. The log flags are checked before.
 pub(crate) fn check(flags: &Flags, notices: &mut Vec<Notice>) -> Result<(), ConfigError> {
     check_urls(flags, notices)?;
     check_cluster(flags)?;
@@ -54,7 +54,7 @@ fn check_urls(flags: &Flags, notices: &mut Vec<Notice>) -> Result<(), ConfigErro
     Ok(())
 }
 
-/// One listens on addresses. The name `localhost` is let pass for one.
+/// Listen URLs need an IP address or `localhost`.
 fn check_bind(urls: &[Url]) -> Result<(), ConfigError> {
     let is_address = |url: &Url| {
         let host = split_host_port(url.host()).map_or("", |(host, _)| host);
@@ -66,7 +66,7 @@ fn check_bind(urls: &[Url]) -> Result<(), ConfigError> {
     }
 }
 
-/// The first URL without a host, behind all of them in quotes.
+/// Returns all URLs in quotes, and the first one without a host.
 fn without_host(urls: &[Url]) -> Option<(String, String)> {
     let empty = |url: &&Url| {
         !url.scheme().is_unix()
@@ -132,10 +132,10 @@ fn check_rest(flags: &Flags) -> Result<(), ConfigError> {
 }
 
 fn check_gates(flags: &Flags, notices: &mut Vec<Notice>) -> Result<(), ConfigError> {
-    let told = flags.feature_gates.enabled(Gate::LeaseCheckpoint);
+    let checkpoints = flags.feature_gates.enabled(Gate::LeaseCheckpoint);
     match flags.feature_gates.enabled(Gate::LeaseCheckpointPersist) {
-        true if !told => return Err(ConfigError::CheckpointPersist),
-        false if told => notices.push(Notice::CheckpointNotKept),
+        true if !checkpoints => return Err(ConfigError::CheckpointPersist),
+        false if checkpoints => notices.push(Notice::CheckpointNotKept),
         _ => {}
     }
     Ok(())

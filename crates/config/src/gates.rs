@@ -1,29 +1,30 @@
-//! Feature gates: switches for what is young.
+//! Feature gates.
 //!
 //! ```text
 //!     --feature-gates  AllAlpha=true,LeaseCheckpoint=false
-//!     PriorityRequest  alpha  on     FastLeaseKeepAlive  beta  on (its default)     LeaseCheckpoint  alpha  off
+//!     PriorityRequest alpha on   FastLeaseKeepAlive beta on (default)   LeaseCheckpoint alpha off
 //! ```
 //!
-//! A gate has a name, a stage and a default. `AllAlpha` and `AllBeta` switch every gate of their stage that was not named itself, in this
-//! value of the flag or in an earlier one. The gates are etcd's; one of our own is another line of [`GATES`] and another variant of [`Gate`].
+//! A gate has a name, a stage and a default. `AllAlpha` and `AllBeta` set every gate of their stage
+//! that was not named in this or an earlier value of the flag. The gates are etcd's; a gate of
+//! Bowline is a line in [`GATES`] and a variant of [`Gate`].
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use gocompat::{parse_bool, quote};
 
-/// How far along a feature is.
+/// The stage of a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// May change or go away; off unless asked for.
+    /// May change or be removed; usually off.
     Alpha,
-    /// Here to stay; usually on.
+    /// Will stay; usually on.
     Beta,
 }
 
 impl Stage {
-    /// As in metrics and help: `ALPHA`, `BETA`.
+    /// Returns the name in metrics and help: `ALPHA`, `BETA`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Alpha => "ALPHA",
@@ -41,27 +42,27 @@ pub enum Gate {
     AllBeta,
     /// The leader compares hashes of compacted revisions with its followers.
     CompactHashCheck,
-    /// A renewal does not wait for what is committed but not applied.
+    /// A lease renewal does not wait for committed entries to be applied.
     FastLeaseKeepAlive,
-    /// Compare with the other members before serving.
+    /// Compare hashes with the peers before serving.
     InitialCorruptCheck,
-    /// Tell the other members how long leases still have.
+    /// Replicate the remaining TTL of leases.
     LeaseCheckpoint,
-    /// Keep what checkpoints tell.
+    /// Persist lease checkpoints.
     LeaseCheckpointPersist,
-    /// Some requests may pass others when there is much to apply.
+    /// Some requests overtake others when the applier is behind.
     PriorityRequest,
     /// Dial peers from an advertised address.
     SetMemberLocalAddr,
-    /// A leader whose disk hangs hands leadership on. Etcd has no such gate.
+    /// A leader with a stalled disk transfers leadership. etcd has no such gate.
     StalledLeaderTransfer,
-    /// Tell clients not to come while defragmenting.
+    /// Report as not serving while defragmenting.
     StopGrpcServiceOnDefrag,
-    /// Read without a copy in a transaction that writes.
+    /// Read without a copy in a write transaction. Without effect here.
     TxnModeWriteWithSharedBuffer,
 }
 
-/// Every gate there is, in the order of names: with its stage and default.
+/// All gates, sorted by name, with stage and default.
 pub const GATES: [(Gate, &str, Stage, bool); 12] = [
     (Gate::AllAlpha, "AllAlpha", Stage::Alpha, false),
     (Gate::AllBeta, "AllBeta", Stage::Beta, false),
@@ -77,20 +78,20 @@ pub const GATES: [(Gate, &str, Stage, bool); 12] = [
     (Gate::TxnModeWriteWithSharedBuffer, "TxnModeWriteWithSharedBuffer", Stage::Beta, true),
 ];
 
-/// Which gates are open.
+/// The state of the feature gates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FeatureGates {
-    /// What was asked for; the rest is at its default.
+    /// The gates that were set; the others have their default.
     chosen: BTreeMap<Gate, bool>,
 }
 
-/// Why a value of `--feature-gates` was refused, in etcd's words.
+/// A refused value of `--feature-gates`. The texts are etcd's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GateError {
     /// A name without `=true` or `=false`.
     #[error("missing bool value for {0}")]
     MissingValue(String),
-    /// Neither true nor false.
+    /// A value that is not a boolean.
     #[error(
         "invalid value of {name}={value}, err: strconv.ParseBool: parsing {}: invalid syntax",
         quote(value)
@@ -98,26 +99,26 @@ pub enum GateError {
     InvalidValue {
         /// The gate.
         name: String,
-        /// What it was set to.
+        /// The value.
         value: String,
     },
-    /// No such gate.
+    /// An unknown gate.
     #[error("unrecognized feature gate: {0}")]
     Unknown(String),
 }
 
 impl FeatureGates {
-    /// Whether a gate is open.
+    /// Returns whether a feature is enabled.
     pub fn enabled(&self, gate: Gate) -> bool {
         self.chosen.get(&gate).copied().unwrap_or_else(|| default_of(gate))
     }
 
-    /// Every gate, in the order of names: name, stage, and whether it is open.
+    /// Iterates over all gates, sorted by name: name, stage, and whether it is enabled.
     pub fn list(&self) -> impl Iterator<Item = (&'static str, Stage, bool)> {
         GATES.iter().map(|(gate, name, stage, _)| (*name, *stage, self.enabled(*gate)))
     }
 
-    /// Takes another value of the flag. Nothing changes if any part of it is refused.
+    /// Applies another value of the flag. On an error, nothing changes.
     pub(crate) fn set(&mut self, text: &str) -> Result<(), GateError> {
         let mut wanted = BTreeMap::new();
         for pair in text.split(',').filter(|pair| !pair.is_empty()) {
@@ -136,7 +137,7 @@ impl FeatureGates {
         Ok(())
     }
 
-    /// If `gate` stands for a stage, switches those of it that were not named.
+    /// If `gate` stands for a stage, sets its gates that were not named.
     fn switch_stage(&mut self, gate: Gate, value: bool) {
         let switched = match gate {
             Gate::AllAlpha => Stage::Alpha,
@@ -150,7 +151,7 @@ impl FeatureGates {
 }
 
 impl fmt::Display for FeatureGates {
-    /// What was asked for, as the flag would be written.
+    /// Prints the gates that were set, as a value of the flag.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pairs: Vec<String> =
             self.chosen.iter().map(|(gate, value)| format!("{}={value}", name_of(*gate))).collect();
@@ -188,9 +189,9 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_etcds_and_two_that_watch_over_the_cluster() {
+    fn defaults_are_etcds_with_two_exceptions() {
         let open: Vec<_> = FeatureGates::default().list().filter(|(.., open)| *open).collect();
-        // In etcd the first is closed, and the third is not there.
+        // In etcd the first is off, and the third does not exist.
         assert_eq!(
             open,
             [
@@ -203,13 +204,13 @@ mod tests {
     }
 
     #[test]
-    fn gates_are_listed_by_name() {
+    fn gates_are_sorted_by_name() {
         assert!(GATES.is_sorted_by_key(|(_, name, ..)| *name));
         assert!(GATES.is_sorted_by_key(|(gate, ..)| *gate));
     }
 
     #[test]
-    fn a_stage_is_switched_but_not_what_is_named() {
+    fn a_named_gate_overrides_its_stage() {
         let gates = gates("AllAlpha=true, LeaseCheckpoint = f");
         assert!(gates.enabled(Gate::PriorityRequest));
         assert!(!gates.enabled(Gate::LeaseCheckpoint));
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn all_beta_off_closes_what_is_open_by_default() {
+    fn all_beta_off_disables_gates_that_are_on_by_default() {
         let gates = gates("AllBeta=false");
         assert!(!gates.enabled(Gate::FastLeaseKeepAlive));
         assert_eq!(
@@ -229,12 +230,12 @@ mod tests {
     #[test]
     fn a_later_value_adds_to_an_earlier_one() {
         let mut gates = gates("LeaseCheckpoint=true");
-        gates.set("PriorityRequest=true").expect("sound");
+        gates.set("PriorityRequest=true").expect("valid");
         assert!(gates.enabled(Gate::LeaseCheckpoint) && gates.enabled(Gate::PriorityRequest));
     }
 
     #[test]
-    fn refusals_are_in_etcds_words_and_change_nothing() {
+    fn errors_have_etcds_texts_and_change_nothing() {
         let cases = [
             ("X=true", "unrecognized feature gate: X"),
             ("LeaseCheckpoint", "missing bool value for LeaseCheckpoint"),
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_between_commas_is_nothing() {
+    fn empty_parts_are_ignored() {
         assert_eq!(gates(",,"), FeatureGates::default());
     }
 }

@@ -1,8 +1,8 @@
-//! JSON, and how Go says that a value is not of the type that was asked for.
+//! JSON values, and Go's error text for a value of the wrong type.
 
 use serde_json::{Number, Value};
 
-/// What Go calls the kind of a value.
+/// Returns Go's name for the kind of a value.
 pub(crate) fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -14,7 +14,8 @@ pub(crate) fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// `cannot unmarshal string into Go struct field T.f of type int`. A number where another kind of number was asked for is told of by its digits.
+/// Returns `cannot unmarshal string into Go struct field T.f of type int`. If a number was wanted,
+/// a number of the wrong kind is printed with its digits.
 pub(crate) fn mismatch(value: &Value, place: &str, wanted: &str, wants_number: bool) -> String {
     let given = match value {
         Value::Number(number) if wants_number => format!("number {}", digits(number)),
@@ -23,8 +24,8 @@ pub(crate) fn mismatch(value: &Value, place: &str, wanted: &str, wants_number: b
     format!("cannot unmarshal {given} into Go {place} of type {wanted}")
 }
 
-/// A whole number, if that is what it is: `5`, `5.0`, `1e9`.
-pub(crate) fn whole(value: &Value) -> Option<i128> {
+/// Returns an integer if the value is one: `5`, `5.0`, `1e9`.
+pub(crate) fn as_integer(value: &Value) -> Option<i128> {
     let Value::Number(number) = value else { return None };
     if let Some(unsigned) = number.as_u64() {
         return Some(i128::from(unsigned));
@@ -32,12 +33,12 @@ pub(crate) fn whole(value: &Value) -> Option<i128> {
     if let Some(signed) = number.as_i64() {
         return Some(i128::from(signed));
     }
-    // Up to here floats are whole numbers that a 64-bit integer can hold; past it they are refused as too large anyway.
+    // Larger floats do not fit 64 bits and are refused anyway.
     let float = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() < 1e19)?;
     format!("{float:.0}").parse().ok()
 }
 
-/// A number as Go's encoder writes it.
+/// Prints a number as Go's encoder does.
 fn digits(number: &Number) -> String {
     match number.as_f64().filter(|_| number.is_f64()) {
         Some(float) if float.abs() >= 1e21 => format!("{float:e}").replacen('e', "e+", 1),
@@ -50,20 +51,20 @@ fn digits(number: &Number) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::{mismatch, whole};
+    use super::{as_integer, mismatch};
 
     #[test]
-    fn whole_numbers_may_be_written_as_floats() {
-        assert_eq!(whole(&json!(1e9)), Some(1_000_000_000));
-        assert_eq!(whole(&json!(-3)), Some(-3));
-        assert_eq!(whole(&json!(u64::MAX)), Some(u64::MAX.into()));
-        assert_eq!(whole(&json!(1.5)), None);
-        assert_eq!(whole(&json!(1e300)), None);
-        assert_eq!(whole(&json!("1")), None);
+    fn integers_may_be_written_as_floats() {
+        assert_eq!(as_integer(&json!(1e9)), Some(1_000_000_000));
+        assert_eq!(as_integer(&json!(-3)), Some(-3));
+        assert_eq!(as_integer(&json!(u64::MAX)), Some(u64::MAX.into()));
+        assert_eq!(as_integer(&json!(1.5)), None);
+        assert_eq!(as_integer(&json!(1e300)), None);
+        assert_eq!(as_integer(&json!("1")), None);
     }
 
     #[test]
-    fn a_mismatch_is_told_in_gos_words() {
+    fn a_type_mismatch_has_gos_text() {
         let cases = [
             (json!(1.5), true, "cannot unmarshal number 1.5 into Go value of type x"),
             (

@@ -3,16 +3,16 @@
 //! ```text
 //!     command line ─┐
 //!     environment ──┼─► Flags ───► logging, check ──► resolve ──► unsupported ──► Config
-//!     file ─────────┘   as typed   etcd's rules       defaults    our limits      resolved
+//!     file ─────────┘   as given   etcd's rules       defaults    our limits      resolved
 //! ```
 //!
-//! [`parse`] runs these steps. It returns a [`Config`] and the [`Notice`]s for the log, or an [`Exit`]:
-//! texts to print (help, a bad flag) or a refused configuration to log.
+//! [`parse`] runs these steps. It returns a [`Config`] and the [`Notice`]s for the log, or an
+//! [`Exit`]: texts to print (help, a bad flag) or a refused configuration to log.
 //!
-//! Invariants: a value that etcd 3.7.1 accepts is accepted and means the same; a value that etcd refuses
-//! is refused with etcd's text; a flag that Bowline cannot honour is refused, never ignored
-//! (`unsupported`). Nothing is read from the process: arguments, environment and machine are arguments
-//! of [`parse`]. The only file that is opened is the configuration file.
+//! Invariants: a value that etcd 3.7.1 accepts is accepted and means the same; a value that etcd
+//! refuses is refused with etcd's text; a flag that Bowline cannot honour is refused, never ignored
+//! (`unsupported`). Nothing is read from the process: arguments, environment and machine are
+//! arguments of [`parse`]. The only file that is opened is the configuration file.
 //!
 //! The crate opens no sockets and starts no threads. Whether the data directory is empty, and so
 //! whether the initial cluster matters, is up to `node`.

@@ -1,4 +1,4 @@
-//! What the log is to be told about the configuration, once there is a log.
+//! Log messages about the configuration, collected until logging is started.
 
 use std::net::IpAddr;
 
@@ -9,152 +9,152 @@ use tracing::{error, info, warn};
 use crate::error::ConfigError;
 use crate::resolve::tls::Audience;
 
-/// Something for the log, in etcd's words where etcd has some.
+/// A message for the log, with etcd's text where etcd has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
-    /// Runs where nobody promised that it would.
+    /// An unsupported architecture that the operator allowed.
     ArchAllowed {
         /// The architecture.
         arch: String,
     },
-    /// Would run where nobody promised that it would.
+    /// An unsupported architecture.
     ArchRefused {
         /// The architecture.
         arch: String,
     },
-    /// A variable that would be a flag which nobody can mean.
+    /// The variable `ETCD_VERSION`, which is ignored.
     SpecialVariable {
         /// The variable.
         key: String,
-        /// Its value.
+        /// The value.
         value: String,
     },
-    /// A variable was taken.
+    /// An environment variable that set a flag.
     VariableUsed {
         /// The variable.
         name: String,
-        /// Its value.
+        /// The value.
         value: String,
     },
-    /// A variable that looks like a flag.
+    /// An environment variable with the prefix that is not a flag.
     UnknownVariable {
-        /// With its value: `ETCD_NMAE=m1`.
+        /// The variable with its value: `ETCD_NMAE=m1`.
         variable: String,
     },
-    /// A key of the configuration file that stands for nothing.
+    /// An unknown key of the configuration file.
     UnknownKey {
         /// The key.
         key: String,
     },
-    /// A timeout that was too short.
+    /// A timeout that was raised to its minimum.
     TimeoutRaised {
-        /// Its flag.
+        /// The flag.
         flag: &'static str,
-        /// What it is now.
+        /// The new value.
         to: GoDuration,
     },
-    /// No listener for HTTP alone.
+    /// There is no separate listener for HTTP.
     SinglePort,
-    /// Leases are told of, and forgotten.
+    /// Lease checkpoints are replicated but not persisted.
     CheckpointNotKept,
-    /// Nobody gave the member a name.
+    /// The member has the default name.
     DefaultName {
-        /// Its name.
+        /// The name.
         name: String,
     },
-    /// A configuration file was taken.
+    /// A configuration file was loaded.
     FileLoaded {
-        /// Where it is.
+        /// The path of the file.
         path: String,
     },
-    /// A flag that will go away.
+    /// A deprecated flag was given.
     Deprecated(&'static str),
-    /// How the process was started.
+    /// The arguments of the process.
     Running {
-        /// With the name of the program.
+        /// The arguments, beginning with the name of the program.
         args: Vec<String>,
     },
     /// The configuration is refused.
     Refused(ConfigError),
-    /// A hint at how to mend that.
+    /// Advertised client URLs are missing.
     AdvertiseUnset(ConfigError),
-    /// The configuration is sound, but cannot be started with.
+    /// The configuration is valid, but a member cannot start with it.
     NotStarted(ConfigError),
-    /// An address of this machine was found to advertise.
+    /// The address of the default route is advertised.
     DefaultHost {
         /// The address.
         host: String,
     },
-    /// None was found.
+    /// There is no default route.
     NoDefaultHost {
-        /// Why.
+        /// The cause.
         error: String,
     },
-    /// Nobody said where the data is to be.
+    /// The default data directory is used.
     DefaultDataDir {
-        /// Where it is.
+        /// The data directory.
         dir: String,
     },
-    /// Requests may be larger than is good.
+    /// The maximum request size exceeds the recommendation.
     LargeRequests {
-        /// As large as that.
+        /// The maximum size.
         bytes: u64,
     },
-    /// The database may be larger than is good.
+    /// The quota exceeds the recommendation.
     LargeQuota {
-        /// As large as that.
+        /// The quota.
         bytes: u64,
     },
-    /// A cost that bcrypt does not have.
+    /// An invalid bcrypt cost.
     BcryptCost {
-        /// The cost.
+        /// The given cost.
         given: u64,
     },
-    /// Entries until a snapshot: none were said.
+    /// The snapshot count is zero, so the default is used.
     SnapshotCount {
-        /// What it is now.
+        /// The new value.
         updated: u64,
     },
-    /// Entries behind a snapshot: none were said.
+    /// The number of catch-up entries is zero, so the default is used.
     CatchUpEntries {
-        /// What it is now.
+        /// The new value.
         updated: u64,
     },
-    /// A certificate was given, so none is made.
+    /// A certificate was given, so none is generated.
     AutoTlsIgnored(Audience),
-    /// A certificate is made, and nothing else about TLS is heeded.
+    /// A certificate is generated, and the other TLS flags are ignored.
     AutoTlsAlone {
-        /// Who is at the other end.
+        /// The other end of the connections.
         audience: Audience,
         /// The flags that have no effect.
         ignored: Vec<&'static str>,
     },
-    /// An address to call other members from was looked for.
+    /// The search for an address to dial peers from.
     LocalAddress {
-        /// In these.
+        /// The advertised peer URLs.
         urls: Vec<String>,
-        /// And found.
+        /// The address, if one was found.
         address: Option<IpAddr>,
     },
-    /// Progress notes would come too often.
+    /// The progress notification interval was raised to its minimum.
     ProgressInterval {
-        /// What it is now.
+        /// The new value.
         min: GoDuration,
     },
 }
 
-/// The most that a request should have, in bytes; etcd's recommendation.
+/// etcd's recommended maximum size of a request, in bytes.
 pub(crate) const REQUEST_BYTES_RECOMMENDED: u64 = 10 * 1024 * 1024;
-/// The most that a database should have, in bytes; etcd's recommendation.
+/// etcd's recommended maximum size of the database, in bytes.
 pub(crate) const QUOTA_BYTES_RECOMMENDED: u64 = 8 * 1024 * 1024 * 1024;
-/// The costs that bcrypt has.
+/// The valid bcrypt costs.
 pub(crate) const BCRYPT_COSTS: std::ops::RangeInclusive<u64> = 4..=31;
-/// The cost if a given one is none.
+/// The default bcrypt cost.
 pub(crate) const BCRYPT_COST: u32 = 10;
 
 impl Notice {
-    /// Whether etcd tells it before it opens the logs that were asked for.
+    /// Returns whether etcd logs it before it opens the configured outputs.
     pub(crate) fn is_before_logs(&self) -> bool {
         matches!(
             self,
@@ -167,7 +167,7 @@ impl Notice {
         )
     }
 
-    /// Tells the log. A list, with an arm for each.
+    /// Logs the message.
     pub fn log(&self) {
         match self {
             Self::ArchAllowed { arch } => {
@@ -262,11 +262,11 @@ impl Notice {
             }
             Self::AutoTlsAlone { audience: Audience::Clients, ignored } => warn!(
                 ?ignored,
-                "--auto-tls stands alone: clients are let in without a certificate, whatever these say"
+                "--auto-tls ignores these flags: clients are accepted without a certificate"
             ),
             Self::AutoTlsAlone { audience: Audience::Peers, ignored } => warn!(
                 ?ignored,
-                "--peer-auto-tls stands alone: members are let in without a certificate, whatever these say"
+                "--peer-auto-tls ignores these flags: peers are accepted without a certificate"
             ),
             Self::LocalAddress { urls, address } => {
                 info!(
@@ -274,7 +274,7 @@ impl Notice {
                     "searching for a suitable member local address in AdvertisePeerURLs"
                 );
                 match address {
-                    // Compat: only this one field of etcd's logs is written so.
+                    // Compat: etcd spells this one field in camel case.
                     Some(address) => info!(LocalAddr = %address, "setting member local address"),
                     None => warn!(
                         advertise_peer_urls = ?urls,
@@ -290,7 +290,7 @@ impl Notice {
     }
 }
 
-/// A number of bytes for people, in powers of a thousand: `10 MB`, `2.1 GB`.
+/// Prints a number of bytes in powers of 1000, as go-humanize does: `10 MB`, `2.1 GB`.
 fn human_bytes(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
     let (mut unit, mut scale) = (0, 1_u64);
@@ -301,7 +301,7 @@ fn human_bytes(bytes: u64) -> String {
     match tenths {
         _ if unit == 0 => format!("{bytes} B"),
         0..100 => format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit]),
-        // A half goes to the even side, as Go prints it.
+        // Rounds half to even, as Go does.
         _ => format!("{} {}", (tenths + 4 + (tenths / 10) % 2) / 10, UNITS[unit]),
     }
 }
@@ -311,7 +311,7 @@ mod tests {
     use super::human_bytes;
 
     #[test]
-    fn bytes_for_people() {
+    fn bytes_print_as_in_go_humanize() {
         let cases = [
             (82, "82 B"),
             (1_000, "1.0 kB"),

@@ -17,38 +17,38 @@ use crate::resolved::Config;
 use crate::url::list::UniqueUrls;
 use crate::{check, resolve, unsupported};
 
-/// What came out of it.
+/// A valid configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed {
     /// The configuration.
     pub config: Config,
-    /// What the log should be told, in this order.
+    /// The messages to log, in this order.
     pub notices: Vec<Notice>,
 }
 
-/// Why the process ends before it has begun.
+/// A reason to end the process without starting a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// With something to be printed.
+    /// Print texts and exit with a code.
     Printed {
-        /// On the standard output.
+        /// The text for standard output.
         stdout: String,
-        /// On the standard error.
+        /// The text for standard error.
         stderr: String,
-        /// With this code.
+        /// The exit code.
         code: u8,
     },
-    /// With something to be logged, and code 1.
+    /// Log notices and exit with code 1.
     Logged {
-        /// How to log it.
+        /// The configuration of logging, as far as it is known.
         logs: LogConfig,
-        /// What, in this order.
+        /// The messages to log, in this order.
         notices: Vec<Notice>,
     },
 }
 
 impl Exit {
-    /// The code that the process ends with.
+    /// Returns the exit code.
     pub fn code(&self) -> u8 {
         match self {
             Self::Printed { code, .. } => *code,
@@ -57,7 +57,10 @@ impl Exit {
     }
 }
 
-/// Reads the configuration of a member. The first argument is the name of the program.
+/// Parses the configuration of a member. The first argument is the name of the program.
+///
+/// # Errors
+/// An [`Exit`] if there is nothing to start: help, the version, or a refused configuration.
 pub fn parse(
     args: impl IntoIterator<Item = OsString>,
     environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -77,15 +80,16 @@ pub fn parse(
     session.finish(flags)
 }
 
-/// What to tell instead of `notices` if the logs that were asked for cannot be opened. etcd opens them before it looks at all else, so what
-/// was found out after that is left out.
+/// Returns the messages to log instead of `notices` if a log output cannot be opened.
+///
+/// etcd opens the outputs before it checks anything else, so notices of later checks are left out.
 pub fn notices_without_logs(notices: &[Notice], args: &[String], error: String) -> Vec<Notice> {
     let before = notices.iter().filter(|notice| notice.is_before_logs()).cloned();
     let running = Notice::Running { args: args.to_vec() };
     before.chain([running, Notice::Refused(ConfigError::LogOutput(error))]).collect()
 }
 
-/// Arguments that are texts. What the program is called does not matter.
+/// Refuses arguments that are not UTF-8, except for the name of the program.
 fn texts(args: Vec<OsString>) -> Result<Vec<String>, Exit> {
     let text = |(position, arg): (usize, OsString)| match arg.into_string() {
         Ok(arg) => Ok(arg),
@@ -97,20 +101,20 @@ fn texts(args: Vec<OsString>) -> Result<Vec<String>, Exit> {
     })
 }
 
-/// One run of [`parse`].
+/// The state of a run of [`parse`].
 struct Session<'a> {
     args: Vec<String>,
     environment: Environment,
     machine: &'a Machine,
     notices: Vec<Notice>,
-    /// How to log, as far as that is known.
+    /// The configuration of logging, as far as it is known.
     logs: LogConfig,
 }
 
-/// The shortest time that other members are given.
+/// The minimum of `--raft-read-timeout` and `--raft-write-timeout`.
 const RAFT_TIMEOUT_MIN: GoDuration = GoDuration::from_nanos(5_000_000_000);
 
-/// Flags that will go away, and what is said about them.
+/// Deprecated flags and etcd's warnings about them.
 const DEPRECATED: [(&str, &str); 2] = [
     ("max-snapshots", "--max-snapshots is deprecated in 3.6 and will be decommissioned in 3.8."),
     (
@@ -132,7 +136,7 @@ impl Session<'_> {
         Err(self.end_with(Notice::ArchRefused { arch }))
     }
 
-    /// The command line, as far as it goes.
+    /// Parses the command line.
     fn read_args(&mut self) -> Result<Flags, Exit> {
         let args = self.args.get(1..).unwrap_or_default();
         if let Some(name) =
@@ -150,7 +154,8 @@ impl Session<'_> {
         }
     }
 
-    /// What else there is: a file, or the environment. Checked as etcd checks it.
+    /// Reads the configuration file if there is one, otherwise the environment, and checks the
+    /// flags.
     fn read_rest(&mut self, typed: Flags) -> Result<Flags, Exit> {
         let given = Some(typed.config_file.clone()).filter(|path| !path.is_empty());
         let path = given.map_or_else(|| self.environment.config_file(), |path| Ok(Some(path)));
@@ -166,7 +171,8 @@ impl Session<'_> {
             Err(FileError::Refused(refusal)) => return Err(self.refuse(refusal)),
             Err(FileError::Printed(text)) => return Err(printed("", &text, 1)),
         };
-        // Compat: as in etcd, these two act from the command line even then, and however short they are.
+        // Compat: as in etcd, these two are taken from the command line even with a file, and are
+        // not raised to their minimum.
         flags.raft_read_timeout = typed.raft_read_timeout;
         flags.raft_write_timeout = typed.raft_write_timeout;
         let logs = log_config(&flags).map_err(|refusal| self.refuse(refusal))?;
@@ -206,7 +212,7 @@ impl Session<'_> {
         }
     }
 
-    /// What is sound is worked out, and looked at for what cannot be done.
+    /// Resolves the checked flags, and refuses flags that Bowline cannot honour.
     fn finish(mut self, flags: Flags) -> Result<Parsed, Exit> {
         self.tell_deprecated(&flags);
         self.tell_running();
@@ -232,9 +238,9 @@ impl Session<'_> {
         self.notices.push(Notice::Running { args: self.args.clone() });
     }
 
-    /// The configuration is refused: says how it was started, and why it was not.
+    /// Ends with a refused configuration: logs the arguments and the error.
     fn refuse(&mut self, refusal: ConfigError) -> Exit {
-        // Compat: etcd ends on the spot here, before it has said how it was started.
+        // Compat: as in etcd, this error ends the process before the arguments are logged.
         if matches!(refusal, ConfigError::Shadowed(_)) {
             return self.end_with(Notice::Refused(refusal));
         }
@@ -260,7 +266,7 @@ fn printed(stdout: &str, stderr: &str, code: u8) -> Exit {
     Exit::Printed { stdout: stdout.to_owned(), stderr: stderr.to_owned(), code }
 }
 
-/// What follows from what was typed and what was not.
+/// Adjusts the defaults of flags that depend on which other flags were given.
 fn adjust_typed(flags: &mut Flags) {
     if flags.is_given("listen-client-urls") && !flags.is_given("advertise-client-urls") {
         flags.advertise_client_urls = UniqueUrls::default();

@@ -1,8 +1,8 @@
-//! A configuration as it is meant: checked, with every default in its place.
+//! The resolved configuration: checked, with all defaults.
 //!
-//! Plain data, and nothing that could still be wrong: addresses are addresses, zero no longer stands for something else, and what is
-//! off is `None`. How it follows from [`Flags`](super::Flags) is told in `resolve`. What is asked for and cannot be done yet has no place
-//! here: `unsupported` refuses it.
+//! Plain data without invalid states: addresses are parsed, zero does not stand for a default, and
+//! a feature that is off is `None`. `resolve` derives it from [`Flags`](super::Flags); flags that
+//! Bowline cannot honour never get here, because `unsupported` refuses them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,54 +20,54 @@ use crate::url::{ListenUrl, Url};
 pub struct Config {
     /// The name of the member.
     pub name: String,
-    /// Where its data is.
+    /// The data directory.
     pub data_dir: PathBuf,
-    /// Where its log is, if not with the data.
+    /// The WAL directory, if it is not in the data directory.
     pub wal_dir: Option<PathBuf>,
-    /// Where it listens.
+    /// Listen URLs and socket options.
     pub listen: Listen,
-    /// How others reach it.
+    /// Advertised URLs.
     pub advertise: Advertise,
-    /// The cluster that it starts with.
+    /// The cluster to create or join.
     pub cluster: Cluster,
-    /// The pace of consensus.
+    /// Raft timing and snapshots.
     pub raft: Raft,
     /// The database.
     pub backend: Backend,
-    /// What becomes of history.
+    /// Compaction.
     pub compaction: Compaction,
-    /// What clients may ask for.
+    /// Limits of requests.
     pub limits: Limits,
-    /// Connections of clients.
+    /// Client connections.
     pub client: Client,
-    /// TLS for clients, and for those who read metrics.
+    /// TLS for client and metrics listeners.
     pub tls: Tls,
-    /// Connections between members.
+    /// Peer connections.
     pub peer: Peer,
-    /// Users, passwords and tokens.
+    /// Passwords and tokens.
     pub auth: Auth,
-    /// Looking for damage.
+    /// Periodic checks.
     pub checks: Checks,
-    /// What is measured and told.
+    /// Metrics, slow requests and tracing.
     pub monitoring: Monitoring,
-    /// Logs.
+    /// Logging.
     pub logs: LogConfig,
-    /// Switches for what is young.
+    /// Feature gates.
     pub gates: FeatureGates,
-    /// Do not wait for the disk.
+    /// Do not sync the disk.
     pub unsafe_no_fsync: bool,
 }
 
-/// Where a member listens.
+/// The listen URLs of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
-    /// For other members.
+    /// URLs for peers.
     pub peer: Vec<ListenUrl>,
-    /// For clients: gRPC, and HTTP unless that has URLs of its own.
+    /// URLs for clients: gRPC, and HTTP unless it has URLs of its own.
     pub client: Vec<ListenUrl>,
-    /// For clients: HTTP only.
+    /// URLs for clients: HTTP only.
     pub client_http: Vec<ListenUrl>,
-    /// For metrics and health only.
+    /// URLs for metrics and health only.
     pub metrics: Vec<ListenUrl>,
     /// Set SO_REUSEPORT.
     pub reuse_port: bool,
@@ -75,45 +75,45 @@ pub struct Listen {
     pub reuse_address: bool,
 }
 
-/// How others reach a member.
+/// The advertised URLs of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advertise {
-    /// Other members, in the order of texts.
+    /// URLs for peers, sorted by text.
     pub peer: Vec<Url>,
-    /// Clients, in the order of texts.
+    /// URLs for clients, sorted by text.
     pub client: Vec<Url>,
 }
 
-/// The cluster that a member starts with, unless it has data already.
+/// The cluster that a member without data creates or joins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cluster {
-    /// Whether it is a new one.
+    /// Whether to create or to join.
     pub state: ClusterState,
-    /// Keeps clusters apart that have the same URLs.
+    /// The token that distinguishes clusters with the same URLs.
     pub token: String,
-    /// Its members, as typed; what it says is asked for with [`Config::initial_cluster`], and only if there is no data.
+    /// The initial members, as given. Parsed only if there is no data.
     pub initial: String,
-    /// Where else its members are to be found, if not in `initial`.
+    /// Where to find the initial members instead of in `initial`.
     pub discovery: Option<Discovery>,
-    /// Go on alone, with the data that there is.
+    /// Restart as the only member of the cluster, with the existing data.
     pub force_new: bool,
-    /// Refuse changes of membership that would cost the quorum.
+    /// Refuse membership changes that would lose the quorum.
     pub strict_reconfig_check: bool,
-    /// Most learners.
+    /// The maximum number of learners.
     pub learners_max: u64,
 }
 
-/// Where the members of a cluster that is about to begin are to be found.
+/// Where to find the members of a new cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Discovery {
-    /// In records of DNS.
+    /// In DNS SRV records.
     Srv {
-        /// Of this domain.
+        /// The domain.
         domain: String,
-        /// What is behind the names of the services there; may be empty.
+        /// The suffix of the service names; may be empty.
         service_name: String,
     },
-    /// On a list that a running cluster keeps.
+    /// In a list that a running cluster keeps.
     Service(Box<DiscoveryService>),
 }
 
@@ -161,17 +161,17 @@ impl fmt::Debug for DiscoveryUser {
     }
 }
 
-/// Whether a cluster is to be made or joined.
+/// Whether to create or to join a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClusterState {
-    /// To be made.
+    /// Create a cluster.
     New,
-    /// To be joined.
+    /// Join a cluster.
     Existing,
 }
 
 impl ClusterState {
-    /// As it is written.
+    /// Returns the value of the flag.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::New => "new",
@@ -180,39 +180,39 @@ impl ClusterState {
     }
 }
 
-/// The pace of consensus.
+/// Raft timing and snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Raft {
-    /// One tick, and one heartbeat.
+    /// The duration of a tick, which is the heartbeat interval.
     pub tick: Duration,
-    /// Ticks without a leader until an election; at least five.
+    /// The election timeout in ticks; at least five.
     pub election_ticks: u64,
-    /// Ask whether an election could be won before there is one.
+    /// Whether a candidate runs a pre-vote first.
     pub pre_vote: bool,
-    /// Do not wait out a whole election timeout after a start.
+    /// Whether a member skips most of its first election timeout.
     pub initial_election_tick_advance: bool,
-    /// Entries applied between two snapshots on disk.
+    /// Applied entries between two snapshots on disk.
     pub snapshot_count: u64,
-    /// Entries kept behind a snapshot for followers that lag.
+    /// Entries kept behind a snapshot for slow followers.
     pub snapshot_catchup_entries: u64,
-    /// Snapshot files to keep; `None` keeps all.
+    /// The maximum number of snapshot files; `None` keeps all.
     pub snapshots_max: Option<u64>,
-    /// Files of the log to keep; `None` keeps all.
+    /// The maximum number of WAL segments; `None` keeps all.
     pub wals_max: Option<u64>,
 }
 
 impl Raft {
-    /// Time without a leader until an election. Whole ticks, so it may be less than was asked for.
+    /// Returns the election timeout. It has whole ticks, so it may be shorter than the flag.
     pub fn election_timeout(&self) -> Duration {
         self.tick.saturating_mul(u32::try_from(self.election_ticks).unwrap_or(u32::MAX))
     }
 
-    /// Time that calling another member may take: a second for queues, and an election.
+    /// Returns the timeout of dialing a peer: 1 s and an election timeout.
     pub fn dial_timeout(&self) -> Duration {
         Duration::from_secs(1) + self.election_timeout()
     }
 
-    /// Time that a request may take: five seconds for queues and disks, and two elections.
+    /// Returns the timeout of a request: 5 s and two election timeouts.
     pub fn request_timeout(&self) -> Duration {
         Duration::from_secs(5) + 2 * self.election_timeout()
     }
@@ -221,150 +221,151 @@ impl Raft {
 /// The database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backend {
-    /// Its size that stops writes; `None` is no limit.
+    /// The quota; `None` is no limit.
     pub quota_bytes: Option<u64>,
-    /// Longest time until what was written is committed.
+    /// The maximum time between commits.
     pub batch_interval: Duration,
-    /// Most operations until what was written is committed.
+    /// The maximum number of operations between commits.
     pub batch_operations: u64,
-    /// Defragment at the start if that frees as many megabytes; `None` is never.
+    /// Defragment at the start if it frees at least this much; `None` is never.
     pub bootstrap_defrag_megabytes: Option<u64>,
 }
 
-/// What becomes of history.
+/// Compaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compaction {
-    /// What the server compacts by itself; `None` is nothing.
+    /// Automatic compaction; `None` is off.
     pub auto: Option<AutoCompaction>,
-    /// Revisions compacted in one go.
+    /// Revisions per batch of a compaction.
     pub batch_revisions: u64,
-    /// Pause between two such goes.
+    /// The pause between two batches.
     pub pause: Duration,
 }
 
-/// How much history is kept when the server compacts by itself.
+/// The history that automatic compaction keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AutoCompaction {
-    /// As much time.
+    /// The last period of time.
     Periodic(Duration),
-    /// As many revisions.
+    /// The last revisions.
     Revision(u64),
 }
 
-/// What clients may ask for.
+/// Limits of requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most operations in a transaction.
+    /// The maximum number of operations in a transaction.
     pub txn_operations: u64,
-    /// Largest request, in bytes.
+    /// The maximum size of a request, in bytes.
     pub request_bytes: u64,
 }
 
-/// Connections of clients.
+/// Client connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
-    /// Most streams open at once on one.
+    /// The maximum number of concurrent streams per connection.
     pub streams_max: u32,
-    /// Shortest time between two pings of a client; `None` enforces nothing.
+    /// The minimum interval between pings of a client; `None` enforces nothing.
     pub ping_interval_min: Option<Duration>,
-    /// Pings of the server; `None` is none.
+    /// Pings of the server; `None` is off.
     pub keepalive: Option<Keepalive>,
-    /// Serve JSON too.
+    /// Whether the JSON gateway is served.
     pub gateway: bool,
-    /// Origins that web pages may come from; `*` is any.
+    /// Allowed CORS origins; `*` is any.
     pub cors: BTreeSet<String>,
-    /// Names that requests without TLS may be addressed to; `*` is any.
+    /// Allowed host names of requests without TLS; `*` is any.
     pub host_whitelist: BTreeSet<String>,
-    /// Time between two progress notes to a watcher; `None` leaves it to the server.
+    /// The interval of progress notifications; `None` is the server's default.
     pub watch_progress_interval: Option<Duration>,
 }
 
-/// TLS with those of one kind.
+/// TLS for clients or for peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
-    /// What is shown, and who is let in. Empty if nothing was given.
+    /// Certificates, trust and cipher suites. Empty if no flag was given.
     pub info: tls::Info,
-    /// Make a certificate, since none was given.
+    /// The certificate to generate, if none was given.
     pub auto: Option<AutoTls>,
-    /// A certificate that is shown to us must be for where it comes from. With clients that counts only where metrics are served alone.
+    /// Whether the certificate of a client must match its address. For clients, only listeners for
+    /// metrics check it.
     pub checks_origin: bool,
 }
 
-/// Connections between members.
+/// Peer connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// TLS with other members, both who call and who are called.
+    /// TLS, in both directions.
     pub tls: Tls,
-    /// The address to call other members from, if it matters.
+    /// The local address to dial peers from; `None` lets the kernel choose.
     pub local_address: Option<IpAddr>,
-    /// How long another member may say nothing on a connection where it should.
+    /// The read timeout of a peer connection.
     pub read_timeout: Duration,
-    /// How long another member may take nothing of what is said to it.
+    /// The write timeout of a peer connection.
     pub write_timeout: Duration,
 }
 
-/// A certificate to be made.
+/// A certificate to generate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AutoTls {
-    /// The hosts that it is for, names or addresses.
+    /// The hosts in the certificate, names or addresses.
     pub hosts: Vec<String>,
-    /// How long it is good for.
+    /// The validity in years.
     pub validity_years: u64,
 }
 
-/// Pings of the server, to see whether a client is there.
+/// Pings that the server sends to idle clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keepalive {
-    /// Time between two.
+    /// The interval between pings.
     pub interval: Duration,
-    /// Time that an answer may take.
+    /// The timeout of the answer.
     pub timeout: Duration,
 }
 
-/// Users, passwords and tokens.
+/// Passwords and tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Auth {
-    /// Kind of tokens, and their options, as typed.
+    /// The kind of tokens with its options, as given.
     pub token: String,
-    /// How hard hashing a password is.
+    /// The bcrypt cost.
     pub bcrypt_cost: u32,
-    /// Time that a simple token lives without being used.
+    /// The time to live of an unused simple token.
     pub token_ttl: Duration,
 }
 
-/// Looking for damage.
+/// Periodic checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checks {
-    /// Time between two comparisons with the other members; `None` is never.
+    /// The interval of corruption checks; `None` is never.
     pub corruption_interval: Option<Duration>,
-    /// Time between two comparisons of what was compacted.
+    /// The interval of compact hash checks.
     pub compact_hash_interval: Duration,
-    /// Time between two looks at whether a downgrade is done; `None` is never.
+    /// The interval of downgrade checks; `None` is never.
     pub downgrade_interval: Option<Duration>,
 }
 
-/// What is measured and told.
+/// Metrics, slow requests and tracing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Monitoring {
-    /// Measure the times of calls too.
+    /// Whether call latencies are measured.
     pub extensive_metrics: bool,
-    /// Time that applying a request may take before the log tells.
+    /// The apply duration above which a request is logged.
     pub slow_apply: Duration,
-    /// Time that a request may take before the log tells.
+    /// The request duration above which a request is logged.
     pub slow_request: Duration,
-    /// Where traces go; `None` is nowhere.
+    /// Distributed tracing; `None` is off.
     pub tracing: Option<Tracing>,
 }
 
 /// Distributed tracing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tracing {
-    /// Host and port of a collector.
+    /// The `host:port` of the collector.
     pub address: String,
-    /// The name of all members together.
+    /// The service name, the same for all members.
     pub service_name: String,
-    /// The name of this one, if it has one.
+    /// The instance id of this member.
     pub instance_id: Option<String>,
-    /// Calls to trace, of a million whose clients leave it open.
+    /// Sampled calls per million, for calls whose client leaves it open.
     pub sampled_per_million: u32,
 }

@@ -1,25 +1,26 @@
-//! What Bowline cannot do yet, and refuses rather than leaves undone.
+//! Flags that Bowline cannot honour, and refuses rather than ignores.
 //!
-//! A flag in [`FLAGS`] may be given with its default, and with nothing else. A line here goes when what it is about has come.
+//! A flag in [`FLAGS`] may only have its default value. An entry is removed when the feature is
+//! built.
 
 use crate::error::ConfigError;
 use crate::flags::{Flags, Slot, find};
 
 const PROFILES: &str = "its profiles are those of a Go program; docs/profiling.md tells how to look into Bowline with perf, metrics, traces and the log";
 
-/// Flags that cannot act, and why.
+/// Unsupported flags, with the reason.
 const FLAGS: &[(&str, &str)] =
     &[("memory-mlock", "the pages of the database cannot be locked yet")];
 
-/// Subcommands of etcd that are none of ours yet.
+/// Subcommands of etcd that are not built yet.
 pub(crate) const SUBCOMMANDS: [&str; 2] = ["gateway", "grpc-proxy"];
 
-/// What to say to a subcommand.
+/// Returns the error text for a subcommand.
 pub(crate) fn subcommand(name: &str) -> String {
     format!("{name} is not yet supported by Bowline\n")
 }
 
-/// Refuses whatever cannot act, all of it at once.
+/// Refuses unsupported flags, all of them in one error.
 pub(crate) fn check(flags: &Flags) -> Result<(), ConfigError> {
     let mut reasons: Vec<String> = Vec::new();
     let (mut given, mut fresh) = (flags.clone(), Flags::new());
@@ -31,7 +32,7 @@ pub(crate) fn check(flags: &Flags) -> Result<(), ConfigError> {
     if reasons.is_empty() { Ok(()) } else { Err(ConfigError::Unsupported(reasons)) }
 }
 
-/// Free pages are kept by size, which is also etcd's default. For another way to keep them there is no use here.
+/// Refuses the array freelist: Bowline keeps free pages by size, like etcd's default `map`.
 fn freelist(flags: &Flags) -> Option<String> {
     (flags.backend_bbolt_freelist_type == "array").then(|| {
         "--backend-bbolt-freelist-type=array is not supported by Bowline: free pages are always kept by size (map)"
@@ -39,12 +40,13 @@ fn freelist(flags: &Flags) -> Option<String> {
     })
 }
 
-/// What etcd serves then is made by the runtime of Go, and by no other.
+/// Refuses pprof, which only Go's runtime provides.
 fn profiles(flags: &Flags) -> Option<String> {
     flags.enable_pprof.then(|| format!("--enable-pprof is not supported by Bowline: {PROFILES}"))
 }
 
-/// Whether a flag has the same value in both. Neither is changed: a slot knows only how to reach a field to change it.
+/// Returns whether a flag has the same value in both. They are mutable only because a slot returns
+/// a mutable reference; neither is changed.
 fn is_same(name: &str, given: &mut Flags, fresh: &mut Flags) -> bool {
     let Some(flag) = find(name) else { return false };
     match flag.slot {
@@ -74,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_of_the_list_is_a_flag_and_is_refused() {
+    fn every_unsupported_flag_exists_and_is_refused() {
         for (name, reason) in FLAGS {
             let flag = find(name).expect(name);
             let mut flags = Flags::new();
@@ -99,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_refused_is_named_at_once() {
+    fn one_error_names_all_unsupported_flags() {
         let mut flags = Flags::new();
         flags.memory_mlock = true;
         flags.enable_pprof = true;

@@ -147,8 +147,8 @@ fn signed(negative: bool, magnitude: u64) -> Option<i64> {
     }
 }
 
-/// Returns `text` in double quotes, as Go's `time` package does: every byte of a non-ASCII or control
-/// character becomes `\xNN`.
+/// Returns `text` in double quotes, as Go's `time` package does: every byte of a non-ASCII or
+/// control character becomes `\xNN`.
 fn quote_time(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
@@ -201,7 +201,8 @@ fn write_clock(f: &mut fmt::Formatter<'_>, magnitude: u64) -> fmt::Result {
     write!(f, "{}s", decimal(magnitude % MINUTE, 9))
 }
 
-/// Prints `value` divided by ten to the `places`, without trailing zeros: `decimal(1500, 3)` is `1.5`.
+/// Prints `value` divided by ten to the `places`, without trailing zeros: `decimal(1500, 3)` is
+/// `1.5`.
 fn decimal(value: u64, places: usize) -> String {
     let digits = format!("{value:0>width$}", width = places + 1);
     let (whole, fraction) = digits.split_at(digits.len() - places);

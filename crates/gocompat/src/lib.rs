@@ -1,21 +1,21 @@
 //! Values and texts as Go's standard library parses and prints them.
 //!
-//! etcd is written in Go: which flag values it accepts, and what its errors and logs say, follows from
-//! Go's `strconv`, `time`, `net` and `net/url` packages. This crate holds the parts that Bowline
-//! needs, so that every crate prints the same texts.
+//! etcd is written in Go: which flag values it accepts, and what its errors and logs say, follows
+//! from Go's `strconv`, `time`, `net` and `net/url` packages. This crate holds the parts that
+//! Bowline needs, so that every crate prints the same texts.
 //!
 //! ```text
 //!     duration    300ms   1m30s   1.5h   100µs   -5s   0     time: missing unit in duration "5"
 //!     number      42   0x2a   0b101010   1_000               parse error, value out of range
 //!                 1 t T TRUE true True  0 f F FALSE false False
 //!     quote       "a\tb"  "\x00"  "\u200b"  ["a" "b"]  'x'
-//!     os_error    no such file or directory                  Rust: No such file or directory (os error 2)
+//!     os_error    no such file or directory       (Rust: No such file or directory (os error 2))
 //!     host_port   10.0.0.1:2380   [::1]:2380   :2380
-//!     url         http://[fe80::1%25eth0]:2380?x#y           parse "http://a:b": invalid port ":b" after host
+//!     url         http://[fe80::1%25eth0]:2380    parse "http://a:b": invalid port ":b" after host
 //! ```
 //!
-//! The expected values of the tests were printed by Go 1.26. The crate does no I/O and knows nothing
-//! of etcd; the rules for member URLs are in `config`.
+//! The expected values of the tests were printed by Go 1.26. The crate does no I/O and knows
+//! nothing of etcd; the rules for member URLs are in `config`.
 
 mod duration;
 mod host_port;

@@ -27,7 +27,8 @@ impl NumberError {
     }
 }
 
-/// Parses an unsigned number of at most `bits` bits: decimal, or with a prefix `0x`, `0b`, `0o` or `0`.
+/// Parses an unsigned number of at most `bits` bits: decimal, or with a prefix `0x`, `0b`, `0o` or
+/// `0`.
 ///
 /// # Errors
 /// If `strconv.ParseUint` with base 0 would return an error.

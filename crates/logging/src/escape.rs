@@ -1,16 +1,16 @@
-//! Text inside the quotes of a JSON string, as zap writes it.
+//! JSON string escapes, as zap writes them.
 //!
 //! ```text
 //!   say "hi"⏎      →   say \"hi\"\n          quotes, backslash, \n \r \t
-//!   bell ^G, é, <  →   bell \u0007, é, <     other controls; all else stays as it is
+//!   bell ^G, é, <  →   bell \u0007, é, <     other control characters; the rest is kept
 //! ```
 //!
-//! What is written to one [`Escape`] stops at a length with `...`: a key or a value that a client made as large as it could
-//! must not become a line of that size.
+//! [`Escape`] cuts the text at a maximum length and appends `...`, so that a large key or value of
+//! a client does not become a line of that size.
 
 use std::fmt;
 
-/// Writes into a JSON string that someone else opened and will close.
+/// Appends escaped text to a JSON string. The caller writes the quotes.
 pub(super) struct Escape<'a> {
     out: &'a mut String,
     len_max: usize,
@@ -18,12 +18,12 @@ pub(super) struct Escape<'a> {
 }
 
 impl<'a> Escape<'a> {
-    /// Appends to `out` while it is no longer than `len_max`, all that it holds already included.
+    /// Appends to `out` until its whole length reaches `len_max`.
     pub(super) fn new(out: &'a mut String, len_max: usize) -> Self {
         Self { out, len_max, cut: false }
     }
 
-    /// One character; an error once there is no room, which ends whatever is being formatted.
+    /// Appends a character. Returns an error when the text is full, which stops the formatter.
     fn push(&mut self, c: char) -> fmt::Result {
         if self.out.len() >= self.len_max {
             return self.cut();
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_cut_once_and_at_a_character() {
+    fn a_long_text_is_cut_once_at_a_character_boundary() {
         assert_eq!(escaped("abcdef", 4), "abcd...");
         assert_eq!(escaped("ééé", 3), "éé...");
         let mut out = String::new();

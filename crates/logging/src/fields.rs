@@ -1,17 +1,18 @@
-//! The fields of an event or a span, already written out.
+//! The fields of an event or a span, formatted.
 //!
 //! ```text
 //!   info!(local_member_id = %id, leases = 3, urls = ?["http://a:1", "http://b:2"], "...")
 //!   json      "local-member-id":"8e9e05c52164694d","leases":3,"urls":["http://a:1","http://b:2"]
-//!   console   "local-member-id": "8e9e05c52164694d", "leases": 3, "urls": ["http://a:1", "http://b:2"]
+//!   console   "local-member-id": "8e9e05c52164694d", "leases": 3, "urls": ["http://a:1"]
 //! ```
 //!
-//! Always true: the text is the inside of a JSON object; the fields stand in the order given; underscores of a name have become
-//! dashes, as etcd's names have them (but for [`WITH_UNDERSCORES`]); the text grows past [`TEXT_BYTES_MAX`] only by names and numbers.
+//! Invariants: the text is the inside of a JSON object; fields keep their order; underscores in
+//! names become dashes as in etcd, except for [`WITH_UNDERSCORES`]; only names and numbers can
+//! exceed [`TEXT_BYTES_MAX`].
 //!
-//! A list or a map given with `?` stays one. tracing hands both `%x` and `?x` over as something to be printed, so what begins
-//! like a list is printed once more with `{:#?}`: only what has parts looks different then. A string that a client
-//! sent never does, whatever it looks like.
+//! A list or map given with `?` becomes a JSON list or map. tracing passes both `%x` and `?x` as
+//! `Debug` values, so a text that begins like a list is printed again with `{:#?}`: only a value
+//! with parts then prints differently. A string from a client never does, whatever it contains.
 
 use std::error::Error;
 use std::fmt::{self, Debug, Write};
@@ -24,13 +25,13 @@ use tracing::field::{Field, Visit};
 use super::Format;
 use super::escape::Escape;
 
-/// Most bytes of text in the message, in all the fields, or in the stack trace of one line.
+/// The maximum size of the message, of all fields together, or of the stack trace of a line.
 pub(super) const TEXT_BYTES_MAX: usize = 32 * 1024;
 
-/// Names that have underscores in etcd, too: those of the line `trace`.
+/// Names with underscores in etcd: the fields of the line `trace`.
 const WITH_UNDERSCORES: [&str; 2] = ["trace_id", "step_count"];
 
-/// Fields as text, to be put between braces.
+/// Formatted fields, without the enclosing braces.
 #[derive(Clone, Debug)]
 pub(super) struct Fields {
     text: String,
@@ -38,17 +39,17 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    /// None yet.
+    /// Creates an empty list of fields.
     pub(super) fn new(format: Format) -> Self {
         Self { text: String::new(), format }
     }
 
-    /// The text.
+    /// Returns the formatted fields.
     pub(super) fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Adds what another one holds, if there is room for it.
+    /// Appends the fields of `other` if they fit.
     pub(super) fn append(&mut self, other: &Self) {
         if other.text.is_empty() || self.text.len() + other.text.len() > TEXT_BYTES_MAX {
             return;
@@ -57,7 +58,7 @@ impl Fields {
         self.text.push_str(&other.text);
     }
 
-    /// Adds a value that needs no quotes.
+    /// Adds a value without quotes.
     pub(super) fn bare(&mut self, name: &str, value: impl fmt::Display) {
         self.name(name);
         // Writing to a String cannot fail.
@@ -94,10 +95,10 @@ impl Fields {
     }
 }
 
-/// Appends a value and the quotes round it.
+/// Appends a value in quotes.
 pub(super) fn push_quoted(out: &mut String, len_max: usize, value: fmt::Arguments<'_>) {
     out.push('"');
-    // An error means that the text was cut, or that a value cannot print itself; what there is of it is kept.
+    // On an error, the text was cut or the value failed to print; the part so far is kept.
     let _ = Escape::new(out, len_max).write_fmt(value);
     out.push('"');
 }
@@ -159,17 +160,17 @@ impl Visit for Fields {
     }
 }
 
-/// The field that tracing keeps the message in.
+/// The field in which tracing passes the message.
 const MESSAGE: &str = "message";
 
-/// The message of an event, alone: it decides whether the rest is worth formatting.
+/// The message of an event, formatted first because sampling depends on it.
 #[derive(Debug, Default)]
 pub(super) struct Message {
     text: String,
 }
 
 impl Message {
-    /// The text.
+    /// Returns the message.
     pub(super) fn as_str(&self) -> &str {
         &self.text
     }
@@ -190,7 +191,7 @@ impl Visit for Message {
 }
 
 impl Write for Message {
-    /// What does not fit is left away; the error tells whoever formats to stop.
+    /// Appends what fits. Returns an error when the text is cut, which stops the formatter.
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = TEXT_BYTES_MAX - self.text.len();
         self.text.push_str(&text[..text.floor_char_boundary(room)]);
@@ -198,7 +199,7 @@ impl Write for Message {
     }
 }
 
-/// An error with its sources, each named once: some errors print their source themselves.
+/// An error with its sources. A source that the error already prints is not repeated.
 struct Chain<'a>(&'a (dyn Error + 'static));
 
 impl fmt::Display for Chain<'_> {
@@ -218,7 +219,7 @@ impl fmt::Display for Chain<'_> {
     }
 }
 
-/// The list or map that a value is, if it is one and JSON can hold it.
+/// Returns a value as a JSON list or map, if it is one.
 fn parts_of(value: &dyn Debug) -> Option<Value> {
     let plain = bounded(format_args!("{value:?}"))?;
     let is_empty = plain == "[]" || plain == "{}";
@@ -228,14 +229,14 @@ fn parts_of(value: &dyn Debug) -> Option<Value> {
     serde_json::from_str(&plain).ok()
 }
 
-/// A value printed, unless that takes more room than a line has.
+/// Formats a value, or returns `None` if it is longer than a line may be.
 fn bounded(value: fmt::Arguments<'_>) -> Option<String> {
     let mut out = Bounded(String::new());
     out.write_fmt(value).ok()?;
     Some(out.0)
 }
 
-/// A text that refuses to grow past what a line may hold, indentation included.
+/// A text bounded by twice [`TEXT_BYTES_MAX`], which leaves room for indentation.
 struct Bounded(String);
 
 impl Write for Bounded {
@@ -257,7 +258,7 @@ fn printed(value: &Value, formatter: impl Formatter) -> String {
     }
 }
 
-/// A space after each comma and colon, as zap's console has it.
+/// Formats JSON with a space after each comma and colon, as zap's console does.
 struct Spaced;
 
 impl Formatter for Spaced {

@@ -1,12 +1,12 @@
-//! From an event of tracing to a line in the queue, on the thread of whoever logs.
+//! The tracing layer: turns an event into a line in the queue, on the logging thread.
 //!
 //! ```text
-//!   enabled (level, crate; asked once for each place in the code)
-//!      └► message ─► sampled? ─► fields of the spans, outermost first, then of the event ─► laid out ─► queue
+//!   enabled (level, crate; evaluated once per call site)
+//!      └► message ─► sampled? ─► fields: spans, outermost first, then event ─► format ─► queue
 //! ```
 //!
-//! Fields of a span are written out when it is made, and stand in every line logged inside it. Nothing here reads or
-//! writes a file, and nothing waits.
+//! The fields of a span are formatted when it is created and appear in every line logged inside it.
+//! The layer does no I/O and never waits.
 
 use std::sync::Arc;
 
@@ -23,9 +23,9 @@ use super::line::{Entry, Layout, Line};
 use super::origin::{Caller, is_ours, logger_of};
 use super::queue::Queue;
 use super::sample::Sampler;
-use super::stamp;
+use super::timestamp;
 
-/// Writes events as zap would.
+/// A tracing layer that formats events as zap does.
 pub(super) struct LineLayer {
     level: Level,
     layout: Layout,
@@ -34,7 +34,7 @@ pub(super) struct LineLayer {
 }
 
 impl LineLayer {
-    /// Lines of `level` and graver go to `queue`.
+    /// Creates a layer that sends lines of `level` and above to `queue`.
     pub(super) fn new(
         level: Level,
         layout: Layout,
@@ -50,7 +50,7 @@ impl LineLayer {
     }
 
     fn passes(&self, entry: &Entry<'_>) -> bool {
-        // A clock past the year 2262 has no such number; all its lines count as of one second.
+        // Past the year 2262 nanoseconds do not fit; all lines then share one sampling interval.
         let nanos = i64::try_from(entry.at.as_nanosecond()).unwrap_or(i64::MAX);
         self.sampler
             .as_ref()
@@ -114,7 +114,7 @@ where
         let none = self.layout.fields();
         let entry = Entry {
             level,
-            at: stamp::now(),
+            at: timestamp::now(),
             logger: logger_of(metadata.target()),
             caller,
             message: message.as_str(),

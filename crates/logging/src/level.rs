@@ -1,23 +1,24 @@
-//! How grave a line is: zap's seven levels over tracing's five.
+//! Log levels: zap's seven over tracing's five.
 //!
 //! ```text
-//!   tracing   TRACE   DEBUG   INFO   WARN   ERROR    ERROR to target "panic"   ERROR to target "fatal"
-//!   written     -     debug   info   warn   error    panic                     fatal
+//!   tracing   TRACE   DEBUG   INFO   WARN   ERROR    ERROR, target "panic"   ERROR, target "fatal"
+//!   written     -     debug   info   warn   error    panic                   fatal
 //! ```
 //!
-//! Two targets are reserved for what tracing has no level for, so that any crate can say it without knowing this one:
-//! `error!(target: "fatal", %error, "listener failed")`. zap ends the process after such a line; here the caller does.
+//! Two reserved targets stand for the levels that tracing lacks, so that any crate can use them
+//! without depending on this one: `error!(target: "fatal", %error, "listener failed")`. zap ends
+//! the process after such a line; here the caller does.
 
 use std::fmt;
 
 use tracing::Metadata;
 
-/// Target of an ERROR event that is to be written as `panic`.
+/// The target of an ERROR event that is written as `panic`.
 pub const PANIC_TARGET: &str = "panic";
-/// Target of an ERROR event that is to be written as `fatal`.
+/// The target of an ERROR event that is written as `fatal`.
 pub const FATAL_TARGET: &str = "fatal";
 
-/// A level of `--log-level`, least grave first.
+/// A level of `--log-level`, lowest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// Each step.
@@ -25,11 +26,11 @@ pub enum Level {
     /// State changed.
     #[default]
     Info,
-    /// Odd, we went on.
+    /// Unexpected, but handled.
     Warn,
-    /// Someone must look.
+    /// An operator has to act.
     Error,
-    /// zap's "panic while developing": a level to filter by; nothing is written at it.
+    /// zap's "panic in development": only for filtering, nothing is written at it.
     DPanic,
     /// A thread panicked.
     Panic,
@@ -38,11 +39,11 @@ pub enum Level {
 }
 
 impl Level {
-    /// Every level, least grave first.
+    /// All levels, lowest first.
     pub const ALL: [Self; 7] =
         [Self::Debug, Self::Info, Self::Warn, Self::Error, Self::DPanic, Self::Panic, Self::Fatal];
 
-    /// The name as it stands in a line.
+    /// Returns the name that is written in a line.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Debug => "debug",
@@ -55,7 +56,7 @@ impl Level {
         }
     }
 
-    /// The level at which an event is written; `None` for TRACE, which never is.
+    /// Returns the level at which an event is written; `None` for TRACE, which is never written.
     pub(super) fn of(metadata: &Metadata<'_>) -> Option<Self> {
         match (*metadata.level(), metadata.target()) {
             (tracing::Level::TRACE, _) => None,
@@ -68,7 +69,7 @@ impl Level {
         }
     }
 
-    /// The most verbose tracing level that can pass this one.
+    /// Returns the most verbose tracing level that passes this one.
     pub(super) fn tracing(self) -> tracing::Level {
         match self {
             Self::Debug => tracing::Level::DEBUG,
@@ -90,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn graver_levels_are_greater() {
+    fn higher_levels_compare_greater() {
         assert!(Level::ALL.is_sorted());
     }
 

@@ -1,4 +1,4 @@
-//! LogGuard of the process, line for line as etcd writes them through zap.
+//! Log lines in the shape that etcd writes through zap.
 //!
 //! ```text
 //!   info!(local_member_id = %id, "became leader")
@@ -6,17 +6,20 @@
 //!         └► queue: 16,384 lines, 8 MiB             no room: dropped and counted
 //!             └► writer: one thread                 stderr, stdout, file, rotated file, journal
 //!
-//!   {"level":"info","ts":"2026-11-15T17:59:00.198683Z","caller":"server/raft.rs:80","msg":"became leader","local-member-id":"8e9e05c52164694d"}
+//!   {"level":"info","ts":"2026-11-15T17:59:00.198683Z","caller":"server/raft.rs:80",
+//!    "msg":"became leader","local-member-id":"8e9e05c52164694d"}
 //! ```
 //!
-//! Always true: logging never waits for an output; memory is bounded; lines that are missing are reported by number when the
-//! output works again, and one that a full disk took half of counts as missing; what was logged before [`LogGuard::flush`] is written
-//! when that says so.
+//! Invariants: logging never waits for an output; memory is bounded; lost lines, including
+//! partially written ones, are counted and reported when the output works again; when
+//! [`LogGuard::flush`] returns true, every line logged before it is written.
 //!
-//! Unlike etcd, an error has no stack trace beside it: the caller is there, and taking a trace costs milliseconds. A panic has.
+//! Unlike etcd, an error line has no stack trace: it names the caller, and capturing a trace takes
+//! milliseconds. A panic has one.
 //!
-//! Left to others: how the flags are spelled and which go together (`config`), and ending the process.
+//! The crate does not parse flags (`config` does) and does not end the process.
 
+mod config;
 mod escape;
 mod fields;
 mod layer;
@@ -24,13 +27,12 @@ mod level;
 mod line;
 mod notify;
 mod open;
-mod options;
 mod origin;
 mod panic;
 mod queue;
 mod sample;
 mod sink;
-mod stamp;
+mod timestamp;
 mod writer;
 
 use std::io;
@@ -43,10 +45,10 @@ use tracing::Dispatch;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::Registry;
 
+pub use config::{Format, LogConfig, Output, Rotation};
 pub use level::{FATAL_TARGET, Level, PANIC_TARGET};
 pub use notify::notify_ready;
 pub use open::OpenError;
-pub use options::{Format, LogConfig, Output, Rotation};
 
 use layer::LineLayer;
 use line::Layout;
@@ -54,15 +56,15 @@ use panic::PanicLog;
 use queue::{Bounds, Queue};
 use sample::Sampler;
 use sink::Sink;
-use stamp::Zone;
+use timestamp::Zone;
 
-/// How long dropping [`LogGuard`] waits for the last lines.
+/// The time that dropping a [`LogGuard`] waits for the last lines.
 pub const SHUTDOWN_FLUSH_MAX: Duration = Duration::from_secs(2);
 
-/// The logs cannot be written.
+/// Logging cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Backups cannot be compressed. Said rather than ignored.
+    /// Compressed backups are not implemented. Refused rather than ignored.
     #[error(
         "log rotation with \"compress\": true is not yet supported by Bowline; set it to false"
     )]
@@ -70,18 +72,18 @@ pub enum StartError {
     /// An output cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The writer's thread does not start.
+    /// The writer thread does not start.
     #[error("start the log writer: {0}")]
     Thread(#[source] io::Error),
-    /// This process logs already.
+    /// Logging was started before in this process.
     #[error("logging was started before")]
     AlreadyStarted,
 }
 
-/// Sends all that this process logs, panics included, to the outputs of `config`.
+/// Sends all events and panics of this process to the outputs of `config`.
 ///
-/// Keep the result until the end of `main`: dropping it writes the last lines. `std::process::exit` drops nothing; call
-/// [`LogGuard::flush`] before.
+/// Keep the result until the end of `main`: dropping it writes the last lines. `std::process::exit`
+/// drops nothing; call [`LogGuard::flush`] before it.
 pub fn start(config: &LogConfig) -> Result<LogGuard, StartError> {
     let (dispatch, logs) = build(config)?;
     tracing::dispatcher::set_global_default(dispatch).map_err(|_| StartError::AlreadyStarted)?;
@@ -94,13 +96,14 @@ pub fn start(config: &LogConfig) -> Result<LogGuard, StartError> {
     Ok(logs)
 }
 
-/// The same, for whoever logs through the dispatcher that it returns: nothing of the process is changed.
+/// Opens the outputs and returns a dispatcher for them, without changing the global state of the
+/// process.
 pub fn build(config: &LogConfig) -> Result<(Dispatch, LogGuard), StartError> {
     if config.wants_compression() {
         return Err(StartError::Compress);
     }
     let sinks = open::open_all(config, Path::new(sink::journal::SOCKET))?;
-    // Compat: as in etcd, the journal gets every line; it has a rate limit of its own.
+    // Compat: as in etcd, lines to the journal are not sampled; it has a rate limit of its own.
     let sampler = (!config.outputs.contains(&Output::Journal)).then(Sampler::new);
     let layout = Layout { format: config.format, zone: Zone::system() };
     assemble(config.level, layout, sampler, sinks, Bounds::default())
@@ -122,7 +125,7 @@ fn assemble(
     Ok((dispatch, LogGuard { queue, layout, writer_id, writer: Some(writer) }))
 }
 
-/// The running logs. Dropped, they write what is left, for [`SHUTDOWN_FLUSH_MAX`] at most.
+/// Keeps logging running. Dropping it writes the queued lines, within [`SHUTDOWN_FLUSH_MAX`].
 #[derive(Debug)]
 pub struct LogGuard {
     queue: Arc<Queue>,
@@ -132,12 +135,12 @@ pub struct LogGuard {
 }
 
 impl LogGuard {
-    /// Waits until all that was logged before is written; whether it was, in time.
+    /// Waits until all lines logged before are written. Returns false if `timeout` passes first.
     pub fn flush(&self, timeout: Duration) -> bool {
         self.queue.flush(timeout)
     }
 
-    /// Lines lost since the start, for want of room or because an output failed.
+    /// Returns the number of lines lost since the start: the queue was full or an output failed.
     pub fn dropped(&self) -> u64 {
         self.queue.dropped()
     }
@@ -146,11 +149,11 @@ impl LogGuard {
 impl Drop for LogGuard {
     fn drop(&mut self) {
         self.queue.close();
-        // A writer that is stuck in an output is left behind: it ends with the process.
+        // A writer that is stuck in an output is not joined; it ends with the process.
         if self.flush(SHUTDOWN_FLUSH_MAX)
             && let Some(writer) = self.writer.take()
         {
-            // That the writer panicked was logged by the hook.
+            // The panic hook has logged a panic of the writer.
             let _ = writer.join();
         }
     }

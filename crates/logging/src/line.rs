@@ -1,11 +1,13 @@
-//! One line, as it is written.
+//! The format of a line.
 //!
 //! ```text
-//!   json      {"level":"info","ts":"2026-11-15T17:59:00.198683Z","caller":"storage/backend.rs:80","msg":"opened backend db","path":"m/db"}
-//!   console   2026-11-15T17:59:00.198683Z⇥info⇥storage/backend.rs:80⇥opened backend db⇥{"path": "m/db"}
+//!   json      {"level":"info","ts":"2026-11-15T17:59:00.198683Z","caller":"storage/backend.rs:80",
+//!              "msg":"opened backend db","path":"m/db"}
+//!   console   2026-11-15T17:59:00.198683Z⇥info⇥storage/backend.rs:80⇥opened db⇥{"path": "m/db"}
 //! ```
 //!
-//! `logger` comes between the time and the caller where there is one; `stacktrace` comes last, on the console in lines of its own.
+//! A `logger`, if any, stands between time and caller. A `stacktrace` comes last, on the console in
+//! lines of its own.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -14,10 +16,10 @@ use jiff::Timestamp;
 
 use super::fields::{Fields, TEXT_BYTES_MAX, push_quoted};
 use super::origin::Caller;
-use super::stamp::Zone;
+use super::timestamp::Zone;
 use super::{Format, Level};
 
-/// What is to be written, before it is laid out.
+/// The parts of a line, not yet formatted.
 #[derive(Debug)]
 pub(super) struct Entry<'a> {
     pub(super) level: Level,
@@ -29,16 +31,16 @@ pub(super) struct Entry<'a> {
     pub(super) stack: Option<&'a str>,
 }
 
-/// A finished line, with what a journal wants to know beside the text.
+/// A formatted line, with the level and package that the journal needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
     pub(super) level: Level,
     pub(super) package: Cow<'static, str>,
-    /// With its newline.
+    /// The text with its newline.
     pub(super) text: String,
 }
 
-/// Lays lines out: `--log-format` and the time zone.
+/// Formats lines by `--log-format` and time zone.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     pub(super) format: Format,
@@ -46,12 +48,12 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Room for fields in this format.
+    /// Creates an empty list of fields in this format.
     pub(super) fn fields(&self) -> Fields {
         Fields::new(self.format)
     }
 
-    /// The text of a line.
+    /// Formats a line.
     pub(super) fn text(&self, entry: &Entry<'_>) -> String {
         let len = 128 + entry.message.len() + entry.fields.as_str().len();
         let mut out = String::with_capacity(len);
@@ -63,7 +65,7 @@ impl Layout {
         out
     }
 
-    // Writing to a String cannot fail, hence the results let go below.
+    // Writing to a String cannot fail, so the results below are ignored.
 
     fn json(&self, out: &mut String, entry: &Entry<'_>) {
         let ts = self.zone.stamp(entry.at);
@@ -106,7 +108,7 @@ fn quote(out: &mut String, value: std::fmt::Arguments<'_>) {
     push_quoted(out, len_max, value);
 }
 
-/// As much of a text as a line has room for.
+/// Cuts a text to [`TEXT_BYTES_MAX`].
 fn cut(text: &str) -> Cow<'_, str> {
     if text.len() <= TEXT_BYTES_MAX {
         return Cow::Borrowed(text);
@@ -135,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn json_puts_the_stack_last() {
+    fn json_ends_with_the_stack_trace() {
         let expected = concat!(
             r#"{"level":"info","ts":"2026-11-15T17:59:00.198683Z","logger":"bbolt","caller":"bolt/db.rs:80","#,
             r#""msg":"opened\tbackend db","path":"m/db","size":24576,"stacktrace":"a\n\tb"}"#,
@@ -145,14 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn the_console_puts_the_stack_below() {
+    fn the_console_prints_the_stack_trace_below_the_line() {
         let expected = "2026-11-15T17:59:00.198683Z\tinfo\tbbolt\tbolt/db.rs:80\topened\tbackend db\t\
                         {\"path\": \"m/db\", \"size\": 24576}\na\n\tb\n";
         assert_eq!(text(Format::Console, Some("a\n\tb")), expected);
     }
 
     #[test]
-    fn a_long_stack_is_cut() {
+    fn a_long_stack_trace_is_cut() {
         let stack = "é".repeat(TEXT_BYTES_MAX);
         for format in [Format::Json, Format::Console] {
             assert!(text(format, Some(&stack)).len() < TEXT_BYTES_MAX + 400);

@@ -1,7 +1,7 @@
-//! Telling systemd that the member serves.
+//! Notifying systemd that the member serves.
 //!
-//! `NOTIFY_SOCKET` names a datagram socket: a path, or `@name` for one without a file. The message is `READY=1`. Without the
-//! variable nobody asked, and nothing is sent; a failure is logged and changes nothing else.
+//! `NOTIFY_SOCKET` names a datagram socket: a path, or `@name` for an abstract socket. The message
+//! is `READY=1`. Without the variable nothing is sent. A failure is only logged.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -13,12 +13,12 @@ use tracing::{error, info};
 
 const READY: &[u8] = b"READY=1";
 
-/// Says `READY=1` to the service manager, if one started this process and wants to know.
+/// Sends `READY=1` to the service manager, if it asks for it.
 pub fn notify_ready() {
     notify(std::env::var_os("NOTIFY_SOCKET"));
 }
 
-/// The lines are etcd's: they stand there also when nobody asked.
+// Compat: as in etcd, the lines are logged even without a service manager.
 fn notify(socket: Option<OsString>) {
     info!("notifying init daemon");
     let named = socket.filter(|name| !name.is_empty());
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_with_a_path_is_told() {
+    fn a_socket_with_a_path_is_notified() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify");
         let socket = UnixDatagram::bind(&path).unwrap();
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_without_a_file_is_told() {
+    fn an_abstract_socket_is_notified() {
         let name = format!("bowline-notify-{}", std::process::id());
         let address = SocketAddr::from_abstract_name(&name).unwrap();
         let socket = UnixDatagram::bind_addr(&address).unwrap();
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_is_gone_is_an_error_to_log() {
+    fn a_missing_socket_is_logged_as_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let gone = send(folder.path().join("gone").as_os_str()).unwrap_err();
         assert_eq!(gone.kind(), io::ErrorKind::NotFound);

@@ -1,45 +1,45 @@
-//! Outputs as typed become sinks.
+//! Opening the configured outputs.
 //!
-//! A path that is not absolute is read as zap reads it, as a URL: `etcd.log` and `file:///var/log/etcd.log` are files, `http://x` is
-//! nothing one can log to.
+//! As in zap, a path that is not absolute is parsed as a URL: `etcd.log` and
+//! `file:///var/log/etcd.log` are files, `http://x` is refused.
 
 use std::io;
 use std::path::Path;
 
-use super::options::{LogConfig, Output, Rotation};
+use super::config::{LogConfig, Output, Rotation};
 use super::sink::Sink;
 use super::sink::journal::{Journal, identifier};
-use super::sink::rotate::Rotated;
+use super::sink::rotate::RotatingFile;
 use super::sink::stream::{Stream, append};
 use gocompat::os_error_text;
 
-/// An output cannot be written to.
+/// An output that cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// There is no journal.
     #[error("can't find journal (dial unixgram {path}: connect: {})", os_error_text(.source))]
     NoJournal {
-        /// Where it should listen.
+        /// The path of its socket.
         path: String,
-        /// Why it cannot be reached.
+        /// The cause.
         source: io::Error,
     },
     /// A file cannot be opened.
     #[error("open sink {output:?}: open {path}: {}", os_error_text(.source))]
     File {
-        /// As typed.
+        /// The output as given.
         output: String,
-        /// The file that was meant.
+        /// The path of the file.
         path: String,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// A URL that means no file.
+    /// A URL that is not a file.
     #[error("open sink {output:?}: {why}")]
     Url {
-        /// As typed.
+        /// The output as given.
         output: String,
-        /// What is wrong with it.
+        /// The cause.
         why: String,
     },
 }
@@ -75,7 +75,7 @@ fn open_journal(path: &Path) -> Result<Box<dyn Sink>, OpenError> {
 }
 
 fn open_rotated(typed: &str, rotation: &Rotation) -> Result<Box<dyn Sink>, OpenError> {
-    match Rotated::open(Path::new(typed), rotation) {
+    match RotatingFile::open(Path::new(typed), rotation) {
         Ok(file) => Ok(Box::new(file)),
         Err(source) => Err(OpenError::File { output: typed.into(), path: typed.into(), source }),
     }
@@ -89,7 +89,7 @@ fn open_file(typed: &str) -> Result<Box<dyn Sink>, OpenError> {
     }
 }
 
-/// The file that is meant, or zap's words for why none is.
+/// Returns the path of a file output, or zap's error text.
 fn path_of(typed: &str) -> Result<&str, String> {
     if typed.starts_with('/') {
         return Ok(typed);
@@ -113,7 +113,7 @@ fn path_of(typed: &str) -> Result<&str, String> {
     }
 }
 
-/// What comes before the first colon, if that is how a URL begins.
+/// Splits off the scheme of a URL.
 fn split_scheme(typed: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = typed.split_once(':')?;
     let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_and_file_urls_mean_files() {
+    fn paths_and_file_urls_are_files() {
         for (typed, path) in [
             ("/var/log/etcd.log", "/var/log/etcd.log"),
             ("/a?b#c", "/a?b#c"),
@@ -145,9 +145,9 @@ mod tests {
         }
     }
 
-    /// What etcd 3.7.1 answers to the same outputs.
+    /// The expected texts are those of etcd 3.7.1.
     #[test]
-    fn outputs_that_cannot_be_opened_are_refused_as_etcd_refuses_them() {
+    fn outputs_that_cannot_be_opened_have_etcds_errors() {
         for (typed, expected) in [
             ("http://x", r#"open sink "http://x": no sink found for scheme "http""#),
             (
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rotated_file_that_cannot_be_opened_is_refused_at_the_start() {
+    fn a_rotating_file_that_cannot_be_opened_is_refused_at_start() {
         let refused =
             refusal(Output::File("/proc/nowhere/etcd.log".to_owned()), Some(Rotation::default()));
         assert!(refused.starts_with(r#"open sink "/proc/nowhere/etcd.log": open "#), "{refused}");

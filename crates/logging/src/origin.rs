@@ -1,19 +1,19 @@
-//! Where an event comes from: the crate, the logger's name, and the line of code.
+//! The origin of an event: crate, logger name and line of code.
 //!
 //! ```text
-//!   target    server::apply::kv                  raft::election                  h2::codec::framed_read
-//!   file      crates/server/src/apply/kv.rs      crates/raft/src/election.rs     (anywhere)
-//!   caller    apply/kv.rs:120                    raft/election.rs:88
-//!   logger    -                                  raft                            -
-//!   written   from --log-level                   from --log-level                from warn
+//!   target    server::apply::kv               raft::election                h2::codec
+//!   file      crates/server/src/apply/kv.rs   crates/raft/src/election.rs   (anywhere)
+//!   caller    apply/kv.rs:120                 raft/election.rs:88
+//!   logger    -                               raft                          -
+//!   written   from --log-level                from --log-level              from warn
 //! ```
 //!
-//! Code of others (the HTTP stack, TLS) speaks up from `warn` only: its debug lines tell of frames, thousands a second, and
-//! would bury ours.
+//! Events of dependencies (the HTTP stack, TLS) are written from `warn` only: their debug lines
+//! describe frames, thousands per second.
 
 use std::fmt;
 
-/// The crates of this repository, by the names that their events carry.
+/// The crates of this repository, as they appear in event targets.
 const OURS: &[&str] = &[
     "api",
     "auth",
@@ -50,12 +50,12 @@ const OURS: &[&str] = &[
     "wal",
 ];
 
-/// Whether an event with this target was written in this repository.
+/// Returns whether the target belongs to a crate of this repository.
 pub(super) fn is_ours(target: &str) -> bool {
     OURS.contains(&crate_of(target))
 }
 
-/// The name under `logger`, for the two parts of etcd that have one.
+/// Returns the `logger` name; in etcd two components have one.
 pub(super) fn logger_of(target: &str) -> Option<&'static str> {
     match crate_of(target) {
         "raft" => Some("raft"),
@@ -68,7 +68,7 @@ fn crate_of(target: &str) -> &str {
     target.split_once("::").map_or(target, |(name, _)| name)
 }
 
-/// A line of code, written short: `dir/file.rs:line`.
+/// A line of code, printed as `dir/file.rs:line`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller<'a> {
     directory: &'a str,
@@ -77,7 +77,8 @@ pub(super) struct Caller<'a> {
 }
 
 impl<'a> Caller<'a> {
-    /// From the path that the compiler knows the file by. A crate's own `src` tells nothing, so the crate's folder stands in.
+    /// Creates a caller from the compiler's path of the file. For a file in `src`, the crate's
+    /// folder is the directory.
     pub(super) fn new(path: &'a str, line: u32) -> Self {
         let (above, file) = path.rsplit_once('/').unwrap_or(("", path));
         let above = above.strip_suffix("/src").unwrap_or(above);
@@ -85,7 +86,7 @@ impl<'a> Caller<'a> {
         Self { directory, file, line }
     }
 
-    /// The folder alone: what the journal calls the package.
+    /// Returns the directory, which the journal calls the package.
     pub(super) fn package(&self) -> &'a str {
         if self.directory.is_empty() { "." } else { self.directory }
     }
@@ -105,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_caller_keeps_the_last_folder_that_says_something() {
+    fn a_caller_keeps_the_last_folder_other_than_src() {
         let short = |path| Caller::new(path, 7).to_string();
         assert_eq!(short("crates/server/src/apply/kv.rs"), "apply/kv.rs:7");
         assert_eq!(short("crates/raft/src/election.rs"), "raft/election.rs:7");
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loggers_of_etcd_have_names() {
+    fn raft_and_bolt_have_etcds_logger_names() {
         assert_eq!(logger_of("raft::election"), Some("raft"));
         assert_eq!(logger_of("bolt"), Some("bbolt"));
         assert_eq!(logger_of("server::apply"), None);

@@ -1,11 +1,13 @@
-//! A panic becomes the last lines of the log, not only words on standard error.
+//! The panic hook, which logs a panic with its stack trace.
 //!
 //! ```text
-//!   {"level":"panic","ts":"…","caller":"mvcc/store.rs:88","msg":"index out of bounds: …","thread":"apply","stacktrace":"…"}
+//!   {"level":"panic","ts":"…","caller":"mvcc/store.rs:88","msg":"index out of bounds: …",
+//!    "thread":"apply","stacktrace":"…"}
 //! ```
 //!
-//! The line is written whatever `--log-level` says, and the hook waits for it, [`FLUSH_MAX`] at most: the process may be
-//! gone right after. Where nothing is logged to standard error the usual hook runs too, so the panic can be seen there.
+//! The line is written at any `--log-level`. The hook waits for it, at most [`FLUSH_MAX`], because
+//! the process may end right after. If no output is standard error, the previous hook runs too and
+//! prints the panic there.
 
 use std::backtrace::Backtrace;
 use std::io::{self, Write};
@@ -18,22 +20,22 @@ use super::Level;
 use super::line::{Entry, Layout, Line};
 use super::origin::Caller;
 use super::queue::Queue;
-use super::stamp;
+use super::timestamp;
 
-/// How long a thread that panics waits for its line.
+/// The time that a panicking thread waits for its line.
 const FLUSH_MAX: Duration = Duration::from_secs(1);
 
-/// What the hook needs to log.
+/// The state of the panic hook.
 pub(super) struct PanicLog {
     pub(super) layout: Layout,
     pub(super) queue: Arc<Queue>,
-    /// The thread that writes: it cannot wait for itself.
+    /// The writer thread, which cannot wait for itself.
     pub(super) writer: ThreadId,
-    /// Whether the log goes to standard error.
+    /// Whether standard error is an output.
     pub(super) is_on_stderr: bool,
 }
 
-/// LogGuard every panic of this process from now on.
+/// Installs the panic hook.
 pub(super) fn install(log: PanicLog) {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -51,7 +53,7 @@ impl PanicLog {
         let is_writer = thread::current().id() == self.writer;
         let is_written = !is_writer && self.queue.push_urgent(line) && self.queue.flush(FLUSH_MAX);
         if !is_written && self.is_on_stderr {
-            // The last resort may fail too, and then there is nobody left to tell.
+            // If this fails too, there is no output left.
             let _ = io::stderr().write_all(text.as_bytes());
         }
     }
@@ -65,7 +67,7 @@ impl PanicLog {
         let stack = Backtrace::force_capture().to_string();
         let text = self.layout.text(&Entry {
             level: Level::Panic,
-            at: stamp::now(),
+            at: timestamp::now(),
             logger: None,
             caller,
             message: info.payload_as_str().unwrap_or("panic with a payload that is no text"),

@@ -1,29 +1,30 @@
-//! The lines that wait for the writer.
+//! The bounded queue between the logging threads and the writer.
 //!
 //! ```text
-//!   any thread ── push ──►  [ line line line ]  ── take ──►  batch at the writer  ── done ──► forgotten
+//!   any thread ── push ──►  [ line line line ]  ── take ──►  batch of the writer  ── done ──► free
 //!                           └────── counted against the bounds until done ─────┘
-//!                 no room: the line is dropped, and counted in `missed` until the writer has reported it
+//!                 full: the line is dropped and counted in `missed` until the writer reports it
 //! ```
 //!
-//! Always true: a push waits for nothing but the lock, which is held for a few instructions; the lines that wait and those at
-//! the writer are together within the [`Bounds`] (twice that for urgent ones); whoever flushes waits for the lines pushed
-//! before, and no longer than it said.
+//! Invariants: a push waits only for the lock, which is held for a few instructions; queued lines
+//! and the writer's batch together stay within [`Bounds`], or twice that for urgent lines; a flush
+//! waits for the lines pushed before it, up to its timeout.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
 
 use super::line::Line;
 
-/// Most lines that wait.
+/// The maximum number of queued lines.
 pub(super) const QUEUE_LINES_MAX: usize = 16 * 1024;
-/// Most bytes of lines that wait.
+/// The maximum size of the queued lines.
 pub(super) const QUEUE_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// By how much urgent lines may overrun the bounds.
+/// The factor by which urgent lines may exceed the bounds.
 const URGENT_FACTOR: usize = 2;
 
-/// How much may wait.
+/// The bounds of a queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) lines: usize,
@@ -36,33 +37,33 @@ impl Default for Bounds {
     }
 }
 
-/// Lines on their way to the writer.
+/// A queue of lines for the writer.
 #[derive(Debug)]
 pub(super) struct Queue {
     bounds: Bounds,
-    state: Mutex<State>,
-    /// The writer waits here for lines.
+    state: Mutex<QueueState>,
+    /// Wakes the writer when there are lines.
     filled: Condvar,
-    /// Whoever flushes waits here for the writer.
+    /// Wakes flushes when the writer is done with a batch.
     written: Condvar,
     dropped: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     waiting: Vec<Line>,
-    /// Lines and their bytes, those at the writer included.
+    /// Lines and bytes, including the writer's batch.
     lines: usize,
     bytes: usize,
-    /// How many lines ever went in, and how many of them are done.
+    /// Lines pushed since the start, and lines done.
     pushed: u64,
     done: u64,
-    /// Lines lost and not yet reported.
+    /// Lost lines that are not yet reported.
     missed: u64,
     closed: bool,
 }
 
-/// What the writer takes at once.
+/// The lines that the writer takes at once.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) lines: Vec<Line>,
@@ -70,7 +71,7 @@ pub(super) struct Batch {
 }
 
 impl Queue {
-    /// Empty.
+    /// Creates an empty queue.
     pub(super) fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
@@ -81,12 +82,12 @@ impl Queue {
         }
     }
 
-    /// Puts a line in, or drops it when there is no room.
+    /// Queues a line, or drops it if the queue is full.
     pub(super) fn push(&self, line: Line) {
         self.push_within(line, self.bounds);
     }
 
-    /// Puts a line in that matters more than the bounds; whether it went in.
+    /// Queues a line that may exceed the bounds. Returns whether it was queued.
     pub(super) fn push_urgent(&self, line: Line) -> bool {
         let Bounds { lines, bytes } = self.bounds;
         let wider = Bounds { lines: lines * URGENT_FACTOR, bytes: bytes * URGENT_FACTOR };
@@ -94,7 +95,7 @@ impl Queue {
     }
 
     fn push_within(&self, line: Line, bounds: Bounds) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.closed || !state.has_room(&line, bounds) {
             state.missed += 1;
             drop(state);
@@ -110,33 +111,33 @@ impl Queue {
         true
     }
 
-    /// Waits for lines; `None` once the queue is closed and empty.
+    /// Waits for lines. Returns `None` when the queue is closed and empty.
     pub(super) fn take(&self) -> Option<Batch> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         while state.waiting.is_empty() {
             if state.closed {
                 return None;
             }
-            state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.filled.wait(&mut state);
         }
         let lines = std::mem::take(&mut state.waiting);
         let bytes = lines.iter().map(|line| line.text.len()).sum();
         Some(Batch { lines, bytes })
     }
 
-    /// How many lines were lost since this was last asked.
+    /// Returns the number of lines lost since the last call.
     pub(super) fn take_missed(&self) -> u64 {
-        std::mem::take(&mut self.lock().missed)
+        std::mem::take(&mut self.state.lock().missed)
     }
 
-    /// Has lines reported another time: what [`Self::take_missed`] gave could not be written.
+    /// Returns a count to the queue whose report could not be written.
     pub(super) fn put_back_missed(&self, count: u64) {
-        self.lock().missed += count;
+        self.state.lock().missed += count;
     }
 
-    /// A batch is dealt with; `lost` of its lines could not be written.
+    /// Frees a batch, of which `lost` lines could not be written.
     pub(super) fn done(&self, batch: &Batch, lost: usize) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.lines -= batch.lines.len();
         state.bytes -= batch.bytes;
         state.done += batch.lines.len() as u64;
@@ -146,40 +147,32 @@ impl Queue {
         self.written.notify_all();
     }
 
-    /// Waits until all that was pushed before is done; whether that came to pass in time.
+    /// Waits until all lines pushed before are done. Returns false if `timeout` passes first.
     pub(super) fn flush(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let target = state.pushed;
         while state.done < target {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if self.written.wait_until(&mut state, deadline).timed_out() && state.done < target {
                 return false;
             }
-            let waited = self.written.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         true
     }
 
-    /// Lets nothing more in; the writer ends when it has written the rest.
+    /// Refuses further lines. The writer ends when it has written the rest.
     pub(super) fn close(&self) {
-        self.lock().closed = true;
+        self.state.lock().closed = true;
         self.filled.notify_one();
     }
 
-    /// Lines lost since the start, for want of room or because an output failed.
+    /// Returns the number of lines lost since the start.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
-
-    /// A poisoned lock is taken all the same: nothing done under it can panic half way.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl State {
+impl QueueState {
     fn has_room(&self, line: &Line, bounds: Bounds) -> bool {
         self.lines < bounds.lines && self.bytes + line.text.len() <= bounds.bytes
     }
@@ -208,14 +201,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_out_in_order_and_are_counted_until_done() {
+    fn lines_keep_their_order_and_occupy_the_queue_until_done() {
         let queue = Queue::new(Bounds { lines: 2, bytes: 100 });
         queue.push(line("a"));
         queue.push(line("b"));
         let batch = queue.take().unwrap();
         assert_eq!(texts(&batch), ["a", "b"]);
         queue.push(line("c"));
-        assert_eq!(queue.dropped(), 1, "the batch still takes up the room");
+        assert_eq!(queue.dropped(), 1, "the batch still occupies the queue");
         queue.done(&batch, 0);
         queue.push(line("d"));
         assert_eq!(texts(&queue.take().unwrap()), ["d"]);
@@ -223,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_bounded_too() {
+    fn bytes_are_bounded() {
         let queue = Queue::new(Bounds { lines: 10, bytes: 5 });
         queue.push(line("abc"));
         queue.push(line("def"));
@@ -233,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn an_urgent_line_overruns_the_bounds_and_has_bounds_of_its_own() {
+    fn urgent_lines_have_wider_bounds() {
         let queue = Queue::new(Bounds { lines: 1, bytes: 100 });
         queue.push(line("a"));
         assert!(queue.push_urgent(line("panic")));
@@ -242,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_waits_for_earlier_lines_and_gives_up_in_time() {
+    fn a_flush_waits_for_earlier_lines_until_its_timeout() {
         let queue = Queue::new(Bounds::default());
         assert!(queue.flush(SOON));
         queue.push(line("a"));
@@ -255,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_queue_gives_out_the_rest_and_takes_nothing_more() {
+    fn a_closed_queue_hands_out_the_rest_and_refuses_new_lines() {
         let queue = Queue::new(Bounds::default());
         queue.push(line("a"));
         queue.close();

@@ -1,26 +1,27 @@
-//! The same message again and again: the first hundred of a second are written, then every hundredth.
+//! Sampling: of equal messages, the first 100 per second are written, then every 100th.
 //!
 //! ```text
-//!   warn "lost the TCP streaming connection", 350 times within a second   →   1 … 100, 200, 300 are written
+//!   warn "lost the TCP streaming connection", 350 times in a second   →   1 … 100, 200, 300
 //! ```
 //!
-//! As zap does it: messages are told apart by level and by a hash into [`SLOTS_PER_LEVEL`] counters, so two that collide share their
-//! hundred; a counter starts afresh one second after its first line. Memory is fixed, and nothing is locked.
+//! As in zap, a level and a hash of the message select one of [`SLOTS_PER_LEVEL`] counters, so
+//! messages that collide share a counter. A counter is reset one second after its first line.
+//! Memory is fixed, and there is no lock.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use super::Level;
 
-/// Lines of a message that pass in each second.
+/// The number of equal lines that pass per second.
 pub(super) const FIRST: u64 = 100;
-/// After those, one of this many passes.
+/// After [`FIRST`], one of this many passes.
 pub(super) const THEREAFTER: u64 = 100;
-/// How long a counter counts, in nanoseconds.
+/// The interval of a counter, in nanoseconds.
 const TICK_NANOS: i64 = 1_000_000_000;
-/// Counters for each level.
+/// The number of counters per level.
 const SLOTS_PER_LEVEL: usize = 4096;
 
-/// Counts messages, and says which to write.
+/// Counts messages and decides which are written.
 #[derive(Debug)]
 pub(super) struct Sampler {
     slots: Box<[Slot]>,
@@ -33,13 +34,13 @@ struct Slot {
 }
 
 impl Sampler {
-    /// All counters at zero.
+    /// Creates a sampler with all counters at zero.
     pub(super) fn new() -> Self {
         let slots = Level::ALL.len() * SLOTS_PER_LEVEL;
         Self { slots: std::iter::repeat_with(Slot::default).take(slots).collect() }
     }
 
-    /// Counts one line, written at `now` in nanoseconds, and says whether it passes.
+    /// Counts a line at `now`, in nanoseconds. Returns whether it passes.
     pub(super) fn passes(&self, level: Level, message: &str, now: i64) -> bool {
         let nth = self.slot(level, message).count(now);
         nth <= FIRST || (nth - FIRST).is_multiple_of(THEREAFTER)
@@ -52,7 +53,7 @@ impl Sampler {
 }
 
 impl Slot {
-    /// Which line of its second this is, from one.
+    /// Returns the number of this line in its interval, from one.
     fn count(&self, now: i64) -> u64 {
         let resets_at = self.resets_at.load(Ordering::Relaxed);
         if resets_at > now {
@@ -60,7 +61,7 @@ impl Slot {
         }
         self.seen.store(1, Ordering::Relaxed);
         let next = now.saturating_add(TICK_NANOS);
-        // Whoever loses this race has its line counted in the second that the winner opened.
+        // A thread that loses this race counts its line in the interval that the winner started.
         match self.resets_at.compare_exchange(resets_at, next, Ordering::Relaxed, Ordering::Relaxed)
         {
             Ok(_) => 1,
@@ -84,14 +85,14 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_pass_and_then_every_hundredth() {
+    fn the_first_100_pass_and_then_every_100th() {
         let written = passed(&Sampler::new(), "lost", 350, NOW);
         let expected: Vec<u64> = (1..=100).chain([200, 300]).collect();
         assert_eq!(written, expected);
     }
 
     #[test]
-    fn the_next_second_starts_afresh() {
+    fn the_counter_is_reset_after_a_second() {
         let sampler = Sampler::new();
         assert_eq!(passed(&sampler, "lost", 150, NOW).len(), 100);
         assert_eq!(passed(&sampler, "lost", 50, NOW + TICK_NANOS - 1).len(), 1);
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_and_levels_are_counted_apart() {
+    fn messages_and_levels_are_counted_separately() {
         let sampler = Sampler::new();
         assert_eq!(passed(&sampler, "lost", 101, NOW).len(), 100);
         assert!(sampler.passes(Level::Warn, "found", NOW));

@@ -1,4 +1,4 @@
-//! The whole way of a line, from a macro to an output that the test can see and hold up.
+//! The path of a line from a tracing macro to an output that the test controls.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -8,17 +8,17 @@ use tracing::{debug, error, info, info_span, trace, warn};
 use super::line::Line;
 use super::*;
 
-/// Long enough for any machine; a test that passes never waits so long.
+/// A timeout that no passing test reaches.
 const LONG: Duration = Duration::from_secs(30);
 
-/// Hands lines to the test, and writes only when it may.
+/// A sink that passes its lines to the test, and writes only with a permit.
 struct Gate {
     out: Sender<String>,
     permits: Option<Receiver<usize>>,
 }
 
 impl Sink for Gate {
-    /// With permits: how many of the lines are to be lost is what the test says.
+    /// Each permit says how many lines the sink loses.
     fn write(&mut self, lines: &[Line]) -> usize {
         let lost = self.permits.as_ref().map_or(0, |permits| permits.recv().unwrap_or(0));
         for line in &lines[lost..] {
@@ -57,7 +57,7 @@ impl Harness {
         tracing::dispatcher::with_default(&self.dispatch, what);
     }
 
-    /// All lines, once everything is written.
+    /// Returns all lines after a flush.
     fn written(&self) -> Vec<String> {
         assert!(self.logs.flush(LONG));
         self.lines.try_iter().collect()
@@ -72,7 +72,7 @@ fn parsed(line: &str) -> Value {
     serde_json::from_str(line).unwrap()
 }
 
-/// The line with its time and line number, which change, replaced.
+/// Replaces the timestamp and the line number, which vary.
 fn masked(line: &str) -> String {
     let is_stamp = |text: &str| text.parse::<jiff::Timestamp>().is_ok();
     let is_line = |text: &str| text.parse::<u32>().is_ok();
@@ -86,7 +86,7 @@ fn replaced(line: &str, is_match: impl Fn(&str) -> bool, with: &str, at: &[char]
 }
 
 #[test]
-fn a_json_line_is_laid_out_as_by_zap() {
+fn a_json_line_has_zaps_format() {
     let harness = Harness::new(Level::Info, Format::Json);
     harness.log(|| info!(local_member_id = %"8e9e", leases = 3, "became \"leader\""));
     let expected = concat!(
@@ -98,7 +98,7 @@ fn a_json_line_is_laid_out_as_by_zap() {
 }
 
 #[test]
-fn a_console_line_is_laid_out_as_by_zap() {
+fn a_console_line_has_zaps_format() {
     let harness = Harness::new(Level::Info, Format::Console);
     harness.log(|| {
         warn!(name = "default", pre_vote = true, "odd");
@@ -113,7 +113,7 @@ fn a_console_line_is_laid_out_as_by_zap() {
 }
 
 #[test]
-fn a_named_logger_stands_between_time_and_caller() {
+fn the_logger_name_stands_between_time_and_caller() {
     let harness = Harness::new(Level::Info, Format::Json);
     harness.log(|| info!(target: "raft::election", "campaigning"));
     let line = masked(&harness.written()[0]);
@@ -121,7 +121,7 @@ fn a_named_logger_stands_between_time_and_caller() {
 }
 
 #[test]
-fn fields_of_spans_come_first_and_outermost_first() {
+fn span_fields_come_first_outermost_first() {
     let harness = Harness::new(Level::Info, Format::Json);
     harness.log(|| {
         let outer = info_span!("request", request_id = 7, user = tracing::field::Empty);
@@ -140,7 +140,7 @@ fn fields_of_spans_come_first_and_outermost_first() {
 }
 
 #[test]
-fn only_the_level_asked_for_and_graver_are_written() {
+fn lines_below_the_level_are_not_written() {
     let all = || {
         trace!("trace");
         debug!("debug");
@@ -163,7 +163,7 @@ fn only_the_level_asked_for_and_graver_are_written() {
 }
 
 #[test]
-fn code_of_others_is_heard_from_warn_only() {
+fn dependencies_are_logged_from_warn_only() {
     let harness = Harness::new(Level::Debug, Format::Json);
     harness.log(|| {
         info!(target: "h2::codec", "frame");
@@ -174,22 +174,22 @@ fn code_of_others_is_heard_from_warn_only() {
 }
 
 #[test]
-fn a_flood_of_one_message_is_sampled() {
+fn repeated_messages_are_sampled() {
     let harness = Harness::new(Level::Info, Format::Json);
     harness.log(|| (0..1000).for_each(|nth| info!(nth, "again")));
-    // 109 of them, and about a hundred more for each second that ends in between.
+    // 109 lines, and about 100 more for each second that ends in between.
     assert!((109..1000).contains(&harness.written().len()));
 }
 
 #[test]
-fn lines_without_room_are_dropped_counted_and_reported() {
+fn lines_beyond_the_queue_are_dropped_and_reported() {
     let (permit, permits) = channel();
     let bounds = Bounds { lines: 3, bytes: 10_000 };
     let harness = Harness::with(Level::Info, Format::Json, Some(permits), bounds, None);
     harness.log(|| (0..10).for_each(|nth| info!(nth, "line")));
     assert_eq!(harness.logs.dropped(), 7);
     assert!(!harness.logs.flush(Duration::from_millis(1)), "the output is stuck");
-    // As many as there can be batches: one for each line, and the report.
+    // One permit for each possible batch: every line and the report.
     (0..4).for_each(|_| permit.send(0).unwrap());
     let lines: Vec<_> =
         (0..4).map(|_| parsed(&harness.lines.recv_timeout(LONG).unwrap())).collect();
@@ -202,7 +202,7 @@ fn lines_without_room_are_dropped_counted_and_reported() {
 }
 
 #[test]
-fn lines_that_an_output_refuses_are_reported_when_it_takes_some_again() {
+fn lines_lost_by_an_output_are_reported_when_it_works_again() {
     let (permit, permits) = channel();
     let harness = Harness::with(Level::Info, Format::Json, Some(permits), Bounds::default(), None);
     harness.log(|| info!("lost"));
@@ -216,7 +216,7 @@ fn lines_that_an_output_refuses_are_reported_when_it_takes_some_again() {
 }
 
 #[test]
-fn dropping_the_logs_writes_what_is_left() {
+fn dropping_the_guard_writes_the_queued_lines() {
     let harness = Harness::new(Level::Info, Format::Json);
     harness.log(|| (0..50).for_each(|nth| info!(nth, "last words")));
     let Harness { dispatch, logs, lines } = harness;

@@ -1,13 +1,11 @@
-//! The thread that writes.
-//!
-//! It takes all that waits, gives it to every output, and says how many lines were lost meanwhile:
+//! The writer thread: takes all queued lines, writes them to every output, and reports lost lines.
 //!
 //! ```text
-//!   {"level":"warn","ts":"…","caller":"logging/writer.rs:58","msg":"dropped log lines","count":1204}
+//!   {"level":"warn","ts":"…","caller":"logging/writer.rs:8","msg":"dropped log lines","count":12}
 //! ```
 //!
-//! That line follows the first batch that an output took whole again. One thread serves all outputs: the slowest sets the pace,
-//! and only the queue ever feels it.
+//! The report follows the first batch that every output takes completely. One thread serves all
+//! outputs, so the slowest sets the pace; only the queue notices.
 
 use std::io;
 use std::sync::Arc;
@@ -18,9 +16,9 @@ use super::line::{Entry, Layout, Line};
 use super::origin::Caller;
 use super::queue::Queue;
 use super::sink::Sink;
-use super::stamp;
+use super::timestamp;
 
-/// Starts the thread. It ends when the queue is closed and empty.
+/// Starts the writer thread. It ends when the queue is closed and empty.
 pub(super) fn spawn(
     queue: Arc<Queue>,
     layout: Layout,
@@ -45,12 +43,12 @@ impl Writer {
         }
     }
 
-    /// Writes lines everywhere; how many of them some output could not take.
+    /// Writes lines to all outputs. Returns the largest number of lines that one of them lost.
     fn write(&mut self, lines: &[Line]) -> usize {
         self.sinks.iter_mut().map(|sink| sink.write(lines)).max().unwrap_or(0)
     }
 
-    /// Tells of lines lost, if there were any and the outputs work.
+    /// Reports lost lines, if there are any and the outputs work.
     fn report(&mut self, works: bool) {
         let missed = self.queue.take_missed();
         if missed == 0 {
@@ -67,7 +65,7 @@ impl Writer {
         let caller = Caller::new(file!(), line!());
         let text = self.layout.text(&Entry {
             level: Level::Warn,
-            at: stamp::now(),
+            at: timestamp::now(),
             logger: None,
             caller,
             message: "dropped log lines",

@@ -6,8 +6,8 @@ use config::NoDefaultHost;
 
 /// Returns the local address that packets to the internet leave from. Prefers IPv4.
 ///
-/// Connects a datagram socket, which sends nothing, to a documentation address and reads which local
-/// address the kernel chose.
+/// Connects a datagram socket, which sends nothing, to a documentation address and reads which
+/// local address the kernel chose.
 pub(crate) fn default_host() -> Result<IpAddr, NoDefaultHost> {
     let v4 = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1)));
     let v6 = (

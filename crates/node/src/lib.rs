@@ -4,7 +4,8 @@
 //!   flags, environment, file ─► Config ─► settings ─► listeners ─► member ─► published? ─► serve clients ─► a signal ─► drain, stop
 //! ```
 //!
-//! The only crate that sees all others. It decides nothing that they could: it says where to listen, what to start first, and when to end.
+//! The only crate that sees all others. It decides nothing that they could: it says where to
+//! listen, what to start first, and when to end.
 
 mod bootstrap;
 mod default_host;
@@ -55,7 +56,8 @@ pub fn main(
     }
 }
 
-/// Starts the logs, and tells them what is to be told. If they do not start, that is told to the standard error, as etcd does.
+/// Starts the logs, and tells them what is to be told. If they do not start, that is told to the
+/// standard error, as etcd does.
 fn start_logs(config: &LogConfig, notices: &[Notice], args: &[String]) -> Option<LogGuard> {
     let error = match logging::start(config) {
         Ok(logs) => {

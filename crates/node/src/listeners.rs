@@ -1,4 +1,5 @@
-//! The ports of a member, taken before anything else is begun: what is taken by others is found out first.
+//! The ports of a member, taken before anything else is begun: what is taken by others is found out
+//! first.
 //!
 //! ```text
 //!   --listen-client-urls http://127.0.0.1:2379,https://127.0.0.1:2379      one port, which speaks both

@@ -30,8 +30,8 @@ pub(crate) enum SecurityError {
 }
 
 impl ClientSecurity {
-    /// Makes a certificate if one is to be made, and reads all files if any port speaks TLS. Before anything else is begun: a member that cannot be
-    /// reached is none.
+    /// Makes a certificate if one is to be made, and reads all files if any port speaks TLS. Before
+    /// anything else is begun: a member that cannot be reached is none.
     pub(crate) fn load(
         config: &Config,
         metrics: &tls::Metrics,
@@ -81,7 +81,8 @@ impl ClientSecurity {
 
     /// Of a port for metrics alone.
     ///
-    /// Compat: of these ports, only there does etcd compare what the certificate of a client is for with where it comes from.
+    /// Compat: of these ports, only there does etcd compare what the certificate of a client is for
+    /// with where it comes from.
     pub(crate) fn of_metrics(&self, speaks: Speaks) -> TlsMode {
         match (&self.side, speaks) {
             (None, _) | (Some(_), Speaks::Plain) => TlsMode::Disabled,
@@ -120,7 +121,8 @@ impl PeerSecurity {
         Ok(PeerSecurity { info, side, caller, checks_origin: config.peer.tls.checks_origin })
     }
 
-    /// What other members are called with. If there is a name, their certificates have to be for that.
+    /// What other members are called with. If there is a name, their certificates have to be for
+    /// that.
     pub(crate) fn caller(
         &self,
         server_name: Option<&str>,

@@ -104,7 +104,8 @@ fn features(config: &Config) -> Features {
     }
 }
 
-/// What it was told of others, if that can be read: whoever has data knows better, unless there is nothing in it yet.
+/// What it was told of others, if that can be read: whoever has data knows better, unless there is
+/// nothing in it yet.
 fn told(config: &Config) -> BTreeMap<String, Vec<String>> {
     let told = UrlsMap::parse(&config.cluster.initial).unwrap_or_default();
     told.iter().map(|(name, urls)| (name.to_owned(), texts(urls))).collect()

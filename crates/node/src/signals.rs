@@ -23,8 +23,9 @@ impl Signal {
         }
     }
 
-    /// Ends the process as the signal would have, had nobody caught it: whoever started it sees that. The first process of a container is
-    /// ended by no such signal, and exits as if nothing had happened, as etcd does.
+    /// Ends the process as the signal would have, had nobody caught it: whoever started it sees
+    /// that. The first process of a container is ended by no such signal, and exits as if nothing
+    /// had happened, as etcd does.
     pub(crate) fn end_process(self) -> ! {
         if std::process::id() != FIRST_PROCESS
             && let Err(error) = signal_hook::low_level::emulate_default_handler(self.0)

@@ -1,4 +1,4 @@
-//! Values of a configuration file become values of flags.
+//! Decoding the values of a configuration file into flags.
 
 use std::collections::BTreeMap;
 
@@ -6,28 +6,28 @@ use serde_json::{Map, Value};
 
 use super::keys::{Key, Section, top, top_owner};
 use crate::flags::{Flag, Flags, Slot};
-use crate::json::{mismatch, whole};
+use crate::json::{as_integer, mismatch};
 use gocompat::GoDuration;
 
-/// What has been decoded so far.
+/// Collects decoded flags, and the first error.
 #[derive(Debug)]
 pub(super) struct Decoder {
     /// The flags.
     pub(super) flags: Flags,
     /// The first value of a wrong type.
     pub(super) error: Option<String>,
-    /// Keys that stand for nothing.
+    /// Unknown keys.
     pub(super) unknown: Vec<String>,
-    /// What comes as a text and is more than that: lists of URLs, gates.
+    /// Texts that are parsed later: lists of URLs, gates.
     pub(super) texts: BTreeMap<&'static str, String>,
 }
 
-/// Where a value stands, as Go's decoder would say.
+/// The path of a value, as Go's decoder prints it.
 #[derive(Clone, Debug)]
 struct Place {
-    /// The innermost type.
+    /// The innermost Go type.
     owner: &'static str,
-    /// The keys that lead there.
+    /// The keys on the path.
     path: String,
 }
 
@@ -47,7 +47,7 @@ impl Decoder {
         Self { flags, error: None, unknown: Vec::new(), texts: BTreeMap::new() }
     }
 
-    /// Takes the keys at the top, in their order.
+    /// Decodes the top-level keys in order.
     pub(super) fn decode(&mut self, keys: &Map<String, Value>) {
         for (key, value) in keys {
             let lower = key.to_ascii_lowercase();
@@ -62,7 +62,7 @@ impl Decoder {
 
     fn take(&mut self, key: Key, value: &Value, place: &Place, path: &str) {
         let taken = match key {
-            // Compat: as in etcd, nothing under a key is as good as no key; of a list it makes an empty one.
+            // Compat: as in etcd, a null value leaves a flag alone, and empties a list.
             Key::Flag(flag) if value.is_null() && !is_list(&flag) => Ok(()),
             Key::Flag(flag) => self.set(&flag, value, place),
             Key::Map(_) if value.is_null() => Ok(()),
@@ -135,7 +135,8 @@ impl Decoder {
     }
 }
 
-/// Whether a file has a list for it; one flag that is a list has a text with commas.
+/// Returns whether the file has a list for the flag. One list flag is a comma-separated text
+/// instead.
 fn is_list(flag: &Flag) -> bool {
     matches!(flag.slot, Slot::Words(_) | Slot::List(_)) && flag.name != "host-whitelist"
 }
@@ -152,7 +153,7 @@ fn boolean(value: &Value, place: &Place) -> Result<bool, String> {
 }
 
 fn number<T: TryFrom<i128>>(value: &Value, place: &Place, wanted: &str) -> Result<T, String> {
-    let number = whole(value).and_then(|number| T::try_from(number).ok());
+    let number = as_integer(value).and_then(|number| T::try_from(number).ok());
     number.ok_or_else(|| place.mismatch(value, wanted, true))
 }
 

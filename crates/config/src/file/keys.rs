@@ -1,44 +1,44 @@
-//! The keys of a configuration file that are not simply the name of a flag.
+//! The keys of a configuration file that differ from the names of flags.
 
 use crate::flags::{Flag, Flags, Slot, find};
 
-/// What is under a key.
+/// The meaning of a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Key {
     /// The value of a flag.
     Flag(Flag),
-    /// More keys.
+    /// A section with keys of its own.
     Map(&'static Section),
-    /// A list that there is a field for, and no flag.
+    /// A list without a flag.
     List(fn(&mut Flags) -> &mut Vec<String>),
-    /// A yes or no of that kind.
+    /// A boolean without a flag.
     Bool(fn(&mut Flags) -> &mut bool),
-    /// A text of that kind.
+    /// A text without a flag.
     Text(fn(&mut Flags) -> &mut String),
-    /// A number of that kind.
+    /// A number without a flag.
     Int(fn(&mut Flags) -> &mut i64),
 }
 
-/// Keys under a key.
+/// A section of the file.
 #[derive(Debug)]
 pub(super) struct Section {
-    /// The Go type that etcd reads it into.
+    /// The Go type that etcd decodes it into.
     pub(super) go_type: &'static str,
-    /// Its keys, each with the flag that it stands for.
+    /// Keys, each with its flag.
     flags: &'static [(&'static str, &'static str)],
-    /// Keys that there is a field for, and no flag.
+    /// Keys without a flag.
     fields: &'static [(&'static str, Key)],
-    /// Keys with more keys under them.
+    /// Nested sections.
     sections: &'static [(&'static str, &'static Section)],
 }
 
 impl Section {
-    /// The name of the Go type, without that of its package.
+    /// Returns the name of the Go type without its package.
     pub(super) fn go_name(&self) -> &'static str {
         self.go_type.rsplit('.').next().unwrap_or(self.go_type)
     }
 
-    /// What is under a key: first by the very name, then in any case of letters.
+    /// Finds a key by its exact name, then ignoring case.
     pub(super) fn find(&self, key: &str) -> Option<Key> {
         self.find_by(|known| known == key)
             .or_else(|| self.find_by(|known| known.eq_ignore_ascii_case(key)))
@@ -55,7 +55,7 @@ impl Section {
     }
 }
 
-/// What is under a key at the top: a section, or the flag of that name, unless it has its key elsewhere or none.
+/// Finds a top-level key: a section, or the flag of that name if it has a top-level key.
 pub(super) fn top(key: &str) -> Option<Key> {
     let lower = key.to_ascii_lowercase();
     if let Some((_, section)) = SECTIONS.iter().find(|(known, _)| *known == lower) {
@@ -65,7 +65,7 @@ pub(super) fn top(key: &str) -> Option<Key> {
     (!is_elsewhere(flag.name)).then_some(Key::Flag(flag))
 }
 
-/// Where etcd keeps a key at the top; its refusals tell.
+/// Returns the Go type that holds a top-level key in etcd; error texts contain it.
 pub(super) fn top_owner(key: &str) -> &'static str {
     const TEXTS: [&str; 8] = [
         "listen-peer-urls",
@@ -81,7 +81,7 @@ pub(super) fn top_owner(key: &str) -> &'static str {
     if is_text { "configJSON" } else { "Config" }
 }
 
-/// Flags without a key at the top.
+/// Returns whether a flag has no top-level key.
 fn is_elsewhere(flag: &str) -> bool {
     const NOWHERE: [&str; 7] = [
         "raft-read-timeout",

@@ -1,18 +1,19 @@
-//! The configuration file: YAML, and so JSON too.
+//! The configuration file: YAML, and therefore also JSON.
 //!
 //! ```text
 //!     name: m1
 //!     heartbeat-interval: 100                     milliseconds, as the flag
 //!     grpc-keepalive-interval: 7200000000000      durations are whole nanoseconds
-//!     listen-client-urls: http://10.0.0.7:2379    lists of URLs are one text
+//!     listen-client-urls: http://10.0.0.7:2379    lists of URLs are one comma-separated text
 //!     log-outputs: [stderr, b.log]                other lists are lists
 //!     client-transport-security:
 //!       cert-file: server.crt                     --cert-file
 //! ```
 //!
-//! A key is the name of a flag in any case of letters; [`keys`] has what differs. What follows takes the place of everything that was typed.
-//! A value of the wrong type is refused in the words of Go's JSON decoder, which tells of the first one in the order of keys. A key that
-//! stands for nothing is told of in the log and has no other effect.
+//! A key is the name of a flag, ignoring case; [`keys`] has the exceptions. The file replaces
+//! command line and environment. A value of the wrong type is refused with the text of Go's JSON
+//! decoder, which reports the first error in the order of keys. An unknown key is logged and
+//! otherwise ignored.
 
 mod decode;
 mod keys;
@@ -34,15 +35,15 @@ use crate::url::list::{self, UniqueUrls};
 use decode::Decoder;
 use gocompat::os_error_text;
 
-/// The largest configuration file that is read.
+/// The maximum size of a configuration file.
 const FILE_BYTES_MAX: u64 = 256 * 1024;
 
-/// Why a file was not taken.
+/// A refused configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FileError {
-    /// As any configuration may be.
+    /// Reported like any refused configuration.
     Refused(ConfigError),
-    /// Said on the standard error, and no more.
+    /// Printed on standard error only, as in etcd.
     Printed(String),
 }
 
@@ -52,7 +53,7 @@ impl From<ConfigError> for FileError {
     }
 }
 
-/// The flags that a file stands for.
+/// Reads the flags from a file.
 pub(crate) fn read(path: &str, notices: &mut Vec<Notice>) -> Result<Flags, FileError> {
     let keys = parse(&load(path)?)?;
     let mut decoder = Decoder::new(Flags::new());
@@ -67,7 +68,7 @@ pub(crate) fn read(path: &str, notices: &mut Vec<Notice>) -> Result<Flags, FileE
     Ok(flags)
 }
 
-/// Reads the file, up to a bound.
+/// Reads the file, up to [`FILE_BYTES_MAX`].
 fn load(path: &str) -> Result<Vec<u8>, ConfigError> {
     let refuse = |doing: &str, error: &io::Error| {
         ConfigError::File(format!("{doing} {path}: {}", os_error_text(error)))
@@ -83,7 +84,7 @@ fn load(path: &str) -> Result<Vec<u8>, ConfigError> {
     Ok(bytes)
 }
 
-/// The keys at the top; none if there is nothing.
+/// Returns the top-level keys; none for an empty file.
 fn parse(bytes: &[u8]) -> Result<Map<String, Value>, ConfigError> {
     match yaml::parse(bytes).map_err(ConfigError::Yaml)? {
         Value::Object(keys) => Ok(keys),
@@ -92,7 +93,7 @@ fn parse(bytes: &[u8]) -> Result<Map<String, Value>, ConfigError> {
     }
 }
 
-/// Takes what comes as a text and is more than that, in the order in which etcd would find it wrong.
+/// Parses the texts that are lists of URLs or gates, in etcd's order.
 fn take_texts(
     flags: &mut Flags,
     keys: &Map<String, Value>,
@@ -114,7 +115,7 @@ fn take_texts(
             "initial-advertise-peer-urls",
             &mut flags.initial_advertise_peer_urls,
         ),
-        // Compat: etcd tells of this one by another name.
+        // Compat: etcd's error text names another key.
         ("advertise-client-urls", "advertise-peer-urls", &mut flags.advertise_client_urls),
         ("listen-metrics-urls", "listen-metrics-urls", &mut flags.listen_metrics_urls),
     ];
@@ -137,7 +138,7 @@ fn unexpected(key: &str, error: &crate::url::UrlError) -> FileError {
     FileError::Printed(format!("unexpected error setting up {key}: {error}\n"))
 }
 
-/// What a file leaves out, and what follows from what it has.
+/// Applies the defaults that depend on other keys.
 fn adjust(flags: &mut Flags) {
     let discovers = !flags.discovery_srv.is_empty() || !flags.discovery_endpoints.is_empty();
     if discovers && flags.initial_cluster == Flags::new().initial_cluster {

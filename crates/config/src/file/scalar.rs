@@ -1,35 +1,36 @@
-//! Scalars as YAML 1.1 reads them.
+//! YAML 1.1 scalars.
 //!
 //! ```text
-//!     pre-vote: on          true            name: "on"         a text: it is in quotes
-//!     max-wals: 010         8               name: !!str on     a text: it says so
-//!     max-wals: 1_000       1000            name: 12:30        a text: nobody counts to sixty here
+//!     pre-vote: on          true            name: "on"         a text, because it is quoted
+//!     max-wals: 010         8               name: !!str on     a text, because of its tag
+//!     max-wals: 1_000       1000            name: 12:30        a text: base 60 is not supported
 //! ```
 //!
-//! The parser reads YAML 1.2, where all of these are texts, and does not tell which of them were in quotes. But what it hands out is a part of
-//! the file, so the file is asked what stands before it. A text that is no part of the file was unfolded or unescaped, and is a text.
+//! The parser implements YAML 1.2, where all of these are texts, and does not report quotes. But it
+//! returns slices of the file, so the bytes before a slice show quotes and tags. A text that is not
+//! a slice of the file was unfolded or unescaped, so it was quoted.
 
 use serde_json::{Number, Value};
 
 use gocompat::{parse_int, parse_uint};
 
-/// The file.
+/// The bytes of the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source<'de>(pub(super) &'de [u8]);
 
-/// How a scalar is written.
+/// The notation of a scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Style<'de> {
-    /// As it is.
+    /// Without quotes and tag.
     Plain,
     /// In quotes.
     Quoted,
-    /// Behind a tag.
+    /// With a tag.
     Tagged(&'de [u8]),
 }
 
 impl<'de> Source<'de> {
-    /// What a part of the file stands for, that the parser took for a text.
+    /// Returns the YAML 1.1 value of a scalar that the parser returned as a text.
     pub(super) fn value(self, scalar: &'de str) -> Value {
         match self.style(scalar) {
             Style::Plain => plain(scalar),
@@ -37,18 +38,18 @@ impl<'de> Source<'de> {
         }
     }
 
-    /// Whether a key asks for a map to be merged in.
+    /// Returns whether a key is the merge key `<<`.
     pub(super) fn is_merge(self, key: &'de str) -> bool {
         key == "<<" && matches!(self.style(key), Style::Plain | Style::Tagged(b"!!merge"))
     }
 
     fn style(self, scalar: &'de str) -> Style<'de> {
-        // What is no part of the file cannot be told, and is left alone.
+        // A text that is not a slice of the file was quoted.
         let Some(line) = self.line_before(scalar) else { return Style::Quoted };
         if let Some(b'"' | b'\'') = line.last() {
             return Style::Quoted;
         }
-        // An anchor may stand between a tag and what it is for; a comma ends whatever was before.
+        // An anchor may stand between tag and scalar; a comma ends the previous value.
         let mut words = line.rsplit(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
         match words.find(|word| !word.starts_with(b"&")) {
             Some(word) if word.starts_with(b"!") && !word.ends_with(b",") => Style::Tagged(word),
@@ -62,7 +63,7 @@ impl<'de> Source<'de> {
     }
 }
 
-/// What YAML 1.1 has besides what YAML 1.2 has.
+/// Returns the value of a plain scalar that is a text in YAML 1.2 and may be more in YAML 1.1.
 fn plain(text: &str) -> Value {
     match text {
         "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => Value::Bool(true),
@@ -71,7 +72,7 @@ fn plain(text: &str) -> Value {
     }
 }
 
-/// A number with a zero before it is octal, unless it cannot be; underscores are left out.
+/// Parses a number. A leading zero means octal if the digits allow it; underscores are ignored.
 fn number(text: &str) -> Option<Number> {
     if !text.starts_with(|first: char| first.is_ascii_digit() || "+-".contains(first)) {
         return None;
@@ -92,9 +93,9 @@ mod tests {
 
     use super::{Source, plain};
 
-    /// What etcd 3.7.1 takes them for.
+    /// The expected values are those of etcd 3.7.1.
     #[test]
-    fn plain_scalars_are_those_of_yaml_1_1() {
+    fn plain_scalars_follow_yaml_1_1() {
         let cases = [
             ("on", json!(true)),
             ("NO", json!(false)),
@@ -122,14 +123,14 @@ mod tests {
         }
     }
 
-    /// The value of the first `on` in a text.
+    /// Returns the value of the first `on` in a text.
     fn first_on(text: &str) -> Value {
         let at = text.find("on").expect("one is there");
         Source(text.as_bytes()).value(&text[at..at + 2])
     }
 
     #[test]
-    fn quotes_and_tags_make_a_text() {
+    fn quoted_and_tagged_scalars_are_texts() {
         for text in ["on", "a: on", "a: &x on", "[on]", "{\"a\":on}", "a !, on", "a: !\non: 1"] {
             assert_eq!(first_on(text), json!(true), "{text}");
         }

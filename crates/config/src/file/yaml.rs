@@ -1,4 +1,4 @@
-//! YAML read as JSON.
+//! Converting YAML to JSON.
 //!
 //! ```text
 //!     base: &base {max-wals: 3, pre-vote: off}
@@ -6,9 +6,10 @@
 //!     max-wals: 4                                  "max-wals": 4, "pre-vote": false}
 //! ```
 //!
-//! Keys become texts, and of two that are the same the last one counts; a number that no 64 bits hold becomes a float, as Go would have it; one
-//! without an end is refused. Scalars are those of YAML 1.1 ([`scalar`](super::scalar)). Bounded: in bytes, in brackets (the parser takes
-//! the square of their number), in depth and in what aliases unfold to (those two by the parser).
+//! Keys become texts, and the last of equal keys counts. A number of more than 64 bits becomes a
+//! float as in Go; an infinite one is refused. Scalars follow YAML 1.1 ([`scalar`](super::scalar)).
+//! Bounds: size in bytes, the number of brackets (the parser is quadratic in it), and, in the
+//! parser, depth and the expansion of aliases.
 
 use std::fmt;
 
@@ -17,10 +18,10 @@ use serde_json::{Map, Number, Value};
 
 use super::scalar::Source;
 
-/// The most opening brackets in a file.
+/// The maximum number of opening brackets in a file.
 const BRACKETS_MAX: usize = 4096;
 
-/// The first document; nothing if there is none.
+/// Parses the first document; null if there is none.
 pub(super) fn parse(bytes: &[u8]) -> Result<Value, String> {
     let brackets = bytes.iter().filter(|byte| matches!(byte, b'[' | b'{')).count();
     if brackets > BRACKETS_MAX {
@@ -32,7 +33,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Value, String> {
     Json(Source(bytes)).deserialize(document).map_err(|error| format!("yaml: {error}"))
 }
 
-/// Takes a value.
+/// Deserializes a value.
 #[derive(Clone, Copy)]
 struct Json<'de>(Source<'de>);
 
@@ -113,8 +114,10 @@ impl<'de> Visitor<'de> for Json<'de> {
     }
 }
 
-/// Compat: as in etcd, what is merged in takes the place of what stands before it in the file, and what stands behind takes its place. Of
-/// several maps the first counts.
+/// Merges maps for the key `<<`.
+///
+/// Compat: as in etcd, merged keys replace earlier keys of the file and are replaced by later ones.
+/// Of several maps the first counts.
 fn merge<E: Error>(map: &mut Map<String, Value>, value: Value) -> Result<(), E> {
     let others = match value {
         Value::Array(list) => list,
@@ -129,15 +132,15 @@ fn merge<E: Error>(map: &mut Map<String, Value>, value: Value) -> Result<(), E> 
     Ok(())
 }
 
-/// What stands before a colon.
+/// A key of a map.
 enum Key {
-    /// The name of what follows.
+    /// An ordinary key.
     Text(String),
-    /// What follows belongs to the map itself: `<<`.
+    /// The merge key `<<`.
     Merge,
 }
 
-/// Takes a key. Whatever is no text becomes one, as in JSON.
+/// Deserializes a key, and converts it to a text.
 struct KeyOf<'de>(Source<'de>);
 
 impl<'de> DeserializeSeed<'de> for KeyOf<'de> {
@@ -217,9 +220,9 @@ mod tests {
         }
     }
 
-    /// As etcd 3.7.1 merges them.
+    /// The expected values are those of etcd 3.7.1.
     #[test]
-    fn maps_are_merged_in_where_they_stand() {
+    fn merged_keys_replace_earlier_keys() {
         let cases = [
             ("a: &a {x: 1}\n<<: *a\nz: 2\n", json!({"a": {"x": 1}, "x": 1, "z": 2})),
             ("x: 1\n<<: {x: 2}\n", json!({"x": 2})),
@@ -238,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_map_is_not_merged_in() {
+    fn only_maps_can_be_merged() {
         for text in ["<<: 5\n", "<<:\n", "<<: [5]\n", "<<: [{}, x]\n"] {
             let error = parse(text.as_bytes()).expect_err(text);
             let words = "yaml: map merge requires map or sequence of maps as the value";
@@ -247,14 +250,14 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_json_has_not_are_refused() {
+    fn keys_without_a_json_form_are_refused() {
         for text in ["~: x\n", "[a]: x\n", "? {a: b}\n: x\n"] {
             assert!(parse(text.as_bytes()).is_err(), "{text:?}");
         }
     }
 
     #[test]
-    fn numbers_without_an_end_are_refused() {
+    fn infinite_numbers_are_refused() {
         assert_eq!(
             parse(b"a: .inf"),
             Err("yaml: a: unsupported value: inf at line 1 column 4".to_owned())
@@ -262,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_not_end_is_refused() {
+    fn alias_bombs_and_deep_nesting_are_refused() {
         let bomb = "a: &a [x,x,x,x,x,x,x,x]\n".to_owned()
             + &("bcdefgh".chars().zip("abcdefg".chars()))
                 .map(|(name, last)| {
@@ -283,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_yaml_is_told_where() {
+    fn syntax_errors_have_a_position() {
         let error = parse(b"a: b: c").expect_err("refused");
         assert_eq!(
             error,

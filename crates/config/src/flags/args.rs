@@ -1,27 +1,28 @@
 //! The command line.
 //!
 //! ```text
-//!     --name m1   -name=m1   --pre-vote   --pre-vote=false        one dash or two, with a space or an equals sign
-//!     --          ends the flags; what follows, and whatever is no flag, has no place here
+//!     --name m1   -name=m1   --pre-vote   --pre-vote=false    one dash or two; space or `=`
+//!     --          ends the flags; arguments that are not flags are refused
 //! ```
 //!
-//! A flag given twice has the last value (lists of URLs and gates have rules of their own). A boolean takes its value only with an equals sign.
+//! The last value of a repeated flag counts; lists of URLs and gates have their own rules. A
+//! boolean takes a value only with an equals sign.
 
 use crate::flags::{Flag, Flags, find};
 use gocompat::quote;
 
-/// Why the command line was not read to its end.
+/// The reason to stop parsing the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// Somebody asked for help.
+    /// Help was asked for.
     Help,
-    /// Something is wrong with a flag: what is to be said before the usage.
+    /// A bad flag, with the text to print before the usage.
     Usage(String),
-    /// Something that is no flag.
+    /// An argument that is not a flag.
     Stray(String),
 }
 
-/// Reads arguments, without the name of the program, into `flags`.
+/// Parses arguments, without the name of the program, into `flags`.
 pub(crate) fn read(flags: &mut Flags, args: &[String]) -> Result<(), Stop> {
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
@@ -40,7 +41,7 @@ pub(crate) fn read(flags: &mut Flags, args: &[String]) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The name and, behind an equals sign, the value of a flag; nothing if `arg` is none.
+/// Splits a flag into name and value; `None` if `arg` is not a flag.
 fn split(arg: &str) -> Result<Option<(&str, Option<&str>)>, Stop> {
     if arg.len() < 2 || arg == "--" {
         return Ok(None);

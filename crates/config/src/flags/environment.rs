@@ -1,13 +1,13 @@
-//! The environment: `ETCD_` and the name of a flag in capitals.
+//! Environment variables: `ETCD_` and the name of a flag in capitals.
 //!
 //! ```text
-//!     ETCD_LISTEN_PEER_URLS=http://10.0.0.1:2380     is   --listen-peer-urls http://10.0.0.1:2380
-//!     ETCD_NAME=                                     is nothing, and told of as unknown
-//!     ETCD_NAME=m1 with --name m2                    cannot be meant: the process ends
+//!     ETCD_LISTEN_PEER_URLS=http://10.0.0.1:2380     --listen-peer-urls http://10.0.0.1:2380
+//!     ETCD_NAME=                                     ignored, and logged as unrecognized
+//!     ETCD_NAME=m1 with --name m2                    a conflict: the process ends
 //! ```
 //!
-//! With a configuration file nothing here is asked, except `ETCD_CONFIG_FILE` for where that file is. A value that is no text is refused where
-//! it is asked for, and shown as well as it can be where it is only told of.
+//! With a configuration file, only `ETCD_CONFIG_FILE` is read. A value that is not UTF-8 is refused
+//! if a flag needs it, and printed lossily in log lines.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -18,17 +18,17 @@ use crate::notice::Notice;
 use gocompat::{quote, quote_bytes};
 
 const PREFIX: &str = "ETCD_";
-/// Where a configuration file is.
+/// The path of the configuration file.
 const CONFIG_FILE: &str = "ETCD_CONFIG_FILE";
-/// Would be `--version`, which nobody can mean.
+/// Would be `--version`; ignored with a warning.
 const VERSION: &str = "ETCD_VERSION";
-/// The architecture that is known not to be supported, and wanted all the same.
+/// The unsupported architecture that the operator wants to run on anyway.
 const UNSUPPORTED_ARCH: &str = "ETCD_UNSUPPORTED_ARCH";
 
-/// The variables of the process.
+/// The environment variables of the process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Environment {
-    /// A name that is no text is none of ours, so it is kept as something like it.
+    /// Names are converted lossily: one that is not UTF-8 is never a flag.
     variables: Vec<(String, OsString)>,
 }
 
@@ -38,20 +38,20 @@ impl Environment {
         Self { variables: variables.into_iter().map(named).collect() }
     }
 
-    /// The configuration file that it names.
+    /// Returns the path of the configuration file.
     pub(crate) fn config_file(&self) -> Result<Option<String>, ConfigError> {
         let path = self.get(CONFIG_FILE).filter(|path| !path.is_empty());
         path.map(|path| text(CONFIG_FILE, path).map(str::to_owned)).transpose()
     }
 
-    /// The architecture that one wants to run on in spite of all; asked once.
+    /// Returns and removes the unsupported architecture to run on.
     pub(crate) fn take_unsupported_arch(&mut self) -> Option<String> {
         let arch = self.get(UNSUPPORTED_ARCH).map(shown);
         self.remove(UNSUPPORTED_ARCH);
         arch
     }
 
-    /// Puts into `flags` what the command line left open.
+    /// Sets the flags that the command line did not.
     pub(crate) fn read(
         mut self,
         flags: &mut Flags,
@@ -66,7 +66,7 @@ impl Environment {
             let value =
                 self.get(&variable).filter(|value| !value.is_empty() && !typed.contains(&variable));
             let Some(value) = value else { continue };
-            // Compat: as in etcd, of several bad values the last is told of.
+            // Compat: as in etcd, the last of several errors is reported.
             if let Err(refusal) = take(flags, &flag, &variable, value, notices) {
                 outcome = Err(refusal);
             }
@@ -76,7 +76,7 @@ impl Environment {
         outcome
     }
 
-    /// Tells of variables that look like flags and are none, and stops at one whose flag was typed.
+    /// Notes unknown variables with the prefix, and refuses a variable whose flag was given.
     fn verify(
         &self,
         typed: &BTreeSet<String>,
@@ -129,7 +129,7 @@ fn take(
     Ok(())
 }
 
-/// A value that is a text, as every flag wants it.
+/// Returns a value as text, or an error if it is not UTF-8.
 fn text<'a>(variable: &str, value: &'a OsStr) -> Result<&'a str, ConfigError> {
     value.to_str().ok_or_else(|| ConfigError::Variable {
         value: quote_bytes(value.as_encoded_bytes()),
@@ -142,7 +142,7 @@ fn shown(name: impl AsRef<OsStr>) -> String {
     name.as_ref().to_string_lossy().into_owned()
 }
 
-/// `listen-peer-urls` is `ETCD_LISTEN_PEER_URLS`.
+/// Returns the variable of a flag: `ETCD_LISTEN_PEER_URLS` for `listen-peer-urls`.
 fn variable_of(flag: &str) -> String {
     format!("{PREFIX}{}", flag.replace('-', "_").to_uppercase())
 }

@@ -1,15 +1,15 @@
-//! What `--help` and `--version` print, and what follows a flag that was refused.
+//! The output of `--help` and `--version`, and the usage that follows a bad flag.
 
 use crate::flags::{Flag, GROUPS, Slot};
 use crate::gates::GATES;
 use crate::machine::Machine;
 
-/// The etcd that Bowline stands in for. Clients and operators decide by it what they may ask.
+/// The etcd version that Bowline is compatible with and reports to clients and peers.
 pub const ETCD_VERSION: &str = "3.7.1";
 /// Bowline's own version.
 pub const BOWLINE_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// How the program is called.
+/// The usage text.
 pub(crate) const USAGE: &str = "Usage:
 
   bowline [flags]
@@ -19,19 +19,19 @@ pub(crate) const USAGE: &str = "Usage:
     Print the version.
 
   bowline -h | --help
-    Print this, and all flags.
+        Print this help with all flags.
 
   bowline --config-file FILE
-    Start a member with the configuration in a YAML or JSON file. What else is on the command line
-    and in the environment is then left out. Durations in the file are whole nanoseconds
-    (600000000000 for 10m), except --heartbeat-interval and --election-timeout: milliseconds.
+        Start a member with the configuration in a YAML or JSON file. All other flags and environment
+        variables are then ignored. Durations in the file are integers in nanoseconds
+        (600000000000 for 10m), except --heartbeat-interval and --election-timeout: milliseconds.
 
 ";
 
-/// The commit it was built from, if that was said at build time.
+/// The commit of the build, if it was given at build time.
 const GIT_SHA: Option<&str> = option_env!("BOWLINE_GIT_SHA");
 
-/// The version: etcd's four lines, then ours.
+/// Returns the output of `--version`: etcd's four lines, then Bowline's.
 pub(crate) fn version(machine: &Machine) -> String {
     format!(
         "etcd Version: {ETCD_VERSION}\n\
@@ -45,7 +45,7 @@ pub(crate) fn version(machine: &Machine) -> String {
     )
 }
 
-/// All flags, by heading.
+/// Returns the list of all flags, by heading.
 pub(crate) fn flags() -> String {
     let mut text = String::new();
     for group in GROUPS {
@@ -54,7 +54,7 @@ pub(crate) fn flags() -> String {
             text += &entry(flag);
         }
     }
-    text + "\nMind the unsafe ones: with them, what the cluster promised may be lost.\n\n"
+    text + "\nUnsafe flags can lose committed data. Use them only for recovery or tests.\n\n"
 }
 
 fn entry(flag: &Flag) -> String {

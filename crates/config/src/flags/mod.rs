@@ -1,13 +1,14 @@
-//! Every flag there is: its name, its default, its kind, and what it is for.
+//! The table of all flags: name, default, type and help.
 //!
 //! ```text
-//!     "heartbeat-interval" heartbeat_interval: Uint = "100", "Milliseconds between heartbeats; ...";
+//!     "heartbeat-interval" heartbeat_interval: Uint = "100", "Heartbeat interval in ...";
 //!      |                   |                   |       |      |
-//!      on the command line field of Flags      Slot    taken as if it had been typed, and shown by --help
+//!      name on the         field of Flags      Slot    default, parsed like a value
+//!      command line
 //! ```
 //!
-//! Always true: names are etcd's; the field has the name of the flag; defaults parse. What flags mean together is none of this
-//! module's business.
+//! Invariants: names are etcd's; a field has the name of its flag; defaults parse. Combinations of
+//! flags are checked in `check`.
 
 pub(crate) mod args;
 pub(crate) mod environment;
@@ -20,40 +21,40 @@ use crate::gates::FeatureGates;
 use crate::url::list::UniqueUrls;
 use gocompat::GoDuration;
 
-/// Flags under a heading of `--help`.
+/// The flags under one heading of `--help`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Group {
     /// The heading.
     pub(crate) title: &'static str,
-    /// The flags, in the order they are shown in.
+    /// The flags, in the order of the help.
     pub(crate) flags: &'static [Flag],
 }
 
 /// A flag.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flag {
-    /// Its name, without dashes before it.
+    /// The name without leading dashes.
     pub(crate) name: &'static str,
-    /// What it is if nobody says otherwise, as it would be typed; nothing is what a kind starts with.
+    /// The default as a text; empty is the default of the type.
     pub(crate) default: &'static str,
-    /// Where its value goes, and with that its kind.
+    /// The field and type of the value.
     pub(crate) slot: Slot,
-    /// What it is for.
+    /// The help text.
     pub(crate) help: &'static str,
 }
 
-/// A field of [`Flags`] and how a text becomes its value.
+/// The type of a flag, with access to its field in [`Flags`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Slot {
     /// Any text.
     Text(fn(&mut Flags) -> &mut String),
-    /// True or false; on the command line its name alone is true.
+    /// A boolean; the name alone means true.
     Bool(fn(&mut Flags) -> &mut bool),
     /// Go's `uint`.
     Uint(fn(&mut Flags) -> &mut u64),
     /// Go's `uint64`.
     Uint64(fn(&mut Flags) -> &mut u64),
-    /// Go's `uint32`, by a parser of etcd's with words of its own.
+    /// Go's `uint32`, with the error texts of etcd's own parser.
     Uint32(fn(&mut Flags) -> &mut u32),
     /// Go's `int`.
     Int(fn(&mut Flags) -> &mut i64),
@@ -61,31 +62,31 @@ pub(crate) enum Slot {
     Int64(fn(&mut Flags) -> &mut i64),
     /// A duration.
     Duration(fn(&mut Flags) -> &mut GoDuration),
-    /// URLs with commas between, or the text that is allowed besides.
+    /// Comma-separated URLs, or the special text that is allowed instead.
     Urls(&'static str, fn(&mut Flags) -> &mut UniqueUrls),
-    /// Texts with commas between, each once and in order.
+    /// Comma-separated texts, sorted and without duplicates.
     Words(fn(&mut Flags) -> &mut Vec<String>),
-    /// Texts with commas between, as given.
+    /// Comma-separated texts, as given.
     List(fn(&mut Flags) -> &mut Vec<String>),
-    /// One of some texts.
+    /// A text of a set.
     Choice(&'static [&'static str], fn(&mut Flags) -> &mut String),
-    /// Some of some texts, with commas between; more add up.
+    /// Comma-separated texts of a set; repeated flags add up.
     Stages(&'static [&'static str], fn(&mut Flags) -> &mut Vec<String>),
     /// Feature gates.
     Gates(fn(&mut Flags) -> &mut FeatureGates),
-    /// Taken, with any value or none, and forgotten.
+    /// Accepted with any value or none, and ignored.
     Ignored,
 }
 
-/// The text that may stand for a list of URLs: none at all.
+/// The special text for an empty list of URLs.
 const ALLOW_NONE: &str = "";
-/// The text that may stand for a list of URLs: any.
+/// The special text for any URL.
 const ALLOW_ALL: &str = "*";
 const CLUSTER_STATES: &[&str] = &["new", "existing"];
 const FALLBACKS: &[&str] = &["exit", "proxy"];
 const V2_STAGES: &[&str] = &["write-only", "write-only-skip-check", "write-only-drop-data", "gone"];
 
-/// Flags of other times, taken and forgotten.
+/// Flags of old etcd versions, accepted and ignored.
 const IGNORED: [&str; 15] = [
     "cluster-active-size",
     "cluster-remove-delay",
@@ -125,30 +126,34 @@ macro_rules! flags {
     ($($title:literal {
         $($name:literal $field:ident : $kind:ident $(($with:expr))? = $default:literal, $help:literal;)*
     })*) => {
-        /// All flags, as typed: on a command line, in the environment, or in a file.
+        /// All flags as given on the command line, in the environment or in the file.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Flags {
             $($(
                 #[doc = $help]
                 pub $field: value_type!($kind),
             )*)*
-            /// The flags that somebody set.
+            /// The names of the flags that were set.
             pub given: BTreeSet<&'static str>,
-            /// Common names of which a certificate of a client must have one. There is no flag for it, but a key of the file.
+            /// Allowed common names in client certificates. A key of the file without a flag.
             pub client_cert_allowed_cn: Vec<String>,
-            /// Do not compare the names in the certificate of a client with where it comes from. The same.
+            /// Do not compare the names in a client's certificate with its address. A key of the
+            /// file without a flag.
             pub client_skip_client_san_verification: bool,
-            /// Discovery: how many bytes a request may have; zero or less for what is usual. The same.
+            /// Discovery: maximum size of a request; zero or less is the default. A key of the file
+            /// without a flag.
             pub discovery_request_bytes_max: i64,
-            /// Discovery: how many bytes an answer may have. The same.
+            /// Discovery: maximum size of a response; zero or less is the default. A key of the
+            /// file without a flag.
             pub discovery_answer_bytes_max: i64,
-            /// Discovery: the name that the certificates there are for. The same.
+            /// Discovery: expected name in the server certificates. A key of the file without a
+            /// flag.
             pub discovery_server_name: String,
-            /// Discovery: a token in place of a user and a password. The same.
+            /// Discovery: token instead of user and password. A key of the file without a flag.
             pub discovery_user_token: String,
         }
 
-        /// The flags, by heading.
+        /// All flags, by heading.
         pub(crate) const GROUPS: &[Group] = &[$(
             Group {
                 title: $title,
@@ -168,254 +173,254 @@ macro_rules! flags {
 flags! {
     "Member" {
         "name" name: Text = "default",
-            "Name of this member, for people.";
+            "Name of this member.";
         "data-dir" data_dir: Text = "",
-            "Directory that the member keeps its data in; NAME.etcd if none is given.";
+            "Data directory; NAME.etcd by default.";
         "wal-dir" wal_dir: Text = "",
-            "Directory for the log, if it is not to be in the data directory.";
+            "Directory of the write-ahead log; in the data directory by default.";
         "snapshot-count" snapshot_count: Uint64 = "10000",
-            "Entries applied between two snapshots on disk (0 is the default).";
+            "Applied entries between two snapshots on disk (0 is the default).";
         "snapshot-catchup-entries" snapshot_catchup_entries: Uint64 = "5000",
-            "Entries kept behind a snapshot for followers that lag (0 is the default).";
+            "Entries kept behind a snapshot for slow followers (0 is the default).";
         "heartbeat-interval" heartbeat_interval: Uint = "100",
-            "Milliseconds between heartbeats; one tick of the clock that raft goes by.";
+            "Heartbeat interval in milliseconds; one tick of Raft.";
         "election-timeout" election_timeout: Uint = "1000",
-            "Milliseconds without a leader until an election; at least five heartbeats.";
+            "Election timeout in milliseconds; at least five heartbeat intervals.";
         "initial-election-tick-advance" initial_election_tick_advance: Bool = "true",
-            "Do not wait out a whole election timeout after a start.";
+            "Skip most of the first election timeout after a start.";
         "listen-peer-urls" listen_peer_urls: Urls(ALLOW_NONE) = "http://localhost:2380",
-            "URLs to listen on for other members.";
+            "URLs to listen on for peers.";
         "listen-client-urls" listen_client_urls: Urls(ALLOW_NONE) = "http://localhost:2379",
-            "URLs to listen on for clients: gRPC, and HTTP unless that has URLs of its own.";
+            "URLs to listen on for clients: gRPC, and HTTP unless --listen-client-http-urls is set.";
         "listen-client-http-urls" listen_client_http_urls: Urls(ALLOW_NONE) = "",
-            "URLs to listen on for HTTP only; --listen-client-urls then serve gRPC only.";
+            "URLs to listen on for HTTP only; --listen-client-urls then serves gRPC only.";
         "max-snapshots" max_snapshots: Uint = "5",
-            "Snapshot files to keep (0 keeps all). Deprecated; goes away with 3.8.";
+            "Maximum number of snapshot files (0 keeps all). Deprecated; will be removed in 3.8.";
         "max-wals" max_wals: Uint = "5",
-            "Files of the log to keep (0 keeps all).";
+            "Maximum number of write-ahead log files (0 keeps all).";
         "memory-mlock" memory_mlock: Bool = "false",
-            "Keep the pages of the database in memory.";
+            "Lock the pages of the database in memory. Not supported yet.";
         "quota-backend-bytes" quota_backend_bytes: Int64 = "0",
-            "Size of the database that raises an alarm and stops writes (0 is 2 GiB, less than 0 is no limit).";
+            "Maximum size of the database; beyond it an alarm stops writes (0 is 2 GiB, negative is no limit).";
         "backend-bbolt-freelist-type" backend_bbolt_freelist_type: Text = "",
-            "How the free pages of the database are kept track of: map or array.";
+            "Type of the freelist of the database: map (array is not supported).";
         "backend-batch-interval" backend_batch_interval: Duration = "0",
-            "Longest time until what was written is committed to the database (0 is 100ms).";
+            "Maximum time between commits to the database (0 is 100ms).";
         "backend-batch-limit" backend_batch_limit: Int = "0",
-            "Most operations until what was written is committed to the database (0 is 10000).";
+            "Maximum number of operations between commits to the database (0 is 10000).";
         "max-txn-ops" max_txn_ops: Uint = "128",
-            "Most operations in a transaction.";
+            "Maximum number of operations in a transaction.";
         "max-request-bytes" max_request_bytes: Uint = "1572864",
-            "Largest request of a client, in bytes.";
+            "Maximum size of a client request, in bytes.";
         "max-concurrent-streams" max_concurrent_streams: Uint32 = "4294967295",
-            "Most streams that a client may have open at once.";
+            "Maximum number of concurrent streams per client connection.";
         "grpc-keepalive-min-time" grpc_keepalive_min_time: Duration = "5s",
-            "Shortest time between two pings of a client.";
+            "Minimum interval between pings of a client.";
         "grpc-keepalive-interval" grpc_keepalive_interval: Duration = "2h",
-            "Time between two pings of the server, to see whether a client is there (0 for none).";
+            "Interval of the server's pings to a client (0 sends none).";
         "grpc-keepalive-timeout" grpc_keepalive_timeout: Duration = "20s",
-            "Time that an answer to such a ping may take (0 for no pings).";
+            "Time to wait for the answer to a ping before closing the connection (0 sends no pings).";
         "socket-reuse-port" socket_reuse_port: Bool = "false",
             "Set SO_REUSEPORT on listeners.";
         "socket-reuse-address" socket_reuse_address: Bool = "false",
             "Set SO_REUSEADDR on listeners.";
         "enable-grpc-gateway" enable_grpc_gateway: Bool = "true",
-            "Serve the API as JSON over HTTP too.";
+            "Serve the API as JSON over HTTP.";
         "raft-read-timeout" raft_read_timeout: Duration = "5s",
-            "Time that a read from another member may take; at least 5s.";
+            "Read timeout of peer connections; at least 5s.";
         "raft-write-timeout" raft_write_timeout: Duration = "5s",
-            "Time that a write to another member may take; at least 5s.";
+            "Write timeout of peer connections; at least 5s.";
         "feature-gates" feature_gates: Gates = "",
-            "Features to switch on or off, as name=true or name=false with commas between.";
+            "Comma-separated features to enable or disable: name=true or name=false.";
     }
     "Clustering" {
         "initial-advertise-peer-urls" initial_advertise_peer_urls: Urls(ALLOW_NONE) = "http://localhost:2380",
-            "URLs under which other members reach this one.";
+            "URLs that peers use to reach this member.";
         "initial-cluster" initial_cluster: Text = "default=http://localhost:2380",
-            "Members of a new cluster, as name=url with commas between.";
+            "Members of a new cluster: comma-separated name=url.";
         "initial-cluster-state" initial_cluster_state: Choice(CLUSTER_STATES) = "new",
-            "new for a new cluster, existing to join one. Without meaning once there is data.";
+            "new to create a cluster, existing to join one. Ignored if there is data.";
         "initial-cluster-token" initial_cluster_token: Text = "etcd-cluster",
-            "Keeps clusters apart that have the same URLs: part of the ids of members.";
+            "Token that distinguishes clusters with the same URLs; part of the member ids.";
         "advertise-client-urls" advertise_client_urls: Urls(ALLOW_NONE) = "http://localhost:2379",
-            "URLs under which clients reach this member.";
+            "URLs that clients use to reach this member.";
         "discovery-token" discovery_token: Text = "",
-            "Discovery: token of the cluster to be.";
+            "Discovery: token of the new cluster.";
         "discovery-endpoints" discovery_endpoints: Words = "",
-            "Discovery: where to ask.";
+            "Discovery: endpoints of the running cluster that keeps the list of members.";
         "discovery-dial-timeout" discovery_dial_timeout: Duration = "2s",
-            "Discovery: time that connecting may take.";
+            "Discovery: timeout of a connection attempt.";
         "discovery-request-timeout" discovery_request_timeout: Duration = "5s",
-            "Discovery: time that a request may take.";
+            "Discovery: timeout of a request.";
         "discovery-keepalive-time" discovery_keepalive_time: Duration = "2s",
-            "Discovery: time between two pings.";
+            "Discovery: interval of pings.";
         "discovery-keepalive-timeout" discovery_keepalive_timeout: Duration = "6s",
-            "Discovery: time that an answer to a ping may take.";
+            "Discovery: timeout of the answer to a ping.";
         "discovery-insecure-transport" discovery_insecure_transport: Bool = "true",
             "Discovery: connect without TLS.";
         "discovery-insecure-skip-tls-verify" discovery_insecure_skip_tls_verify: Bool = "false",
-            "Discovery: trust any server.";
+            "Discovery: do not verify the server certificate.";
         "discovery-cert" discovery_cert: Text = "",
-            "Discovery: file with the certificate to show.";
+            "Discovery: client certificate file.";
         "discovery-key" discovery_key: Text = "",
-            "Discovery: file with the key of it.";
+            "Discovery: key file of the client certificate.";
         "discovery-cacert" discovery_cacert: Text = "",
-            "Discovery: file with the authorities to trust.";
+            "Discovery: file with the trusted certificate authorities.";
         "discovery-user" discovery_user: Text = "",
             "Discovery: user, or user:password.";
         "discovery-password" discovery_password: Text = "",
             "Discovery: password of the user.";
         "discovery-fallback" discovery_fallback: Choice(FALLBACKS) = "exit",
-            "What to do if discovery fails; exit is all there is.";
+            "Action if discovery fails; only exit is supported.";
         "discovery-srv" discovery_srv: Text = "",
-            "DNS domain whose SRV records name the members.";
+            "DNS domain whose SRV records list the members.";
         "discovery-srv-name" discovery_srv_name: Text = "",
-            "Suffix of the service name in those records.";
+            "Suffix of the service name in the SRV records.";
         "strict-reconfig-check" strict_reconfig_check: Bool = "true",
-            "Refuse changes of membership that would cost the quorum.";
+            "Refuse membership changes that would lose the quorum.";
         "pre-vote" pre_vote: Bool = "true",
-            "Ask whether an election could be won before there is one.";
+            "Run a pre-vote before an election.";
         "auto-compaction-retention" auto_compaction_retention: Text = "0",
-            "How much history to keep: a duration, hours, or a number of revisions (0 compacts nothing).";
+            "History to keep: a duration, hours, or a number of revisions (0 disables compaction).";
         "auto-compaction-mode" auto_compaction_mode: Text = "periodic",
-            "What the retention is: periodic for time, revision for revisions.";
+            "Unit of the retention: periodic for time, revision for revisions.";
         "max-learners" max_learners: Int = "1",
-            "Most learners in the cluster.";
+            "Maximum number of learners in the cluster.";
         "v2-deprecation" v2_deprecation: Stages(V2_STAGES) = "",
-            "Without meaning. Deprecated; goes away with 3.8.";
+            "Without effect. Deprecated; will be removed in 3.8.";
     }
     "Security" {
         "cert-file" cert_file: Text = "",
-            "File with the certificate shown to clients.";
+            "Server certificate file for clients.";
         "key-file" key_file: Text = "",
-            "File with the key of it.";
+            "Key file of --cert-file.";
         "client-cert-file" client_cert_file: Text = "",
-            "File with the certificate that the server shows when it is a client of its own.";
+            "Client certificate file for the server's calls to itself. Only checked.";
         "client-key-file" client_key_file: Text = "",
-            "File with the key of it.";
+            "Key file of --client-cert-file.";
         "client-cert-auth" client_cert_auth: Bool = "false",
-            "Let in only clients with a certificate that is trusted.";
+            "Require a trusted certificate from clients.";
         "client-crl-file" client_crl_file: Text = "",
-            "File with the certificates of clients that were revoked.";
+            "File with revoked client certificates.";
         "client-cert-allowed-hostname" client_cert_allowed_hostname: List = "",
-            "Names of which a certificate of a client must have one.";
+            "Allowed names in client certificates.";
         "trusted-ca-file" trusted_ca_file: Text = "",
-            "File with the authorities trusted for clients; given, a certificate is asked for.";
+            "File with the certificate authorities trusted for clients; if set, clients need a certificate.";
         "auto-tls" auto_tls: Bool = "false",
-            "Make a certificate for clients if there is none.";
+            "Generate a certificate for clients if none is given.";
         "peer-cert-file" peer_cert_file: Text = "",
-            "File with the certificate shown to other members.";
+            "Certificate file for peers.";
         "peer-key-file" peer_key_file: Text = "",
-            "File with the key of it.";
+            "Key file of --peer-cert-file.";
         "peer-client-cert-file" peer_client_cert_file: Text = "",
-            "File with the certificate shown to members that are dialled.";
+            "Certificate file for dialing peers.";
         "peer-client-key-file" peer_client_key_file: Text = "",
-            "File with the key of it.";
+            "Key file of --peer-client-cert-file.";
         "peer-client-cert-auth" peer_client_cert_auth: Bool = "false",
-            "Let in only members with a certificate that is trusted.";
+            "Require a trusted certificate from peers.";
         "peer-trusted-ca-file" peer_trusted_ca_file: Text = "",
-            "File with the authorities trusted for members; given, a certificate is asked for.";
+            "File with the certificate authorities trusted for peers; if set, peers need a certificate.";
         "peer-cert-allowed-cn" peer_cert_allowed_cn: List = "",
-            "Common names of which a certificate of a member must have one.";
+            "Allowed common names in peer certificates.";
         "peer-cert-allowed-hostname" peer_cert_allowed_hostname: List = "",
-            "Names of which a certificate of a member must have one.";
+            "Allowed names in peer certificates.";
         "peer-auto-tls" peer_auto_tls: Bool = "false",
-            "Make a certificate for other members if there is none.";
+            "Generate a certificate for peers if none is given.";
         "self-signed-cert-validity" self_signed_cert_validity: Uint = "1",
-            "Years that certificates made here are good for.";
+            "Validity of generated certificates, in years.";
         "peer-crl-file" peer_crl_file: Text = "",
-            "File with the certificates of members that were revoked.";
+            "File with revoked peer certificates.";
         "peer-skip-client-san-verification" peer_skip_client_san_verification: Bool = "false",
-            "Do not compare the names in the certificate of a member with where it comes from.";
+            "Do not compare the names in a peer's certificate with its address.";
         "cipher-suites" cipher_suites: List = "",
-            "Cipher suites of TLS 1.2 to offer (all sound ones if none is given).";
+            "TLS 1.2 cipher suites to offer (all secure ones by default).";
         "tls-min-version" tls_min_version: Text = "TLS1.2",
-            "Oldest TLS: TLS1.2 or TLS1.3.";
+            "Minimum TLS version: TLS1.2 or TLS1.3.";
         "tls-max-version" tls_max_version: Text = "",
-            "Newest TLS: TLS1.2 or TLS1.3 (the newest there is if none is given).";
+            "Maximum TLS version: TLS1.2 or TLS1.3 (the newest by default).";
         "cors" cors: Urls(ALLOW_ALL) = "*",
-            "Origins that web pages may come from (* for any).";
+            "Allowed CORS origins (* for any).";
         "host-whitelist" host_whitelist: Words = "*",
-            "Names that requests without TLS may be addressed to (* for any).";
+            "Allowed host names of requests without TLS (* for any).";
     }
     "Auth" {
         "auth-token" auth_token: Text = "simple",
-            "Kind of tokens, and their options: simple, or jwt with its keys.";
+            "Kind of auth tokens: simple, or jwt with its options.";
         "bcrypt-cost" bcrypt_cost: Uint = "10",
-            "How hard hashing a password is, from 4 to 31.";
+            "Cost of hashing a password, from 4 to 31.";
         "auth-token-ttl" auth_token_ttl: Uint = "300",
-            "Seconds that a simple token lives without being used.";
+            "Time to live of an unused simple token, in seconds.";
     }
     "Profiling and Monitoring" {
         "enable-pprof" enable_pprof: Bool = "false",
-            "Serve profiles under /debug/pprof/.";
+            "Serve Go profiles under /debug/pprof/. Not supported.";
         "metrics" metrics: Text = "basic",
-            "How much is measured; extensive adds the times of calls.";
+            "Level of metrics: basic, or extensive with call latencies.";
         "listen-metrics-urls" listen_metrics_urls: Urls(ALLOW_NONE) = "",
-            "More URLs to listen on, for metrics and health only.";
+            "Additional URLs to listen on for metrics and health only.";
     }
     "Logging" {
         "logger" logger: Text = "zap",
-            "Shape of log lines; zap is all there is.";
+            "Format of log lines; only zap is supported.";
         "log-outputs" log_outputs: Words = "default",
-            "Where logs go: stderr, stdout, systemd/journal, or files.";
+            "Destinations of the log: stderr, stdout, systemd/journal, or files.";
         "log-level" log_level: Text = "info",
-            "Least grave lines that are written: debug, info, warn, error, panic or fatal.";
+            "Lowest level that is logged: debug, info, warn, error, panic or fatal.";
         "log-format" log_format: Text = "json",
-            "json, or console to be read.";
+            "Format of log lines: json or console.";
         "enable-log-rotation" enable_log_rotation: Bool = "false",
-            "Start a new log file when one is full; takes one file in --log-outputs.";
+            "Rotate the log file; needs exactly one file in --log-outputs.";
         "log-rotation-config-json" log_rotation_config_json: Text = r#"{"maxsize": 100, "maxage": 0, "maxbackups": 0, "localtime": false, "compress": false}"#,
-            "When a file is full (MB), and how long (days) and how many are kept (0 for all).";
+            "Size of a log file (MB), and age (days) and number of backups to keep (0 keeps all).";
         "warning-unary-request-duration" warning_unary_request_duration: Duration = "300ms",
-            "Time that a request may take before the log tells (0 is the default).";
+            "Duration above which a request is logged (0 is the default).";
     }
     "Distributed tracing" {
         "enable-distributed-tracing" enable_distributed_tracing: Bool = "false",
             "Send traces to a collector.";
         "distributed-tracing-address" distributed_tracing_address: Text = "localhost:4317",
-            "Where the collector listens.";
+            "Address of the collector.";
         "distributed-tracing-service-name" distributed_tracing_service_name: Text = "etcd",
-            "Name of the service in traces, the same for all members.";
+            "Service name in traces, the same for all members.";
         "distributed-tracing-instance-id" distributed_tracing_instance_id: Text = "",
-            "Name of this member in traces.";
+            "Instance id of this member in traces.";
         "distributed-tracing-sampling-rate" distributed_tracing_sampling_rate: Int = "0",
-            "Requests traced, of a million.";
+            "Traced requests per million.";
     }
     "Features" {
         "corrupt-check-time" corrupt_check_time: Duration = "1h",
-            "Time between two comparisons with the other members (0 for none).";
+            "Interval of corruption checks against the peers (0 disables them).";
         "compact-hash-check-time" compact_hash_check_time: Duration = "1m",
-            "Time between two comparisons of what was compacted.";
+            "Interval of compact hash checks.";
         "compaction-batch-limit" compaction_batch_limit: Int = "0",
-            "Revisions compacted in one go (0 is 1000).";
+            "Revisions per compaction batch (0 is 1000).";
         "compaction-sleep-interval" compaction_sleep_interval: Duration = "0",
-            "Pause between two such goes (0 is 10ms).";
+            "Pause between two compaction batches (0 is 10ms).";
         "watch-progress-notify-interval" watch_progress_notify_interval: Duration = "0",
-            "Time between two progress notes to a watcher that asked for them (0 is 10m; at least 100ms).";
+            "Interval of watch progress notifications (0 is 10m; at least 100ms).";
         "warning-apply-duration" warning_apply_duration: Duration = "100ms",
-            "Time that applying a request may take before the log tells.";
+            "Duration above which applying a request is logged.";
         "bootstrap-defrag-threshold-megabytes" bootstrap_defrag_threshold_megabytes: Uint = "0",
-            "Defragment at the start if that frees as much (0 for never).";
+            "Defragment at the start if it frees at least this much (0 disables it).";
         "downgrade-check-time" downgrade_check_time: Duration = "5s",
-            "Time between two looks at whether a downgrade is done (0 for none).";
+            "Interval of downgrade checks (0 disables them).";
     }
     "Unsafe" {
         "force-new-cluster" force_new_cluster: Bool = "false",
-            "Make a cluster of one out of a member of a lost cluster.";
+            "Restart one member of a lost cluster as a new cluster of one.";
         "unsafe-no-fsync" unsafe_no_fsync: Bool = "false",
-            "Do not wait for the disk. A power cut then costs data.";
+            "Do not sync the disk. A power cut then loses data.";
     }
     "General" {
         "config-file" config_file: Text = "",
-            "File with the configuration. What else is on the command line and in the environment is then left out.";
+            "Configuration file. All other flags and environment variables are then ignored.";
         "version" version: Bool = "false",
-            "Print the version, and end.";
+            "Print the version and exit.";
     }
 }
 
 impl Flags {
-    /// Every flag at its default.
+    /// Creates flags with their defaults.
     pub fn new() -> Self {
         let mut flags = Self::default();
         for flag in known().filter(|flag| !flag.default.is_empty()) {
@@ -425,26 +430,27 @@ impl Flags {
         flags
     }
 
-    /// Whether somebody set a flag.
+    /// Returns whether a flag was set.
     pub fn is_given(&self, name: &str) -> bool {
         self.given.contains(name)
     }
 }
 
-/// All flags, in the order of names, with those that are forgotten.
+/// Returns all flags including the ignored ones, sorted by name.
 pub(crate) fn by_name() -> Vec<Flag> {
     let mut flags: Vec<Flag> = known().chain(IGNORED.iter().map(|name| ignored(name))).collect();
     flags.sort_by_key(|flag| flag.name);
     flags
 }
 
-/// The flag of a name.
+/// Finds a flag by name.
 pub(crate) fn find(name: &str) -> Option<Flag> {
-    let forgotten = || IGNORED.iter().find(|ignored| **ignored == name).map(|name| ignored(name));
-    known().find(|flag| flag.name == name).or_else(forgotten)
+    let ignored_flag =
+        || IGNORED.iter().find(|ignored| **ignored == name).map(|name| ignored(name));
+    known().find(|flag| flag.name == name).or_else(ignored_flag)
 }
 
-/// The flags that mean something.
+/// Returns all flags but the ignored ones.
 pub(crate) fn known() -> impl Iterator<Item = Flag> {
     GROUPS.iter().flat_map(|group| group.flags.iter().copied())
 }
@@ -457,7 +463,7 @@ fn ignored(name: &'static str) -> Flag {
 mod tests {
     use super::{Flags, by_name, find, known};
 
-    /// etcd 3.7.1 has as many, and 15 that it forgets.
+    /// etcd 3.7.1 has as many, and 15 that it ignores.
     #[test]
     fn there_are_113_flags() {
         assert_eq!(known().count(), 113);
@@ -470,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_parse_and_are_given_by_nobody() {
+    fn defaults_parse_and_do_not_count_as_given() {
         let flags = Flags::new();
         assert_eq!(
             (flags.heartbeat_interval, flags.name.as_str(), flags.pre_vote),

@@ -1,17 +1,17 @@
-//! A text becomes the value of a flag.
+//! Parsing the values of flags.
 
 use crate::flags::{Flag, Flags, Slot};
 use gocompat::{GoDuration, NumberError, parse_bool, parse_int, parse_uint, quote};
 
 impl Slot {
-    /// Whether the name of the flag alone is enough.
+    /// Returns whether the flag may be given without a value.
     pub(crate) fn is_bool(self) -> bool {
         matches!(self, Self::Bool(_) | Self::Ignored)
     }
 }
 
 impl Flags {
-    /// Takes a value for a flag. Says in Go's and etcd's words why it would not.
+    /// Sets a flag. Errors have Go's or etcd's text.
     pub(crate) fn set(&mut self, flag: &Flag, text: &str) -> Result<(), String> {
         self.assign(flag.slot, text)?;
         self.given.insert(flag.name);
@@ -46,12 +46,12 @@ impl Flags {
     }
 }
 
-/// The texts between commas.
+/// Splits a text at commas.
 fn words(text: &str) -> Vec<String> {
     text.split(',').map(str::to_owned).collect()
 }
 
-/// The texts between commas, each once and in order.
+/// Splits a text at commas, sorts the parts and removes duplicates.
 pub(crate) fn unique_words(text: &str) -> Vec<String> {
     let mut words = words(text);
     words.sort();

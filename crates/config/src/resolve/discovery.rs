@@ -13,10 +13,10 @@ use crate::error::ConfigError;
 use crate::flags::Flags;
 use crate::resolved::{Discovery, DiscoveryService, DiscoveryUser};
 
-/// How long calling somebody may take if no time was given.
+/// The dial timeout if the flag is zero.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What the flags say about it.
+/// Resolves the discovery flags.
 pub(super) fn discovery(flags: &Flags) -> Result<Option<Discovery>, ConfigError> {
     if !flags.discovery_endpoints.is_empty() {
         return Ok(Some(Discovery::Service(Box::new(service(flags)?))));
@@ -49,12 +49,13 @@ fn service(flags: &Flags) -> Result<DiscoveryService, ConfigError> {
     })
 }
 
-/// Compat: as in etcd's client, what is no number of bytes is what is usual.
+/// Returns a limit in bytes. Compat: as in etcd's client, zero and less are the default.
 fn limit(bytes: i64) -> Option<usize> {
     usize::try_from(bytes).ok().filter(|bytes| *bytes > 0)
 }
 
-/// Compat: as in etcd, one file or a name is enough to speak TLS, whatever `--discovery-insecure-transport` says.
+/// Returns the TLS settings. Compat: as in etcd, one file or a server name is enough to use TLS,
+/// even with `--discovery-insecure-transport`.
 fn tls(flags: &Flags) -> Option<tls::Info> {
     let path = |text: &String| (!text.is_empty()).then(|| text.into());
     let info = tls::Info {
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_asked_as_the_flags_say() {
+    fn the_flags_configure_the_discovery_service() {
         let settings = list(&[]);
         assert_eq!((settings.token.as_str(), settings.endpoints.len()), ("t", 2));
         assert_eq!(
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn tls_is_spoken_if_anything_asks_for_it() {
+    fn any_tls_flag_enables_tls() {
         assert_eq!(list(&["--discovery-insecure-transport=false"]).tls, Some(tls::Info::default()));
         let with_ca = list(&["--discovery-cacert=ca"]).tls.expect("TLS");
         assert_eq!(with_ca.trusted_ca_file, Some("ca".into()));

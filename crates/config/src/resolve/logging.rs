@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::error::ConfigError;
 use crate::flags::Flags;
-use crate::json::{mismatch, whole};
+use crate::json::{as_integer, mismatch};
 
 const DEFAULT: &str = "default";
 const STDERR: &str = "stderr";
@@ -15,7 +15,7 @@ const JOURNAL: &str = "systemd/journal";
 /// The size at which a file is rotated if `maxsize` is missing or zero.
 const ROTATION_SIZE_MB: u64 = 100;
 
-/// Resolves the log flags. The order of the checks is etcd's, because only the first error is reported.
+/// Resolves the log flags. The order of the checks is etcd's: only the first error is reported.
 pub(crate) fn log_config(flags: &Flags) -> Result<LogConfig, ConfigError> {
     match flags.logger.as_str() {
         "zap" => {}
@@ -106,9 +106,9 @@ fn parse_rotation(text: &str) -> Result<Rotation, ConfigError> {
     Ok(rotation)
 }
 
-/// A number; one below zero means what zero means.
+/// Returns an integer; a negative one counts as zero.
 fn count(key: &str, value: &Value) -> Result<u64, ConfigError> {
-    let number = whole(value).and_then(|number| i64::try_from(number).ok());
+    let number = as_integer(value).and_then(|number| i64::try_from(number).ok());
     let number = number.ok_or_else(|| rotation_type(key, value, "int"))?;
     Ok(u64::try_from(number).unwrap_or(0))
 }
@@ -122,7 +122,7 @@ fn rotation_type(key: &str, value: &Value, wanted: &str) -> ConfigError {
     ConfigError::RotationType(mismatch(value, &place, wanted, wanted == "int"))
 }
 
-/// Says it in Go's words where it can.
+/// Translates a syntax error into Go's text where there is one.
 fn syntax_error(text: &str, error: &serde_json::Error) -> ConfigError {
     let found = text.lines().nth(error.line().saturating_sub(1)).unwrap_or_default();
     let found = found.chars().nth(error.column().saturating_sub(1)).unwrap_or('\0');
@@ -154,13 +154,13 @@ mod tests {
     }
 
     #[test]
-    fn the_default_is_json_to_the_standard_error() {
+    fn the_default_is_json_to_stderr() {
         assert_eq!(logs(|_| {}), Ok(LogConfig::default()));
         assert_eq!(logs(|flags| flags.log_outputs.clear()), Ok(LogConfig::default()));
     }
 
     #[test]
-    fn several_outputs_at_once() {
+    fn outputs_can_be_combined() {
         let logs = logs(|flags| {
             flags.log_outputs = outputs(&["stdout", "b.log", "stderr"]);
             flags.log_format = "console".to_owned();
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn rotation_takes_lumberjacks_keys() {
+    fn rotation_has_lumberjacks_keys() {
         let rotation =
             parse_rotation(r#"{"maxsize": 1, "MaxAge": 2.0, "localtime": true, "x": []}"#);
         let expected = Rotation {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_in_etcds_words() {
+    fn errors_have_etcds_texts() {
         let rotated = |text: &str| {
             let text = text.to_owned();
             logs(|flags| {

@@ -1,11 +1,15 @@
-//! From flags as typed to a configuration as meant.
+//! Resolving `Flags` into a `Config`.
 //!
 //! ```text
-//!     --name m1 --listen-peer-urls http://0.0.0.0:2380      on a machine whose default route goes out from 10.0.0.7
-//!     data_dir m1.etcd    advertise.peer http://10.0.0.7:2380    cluster.initial m1=http://10.0.0.7:2380
+//!     --name m1 --listen-peer-urls http://0.0.0.0:2380     on a machine with the address 10.0.0.7
+//!
+//!     data_dir         m1.etcd
+//!     advertise.peer   http://10.0.0.7:2380
+//!     cluster.initial  m1=http://10.0.0.7:2380
 //! ```
 //!
-//! The flags are known to be sound ([`check`](super::check)). What is refused here, etcd refuses when it starts, or not at all.
+//! The flags have passed [`check`](super::check). etcd reports the errors of this module later,
+//! when it starts, or not at all.
 
 mod discovery;
 pub(crate) mod logging;
@@ -47,7 +51,7 @@ const PROGRESS_INTERVAL_MIN: Duration = Duration::from_millis(100);
 const SLOW_REQUEST: Duration = Duration::from_millis(300);
 const HOUR_NANOS: i64 = 3_600_000_000_000;
 
-/// Works out what is meant, and notes what should be told of it.
+/// Resolves checked flags, and notes what to log about them.
 pub(crate) fn resolve(
     mut flags: Flags,
     logs: LogConfig,
@@ -84,9 +88,10 @@ pub(crate) fn resolve(
     })
 }
 
-/// If nobody said what to advertise, and the member listens everywhere, others are told an address that they can reach.
+/// Advertises the address of the default route if the member listens on all addresses and no
+/// advertised URL was given.
 ///
-/// Compat: as in etcd, an initial cluster that nobody gave follows the name of the member, but only if it has one.
+/// Compat: as in etcd, the default initial cluster follows the name of the member if one was given.
 fn advertise_default_host(flags: &mut Flags, machine: &Machine, notices: &mut Vec<Notice>) {
     let found = (machine.default_host)();
     let host = found.ok().map(|address| gocompat::bracketed(&address.to_string()).into_owned());
@@ -115,14 +120,14 @@ fn advertise_default_host(flags: &mut Flags, machine: &Machine, notices: &mut Ve
     }
 }
 
-/// What to advertise instead of the default, for a member that listens everywhere.
+/// Returns the URL to advertise instead of the default if the member listens on all addresses.
 fn everywhere(listen: &[Url], advertised: &[Url], default: &str, host: &str) -> Option<Url> {
     let [url] = advertised else { return None };
     let first = listen.first().filter(|first| first.hostname() == "0.0.0.0")?;
     (url.as_str() == default).then(|| Url::with_host(url.scheme(), host, first.port()))
 }
 
-/// The member alone, under all its URLs.
+/// Returns an initial cluster with only the local member.
 fn initial_cluster_of(flags: &Flags) -> String {
     let name = if flags.name.is_empty() { DEFAULT_NAME } else { &flags.name };
     let urls = flags.initial_advertise_peer_urls.urls();
@@ -218,7 +223,8 @@ fn peer(flags: &Flags, notices: &mut Vec<Notice>) -> Result<Peer, ConfigError> {
     })
 }
 
-/// The first address that others are told to call and that calls can come from, if they are to come from one.
+/// Returns the address to dial peers from: the first advertised one that is neither loopback nor
+/// unspecified. `None` without the feature gate.
 fn local_address(flags: &Flags, notices: &mut Vec<Notice>) -> Option<IpAddr> {
     if !flags.feature_gates.enabled(Gate::SetMemberLocalAddr) {
         return None;
@@ -260,9 +266,9 @@ fn compaction(flags: &Flags) -> Result<Compaction, ConfigError> {
     })
 }
 
-/// What is to be kept. A plain number is hours or revisions; what is none is a duration.
+/// Resolves the retention: a plain number is hours or revisions, other texts are durations.
 ///
-/// Compat: as in etcd, a duration is taken for a number of revisions too: its nanoseconds.
+/// Compat: as in etcd, the nanoseconds of a duration serve as a number of revisions too.
 fn auto_compaction(mode: &str, retention: &str) -> Result<Option<AutoCompaction>, ConfigError> {
     let retention = if retention.is_empty() { "0" } else { retention };
     let periodic = mode == "periodic";
@@ -354,7 +360,7 @@ fn tracing(flags: &Flags) -> Tracing {
         address: flags.distributed_tracing_address.clone(),
         service_name: flags.distributed_tracing_service_name.clone(),
         instance_id: Some(id.clone()).filter(|id| !id.is_empty()),
-        // It was checked before that it is one.
+        // `check` has verified the range.
         sampled_per_million: u32::try_from(flags.distributed_tracing_sampling_rate).unwrap_or(0),
     }
 }
@@ -363,12 +369,13 @@ fn unless_zero(value: u64) -> Option<u64> {
     Some(value).filter(|value| *value != 0)
 }
 
-/// What is not more than zero switches something off.
+/// Returns `None`, which switches a feature off, unless the duration is positive.
 fn positive(value: GoDuration) -> Option<Duration> {
     Some(value.non_negative()).filter(|value| !value.is_zero())
 }
 
-/// Zero stands for something else. Less than zero would have etcd go round without a pause, and is refused.
+/// Returns `None` for zero, which stands for a default. Refuses negative values, with which etcd
+/// would run a loop without a pause.
 fn time(flag: &'static str, value: GoDuration) -> Result<Option<Duration>, ConfigError> {
     if value < GoDuration::default() {
         return Err(ConfigError::Negative { flag, value: value.to_string() });
@@ -376,7 +383,7 @@ fn time(flag: &'static str, value: GoDuration) -> Result<Option<Duration>, Confi
     Ok(positive(value))
 }
 
-/// The same for numbers.
+/// Returns `None` for zero, which stands for a default. Refuses negative numbers.
 fn number(flag: &'static str, value: i64) -> Result<Option<u64>, ConfigError> {
     let refuse = |_| ConfigError::Negative { flag, value: value.to_string() };
     u64::try_from(value).map(unless_zero).map_err(refuse)

@@ -1,9 +1,11 @@
-//! What the flags say about TLS.
+//! The TLS flags.
 //!
 //! ```text
-//!     --cert-file c --key-file k --auto-tls                    c and k are shown, nothing is made
-//!     --auto-tls --client-cert-auth --trusted-ca-file ca       a certificate is made; clients need none, as in etcd
-//!     --peer-auto-tls                                          the same between members: each makes its own, and trusts all others
+//!     --cert-file c --key-file k --auto-tls                 uses c and k, generates nothing
+//!     --auto-tls --client-cert-auth --trusted-ca-file ca    generates a certificate; as in etcd,
+//!                                                           clients need none
+//!     --peer-auto-tls                                       each member generates a certificate
+//!                                                           and trusts all others
 //! ```
 
 use std::path::PathBuf;
@@ -16,7 +18,7 @@ use crate::notice::Notice;
 use crate::resolved::{AutoTls, Tls};
 use crate::url::Url;
 
-/// A version of TLS that one can ask for. Nothing leaves the choice to others.
+/// Parses a TLS version; empty leaves the choice open.
 pub(crate) fn version(text: &str) -> Result<Option<Version>, ConfigError> {
     match text {
         "" => Ok(None),
@@ -26,7 +28,7 @@ pub(crate) fn version(text: &str) -> Result<Option<Version>, ConfigError> {
     }
 }
 
-/// TLS for clients.
+/// Resolves the TLS flags for clients.
 pub(crate) fn client(flags: &Flags, notices: &mut Vec<Notice>) -> Result<Tls, ConfigError> {
     let info = Info {
         cert_file: path(&flags.cert_file),
@@ -52,7 +54,7 @@ pub(crate) fn client(flags: &Flags, notices: &mut Vec<Notice>) -> Result<Tls, Co
     Ok(asked.meant(flags.self_signed_cert_validity, notices))
 }
 
-/// TLS between members.
+/// Resolves the TLS flags for peers.
 pub(crate) fn peer(flags: &Flags, notices: &mut Vec<Notice>) -> Result<Tls, ConfigError> {
     let info = Info {
         cert_file: path(&flags.peer_cert_file),
@@ -78,19 +80,19 @@ pub(crate) fn peer(flags: &Flags, notices: &mut Vec<Notice>) -> Result<Tls, Conf
     Ok(asked.meant(flags.self_signed_cert_validity, notices))
 }
 
-/// Who is at the other end.
+/// The other end of the connections that a group of TLS flags is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Audience {
     /// Clients.
     Clients,
-    /// Other members.
+    /// Peers.
     Peers,
 }
 
-/// What the flags of one kind ask for.
+/// The TLS flags for one audience.
 struct Asked {
     info: Info,
-    /// A certificate is to be made, for these hosts.
+    /// The hosts of a certificate to generate.
     makes_one: Option<Vec<String>>,
     checks_origin: bool,
     audience: Audience,
@@ -102,7 +104,7 @@ impl Asked {
         let Some(hosts) = makes_one.filter(|_| info.is_empty()) else {
             return Tls { info, auto: None, checks_origin };
         };
-        // Compat: etcd puts what it makes in the place of all that was said.
+        // Compat: as in etcd, the generated certificate replaces all other settings.
         let ignored = ignored_by_auto(&info, audience);
         if !ignored.is_empty() {
             notices.push(Notice::AutoTlsAlone { audience, ignored });
@@ -113,7 +115,8 @@ impl Asked {
     }
 }
 
-/// Certificates that are to be made although some were given. Told in etcd's order, members first.
+/// Notes auto TLS flags that are ignored because certificates were given, in etcd's order: peers
+/// first.
 pub(crate) fn tell_auto_ignored(flags: &Flags, notices: &mut Vec<Notice>) {
     let peer_given = !flags.peer_cert_file.is_empty() || !flags.peer_key_file.is_empty();
     let given = !flags.cert_file.is_empty() || !flags.key_file.is_empty();
@@ -129,7 +132,7 @@ fn path(text: &str) -> Option<PathBuf> {
     (!text.is_empty()).then(|| PathBuf::from(text))
 }
 
-/// The cipher suites that were named. Go's names, all of them.
+/// Parses the cipher suites, which have Go's names.
 pub(crate) fn suites(flags: &Flags) -> Result<CipherSuites, ConfigError> {
     CipherSuites::named(&flags.cipher_suites).map_err(|error| match error {
         tls::CipherSuiteError::Unknown(name) => ConfigError::CipherSuite(name),
@@ -145,7 +148,7 @@ fn versions(flags: &Flags) -> Result<Versions, ConfigError> {
     })
 }
 
-/// What `--auto-tls`, or `--peer-auto-tls`, leaves without effect: each by its flag for clients, and by that for members.
+/// Returns the given flags that `--auto-tls` or `--peer-auto-tls` makes ineffective.
 fn ignored_by_auto(given: &Info, audience: Audience) -> Vec<&'static str> {
     let all = [
         ("client-cert-auth", "peer-client-cert-auth", given.client_cert_auth),
@@ -169,7 +172,7 @@ fn ignored_by_auto(given: &Info, audience: Audience) -> Vec<&'static str> {
         .collect()
 }
 
-/// What a certificate has to be for: all that is listened on.
+/// Returns the hosts of a generated certificate: all that are listened on.
 fn hosts<'a>(urls: impl Iterator<Item = &'a Url>) -> Vec<String> {
     urls.filter(|url| !url.scheme().is_unix()).map(Url::hostname).map(str::to_owned).collect()
 }

@@ -1,4 +1,4 @@
-//! Lists of URLs, and the map from names to URLs that an initial cluster is.
+//! Lists of URLs, and the initial cluster as a map from names to URLs.
 //!
 //! ```text
 //!     --initial-cluster  b=http://10.0.0.2:2380,a=http://10.0.0.1:2380,a=http://10.1.0.1:2380
@@ -11,15 +11,15 @@ use std::fmt;
 
 use super::{Url, UrlError};
 
-/// The most URLs that a list, or an initial cluster, is taken with.
+/// The maximum number of URLs in a list or an initial cluster.
 pub const URLS_MAX: usize = 1024;
 
-/// The URLs in a text with commas, in the order of their texts.
+/// Parses a comma-separated list of URLs and sorts it by text.
 pub fn parse(text: &str) -> Result<Vec<Url>, UrlError> {
     sorted(text.split(','))
 }
 
-/// The texts of some URLs.
+/// Returns the texts of URLs.
 pub fn texts(urls: &[Url]) -> Vec<String> {
     urls.iter().map(ToString::to_string).collect()
 }
@@ -35,7 +35,7 @@ fn sorted<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Vec<Url>, UrlError
     Ok(urls)
 }
 
-/// The value of a flag that takes URLs: each once, in order; or one text that is allowed besides, such as `*`.
+/// The value of a URL flag: sorted distinct URLs, or a special text such as `*`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UniqueUrls {
     urls: Vec<Url>,
@@ -43,10 +43,11 @@ pub struct UniqueUrls {
 }
 
 impl UniqueUrls {
-    /// Takes another value.
+    /// Sets the flag.
     ///
-    /// Compat: as in etcd, the text that is allowed besides is added to what is there, and all else replaces it. So an empty
-    /// `--listen-peer-urls` leaves the default alone, and `*` after some origin means both.
+    /// Compat: as in etcd, the special text `allowed` is added to the value, and other texts
+    /// replace it. So an empty `--listen-peer-urls` keeps the default, and `*` after an origin
+    /// means both.
     pub(crate) fn set(&mut self, text: &str, allowed: &str) -> Result<(), UrlError> {
         if self.values.contains(text) {
             return Ok(());
@@ -61,32 +62,32 @@ impl UniqueUrls {
         Ok(())
     }
 
-    /// Takes URLs as they are, with what is double in them.
+    /// Replaces the URLs, and keeps duplicates.
     pub(crate) fn replace(&mut self, urls: Vec<Url>) {
         self.values = urls.iter().map(ToString::to_string).collect();
         self.urls = urls;
     }
 
-    /// The URLs.
+    /// Returns the URLs.
     pub fn urls(&self) -> &[Url] {
         &self.urls
     }
 
-    /// The texts of the URLs, and of what is allowed besides.
+    /// Returns the texts of the URLs and the special text, if it was given.
     pub fn values(&self) -> &BTreeSet<String> {
         &self.values
     }
 }
 
-/// Names and their URLs, as in `--initial-cluster`.
+/// Member names and their URLs, as in `--initial-cluster`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UrlsMap {
     members: BTreeMap<String, Vec<Url>>,
 }
 
 impl UrlsMap {
-    /// Reads `a=http://10.0.0.1:2380,b=http://10.0.0.2:2380`. A name may come more than once; what is empty between commas is
-    /// nothing.
+    /// Parses `a=http://10.0.0.1:2380,b=http://10.0.0.2:2380`. A name may be repeated; empty parts
+    /// are ignored.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         let mut texts: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (count, pair) in text.split(',').filter(|pair| !pair.is_empty()).enumerate() {
@@ -103,32 +104,32 @@ impl UrlsMap {
         Ok(Self { members })
     }
 
-    /// One name.
+    /// Creates a map with one name.
     pub fn of(name: &str, urls: &[Url]) -> Self {
         Self { members: BTreeMap::from([(name.to_owned(), urls.to_vec())]) }
     }
 
-    /// The URLs of a name.
+    /// Returns the URLs of a name.
     pub fn get(&self, name: &str) -> Option<&[Url]> {
         self.members.get(name).map(Vec::as_slice)
     }
 
-    /// Names and their URLs, in the order of names.
+    /// Iterates over names and URLs, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[Url])> {
         self.members.iter().map(|(name, urls)| (name.as_str(), urls.as_slice()))
     }
 
-    /// How many names there are.
+    /// Returns the number of names.
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no names.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// Whether two names, or one name twice, have the same URL.
+    /// Returns whether a URL appears twice, under one name or two.
     pub fn has_duplicate_url(&self) -> bool {
         let mut seen = BTreeSet::new();
         self.members.values().flatten().any(|url| !seen.insert(url.as_str()))

@@ -1,16 +1,18 @@
-//! URLs of listeners and members, as etcd takes them.
+//! URLs of listeners and members, by etcd's rules.
 //!
 //! ```text
-//!     http://10.0.0.1:2380     scheme http, host 10.0.0.1:2380            listens on TCP
+//!     http://10.0.0.1:2380     scheme http, host 10.0.0.1:2380      TCP
 //!     http://[::1]:2380        host [::1]:2380, hostname ::1, port 2380
-//!     unix://localhost:12      host localhost:12                          listens on the socket localhost:12
-//!     unix:///run/b.sock       no host, path /run/b.sock                  listens on the socket /run/b.sock
+//!     unix://localhost:12      host localhost:12                    the socket localhost:12
+//!     unix:///run/b.sock       no host, path /run/b.sock            the socket /run/b.sock
 //! ```
 //!
-//! Always true of a [`Url`]: its scheme is one of four; with `http` and `https` there is a host, a colon, a port of digits (or none),
-//! and no path. Its text is what Go's `url.URL.String` gives for it: member ids are hashed over these texts, and members compare them.
+//! Invariants of a [`Url`]: the scheme is one of four; with `http` and `https` there is a host, a
+//! colon, a port of digits (or an empty one), and no path. The text is that of Go's
+//! `url.URL.String`: member ids are hashes of these texts, and members compare them.
 //!
-//! [`list`] has lists of URLs and the map of an initial cluster. Whether a host may be listened on is for `check` to say.
+//! [`list`] has lists of URLs and the initial cluster. Whether a member may listen on a host is
+//! decided in `check`.
 
 pub mod list;
 
@@ -19,10 +21,10 @@ use std::net::IpAddr;
 
 use gocompat::{GoUrl, UrlParseError, split_host_port};
 
-/// The longest URL that is looked at.
+/// The maximum length of a URL, in bytes.
 const LENGTH_MAX: usize = 8 * 1024;
 
-/// How to talk to whom.
+/// The scheme of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scheme {
     /// Plain HTTP over TCP.
@@ -46,7 +48,7 @@ impl Scheme {
         }
     }
 
-    /// As it is written.
+    /// Returns the scheme as written in a URL.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -56,12 +58,12 @@ impl Scheme {
         }
     }
 
-    /// Whether what travels is encrypted.
+    /// Returns whether connections use TLS.
     pub fn is_secure(self) -> bool {
         matches!(self, Self::Https | Self::Unixs)
     }
 
-    /// Whether it is about a socket in the file system.
+    /// Returns whether the URL names a Unix socket.
     pub fn is_unix(self) -> bool {
         matches!(self, Self::Unix | Self::Unixs)
     }
@@ -76,31 +78,34 @@ pub struct Url {
     text: String,
 }
 
-/// Why a text is not such a URL, in etcd's words.
+/// A refused URL. The texts are etcd's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     /// Not a URL.
     #[error(transparent)]
     Parse(#[from] UrlParseError),
-    /// The scheme is none of the four.
+    /// The scheme is not one of the four.
     #[error("URL scheme must be http, https, unix, or unixs: {0}")]
     Scheme(String),
-    /// There is no port, or no host.
+    /// Host or port is missing.
     #[error("URL address does not have the form \"host:port\": {0}")]
     Address(String),
-    /// There is a path where none belongs.
+    /// An http or https URL with a path.
     #[error("URL must not contain a path: {0}")]
     Path(String),
-    /// An initial cluster, or a list, without any URL.
+    /// A list or initial cluster without URLs.
     #[error("no valid URLs given")]
     Empty,
-    /// More than any cluster has.
+    /// A list or initial cluster with too many URLs.
     #[error("more than {URLS_MAX} URLs given", URLS_MAX = list::URLS_MAX)]
     TooMany,
 }
 
 impl Url {
-    /// Reads a URL. Spaces round it do not matter.
+    /// Parses a URL. Surrounding spaces are ignored.
+    ///
+    /// # Errors
+    /// If etcd would refuse the URL.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         let text = text.trim();
         if text.len() > LENGTH_MAX {
@@ -120,45 +125,48 @@ impl Url {
         Ok(Self { scheme, host, path, text: url.to_string() })
     }
 
-    /// `http://host:port`, from parts that are known to be sound.
+    /// Creates `scheme://host:port` from valid parts.
     pub fn with_host(scheme: Scheme, host: &str, port: &str) -> Self {
         let host = format!("{host}:{port}");
         let text = format!("{}://{host}", scheme.as_str());
         Self { scheme, host, path: String::new(), text }
     }
 
-    /// How to talk.
+    /// Returns the scheme.
     pub fn scheme(&self) -> Scheme {
         self.scheme
     }
 
-    /// The host with its port: `10.0.0.1:2380`, `[::1]:2380`.
+    /// Returns the host with its port: `10.0.0.1:2380`, `[::1]:2380`.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The host without brackets and port.
+    /// Returns the host without brackets and port.
     pub fn hostname(&self) -> &str {
         let host = split_port(&self.host).map_or(self.host.as_str(), |(host, _)| host);
         host.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')).unwrap_or(host)
     }
 
-    /// The digits of the port; none if there is no port.
+    /// Returns the digits of the port; empty if there is none.
     pub fn port(&self) -> &str {
         split_port(&self.host).map_or("", |(_, port)| port)
     }
 
-    /// The path; there is one only with Unix sockets.
+    /// Returns the path, which only Unix sockets have.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// As Go prints it, and as members know it.
+    /// Returns the text, as Go prints it and members compare it.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Where to listen. A port is a number that fits; no port is any port.
+    /// Returns the address to listen on or dial. An empty port is port 0.
+    ///
+    /// # Errors
+    /// If the port does not fit 16 bits.
     pub fn address(&self) -> Result<Address, AddressError> {
         if self.scheme.is_unix() {
             return Ok(Address::Unix(format!("{}{}", self.host, self.path)));
@@ -169,7 +177,8 @@ impl Url {
         Ok(Address::Tcp { host: self.hostname().to_owned(), port })
     }
 
-    /// Whether both name the same place in the same way: addresses may be written differently, names may not.
+    /// Returns whether both URLs have the same scheme, path and host. IP addresses are compared by
+    /// value, host names by text.
     pub fn same_endpoint(&self, other: &Self) -> bool {
         self.scheme == other.scheme
             && self.path == other.path
@@ -190,29 +199,29 @@ impl fmt::Display for Url {
     }
 }
 
-/// Where to listen, or whom to dial.
+/// An address to listen on or dial.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Address {
-    /// A host, which is an address or a name, and a port.
+    /// A host, which is an IP address or a name, and a port.
     Tcp {
         /// The host, without brackets.
         host: String,
-        /// The port; 0 is any.
+        /// The port; 0 lets the kernel choose.
         port: u16,
     },
-    /// The path of a socket.
+    /// The path of a Unix socket.
     Unix(String),
 }
 
-/// A port that is not a number of 16 bits.
+/// A port that does not fit 16 bits.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("address {port}: invalid port")]
 pub struct AddressError {
-    /// Its digits.
+    /// The digits of the port.
     pub port: String,
 }
 
-/// A URL to listen on, with the address that follows from it.
+/// A URL to listen on, with its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenUrl {
     url: Url,
@@ -220,23 +229,26 @@ pub struct ListenUrl {
 }
 
 impl ListenUrl {
-    /// Fails if the port is not one.
+    /// Creates a listen URL.
+    ///
+    /// # Errors
+    /// If the port does not fit 16 bits.
     pub fn new(url: Url) -> Result<Self, AddressError> {
         let address = url.address()?;
         Ok(Self { url, address })
     }
 
-    /// As it was given.
+    /// Returns the URL.
     pub fn url(&self) -> &Url {
         &self.url
     }
 
-    /// Where to listen.
+    /// Returns the address.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Whether to speak TLS there.
+    /// Returns whether the listener uses TLS.
     pub fn is_secure(&self) -> bool {
         self.url.scheme.is_secure()
     }
@@ -248,7 +260,7 @@ impl fmt::Display for ListenUrl {
     }
 }
 
-/// Host, brackets and all, and the digits behind the last colon.
+/// Splits off the port, and keeps brackets in the host.
 fn split_port(text: &str) -> Option<(&str, &str)> {
     text.rsplit_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()))
 }

@@ -6,7 +6,7 @@ fn refusal(text: &str) -> String {
 }
 
 #[test]
-fn a_url_prints_as_go_prints_it() {
+fn urls_print_as_in_go() {
     let cases = [
         ("http://10.0.0.1:2380", "http://10.0.0.1:2380"),
         (" HTTP://10.0.0.1:2380 ", "http://10.0.0.1:2380"),
@@ -32,7 +32,7 @@ fn a_url_prints_as_go_prints_it() {
 }
 
 #[test]
-fn what_is_no_such_url_is_told_in_etcds_words() {
+fn errors_have_etcds_texts() {
     let cases = [
         ("x", "URL scheme must be http, https, unix, or unixs: x"),
         ("", "URL scheme must be http, https, unix, or unixs: "),
@@ -62,12 +62,12 @@ fn what_is_no_such_url_is_told_in_etcds_words() {
 }
 
 #[test]
-fn an_endless_url_is_refused() {
+fn a_url_beyond_the_maximum_length_is_refused() {
     assert!(refusal(&format!("http://{}:1", "a".repeat(9000))).contains("longer than 8192 bytes"));
 }
 
 #[test]
-fn the_parts_of_a_url() {
+fn a_url_has_scheme_host_and_port() {
     let url = Url::parse("https://[::1]:2380").expect("sound");
     assert_eq!(
         (url.scheme(), url.host(), url.hostname(), url.port()),
@@ -77,7 +77,7 @@ fn the_parts_of_a_url() {
 }
 
 #[test]
-fn where_to_listen() {
+fn a_listen_address_is_tcp_or_a_unix_socket() {
     let address = |text| Url::parse(text).expect("sound").address();
     assert_eq!(address("unix:///run/b.sock"), Ok(Address::Unix("/run/b.sock".to_owned())));
     assert_eq!(address("unix://a/b"), Ok(Address::Unix("a/b".to_owned())));
@@ -87,7 +87,7 @@ fn where_to_listen() {
 }
 
 #[test]
-fn the_same_place_may_be_written_differently() {
+fn ip_addresses_are_compared_by_value() {
     let url = |text| Url::parse(text).expect("sound");
     assert!(url("http://[0:0::1]:1").same_endpoint(&url("http://[::1]:1")));
     assert!(!url("http://[::1]:1").same_endpoint(&url("https://[::1]:1")));
@@ -108,7 +108,7 @@ fn a_flag_has_each_url_once() {
 }
 
 #[test]
-fn an_empty_flag_leaves_what_was_there() {
+fn an_empty_value_keeps_the_urls() {
     let mut flag = UniqueUrls::default();
     flag.set("http://a:1", "").expect("sound");
     flag.set("", "").expect("allowed");
@@ -131,18 +131,18 @@ fn an_initial_cluster_maps_names_to_urls() {
 }
 
 #[test]
-fn an_initial_cluster_with_a_url_twice() {
+fn an_initial_cluster_detects_duplicate_urls() {
     assert!(UrlsMap::parse("a=http://1:1,b=http://1:1").expect("sound").has_duplicate_url());
 }
 
 #[test]
-fn an_endless_list_is_refused() {
+fn a_list_beyond_the_maximum_is_refused() {
     let text = vec!["http://a:1"; list::URLS_MAX + 1].join(",");
     assert_eq!(list::parse(&text).expect_err("too many").to_string(), "more than 1024 URLs given");
 }
 
 #[test]
-fn an_initial_cluster_with_a_bad_url_says_so() {
+fn an_initial_cluster_with_a_bad_url_is_refused() {
     let error = UrlsMap::parse("a").expect_err("no url").to_string();
     assert_eq!(error, "URL scheme must be http, https, unix, or unixs: ");
 }

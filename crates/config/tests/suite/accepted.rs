@@ -1,4 +1,4 @@
-//! Good command lines: what they mean.
+//! Valid command lines and their configuration.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,7 +13,7 @@ use logging::{Level, Output};
 use super::{ROUTED, config, run, run_on};
 
 #[test]
-fn nothing_typed_is_etcds_defaults() {
+fn the_defaults_are_etcds() {
     let config = config(&[]);
     assert_eq!(config.name, "default");
     assert_eq!(config.data_dir, Path::new("default.etcd"));
@@ -50,7 +50,7 @@ fn nothing_typed_is_etcds_defaults() {
     );
     assert_eq!((config.auth.token.as_str(), config.auth.bcrypt_cost), ("simple", 10));
     assert_eq!(config.auth.token_ttl, Duration::from_secs(300));
-    // Ours: etcd has none.
+    // Bowline's own default; etcd has none.
     assert_eq!(config.checks.corruption_interval, Some(Duration::from_secs(3600)));
     assert_eq!(config.checks.downgrade_interval, Some(Duration::from_secs(5)));
     assert_eq!(config.monitoring.slow_apply, Duration::from_millis(100));
@@ -61,7 +61,7 @@ fn nothing_typed_is_etcds_defaults() {
 }
 
 #[test]
-fn one_dash_or_two_with_a_space_or_an_equals_sign() {
+fn flags_have_one_dash_or_two_and_a_space_or_an_equals_sign() {
     for args in [&["--name", "m1"][..], &["-name", "m1"], &["--name=m1"], &["-name=m1"]] {
         assert_eq!(config(args).name, "m1");
     }
@@ -77,15 +77,15 @@ fn booleans_need_no_value() {
 }
 
 #[test]
-fn durations_are_gos() {
+fn durations_parse_as_in_go() {
     let config = config(&["--corrupt-check-time=1m30s", "--warning-apply-duration", "500µs"]);
     assert_eq!(config.checks.corruption_interval, Some(Duration::from_secs(90)));
     assert_eq!(config.monitoring.slow_apply, Duration::from_micros(500));
 }
 
 #[test]
-fn the_data_is_named_after_the_member() {
-    let parsed = run(&["--name=m1"], &[]).expect("sound");
+fn the_default_data_directory_has_the_name_of_the_member() {
+    let parsed = run(&["--name=m1"], &[]).expect("valid flags");
     assert_eq!(parsed.config.data_dir, Path::new("m1.etcd"));
     assert!(parsed.notices.contains(&Notice::DefaultDataDir { dir: "m1.etcd".to_owned() }));
     assert_eq!(config(&["--data-dir=d", "--wal-dir=w"]).wal_dir.as_deref(), Some(Path::new("w")));
@@ -97,20 +97,20 @@ fn the_initial_cluster_follows_the_name_and_the_urls() {
         config(&["--name=m1", "--initial-advertise-peer-urls=http://b:1,http://a:1,http://b:1"]);
     assert_eq!(named.cluster.initial, "m1=http://a:1,m1=http://b:1");
     assert_eq!(texts(&named.advertise.peer), ["http://a:1", "http://b:1"]);
-    // Compat: without a name of its own, what was there stays.
+    // Compat: without a name, the default initial cluster is kept.
     let unnamed = config(&["--initial-advertise-peer-urls=http://a:1"]);
     assert_eq!(unnamed.cluster.initial, "default=http://localhost:2380");
 }
 
 #[test]
-fn who_listens_everywhere_is_told_of_by_an_address() {
+fn a_member_on_all_addresses_advertises_the_default_route() {
     let args = &[
         "--name=m1",
         "--listen-peer-urls=http://0.0.0.0:12380",
         "--listen-client-urls=http://0.0.0.0:12379",
         "--advertise-client-urls=http://localhost:2379",
     ];
-    let parsed = run_on(&ROUTED, args, &[]).expect("sound");
+    let parsed = run_on(&ROUTED, args, &[]).expect("valid flags");
     assert_eq!(texts(&parsed.config.advertise.peer), ["http://10.0.0.7:12380"]);
     assert_eq!(texts(&parsed.config.advertise.client), ["http://10.0.0.7:12379"]);
     assert_eq!(parsed.config.cluster.initial, "m1=http://10.0.0.7:12380");
@@ -118,22 +118,22 @@ fn who_listens_everywhere_is_told_of_by_an_address() {
 }
 
 #[test]
-fn who_listens_somewhere_is_left_alone() {
+fn a_member_on_one_address_keeps_its_advertised_urls() {
     let parsed =
-        run_on(&ROUTED, &["--listen-peer-urls=http://127.0.0.1:2380"], &[]).expect("sound");
+        run_on(&ROUTED, &["--listen-peer-urls=http://127.0.0.1:2380"], &[]).expect("valid flags");
     assert_eq!(texts(&parsed.config.advertise.peer), ["http://localhost:2380"]);
     assert!(!parsed.notices.iter().any(|notice| matches!(notice, Notice::DefaultHost { .. })));
 }
 
 #[test]
-fn without_a_default_route_the_log_is_told() {
-    let parsed = run(&[], &[]).expect("sound");
+fn a_missing_default_route_is_logged() {
+    let parsed = run(&[], &[]).expect("valid flags");
     let error = "could not find default route".to_owned();
     assert!(parsed.notices.contains(&Notice::NoDefaultHost { error }));
 }
 
 #[test]
-fn what_is_kept_of_history() {
+fn auto_compaction_retention_is_time_or_revisions() {
     let auto = |mode: &str, retention: &str| {
         let (mode, retention) = (
             format!("--auto-compaction-mode={mode}"),
@@ -147,12 +147,12 @@ fn what_is_kept_of_history() {
     assert_eq!(auto("periodic", "2"), minutes(120));
     assert_eq!(auto("periodic", "1.5h"), minutes(90));
     assert_eq!(auto("revision", "1000"), Some(AutoCompaction::Revision(1000)));
-    // Compat: nanoseconds are revisions.
+    // Compat: the nanoseconds of a duration are revisions.
     assert_eq!(auto("revision", "1us"), Some(AutoCompaction::Revision(1000)));
 }
 
 #[test]
-fn zero_is_a_default_and_less_is_none() {
+fn zero_is_the_default_and_negative_is_off() {
     let config = config(&[
         "--snapshot-count=0",
         "--snapshot-catchup-entries=0",
@@ -172,7 +172,7 @@ fn zero_is_a_default_and_less_is_none() {
 }
 
 #[test]
-fn what_is_unwise_is_told_of() {
+fn values_above_the_recommendation_are_logged() {
     let args = &[
         "--bcrypt-cost=3",
         "--max-request-bytes=10485761",
@@ -182,7 +182,7 @@ fn what_is_unwise_is_told_of() {
         "--max-snapshots=4",
         "--feature-gates=LeaseCheckpoint=true",
     ];
-    let parsed = run(args, &[]).expect("sound");
+    let parsed = run(args, &[]).expect("valid flags");
     let expected = [
         Notice::BcryptCost { given: 3 },
         Notice::LargeRequests { bytes: 10_485_761 },
@@ -205,7 +205,7 @@ fn what_is_unwise_is_told_of() {
 }
 
 #[test]
-fn lists_are_sets() {
+fn lists_are_sorted_and_distinct() {
     let config = config(&[
         "--host-whitelist=b,a,b",
         "--cors=http://b:1,http://a:1",
@@ -220,7 +220,7 @@ fn lists_are_sets() {
 }
 
 #[test]
-fn an_empty_list_of_urls_leaves_the_default() {
+fn an_empty_list_of_urls_keeps_the_default() {
     assert_eq!(
         config(&["--listen-peer-urls="]).listen.peer[0].to_string(),
         "http://localhost:2380"
@@ -228,7 +228,7 @@ fn an_empty_list_of_urls_leaves_the_default() {
 }
 
 #[test]
-fn sockets_in_the_file_system() {
+fn unix_sockets_are_listen_urls() {
     let config = config(&[
         "--listen-client-urls=unix:///run/b.sock",
         "--advertise-client-urls=unix:///run/b.sock",
@@ -237,7 +237,7 @@ fn sockets_in_the_file_system() {
 }
 
 #[test]
-fn traces_go_where_they_are_sent() {
+fn tracing_flags_configure_the_collector() {
     let tracing = |args: &[&str]| config(args).monitoring.tracing;
     let address = "--distributed-tracing-address=10.0.0.9:4317";
     assert_eq!(tracing(&[address, "--distributed-tracing-sampling-rate=-1"]), None, "not enabled");
@@ -265,7 +265,7 @@ fn traces_go_where_they_are_sent() {
 }
 
 #[test]
-fn between_members_is_what_the_flags_of_peers_say() {
+fn peer_flags_configure_peer_connections() {
     let peer = config(&[]).peer;
     assert!(peer.tls.info.is_empty() && peer.tls.auto.is_none() && peer.tls.checks_origin);
     assert_eq!((peer.read_timeout, peer.write_timeout), (SECONDS_5, SECONDS_5));
@@ -291,12 +291,12 @@ fn between_members_is_what_the_flags_of_peers_say() {
 const SECONDS_5: Duration = Duration::from_secs(5);
 
 #[test]
-fn certificates_that_were_given_are_not_made() {
+fn given_certificates_disable_auto_tls() {
     let notices = run(
         &["--peer-auto-tls", "--peer-cert-file=c", "--auto-tls", "--cert-file=c", "--key-file=k"],
         &[],
     )
-    .expect("sound")
+    .expect("valid flags")
     .notices;
     let ignored: Vec<&Notice> =
         notices.iter().filter(|notice| matches!(notice, Notice::AutoTlsIgnored(_))).collect();
@@ -306,11 +306,11 @@ fn certificates_that_were_given_are_not_made() {
 }
 
 #[test]
-fn members_may_be_called_from_the_address_that_is_advertised() {
+fn peers_are_dialed_from_an_advertised_address() {
     let gate = "--feature-gates=SetMemberLocalAddr=true";
     let of = |urls: &str| {
         let urls = format!("--initial-advertise-peer-urls={urls}");
-        let parsed = run(&[gate, &urls], &[]).expect("sound");
+        let parsed = run(&[gate, &urls], &[]).expect("valid flags");
         let notice = parsed.notices.into_iter().find_map(|notice| match notice {
             Notice::LocalAddress { address, .. } => Some(address),
             _ => None,

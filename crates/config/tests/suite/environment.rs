@@ -1,11 +1,11 @@
-//! The environment.
+//! Environment variables.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 
 use config::{ConfigError, Exit, Machine, Notice, parse};
 
-use super::{MACHINE, outcome, run, run_on, told};
+use super::{MACHINE, outcome, outcome_of, run, run_on};
 
 fn notices(args: &[&str], variables: &[&str]) -> Vec<Notice> {
     match run(args, variables) {
@@ -16,8 +16,8 @@ fn notices(args: &[&str], variables: &[&str]) -> Vec<Notice> {
 }
 
 #[test]
-fn a_variable_stands_for_a_flag() {
-    let parsed = run(&[], &["ETCD_NAME=m1", "ETCD_PRE_VOTE=false"]).expect("sound");
+fn a_variable_sets_its_flag() {
+    let parsed = run(&[], &["ETCD_NAME=m1", "ETCD_PRE_VOTE=false"]).expect("valid flags");
     assert_eq!((parsed.config.name.as_str(), parsed.config.raft.pre_vote), ("m1", false));
     let used = |name: &str, value: &str| Notice::VariableUsed {
         name: name.to_owned(),
@@ -27,13 +27,13 @@ fn a_variable_stands_for_a_flag() {
 }
 
 #[test]
-fn a_variable_counts_as_set() {
+fn a_flag_set_by_a_variable_counts_as_given() {
     let (_, text) = outcome(&[], &["ETCD_LISTEN_CLIENT_URLS=http://127.0.0.1:1"]);
     assert_eq!(text, ConfigError::AdvertiseClientUnset.to_string());
 }
 
 #[test]
-fn a_variable_and_its_flag_cannot_both_be_meant() {
+fn a_variable_conflicts_with_its_flag() {
     assert_eq!(outcome(&["--name=x"], &["ETCD_NAME=y"]), (1, "shadowed: ETCD_NAME".to_owned()));
     assert_eq!(outcome(&["--name=x"], &["ETCD_NAME="]), (1, "shadowed: ETCD_NAME".to_owned()));
     let both = &["ETCD_MAX_WALS=x", "ETCD_NAME=y"];
@@ -41,7 +41,7 @@ fn a_variable_and_its_flag_cannot_both_be_meant() {
 }
 
 #[test]
-fn a_bad_value_is_refused_and_of_several_the_last() {
+fn the_last_of_several_bad_values_is_reported() {
     let cases: &[(&[&str], &str)] = &[
         (&["ETCD_MAX_WALS=x"], r#"invalid value "x" for ETCD_MAX_WALS: parse error"#),
         (&["ETCD_PRE_VOTE=x"], r#"invalid value "x" for ETCD_PRE_VOTE: parse error"#),
@@ -64,25 +64,25 @@ fn a_bad_value_is_refused_and_of_several_the_last() {
 }
 
 #[test]
-fn a_value_that_is_no_text_is_refused_where_it_would_be_used() {
+fn a_value_that_is_not_utf8_is_refused_if_a_flag_needs_it() {
     let with = |name: &str, args: &[&str]| {
         let args = ["bowline"].iter().chain(args).map(OsString::from);
         parse(args, [(name.into(), OsString::from_vec(b"/d/\xff".to_vec()))], &MACHINE)
     };
     for name in ["ETCD_DATA_DIR", "ETCD_CONFIG_FILE"] {
-        let refused = told(&with(name, &[]).expect_err("refused"));
+        let refused = outcome_of(&with(name, &[]).expect_err("refused"));
         let text = format!(r#"invalid value "/d/\xff" for {name}: not UTF-8"#);
         assert_eq!(refused, (1, text));
     }
-    let shadowed = told(&with("ETCD_DATA_DIR", &["--data-dir=d"]).expect_err("refused"));
+    let shadowed = outcome_of(&with("ETCD_DATA_DIR", &["--data-dir=d"]).expect_err("refused"));
     assert_eq!(shadowed, (1, "shadowed: ETCD_DATA_DIR".to_owned()));
     let unknown = Notice::UnknownVariable { variable: "ETCD_BOGUS=/d/\u{fffd}".to_owned() };
-    assert_eq!(with("ETCD_BOGUS", &[]).expect("sound").notices[0], unknown);
+    assert_eq!(with("ETCD_BOGUS", &[]).expect("valid flags").notices[0], unknown);
     assert!(with("PATH", &[]).is_ok());
 }
 
 #[test]
-fn what_looks_like_a_flag_and_is_none_is_told_of() {
+fn an_unknown_variable_is_logged() {
     let variables =
         &["ETCD_BOGUS=1", "ETCD_NAME=", "ETCD_UNSUPPORTED_ARCH=arm", "ETCD_HELP=1", "PATH=/bin"];
     let unknown: Vec<Notice> =
@@ -93,20 +93,20 @@ fn what_looks_like_a_flag_and_is_none_is_told_of() {
 }
 
 #[test]
-fn the_version_is_no_variable() {
+fn etcd_version_is_ignored_with_a_warning() {
     let special = Notice::SpecialVariable { key: "ETCD_VERSION".to_owned(), value: "1".to_owned() };
     assert_eq!(notices(&[], &["ETCD_VERSION=1"])[0], special);
 }
 
 #[test]
-fn flags_of_other_times_are_forgotten_here_too() {
+fn variables_of_old_flags_are_ignored() {
     let used =
         Notice::VariableUsed { name: "ETCD_TEST.COVERPROFILE".to_owned(), value: "1".to_owned() };
     assert_eq!(notices(&[], &["ETCD_TEST.COVERPROFILE=1"])[0], used);
 }
 
 #[test]
-fn where_nobody_promised_to_run_one_must_ask_for_it() {
+fn an_unsupported_architecture_must_be_allowed() {
     let machine = Machine { arch: "riscv64", ..MACHINE };
     let refused = run_on(&machine, &["--version"], &[]).expect_err("refused");
     let Exit::Logged { notices, .. } = &refused else { panic!("{refused:?}") };

@@ -8,7 +8,7 @@ use logging::Output;
 
 use super::{outcome, run};
 
-/// Runs with a file of this text, after `args`.
+/// Calls `look` with `args` and a configuration file of this text.
 fn with_file<T>(text: &str, args: &[&str], look: impl FnOnce(&[&str]) -> T) -> T {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("b.yaml");
@@ -32,7 +32,7 @@ fn refused(text: &str) -> (u8, String) {
 }
 
 #[test]
-fn keys_are_names_of_flags() {
+fn keys_have_the_names_of_flags() {
     let config = config(
         "name: m1\n\
          data-dir: d\n\
@@ -63,36 +63,36 @@ fn keys_are_names_of_flags() {
 }
 
 #[test]
-fn json_is_yaml() {
+fn a_file_may_be_json() {
     assert_eq!(config(r#"{"name": "m1", "advertise-client-urls": "http://a:1"}"#).name, "m1");
 }
 
 #[test]
-fn an_empty_file_is_all_defaults() {
+fn an_empty_file_has_all_defaults() {
     assert_eq!(config(""), super::config(&[]));
 }
 
-/// Unlike on the command line, what is advertised to clients stays the default.
+/// Unlike on the command line, the advertised client URLs keep their default.
 #[test]
-fn who_listens_elsewhere_need_not_advertise_it() {
+fn listen_urls_in_a_file_need_no_advertised_urls() {
     let config = config("listen-client-urls: http://127.0.0.1:1");
     assert_eq!(texts(&config.advertise.client), ["http://localhost:2379"]);
 }
 
 #[test]
-fn all_else_is_left_out() {
+fn a_file_replaces_flags_and_environment() {
     with_file("name: m1", &["--name=m2", "--max-wals=7"], |args| {
-        let parsed = run(args, &["ETCD_NAME=m3", "ETCD_MAX_WALS=x"]).expect("sound");
+        let parsed = run(args, &["ETCD_NAME=m3", "ETCD_MAX_WALS=x"]).expect("valid flags");
         assert_eq!((parsed.config.name.as_str(), parsed.config.raft.wals_max), ("m1", Some(5)));
         assert!(parsed.notices.iter().any(|notice| matches!(notice, Notice::FileLoaded { .. })));
     });
 }
 
-/// But for two flags that have no key. They are not even raised to the least that there is.
+/// Two flags have no key. They are not raised to their minimum either.
 #[test]
-fn timeouts_of_peers_act_from_the_command_line() {
+fn peer_timeouts_come_from_the_command_line() {
     with_file("name: m1", &["--raft-read-timeout=1s"], |args| {
-        let peer = run(args, &[]).expect("sound").config.peer;
+        let peer = run(args, &[]).expect("valid flags").config.peer;
         let timeouts = (peer.read_timeout.as_secs(), peer.write_timeout.as_secs());
         assert_eq!(timeouts, (1, 5));
     });
@@ -103,12 +103,12 @@ fn timeouts_of_peers_act_from_the_command_line() {
 }
 
 #[test]
-fn what_is_wrong_on_the_command_line_is_still_wrong() {
+fn errors_on_the_command_line_are_reported_with_a_file_too() {
     with_file("name: m1", &["--max-wals=x"], |args| assert_eq!(outcome(args, &[]).0, 2));
 }
 
 #[test]
-fn the_environment_may_name_the_file() {
+fn a_variable_may_name_the_file() {
     let missing = &["ETCD_CONFIG_FILE=/nonexistent"];
     let text = "open /nonexistent: no such file or directory";
     assert_eq!(outcome(&["--heartbeat-interval=0"], missing), (1, text.to_owned()));
@@ -118,7 +118,7 @@ fn the_environment_may_name_the_file() {
 }
 
 #[test]
-fn keys_that_stand_for_nothing_are_told_of() {
+fn unknown_keys_are_logged() {
     let notices = parsed("bogus: 1\ncert-file: x\nclient-transport-security: {bogus: 2}\n").notices;
     for key in ["bogus", "cert-file", "client-transport-security.bogus"] {
         assert!(notices.contains(&Notice::UnknownKey { key: key.to_owned() }), "{key}");
@@ -126,14 +126,14 @@ fn keys_that_stand_for_nothing_are_told_of() {
 }
 
 #[test]
-fn keys_that_will_go_away_are_told_of() {
+fn deprecated_keys_are_logged() {
     let notices = parsed("max-snapshots: 3\nv2-deprecation: anything\n").notices;
     let deprecated = notices.iter().filter(|notice| matches!(notice, Notice::Deprecated(_)));
     assert_eq!(deprecated.count(), 2);
 }
 
 #[test]
-fn nested_keys_are_flags_too() {
+fn nested_keys_set_flags() {
     let text = "discovery-config: {token: t, client: {endpoints: [e], secure: {cacert: f}}}\n";
     let cluster = config(text).cluster;
     let Some(Discovery::Service(list)) = cluster.discovery else { panic!("{cluster:?}") };
@@ -142,7 +142,7 @@ fn nested_keys_are_flags_too() {
 }
 
 #[test]
-fn discovery_has_keys_that_are_no_flags() {
+fn discovery_has_keys_without_a_flag() {
     let list = |client: &str| {
         let text =
             format!("discovery-config: {{token: t, client: {{endpoints: [e], {client}}}}}\n");
@@ -162,7 +162,7 @@ fn discovery_has_keys_that_are_no_flags() {
 }
 
 #[test]
-fn the_security_of_peers_is_a_section() {
+fn peer_transport_security_is_a_section() {
     let tls = parsed(
         "peer-transport-security: {cert-file: c, key-file: k, client-cert-file: cc, client-key-file: ck, \
          client-cert-auth: true, trusted-ca-file: ca, allowed-cn: [a, b], skip-client-san-verification: true}\n",
@@ -184,7 +184,7 @@ fn the_security_of_peers_is_a_section() {
 }
 
 #[test]
-fn the_security_of_clients_has_keys_that_are_no_flags() {
+fn client_transport_security_has_keys_without_a_flag() {
     let tls = parsed(
         "client-transport-security: {cert-file: c, key-file: k, client-cert-auth: true, \
          trusted-ca-file: a, allowed-cn: [alice, bob], skip-client-san-verification: true}\n\
@@ -201,9 +201,9 @@ fn the_security_of_clients_has_keys_that_are_no_flags() {
     assert!(!tls.checks_origin && tls.auto.is_none());
 }
 
-/// Types and checks, in etcd's words.
+/// Type errors and failed checks.
 #[test]
-fn refusals_are_etcds() {
+fn errors_have_etcds_texts() {
     let decoding = "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal";
     let field = format!("{decoding} string into Go struct field configYAML.Config");
     let cases = [
@@ -326,7 +326,7 @@ fn refusals_are_etcds() {
 }
 
 #[test]
-fn a_map_may_be_written_once_and_used_where_it_is_needed() {
+fn anchors_and_merges_are_supported() {
     let config = config(
         "common: &common {pre-vote: off, max-wals: 010}\n\
          <<: *common\n\
@@ -336,7 +336,7 @@ fn a_map_may_be_written_once_and_used_where_it_is_needed() {
 }
 
 #[test]
-fn what_is_merged_in_and_is_no_map_is_refused() {
+fn only_maps_can_be_merged() {
     let (code, text) = refused("<<: 5\n");
     let words = "error converting YAML to JSON: yaml: map merge requires map or sequence of maps as the value";
     assert_eq!(code, 1);
@@ -344,7 +344,7 @@ fn what_is_merged_in_and_is_no_map_is_refused() {
 }
 
 #[test]
-fn what_is_no_yaml_is_refused() {
+fn a_file_that_is_not_yaml_is_refused() {
     let (code, text) = refused("a: b: c");
     assert_eq!(code, 1);
     assert!(text.starts_with(
@@ -353,7 +353,7 @@ fn what_is_no_yaml_is_refused() {
 }
 
 #[test]
-fn a_file_without_end_is_refused() {
+fn a_file_beyond_the_maximum_size_is_refused() {
     let (_, text) = refused(&"# x\n".repeat(100_000));
     assert!(text.ends_with(": larger than 262144 bytes"), "{text}");
 }

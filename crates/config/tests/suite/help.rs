@@ -1,4 +1,4 @@
-//! What is printed.
+//! The output of `--help` and `--version`.
 
 use config::Exit;
 
@@ -22,9 +22,9 @@ fn the_version_starts_with_etcds() {
     assert_eq!((stderr.as_str(), code), ("", 0));
 }
 
-/// As with etcd, the usage goes to the standard error and the flags to the standard output.
+/// As in etcd, the usage goes to standard error and the flags go to standard output.
 #[test]
-fn help_is_on_both_streams() {
+fn help_is_printed_on_both_streams() {
     for args in [&["--help"], &["-h"], &["-h=x"]] {
         let (stdout, stderr, code) = printed(args);
         assert!(stderr.starts_with("Usage:\n"), "{stderr}");
@@ -40,7 +40,7 @@ fn help_is_on_both_streams() {
 }
 
 #[test]
-fn a_flag_that_is_none_is_followed_by_the_usage() {
+fn an_unknown_flag_prints_the_usage() {
     let (stdout, stderr, code) = printed(&["--bogus"]);
     assert!(stderr.starts_with("flag provided but not defined: -bogus\nUsage:\n"));
     assert_eq!((stdout.as_str(), code), ("", 2));

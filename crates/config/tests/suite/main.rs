@@ -1,6 +1,6 @@
-//! The configuration from outside: what goes in on a command line, in the environment and in a file, and what comes out.
+//! Parsing of command line, environment and file, by the public API.
 //!
-//! Expected texts and codes of bad invocations were taken down from etcd 3.7.1 itself.
+//! The expected texts and exit codes of errors are those of etcd 3.7.1.
 
 mod accepted;
 mod environment;
@@ -16,11 +16,11 @@ use config::{Config, ConfigError, Exit, Machine, NoDefaultHost, Notice, Parsed, 
 /// A machine without a default route.
 const MACHINE: Machine = Machine { arch: "amd64", default_host: || Err(NoDefaultHost) };
 
-/// A machine that others reach as 10.0.0.7.
+/// A machine whose default route has the local address 10.0.0.7.
 const ROUTED: Machine =
     Machine { arch: "amd64", default_host: || Ok(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 7))) };
 
-/// Runs with arguments and variables (`NAME=value`).
+/// Parses arguments and environment variables (`NAME=value`).
 fn run_on(machine: &Machine, args: &[&str], variables: &[&str]) -> Result<Parsed, Exit> {
     let args = std::iter::once("bowline").chain(args.iter().copied()).map(OsString::from);
     let variables = variables.iter().map(|variable| {
@@ -34,17 +34,17 @@ fn run(args: &[&str], variables: &[&str]) -> Result<Parsed, Exit> {
     run_on(&MACHINE, args, variables)
 }
 
-/// The configuration that arguments stand for.
+/// Returns the configuration for arguments.
 fn config(args: &[&str]) -> Config {
     run(args, &[]).unwrap_or_else(|exit| panic!("{args:?}: {exit:?}")).config
 }
 
-/// Code and first line of what is printed, or code and why the configuration was refused.
+/// Returns the exit code with the first printed line or the configuration error.
 fn outcome(args: &[&str], variables: &[&str]) -> (u8, String) {
-    told(&run(args, variables).expect_err("refused"))
+    outcome_of(&run(args, variables).expect_err("refused"))
 }
 
-fn told(exit: &Exit) -> (u8, String) {
+fn outcome_of(exit: &Exit) -> (u8, String) {
     let text = match exit {
         Exit::Printed { stderr, .. } => stderr.lines().next().unwrap_or_default().to_owned(),
         Exit::Logged { notices, .. } => notices.iter().find_map(reason).expect("a reason"),

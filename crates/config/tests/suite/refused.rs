@@ -1,4 +1,4 @@
-//! Bad command lines: code and text are etcd's.
+//! Bad command lines: exit codes and texts are etcd's.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -6,11 +6,11 @@ use std::os::unix::ffi::OsStringExt as _;
 use config::{ConfigError, Exit, Notice, notices_without_logs, parse};
 use logging::Format;
 
-use super::{MACHINE, outcome, run, told};
+use super::{MACHINE, outcome, outcome_of, run};
 
-/// Refused before anything is understood: said on the standard error, with code 2.
+/// Syntax errors are printed on standard error, with code 2.
 #[test]
-fn flags_that_cannot_be_parsed() {
+fn syntax_errors_exit_with_code_2() {
     let cases: &[(&[&str], &str)] = &[
         (&["--bogus"], "flag provided but not defined: -bogus"),
         (&["-bogus=1"], "flag provided but not defined: -bogus"),
@@ -92,7 +92,7 @@ fn flags_that_cannot_be_parsed() {
             &["--cors="],
             r#"invalid value "" for flag -cors: URL scheme must be http, https, unix, or unixs: "#,
         ),
-        // What comes first is told of; help does not come first here.
+        // The first error is reported, even if help follows.
         (&["--bogus", "--help"], "flag provided but not defined: -bogus"),
     ];
     for (args, text) in cases {
@@ -101,17 +101,17 @@ fn flags_that_cannot_be_parsed() {
 }
 
 #[test]
-fn an_argument_that_is_no_text_is_refused() {
+fn an_argument_that_is_not_utf8_is_refused() {
     let no_text = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
     let refused = parse(["bowline".into(), no_text(b"--data-dir=\xff")], [], &MACHINE);
     let text = r#"invalid argument "--data-dir=\xff": not UTF-8"#.to_owned();
-    assert_eq!(told(&refused.expect_err("refused")), (2, text));
+    assert_eq!(outcome_of(&refused.expect_err("refused")), (2, text));
     assert!(parse([no_text(b"\xff/bowline")], [], &MACHINE).is_ok(), "but it may be called so");
 }
 
-/// Understood, and refused: logged, with code 1.
+/// Invalid values and combinations are logged, with code 1.
 #[test]
-fn flags_that_cannot_be_meant() {
+fn invalid_flags_exit_with_code_1() {
     let cases: &[(&[&str], &str)] = &[
         (&["foo"], r#""foo" is not a valid flag"#),
         (&["-"], r#""-" is not a valid flag"#),
@@ -204,9 +204,9 @@ fn flags_that_cannot_be_meant() {
     }
 }
 
-/// Sound, and not to be started with: etcd says so when it opens its listeners.
+/// etcd reports these errors only when it opens its listeners.
 #[test]
-fn flags_that_cannot_be_started_with() {
+fn valid_flags_may_still_fail_at_the_start() {
     let advertise = "--advertise-client-urls=http://127.0.0.1:2379";
     let cases: &[(&[&str], &str)] = &[
         (&["--cipher-suites=x"], r#"unexpected TLS cipher suite "x""#),
@@ -240,7 +240,7 @@ fn flags_that_cannot_be_started_with() {
 }
 
 #[test]
-fn what_etcd_would_spin_on_is_refused() {
+fn negative_intervals_are_refused() {
     let cases: &[(&[&str], &str)] = &[
         (
             &["--backend-batch-interval=-1s"],
@@ -262,7 +262,7 @@ fn what_etcd_would_spin_on_is_refused() {
 }
 
 #[test]
-fn what_bowline_cannot_do_yet_is_refused_all_at_once() {
+fn unsupported_flags_are_refused_in_one_error() {
     let (code, text) = outcome(&["--memory-mlock", "--enable-pprof"], &[]);
     assert_eq!(code, 1);
     assert_eq!(
@@ -274,13 +274,13 @@ fn what_bowline_cannot_do_yet_is_refused_all_at_once() {
 }
 
 #[test]
-fn etcds_own_refusals_come_before_ours() {
+fn etcds_errors_come_before_unsupported_flags() {
     let (_, text) = outcome(&["--memory-mlock", "--heartbeat-interval=0"], &[]);
     assert_eq!(text, "--heartbeat-interval must be >0 (set to 0ms)");
 }
 
 #[test]
-fn other_programs_of_etcd_are_refused() {
+fn subcommands_are_refused() {
     for name in ["gateway", "grpc-proxy"] {
         assert_eq!(
             outcome(&[name, "start"], &[]),
@@ -290,7 +290,7 @@ fn other_programs_of_etcd_are_refused() {
 }
 
 #[test]
-fn a_refusal_is_logged_as_the_flags_say_once_they_are_sound() {
+fn an_error_is_logged_with_the_log_flags_once_they_are_valid() {
     let Err(Exit::Logged { logs, notices }) =
         run(&["--log-format=console", "--heartbeat-interval=0"], &[])
     else {
@@ -305,12 +305,12 @@ fn a_refusal_is_logged_as_the_flags_say_once_they_are_sound() {
     );
 }
 
-/// As etcd, which opens its logs first, and has nothing else to say if it cannot.
+/// etcd opens its log outputs first, and reports nothing else if that fails.
 #[test]
-fn without_logs_nothing_is_told_but_that_and_what_came_before() {
+fn a_log_output_error_hides_later_notices() {
     let parsed = run(&["--raft-read-timeout=1s", "--max-snapshots=4"], &["ETCD_NAME=m1"]);
     let (args, error) = (["bowline".to_owned()], "open sink \"x\"".to_owned());
-    let notices = notices_without_logs(&parsed.expect("sound").notices, &args, error.clone());
+    let notices = notices_without_logs(&parsed.expect("valid flags").notices, &args, error.clone());
     let [used, raised, running, refused] = &notices[..] else { panic!("{notices:?}") };
     assert!(matches!(used, Notice::VariableUsed { .. }), "{used:?}");
     assert!(matches!(raised, Notice::TimeoutRaised { .. }), "{raised:?}");
@@ -319,7 +319,7 @@ fn without_logs_nothing_is_told_but_that_and_what_came_before() {
 }
 
 #[test]
-fn urls_that_are_advertised_to_nobody_get_a_hint() {
+fn missing_advertised_urls_get_a_hint() {
     let Err(Exit::Logged { notices, .. }) = run(&["--listen-client-urls=http://127.0.0.1:1"], &[])
     else {
         panic!("refused");

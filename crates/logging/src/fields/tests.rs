@@ -1,4 +1,4 @@
-//! Fields as tracing's macros give them, read through a dispatcher that only collects.
+//! Fields from tracing's macros, collected by a test dispatcher.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -75,7 +75,7 @@ fn numbers_that_json_lacks_are_strings() {
 }
 
 #[test]
-fn lists_and_maps_stay_what_they_are() {
+fn lists_and_maps_become_json() {
     let urls = vec!["http://a:1".to_owned(), "http://b:2".to_owned()];
     let map = BTreeMap::from([("a", 1), ("b", 2)]);
     let none: [&str; 0] = [];
@@ -93,13 +93,13 @@ fn names_have_dashes_unless_etcd_has_underscores() {
 }
 
 #[test]
-fn a_text_that_looks_like_a_list_stays_a_text() {
+fn a_text_that_looks_like_a_list_is_quoted() {
     let text = json(|| info!(key = %r#"["a",1]"#, host = %"[::1]:2379", debug = ?Some(1)));
     assert_eq!(text, r#""key":"[\"a\",1]","host":"[::1]:2379","debug":"Some(1)""#);
 }
 
 #[test]
-fn a_list_that_json_cannot_hold_is_printed() {
+fn a_list_that_is_not_json_is_quoted() {
     let text = json(|| info!(list = ?[Some(1), None]));
     assert_eq!(text, r#""list":"[Some(1), None]""#);
 }
@@ -112,7 +112,7 @@ fn an_error_names_each_cause_once() {
 }
 
 #[test]
-fn the_message_is_no_field() {
+fn the_message_is_not_a_field() {
     let (fields, message) = collected(Format::Json, || info!(term = 2, "became {}", "leader"));
     assert_eq!((fields.as_str(), message.as_str()), (r#""term":2"#, "became leader"));
     let (fields, message) = collected(Format::Json, || info!(message = "plain"));

@@ -1,6 +1,6 @@
-//! The systemd journal, spoken to directly.
+//! The systemd journal, by its native protocol.
 //!
-//! One datagram is one entry:
+//! Each datagram is an entry:
 //!
 //! ```text
 //!   PRIORITY=6⏎
@@ -8,11 +8,12 @@
 //!   PACKAGE=mvcc⏎
 //!   SYSLOG_IDENTIFIER=bowline⏎
 //!
-//!   MESSAGE⏎ <length, 8 bytes, least first> <text> ⏎          where the text has newlines of its own
+//!   MESSAGE⏎ <length, 8 bytes, little-endian> <text> ⏎        for a text with newlines
 //! ```
 //!
-//! A line is short enough for a datagram. The socket is not connected, so a journal that is restarted is found again; a line that it
-//! does not take goes to standard error, as in etcd. If there is no journal at the start, the process does not start: also as in etcd.
+//! A line always fits into a datagram. The socket is not connected, so that a restarted journal is
+//! found again. As in etcd, a line that the journal does not take goes to standard error, and the
+//! process does not start without a journal.
 
 use std::io::{self, Write};
 use std::os::unix::net::UnixDatagram;
@@ -23,10 +24,10 @@ use super::stream::write_fully;
 use crate::Level;
 use crate::line::Line;
 
-/// Where the journal listens.
+/// The socket of the journal.
 pub(crate) const SOCKET: &str = "/run/systemd/journal/socket";
 
-/// Sends each line as an entry.
+/// A sink that sends each line as a journal entry.
 pub(crate) struct Journal {
     socket: UnixDatagram,
     path: PathBuf,
@@ -36,7 +37,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Finds the journal, or says why there is none.
+    /// Checks that the journal listens on `path`.
     pub(crate) fn open(
         path: &Path,
         identifier: String,
@@ -72,14 +73,14 @@ impl Sink for Journal {
     }
 }
 
-/// What this process is called in the journal: the name it was started by.
+/// Returns the name of this process in the journal: the name of its executable.
 pub(crate) fn identifier() -> String {
     let started = std::env::args_os().next().map(PathBuf::from);
     let name = started.as_deref().and_then(Path::file_name);
     name.map_or_else(|| "bowline".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// syslog's priority.
+/// Returns the syslog priority.
 fn priority(level: Level) -> &'static str {
     match level {
         Level::Debug => "7",
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_an_entry_with_priority_and_package() {
+    fn an_entry_has_priority_and_package() {
         let fake = Fake::new();
         assert_eq!(fake.open().write(&[line(Level::Warn, "{\"msg\":\"x\"}\n")]), 0);
         let expected =
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_journal_does_not_take_goes_to_the_fallback() {
+    fn a_line_that_the_journal_refuses_goes_to_the_fallback() {
         let fake = Fake::new();
         let mut journal = fake.open();
         fs::remove_file(fake.folder.path().join("socket")).unwrap();
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_journal_there_is_no_sink() {
+    fn opening_fails_without_a_journal() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let refused = Journal::open(&path, String::new(), Box::new(io::sink()));

@@ -1,4 +1,4 @@
-//! Where lines end up.
+//! The outputs.
 //!
 //! | `--log-outputs` | sink |
 //! | --- | --- |
@@ -12,9 +12,9 @@ pub(super) mod stream;
 
 use super::line::Line;
 
-/// An output. Only the writer's thread touches it, so it may take its time.
+/// An output. Only the writer thread uses it, so it may block.
 pub(super) trait Sink: Send {
-    /// Writes lines; how many of them could not be.
+    /// Writes lines. Returns how many were lost.
     fn write(&mut self, lines: &[Line]) -> usize;
 }
 

@@ -1,14 +1,15 @@
-//! A file that is set aside when it is full.
+//! A log file with rotation.
 //!
 //! ```text
-//!   etcd.log                            grows to `size_mb_max`, then becomes a backup and starts afresh
-//!   etcd-2026-11-15T17-59-00.194.log    a backup, named by when it was set aside
+//!   etcd.log                            grows to `size_mb_max`, then becomes a backup
+//!   etcd-2026-11-15T17-59-00.194.log    a backup, named by the time of its rotation
 //!   etcd-2026-11-14T03-00-12.007.log
-//!   etcd-2026-11-13T11-41-55.630.log.gz one that etcd left compressed: kept and removed by the same rules
+//!   etcd-2026-11-13T11-41-55.630.log.gz a compressed backup of etcd: the same rules apply
 //! ```
 //!
-//! Names and rules are lumberjack's, which etcd uses. Always true: a line is in one file; the file is never longer than its bound
-//! unless it cannot be renamed, for then lines are worth more than the bound; no backup overwrites another.
+//! Names and rules are those of lumberjack, which etcd uses. Invariants: a line is never split
+//! between files; the file exceeds its maximum size only if it cannot be renamed; no backup
+//! overwrites another.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -21,53 +22,53 @@ use super::Sink;
 use super::stream::write_fully;
 use crate::Rotation;
 use crate::line::Line;
-use crate::stamp::{self, Zone, is_backup_stamp};
+use crate::timestamp::{self, Zone, is_backup_stamp};
 
-/// Of a new file that replaces none.
+/// The mode of the first file.
 const MODE: u32 = 0o600;
-/// What a compressed backup's name ends with.
+/// The suffix of compressed backups.
 const COMPRESSED: &str = ".gz";
-/// How many names are tried for one backup, a millisecond apart.
+/// The number of names that are tried for a backup, one millisecond apart.
 const BACKUP_NAMES_MAX: i64 = 1000;
 
-/// The file, and how full it is.
-pub(crate) struct Rotated {
+/// A sink that writes to a file and rotates it.
+pub(crate) struct RotatingFile {
     path: PathBuf,
-    rules: Rules,
+    rules: RotationRules,
     file: File,
     len: u64,
     chunk: Vec<u8>,
 }
 
-/// When to set aside, and what to keep.
+/// When to rotate, and which backups to keep.
 #[derive(Clone, Debug)]
-struct Rules {
+struct RotationRules {
     len_max: u64,
     age_max: Option<SignedDuration>,
     backups_max: Option<u64>,
     zone: Zone,
 }
 
-impl Rotated {
-    /// Opens the file, with the folders above it.
+impl RotatingFile {
+    /// Opens the file, creating the folders above it.
     pub(crate) fn open(path: &Path, rotation: &Rotation) -> io::Result<Self> {
-        Self::open_with(path, Rules::new(rotation))
+        Self::open_with(path, RotationRules::new(rotation))
     }
 
-    fn open_with(path: &Path, rules: Rules) -> io::Result<Self> {
+    fn open_with(path: &Path, rules: RotationRules) -> io::Result<Self> {
         fs::create_dir_all(folder_of(path))?;
         let file = OpenOptions::new().append(true).create(true).mode(MODE).open(path)?;
         let len = file.metadata()?.len();
         let rotated = Self { path: path.to_owned(), rules, file, len, chunk: Vec::new() };
-        rotated.clean(stamp::now());
+        rotated.clean(timestamp::now());
         Ok(rotated)
     }
 
-    /// Sets the file aside and starts a new one with its owner and mode.
+    /// Renames the file to a backup and creates a new one with the same owner and mode.
     fn rotate(&mut self, now: Timestamp) -> io::Result<()> {
         let old = self.file.metadata()?;
         match fs::rename(&self.path, self.free_name(now)?) {
-            // Somebody else moved it, or an earlier try ended half way.
+            // Another process moved the file, or an earlier rotation stopped half way.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             outcome => outcome?,
         }
@@ -77,7 +78,7 @@ impl Rotated {
         Ok(())
     }
 
-    /// The first name that no file has. Two backups within a millisecond would else be one.
+    /// Returns the first unused backup name: two rotations may fall into one millisecond.
     fn free_name(&self, now: Timestamp) -> io::Result<PathBuf> {
         (0..BACKUP_NAMES_MAX)
             .filter_map(|later| now.checked_add(SignedDuration::from_millis(later)).ok())
@@ -91,7 +92,7 @@ impl Rotated {
         self.path.with_file_name(format!("{prefix}{stamp}{extension}"))
     }
 
-    /// Removes the backups that the rules let go. One that cannot be removed now is tried again at the next rotation.
+    /// Removes expired backups. A failure is retried at the next rotation.
     fn clean(&self, now: Timestamp) {
         let backups = backups(&self.path);
         for name in self.rules.expired(&backups, now) {
@@ -99,7 +100,7 @@ impl Rotated {
         }
     }
 
-    /// Writes what is gathered, `lines` lines of it; how many were lost.
+    /// Writes the buffered chunk of `lines` lines. Returns how many were lost.
     fn flush(&mut self, lines: usize) -> usize {
         let outcome = write_fully(&mut self.file, &self.chunk);
         self.len += self.chunk.len() as u64;
@@ -107,7 +108,7 @@ impl Rotated {
         if outcome.is_ok() {
             return 0;
         }
-        // Who knows how much of it went in.
+        // The write may have been partial.
         self.len = self.file.metadata().map_or(self.len, |file| file.len());
         lines
     }
@@ -118,15 +119,15 @@ impl Rotated {
     }
 }
 
-impl Sink for Rotated {
+impl Sink for RotatingFile {
     fn write(&mut self, lines: &[Line]) -> usize {
         let (mut lost, mut gathered) = (0, 0);
         for line in lines {
             if self.is_full_with(line) {
                 lost += self.flush(gathered);
                 gathered = 0;
-                // A file that cannot be set aside goes on growing: that loses nothing, and the next line tries again.
-                let _ = self.rotate(stamp::now());
+                // If the rotation fails, the file keeps growing, and the next line tries again.
+                let _ = self.rotate(timestamp::now());
             }
             self.chunk.extend_from_slice(line.text.as_bytes());
             gathered += 1;
@@ -135,7 +136,7 @@ impl Sink for Rotated {
     }
 }
 
-impl Rules {
+impl RotationRules {
     fn new(rotation: &Rotation) -> Self {
         let days = i64::try_from(rotation.age_days_max).unwrap_or(i64::MAX);
         Self {
@@ -146,13 +147,13 @@ impl Rules {
         }
     }
 
-    /// Which of `backups`, newest first, are to go.
+    /// Returns the names of the expired `backups`, which are sorted newest first.
     fn expired<'a>(&self, backups: &'a [Backup], now: Timestamp) -> Vec<&'a str> {
         let oldest = self.oldest_stamp(now);
         let (mut nth, mut last) = (0, "");
         let mut expired = Vec::new();
         for backup in backups {
-            // A backup and its compressed twin count as one.
+            // A backup and its compressed form count as one.
             nth += u64::from(backup.stamp != last);
             last = &backup.stamp;
             if self.backups_max.is_some_and(|max| nth > max) || backup.stamp < oldest {
@@ -162,21 +163,23 @@ impl Rules {
         expired
     }
 
-    /// Backups with an earlier stamp are too old; empty when none are. As in lumberjack, stamps are read as UTC.
+    /// Returns the timestamp before which backups are expired; empty if they never are.
+    ///
+    /// Compat: as in lumberjack, timestamps are compared as UTC.
     fn oldest_stamp(&self, now: Timestamp) -> String {
         let oldest = self.age_max.and_then(|age| now.checked_sub(age).ok());
         oldest.map_or_else(String::new, |at| Zone::utc().backup(at))
     }
 }
 
-/// A file set aside earlier.
+/// A backup file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Backup {
     stamp: String,
     name: String,
 }
 
-/// All backups of a file, newest first.
+/// Returns all backups of a file, newest first.
 fn backups(path: &Path) -> Vec<Backup> {
     let Ok(entries) = fs::read_dir(folder_of(path)) else { return Vec::new() };
     let mut found: Vec<Backup> = entries
@@ -188,7 +191,7 @@ fn backups(path: &Path) -> Vec<Backup> {
     found
 }
 
-/// The backup that a name stands for, if it was made from this file's name.
+/// Parses the name of a backup of `path`.
 fn backup_of(path: &Path, name: &str) -> Option<Backup> {
     let (prefix, extension) = name_parts(path);
     let rest = name.strip_prefix(&prefix)?;
@@ -197,7 +200,7 @@ fn backup_of(path: &Path, name: &str) -> Option<Backup> {
     is_backup_stamp(stamp).then(|| Backup { stamp: stamp.to_owned(), name: name.to_owned() })
 }
 
-/// `etcd-` and `.log`, for `etcd.log`.
+/// Splits `etcd.log` into `etcd-` and `.log`.
 fn name_parts(path: &Path) -> (String, String) {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let dot = name.rfind('.').unwrap_or(name.len());
@@ -208,7 +211,7 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// A new file that belongs to whom the old one did. That the owner stays is a wish: it takes rights that few have.
+/// Creates a file with the mode and, if the process may, the owner of the old one.
 fn create_like(path: &Path, old: &Metadata) -> io::Result<File> {
     let mode = old.permissions().mode();
     let file = OpenOptions::new().append(true).create(true).mode(mode).open(path)?;

@@ -1,4 +1,4 @@
-//! Standard error, standard output, or a file that only grows.
+//! Standard error, standard output, or a file without rotation.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -8,24 +8,25 @@ use std::time::Duration;
 use super::Sink;
 use crate::line::Line;
 
-/// Lines are gathered into writes of about this size.
+/// Lines are merged into writes of about this size.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// How long to leave an output alone that is not ready: one that somebody else has set to non-blocking.
+/// The wait before a retry if the output is not ready: another process may have made it
+/// non-blocking.
 const RETRY_PAUSE: Duration = Duration::from_millis(5);
 
-/// Anything that takes bytes.
+/// An output that takes bytes.
 pub(crate) struct Stream<W> {
     to: W,
     chunk: Vec<u8>,
 }
 
 impl<W: Write + Send> Stream<W> {
-    /// Writes to `to`.
+    /// Creates a sink that writes to `to`.
     pub(crate) fn new(to: W) -> Self {
         Self { to, chunk: Vec::new() }
     }
 
-    /// Writes what is gathered, `lines` lines of it; how many were lost.
+    /// Writes the buffered chunk of `lines` lines. Returns how many were lost.
     fn flush(&mut self, lines: usize) -> usize {
         let outcome = write_fully(&mut self.to, &self.chunk);
         self.chunk.clear();
@@ -48,12 +49,13 @@ impl<W: Write + Send> Sink for Stream<W> {
     }
 }
 
-/// Opens a file to append to, as zap does: made if missing, with whatever the umask leaves.
+/// Opens a file for appending, as zap does: created if missing, with the mode that the umask
+/// leaves.
 pub(crate) fn append(path: &str) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).open(path)
 }
 
-/// Writes all of it and waits where there is need.
+/// Writes all bytes, and waits while the output is not ready.
 pub(super) fn write_fully(to: &mut impl Write, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match to.write(bytes) {
@@ -73,7 +75,7 @@ mod tests {
     use crate::Level;
     use crate::sink::line;
 
-    /// Takes three bytes at a time, and is not ready every other time.
+    /// Takes three bytes per write, and is not ready every other time.
     #[derive(Default)]
     struct Slow {
         taken: Vec<u8>,
@@ -97,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_that_takes_little_at_a_time_gets_it_all() {
+    fn partial_writes_are_continued() {
         let mut stream = Stream::new(Slow::default());
         let lines = [line(Level::Info, "first\n"), line(Level::Info, "second\n")];
         assert_eq!(stream.write(&lines), 0);
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_a_failed_write_are_counted_and_the_next_are_tried() {
+    fn a_failed_write_loses_its_lines_only() {
         let (mut little, mut enough) = ([0; 4], [0; 8]);
         let mut stream = Stream::new(&mut little[..]);
         let lines = [line(Level::Info, "first\n"), line(Level::Info, "second\n")];

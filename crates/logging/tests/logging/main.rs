@@ -1,7 +1,7 @@
-//! The logs of a whole process: what it leaves behind on its outputs, also when it panics or nobody reads.
+//! Logging of a whole process: its outputs, panics, and outputs that are not read.
 //!
-//! Only one logger fits into a process, so each test starts this very program again to play the process, and looks at what it
-//! wrote. `ROLE` tells the two apart.
+//! A process has only one logger, so each test starts this program again as the process under test
+//! and reads its output. The variable `ROLE` marks that process.
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
@@ -14,29 +14,29 @@ use logging::{Format, Level, LogConfig, LogGuard, Output, Rotation, StartError};
 use serde_json::Value;
 use tracing::{debug, error, info, warn};
 
-/// Set in the process that is looked at: the folder that it may write to.
+/// Set in the process under test to the folder that it may write to.
 const ROLE: &str = "BOWLINE_LOGGING_TEST_FOLDER";
 const LONG: Duration = Duration::from_secs(30);
 
-/// The folder, in the process that is looked at.
+/// Returns the folder if this is the process under test.
 fn role() -> Option<String> {
     std::env::var(ROLE).ok()
 }
 
 fn command(test: &str, folder: &Path) -> Command {
-    let mut command = Command::new(std::env::current_exe().expect("the name of this program"));
+    let mut command = Command::new(std::env::current_exe().expect("the path of this program"));
     command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
     command.env(ROLE, folder).env_remove("NOTIFY_SOCKET").env("TZ", "UTC");
     command
 }
 
 fn output(command: &mut Command) -> process::Output {
-    command.stdin(Stdio::null()).output().expect("run this program again")
+    command.stdin(Stdio::null()).output().expect("the program starts again")
 }
 
 fn start(outputs: &[Output]) -> LogGuard {
     let config = LogConfig { outputs: outputs.to_vec(), ..LogConfig::default() };
-    logging::start(&config).expect("start the logs")
+    logging::start(&config).expect("logging starts")
 }
 
 fn file(folder: &str, name: &str) -> Output {
@@ -52,7 +52,7 @@ fn lines_of(output: &process::Output) -> Vec<Value> {
 }
 
 #[test]
-fn standard_error_is_the_default_and_the_zone_is_the_machines() {
+fn the_default_is_stderr_and_the_system_time_zone() {
     if role().is_some() {
         let _logs = start(&[]);
         info!(target: "node", data_dir = "default.etcd", "opened");
@@ -60,8 +60,7 @@ fn standard_error_is_the_default_and_the_zone_is_the_machines() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let mut command =
-        command("standard_error_is_the_default_and_the_zone_is_the_machines", folder.path());
+    let mut command = command("the_default_is_stderr_and_the_system_time_zone", folder.path());
     let lines = lines_of(&output(command.env("TZ", "CET-1")));
     assert_eq!(lines.len(), 1);
     assert_eq!(
@@ -73,7 +72,7 @@ fn standard_error_is_the_default_and_the_zone_is_the_machines() {
 }
 
 #[test]
-fn several_outputs_get_the_same_lines_and_logging_starts_once() {
+fn all_outputs_get_the_same_lines_and_logging_starts_once() {
     if let Some(folder) = role() {
         let logs = start(&[Output::Stderr, file(&folder, "a.log"), file(&folder, "b.log")]);
         let again = logging::start(&LogConfig::default());
@@ -83,7 +82,7 @@ fn several_outputs_get_the_same_lines_and_logging_starts_once() {
         std::process::exit(0);
     }
     let folder = tempfile::tempdir().unwrap();
-    let name = "several_outputs_get_the_same_lines_and_logging_starts_once";
+    let name = "all_outputs_get_the_same_lines_and_logging_starts_once";
     let output = output(&mut command(name, folder.path()));
     let lines = lines_of(&output);
     assert_eq!(lines.len(), 1);
@@ -94,18 +93,18 @@ fn several_outputs_get_the_same_lines_and_logging_starts_once() {
 }
 
 #[test]
-fn a_panic_is_in_the_log_before_the_process_is_gone() {
+fn a_panic_is_logged_before_the_process_ends() {
     if let Some(folder) = role() {
         let _logs = start(&[file(&folder, "etcd.log")]);
         warn!("before");
         let apply = thread::Builder::new().name("apply".to_owned());
         let ended = apply.spawn(|| panic!("index {} is gone", 7)).unwrap().join();
         assert!(ended.is_err());
-        // Nothing is dropped or flushed from here on.
+        // Nothing is dropped or flushed after this.
         std::process::abort();
     }
     let folder = tempfile::tempdir().unwrap();
-    let name = "a_panic_is_in_the_log_before_the_process_is_gone";
+    let name = "a_panic_is_logged_before_the_process_ends";
     let output = output(&mut command(name, folder.path()));
     let lines = parsed(&fs::read_to_string(folder.path().join("etcd.log")).unwrap());
     assert_eq!(lines[0]["msg"], "before");
@@ -115,13 +114,16 @@ fn a_panic_is_in_the_log_before_the_process_is_gone() {
     );
     assert_eq!(lines[1]["thread"], "apply");
     assert!(lines[1]["caller"].as_str().unwrap().starts_with("logging/main.rs:"));
-    assert!(lines[1]["stacktrace"].as_str().unwrap().contains("a_panic_is_in_the_log"));
+    assert!(lines[1]["stacktrace"].as_str().unwrap().contains("a_panic_is_logged"));
     let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(stderr.contains("index 7 is gone"), "the usual words are there too: {stderr}");
+    assert!(
+        stderr.contains("index 7 is gone"),
+        "the previous hook printed the panic too: {stderr}"
+    );
 }
 
 #[test]
-fn a_panic_is_logged_once_on_standard_error_whatever_the_level() {
+fn a_panic_is_logged_once_on_stderr_at_any_level() {
     if role().is_some() {
         let config = LogConfig { level: Level::Fatal, ..LogConfig::default() };
         let _logs = logging::start(&config).unwrap();
@@ -131,7 +133,7 @@ fn a_panic_is_logged_once_on_standard_error_whatever_the_level() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let name = "a_panic_is_logged_once_on_standard_error_whatever_the_level";
+    let name = "a_panic_is_logged_once_on_stderr_at_any_level";
     let lines = lines_of(&output(&mut command(name, folder.path())));
     let levels: Vec<_> = lines.iter().map(|line| &line["level"]).collect();
     assert_eq!(levels, ["panic", "fatal"]);
@@ -139,7 +141,7 @@ fn a_panic_is_logged_once_on_standard_error_whatever_the_level() {
 }
 
 #[test]
-fn an_output_that_nobody_reads_holds_nothing_up() {
+fn an_output_that_is_not_read_blocks_no_logger() {
     if let Some(folder) = role() {
         let logs = start(&[Output::Stderr]);
         // More than the pipe and the queue can hold; each message differs, so none is sampled away.
@@ -149,9 +151,9 @@ fn an_output_that_nobody_reads_holds_nothing_up() {
         std::process::exit(0);
     }
     let folder = tempfile::tempdir().unwrap();
-    let mut command = command("an_output_that_nobody_reads_holds_nothing_up", folder.path());
+    let mut command = command("an_output_that_is_not_read_blocks_no_logger", folder.path());
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    // Waiting leaves the pipe of standard error alone: it is read by nobody.
+    // `wait` does not read the pipe of standard error.
     assert!(child.wait().unwrap().success());
     let dropped = fs::read_to_string(folder.path().join("dropped")).unwrap();
     let dropped: u64 = dropped.parse().unwrap();
@@ -159,7 +161,7 @@ fn an_output_that_nobody_reads_holds_nothing_up() {
 }
 
 #[test]
-fn a_rotated_file_is_set_aside_at_its_size() {
+fn a_file_is_rotated_at_its_maximum_size() {
     let folder = tempfile::tempdir().unwrap();
     let config = LogConfig {
         format: Format::Console,
@@ -171,7 +173,7 @@ fn a_rotated_file_is_set_aside_at_its_size() {
     tracing::dispatcher::with_default(&dispatch, || {
         for nth in 0..4 * 1024 {
             warn!("line {nth} {}", "x".repeat(1000));
-            // So that none is dropped: this is about the files.
+            // Flush, so that the queue drops nothing.
             assert!(nth % 512 != 0 || logs.flush(LONG));
         }
     });
@@ -186,7 +188,7 @@ fn a_rotated_file_is_set_aside_at_its_size() {
 }
 
 #[test]
-fn systemd_is_told_that_the_member_serves() {
+fn systemd_is_notified_when_the_member_serves() {
     if role().is_some() {
         let _logs = start(&[]);
         logging::notify_ready();
@@ -195,7 +197,7 @@ fn systemd_is_told_that_the_member_serves() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
-    let mut command = command("systemd_is_told_that_the_member_serves", folder.path());
+    let mut command = command("systemd_is_notified_when_the_member_serves", folder.path());
     let lines = lines_of(&output(command.env("NOTIFY_SOCKET", &path)));
     let mut said = [0; 16];
     let len = socket.recv(&mut said).unwrap();

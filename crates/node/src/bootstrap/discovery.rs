@@ -1,4 +1,5 @@
-//! Finding the members of a new cluster: by DNS, or through a running cluster that keeps their list.
+//! Finding the members of a new cluster: by DNS, or through a running cluster that keeps their
+//! list.
 //!
 //! DNS is asked at once. The running cluster is asked only when this member turned out to be new
 //! ([`join_service`]), because asking means registering.
@@ -52,8 +53,8 @@ fn own(url: &Url) -> Own {
     }
 }
 
-/// Registers the member with the discovery service, if one is configured, and waits until the list is
-/// complete, without a timeout. Returns `alone` if none is configured.
+/// Registers the member with the discovery service, if one is configured, and waits until the list
+/// is complete, without a timeout. Returns `alone` if none is configured.
 ///
 /// `alone` is the initial cluster with this member only, and `id` the member's id in it.
 pub(super) fn join_service(

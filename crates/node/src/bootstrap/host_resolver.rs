@@ -1,14 +1,14 @@
 //! Resolving host names with retries.
 //!
-//! A container may start before DNS knows its name. As in etcd, a name that cannot be resolved is tried
-//! again:
+//! A container may start before DNS knows its name. As in etcd, a name that cannot be resolved is
+//! tried again:
 //!
 //! ```text
-//!     0 s  failed to resolve URL Host      1 s  failed to resolve URL Host      2 s  resolved URL Host
+//!     0 s  failed to resolve URL Host     1 s  failed to resolve URL Host     2 s  resolved URL Host
 //! ```
 //!
-//! The wait cannot be interrupted. It happens before signal handlers are installed, so a signal still
-//! ends the process.
+//! The wait cannot be interrupted. It happens before signal handlers are installed, so a signal
+//! still ends the process.
 
 use std::net::IpAddr;
 use std::thread;

@@ -71,7 +71,8 @@ pub(crate) enum BootstrapError {
     Learners(#[from] membership::ConfChangeRefusal),
 }
 
-/// Returns the configured initial cluster, or `None` if there is a WAL and so the flags do not matter.
+/// Returns the configured initial cluster, or `None` if there is a WAL and so the flags do not
+/// matter.
 pub(crate) fn initial_cluster(config: &Config) -> Result<Option<InitialCluster>, BootstrapError> {
     let server = settings::server(config, &Bootstrap::DataDir);
     let disk: &dyn Disk = &OsDisk;

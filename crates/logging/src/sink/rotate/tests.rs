@@ -1,4 +1,4 @@
-//! Rotation in a folder of its own, with files of a few bytes.
+//! Rotation of files of a few bytes.
 
 use super::*;
 use crate::Level;
@@ -10,8 +10,8 @@ fn now() -> Timestamp {
     NOW.parse().unwrap()
 }
 
-fn rules(len_max: u64) -> Rules {
-    Rules { len_max, age_max: None, backups_max: None, zone: Zone::utc() }
+fn rules(len_max: u64) -> RotationRules {
+    RotationRules { len_max, age_max: None, backups_max: None, zone: Zone::utc() }
 }
 
 fn names(folder: &Path) -> Vec<String> {
@@ -22,16 +22,16 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-fn write(rotated: &mut Rotated, texts: &[&str]) {
+fn write(rotated: &mut RotatingFile, texts: &[&str]) {
     let lines: Vec<_> = texts.iter().map(|text| line(Level::Info, text)).collect();
     assert_eq!(rotated.write(&lines), 0);
 }
 
 #[test]
-fn a_full_file_is_set_aside_and_no_line_is_split_or_lost() {
+fn rotation_neither_splits_nor_loses_lines() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("deep/er/etcd.log");
-    let mut rotated = Rotated::open_with(&path, rules(10)).unwrap();
+    let mut rotated = RotatingFile::open_with(&path, rules(10)).unwrap();
     write(&mut rotated, &["one\n", "two\n", "three\n", "four\n", "longer than ten\n", "five\n"]);
     let backups = backups(&path);
     let contents: Vec<_> = backups
@@ -44,10 +44,10 @@ fn a_full_file_is_set_aside_and_no_line_is_split_or_lost() {
 }
 
 #[test]
-fn a_backup_is_named_by_its_time_and_never_overwrites_another() {
+fn backups_within_a_millisecond_get_distinct_names() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("etcd.log");
-    let mut rotated = Rotated::open_with(&path, rules(10)).unwrap();
+    let mut rotated = RotatingFile::open_with(&path, rules(10)).unwrap();
     for text in ["one\n", "two\n"] {
         write(&mut rotated, &[text]);
         rotated.rotate(now()).unwrap();
@@ -59,11 +59,11 @@ fn a_backup_is_named_by_its_time_and_never_overwrites_another() {
 }
 
 #[test]
-fn a_new_file_is_private_and_a_successor_has_the_mode_of_the_old() {
+fn the_first_file_is_private_and_its_successors_keep_the_mode() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("etcd.log");
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    let mut rotated = Rotated::open_with(&path, rules(10)).unwrap();
+    let mut rotated = RotatingFile::open_with(&path, rules(10)).unwrap();
     assert_eq!(mode(&path), 0o600);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
     rotated.rotate(now()).unwrap();
@@ -71,11 +71,11 @@ fn a_new_file_is_private_and_a_successor_has_the_mode_of_the_old() {
 }
 
 #[test]
-fn a_file_that_is_there_is_continued() {
+fn an_existing_file_is_appended_to() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("etcd.log");
     fs::write(&path, "before\n").unwrap();
-    let mut rotated = Rotated::open_with(&path, rules(12)).unwrap();
+    let mut rotated = RotatingFile::open_with(&path, rules(12)).unwrap();
     write(&mut rotated, &["one\n"]);
     assert_eq!(fs::read_to_string(&path).unwrap(), "before\none\n");
     write(&mut rotated, &["two\n"]);
@@ -83,10 +83,10 @@ fn a_file_that_is_there_is_continued() {
 }
 
 #[test]
-fn a_file_that_somebody_moved_is_made_again() {
+fn a_moved_file_is_created_again_at_the_next_rotation() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("etcd.log");
-    let mut rotated = Rotated::open_with(&path, rules(8)).unwrap();
+    let mut rotated = RotatingFile::open_with(&path, rules(8)).unwrap();
     write(&mut rotated, &["one\n"]);
     fs::rename(&path, folder.path().join("moved")).unwrap();
     write(&mut rotated, &["two\n", "three\n"]);
@@ -95,7 +95,7 @@ fn a_file_that_somebody_moved_is_made_again() {
 }
 
 #[test]
-fn the_newest_backups_stay() {
+fn the_newest_backups_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("etcd.log");
     for name in [
@@ -109,8 +109,8 @@ fn the_newest_backups_stay() {
     ] {
         fs::write(folder.path().join(name), "").unwrap();
     }
-    let rules = Rules { backups_max: Some(2), ..rules(10) };
-    drop(Rotated::open_with(&path, rules).unwrap());
+    let rules = RotationRules { backups_max: Some(2), ..rules(10) };
+    drop(RotatingFile::open_with(&path, rules).unwrap());
     let expected = [
         "etcd-2026-11-12T00-00-00.000.log.gz",
         "etcd-2026-11-13.log",
@@ -124,16 +124,16 @@ fn the_newest_backups_stay() {
 }
 
 #[test]
-fn backups_older_than_the_days_allowed_go() {
-    let rules = Rules { age_max: Some(SignedDuration::from_hours(48)), ..rules(10) };
+fn backups_older_than_the_maximum_age_expire() {
+    let rules = RotationRules { age_max: Some(SignedDuration::from_hours(48)), ..rules(10) };
     let backup = |stamp: &str| Backup { stamp: stamp.to_owned(), name: stamp.to_owned() };
     let backups = [backup("2026-11-13T17-59-00.194"), backup("2026-11-13T17-59-00.193")];
     assert_eq!(rules.expired(&backups, now()), ["2026-11-13T17-59-00.193"]);
 }
 
 #[test]
-fn without_limits_every_backup_stays() {
-    let rules = Rules::new(&Rotation::default());
+fn without_limits_all_backups_are_kept() {
+    let rules = RotationRules::new(&Rotation::default());
     assert_eq!(rules.len_max, 100 * 1024 * 1024);
     let old = Backup { stamp: "1999-01-01T00-00-00.000".to_owned(), name: String::new() };
     assert_eq!(rules.expired(&vec![old; 3], now()), [""; 0]);

@@ -1,11 +1,12 @@
-//! The time of a line, and of a backup file.
+//! Timestamps of lines and of backup files.
 //!
 //! ```text
 //!   in a line           2026-11-15T17:59:00.194771Z      2026-11-15T18:59:07.171793+0100
 //!   in a file's name    2026-11-15T17-59-00.194          2026-11-15T18-59-07.171
 //! ```
 //!
-//! The zone is read once, from `TZ` or the system's own setting; when there is none, or it makes no sense, it is UTC.
+//! The time zone is read once, from `TZ` or the system setting. If there is none, or it is invalid,
+//! UTC is used.
 
 use std::fmt::{self, Write};
 use std::time::SystemTime;
@@ -14,10 +15,10 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone};
 
-/// The shape of the time in a backup's name, for reading.
+/// The format of the timestamp in a backup's name, for parsing.
 const BACKUP_FORMAT: &str = "%Y-%m-%dT%H-%M-%S%.f";
 
-/// Now, or the epoch if the clock is set to no year that a date can be written for.
+/// Returns the current time, or the epoch if the clock is outside the years that a date can have.
 pub(super) fn now() -> Timestamp {
     Timestamp::try_from(SystemTime::now()).unwrap_or(Timestamp::UNIX_EPOCH)
 }
@@ -27,23 +28,23 @@ pub(super) fn now() -> Timestamp {
 pub(super) struct Zone(TimeZone);
 
 impl Zone {
-    /// The zone of this machine.
+    /// Returns the time zone of the system.
     pub(super) fn system() -> Self {
         Self(TimeZone::try_system().unwrap_or(TimeZone::UTC))
     }
 
-    /// UTC.
+    /// Returns UTC.
     pub(super) fn utc() -> Self {
         Self(TimeZone::UTC)
     }
 
-    /// `at` as a line shows it.
-    pub(super) fn stamp(&self, at: Timestamp) -> Stamp {
+    /// Returns the timestamp of a line.
+    pub(super) fn stamp(&self, at: Timestamp) -> LineTime {
         let offset = self.0.to_offset(at);
-        Stamp { at: offset.to_datetime(at), offset }
+        LineTime { at: offset.to_datetime(at), offset }
     }
 
-    /// `at` as the name of a backup shows it.
+    /// Returns the timestamp in the name of a backup.
     pub(super) fn backup(&self, at: Timestamp) -> String {
         let at = self.0.to_offset(at).to_datetime(at);
         let mut text = String::with_capacity(24);
@@ -55,19 +56,19 @@ impl Zone {
     }
 }
 
-/// Whether `text` is what [`Zone::backup`] writes. Such texts sort as their times do.
+/// Returns whether `text` has the format of [`Zone::backup`]. Such texts sort by time.
 pub(super) fn is_backup_stamp(text: &str) -> bool {
     text.len() == "2026-11-15T17-59-00.194".len() && DateTime::strptime(BACKUP_FORMAT, text).is_ok()
 }
 
-/// A moment on the clock of a zone, to the microsecond.
+/// A local time with its offset, printed in microseconds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stamp {
+pub(super) struct LineTime {
     at: DateTime,
     offset: Offset,
 }
 
-impl fmt::Display for Stamp {
+impl fmt::Display for LineTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at = self.at;
         write!(f, "{:04}-{:02}-{:02}T", at.year(), at.month(), at.day())?;
@@ -77,7 +78,7 @@ impl fmt::Display for Stamp {
     }
 }
 
-/// `Z` for none, else `+0100`: hours and minutes, as Go's `Z0700` has it.
+/// Prints an offset as Go's `Z0700` does: `Z` for zero, else `+0100`.
 fn write_offset(f: &mut fmt::Formatter<'_>, seconds: i32) -> fmt::Result {
     if seconds == 0 {
         return f.write_char('Z');
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_has_microseconds_and_gos_offset() {
+    fn a_timestamp_has_microseconds_and_an_offset_as_in_go() {
         let when = at("2026-11-15T17:59:07.171793999Z");
         assert_eq!(Zone::utc().stamp(when).to_string(), "2026-11-15T17:59:07.171793Z");
         assert_eq!(zone(1).stamp(when).to_string(), "2026-11-15T18:59:07.171793+0100");
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backup_stamp_reads_back_and_other_texts_do_not() {
+    fn only_backup_timestamps_are_recognized() {
         let text = zone(1).backup(at("2026-11-15T17:59:07.171793Z"));
         assert_eq!(text, "2026-11-15T18-59-07.171");
         assert!(is_backup_stamp(&text));
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_that_changes_its_offset_is_followed() {
+    fn daylight_saving_time_changes_the_offset() {
         let rule = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
         let zone = Zone(rule);
         let written = |text| zone.stamp(at(text)).to_string();

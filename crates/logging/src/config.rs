@@ -1,33 +1,33 @@
-//! What the log flags mean, once read.
+//! The resolved log flags.
 //!
 //! ```text
-//!   --log-level=info  --log-format=json  --log-outputs=stderr,/var/log/etcd.log  --enable-log-rotation
-//!   level   Info      format  Json       outputs  [Stderr, File("/var/log/etcd.log")]     rotation  Some(..)
+//!   --log-level=info  --log-format=json  --log-outputs=stderr,/x.log        --enable-log-rotation
+//!   level  Info       format  Json       outputs  [Stderr, File("/x.log")]  rotation  Some(..)
 //! ```
 //!
-//! Plain values. How the flags are spelled, and which of them etcd lets stand together, is for `config` to say; here any outputs
-//! go together, each is opened once, and `/dev/null` hides the others.
+//! Which flags etcd allows together is checked in `config`. Here any outputs may be combined; each
+//! is opened once, and `/dev/null` hides the others.
 
 use super::Level;
 
-/// `maxsize` when it is not given, in megabytes.
+/// The default of `maxsize`, in megabytes.
 const SIZE_MB_DEFAULT: u64 = 100;
 
-/// All that the log flags say.
+/// The configuration of logging.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogConfig {
-    /// `--log-level`: lines less grave are not written.
+    /// `--log-level`: the lowest level that is written.
     pub level: Level,
     /// `--log-format`.
     pub format: Format,
-    /// `--log-outputs`; none means standard error.
+    /// `--log-outputs`; empty means standard error.
     pub outputs: Vec<Output>,
-    /// `--log-rotation-config-json`, with `--enable-log-rotation`: for every file among the outputs.
+    /// `--log-rotation-config-json` with `--enable-log-rotation`; applies to every file output.
     pub rotation: Option<Rotation>,
 }
 
 impl Default for LogConfig {
-    /// As long as nothing was said: JSON from `info`, on standard error.
+    /// JSON from level `info`, to standard error.
     fn default() -> Self {
         Self {
             level: Level::Info,
@@ -38,17 +38,17 @@ impl Default for LogConfig {
     }
 }
 
-/// How a line looks.
+/// The format of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// A JSON object.
     #[default]
     Json,
-    /// Columns with tabs between them, and the fields as JSON.
+    /// Columns separated by tabs, the fields as JSON.
     Console,
 }
 
-/// Where lines go.
+/// A destination of lines.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Output {
     /// `stderr`, and `default`.
@@ -57,27 +57,27 @@ pub enum Output {
     Stdout,
     /// `systemd/journal`.
     Journal,
-    /// A file, as typed: a path, or a URL of scheme `file`.
+    /// A file, as given: a path or a `file` URL.
     File(String),
 }
 
-/// When the log file is set aside, and which of its predecessors are kept.
+/// When a log file is rotated, and which backups are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rotation {
-    /// `maxsize`: the file is set aside before it grows past this, in units of 2^20 bytes. Zero: 100.
+    /// `maxsize`: the file is rotated before it grows past this size, in MiB. Zero is 100.
     pub size_mb_max: u64,
-    /// `maxage`: backups older than this are removed. Zero: none are.
+    /// `maxage`: backups older than this are removed. Zero keeps all.
     pub age_days_max: u64,
-    /// `maxbackups`: how many stay. Zero: all.
+    /// `maxbackups`: the number of backups to keep. Zero keeps all.
     pub backups_max: u64,
-    /// `localtime`: backups are named by local time, not UTC.
+    /// `localtime`: backup names have local time instead of UTC.
     pub local_time: bool,
-    /// `compress`: refused when the logs start.
+    /// `compress`: refused when logging starts.
     pub compress: bool,
 }
 
 impl LogConfig {
-    /// The outputs to open: each once, and none but `/dev/null` if that is among them.
+    /// Returns the outputs to open: each once, and only `/dev/null` if it is among them.
     pub(super) fn merged_outputs(&self) -> Vec<Output> {
         let nothing = Output::File("/dev/null".to_owned());
         if self.outputs.contains(&nothing) {
@@ -92,14 +92,14 @@ impl LogConfig {
         outputs
     }
 
-    /// Whether backups are to be compressed, which nothing here can do.
+    /// Returns whether compressed backups are asked for, which is not implemented.
     pub(super) fn wants_compression(&self) -> bool {
         self.rotation.as_ref().is_some_and(|rotation| rotation.compress)
     }
 }
 
 impl Rotation {
-    /// The bound of the file.
+    /// Returns the maximum size of the file.
     pub(super) fn size_bytes_max(&self) -> u64 {
         let mb = if self.size_mb_max == 0 { SIZE_MB_DEFAULT } else { self.size_mb_max };
         mb.saturating_mul(1024 * 1024)
