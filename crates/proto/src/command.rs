@@ -1,8 +1,8 @@
 //! The requests of the log as an enum.
 //!
 //! On the wire a log entry holds an [`InternalRaftRequest`]: a header and some thirty optional
-//! fields, of which members set exactly one. [`RaftRequest`] is the same entry with that rule in its
-//! type, so that code matches on a [`Command`] instead of testing fields:
+//! fields, of which members set exactly one. [`RaftRequest`] is the same entry with that rule in
+//! its type, so that code matches on a [`Command`] instead of testing fields:
 //!
 //! ```text
 //!   InternalRaftRequest { header: {ID: 7}, put: {key: "a"}, range: none, txn: none, … }   wire

@@ -53,8 +53,8 @@
 //! Where proto3 packs a list of numbers, proto2 does not: in a [`ConfState`](raftpb::ConfState)
 //! there is a tag before each id.
 //!
-//! A single message is not re-encoded to the same bytes: in a [`Compare`](etcdserverpb::Compare) of a
-//! range, etcd 3.7 encodes `range_end` before the comparison target, earlier releases and this
+//! A single message is not re-encoded to the same bytes: in a [`Compare`](etcdserverpb::Compare) of
+//! a range, etcd 3.7 encodes `range_end` before the comparison target, earlier releases and this
 //! crate after it. That is harmless, because a request is encoded once, by the member that proposes
 //! it.
 //!

@@ -1,5 +1,7 @@
 //! Conversions between the wire form of a log entry and `Command`.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
+
 use std::fs;
 use std::path::Path;
 

@@ -1,8 +1,8 @@
 //! The reference store: the simplest correct implementation, without members, disk or concurrency.
 //!
 //! [`Model`] executes requests and is used by tests. The checker uses its two parts directly:
-//! [`KeyHistory`] holds every key with all its revisions, and [`evaluate()`] computes the response and
-//! the changes of a request without applying them:
+//! [`KeyHistory`] holds every key with all its revisions, and [`evaluate()`] computes the response
+//! and the changes of a request without applying them:
 //!
 //! ```text
 //! keys at revision 4     a: 2 → "1", 4 → "2"     b: 3 → "x", 4 → deleted
