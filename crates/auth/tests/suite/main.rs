@@ -6,6 +6,7 @@
 //! | `store` | users, roles and revisions, rule by rule |
 //! | `access` | permission checks, request by request |
 //! | `model` | permissions compared with a set of keys; no request panics |
+//! | `scripts` | golden scripts: `testdata/scripts` |
 //! | `tokens` | simple and signed tokens, exchanged with etcd |
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
@@ -13,6 +14,7 @@
 mod access;
 mod etcd;
 mod model;
+mod scripts;
 mod store;
 mod tokens;
 
