@@ -9,6 +9,7 @@
 //! | `rights` | who may do what, and in which order things are asked |
 //! | `entries` | old requests, requests that nobody waits for, entries that make no sense |
 //! | `conf_changes` | changes of members, made and refused |
+//! | `scripts` | golden scripts of applying: `testdata/apply` |
 //! | `requests` | what clients ask of a member that runs, and are answered |
 //! | `running`, `failing` | a member with its threads and files, and its end, also when something of it fails |
 //! | `hostile` | whatever is in the log: no panic, and memory and database agree |
@@ -30,4 +31,5 @@ mod named_bugs;
 mod requests;
 mod rights;
 mod running;
+mod scripts;
 mod support;
