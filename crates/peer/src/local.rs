@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use membership::{ClusterId, Member};
 use proto::etcdserverpb as pb;
-use server::{Error, PeerHash, Server, SnapshotRefused, Unreceived};
+use server::{Error, PeerHash, ReceiveError, ReceiveSnapshotError, Server};
 use types::{LeaseId, MemberId};
 
 /// What takes time.
@@ -23,13 +23,13 @@ pub(crate) trait Local: Send + Sync + Debug {
     fn members(&self) -> Vec<Member>;
     fn is_removed(&self, member: MemberId) -> bool;
 
-    fn receive(&self, message: raft::Message) -> Result<(), Unreceived>;
+    fn receive(&self, message: raft::Message) -> Result<(), ReceiveError>;
     /// Waits for the disk, and for whoever the database is read from.
     fn receive_snapshot(
         &self,
         message: raft::Message,
         database: &mut dyn Read,
-    ) -> Result<u64, SnapshotRefused>;
+    ) -> Result<u64, ReceiveSnapshotError>;
     fn report_unreachable(&self, member: MemberId);
     fn report_snapshot(&self, to: MemberId, arrived: bool);
     fn removed_by_others(&self);
@@ -62,7 +62,7 @@ impl Local for Server {
         self.state().cluster.now().is_removed(member)
     }
 
-    fn receive(&self, message: raft::Message) -> Result<(), Unreceived> {
+    fn receive(&self, message: raft::Message) -> Result<(), ReceiveError> {
         Server::receive(self, message)
     }
 
@@ -70,7 +70,7 @@ impl Local for Server {
         &self,
         message: raft::Message,
         database: &mut dyn Read,
-    ) -> Result<u64, SnapshotRefused> {
+    ) -> Result<u64, ReceiveSnapshotError> {
         Server::receive_snapshot(self, message, database)
     }
 

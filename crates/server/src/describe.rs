@@ -1,12 +1,12 @@
-//! Requests as the log tells of them: in protobuf's text form, with the length of a value in place of the value.
+//! Formats requests for log lines: protobuf's text form, with sizes instead of values.
 //!
 //! ```text
 //!   key:"a" value_size:5 lease:7
-//!   compare:<target:MOD key:"a" mod_revision:5> success:<request_put:<key:"a" value_size:1>> failure:<>
-//!   header:<ID:7587891523440 username:"alice"> put:<key:"a" value_size:5>                                    as it is in the log of consensus
+//!   compare:<target:MOD key:"a" mod_revision:5> success:<request_put:<key:"a">> failure:<>
+//!   header:<ID:7587891523440 username:"alice"> put:<key:"a" value_size:5>   a request of the log
 //! ```
 //!
-//! Passwords, hashes of them, and tokens are never told.
+//! Passwords, their hashes and tokens are never printed.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -19,11 +19,11 @@ use proto::etcdserverpb::{
 
 use crate::metrics::Op;
 
-/// A request, to be told of.
+/// Formats a request with `Display`.
 #[derive(Clone, Copy, Debug)]
 pub struct Loggable<T>(pub T);
 
-/// Writes fields that are set, with spaces between them.
+/// Writes the fields that are set, separated by spaces.
 struct Fields<'a, 'b> {
     f: &'a mut Formatter<'b>,
     first: bool,
@@ -58,7 +58,7 @@ impl<'a, 'b> Fields<'a, 'b> {
         if value { self.field(name, &true) } else { Ok(()) }
     }
 
-    /// Unless it is the first of its kind.
+    /// Writes an enum value unless it is zero.
     fn choice(&mut self, name: &str, number: i32, value: &str) -> fmt::Result {
         if number == 0 { Ok(()) } else { self.field(name, &value) }
     }
@@ -108,17 +108,17 @@ impl Display for Loggable<&DeleteRangeRequest> {
 
 impl Display for Loggable<&TxnRequest> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        // As deep as requests are nested, which decoding has bounded.
+        // Recursion is safe: decoding bounds the depth.
         let TxnRequest { compare, success, failure } = self.0;
-        write!(f, "compare:<{}> ", Listed(compare))?;
-        write!(f, "success:<{}> failure:<{}>", Listed(success), Listed(failure))
+        write!(f, "compare:<{}> ", Separated(compare))?;
+        write!(f, "success:<{}> failure:<{}>", Separated(success), Separated(failure))
     }
 }
 
-/// One after the other, with spaces between them.
-struct Listed<'a, T>(&'a [T]);
+/// Formats items separated by spaces.
+struct Separated<'a, T>(&'a [T]);
 
-impl<'a, T> Display for Listed<'a, T>
+impl<'a, T> Display for Separated<'a, T>
 where
     Loggable<&'a T>: Display,
 {
@@ -213,7 +213,7 @@ mod tests {
     use proto::etcdserverpb::range_request::{SortOrder, SortTarget};
 
     #[test]
-    fn fields_that_are_not_set_are_left_out() {
+    fn unset_fields_are_left_out() {
         let range = RangeRequest {
             key: "a\0".into(),
             limit: 5,
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn no_value_is_told_at_any_depth() {
+    fn values_are_not_printed_at_any_depth() {
         let put = PutRequest { key: "k".into(), value: "secret".into(), ..PutRequest::default() };
         let op = |request| RequestOp { request: Some(request) };
         let nested =

@@ -11,7 +11,8 @@
 //! | `user-grant-role alice ops`, `user-revoke-role alice ops` | roles of users |
 //! | `role-add ops`, `role-delete ops`, `role-get ops`, `role-list` | roles |
 //! | `role-grant ops read a end=c`, `role-revoke ops a end=c` | permissions |
-//! | `range a end=c`, `put a lease=7 prev-kv`, `delete a end=c prev-kv`, `lease-revoke 7` | checked only |
+//! | `range a end=c`, `delete a end=c prev-kv`, `lease-revoke 7` | checked only |
+//! | `put a lease=7 prev-kv` | checked only |
 //! | `txn` | checked only; the input has the compares (`if`) and operations (`then`, `else`) |
 //! | `lease 7 keys=(a, b)` | tells the lessor's keys of a lease |
 //! | `authenticate alice index=5`, `token alice.5` | assigns a token; finds its user |

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use net::{Evicted, Permit};
-use server::Unreceived;
+use server::ReceiveError;
 
 use super::Call;
 use super::answer::{self, Answer};
@@ -63,7 +63,7 @@ impl Call<'_> {
         Ok((bytes?, guest))
     }
 
-    fn received(&self, received: Result<(), Unreceived>) -> Answer {
+    fn received(&self, received: Result<(), ReceiveError>) -> Answer {
         match received {
             Ok(()) => answer::taken(),
             // Compat: etcd means to answer 403 to who was removed, or means somebody else, and does not: an interface is not met. Who was removed hears so when it

@@ -14,7 +14,7 @@ use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use proto::raftpb;
 use raft::MessageType;
-use server::SnapshotRefused;
+use server::ReceiveSnapshotError;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 
@@ -127,17 +127,19 @@ impl Call<'_> {
         }
     }
 
-    fn refused(&self, from: types::MemberId, index: u64, refused: &SnapshotRefused) -> Answer {
+    fn refused(&self, from: types::MemberId, index: u64, refused: &ReceiveSnapshotError) -> Answer {
         let local_member_id = self.attached.identity.member;
         tracing::warn!(%local_member_id, remote_snapshot_sender_id = %from, incoming_snapshot_index = index, error = %refused, "failed to save incoming database snapshot");
         match refused {
-            SnapshotRefused::Message(error) => {
+            ReceiveSnapshotError::Message(error) => {
                 let text = format!("failed to process raft message ({error})");
                 answer::error(StatusCode::INTERNAL_SERVER_ERROR, text)
             }
-            SnapshotRefused::NoSnapshot => answer::error(StatusCode::BAD_REQUEST, refused),
-            SnapshotRefused::File(_) => answer::error(StatusCode::INTERNAL_SERVER_ERROR, refused),
-            SnapshotRefused::Database(_) => not_saved(refused),
+            ReceiveSnapshotError::NoSnapshot => answer::error(StatusCode::BAD_REQUEST, refused),
+            ReceiveSnapshotError::File(_) => {
+                answer::error(StatusCode::INTERNAL_SERVER_ERROR, refused)
+            }
+            ReceiveSnapshotError::Database(_) => not_saved(refused),
         }
     }
 }

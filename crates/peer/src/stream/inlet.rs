@@ -8,7 +8,7 @@ use failpoint::failpoint;
 use http::{Method, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use server::Unreceived;
+use server::ReceiveError;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::StreamKind;
@@ -215,8 +215,8 @@ fn receive(contact: &Contact, message: raft::Message) -> Result<(), Lost> {
     let kind = message.kind;
     match contact.local.receive(message) {
         Ok(()) => {}
-        Err(Unreceived::Stopped) => return Err(Lost::Stopped),
-        Err(Unreceived::Full) => {
+        Err(ReceiveError::Stopped) => return Err(Lost::Stopped),
+        Err(ReceiveError::Full) => {
             contact.counts.received_failures.inc();
             if let Some(more) = contact.unheard.tell() {
                 tracing::warn!(

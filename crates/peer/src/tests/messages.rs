@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use raft::MessageType;
-use server::{Transport as _, Unreceived};
+use server::{ReceiveError, Transport as _};
 use testkit::waiting::wait_until;
 use types::{Index, MemberId};
 
@@ -144,7 +144,7 @@ fn who_was_removed_hears_so() {
     one.next(|event| *event == Event::Removed);
     assert!(!one.is_active(2));
 
-    *two.fake.refusal.lock().unwrap() = Some(Unreceived::Removed);
+    *two.fake.refusal.lock().unwrap() = Some(ReceiveError::Removed);
     one.transport.send(vec![heartbeat(1, 2, 7)]);
     one.next(|event| *event == Event::Unreachable(MemberId(2)));
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use prost::Message as _;
 use proto::raftpb;
-use server::Unreceived;
+use server::ReceiveError;
 
 use super::rig::{Made, Rig, cluster, headers, heartbeat};
 
@@ -146,7 +146,7 @@ fn messages_are_taken_or_refused() {
     let refused = error("412 Precondition Failed", SIGNED, "incompatible version");
     check(&one, "POST /raft", &old, &sent, &refused);
 
-    for refusal in [Unreceived::Removed, Unreceived::Mismatch, Unreceived::Full] {
+    for refusal in [ReceiveError::Removed, ReceiveError::Mismatch, ReceiveError::Full] {
         *one.fake.refusal.lock().unwrap() = Some(refusal);
         let text = "error processing raft message";
         post(&sent, &error("500 Internal Server Error", SIGNED, text));

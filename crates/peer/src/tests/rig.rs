@@ -16,7 +16,7 @@ use mvcc::KeyValueHash;
 use net::{Address, Dialer, Listener, LocalAddr as Place, SocketOptions};
 use proto::etcdserverpb as pb;
 use raft::{Entry, Message, MessageType};
-use server::{Error, PeerHash, SnapshotRefused, Transport as _, Unreceived};
+use server::{Error, PeerHash, ReceiveError, ReceiveSnapshotError, Transport as _};
 use testkit::waiting::wait_until;
 use types::{Index, LeaseId, MemberId, Term};
 
@@ -47,7 +47,7 @@ pub(super) struct Fake {
     pub(super) members: Mutex<Vec<Member>>,
     pub(super) removed: Mutex<BTreeSet<MemberId>>,
     /// What is said to whoever says something.
-    pub(super) refusal: Mutex<Option<Unreceived>>,
+    pub(super) refusal: Mutex<Option<ReceiveError>>,
 }
 
 impl Fake {
@@ -82,7 +82,7 @@ impl Local for Fake {
         self.removed.lock().unwrap().contains(&member)
     }
 
-    fn receive(&self, message: Message) -> Result<(), Unreceived> {
+    fn receive(&self, message: Message) -> Result<(), ReceiveError> {
         if let Some(refusal) = *self.refusal.lock().unwrap() {
             return Err(refusal);
         }
@@ -94,13 +94,13 @@ impl Local for Fake {
         &self,
         message: Message,
         database: &mut dyn Read,
-    ) -> Result<u64, SnapshotRefused> {
+    ) -> Result<u64, ReceiveSnapshotError> {
         let mut bytes = Vec::new();
         let read = database.read_to_end(&mut bytes).map_err(|error| error.to_string());
         let length = bytes.len() as u64;
         let failed = read.as_ref().err().cloned();
         self.tell(Event::Database(message, read.map(|_| bytes)));
-        failed.map_or(Ok(length), |error| Err(SnapshotRefused::Database(error)))
+        failed.map_or(Ok(length), |error| Err(ReceiveSnapshotError::Database(error)))
     }
 
     fn report_unreachable(&self, member: MemberId) {

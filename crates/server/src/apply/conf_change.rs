@@ -1,4 +1,4 @@
-//! Applying a change of members.
+//! Applies conf changes.
 
 use backend::Tx;
 use backend::schema::meta;
@@ -11,9 +11,10 @@ use types::{Index, MemberId};
 use crate::apply::{Applied, Fault};
 use crate::state::StateMachine;
 
-/// Consensus, as far as it has to hear of changes of members.
+/// Raft, as the receiver of applied conf changes.
 pub trait ConfChanges {
-    /// A change was applied: one of member zero was refused, and changes nothing. Returns who votes from now on.
+    /// Hands an applied change to Raft. A change of member zero was refused and changes nothing.
+    /// Returns the new configuration.
     fn apply(&mut self, index: Index, change: &ConfChange) -> ConfState;
 }
 
@@ -36,7 +37,7 @@ impl StateMachine {
                 (Ok(()), removed)
             }
             Err(refused) => {
-                tracing::error!(%refused, "refused a change of members");
+                tracing::error!(%refused, "refused a conf change");
                 change.node_id = Some(0);
                 conf_changes.apply(entry.index, &change);
                 (Err(refused), None)

@@ -3,9 +3,10 @@
 //! A member that cannot decode a committed entry cannot start. So the decoder accepts all that any
 //! member may have written:
 //!
-//! - Members up to 3.4 published their attributes as requests to the v2 store; logs still hold them.
-//! - Transactions may be nested deeper than prost decodes. prost allows 100 levels of messages, and a
-//!   nested transaction takes two. etcd bounds only the number of operations, 128 by default. An
+//! - Members up to 3.4 published their attributes as requests to the v2 store; logs still hold
+//!   them.
+//! - Transactions may be nested deeper than prost decodes. prost allows 100 levels of messages, and
+//!   a nested transaction takes two. etcd bounds only the number of operations, 128 by default. An
 //!   entry that prost rejects is therefore decoded level by level.
 
 use bytes::Bytes;
@@ -98,7 +99,7 @@ fn decode_op(data: Bytes, depth_max: usize) -> Option<RequestOp> {
     }
 }
 
-/// One encoded field of a message.
+/// An encoded field of a message.
 struct Field {
     number: u32,
     /// The tag and the value.

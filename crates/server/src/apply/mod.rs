@@ -37,8 +37,9 @@ impl StateMachine {
     /// Applies an entry. Entries come in log order and without gaps; entries that were applied
     /// before a restart may come again.
     ///
-    /// `has_waiter` returns whether this member has a waiter for a request id. Without one, commands
-    /// that only read are skipped. Conf changes are handed to consensus through `conf_changes`.
+    /// `has_waiter` returns whether this member has a waiter for a request id. Without one,
+    /// commands that only read are skipped. Conf changes are handed to consensus through
+    /// `conf_changes`.
     ///
     /// # Errors
     /// This member has to stop.
@@ -112,7 +113,7 @@ struct Context {
     has_waiter: bool,
 }
 
-/// What a command leaves to do after it executed.
+/// The effects of a command outside of its transaction.
 #[derive(Debug, Default)]
 struct Effects {
     /// Changes of keys, to be published after the commit.

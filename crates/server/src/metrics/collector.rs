@@ -1,20 +1,21 @@
-//! What is read when somebody asks for metrics, rather than counted while it changes.
+//! Metrics that are read on a scrape instead of being updated on events.
 //!
 //! ```text
-//!   etcd_server_has_leader                              1        from the progress of consensus
+//!   etcd_server_has_leader                              1        from the progress of Raft
 //!   etcd_debugging_mvcc_keys_total                      20000    from the store
-//!   etcd_cluster_version {cluster_version="3.7"}        1        the one it speaks
-//!                        {cluster_version="3.6"}        0        one it spoke when somebody asked before
+//!   etcd_cluster_version {cluster_version="3.7"}        1        the current one
+//!                        {cluster_version="3.6"}        0        one seen by an earlier scrape
 //! ```
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use crate::quota;
 use ::proto::etcdserverpb::AlarmType;
 use backend::schema::version::Version;
 use lease::Counts;
 use membership::version::short;
+use parking_lot::Mutex;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{self, MetricFamily, MetricType};
 use types::MemberId;
@@ -22,27 +23,27 @@ use types::MemberId;
 use crate::server::{Server, Shared};
 use crate::state::StateMachine;
 
-/// Reads metrics from a running member; none once it has stopped.
+/// Reads metrics from a running member. Returns none once it has stopped.
 #[derive(Debug)]
 pub struct ServerCollector {
-    /// Weakly, so that a registry does not keep a member that has stopped, and its database, open.
+    /// Weak, so that a registry does not keep a stopped member and its database open.
     server: Weak<Shared>,
     descs: Vec<Desc>,
-    seen: Mutex<Seen>,
+    seen: Mutex<SeenLabels>,
 }
 
-/// What was there when somebody asked before: once it is gone, it is shown as zero.
+/// Labels seen by earlier scrapes: once they are gone, their value is zero.
 #[derive(Debug, Default)]
-struct Seen {
+struct SeenLabels {
     versions: BTreeSet<Version>,
     alarms: BTreeSet<(i32, u64)>,
 }
 
 impl ServerCollector {
-    /// For a member that runs.
+    /// Creates a collector for a running member.
     ///
     /// # Errors
-    /// None as long as the names are valid, which they are.
+    /// A metric name is invalid.
     pub fn new(server: &Server) -> Result<ServerCollector, prometheus::Error> {
         let weak = Arc::downgrade(&server.shared);
         let mut collector =
@@ -52,7 +53,7 @@ impl ServerCollector {
         Ok(collector)
     }
 
-    /// All families, in the order of etcd's documentation.
+    /// Reads all families, in the order of etcd's documentation.
     fn read(&self, server: &Server) -> Vec<Family> {
         let state = server.state();
         let mut families = consensus(server);
@@ -67,7 +68,7 @@ impl ServerCollector {
         vec![
             labelled(
                 "etcd_server_id",
-                "The id of this member: 1 for the label that has it.",
+                "The id of this member, as a label; the value is 1.",
                 &["server_id"],
                 [(vec![local.to_string()], true)],
             ),
@@ -76,7 +77,7 @@ impl ServerCollector {
             self.alarms(state),
             gauge(
                 "etcd_debugging_auth_revision",
-                "The revision of users and roles.",
+                "The auth revision.",
                 state.auth.revision() as f64,
             ),
         ]
@@ -84,12 +85,12 @@ impl ServerCollector {
 
     fn cluster_version(&self, state: &StateMachine) -> Family {
         let now = state.cluster.now().version();
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         seen.versions.extend(now);
         let versions = seen.versions.iter();
         labelled(
             "etcd_cluster_version",
-            "The version that the cluster speaks: 1 for the label that names it.",
+            "The cluster version: 1 for the current one, 0 for earlier ones.",
             &["cluster_version"],
             versions.map(|version| (vec![short(*version)], Some(*version) == now)),
         )
@@ -98,12 +99,12 @@ impl ServerCollector {
     fn alarms(&self, state: &StateMachine) -> Family {
         let raised = state.alarms.get(AlarmType::None.into());
         let now: BTreeSet<_> = raised.iter().map(|it| (it.alarm, it.member_id)).collect();
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         seen.alarms.extend(&now);
         let alarms = seen.alarms.iter();
         labelled(
             "etcd_debugging_server_alarms",
-            "Alarms: 1 for those that are raised.",
+            "Alarms: 1 if raised, 0 if cleared.",
             &["alarm_type", "server_id"],
             alarms.map(|alarm| {
                 let labels = vec![alarm_name(alarm.0), MemberId(alarm.1).to_string()];
@@ -126,30 +127,30 @@ impl Collector for ServerCollector {
 
 fn consensus(server: &Server) -> Vec<Family> {
     let has_leader = server.leader().is_some();
-    // In this order, so that applied is never more than committed.
+    // Read before the committed index, so that applied never exceeds committed.
     let applied = server.applied().0;
     vec![
-        gauge("etcd_server_has_leader", "1 if there is a leader.", f64::from(has_leader)),
+        gauge("etcd_server_has_leader", "1 if a leader is known.", f64::from(has_leader)),
         gauge("etcd_server_is_leader", "1 if this member leads.", server.is_leader().into()),
-        gauge("etcd_server_is_learner", "1 if it has no vote.", server.is_learner().into()),
+        gauge(
+            "etcd_server_is_learner",
+            "1 if this member is a learner.",
+            server.is_learner().into(),
+        ),
         gauge(
             "etcd_server_proposals_committed_total",
-            "The last entry of the log that is committed.",
+            "The committed index.",
             server.committed().0 as f64,
         ),
-        gauge(
-            "etcd_server_proposals_applied_total",
-            "The last entry of the log that is applied.",
-            applied as f64,
-        ),
+        gauge("etcd_server_proposals_applied_total", "The applied index.", applied as f64),
         gauge(
             "etcd_server_proposals_pending",
-            "Requests that wait to be settled.",
+            "Pending proposals.",
             server.shared.waits.pending() as f64,
         ),
         gauge(
             "etcd_server_quota_backend_bytes",
-            "How large the database may grow.",
+            "The quota of the database in bytes.",
             quota_bytes(server.config().quota_backend_bytes),
         ),
     ]
@@ -162,7 +163,7 @@ fn known_peers(local: MemberId, state: &StateMachine) -> Family {
     let removed = cluster.removed().map(|id| (labels(id), false));
     labelled(
         "etcd_network_known_peers",
-        "Members: 1 for those that are, 0 for those that were.",
+        "Members: 1 for current ones, 0 for removed ones.",
         &["Local", "Remote"],
         members.chain(removed),
     )
@@ -178,7 +179,7 @@ fn database(state: &StateMachine) -> Vec<Family> {
         ),
         gauge(
             "etcd_mvcc_db_total_size_in_use_in_bytes",
-            "The size of the database file without what is free in it.",
+            "The size of the database file without its free pages.",
             backend.size_in_use() as f64,
         ),
         gauge("etcd_debugging_mvcc_keys_total", "Keys.", store.keys() as f64),
@@ -189,7 +190,7 @@ fn database(state: &StateMachine) -> Vec<Family> {
         ),
         gauge(
             "etcd_debugging_mvcc_compact_revision",
-            "The revision it was compacted to; -1 if it never was.",
+            "The compacted revision; -1 before the first compaction.",
             store.compacted() as f64,
         ),
     ]
@@ -198,16 +199,12 @@ fn database(state: &StateMachine) -> Vec<Family> {
 fn watchers(state: &StateMachine) -> Vec<Family> {
     let store = &state.store;
     let families = [
-        ("etcd_debugging_mvcc_watch_stream_total", "Streams of watchers.", store.watch_streams()),
+        ("etcd_debugging_mvcc_watch_stream_total", "Watch streams.", store.watch_streams()),
         ("etcd_debugging_mvcc_watcher_total", "Watchers.", store.watchers()),
-        (
-            "etcd_debugging_mvcc_slow_watcher_total",
-            "Watchers that are behind.",
-            store.slow_watchers(),
-        ),
+        ("etcd_debugging_mvcc_slow_watcher_total", "Unsynced watchers.", store.slow_watchers()),
         (
             "etcd_debugging_mvcc_pending_events_total",
-            "Events that wait to be sent.",
+            "Events that are not sent yet.",
             store.pending_events(),
         ),
     ];
@@ -218,10 +215,14 @@ fn leases(counts: &Counts) -> Vec<Family> {
     vec![
         counter("etcd_debugging_lease_granted_total", "Leases granted.", counts.granted),
         counter("etcd_debugging_lease_revoked_total", "Leases revoked.", counts.revoked),
-        counter("etcd_debugging_lease_renewed_total", "Leases renewed here.", counts.renewed),
+        counter(
+            "etcd_debugging_lease_renewed_total",
+            "Leases renewed by this member.",
+            counts.renewed,
+        ),
         Family {
             name: "etcd_debugging_lease_ttl_total",
-            help: "Times to live of leases, in seconds.",
+            help: "TTLs of leases, in seconds.",
             labels: &[],
             kind: MetricType::HISTOGRAM,
             metrics: vec![ttls(counts)],
@@ -229,7 +230,7 @@ fn leases(counts: &Counts) -> Vec<Family> {
     ]
 }
 
-/// The histogram that the lessor keeps.
+/// Converts the TTL histogram of the lessor.
 fn ttls(counts: &Counts) -> proto::Metric {
     let (last, bounded) = counts.ttl.split_last().unwrap_or((&0, &[]));
     let mut sum = 0;
@@ -252,7 +253,7 @@ fn ttls(counts: &Counts) -> proto::Metric {
     metric
 }
 
-// Compat: as in etcd, what is negative is shown as it was given, and is no limit.
+// Compat: as in etcd, a negative quota means no limit and is shown unchanged.
 fn quota_bytes(configured: i64) -> f64 {
     if configured == 0 { quota::BYTES_DEFAULT as f64 } else { configured as f64 }
 }
@@ -261,7 +262,7 @@ fn alarm_name(kind: i32) -> String {
     AlarmType::try_from(kind).map_or_else(|_| kind.to_string(), |it| it.as_str_name().to_owned())
 }
 
-/// A name, and the series under it.
+/// A metric name with its series.
 struct Family {
     name: &'static str,
     help: &'static str,
@@ -306,7 +307,7 @@ fn counter(name: &'static str, help: &'static str, value: u64) -> Family {
     Family { name, help, labels: &[], kind: MetricType::COUNTER, metrics: vec![metric] }
 }
 
-/// A gauge with labels, 1 where it holds. Labels are sorted by name.
+/// Creates a gauge with labels, 1 where `holds` is true. Labels are sorted by name.
 fn labelled(
     name: &'static str,
     help: &'static str,

@@ -1,8 +1,9 @@
-//! Counts what was carried out on keys, as etcd counts it.
+//! Counts operations on keys as etcd counts them.
 //!
-//! A storage transaction has ranges, puts and deletions; with more than one of them it also counts as a transaction. What a put or a deletion
-//! has to look up first is a range, and so is every comparison. A transaction that writes is two of them: one that compares, one that
-//! does.
+//! A storage transaction consists of ranges, puts and deletions; with more than one of them it also
+//! counts as a transaction. A lookup by a put or a deletion counts as a range, and so does every
+//! compare. A request that writes in a transaction is two storage transactions: one that compares
+//! and one that writes.
 //!
 //! ```text
 //!   put a=1                                    puts 1
@@ -13,7 +14,7 @@
 //!   compact                                    ranges 1
 //! ```
 //!
-//! What was refused counts as nothing, unless it was carried out all the same, as when there is no space.
+//! Refused requests do not count, unless they were executed nevertheless, as without space.
 
 use mvcc::{OpResult, TxnResult};
 use prometheus::IntCounter;
@@ -22,7 +23,7 @@ use proto::etcdserverpb::{DeleteRangeRequest, PutRequest, TxnRequest};
 
 use super::Metrics;
 
-/// What was carried out for one request.
+/// The operations that one request executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Executed {
     ranges: u64,
@@ -34,7 +35,7 @@ pub struct Executed {
 }
 
 impl Executed {
-    /// A put was carried out.
+    /// Counts a put.
     #[must_use]
     pub fn put(request: &PutRequest) -> Executed {
         let mut executed = Executed::default();
@@ -42,7 +43,7 @@ impl Executed {
         executed.end()
     }
 
-    /// The deletion of a range was.
+    /// Counts the deletion of a range.
     #[must_use]
     pub fn delete_range(request: &DeleteRangeRequest) -> Executed {
         let mut executed = Executed::default();
@@ -50,7 +51,7 @@ impl Executed {
         executed.end()
     }
 
-    /// A transaction that only reads was.
+    /// Counts a read-only transaction.
     #[must_use]
     pub fn read_txn(request: &TxnRequest, result: &TxnResult) -> Executed {
         let mut executed = Executed::default();
@@ -59,7 +60,7 @@ impl Executed {
         executed.end()
     }
 
-    /// A transaction from the log was; perhaps without the ranges in it, if nobody waits for the answer.
+    /// Counts a transaction of the log, without its ranges if they were skipped.
     #[must_use]
     pub fn txn(request: &TxnRequest, result: &TxnResult, skipped_ranges: bool) -> Executed {
         let (mut read, mut written) = (Executed::default(), Executed::default());
@@ -68,25 +69,25 @@ impl Executed {
         read.end().and(written.end())
     }
 
-    /// A lease was revoked, and so many keys deleted with it.
+    /// Counts the revocation of a lease with a number of keys.
     #[must_use]
     pub fn revoke(keys: usize) -> Executed {
         Executed { deletes: keys as u64, ..Executed::default() }.end()
     }
 
-    /// A range was.
+    /// Counts a range.
     #[must_use]
     pub fn range() -> Executed {
         Executed { ranges: 1, ..Executed::default() }
     }
 
-    /// The storage transaction ends.
+    /// Ends the storage transaction.
     fn end(self) -> Executed {
         let txns = u64::from(self.ranges + self.puts + self.deletes > 1);
         Executed { txns, ..self }
     }
 
-    /// Both.
+    /// Adds two storage transactions.
     fn and(self, other: Executed) -> Executed {
         Executed {
             ranges: self.ranges + other.ranges,
@@ -99,7 +100,7 @@ impl Executed {
 
     fn add_put(&mut self, request: &PutRequest) {
         self.puts += 1;
-        // Without the value it had before, if that is kept: how long that is is not known here.
+        // Without the value kept by `ignore_value`, whose size is not known here.
         self.put_bytes += request.key.len() + request.value.len();
         self.ranges += u64::from(looks_up(request));
     }
@@ -109,7 +110,7 @@ impl Executed {
         self.ranges += u64::from(request.prev_kv);
     }
 
-    /// The operations of the branch that was taken.
+    /// Adds the operations of the executed branch.
     fn add_branch(&mut self, request: &TxnRequest, result: &TxnResult, skipped_ranges: bool) {
         let branch = if result.succeeded { &request.success } else { &request.failure };
         for (op, result) in branch.iter().zip(&result.responses) {
@@ -125,7 +126,7 @@ impl Executed {
         }
     }
 
-    /// What was looked up beforehand: comparisons, and what puts would replace.
+    /// Adds the lookups before the writes: compares and previous values.
     fn add_checks(&mut self, request: &TxnRequest, result: &TxnResult) {
         self.ranges += compared(request, result.succeeded);
         let branch = if result.succeeded { &request.success } else { &request.failure };
@@ -145,14 +146,14 @@ fn looks_up(put: &PutRequest) -> bool {
     put.prev_kv || put.ignore_value || put.ignore_lease
 }
 
-/// Comparisons that were made. One that fails ends them, and as a rule it is the first.
+/// Returns the number of evaluated compares. A failed one ends them; usually it is the first.
 fn compared(request: &TxnRequest, succeeded: bool) -> u64 {
     let all = request.compare.len() as u64;
     if succeeded { all } else { all.min(1) }
 }
 
 impl Metrics {
-    /// Counts what was carried out.
+    /// Adds the operations of a request to the counters.
     pub fn count(&self, executed: Executed) {
         let Executed { ranges, puts, deletes, txns, put_bytes } = executed;
         add(&self.ranges, ranges);
@@ -165,7 +166,7 @@ impl Metrics {
     }
 }
 
-/// Most of what a request may do it does not, and an addition that others wait for is dearer than to look.
+/// Skips zero: most counts are, and a contended atomic addition costs more than a comparison.
 fn add(counter: &IntCounter, count: u64) {
     if count > 0 {
         counter.inc_by(count);
@@ -183,7 +184,7 @@ mod tests {
         Metrics::new(&Registry::new()).unwrap()
     }
 
-    /// Ranges, puts, deletions, transactions.
+    /// Returns ranges, puts, deletions and transactions.
     fn counted(metrics: &Metrics) -> [u64; 4] {
         [&metrics.ranges, &metrics.puts, &metrics.deletes, &metrics.txns]
             .map(prometheus::IntCounter::get)
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_as_drawn() {
+    fn counts_are_as_documented() {
         let one = metrics();
         one.count(Executed::put(&put(false)));
         assert_eq!(counted(&one), [0, 1, 0, 0]);
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_keys_of_a_lease_are_deleted_one_by_one() {
+    fn revoking_a_lease_counts_one_deletion_per_key() {
         let metrics = metrics();
         metrics.count(Executed::revoke(3));
         assert_eq!(counted(&metrics), [0, 0, 3, 1]);

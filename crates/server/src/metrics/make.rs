@@ -1,4 +1,4 @@
-//! Makes metrics and registers them.
+//! Creates and registers metrics.
 
 use prometheus::core::Collector;
 use prometheus::{
@@ -8,17 +8,17 @@ use prometheus::{
 
 use super::op::{PerOp, PerOutcome};
 
-/// The bounds of a histogram: so many, each twice the one before.
+/// The bounds of a histogram: `count` of them, each twice the one before.
 #[derive(Clone, Copy)]
 pub(super) struct Bounds {
     pub(super) first: f64,
     pub(super) count: usize,
 }
 
-/// The label that tells success from failure.
+/// The label for success and failure.
 const SUCCESS: &str = "success";
 
-/// Makes metrics, each registered under its name.
+/// Creates metrics and registers each under its name.
 #[derive(Clone, Copy)]
 pub(super) struct Make<'a>(pub(super) &'a Registry);
 
@@ -58,7 +58,8 @@ impl Make<'_> {
         self.add(Histogram::with_opts(options(name, help, bounds)?)?)
     }
 
-    /// A histogram by what a request asks for and by success: the last labels. `first` is the value of one before them.
+    /// Creates a histogram by kind of request and by success, the last two labels. `first` is the
+    /// constant value of a label before them.
     pub(super) fn per_op<const N: usize>(
         self,
         name: &str,
@@ -72,7 +73,7 @@ impl Make<'_> {
         Ok(PerOp::new(vec, first))
     }
 
-    /// A histogram by success.
+    /// Creates a histogram by success.
     pub(super) fn per_outcome(
         self,
         name: &str,

@@ -1,15 +1,16 @@
-//! What a member counts: etcd's metrics, by etcd's names.
+//! etcd's metrics of a member, under etcd's names.
 //!
 //! ```text
-//!   counted where it happens   Metrics          wal_fsync_duration.observe(0.0011), leader_changes.inc()
-//!   read when somebody asks    ServerCollector  db size, keys, watchers, indexes, who leads
+//!   updated on events   Metrics          wal_fsync_duration.observe(0.0011), leader_changes.inc()
+//!   read on a scrape    ServerCollector  database size, keys, watchers, indexes, leader
 //! ```
 //!
-//! Everything is registered once, under the name, type, labels and buckets that etcd has (some gauges are called `…_total`, and stay gauges); the
-//! help is our own, and is the comment of the field. A series with labels shows only once something was observed, and is looked up only
-//! then ([`PerOp`]): what counts is a handle, and costs an atomic addition.
+//! Each metric is registered once, with the name, type, labels and buckets of etcd (some gauges are
+//! called `…_total`, and stay gauges). The help text is our own: the doc comment of the field. A
+//! series with labels appears once a value was observed; its handle is looked up then and cached
+//! ([`PerOp`]), so that an update costs an atomic addition.
 //!
-//! Not here: what the API counts of calls, bytes and health checks, and what the operating system knows of the process.
+//! Not here: metrics of calls, bytes and health checks (`api`) and of the process.
 
 mod collector;
 mod executed;
@@ -27,14 +28,14 @@ pub use op::{Op, PerOp, PerOutcome};
 use crate::request::SERVER_VERSION;
 use make::{Bounds, Make};
 
-/// From a millisecond to eight seconds: most of what a disk is asked for.
+/// From 1 ms to 8 s: disk operations.
 const DISK: Bounds = Bounds { first: 0.001, count: 14 };
-/// From a tenth of a millisecond to a minute: what is applied.
+/// From 0.1 ms to 1 min: applying.
 const APPLY: Bounds = Bounds { first: 0.0001, count: 20 };
-/// From ten milliseconds to three minutes: what reads everything.
+/// From 10 ms to 3 min: operations that read the whole database.
 const HASH: Bounds = Bounds { first: 0.01, count: 15 };
 
-/// The type of a metric, by how it is made.
+/// Maps a builder method to the type of the metric.
 macro_rules! type_of {
     (counter) => {
         IntCounter
@@ -59,10 +60,10 @@ macro_rules! type_of {
     };
 }
 
-/// Declares the fields of [`Metrics`]: help, field, and how it is made.
+/// Declares the fields of [`Metrics`]: help, field, and builder method.
 macro_rules! metrics {
     ($(#[doc = $help:literal] $field:ident: $kind:ident($name:literal $(, $with:expr)*),)*) => {
-        /// What a member counts. Cheap to clone.
+        /// The metrics of a member. Cheap to clone.
         #[derive(Clone, Debug)]
         pub struct Metrics {
             $(#[doc = $help] pub $field: type_of!($kind),)*
@@ -77,31 +78,31 @@ macro_rules! metrics {
 }
 
 metrics! {
-    /// Leaders learned of that were another than the last one.
+    /// Leader changes seen.
     leader_changes: counter("etcd_server_leader_changes_seen_total"),
-    /// Heartbeats that this leader sent more than two intervals after the one before, as when its disk is slow.
+    /// Heartbeats that this leader sent late, more than two intervals after the previous one.
     heartbeat_send_failures: counter("etcd_server_heartbeat_send_failures_total"),
-    /// Proposals that consensus refused, or that were given up.
+    /// Proposals that were dropped, timed out or cancelled.
     proposals_failed: counter("etcd_server_proposals_failed_total"),
     /// Read indexes that were not confirmed in time.
     slow_read_indexes: counter("etcd_server_slow_read_indexes_total"),
-    /// Read indexes that could not be asked for, or were given up.
+    /// Read indexes that could not be requested or timed out.
     read_indexes_failed: counter("etcd_server_read_indexes_failed_total"),
     /// Learners that this leader promoted.
     learner_promote_successes: counter("etcd_server_learner_promote_successes"),
-    /// Learners that this leader did not promote, by the text of the error.
+    /// Failed promotions of learners, by the text of the error.
     learner_promote_failures: counters("etcd_server_learner_promote_failures", &["Reason"]),
-    /// Whether a snapshot of another member is being taken over.
+    /// Whether a snapshot of another member is being applied.
     snapshot_apply_in_progress: gauge("etcd_server_snapshot_apply_in_progress_total"),
-    /// Entries that took longer to apply than goes without a warning.
+    /// Entries whose apply duration exceeded the warning threshold.
     slow_apply: counter("etcd_server_slow_apply_total"),
-    /// Time to apply an entry, in seconds, by what it asks for.
+    /// Time to apply an entry, in seconds, by kind of request.
     apply_duration: per_op("etcd_server_apply_duration_seconds", APPLY, ["version", "op"], Some("v3")),
-    /// Time from a request to its answer, in seconds. An answer that refuses it is one, too.
+    /// Time from a request to its response, refusals included, in seconds.
     request_duration: per_op("etcd_server_request_duration_seconds", DISK, ["type"], None),
-    /// Time of a range, in seconds; not of one within a transaction.
+    /// Time of a range outside of transactions, in seconds.
     range_duration: per_outcome("etcd_server_range_duration_seconds", APPLY),
-    /// Leases that had expired, and that this leader revoked.
+    /// Expired leases that this leader revoked.
     lease_expired: counter("etcd_debugging_server_lease_expired_total"),
 
     /// Time to sync the log, in seconds.
@@ -122,22 +123,22 @@ metrics! {
     snap_fsync_duration: histogram("etcd_snap_fsync_duration_seconds", DISK),
     /// Time to encode a snapshot file, in seconds.
     snap_save_marshalling_duration: histogram("etcd_debugging_snap_save_marshalling_duration_seconds", DISK),
-    /// Time to save a snapshot file, all in all, in seconds.
+    /// Total time to save a snapshot file, in seconds.
     snap_save_total_duration: histogram("etcd_debugging_snap_save_total_duration_seconds", DISK),
-    /// Time to sync a database that another member sent, in seconds.
+    /// Time to sync a received database, in seconds.
     snap_db_fsync_duration: histogram("etcd_snap_db_fsync_duration_seconds", DISK),
-    /// Time to save a database that another member sent, all in all, in seconds.
+    /// Total time to save a received database, in seconds.
     snap_db_save_total_duration: histogram("etcd_snap_db_save_total_duration_seconds", Bounds { first: 0.1, count: 10 }),
 
-    /// Ranges carried out.
+    /// Ranges executed.
     ranges: counter("etcd_mvcc_range_total"),
-    /// Puts carried out.
+    /// Puts executed.
     puts: counter("etcd_mvcc_put_total"),
-    /// Deletions of a range carried out.
+    /// Range deletions executed.
     deletes: counter("etcd_mvcc_delete_total"),
-    /// Transactions of more than one operation.
+    /// Transactions with more than one operation.
     txns: counter("etcd_mvcc_txn_total"),
-    /// Bytes of keys and values that were put.
+    /// Bytes of all keys and values put.
     put_bytes: gauge("etcd_debugging_mvcc_total_put_size_in_bytes"),
     /// Events sent to watchers.
     events: counter("etcd_debugging_mvcc_events_total"),
@@ -145,42 +146,42 @@ metrics! {
     hash_duration: histogram("etcd_mvcc_hash_duration_seconds", HASH),
     /// Time to hash the keys up to a revision, in seconds.
     hash_rev_duration: histogram("etcd_mvcc_hash_rev_duration_seconds", HASH),
-    /// Time that a compaction spends in the index at once, in milliseconds.
+    /// Time of one batch of a compaction in the index, in milliseconds.
     index_compaction_pause_ms: histogram("etcd_debugging_mvcc_index_compaction_pause_duration_milliseconds", Bounds { first: 0.5, count: 14 }),
-    /// Time that a compaction spends in the database at once, in milliseconds.
+    /// Time of one batch of a compaction in the database, in milliseconds.
     db_compaction_pause_ms: histogram("etcd_debugging_mvcc_db_compaction_pause_duration_milliseconds", Bounds { first: 1.0, count: 13 }),
-    /// Time of a whole compaction, in milliseconds.
+    /// Total time of a compaction, in milliseconds.
     db_compaction_total_ms: histogram("etcd_debugging_mvcc_db_compaction_total_duration_milliseconds", Bounds { first: 100.0, count: 14 }),
-    /// When the last compaction ended, in seconds since 1970; zero after a start.
+    /// End of the last compaction, in seconds since 1970; zero after a start.
     db_compaction_last: gauge("etcd_debugging_mvcc_db_compaction_last"),
-    /// Revisions that compactions dropped.
+    /// Revisions that compactions deleted.
     db_compaction_keys: counter("etcd_debugging_mvcc_db_compaction_keys_total"),
 
     /// Time to send a response with events to a watcher, in seconds.
     watch_send_events_duration: histogram("etcd_debugging_server_watch_send_loop_watch_stream_duration_seconds", DISK),
-    /// Time to send a response with events to a watcher, for each event in it, in seconds.
+    /// Time to send a response with events to a watcher, per event, in seconds.
     watch_send_per_event_duration: histogram("etcd_debugging_server_watch_send_loop_watch_stream_duration_per_event_seconds", DISK),
-    /// Time to send a watcher the answer to a request, in seconds.
+    /// Time to send a watcher a control response, in seconds.
     watch_send_control_duration: histogram("etcd_debugging_server_watch_send_loop_control_stream_duration_seconds", DISK),
     /// Time to send a watcher a progress notification, in seconds.
     watch_send_progress_duration: histogram("etcd_debugging_server_watch_send_loop_progress_duration_seconds", DISK),
 
-    /// Whether a feature gate is on, by its name and stage.
+    /// Whether a feature gate is enabled, by name and stage.
     feature_enabled: gauges("etcd_server_feature_enabled", &["name", "stage"]),
-    /// File descriptors in use, when last looked.
+    /// File descriptors in use, at the last check.
     fd_used: gauge("os_fd_used"),
-    /// File descriptors that may be in use.
+    /// Limit of file descriptors.
     fd_limit: gauge("os_fd_limit"),
 }
 
 impl Metrics {
-    /// Registers them all.
+    /// Registers all metrics.
     ///
     /// # Errors
-    /// One of the names is taken.
+    /// A name is already registered.
     pub fn new(registry: &Registry) -> Result<Metrics, Error> {
         let make = Make(registry);
-        let help = "The version that is running: 1 for the label that names it.";
+        let help = "The version of this server, as a label; the value is 1.";
         let version = make.gauges("etcd_server_version", help, &["server_version"])?;
         version.with_label_values(&[SERVER_VERSION]).set(1);
         register_unused(make)?;
@@ -188,16 +189,16 @@ impl Metrics {
     }
 }
 
-/// From one moment to another, in seconds.
+/// Returns the time between two instants, in seconds.
 pub(crate) fn seconds(began: Duration, now: Duration) -> f64 {
     now.saturating_sub(began).as_secs_f64()
 }
 
-/// What has no meaning here, and is zero for ever: dashboards ask for it by name.
+/// Registers metrics that are always zero here, for dashboards that query them by name.
 fn register_unused(make: Make<'_>) -> Result<(), Error> {
-    const PHASE: &str = "A phase of a commit that this member does not have. Always empty.";
-    const PROXY: &str = "Of a proxy, which this is not. Always zero.";
-    const STORE: &str = "Of the v2 store, which this member does not have. Always zero.";
+    const PHASE: &str = "A phase of etcd's commit. Always empty in Bowline.";
+    const PROXY: &str = "Metric of etcd's proxy. Always zero in Bowline.";
+    const STORE: &str = "Metric of etcd's v2 store. Always zero in Bowline.";
     for phase in ["rebalance", "spill", "write"] {
         let name = format!("etcd_debugging_disk_backend_commit_{phase}_duration_seconds");
         make.histogram(&name, PHASE, DISK)?;
@@ -212,7 +213,7 @@ fn register_unused(make: Make<'_>) -> Result<(), Error> {
     make.gauge("etcd_debugging_store_watchers", STORE)?;
     make.gauge(
         "etcd_mvcc_db_open_read_transactions",
-        "Open read transactions of the file. Readers here share a state and open none. Always zero.",
+        "Open read transactions of the database. Always zero in Bowline.",
     )?;
     Ok(())
 }

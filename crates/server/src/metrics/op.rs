@@ -1,6 +1,6 @@
-//! Histograms by what a request asks for, with their series looked up once.
+//! Histograms by kind of request, with cached series.
 //!
-//! A series comes into being when something is first observed in it, as in etcd; from then on its handle is kept in a table:
+//! As in etcd, a series appears with its first observation; from then on a table holds its handle:
 //!
 //! ```text
 //!            Range  Put   …  ClusterVersionSet
@@ -84,11 +84,11 @@ fn label(success: bool) -> &'static str {
     if success { "true" } else { "false" }
 }
 
-/// A histogram for every kind of request, and for success and failure.
+/// A histogram per kind of request, and per success and failure.
 #[derive(Clone, Debug)]
 pub struct PerOp {
     vec: HistogramVec,
-    /// The value of a first label that is always the same, if there is one.
+    /// The value of a constant first label.
     first: Option<&'static str>,
     series: Arc<[[OnceLock<Histogram>; 2]; Op::COUNT]>,
 }
@@ -99,7 +99,7 @@ impl PerOp {
         PerOp { vec, first, series }
     }
 
-    /// Counts one.
+    /// Records a duration.
     pub fn observe(&self, op: Op, success: bool, took: Duration) {
         let series = &self.series[op as usize][usize::from(success)];
         series.get_or_init(|| self.look_up(op, success)).observe(took.as_secs_f64());
@@ -107,7 +107,7 @@ impl PerOp {
 
     fn look_up(&self, op: Op, success: bool) -> Histogram {
         let name = match (op, self.first) {
-            // Compat: as in etcd, which forgot to give it a name when it is applied.
+            // Compat: etcd's apply metrics lack a name for this request.
             (Op::AuthStatus, Some(_)) => "unknown",
             _ => op.name(),
         };
@@ -128,7 +128,7 @@ impl PerOutcome {
         PerOutcome { vec, series: Arc::default() }
     }
 
-    /// Counts one.
+    /// Records a duration.
     pub fn observe(&self, success: bool, took: Duration) {
         let series = &self.series[usize::from(success)];
         let histogram = series.get_or_init(|| self.vec.with_label_values(&[label(success)]));

@@ -1,4 +1,4 @@
-//! Names, types, labels and buckets are etcd's.
+//! Compares names, types, labels and buckets with etcd's.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,8 +15,8 @@ fn gathered(registry: &Registry) -> BTreeMap<String, MetricFamily> {
     registry.gather().into_iter().map(|family| (family.name().to_owned(), family)).collect()
 }
 
-/// Registers everything, with something in every series.
-fn touched() -> Registry {
+/// Registers all metrics, with a value in every series.
+fn populated() -> Registry {
     let registry = Registry::new();
     let metrics = Metrics::new(&registry).unwrap();
     metrics.learner_promote_failures.with_label_values(&["x"]).inc();
@@ -36,7 +36,7 @@ fn kind(kind: MetricType) -> &'static str {
     }
 }
 
-/// One line of what there is: name, type, labels, and the first and last bound.
+/// Formats a family: name, type, labels, and the first and last bound.
 fn line(family: &MetricFamily) -> String {
     let metric = &family.get_metric()[0];
     let labels: Vec<&str> = metric.get_label().iter().map(LabelPair::name).collect();
@@ -49,13 +49,13 @@ fn line(family: &MetricFamily) -> String {
 
 #[test]
 fn names_types_labels_and_bounds_are_etcds() {
-    let lines: Vec<String> = gathered(&touched()).values().map(line).collect();
+    let lines: Vec<String> = gathered(&populated()).values().map(line).collect();
     let wanted: Vec<&str> = include_str!("../../testdata/metrics/counted.txt").lines().collect();
     assert_eq!(lines, wanted);
 }
 
 #[test]
-fn a_series_with_labels_shows_once_it_is_observed() {
+fn a_series_with_labels_appears_with_its_first_value() {
     let registry = Registry::new();
     let metrics = Metrics::new(&registry).unwrap();
     let name = "etcd_server_apply_duration_seconds";
@@ -71,17 +71,17 @@ fn a_series_with_labels_shows_once_it_is_observed() {
 }
 
 #[test]
-fn the_version_is_etcds() {
-    let text = TextEncoder::new().encode_to_string(&touched().gather()).unwrap();
+fn the_reported_version_is_etcds() {
+    let text = TextEncoder::new().encode_to_string(&populated().gather()).unwrap();
     assert!(text.contains("etcd_server_version{server_version=\"3.7.1\"} 1\n"));
 }
 
 #[test]
-fn a_registry_takes_them_once() {
+fn a_registry_accepts_the_metrics_once() {
     let registry = Registry::new();
     let metrics = Metrics::new(&registry).unwrap();
     metrics.clone().leader_changes.inc();
-    assert_eq!(metrics.leader_changes.get(), 1, "a clone counts the same");
+    assert_eq!(metrics.leader_changes.get(), 1, "a clone shares the counters");
     assert!(Metrics::new(&registry).is_err());
 }
 
@@ -102,7 +102,7 @@ fn alarm(rig: &mut Rig, action: i32) {
 }
 
 #[test]
-fn what_is_read_has_etcds_names_too() {
+fn names_of_collected_metrics_are_etcds() {
     let mut rig = Rig::new();
     set_version(&mut rig, "3.7.0");
     alarm(&mut rig, 1);
@@ -112,7 +112,7 @@ fn what_is_read_has_etcds_names_too() {
 }
 
 #[test]
-fn what_is_read_is_what_is_there() {
+fn collected_values_match_the_state() {
     let mut rig = Rig::new();
     rig.lead();
     rig.put("a");
@@ -143,7 +143,7 @@ fn what_is_read_is_what_is_there() {
 }
 
 #[test]
-fn what_was_there_is_zero() {
+fn labels_that_are_gone_have_the_value_zero() {
     let mut rig = Rig::new();
     set_version(&mut rig, "3.6.0");
     alarm(&mut rig, 1);
@@ -161,7 +161,7 @@ fn what_was_there_is_zero() {
 }
 
 #[test]
-fn a_member_that_is_gone_is_not_kept() {
+fn a_collector_does_not_keep_a_stopped_member() {
     let rig = Rig::new();
     let registry = with_collector(&rig);
     drop(rig);

@@ -1,14 +1,16 @@
-//! Who asks.
+//! Authentication of clients.
 //!
 //! ```text
-//!   authentication   token           certificate   --client-cert-auth   is
-//!   off              any             -             any                  nobody, and nobody minds
-//!   on               fbCZ….41        any           any                  whose token it is, once entry 41 is applied here
-//!   on               -               alice         yes                  alice
-//!   on               -               alice         no                   nobody
+//!   authentication   token      certificate   --client-cert-auth   user
+//!   off              any        -             any                  none
+//!   on               fbCZ….41   any           any                  the token's, once entry 41
+//!                                                                  is applied here
+//!   on               -          alice         yes                  alice
+//!   on               -          alice         no                   none
 //! ```
 //!
-//! (A certificate counts while authentication is off, too: the name goes into the log, and nobody looks.)
+//! While authentication is off, the name of a certificate goes into the log too, and is not
+//! checked.
 
 use std::sync::Arc;
 
@@ -18,69 +20,73 @@ use crate::error::Error;
 use crate::propose::stage_timings::Marks;
 use crate::server::Server;
 
-/// Who asks, as far as the connection tells; and what else is to be known of all that they ask for.
+/// The credentials of a request, and where to record its stage timings.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
-    /// The token that came with the request.
+    /// The token of the request.
     pub token: Option<String>,
-    /// The name in the certificate of the client, if that was verified.
+    /// The common name of the client's verified certificate.
     pub common_name: Option<String>,
-    /// Where the stages note when they get to it, if somebody wants to know.
+    /// Records when the request passes each stage, if it is traced.
     pub marks: Option<Arc<Marks>>,
 }
 
 impl Server {
-    /// The user who asks; none if nobody says who they are, or nobody wants to know.
+    /// Returns the user of a request, if it has one.
     ///
-    /// A token can be known only once the entry is applied that made it: if that is late, it is waited for.
+    /// A member knows a token only after it has applied the entry that assigned it, so this waits
+    /// for that entry.
     ///
     /// # Errors
-    /// A token that nobody has.
-    pub async fn auth_info(&self, who: &Credentials) -> Result<Option<AuthInfo>, Error> {
-        match &who.token {
-            Some(token) if self.state().auth.enabled() => self.owner_of(token).await.map(Some),
-            _ => Ok(self.named_by_certificate(who)),
+    /// The token is invalid.
+    pub async fn auth_info(&self, credentials: &Credentials) -> Result<Option<AuthInfo>, Error> {
+        match &credentials.token {
+            Some(token) if self.state().auth.enabled() => self.user_of_token(token).await.map(Some),
+            _ => Ok(self.user_of_certificate(credentials)),
         }
     }
 
-    async fn owner_of(&self, token: &str) -> Result<AuthInfo, Error> {
+    async fn user_of_token(&self, token: &str) -> Result<AuthInfo, Error> {
         if let Some(index) = self.state().auth.index_of_token(token)?
-            && !self.reaches(index, self.deadline()).await?
+            && !self.wait_applied_until(index, self.deadline()).await?
         {
             return Err(auth::Error::InvalidAuthToken.into());
         }
         Ok(self.state().auth.info_from_token(token)?)
     }
 
-    fn named_by_certificate(&self, who: &Credentials) -> Option<AuthInfo> {
-        let name = who.common_name.as_ref().filter(|_| self.config().client_cert_auth)?;
+    fn user_of_certificate(&self, credentials: &Credentials) -> Option<AuthInfo> {
+        let name = credentials.common_name.as_ref().filter(|_| self.config().client_cert_auth)?;
         Some(self.state().auth.info_from_common_name(name))
     }
 
-    /// Whether whoever asks holds the role root, if users are asked for.
+    /// Checks that the user holds the role root, if authentication is enabled.
     ///
     /// # Errors
-    /// Why not.
-    pub async fn check_admin(&self, who: &Credentials) -> Result<(), Error> {
-        let caller = self.auth_info(who).await?;
+    /// The reason why the request is refused.
+    pub async fn check_admin(&self, credentials: &Credentials) -> Result<(), Error> {
+        let caller = self.auth_info(credentials).await?;
         Ok(self.state().auth.check_admin(caller.as_ref())?)
     }
 
-    /// Likewise, of a user who may just have been given that role: if this member has not heard of it yet, it catches up first.
-    pub(super) async fn check_admin_of_late(&self, who: &Credentials) -> Result<(), Error> {
-        if self.check_admin(who).await.is_ok() {
+    /// Checks for the role root again after catching up, in case it was just granted.
+    pub(super) async fn check_admin_linearizable(
+        &self,
+        credentials: &Credentials,
+    ) -> Result<(), Error> {
+        if self.check_admin(credentials).await.is_ok() {
             return Ok(());
         }
         self.linearizable().await?;
-        self.check_admin(who).await
+        self.check_admin(credentials).await
     }
 
-    /// Whether whoever asks is any user at all, if users are asked for.
+    /// Checks that the request has a user, if authentication is enabled.
     ///
     /// # Errors
-    /// Why not.
-    pub async fn check_any_user(&self, who: &Credentials) -> Result<(), Error> {
-        let caller = self.auth_info(who).await?;
+    /// The reason why the request is refused.
+    pub async fn check_any_user(&self, credentials: &Credentials) -> Result<(), Error> {
+        let caller = self.auth_info(credentials).await?;
         Ok(self.state().auth.check_any_user(caller.as_ref())?)
     }
 }

@@ -1,4 +1,4 @@
-//! Going one version down: asked about, begun, called off. Carrying it out is a chore of the leader.
+//! Downgrades: validated, begun, cancelled. A background task of the leader carries them out.
 
 use membership::version::{self, DowngradeError};
 use proto::etcdserverpb as pb;
@@ -10,17 +10,17 @@ use crate::error::Error;
 use crate::server::Server;
 
 impl Server {
-    /// Asks about a downgrade, begins one, or calls it off. Answers with the version that the cluster speaks.
+    /// Validates, begins or cancels a downgrade. Returns the cluster version.
     pub async fn downgrade(
         &self,
-        who: &Credentials,
+        credentials: &Credentials,
         r: pb::DowngradeRequest,
     ) -> Result<pb::DowngradeResponse, Error> {
-        self.check_admin(who).await?;
+        self.check_admin(credentials).await?;
         let version = match DowngradeAction::try_from(r.action) {
             Ok(DowngradeAction::Validate) => self.downgrade_validate(&r.version).await?,
-            Ok(DowngradeAction::Enable) => self.downgrade_enable(who, &r.version).await?,
-            Ok(DowngradeAction::Cancel) => self.downgrade_cancel(who).await,
+            Ok(DowngradeAction::Enable) => self.downgrade_enable(credentials, &r.version).await?,
+            Ok(DowngradeAction::Cancel) => self.downgrade_cancel(credentials).await,
             Err(_) => return Err(Error::UnknownMethod),
         };
         Ok(pb::DowngradeResponse { header: Some(self.header_now()), version })
@@ -34,30 +34,34 @@ impl Server {
         Ok(version::short(cluster))
     }
 
-    async fn downgrade_enable(&self, who: &Credentials, target: &str) -> Result<String, Error> {
+    async fn downgrade_enable(
+        &self,
+        credentials: &Credentials,
+        target: &str,
+    ) -> Result<String, Error> {
         let enabled = async {
             let target = version::downgrade_target(target)?;
             self.check_downgrade(target).await?;
-            self.set_downgrade(who, true, target.to_string()).await
+            self.set_downgrade(credentials, true, target.to_string()).await
         };
         enabled.await.inspect_err(|error| tracing::warn!(%error, "reject downgrade request"))?;
-        Ok(self.spoken_version())
+        Ok(self.cluster_version_text())
     }
 
-    /// Compat: as in etcd, that there is nothing to call off, or that it did not work, is for the log alone.
-    async fn downgrade_cancel(&self, who: &Credentials) -> String {
+    /// Compat: as in etcd, errors only go to the log.
+    async fn downgrade_cancel(&self, credentials: &Credentials) -> String {
         let cancelled = async {
             self.linearizable().await?;
             version::check_cancel(self.state().cluster.now().downgrade())?;
-            self.set_downgrade(who, false, String::new()).await
+            self.set_downgrade(credentials, false, String::new()).await
         };
         if let Err(error) = cancelled.await {
             tracing::warn!(%error, "failed to cancel downgrade");
         }
-        self.spoken_version()
+        self.cluster_version_text()
     }
 
-    /// With whatever was decided by now: another downgrade may have just begun.
+    /// Checks against the current state: another downgrade may have just begun.
     async fn check_downgrade(
         &self,
         target: backend::schema::version::Version,
@@ -69,14 +73,14 @@ impl Server {
 
     async fn set_downgrade(
         &self,
-        who: &Credentials,
+        credentials: &Credentials,
         enabled: bool,
         ver: String,
     ) -> Result<(), Error> {
-        self.log_for_reply(who, DowngradeInfoSetRequest { enabled, ver }).await
+        self.reply_for(credentials, DowngradeInfoSetRequest { enabled, ver }).await
     }
 
-    fn spoken_version(&self) -> String {
+    fn cluster_version_text(&self) -> String {
         self.state().cluster.now().version().map(version::short).unwrap_or_default()
     }
 }

@@ -1,4 +1,4 @@
-//! What other members ask of this one, beside consensus. There are no users here: whoever may speak to the peer port may ask.
+//! Requests of peers. They have no user: access to the peer port is the only permission.
 
 use std::io::Read;
 use std::path::Path;
@@ -20,90 +20,92 @@ use crate::pipeline::raft_loop::Event;
 use crate::server::{Server, StopReason};
 use crate::transport::PeerHash;
 
-/// Why a message of another member is not taken. The texts are etcd's.
+/// The reason why a message of a peer is rejected. The texts are etcd's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unreceived {
-    /// Its sender is no member any more.
+pub enum ReceiveError {
+    /// The sender was removed.
     #[error("cannot process message from removed member")]
     Removed,
-    /// It is for somebody else.
+    /// The message is for another member.
     #[error("cannot process message to mismatch member")]
     Mismatch,
-    /// It is of a kind that members do not send each other.
+    /// Messages of this kind do not leave a member.
     #[error("cannot process a message that members keep to themselves")]
     Local,
-    /// It is a snapshot, and comes without its database.
+    /// A snapshot message without its database.
     #[error("cannot process a snapshot without its database")]
     NoDatabase,
-    /// Too many wait already. Consensus sends it again.
+    /// The inbox is full. Raft sends the message again.
     #[error("receiving buffer is full")]
     Full,
-    /// The member stops.
+    /// The member is stopping.
     #[error("etcdserver: server stopped")]
     Stopped,
 }
 
-/// Why a snapshot of another member is not taken.
+/// The reason why a snapshot of a peer is rejected.
 #[derive(Debug, thiserror::Error)]
-pub enum SnapshotRefused {
-    /// Its message is not.
+pub enum ReceiveSnapshotError {
+    /// The message is rejected.
     #[error(transparent)]
-    Message(#[from] Unreceived),
-    /// Its message is none.
+    Message(#[from] ReceiveError),
+    /// The message is not a snapshot.
     #[error("wrong raft message type")]
     NoSnapshot,
-    /// Its database could not be kept.
+    /// The database could not be stored.
     #[error("failed to save KV snapshot ({0})")]
     File(#[from] SnapError),
-    /// Its database is none, or another.
-    #[error("the database makes no sense: {0}")]
+    /// The database is damaged, or not at the index of the snapshot.
+    #[error("invalid snapshot database: {0}")]
     Database(String),
 }
 
 impl Server {
-    /// Another member says something.
+    /// Receives a Raft message of a peer.
     ///
     /// # Errors
-    /// It is not heard.
-    pub fn receive(&self, message: raft::Message) -> Result<(), Unreceived> {
+    /// The message is rejected.
+    pub fn receive(&self, message: raft::Message) -> Result<(), ReceiveError> {
         self.check_sender(&message)?;
         if message.kind == MessageType::MsgSnap {
-            return Err(Unreceived::NoDatabase);
+            return Err(ReceiveError::NoDatabase);
         }
         self.hand_on(message)
     }
 
-    fn check_sender(&self, message: &raft::Message) -> Result<(), Unreceived> {
+    fn check_sender(&self, message: &raft::Message) -> Result<(), ReceiveError> {
         if self.state().cluster.now().is_removed(message.from) {
             tracing::warn!(local_member_id = %self.local(), from = %message.from, "rejected Raft message from removed member");
-            return Err(Unreceived::Removed);
+            return Err(ReceiveError::Removed);
         }
         if message.to != self.local() {
             tracing::warn!(local_member_id = %self.local(), from = %message.from, to = %message.to, "rejected Raft message to mismatch member");
-            return Err(Unreceived::Mismatch);
+            return Err(ReceiveError::Mismatch);
         }
-        if message.kind.is_local() { Err(Unreceived::Local) } else { Ok(()) }
+        if message.kind.is_local() { Err(ReceiveError::Local) } else { Ok(()) }
     }
 
-    fn hand_on(&self, message: raft::Message) -> Result<(), Unreceived> {
-        let place = self.shared.received.take_place(&message).ok_or(Unreceived::Full)?;
+    fn hand_on(&self, message: raft::Message) -> Result<(), ReceiveError> {
+        let place = self.shared.received.take_place(&message).ok_or(ReceiveError::Full)?;
         let is_taken = self.shared.raft.push(Event::Peer { message: Box::new(message), place });
-        if is_taken { Ok(()) } else { Err(Unreceived::Stopped) }
+        if is_taken { Ok(()) } else { Err(ReceiveError::Stopped) }
     }
 
-    /// Another member sends a snapshot, with the database behind it. That is kept, durably, and then consensus hears of it. Waits for the disk, and for whoever the
-    /// database is read from. Returns how many bytes that were.
+    /// Receives a snapshot message of a peer with its database. Stores the database durably, then
+    /// hands the message to Raft. Blocks on the disk and on the reader. Returns the size of the
+    /// database in bytes.
     ///
     /// # Errors
-    /// It could not be read to its end, or not be written, or is not what the message says, or consensus does not hear of it. Nothing is kept then.
+    /// The database could not be read, written or validated, or Raft does not take the message.
+    /// Then nothing is stored.
     pub fn receive_snapshot(
         &self,
         message: raft::Message,
         database: &mut dyn Read,
-    ) -> Result<u64, SnapshotRefused> {
+    ) -> Result<u64, ReceiveSnapshotError> {
         self.check_sender(&message)?;
         let snapshot = message.snapshot.as_ref().filter(|_| message.kind == MessageType::MsgSnap);
-        let metadata = &snapshot.ok_or(SnapshotRefused::NoSnapshot)?.metadata;
+        let metadata = &snapshot.ok_or(ReceiveSnapshotError::NoSnapshot)?.metadata;
         let applied = (metadata.index, metadata.term);
         let began = self.now();
         let received = self.receive_database(database)?;
@@ -123,15 +125,16 @@ impl Server {
         synced
     }
 
-    /// Gives a database its name, and tells consensus. If it does not hear of it, the database is not kept: nobody would ever come for it.
+    /// Gives a database its final name and hands the message to Raft. If Raft does not take it, the
+    /// database is deleted.
     ///
-    /// If there is one of that name, consensus may have heard of that already: it stays, whatever comes.
+    /// A database of that name that exists already stays, because Raft may have been told of it.
     fn keep(
         &self,
         received: ReceivedDb<'_>,
         applied: (Index, Term),
         message: raft::Message,
-    ) -> Result<(), SnapshotRefused> {
+    ) -> Result<(), ReceiveSnapshotError> {
         let (files, index) = (&self.shared.files, applied.0.0);
         let _naming = self.shared.naming.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(path) = files.find_durable_db(index)? {
@@ -142,41 +145,42 @@ impl Server {
         Ok(self.hand_on(message).inspect_err(|_| files.remove_db(index))?)
     }
 
-    /// Whether a file is a whole database, and has everything up to an entry.
+    /// Checks that a file is a sound database with the applied index and term of a snapshot.
     fn check_database(
         &self,
         path: &Path,
         (index, term): (Index, Term),
-    ) -> Result<(), SnapshotRefused> {
+    ) -> Result<(), ReceiveSnapshotError> {
         let (disk, clock) = (Arc::clone(&self.shared.disk), &*self.shared.clock);
         match check_snapshot_database(disk, clock, path, &self.config().backend) {
             Ok(applied) if applied == (index, term) => Ok(()),
-            Ok((has, at)) => Err(SnapshotRefused::Database(format!(
-                "it has entry {has} of term {at} applied, not {index} of term {term}"
+            Ok((has, at)) => Err(ReceiveSnapshotError::Database(format!(
+                "applied index is {has} of term {at}, expected {index} of term {term}"
             ))),
-            Err(error) => Err(SnapshotRefused::Database(error.to_string())),
+            Err(error) => Err(ReceiveSnapshotError::Database(error.to_string())),
         }
     }
 
-    /// A message to another member could not be delivered.
+    /// Reports that a message to a member could not be delivered.
     pub fn report_unreachable(&self, member: MemberId) {
         self.shared.raft.push(Event::Unreachable(member));
     }
 
-    /// A snapshot reached another member, or did not.
+    /// Reports whether a snapshot reached a member.
     pub fn report_snapshot(&self, to: MemberId, arrived: bool) {
         self.shared.raft.push(Event::SnapshotSent { to, arrived });
     }
 
-    /// Others say that this member was removed. It may never hear so by itself, since nobody sends it anything any more.
+    /// Stops this member because its peers report that it was removed. It may never apply that
+    /// entry, since removed members receive no messages.
     pub fn removed_by_others(&self) {
         self.shared.end(StopReason::Removed);
     }
 
-    /// Renews a lease, on the leader. Returns its time to live in seconds.
+    /// Renews a lease on the leader. Returns its TTL in seconds.
     ///
     /// # Errors
-    /// There is no such lease, this member does not lead, or is behind.
+    /// The lease is unknown, or this member does not lead or is behind.
     pub async fn renew_for_peer(&self, id: LeaseId) -> Result<i64, Error> {
         if !(self.is_leader() && self.is_still_leader().await) {
             return Err(RenewError::NotPrimary.into());
@@ -186,7 +190,7 @@ impl Server {
         self.renew(id).await
     }
 
-    /// How long a lease has to live, as the leader knows.
+    /// Returns the TTL and keys of a lease, on the leader.
     ///
     /// # Errors
     /// As for [`Server::renew_for_peer`].
@@ -204,33 +208,33 @@ impl Server {
         Ok(pb::LeaseTimeToLiveResponse { header, id: r.id, ttl, granted_ttl: time.granted, keys })
     }
 
-    /// Makes a voter of a learner, for whoever has a token. Returns all members.
+    /// Promotes a learner in the name of the token's user. Returns all members.
     ///
     /// # Errors
-    /// They may not, or it is no learner, or lags.
+    /// The user has no permission, or the member is not a learner or is behind.
     pub async fn promote_for_peer(
         &self,
         token: Option<String>,
         id: MemberId,
     ) -> Result<Vec<Member>, Error> {
-        let who = Credentials { token, ..Credentials::default() };
-        self.check_admin(&who).await?;
-        self.promote(&who, id).await
+        let credentials = Credentials { token, ..Credentials::default() };
+        self.check_admin(&credentials).await?;
+        self.promote(&credentials, id).await
     }
 
-    /// What this member holds up to a revision.
+    /// Returns the hash of the keys up to a revision.
     ///
     /// # Errors
-    /// The revision is not there any more, or not yet.
+    /// The revision is compacted or in the future.
     pub async fn hash_for_peer(&self, revision: i64) -> Result<PeerHash, Error> {
         let (hash, revision) = self.hash_of_keys(revision).await?;
         Ok(PeerHash { revision, hash })
     }
 
-    /// Whether the cluster is being downgraded, as of now.
+    /// Returns whether a downgrade is in progress, linearizably.
     ///
     /// # Errors
-    /// It could not be made sure of.
+    /// The read index could not be confirmed.
     pub async fn is_downgrading(&self) -> Result<bool, Error> {
         self.linearizable().await?;
         Ok(self.state().cluster.now().downgrade().enabled)

@@ -1,4 +1,4 @@
-//! Keys: what changes them, and what forgets their history. Reading is in [`reading`](super::reading).
+//! Writes and compactions of keys. [`reading`](super::reading) has the reads.
 
 use std::future::Future;
 use std::pin::pin;
@@ -16,40 +16,49 @@ use crate::server::Server;
 use crate::state::StateMachine;
 use crate::sync::oneshot::promise;
 
-/// How often whoever waits for a compaction looks whether there is still anybody who compacts.
-const COMPACTION_LOOK: Duration = Duration::from_secs(1);
+/// The interval at which a waiter of a compaction checks that the state machine still exists.
+const COMPACTION_POLL: Duration = Duration::from_secs(1);
 
 impl Server {
     /// Puts a key.
     ///
     /// # Errors
-    /// As [`Error`] tells; the same goes for all that go through the log.
-    pub async fn put(&self, who: &Credentials, r: pb::PutRequest) -> Result<PutResult, Error> {
-        self.log_for_reply(who, r).await
+    /// See [`Error`], as for all requests that go through the log.
+    pub async fn put(
+        &self,
+        credentials: &Credentials,
+        r: pb::PutRequest,
+    ) -> Result<PutResult, Error> {
+        self.reply_for(credentials, r).await
     }
 
     /// Deletes keys.
     pub async fn delete_range(
         &self,
-        who: &Credentials,
+        credentials: &Credentials,
         r: pb::DeleteRangeRequest,
     ) -> Result<DeleteRangeResult, Error> {
-        self.log_for_reply(who, r).await
+        self.reply_for(credentials, r).await
     }
 
-    /// Carries out a transaction that may write. One that only reads is [`Reading::txn`](super::Reading::txn)'s.
-    pub async fn txn(&self, who: &Credentials, r: pb::TxnRequest) -> Result<TxnResult, Error> {
-        self.log_for_reply(who, r).await
+    /// Executes a transaction that may write. [`Reading::txn`](super::Reading::txn) executes
+    /// read-only ones.
+    pub async fn txn(
+        &self,
+        credentials: &Credentials,
+        r: pb::TxnRequest,
+    ) -> Result<TxnResult, Error> {
+        self.reply_for(credentials, r).await
     }
 
-    /// Forgets the history before a revision. If it is to be so physically, returns when everything is gone, and durably so.
+    /// Discards revisions before one. With `physical`, returns when they are durably deleted.
     pub async fn compact(
         &self,
-        who: &Credentials,
+        credentials: &Credentials,
         r: pb::CompactionRequest,
     ) -> Result<pb::CompactionResponse, Error> {
-        self.check_admin(who).await?;
-        let answered = self.log_for_reply(who, r).await;
+        self.check_admin(credentials).await?;
+        let answered = self.reply_for(credentials, r).await;
         if r.physical
             && let Some(ticket) = self.compaction_to_wait_for(&answered)
         {
@@ -59,7 +68,8 @@ impl Server {
         Ok(pb::CompactionResponse { header: Some(self.header_now()) })
     }
 
-    /// Compat: as in etcd, a compaction that is refused because there was a later one waits for that.
+    /// Compat: as in etcd, a compaction that is refused because of a later one waits for the later
+    /// one.
     fn compaction_to_wait_for(
         &self,
         answered: &Result<CompactionTicket, Error>,
@@ -73,25 +83,27 @@ impl Server {
         }
     }
 
-    /// Waits for a compaction, and makes it durable: after a power cut it would be done again, and the hash of the file be another for a while.
+    /// Waits for a compaction and makes it durable. After a power cut it would run again, and the
+    /// hash of the file would differ for a while.
     async fn finish_compaction(&self, ticket: CompactionTicket) -> Result<(), Error> {
         let state = self.state();
         let (promise, finished) = promise();
         state.store.when_compacted(ticket, Box::new(move || promise.keep(())));
         self.finished_or_stopped(&state, finished).await?;
         let commit = move || state.backend.force_commit();
-        let committed = self.aside(&self.shared.pools.short, commit).await?;
+        let committed = self.run_blocking(&self.shared.pools.short, commit).await?;
         committed.map_err(|error| Error::Fault(error.to_string()))
     }
 
-    /// Nobody finishes a compaction when the member stops, or if a snapshot came and another state machine took over.
+    /// Waits for a compaction, unless the member stops or a snapshot replaces the state machine:
+    /// then it never finishes.
     async fn finished_or_stopped(
         &self,
         state: &Arc<StateMachine>,
         finished: impl Future<Output = Option<()>>,
     ) -> Result<(), Error> {
         let mut finished = pin!(finished);
-        while within(finished.as_mut(), self.sleep(COMPACTION_LOOK)).await?.is_none() {
+        while within(finished.as_mut(), self.sleep(COMPACTION_POLL)).await?.is_none() {
             if !Arc::ptr_eq(state, &self.state()) {
                 return Ok(());
             }
@@ -99,10 +111,11 @@ impl Server {
         Ok(())
     }
 
-    /// Whether there is space for what costs so much ([`crate::quota`]). If not, all members are told before the one who asked is.
+    /// Checks that the quota has space for a cost ([`crate::quota`]). If not, raises the alarm
+    /// before it returns.
     ///
     /// # Errors
-    /// There is none.
+    /// The quota is exceeded.
     pub async fn check_quota(&self, cost: u64) -> Result<(), Error> {
         let state = self.state();
         if state.kept.quota.is_available(state.backend.size(), cost) {
@@ -110,7 +123,7 @@ impl Server {
         }
         let (kind, local) = (pb::AlarmType::Nospace, self.local());
         let raised = pb::AlarmMember { member_id: local.0, alarm: kind.into() };
-        // Once is enough: a member that is full would otherwise fill its log as well.
+        // Only once: otherwise a full member would fill its log with alarms.
         if !state.alarms.get(raised.alarm).contains(&raised) {
             self.raise(kind, local).await;
         }

@@ -1,12 +1,12 @@
-//! Where the leader is, whether it still is, and handing leadership on.
+//! Finding the leader, confirming leadership, and transferring it.
 //!
-//! Some things only the leader knows: how long leases have to live, and how far learners are. They are asked of this member if it leads; otherwise
-//! somebody has to be found who does:
+//! Only the leader knows the remaining TTLs of leases and the progress of learners. Such requests
+//! are answered locally or forwarded:
 //!
 //! ```text
-//!   led by      this member ─► Here           asked on the spot
-//!               another     ─► Elsewhere      to be passed on
-//!               nobody      ─► (waits, for as long as a request may take) ─► etcdserver: no leader
+//!   leader is   this member ─► Here           answered here
+//!               another     ─► Elsewhere      forwarded
+//!               unknown     ─► waits up to the request timeout ─► etcdserver: no leader
 //! ```
 
 use std::time::Duration;
@@ -19,20 +19,20 @@ use super::Credentials;
 use crate::error::Error;
 use crate::server::Server;
 
-/// The part of an election timeout for which a leader is sure of itself: the clocks of others may be faster.
+/// The divisor of the election timeout that gives the leader lease: other clocks may run faster.
 const MANDATE_SHARE: u32 = 2;
 
-/// Where the leader is.
+/// The location of the leader.
 #[derive(Debug)]
 pub(super) enum Leader {
-    /// It is this member.
+    /// This member leads.
     Here,
-    /// It is another.
+    /// Another member leads.
     Elsewhere(Member),
 }
 
 impl Server {
-    /// Finds the leader; waits for one until the deadline if there is none.
+    /// Finds the leader, waiting until the deadline for one.
     pub(super) async fn find_leader(&self, deadline: Duration) -> Result<Leader, Error> {
         loop {
             self.check_running()?;
@@ -48,13 +48,14 @@ impl Server {
         }
     }
 
-    /// Whether this member, which takes itself for the leader, is, and has applied all that earlier leaders left behind. A member that was paused, is cut off, or hangs
-    /// in a write to its disk may have missed that there is another. So the others are asked, unless they were a moment ago.
+    /// Confirms that this member still leads and has applied everything from earlier leaders. A
+    /// member that was paused, is partitioned or hangs in a disk write may not know of a new
+    /// leader. So it asks a quorum, unless its leader lease is still valid.
     ///
     /// ```text
-    ///   asked ───────► a majority follows ─────────────────────────────────────► somebody else may stand for election
-    ///     │◄── it is sure that nobody else leads ──►│                              │
-    ///     │◄────────────────── election timeout, on the fastest clock ────────────►│
+    ///   asked ──► a quorum confirms ─────────────────────► another member may campaign
+    ///     │◄──────── leader lease ────────►│                 │
+    ///     │◄────── election timeout, on the fastest clock ──►│
     /// ```
     pub(super) async fn is_still_leader(&self) -> bool {
         let (progress, asked) = (&self.shared.progress, self.now());
@@ -63,7 +64,7 @@ impl Server {
         }
         let term = self.term();
         if let Err(error) = self.linearizable().await {
-            tracing::warn!(%error, "could not find out whether this member still leads");
+            tracing::warn!(%error, "failed to confirm leadership");
             return false;
         }
         let leads = self.is_leader() && self.term() == term;
@@ -77,22 +78,23 @@ impl Server {
         leads
     }
 
-    /// Hands leadership to another member. Returns when that leads.
+    /// Transfers leadership to another member. Returns when that member leads.
     ///
     /// # Errors
-    /// This member does not lead, the other does not vote, or it did not come to pass in time.
-    pub async fn move_leader(&self, who: &Credentials, target: u64) -> Result<(), Error> {
-        self.check_admin(who).await?;
+    /// This member does not lead, the other is not a voter, or the transfer timed out.
+    pub async fn move_leader(&self, credentials: &Credentials, target: u64) -> Result<(), Error> {
+        self.check_admin(credentials).await?;
         if self.leader() != Some(self.local()) {
             return Err(Error::NotLeader);
         }
-        self.hand_leadership_to(MemberId(target)).await
+        self.transfer_leadership_to(MemberId(target)).await
     }
 
-    /// Hands leadership on before the member ends, so that nobody has to find out that it is gone. Does nothing if it does not lead, or is the only one to vote.
+    /// Transfers leadership before the member shuts down, so that the others need not wait for an
+    /// election timeout. Does nothing if it does not lead or is the only voter.
     ///
     /// # Errors
-    /// There is nobody to hand it to, or it did not come to pass in time.
+    /// No other voter is connected, or the transfer timed out.
     pub async fn resign(&self) -> Result<(), Error> {
         let local = self.local();
         if !self.is_leader() {
@@ -104,10 +106,10 @@ impl Server {
             return Ok(());
         }
         let next = self.longest_connected().ok_or(UnsafeReconfig::Unhealthy)?;
-        self.hand_leadership_to(next).await
+        self.transfer_leadership_to(next).await
     }
 
-    /// The voter, other than this one, that has been connected for the longest time.
+    /// Returns the other voter that has been connected for the longest time.
     pub(crate) fn longest_connected(&self) -> Option<MemberId> {
         let members = self.state().cluster.now();
         let others = members.voters().map(|member| member.id).filter(|id| *id != self.local());
@@ -115,11 +117,11 @@ impl Server {
         connected.min().map(|(_, id)| id)
     }
 
-    /// Hands leadership to another member, whoever asks.
+    /// Transfers leadership without checking permissions.
     ///
     /// # Errors
     /// As for [`Server::move_leader`].
-    pub async fn hand_leadership_to(&self, target: MemberId) -> Result<(), Error> {
+    pub async fn transfer_leadership_to(&self, target: MemberId) -> Result<(), Error> {
         let votes = self.state().cluster.now().member(target).is_some_and(Member::is_voter);
         if !votes {
             return Err(Error::BadLeaderTransferee);

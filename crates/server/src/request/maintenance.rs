@@ -1,4 +1,4 @@
-//! Maintenance: alarms go through the log; all else is about this member alone, as it is.
+//! Maintenance: alarms go through the log; everything else concerns the local member only.
 
 use crate::quota;
 use backend::schema::{ignored_by_hash, version};
@@ -12,25 +12,25 @@ use crate::metrics::seconds;
 use crate::server::Server;
 use crate::units::signed;
 
-/// The release of etcd that this server answers like, and says it is: clients choose by it what they ask for.
+/// The etcd release that this server is compatible with and reports; clients choose features by it.
 pub const SERVER_VERSION: &str = "3.7.1";
 
 impl Server {
     /// Raises, clears or lists alarms.
     pub async fn alarm(
         &self,
-        who: &Credentials,
+        credentials: &Credentials,
         r: pb::AlarmRequest,
     ) -> Result<pb::AlarmResponse, Error> {
-        let caller = self.auth_info(who).await?;
+        let caller = self.auth_info(credentials).await?;
         self.state().auth.check_alarm(caller.as_ref(), &r)?;
-        let response = self.log_for_reply(who, r).await?;
+        let response = self.reply_for(credentials, r).await?;
         Ok(pb::AlarmResponse { header: Some(self.header_now()), ..response })
     }
 
-    /// How this member is.
-    pub async fn status(&self, who: &Credentials) -> Result<pb::StatusResponse, Error> {
-        self.check_any_user(who).await?;
+    /// Returns the status of this member.
+    pub async fn status(&self, credentials: &Credentials) -> Result<pb::StatusResponse, Error> {
+        self.check_any_user(credentials).await?;
         let state = self.state();
         let cluster = state.cluster.now();
         let downgrade = cluster.downgrade();
@@ -46,7 +46,7 @@ impl Server {
             db_size_in_use: signed(state.backend.size_in_use()),
             is_learner: self.is_learner(),
             storage_version: self.storage_version(),
-            db_size_quota: quota_shown(self.config().quota_backend_bytes),
+            db_size_quota: reported_quota(self.config().quota_backend_bytes),
             downgrade_info: Some(pb::DowngradeInfo {
                 enabled: downgrade.enabled,
                 target_version: downgrade.target_version.clone(),
@@ -54,14 +54,14 @@ impl Server {
         })
     }
 
-    /// What is wrong: that nobody leads, and alarms.
+    /// Returns the errors of the status: a missing leader, and alarms.
     fn errors(&self) -> Vec<String> {
         let leaderless = self.leader().is_none().then(|| Error::NoLeader.to_string());
         let alarms = self.state().alarms.get(pb::AlarmType::None.into());
         leaderless.into_iter().chain(alarms.iter().map(alarm_text)).collect()
     }
 
-    /// The version of the file's layout: `3.7.0`. Nothing if it is not known.
+    /// Returns the storage version, `3.7.0`; empty if it is unknown.
     fn storage_version(&self) -> String {
         let detected = version::detect(&self.state().backend.view());
         detected.map(|version| version.to_string()).unwrap_or_else(|error| {
@@ -70,13 +70,13 @@ impl Server {
         })
     }
 
-    /// The hash of all keys up to a revision, or of all there are for zero.
+    /// Returns the hash of all keys up to a revision; zero stands for the current one.
     pub async fn hash_kv(
         &self,
-        who: &Credentials,
+        credentials: &Credentials,
         revision: i64,
     ) -> Result<pb::HashKvResponse, Error> {
-        self.check_admin(who).await?;
+        self.check_admin(credentials).await?;
         let (hash, current) = self.hash_of_keys(revision).await?;
         Ok(pb::HashKvResponse {
             header: Some(self.header(current)),
@@ -86,12 +86,12 @@ impl Server {
         })
     }
 
-    /// The hash, and the revision of the store. Aside, since it reads everything.
+    /// Returns the hash and the revision of the store. Runs on a pool, because it reads all keys.
     pub(crate) async fn hash_of_keys(&self, revision: i64) -> Result<(KeyValueHash, i64), Error> {
         let (state, server) = (self.state(), self.clone());
-        let hashed = self.aside(&self.shared.pools.long, move || {
+        let hashed = self.run_blocking(&self.shared.pools.long, move || {
             let began = server.now();
-            // What is refused took no time worth counting.
+            // Refused requests are not measured.
             state.store.hash_kv(revision).inspect(|_| {
                 server.metrics().hash_rev_duration.observe(seconds(began, server.now()));
             })
@@ -99,12 +99,12 @@ impl Server {
         Ok(hashed.await??)
     }
 
-    /// The hash of the whole file.
-    pub async fn hash(&self, who: &Credentials) -> Result<pb::HashResponse, Error> {
-        self.check_admin(who).await?;
+    /// Returns the hash of the whole database.
+    pub async fn hash(&self, credentials: &Credentials) -> Result<pb::HashResponse, Error> {
+        self.check_admin(credentials).await?;
         let (state, server) = (self.state(), self.clone());
         let revision = state.store.current();
-        let hashed = self.aside(&self.shared.pools.long, move || {
+        let hashed = self.run_blocking(&self.shared.pools.long, move || {
             let began = server.now();
             let hash = state.backend.hash(&ignored_by_hash);
             server.metrics().hash_duration.observe(seconds(began, server.now()));
@@ -114,13 +114,13 @@ impl Server {
         Ok(pb::HashResponse { header: Some(self.header(revision)), hash })
     }
 
-    /// Rewrites the database without what is free in it. Everything else goes on meanwhile.
-    pub async fn defragment(&self, who: &Credentials) -> Result<(), Error> {
-        self.check_admin(who).await?;
+    /// Rewrites the database without its free pages, while requests are served.
+    pub async fn defragment(&self, credentials: &Credentials) -> Result<(), Error> {
+        self.check_admin(credentials).await?;
         tracing::info!("starting defragment");
         let (state, server) = (self.state(), self.clone());
         let defragment = move || server.measured_defragment(&state.backend);
-        if let Err(error) = self.aside(&self.shared.pools.long, defragment).await? {
+        if let Err(error) = self.run_blocking(&self.shared.pools.long, defragment).await? {
             tracing::warn!(%error, "failed to defragment");
             return Err(Error::Fault(error.to_string()));
         }
@@ -139,13 +139,13 @@ impl Server {
     }
 }
 
-/// The quota as it was given, or the default if it was not.
-fn quota_shown(configured: i64) -> i64 {
+/// Returns the configured quota, or the default for zero.
+fn reported_quota(configured: i64) -> i64 {
     if configured == 0 { signed(quota::BYTES_DEFAULT) } else { configured }
 }
 
-/// An alarm in etcd's words, which are protobuf's text form: `memberID:5 alarm:NOSPACE`, without what is zero. (In etcd there are one or two spaces
-/// between the two: its library sees to it that nobody relies on either.)
+/// Formats an alarm in protobuf's text form: `memberID:5 alarm:NOSPACE`, without zero fields. etcd
+/// writes one or two spaces in between, at random.
 fn alarm_text(alarm: &pb::AlarmMember) -> String {
     let member = (alarm.member_id != 0).then(|| format!("memberID:{}", alarm.member_id));
     let kind = match pb::AlarmType::try_from(alarm.alarm) {
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn alarms_are_told_as_etcd_tells_them() {
+    fn alarms_are_formatted_as_in_etcd() {
         let text = |member_id, alarm| alarm_text(&pb::AlarmMember { member_id, alarm });
         assert_eq!(text(5, 1), "memberID:5 alarm:NOSPACE");
         assert_eq!(text(0, 2), "alarm:CORRUPT");
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_that_was_not_given_is_the_default() {
-        assert_eq!([0, -1, 5].map(quota_shown), [2_147_483_648, -1, 5]);
+    fn a_zero_quota_is_reported_as_the_default() {
+        assert_eq!([0, -1, 5].map(reported_quota), [2_147_483_648, -1, 5]);
     }
 }

@@ -1,9 +1,10 @@
-//! Members: added, removed, promoted, moved, listed.
+//! Members: added, removed, promoted, updated, listed.
 //!
-//! A change is asked about three times. Before it is proposed: whether whoever asks may, and whether the cluster would keep its quorum
-//! (`--strict-reconfig-check`). By consensus: one change at a time. And as it is applied, by every member alike: whether it makes sense.
+//! A conf change is checked three times: before it is proposed, for permissions and for the quorum
+//! (`--strict-reconfig-check`); by Raft, which takes one change at a time; and when it is applied,
+//! by every member alike.
 //!
-//! Compat: as in etcd, the headers of these answers have no revision.
+//! Compat: as in etcd, the headers of these responses have no revision.
 
 use std::time::Duration;
 
@@ -19,17 +20,17 @@ use crate::server::Server;
 use crate::transport::AskError;
 use crate::units::unix_seconds;
 
-/// How long to wait before the leader is looked for again.
+/// The wait before the leader is looked up again.
 const RETRY: Duration = Duration::from_millis(50);
 
 impl Server {
-    /// Adds a member. Where it is reached was checked before.
+    /// Adds a member. The caller has validated its URLs.
     pub async fn member_add(
         &self,
-        who: &Credentials,
+        credentials: &Credentials,
         r: pb::MemberAddRequest,
     ) -> Result<pb::MemberAddResponse, Error> {
-        self.check_admin(who).await?;
+        self.check_admin(credentials).await?;
         let pb::MemberAddRequest { mut peer_urls, is_learner } = r;
         peer_urls.sort_unstable();
         let member = Member::to_add(peer_urls, is_learner, unix_seconds(&**self.clock()));
@@ -38,52 +39,52 @@ impl Server {
             self.state().cluster.now().check_peer_urls(&member)?;
             return Err(Error::Alone);
         }
-        let members = shown(self.change_members(Change::Add(member.clone())).await?);
+        let members = to_protobuf(self.change_members(Change::Add(member.clone())).await?);
         let header = Some(self.header_without_revision());
         Ok(pb::MemberAddResponse { header, member: Some(member.into()), members })
     }
 
-    /// Removes a member, for good.
+    /// Removes a member for good.
     pub async fn member_remove(
         &self,
-        who: &Credentials,
+        credentials: &Credentials,
         r: pb::MemberRemoveRequest,
     ) -> Result<pb::MemberRemoveResponse, Error> {
-        self.check_admin(who).await?;
+        self.check_admin(credentials).await?;
         let id = MemberId(r.id);
         self.if_strict("remove", id, |server| server.may_remove(id))?;
-        let members = shown(self.change_members(Change::Remove(id)).await?);
+        let members = to_protobuf(self.change_members(Change::Remove(id)).await?);
         Ok(pb::MemberRemoveResponse { header: Some(self.header_without_revision()), members })
     }
 
-    /// Changes where a member is reached by others.
+    /// Changes the peer URLs of a member.
     pub async fn member_update(
         &self,
-        who: &Credentials,
+        credentials: &Credentials,
         r: pb::MemberUpdateRequest,
     ) -> Result<pb::MemberUpdateResponse, Error> {
-        self.check_admin(who).await?;
+        self.check_admin(credentials).await?;
         let raft = RaftAttributes { peer_urls: r.peer_urls, is_learner: false };
         let member = Member { id: MemberId(r.id), raft, ..Member::default() };
-        let members = shown(self.change_members(Change::Update(member)).await?);
+        let members = to_protobuf(self.change_members(Change::Update(member)).await?);
         Ok(pb::MemberUpdateResponse { header: Some(self.header_without_revision()), members })
     }
 
-    /// Makes a voter of a learner that has nearly all of the leader's log. Only the leader knows that.
+    /// Promotes a learner that is nearly up to date with the leader, which only the leader knows.
     pub async fn member_promote(
         &self,
-        who: &Credentials,
+        credentials: &Credentials,
         r: pb::MemberPromoteRequest,
     ) -> Result<pb::MemberPromoteResponse, Error> {
-        self.check_admin(who).await?;
-        let members = shown(self.promote(who, MemberId(r.id)).await?);
+        self.check_admin(credentials).await?;
+        let members = to_protobuf(self.promote(credentials, MemberId(r.id)).await?);
         Ok(pb::MemberPromoteResponse { header: Some(self.header_without_revision()), members })
     }
 
-    /// Makes a voter of a learner, here or where the leader is.
+    /// Promotes a learner here or through the leader.
     pub(super) async fn promote(
         &self,
-        who: &Credentials,
+        credentials: &Credentials,
         id: MemberId,
     ) -> Result<Vec<Member>, Error> {
         let deadline = self.deadline();
@@ -99,8 +100,8 @@ impl Server {
                 let asked = self.transport().ask_to_promote(
                     &leader,
                     id,
-                    who.token.clone(),
-                    self.left(deadline),
+                    credentials.token.clone(),
+                    self.time_left(deadline),
                 );
                 match asked.await {
                     Ok(members) => return Ok(members),
@@ -133,7 +134,8 @@ impl Server {
         self.change_members(Change::Promote(id)).await
     }
 
-    /// Whether a learner has enough of the log. Whether it is one at all is found out when the change is applied.
+    /// Checks that a learner has enough of the log. Whether the member is a learner is checked when
+    /// the change is applied.
     async fn check_learner(&self, id: MemberId) -> Result<(), Error> {
         self.catch_up().await?;
         let progress = self.raft_status().await?.progress;
@@ -145,36 +147,36 @@ impl Server {
         Ok(())
     }
 
-    /// All members: as this one knows them, or with whatever was decided when it was asked.
+    /// Lists the members, linearizably or as this member knows them.
     pub async fn member_list(
         &self,
-        who: &Credentials,
+        credentials: &Credentials,
         r: pb::MemberListRequest,
     ) -> Result<pb::MemberListResponse, Error> {
         if r.linearizable {
             self.linearizable().await?;
         }
-        self.check_any_user(who).await?;
+        self.check_any_user(credentials).await?;
         let header = Some(self.header_without_revision());
-        Ok(pb::MemberListResponse { header, members: shown(self.members()) })
+        Ok(pb::MemberListResponse { header, members: to_protobuf(self.members()) })
     }
 
-    /// Takes a change through the log. Returns all members after it.
+    /// Takes a conf change through the log and returns the members after it.
     ///
-    /// Consensus takes one change at a time. It passes over one that comes before all is applied that may be another, from before there was a
-    /// leader. So that is waited for before a change is proposed.
+    /// Raft takes one change at a time, and ignores one while entries of earlier terms, which may
+    /// hold another, are not applied. So this waits for them before it proposes.
     ///
-    /// Compat: as in etcd, all of this takes as long as whoever asked cares to wait. Without a leader that is until they give up.
+    /// Compat: as in etcd, there is no timeout; without a leader it waits until the client cancels.
     async fn change_members(&self, change: Change) -> Result<Vec<Member>, Error> {
-        self.leader_catches_up().await?;
-        self.consensus_catches_up().await?;
+        self.wait_for_leader().await?;
+        self.wait_for_raft_applied().await?;
         self.propose_conf_change(&change)?.await?;
         tracing::info!(local_member_id = %self.local(), member = %change.member(), "applied a configuration change through raft");
         Ok(self.members())
     }
 
-    /// Waits until there is a leader that has committed something, and all from before is applied here.
-    async fn leader_catches_up(&self) -> Result<(), Error> {
+    /// Waits until a leader has committed in its term and everything before is applied here.
+    async fn wait_for_leader(&self) -> Result<(), Error> {
         loop {
             match self.linearizable().await {
                 Err(Error::Timeout | Error::LeaderChanged) => {}
@@ -183,8 +185,8 @@ impl Server {
         }
     }
 
-    /// Waits until consensus has heard that what is committed by now is applied.
-    async fn consensus_catches_up(&self) -> Result<(), Error> {
+    /// Waits until Raft knows that the currently committed entries are applied.
+    async fn wait_for_raft_applied(&self) -> Result<(), Error> {
         let mut status = self.raft_status().await?.basic;
         let committed = status.hard_state.commit;
         while status.applied < committed {
@@ -194,22 +196,22 @@ impl Server {
         Ok(())
     }
 
-    /// In the order of their ids.
+    /// Returns the members, sorted by id.
     fn members(&self) -> Vec<Member> {
         self.state().cluster.now().members().cloned().collect()
     }
 
-    /// Asks whether a change is safe, if that is to be asked.
+    /// Runs a check if `--strict-reconfig-check` is set.
     fn if_strict(
         &self,
         change: &str,
         member: MemberId,
-        ask: impl FnOnce(&Server) -> Result<(), UnsafeReconfig>,
+        check: impl FnOnce(&Server) -> Result<(), UnsafeReconfig>,
     ) -> Result<(), Error> {
         if !self.config().strict_reconfig_check {
             return Ok(());
         }
-        ask(self).inspect_err(|error| {
+        check(self).inspect_err(|error| {
             tracing::warn!(local_member_id = %self.local(), %member, %error, "rejecting member {change} request");
         })?;
         Ok(())
@@ -233,7 +235,7 @@ impl Server {
     }
 }
 
-/// Members as clients see them.
-fn shown(members: Vec<Member>) -> Vec<pb::Member> {
+/// Converts members for a response.
+fn to_protobuf(members: Vec<Member>) -> Vec<pb::Member> {
     members.into_iter().map(pb::Member::from).collect()
 }

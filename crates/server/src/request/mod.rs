@@ -1,25 +1,27 @@
-//! Requests: what stands between etcd's API and consensus.
+//! The requests of etcd's API, as async methods of [`Server`].
 //!
-//! Each is an `async fn` of [`Server`], without any runtime: all it ever waits for are promises that the stages of the member keep. Dropping the future
-//! gives up waiting, not the request.
+//! The methods need no runtime: all they await are oneshots that the stages of the member complete.
+//! Dropping the future cancels the wait, not the request.
 //!
 //! ```text
 //!   put, delete, txn, compact ─┐
-//!   lease grant, revoke        │   who asks? ─► header ─► propose ─► log ─► applied here ─► Reply
-//!   users, roles, alarms       ├─► log ──────────────────────────────────────────────────────┘
+//!   lease grant, revoke        ├─► authenticate ─► header ─► propose ─► log ─► applied ─► Reply
+//!   users, roles, alarms       │
 //!   downgrade, checkpoints ────┘
-//!   range, read-only txn ────────► read: everything applied that has to be ─► Reading: may they? ─► StateMachine
-//!   lease renew, time to live ───► leader: is it still? ─► lessor
-//!   members ─────────────────────► is it safe? ─► change of members ─► list
-//!   status, hashes, defragment ──► this member, as it is
+//!   range, read-only txn ────────► read index applied ─► Reading: permissions ─► StateMachine
+//!   lease renew, time to live ───► leader confirmed ─► lessor
+//!   members ─────────────────────► quorum stays safe ─► conf change ─► member list
+//!   status, hashes, defragment ──► the local member as it is
 //! ```
 //!
-//! What is always true: whatever clients take through the log goes through one function (`log`), with the user's name and the revision of users and roles in its
-//! header; a refusal by the state machine is passed on as it is; nothing here blocks a thread, since what takes long (passwords, hashes, commits) is done
-//! aside. Answers of etcd's API come with their whole header; those about keys have the revision alone, and the edge frames them.
+//! Invariants: every request of a client that goes through the log passes one function
+//! (`propose_for`), which puts the user and the auth revision into its header. Refusals of the
+//! state machine are returned unchanged. Nothing here blocks a thread: passwords, hashes and
+//! commits run on a pool. Responses of etcd's API have their whole header; results about keys carry
+//! the revision only, and `api` adds the rest.
 //!
-//! Left to others: whether a request makes sense by itself ([`mvcc::check`], and URLs), and how an [`Error`] looks to clients (`api`); who is proposed to, and
-//! for how long that is waited for (the raft loop).
+//! Not here: validation of single requests ([`mvcc::check`], and URLs) and the texts that clients
+//! see (`api`); timeouts of proposals (the raft loop).
 
 mod caller;
 mod downgrade;
@@ -37,7 +39,7 @@ mod wait;
 use proto::etcdserverpb as pb;
 
 pub use caller::Credentials;
-pub use from_peers::{SnapshotRefused, Unreceived};
+pub use from_peers::{ReceiveError, ReceiveSnapshotError};
 pub use maintenance::SERVER_VERSION;
 pub use reading::Reading;
 pub use stream::{Chunk, RangeStream};
@@ -48,12 +50,12 @@ use crate::propose::typed::{AppliedReply, Propose};
 use crate::server::Server;
 
 impl Server {
-    /// The header of an answer.
+    /// Returns the header of a response.
     pub fn header(&self, revision: i64) -> pb::ResponseHeader {
         pb::ResponseHeader { revision, ..self.header_without_revision() }
     }
 
-    /// The header of an answer that is not about keys.
+    /// Returns the header of a response that is not about keys.
     fn header_without_revision(&self) -> pb::ResponseHeader {
         pb::ResponseHeader {
             cluster_id: self.cluster_id().0,
@@ -63,47 +65,48 @@ impl Server {
         }
     }
 
-    /// The header of an answer about whatever is there now.
+    /// Returns the header of a response at the current revision.
     fn header_now(&self) -> pb::ResponseHeader {
         self.header(self.state().store.current())
     }
 
-    /// Takes a request through the log in the name of its client.
-    async fn log<P: Propose>(
+    /// Proposes a request in the name of its client and waits until it is applied.
+    async fn propose_for<P: Propose>(
         &self,
-        who: &Credentials,
+        credentials: &Credentials,
         request: P,
     ) -> Result<AppliedReply<P::Reply>, Error> {
         let command = request.into();
-        // Before authentication, as in etcd: an overloaded member does no work for a refused request.
+        // Before authentication, as in etcd: an overloaded member does no work for a refused
+        // request.
         self.check_gap(&command)?;
         let mut header = pb::RequestHeader::default();
-        if let Some(caller) = self.auth_info(who).await? {
+        if let Some(caller) = self.auth_info(credentials).await? {
             caller.write_to(&mut header);
         }
-        let marks = who.marks.as_ref();
+        let marks = credentials.marks.as_ref();
         let (proposal, _following) = self.propose_followed::<P>(header, command, marks)?;
         let answer = proposal.await;
         marks.into_iter().for_each(|marks| marks.note(Moment::Answered, self.now()));
         answer
     }
 
-    /// Takes a request through the log and returns its reply.
-    async fn log_for_reply<P: Propose>(
+    /// Proposes a request in the name of its client and returns the reply.
+    async fn reply_for<P: Propose>(
         &self,
-        who: &Credentials,
+        credentials: &Credentials,
         request: P,
     ) -> Result<P::Reply, Error> {
-        self.log(who, request).await?.into_reply()
+        self.propose_for(credentials, request).await?.into_reply()
     }
 
-    /// Takes a request through the log and returns its response with the header filled in.
-    async fn log_for_response<P: Propose<Reply: Response>>(
+    /// Proposes a request in the name of its client and returns the response with its header.
+    async fn response_for<P: Propose<Reply: Response>>(
         &self,
-        who: &Credentials,
+        credentials: &Credentials,
         request: P,
     ) -> Result<P::Reply, Error> {
-        self.with_header(self.log(who, request).await?)
+        self.with_header(self.propose_for(credentials, request).await?)
     }
 
     fn with_header<R: Response>(&self, applied: AppliedReply<R>) -> Result<R, Error> {

@@ -1,10 +1,11 @@
-//! Reading, on the caller's own time.
+//! Reads, executed on the thread of the caller.
 //!
-//! A read has two halves. What has to be waited for comes first: that this member has applied all that was committed, anywhere, when it was asked
-//! ([`Server::read`]). Then the caller holds a [`Reading`], and nothing in it waits for anything but the disk.
+//! A read has two halves. [`Server::read`] waits until this member has applied everything that was
+//! committed when the read was requested. The caller then holds a [`Reading`], which only waits for
+//! the disk.
 //!
-//! Permission is asked for before something is read; and afterwards, whether users and roles are still the same. So nobody gets what they were
-//! forbidden to read while it was being read.
+//! Permissions are checked before the read, and the auth revision after it, so that no data is
+//! returned that was forbidden meanwhile.
 
 use std::fmt::{self, Display};
 use std::sync::Arc;
@@ -24,55 +25,60 @@ use crate::propose::stage_timings::{Marks, Moment};
 use crate::server::Server;
 use crate::state::{Attached, StateMachine};
 
-/// How the log names a range that took long.
+/// The log prefix of a slow range.
 const READ_ONLY_RANGE: &str = "read-only range ";
 
-/// A read that may begin: the caller is known, and everything is applied that has to be.
+/// A read that may begin: its user is known, and the required entries are applied.
 #[derive(Debug)]
 pub struct Reading {
     pub(super) server: Server,
     pub(super) state: Arc<StateMachine>,
     pub(super) caller: AuthInfo,
-    /// When it was asked for.
+    /// When the read was requested.
     asked: Duration,
-    /// When it could begin.
+    /// When the required entries were applied.
     began: Duration,
 }
 
 impl Server {
-    /// Begins to read. If it is linearizable, the answer is no older than the question; if not, it is whatever this member knows.
+    /// Begins a read: linearizable, or of the local state as it is.
     ///
     /// # Errors
-    /// It could not be made sure of, or the caller is nobody.
-    pub async fn read(&self, who: &Credentials, linearizable: bool) -> Result<Reading, Error> {
-        let (asked, began) = self.read_began(linearizable, who.marks.as_ref()).await?;
-        let caller = self.auth_info(who).await?.unwrap_or_default();
+    /// The read index could not be confirmed, or the token is invalid.
+    pub async fn read(
+        &self,
+        credentials: &Credentials,
+        linearizable: bool,
+    ) -> Result<Reading, Error> {
+        let (asked, began) = self.read_began(linearizable, credentials.marks.as_ref()).await?;
+        let caller = self.auth_info(credentials).await?.unwrap_or_default();
         Ok(Reading { server: self.clone(), state: self.state(), caller, asked, began })
     }
 
-    /// Begins to read a range. Compat: as in etcd, one that cannot begin counts as one that failed; a transaction does not.
+    /// Begins to read a range. Compat: as in etcd, a range that cannot begin counts as failed; a
+    /// transaction does not.
     ///
     /// # Errors
     /// As for [`Server::read`].
     pub async fn read_range(
         &self,
-        who: &Credentials,
+        credentials: &Credentials,
         request: &pb::RangeRequest,
     ) -> Result<Reading, Error> {
         let asked = self.now();
-        let reading = self.read(who, !request.serializable).await;
+        let reading = self.read(credentials, !request.serializable).await;
         if reading.is_err() {
             let found = |_: &Reading| String::new();
-            let slow = Slow { prefix: READ_ONLY_RANGE, request: &Loggable(request), found };
+            let slow = SlowRead { prefix: READ_ONLY_RANGE, request: &Loggable(request), found };
             self.read_ended(Op::Range, asked, &reading, false, slow);
         }
         reading
     }
 
-    /// Begins to read a range in the name of this member itself, which may read everything.
+    /// Begins to read a range in the name of this member, with all permissions.
     ///
     /// # Errors
-    /// It could not be made sure of.
+    /// The read index could not be confirmed.
     pub async fn read_as_root(&self, linearizable: bool) -> Result<Reading, Error> {
         let asked = self.now();
         let (asked, began) = self.read_began(linearizable, None).await.inspect_err(|_| {
@@ -84,7 +90,7 @@ impl Server {
         Ok(Reading { server: self.clone(), state, caller, asked, began })
     }
 
-    /// When it was asked for, and when it could begin.
+    /// Waits for the read index. Returns when the read was requested and when it may begin.
     async fn read_began(
         &self,
         linearizable: bool,
@@ -102,14 +108,14 @@ impl Server {
         Ok((asked, began))
     }
 
-    /// Counts a read, and says so if it took long.
+    /// Counts a read and logs a slow one.
     fn read_ended<T>(
         &self,
         op: Op,
         began: Duration,
         result: &Result<T, Error>,
         success: bool,
-        slow: Slow<'_, impl Fn(&T) -> String>,
+        slow: SlowRead<'_, impl Fn(&T) -> String>,
     ) {
         let (metrics, took) = (self.metrics(), self.now().saturating_sub(began));
         metrics.request_duration.observe(op, success, took);
@@ -131,17 +137,17 @@ impl Server {
 }
 
 impl Reading {
-    /// Answers a range.
+    /// Reads a range.
     ///
     /// # Errors
-    /// The caller may not, or the revision is not there to be read.
+    /// The user has no permission, or the revision is compacted or in the future.
     pub fn range(&self, request: &pb::RangeRequest) -> Result<RangeResult, Error> {
         let result = self.range_if_permitted(request);
         let found = |range: &RangeResult| {
             let size = range.encoded_len(&revision_alone(range.revision));
             format!("range_response_count:{} size:{size}", range.kvs.len())
         };
-        let slow = Slow { prefix: READ_ONLY_RANGE, request: &Loggable(request), found };
+        let slow = SlowRead { prefix: READ_ONLY_RANGE, request: &Loggable(request), found };
         self.server.read_ended(Op::Range, self.asked, &result, result.is_ok(), slow);
         result
     }
@@ -162,18 +168,18 @@ impl Reading {
         Ok(result?)
     }
 
-    /// Answers a transaction that only reads.
+    /// Executes a read-only transaction.
     ///
     /// # Errors
-    /// As for a range; or if it does not only read.
+    /// As for a range; or the transaction writes.
     pub fn txn(&self, request: &pb::TxnRequest) -> Result<TxnResult, Error> {
         let result = self.txn_if_permitted(request);
         let found = |txn: &TxnResult| {
             let size = txn.encoded_len(&revision_alone(txn.revision));
-            format!("responses:<{}> size:{size}", Counts(txn))
+            format!("responses:<{}> size:{size}", RangeCounts(txn))
         };
-        let slow = Slow { prefix: "read-only txn ", request: &Loggable(request), found };
-        // Compat: as in etcd, without the time that it had to wait; and one that the caller may not read is no failure.
+        let slow = SlowRead { prefix: "read-only txn ", request: &Loggable(request), found };
+        // Compat: as in etcd, without the wait for the read index, and a denied one is no failure.
         let success = matches!(result, Ok(_) | Err(Error::Refused(Refusal::Auth(_))));
         self.server.read_ended(Op::ReadonlyTxn, self.began, &result, success, slow);
         result
@@ -181,7 +187,9 @@ impl Reading {
 
     fn txn_if_permitted(&self, request: &pb::TxnRequest) -> Result<TxnResult, Error> {
         if !mvcc::txn::is_read_only(request) {
-            return Err(Error::Fault("a transaction that writes goes through the log".to_owned()));
+            return Err(Error::Fault(
+                "a transaction that writes must go through the log".to_owned(),
+            ));
         }
         let leases = Attached(&self.state.lessor);
         self.state.auth.check_txn(&self.caller, request, &leases)?;
@@ -193,38 +201,39 @@ impl Reading {
         Ok(result?)
     }
 
-    /// Answers a range in pieces, whatever its size.
+    /// Reads a range in chunks.
     ///
     /// # Errors
-    /// The caller may not. What else may go wrong comes with the pieces.
+    /// The user has no permission. Other errors come with the chunks.
     pub fn stream(self, request: pb::RangeRequest) -> Result<RangeStream, Error> {
         self.state.auth.check_range(&self.caller, &request)?;
         Ok(RangeStream::new(self, request))
     }
 
-    /// Whether what was read may be given out. As things are now: after a snapshot, in another state machine than the one that was read.
+    /// Checks that the data may still be returned, against the current state machine: a snapshot
+    /// may have replaced the one that was read.
     pub(super) fn check_unchanged(&self) -> Result<(), Error> {
         Ok(self.server.state().auth.check_unchanged(&self.caller)?)
     }
 }
 
-/// What is said of a read that took long.
-struct Slow<'a, F> {
+/// The log fields of a slow read.
+struct SlowRead<'a, F> {
     prefix: &'static str,
     request: &'a dyn Display,
-    /// In words, what was found.
+    /// Describes the result.
     found: F,
 }
 
-/// What counts of a header towards the size of an answer.
+/// Returns the part of the header that counts towards the logged size.
 fn revision_alone(revision: i64) -> pb::ResponseHeader {
     pb::ResponseHeader { revision, ..pb::ResponseHeader::default() }
 }
 
-/// How many keys each range of a transaction found.
-struct Counts<'a>(&'a TxnResult);
+/// Formats the number of keys that each range of a transaction found.
+struct RangeCounts<'a>(&'a TxnResult);
 
-impl Display for Counts<'_> {
+impl Display for RangeCounts<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ranges = self.0.responses.iter().filter_map(|response| match response {
             OpResult::Range(range) => Some(range.kvs.len()),
@@ -243,12 +252,13 @@ mod tests {
     use mvcc::Kvs;
 
     #[test]
-    fn what_a_transaction_found_is_told_range_by_range() {
+    fn a_slow_transaction_logs_the_count_of_each_range() {
         let range = || {
             OpResult::Range(RangeResult { revision: 2, kvs: Kvs::default(), more: false, count: 0 })
         };
-        let found =
-            |responses| Counts(&TxnResult { revision: 2, succeeded: true, responses }).to_string();
+        let found = |responses| {
+            RangeCounts(&TxnResult { revision: 2, succeeded: true, responses }).to_string()
+        };
         assert_eq!(found(vec![]), "");
         assert_eq!(found(vec![range(), range()]), "range_response_count:0 range_response_count:0");
     }

@@ -1,18 +1,19 @@
-//! A range in pieces.
+//! A range in chunks.
 //!
 //! ```text
-//!   chunk 1   10 keys     300 bytes                                        small: twice as many next time
+//!   chunk 1   10 keys     300 bytes     small: the next has twice as many keys
 //!   chunk 2   20 keys     600 bytes
 //!   …
 //!   chunk 12  20480 keys  614 KB
-//!   chunk 13  40960 keys  1.2 MB                                           about max-request-bytes: as many again
-//!   last      3200 keys   97 KB      header revision 7, count 85120        and nothing more
+//!   chunk 13  40960 keys  1.2 MB        near max-request-bytes: the next has as many
+//!   last      3200 keys   97 KB         header revision 7, count 85120
 //! ```
 //!
-//! All pieces are of one revision, that of the first. It is not kept from being compacted: a reader that slow hears of it. Only the last has a header, says
-//! whether there is more beyond the limit, and counts: all keys of the range, sent or not.
+//! All chunks are of the revision of the first. A compaction may discard that revision, and a slow
+//! reader then gets an error. Only the last chunk has a header, `more` and the count of all keys of
+//! the range.
 //!
-//! Nothing is read ahead: the next piece is read when it is asked for.
+//! There is no read-ahead: a chunk is read when it is requested.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use mvcc::kv::KeyValueRef;
@@ -22,30 +23,30 @@ use proto::etcdserverpb as pb;
 use super::reading::Reading;
 use crate::error::Error;
 
-/// Keys of the first piece.
+/// The number of keys in the first chunk.
 const FIRST_CHUNK_KEYS: i64 = 10;
 
-/// A range in pieces: an iterator that ends after the last, or after an error.
+/// An iterator over the chunks of a range. It ends after the last chunk or an error.
 #[derive(Debug)]
 pub struct RangeStream {
     reading: Reading,
-    /// What to read next; none when all is told.
+    /// The next request; `None` after the last chunk.
     next: Option<pb::RangeRequest>,
-    /// Keys that may still be sent.
+    /// The number of keys below the limit.
     keys_left: i64,
     keys_sent: i64,
-    /// The revision of the store as the first piece was read.
+    /// The revision of the first chunk.
     revision: Option<i64>,
     target_bytes: usize,
 }
 
-/// A piece of a range.
+/// A chunk of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// Its keys. But for the last piece there is no more and no count, and it is to be framed without a header
-    /// ([`mvcc::Response::encode_body`]).
+    /// The keys. All but the last chunk have no `more` and no count, and are encoded without a
+    /// header ([`mvcc::Response::encode_body`]).
     pub range: RangeResult,
-    /// Whether it is the last.
+    /// Whether this is the last chunk.
     pub is_last: bool,
 }
 
@@ -66,7 +67,7 @@ impl RangeStream {
 
     fn read(&mut self, request: pb::RangeRequest) -> Result<Chunk, Error> {
         let mut range = self.reading.measured_range(&request)?;
-        // Before it is given out, not only in the end: what is left unsent needs no excuse.
+        // Before each chunk, not only at the end: a sent chunk cannot be taken back.
         self.reading.check_unchanged()?;
         let revision = *self.revision.get_or_insert(range.revision);
         range.revision = revision;
@@ -87,7 +88,7 @@ impl RangeStream {
         Ok(Chunk { range, is_last })
     }
 
-    /// What to read after a piece.
+    /// Returns the request for the next chunk.
     fn following(
         &self,
         mut request: pb::RangeRequest,
@@ -112,11 +113,11 @@ impl Iterator for RangeStream {
     }
 }
 
-/// The smallest key that comes after those of a piece.
+/// Returns the smallest key after those of a chunk.
 fn after_last_key(range: &RangeResult) -> Result<Bytes, Error> {
     let last = range.kvs.iter().last().and_then(KeyValueRef::parse);
     let Some(KeyValueRef { key, .. }) = last else {
-        return Err(Error::Fault("a range that has more has no last key".to_owned()));
+        return Err(Error::Fault("a range with more keys has no last key".to_owned()));
     };
     let mut next = BytesMut::with_capacity(key.len() + 1);
     next.extend_from_slice(key);
@@ -124,7 +125,8 @@ fn after_last_key(range: &RangeResult) -> Result<Bytes, Error> {
     Ok(next.freeze())
 }
 
-/// How many keys the next piece has, for its size to be near the target. Within a factor of two nothing changes, or it would go back and forth.
+/// Returns the number of keys of the next chunk, so that its size comes near the target. Within a
+/// factor of two it stays, to avoid oscillation.
 fn next_limit(limit: i64, size: usize, target: usize) -> i64 {
     if size < target / 2 {
         limit.saturating_mul(2)
@@ -140,12 +142,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_come_near_their_target() {
+    fn chunk_sizes_approach_the_target() {
         assert_eq!(next_limit(10, 49, 100), 20);
         assert_eq!(next_limit(10, 50, 100), 10);
         assert_eq!(next_limit(10, 200, 100), 10);
         assert_eq!(next_limit(10, 201, 100), 5);
-        assert_eq!(next_limit(1, usize::MAX, 100), 1, "none would be all");
+        assert_eq!(next_limit(1, usize::MAX, 100), 1, "a limit of zero would mean all");
         assert_eq!(next_limit(i64::MAX, 0, 100), i64::MAX);
     }
 }

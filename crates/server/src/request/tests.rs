@@ -1,4 +1,4 @@
-//! Requests to a member whose raft loop is the test.
+//! Requests to a member whose raft loop the test plays.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -34,9 +34,9 @@ fn enable_auth(rig: &mut Rig) {
     rig.done(&InternalRaftRequest { auth_enable, ..header() });
 }
 
-/// Who asks is found out only by a member that has time for it.
+/// An overloaded member does not spend time on authentication.
 #[test]
-fn a_member_that_is_far_behind_turns_requests_away_whoever_asks() {
+fn an_overloaded_member_refuses_requests_before_authentication() {
     let mut rig = Rig::new();
     enable_auth(&mut rig);
     let server = rig.server.clone();
@@ -51,7 +51,7 @@ fn a_member_that_is_far_behind_turns_requests_away_whoever_asks() {
 }
 
 #[test]
-fn for_ever_is_a_time_to_sleep() {
+fn sleeping_for_the_longest_duration_does_not_overflow() {
     let rig = Rig::new();
     assert_eq!(poll(&mut Box::pin(rig.server.sleep(Duration::MAX))), None);
 }

@@ -1,12 +1,13 @@
-//! Users and roles. All of it goes through the log, questions too: so the answer is as of its place there, and whether whoever asks may is decided in one
-//! place, as it is applied.
+//! Users and roles. All requests go through the log, reads too, so that the apply layer is the only
+//! place that checks permissions.
 //!
-//! Passwords do not go through the log. The member that is asked hashes or compares them, aside, since that takes a twentieth of a second by design:
+//! Passwords do not go through the log. The member that receives the request hashes or verifies
+//! them on a pool, since that takes about 50 ms by design:
 //!
 //! ```text
-//!   add alice, "secret" ──► hash ──► log: add alice, base64 of $2a$10$…
-//!   authenticate alice, "secret" ──► the same hash at revision 7? ──► log: alice, letters at random ──► token fbCZpKxDEEcsxGSh.41
-//!                                         └─── revision 8 by now? compare again ◄──┘
+//!   add alice, "secret" ─► hash ─► log: add alice, base64 of $2a$10$…
+//!   authenticate alice, "secret" ─► verify at auth revision 7 ─► log: alice, letters ─► token
+//!                                         └─── auth revision 8 by now? verify again ◄┘
 //! ```
 
 use env::OsRandom;
@@ -25,10 +26,10 @@ macro_rules! through_log {
                 $(#[$doc])*
                 pub async fn $name(
                     &self,
-                    who: &Credentials,
+                    credentials: &Credentials,
                     r: pb::$request,
                 ) -> Result<pb::$response, Error> {
-                    self.log_for_response(who, r).await
+                    self.response_for(credentials, r).await
                 }
             )*
         }
@@ -36,33 +37,33 @@ macro_rules! through_log {
 }
 
 through_log! {
-    /// Begins to ask who asks.
+    /// Enables authentication.
     auth_enable(AuthEnableRequest) -> AuthEnableResponse;
-    /// Stops asking.
+    /// Disables authentication.
     auth_disable(AuthDisableRequest) -> AuthDisableResponse;
-    /// Whether users are asked for.
+    /// Returns whether authentication is enabled.
     auth_status(AuthStatusRequest) -> AuthStatusResponse;
     /// Deletes a user.
     user_delete(AuthUserDeleteRequest) -> AuthUserDeleteResponse;
-    /// The roles of a user.
+    /// Returns the roles of a user.
     user_get(AuthUserGetRequest) -> AuthUserGetResponse;
-    /// All users.
+    /// Lists the users.
     user_list(AuthUserListRequest) -> AuthUserListResponse;
-    /// Gives a role to a user.
+    /// Grants a role to a user.
     user_grant_role(AuthUserGrantRoleRequest) -> AuthUserGrantRoleResponse;
-    /// Takes a role from a user.
+    /// Revokes a role of a user.
     user_revoke_role(AuthUserRevokeRoleRequest) -> AuthUserRevokeRoleResponse;
     /// Adds a role.
     role_add(AuthRoleAddRequest) -> AuthRoleAddResponse;
-    /// The permissions of a role.
+    /// Returns the permissions of a role.
     role_get(AuthRoleGetRequest) -> AuthRoleGetResponse;
-    /// All roles.
+    /// Lists the roles.
     role_list(AuthRoleListRequest) -> AuthRoleListResponse;
     /// Deletes a role.
     role_delete(AuthRoleDeleteRequest) -> AuthRoleDeleteResponse;
-    /// Gives a permission to a role.
+    /// Grants a permission to a role.
     role_grant_permission(AuthRoleGrantPermissionRequest) -> AuthRoleGrantPermissionResponse;
-    /// Takes a permission from a role.
+    /// Revokes a permission of a role.
     role_revoke_permission(AuthRoleRevokePermissionRequest) -> AuthRoleRevokePermissionResponse;
 }
 
@@ -70,39 +71,45 @@ impl Server {
     /// Adds a user.
     pub async fn user_add(
         &self,
-        who: &Credentials,
+        credentials: &Credentials,
         mut r: pb::AuthUserAddRequest,
     ) -> Result<pb::AuthUserAddResponse, Error> {
         if !r.options.is_some_and(|options| options.no_password) {
-            r.hashed_password = self.hash_password(who, std::mem::take(&mut r.password)).await?;
+            r.hashed_password =
+                self.hash_password(credentials, std::mem::take(&mut r.password)).await?;
         }
-        self.log_for_response(who, r).await
+        self.response_for(credentials, r).await
     }
 
     /// Changes the password of a user.
     pub async fn user_change_password(
         &self,
-        who: &Credentials,
+        credentials: &Credentials,
         mut r: pb::AuthUserChangePasswordRequest,
     ) -> Result<pb::AuthUserChangePasswordResponse, Error> {
         if !r.password.is_empty() {
-            r.hashed_password = self.hash_password(who, std::mem::take(&mut r.password)).await?;
+            r.hashed_password =
+                self.hash_password(credentials, std::mem::take(&mut r.password)).await?;
         }
-        self.log_for_response(who, r).await
+        self.response_for(credentials, r).await
     }
 
-    /// Hashes a password for somebody who may set one. Nobody else gets so much work done.
-    async fn hash_password(&self, who: &Credentials, password: String) -> Result<String, Error> {
-        self.check_admin_of_late(who).await?;
+    /// Hashes a password. Only for the role root, since it is expensive.
+    async fn hash_password(
+        &self,
+        credentials: &Credentials,
+        password: String,
+    ) -> Result<String, Error> {
+        self.check_admin_linearizable(credentials).await?;
         let cost = self.state().auth.cost();
         let hash = move || auth::hash_password(cost, &password, &mut OsRandom);
-        Ok(self.aside(&self.shared.pools.passwords, hash).await??)
+        Ok(self.run_blocking(&self.shared.pools.passwords, hash).await??)
     }
 
-    /// Gives a token to a user who knows the password.
+    /// Checks a password and assigns a token.
     ///
     /// # Errors
-    /// No such user, another password, or nobody is asked for any.
+    /// Unknown user, wrong password, or authentication is disabled.
     pub async fn authenticate(
         &self,
         r: pb::AuthenticateRequest,
@@ -115,16 +122,16 @@ impl Server {
             if answered.result.is_err() || checked == self.state().auth.revision() {
                 return self.with_header(answered);
             }
-            // The password may have been changed between the two; then the token is not theirs to have.
+            // The password may have changed in between, and the token must not be handed out.
             tracing::info!("revision when password checked became stale; retrying");
         }
     }
 
-    /// Returns the revision of users and roles at which the password was that of the user.
+    /// Returns the auth revision at which the password was valid.
     async fn check_password(&self, name: &str, password: &str) -> Result<u64, Error> {
         let (state, user, password) = (self.state(), name.to_owned(), password.to_owned());
         let check = move || state.auth.check_password(&user, &password);
-        let checked = self.aside(&self.shared.pools.passwords, check).await?;
+        let checked = self.run_blocking(&self.shared.pools.passwords, check).await?;
         checked.map_err(|error| {
             if error != auth::Error::AuthNotEnabled {
                 tracing::warn!(user = name, %error, "invalid authentication was requested");

@@ -1,4 +1,4 @@
-//! Waiting for something, but not forever; and having something done by another thread.
+//! Waiting with deadlines, and running blocking work on a pool.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -11,10 +11,10 @@ use crate::error::Error;
 use crate::server::Server;
 use crate::sync::pool::Pool;
 
-/// How long is waited for all to be applied that is committed, before a lease is looked up or a learner judged.
+/// The longest wait for committed entries to be applied, before a lease or learner is looked up.
 const APPLY_TIME: Duration = Duration::from_secs(1);
 
-/// The first of two futures to end; none if it is the second, and its error if it has one.
+/// Awaits a future until another ends. Returns `None` if the other ends first, or its error.
 pub(super) async fn within<T>(
     future: impl Future<Output = T>,
     end: impl Future<Output = Result<(), Error>>,
@@ -28,22 +28,27 @@ pub(super) async fn within<T>(
 }
 
 impl Server {
-    /// Waits until all is applied here that this member knows to be committed.
+    /// Waits until the entries that this member knows to be committed are applied.
     pub(super) async fn catch_up(&self) -> Result<(), Error> {
         let applied = self.wait_applied(self.committed());
         let applied = within(applied, self.sleep(APPLY_TIME)).await?;
         applied.unwrap_or(Err(Error::TimeoutWaitAppliedIndex))
     }
 
-    /// Waits until an index is applied here that came from outside, and may be one that never is. False if it is not by the deadline.
-    pub(super) async fn reaches(&self, index: Index, deadline: Duration) -> Result<bool, Error> {
+    /// Waits until an index from a client, which may never be reached, is applied here. Returns
+    /// false at the deadline.
+    pub(super) async fn wait_applied_until(
+        &self,
+        index: Index,
+        deadline: Duration,
+    ) -> Result<bool, Error> {
         while self.applied() < index {
             let left = deadline.saturating_sub(self.now());
             if left.is_zero() {
                 return Ok(false);
             }
             let step = self.sleep(left.min(self.config().heartbeat));
-            // Who waits for an index is remembered until it comes: so only for one that will.
+            // A waiter stays registered until its index is applied, so it must be a committed one.
             if self.committed() >= index {
                 within(self.wait_applied(index), step).await?.transpose()?;
             } else {
@@ -53,7 +58,7 @@ impl Server {
         Ok(true)
     }
 
-    /// Lets some time pass, unless it is up.
+    /// Sleeps, or fails if the deadline has passed.
     pub(super) async fn pause(&self, time: Duration, deadline: Duration) -> Result<(), Error> {
         let left = deadline.saturating_sub(self.now());
         if left.is_zero() {
@@ -62,13 +67,13 @@ impl Server {
         self.sleep(time.min(left)).await
     }
 
-    /// When a request that begins now has taken long enough.
+    /// Returns the deadline of a request that begins now.
     pub(super) fn deadline(&self) -> Duration {
         self.now().saturating_add(self.config().request_timeout())
     }
 
-    /// How much of its time is left.
-    pub(super) fn left(&self, deadline: Duration) -> Duration {
+    /// Returns the time until a deadline.
+    pub(super) fn time_left(&self, deadline: Duration) -> Duration {
         deadline.saturating_sub(self.now())
     }
 
@@ -76,8 +81,8 @@ impl Server {
         if self.is_stopping() { Err(Error::Stopped) } else { Ok(()) }
     }
 
-    /// Has something done that takes long, by a thread that may.
-    pub(super) async fn aside<T: Send + 'static>(
+    /// Runs blocking work on a pool.
+    pub(super) async fn run_blocking<T: Send + 'static>(
         &self,
         pool: &Pool,
         work: impl FnOnce() -> T + Send + 'static,
@@ -102,12 +107,12 @@ mod tests {
     }
 
     #[test]
-    fn whatever_ends_first_decides() {
+    fn the_future_that_ends_first_decides() {
         let time_is_up = || ready(Ok(()));
         assert_eq!(poll(within(ready(7), pending())), Poll::Ready(Ok(Some(7))));
         assert_eq!(poll(within(pending::<u8>(), time_is_up())), Poll::Ready(Ok(None)));
-        let in_time_after_all = poll(within(ready(7), time_is_up()));
-        assert_eq!(in_time_after_all, Poll::Ready(Ok(Some(7))));
+        let both_ready = poll(within(ready(7), time_is_up()));
+        assert_eq!(both_ready, Poll::Ready(Ok(Some(7))));
         let stopped = poll(within(pending::<u8>(), ready(Err(Error::Stopped))));
         assert_eq!(stopped, Poll::Ready(Err(Error::Stopped)));
         assert_eq!(poll(within(pending::<u8>(), pending())), Poll::Pending);

@@ -1,4 +1,4 @@
-//! Databases that come from other members: good ones, others, and several at once.
+//! Databases of peers: valid, invalid and concurrent ones.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::pipeline::peer_inbox::RECEIVED_MAX;
 const OTHER: MemberId = MemberId(2);
 const TERM: Term = Term(3);
 
-/// A member that others send databases to.
+/// A member that receives databases.
 struct Receiver {
     rig: Rig,
     folder: PathBuf,
@@ -29,12 +29,12 @@ impl Receiver {
         Receiver { rig, folder }
     }
 
-    fn receive(&self, message: Message, mut image: &[u8]) -> Result<u64, SnapshotRefused> {
+    fn receive(&self, message: Message, mut image: &[u8]) -> Result<u64, ReceiveSnapshotError> {
         self.rig.server.receive_snapshot(message, &mut image)
     }
 
-    /// Of how many consensus hears.
-    fn heard(&self) -> usize {
+    /// Counts the messages that Raft receives.
+    fn delivered(&self) -> usize {
         let mut events = Vec::new();
         self.rig.server.shared.raft.take(&mut events);
         events.iter().filter(|event| matches!(event, Event::Peer { .. })).count()
@@ -57,7 +57,7 @@ fn message(index: u64, term: Term) -> Message {
     }
 }
 
-/// A database that has everything up to an entry, and some keys.
+/// Returns a database with some keys, at an applied index.
 fn image(index: u64, term: Term) -> Vec<u8> {
     let (disk, clock) = (Arc::new(SimDisk::new(0)), Arc::new(SimClock::default()));
     let backend = Backend::open(disk, clock, "db".as_ref(), Config::default()).unwrap();
@@ -73,13 +73,14 @@ fn image(index: u64, term: Term) -> Vec<u8> {
     image
 }
 
-/// The same, with a page that leads to a page twice: it can be opened to be read, and what it says of itself is right.
-fn entangled(index: u64, term: Term) -> Vec<u8> {
+/// Returns a database in which a branch page refers to a page twice. It opens, and its applied
+/// index is right.
+fn with_shared_page(index: u64, term: Term) -> Vec<u8> {
     const PAGE: usize = 4096;
     let mut image = image(index, term);
     let is_branch = |page: &[u8]| page[8] == 1 && page[10] > 2;
     let branch = image.chunks(PAGE).position(is_branch).expect("more than one page of keys");
-    // Behind the header, elements of 16 bytes; the page is the last 8 of each.
+    // Elements of 16 bytes follow the header; the last 8 of each are the page number.
     let (first, second) = (branch * PAGE + 16 + 8, branch * PAGE + 32 + 8);
     image.copy_within(first..first + 8, second);
     image
@@ -90,40 +91,40 @@ fn file(index: u64) -> String {
 }
 
 #[test]
-fn a_database_is_kept_and_consensus_hears_of_it() {
+fn a_valid_database_is_stored_and_raft_gets_the_message() {
     let receiver = Receiver::new();
     let image = image(7, TERM);
     assert_eq!(receiver.receive(message(7, TERM), &image).unwrap(), image.len() as u64);
     assert_eq!(receiver.names(), [file(7)]);
-    assert_eq!(receiver.heard(), 1);
+    assert_eq!(receiver.delivered(), 1);
     let metrics = receiver.rig.server.metrics();
     assert_eq!(metrics.snap_db_fsync_duration.get_sample_count(), 1);
     assert_eq!(metrics.snap_db_save_total_duration.get_sample_count(), 1);
 }
 
-/// It would be found out only when it has taken the place of the old one.
+/// Otherwise it would replace the old database before the damage is found.
 #[test]
-fn a_database_that_makes_no_sense_gets_no_name() {
+fn an_invalid_database_is_not_stored() {
     let receiver = Receiver::new();
     let good = image(7, TERM);
-    let twice = receiver.receive(message(7, TERM), &entangled(7, TERM)).unwrap_err();
+    let twice = receiver.receive(message(7, TERM), &with_shared_page(7, TERM)).unwrap_err();
     assert!(twice.to_string().contains("reached twice"), "{twice}");
     for bad in [&good[..good.len() / 2], b"none", b""] {
         let refused = receiver.receive(message(7, TERM), bad).unwrap_err();
-        assert!(matches!(refused, SnapshotRefused::Database(_)), "{refused}");
-        assert!(receiver.names().is_empty() && receiver.heard() == 0);
+        assert!(matches!(refused, ReceiveSnapshotError::Database(_)), "{refused}");
+        assert!(receiver.names().is_empty() && receiver.delivered() == 0);
     }
     for (index, term) in [(8, TERM), (7, Term(4))] {
         let refused = receiver.receive(message(index, term), &good).unwrap_err();
-        let text = "the database makes no sense: it has entry 7 of term 3 applied";
+        let text = "invalid snapshot database: applied index is 7 of term 3";
         assert!(refused.to_string().starts_with(text), "{refused}");
-        assert!(receiver.names().is_empty() && receiver.heard() == 0);
+        assert!(receiver.names().is_empty() && receiver.delivered() == 0);
     }
 }
 
-/// Consensus has heard of it, and will come for it.
+/// Raft was told of it and will open it.
 #[test]
-fn a_database_that_was_kept_is_not_removed_for_another() {
+fn a_stored_database_is_not_replaced_by_another() {
     let receiver = Receiver::new();
     receiver.receive(message(7, TERM), &image(7, TERM)).unwrap();
     receiver.receive(message(7, Term(4)), &image(7, Term(4))).unwrap_err();
@@ -131,28 +132,28 @@ fn a_database_that_was_kept_is_not_removed_for_another() {
     receiver.receive(message(7, TERM), b"none").unwrap_err();
     assert_eq!(receiver.names(), [file(7)]);
     receiver.receive(message(7, TERM), &image(7, TERM)).unwrap();
-    assert_eq!((receiver.names(), receiver.heard()), (vec![file(7)], 2));
+    assert_eq!((receiver.names(), receiver.delivered()), (vec![file(7)], 2));
 }
 
 #[test]
-fn a_database_that_consensus_does_not_hear_of_is_not_kept() {
+fn a_database_is_deleted_if_raft_does_not_take_the_message() {
     let receiver = Receiver::new();
     receiver.receive(message(7, TERM), &image(7, TERM)).unwrap();
     let received = &receiver.rig.server.shared.received;
     let places: Vec<_> =
         (1..RECEIVED_MAX).map(|_| received.take_place(&Message::default())).collect();
     let full = receiver.receive(message(8, TERM), &image(8, TERM)).unwrap_err();
-    assert!(matches!(full, SnapshotRefused::Message(Unreceived::Full)));
+    assert!(matches!(full, ReceiveSnapshotError::Message(ReceiveError::Full)));
     receiver.receive(message(7, TERM), &image(7, TERM)).unwrap_err();
-    assert_eq!(receiver.names(), [file(7)], "what another call has kept stays");
+    assert_eq!(receiver.names(), [file(7)], "the database of another call stays");
     drop(places);
     receiver.rig.server.shared.raft.close();
     let stopped = receiver.receive(message(8, TERM), &image(8, TERM)).unwrap_err();
-    assert!(matches!(stopped, SnapshotRefused::Message(Unreceived::Stopped)));
+    assert!(matches!(stopped, ReceiveSnapshotError::Message(ReceiveError::Stopped)));
     assert_eq!(receiver.names(), [file(7)]);
 }
 
-/// A database during which another comes.
+/// A reader during which something happens.
 struct Interrupted<'a, F> {
     image: &'a [u8],
     happens: Option<F>,
@@ -167,7 +168,7 @@ impl<F: FnOnce()> Read for Interrupted<'_, F> {
 }
 
 #[test]
-fn databases_that_come_at_once_are_kept_apart() {
+fn concurrent_databases_do_not_mix() {
     let receiver = Receiver::new();
     let (seven, eight) = (image(7, TERM), image(8, TERM));
     let happens = || {
@@ -175,7 +176,7 @@ fn databases_that_come_at_once_are_kept_apart() {
     };
     let mut first = Interrupted { image: &seven, happens: Some(happens) };
     receiver.rig.server.receive_snapshot(message(7, TERM), &mut first).unwrap();
-    assert_eq!((receiver.names(), receiver.heard()), (vec![file(7), file(8)], 2));
+    assert_eq!((receiver.names(), receiver.delivered()), (vec![file(7), file(8)], 2));
     let shared = &receiver.rig.server.shared;
     for index in [7, 8] {
         let path = receiver.folder.join(file(index));
