@@ -1,9 +1,10 @@
-# Members of one cluster, theirs and ours: what check_cluster in ../run is made of. Sourced, not run.
+# The parts of check_cluster in ../run: mixed clusters. Sourced, not run.
 
-# Other versions that members of ours work with: the last of 3.6, and one of 3.5 that is there already. CLUSTER_VERSIONS="3.6.14 3.5.35" has the last of both.
+# Other versions to form clusters with: the last 3.6, and a 3.5 that is already built.
+# CLUSTER_VERSIONS="3.6.14 3.5.35" takes the last of both.
 read -ra cluster_versions <<<"${CLUSTER_VERSIONS:-3.6.14 3.5}"
 
-# Everything, briefly: in CI it must not take long. CLUSTER_TIMES and CLUSTER_SEED ask for more, and for other chances.
+# Runs every scenario briefly, for CI. CLUSTER_TIMES and CLUSTER_SEED ask for more and other runs.
 cluster_brief() {
     local version older=()
     for version in "${cluster_versions[@]}"; do
@@ -26,7 +27,7 @@ cluster_build() {
     ours_build_failing
 }
 
-# A server of another version is built from its module, in a module of its own.
+# Builds a server of another version from its module, in a separate module.
 fetch_module() {
     fetching build_module "$1" >"$work/module.log" 2>&1 || fail "cannot build etcd $1: $(cat "$work/module.log")"
     rm -r "$work/module"

@@ -1,14 +1,15 @@
-# Clients that mean ill: what check_hostile in ../run is made of. Sourced, not run.
+# The parts of check_hostile in ../run: attacks. Sourced, not run.
 
-# A little of every attack: those who behave see no error, and memory and descriptors stay within bounds and come back.
+# Runs every attack briefly: well-behaved clients see no error, and memory and file descriptors stay
+# within bounds and are returned.
 hostile_brief() {
     bin/hostile -check -bowline "$(bowline)"
 }
 
-# The check notices what it ought to notice: nobody keeps what is received without taking memory for it.
+# The check detects growing memory: with a bound of almost nothing it must fail.
 hostile_planted() {
     if bin/hostile -check -bowline "$(bowline)" -only slow-messages -share 0.01 >"$work/planted" 2>&1; then
-        fail "memory is not looked at"
+        fail "the memory bound is not checked"
     fi
     grep -q "memory grew" "$work/planted" || fail "$(cat "$work/planted")"
 }

@@ -1,19 +1,20 @@
-# Clients in other languages: what check_languages in ../run is made of. Sourced, not run.
+# The parts of check_languages in ../run: client libraries. Sourced, not run.
 #
-# Everything they need comes from where people get it: PyPI, npm, Maven Central, crates.io, at the versions that the files beside
-# the programs pin. It is kept in bin/programs, and fetched anew when one of those files has changed.
+# Libraries come from their public registries, at the versions pinned beside the programs. They are
+# kept in bin/programs, and fetched again when a pin changes.
 
-# Every program, with etcd and with us, in plaintext, over TLS, with users, with both and with signed tokens. LANGUAGES and MODES name some if not all are wanted.
+# Runs every program against both servers: plaintext, TLS, users, both, and JWT. LANGUAGES and MODES
+# select some.
 languages_programs() {
     bin/languages -ours "$(bowline)" -languages "${LANGUAGES:-}" -modes "${MODES:-}"
 }
 
-# The programs see what they ought to see.
+# The programs detect falsified responses.
 languages_planted() {
     bin/languages -only-etcd -plant all -languages "${LANGUAGES:-}"
 }
 
-# ---- what they are built of ----
+# ---- builds ----
 
 languages_build() {
     languages_tools
@@ -24,11 +25,11 @@ languages_build() {
         parts+=("$!")
     done
     for pid in "${parts[@]}"; do
-        wait "$pid" || fail "a language could not be set up"
+        wait "$pid" || fail "setting up a language failed"
     done
 }
 
-# Programs of the system, by the package that Debian has them in.
+# Installs missing system programs, by their Debian package.
 languages_tools() {
     local tool missing=()
     declare -A packages=([curl]=curl [node]=nodejs [npm]=npm [java]=default-jdk-headless [javac]=default-jdk-headless [mvn]=maven)
@@ -37,13 +38,13 @@ languages_tools() {
     done
     python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
     [[ ${#missing[@]} -gt 0 ]] || return 0
-    [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null || fail "needed and not here: ${missing[*]}"
+    [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null || fail "missing packages: ${missing[*]}"
     apt-get update -qq
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
         fail "apt-get cannot install ${missing[*]}"
 }
 
-# once NAME FILE... -- COMMAND...: runs a command unless it has been run with these very files.
+# once NAME FILE... -- COMMAND...: runs a command unless it has run with the same file contents.
 once() {
     local stamp=bin/programs/$1.stamp files=() now
     shift
@@ -68,7 +69,7 @@ languages_python() {
     done
 }
 
-# python_packages DIR REQUIREMENTS: a Python of their own, so that they do not meet those of others.
+# python_packages DIR REQUIREMENTS: a virtual environment with these packages.
 python_packages() {
     rm -rf "$1"
     python3 -m venv "$1" && "$1/bin/pip" install --quiet --disable-pip-version-check --no-deps --requirement "$2"
@@ -104,7 +105,7 @@ languages_rust() {
 
 protoc_packages() {
     python_packages bin/programs/protoc languages/rust/protoc.txt || return
-    # shellcheck disable=SC2016 # the script asks where it is
+    # shellcheck disable=SC2016 # expanded by the generated script
     printf '%s\n' '#!/bin/sh' 'exec "$(dirname "$0")/bin/python" -m grpc_tools.protoc "$@"' >bin/programs/protoc/protoc
     chmod +x bin/programs/protoc/protoc
 }

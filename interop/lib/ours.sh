@@ -1,15 +1,15 @@
-# Our side: the programs that the checks in ../run start. Sourced, not run.
+# Our programs for the checks in ../run. Sourced, not run.
 #
-# They are those that `cargo test --workspace` makes, with its profile and its choice of features, so that nothing is built twice; and they keep their assertions.
-# BOWLINE_PROFILE=release asks for other ones.
+# They have the profile and features of `cargo test --workspace`, so that nothing is built twice and
+# debug assertions are on. BOWLINE_PROFILE=release builds optimized ones.
 profile=${BOWLINE_PROFILE:-dev}
 
 ours_build() {
-    # Not with one command: examples may use what is made for tests, the server must not.
+    # Two commands, since examples may enable test features that the server must not have.
     (cd "$root" && cargo build --workspace --examples --profile "$profile" && cargo build --workspace --bins --profile "$profile")
 }
 
-# Our server with failpoints, as bin/bowline-failpoints.
+# Builds our server with failpoints as bin/bowline-failpoints.
 ours_build_failing() {
     (cd "$root" && cargo build --workspace --bin bowline --features node/failpoints --profile "$profile")
     cp "$(bowline)" bin/bowline-failpoints
@@ -22,17 +22,17 @@ ours_target() {
     echo "${CARGO_TARGET_DIR:-$root/target}/$folder"
 }
 
-# Our server.
+# Path of our server.
 bowline() {
     echo "$(ours_target)/bowline"
 }
 
-# A program that is an example of one of our crates.
+# Path of an example of one of our crates.
 example() {
     echo "$(ours_target)/examples/$1"
 }
 
-# Some of our tests, named as cargo names them; they are built already, as cargo test does.
+# Runs some of our tests, which are already built.
 ours_test() {
     (cd "$root" && cargo test --workspace "$@")
 }

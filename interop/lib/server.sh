@@ -1,40 +1,40 @@
-# Our server beside etcd's: what check_ctl, check_clientv3 and check_alternate in ../run are made of. Sourced, not run.
+# The parts of check_ctl, check_clientv3 and check_alternate in ../run. Sourced, not run.
 
 # ---- etcd's command lines ----
 
-# What etcdctl and etcdutl print is the same, whomever they ask.
+# etcdctl and etcdutl print the same against both servers.
 ctl_scripts() {
     bin/ctldiff -ours "$(bowline)" ctl/*.txt
 }
 
-# The comparison sees what it ought to see.
+# The comparison detects falsified output.
 ctl_planted() {
     bin/ctldiff -both-etcd -plant all ctl/planted.txt
 }
 
 # ---- etcd's Go client ----
 
-# The client and all that comes with it find what they expect, at etcd and at us.
+# The client and its packages pass their tests against both servers.
 clients_test() {
     local server
     go test -c -o bin/clients ./clients
     for server in bin/etcd "$(bowline)"; do
         echo "$server"
-        # Tests mostly wait, for elections and for leases to run out.
+        # Tests mostly wait for elections and expiring leases.
         bin/clients -test.parallel 8 -server "$server"
     done
 }
 
 # ---- one directory, two servers ----
 
-# Etcd and we take turns on a directory that is new.
+# Both servers take turns on a new directory.
 alternate_new() {
     bin/alternate -ours "$(bowline)"
     bin/alternate -ours "$(bowline)" -ours-first -seed 2
 }
 
-# And on those of older versions, from which etcd of today may also go on, unless it is stopped by an entry of the v2 API
-# that came after the last snapshot: what etcd writes at its start is one.
+# Both take turns on directories of older versions. The current etcd can continue them too, unless
+# an entry of the v2 API follows the last snapshot; etcd writes such an entry at its start.
 alternate_old() {
     local version life dirs=$work/older
     for version in "${old_versions[@]}"; do
@@ -47,7 +47,7 @@ alternate_old() {
     done
 }
 
-# Whoever comes after notices what is not as it was.
+# The next server detects a removed record.
 alternate_planted() {
     bin/alternate -both-etcd -plant all
 }

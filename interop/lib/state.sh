@@ -1,30 +1,31 @@
-# The state machine, ours and theirs: what check_state in ../run is made of. Sourced, not run, after storage.sh.
+# The parts of check_state in ../run: both state machines. Sourced, not run, after storage.sh.
 #
-# On their side stands etcd itself, on ours the server, and the example replay, which makes a database from a log.
+# etcd itself is compared with our server, and with the example replay, which applies a log to a
+# database.
 
-# How many requests, from which seed on. STATE_OPS and STATE_SEED ask for other ones than CI does.
+# Number of requests, and the first seed. STATE_OPS and STATE_SEED change them.
 state_ops=${STATE_OPS:-12000}
 state_seed=${STATE_SEED:-1}
 
-# Etcd does not differ from itself, or else the comparison finds what is none.
+# etcd compared with itself shows no difference.
 state_control() {
     bin/statediff -both-etcd -seed "$state_seed" -ops 4000
 }
 
-# The same requests to etcd and to us.
+# Sends the same requests to both servers.
 state_requests() {
     bin/statediff -ours "$(bowline)" -seed "$state_seed" -ops "$state_ops"
-    # And as JSON.
+    # The same through the JSON gateway.
     bin/statediff -ours "$(bowline)" -seed "$state_seed" -ops "$((state_ops / 10))" -gateway
 }
 
-# The comparison sees what it ought to see.
+# The comparison detects falsified responses.
 state_planted() {
     bin/statediff -ours "$(bowline)" -ops 5000 -plant all
 }
 
-# The logs of every version, applied by us, give the databases that its members have. They are made side by side, since
-# clusters mostly wait.
+# Applying the logs of every version gives the databases of its members. The clusters run
+# concurrently, since they mostly wait.
 state_logs() {
     local version member maker makers=() count=0 dirs=$work/logged
     for version in "$etcd_version" "${old_versions[@]}"; do
@@ -46,14 +47,15 @@ state_logs() {
 same_state() {
     local theirs=$1/member/snap/db minor=$2 what=$3 ours=$work/applied.db
     rm -f "$ours"
-    # A lease is granted for one and a half election timeouts at least, which with these clusters is a second.
+    # The minimum TTL is one and a half election timeouts, which is a second in these clusters.
     ours replay "$1" "$ours" --ttl-min 1 || fail "replay: $what"
     bin/dbdiff -version "$minor" "$theirs" "$ours" || fail "databases differ: $what"
     same "hash of keys, $what" bin/etcdutl hashkv "$theirs" = bin/etcdutl hashkv "$ours"
 }
 
-# Etcd of every version goes on with a data directory that we have made of a member's log, as it does with that member's
-# own. Two of the three members are missing, so it goes on alone.
+# etcd of every version continues a data directory that we built from a member's log, as it
+# continues that member's own. The other two members are missing, so it is forced into a new
+# cluster.
 state_goes_on() {
     local version one going=()
     for version in "$etcd_version" "${old_versions[@]}"; do
@@ -61,45 +63,45 @@ state_goes_on() {
         going+=($!)
     done
     for one in "${going[@]}"; do
-        wait "$one" || fail "etcd does not go on as with its own files"
+        wait "$one" || fail "etcd does not continue our directory as it does its own"
     done
     echo "data directories made of a log: served by etcd $etcd_version ${old_versions[*]}"
 }
 
 goes_on() {
     local version=$1 from=$work/logged/$1/logged/m1 dir=$work/goes_on/$1
-    # What `same` keeps must not meet that of another version at the same time.
+    # `same` needs a folder per version, since versions run concurrently.
     local work=$dir
     mkdir -p "$dir"
     cp -r "$from" "$dir/theirs"
     ours replay "$from" "$dir/applied.db" --ttl-min 1 --member "$dir/ours" >/dev/null || fail "replay: $version"
     [[ $version == "$etcd_version" ]] || image_is_read
     same "answers of etcd $version, going on" alone theirs lib/goes_on = alone ours lib/goes_on
-    # By then it has taken snapshots of its own. What they say of the members comes from ours, or from its log.
+    # By now etcd has taken its own snapshots, whose members come from ours or from its log.
     same "image of the members by etcd $version" members_of theirs = members_of ours
 }
 
-# Until 3.5 a server knows its members from the image in a snapshot file alone: what that says, it says.
+# Up to 3.5 a server knows its members only from the image in a snapshot file.
 image_is_read() {
     cp -r "$dir/ours" "$dir/planted"
     bin/snapimage -replace http://127.0.0.1:=http://127.0.0.2: "$dir/planted/member/snap"
     [[ $(alone planted bin/etcdctl member list) == *" http://127.0.0.2:"* ]] || fail "etcd $version does not read our image"
 }
 
-# A command beside an etcd that goes on without the other members, and takes a snapshot every other entry.
+# Runs a command beside an etcd in a forced new cluster that takes a snapshot every other entry.
 alone() {
     ETCD_FORCE_NEW_CLUSTER=true ETCD_SNAPSHOT_COUNT=1 ETCD_HEARTBEAT_INTERVAL=50 ETCD_ELECTION_TIMEOUT=500 \
         bin/serve -etcd "$(etcd_of "$version")" "$dir/$1" "${@:2}"
 }
 
-# Clients reach it elsewhere each time.
+# Client URLs differ in each run.
 members_of() {
     bin/snapimage "$dir/$1/member/snap" | sed 's/"clientURLs":.*//'
 }
 
-# ---- measurements ----
+# ---- benchmarks ----
 
-# Etcd's state machine and ours at the same work, and then each figure of theirs above ours.
+# Benchmarks both state machines, then prints each figure of etcd's above ours.
 bench_state() {
     sync
     bin/statebench -dir "$1" | tee "$work/state.theirs"
@@ -110,8 +112,7 @@ bench_state() {
     bench_pairs "$work/state.theirs" "$work/state.ours"
 }
 
-# Lines that differ in nothing but numbers are the same figure, the second of them the second. Those that begin with a
-# number are headings.
+# Pairs lines that differ only in numbers, in order. Lines that begin with a number are headings.
 bench_pairs() {
     awk 'function figure(line) {
             gsub(/[0-9.]+(ns|µs|ms|s)?/, "", line)

