@@ -61,21 +61,21 @@ pub struct ScrubThread {
 
 #[derive(Debug, Default)]
 struct StopSignal {
-    asked: Mutex<bool>,
+    requested: Mutex<bool>,
     wake: Condvar,
 }
 
 impl StopSignal {
-    fn ask(&self) {
-        *self.asked.lock() = true;
+    fn request(&self) {
+        *self.requested.lock() = true;
         self.wake.notify_all();
     }
 
     /// Sleeps for `time`, or until a stop is requested. Returns true if it was.
     fn wait(&self, time: Duration) -> bool {
-        let mut asked = self.asked.lock();
-        self.wake.wait_while_for(&mut asked, |asked| !*asked, time);
-        *asked
+        let mut requested = self.requested.lock();
+        self.wake.wait_while_for(&mut requested, |requested| !*requested, time);
+        *requested
     }
 }
 
@@ -102,9 +102,9 @@ impl ScrubThread {
         panicked: impl FnOnce(&str) + Send + 'static,
     ) -> io::Result<ScrubThread> {
         let stop = Arc::new(StopSignal::default());
-        let asked = Arc::clone(&stop);
+        let requested = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name("scrub".to_owned()).spawn(move || {
-            if let Err(panic) = catch_panic(|| work(&asked)) {
+            if let Err(panic) = catch_panic(|| work(&requested)) {
                 panicked(&panic);
             }
         })?;
@@ -119,7 +119,7 @@ impl ScrubThread {
 
 impl Drop for ScrubThread {
     fn drop(&mut self) {
-        self.stop.ask();
+        self.stop.request();
         if let Some(thread) = self.thread.take() {
             // A panic was reported to the callback.
             let _ = thread.join();

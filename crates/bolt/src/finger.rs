@@ -130,10 +130,10 @@ impl<'a> Finger<'a> {
     /// it if not.
     #[inline]
     fn leads(&self, branch: &View<'a>, child: usize, key: &[u8]) -> Result<bool, CorruptPage> {
-        let behind = child + 1;
-        Ok(behind < branch.count()
+        let next = child + 1;
+        Ok(next < branch.count()
             && self.compare(branch, child, key)?.is_le()
-            && self.compare(branch, behind, key)?.is_gt())
+            && self.compare(branch, next, key)?.is_gt())
     }
 
     /// Compares the key of an element with `key`.

@@ -135,7 +135,7 @@ enum SlotState {
 
 impl SlotState {
     /// Work for the preparer in this state.
-    fn asks(&self) -> PrepareTurn {
+    fn required_turn(&self) -> PrepareTurn {
         match self {
             SlotState::Wanted => PrepareTurn::Busy,
             SlotState::Ready(_) | SlotState::Taken | SlotState::Failed => PrepareTurn::Idle,
@@ -230,8 +230,8 @@ impl Preparer {
 
     /// Does one step, if there is work.
     pub fn turn(&mut self) -> PrepareTurn {
-        let asked = self.slot.state.lock().asks();
-        match asked {
+        let required = self.slot.state.lock().required_turn();
+        match required {
             PrepareTurn::Busy => {}
             PrepareTurn::Idle => return PrepareTurn::Idle,
             PrepareTurn::Done => {
@@ -296,14 +296,14 @@ impl Preparer {
     fn wait_for_need(&self) {
         let mut state = self.slot.state.lock();
         let unneeded = |state: &mut SlotState| {
-            state.asks() == PrepareTurn::Busy && !self.slot.soon.load(Ordering::Relaxed)
+            state.required_turn() == PrepareTurn::Busy && !self.slot.soon.load(Ordering::Relaxed)
         };
         self.slot.changed.wait_while(&mut state, unneeded);
     }
 
     fn wait(&self) {
         let mut state = self.slot.state.lock();
-        let idle = |state: &mut SlotState| state.asks() == PrepareTurn::Idle;
+        let idle = |state: &mut SlotState| state.required_turn() == PrepareTurn::Idle;
         self.slot.changed.wait_while(&mut state, idle);
     }
 }

@@ -159,11 +159,11 @@ fn assert_reported(
     let (path, clock) = (Path::new("db"), Arc::new(OsClock::default()));
     let config = Config { batch_interval: interval, ..config() };
     let backend = Backend::open(Arc::new(disk.clone()), clock, path, config).unwrap();
-    let (tell, told) = mpsc::channel();
-    let failed = move |error: &CommitError| tell.send(error.to_string()).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let failed = move |error: &CommitError| sender.send(error.to_string()).unwrap();
     let thread = CommitThread::spawn_with_callback(&backend, failed).unwrap();
     fail(&backend);
-    let error = told.recv().unwrap();
+    let error = receiver.recv().unwrap();
     assert_eq!(
         thread.stop().unwrap_err().to_string(),
         error,
@@ -206,10 +206,10 @@ fn the_callback_reports_a_panic_of_the_thread() {
 fn the_callback_does_not_run_after_a_stop() {
     let folder = tempfile::tempdir().unwrap();
     let backend = open(&folder, config());
-    let (tell, told) = mpsc::channel::<()>();
+    let (sender, receiver) = mpsc::channel::<()>();
     let thread =
-        CommitThread::spawn_with_callback(&backend, move |_| tell.send(()).unwrap()).unwrap();
+        CommitThread::spawn_with_callback(&backend, move |_| sender.send(()).unwrap()).unwrap();
     backend.create_buckets(&[Bucket::Key]).unwrap();
     thread.stop().unwrap();
-    assert!(told.recv().is_err());
+    assert!(receiver.recv().is_err());
 }

@@ -162,9 +162,9 @@ impl Writer {
         let mut rest = bytes;
         for (start, len) in runs {
             let len = usize::try_from(len * page_size).expect("no longer than the buffer");
-            let (run, behind) = rest.split_at(len);
+            let (run, tail) = rest.split_at(len);
             self.file.write_at(run, start * page_size).map_err(|error| ("write pages", error))?;
-            rest = behind;
+            rest = tail;
         }
         self.sync_pages().map_err(|error| ("sync pages", error))?;
         let page = meta.encode();

@@ -93,8 +93,8 @@ impl<'w> PageOutput<'w> {
         let mut pages = Vec::with_capacity(cuts.len());
         let mut rest = entries;
         for len in cuts {
-            let (chunk, behind) = rest.split_at(len);
-            rest = behind;
+            let (chunk, tail) = rest.split_at(len);
+            rest = tail;
             let size = HEADER + chunk.iter().map(LeafEntry::size).sum::<usize>();
             let id = self.begin_page(size, LEAF, chunk.len());
             write_entries(chunk, bytes, &mut self.bytes);
@@ -116,8 +116,8 @@ impl<'w> PageOutput<'w> {
         let mut pages = Vec::with_capacity(cuts.len());
         let mut rest = branches;
         for len in cuts {
-            let (chunk, behind) = rest.split_at(len);
-            rest = behind;
+            let (chunk, tail) = rest.split_at(len);
+            rest = tail;
             let size = HEADER + chunk.iter().map(BranchEntry::size).sum::<usize>();
             let id = self.begin_page(size, BRANCH, chunk.len());
             write_branches(chunk, bytes, &mut self.bytes);

@@ -10,7 +10,7 @@ use env::{Fault, SeededRandom, SimDisk};
 use crate::support::contents::Contents;
 use crate::support::ops::{Op, Workload};
 use crate::support::verify::verify;
-use crate::support::{FILE, assert_sound, open, options};
+use crate::support::{FILE, assert_consistent, open, options};
 
 /// Power cuts drawn at each change.
 const CUTS: u64 = 3;
@@ -106,7 +106,7 @@ fn commit(db: &Db, model: &mut Contents, ops: &[Op]) -> Result<u64, CommitError>
 fn assert_recovered(disk: &SimDisk, options: &Options, outcome: &Outcome) -> Result<Db, OpenError> {
     let db = open(disk, options)?;
     let snapshot = db.snapshot();
-    assert_sound(&snapshot);
+    assert_consistent(&snapshot);
     let found = Contents::read(&snapshot.root()).unwrap();
     assert!(
         found == outcome.acknowledged || found == outcome.in_flight,
@@ -153,7 +153,7 @@ fn assert_usable(db: &Db, disk: &SimDisk, scenario: &CrashScenario) {
     for _ in 0..3 {
         let _ = commit(db, &mut model, &workload.transaction(10)).unwrap();
     }
-    assert_sound(&db.snapshot());
+    assert_consistent(&db.snapshot());
     verify(&db.snapshot().root(), &model, &mut workload.random);
     // The new commits are durable.
     let later = open(&disk.power_cut(5), &scenario.options).unwrap();
@@ -173,7 +173,7 @@ fn a_power_cut_during_creation_leaves_no_file_or_a_complete_one() {
             for cut in 0..40 {
                 let disk = disk.power_cut(cut);
                 let db = open(&disk, &options).unwrap();
-                assert_sound(&db.snapshot());
+                assert_consistent(&db.snapshot());
                 let _ = commit(&db, &mut Contents::default(), &[Op::Create { bucket: 2 }]).unwrap();
             }
         }

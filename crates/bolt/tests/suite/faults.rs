@@ -6,7 +6,7 @@ use env::{Fault, SimDisk};
 use crate::support::contents::Contents;
 use crate::support::image::{Image, META_TXID};
 use crate::support::ops::Workload;
-use crate::support::{FILE, assert_sound, disk_with, open, options};
+use crate::support::{FILE, assert_consistent, disk_with, open, options};
 
 /// A durable file with some history.
 fn before(options: &Options) -> (SimDisk, Contents) {
@@ -55,7 +55,7 @@ fn commit_until_it_fails(disk: &SimDisk, db: &Db, model: &mut Contents) -> Optio
                 model,
                 "readers keep the last committed state"
             );
-            assert_sound(&snapshot);
+            assert_consistent(&snapshot);
         }
         let refused = db.write().unwrap_err();
         assert!(matches!(refused, CommitError::Poisoned { .. }), "{refused}");
@@ -72,11 +72,11 @@ fn commit_until_it_fails(disk: &SimDisk, db: &Db, model: &mut Contents) -> Optio
 fn assert_nothing_lost(disk: &SimDisk, options: &Options, model: &Contents, failed: &FailedCommit) {
     for disk in [disk.power_cut(1), disk.power_cut(2), disk.clone()] {
         let db = open(&disk, options).unwrap();
-        assert_sound(&db.snapshot());
+        assert_consistent(&db.snapshot());
         let mut found = Contents::read(&db.snapshot().root()).unwrap();
         assert!(found == *model || found == failed.in_flight);
         commit(&db, &mut found, &mut Workload::new(8, 50, 100)).unwrap();
-        assert_sound(&db.snapshot());
+        assert_consistent(&db.snapshot());
         assert_eq!(Contents::read(&db.snapshot().root()).unwrap(), found);
     }
 }
@@ -162,7 +162,7 @@ fn creation_can_be_repeated_after_an_error() {
             }
             assert!(opened.is_err(), "call {call}");
             let db = open(&disk, &options()).unwrap();
-            assert_sound(&db.snapshot());
+            assert_consistent(&db.snapshot());
             // Later commits are durable, and so is the file name.
             let mut model = Contents::default();
             commit(&db, &mut model, &mut Workload::new(call, 20, 100)).unwrap();
@@ -190,7 +190,7 @@ fn a_full_disk_is_reported_and_loses_no_commit() {
     drop(db);
     disk.set_capacity(None);
     let db = open(&disk, &options).unwrap();
-    assert_sound(&db.snapshot());
+    assert_consistent(&db.snapshot());
     assert_eq!(Contents::read(&db.snapshot().root()).unwrap(), acknowledged);
 }
 
@@ -218,11 +218,11 @@ fn without_the_newest_meta_page_the_previous_commit_is_recovered() {
             assert!(older.fell_back().is_some());
             assert_eq!(older.snapshot().txid(), txid);
             assert_eq!(Contents::read(&older.snapshot().root()).unwrap(), before);
-            assert_sound(&older.snapshot());
+            assert_consistent(&older.snapshot());
             // The recovered database accepts further commits.
             let mut model = before;
             commit(&older, &mut model, &mut Workload::new(round, 100, 1_000)).unwrap();
-            assert_sound(&older.snapshot());
+            assert_consistent(&older.snapshot());
         }
     }
 }
@@ -251,14 +251,14 @@ fn without_the_newest_meta_page_the_previous_commit_is_recovered_during_the_next
             }
             let disk = disk.power_cut(change);
             let mut image = Image::new(disk.contents(FILE).unwrap());
-            if image.meta(META_TXID) != txid || !image.is_meta_sound(0) || !image.is_meta_sound(1) {
+            if image.meta(META_TXID) != txid || !image.is_meta_valid(0) || !image.is_meta_valid(1) {
                 continue;
             }
             let at = image.newest_meta() * image.page_size + 30;
             image.bytes[at] ^= 1;
             let db = open(&disk_with(&image.bytes), &options).unwrap();
             assert_eq!(db.snapshot().txid(), before_txid);
-            assert_sound(&db.snapshot());
+            assert_consistent(&db.snapshot());
             assert_eq!(Contents::read(&db.snapshot().root()).unwrap(), before);
             found += 1;
         }

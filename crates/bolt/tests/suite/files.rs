@@ -10,7 +10,7 @@ use crate::support::contents::Contents;
 use crate::support::image::{Image, META_FREELIST, META_ROOT};
 use crate::support::ops::Workload;
 use crate::support::verify::{verify, verify_size};
-use crate::support::{FILE, assert_sound, disk_with, open, options};
+use crate::support::{FILE, assert_consistent, disk_with, open, options};
 
 const FILES: [&str; 4] = ["empty", "nested", "overflow", "branches"];
 
@@ -42,7 +42,7 @@ fn files_written_by_bbolt_are_read() {
         for read_only in [true, false] {
             let db = open(&disk, &Options { read_only, ..options.clone() }).unwrap();
             assert!(text(&db) == expected, "{name}");
-            assert_sound(&db.snapshot());
+            assert_consistent(&db.snapshot());
             assert_eq!(db.fell_back(), None);
             let model = Contents::read(&db.snapshot().root()).unwrap();
             verify(&db.snapshot().root(), &model, &mut SeededRandom::new(1));
@@ -85,7 +85,7 @@ fn files_written_by_bbolt_can_be_written() {
             let mut tx = db.write().unwrap();
             workload.transaction(30).iter().for_each(|op| op.apply(&mut tx, &mut model));
             tx.commit().unwrap();
-            assert_sound(&db.snapshot());
+            assert_consistent(&db.snapshot());
         }
         verify(&db.snapshot().root(), &model, &mut workload.random);
         drop(db);
@@ -117,7 +117,7 @@ fn a_snapshot_copy_is_a_complete_file() {
             let copy = open(&disk, &options).unwrap();
             assert_eq!(copy.fell_back().is_some(), slot.is_some());
             assert!(text(&copy) == expected, "{name}");
-            assert_sound(&copy.snapshot());
+            assert_consistent(&copy.snapshot());
         }
     });
 }

@@ -8,7 +8,7 @@ use proptest::test_runner::FileFailurePersistence;
 use crate::support::contents::Contents;
 use crate::support::ops::{BUCKETS, Op, Workload};
 use crate::support::verify::{verify, verify_size};
-use crate::support::{FILE, assert_sound, open, options};
+use crate::support::{FILE, assert_consistent, open, options};
 
 /// Commits between two full checks.
 const CHECK_EVERY: u64 = 4;
@@ -69,7 +69,7 @@ impl Run {
         let snapshot = self.db.as_ref().unwrap().snapshot();
         verify(&snapshot.root(), &self.model, &mut self.random);
         verify_size(&snapshot, &self.model, &self.disk.contents(FILE).unwrap());
-        assert_sound(&snapshot);
+        assert_consistent(&snapshot);
     }
 
     /// Holds the newest state, or drops a held one.
@@ -88,7 +88,7 @@ impl Run {
         verify(&snapshot.root(), model, &mut self.random);
         let stats = snapshot.root().stats().unwrap();
         assert_eq!(stats.buckets, model.count().buckets + 1);
-        assert_sound(snapshot);
+        assert_consistent(snapshot);
     }
 
     fn reopen(&mut self) {

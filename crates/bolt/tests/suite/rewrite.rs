@@ -6,7 +6,7 @@ use env::{Disk, Fault, SeededRandom, SimClock, SimDisk};
 use crate::support::contents::Contents;
 use crate::support::ops::Workload;
 use crate::support::verify::{verify, verify_size};
-use crate::support::{FILE, assert_sound, open, options};
+use crate::support::{FILE, assert_consistent, open, options};
 
 /// Power cuts drawn at each change.
 const CUTS: u64 = 3;
@@ -55,7 +55,7 @@ fn concurrent_commits_are_in_the_new_file() {
             verify_size(&db.snapshot(), &model, &disk.contents(FILE).unwrap());
             assert!(commit(&db, &mut model, &mut workload));
             verify(&db.snapshot().root(), &model, &mut workload.random);
-            assert_sound(&db.snapshot());
+            assert_consistent(&db.snapshot());
         }
         if let Some(scrub) = db.scrub() {
             let report = scrub.finish();
@@ -64,7 +64,7 @@ fn concurrent_commits_are_in_the_new_file() {
         // States of files without a name are unchanged.
         for (snapshot, model) in held {
             verify(&snapshot.root(), &model, &mut workload.random);
-            assert_sound(&snapshot);
+            assert_consistent(&snapshot);
         }
         for _ in 0..4 {
             assert!(commit(&db, &mut model, &mut workload));
@@ -73,7 +73,7 @@ fn concurrent_commits_are_in_the_new_file() {
         assert_eq!(disk.read_dir("/".as_ref()).unwrap(), [FILE], "no temporary file is left");
         let db = open(&disk.power_cut(seed), &options).unwrap();
         verify(&db.snapshot().root(), &model, &mut workload.random);
-        assert_sound(&db.snapshot());
+        assert_consistent(&db.snapshot());
     }
 }
 
@@ -168,7 +168,7 @@ fn a_power_cut_during_defragmentation_loses_no_acknowledged_commit() {
             for cut in 0..CUTS {
                 let disk = disk.power_cut(cut);
                 let db = open(&disk, &options).unwrap();
-                assert_sound(&db.snapshot());
+                assert_consistent(&db.snapshot());
                 let mut found = Contents::read(&db.snapshot().root()).unwrap();
                 assert!(
                     found == outcome.acknowledged || found == outcome.in_flight,
@@ -216,7 +216,7 @@ fn an_error_of_any_disk_call_ends_only_the_defragmentation() {
                     );
                 }
             }
-            assert_sound(&held);
+            assert_consistent(&held);
             assert_eq!(Contents::read(&db.snapshot().root()).unwrap(), model);
             drop((held, db));
             let db = open(&disk.power_cut(1), &options).unwrap();
@@ -224,7 +224,7 @@ fn an_error_of_any_disk_call_ends_only_the_defragmentation() {
             // Another process continues from this state, and its commits and the file name are
             // durable.
             let db = open(&disk, &options).unwrap();
-            assert_sound(&db.snapshot());
+            assert_consistent(&db.snapshot());
             assert_eq!(Contents::read(&db.snapshot().root()).unwrap(), model, "call {call}");
             assert!(commit(&db, &mut model, &mut workload));
             for cut in 0..CUTS {
@@ -246,7 +246,7 @@ fn threads_read_and_write_during_defragmentation() {
             (0..20).map(|_| db.defragment(&SimClock::default()).unwrap().size_after).max().unwrap()
         });
         let reading = scope.spawn(|| {
-            (0..200).for_each(|_| assert_sound(&db.snapshot()));
+            (0..200).for_each(|_| assert_consistent(&db.snapshot()));
         });
         while !(rewriting.is_finished() && reading.is_finished()) {
             assert!(commit(&db, &mut model, &mut workload));
@@ -254,5 +254,5 @@ fn threads_read_and_write_during_defragmentation() {
         assert!(rewriting.join().unwrap() > 0);
     });
     verify(&db.snapshot().root(), &model, &mut workload.random);
-    assert_sound(&db.snapshot());
+    assert_consistent(&db.snapshot());
 }

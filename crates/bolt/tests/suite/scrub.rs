@@ -6,7 +6,7 @@ use bolt::{Db, Options};
 use env::{Create, Disk, Fault, Open, OsClock, OsDisk, SimClock, SimDisk};
 
 use crate::support::image::{BRANCH, ELEMENT, HEADER, Image, META_ROOT};
-use crate::support::{FILE, assert_sound, open, options};
+use crate::support::{FILE, assert_consistent, open, options};
 
 fn checked() -> Options {
     Options { page_size: 1024, checksums: true, ..options() }
@@ -107,7 +107,7 @@ fn every_commit_updates_the_checksums() {
         tx.commit().unwrap();
         let report = db.scrub().unwrap().finish();
         assert_eq!((report.learned, report.corrupt), (0, vec![]));
-        assert_sound(&db.snapshot());
+        assert_consistent(&db.snapshot());
         db.close().unwrap();
     }
 }

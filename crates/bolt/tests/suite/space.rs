@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bolt::{Db, Options};
 use env::{OsClock, OsDisk, SeededRandom, SimDisk};
 
-use crate::support::{assert_sound, open, options};
+use crate::support::{assert_consistent, open, options};
 
 /// Overwrites a few of many keys.
 fn overwrite(db: &Db, round: u64) {
@@ -36,7 +36,7 @@ fn a_steady_load_does_not_grow_the_file() {
         let settled = db.snapshot().size();
         (500..2000).for_each(|round| overwrite(&db, round));
         assert_eq!(db.snapshot().size(), settled);
-        assert_sound(&db.snapshot());
+        assert_consistent(&db.snapshot());
     });
 }
 
@@ -60,7 +60,7 @@ fn pages_of_a_held_state_are_reused_only_after_it_is_dropped() {
         drop(held);
         (300..1000).for_each(|round| overwrite(&db, round));
         assert_eq!(db.snapshot().size(), grown);
-        assert_sound(&db.snapshot());
+        assert_consistent(&db.snapshot());
     });
 }
 
@@ -91,7 +91,7 @@ fn a_held_state_in_the_middle_is_pinned_like_the_oldest() {
             drop(snapshot);
             overwrite(&db, round);
         }
-        assert_sound(&db.snapshot());
+        assert_consistent(&db.snapshot());
     });
 }
 
@@ -106,7 +106,7 @@ fn deleting_a_bucket_frees_its_pages() {
         tx.commit().unwrap();
         let snapshot = db.snapshot();
         assert!(snapshot.size_in_use() <= 4 * 4096, "{} of {full}", snapshot.size_in_use());
-        assert_sound(&snapshot);
+        assert_consistent(&snapshot);
         fill(&db);
         let again = db.snapshot().size_in_use();
         assert!(again < full + full / 4, "{full}, then {again}");
@@ -123,7 +123,7 @@ fn pages_freed_before_a_restart_are_reused_after_it() {
         for round in 100..200 {
             let db = open(disk, &options).unwrap();
             overwrite(&db, round);
-            assert_sound(&db.snapshot());
+            assert_consistent(&db.snapshot());
             assert!(db.snapshot().size() <= settled, "no larger than without a restart");
         }
     });
@@ -140,7 +140,7 @@ fn a_bucket_is_inline_up_to_a_quarter_page_and_without_nested_buckets() {
             bucket.create_bucket_if_missing(b"inside").unwrap();
         }
         tx.commit().unwrap();
-        assert_sound(&db.snapshot());
+        assert_consistent(&db.snapshot());
         db.snapshot().root().stats().unwrap().inline_buckets
     };
     // Page header, element, and a key of one byte.
@@ -179,5 +179,5 @@ fn held_states_are_unchanged_on_a_real_disk() {
             assert!(read_all(snapshot) == *contents, "state {} in round {round}", snapshot.txid());
         }
     }
-    assert_sound(&db.snapshot());
+    assert_consistent(&db.snapshot());
 }

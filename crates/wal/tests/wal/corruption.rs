@@ -173,7 +173,7 @@ fn an_oversized_record_is_refused_before_memory_is_allocated() {
         file.set_len(end + 8 + record_len + pad).unwrap();
         let expected = format!(
             "wal: corrupt record: in file '{FIRST}' at position: {end}: \
-             the length field tells of more than a record can be"
+             length field exceeds the maximum record size"
         );
         let errors = [
             wal::valid_snapshots(&*os, &dir).unwrap_err(),

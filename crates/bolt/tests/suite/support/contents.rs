@@ -8,7 +8,7 @@ use bolt::{Bucket, CorruptPage, Error, Item};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contents {
     pub(crate) sequence: u64,
-    pub(crate) things: BTreeMap<Vec<u8>, ModelValue>,
+    pub(crate) entries: BTreeMap<Vec<u8>, ModelValue>,
 }
 
 /// The value of a key: bytes or a nested bucket.
@@ -21,25 +21,25 @@ pub(crate) enum ModelValue {
 impl Contents {
     /// Reads the contents of a bucket, in key order.
     pub(crate) fn read(bucket: &Bucket<'_>) -> Result<Contents, CorruptPage> {
-        let mut things = BTreeMap::new();
+        let mut entries = BTreeMap::new();
         let mut cursor = bucket.cursor();
         while let Some(item) = cursor.next()? {
-            let thing = match item.value {
+            let entry = match item.value {
                 Some(value) => ModelValue::Value(value.to_vec()),
                 None => {
                     let inner = bucket.bucket(item.key)?.expect("the cursor listed this bucket");
                     ModelValue::Bucket(Contents::read(&inner)?)
                 }
             };
-            things.insert(item.key.to_vec(), thing);
+            entries.insert(item.key.to_vec(), entry);
         }
-        Ok(Contents { sequence: bucket.sequence(), things })
+        Ok(Contents { sequence: bucket.sequence(), entries })
     }
 
     /// The items in the order of a cursor.
     pub(crate) fn items(&self) -> Vec<Item<'_>> {
-        let item = |(key, thing)| Item { key, value: ModelValue::value(thing) };
-        self.things.iter().map(|(key, thing)| item((key.as_slice(), thing))).collect()
+        let item = |(key, entry)| Item { key, value: ModelValue::value(entry) };
+        self.entries.iter().map(|(key, entry)| item((key.as_slice(), entry))).collect()
     }
 
     /// Counts nested buckets and pairs at any depth, without this bucket.
@@ -50,8 +50,8 @@ impl Contents {
     }
 
     fn add_to(&self, count: &mut Count) {
-        for thing in self.things.values() {
-            match thing {
+        for entry in self.entries.values() {
+            match entry {
                 ModelValue::Value(_) => count.pairs += 1,
                 ModelValue::Bucket(inner) => {
                     count.buckets += 1;
@@ -63,7 +63,7 @@ impl Contents {
 
     /// Returns the bucket at a path.
     pub(crate) fn bucket(&mut self, path: &[&[u8]]) -> Result<&mut Contents, Error> {
-        path.iter().try_fold(self, |inside, name| match inside.things.get_mut(*name) {
+        path.iter().try_fold(self, |inside, name| match inside.entries.get_mut(*name) {
             Some(ModelValue::Bucket(inner)) => Ok(inner),
             Some(ModelValue::Value(_)) => Err(Error::IncompatibleValue),
             None => Err(Error::BucketNotFound),
@@ -74,7 +74,7 @@ impl Contents {
     pub(crate) fn bucket_if_missing(&mut self, path: &[&[u8]]) -> Result<&mut Contents, Error> {
         path.iter().try_fold(self, |inside, name| {
             let made = || ModelValue::Bucket(Contents::default());
-            match inside.things.entry(name.to_vec()).or_insert_with(made) {
+            match inside.entries.entry(name.to_vec()).or_insert_with(made) {
                 ModelValue::Bucket(inner) => Ok(inner),
                 ModelValue::Value(_) => Err(Error::IncompatibleValue),
             }
@@ -82,28 +82,28 @@ impl Contents {
     }
 
     pub(crate) fn put(&mut self, key: &[u8], value: Vec<u8>) -> Result<(), Error> {
-        match self.things.get(key) {
+        match self.entries.get(key) {
             Some(ModelValue::Bucket(_)) => Err(Error::IncompatibleValue),
             _ => {
-                self.things.insert(key.to_vec(), ModelValue::Value(value));
+                self.entries.insert(key.to_vec(), ModelValue::Value(value));
                 Ok(())
             }
         }
     }
 
     pub(crate) fn delete(&mut self, key: &[u8]) -> Result<bool, Error> {
-        match self.things.get(key) {
+        match self.entries.get(key) {
             Some(ModelValue::Bucket(_)) => Err(Error::IncompatibleValue),
-            _ => Ok(self.things.remove(key).is_some()),
+            _ => Ok(self.entries.remove(key).is_some()),
         }
     }
 
     pub(crate) fn delete_bucket(&mut self, name: &[u8]) -> Result<(), Error> {
-        match self.things.get(name) {
+        match self.entries.get(name) {
             None => Err(Error::BucketNotFound),
             Some(ModelValue::Value(_)) => Err(Error::IncompatibleValue),
             Some(ModelValue::Bucket(_)) => {
-                self.things.remove(name);
+                self.entries.remove(name);
                 Ok(())
             }
         }

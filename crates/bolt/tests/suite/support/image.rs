@@ -43,7 +43,7 @@ impl Image {
     }
 
     /// Reports whether a meta page's checksum is correct.
-    pub(crate) fn is_meta_sound(&self, slot: usize) -> bool {
+    pub(crate) fn is_meta_valid(&self, slot: usize) -> bool {
         let meta = &self.bytes[slot * self.page_size + HEADER..];
         u64_at(meta, META_CHECKSUM) == fnv1a(&meta[..META_CHECKSUM])
     }

@@ -37,7 +37,7 @@ pub(crate) fn disk_with(bytes: &[u8]) -> SimDisk {
 }
 
 /// Asserts that a state is consistent.
-pub(crate) fn assert_sound(snapshot: &Snapshot) {
+pub(crate) fn assert_consistent(snapshot: &Snapshot) {
     let errors = snapshot.check();
     assert!(errors.is_empty(), "transaction {}: {errors:?}", snapshot.txid());
 }

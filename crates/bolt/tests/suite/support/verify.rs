@@ -14,8 +14,8 @@ pub(crate) fn verify(bucket: &Bucket<'_>, model: &Contents, random: &mut SeededR
     forward_and_back(bucket, &items);
     random_moves(bucket.cursor(), &items, random);
     random_lookups(bucket, &items, random);
-    for (key, thing) in &model.things {
-        match thing {
+    for (key, entry) in &model.entries {
+        match entry {
             ModelValue::Value(value) => {
                 assert_eq!(bucket.get(key).unwrap(), Some(value.as_slice()));
                 assert!(bucket.bucket(key).unwrap().is_none(), "a value is not a bucket");
@@ -27,7 +27,7 @@ pub(crate) fn verify(bucket: &Bucket<'_>, model: &Contents, random: &mut SeededR
         }
     }
     for absent in [&b""[..], b"!", b"00003!", b"zzz"] {
-        if !model.things.contains_key(absent) {
+        if !model.entries.contains_key(absent) {
             assert_eq!(bucket.get(absent).unwrap(), None);
         }
     }
