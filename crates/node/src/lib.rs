@@ -1,19 +1,19 @@
-//! The `bowline` binary as a library: flags, logs, and everything wired together.
+//! The `bowline` binary as a library: it wires all components together.
 //!
 //! ```text
-//!   flags, environment, file ─► Config ─► settings ─► listeners ─► member ─► published? ─► serve clients ─► a signal ─► drain, stop
+//!   parse flags ─► start logging ─► bind ports ─► bootstrap ─► serve ─► signal ─► drain and stop
 //! ```
 //!
-//! The only crate that sees all others. It decides nothing that they could: it says where to
-//! listen, what to start first, and when to end.
+//! The only crate that sees all others. It decides where to listen, what to start first and when to
+//! end; everything else is decided below it.
 
 mod bootstrap;
 mod default_host;
 mod listeners;
 mod run;
-mod security;
 mod settings;
 mod signals;
+mod tls_setup;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -22,20 +22,20 @@ use std::process::ExitCode;
 use config::{Exit, Machine, Notice, Parsed};
 use logging::{LogConfig, LogGuard};
 
-/// The whole process, from its arguments to its exit code.
+/// Runs the process, from its arguments to its exit code.
 pub fn main(
     args: impl Iterator<Item = OsString>,
     environment: impl Iterator<Item = (OsString, OsString)>,
 ) -> ExitCode {
     if let Err(error) = failpoint::start() {
-        // If nobody reads it, nobody reads it.
+        // A closed standard error is not an error.
         let _ = writeln!(std::io::stderr(), "failpoints: {error}");
         return ExitCode::FAILURE;
     }
     let args: Vec<OsString> = args.collect();
     let parsed =
         config::parse(args.clone(), environment, &Machine::current(default_host::default_host));
-    // Arguments that are no texts were refused.
+    // `parse` has refused arguments that are not UTF-8.
     let args: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
     match parsed {
         Ok(Parsed { config, notices }) => match start_logs(&config.logs, &notices, &args) {
@@ -43,21 +43,21 @@ pub fn main(
             None => ExitCode::FAILURE,
         },
         Err(Exit::Printed { stdout, stderr, code }) => {
-            // If nobody reads it, nobody reads it.
+            // Closed standard streams are not an error.
             let _ = std::io::stdout().write_all(stdout.as_bytes());
             let _ = std::io::stderr().write_all(stderr.as_bytes());
             ExitCode::from(code)
         }
         Err(Exit::Logged { logs, notices }) => {
-            // Dropped, they write all that they were told.
+            // Dropping the guard writes the queued lines.
             drop(start_logs(&logs, &notices, &args));
             ExitCode::FAILURE
         }
     }
 }
 
-/// Starts the logs, and tells them what is to be told. If they do not start, that is told to the
-/// standard error, as etcd does.
+/// Starts logging and logs the notices. If it cannot start, reports that on standard error, as etcd
+/// does.
 fn start_logs(config: &LogConfig, notices: &[Notice], args: &[String]) -> Option<LogGuard> {
     let error = match logging::start(config) {
         Ok(logs) => {

@@ -1,56 +1,56 @@
-//! The ports of a member, taken before anything else is begun: what is taken by others is found out
-//! first.
+//! The ports of a member. They are bound first, so that a port in use is found before the data
+//! directory is touched.
 //!
 //! ```text
-//!   --listen-client-urls http://127.0.0.1:2379,https://127.0.0.1:2379      one port, which speaks both
+//!   --listen-client-urls http://127.0.0.1:2379,https://127.0.0.1:2379      one port for both
 //! ```
 
 use api::http::Surface;
 use net::{BindError, Listener, SocketOptions};
 
-use crate::security::{ClientSecurity, PeerSecurity, Speaks};
 use crate::settings;
+use crate::tls_setup::{ClientTlsSetup, PeerTlsSetup, PortTls};
 use config::Config;
 use config::url::{Address, ListenUrl};
 
 /// The ports of a member.
 pub(crate) struct Listeners {
-    /// For other members.
+    /// Peer ports.
     pub(crate) peers: Vec<Port>,
-    /// For clients.
+    /// Client ports.
     pub(crate) clients: Vec<Port>,
-    /// For metrics and health.
+    /// Ports for metrics and health.
     pub(crate) metrics: Vec<Port>,
 }
 
-/// A port, and what is served there.
+/// A bound port and the API that it serves.
 pub(crate) struct Port {
     pub(crate) listener: Listener,
     pub(crate) surface: Surface,
-    pub(crate) speaks: Speaks,
+    pub(crate) tls: PortTls,
 }
 
 impl Listeners {
-    /// Takes them all, or none.
+    /// Binds all ports.
     pub(crate) fn bind(
         config: &Config,
-        security: &ClientSecurity,
-        of_peers: &PeerSecurity,
+        security: &ClientTlsSetup,
+        of_peers: &PeerTlsSetup,
     ) -> Result<Listeners, BindError> {
         let listen = &config.listen;
         let options =
             SocketOptions { reuse_port: listen.reuse_port, reuse_address: listen.reuse_address };
         let bind = |address: &Address| Listener::bind(&settings::address(address), options);
-        let bind_all = |addresses: Vec<(&Address, Speaks)>, surface: Surface| {
-            let port = |(address, speaks)| Ok(Port { listener: bind(address)?, surface, speaks });
+        let bind_all = |addresses: Vec<(&Address, PortTls)>, surface: Surface| {
+            let port = |(address, tls)| Ok(Port { listener: bind(address)?, surface, tls });
             addresses.into_iter().map(port).collect::<Result<Vec<_>, _>>()
         };
         tracing::info!(listen_peer_urls = ?texts(&listen.peer), "configuring peer listeners");
-        of_peers.tell(&listen.peer);
+        of_peers.log_settings(&listen.peer);
         let peers = bind_all(by_url(&listen.peer), Surface::Peer)?;
         tracing::info!(listen_client_urls = ?texts(&listen.client), "configuring client listeners");
         let of_clients = listen.client.iter().chain(&listen.client_http);
-        of_clients.filter(|url| !url.is_secure()).for_each(|url| security.tell_plain(url));
+        of_clients.filter(|url| !url.is_secure()).for_each(|url| security.warn_ignored(url));
         let splits = !listen.client_http.is_empty();
         let surface = if splits { Surface::ClientGrpcOnly } else { Surface::Client };
         let mut clients = bind_all(by_address(&listen.client), surface)?;
@@ -60,25 +60,25 @@ impl Listeners {
     }
 }
 
-/// The address of each URL, with what it asks for.
-fn by_url(urls: &[ListenUrl]) -> Vec<(&Address, Speaks)> {
-    urls.iter().map(|url| (url.address(), Speaks::of(url))).collect()
+/// Returns the address of each URL with its TLS.
+fn by_url(urls: &[ListenUrl]) -> Vec<(&Address, PortTls)> {
+    urls.iter().map(|url| (url.address(), PortTls::of(url))).collect()
 }
 
-/// Each address once, with what its URLs ask for.
-fn by_address(urls: &[ListenUrl]) -> Vec<(&Address, Speaks)> {
-    let mut addresses: Vec<(&Address, Speaks)> = Vec::new();
+/// Returns each address once, with the TLS of all its URLs.
+fn by_address(urls: &[ListenUrl]) -> Vec<(&Address, PortTls)> {
+    let mut addresses: Vec<(&Address, PortTls)> = Vec::new();
     for url in urls {
-        let speaks = Speaks::of(url);
+        let tls = PortTls::of(url);
         match addresses.iter_mut().find(|(known, _)| *known == url.address()) {
-            Some((_, known)) => *known = known.and(speaks),
-            None => addresses.push((url.address(), speaks)),
+            Some((_, known)) => *known = known.and(tls),
+            None => addresses.push((url.address(), tls)),
         }
     }
     addresses
 }
 
-/// As they were given.
+/// Returns the URLs as given.
 pub(crate) fn texts(urls: &[ListenUrl]) -> Vec<String> {
     urls.iter().map(ToString::to_string).collect()
 }
@@ -95,7 +95,7 @@ mod tests {
                 .into_iter()
                 .map(|url| ListenUrl::new(Url::parse(url).unwrap()).unwrap())
                 .collect();
-        let speaks: Vec<Speaks> = by_address(&urls).into_iter().map(|(_, speaks)| speaks).collect();
-        assert_eq!(speaks, [Speaks::Plain, Speaks::Both, Speaks::Tls]);
+        let tls: Vec<PortTls> = by_address(&urls).into_iter().map(|(_, tls)| tls).collect();
+        assert_eq!(tls, [PortTls::Plain, PortTls::Both, PortTls::Tls]);
     }
 }

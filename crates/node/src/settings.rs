@@ -1,4 +1,4 @@
-//! What the flags mean to each part: one function a part.
+//! The settings of each component, derived from the configuration.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use config::url::Address;
 use config::url::list::UrlsMap;
 use config::{Config, DiscoveryService};
 
-/// How the member behaves.
+/// Returns the settings of the server.
 pub(crate) fn server(config: &Config, bootstrap: &Bootstrap) -> ServerConfig {
     let mut server = ServerConfig::new(&config.name, &config.data_dir);
     server.wal_dir.clone_from(&config.wal_dir);
@@ -19,7 +19,7 @@ pub(crate) fn server(config: &Config, bootstrap: &Bootstrap) -> ServerConfig {
     server.client_urls = texts(&config.advertise.client);
     server.cluster_token.clone_from(&config.cluster.token);
     match bootstrap {
-        Bootstrap::DataDir => server.initial_cluster = told(config),
+        Bootstrap::DataDir => server.initial_cluster = configured_members(config),
         Bootstrap::NewCluster(initial) => {
             server.initial_cluster = members(initial);
             server.cluster_token.clone_from(&initial.token);
@@ -52,7 +52,7 @@ fn set_raft(server: &mut ServerConfig, raft: &config::Raft) {
 
 fn set_backend(server: &mut ServerConfig, config: &Config) {
     let backend = &config.backend;
-    // Below zero there is no limit.
+    // A negative quota is no limit.
     server.quota_backend_bytes =
         backend.quota_bytes.map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX));
     server.backend.bolt.sync = !config.unsafe_no_fsync;
@@ -104,11 +104,11 @@ fn features(config: &Config) -> Features {
     }
 }
 
-/// What it was told of others, if that can be read: whoever has data knows better, unless there is
-/// nothing in it yet.
-fn told(config: &Config) -> BTreeMap<String, Vec<String>> {
-    let told = UrlsMap::parse(&config.cluster.initial).unwrap_or_default();
-    told.iter().map(|(name, urls)| (name.to_owned(), texts(urls))).collect()
+/// Returns the configured initial cluster, or nothing if it does not parse. A member with data
+/// needs it only if the data is still empty.
+fn configured_members(config: &Config) -> BTreeMap<String, Vec<String>> {
+    let initial = UrlsMap::parse(&config.cluster.initial).unwrap_or_default();
+    initial.iter().map(|(name, urls)| (name.to_owned(), texts(urls))).collect()
 }
 
 pub(crate) fn members(initial: &InitialCluster) -> BTreeMap<String, Vec<String>> {
@@ -123,7 +123,7 @@ fn count(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// How connections of clients are treated.
+/// Returns the settings of client connections.
 pub(crate) fn connections(config: &Config, connections_max: u32) -> net::Config {
     let client = &config.client;
     let (interval, timeout) =
@@ -137,7 +137,7 @@ pub(crate) fn connections(config: &Config, connections_max: u32) -> net::Config 
     }
 }
 
-/// How gRPC is served.
+/// Returns the settings of the gRPC API.
 pub(crate) fn grpc(config: &Config, tracer: Option<trace::Tracer>) -> api::GrpcConfig {
     api::GrpcConfig {
         warning_unary_request_duration: config.monitoring.slow_request,
@@ -147,14 +147,14 @@ pub(crate) fn grpc(config: &Config, tracer: Option<trace::Tracer>) -> api::GrpcC
     }
 }
 
-/// Where traces go, if anywhere.
+/// Returns the settings of distributed tracing, if it is configured.
 pub(crate) fn tracing(config: &Config) -> Option<trace::Settings> {
     let config::Tracing { address, service_name, instance_id, sampled_per_million } =
         config.monitoring.tracing.clone()?;
     Some(trace::Settings { address, service_name, instance_id, sampled_per_million })
 }
 
-/// How paths are served.
+/// Returns the settings of the HTTP API.
 pub(crate) fn http(config: &Config, command_line: Vec<String>) -> api::http::Config {
     let client = &config.client;
     let access =
@@ -180,7 +180,7 @@ pub(crate) fn discovery(service: &DiscoveryService) -> discovery::Settings {
     }
 }
 
-/// Where to listen.
+/// Returns the address to bind.
 pub(crate) fn address(address: &Address) -> net::Address {
     match address {
         Address::Tcp { host, port } => net::Address::Tcp(gocompat::join_host_port(host, *port)),
@@ -188,7 +188,7 @@ pub(crate) fn address(address: &Address) -> net::Address {
     }
 }
 
-/// Where other members reach this one.
+/// Returns the advertised peer URLs.
 pub(crate) fn peer_urls(config: &Config) -> Vec<String> {
     texts(&config.advertise.peer)
 }

@@ -1,4 +1,4 @@
-//! Signals that ask the process to end, and ending by them.
+//! Signals that end the process.
 
 use std::io;
 use std::sync::mpsc::Sender;
@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// What the kernel protects from signals: the first process, of a machine or of a container.
+/// The id of the first process of a machine or container, which the kernel protects from signals.
 const FIRST_PROCESS: u32 = 1;
 
 /// A signal, by its number.
@@ -14,7 +14,7 @@ const FIRST_PROCESS: u32 = 1;
 pub(crate) struct Signal(i32);
 
 impl Signal {
-    /// As Go prints it, in the log.
+    /// Returns Go's name of the signal, for the log.
     pub(crate) fn name(self) -> &'static str {
         match self.0 {
             SIGINT => "interrupt",
@@ -23,9 +23,8 @@ impl Signal {
         }
     }
 
-    /// Ends the process as the signal would have, had nobody caught it: whoever started it sees
-    /// that. The first process of a container is ended by no such signal, and exits as if nothing
-    /// had happened, as etcd does.
+    /// Ends the process by the signal's default action, so that its parent sees the signal. As in
+    /// etcd, the first process of a container, which such a signal cannot end, exits with code 0.
     pub(crate) fn end_process(self) -> ! {
         if std::process::id() != FIRST_PROCESS
             && let Err(error) = signal_hook::low_level::emulate_default_handler(self.0)
@@ -36,7 +35,7 @@ impl Signal {
     }
 }
 
-/// Sends on signals that ask to end. One is enough: as with etcd, more of them change nothing.
+/// Forwards SIGINT and SIGTERM as events. As in etcd, further signals change nothing.
 pub(crate) fn watch<T: Send + 'static>(
     to: Sender<T>,
     event: impl Fn(Signal) -> T + Send + 'static,
@@ -44,7 +43,7 @@ pub(crate) fn watch<T: Send + 'static>(
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for signal in signals.forever() {
-            // If nobody listens any more, the process is ending.
+            // A send fails only when the process is ending.
             let _ = to.send(event(Signal(signal)));
         }
     })?;

@@ -4,7 +4,7 @@
 //! tried again:
 //!
 //! ```text
-//!     0 s  failed to resolve URL Host     1 s  failed to resolve URL Host     2 s  resolved URL Host
+//!     0 s  failed to resolve URL Host    1 s  failed to resolve URL Host    2 s  resolved URL Host
 //! ```
 //!
 //! The wait cannot be interrupted. It happens before signal handlers are installed, so a signal

@@ -9,28 +9,28 @@ use config::{Machine, NoDefaultHost, parse};
 const MACHINE: Machine = Machine { arch: "amd64", default_host: || Err(NoDefaultHost) };
 
 /// A folder with the certificate of a member.
-struct Place(tempfile::TempDir);
+struct CertFolder(tempfile::TempDir);
 
-impl Place {
-    fn new() -> Place {
+impl CertFolder {
+    fn new() -> CertFolder {
         let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new("members"));
         authority.issue(&Subject::default()).write(folder.path(), "m1");
         write(&folder.path().join("ca.pem"), authority.pem().as_bytes());
-        Place(folder)
+        CertFolder(folder)
     }
 
-    /// The configuration of these flags, where `{}` is the folder.
+    /// Returns the configuration for flags, where `{}` is the folder.
     fn config(&self, flags: &[&str]) -> Config {
         let folder = self.0.path().display().to_string();
         let flags = flags.iter().map(|flag| flag.replace("{}", &folder));
         let args = ["bowline".to_owned(), format!("--data-dir={folder}/data")].into_iter();
         let args = args.chain(flags).map(OsString::from);
-        parse(args, [], &MACHINE).expect("sound").config
+        parse(args, [], &MACHINE).expect("valid flags").config
     }
 
-    fn load(&self, flags: &[&str]) -> Result<PeerSecurity, String> {
+    fn load(&self, flags: &[&str]) -> Result<PeerTlsSetup, String> {
         let metrics = tls::Metrics::new(&Registry::new()).unwrap();
-        let loaded = PeerSecurity::load(&self.config(flags), &metrics);
+        let loaded = PeerTlsSetup::load(&self.config(flags), &metrics);
         loaded
             .map_err(|error| error.to_string().replace(&self.0.path().display().to_string(), "{}"))
     }
@@ -40,35 +40,35 @@ const SECURE: &str = "--listen-peer-urls=https://127.0.0.1:2380";
 const PAIR: [&str; 2] = ["--peer-cert-file={}/m1.pem", "--peer-key-file={}/m1.key"];
 
 #[test]
-fn members_speak_tls_where_a_url_says_so() {
-    let place = Place::new();
-    let plain = place.load(&PAIR).unwrap();
-    assert!(matches!(plain.of_peers(Speaks::Plain), TlsMode::Disabled));
-    let secure = place.load(&[PAIR[0], PAIR[1], SECURE]).unwrap();
-    let TlsMode::Required(tls) = secure.of_peers(Speaks::Tls) else { panic!("no TLS") };
+fn a_peer_port_uses_tls_if_its_url_is_secure() {
+    let folder = CertFolder::new();
+    let plain = folder.load(&PAIR).unwrap();
+    assert!(matches!(plain.peer_port(PortTls::Plain), TlsMode::Disabled));
+    let secure = folder.load(&[PAIR[0], PAIR[1], SECURE]).unwrap();
+    let TlsMode::Required(tls) = secure.peer_port(PortTls::Tls) else { panic!("no TLS") };
     assert!(tls.checks_origin && tls.server.listener() == "peer");
-    assert!(matches!(secure.of_peers(Speaks::Plain), TlsMode::Disabled));
+    assert!(matches!(secure.peer_port(PortTls::Plain), TlsMode::Disabled));
     let skips = [PAIR[0], PAIR[1], SECURE, "--peer-skip-client-san-verification"];
-    let TlsMode::Required(tls) = place.load(&skips).unwrap().of_peers(Speaks::Tls) else {
+    let TlsMode::Required(tls) = folder.load(&skips).unwrap().peer_port(PortTls::Tls) else {
         panic!("no TLS")
     };
     assert!(!tls.checks_origin);
 }
 
 #[test]
-fn a_member_that_makes_its_own_certificate_trusts_all_others() {
-    let place = Place::new();
-    let made = place.load(&[SECURE, "--peer-auto-tls", "--peer-client-cert-auth"]).unwrap();
-    let info = made.caller.info();
-    assert_eq!(info.cert_file, Some(place.0.path().join("data/fixtures/peer/cert.pem")));
+fn peer_auto_tls_trusts_all_peers() {
+    let folder = CertFolder::new();
+    let made = folder.load(&[SECURE, "--peer-auto-tls", "--peer-client-cert-auth"]).unwrap();
+    let info = made.client_tls.info();
+    assert_eq!(info.cert_file, Some(folder.0.path().join("data/fixtures/peer/cert.pem")));
     assert!(info.insecure_skip_verify && !info.requires_client_cert());
-    assert!(matches!(made.of_peers(Speaks::Tls), TlsMode::Required(_)));
+    assert!(matches!(made.peer_port(PortTls::Tls), TlsMode::Required(_)));
 }
 
 #[test]
-fn what_is_missing_or_bad_is_told_of() {
-    let place = Place::new();
-    let refused = |flags: &[&str]| place.load(flags).err().expect("refused");
+fn missing_and_bad_files_are_refused() {
+    let folder = CertFolder::new();
+    let refused = |flags: &[&str]| folder.load(flags).err().expect("refused");
     assert_eq!(
         refused(&[SECURE]),
         "cannot listen on TLS for 127.0.0.1:2380: KeyFile and CertFile are not presented"
@@ -77,7 +77,7 @@ fn what_is_missing_or_bad_is_told_of() {
         refused(&[SECURE, PAIR[0]]),
         "KeyFile and CertFile must both be present[key: , cert: {}/m1.pem]"
     );
-    // Also where nothing is to be spoken with it.
+    // Even if no URL uses TLS.
     assert_eq!(refused(&["--peer-trusted-ca-file={}/no"]), "open {}/no: no such file or directory");
     assert_eq!(
         refused(&[
