@@ -41,7 +41,7 @@ impl Context {
         let tracer = shared.config.tracer.as_ref();
         let traced = TracedCall::start(tracer, &shared.server, connection, headers);
         let mut credentials = credentials(connection, headers);
-        credentials.marks = traced.as_ref().map(|traced| traced.marks());
+        credentials.timings = traced.as_ref().map(|traced| traced.timings());
         Context { shared, credentials, send_budget, traced, metadata: Metadata::read(headers) }
     }
 
@@ -69,7 +69,7 @@ impl Context {
     ) -> Option<SpanGuard> {
         let traced = Arc::clone(self.traced.as_ref()?);
         let span = SpanGuard::new(traced, name, attributes());
-        self.credentials.marks = Some(span.marks());
+        self.credentials.timings = Some(span.timings());
         Some(span)
     }
 

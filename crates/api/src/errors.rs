@@ -168,7 +168,7 @@ impl From<server::Error> for CallError {
             E::TimeoutConnectionLost => Canonical::TimeoutDueToConnectionLost,
             E::TimeoutWaitAppliedIndex => Canonical::TimeoutWaitAppliedIndex,
             E::DeadlineExceeded => return CallError(Status::DEADLINE_EXCEEDED),
-            E::Alone => return CallError::new(Code::Unimplemented, error.to_string()),
+            E::NoPeers => return CallError::new(Code::Unimplemented, error.to_string()),
             E::LeaderChanged => Canonical::LeaderChanged,
             E::NoLeader => Canonical::NoLeader,
             E::NotLeader => Canonical::NotLeader,

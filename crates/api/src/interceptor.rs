@@ -90,7 +90,7 @@ pub(crate) fn credentials(connection: &Connection, headers: &HeaderMap) -> Crede
     let name = connection.common_name.as_deref();
     let name = name.filter(|_| !headers.contains_key(GATEWAY_ACCEPT));
     let (token, common_name) = (token.map(without_bearer), name.map(str::to_owned));
-    Credentials { token, common_name, marks: None }
+    Credentials { token, common_name, timings: None }
 }
 
 fn without_bearer(value: &HeaderValue) -> String {

@@ -9,7 +9,7 @@
 //!                   ─► Outlet message ══ GET /raft/stream/message/2 ═══════► Inlet ─► Server::receive
 //!                   ─► Pipeline       ── POST /raft ───────────────────────► Handler ─► Server::receive
 //!   send_snapshot ───► snapshots      ── POST /raft/snapshot ──────────────► Handler ─► Server::receive_snapshot
-//!   ask_for_… ───────► Asker          ── GET /version, POST /leases, … ────► Handler ─► Server::…_for_peer
+//!   request_… ───────► Asker          ── GET /version, POST /leases, … ────► Handler ─► Server::…_for_peer
 //!                      prober         ── GET /raft/probing ────────────────► Handler
 //! ```
 //!
@@ -18,7 +18,7 @@
 //!
 //! ```no_run
 //! # fn start(config: peer::Config, registry: &prometheus::Registry, listener: net::Listener, rest: std::sync::Arc<impl net::Handler>,
-//! #     settings: server::ServerConfig, machine: server::Machine) -> Result<(), Box<dyn std::error::Error>> {
+//! #     settings: server::ServerConfig, machine: server::Platform) -> Result<(), Box<dyn std::error::Error>> {
 //! use std::sync::Arc;
 //! use std::time::Duration;
 //!

@@ -28,7 +28,7 @@ use prost::Message as _;
 use proto::etcdserverpb as pb;
 use proto::leasepb;
 use serde::Deserialize;
-use server::{AskError, Asking, PeerHash, PeerVersions};
+use server::{PeerHash, PeerRequestError, PeerResponse, PeerVersions};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use types::{LeaseId, MemberId};
@@ -66,7 +66,7 @@ pub struct KnownCluster {
 }
 
 /// Waits for an answer, on a thread that may.
-pub fn wait<T>(mut asking: Asking<T>) -> Result<T, AskError> {
+pub fn wait<T>(mut asking: PeerResponse<T>) -> Result<T, PeerRequestError> {
     struct Unpark(Thread);
 
     impl Wake for Unpark {
@@ -90,12 +90,16 @@ impl Asker {
     }
 
     /// Who is in the cluster that these URLs are of. Each of them gets as much time.
-    pub fn members(&self, urls: &[String], within_each: Duration) -> Asking<KnownCluster> {
+    pub fn members(&self, urls: &[String], within_each: Duration) -> PeerResponse<KnownCluster> {
         self.ask_for_members(urls, within_each, true)
     }
 
     /// The same, without a word about who does not answer: that is to be expected.
-    pub fn members_quietly(&self, urls: &[String], within_each: Duration) -> Asking<KnownCluster> {
+    pub fn members_quietly(
+        &self,
+        urls: &[String],
+        within_each: Duration,
+    ) -> PeerResponse<KnownCluster> {
         self.ask_for_members(urls, within_each, false)
     }
 
@@ -104,7 +108,7 @@ impl Asker {
         urls: &[String],
         within_each: Duration,
         tells: bool,
-    ) -> Asking<KnownCluster> {
+    ) -> PeerResponse<KnownCluster> {
         let (client, urls) = (self.client.clone(), urls.to_vec());
         self.ask(async move {
             for text in &urls {
@@ -127,7 +131,7 @@ impl Asker {
                 match known_cluster(&reply) {
                     Ok(cluster) if cluster.members.is_empty() => {
                         let text = "failed to get raft cluster member(s) from the given URLs";
-                        return Err(AskError::Failed(text.to_owned()));
+                        return Err(PeerRequestError::Failed(text.to_owned()));
                     }
                     Ok(cluster) => return Ok(cluster),
                     Err(error) if tells => {
@@ -137,12 +141,12 @@ impl Asker {
                 }
             }
             let text = "could not retrieve cluster information from the given URLs";
-            Err(AskError::Failed(text.to_owned()))
+            Err(PeerRequestError::Failed(text.to_owned()))
         })
     }
 
     /// Which release a member runs, and which version it thinks the cluster speaks.
-    pub fn version(&self, urls: &[String], within: Duration) -> Asking<PeerVersions> {
+    pub fn version(&self, urls: &[String], within: Duration) -> PeerResponse<PeerVersions> {
         self.first(urls, within, SHORT_BYTES_MAX, get("/version"), |reply| {
             let versions: Versions = json(reply)?;
             Ok(PeerVersions { server: versions.etcdserver, cluster: versions.etcdcluster })
@@ -150,12 +154,12 @@ impl Asker {
     }
 
     /// Whether the cluster of a member is being downgraded.
-    pub fn downgrade_enabled(&self, urls: &[String], within: Duration) -> Asking<bool> {
+    pub fn downgrade_enabled(&self, urls: &[String], within: Duration) -> PeerResponse<bool> {
         self.first(urls, within, SHORT_BYTES_MAX, get("/downgrade/enabled"), |reply| {
             match reply.text().as_str() {
                 "true" => Ok(true),
                 "false" => Ok(false),
-                text => Err(AskError::Failed(format!(
+                text => Err(PeerRequestError::Failed(format!(
                     "strconv.ParseBool: parsing {text:?}: invalid syntax"
                 ))),
             }
@@ -169,7 +173,7 @@ impl Asker {
         cluster: Option<ClusterId>,
         revision: i64,
         within: Duration,
-    ) -> Asking<PeerHash> {
+    ) -> PeerResponse<PeerHash> {
         let body =
             if revision == 0 { "{}".to_owned() } else { format!(r#"{{"revision":{revision}}}"#) };
         let mut request = request(Method::GET, "/members/hashkv", header::CONTENT_TYPE, JSON, body);
@@ -180,7 +184,12 @@ impl Asker {
     }
 
     /// Has a lease renewed.
-    pub(crate) fn renew(&self, urls: &[String], id: LeaseId, within: Duration) -> Asking<i64> {
+    pub(crate) fn renew(
+        &self,
+        urls: &[String],
+        id: LeaseId,
+        within: Duration,
+    ) -> PeerResponse<i64> {
         let body = pb::LeaseKeepAliveRequest { id: id.0 }.encode_to_vec();
         let request = request(Method::POST, "/leases", header::CONTENT_TYPE, PROTOBUF, body);
         self.first(urls, within, SHORT_BYTES_MAX, request, move |reply| {
@@ -195,7 +204,7 @@ impl Asker {
         urls: &[String],
         r: pb::LeaseTimeToLiveRequest,
         within: Duration,
-    ) -> Asking<pb::LeaseTimeToLiveResponse> {
+    ) -> PeerResponse<pb::LeaseTimeToLiveResponse> {
         let body = leasepb::LeaseInternalRequest { lease_time_to_live_request: Some(r) };
         let (kind, path) = (header::CONTENT_TYPE, "/leases/internal");
         let request = request(Method::POST, path, kind, PROTOBUF, body.encode_to_vec());
@@ -213,7 +222,7 @@ impl Asker {
         learner: MemberId,
         token: Option<String>,
         within: Duration,
-    ) -> Asking<Vec<Member>> {
+    ) -> PeerResponse<Vec<Member>> {
         let path = format!("/members/promote/{}", learner.0);
         let mut request = get(&path);
         *request.method_mut() = Method::POST;
@@ -231,11 +240,11 @@ impl Asker {
         within: Duration,
         bytes_max: usize,
         request: Request<Bytes>,
-        read: impl Fn(&Reply) -> Result<T, AskError> + Send + 'static,
-    ) -> Asking<T> {
+        read: impl Fn(&Reply) -> Result<T, PeerRequestError> + Send + 'static,
+    ) -> PeerResponse<T> {
         let (client, urls) = (self.client.clone(), urls.to_vec());
         let asked = async move {
-            let mut last = AskError::Failed("no URL is known".to_owned());
+            let mut last = PeerRequestError::Failed("no URL is known".to_owned());
             for text in &urls {
                 let reply = of_one(&client, text, request.clone(), bytes_max).await;
                 match reply.and_then(|reply| read(&reply)) {
@@ -247,7 +256,7 @@ impl Asker {
             Err(last)
         };
         self.ask(async move {
-            let late = |_| Err(AskError::Timeout("context deadline exceeded".to_owned()));
+            let late = |_| Err(PeerRequestError::Timeout("context deadline exceeded".to_owned()));
             timeout(within, asked).await.unwrap_or_else(late)
         })
     }
@@ -255,21 +264,21 @@ impl Asker {
     /// Asks on the thread of the transport.
     fn ask<T: Send + 'static>(
         &self,
-        asked: impl Future<Output = Result<T, AskError>> + Send + 'static,
-    ) -> Asking<T> {
+        asked: impl Future<Output = Result<T, PeerRequestError>> + Send + 'static,
+    ) -> PeerResponse<T> {
         Box::pin(Asked(self.on.spawn(asked)))
     }
 }
 
 /// An answer that is waited for elsewhere. Whoever drops this gives it up.
-struct Asked<T>(JoinHandle<Result<T, AskError>>);
+struct Asked<T>(JoinHandle<Result<T, PeerRequestError>>);
 
 impl<T> Future for Asked<T> {
-    type Output = Result<T, AskError>;
+    type Output = Result<T, PeerRequestError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // What was dropped was so with the thread that it ran on.
-        let gone = |_| Err(AskError::Failed("the transport is stopped".to_owned()));
+        let gone = |_| Err(PeerRequestError::Failed("the transport is stopped".to_owned()));
         Pin::new(&mut self.0).poll(cx).map(|answer| answer.unwrap_or_else(gone))
     }
 }
@@ -281,11 +290,17 @@ impl<T> Drop for Asked<T> {
 }
 
 /// What another URL would say as well.
-fn is_final(error: &AskError) -> bool {
+fn is_final(error: &PeerRequestError) -> bool {
     matches!(
         error,
-        AskError::LeaseNotFound | AskError::Members(ConfChangeRefusal::MemberNotLearner)
-    ) || matches!(error, AskError::Unsafe(_) | AskError::Keys(_) | AskError::ClusterIdMismatch)
+        PeerRequestError::LeaseNotFound
+            | PeerRequestError::Members(ConfChangeRefusal::MemberNotLearner)
+    ) || matches!(
+        error,
+        PeerRequestError::Unsafe(_)
+            | PeerRequestError::Keys(_)
+            | PeerRequestError::ClusterIdMismatch
+    )
 }
 
 async fn of_one(
@@ -293,10 +308,10 @@ async fn of_one(
     url: &str,
     request: Request<Bytes>,
     bytes_max: usize,
-) -> Result<Reply, AskError> {
-    let url = Url::parse(url).map_err(|error| AskError::Failed(error.to_string()))?;
+) -> Result<Reply, PeerRequestError> {
+    let url = Url::parse(url).map_err(|error| PeerRequestError::Failed(error.to_string()))?;
     let reply = client.ask(&url, request, bytes_max).await;
-    reply.map_err(|error| AskError::Failed(error.to_string()))
+    reply.map_err(|error| PeerRequestError::Failed(error.to_string()))
 }
 
 fn get(path: &str) -> Request<Bytes> {
@@ -326,8 +341,8 @@ struct Versions {
     etcdcluster: String,
 }
 
-fn json<'a, T: Deserialize<'a>>(reply: &'a Reply) -> Result<T, AskError> {
-    serde_json::from_slice(&reply.body).map_err(|error| AskError::Failed(error.to_string()))
+fn json<'a, T: Deserialize<'a>>(reply: &'a Reply) -> Result<T, PeerRequestError> {
+    serde_json::from_slice(&reply.body).map_err(|error| PeerRequestError::Failed(error.to_string()))
 }
 
 fn known_cluster(reply: &Reply) -> Result<KnownCluster, String> {
@@ -354,7 +369,7 @@ struct HashHeader {
     revision: i64,
 }
 
-fn hash(reply: &Reply) -> Result<PeerHash, AskError> {
+fn hash(reply: &Reply) -> Result<PeerHash, PeerRequestError> {
     let (text, status) = (reply.text(), reply.status);
     let says = |error: &dyn std::fmt::Display| text.contains(&error.to_string());
     match status {
@@ -366,9 +381,9 @@ fn hash(reply: &Reply) -> Result<PeerHash, AskError> {
             return Err(mvcc::Error::FutureRevision.into());
         }
         StatusCode::PRECONDITION_FAILED if says(&Incompatible::ClusterId) => {
-            return Err(AskError::ClusterIdMismatch);
+            return Err(PeerRequestError::ClusterIdMismatch);
         }
-        _ => return Err(AskError::Failed(format!("unknown error: {text}"))),
+        _ => return Err(PeerRequestError::Failed(format!("unknown error: {text}"))),
     }
     let answer: HashAnswer = json(reply)?;
     let HashAnswer { header, hash, compact_revision, hash_revision: revision } = answer;
@@ -376,13 +391,13 @@ fn hash(reply: &Reply) -> Result<PeerHash, AskError> {
     Ok(PeerHash { revision: header.revision, hash })
 }
 
-fn lease_answer<T: prost::Message + Default>(reply: &Reply) -> Result<T, AskError> {
+fn lease_answer<T: prost::Message + Default>(reply: &Reply) -> Result<T, PeerRequestError> {
     match reply.status {
         StatusCode::OK => T::decode(reply.body.clone())
-            .map_err(|error| AskError::Failed(format!("lease: {error}"))),
-        StatusCode::REQUEST_TIMEOUT => Err(AskError::Timeout(LEASE_TIMEOUT.to_owned())),
-        StatusCode::NOT_FOUND => Err(AskError::LeaseNotFound),
-        _ => Err(AskError::Failed(format!("lease: unknown error({})", reply.text()))),
+            .map_err(|error| PeerRequestError::Failed(format!("lease: {error}"))),
+        StatusCode::REQUEST_TIMEOUT => Err(PeerRequestError::Timeout(LEASE_TIMEOUT.to_owned())),
+        StatusCode::NOT_FOUND => Err(PeerRequestError::LeaseNotFound),
+        _ => Err(PeerRequestError::Failed(format!("lease: unknown error({})", reply.text()))),
     }
 }
 
@@ -390,18 +405,18 @@ fn lease_answer<T: prost::Message + Default>(reply: &Reply) -> Result<T, AskErro
 pub(crate) const LEASE_TIMEOUT: &str =
     "waiting for node to catch up its applied index has timed out";
 
-fn mismatch(what: &str) -> AskError {
-    AskError::Failed(format!("lease: {what} id mismatch"))
+fn mismatch(what: &str) -> PeerRequestError {
+    PeerRequestError::Failed(format!("lease: {what} id mismatch"))
 }
 
-fn promoted(reply: &Reply) -> Result<Vec<Member>, AskError> {
+fn promoted(reply: &Reply) -> Result<Vec<Member>, PeerRequestError> {
     let text = reply.text();
-    let unknown = || AskError::Failed(format!("member promote: unknown error({text})"));
+    let unknown = || PeerRequestError::Failed(format!("member promote: unknown error({text})"));
     match reply.status {
         StatusCode::OK => json(reply),
         StatusCode::NOT_FOUND => Err(ConfChangeRefusal::IdNotFound.into()),
         StatusCode::REQUEST_TIMEOUT => {
-            Err(AskError::Timeout("etcdserver: request timed out".to_owned()))
+            Err(PeerRequestError::Timeout("etcdserver: request timed out".to_owned()))
         }
         StatusCode::PRECONDITION_FAILED => {
             if text.contains(&UnsafeReconfig::LearnerNotReady.to_string()) {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use http::Method;
-use server::Image;
+use server::DatabaseImage;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::addresses::Url;
@@ -39,13 +39,13 @@ pub(crate) trait Database: Send + 'static {
     fn write_to(&self, to: &mut dyn io::Write) -> io::Result<u64>;
 }
 
-impl Database for Image {
+impl Database for DatabaseImage {
     fn size(&self) -> u64 {
-        Image::size(self)
+        DatabaseImage::size(self)
     }
 
     fn write_to(&self, to: &mut dyn io::Write) -> io::Result<u64> {
-        Image::write_to(self, to)
+        DatabaseImage::write_to(self, to)
     }
 }
 

@@ -9,7 +9,7 @@ use membership::{Member, Membership};
 use net::{Dialer, Listener, ListenerHandle, Runtimes};
 use proto::etcdserverpb as pb;
 use raft::Message;
-use server::{Asking, OutgoingSnapshot, PeerHash, PeerVersions, Server, Transport};
+use server::{OutgoingSnapshot, PeerHash, PeerResponse, PeerVersions, Server, Transport};
 use tokio::time::sleep;
 use types::{LeaseId, MemberId};
 
@@ -183,35 +183,40 @@ impl Transport for PeerTransport {
         self.shared.set_members(members);
     }
 
-    fn ask_for_version(&self, of: &Member, within: Duration) -> Asking<PeerVersions> {
+    fn request_versions(&self, of: &Member, within: Duration) -> PeerResponse<PeerVersions> {
         self.asker.version(&of.raft.peer_urls, within)
     }
 
-    fn ask_for_hash(&self, of: &Member, revision: i64, within: Duration) -> Asking<PeerHash> {
+    fn request_hash(&self, of: &Member, revision: i64, within: Duration) -> PeerResponse<PeerHash> {
         let cluster = self.shared.attached().map(|attached| attached.identity.cluster);
         self.asker.hash(&of.raft.peer_urls, cluster, revision, within)
     }
 
-    fn ask_to_renew(&self, leader: &Member, lease: LeaseId, within: Duration) -> Asking<i64> {
+    fn request_lease_renewal(
+        &self,
+        leader: &Member,
+        lease: LeaseId,
+        within: Duration,
+    ) -> PeerResponse<i64> {
         self.asker.renew(&leader.raft.peer_urls, lease, within)
     }
 
-    fn ask_for_lease(
+    fn request_lease_ttl(
         &self,
         leader: &Member,
         request: pb::LeaseTimeToLiveRequest,
         within: Duration,
-    ) -> Asking<pb::LeaseTimeToLiveResponse> {
+    ) -> PeerResponse<pb::LeaseTimeToLiveResponse> {
         self.asker.lease(&leader.raft.peer_urls, request, within)
     }
 
-    fn ask_to_promote(
+    fn request_promotion(
         &self,
         leader: &Member,
         learner: MemberId,
         token: Option<String>,
         within: Duration,
-    ) -> Asking<Vec<Member>> {
+    ) -> PeerResponse<Vec<Member>> {
         self.asker.promote(&leader.raft.peer_urls, learner, token, within)
     }
 }

@@ -17,7 +17,7 @@ use net::{Address, Dialer, Listener, SocketOptions};
 use peer::{Config, PeerTransport, wait};
 use prometheus::Registry;
 use proto::etcdserverpb as pb;
-use server::{Machine, Member, Server, ServerConfig, StopReason};
+use server::{Member, Platform, Server, ServerConfig, StopReason};
 use testkit::waiting::{TIMEOUT, block_on, wait_until};
 
 struct Nothing;
@@ -78,7 +78,7 @@ impl Cluster {
         let mut config = ServerConfig::new(name, folder);
         config.initial_cluster = self.members.clone();
         config.peer_urls = self.members[name].clone();
-        let machine = Machine {
+        let machine = Platform {
             disk: Arc::new(OsDisk),
             clock: Arc::new(OsClock::default()),
             random: Box::new(OsRandom),
@@ -102,7 +102,7 @@ impl Node {
 
     fn stop(self) {
         self.transport.stop(Duration::from_secs(5));
-        assert_eq!(self.member.stop(), StopReason::Asked);
+        assert_eq!(self.member.stop(), StopReason::Requested);
     }
 }
 

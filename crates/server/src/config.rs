@@ -23,7 +23,7 @@ pub struct ServerConfig {
     /// The members of a new cluster: their names, and where they are reached, sorted.
     pub initial_cluster: BTreeMap<String, Vec<String>>,
     /// The cluster that it joins, if that is there already. Neither matters to a member that has data.
-    pub join: Option<Joining>,
+    pub join: Option<ExistingCluster>,
     /// Whether a member that has data goes on alone.
     pub force_new_cluster: bool,
     /// What makes the ids of a new cluster its own.
@@ -100,7 +100,7 @@ pub struct ServerConfig {
 
 /// A cluster that has a place for this member.
 #[derive(Clone, Debug)]
-pub struct Joining {
+pub struct ExistingCluster {
     /// The cluster.
     pub cluster_id: ClusterId,
     /// This member.

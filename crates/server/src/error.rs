@@ -68,9 +68,9 @@ pub enum Error {
     /// The member is stopping, or has.
     #[error("etcdserver: server stopped")]
     Stopped,
-    /// Another voter would stop the cluster, since this member was started without a way to any ([`Alone`](crate::Alone)).
+    /// Another voter would stop the cluster, since this member was started without a way to any ([`NoPeers`](crate::NoPeers)).
     #[error("bowline: another voting member could not be reached: this one was started alone")]
-    Alone,
+    NoPeers,
     /// Something of this member failed: its disk, as a rule.
     #[error("{0}")]
     Fault(String),

@@ -28,7 +28,10 @@
 //! Nothing here knows gRPC, HTTP or a runtime: what takes time is a future of the standard library, woken by the stages.
 
 mod config;
+mod context;
 mod error;
+mod lifecycle;
+mod member;
 mod server;
 mod transport;
 
@@ -47,13 +50,11 @@ mod snapshot;
 
 mod background;
 mod bootstrap;
+
 pub mod describe;
-mod member;
 pub mod metrics;
 pub mod planted_bug;
 pub mod quota;
-
-mod sync;
 mod units;
 
 #[cfg(test)]
@@ -61,18 +62,20 @@ mod rig;
 
 pub use apply::{Applied, ConfChanges, Fault, Outcome, Refusal, Reply};
 pub use bootstrap::StartError;
-pub use config::{AutoCompaction, Features, Joining, ServerConfig};
+pub use config::{AutoCompaction, ExistingCluster, Features, ServerConfig};
 pub use error::Error;
-pub use member::{Machine, Member};
-pub use pipeline::peer_inbox::{RECEIVED_BYTES_MAX, RECEIVED_MAX};
+pub use lifecycle::StopReason;
+pub use member::{Member, Platform};
+pub use pipeline::peer_inbox::{PEER_MESSAGE_BYTES_MAX, PEER_MESSAGES_MAX};
 pub use pipeline::stages;
 pub use pipeline::voters::Voters;
 pub use propose::pending::{PROPOSAL_BYTES_MAX, PROPOSALS_MAX, Proposal};
-pub use propose::stage_timings::{MARKED_MAX, Marks, Moment};
+pub use propose::stage_timings::{RequestStage, StageTimings, TIMED_PROPOSALS_MAX};
 pub use propose::typed::{AppliedReply, Propose};
 pub use request::*;
-pub use server::{APPLY_GAP_MAX, APPLY_GAP_PRIORITY_MAX, Server, StopReason};
+pub use server::{APPLY_GAP_MAX, APPLY_GAP_PRIORITY_MAX, Server};
 pub use state::{Config, StateMachine};
 pub use transport::{
-    Alone, AskError, Asking, Image, OutgoingSnapshot, PeerHash, PeerVersions, Transport,
+    DatabaseImage, NoPeers, OutgoingSnapshot, PeerHash, PeerRequestError, PeerResponse,
+    PeerVersions, Transport,
 };

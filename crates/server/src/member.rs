@@ -1,18 +1,19 @@
-//! A member as a process has it: the stages, each in a thread of its own.
+//! A member as a process runs it: each stage in a thread of its own.
 //!
 //! ```text
-//!   raft      the raft loop                      compact   compactions, a step at a time
-//!   wal       the log                            watch     watchers that are behind
-//!   apply     the state machine                  chores    what a member does by itself
-//!   commit    the database file                  snapshot  snapshots
-//!   scrub     looks for bit rot                  pool-…, long-…, password-…   what takes long
+//!   raft      the raft loop              compact      compactions, step by step
+//!   wal       the log writer             watch        the catch-up of unsynced watchers
+//!   apply     the applier                background   the periodic tasks of a member
+//!   commit    the committer              snapshot     snapshots
+//!   scrub     the search for bit rot     timer        timers
+//!   pool-…, long-…, password-…           the worker pools
 //! ```
 //!
-//! A thread is a loop round the `turn` of its stage: it sleeps until there is something to do. One that fails or panics ends the member, whichever it is: nothing would be
-//! noticed missing until somebody waits for it in vain.
+//! A thread is a loop around the `turn` of its stage and sleeps until there is work. A thread that
+//! fails or panics stops the whole member: otherwise requests would wait for it in vain.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -21,191 +22,211 @@ use backend::{
 };
 use env::{Clock, Disk, Random};
 use mvcc::watch::Next;
+use parking_lot::Mutex;
+use sync::{Notify, Queue, WakeOn, WorkerPool};
 
-use crate::background::{Chores, Published};
+use crate::background::{BackgroundTasks, Published};
 use crate::bootstrap::StartError;
 use crate::config::ServerConfig;
-use crate::pipeline::applier::{Applier, Keeper, Work};
+use crate::context::MemberContext;
+use crate::lifecycle::{Lifecycle, StopReason};
+use crate::pipeline::applier::{Applier, ApplyWork, BackendMaintenance};
 use crate::pipeline::compactor::Compactor;
 use crate::pipeline::log_writer::{LogWork, LogWriter};
+use crate::pipeline::raft_handle::RaftHandle;
 use crate::pipeline::raft_loop::RaftLoop;
-use crate::pipeline::{Inboxes, Parts};
+use crate::pipeline::{Inboxes, Pipeline, worker_pools};
 use crate::planted_bug::{self, PlantedBug};
-use crate::server::{Server, Shared, StopReason};
-use crate::snapshot::{SnapshotWork, Snapshots};
+use crate::server::{Server, ServerInner};
+use crate::snapshot::{SnapshotStage, SnapshotWork};
 use crate::state::StateMachine;
-use crate::sync::notify::Bell;
-use crate::sync::pool::{self, Pool};
-use crate::sync::queue::{Inbox, Sleep};
 use crate::transport::Transport;
 
-/// What the commit thread does, for when it cannot.
+/// The operation of the commit thread, for its error text.
 const COMMIT: &str = "commit to the database";
 
-/// A running member. Dropping it without [`Member::stop`] leaves its threads to the end of the process.
+/// A running member. Dropping it without [`Member::stop`] leaves its threads running.
 #[derive(Debug)]
 pub struct Member {
     server: Server,
     published: Arc<Published>,
-    bells: Vec<Arc<Bell>>,
+    notifies: Vec<Arc<Notify>>,
     inboxes: Inboxes,
     raft: JoinHandle<()>,
     stages: Vec<JoinHandle<()>>,
-    keepers: Keepers,
+    backend_threads: BackendThreads,
 }
 
-/// What a member gets from the machine.
+/// The platform of a member: disk, clock and randomness.
 #[derive(Debug)]
-pub struct Machine {
-    /// Its disk.
+pub struct Platform {
+    /// The disk.
     pub disk: Arc<dyn Disk>,
-    /// Its clock.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Its randomness.
+    /// The source of random numbers.
     pub random: Box<dyn Random>,
 }
 
 impl Member {
-    /// Takes up what is in the folder, or begins a cluster in an empty one, and runs.
+    /// Restores the member from its data directory, or bootstraps a new one in an empty directory,
+    /// and starts its threads.
     ///
     /// # Errors
-    /// Nothing runs then.
+    /// The member cannot start; no thread runs then.
     pub fn start(
         config: ServerConfig,
-        machine: Machine,
+        platform: Platform,
         transport: Arc<dyn Transport>,
         registry: &prometheus::Registry,
     ) -> Result<Member, StartError> {
-        let keepers = Keepers::default();
-        let keeper = |shared: &Arc<Shared>| Kept {
-            shared: Arc::downgrade(shared),
-            keepers: keepers.clone(),
+        let backend_threads = BackendThreads::default();
+        let maintenance = |server: &ServerInner| BackendThreadsHandle {
+            context: Arc::clone(&server.context),
+            lifecycle: Arc::clone(&server.lifecycle),
+            threads: backend_threads.clone(),
         };
-        let mut parts = Parts::assemble(config, machine, transport, registry, keeper)?;
-        let Parts { server, inboxes, .. } = &parts;
-        let (server, inboxes) = (server.clone(), inboxes.clone());
-        let shared = Arc::clone(&server.shared);
-        parts.writer.prepare_in_background().map_err(StartError::Thread)?;
-        let (chores, watch) = (Arc::new(Bell::default()), Arc::clone(&parts.watch));
-        let published = parts.chores.published();
-        let backend = shared.state().backend.clone();
-        let spawn = || -> io::Result<_> {
+        let mut pipeline = Pipeline::assemble(config, platform, transport, registry, maintenance)?;
+        let (server, inboxes) = (pipeline.server.clone(), pipeline.inboxes.clone());
+        let inner = Arc::clone(&server.inner);
+        pipeline.writer.prepare_in_background().map_err(StartError::Thread)?;
+        let (background, watch) = (Arc::new(Notify::default()), Arc::clone(&pipeline.watch));
+        let published = pipeline.background.published();
+        let backend = inner.state.get().backend.clone();
+        let spawn_all = || -> io::Result<_> {
+            let lifecycle = &inner.lifecycle;
             let stages = vec![
-                spawn("wal", &shared, run_log(&inboxes.log, parts.writer))?,
-                spawn("apply", &shared, run_apply(&inboxes.apply, parts.applier))?,
-                spawn("snapshot", &shared, run_snapshots(&inboxes.snapshots, parts.snapshots))?,
-                spawn("compact", &shared, run_compaction(parts.compactor))?,
-                spawn("watch", &shared, run_watch(&watch))?,
-                spawn("chores", &shared, run_chores(&chores, parts.chores))?,
+                spawn("wal", lifecycle, run_log(&inboxes.log, pipeline.writer))?,
+                spawn("apply", lifecycle, run_apply(&inboxes.apply, pipeline.applier))?,
+                spawn(
+                    "snapshot",
+                    lifecycle,
+                    run_snapshots(&inboxes.snapshots, pipeline.snapshots),
+                )?,
+                spawn("compact", lifecycle, run_compaction(&inner.compaction, pipeline.compactor))?,
+                spawn("watch", lifecycle, run_watch(&watch, &inner))?,
+                spawn(
+                    "background",
+                    lifecycle,
+                    run_background(&background, &inner.context, pipeline.background),
+                )?,
+                spawn("timer", lifecycle, run_timers(&inner))?,
             ];
-            let stages = stages.into_iter().chain(spawn_pools(&shared)?).collect();
-            let raft = spawn("raft", &shared, run_raft(parts.raft))?;
-            keepers.replace(&shared, &backend)?;
+            let stages = stages.into_iter().chain(spawn_pools(&inner)?).collect();
+            let raft = spawn("raft", lifecycle, run_raft(&inner.raft, pipeline.raft))?;
+            backend_threads.replace(&inner.context, lifecycle, &backend)?;
             Ok((stages, raft))
         };
-        let (stages, raft) = spawn().map_err(StartError::Thread)?;
-        let bells = vec![chores, watch];
-        Ok(Member { server, published, bells, inboxes, raft, stages, keepers })
+        let (stages, raft) = spawn_all().map_err(StartError::Thread)?;
+        let notifies = vec![background, watch];
+        Ok(Member { server, published, notifies, inboxes, raft, stages, backend_threads })
     }
 
-    /// The handle for everybody else.
+    /// The handle of the member.
     pub fn server(&self) -> &Server {
         &self.server
     }
 
-    /// Returns once the cluster knows this member's name and where clients reach it: then they may be served. None if that will not be.
+    /// Returns once the cluster knows the name and client URLs of this member, so that clients may be
+    /// served. None if that will not happen.
     pub fn published(&self) -> impl Future<Output = Option<()>> + Send + 'static {
         let published = Arc::clone(&self.published);
-        async move { published.wait().await }
+        async move { published.wait().await.ok() }
     }
 
-    /// Ends everything: whoever waits is told, what was applied is committed to the database, and all files are closed.
+    /// Shuts the member down: fails all waiters, commits the applied changes to the database and
+    /// closes all files.
     ///
-    /// Returns why it stopped: because of this, of something before, or of the end itself if that failed.
+    /// Returns the reason for the stop: this call, an earlier one, or a failure of the shutdown.
     pub fn stop(self) -> StopReason {
-        let Member { server, bells, inboxes, raft, stages, keepers, .. } = self;
-        let shared = server.shared;
-        shared.end(StopReason::Asked);
+        let Member { server, notifies, inboxes, raft, stages, backend_threads, .. } = self;
+        let inner = server.inner;
+        inner.lifecycle.stop(StopReason::Requested);
         join(raft);
         inboxes.close();
-        shared.compaction.close();
-        shared.pools.close();
-        bells.iter().for_each(|bell| bell.close());
+        inner.compaction.close();
+        inner.pools.close();
+        notifies.iter().for_each(|notify| notify.close());
         stages.into_iter().for_each(join);
-        let committed = keepers.stop();
-        let reason = shared.reason();
-        close(shared);
+        let committed = backend_threads.stop();
+        let reason = inner.lifecycle.reason();
+        close(inner);
         match committed {
-            Err(error) if reason == StopReason::Asked => StopReason::fault(COMMIT, &error),
+            Err(error) if reason == StopReason::Requested => StopReason::fault(COMMIT, &error),
             _ => reason,
         }
     }
 }
 
-/// A panic has been logged by then.
+/// Joins a thread. A panic has been logged by then.
 fn join(thread: JoinHandle<()>) {
     let _ = thread.join();
 }
 
-/// Closes the database, if nobody uses it any more. Everything in it is committed anyway.
-fn close(shared: Arc<Shared>) {
-    let Ok(shared) = Arc::try_unwrap(shared) else { return };
-    let Some(StateMachine { backend, store, .. }) = shared.into_state() else { return };
+/// Closes the database if it is not in use any more. All its content is committed anyway.
+fn close(inner: Arc<ServerInner>) {
+    let Ok(inner) = Arc::try_unwrap(inner) else { return };
+    let Ok(state) = Arc::try_unwrap(inner.state) else { return };
+    let Some(StateMachine { backend, store, .. }) = state.into_state() else { return };
     drop(store);
     if let Err(error) = Backend::close(backend) {
         tracing::warn!(%error, "close the database");
     }
 }
 
-/// Runs a stage. If it panics, the member ends.
+/// Runs a stage in a thread. If it panics, the member stops.
 fn spawn(
     name: &str,
-    shared: &Arc<Shared>,
-    run: impl FnOnce(&Shared) + Send + 'static,
+    lifecycle: &Arc<Lifecycle>,
+    run: impl FnOnce(&Lifecycle) + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
-    let shared = Arc::clone(shared);
+    let lifecycle = Arc::clone(lifecycle);
     std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-        let guard = EndOnPanic(&shared);
-        run(&shared);
+        let guard = StopOnPanic(&lifecycle);
+        run(&lifecycle);
         drop(guard);
     })
 }
 
-/// The threads of all pools. A job that panics takes its thread along, so it ends the member too.
-fn spawn_pools(shared: &Arc<Shared>) -> io::Result<Vec<JoinHandle<()>>> {
-    let pools = shared.pools.all();
-    let threads = pools.into_iter().flat_map(|pool| (0..pool::THREADS).map(move |n| (pool, n)));
-    let one = |((name, pool), number): ((&str, &Arc<Pool>), usize)| {
+/// Spawns the threads of all worker pools. A job that panics ends its thread, so it stops the member
+/// too.
+fn spawn_pools(inner: &ServerInner) -> io::Result<Vec<JoinHandle<()>>> {
+    let pools = inner.pools.all();
+    let threads =
+        pools.into_iter().flat_map(|pool| (0..worker_pools::THREADS).map(move |n| (pool, n)));
+    let one = |((name, pool), number): ((&str, &Arc<WorkerPool>), usize)| {
         let pool = Arc::clone(pool);
-        spawn(&format!("{name}-{number}"), shared, move |_| pool.work())
+        spawn(&format!("{name}-{number}"), &inner.lifecycle, move |_| pool.work())
     };
     threads.map(one).collect()
 }
 
-/// The threads that look after the database that there is: they commit it, and look for bit rot in it.
+/// The threads that maintain the open database: they commit and scrub it.
 #[derive(Clone, Debug, Default)]
-struct Keepers(Arc<Mutex<Option<(CommitThread, ScrubThread)>>>);
+struct BackendThreads(Arc<Mutex<Option<(CommitThread, ScrubThread)>>>);
 
-impl Keepers {
-    /// Looks after another database. Whoever looked after the one before ends by himself: nobody waits for it any more.
-    fn replace(&self, shared: &Arc<Shared>, backend: &Backend) -> io::Result<()> {
-        let commits = shared.metrics.backend_commit_duration.clone();
+impl BackendThreads {
+    /// Spawns the threads of a database and ends those of the previous one, without waiting for them.
+    fn replace(
+        &self,
+        context: &MemberContext,
+        lifecycle: &Arc<Lifecycle>,
+        backend: &Backend,
+    ) -> io::Result<()> {
+        let commits = context.metrics.backend_commit_duration.clone();
         backend.observe_commits(Box::new(move |it| commits.observe(it.took.as_secs_f64())));
-        let threads = (spawn_commit(shared, backend)?, spawn_scrub(shared, backend)?);
-        if let Some(before) = self.lock().replace(threads) {
+        let threads = (spawn_commit(lifecycle, backend)?, spawn_scrub(lifecycle, backend)?);
+        let before = self.0.lock().replace(threads);
+        if let Some(before) = before {
             std::thread::Builder::new().name("let-go".to_owned()).spawn(move || stop(before))?;
         }
         Ok(())
     }
 
-    /// Commits what is pending.
+    /// Commits the pending batch and ends the threads.
     fn stop(&self) -> Result<(), CommitError> {
-        let threads = self.lock().take();
+        let threads = self.0.lock().take();
         threads.map_or(Ok(()), stop)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<(CommitThread, ScrubThread)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -214,37 +235,34 @@ fn stop((commit, scrub): (CommitThread, ScrubThread)) -> Result<(), CommitError>
     commit.stop()
 }
 
-/// What the apply thread has of them.
-struct Kept {
-    shared: Weak<Shared>,
-    keepers: Keepers,
+/// The access of the applier to the backend threads.
+struct BackendThreadsHandle {
+    context: Arc<MemberContext>,
+    lifecycle: Arc<Lifecycle>,
+    threads: BackendThreads,
 }
 
-impl Keeper for Kept {
-    fn take_over(&mut self, backend: &Backend) -> io::Result<()> {
-        // If there is nobody left, the member has ended.
-        self.shared.upgrade().map_or(Ok(()), |shared| self.keepers.replace(&shared, backend))
+impl BackendMaintenance for BackendThreadsHandle {
+    fn switch_to(&mut self, backend: &Backend) -> io::Result<()> {
+        self.threads.replace(&self.context, &self.lifecycle, backend)
     }
 }
 
-fn spawn_commit(shared: &Arc<Shared>, backend: &Backend) -> io::Result<CommitThread> {
-    let shared = Arc::downgrade(shared);
-    CommitThread::spawn_with_callback(backend, move |error| fail(&shared, COMMIT, error))
+fn spawn_commit(lifecycle: &Arc<Lifecycle>, backend: &Backend) -> io::Result<CommitThread> {
+    let lifecycle = Arc::clone(lifecycle);
+    CommitThread::spawn_with_callback(backend, move |error| lifecycle.fail(COMMIT, error))
 }
 
-fn spawn_scrub(shared: &Arc<Shared>, backend: &Backend) -> io::Result<ScrubThread> {
-    let shared = Arc::downgrade(shared);
-    let panicked = move |panic: &str| fail(&shared, "look for bit rot", &panic);
+fn spawn_scrub(lifecycle: &Arc<Lifecycle>, backend: &Backend) -> io::Result<ScrubThread> {
+    let lifecycle = Arc::clone(lifecycle);
+    let panicked = move |panic: &str| lifecycle.fail("look for bit rot", &panic);
     ScrubThread::spawn_with_callback(backend, SCRUB_PAGES_DEFAULT, SCRUB_INTERVAL_DEFAULT, panicked)
 }
 
-fn fail(shared: &Weak<Shared>, what: &str, error: &dyn std::fmt::Display) {
-    shared.upgrade().into_iter().for_each(|shared| shared.fail(what, error));
-}
+/// Stops the member if the thread panics.
+struct StopOnPanic<'a>(&'a Lifecycle);
 
-struct EndOnPanic<'a>(&'a Shared);
-
-impl Drop for EndOnPanic<'_> {
+impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let thread = std::thread::current();
@@ -254,113 +272,134 @@ impl Drop for EndOnPanic<'_> {
     }
 }
 
-fn run_raft(mut raft: RaftLoop) -> impl FnOnce(&Shared) + Send + use<> {
-    move |shared| {
+fn run_raft(
+    handle: &Arc<RaftHandle>,
+    mut raft: RaftLoop,
+) -> impl FnOnce(&Lifecycle) + Send + use<> {
+    let handle = Arc::clone(handle);
+    move |_| {
         while let Some(time) = raft.turn() {
-            shared.raft.wait_so(Some(time), raft.sleep());
+            handle.queue.wait_for(raft.wake_on(), Some(time));
         }
     }
 }
 
 fn run_log(
-    inbox: &Arc<Inbox<LogWork>>,
+    inbox: &Arc<Queue<LogWork>>,
     mut writer: LogWriter,
-) -> impl FnOnce(&Shared) + Send + use<> {
+) -> impl FnOnce(&Lifecycle) + Send + use<> {
     let inbox = Arc::clone(inbox);
-    move |shared| {
-        while !inbox.is_over() {
-            inbox.wait_so(None, Sleep::Soundly);
+    move |lifecycle| {
+        while !inbox.is_finished() {
+            inbox.wait_for(WakeOn::Urgent, None);
             if let Err(error) = writer.turn() {
-                return shared.fail("write the log", &error);
+                return lifecycle.fail("write the log", &error);
             }
         }
         if let Err(error) = writer.close() {
-            shared.fail("close the log", &error);
+            lifecycle.fail("close the log", &error);
         }
     }
 }
 
 fn run_apply(
-    inbox: &Arc<Inbox<Work>>,
+    inbox: &Arc<Queue<ApplyWork>>,
     mut applier: Applier,
-) -> impl FnOnce(&Shared) + Send + use<> {
+) -> impl FnOnce(&Lifecycle) + Send + use<> {
     let inbox = Arc::clone(inbox);
-    move |shared| {
-        while !inbox.is_over() {
+    move |lifecycle| {
+        while !inbox.is_finished() {
             inbox.wait(None);
             if let Err(error) = applier.turn() {
-                return shared.fail("apply the log", &error);
+                return lifecycle.fail("apply the log", &error);
             }
         }
     }
 }
 
 fn run_snapshots(
-    inbox: &Arc<Inbox<SnapshotWork>>,
-    mut snapshots: Snapshots,
-) -> impl FnOnce(&Shared) + Send + use<> {
+    inbox: &Arc<Queue<SnapshotWork>>,
+    mut snapshots: SnapshotStage,
+) -> impl FnOnce(&Lifecycle) + Send + use<> {
     let inbox = Arc::clone(inbox);
-    move |shared| {
-        while !inbox.is_over() {
+    move |lifecycle| {
+        while !inbox.is_finished() {
             inbox.wait(None);
             if let Err(error) = snapshots.turn() {
-                return shared.fail("take a snapshot", &error);
+                return lifecycle.fail("take a snapshot", &error);
             }
         }
     }
 }
 
-fn run_compaction(mut compactor: Compactor) -> impl FnOnce(&Shared) + Send + use<> {
-    move |shared| loop {
+fn run_compaction(
+    notify: &Arc<Notify>,
+    mut compactor: Compactor,
+) -> impl FnOnce(&Lifecycle) + Send + use<> {
+    let notify = Arc::clone(notify);
+    move |lifecycle| loop {
         match compactor.turn() {
-            Ok(wait) if shared.compaction.wait(wait) => {}
+            Ok(pause) if notify.wait(pause) => {}
             Ok(_) => return,
-            Err(error) => return shared.fail("compact", &error),
+            Err(error) => return lifecycle.fail("compact", &error),
         }
     }
 }
 
-fn run_watch(bell: &Arc<Bell>) -> impl FnOnce(&Shared) + Send + use<> {
-    let bell = Arc::clone(bell);
-    move |shared| {
-        let mut wait = None;
-        while bell.wait(wait) {
-            match serve_watchers(shared) {
-                Some(next) => wait = next,
+fn run_watch(
+    notify: &Arc<Notify>,
+    inner: &Arc<ServerInner>,
+) -> impl FnOnce(&Lifecycle) + Send + use<> {
+    let (notify, inner) = (Arc::clone(notify), Arc::clone(inner));
+    move |_| {
+        let mut timeout = None;
+        while notify.wait(timeout) {
+            match serve_watchers(&inner) {
+                Some(next) => timeout = next,
                 None => return,
             }
         }
     }
 }
 
-/// Does all there is to do for watchers. Returns when there will be more; none at all if that is never.
-pub(crate) fn serve_watchers(shared: &Shared) -> Option<Option<Duration>> {
+/// Catches up all unsynced watchers. Returns the time until the next progress notification is due, if
+/// any; none at all after a failure.
+pub(crate) fn serve_watchers(inner: &ServerInner) -> Option<Option<Duration>> {
     if planted_bug::is_planted(PlantedBug::NeverCatchUp) {
         return Some(None);
     }
     loop {
-        // A snapshot may have put another in its place meanwhile.
-        let state = shared.state();
+        // A snapshot may have replaced the state since the last turn.
+        let state = inner.state.get();
         match state.store.sync_watchers() {
             Ok(Next::Again) => {}
             Ok(Next::Idle) => {
-                let now = shared.now();
+                let now = inner.context.now();
                 return Some(state.store.tick_progress(now).map(|at| at.saturating_sub(now)));
             }
             Err(error) => {
-                shared.fail("read history for watchers", &error);
+                inner.lifecycle.fail("read history for watchers", &error);
                 return None;
             }
         }
     }
 }
 
-fn run_chores(bell: &Arc<Bell>, mut chores: Chores) -> impl FnOnce(&Shared) + Send + use<> {
-    let bell = Arc::clone(bell);
-    move |shared| {
-        let mut wait = Duration::ZERO;
-        while bell.wait(Some(wait)) {
-            wait = chores.turn(shared.now());
+fn run_background(
+    notify: &Arc<Notify>,
+    context: &Arc<MemberContext>,
+    mut background: BackgroundTasks,
+) -> impl FnOnce(&Lifecycle) + Send + use<> {
+    let (notify, context) = (Arc::clone(notify), Arc::clone(context));
+    move |_| {
+        let mut timeout = Duration::ZERO;
+        while notify.wait(Some(timeout)) {
+            timeout = background.turn(context.now());
         }
     }
+}
+
+fn run_timers(inner: &ServerInner) -> impl FnOnce(&Lifecycle) + Send + use<> {
+    let (timers, context) = (Arc::clone(&inner.timers), Arc::clone(&inner.context));
+    move |_| timers.run(|| context.now())
 }

@@ -1,345 +1,211 @@
-//! A running member, as everybody but its own stages sees it.
+//! The handle of a running member, for everything outside its stages.
 //!
-//! [`Server`] is a handle, cheap to clone. What changes something is proposed ([`Server::propose`]) and settled once it has been applied here;
-//! what reads waits until everything is applied that was committed when it asked ([`Server::linearizable`]), and then reads the
-//! [`StateMachine`] on the caller's own time.
+//! [`Server`] is cheap to clone. A write is proposed ([`Server::propose`]) and completes when the local
+//! member has applied it. A read waits until the local member has applied everything that was
+//! committed when it began ([`Server::linearizable`]), and then reads the [`StateMachine`] on the
+//! caller's thread.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use auth::AuthInfo;
 use bytes::Bytes;
-use env::{Clock, Disk};
+use env::Clock;
 use membership::{Change, ClusterId};
 use prost::Message as _;
 use proto::command::{Command, RaftRequest};
 use proto::etcdserverpb::{InternalRaftRequest, RequestHeader};
+use sync::{Notify, Timers, oneshot};
 use types::{Index, MemberId, Term};
-use wal::snap::Snapshotter;
 
 use crate::config::ServerConfig;
+use crate::context::MemberContext;
 use crate::error::Error;
+use crate::lifecycle::{Lifecycle, StopReason};
 use crate::metrics::{Metrics, Op};
-use crate::pipeline::peer_inbox::Received;
-use crate::pipeline::progress::Progress;
+use crate::pipeline::log_status::LogStatus;
+use crate::pipeline::raft_handle::RaftHandle;
 use crate::pipeline::raft_loop::Event;
+use crate::pipeline::worker_pools::WorkerPools;
 use crate::planted_bug::{self, PlantedBug};
-use crate::propose::alarms::Raising;
-use crate::propose::ids::Ids;
-use crate::propose::pending::{Answer, Asked, Proposal, Waits};
-use crate::propose::stage_timings::{Following, Marked, Marks, Moment};
+use crate::propose::Proposals;
+use crate::propose::alarms::AlarmRaiser;
+use crate::propose::pending::{Proposal, ProposalKind, ProposalResult};
+use crate::propose::stage_timings::{RequestStage, StageTimings, TimingGuard};
 use crate::propose::typed::{self, AppliedReply, Propose};
 use crate::read::applied_index::AppliedIndex;
-use crate::read::read_index::Reader;
-use crate::state::StateMachine;
-use crate::sync::notify::Bell;
-use crate::sync::oneshot::{Promise, promise};
-use crate::sync::pool::Pools;
-use crate::sync::queue::Inbox;
+use crate::read::read_index::ReadRequest;
+use crate::snapshot::files::SnapshotFiles;
+use crate::state::{StateHandle, StateMachine};
 use crate::transport::Transport;
 
-/// How far applying may be behind what is committed before requests are turned away.
+/// The maximum number of committed entries that are not applied. Beyond it requests are refused.
 pub const APPLY_GAP_MAX: u64 = 5_000;
-/// The same for what must go on nevertheless, if the feature `PriorityRequest` is on.
+/// The bound for requests with priority, if the feature `PriorityRequest` is on.
 pub const APPLY_GAP_PRIORITY_MAX: u64 = 2 * APPLY_GAP_MAX;
 
 /// A running member.
 #[derive(Clone, Debug)]
 pub struct Server {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) inner: Arc<ServerInner>,
 }
 
-/// What the stages of a member share.
+/// The handles of a running member. Each stage holds those that it needs.
 #[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) config: ServerConfig,
-    pub(crate) disk: Arc<dyn Disk>,
-    /// The folder of snapshots: one for all who write there.
-    pub(crate) files: Snapshotter,
-    /// Held while a database that came from another member gets its name and consensus hears of it. So nobody relies on one that is taken back.
-    pub(crate) naming: Mutex<()>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) local: MemberId,
-    pub(crate) cluster_id: ClusterId,
-    pub(crate) ids: Ids,
-    pub(crate) state: RwLock<Arc<StateMachine>>,
-    pub(crate) progress: Progress,
-    pub(crate) applied: AppliedIndex,
-    pub(crate) waits: Arc<Waits>,
-    /// Proposals that somebody wants to know the times of.
-    pub(crate) marked: Marked,
-    pub(crate) raft: Inbox<Event>,
-    /// What others say and the raft loop has not heard yet.
-    pub(crate) received: Arc<Received>,
+pub(crate) struct ServerInner {
+    pub(crate) context: Arc<MemberContext>,
+    pub(crate) lifecycle: Arc<Lifecycle>,
+    pub(crate) raft: Arc<RaftHandle>,
+    pub(crate) proposals: Arc<Proposals>,
+    pub(crate) applied: Arc<AppliedIndex>,
+    pub(crate) state: Arc<StateHandle>,
+    pub(crate) snapshot_files: Arc<SnapshotFiles>,
+    pub(crate) log_status: Arc<LogStatus>,
     pub(crate) transport: Arc<dyn Transport>,
-    pub(crate) metrics: Metrics,
-    pub(crate) raising: Raising,
-    pub(crate) pools: Pools,
-    /// Rung when there is a compaction to carry out.
-    pub(crate) compaction: Bell,
-    /// When the write to the log began that is under way, in nanoseconds of the clock; zero if none is.
-    pub(crate) sync_began: AtomicU64,
-    /// The first segment of the log that a replay needs. The locks of whoever writes the log say so too, but he may have failed, and let go of them.
-    pub(crate) first_segment: AtomicU64,
-    /// Whether it takes part in consensus: not before it has been compared with others, if that is asked for.
-    takes_part: AtomicBool,
-    stopping: AtomicBool,
-    /// Why it stops, if not because it was asked to; and who wants to hear of it.
-    end: Mutex<End>,
+    pub(crate) alarms: AlarmRaiser,
+    pub(crate) pools: WorkerPools,
+    pub(crate) timers: Arc<Timers>,
+    /// Wakes the compactor.
+    pub(crate) compaction: Arc<Notify>,
 }
 
-#[derive(Debug, Default)]
-struct End {
-    reason: Option<StopReason>,
-    waiting: Vec<Promise<StopReason>>,
+impl ServerInner {
+    pub(crate) fn new(
+        context: MemberContext,
+        state: StateMachine,
+        transport: Arc<dyn Transport>,
+    ) -> ServerInner {
+        let MemberContext { config, disk, clock, metrics, local, .. } = &context;
+        let raft = Arc::new(RaftHandle::new(!config.features.initial_corrupt_check));
+        let timers = Arc::new(Timers::default());
+        ServerInner {
+            lifecycle: Arc::new(Lifecycle::new(Arc::clone(&raft), Arc::clone(&timers))),
+            raft,
+            proposals: Arc::new(Proposals::new(*local, clock, metrics)),
+            applied: Arc::default(),
+            state: Arc::new(StateHandle::new(state)),
+            snapshot_files: Arc::new(SnapshotFiles::new(Arc::clone(disk), config.snap_path())),
+            log_status: Arc::default(),
+            transport,
+            alarms: AlarmRaiser::default(),
+            pools: WorkerPools::default(),
+            timers,
+            compaction: Arc::default(),
+            context: Arc::new(context),
+        }
+    }
 }
 
-/// A request that is ready to be proposed.
-struct Encoded {
+/// A request with its id, encoded and ready to be proposed.
+struct EncodedRequest {
     id: u64,
     op: Op,
     since: Duration,
     data: Bytes,
-    reign: Option<Term>,
 }
 
-impl Encoded {
-    fn asked(&self) -> Asked {
-        Asked::Request { op: self.op, bytes: self.data.len(), since: self.since }
+impl EncodedRequest {
+    fn kind(&self) -> ProposalKind {
+        ProposalKind::Request { op: self.op, bytes: self.data.len(), since: self.since }
     }
 
-    fn into_event(self) -> Event {
-        Event::Propose { id: self.id, data: self.data, since: self.since, reign: self.reign }
-    }
-}
-
-/// Why a member stops.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum StopReason {
-    /// It was asked to.
-    #[error("stopped")]
-    Asked,
-    /// It is no member any more.
-    #[error("the member has been permanently removed from the cluster")]
-    Removed,
-    /// It cannot go on.
-    #[error("{0}")]
-    Fault(Arc<str>),
-}
-
-impl StopReason {
-    pub(crate) fn fault(what: &str, error: &dyn std::fmt::Display) -> StopReason {
-        StopReason::Fault(format!("{what}: {error}").into())
-    }
-}
-
-impl Shared {
-    #[expect(clippy::too_many_arguments, reason = "all that a member is made of")]
-    pub(crate) fn new(
-        config: ServerConfig,
-        disk: Arc<dyn Disk>,
-        clock: Arc<dyn Clock>,
-        cluster_id: ClusterId,
-        local: MemberId,
-        state: StateMachine,
-        transport: Arc<dyn Transport>,
-        metrics: Metrics,
-    ) -> Shared {
-        let start = clock.wall().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        let waits = Waits::new(Arc::clone(&clock), &metrics);
-        let files = Snapshotter::new(Arc::clone(&disk), config.snap_path());
-        let takes_part = AtomicBool::new(!config.features.initial_corrupt_check);
-        Shared {
-            config,
-            disk,
-            files,
-            naming: Mutex::default(),
-            clock,
-            local,
-            cluster_id,
-            ids: Ids::new(local, start),
-            state: RwLock::new(Arc::new(state)),
-            progress: Progress::default(),
-            applied: AppliedIndex::default(),
-            waits: Arc::new(waits),
-            marked: Marked::default(),
-            raft: Inbox::default(),
-            received: Arc::default(),
-            transport,
-            metrics,
-            raising: Raising::default(),
-            pools: Pools::default(),
-            compaction: Bell::default(),
-            sync_began: AtomicU64::new(0),
-            first_segment: AtomicU64::new(0),
-            takes_part,
-            stopping: AtomicBool::new(false),
-            end: Mutex::default(),
-        }
-    }
-
-    pub(crate) fn now(&self) -> Duration {
-        self.clock.monotonic()
-    }
-
-    pub(crate) fn state(&self) -> Arc<StateMachine> {
-        Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Another state takes the place of the one there is: for readers, and for those who watch, at once.
-    pub(crate) fn replace_state(&self, state: Arc<StateMachine>) {
-        let next = Arc::clone(&state);
-        next.store.take_over(|| {
-            *self.state.write().unwrap_or_else(PoisonError::into_inner) = state;
-        });
-    }
-
-    /// Whether this member votes, and hears what others say.
-    pub(crate) fn takes_part(&self) -> bool {
-        self.takes_part.load(Ordering::Acquire)
-    }
-
-    /// It holds what others hold.
-    pub(crate) fn take_part(&self) {
-        self.takes_part.store(true, Ordering::Release);
-    }
-
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Acquire)
-    }
-
-    /// Ends everything: nobody is served from here on. The first reason counts.
-    pub(crate) fn end(&self, reason: StopReason) {
-        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
-        if end.reason.is_some() {
-            return;
-        }
-        let told = reason.clone();
-        end.reason = Some(reason);
-        let waiting = std::mem::take(&mut end.waiting);
-        drop(end);
-        self.stopping.store(true, Ordering::Release);
-        self.raft.push(Event::Stop);
-        waiting.into_iter().for_each(|promise| promise.keep(told.clone()));
-    }
-
-    /// Why it ended, or is about to.
-    pub(crate) fn reason(&self) -> StopReason {
-        let end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
-        end.reason.clone().unwrap_or(StopReason::Asked)
-    }
-
-    /// The state, if nobody else has it.
-    pub(crate) fn into_state(self) -> Option<StateMachine> {
-        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Arc::try_unwrap(state).ok()
-    }
-
-    /// Ends everything a little later.
-    pub(crate) fn end_at(&self, at: Duration, reason: StopReason) {
-        self.raft.push(Event::StopAt { at, reason });
-    }
-
-    /// This member cannot go on.
-    pub(crate) fn fail(&self, what: &str, error: &dyn std::fmt::Display) {
-        tracing::error!(%error, "{what}; the member stops");
-        self.end(StopReason::fault(what, error));
+    fn into_event(self, leader_term: Option<Term>) -> Event {
+        Event::Propose { id: self.id, data: self.data, since: self.since, leader_term }
     }
 }
 
 impl Server {
-    /// This member.
+    /// The id of the local member.
     pub fn local(&self) -> MemberId {
-        self.shared.local
+        self.inner.context.local
     }
 
-    /// Its cluster.
+    /// The id of the cluster.
     pub fn cluster_id(&self) -> ClusterId {
-        self.shared.cluster_id
+        self.inner.context.cluster_id
     }
 
-    /// How it behaves.
+    /// The configuration of the member.
     pub fn config(&self) -> &ServerConfig {
-        &self.shared.config
+        &self.inner.context.config
     }
 
-    /// What it counts.
+    /// The metrics of the member.
     pub fn metrics(&self) -> &Metrics {
-        &self.shared.metrics
+        &self.inner.context.metrics
     }
 
-    /// All that members agree on, as far as it has been applied here. Not to be kept: a snapshot may put another in its place.
+    /// The state machine, as far as it is applied. Do not keep it: a snapshot may replace it.
     pub fn state(&self) -> Arc<StateMachine> {
-        self.shared.state()
+        self.inner.state.get()
     }
 
-    /// Monotonic time.
+    /// The time on the monotonic clock.
     pub fn now(&self) -> Duration {
-        self.shared.now()
+        self.inner.context.now()
     }
 
     /// The clock.
     pub fn clock(&self) -> &Arc<dyn Clock> {
-        &self.shared.clock
+        &self.inner.context.clock
     }
 
-    /// The term.
+    /// The current term.
     pub fn term(&self) -> Term {
-        self.shared.progress.term()
+        self.inner.raft.progress.term()
     }
 
-    /// Who leads.
+    /// The leader, if it is known.
     pub fn leader(&self) -> Option<MemberId> {
-        self.shared.progress.leader()
+        self.inner.raft.progress.leader()
     }
 
-    /// Whether this member does.
+    /// Returns whether the local member leads.
     pub fn is_leader(&self) -> bool {
-        self.shared.progress.leads()
+        self.inner.raft.progress.is_leader()
     }
 
-    /// How long there has been no leader; none while there is one.
+    /// The time without a leader; none while there is one.
     pub fn leaderless_for(&self) -> Option<Duration> {
-        self.shared.progress.leaderless_for(self.now())
+        self.inner.raft.progress.leaderless_for(self.now())
     }
 
-    /// Whether this member has no vote.
+    /// Returns whether the local member is a learner.
     pub fn is_learner(&self) -> bool {
         self.state().cluster.now().is_learner(self.local())
     }
 
-    /// What is committed.
+    /// The commit index.
     pub fn committed(&self) -> Index {
-        self.shared.progress.committed()
+        self.inner.raft.progress.committed()
     }
 
-    /// What is applied.
+    /// The applied index.
     pub fn applied(&self) -> Index {
-        self.shared.applied.get()
+        self.inner.applied.get()
     }
 
-    /// An id that no other request has.
+    /// Returns a new request id.
     pub fn next_id(&self) -> u64 {
-        self.shared.ids.next()
+        self.inner.proposals.ids.next()
     }
 
     /// Proposes a command in the name of the member itself.
     ///
     /// # Errors
-    /// The command was not proposed. After `Ok`, it may be applied even if its future never resolves.
+    /// The command was not proposed. After `Ok`, it may be applied even if its future never completes.
     pub fn propose<P: Propose>(
         &self,
         request: P,
     ) -> Result<Proposal<AppliedReply<P::Reply>>, Error> {
         let command = request.into();
-        self.check_gap(&command)?;
-        Ok(self.propose_followed::<P>(RequestHeader::default(), command, None)?.0)
+        self.check_apply_gap(&command)?;
+        Ok(self.propose_timed::<P>(RequestHeader::default(), command, None)?.0)
     }
 
-    /// Proposes a decision of the leader. It is dropped if this member does not lead in that term
-    /// any more, because the next leader decides anew. `caller` is the user in whose name it is
-    /// applied.
+    /// Proposes a decision of the leader of `term`. It is dropped if the member does not lead in that
+    /// term any more, because the next leader decides for itself. `caller` is the user in whose name
+    /// it is applied.
     ///
     /// # Errors
     /// As for [`Server::propose`].
@@ -350,69 +216,72 @@ impl Server {
         term: Term,
     ) -> Result<Proposal<AppliedReply<P::Reply>>, Error> {
         let command = request.into();
-        self.check_gap(&command)?;
+        self.check_apply_gap(&command)?;
         let mut header = RequestHeader::default();
         caller.into_iter().for_each(|caller| caller.write_to(&mut header));
-        let encoded = Encoded { reign: Some(term), ..self.encode(header, command)? };
-        let extract = AppliedReply::of::<P>;
-        let proposal = self.shared.waits.register(encoded.id, encoded.asked(), extract)?;
-        self.submit(encoded.into_event())?;
+        let encoded = self.encode(header, command)?;
+        let (pending, extract) = (&self.inner.proposals.pending, AppliedReply::of::<P>);
+        let proposal = pending.register(encoded.id, encoded.kind(), extract)?;
+        self.submit(encoded.into_event(Some(term)))?;
         Ok(proposal)
     }
 
-    /// Proposes the command of a request `P` after [`Server::check_gap`]. While the second value is
-    /// kept, the stages note in `marks` when they process the proposal.
-    pub(crate) fn propose_followed<P: Propose>(
+    /// Proposes the command of a request `P` after [`Server::check_apply_gap`]. While the guard
+    /// exists, the stages record in `timings` when they reach the proposal.
+    pub(crate) fn propose_timed<P: Propose>(
         &self,
         header: RequestHeader,
         command: Command,
-        marks: Option<&Arc<Marks>>,
-    ) -> Result<(Proposal<AppliedReply<P::Reply>>, Option<Following<'_>>), Error> {
+        timings: Option<&Arc<StageTimings>>,
+    ) -> Result<(Proposal<AppliedReply<P::Reply>>, Option<TimingGuard<'_>>), Error> {
         let encoded = self.encode(header, command)?;
-        let extract = AppliedReply::of::<P>;
-        let proposal = self.shared.waits.register(encoded.id, encoded.asked(), extract)?;
-        marks.into_iter().for_each(|marks| marks.note(Moment::Proposed, encoded.since));
-        let following = self.shared.marked.follow(encoded.id, marks);
-        self.submit(encoded.into_event())?;
-        Ok((proposal, following))
+        let (proposals, extract) = (&self.inner.proposals, AppliedReply::of::<P>);
+        let proposal = proposals.pending.register(encoded.id, encoded.kind(), extract)?;
+        if let Some(timings) = timings {
+            timings.record(RequestStage::Proposed, encoded.since);
+        }
+        let guard = proposals.timed.track(encoded.id, timings);
+        self.submit(encoded.into_event(None))?;
+        Ok((proposal, guard))
     }
 
-    /// Proposes a command without a waiter and calls a function with the result. With a term, as for
-    /// [`Server::propose_as_leader`].
+    /// Proposes a command and passes its result to `callback`. With a leader term, the command is
+    /// conditional as for [`Server::propose_as_leader`].
     ///
     /// # Errors
-    /// As for [`Server::propose`]; the function may have been called with that error or not.
-    pub(crate) fn propose_then<P: Propose>(
+    /// As for [`Server::propose`]. The callback may or may not have been called with the error.
+    pub(crate) fn propose_with_callback<P: Propose>(
         &self,
         request: P,
-        reign: Option<Term>,
-        then: impl FnOnce(Result<AppliedReply<P::Reply>, Error>) + Send + 'static,
+        leader_term: Option<Term>,
+        callback: impl FnOnce(Result<AppliedReply<P::Reply>, Error>) + Send + 'static,
     ) -> Result<(), Error> {
         let command = request.into();
-        self.check_gap(&command)?;
-        let encoded = Encoded { reign, ..self.encode(RequestHeader::default(), command)? };
-        let then = |answer: Answer| then(answer.and_then(AppliedReply::of::<P>));
-        self.shared.waits.register_then(encoded.id, encoded.asked(), then)?;
-        self.submit(encoded.into_event())
+        self.check_apply_gap(&command)?;
+        let encoded = self.encode(RequestHeader::default(), command)?;
+        let callback = |result: ProposalResult| callback(result.and_then(AppliedReply::of::<P>));
+        let pending = &self.inner.proposals.pending;
+        pending.register_callback(encoded.id, encoded.kind(), callback)?;
+        self.submit(encoded.into_event(leader_term))
     }
 
-    /// Proposes a conf change. It waits as long as its future is kept: only the end of the member
-    /// ends it.
+    /// Proposes a conf change. It has no timeout: it waits until it is applied, the future is
+    /// dropped, or the member stops.
     ///
     /// # Errors
     /// As for [`Server::propose`].
     pub fn propose_conf_change(&self, change: &Change) -> Result<Proposal<()>, Error> {
         let id = self.next_id();
-        let extract = typed::conf_change_result;
-        let proposal = self.shared.waits.register(id, Asked::ConfChange, extract)?;
+        let (pending, extract) = (&self.inner.proposals.pending, typed::conf_change_result);
+        let proposal = pending.register(id, ProposalKind::ConfChange, extract)?;
         let change = change.to_conf_change(Some(id));
-        // As if it had not begun to wait: so it never waits for too long.
+        // A start in the infinite future never times out.
         self.submit(Event::ProposeConfChange { id, change, since: Duration::MAX })?;
         Ok(proposal)
     }
 
     /// Assigns the request id and encodes the entry.
-    fn encode(&self, mut header: RequestHeader, command: Command) -> Result<Encoded, Error> {
+    fn encode(&self, mut header: RequestHeader, command: Command) -> Result<EncodedRequest, Error> {
         let (id, op, since) = (self.next_id(), Op::of(&command), self.now());
         header.id = id;
         let request = InternalRaftRequest::from(RaftRequest::new(header, command));
@@ -421,25 +290,25 @@ impl Server {
             self.count_too_large(op, since);
             return Err(Error::RequestTooLarge);
         }
-        Ok(Encoded { id, op, since, data, reign: None })
+        Ok(EncodedRequest { id, op, since, data })
     }
 
-    /// Compat: as in etcd, that it is too large is an answer like any other.
+    /// Compat: as in etcd, a request that is too large counts as a success.
     fn count_too_large(&self, op: Op, since: Duration) {
         let took = self.now().saturating_sub(since);
         self.metrics().request_duration.observe(op, true, took);
     }
 
     fn submit(&self, event: Event) -> Result<(), Error> {
-        if self.shared.raft.push_quietly(event) { Ok(()) } else { Err(Error::Stopped) }
+        if self.inner.raft.push_deferred(event) { Ok(()) } else { Err(Error::Stopped) }
     }
 
-    /// Applying must not fall too far behind.
-    pub(crate) fn check_gap(&self, command: &Command) -> Result<(), Error> {
+    /// Refuses a request if the applied index is too far behind the commit index.
+    pub(crate) fn check_apply_gap(&self, command: &Command) -> Result<(), Error> {
         let is_revoke = matches!(command, Command::LeaseRevoke(_));
         let priority = self.config().features.priority_request && is_revoke;
         let gap_max = if priority { APPLY_GAP_PRIORITY_MAX } else { APPLY_GAP_MAX };
-        // In this order, so that it never seems larger than it is.
+        // The commit index is read first, so that the gap is never overestimated.
         let committed = self.committed().0;
         if committed > self.applied().0.saturating_add(gap_max) {
             return Err(Error::TooManyRequests);
@@ -447,31 +316,35 @@ impl Server {
         Ok(())
     }
 
-    /// Returns once this member has applied all that was committed, anywhere, when it was called.
+    /// Returns once the local member has applied everything that any member had committed at the
+    /// time of the call.
     ///
     /// # Errors
-    /// It could not be made sure of.
+    /// The read index could not be determined.
     pub async fn linearizable(&self) -> Result<(), Error> {
-        self.linearizable_followed(None).await
+        self.linearizable_timed(None).await
     }
 
-    /// The same, and the raft loop notes when it has an answer.
-    pub(crate) async fn linearizable_followed(
+    /// Waits as [`Server::linearizable`] does. The raft loop records in `timings` when the read index
+    /// is known.
+    pub(crate) async fn linearizable_timed(
         &self,
-        marks: Option<Arc<Marks>>,
+        timings: Option<Arc<StageTimings>>,
     ) -> Result<(), Error> {
-        // Nobody else can have committed anything, and what was acknowledged is applied: there is nothing to wait for. Should somebody come
-        // to lead meanwhile, then after this read began; and the raft loop says so before it hears of anybody else's vote.
-        let is_sure = planted_bug::is_planted(PlantedBug::ReadWithoutQuorum) && self.is_leader();
-        if self.shared.progress.rules_alone() || is_sure {
+        // A sole leader has applied every acknowledged write, and no other member can commit one.
+        // Should another member come to lead, then only after this read began: the raft loop resets
+        // the flag before it processes a vote of another member.
+        let skips_quorum =
+            planted_bug::is_planted(PlantedBug::ReadWithoutQuorum) && self.is_leader();
+        if self.inner.raft.progress.is_sole_leader() || skips_quorum {
             return Ok(());
         }
-        let (promise, waiting) = promise();
-        self.shared.raft.push(Event::Read(Reader { promise, marks }));
-        waiting.await.unwrap_or(Err(Error::Stopped))
+        let (waiter, confirmed) = oneshot::channel();
+        self.inner.raft.push(Event::ReadIndex(ReadRequest { waiter, timings }));
+        confirmed.await.unwrap_or(Err(Error::Stopped))
     }
 
-    /// Returns once an index has been applied here. There is no bound on the time: the caller gives up when it likes.
+    /// Returns once an index is applied. There is no timeout: the caller drops the future to give up.
     ///
     /// # Errors
     /// The member stops.
@@ -479,65 +352,52 @@ impl Server {
         if self.applied() >= index {
             return Ok(());
         }
-        let (promise, waiting) = promise();
-        self.shared.applied.when(index, promise);
-        waiting.await.unwrap_or(Err(Error::Stopped))
+        let (waiter, applied) = oneshot::channel();
+        self.inner.applied.notify_at(index, waiter);
+        applied.await.unwrap_or(Err(Error::Stopped))
     }
 
-    /// The state of consensus, with the progress of others if this member leads.
+    /// The state of consensus, with the progress of peers if the local member leads.
     ///
     /// # Errors
     /// The member stops.
     pub async fn raft_status(&self) -> Result<raft::Status, Error> {
-        let (promise, waiting) = promise();
-        self.shared.raft.push(Event::Status(promise));
-        waiting.await.ok_or(Error::Stopped)
+        let (sender, status) = oneshot::channel();
+        self.inner.raft.push(Event::Status(sender));
+        status.await.map_err(|_| Error::Stopped)
     }
 
-    /// Asks for leadership to go to another member.
+    /// Starts the transfer of leadership to another member.
     pub fn transfer_leader(&self, to: MemberId) {
-        self.shared.raft.push(Event::TransferLeader(to));
+        self.inner.raft.push(Event::TransferLeader(to));
     }
 
-    /// Returns when so much time has passed, to within a tick.
+    /// Returns after a time.
     ///
     /// # Errors
-    /// The member stops, and time with it: whoever sleeps in a loop must leave it.
+    /// The member stops, and its timers with it: a loop that sleeps must end.
     pub async fn sleep(&self, time: Duration) -> Result<(), Error> {
-        let (promise, waiting) = promise();
-        let until = self.now().saturating_add(time);
-        self.shared.raft.push(Event::Sleep { until, promise });
-        waiting.await.ok_or(Error::Stopped)
+        let deadline = self.now().saturating_add(time);
+        self.inner.timers.sleep_until(deadline).await.map_err(|_| Error::Stopped)
     }
 
-    /// How long the write to the log that is under way has taken; none if there is none.
+    /// The duration of the write to the log that is in progress, if there is one.
     pub fn log_busy_for(&self) -> Option<Duration> {
-        let began = self.shared.sync_began.load(Ordering::Relaxed);
-        (began != 0).then(|| self.now().saturating_sub(Duration::from_nanos(began)))
+        self.inner.log_status.busy_for(|| self.now())
     }
 
-    /// How other members are reached.
+    /// The transport to peers.
     pub fn transport(&self) -> &Arc<dyn Transport> {
-        &self.shared.transport
+        &self.inner.transport
     }
 
     /// Returns when the member stops, with the reason.
     pub async fn stopped(&self) -> StopReason {
-        let waiting = {
-            let mut end = self.shared.end.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(reason) = &end.reason {
-                return reason.clone();
-            }
-            let (promise, waiting) = promise();
-            end.waiting.retain(Promise::is_wanted);
-            end.waiting.push(promise);
-            waiting
-        };
-        waiting.await.unwrap_or(StopReason::Asked)
+        self.inner.lifecycle.stopped().await
     }
 
-    /// Whether the member is stopping, or has stopped.
+    /// Returns whether the member is stopping or has stopped.
     pub fn is_stopping(&self) -> bool {
-        self.shared.is_stopping()
+        self.inner.lifecycle.is_stopping()
     }
 }

@@ -1,4 +1,4 @@
-//! All that members agree on.
+//! The replicated state machine: keys, leases, users and roles, members, alarms, behind one backend.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -13,35 +13,36 @@ use env::Clock;
 use lease::Lessor;
 use membership::{AlarmStore, Cluster};
 use mvcc::{Changes, WatchableStore};
+use parking_lot::RwLock;
 use types::{Index, LeaseId, Term};
 
 use crate::apply::Fault;
 use crate::planted_bug::{self, PlantedBug};
 
-/// What the state machine has to know beside what is in its database.
+/// The configuration of a state machine, beside the content of its database.
 pub struct Config {
-    /// How keys are kept.
+    /// The configuration of the key-value store.
     pub store: mvcc::Config,
-    /// How leases are kept.
+    /// The configuration of the lessor.
     pub lease: lease::Config,
-    /// How watchers are served.
+    /// The configuration of watchers.
     pub watch: mvcc::watch::Config,
     /// Called when there is work to do for watchers.
     pub wake_watch: mvcc::watch::Notify,
-    /// How large the database may grow.
+    /// The maximum size of the database.
     pub quota: Quota,
 }
 
-/// What is needed again when another database takes the place of this one.
+/// The configuration that a successor needs again.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct RetainedConfig {
     lease: lease::Config,
     pub(crate) quota: Quota,
 }
 
-/// All that members agree on, behind one backend.
+/// The replicated state, behind one backend.
 pub struct StateMachine {
-    /// Where it is kept.
+    /// The database file and its pending batch.
     pub backend: Backend,
     /// Keys and their watchers.
     pub store: WatchableStore,
@@ -53,14 +54,14 @@ pub struct StateMachine {
     pub cluster: Arc<Cluster>,
     /// Alarms.
     pub alarms: AlarmStore,
-    pub(crate) kept: Kept,
+    pub(crate) retained: RetainedConfig,
     pub(crate) clock: Arc<dyn Clock>,
-    /// The last entry that came; zero before the first.
+    /// The index of the last entry that was passed to `apply`; zero before the first.
     pub(crate) last: AtomicU64,
 }
 
 impl StateMachine {
-    /// Takes up what the database holds; makes what a new one is missing.
+    /// Opens the state in a database, and creates the missing buckets of a new one.
     pub fn open(
         backend: Backend,
         clock: Arc<dyn Clock>,
@@ -68,54 +69,55 @@ impl StateMachine {
         cluster: Cluster,
         config: Config,
     ) -> Result<StateMachine, Fault> {
-        // First of all, whether this is a database for us: nothing is written to one that is not.
+        // Before the first write: the database of another cluster must stay unchanged.
         cluster.restore(&backend.view())?;
         backend.create_buckets(&Bucket::ALL)?;
         let mut tx = backend.begin();
         auth.start(&mut tx)?;
         tx.commit()?;
-        let kept = Kept { lease: config.lease, quota: config.quota };
+        let retained = RetainedConfig { lease: config.lease, quota: config.quota };
         let (auth, cluster) = (Arc::new(auth), Arc::new(cluster));
         let Config { store, watch, wake_watch, .. } = config;
-        StateMachine::with(backend, clock, auth, cluster, kept, |backend, leases| {
+        StateMachine::with(backend, clock, auth, cluster, retained, |backend, leases| {
             WatchableStore::open(backend, leases, store, &watch, wake_watch)
         })
     }
 
-    /// Reads what a database holds; `open_store` opens its keys.
+    /// Reads the state from a database. `open_store` opens its keys.
     fn with(
         backend: Backend,
         clock: Arc<dyn Clock>,
         auth: Arc<AuthStore>,
         cluster: Arc<Cluster>,
-        kept: Kept,
+        retained: RetainedConfig,
         open_store: impl FnOnce(Backend, &dyn mvcc::Leases) -> Result<WatchableStore, mvcc::Fault>,
     ) -> Result<StateMachine, Fault> {
         let view = backend.view();
         let alarms = AlarmStore::restore(&view)?;
-        let lessor = Lessor::new(kept.lease);
+        let lessor = Lessor::new(retained.lease);
         lessor.restore(&view)?;
-        let store = open_store(backend.clone(), &Attached(&lessor))?;
+        let store = open_store(backend.clone(), &LessorAdapter(&lessor))?;
         let last = AtomicU64::new(0);
-        Ok(StateMachine { backend, store, lessor, auth, cluster, alarms, kept, clock, last })
+        Ok(StateMachine { backend, store, lessor, auth, cluster, alarms, retained, clock, last })
     }
 
-    /// The one that takes the place of this one, with another database, that a leader sent. They have in common what outlives a database: watchers, tokens,
-    /// and who the members are, which all know of the new one from here on. This one can still be read.
+    /// Opens the state in a database that the leader sent. The successor shares what outlives a
+    /// database: watchers, tokens and the membership, which switch to the new content here. This
+    /// state can still be read.
     ///
-    /// It takes as long as reading all keys. Nobody is to apply anything meanwhile.
+    /// Takes as long as reading all keys. No entry may be applied meanwhile.
     pub(crate) fn successor(&self, backend: Backend) -> Result<StateMachine, Fault> {
         self.cluster.restore(&backend.view())?;
         backend.create_buckets(&Bucket::ALL)?;
         self.auth.restore(&backend.view())?;
-        let StateMachine { auth, cluster, clock, kept, .. } = self;
+        let StateMachine { auth, cluster, clock, retained, .. } = self;
         let (auth, cluster, clock) = (Arc::clone(auth), Arc::clone(cluster), Arc::clone(clock));
-        StateMachine::with(backend, clock, auth, cluster, *kept, |backend, leases| {
+        StateMachine::with(backend, clock, auth, cluster, *retained, |backend, leases| {
             self.store.successor(backend, leases)
         })
     }
 
-    /// The last entry that was applied, and its term.
+    /// The index and term of the last applied entry, from the database.
     pub fn applied(&self) -> Result<(Index, Term), Fault> {
         Ok(meta::applied(&self.backend.view())?)
     }
@@ -124,7 +126,7 @@ impl StateMachine {
         self.clock.monotonic()
     }
 
-    /// Commits a transaction; then shows what it did to keys, to readers and watchers at once.
+    /// Commits a transaction, then publishes its changes to readers and watchers.
     pub(crate) fn commit(&self, tx: Tx<'_>, changes: Option<Changes>) -> Result<(), Fault> {
         let Some(mut changes) = changes else {
             tx.commit()?;
@@ -137,10 +139,35 @@ impl StateMachine {
     }
 }
 
-/// Leases as keys and users see them.
-pub(crate) struct Attached<'a>(pub(crate) &'a Lessor);
+/// The current state machine of a member. A received snapshot replaces it.
+#[derive(Debug)]
+pub(crate) struct StateHandle(RwLock<Arc<StateMachine>>);
 
-impl mvcc::Leases for Attached<'_> {
+impl StateHandle {
+    pub(crate) fn new(state: StateMachine) -> StateHandle {
+        StateHandle(RwLock::new(Arc::new(state)))
+    }
+
+    pub(crate) fn get(&self) -> Arc<StateMachine> {
+        Arc::clone(&self.0.read())
+    }
+
+    /// Replaces the state, for readers and watchers at once.
+    pub(crate) fn replace(&self, state: Arc<StateMachine>) {
+        let next = Arc::clone(&state);
+        next.store.take_over(|| *self.0.write() = state);
+    }
+
+    /// Returns the state if no other reference to it exists.
+    pub(crate) fn into_state(self) -> Option<StateMachine> {
+        Arc::try_unwrap(self.0.into_inner()).ok()
+    }
+}
+
+/// The lessor as the key-value store and the auth store use it.
+pub(crate) struct LessorAdapter<'a>(pub(crate) &'a Lessor);
+
+impl mvcc::Leases for LessorAdapter<'_> {
     fn contains(&self, id: LeaseId) -> bool {
         self.0.contains(id)
     }
@@ -151,7 +178,7 @@ impl mvcc::Leases for Attached<'_> {
 
     fn attach(&self, id: LeaseId, key: &[u8]) {
         if !self.0.attach(id, key) {
-            // At a start, as in etcd: the key stays, though nothing will ever delete it.
+            // Compat: as in etcd at a start, the key stays, though no lease will ever delete it.
             tracing::error!(lease = %id, key = %key.escape_ascii(), "key is attached to a lease that is not there");
         }
     }
@@ -161,7 +188,7 @@ impl mvcc::Leases for Attached<'_> {
     }
 }
 
-impl auth::LeaseKeys for Attached<'_> {
+impl auth::LeaseKeys for LessorAdapter<'_> {
     fn keys_of(&self, id: LeaseId) -> Vec<Bytes> {
         self.0.keys_of(id).unwrap_or_default()
     }

@@ -35,58 +35,63 @@ pub trait Transport: Send + Sync + Debug {
     fn set_members(&self, members: &membership::Membership);
 
     /// Whether there is any way to others. Where there is none, nobody else gets a vote: the cluster would never decide anything again.
-    fn reaches_others(&self) -> bool {
+    fn reaches_peers(&self) -> bool {
         true
     }
 
     /// Asks a member which release it runs, and which version it thinks the cluster speaks.
-    fn ask_for_version(&self, of: &Member, within: Duration) -> Asking<PeerVersions> {
+    fn request_versions(&self, of: &Member, within: Duration) -> PeerResponse<PeerVersions> {
         let _ = (of, within);
-        nobody()
+        no_response()
     }
 
     /// Asks a member what it holds up to a revision.
-    fn ask_for_hash(&self, of: &Member, revision: i64, within: Duration) -> Asking<PeerHash> {
+    fn request_hash(&self, of: &Member, revision: i64, within: Duration) -> PeerResponse<PeerHash> {
         let _ = (of, revision, within);
-        nobody()
+        no_response()
     }
 
     /// Has the leader renew a lease. Returns its time to live, in seconds.
-    fn ask_to_renew(&self, leader: &Member, lease: LeaseId, within: Duration) -> Asking<i64> {
+    fn request_lease_renewal(
+        &self,
+        leader: &Member,
+        lease: LeaseId,
+        within: Duration,
+    ) -> PeerResponse<i64> {
         let _ = (leader, lease, within);
-        nobody()
+        no_response()
     }
 
     /// Asks the leader how long a lease has to live, and if wanted for its keys.
-    fn ask_for_lease(
+    fn request_lease_ttl(
         &self,
         leader: &Member,
         request: pb::LeaseTimeToLiveRequest,
         within: Duration,
-    ) -> Asking<pb::LeaseTimeToLiveResponse> {
+    ) -> PeerResponse<pb::LeaseTimeToLiveResponse> {
         let _ = (leader, request, within);
-        nobody()
+        no_response()
     }
 
     /// Has the leader make a voter of a learner, for whoever has a token. Returns all members.
-    fn ask_to_promote(
+    fn request_promotion(
         &self,
         leader: &Member,
         learner: MemberId,
         token: Option<String>,
         within: Duration,
-    ) -> Asking<Vec<Member>> {
+    ) -> PeerResponse<Vec<Member>> {
         let _ = (leader, learner, token, within);
-        nobody()
+        no_response()
     }
 }
 
 /// An answer that is waited for. The question is asked at once; whoever drops this gives it up. It needs no runtime, and ends in the time that was given for it.
-pub type Asking<T> = Pin<Box<dyn Future<Output = Result<T, AskError>> + Send>>;
+pub type PeerResponse<T> = Pin<Box<dyn Future<Output = Result<T, PeerRequestError>> + Send>>;
 
 /// Why another member did not answer a question.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum AskError {
+pub enum PeerRequestError {
     /// There is no such lease.
     #[error("lease not found")]
     LeaseNotFound,
@@ -134,16 +139,16 @@ pub struct OutgoingSnapshot {
     /// The message, which says how far the database is.
     pub message: raft::Message,
     /// The database.
-    pub image: Image,
+    pub image: DatabaseImage,
 }
 
 /// A database as it was at one moment. It holds on to what it reads, so it is not to be kept.
 #[derive(Debug)]
-pub struct Image(FileSnapshot);
+pub struct DatabaseImage(FileSnapshot);
 
-impl Image {
-    pub(crate) fn new(snapshot: FileSnapshot) -> Image {
-        Image(snapshot)
+impl DatabaseImage {
+    pub(crate) fn new(snapshot: FileSnapshot) -> DatabaseImage {
+        DatabaseImage(snapshot)
     }
 
     /// The number of its bytes.
@@ -162,13 +167,15 @@ impl Image {
 
 /// The transport of a member that is alone.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Alone;
+pub struct NoPeers;
 
-fn nobody<T: Send + 'static>() -> Asking<T> {
-    Box::pin(std::future::ready(Err(AskError::Failed("this member reaches no other".to_owned()))))
+fn no_response<T: Send + 'static>() -> PeerResponse<T> {
+    Box::pin(std::future::ready(Err(PeerRequestError::Failed(
+        "this member reaches no other".to_owned(),
+    ))))
 }
 
-impl Transport for Alone {
+impl Transport for NoPeers {
     fn send(&self, _: Vec<raft::Message>) {}
 
     fn send_snapshot(&self, _: OutgoingSnapshot) {}
@@ -179,7 +186,7 @@ impl Transport for Alone {
 
     fn set_members(&self, _: &membership::Membership) {}
 
-    fn reaches_others(&self) -> bool {
+    fn reaches_peers(&self) -> bool {
         false
     }
 }

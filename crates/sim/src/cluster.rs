@@ -6,7 +6,7 @@ use std::time::Duration;
 use env::SeededRandom;
 use membership::Membership;
 use server::stages::Stage;
-use server::{Joining, Server, ServerConfig, StartError, StopReason};
+use server::{ExistingCluster, Server, ServerConfig, StartError, StopReason};
 use types::MemberId;
 
 use crate::network::{Network, Weather};
@@ -97,7 +97,7 @@ impl Cluster {
         let Some((cluster_id, members)) = known else { panic!("nobody knows {id}") };
         let members = (*members).clone();
         let mut config = self.config(name, change);
-        config.join = Some(Joining { cluster_id, local: id, members });
+        config.join = Some(ExistingCluster { cluster_id, local: id, members });
         self.add_site(id, config);
     }
 
@@ -158,13 +158,14 @@ impl Cluster {
     fn any_stage(&mut self) -> Stage {
         // The pipeline is what is to be mixed up; the rest has a turn now and then.
         match self.random.below(16) {
-            0..4 => Stage::Raft,
+            0..3 => Stage::Raft,
+            3 => Stage::Timers,
             4..7 => Stage::Log,
             7..10 => Stage::Apply,
             10 => Stage::Snapshot,
             11 => Stage::Commit,
             12 => Stage::Watch,
-            13 => Stage::Chores,
+            13 => Stage::Background,
             14 => Stage::Pools,
             _ if self.random.chance(1, 2) => Stage::Compact,
             _ => Stage::Prepare,

@@ -12,8 +12,8 @@ use env::SeededRandom;
 use membership::{Member, Membership};
 use proto::etcdserverpb as pb;
 use server::{
-    AskError, Asking, Error, OutgoingSnapshot, PeerHash, PeerVersions, SERVER_VERSION, Server,
-    Transport,
+    Error, OutgoingSnapshot, PeerHash, PeerRequestError, PeerResponse, PeerVersions,
+    SERVER_VERSION, Server, Transport,
 };
 use types::{LeaseId, MemberId};
 
@@ -58,13 +58,13 @@ struct Connected {
 }
 
 /// A question that a member is at.
-struct Question<T>(Mutex<Option<Asking<T>>>);
+struct Question<T>(Mutex<Option<PeerResponse<T>>>);
 
 impl<T> Question<T> {
-    fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<T, AskError>> {
+    fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<T, PeerRequestError>> {
         match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(answer) => answer.as_mut().poll(cx),
-            None => Poll::Ready(Err(AskError::Failed("cut off".to_owned()))),
+            None => Poll::Ready(Err(PeerRequestError::Failed("cut off".to_owned()))),
         }
     }
 }
@@ -208,30 +208,38 @@ impl Network {
     }
 
     /// Asks another server something, for as long as it can be reached and there is time.
-    fn ask<T, F>(&self, from: MemberId, to: MemberId, within: Duration, question: F) -> Asking<T>
+    fn ask<T, F>(
+        &self,
+        from: MemberId,
+        to: MemberId,
+        within: Duration,
+        question: F,
+    ) -> PeerResponse<T>
     where
         T: Send + 'static,
-        F: FnOnce(Server) -> Asking<T>,
+        F: FnOnce(Server) -> PeerResponse<T>,
     {
         let clock = self.lock().members.get(&from).map(|it| Arc::clone(it.server.clock()));
         let (Some(clock), Some(asked)) = (clock, self.reached(from, to)) else {
-            return Box::pin(std::future::ready(Err(AskError::Failed("unreachable".to_owned()))));
+            return Box::pin(std::future::ready(Err(PeerRequestError::Failed(
+                "unreachable".to_owned(),
+            ))));
         };
         let until = clock.monotonic().saturating_add(within);
         let (network, answer) = (self.clone(), self.keep(to, question(asked)));
         Box::pin(std::future::poll_fn(move |cx| {
             if network.reached(from, to).is_none() {
-                return Poll::Ready(Err(AskError::Failed("cut off".to_owned())));
+                return Poll::Ready(Err(PeerRequestError::Failed("cut off".to_owned())));
             }
             if clock.monotonic() >= until {
-                return Poll::Ready(Err(AskError::Timeout("too late".to_owned())));
+                return Poll::Ready(Err(PeerRequestError::Timeout("too late".to_owned())));
             }
             answer.poll(cx)
         }))
     }
 
     /// Notes what is asked of a member.
-    fn keep<T: 'static>(&self, of: MemberId, answer: Asking<T>) -> Arc<Question<T>> {
+    fn keep<T: 'static>(&self, of: MemberId, answer: PeerResponse<T>) -> Arc<Question<T>> {
         let question = Arc::new(Question(Mutex::new(Some(answer))));
         let weak: Weak<Question<T>> = Arc::downgrade(&question);
         if let Some(connected) = self.lock().members.get_mut(&of) {
@@ -346,7 +354,7 @@ impl Transport for Link {
 
     fn set_members(&self, _: &Membership) {}
 
-    fn ask_for_version(&self, of: &Member, within: Duration) -> Asking<PeerVersions> {
+    fn request_versions(&self, of: &Member, within: Duration) -> PeerResponse<PeerVersions> {
         self.network.ask(self.local, of.id, within, |asked| {
             let cluster = asked.state().cluster.now().version();
             let cluster = cluster.map_or("not_decided".to_owned(), |version| version.to_string());
@@ -355,36 +363,41 @@ impl Transport for Link {
         })
     }
 
-    fn ask_for_hash(&self, of: &Member, revision: i64, within: Duration) -> Asking<PeerHash> {
+    fn request_hash(&self, of: &Member, revision: i64, within: Duration) -> PeerResponse<PeerHash> {
         self.network.ask(self.local, of.id, within, |asked| {
             Box::pin(async move { asked.hash_for_peer(revision).await.map_err(ask_error) })
         })
     }
 
-    fn ask_to_renew(&self, leader: &Member, lease: LeaseId, within: Duration) -> Asking<i64> {
+    fn request_lease_renewal(
+        &self,
+        leader: &Member,
+        lease: LeaseId,
+        within: Duration,
+    ) -> PeerResponse<i64> {
         self.network.ask(self.local, leader.id, within, |asked| {
             Box::pin(async move { asked.renew_for_peer(lease).await.map_err(ask_error) })
         })
     }
 
-    fn ask_for_lease(
+    fn request_lease_ttl(
         &self,
         leader: &Member,
         request: pb::LeaseTimeToLiveRequest,
         within: Duration,
-    ) -> Asking<pb::LeaseTimeToLiveResponse> {
+    ) -> PeerResponse<pb::LeaseTimeToLiveResponse> {
         self.network.ask(self.local, leader.id, within, |asked| {
             Box::pin(async move { asked.lease_for_peer(request).await.map_err(ask_error) })
         })
     }
 
-    fn ask_to_promote(
+    fn request_promotion(
         &self,
         leader: &Member,
         learner: MemberId,
         token: Option<String>,
         within: Duration,
-    ) -> Asking<Vec<Member>> {
+    ) -> PeerResponse<Vec<Member>> {
         self.network.ask(self.local, leader.id, within, |asked| {
             Box::pin(async move { asked.promote_for_peer(token, learner).await.map_err(ask_error) })
         })
@@ -392,11 +405,13 @@ impl Transport for Link {
 }
 
 /// An error as it comes over the wire.
-fn ask_error(error: Error) -> AskError {
+fn ask_error(error: Error) -> PeerRequestError {
     match error {
-        Error::Renew(lease) if lease.to_string() == "lease not found" => AskError::LeaseNotFound,
-        Error::Members(refused) => AskError::Members(refused),
-        Error::Unsafe(refused) => AskError::Unsafe(refused),
-        other => AskError::Failed(other.to_string()),
+        Error::Renew(lease) if lease.to_string() == "lease not found" => {
+            PeerRequestError::LeaseNotFound
+        }
+        Error::Members(refused) => PeerRequestError::Members(refused),
+        Error::Unsafe(refused) => PeerRequestError::Unsafe(refused),
+        other => PeerRequestError::Failed(other.to_string()),
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use env::{Clock, SeededRandom, SimClock, SimDisk};
 use server::stages::{Stage, Stages};
-use server::{Machine, Server, ServerConfig, StartError, StopReason};
+use server::{Platform, Server, ServerConfig, StartError, StopReason};
 use types::MemberId;
 
 use crate::network::Network;
@@ -108,7 +108,7 @@ impl Site {
         if std::mem::take(&mut self.is_healed) {
             self.is_faulty = false;
         }
-        let machine = Machine {
+        let machine = Platform {
             disk: Arc::new(self.disk.clone()),
             clock: Arc::new(self.clock.clone()),
             random: Box::new(SeededRandom::new(self.id.0 ^ self.starts)),

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Names and attributes of the first two levels and the events of writes are etcd's; the stages
-//! below are our own, made from the stage timings that the server has recorded ([`Marks`]). A
+//! below are our own, made from the stage timings that the server has recorded ([`StageTimings`]). A
 //! [`TracedCall`] is the span of a call, a [`SpanGuard`] a child of it.
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use std::time::{Duration, SystemTime};
 use grpc::{Code, Method, Status};
 use http::HeaderMap;
 use net::Connection;
-use server::{Marks, Moment, Server};
+use server::{RequestStage, Server, StageTimings};
 use trace::{Span, Tracer, Value};
 
 /// The attributes of a span.
@@ -37,7 +37,7 @@ pub(crate) struct TracedCall {
     clock_zero: SystemTime,
     started: Duration,
     /// The stage timings outside of any child span.
-    marks: Arc<Marks>,
+    timings: Arc<StageTimings>,
     local: Option<std::net::SocketAddr>,
 }
 
@@ -53,12 +53,12 @@ impl TracedCall {
         let server = server.clone();
         let (wall, started) = (server.clock().wall(), server.now());
         let clock_zero = wall.checked_sub(started).unwrap_or(SystemTime::UNIX_EPOCH);
-        let (marks, local) = (Arc::default(), connection.local);
-        Some(Arc::new(TracedCall { call, server, clock_zero, started, marks, local }))
+        let (timings, local) = (Arc::default(), connection.local);
+        Some(Arc::new(TracedCall { call, server, clock_zero, started, timings, local }))
     }
 
-    pub(crate) fn marks(&self) -> Arc<Marks> {
-        Arc::clone(&self.marks)
+    pub(crate) fn timings(&self) -> Arc<StageTimings> {
+        Arc::clone(&self.timings)
     }
 
     fn date(&self, at: Duration) -> SystemTime {
@@ -76,7 +76,7 @@ impl TracedCall {
             attributes.push(("server.port", Value::Number(local.port().into())));
         }
         attributes.push(("rpc.response.status_code", code_name(status.code).into()));
-        let stages = StageSpans { traced: self, marks: &self.marks, ended };
+        let stages = StageSpans { traced: self, timings: &self.timings, ended };
         let (events, children) = (stages.events(), stages.spans());
         let span = Span { attributes, events, children, ..Span::new(name, started, ended) };
         self.call.end(span, is_failure(status.code).then(|| status.message.to_string()));
@@ -89,7 +89,7 @@ pub(crate) struct SpanGuard {
     traced: Arc<TracedCall>,
     name: &'static str,
     attributes: Attributes,
-    marks: Arc<Marks>,
+    timings: Arc<StageTimings>,
     started: Duration,
 }
 
@@ -99,12 +99,12 @@ impl SpanGuard {
         name: &'static str,
         attributes: Attributes,
     ) -> SpanGuard {
-        let (marks, started) = (Arc::<Marks>::default(), traced.server.now());
-        SpanGuard { traced, name, attributes, marks, started }
+        let (timings, started) = (Arc::<StageTimings>::default(), traced.server.now());
+        SpanGuard { traced, name, attributes, timings, started }
     }
 
-    pub(crate) fn marks(&self) -> Arc<Marks> {
-        Arc::clone(&self.marks)
+    pub(crate) fn timings(&self) -> Arc<StageTimings> {
+        Arc::clone(&self.timings)
     }
 
     /// Adds an attribute.
@@ -118,7 +118,7 @@ impl Drop for SpanGuard {
         let traced = &self.traced;
         let (started, ended) = (traced.date(self.started), traced.date(traced.server.now()));
         let attributes = std::mem::take(&mut self.attributes);
-        let stages = StageSpans { traced, marks: &self.marks, ended };
+        let stages = StageSpans { traced, timings: &self.timings, ended };
         let (events, children) = (stages.events(), stages.spans());
         let span = Span { attributes, events, children, ..Span::new(self.name, started, ended) };
         traced.call.child(span);
@@ -128,19 +128,19 @@ impl Drop for SpanGuard {
 /// Makes spans of the stage timings that were recorded by the end of a span.
 struct StageSpans<'a> {
     traced: &'a TracedCall,
-    marks: &'a Marks,
+    timings: &'a StageTimings,
     ended: SystemTime,
 }
 
 impl StageSpans<'_> {
-    fn at(&self, moment: Moment) -> Option<SystemTime> {
-        self.marks.at(moment).map(|at| self.traced.date(at))
+    fn at(&self, moment: RequestStage) -> Option<SystemTime> {
+        self.timings.at(moment).map(|at| self.traced.date(at))
     }
 
     fn events(&self) -> Vec<(&'static str, SystemTime)> {
         let event = |name, moment| Some((name, self.at(moment)?));
-        let sent = event("Send raft proposal", Moment::Proposed);
-        sent.into_iter().chain(event("Receive raft result", Moment::Answered)).collect()
+        let sent = event("Send raft proposal", RequestStage::Proposed);
+        sent.into_iter().chain(event("Receive raft result", RequestStage::Answered)).collect()
     }
 
     fn spans(&self) -> Vec<Span> {
@@ -148,30 +148,30 @@ impl StageSpans<'_> {
     }
 
     fn read_index(&self) -> Option<Span> {
-        let asked = self.at(Moment::ReadAsked)?;
-        let span = Span::new("read_index", asked, self.at_or_end(Moment::ReadBegan));
-        let confirmed = self.at(Moment::ReadConfirmed);
+        let asked = self.at(RequestStage::ReadAsked)?;
+        let span = Span::new("read_index", asked, self.at_or_end(RequestStage::ReadBegan));
+        let confirmed = self.at(RequestStage::ReadConfirmed);
         let events = confirmed.map(|at| ("read index received", at)).into_iter().collect();
         Some(Span { events, ..span })
     }
 
     fn propose(&self) -> Option<Span> {
-        let proposed = self.at(Moment::Proposed)?;
-        let span = Span::new("propose", proposed, self.at_or_end(Moment::Committed));
+        let proposed = self.at(RequestStage::Proposed)?;
+        let span = Span::new("propose", proposed, self.at_or_end(RequestStage::Committed));
         Some(Span { children: self.sync().into_iter().collect(), ..span })
     }
 
     fn sync(&self) -> Option<Span> {
-        Some(Span::new("sync", self.at(Moment::Logged)?, self.at(Moment::Synced)?))
+        Some(Span::new("sync", self.at(RequestStage::Logged)?, self.at(RequestStage::Synced)?))
     }
 
     fn apply(&self) -> Option<Span> {
-        Some(Span::new("apply", self.at(Moment::Applying)?, self.at(Moment::Applied)?))
+        Some(Span::new("apply", self.at(RequestStage::Applying)?, self.at(RequestStage::Applied)?))
     }
 
     /// The time of a stage, or of the end for a request that did not reach it.
-    fn at_or_end(&self, moment: Moment) -> SystemTime {
-        self.at(moment).or(self.at(Moment::Answered)).unwrap_or(self.ended)
+    fn at_or_end(&self, moment: RequestStage) -> SystemTime {
+        self.at(moment).or(self.at(RequestStage::Answered)).unwrap_or(self.ended)
     }
 }
 

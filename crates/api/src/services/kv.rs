@@ -350,7 +350,7 @@ mod tests {
     use std::sync::Arc;
 
     use env::{OsClock, OsDisk, OsRandom};
-    use server::{Alone, Credentials, Machine, Member, ServerConfig};
+    use server::{Credentials, Member, NoPeers, Platform, ServerConfig};
 
     use super::*;
 
@@ -360,9 +360,9 @@ mod tests {
         let mut config = ServerConfig::new("default", folder);
         config.unsafe_no_fsync = true;
         let (disk, clock) = (Arc::new(OsDisk), Arc::new(OsClock::default()));
-        let machine = Machine { disk, clock, random: Box::new(OsRandom) };
+        let machine = Platform { disk, clock, random: Box::new(OsRandom) };
         let registry = prometheus::Registry::new();
-        let member = Member::start(config, machine, Arc::new(Alone), &registry).unwrap();
+        let member = Member::start(config, machine, Arc::new(NoPeers), &registry).unwrap();
         for number in 0..KEYS {
             let put = PutRequest { key: format!("k{number:03}").into(), ..PutRequest::default() };
             member.server().put(&Credentials::default(), put).await.unwrap();

@@ -24,7 +24,7 @@ use env::{Disk, OsDisk};
 use membership::join::{JoinError, adopt_ids, describe};
 use membership::{ClusterId, Member, Membership, version};
 use peer::{Asker, KnownCluster, wait};
-use server::{AskError, Joining};
+use server::{ExistingCluster, PeerRequestError};
 use types::MemberId;
 
 use crate::settings;
@@ -47,7 +47,7 @@ pub(crate) enum Bootstrap {
     /// A new cluster.
     NewCluster(InitialCluster),
     /// An existing cluster that already lists this member.
-    Join(Joining),
+    Join(ExistingCluster),
 }
 
 /// A failed bootstrap. The texts are etcd's.
@@ -62,7 +62,7 @@ pub(crate) enum BootstrapError {
     #[error("member {0} has already been bootstrapped")]
     Bootstrapped(MemberId),
     #[error("cannot fetch cluster info from peer urls: {0}")]
-    Fetch(AskError),
+    Fetch(PeerRequestError),
     #[error("error validating peerURLs {cluster}: {error}")]
     Mismatch { cluster: String, error: JoinError },
     #[error("incompatible with current running cluster")]
@@ -146,7 +146,7 @@ fn join(
     check_version(asker, &members, local, config.raft.request_timeout())?;
     let learners_max = usize::try_from(config.cluster.learners_max).unwrap_or(usize::MAX);
     running.check_learners(0, learners_max)?;
-    Ok(Bootstrap::Join(Joining { cluster_id, local, members }))
+    Ok(Bootstrap::Join(ExistingCluster { cluster_id, local, members }))
 }
 
 /// Gives the configured members the ids that the running cluster has for them.
@@ -226,7 +226,7 @@ fn cluster_version(asker: &Asker, member: &Member, timeout: Duration) -> Option<
     }
 }
 
-fn warn_of(member: &Member, error: &AskError, message: &str) {
+fn warn_of(member: &Member, error: &PeerRequestError, message: &str) {
     tracing::warn!(remote_member_id = %member.id, %error, "{message}");
 }
 

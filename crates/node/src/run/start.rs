@@ -9,7 +9,7 @@ use net::{Dialer, Runtimes};
 use peer::PeerTransport;
 use prometheus::Registry;
 use server::metrics::Metrics;
-use server::{Machine, Member};
+use server::{Member, Platform};
 use tls::ClientTls;
 
 use super::{ClientApi, Event, Node};
@@ -125,7 +125,7 @@ fn start_member(
     transport: Arc<PeerTransport>,
     registry: &Registry,
 ) -> Result<Member, StartError> {
-    let machine = Machine {
+    let machine = Platform {
         disk: Arc::new(OsDisk),
         clock: Arc::new(OsClock::default()),
         random: Box::new(OsRandom),

@@ -37,7 +37,9 @@ impl Node<'_> {
         match (signal, reason) {
             (Some(signal), _) => ProcessEnd::Signal(signal),
             (None, StopReason::Fault(_)) => ProcessEnd::Code(ExitCode::FAILURE),
-            (None, StopReason::Asked | StopReason::Removed) => ProcessEnd::Code(ExitCode::SUCCESS),
+            (None, StopReason::Requested | StopReason::Removed) => {
+                ProcessEnd::Code(ExitCode::SUCCESS)
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use membership::ConfChangeRefusal;
 use membership::reconfig::UnsafeReconfig;
 use proto::etcdserverpb as pb;
-use server::{AskError, PeerVersions, Transport as _};
+use server::{PeerRequestError, PeerVersions, Transport as _};
 use types::{LeaseId, MemberId};
 
 use super::rig::{CLUSTER, Made, PATIENCE, cluster, member, read_head};
@@ -17,42 +17,42 @@ use crate::wait;
 fn members_answer_each_other() {
     let [one, two] = cluster();
     let of = &two.member();
-    let versions = wait(one.transport.ask_for_version(of, PATIENCE));
+    let versions = wait(one.transport.request_versions(of, PATIENCE));
     let expected = PeerVersions { server: "3.7.1".to_owned(), cluster: "3.7.0".to_owned() };
     assert_eq!(versions, Ok(expected));
 
-    let hash = wait(one.transport.ask_for_hash(of, 7, PATIENCE)).unwrap();
+    let hash = wait(one.transport.request_hash(of, 7, PATIENCE)).unwrap();
     assert_eq!((hash.revision, hash.hash.hash, hash.hash.revision), (50, 12345, 7));
-    let hash = |revision| wait(one.transport.ask_for_hash(of, revision, PATIENCE)).unwrap_err();
-    assert_eq!(hash(1), AskError::Keys(mvcc::Error::Compacted));
-    assert_eq!(hash(100), AskError::Keys(mvcc::Error::FutureRevision));
+    let hash = |revision| wait(one.transport.request_hash(of, revision, PATIENCE)).unwrap_err();
+    assert_eq!(hash(1), PeerRequestError::Keys(mvcc::Error::Compacted));
+    assert_eq!(hash(100), PeerRequestError::Keys(mvcc::Error::FutureRevision));
 
-    let renew = |id| wait(one.transport.ask_to_renew(of, LeaseId(id), PATIENCE));
+    let renew = |id| wait(one.transport.request_lease_renewal(of, LeaseId(id), PATIENCE));
     assert_eq!(renew(7), Ok(60));
     let behind = "waiting for node to catch up its applied index has timed out".to_owned();
-    assert_eq!(renew(8), Err(AskError::Timeout(behind)));
+    assert_eq!(renew(8), Err(PeerRequestError::Timeout(behind)));
     let unknown = "lease: unknown error(not a primary lessor\n)".to_owned();
-    assert_eq!(renew(9), Err(AskError::Failed(unknown)));
-    assert_eq!(renew(10), Err(AskError::LeaseNotFound));
+    assert_eq!(renew(9), Err(PeerRequestError::Failed(unknown)));
+    assert_eq!(renew(10), Err(PeerRequestError::LeaseNotFound));
 
     let lease = |id| {
         let request = pb::LeaseTimeToLiveRequest { id, keys: true };
-        wait(one.transport.ask_for_lease(of, request, PATIENCE))
+        wait(one.transport.request_lease_ttl(of, request, PATIENCE))
     };
     let answer = lease(7).unwrap();
     assert_eq!((answer.ttl, answer.granted_ttl, &answer.keys[0][..]), (55, 60, &b"key"[..]));
-    assert_eq!(lease(10), Err(AskError::LeaseNotFound));
+    assert_eq!(lease(10), Err(PeerRequestError::LeaseNotFound));
 
     let promote = |id, token: Option<&str>| {
         let token = token.map(ToOwned::to_owned);
-        wait(one.transport.ask_to_promote(of, MemberId(id), token, PATIENCE))
+        wait(one.transport.request_promotion(of, MemberId(id), token, PATIENCE))
     };
     assert_eq!(promote(3, Some("secret")), Ok(vec![one.member(), two.member()]));
     assert_eq!(promote(3, None), Err(ConfChangeRefusal::IdNotFound.into()));
     assert_eq!(promote(4, None), Err(ConfChangeRefusal::MemberNotLearner.into()));
     assert_eq!(promote(5, None), Err(UnsafeReconfig::LearnerNotReady.into()));
     let unknown = r#"member promote: unknown error({"message":"Internal Server Error"})"#;
-    assert_eq!(promote(6, None), Err(AskError::Failed(unknown.to_owned())));
+    assert_eq!(promote(6, None), Err(PeerRequestError::Failed(unknown.to_owned())));
 }
 
 #[test]
@@ -68,13 +68,13 @@ fn who_joins_asks_before_it_is_a_member() {
 
     let error = wait(asker.members(&urls[..2], PATIENCE)).unwrap_err();
     let text = "could not retrieve cluster information from the given URLs";
-    assert_eq!(error, AskError::Failed(text.to_owned()));
+    assert_eq!(error, PeerRequestError::Failed(text.to_owned()));
     // There is nobody yet in a cluster that has not begun.
     let empty = Made::of(4).start();
     empty.attach();
     let error = wait(asker.members(&empty.urls(), PATIENCE)).unwrap_err();
     let text = "failed to get raft cluster member(s) from the given URLs";
-    assert_eq!(error, AskError::Failed(text.to_owned()));
+    assert_eq!(error, PeerRequestError::Failed(text.to_owned()));
 }
 
 #[test]
@@ -82,8 +82,8 @@ fn another_cluster_does_not_say_what_it_holds() {
     let [one, _] = cluster();
     let other = Made { cluster: membership::ClusterId(0xc2), ..Made::of(2) }.start();
     other.attach();
-    let error = wait(one.transport.ask_for_hash(&other.member(), 7, PATIENCE)).unwrap_err();
-    assert_eq!(error, AskError::ClusterIdMismatch);
+    let error = wait(one.transport.request_hash(&other.member(), 7, PATIENCE)).unwrap_err();
+    assert_eq!(error, PeerRequestError::ClusterIdMismatch);
 }
 
 #[test]
@@ -92,13 +92,13 @@ fn an_answer_is_not_waited_for_without_end() {
     // It takes the connection, and says nothing.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let of = member(9, &[&format!("http://{}", silent.local_addr().unwrap())]);
-    let error = wait(one.transport.ask_for_version(&of, Duration::from_millis(50))).unwrap_err();
-    assert_eq!(error, AskError::Timeout("context deadline exceeded".to_owned()));
+    let error = wait(one.transport.request_versions(&of, Duration::from_millis(50))).unwrap_err();
+    assert_eq!(error, PeerRequestError::Timeout("context deadline exceeded".to_owned()));
     // Nobody has to wait for it.
-    drop(one.transport.ask_for_version(&of, PATIENCE));
+    drop(one.transport.request_versions(&of, PATIENCE));
     one.transport.stop(Duration::ZERO);
-    let error = wait(one.transport.ask_for_version(&of, PATIENCE)).unwrap_err();
-    assert_eq!(error, AskError::Failed("the transport is stopped".to_owned()));
+    let error = wait(one.transport.request_versions(&of, PATIENCE)).unwrap_err();
+    assert_eq!(error, PeerRequestError::Failed("the transport is stopped".to_owned()));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_connection_that_was_kept_and_is_closed_is_made_anew() {
         second.get_mut().write_all(answer).unwrap();
     });
     for _ in 0..3 {
-        let versions = wait(one.transport.ask_for_version(&of, PATIENCE)).unwrap();
+        let versions = wait(one.transport.request_versions(&of, PATIENCE)).unwrap();
         assert_eq!(versions.server, "3.7.0");
     }
     other.join().unwrap();

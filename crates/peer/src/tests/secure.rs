@@ -1,7 +1,7 @@
 //! Members with certificates.
 
 use bytes::Bytes;
-use server::{AskError, Transport as _};
+use server::{PeerRequestError, Transport as _};
 use tempfile::TempDir;
 use testkit::certs::{Authority, Subject, write};
 
@@ -41,7 +41,7 @@ fn members_show_each_other_certificates() {
     heard.sort_unstable();
     assert_eq!(heard, ["MsgApp", "MsgHeartbeat"]);
     assert_eq!(
-        wait(one.transport.ask_to_renew(&two.member(), types::LeaseId(7), PATIENCE)),
+        wait(one.transport.request_lease_renewal(&two.member(), types::LeaseId(7), PATIENCE)),
         Ok(60)
     );
 }
@@ -54,11 +54,11 @@ fn who_is_not_trusted_is_not_spoken_with() {
     let other = Made { info: Some(other_info), ..Made::of(2) }.start();
     one.attach();
     other.attach();
-    let asked = wait(one.transport.ask_for_version(&other.member(), PATIENCE));
+    let asked = wait(one.transport.request_versions(&other.member(), PATIENCE));
     assert!(
-        matches!(&asked, Err(AskError::Failed(text)) if text.contains("certificate")),
+        matches!(&asked, Err(PeerRequestError::Failed(text)) if text.contains("certificate")),
         "{asked:?}"
     );
-    let asked = wait(other.transport.ask_for_version(&one.member(), PATIENCE));
+    let asked = wait(other.transport.request_versions(&one.member(), PATIENCE));
     assert!(asked.is_err(), "{asked:?}");
 }

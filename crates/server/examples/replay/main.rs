@@ -23,7 +23,7 @@ use server::{Applied, Config, StateMachine};
 use types::MemberId;
 
 use log::Log;
-use member::Image;
+use member::DatabaseImage;
 use server::Voters;
 
 const USAGE: &str = "usage: replay DATA_DIR NEW_DB [--ttl-min SECONDS] [--member OUT_DIR]";
@@ -34,7 +34,7 @@ fn main() -> anyhow::Result<()> {
     let machine = open(&arguments.to, &log.metadata, arguments.ttl_min_seconds)?;
     let mut voters = Voters::default();
     apply(&machine, &log, &mut voters)?;
-    let image = Image::of(&machine, voters.conf_state())?;
+    let image = DatabaseImage::of(&machine, voters.conf_state())?;
     let StateMachine { backend, store, .. } = machine;
     drop(store);
     backend.close()?;

@@ -32,23 +32,31 @@ const WITH_TERM: Version = Version::new(3, 5);
 const WITH_STORAGE_VERSION: Version = Version::new(3, 6);
 
 /// All of a snapshot but the database.
-pub(crate) struct Image {
+pub(crate) struct DatabaseImage {
     index: Index,
     term: Term,
     conf_state: ConfState,
     members: Vec<u8>,
 }
 
-impl Image {
+impl DatabaseImage {
     /// The state machine as it is now.
-    pub(crate) fn of(machine: &StateMachine, conf_state: ConfState) -> anyhow::Result<Image> {
+    pub(crate) fn of(
+        machine: &StateMachine,
+        conf_state: ConfState,
+    ) -> anyhow::Result<DatabaseImage> {
         let (index, term) = machine.applied()?;
-        Ok(Image { index, term, conf_state, members: v2::encode(&machine.cluster.now()) })
+        Ok(DatabaseImage { index, term, conf_state, members: v2::encode(&machine.cluster.now()) })
     }
 }
 
 /// Makes the directory, which must not exist.
-pub(crate) fn assemble(dir: &Path, db: &Path, log: &Log, image: &Image) -> anyhow::Result<()> {
+pub(crate) fn assemble(
+    dir: &Path,
+    db: &Path,
+    log: &Log,
+    image: &DatabaseImage,
+) -> anyhow::Result<()> {
     let disk: Arc<dyn Disk> = Arc::new(OsDisk);
     ensure!(disk.kind(dir)?.is_none(), "{} exists", dir.display());
     let member = dir.join("member");
@@ -86,7 +94,11 @@ fn as_of(version: Version, tx: &mut Tx<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn save_snapshot_file(disk: &Arc<dyn Disk>, dir: &Path, image: &Image) -> anyhow::Result<()> {
+fn save_snapshot_file(
+    disk: &Arc<dyn Disk>,
+    dir: &Path,
+    image: &DatabaseImage,
+) -> anyhow::Result<()> {
     let metadata = SnapshotMetadata {
         conf_state: Some(image.conf_state.clone()),
         index: Some(image.index.0),
@@ -98,7 +110,12 @@ fn save_snapshot_file(disk: &Arc<dyn Disk>, dir: &Path, image: &Image) -> anyhow
 }
 
 /// A log that begins behind the snapshot. The member stays in its term, and by its vote.
-fn save_log(disk: &Arc<dyn Disk>, dir: &Path, log: &Log, image: &Image) -> anyhow::Result<()> {
+fn save_log(
+    disk: &Arc<dyn Disk>,
+    dir: &Path,
+    log: &Log,
+    image: &DatabaseImage,
+) -> anyhow::Result<()> {
     let metadata = log.metadata.encode_to_vec();
     let mut new = Wal::create(Arc::clone(disk), dir, metadata, wal::Config::default())
         .context("create log")?;

@@ -16,7 +16,7 @@ use super::layers::Layers;
 use super::outcome::refusal_or_fault;
 use super::{Context, Effects, Fault, Refusal, Reply};
 use crate::metrics::Executed;
-use crate::state::{Attached, StateMachine};
+use crate::state::{LessorAdapter, StateMachine};
 
 /// The result of a command: a reply, a refusal that is the same on all members, or a fault of this
 /// member.
@@ -136,7 +136,7 @@ impl StateMachine {
         operation: impl FnOnce(&mut WriteTxn<'_, '_>) -> Result<T, mvcc::Error>,
         counted: impl FnOnce(&T) -> Executed,
     ) -> Result<Result<T, Refusal>, Fault> {
-        let leases = Attached(&self.lessor);
+        let leases = LessorAdapter(&self.lessor);
         let mut keys = self.store.write(tx, &leases);
         let result = operation(&mut keys);
         effects.changes = Some(keys.finish());
@@ -176,7 +176,7 @@ impl StateMachine {
             Ok(keys) => keys,
             Err(error) => return Ok(Err(error.into())),
         };
-        let leases = Attached(&self.lessor);
+        let leases = LessorAdapter(&self.lessor);
         let mut write = self.store.write(tx, &leases);
         write.delete_keys(&keys)?;
         effects.changes = Some(write.finish());

@@ -19,7 +19,7 @@ use proto::command::{Command, RaftRequest};
 use proto::etcdserverpb::AlarmType;
 
 use crate::apply::Refusal;
-use crate::state::{Attached, StateMachine};
+use crate::state::{LessorAdapter, StateMachine};
 
 /// The layers that a command has to pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl StateMachine {
             Layers::Keys { cost } => self.check_alarms(cost)?,
         }
         let caller = AuthInfo::from_header(request.header.as_ref());
-        Ok(self.auth.check_apply(&caller, &request.command, &Attached(&self.lessor))?)
+        Ok(self.auth.check_apply(&caller, &request.command, &LessorAdapter(&self.lessor))?)
     }
 
     fn check_alarms(&self, cost: u64) -> Result<(), Refusal> {
@@ -98,7 +98,7 @@ impl StateMachine {
     pub(super) fn has_space_for(&self, layers: Layers) -> bool {
         match layers {
             Layers::None | Layers::Permissions => true,
-            Layers::Keys { cost } => self.kept.quota.is_available(self.backend.size(), cost),
+            Layers::Keys { cost } => self.retained.quota.is_available(self.backend.size(), cost),
         }
     }
 }

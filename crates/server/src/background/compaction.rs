@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use proto::etcdserverpb::CompactionRequest;
 
-use super::Chore;
-use super::pending_task::{Errand, Every, POLL, carry_out};
+use super::BackgroundTask;
+use super::pending_task::{Interval, POLL, PendingTask, carry_out};
 use crate::apply::Refusal;
 use crate::config::AutoCompaction;
 use crate::error::Error;
@@ -36,7 +36,7 @@ const NOTE_INTERVAL_MIN: Duration = Duration::from_millis(1);
 const REVISION_INTERVAL: Duration = Duration::from_secs(5 * 60);
 
 /// The chore that the flags ask for. None if they ask for none.
-pub(super) fn auto_compaction(server: &Server) -> Option<Box<dyn Chore>> {
+pub(super) fn auto_compaction(server: &Server) -> Option<Box<dyn BackgroundTask>> {
     match server.config().auto_compaction {
         AutoCompaction::Off => None,
         AutoCompaction::Periodic(period) if period.is_zero() => None,
@@ -52,7 +52,7 @@ struct Compacting {
     server: Server,
     revision: i64,
     began: Duration,
-    errand: Errand<Result<(), Error>>,
+    task: PendingTask<Result<(), Error>>,
 }
 
 /// What a compaction came to.
@@ -64,19 +64,18 @@ struct Compacted {
 
 impl Compacting {
     fn new(server: Server) -> Compacting {
-        Compacting { server, revision: 0, began: Duration::ZERO, errand: Errand::default() }
+        Compacting { server, revision: 0, began: Duration::ZERO, task: PendingTask::default() }
     }
 
     fn begin(&mut self, revision: i64, now: Duration) {
         (self.revision, self.began) = (revision, now);
         let request = CompactionRequest { revision, physical: false };
         let server = self.server.clone();
-        self.errand
-            .begin(async move { done_or_before(carry_out(server, request).await.map(drop)) });
+        self.task.begin(async move { done_or_before(carry_out(server, request).await.map(drop)) });
     }
 
     fn poll(&mut self, now: Duration) -> Option<Compacted> {
-        let result = self.errand.poll()?;
+        let result = self.task.poll()?;
         let took = now.saturating_sub(self.began);
         Some(Compacted { revision: self.revision, took, result })
     }
@@ -95,7 +94,7 @@ fn done_or_before(result: Result<(), Error>) -> Result<(), Error> {
 struct Periodic {
     server: Server,
     period: Duration,
-    every: Every,
+    every: Interval,
     /// The revisions of the last period, the oldest first.
     noted: VecDeque<i64>,
     notes_max: usize,
@@ -113,7 +112,7 @@ impl Periodic {
         let notes = period.as_nanos() / interval.as_nanos() + 1;
         let mut periodic = Periodic {
             period,
-            every: Every::after(interval, now),
+            every: Interval::after(interval, now),
             noted: VecDeque::new(),
             notes_max: usize::try_from(notes).unwrap_or(usize::MAX),
             last_revision: 0,
@@ -169,9 +168,9 @@ impl Periodic {
     }
 }
 
-impl Chore for Periodic {
+impl BackgroundTask for Periodic {
     fn turn(&mut self, now: Duration) -> Duration {
-        if !self.compacting.errand.is_under_way() {
+        if !self.compacting.task.is_under_way() {
             if !self.every.is_due(now) {
                 return self.every.next();
             }
@@ -185,7 +184,7 @@ impl Chore for Periodic {
             self.note();
             self.every.begin_anew(now);
         }
-        if self.compacting.errand.is_under_way() { now + POLL } else { self.every.next() }
+        if self.compacting.task.is_under_way() { now + POLL } else { self.every.next() }
     }
 }
 
@@ -199,14 +198,14 @@ fn note_interval(period: Duration) -> Duration {
 struct ByRevision {
     server: Server,
     keep: i64,
-    every: Every,
+    every: Interval,
     last_revision: i64,
     compacting: Compacting,
 }
 
 impl ByRevision {
     fn new(server: Server, keep: i64) -> ByRevision {
-        let every = Every::after(REVISION_INTERVAL, server.now());
+        let every = Interval::after(REVISION_INTERVAL, server.now());
         let compacting = Compacting::new(server.clone());
         ByRevision { server, keep, every, last_revision: 0, compacting }
     }
@@ -248,9 +247,9 @@ impl ByRevision {
     }
 }
 
-impl Chore for ByRevision {
+impl BackgroundTask for ByRevision {
     fn turn(&mut self, now: Duration) -> Duration {
-        if !self.compacting.errand.is_under_way()
+        if !self.compacting.task.is_under_way()
             && self.every.is_due(now)
             && let Some(revision) = self.due()
         {
@@ -260,6 +259,6 @@ impl Chore for ByRevision {
             self.end(compacted);
             self.every.begin_anew(now);
         }
-        if self.compacting.errand.is_under_way() { now + POLL } else { self.every.next() }
+        if self.compacting.task.is_under_way() { now + POLL } else { self.every.next() }
     }
 }

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use env::{Disk, Open};
 
-use super::Chore;
-use super::pending_task::{Every, NEVER};
+use super::BackgroundTask;
+use super::pending_task::{Interval, NEVER};
 use crate::server::Server;
 
 /// How often: with many of them, counting takes a while.
@@ -26,18 +26,18 @@ const LIMITS_BYTES_MAX: usize = 1 << 16;
 #[derive(Debug)]
 pub(super) struct Descriptors {
     server: Server,
-    every: Every,
+    every: Interval,
     has_failed: bool,
 }
 
 impl Descriptors {
     pub(super) fn new(server: Server) -> Descriptors {
-        let every = Every::from_now(INTERVAL, server.now());
+        let every = Interval::from_now(INTERVAL, server.now());
         Descriptors { server, every, has_failed: false }
     }
 
     fn look(&mut self) {
-        let (metrics, disk) = (self.server.metrics(), &*self.server.shared.disk);
+        let (metrics, disk) = (self.server.metrics(), &*self.server.inner.context.disk);
         let Some(used) = or_warn(used(disk), "failed to get file descriptor usage") else {
             self.has_failed = true;
             return;
@@ -54,7 +54,7 @@ impl Descriptors {
     }
 }
 
-impl Chore for Descriptors {
+impl BackgroundTask for Descriptors {
     fn turn(&mut self, now: Duration) -> Duration {
         if !self.has_failed && self.every.is_due(now) {
             self.look();

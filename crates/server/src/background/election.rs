@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::Chore;
+use super::BackgroundTask;
 use super::pending_task::NEVER;
 use crate::pipeline::raft_loop::Event;
 use crate::server::Server;
@@ -59,11 +59,11 @@ impl FirstElection {
             active_remote_members = active,
             "initialized peer connections; fast-forwarding election ticks"
         );
-        self.server.shared.raft.push(Event::AdvanceTicks(ticks));
+        self.server.inner.raft.push(Event::AdvanceTicks(ticks));
     }
 }
 
-impl Chore for FirstElection {
+impl BackgroundTask for FirstElection {
     fn turn(&mut self, now: Duration) -> Duration {
         if now >= self.until || self.server.leader().is_some() {
             self.until = Duration::ZERO;
@@ -72,7 +72,7 @@ impl Chore for FirstElection {
         if self.others() < ACTIVE_MIN {
             return self.until;
         }
-        if !self.server.shared.takes_part() {
+        if !self.server.inner.raft.participates() {
             return now + LOOK;
         }
         let active = self.active();

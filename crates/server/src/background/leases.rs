@@ -18,8 +18,8 @@ use lease::{Checkpoint, Turn};
 use proto::etcdserverpb as pb;
 use types::{LeaseId, Term};
 
-use super::Chore;
-use super::pending_task::{Errand, Every, POLL, poll};
+use super::BackgroundTask;
+use super::pending_task::{Interval, POLL, PendingTask, poll};
 use crate::error::Error;
 use crate::planted_bug::{self, PlantedBug};
 use crate::propose::pending::Proposal;
@@ -39,12 +39,12 @@ type Revoke = Proposal<AppliedReply<pb::LeaseRevokeResponse>>;
 #[derive(Debug)]
 pub(super) struct Leases {
     server: Server,
-    every: Every,
+    every: Interval,
     /// What the lessor said, while it is found out whether this member leads.
     found: Turn,
     /// The term in which it said so.
-    reign: Term,
-    confirming: Errand<Result<(), Error>>,
+    leader_term: Term,
+    confirming: PendingTask<Result<(), Error>>,
     /// To be revoked: at most what the lessor hands out in a turn.
     backlog: VecDeque<LeaseId>,
     revokes: Vec<(LeaseId, Revoke)>,
@@ -52,13 +52,13 @@ pub(super) struct Leases {
 
 impl Leases {
     pub(super) fn new(server: Server) -> Leases {
-        let every = Every::after(lease::TURN_INTERVAL, server.now());
+        let every = Interval::after(lease::TURN_INTERVAL, server.now());
         Leases {
             server,
             every,
             found: Turn::default(),
-            reign: Term::default(),
-            confirming: Errand::default(),
+            leader_term: Term::default(),
+            confirming: PendingTask::default(),
             backlog: VecDeque::new(),
             revokes: Vec::new(),
         }
@@ -73,8 +73,8 @@ impl Leases {
         if !self.server.is_leader() || planted_bug::is_planted(PlantedBug::NeverExpire) {
             return;
         }
-        // What is found is for this reign: the next leader, be it this member again, gives leases their time anew.
-        self.reign = self.server.term();
+        // What is found is for this leader_term: the next leader, be it this member again, gives leases their time anew.
+        self.leader_term = self.server.term();
         let ahead =
             if planted_bug::is_planted(PlantedBug::ExpireEarly) { AHEAD } else { Duration::ZERO };
         let found = self.server.state().lessor.turn(now + ahead);
@@ -108,9 +108,10 @@ impl Leases {
         let leases = batch.len();
         let warn_of = move |error| tracing::warn!(%error, leases, "failed to checkpoint leases");
         let request = checkpoint_request(batch);
-        let proposed = self.server.propose_then(request, Some(self.reign), move |answer| {
-            answer.and_then(AppliedReply::into_reply).unwrap_or_else(warn_of);
-        });
+        let proposed =
+            self.server.propose_with_callback(request, Some(self.leader_term), move |answer| {
+                answer.and_then(AppliedReply::into_reply).unwrap_or_else(warn_of);
+            });
         proposed.unwrap_or_else(warn_of);
     }
 
@@ -134,7 +135,7 @@ impl Leases {
         let auth = &self.server.state().auth;
         let root = auth.enabled().then(|| auth.root_info());
         let request = pb::LeaseRevokeRequest { id: id.0 };
-        self.server.propose_as_leader(root.as_ref(), request, self.reign)
+        self.server.propose_as_leader(root.as_ref(), request, self.leader_term)
     }
 
     fn collect(&mut self) {
@@ -150,7 +151,7 @@ impl Leases {
     }
 }
 
-impl Chore for Leases {
+impl BackgroundTask for Leases {
     fn turn(&mut self, now: Duration) -> Duration {
         self.collect();
         let may_look = !self.confirming.is_under_way() && self.backlog.is_empty();

@@ -14,8 +14,8 @@
 
 use std::time::Duration;
 
-use super::Chore;
-use super::pending_task::{Errand, Every};
+use super::BackgroundTask;
+use super::pending_task::{Interval, PendingTask};
 use crate::server::Server;
 
 /// How often at most.
@@ -29,21 +29,21 @@ const POLL: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct Memory {
     server: Server,
-    every: Every,
+    every: Interval,
     /// What the allocator had in hand when it was done last, or the least since.
     in_hand: u32,
-    giving: Errand<Option<()>>,
+    giving: PendingTask<()>,
 }
 
 impl Memory {
     pub(super) fn new(server: Server) -> Memory {
         env::limit_retained_memory();
-        let every = Every::after(INTERVAL, server.now());
+        let every = Interval::after(INTERVAL, server.now());
         Memory {
             server,
             every,
             in_hand: env::free_memory_bytes().unwrap_or_default(),
-            giving: Errand::default(),
+            giving: PendingTask::default(),
         }
     }
 
@@ -64,10 +64,10 @@ fn grown(in_hand: &mut u32, now: u32) -> bool {
     is_much
 }
 
-impl Chore for Memory {
+impl BackgroundTask for Memory {
     fn turn(&mut self, now: Duration) -> Duration {
         if !self.giving.is_under_way() && self.every.is_due(now) && self.is_worth_while() {
-            self.giving.begin_aside(&self.server, |_| env::release_free_memory());
+            self.giving.begin_blocking(&self.server, |_| env::release_free_memory());
         }
         self.giving.poll();
         if self.giving.is_under_way() { now + POLL } else { self.every.next() }

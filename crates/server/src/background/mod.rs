@@ -14,10 +14,10 @@
 //! | `stall` | each | every 500 ms: notices a disk that hangs; a leader then hands leadership on |
 //! | `memory` | each | every 5 s, after much work: gives memory back |
 //!
-//! Each is a [`Chore`]: a struct whose `turn` does what is due and says when there will be more. One thread calls them all; a simulation calls them when it
-//! pleases. So none of them may wait: what takes long is an `errand` (a proposal, or a job for the pool) that is looked at again in a later turn.
+//! Each is a [`BackgroundTask`]: a struct whose `turn` does what is due and says when there will be more. One thread calls them all; a simulation calls them when it
+//! pleases. So none of them may wait: what takes long is an `task` (a proposal, or a job for the pool) that is looked at again in a later turn.
 //!
-//! What is always true: a chore has at most one errand under way, and leases a bounded number; only the leader proposes, except for a member's own name; what
+//! What is always true: a chore has at most one task under way, and leases a bounded number; only the leader proposes, except for a member's own name; what
 //! fails is tried again at its next time.
 
 mod compaction;
@@ -49,30 +49,30 @@ const TURN_MAX: Duration = Duration::from_millis(500);
 const TURN_MIN: Duration = Duration::from_millis(1);
 
 /// Something that a member does by itself.
-trait Chore: Send + fmt::Debug {
+trait BackgroundTask: Send + fmt::Debug {
     /// Does what is due; returns when to be called again. It may be called before.
     fn turn(&mut self, now: Duration) -> Duration;
 }
 
 /// All of them.
 #[derive(Debug)]
-pub(crate) struct Chores {
-    chores: Vec<Box<dyn Chore>>,
+pub(crate) struct BackgroundTasks {
+    chores: Vec<Box<dyn BackgroundTask>>,
     published: Arc<Published>,
 }
 
-impl Chores {
+impl BackgroundTasks {
     /// The chores that the flags ask for.
-    pub(crate) fn new(server: Server) -> Chores {
+    pub(crate) fn new(server: Server) -> BackgroundTasks {
         let others = Arc::new(Others(server.clone()));
-        Chores::with_peers(server, others)
+        BackgroundTasks::with_peers(server, others)
     }
 
-    fn with_peers(server: Server, peers: Arc<dyn PeerHashes>) -> Chores {
+    fn with_peers(server: Server, peers: Arc<dyn PeerHashes>) -> BackgroundTasks {
         let own = || server.clone();
         let publish = publish::Publish::new(own(), Arc::clone(&peers));
         let published = publish.published();
-        let mut chores: Vec<Box<dyn Chore>> = vec![
+        let mut chores: Vec<Box<dyn BackgroundTask>> = vec![
             Box::new(publish),
             Box::new(leases::Leases::new(own())),
             Box::new(versions::ClusterVersion::new(own())),
@@ -87,7 +87,7 @@ impl Chores {
         chores.extend(compaction::auto_compaction(&server));
         chores.extend(boxed(corruption::AllKeys::new(own(), Arc::clone(&peers))));
         chores.extend(boxed(corruption::Compactions::new(server, peers)));
-        Chores { chores, published }
+        BackgroundTasks { chores, published }
     }
 
     /// Whether this member has published what it is, and clients may be served.
@@ -103,8 +103,8 @@ impl Chores {
     }
 }
 
-fn boxed<C: Chore + 'static>(chore: Option<C>) -> Option<Box<dyn Chore>> {
-    chore.map(|chore| Box::new(chore) as Box<dyn Chore>)
+fn boxed<C: BackgroundTask + 'static>(chore: Option<C>) -> Option<Box<dyn BackgroundTask>> {
+    chore.map(|chore| Box::new(chore) as Box<dyn BackgroundTask>)
 }
 
 #[cfg(test)]

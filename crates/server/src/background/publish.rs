@@ -17,13 +17,13 @@ use proto::membershippb::{Attributes, ClusterMemberAttrSetRequest};
 
 use types::{MemberId, Term};
 
-use super::Chore;
+use super::BackgroundTask;
 use super::corruption::{Inconsistent, PeerHashes, initial_check};
-use super::pending_task::{Errand, NEVER, POLL, carry_out};
+use super::pending_task::{NEVER, POLL, PendingTask, carry_out};
 use crate::error::Error;
 use crate::server::Server;
 use crate::state::StateMachine;
-use crate::sync::oneshot::{Promise, Waiting, promise};
+use sync::oneshot;
 
 /// How long is waited after a publication that could not even be proposed. One that was not settled has taken its time already.
 const RETRY: Duration = Duration::from_millis(100);
@@ -35,7 +35,7 @@ pub(crate) struct Published(Mutex<State>);
 #[derive(Debug)]
 enum State {
     /// Not yet; and these wait.
-    Pending(Vec<Promise<()>>),
+    Pending(Vec<oneshot::Sender<()>>),
     Published,
     /// It will never be.
     GivenUp,
@@ -49,14 +49,14 @@ impl Default for State {
 
 impl Published {
     /// A future that is there once it has. It is there and empty if it never will.
-    pub(crate) fn wait(&self) -> Waiting<()> {
-        let (promise, waiting) = promise();
+    pub(crate) fn wait(&self) -> oneshot::Receiver<()> {
+        let (sender, receiver) = oneshot::channel();
         match &mut *self.lock() {
-            State::Pending(all) => all.push(promise),
-            State::Published => promise.keep(()),
-            State::GivenUp => drop(promise),
+            State::Pending(all) => all.push(sender),
+            State::Published => drop(sender.send(())),
+            State::GivenUp => drop(sender),
         }
-        waiting
+        receiver
     }
 
     /// Whether it is done.
@@ -67,7 +67,9 @@ impl Published {
     fn set(&self) {
         let before = std::mem::replace(&mut *self.lock(), State::Published);
         if let State::Pending(waiting) = before {
-            waiting.into_iter().for_each(|promise| promise.keep(()));
+            for sender in waiting {
+                let _ = sender.send(());
+            }
         }
     }
 
@@ -103,8 +105,8 @@ impl Drop for Publish {
 
 #[derive(Debug)]
 enum Stage {
-    Compare(Errand<Result<(), Inconsistent>>),
-    Publish(Errand<Result<(), Error>>, Surroundings),
+    Compare(PendingTask<Result<(), Inconsistent>>),
+    Publish(PendingTask<Result<(), Error>>, Surroundings),
     Wait(Duration),
     Done,
 }
@@ -134,9 +136,9 @@ impl Surroundings {
 impl Publish {
     pub(super) fn new(server: Server, peers: Arc<dyn PeerHashes>) -> Publish {
         let stage = if server.config().features.initial_corrupt_check {
-            let mut errand = Errand::default();
-            errand.begin(initial_check(server.clone(), peers));
-            Stage::Compare(errand)
+            let mut task = PendingTask::default();
+            task.begin(initial_check(server.clone(), peers));
+            Stage::Compare(task)
         } else {
             Stage::Wait(Duration::ZERO)
         };
@@ -150,19 +152,19 @@ impl Publish {
 
     fn propose(&self) -> Stage {
         failpoint!("beforePublishing");
-        let (mut errand, surroundings) = (Errand::default(), Surroundings::of(&self.server));
-        errand.begin(carry_out(self.server.clone(), request(&self.server)));
-        Stage::Publish(errand, surroundings)
+        let (mut task, surroundings) = (PendingTask::default(), Surroundings::of(&self.server));
+        task.begin(carry_out(self.server.clone(), request(&self.server)));
+        Stage::Publish(task, surroundings)
     }
 
     fn on_compared(&self, compared: Result<(), Inconsistent>) -> Stage {
         match compared {
             Ok(()) => {
-                self.server.shared.take_part();
+                self.server.inner.raft.participate();
                 self.propose()
             }
             Err(inconsistent) => {
-                self.server.shared.fail("failed initial corruption check", &inconsistent);
+                self.server.inner.lifecycle.fail("failed initial corruption check", &inconsistent);
                 self.published.give_up();
                 Stage::Done
             }
@@ -202,14 +204,14 @@ impl Publish {
     }
 }
 
-impl Chore for Publish {
+impl BackgroundTask for Publish {
     fn turn(&mut self, now: Duration) -> Duration {
         if matches!(self.stage, Stage::Wait(until) if until <= now) {
             self.stage = self.propose();
         }
         let next = match &mut self.stage {
-            Stage::Compare(errand) => errand.poll().map(|compared| self.on_compared(compared)),
-            Stage::Publish(errand, surroundings) => match errand.poll() {
+            Stage::Compare(task) => task.poll().map(|compared| self.on_compared(compared)),
+            Stage::Publish(task, surroundings) => match task.poll() {
                 Some(outcome) => Some(self.on_settled(outcome, now)),
                 None => surroundings.have_changed(&self.server).then_some(Stage::Wait(now)),
             },

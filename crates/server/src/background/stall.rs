@@ -25,8 +25,8 @@ use std::time::Duration;
 
 use types::MemberId;
 
-use super::Chore;
-use super::pending_task::{Errand, POLL};
+use super::BackgroundTask;
+use super::pending_task::{POLL, PendingTask};
 use crate::error::Error;
 use crate::server::Server;
 
@@ -55,7 +55,7 @@ pub(super) struct Stall {
 #[derive(Debug, Default)]
 struct HandingOn {
     /// Who has how much of the log.
-    asking: Errand<Result<raft::Status, Error>>,
+    asking: PendingTask<Result<raft::Status, Error>>,
     /// When it was last tried.
     last: Option<Duration>,
     /// With whom, since all have had their turn.
@@ -93,7 +93,7 @@ impl Stall {
     }
 }
 
-impl Chore for Stall {
+impl BackgroundTask for Stall {
     fn turn(&mut self, now: Duration) -> Duration {
         let stalled = self.server.stalled_for();
         let features = &self.server.config().features;

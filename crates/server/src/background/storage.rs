@@ -12,27 +12,27 @@ use std::time::Duration;
 use backend::schema::version::{Version, detect, migrate};
 use membership::version::OLDEST;
 
-use super::pending_task::{Errand, Every, POLL};
-use super::{Chore, MONITOR_VERSION_INTERVAL};
+use super::pending_task::{Interval, POLL, PendingTask};
+use super::{BackgroundTask, MONITOR_VERSION_INTERVAL};
 use crate::request::SERVER_VERSION;
-use crate::server::{Server, Shared};
+use crate::server::Server;
 use crate::state::StateMachine;
 
 /// Moves the database to the version that the cluster speaks.
 #[derive(Debug)]
 pub(super) struct StorageVersion {
     server: Server,
-    every: Every,
+    every: Interval,
     /// What the cluster spoke when last looked.
     seen: Option<Version>,
-    moving: Errand<Option<()>>,
+    moving: PendingTask<()>,
 }
 
 impl StorageVersion {
     pub(super) fn new(server: Server) -> StorageVersion {
-        let every = Every::after(MONITOR_VERSION_INTERVAL, server.now());
+        let every = Interval::after(MONITOR_VERSION_INTERVAL, server.now());
         let seen = server.state().cluster.now().version();
-        StorageVersion { server, every, seen, moving: Errand::default() }
+        StorageVersion { server, every, seen, moving: PendingTask::default() }
     }
 
     fn has_changed(&mut self) -> bool {
@@ -41,13 +41,13 @@ impl StorageVersion {
     }
 }
 
-impl Chore for StorageVersion {
+impl BackgroundTask for StorageVersion {
     fn turn(&mut self, now: Duration) -> Duration {
         if !self.moving.is_under_way() {
             let (has_changed, is_due) = (self.has_changed(), self.every.is_due(now));
             if has_changed || is_due {
                 // Aside, since whoever writes may have to wait for the disk.
-                self.moving.begin_aside(&self.server, follow);
+                self.moving.begin_blocking(&self.server, follow);
                 self.every.begin_anew(now);
             }
         }
@@ -57,8 +57,8 @@ impl Chore for StorageVersion {
 }
 
 /// Moves the database, if its version is another.
-pub(super) fn follow(shared: &Shared) {
-    let state = shared.state();
+pub(super) fn follow(server: &Server) {
+    let state = server.state();
     let cluster = state.cluster.now();
     let Some(target) = cluster.version().filter(|version| *version != OLDEST) else { return };
     let current = detect(&state.backend.view()).map_err(|error| {
@@ -70,7 +70,7 @@ pub(super) fn follow(shared: &Shared) {
     if let Ok(current) = current {
         tracing::info!(cluster_version = %target, storage_version = %current, "cluster version differs from storage version.");
     }
-    if let Err(error) = move_to(shared, &state, current.ok(), target) {
+    if let Err(error) = move_to(server, &state, current.ok(), target) {
         tracing::error!(cluster_version = %target, %error, "failed to update storage version");
         return;
     }
@@ -84,13 +84,13 @@ pub(super) fn follow(shared: &Shared) {
 }
 
 fn move_to(
-    shared: &Shared,
+    server: &Server,
     state: &StateMachine,
     current: Option<Version>,
     target: Version,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let is_lower = current.is_some_and(|current| target < current);
-    let log = if is_lower { log_version(shared)? } else { None };
+    let log = if is_lower { log_version(server)? } else { None };
     let mut tx = state.backend.begin();
     let steps = migrate(&mut tx, target, log)?;
     tx.commit()?;
@@ -101,8 +101,8 @@ fn move_to(
 }
 
 /// The oldest release that can read the log, from the last snapshot on.
-fn log_version(shared: &Shared) -> Result<Option<Version>, Box<dyn std::error::Error>> {
-    let (disk, dir) = (&*shared.disk, shared.config.wal_path());
+fn log_version(server: &Server) -> Result<Option<Version>, Box<dyn std::error::Error>> {
+    let (disk, dir) = (&*server.inner.context.disk, server.config().wal_path());
     let start =
         wal::valid_snapshots(disk, &dir)?.pop().ok_or("the log has no place to start from")?;
     let entries = wal::read_all(disk, &dir, &start)?.entries;

@@ -17,11 +17,11 @@ use membership::version::{decide, is_downgraded, short};
 use proto::membershippb::{ClusterVersionSetRequest, DowngradeInfoSetRequest};
 use types::MemberId;
 
-use super::pending_task::{Errand, Every, POLL, carry_out};
-use super::{Chore, MONITOR_VERSION_INTERVAL};
+use super::pending_task::{Interval, POLL, PendingTask, carry_out};
+use super::{BackgroundTask, MONITOR_VERSION_INTERVAL};
 use crate::error::Error;
 use crate::server::Server;
-use crate::transport::{AskError, PeerVersions};
+use crate::transport::{PeerRequestError, PeerVersions};
 
 /// How long is waited for a leader, while the cluster has not decided on a version.
 const UNDECIDED: Duration = Duration::from_millis(20);
@@ -33,7 +33,7 @@ async fn servers(server: &Server) -> Vec<(MemberId, Option<Version>)> {
     let asked: Vec<_> = members
         .members()
         .map(|member| {
-            (member.id, (member.id != local).then(|| transport.ask_for_version(member, within)))
+            (member.id, (member.id != local).then(|| transport.request_versions(member, within)))
         })
         .collect();
     let mut running = Vec::with_capacity(asked.len());
@@ -48,7 +48,7 @@ async fn servers(server: &Server) -> Vec<(MemberId, Option<Version>)> {
 }
 
 /// The release of another member, without its patch.
-fn version_of(id: MemberId, answer: Result<PeerVersions, AskError>) -> Option<Version> {
+fn version_of(id: MemberId, answer: Result<PeerVersions, PeerRequestError>) -> Option<Version> {
     match answer {
         Ok(versions) => {
             let version = Version::parse(versions.server.as_bytes());
@@ -68,14 +68,14 @@ fn version_of(id: MemberId, answer: Result<PeerVersions, AskError>) -> Option<Ve
 #[derive(Debug)]
 pub(super) struct ClusterVersion {
     server: Server,
-    every: Every,
-    deciding: Errand<()>,
+    every: Interval,
+    deciding: PendingTask<()>,
 }
 
 impl ClusterVersion {
     pub(super) fn new(server: Server) -> ClusterVersion {
-        let every = Every::after(MONITOR_VERSION_INTERVAL, server.now());
-        ClusterVersion { server, every, deciding: Errand::default() }
+        let every = Interval::after(MONITOR_VERSION_INTERVAL, server.now());
+        ClusterVersion { server, every, deciding: PendingTask::default() }
     }
 
     /// Nobody has said yet what the cluster speaks.
@@ -98,7 +98,7 @@ impl ClusterVersion {
 /// Asks who runs what, and proposes what follows.
 async fn look(server: Server) {
     let running = servers(&server).await;
-    // Asking may have taken long.
+    // PeerResponse may have taken long.
     if !server.is_leader() {
         return;
     }
@@ -137,7 +137,7 @@ fn tell_of_change(from: Option<Version>, to: Version) {
     }
 }
 
-impl Chore for ClusterVersion {
+impl BackgroundTask for ClusterVersion {
     fn turn(&mut self, now: Duration) -> Duration {
         if !self.deciding.is_under_way() {
             let is_due = self.every.is_due(now);
@@ -174,16 +174,16 @@ fn tell(version: Version, outcome: Result<(), Error>) {
 #[derive(Debug)]
 pub(super) struct DowngradeEnd {
     server: Server,
-    every: Every,
-    ended: Errand<Result<(), Error>>,
+    every: Interval,
+    ended: PendingTask<Result<(), Error>>,
 }
 
 impl DowngradeEnd {
     /// None if the flags say that nobody looks.
     pub(super) fn new(server: Server) -> Option<DowngradeEnd> {
         let interval = server.config().downgrade_check_time;
-        let every = Every::after(interval, server.now());
-        (!interval.is_zero()).then(|| DowngradeEnd { server, every, ended: Errand::default() })
+        let every = Interval::after(interval, server.now());
+        (!interval.is_zero()).then(|| DowngradeEnd { server, every, ended: PendingTask::default() })
     }
 
     fn look(&mut self) {
@@ -223,7 +223,7 @@ fn warn_of_others(running: &[(MemberId, Option<Version>)], target: &str) {
     }
 }
 
-impl Chore for DowngradeEnd {
+impl BackgroundTask for DowngradeEnd {
     fn turn(&mut self, now: Duration) -> Duration {
         if !self.ended.is_under_way() && self.every.is_due(now) {
             self.look();

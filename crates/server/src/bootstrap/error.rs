@@ -101,11 +101,11 @@ pub enum StartError {
     /// It cannot go on alone as a member that it is not.
     #[error("member {0} was removed from the cluster, and cannot go on alone")]
     Removed(MemberId),
-    /// There are others with a vote, and this member was started without a way to them ([`Alone`](crate::Alone)).
+    /// There are others with a vote, and this member was started without a way to them ([`NoPeers`](crate::NoPeers)).
     #[error(
         "the data directory is of a member of a cluster with {voters} voting members, and this one was started without a way to the others"
     )]
-    Alone {
+    NoPeers {
         /// How many have a vote.
         voters: usize,
     },

@@ -41,10 +41,10 @@ pub(super) fn go_on_alone(
     let known = Index(log.state.commit()).max(applied);
     let behind = log.entries.iter().filter(|entry| entry.index > applied);
     for (index, change) in behind.filter_map(conf_change) {
-        let had_vote = voters.has(local);
+        let had_vote = voters.contains(local);
         let before = voters.clone();
         voters.apply(Index::ZERO, &change);
-        if !had_vote || voters.has(local) {
+        if !had_vote || voters.contains(local) {
             continue;
         }
         if index <= known {

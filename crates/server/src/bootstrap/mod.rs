@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use backend::Backend;
 use bytes::Bytes;
-use env::{Clock, Disk, Random};
+use env::{Disk, Random};
 use membership::{Cluster, ClusterId, Membership};
 use proto::walpb::Snapshot;
 use raft::{MemoryStorage, Peer, RawNode};
@@ -30,10 +30,11 @@ use wal::{UnreadWal, Wal};
 
 pub use error::StartError;
 
-use crate::config::{Joining, ServerConfig};
+use crate::config::{ExistingCluster, ServerConfig};
+use crate::member::Platform;
 use crate::pipeline::voters::Voters;
 use crate::state::StateMachine;
-use crate::sync::notify::Bell;
+use sync::Notify;
 
 /// What may be under way to be applied. Consensus hears that something was applied when it next looks, which under load is after the next sync; so this is what
 /// can be answered in the time of one sync. The entries are in memory anyway.
@@ -51,28 +52,21 @@ pub(crate) struct Bootstrapped {
     /// The place in the log from which it was started.
     pub(crate) snapshot_index: Index,
     /// Rung when there is something to do for watchers.
-    pub(crate) watch: Arc<Bell>,
-}
-
-/// The surroundings of a member.
-pub(crate) struct Surroundings<'a> {
-    pub(crate) disk: &'a Arc<dyn Disk>,
-    pub(crate) clock: &'a Arc<dyn Clock>,
-    pub(crate) random: &'a mut dyn Random,
+    pub(crate) watch: Arc<Notify>,
 }
 
 /// Takes up what is in the folder, or begins a cluster in an empty one.
 pub(crate) fn bootstrap(
     config: &ServerConfig,
-    around: &mut Surroundings<'_>,
+    platform: &mut Platform,
 ) -> Result<Bootstrapped, StartError> {
-    make_folders(config, around.disk)?;
-    Snapshotter::new(Arc::clone(around.disk), config.snap_path()).clean()?;
-    let has_log = wal::exists(&**around.disk, &config.wal_path()).map_err(in_log(config))?;
+    make_folders(config, &platform.disk)?;
+    Snapshotter::new(Arc::clone(&platform.disk), config.snap_path()).clean()?;
+    let has_log = wal::exists(&*platform.disk, &config.wal_path()).map_err(in_log(config))?;
     match &config.join {
-        _ if has_log => restart(config, around),
-        Some(join) => begin_in(config, around, join),
-        None => begin(config, around),
+        _ if has_log => restart(config, platform),
+        Some(join) => begin_in(config, platform, join),
+        None => begin(config, platform),
     }
 }
 
@@ -91,15 +85,12 @@ fn make_folders(config: &ServerConfig, disk: &Arc<dyn Disk>) -> Result<(), Start
 }
 
 /// A member that was there before.
-fn restart(
-    config: &ServerConfig,
-    around: &mut Surroundings<'_>,
-) -> Result<Bootstrapped, StartError> {
+fn restart(config: &ServerConfig, platform: &mut Platform) -> Result<Bootstrapped, StartError> {
     // Whatever can be found wrong without changing anything comes first.
-    let (start, last, opening) = take_log(config, around)?;
-    check_log(config, state::peek_applied(config, around), last)?;
-    let backend = state::open_backend(config, around, Some(&start))?;
-    let mut log = log::read(config, around.disk, &start, opening)?;
+    let (start, last, opening) = take_log(config, platform)?;
+    check_log(config, state::peek_applied(config, platform), last)?;
+    let backend = state::open_backend(config, platform, Some(&start))?;
+    let mut log = log::read(config, &platform.disk, &start, opening)?;
     let metadata = log.metadata;
     let (cluster_id, local) = (ClusterId(metadata.cluster_id()), MemberId(metadata.node_id()));
     if log.is_blank() {
@@ -107,13 +98,13 @@ fn restart(
         if let Some(members) = members {
             tracing::info!(local_member_id = %local, "the first start was cut short; beginning again");
             let peers = peers(&members);
-            let join = Joining { cluster_id, local, members };
-            return begin_with(config, around, backend, Some(log.wal), join, &peers);
+            let join = ExistingCluster { cluster_id, local, members };
+            return begin_with(config, platform, backend, Some(log.wal), join, &peers);
         }
     }
     let cluster = Cluster::new(cluster_id, local, config.max_learners, Membership::default());
-    let watch = Arc::new(Bell::default());
-    let state = state::open(config, around, backend, cluster, &watch)?;
+    let watch = Arc::new(Notify::default());
+    let state = state::open(config, platform, backend, cluster, &watch)?;
     let applied = state.applied()?.0.max(Index(start.index()));
     check_log(config, applied, Index(log.wal.last_index()))?;
     let members = state.cluster.now();
@@ -134,7 +125,7 @@ fn restart(
         "restarting local member"
     );
     let storage = log::storage(&start, &log, &voters, applied)?;
-    let seed = seed(around.random)?;
+    let seed = seed(&mut *platform.random)?;
     let node = RawNode::new(raft_config(config, local, applied, seed), storage)?;
     let snapshot_index = Index(start.index());
     let wal = log.wal;
@@ -144,16 +135,16 @@ fn restart(
 /// The place to start from, the last entry, and the log itself, locked. If another process has it, that is waited for: it may be about to end.
 fn take_log(
     config: &ServerConfig,
-    around: &Surroundings<'_>,
+    platform: &Platform,
 ) -> Result<(Snapshot, Index, UnreadWal), StartError> {
     let take = || -> Result<_, StartError> {
-        let (start, last) = log::survey(config, &**around.disk)?;
-        let opening = log::lock(config, around.disk, &start)?;
+        let (start, last) = log::survey(config, &*platform.disk)?;
+        let opening = log::lock(config, &platform.disk, &start)?;
         Ok((start, last, opening))
     };
     match take() {
         Err(StartError::OpenLog { source: wal::OpenError::Locked { .. }, .. }) => {
-            state::wait_for_database(config, around)?;
+            state::wait_for_database(config, platform)?;
             take()
         }
         taken => taken,
@@ -170,9 +161,9 @@ fn check_log(config: &ServerConfig, applied: Index, last: Index) -> Result<(), S
 }
 
 /// The first member of its name.
-fn begin(config: &ServerConfig, around: &mut Surroundings<'_>) -> Result<Bootstrapped, StartError> {
+fn begin(config: &ServerConfig, platform: &mut Platform) -> Result<Bootstrapped, StartError> {
     // A database that has applied something had a log, which is somewhere else or lost.
-    check_log(config, state::peek_applied(config, around), Index::ZERO)?;
+    check_log(config, state::peek_applied(config, platform), Index::ZERO)?;
     let (cluster_id, members) =
         Membership::bootstrap(&config.cluster_token, &config.initial_cluster)?;
     let named = |member: &&membership::Member| member.attributes.name == config.name;
@@ -182,8 +173,15 @@ fn begin(config: &ServerConfig, around: &mut Surroundings<'_>) -> Result<Bootstr
         .ok_or_else(|| StartError::NotInCluster(config.name.clone()))?
         .id;
     let peers = peers(&members);
-    let backend = state::open_backend(config, around, None)?;
-    begin_with(config, around, backend, None, Joining { cluster_id, local, members }, &peers)
+    let backend = state::open_backend(config, platform, None)?;
+    begin_with(
+        config,
+        platform,
+        backend,
+        None,
+        ExistingCluster { cluster_id, local, members },
+        &peers,
+    )
 }
 
 /// The members that a new cluster begins with, if the settings speak of this one. If not, others may have all there is to know, unless there are none.
@@ -204,36 +202,36 @@ fn first_members(
 /// A member of a cluster that is there already. Its leader tells it everything, its members too.
 fn begin_in(
     config: &ServerConfig,
-    around: &mut Surroundings<'_>,
-    join: &Joining,
+    platform: &mut Platform,
+    join: &ExistingCluster,
 ) -> Result<Bootstrapped, StartError> {
-    check_log(config, state::peek_applied(config, around), Index::ZERO)?;
-    let backend = state::open_backend(config, around, None)?;
-    begin_with(config, around, backend, None, join.clone(), &[])
+    check_log(config, state::peek_applied(config, platform), Index::ZERO)?;
+    let backend = state::open_backend(config, platform, None)?;
+    begin_with(config, platform, backend, None, join.clone(), &[])
 }
 
 /// Makes what the folder is missing, a log too if there is none. The log begins with these members, or with nothing.
 fn begin_with(
     config: &ServerConfig,
-    around: &mut Surroundings<'_>,
+    platform: &mut Platform,
     backend: Backend,
     wal: Option<Wal>,
-    join: Joining,
+    join: ExistingCluster,
     peers: &[Peer],
 ) -> Result<Bootstrapped, StartError> {
-    let Joining { cluster_id, local, members } = join;
+    let ExistingCluster { cluster_id, local, members } = join;
     // Consensus has them from the beginning, though the entries that say so are still to be applied.
     let voters = if peers.is_empty() { Voters::default() } else { members.conf_state().into() };
     tracing::info!(local_member_id = %local, cluster_id = %cluster_id, "starting local member");
     let cluster = Cluster::new(cluster_id, local, config.max_learners, members);
-    let watch = Arc::new(Bell::default());
-    let state = state::open(config, around, backend, cluster, &watch)?;
+    let watch = Arc::new(Notify::default());
+    let state = state::open(config, platform, backend, cluster, &watch)?;
     check_log(config, state.applied()?.0, Index::ZERO)?;
     let wal = match wal {
         Some(wal) => wal,
-        None => log::create(config, around.disk, cluster_id, local)?,
+        None => log::create(config, &platform.disk, cluster_id, local)?,
     };
-    let seed = seed(around.random)?;
+    let seed = seed(&mut *platform.random)?;
     let node_config = raft_config(config, local, Index::ZERO, seed);
     let mut node = RawNode::new(node_config, MemoryStorage::new())?;
     if !peers.is_empty() {

@@ -14,10 +14,11 @@ use proto::walpb::Snapshot;
 use types::Index;
 use wal::snap::{SnapError, Snapshotter};
 
-use super::{StartError, Surroundings, close};
+use super::{StartError, close};
 use crate::config::ServerConfig;
+use crate::member::Platform;
 use crate::state::{Config, StateMachine};
-use crate::sync::notify::Bell;
+use sync::Notify;
 
 /// How long the database of a process that is about to end is waited for without a word.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
@@ -28,17 +29,17 @@ const MESSAGE_OVERHEAD_BYTES: usize = 512 << 10;
 /// Opens the database, or makes it. If the log was cut behind a snapshot, the database has to have that.
 pub(super) fn open_backend(
     config: &ServerConfig,
-    around: &Surroundings<'_>,
+    platform: &Platform,
     start: Option<&Snapshot>,
 ) -> Result<Backend, StartError> {
     let path = config.snap_path().join("db");
-    let existed = around.disk.kind(&path).ok().flatten() == Some(Kind::File);
+    let existed = platform.disk.kind(&path).ok().flatten() == Some(Kind::File);
     if !existed {
-        check_needed(config, around, start)?;
+        check_needed(config, platform, start)?;
     }
-    let mut backend = open_file(config, around, &path)?;
+    let mut backend = open_file(config, platform, &path)?;
     if let Some(start) = start {
-        backend = recover(config, around, backend, existed, Index(start.index()))?;
+        backend = recover(config, platform, backend, existed, Index(start.index()))?;
     }
     if existed {
         let (size, in_use) = (backend.size(), backend.size_in_use());
@@ -57,11 +58,11 @@ pub(super) fn open_backend(
 /// the same.
 fn check_needed(
     config: &ServerConfig,
-    around: &Surroundings<'_>,
+    platform: &Platform,
     start: Option<&Snapshot>,
 ) -> Result<(), StartError> {
     let Some(start) = start.filter(|start| start.index() > 0) else { return Ok(()) };
-    let files = Snapshotter::new(Arc::clone(around.disk), config.snap_path());
+    let files = Snapshotter::new(Arc::clone(&platform.disk), config.snap_path());
     match files.find_db(start.index()) {
         Err(SnapError::NoDatabase { .. }) => {
             Err(StartError::DatabaseMissing(config.snap_path().join("db")))
@@ -71,12 +72,12 @@ fn check_needed(
 }
 
 /// What the database says was applied, without changing it. Zero if it cannot be read: whoever opens it will hear why.
-pub(super) fn peek_applied(config: &ServerConfig, around: &Surroundings<'_>) -> Index {
+pub(super) fn peek_applied(config: &ServerConfig, platform: &Platform) -> Index {
     let path = config.snap_path().join("db");
     let mut read_only = config.backend.clone();
     read_only.bolt.read_only = true;
     read_only.bolt.lock_timeout = Some(Duration::ZERO);
-    let (disk, clock) = (Arc::clone(around.disk), Arc::clone(around.clock));
+    let (disk, clock) = (Arc::clone(&platform.disk), Arc::clone(&platform.clock));
     let opened = Backend::open(disk, clock, &path, read_only).ok();
     opened.and_then(|backend| meta::applied(&backend.view()).ok()).unwrap_or_default().0
 }
@@ -84,18 +85,18 @@ pub(super) fn peek_applied(config: &ServerConfig, around: &Surroundings<'_>) -> 
 /// Waits until no other process has the database. Those who have it have the log, too.
 pub(super) fn wait_for_database(
     config: &ServerConfig,
-    around: &Surroundings<'_>,
+    platform: &Platform,
 ) -> Result<(), StartError> {
-    close(open_file(config, around, &config.snap_path().join("db"))?)
+    close(open_file(config, platform, &config.snap_path().join("db"))?)
 }
 
 fn open_file(
     config: &ServerConfig,
-    around: &Surroundings<'_>,
+    platform: &Platform,
     path: &Path,
 ) -> Result<Backend, StartError> {
     let open = |lock_timeout| {
-        let (disk, clock) = (Arc::clone(around.disk), Arc::clone(around.clock));
+        let (disk, clock) = (Arc::clone(&platform.disk), Arc::clone(&platform.clock));
         let mut config = config.backend.clone();
         config.bolt.lock_timeout = lock_timeout;
         Backend::open(disk, clock, path, config)
@@ -115,7 +116,7 @@ fn open_file(
 /// A snapshot that the database does not have yet was sent by a leader, and is in a file of its own.
 fn recover(
     config: &ServerConfig,
-    around: &Surroundings<'_>,
+    platform: &Platform,
     backend: Backend,
     existed: bool,
     start: Index,
@@ -126,17 +127,17 @@ fn recover(
         return Ok(backend);
     }
     let path = config.snap_path().join("db");
-    let files = Snapshotter::new(Arc::clone(around.disk), config.snap_path());
+    let files = Snapshotter::new(Arc::clone(&platform.disk), config.snap_path());
     match files.find_db(start.0) {
         Ok(sent) => {
             close(backend)?;
-            let renamed = around
+            let renamed = platform
                 .disk
                 .rename(&sent, &path)
-                .and_then(|()| around.disk.sync_dir(&config.snap_path()));
+                .and_then(|()| platform.disk.sync_dir(&config.snap_path()));
             renamed.map_err(|source| StartError::Folder { folder: path.clone(), source })?;
             tracing::info!(path = %path.display(), "recovered the database that a leader sent");
-            open_file(config, around, &path)
+            open_file(config, platform, &path)
         }
         Err(SnapError::NoDatabase { .. }) if existed && applied.0 == Index::ZERO => {
             tracing::warn!(snapshot_index = start.0, "consistent index was never saved");
@@ -171,17 +172,17 @@ fn maybe_defragment(config: &ServerConfig, backend: &Backend) -> Result<(), Star
 /// Takes up what the database holds.
 pub(super) fn open(
     config: &ServerConfig,
-    around: &Surroundings<'_>,
+    platform: &Platform,
     backend: Backend,
     cluster: Cluster,
-    watch: &Arc<Bell>,
+    watch: &Arc<Notify>,
 ) -> Result<StateMachine, StartError> {
-    let disk = around.disk;
+    let disk = &platform.disk;
     let key_bytes_max = u64::try_from(auth::KEY_FILE_BYTES_MAX).unwrap_or(u64::MAX);
     let tokens = Tokens::parse(&config.auth_token, config.auth_token_ttl, |path| {
         disk.read(path.as_ref(), key_bytes_max)
     })?;
-    let clock = Arc::clone(around.clock);
+    let clock = Arc::clone(&platform.clock);
     let auth = AuthStore::new(tokens, Arc::clone(&clock), Cost::new(config.bcrypt_cost));
     let rung = Arc::clone(watch);
     let machine = Config {
@@ -192,7 +193,7 @@ pub(super) fn open(
             progress_interval: config.watch_progress_notify_interval,
             ..mvcc::watch::Config::default()
         },
-        wake_watch: Arc::new(move || rung.ring()),
+        wake_watch: Arc::new(move || rung.notify()),
         quota: Quota::new(config.quota_backend_bytes),
     };
     Ok(StateMachine::open(backend, clock, auth, cluster, machine)?)

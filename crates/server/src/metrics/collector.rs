@@ -20,14 +20,14 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::{self, MetricFamily, MetricType};
 use types::MemberId;
 
-use crate::server::{Server, Shared};
+use crate::server::{Server, ServerInner};
 use crate::state::StateMachine;
 
 /// Reads metrics from a running member. Returns none once it has stopped.
 #[derive(Debug)]
 pub struct ServerCollector {
     /// Weak, so that a registry does not keep a stopped member and its database open.
-    server: Weak<Shared>,
+    server: Weak<ServerInner>,
     descs: Vec<Desc>,
     seen: Mutex<SeenLabels>,
 }
@@ -45,7 +45,7 @@ impl ServerCollector {
     /// # Errors
     /// A metric name is invalid.
     pub fn new(server: &Server) -> Result<ServerCollector, prometheus::Error> {
-        let weak = Arc::downgrade(&server.shared);
+        let weak = Arc::downgrade(&server.inner);
         let mut collector =
             ServerCollector { server: weak, descs: Vec::new(), seen: Mutex::default() };
         let families = collector.read(server);
@@ -120,8 +120,8 @@ impl Collector for ServerCollector {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let Some(shared) = self.server.upgrade() else { return Vec::new() };
-        self.read(&Server { shared }).into_iter().map(Family::into_proto).collect()
+        let Some(inner) = self.server.upgrade() else { return Vec::new() };
+        self.read(&Server { inner }).into_iter().map(Family::into_proto).collect()
     }
 }
 
@@ -146,7 +146,7 @@ fn consensus(server: &Server) -> Vec<Family> {
         gauge(
             "etcd_server_proposals_pending",
             "Pending proposals.",
-            server.shared.waits.pending() as f64,
+            server.inner.proposals.pending.request_count() as f64,
         ),
         gauge(
             "etcd_server_quota_backend_bytes",

@@ -1,7 +1,9 @@
-//! The apply thread: committed entries into the state machine, in the order of the log, and answers to those who wait.
+//! The applier: the stage that applies committed entries to the state machine, in log order, and
+//! completes their waiters.
 //!
-//! It never waits for a disk: what it changes goes into the pending batch of the backend. (Unless so much is pending that the backend makes it
-//! wait; then requests are turned away, because applying falls behind what is committed.)
+//! It never waits for a disk: its changes go into the pending batch of the backend. (If that batch is
+//! too large, the backend does make it wait. Applying then falls behind the commit index, and new
+//! requests are refused.)
 
 use std::io;
 use std::sync::Arc;
@@ -12,97 +14,120 @@ use failpoint::failpoint;
 use proto::etcdserverpb::AlarmType;
 use proto::raftpb;
 use raft::{ConfChangeV2, Entry, EntryType, Message};
+use sync::{Notify, Queue};
 use types::{Index, MemberId, Term};
 
 use crate::apply::{self, Applied, ConfChanges, Fault, Outcome, Refusal, Reply};
+use crate::context::MemberContext;
+use crate::lifecycle::{Lifecycle, StopReason};
+use crate::pipeline::Inboxes;
+use crate::pipeline::raft_handle::RaftHandle;
 use crate::pipeline::raft_loop::Event;
 use crate::pipeline::voters::{Voters, raft_conf_state};
 use crate::planted_bug::{self, PlantedBug};
-use crate::propose::pending::Settled;
-use crate::server::{Server, Shared, StopReason};
-use crate::snapshot::receive;
-use crate::snapshot::{Snapshot, SnapshotWork};
-use crate::state::StateMachine;
-use crate::sync::queue::Inbox;
+use crate::propose::Proposals;
+use crate::propose::pending::AppliedProposal;
+use crate::read::applied_index::AppliedIndex;
+use crate::server::Server;
+use crate::snapshot::files::SnapshotFiles;
+use crate::snapshot::{Snapshot, SnapshotWork, receive};
+use crate::state::{StateHandle, StateMachine};
+use crate::transport::Transport;
 
-/// What is to be applied.
+/// The work of the applier.
 #[derive(Debug)]
-pub(crate) enum Work {
-    /// Committed entries, and what to say once they are applied.
+pub(crate) enum ApplyWork {
+    /// Committed entries, with the responses to send once they are applied.
     Apply(Box<Message>),
-    /// A snapshot that is durable, and is to take the place of all there was.
+    /// A durable snapshot, whose database replaces the local one.
     Restore(Index),
 }
 
-/// How many entries are applied before the log in memory is looked at. Fewer would gain little.
+/// The number of applied entries between two compactions of the in-memory log.
 const COMPACT_ENTRIES: u64 = 100;
+/// The maximum number of applied requests whose waiters are completed together.
+const COMPLETED_MAX: usize = 64;
+/// The time that a removed member goes on running, so that peers get its acknowledgement.
+const STOP_DELAY: Duration = Duration::from_secs(1);
 
-/// Who applies.
+/// Maintains the open database: commits its batches, and scrubs it.
+pub(crate) trait BackendMaintenance: Send {
+    /// Switches to a database that replaces the previous one.
+    fn switch_to(&mut self, backend: &Backend) -> io::Result<()>;
+}
+
+/// The applier.
 pub(crate) struct Applier {
-    shared: Arc<Shared>,
-    inbox: Arc<Inbox<Work>>,
-    work: Vec<Work>,
+    context: Arc<MemberContext>,
+    lifecycle: Arc<Lifecycle>,
+    raft: Arc<RaftHandle>,
+    proposals: Arc<Proposals>,
+    applied: Arc<AppliedIndex>,
+    state: Arc<StateHandle>,
+    snapshot_files: Arc<SnapshotFiles>,
+    transport: Arc<dyn Transport>,
+    compaction: Arc<Notify>,
+    /// Raises `NOSPACE`.
+    server: Server,
+    inbox: Arc<Queue<ApplyWork>>,
+    snapshots: Arc<Queue<SnapshotWork>>,
+    maintenance: Box<dyn BackendMaintenance>,
+    work: Vec<ApplyWork>,
     voters: Voters,
-    /// Where the last snapshot is to be taken to.
-    snapshots: Arc<Inbox<SnapshotWork>>,
     snapshot_index: Index,
     compacted_index: Index,
-    /// Changes of members that were applied, for those who wait.
+    /// Applied conf changes whose waiters the raft loop completes.
     conf_changes: Vec<(u64, Result<(), membership::ConfChangeRefusal>)>,
-    /// Requests that were applied, for those who wait: they are woken together, and so answer together.
-    settled: Vec<(u64, Settled)>,
-    /// A snapshot is to be taken whatever the count: the cluster's version was lowered.
+    /// Applied requests whose waiters complete together, so that their responses share a flush.
+    completed: Vec<(u64, AppliedProposal)>,
+    /// Forces a snapshot regardless of the count: the cluster version was lowered.
     is_snapshot_forced: bool,
-    keeper: Box<dyn Keeper>,
 }
-
-/// Who commits the database, and looks after it.
-pub(crate) trait Keeper: Send {
-    /// Another database takes the place of the one before.
-    fn take_over(&mut self, backend: &Backend) -> io::Result<()>;
-}
-
-/// Requests that are applied before those who wait for them are told.
-const SETTLED_MAX: usize = 64;
-
-/// How long a member that was removed goes on, so that others hear its acknowledgement.
-const STOP_DELAY: Duration = Duration::from_secs(1);
 
 impl Applier {
     pub(crate) fn new(
-        shared: Arc<Shared>,
-        inbox: Arc<Inbox<Work>>,
-        snapshots: Arc<Inbox<SnapshotWork>>,
+        server: &Server,
+        inboxes: &Inboxes,
         voters: Voters,
         snapshot_index: Index,
-        keeper: Box<dyn Keeper>,
+        maintenance: Box<dyn BackendMaintenance>,
     ) -> Applier {
+        let inner = &server.inner;
         Applier {
-            shared,
-            inbox,
+            context: Arc::clone(&inner.context),
+            lifecycle: Arc::clone(&inner.lifecycle),
+            raft: Arc::clone(&inner.raft),
+            proposals: Arc::clone(&inner.proposals),
+            applied: Arc::clone(&inner.applied),
+            state: Arc::clone(&inner.state),
+            snapshot_files: Arc::clone(&inner.snapshot_files),
+            transport: Arc::clone(&inner.transport),
+            compaction: Arc::clone(&inner.compaction),
+            server: server.clone(),
+            inbox: Arc::clone(&inboxes.apply),
+            snapshots: Arc::clone(&inboxes.snapshots),
+            maintenance,
             work: Vec::new(),
             voters,
-            snapshots,
             snapshot_index,
             compacted_index: snapshot_index,
             conf_changes: Vec::new(),
-            settled: Vec::new(),
+            completed: Vec::new(),
             is_snapshot_forced: false,
-            keeper,
         }
     }
 
-    /// Applies all that waits.
+    /// Applies all queued work.
     ///
     /// # Errors
-    /// This member has to stop.
+    /// The member has to stop.
     pub(crate) fn turn(&mut self) -> Result<(), Fault> {
         let mut work = std::mem::take(&mut self.work);
         self.inbox.take(&mut work);
         for item in work.drain(..) {
             match item {
-                Work::Apply(message) => self.apply_all(*message)?,
-                Work::Restore(index) => self.restore(index)?,
+                ApplyWork::Apply(message) => self.apply_all(*message)?,
+                ApplyWork::Restore(index) => self.restore(index)?,
             }
         }
         self.work = work;
@@ -110,79 +135,83 @@ impl Applier {
     }
 
     fn apply_all(&mut self, message: Message) -> Result<(), Fault> {
-        let state = self.shared.state();
+        let state = self.state.get();
         for entry in &message.entries {
             self.apply(&state, entry)?;
-            if self.settled.len() >= SETTLED_MAX {
-                self.settle();
+            if self.completed.len() >= COMPLETED_MAX {
+                self.complete_waiters();
             }
         }
         if let Some(last) = message.entries.last() {
-            self.shared.applied.advance(last.index);
+            self.applied.advance(last.index);
             let (responses, conf_changes) =
                 (message.responses, std::mem::take(&mut self.conf_changes));
-            let can_wait = conf_changes.is_empty();
+            let is_deferrable = conf_changes.is_empty();
             let applied = Event::Applied { responses, conf_changes };
-            if can_wait {
-                self.shared.raft.push_quietly(applied);
+            if is_deferrable {
+                self.raft.push_deferred(applied);
             } else {
-                self.shared.raft.push(applied);
+                self.raft.push(applied);
             }
-            self.settle();
+            self.complete_waiters();
             self.maybe_snapshot(&state, last.index, last.term);
         }
         Ok(())
     }
 
-    /// Puts the database that a leader sent in the place of ours. It was read to its end before: whoever reads goes on with the old one until then.
+    /// Replaces the database by the one that the leader sent. Readers use the old one until the new
+    /// one is read completely.
     fn restore(&mut self, index: Index) -> Result<(), Fault> {
-        let began = self.shared.now();
-        // If it fails the member stops, and its metrics with it.
-        self.shared.metrics.snapshot_apply_in_progress.inc();
+        let began = self.context.now();
+        // After a failure the member stops, so the gauge need not be reset.
+        self.context.metrics.snapshot_apply_in_progress.inc();
         tracing::info!(
             current_snapshot_index = self.snapshot_index.0,
             incoming_leader_snapshot_index = index.0,
             "applying snapshot"
         );
-        let before = self.shared.state();
+        let before = self.state.get();
         before.backend.mark_replaced();
         failpoint!("applyBeforeOpenSnapshot");
-        let backend = receive::open(&self.shared, index)?;
+        let backend = receive::open(&self.context, &self.snapshot_files, index)?;
         failpoint!("applyAfterOpenSnapshot");
         let after = Arc::new(before.successor(backend.clone())?);
         receive::check_applied(&after, index)?;
-        self.keeper.take_over(&backend).map_err(|error| receive::fault(index, &error))?;
-        self.shared.replace_state(after);
-        self.take_up(index);
-        receive::release(&self.shared, index);
-        // It may have been sent in the midst of one.
-        self.shared.compaction.ring();
-        self.shared.metrics.snapshot_apply_in_progress.dec();
-        let took = self.shared.now().saturating_sub(began);
+        self.maintenance.switch_to(&backend).map_err(|error| receive::fault(index, &error))?;
+        self.state.replace(after);
+        self.continue_from(index);
+        self.snapshot_files.remove_received_up_to(index);
+        // The sender may have been compacting.
+        self.compaction.notify();
+        self.context.metrics.snapshot_apply_in_progress.dec();
+        let took = self.context.now().saturating_sub(began);
         tracing::info!(incoming_leader_snapshot_index = index.0, ?took, "applied snapshot");
         Ok(())
     }
 
-    /// Goes on from a snapshot.
-    fn take_up(&mut self, index: Index) {
-        let shared = &self.shared;
-        let members = shared.state().cluster.now();
+    /// Continues behind a restored snapshot.
+    fn continue_from(&mut self, index: Index) {
+        let members = self.state.get().cluster.now();
         if !planted_bug::is_planted(PlantedBug::SkipConfState) {
             self.voters = Voters::from(members.conf_state());
         }
         (self.snapshot_index, self.compacted_index) = (index, index);
-        shared.transport.set_members(&members);
-        shared.applied.advance(index);
-        if members.is_removed(shared.local) {
-            self.note_removed(shared.local);
+        self.transport.set_members(&members);
+        self.applied.advance(index);
+        if members.is_removed(self.context.local) {
+            self.on_removed(self.context.local);
         }
     }
 
     fn apply(&mut self, state: &StateMachine, entry: &Entry) -> Result<(), Fault> {
-        let shared = Arc::clone(&self.shared);
-        let began = shared.now();
-        let mut conf_changes = Told { shared: &shared, voters: &mut self.voters };
-        let waits = |id| shared.waits.contains(id);
+        let began = self.context.now();
+        let mut conf_changes = ConfChangeForwarder {
+            raft: &self.raft,
+            lifecycle: &self.lifecycle,
+            voters: &mut self.voters,
+        };
+        let pending = &self.proposals.pending;
+        let has_waiter = |id| pending.has_waiter(id);
         match entry.kind {
             EntryType::Normal => {
                 failpoint!("beforeApplyOneEntryNormal");
@@ -191,49 +220,51 @@ impl Applier {
                 failpoint!("beforeApplyOneConfChange");
             }
         }
-        match state.apply(entry, &waits, &mut conf_changes)? {
+        match state.apply(entry, &has_waiter, &mut conf_changes)? {
             Applied::AlreadyApplied => {}
-            Applied::Empty => promote(&shared, state),
+            Applied::Empty => self.promote_lessor(state),
             Applied::Request(outcome) => {
                 self.is_snapshot_forced |= outcome.version_lowered;
-                shared.marked.applied(outcome.id, began, || shared.now());
-                count(&shared, entry, &outcome, shared.now().saturating_sub(began));
-                self.settled.extend(answer(&shared, state, outcome));
+                self.proposals.timed.record_applied(outcome.id, began, || self.context.now());
+                self.observe(entry, &outcome, self.context.now().saturating_sub(began));
+                let completed = self.completion(state, outcome);
+                self.completed.extend(completed);
             }
             Applied::ConfChange { id, result, removed } => {
-                shared.transport.set_members(&state.cluster.now());
+                self.transport.set_members(&state.cluster.now());
                 self.conf_changes.push((id, result));
-                removed.into_iter().for_each(|member| self.note_removed(member));
+                removed.into_iter().for_each(|member| self.on_removed(member));
             }
         }
         Ok(())
     }
 
-    fn settle(&mut self) {
-        self.shared.waits.settle_all(self.settled.drain(..));
+    fn complete_waiters(&mut self) {
+        self.proposals.pending.complete_all(self.completed.drain(..));
     }
 
-    fn note_removed(&self, member: MemberId) {
-        if member == self.shared.local {
+    fn on_removed(&self, member: MemberId) {
+        if member == self.context.local {
             tracing::warn!(local_member_id = %member, "this member was removed from the cluster; it stops");
-            self.shared.end_at(self.shared.now() + STOP_DELAY, StopReason::Removed);
+            self.lifecycle.stop_at(self.context.now() + STOP_DELAY, StopReason::Removed);
         }
     }
 
-    /// Every so often the log can be shortened: in memory, and by a snapshot on disk.
+    /// Compacts the in-memory log every [`COMPACT_ENTRIES`], and takes a snapshot every
+    /// `snapshot_count` entries.
     fn maybe_snapshot(&mut self, state: &StateMachine, applied: Index, term: Term) {
-        let config = &self.shared.config;
+        let config = &self.context.config;
         if applied.0 > self.compacted_index.0 + COMPACT_ENTRIES {
             self.compacted_index = applied;
             let conf_state = raft_conf_state(self.voters.conf_state());
-            self.shared.raft.push_quietly(Event::Compact { applied, conf_state });
+            self.raft.push_deferred(Event::CompactLog { applied, conf_state });
         }
         let forced = self.is_snapshot_forced && applied != self.snapshot_index;
         if !forced && applied.0.saturating_sub(self.snapshot_index.0) <= config.snapshot_count {
             return;
         }
         tracing::info!(
-            local_member_id = %self.shared.local,
+            local_member_id = %self.context.local,
             local_member_applied_index = applied.0,
             local_member_snapshot_index = self.snapshot_index.0,
             local_member_snapshot_count = config.snapshot_count,
@@ -247,98 +278,101 @@ impl Applier {
         let snapshot = Snapshot { index: applied, term, conf_state, members };
         self.snapshots.push(SnapshotWork::Take(snapshot));
     }
+
+    /// Promotes the lessor of a new leader, once all entries of earlier terms are applied.
+    fn promote_lessor(&self, state: &StateMachine) {
+        let progress = &self.raft.progress;
+        if !progress.is_leader() {
+            return;
+        }
+        state.lessor.promote(self.context.config.election_timeout(), self.context.now());
+        // Leadership may have been lost meanwhile: this would have undone the demotion.
+        if !progress.is_leader() {
+            state.lessor.demote();
+        }
+    }
+
+    /// Records the metrics of an applied request, and logs one that was slow or refused.
+    fn observe(&self, entry: &Entry, outcome: &Outcome, took: Duration) {
+        // A read-only request without a waiter is skipped and does not count.
+        let Some(result) = &outcome.result else { return };
+        let (metrics, success) = (&self.context.metrics, outcome.is_success());
+        metrics.apply_duration.observe(outcome.op, success, took);
+        metrics.count(outcome.executed);
+        let expected = self.context.config.warning_apply_duration;
+        if took > expected {
+            metrics.slow_apply.inc();
+            tracing::warn!(
+                took = ?took,
+                expected_duration = ?expected,
+                prefix = "",
+                request = apply::describe(entry),
+                response = outcome.response_size().map_or(String::new(), |size| format!("size:{size}")),
+                error = result.as_ref().err().map(tracing::field::display),
+                "apply request took too long"
+            );
+        }
+        if !success {
+            tracing::warn!(
+                took = ?took,
+                request = apply::describe(entry),
+                response = "",
+                error = result.as_ref().err().map(tracing::field::display),
+                "failed to apply request"
+            );
+        }
+    }
+
+    /// Returns the result for the waiter, if there is one that can complete now.
+    fn completion(&self, state: &StateMachine, outcome: Outcome) -> Option<(u64, AppliedProposal)> {
+        let Outcome { id, revision, result, .. } = outcome;
+        let result = result?;
+        if matches!(result, Ok(Reply::Compaction(_))) {
+            failpoint!("compactAfterCommitScheduledCompact");
+            self.compaction.notify();
+        }
+        let needs_alarm =
+            result == Err(Refusal::NoSpace) && !state.alarms.is_active(AlarmType::Nospace);
+        let applied = AppliedProposal::Request { revision, result };
+        if needs_alarm {
+            self.complete_after_alarm(id, applied);
+            return None;
+        }
+        Some((id, applied))
+    }
+
+    /// Raises `NOSPACE` on all members before the waiter gets its error. If that takes too long, the
+    /// waiter times out instead.
+    fn complete_after_alarm(&self, id: u64, applied: AppliedProposal) {
+        let pending = Arc::clone(&self.proposals.pending);
+        let complete = move || pending.complete(id, Ok(applied));
+        if self.server.maybe_raise_alarm(AlarmType::Nospace, self.context.local, complete) {
+            tracing::warn!(
+                quota_size_bytes = self.context.config.quota_backend_bytes,
+                error = %Refusal::NoSpace,
+                "message exceeded backend quota; raising alarm"
+            );
+        }
+    }
 }
 
-/// A leader's lessor takes over once everything of earlier terms is applied.
-fn promote(shared: &Shared, state: &StateMachine) {
-    if !shared.progress.leads() {
-        return;
-    }
-    state.lessor.promote(shared.config.election_timeout(), shared.now());
-    // Leadership may have been lost between the two, and the demotion that came with it undone.
-    if !shared.progress.leads() {
-        state.lessor.demote();
-    }
-}
-
-/// Counts a request that was applied, and tells of one that took long or was refused.
-fn count(shared: &Shared, entry: &Entry, outcome: &Outcome, took: Duration) {
-    // What was left out, because nobody waits for it, does not count.
-    let Some(result) = &outcome.result else { return };
-    let (metrics, success) = (&shared.metrics, outcome.is_success());
-    metrics.apply_duration.observe(outcome.op, success, took);
-    metrics.count(outcome.executed);
-    let expected = shared.config.warning_apply_duration;
-    if took > expected {
-        metrics.slow_apply.inc();
-        tracing::warn!(
-            took = ?took,
-            expected_duration = ?expected,
-            prefix = "",
-            request = apply::describe(entry),
-            response = outcome.response_size().map_or(String::new(), |size| format!("size:{size}")),
-            error = result.as_ref().err().map(tracing::field::display),
-            "apply request took too long"
-        );
-    }
-    if !success {
-        tracing::warn!(
-            took = ?took,
-            request = apply::describe(entry),
-            response = "",
-            error = result.as_ref().err().map(tracing::field::display),
-            "failed to apply request"
-        );
-    }
-}
-
-/// The answer for whoever waits, if there is one that can be given now.
-fn answer(shared: &Arc<Shared>, state: &StateMachine, outcome: Outcome) -> Option<(u64, Settled)> {
-    let Outcome { id, revision, result, .. } = outcome;
-    let result = result?;
-    if matches!(result, Ok(Reply::Compaction(_))) {
-        failpoint!("compactAfterCommitScheduledCompact");
-        shared.compaction.ring();
-    }
-    let is_new_alarm =
-        result == Err(Refusal::NoSpace) && !state.alarms.is_active(AlarmType::Nospace);
-    let settled = Settled::Request { revision, result };
-    if is_new_alarm {
-        answer_once_raised(shared, id, settled);
-        return None;
-    }
-    Some((id, settled))
-}
-
-/// All members are told that there is no space before the one who asked is. Should that take too long, they are told so instead.
-fn answer_once_raised(shared: &Arc<Shared>, id: u64, settled: Settled) {
-    let (server, waits) = (Server { shared: Arc::clone(shared) }, Arc::clone(&shared.waits));
-    let answer = move || waits.settle(id, Ok(settled));
-    if server.maybe_raise(AlarmType::Nospace, shared.local, answer) {
-        tracing::warn!(
-            quota_size_bytes = shared.config.quota_backend_bytes,
-            error = %Refusal::NoSpace,
-            "message exceeded backend quota; raising alarm"
-        );
-    }
-}
-
-/// Tells consensus of changes of members, and follows them.
-struct Told<'a> {
-    shared: &'a Shared,
+/// Tracks applied conf changes and forwards them to the raft loop.
+struct ConfChangeForwarder<'a> {
+    raft: &'a RaftHandle,
+    lifecycle: &'a Lifecycle,
     voters: &'a mut Voters,
 }
 
-impl ConfChanges for Told<'_> {
+impl ConfChanges for ConfChangeForwarder<'_> {
     fn apply(&mut self, index: Index, change: &raftpb::ConfChange) -> raftpb::ConfState {
         let conf_state = self.voters.apply(index, change);
         match raft::ConfChange::try_from(change.clone()) {
             Ok(change) => {
                 let change = ConfChangeV2::from(change);
                 let conf_state = raft_conf_state(conf_state.clone());
-                self.shared.raft.push(Event::ConfChanged { index, change, conf_state });
+                self.raft.push(Event::ConfChanged { index, change, conf_state });
             }
-            Err(error) => self.shared.fail("read a change of members", &error),
+            Err(error) => self.lifecycle.fail("decode a conf change", &error),
         }
         conf_state
     }

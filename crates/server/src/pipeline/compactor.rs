@@ -1,11 +1,12 @@
-//! The compaction thread: compactions, a step at a time.
+//! The compactor: the stage that executes compactions, one step per turn.
 //!
-//! Between two steps others get their turn. How long each step and each compaction takes is counted, as etcd counts it:
+//! It pauses between steps so that writes get their turn. The duration of each step and of each
+//! compaction is recorded as in etcd:
 //!
 //! ```text
 //!   step      index     index     file      (pause)  file      (pause)  file, the last
-//!   counted   index pause each    db pause                              db pause
-//!                                 └──────────── db total ─────────────────────────┘   keys, when it ended
+//!   recorded  index pause each    db pause           db pause           db pause
+//!                                 └──────────── db total ─────────────────────────┘   keys, at the end
 //! ```
 
 use std::sync::Arc;
@@ -13,63 +14,66 @@ use std::time::Duration;
 
 use mvcc::{CompactionTurn, Fault, KeyValueHash};
 
-use crate::server::Shared;
+use crate::context::MemberContext;
+use crate::server::ServerInner;
+use crate::state::StateHandle;
 use crate::units::unix_seconds;
 
-/// Who compacts.
+/// The compactor.
 pub(crate) struct Compactor {
-    shared: Arc<Shared>,
-    /// The compaction whose part in the file is under way.
-    file: Option<InFile>,
+    context: Arc<MemberContext>,
+    state: Arc<StateHandle>,
+    /// The compaction that is deleting revisions from the file.
+    in_file: Option<FileCompaction>,
 }
 
-/// A compaction that has come to the file.
+/// A compaction that has finished with the index and works on the file.
 #[derive(Clone, Copy, Debug)]
-struct InFile {
+struct FileCompaction {
     began: Duration,
     dropped: usize,
 }
 
 impl Compactor {
-    pub(crate) fn new(shared: Arc<Shared>) -> Compactor {
-        Compactor { shared, file: None }
+    pub(crate) fn new(server: &ServerInner) -> Compactor {
+        let (context, state) = (Arc::clone(&server.context), Arc::clone(&server.state));
+        Compactor { context, state, in_file: None }
     }
 
-    /// Does one step. Returns how long to let others have their turn; none if there is nothing to do.
+    /// Executes one step. Returns the pause before the next, or none if there is nothing to compact.
     ///
     /// # Errors
-    /// This member has to stop.
+    /// The member has to stop.
     pub(crate) fn turn(&mut self) -> Result<Option<Duration>, Fault> {
-        let shared = Arc::clone(&self.shared);
-        let began = shared.now();
-        let turn = shared.state().store.turn_compaction()?;
-        let took = shared.now().saturating_sub(began);
-        let metrics = &shared.metrics;
+        let began = self.context.now();
+        let turn = self.state.get().store.turn_compaction()?;
+        let took = self.context.now().saturating_sub(began);
+        let metrics = &self.context.metrics;
         match turn {
             CompactionTurn::Idle => return Ok(None),
             CompactionTurn::Index => metrics.index_compaction_pause_ms.observe(milliseconds(took)),
-            CompactionTurn::File { dropped } => self.in_file(began, took, dropped),
+            CompactionTurn::File { dropped } => self.on_file_step(began, took, dropped),
             CompactionTurn::Finished { dropped, hash } => {
-                self.in_file(began, took, dropped);
-                self.finished(hash);
+                self.on_file_step(began, took, dropped);
+                self.on_finished(hash);
             }
         }
-        Ok(Some(shared.config.compaction_sleep_interval))
+        Ok(Some(self.context.config.compaction_sleep_interval))
     }
 
-    fn in_file(&mut self, began: Duration, took: Duration, dropped: usize) {
-        self.shared.metrics.db_compaction_pause_ms.observe(milliseconds(took));
-        self.file.get_or_insert(InFile { began, dropped: 0 }).dropped += dropped;
+    fn on_file_step(&mut self, began: Duration, took: Duration, dropped: usize) {
+        self.context.metrics.db_compaction_pause_ms.observe(milliseconds(took));
+        self.in_file.get_or_insert(FileCompaction { began, dropped: 0 }).dropped += dropped;
     }
 
-    fn finished(&mut self, hash: KeyValueHash) {
-        let Some(InFile { began, dropped }) = self.file.take() else { return };
-        let (shared, metrics) = (&self.shared, &self.shared.metrics);
-        let took = shared.now().saturating_sub(began);
+    fn on_finished(&mut self, hash: KeyValueHash) {
+        let Some(FileCompaction { began, dropped }) = self.in_file.take() else { return };
+        let metrics = &self.context.metrics;
+        let took = self.context.now().saturating_sub(began);
         metrics.db_compaction_total_ms.observe(milliseconds(took));
         metrics.db_compaction_keys.inc_by(dropped as u64);
-        metrics.db_compaction_last.set(unix_seconds(&*shared.clock));
-        let backend = &shared.state().backend;
+        metrics.db_compaction_last.set(unix_seconds(&*self.context.clock));
+        let backend = &self.state.get().backend;
         tracing::info!(
             compact_revision = hash.revision,
             took = ?took,

@@ -1,56 +1,66 @@
-//! The log thread: it makes durable what consensus hands out, and says so.
+//! The log writer: the stage that writes and syncs the WAL, and acknowledges appends.
 //!
-//! While it waits for the disk, more gathers; it takes all of that and pays one sync for it.
+//! While it waits for the disk, more appends queue up. It takes all of them and pays one sync.
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use failpoint::failpoint;
 use proto::raftpb::{Entry, HardState};
 use proto::{raftpb, walpb};
 use raft::Message;
+use sync::Queue;
 use types::Index;
 use wal::snap::SnapError;
 use wal::{SaveError, Wal};
 
+use crate::context::MemberContext;
 use crate::metrics::seconds;
-use crate::pipeline::applier::Work;
+use crate::pipeline::Inboxes;
+use crate::pipeline::applier::ApplyWork;
+use crate::pipeline::log_status::LogStatus;
+use crate::pipeline::raft_handle::RaftHandle;
 use crate::pipeline::raft_loop::Event;
 use crate::planted_bug::{self, PlantedBug};
-use crate::propose::stage_timings::Moment;
-use crate::server::Shared;
-use crate::sync::queue::Inbox;
-use crate::units::{nanos, signed};
+use crate::propose::Proposals;
+use crate::propose::stage_timings::RequestStage;
+use crate::server::ServerInner;
+use crate::snapshot::files::SnapshotFiles;
+use crate::units::signed;
 
-/// What is written with one call. A queue may be longer, while the log takes no more than a gibibyte at a time.
+/// The bytes written with one call. A queue may hold more, and the WAL takes at most 1 GiB at once.
 const SAVE_BYTES: usize = 64 << 20;
 
-/// What is to be written.
+/// The work of the log writer.
 #[derive(Debug)]
 pub(crate) enum LogWork {
-    /// Entries, a state, and what to say once they are durable.
+    /// Entries and a hard state, with the responses to send once they are durable.
     Append(Box<Message>),
-    /// How far entries are committed, to be written with whatever comes next.
+    /// A new commit index, to be written with the next append.
     State(HardState),
-    /// A place to start from, which is durable; then what is before it can go.
+    /// A durable snapshot, after which earlier segments can be released.
     Snapshot(walpb::Snapshot),
 }
 
-/// Who writes the log.
+/// The log writer.
 pub(crate) struct LogWriter {
-    shared: Arc<Shared>,
+    context: Arc<MemberContext>,
+    raft: Arc<RaftHandle>,
+    proposals: Arc<Proposals>,
+    snapshot_files: Arc<SnapshotFiles>,
+    status: Arc<LogStatus>,
+    inbox: Arc<Queue<LogWork>>,
+    apply: Arc<Queue<ApplyWork>>,
     wal: Wal,
-    inbox: Arc<Inbox<LogWork>>,
-    apply: Arc<Inbox<Work>>,
-    /// The last place to start from that was written. One before it must not come behind it: the log would be read from there, where it may be gone.
-    place: u64,
-    /// Handed back and forth with the inbox.
+    /// The index of the last snapshot record. An older one must not follow it: a replay would start
+    /// there, where the log may be gone.
+    snapshot_index: u64,
+    /// The buffer that is swapped with the queue's.
     work: Vec<LogWork>,
-    batch: Batch,
+    batch: LogBatch,
 }
 
-/// Why the log cannot go on.
+/// A failure of the log, after which the member has to stop.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LogFault {
     #[error(transparent)]
@@ -59,25 +69,25 @@ pub(crate) enum LogFault {
     Snapshot(#[from] SnapError),
 }
 
-/// While this is there, the log is at its disk; if that does not answer, somebody notices (`chores::stall`).
-struct Busy<'a>(&'a Shared);
+/// StageTimings the log as busy until dropped. The background task `stall` detects a write that hangs.
+struct BusyGuard<'a>(&'a LogStatus);
 
-impl Busy<'_> {
-    fn new(shared: &Shared) -> Busy<'_> {
-        shared.sync_began.store(nanos(shared.now()).max(1), Ordering::Relaxed);
-        Busy(shared)
+impl BusyGuard<'_> {
+    fn new<'a>(status: &'a LogStatus, context: &MemberContext) -> BusyGuard<'a> {
+        status.set_write_began(Some(context.now()));
+        BusyGuard(status)
     }
 }
 
-impl Drop for Busy<'_> {
+impl Drop for BusyGuard<'_> {
     fn drop(&mut self) {
-        self.0.sync_began.store(0, Ordering::Relaxed);
+        self.0.set_write_began(None);
     }
 }
 
-/// What is written in one go.
+/// The appends that are written together.
 #[derive(Debug, Default)]
-struct Batch {
+struct LogBatch {
     entries: Vec<Entry>,
     state: HardState,
     must_sync: bool,
@@ -85,55 +95,66 @@ struct Batch {
 }
 
 impl LogWriter {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        wal: Wal,
-        inbox: Arc<Inbox<LogWork>>,
-        apply: Arc<Inbox<Work>>,
-    ) -> LogWriter {
-        // A new log has its beginning already.
-        shared.metrics.wal_write_bytes.add(signed(wal.bytes_written()));
-        shared.first_segment.store(wal.first_needed(), Ordering::Release);
-        let (work, batch) = (Vec::new(), Batch::default());
-        LogWriter { shared, wal, inbox, apply, place: 0, work, batch }
+    pub(crate) fn new(server: &ServerInner, inboxes: &Inboxes, wal: Wal) -> LogWriter {
+        // A new log has its first records already.
+        server.context.metrics.wal_write_bytes.add(signed(wal.bytes_written()));
+        server.log_status.set_first_segment(wal.first_needed());
+        LogWriter {
+            context: Arc::clone(&server.context),
+            raft: Arc::clone(&server.raft),
+            proposals: Arc::clone(&server.proposals),
+            snapshot_files: Arc::clone(&server.snapshot_files),
+            status: Arc::clone(&server.log_status),
+            inbox: Arc::clone(&inboxes.log),
+            apply: Arc::clone(&inboxes.apply),
+            wal,
+            snapshot_index: 0,
+            work: Vec::new(),
+            batch: LogBatch::default(),
+        }
     }
 
-    /// Has a thread make the next segment ahead of time.
+    /// Spawns a thread that prepares the next segment ahead of time.
     pub(crate) fn prepare_in_background(&mut self) -> io::Result<()> {
         self.wal.prepare_in_background()
     }
 
-    /// Writes all that waits. After an error nobody knows what the log has: the member has to stop.
+    /// Writes all queued work. After an error the content of the log is unknown: the member has to
+    /// stop.
     pub(crate) fn turn(&mut self) -> Result<(), LogFault> {
         let mut work = std::mem::take(&mut self.work);
         self.inbox.take(&mut work);
         for item in work.drain(..) {
             match item {
-                LogWork::Append(append) if append.snapshot.is_some() => self.start_over(*append)?,
+                LogWork::Append(append) if append.snapshot.is_some() => {
+                    self.write_received_snapshot(*append)?;
+                }
                 LogWork::Append(append) => self.add(*append)?,
                 LogWork::State(state) => self.batch.state = state,
-                LogWork::Snapshot(snapshot) => self.note_snapshot(&snapshot)?,
+                LogWork::Snapshot(snapshot) => self.write_snapshot_record(&snapshot)?,
             }
         }
         self.work = work;
         Ok(self.write()?)
     }
 
-    /// A leader sent a snapshot, whose database is durable: the log goes on behind it.
+    /// Continues the log behind a snapshot that the leader sent, whose database is durable.
     ///
-    /// It is acknowledged at once, as in etcd: that it is durable is all that others are promised, and while it takes the place of our state, which may take long, this member
-    /// votes and takes entries. They are applied behind it, since it is handed on first.
+    /// As in etcd, the append is acknowledged at once: durability is all that it promises. While the
+    /// database replaces the local one, which may take long, this member votes and takes entries.
+    /// They are applied after it, because it is queued for the applier first.
     ///
-    /// The order is etcd's, and each step speaks of what is durable by then: file, record, and at last the state that says it is committed.
-    fn start_over(&mut self, append: Message) -> Result<(), LogFault> {
+    /// The order of writes is etcd's, and each step refers only to durable data: the snapshot file,
+    /// the record, and last the hard state that declares it committed.
+    fn write_received_snapshot(&mut self, append: Message) -> Result<(), LogFault> {
         self.write()?;
         let snapshot = append.snapshot.as_ref().map(|it| raftpb::Snapshot::from((**it).clone()));
         let snapshot = snapshot.unwrap_or_default();
         let metadata = snapshot.metadata.clone().unwrap_or_default();
         failpoint!("raftBeforeSaveSnap");
-        let shared = Arc::clone(&self.shared);
-        let busy = Busy::new(&shared);
-        shared.files.save(&snapshot)?;
+        let status = Arc::clone(&self.status);
+        let busy = BusyGuard::new(&status, &self.context);
+        self.snapshot_files.snapshotter.save(&snapshot)?;
         let (index, term) = (metadata.index(), metadata.term());
         let conf_state = metadata.conf_state;
         self.wal.save_snapshot(&walpb::Snapshot {
@@ -143,31 +164,31 @@ impl LogWriter {
         })?;
         failpoint!("raftAfterSaveSnap");
         let entries: Vec<_> = append.entries.iter().cloned().map(Entry::from).collect();
-        // One that was put off is older: written later, it would say that the snapshot is not committed.
-        let put_off = std::mem::take(&mut self.batch.state);
-        let state = append.hard_state().map_or(put_off, HardState::from);
+        // A deferred hard state is older: written later, it would declare the snapshot uncommitted.
+        let deferred = std::mem::take(&mut self.batch.state);
+        let state = append.hard_state().map_or(deferred, HardState::from);
         self.wal.save(&state, &entries, false)?;
         self.wal.sync()?;
         drop(busy);
-        self.release(index);
+        self.release_segments(index);
         failpoint!("raftAfterWALRelease");
-        self.apply.push(Work::Restore(Index(index)));
+        self.apply.push(ApplyWork::Restore(Index(index)));
         self.acknowledge(append);
         Ok(())
     }
 
-    /// Says that something is durable.
+    /// Tells the raft loop that an append is durable.
     fn acknowledge(&self, append: Message) {
-        self.shared.raft.push(Event::Appended(Box::new(append)));
+        self.raft.push(Event::Appended(Box::new(append)));
     }
 
-    /// Adds to the batch. What overwrites a part of it comes behind it.
+    /// Adds an append to the batch. One that overwrites entries of the batch starts a new one.
     fn add(&mut self, append: Message) -> Result<(), SaveError> {
-        let follows = |first: &raft::Entry| {
+        let is_contiguous = |first: &raft::Entry| {
             let last = self.batch.entries.last();
             last.is_none_or(|last| last.index() + 1 == first.index.0)
         };
-        if !append.entries.first().is_none_or(follows) {
+        if !append.entries.first().is_none_or(is_contiguous) {
             self.write()?;
         }
         let batch = &mut self.batch;
@@ -184,7 +205,7 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Writes the batch, and says so.
+    /// Writes the batch, syncs it if needed, and acknowledges its appends.
     fn write(&mut self) -> Result<(), SaveError> {
         let batch = &mut self.batch;
         if batch.appends.is_empty() {
@@ -194,24 +215,25 @@ impl LogWriter {
         if planted_bug::is_planted(PlantedBug::ForgetVote) && batch.state.vote.is_some() {
             batch.state.vote = Some(0);
         }
-        let shared = &self.shared;
-        let began = shared.now();
-        let busy = Busy::new(shared);
+        let context = &*self.context;
+        let began = context.now();
+        let busy = BusyGuard::new(&self.status, context);
         let bytes_before = self.wal.bytes_written();
         save(&mut self.wal, &batch.state, &batch.entries, SAVE_BYTES)?;
-        let written = shared.now();
-        shared.metrics.wal_write_bytes.add(signed(self.wal.bytes_written() - bytes_before));
-        shared.metrics.wal_write_duration.observe(seconds(began, written));
+        let written = context.now();
+        context.metrics.wal_write_bytes.add(signed(self.wal.bytes_written() - bytes_before));
+        context.metrics.wal_write_duration.observe(seconds(began, written));
         if batch.must_sync && !planted_bug::is_planted(PlantedBug::AcknowledgeBeforeSync) {
             self.wal.sync()?;
-            if !shared.config.unsafe_no_fsync {
-                shared.metrics.wal_fsync_duration.observe(seconds(written, shared.now()));
+            if !context.config.unsafe_no_fsync {
+                context.metrics.wal_fsync_duration.observe(seconds(written, context.now()));
             }
         }
         drop(busy);
         failpoint!("raftAfterSave");
         if let Some(last) = batch.entries.last() {
-            shared.marked.reached(Moment::Synced, Index(last.index()), || shared.now());
+            let last = Index(last.index());
+            self.proposals.timed.record_up_to(RequestStage::Synced, last, || context.now());
         }
         batch.entries.clear();
         batch.state = HardState::default();
@@ -222,57 +244,56 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Writes where the log may be replayed from, and lets go of what is before.
-    fn note_snapshot(&mut self, snapshot: &walpb::Snapshot) -> Result<(), SaveError> {
-        if snapshot.index() <= self.place {
+    /// Writes a record of a snapshot, from which a replay can start, and releases earlier segments.
+    fn write_snapshot_record(&mut self, snapshot: &walpb::Snapshot) -> Result<(), SaveError> {
+        if snapshot.index() <= self.snapshot_index {
             return Ok(());
         }
         self.write()?;
-        let (began, bytes_before) = (self.shared.now(), self.wal.bytes_written());
-        let shared = Arc::clone(&self.shared);
-        let busy = Busy::new(&shared);
-        // A place to start from counts only if the log says that it is committed.
+        let (began, bytes_before) = (self.context.now(), self.wal.bytes_written());
+        let busy = BusyGuard::new(&self.status, &self.context);
+        // A replay ignores the record unless a hard state declares its index committed.
         self.wal.save(&std::mem::take(&mut self.batch.state), &[], false)?;
         self.wal.save_snapshot(snapshot)?;
         drop(busy);
-        let metrics = &self.shared.metrics;
+        let metrics = &self.context.metrics;
         metrics.wal_write_bytes.add(signed(self.wal.bytes_written() - bytes_before));
-        metrics.wal_fsync_duration.observe(seconds(began, self.shared.now()));
-        self.release(snapshot.index());
+        metrics.wal_fsync_duration.observe(seconds(began, self.context.now()));
+        self.release_segments(snapshot.index());
         Ok(())
     }
 
-    /// Lets go of what is before a place to start from.
-    fn release(&mut self, index: u64) {
-        self.place = index;
+    /// Releases the segments that a replay from `index` does not need.
+    fn release_segments(&mut self, index: u64) {
+        self.snapshot_index = index;
         self.wal.release_to(index);
-        self.shared.first_segment.store(self.wal.first_needed(), Ordering::Release);
+        self.status.set_first_segment(self.wal.first_needed());
     }
 
-    /// Makes everything durable and lets go of the files.
+    /// Makes the log durable and closes its files.
     pub(crate) fn close(mut self) -> Result<(), SaveError> {
         self.wal.save(&self.batch.state, &[], false)?;
         self.wal.close()
     }
 }
 
-/// Writes entries, in as many calls as it takes, and behind them the state.
+/// Writes entries with as many calls as needed, and the state with the last one.
 fn save(
     wal: &mut Wal,
     state: &HardState,
     entries: &[Entry],
     bytes_max: usize,
 ) -> Result<(), SaveError> {
-    let mut parts = parts(entries, bytes_max);
-    let mut last = parts.next().unwrap_or_default();
-    for part in parts {
-        wal.save(&HardState::default(), std::mem::replace(&mut last, part), false)?;
+    let mut chunks = chunks(entries, bytes_max);
+    let mut last = chunks.next().unwrap_or_default();
+    for chunk in chunks {
+        wal.save(&HardState::default(), std::mem::replace(&mut last, chunk), false)?;
     }
     wal.save(state, last, false)
 }
 
-/// Entries by parts of a size that is exceeded by one entry at most.
-fn parts(entries: &[Entry], bytes_max: usize) -> impl Iterator<Item = &[Entry]> {
+/// Splits entries into chunks of `bytes_max`, which each chunk exceeds by at most one entry.
+fn chunks(entries: &[Entry], bytes_max: usize) -> impl Iterator<Item = &[Entry]> {
     let mut bytes = 0;
     entries.chunk_by(move |entry, _| {
         bytes += entry.data().len();
@@ -291,13 +312,13 @@ mod tests {
     }
 
     #[test]
-    fn a_long_queue_is_written_in_parts() {
+    fn entries_are_written_in_chunks_of_bounded_size() {
         let entries: Vec<_> = (1..=7).map(|index| entry(index, 10)).collect();
         let lengths =
-            |bytes_max| -> Vec<usize> { parts(&entries, bytes_max).map(<[Entry]>::len).collect() };
+            |bytes_max| -> Vec<usize> { chunks(&entries, bytes_max).map(<[Entry]>::len).collect() };
         assert_eq!(lengths(71), [7]);
         assert_eq!(lengths(25), [3, 3, 1]);
         assert_eq!(lengths(1), [1; 7]);
-        assert_eq!(parts(&[], 1).count(), 0);
+        assert_eq!(chunks(&[], 1).count(), 0);
     }
 }

@@ -1,46 +1,57 @@
-//! A member taken apart: its stages, connected and not yet running.
+//! The pipeline: the stages that a write passes, and their assembly.
 //!
-//! [`Member`](crate::Member) gives each a thread; [`Stages`](crate::stages::Stages) calls them one after the other.
+//! ```text
+//!   request ─► raft_loop ─► log_writer: write, one sync ─► raft_loop ─► applier ─► response
+//!              (consensus)    peers meanwhile               (quorum)       │
+//!                                                                          └─► pending batch ─► committer
+//! ```
+//!
+//! Each stage is a struct with a `turn`: it takes what is queued and processes it.
+//! [`Member`](crate::Member) runs each stage in a thread; [`Stages`](stages::Stages) calls them one
+//! after the other, for the simulator. [`Pipeline::assemble`] connects them.
 
 pub mod stages;
 
 pub(crate) mod applier;
 pub(crate) mod compactor;
-pub(crate) mod heartbeats;
+pub(crate) mod log_status;
 pub(crate) mod log_writer;
 pub(crate) mod peer_inbox;
 pub(crate) mod progress;
+pub(crate) mod raft_handle;
 pub(crate) mod raft_loop;
 pub(crate) mod voters;
+pub(crate) mod worker_pools;
 
 use std::sync::Arc;
 
-use crate::background::Chores;
-use crate::bootstrap::{Bootstrapped, StartError, Surroundings, bootstrap};
-use crate::config::ServerConfig;
-use crate::member::Machine;
-use crate::metrics::{Metrics, ServerCollector};
-use crate::pipeline::applier::{Applier, Keeper, Work};
-use crate::pipeline::compactor::Compactor;
-use crate::pipeline::log_writer::{LogWork, LogWriter};
-use crate::pipeline::raft_loop::RaftLoop;
-use crate::server::{Server, Shared};
-use crate::snapshot::{SnapshotWork, Snapshots};
-use crate::sync::notify::Bell;
-use crate::sync::queue::Inbox;
-use crate::transport::Transport;
+use sync::{Notify, Queue};
 use wal::Preparer;
 
-/// What waits for the stages that are handed something.
+use crate::background::BackgroundTasks;
+use crate::bootstrap::{Bootstrapped, StartError, bootstrap};
+use crate::config::ServerConfig;
+use crate::context::MemberContext;
+use crate::member::Platform;
+use crate::metrics::{Metrics, ServerCollector};
+use crate::server::{Server, ServerInner};
+use crate::snapshot::{SnapshotStage, SnapshotWork};
+use crate::transport::Transport;
+use applier::{Applier, ApplyWork, BackendMaintenance};
+use compactor::Compactor;
+use log_writer::{LogWork, LogWriter};
+use raft_loop::RaftLoop;
+
+/// The queues of the stages behind the raft loop.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inboxes {
-    pub(crate) log: Arc<Inbox<LogWork>>,
-    pub(crate) apply: Arc<Inbox<Work>>,
-    pub(crate) snapshots: Arc<Inbox<SnapshotWork>>,
+    pub(crate) log: Arc<Queue<LogWork>>,
+    pub(crate) apply: Arc<Queue<ApplyWork>>,
+    pub(crate) snapshots: Arc<Queue<SnapshotWork>>,
 }
 
 impl Inboxes {
-    /// They take nothing more. What waits is still done.
+    /// Refuses further work. Queued work is still done.
     pub(crate) fn close(&self) {
         self.log.close();
         self.apply.close();
@@ -48,78 +59,68 @@ impl Inboxes {
     }
 }
 
-/// The stages of a member.
-pub(crate) struct Parts {
+/// The stages of a member, connected and not yet running.
+pub(crate) struct Pipeline {
     pub(crate) server: Server,
     pub(crate) inboxes: Inboxes,
     pub(crate) raft: RaftLoop,
     pub(crate) writer: LogWriter,
     pub(crate) applier: Applier,
-    pub(crate) snapshots: Snapshots,
+    pub(crate) snapshots: SnapshotStage,
     pub(crate) compactor: Compactor,
-    pub(crate) chores: Chores,
-    /// Makes the next segment of the log ahead of time.
+    pub(crate) background: BackgroundTasks,
+    /// Prepares the next segment of the log ahead of time.
     pub(crate) preparer: Preparer,
-    /// Rung when there is something to do for watchers.
-    pub(crate) watch: Arc<Bell>,
+    /// Wakes the stage that serves unsynced watchers.
+    pub(crate) watch: Arc<Notify>,
 }
 
-impl Parts {
-    /// Takes up what is in the folder, or begins what is to begin in an empty one. `keeper` is told what the stages share, and says who commits the database.
-    pub(crate) fn assemble<K: Keeper + 'static>(
+impl Pipeline {
+    /// Restores the member from its data directory, or bootstraps a new one, and connects its
+    /// stages. `maintenance` makes the component that commits the database.
+    pub(crate) fn assemble<M: BackendMaintenance + 'static>(
         config: ServerConfig,
-        machine: Machine,
+        mut platform: Platform,
         transport: Arc<dyn Transport>,
         registry: &prometheus::Registry,
-        keeper: impl FnOnce(&Arc<Shared>) -> K,
-    ) -> Result<Parts, StartError> {
-        let Machine { disk, clock, mut random } = machine;
-        let mut around = Surroundings { disk: &disk, clock: &clock, random: &mut *random };
-        let booted = bootstrap(&config, &mut around)?;
+        maintenance: impl FnOnce(&ServerInner) -> M,
+    ) -> Result<Pipeline, StartError> {
+        let booted = bootstrap(&config, &mut platform)?;
         if !config.force_new_cluster {
-            check_reach(&booted, &*transport)?;
+            check_transport(&booted, &*transport)?;
         }
         let metrics = Metrics::new(registry)?;
         let Bootstrapped { cluster_id, local, state, wal, node, voters, .. } = booted;
         transport.set_members(&state.cluster.now());
-        let shared = Shared::new(config, disk, clock, cluster_id, local, state, transport, metrics);
-        let shared = Arc::new(shared);
-        shared.applied.advance(booted.applied);
-        shared.progress.set_committed(booted.applied);
-        let server = Server { shared: Arc::clone(&shared) };
+        let Platform { disk, clock, .. } = platform;
+        let context = MemberContext { local, cluster_id, config, disk, clock, metrics };
+        let inner = Arc::new(ServerInner::new(context, state, transport));
+        inner.applied.advance(booted.applied);
+        inner.raft.progress.set_committed(booted.applied);
+        let server = Server { inner };
         registry.register(Box::new(ServerCollector::new(&server)?))?;
-        let inboxes = Inboxes::default();
-        let Inboxes { log, apply, snapshots } = inboxes.clone();
-        let own = || Arc::clone(&shared);
+        let (inner, inboxes) = (&*server.inner, Inboxes::default());
         let preparer = wal.preparer();
-        let writer = LogWriter::new(own(), wal, Arc::clone(&log), Arc::clone(&apply));
-        let keeper = Box::new(keeper(&shared));
-        let place = booted.snapshot_index;
-        let (work, taken) = (Arc::clone(&apply), Arc::clone(&snapshots));
-        let applier = Applier::new(own(), work, taken, voters, place, keeper);
-        let taker = Snapshots::new(own(), Arc::clone(&snapshots), Arc::clone(&log));
-        let raft = RaftLoop::new(own(), node, log, apply, snapshots);
-        let compactor = Compactor::new(own());
-        let chores = Chores::new(server.clone());
-        Ok(Parts {
-            server,
-            inboxes,
-            raft,
-            writer,
-            applier,
-            snapshots: taker,
-            compactor,
-            chores,
+        let maintenance = Box::new(maintenance(inner));
+        Ok(Pipeline {
+            raft: RaftLoop::new(inner, &inboxes, node),
+            writer: LogWriter::new(inner, &inboxes, wal),
+            applier: Applier::new(&server, &inboxes, voters, booted.snapshot_index, maintenance),
+            snapshots: SnapshotStage::new(inner, &inboxes),
+            compactor: Compactor::new(inner),
+            background: BackgroundTasks::new(server.clone()),
             preparer,
             watch: booted.watch,
+            inboxes,
+            server,
         })
     }
 }
 
-/// Without a way to the others, whoever needs their votes would wait for ever.
-fn check_reach(booted: &Bootstrapped, transport: &dyn Transport) -> Result<(), StartError> {
-    match booted.voters.besides(booted.local) {
-        Some(voters) if !transport.reaches_others() => Err(StartError::Alone { voters }),
+/// Refuses a transport without peers if a peer is a voter: an election could never succeed.
+fn check_transport(booted: &Bootstrapped, transport: &dyn Transport) -> Result<(), StartError> {
+    match booted.voters.count_if_has_peers(booted.local) {
+        Some(voters) if !transport.reaches_peers() => Err(StartError::NoPeers { voters }),
         _ => Ok(()),
     }
 }

@@ -1,48 +1,52 @@
-//! What other members say and the raft loop has not heard yet is bounded.
+//! A bound on the messages of peers that are queued for the raft loop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Messages of other members that may wait for the raft loop.
-pub const RECEIVED_MAX: usize = 4096;
-/// What all of these may hold.
-pub const RECEIVED_BYTES_MAX: usize = 256 << 20;
+/// The maximum number of queued messages.
+pub const PEER_MESSAGES_MAX: usize = 4096;
+/// The maximum size of all queued messages together.
+pub const PEER_MESSAGE_BYTES_MAX: usize = 256 << 20;
 
-/// How much waits.
+/// The number and size of the queued messages of peers.
 #[derive(Debug, Default)]
-pub(crate) struct Received {
+pub(crate) struct PeerInbox {
     messages: AtomicUsize,
     bytes: AtomicUsize,
 }
 
-/// A place among those that wait, until it is dropped.
+/// The permit of one queued message, returned on drop.
 #[derive(Debug)]
-pub(crate) struct Place {
-    received: Arc<Received>,
+pub(crate) struct PeerInboxPermit {
+    inbox: Arc<PeerInbox>,
     bytes: usize,
 }
 
-impl Received {
-    /// A place for a message; none if there is no room. A single one may be larger than all that may wait.
-    pub(crate) fn take_place(self: &Arc<Self>, message: &raft::Message) -> Option<Place> {
-        let bytes = weight(message);
-        let others = self.messages.fetch_add(1, Ordering::Relaxed);
-        let held = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let place = Place { received: Arc::clone(self), bytes };
-        let fits = others < RECEIVED_MAX
-            && (held == 0 || held.saturating_add(bytes) <= RECEIVED_BYTES_MAX);
-        fits.then_some(place)
+impl PeerInbox {
+    /// Returns a permit for a message, or none if the inbox is full. An empty inbox takes a message
+    /// of any size.
+    pub(crate) fn try_acquire(
+        self: &Arc<PeerInbox>,
+        message: &raft::Message,
+    ) -> Option<PeerInboxPermit> {
+        let bytes = size_of_message(message);
+        let queued = self.messages.fetch_add(1, Ordering::Relaxed);
+        let queued_bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let permit = PeerInboxPermit { inbox: Arc::clone(self), bytes };
+        let fits = queued < PEER_MESSAGES_MAX
+            && (queued_bytes == 0 || queued_bytes.saturating_add(bytes) <= PEER_MESSAGE_BYTES_MAX);
+        fits.then_some(permit)
     }
 }
 
-impl Drop for Place {
+impl Drop for PeerInboxPermit {
     fn drop(&mut self) {
-        self.received.messages.fetch_sub(1, Ordering::Relaxed);
-        self.received.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.inbox.messages.fetch_sub(1, Ordering::Relaxed);
+        self.inbox.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
-fn weight(message: &raft::Message) -> usize {
+fn size_of_message(message: &raft::Message) -> usize {
     let entries = message.entries.iter().map(|entry| size_of_val(entry) + entry.data.len());
     let snapshot = message.snapshot.as_ref().map_or(0, |snapshot| snapshot.data.len());
     size_of_val(message) + entries.sum::<usize>() + snapshot + message.context.len()
@@ -55,22 +59,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_bounded_and_so_are_their_bytes() {
-        let received = Arc::new(Received::default());
-        let mut places: Vec<_> = (0..RECEIVED_MAX)
-            .map(|_| received.take_place(&Message::default()).expect("there is room"))
+    fn the_number_of_queued_messages_and_their_bytes_are_bounded() {
+        let inbox = Arc::new(PeerInbox::default());
+        let mut permits: Vec<_> = (0..PEER_MESSAGES_MAX)
+            .map(|_| inbox.try_acquire(&Message::default()).expect("the inbox has room"))
             .collect();
-        assert!(received.take_place(&Message::default()).is_none());
-        places.pop();
-        places.push(received.take_place(&Message::default()).expect("there is room again"));
-        drop(places);
+        assert!(inbox.try_acquire(&Message::default()).is_none());
+        permits.pop();
+        permits.push(inbox.try_acquire(&Message::default()).expect("a permit was returned"));
+        drop(permits);
 
-        let data = vec![0; RECEIVED_BYTES_MAX / 2].into();
+        let data = vec![0; PEER_MESSAGE_BYTES_MAX / 2].into();
         let large =
             Message { entries: vec![Entry { data, ..Entry::default() }], ..Message::default() };
-        let first = received.take_place(&large).expect("there is room");
-        assert!(received.take_place(&large).is_none(), "not for two of these");
+        let first = inbox.try_acquire(&large).expect("the inbox is empty");
+        assert!(inbox.try_acquire(&large).is_none(), "two exceed the bound");
         drop(first);
-        assert!(received.take_place(&large).is_some());
+        assert!(inbox.try_acquire(&large).is_some());
     }
 }

@@ -1,60 +1,57 @@
-//! Where consensus is, for everybody to read without asking the raft loop.
+//! The progress of consensus, published for other threads: term, leader, commit index, leader lease.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use types::{Index, MemberId, Term};
 
 use crate::units::nanos;
 
-/// Where consensus is. The raft loop writes; everybody reads.
+/// The progress of consensus. The raft loop writes it, all threads read it.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     term: AtomicU64,
-    lead: AtomicU64,
+    leader: AtomicU64,
     committed: AtomicU64,
-    leads: AtomicBool,
-    /// Whether this member leads a cluster in which it is the only voter.
-    rules_alone: AtomicBool,
-    /// When the leader was elected, or this member learned of it.
+    is_leader: AtomicBool,
+    /// Whether the local member leads a cluster in which it is the only member.
+    is_sole_leader: AtomicBool,
+    /// The time at which the leader was elected, or became known to this member.
     elected_at: AtomicU64,
-    /// Since when there is no leader; zero while there is one.
+    /// The time at which the last leader was lost; zero while there is one.
     leaderless_since: AtomicU64,
-    mandate: Mutex<Mandate>,
+    lease: Mutex<LeaderLease>,
 }
 
-/// For how long a leader knows that nobody else leads: whoever has heard from it elects nobody for an election timeout.
+/// The leader lease: a member that heard from the leader elects no other for an election timeout.
 #[derive(Debug, Default)]
-struct Mandate {
+struct LeaderLease {
     term: Term,
     until: Duration,
-    /// What is known from before this does not count: somebody was told to stand for election, and does not wait.
+    /// Confirmations from before this time do not count: a leader transfer told a peer to campaign
+    /// without waiting.
     void_before: Duration,
 }
 
 impl Progress {
-    /// Whether this member leads, and nobody else can.
-    pub(crate) fn leads_for_sure(&self, now: Duration) -> bool {
-        let mandate = self.mandate();
-        self.leads() && mandate.term == self.term() && now < mandate.until
+    /// Returns whether the local member leads and no other member can.
+    pub(crate) fn has_leader_lease(&self, now: Duration) -> bool {
+        let lease = self.lease.lock();
+        self.is_leader() && lease.term == self.term() && now < lease.until
     }
 
-    /// A majority said, some time after `since`, that it follows this leader.
-    pub(crate) fn confirm(&self, term: Term, since: Duration, lasts: Duration) {
-        let mut mandate = self.mandate();
-        if since >= mandate.void_before {
-            (mandate.term, mandate.until) = (term, since.saturating_add(lasts));
+    /// Extends the lease: a quorum confirmed after `since` that it follows the leader of `term`.
+    pub(crate) fn extend_leader_lease(&self, term: Term, since: Duration, length: Duration) {
+        let mut lease = self.lease.lock();
+        if since >= lease.void_before {
+            (lease.term, lease.until) = (term, since.saturating_add(length));
         }
     }
 
-    /// Leadership is handed on. Whether that succeeds is known by a certain time.
-    pub(crate) fn hand_on(&self, known_by: Duration) {
-        *self.mandate() = Mandate { void_before: known_by, ..Mandate::default() };
-    }
-
-    fn mandate(&self) -> MutexGuard<'_, Mandate> {
-        self.mandate.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Suspends the lease for a leader transfer, which is decided by a certain time.
+    pub(crate) fn suspend_leader_lease(&self, decided_by: Duration) {
+        *self.lease.lock() = LeaderLease { void_before: decided_by, ..LeaderLease::default() };
     }
 
     pub(crate) fn term(&self) -> Term {
@@ -66,24 +63,30 @@ impl Progress {
     }
 
     pub(crate) fn leader(&self) -> Option<MemberId> {
-        Some(MemberId(self.lead.load(Ordering::Acquire))).filter(|lead| lead.0 != 0)
+        Some(MemberId(self.leader.load(Ordering::Acquire))).filter(|leader| leader.0 != 0)
     }
 
-    pub(crate) fn leads(&self) -> bool {
-        self.leads.load(Ordering::Acquire)
+    /// Returns whether the local member leads.
+    pub(crate) fn is_leader(&self) -> bool {
+        self.is_leader.load(Ordering::Acquire)
     }
 
-    /// There is another leader, or none. True if it is one that was not known before.
-    pub(crate) fn set_leader(&self, lead: Option<MemberId>, leads: bool, now: Duration) -> bool {
+    /// Records the leader, or that there is none. Returns true if the leader is new.
+    pub(crate) fn set_leader(
+        &self,
+        leader: Option<MemberId>,
+        is_leader: bool,
+        now: Duration,
+    ) -> bool {
         let before = self.leader();
-        self.lead.store(lead.map_or(0, |lead| lead.0), Ordering::Release);
-        self.leads.store(leads, Ordering::Release);
-        let is_new = lead.is_some() && lead != before;
+        self.leader.store(leader.map_or(0, |leader| leader.0), Ordering::Release);
+        self.is_leader.store(is_leader, Ordering::Release);
+        let is_new = leader.is_some() && leader != before;
         if is_new {
             self.elected_at.store(nanos(now), Ordering::Release);
         }
-        let since = if lead.is_none() { nanos(now) } else { 0 };
-        if lead.is_some() || before.is_some() {
+        let since = if leader.is_none() { nanos(now) } else { 0 };
+        if leader.is_some() || before.is_some() {
             self.leaderless_since.store(since, Ordering::Release);
         }
         is_new
@@ -93,7 +96,7 @@ impl Progress {
         Duration::from_nanos(self.elected_at.load(Ordering::Acquire))
     }
 
-    /// How long there has been no leader; none while there is one.
+    /// Returns the time without a leader; none while there is one.
     pub(crate) fn leaderless_for(&self, now: Duration) -> Option<Duration> {
         if self.leader().is_some() {
             return None;
@@ -110,13 +113,14 @@ impl Progress {
         self.committed.store(index.0, Ordering::Release);
     }
 
-    /// Whether nobody else can lead: then what is applied here is all that there is.
-    pub(crate) fn rules_alone(&self) -> bool {
-        self.rules_alone.load(Ordering::Acquire)
+    /// Returns whether no other member can lead. Then the locally applied state is the newest there
+    /// is.
+    pub(crate) fn is_sole_leader(&self) -> bool {
+        self.is_sole_leader.load(Ordering::Acquire)
     }
 
-    pub(crate) fn set_rules_alone(&self, alone: bool) {
-        self.rules_alone.store(alone, Ordering::Release);
+    pub(crate) fn set_sole_leader(&self, is_sole_leader: bool) {
+        self.is_sole_leader.store(is_sole_leader, Ordering::Release);
     }
 }
 
@@ -127,7 +131,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_leader_is_new_once() {
+    fn a_leader_is_reported_as_new_once() {
         let progress = Progress::default();
         let one = Some(MemberId(1));
         assert!(progress.set_leader(one, true, SECOND));
@@ -138,28 +142,28 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_is_sure_of_itself_for_a_while() {
+    fn a_leader_lease_ends_by_time_by_term_and_by_a_transfer() {
         let progress = Progress::default();
         progress.set_term(Term(3));
         progress.set_leader(Some(MemberId(1)), true, SECOND);
-        assert!(!progress.leads_for_sure(SECOND), "nobody has said so");
-        progress.confirm(Term(3), SECOND, SECOND);
-        assert!(progress.leads_for_sure(SECOND) && !progress.leads_for_sure(2 * SECOND));
+        assert!(!progress.has_leader_lease(SECOND), "no quorum has confirmed");
+        progress.extend_leader_lease(Term(3), SECOND, SECOND);
+        assert!(progress.has_leader_lease(SECOND) && !progress.has_leader_lease(2 * SECOND));
         progress.set_term(Term(4));
-        assert!(!progress.leads_for_sure(SECOND), "that was another term");
-        progress.confirm(Term(4), SECOND, SECOND);
-        progress.hand_on(4 * SECOND);
-        assert!(!progress.leads_for_sure(SECOND), "another may lead any time");
-        progress.confirm(Term(4), 3 * SECOND, SECOND);
-        assert!(!progress.leads_for_sure(3 * SECOND));
-        progress.confirm(Term(4), 4 * SECOND, SECOND);
-        assert!(progress.leads_for_sure(4 * SECOND));
+        assert!(!progress.has_leader_lease(SECOND), "the lease is of another term");
+        progress.extend_leader_lease(Term(4), SECOND, SECOND);
+        progress.suspend_leader_lease(4 * SECOND);
+        assert!(!progress.has_leader_lease(SECOND), "a transfer is in progress");
+        progress.extend_leader_lease(Term(4), 3 * SECOND, SECOND);
+        assert!(!progress.has_leader_lease(3 * SECOND));
+        progress.extend_leader_lease(Term(4), 4 * SECOND, SECOND);
+        assert!(progress.has_leader_lease(4 * SECOND));
     }
 
     #[test]
-    fn time_without_a_leader_is_measured() {
+    fn the_time_without_a_leader_is_measured_from_its_loss() {
         let progress = Progress::default();
-        assert_eq!(progress.leaderless_for(SECOND), Some(SECOND), "since the beginning");
+        assert_eq!(progress.leaderless_for(SECOND), Some(SECOND), "since the start");
         progress.set_leader(Some(MemberId(1)), false, SECOND);
         assert_eq!(progress.leaderless_for(2 * SECOND), None);
         progress.set_leader(None, false, 3 * SECOND);

@@ -1,53 +1,62 @@
-//! A member without threads: each stage takes a turn when it is told to.
+//! A member without threads: the caller decides which stage takes a turn.
 //!
-//! What [`Member`](crate::Member) gives to threads is held here side by side, for whoever wants to decide himself what happens when: a simulation, in which the same
-//! seed gives the same run to the byte. A stage that fails ends, and tells the others, as its thread would; [`Stages::stop`] ends them in the order of
-//! [`Member::stop`](crate::Member::stop).
+//! For the simulator, in which one seed yields one run. A stage that fails is dropped and stops the
+//! member, as its thread would in a [`Member`](crate::Member). [`Stages::stop`] ends the stages in the
+//! order of [`Member::stop`](crate::Member::stop).
 
 use std::fmt::Display;
 use std::io;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use backend::{Backend, Committer};
+use parking_lot::Mutex;
 use wal::Preparer;
 
-use crate::background::Chores;
+use crate::background::BackgroundTasks;
 use crate::bootstrap::StartError;
 use crate::config::ServerConfig;
-use crate::member::{Machine, serve_watchers};
-use crate::pipeline::applier::{Applier, Keeper};
+use crate::lifecycle::{Lifecycle, StopReason};
+use crate::member::{Platform, serve_watchers};
+use crate::pipeline::applier::{Applier, BackendMaintenance};
 use crate::pipeline::compactor::Compactor;
 use crate::pipeline::log_writer::LogWriter;
 use crate::pipeline::raft_loop::RaftLoop;
-use crate::pipeline::{Inboxes, Parts};
-use crate::server::{Server, Shared, StopReason};
-use crate::snapshot::Snapshots;
+use crate::pipeline::{Inboxes, Pipeline};
+use crate::server::{Server, ServerInner};
+use crate::snapshot::SnapshotStage;
 use crate::transport::Transport;
-use crate::units::nanos;
 
-/// Whose turn it is.
+/// The stages of a member, named like its threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "named like the threads of a member")]
 pub enum Stage {
+    /// The raft loop.
     Raft,
+    /// The log writer.
     Log,
+    /// The applier.
     Apply,
+    /// The snapshot stage.
     Snapshot,
+    /// The compactor.
     Compact,
+    /// The committer of the backend.
     Commit,
-    /// Whoever makes the next segment of the log ahead of time.
+    /// The preparation of the next segment of the log.
     Prepare,
+    /// The catch-up of unsynced watchers.
     Watch,
-    Chores,
-    /// All pools: one job of each.
+    /// The background tasks.
+    Background,
+    /// The timers.
+    Timers,
+    /// The worker pools: one job of each.
     Pools,
 }
 
 impl Stage {
-    /// All of them.
-    pub const ALL: [Stage; 10] = [
+    /// All stages.
+    pub const ALL: [Stage; 11] = [
         Stage::Raft,
         Stage::Log,
         Stage::Apply,
@@ -56,169 +65,167 @@ impl Stage {
         Stage::Commit,
         Stage::Prepare,
         Stage::Watch,
-        Stage::Chores,
+        Stage::Background,
+        Stage::Timers,
         Stage::Pools,
     ];
 }
 
-/// The stages of a member. Those that have ended are none.
+/// The stages of a member. A stage that has ended is none.
 pub struct Stages {
     server: Server,
     pub(crate) inboxes: Inboxes,
     raft: Option<RaftLoop>,
     writer: Option<LogWriter>,
     applier: Option<Applier>,
-    snapshots: Option<Snapshots>,
+    snapshots: Option<SnapshotStage>,
     compactor: Option<Compactor>,
-    committer: Committing,
-    chores: Option<Chores>,
+    committer: CurrentCommitter,
+    background: Option<BackgroundTasks>,
     preparer: Preparer,
 }
 
-/// Who commits the database that there is.
+/// The committer of the open database. A received snapshot replaces it.
 #[derive(Clone, Default)]
-struct Committing(Arc<Mutex<Option<Committer>>>);
+struct CurrentCommitter(Arc<Mutex<Option<Committer>>>);
 
-impl Committing {
-    fn lock(&self) -> MutexGuard<'_, Option<Committer>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Keeper for Committing {
-    fn take_over(&mut self, backend: &Backend) -> io::Result<()> {
-        *self.lock() = Some(backend.committer());
+impl BackendMaintenance for CurrentCommitter {
+    fn switch_to(&mut self, backend: &Backend) -> io::Result<()> {
+        *self.0.lock() = Some(backend.committer());
         Ok(())
     }
 }
 
 impl Stages {
-    /// Takes up what is on the disk, or begins what is to begin on an empty one.
+    /// Restores the member from its disk, or bootstraps a new one on an empty disk.
     ///
     /// # Errors
-    /// It does not start.
+    /// The member cannot start.
     pub fn boot(
         config: ServerConfig,
-        machine: Machine,
+        platform: Platform,
         transport: Arc<dyn Transport>,
     ) -> Result<Stages, StartError> {
-        let committer = Committing::default();
+        let committer = CurrentCommitter::default();
         let registry = prometheus::Registry::new();
-        let keeper = |shared: &Arc<Shared>| {
-            *committer.lock() = Some(shared.state().backend.committer());
+        let maintenance = |server: &ServerInner| {
+            *committer.0.lock() = Some(server.state.get().backend.committer());
             committer.clone()
         };
-        let parts = Parts::assemble(config, machine, transport, &registry, keeper)?;
+        let pipeline = Pipeline::assemble(config, platform, transport, &registry, maintenance)?;
         Ok(Stages {
-            server: parts.server,
-            inboxes: parts.inboxes,
-            raft: Some(parts.raft),
-            writer: Some(parts.writer),
-            applier: Some(parts.applier),
-            snapshots: Some(parts.snapshots),
-            compactor: Some(parts.compactor),
+            server: pipeline.server,
+            inboxes: pipeline.inboxes,
+            raft: Some(pipeline.raft),
+            writer: Some(pipeline.writer),
+            applier: Some(pipeline.applier),
+            snapshots: Some(pipeline.snapshots),
+            compactor: Some(pipeline.compactor),
             committer,
-            chores: Some(parts.chores),
-            preparer: parts.preparer,
+            background: Some(pipeline.background),
+            preparer: pipeline.preparer,
         })
     }
 
-    /// The handle for everybody else.
+    /// The handle of the member.
     pub fn server(&self) -> &Server {
         &self.server
     }
 
-    /// Whether the cluster knows this member's name, and clients may be served.
+    /// Returns whether the cluster knows the name of this member, so that clients may be served.
     pub fn is_published(&self) -> bool {
-        self.chores.as_ref().is_some_and(|chores| chores.published().is_set())
+        self.background.as_ref().is_some_and(|background| background.published().is_set())
     }
 
-    /// One turn of a stage, unless it has ended.
+    /// Gives a stage one turn, unless it has ended.
     pub fn turn(&mut self, stage: Stage) {
-        let shared = &*self.server.shared;
+        let inner = &*self.server.inner;
+        let lifecycle = &*inner.lifecycle;
         match stage {
             Stage::Raft => drop(self.raft.take_if(|raft| raft.turn().is_none())),
-            Stage::Log => turn(shared, &mut self.writer, "write the log", LogWriter::turn),
-            Stage::Apply => turn(shared, &mut self.applier, "apply the log", Applier::turn),
+            Stage::Log => turn(lifecycle, &mut self.writer, "write the log", LogWriter::turn),
+            Stage::Apply => turn(lifecycle, &mut self.applier, "apply the log", Applier::turn),
             Stage::Snapshot => {
-                turn(shared, &mut self.snapshots, "take a snapshot", Snapshots::turn);
+                turn(lifecycle, &mut self.snapshots, "take a snapshot", SnapshotStage::turn);
             }
             Stage::Compact => {
-                turn(shared, &mut self.compactor, "compact", |it| it.turn().map(drop));
+                turn(lifecycle, &mut self.compactor, "compact", |it| it.turn().map(drop));
             }
             Stage::Commit => {
-                let mut committer = self.committer.lock();
-                turn(shared, &mut committer, "commit to the database", |it| it.turn().map(drop));
+                let mut committer = self.committer.0.lock();
+                turn(lifecycle, &mut committer, "commit to the database", |it| it.turn().map(drop));
             }
             Stage::Prepare => drop(self.preparer.turn()),
-            Stage::Watch => drop(serve_watchers(shared)),
-            Stage::Chores => {
-                if let Some(chores) = &mut self.chores {
-                    chores.turn(shared.now());
+            Stage::Watch => drop(serve_watchers(inner)),
+            Stage::Background => {
+                if let Some(background) = &mut self.background {
+                    background.turn(inner.context.now());
                 }
             }
-            Stage::Pools => shared.pools.all().into_iter().for_each(|(_, pool)| pool.turn()),
+            Stage::Timers => inner.timers.turn(inner.context.now()),
+            Stage::Pools => inner.pools.all().into_iter().for_each(|(_, pool)| pool.turn()),
         }
     }
 
-    /// One turn of each.
+    /// Gives each stage one turn.
     pub fn turn_all(&mut self) {
         Stage::ALL.into_iter().for_each(|stage| self.turn(stage));
     }
 
-    /// Whether the raft loop has ended, and whoever waited has been told.
+    /// Returns whether the raft loop has ended. All its waiters have failed then.
     pub fn is_over(&self) -> bool {
         self.raft.is_none()
     }
 
-    /// The disk of the log does not answer, or does again: as if a write were under way that does not come back. The log is to have no turn meanwhile.
+    /// Simulates that the disk of the log hangs, or responds again: a write seems to be in progress.
+    /// The caller must not give the log writer a turn while it hangs.
     pub fn hang_log(&self, hangs: bool) {
-        let shared = &self.server.shared;
-        let since = if hangs { nanos(shared.now()).max(1) } else { 0 };
-        shared.sync_began.store(since, Ordering::Relaxed);
+        let inner = &self.server.inner;
+        inner.log_status.set_write_began(hangs.then(|| inner.context.now()));
     }
 
-    /// How long the raft loop has nothing to do, unless something comes.
+    /// The time until the next tick of the raft loop.
     pub fn idle_for(&self) -> Duration {
         self.raft.as_ref().map_or(Duration::MAX, RaftLoop::idle_for)
     }
 
-    /// Ends everything in good order. Returns why.
+    /// Shuts the member down in order. Returns the reason.
     pub fn stop(mut self) -> StopReason {
-        let shared = Arc::clone(&self.server.shared);
-        shared.end(StopReason::Asked);
+        let lifecycle = Arc::clone(&self.server.inner.lifecycle);
+        lifecycle.stop(StopReason::Requested);
         while !self.is_over() {
             self.turn(Stage::Raft);
         }
-        self.chores = None;
+        self.background = None;
         self.inboxes.close();
-        // What waits is still done.
+        // Queued work is still done.
         [Stage::Log, Stage::Apply, Stage::Snapshot].into_iter().for_each(|stage| self.turn(stage));
         if let Some(Err(error)) = self.writer.take().map(LogWriter::close) {
-            shared.fail("close the log", &error);
+            lifecycle.fail("close the log", &error);
         }
         self.turn(Stage::Commit);
-        shared.reason()
+        lifecycle.reason()
     }
 }
 
-/// What waits for a pool has a handle of the member, and would keep it for ever.
+/// Queued jobs and timers hold the member and would keep it alive.
 impl Drop for Stages {
     fn drop(&mut self) {
-        self.server.shared.pools.close();
+        self.server.inner.pools.close();
+        self.server.inner.timers.close();
     }
 }
 
-/// One turn. A stage that fails is over, with all that it holds, and so is the member.
+/// Gives a stage one turn. A stage that fails is dropped, and the member stops.
 fn turn<S, E: Display>(
-    shared: &Shared,
+    lifecycle: &Lifecycle,
     stage: &mut Option<S>,
     what: &str,
     turn: impl FnOnce(&mut S) -> Result<(), E>,
 ) {
     let Some(running) = stage else { return };
     if let Err(error) = turn(running) {
-        shared.fail(what, &error);
+        lifecycle.fail(what, &error);
         *stage = None;
     }
 }

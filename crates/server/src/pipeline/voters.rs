@@ -1,6 +1,7 @@
-//! Who votes, as the state machine follows it: each change in the log is of one member.
+//! The Raft configuration as the applier tracks it: each conf change of the log alters one member.
 //!
-//! Consensus computes the same when it hears of the change; the two are compared there. So applying need not wait for the raft loop.
+//! Consensus computes the same configuration when it learns of the change, and the raft loop compares
+//! the two. So the applier need not wait for the raft loop.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +10,7 @@ use types::{Index, MemberId};
 
 use crate::apply::ConfChanges;
 
-/// The configuration so far.
+/// The voters and learners after the last applied conf change.
 #[derive(Clone, Debug, Default)]
 pub struct Voters {
     voters: BTreeSet<u64>,
@@ -17,18 +18,18 @@ pub struct Voters {
 }
 
 impl Voters {
-    /// How many vote, unless nobody does but this member.
-    pub(crate) fn besides(&self, local: MemberId) -> Option<usize> {
-        let others = self.voters.iter().any(|voter| *voter != local.0);
-        others.then_some(self.voters.len())
+    /// Returns the number of voters if any of them is a peer.
+    pub(crate) fn count_if_has_peers(&self, local: MemberId) -> Option<usize> {
+        let has_peers = self.voters.iter().any(|voter| *voter != local.0);
+        has_peers.then_some(self.voters.len())
     }
 
-    /// Whether this member votes.
-    pub(crate) fn has(&self, member: MemberId) -> bool {
+    /// Returns whether a member is a voter.
+    pub(crate) fn contains(&self, member: MemberId) -> bool {
         self.voters.contains(&member.0)
     }
 
-    /// The configuration as raft says it.
+    /// The configuration as a Raft message.
     pub fn conf_state(&self) -> ConfState {
         ConfState {
             voters: self.voters.iter().copied().collect(),
@@ -39,7 +40,6 @@ impl Voters {
     }
 }
 
-/// Without consensus, this is all there is to tell.
 impl ConfChanges for Voters {
     fn apply(&mut self, _: Index, change: &ConfChange) -> ConfState {
         let id = change.node_id();
@@ -64,7 +64,7 @@ impl From<ConfState> for Voters {
     }
 }
 
-/// The configuration in the words of consensus.
+/// Converts a configuration from the wire type to that of `raft`.
 pub(crate) fn raft_conf_state(conf: ConfState) -> raft::ConfState {
     let members = |ids: Vec<u64>| ids.into_iter().map(MemberId).collect();
     raft::ConfState {

@@ -1,100 +1,105 @@
-//! Alarms that this member raises by itself: that it has no space, or that a member is corrupt.
+//! Alarms that the local member raises: `NOSPACE` for itself, `CORRUPT` for any member.
 //!
-//! However many find out at the same time, an alarm is proposed once; and all of them go on when it is applied here, or could not be:
+//! Several requests may hit the same condition at once. The first one proposes the alarm; all of them
+//! continue when the proposal completes, successfully or not:
 //!
 //! ```text
-//!   put …41 is applied: no space ─┐                                        ┌─► …41 is answered
-//!   put …42 is applied: no space ─┼─► NOSPACE of member 5, proposed as …45 ─┼─► …42 is answered
-//!   put …43 is asked:   no space ─┘                                        └─► …43 is refused
+//!   apply put …41: no space ─┐                                          ┌─► complete …41
+//!   apply put …42: no space ─┼─► propose NOSPACE of member 5 (id …45) ──┼─► complete …42
+//!   check put …43: no space ─┘                                          └─► refuse …43
 //! ```
 //!
-//! So a client that hears of it finds the alarm. Once it is raised, nobody comes here: they look before.
+//! A client that gets the error therefore finds the alarm in the alarm list. Once the alarm is
+//! active, requests are refused by a check of the alarm list and never get here.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use proto::etcdserverpb::alarm_request::AlarmAction;
 use proto::etcdserverpb::{AlarmRequest, AlarmType};
+use sync::oneshot;
 use types::MemberId;
 
 use crate::error::Error;
 use crate::propose::typed::AppliedReply;
 use crate::server::Server;
-use crate::sync::oneshot::promise;
 
-/// The alarms that are proposed and not settled, and what is to be done then. Each waits for a request that is proposed or asked, and these are bounded.
+/// The alarms that are proposed and not yet applied, each with the callbacks to run then. Each
+/// callback belongs to a request, and the number of requests is bounded.
 #[derive(Default)]
-pub(crate) struct Raising(Mutex<BTreeMap<Alarm, Vec<Then>>>);
+pub(crate) struct AlarmRaiser(Mutex<BTreeMap<Alarm, Vec<Callback>>>);
 
-/// A kind of alarm, and whose.
+/// The type of an alarm and the member that it is raised for.
 type Alarm = (AlarmType, MemberId);
-type Then = Box<dyn FnOnce() + Send>;
+type Callback = Box<dyn FnOnce() + Send>;
 
-impl fmt::Debug for Raising {
+impl fmt::Debug for AlarmRaiser {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.lock().keys()).finish()
+        f.debug_set().entries(self.0.lock().keys()).finish()
     }
 }
 
-impl Raising {
-    /// Whether it is the first who wants it raised.
-    fn is_first(&self, alarm: Alarm, then: Then) -> bool {
-        match self.lock().entry(alarm) {
-            Entry::Occupied(mut others) => {
-                others.get_mut().push(then);
+impl AlarmRaiser {
+    /// Adds a callback. Returns true if the alarm is not proposed yet: the caller proposes it.
+    fn add(&self, alarm: Alarm, callback: Callback) -> bool {
+        match self.0.lock().entry(alarm) {
+            Entry::Occupied(mut proposed) => {
+                proposed.get_mut().push(callback);
                 false
             }
-            Entry::Vacant(nobody) => {
-                nobody.insert(vec![then]);
+            Entry::Vacant(vacant) => {
+                vacant.insert(vec![callback]);
                 true
             }
         }
     }
 
-    fn end(&self, alarm: Alarm) {
-        let all = self.lock().remove(&alarm);
-        all.into_iter().flatten().for_each(|then| then());
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Alarm, Vec<Then>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Runs the callbacks of an alarm whose proposal has completed.
+    fn complete(&self, alarm: Alarm) {
+        let callbacks = self.0.lock().remove(&alarm);
+        callbacks.into_iter().flatten().for_each(|callback| callback());
     }
 }
 
 impl Server {
-    /// Raises an alarm, unless that is under way. When it is raised, or could not be, something is done, by whoever knows: it must not take long. Returns whether
-    /// it was not under way.
-    pub(crate) fn maybe_raise(
+    /// Raises an alarm, unless its proposal is in flight. `callback` runs when the proposal has
+    /// completed or failed, on the thread that completes it: it must not block. Returns whether this
+    /// call proposed the alarm.
+    pub(crate) fn maybe_raise_alarm(
         &self,
         kind: AlarmType,
         member: MemberId,
-        then: impl FnOnce() + Send + 'static,
+        callback: impl FnOnce() + Send + 'static,
     ) -> bool {
         let alarm = (kind, member);
-        if !self.shared.raising.is_first(alarm, Box::new(then)) {
+        if !self.inner.alarms.add(alarm, Box::new(callback)) {
             return false;
         }
         let server = self.clone();
-        let proposed = self.propose_then(activate(alarm), None, move |answer| {
-            if let Err(error) = answer.and_then(AppliedReply::into_reply) {
+        let proposed = self.propose_with_callback(activate(alarm), None, move |result| {
+            if let Err(error) = result.and_then(AppliedReply::into_reply) {
                 warn_of_failure(alarm, &error);
             }
-            server.shared.raising.end(alarm);
+            server.inner.alarms.complete(alarm);
         });
         if let Err(error) = proposed {
             warn_of_failure(alarm, &error);
-            self.shared.raising.end(alarm);
+            self.inner.alarms.complete(alarm);
         }
         true
     }
 
-    /// Raises an alarm, unless that is under way. Returns when it is raised, or could not be.
-    pub(crate) async fn raise(&self, kind: AlarmType, member: MemberId) {
-        let (promise, raised) = promise();
-        self.maybe_raise(kind, member, move || promise.keep(()));
-        raised.await;
+    /// Raises an alarm, unless its proposal is in flight. Returns when the proposal has completed or
+    /// failed.
+    pub(crate) async fn raise_alarm(&self, kind: AlarmType, member: MemberId) {
+        let (sender, raised) = oneshot::channel();
+        self.maybe_raise_alarm(kind, member, move || {
+            let _ = sender.send(());
+        });
+        // A dropped callback means that the member is stopping.
+        let _ = raised.await;
     }
 }
 

@@ -1,311 +1,328 @@
-//! What is proposed and not settled, by its id; and who waits for it.
+//! Pending proposals by request id, each with its waiter.
 //!
 //! ```text
-//!   id    asked at   bytes   who listens
-//!   …41   12.0 s     70      somebody waits: a Proposal, which is a future
-//!   …42   12.1 s     1.5 M   nobody any more: whoever asked has given up, and it may be carried out all the same
-//!   …43   12.1 s     30      nobody waits: a function is called with what became of it
-//!   …44   -          -       somebody, for a change of members: that may take as long as they like
+//!   id    since    bytes   waiter
+//!   …41   12.0 s   70      Future: a task awaits a `Proposal`
+//!   …42   12.1 s   1.5 M   Abandoned: the task gave up; the request may be applied all the same
+//!   …43   12.1 s   30      Callback: a function that is called with the result
+//!   …44   -        -       Future, of a conf change: waits for as long as the task likes
 //! ```
 //!
-//! What is always true: each is told once; none but changes of members is here for longer than a request may take; how many there are and how much they ask
-//! for is bounded, also by those who have given up, since what they asked for is still on its way.
+//! Invariants: each waiter gets one result; no request stays longer than the request timeout, only
+//! conf changes may; the number of pending proposals and their bytes are bounded, abandoned ones
+//! included, because their entries are still on the way to the log.
 //!
-//! It is also counted here what became of proposals, since here they all come to their end. Compat: as in etcd, only what was never proposed took its time in
-//! vain; that nobody knows what became of it is as good an answer as a refusal.
+//! Request metrics are recorded here, where every proposal ends. Compat: as in etcd, only a request
+//! that was never proposed counts as a failure in the duration histogram; a request with an unknown
+//! outcome counts as a success there.
 //!
 //! ```text
-//!   settled, applied or refused               took 2 ms, a success
-//!   refused by consensus, no leader in time   took 7 s, a failure; one more that failed
-//!   timed out, or given up by whoever asked   took 7 s, a success; one more that failed
+//!   applied or refused by the state machine        2 ms, success=true
+//!   dropped by consensus, or no leader in time     7 s,  success=false   proposals_failed + 1
+//!   timed out, or abandoned by its waiter          7 s,  success=true    proposals_failed + 1
 //! ```
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use env::Clock;
+use parking_lot::Mutex;
 use prometheus::IntCounter;
+use sync::oneshot;
 
 use crate::apply::{Refusal, Reply};
 use crate::error::Error;
 use crate::metrics::{Metrics, Op, PerOp};
-use crate::sync::oneshot::{Promise, Waiting, promise};
 
-/// The most proposals that may wait to be settled.
+/// The maximum number of pending proposals.
 pub const PROPOSALS_MAX: usize = 1 << 16;
-/// The most bytes that they may have, all together: what waits on its way to the log. What is in the log is bounded by `unapplied_bytes_max`, also when nobody waits for it
-/// any more.
+/// The maximum size of all pending proposals together: the requests on their way to the log.
+/// `unapplied_bytes_max` bounds the entries in the log, including those whose waiter has timed out.
 pub const PROPOSAL_BYTES_MAX: usize = 1 << 30;
 
-/// What became of a proposal, once it was applied here.
+/// The result of a proposal that the local member has applied.
 #[derive(Debug)]
-pub(crate) enum Settled {
-    /// A request: its answer, and the revision for the header.
+pub(crate) enum AppliedProposal {
+    /// A request: its reply, and the revision for the response header.
     Request {
-        /// The revision of the store when it had been applied.
+        /// The revision of the store after the request.
         revision: i64,
-        /// The answer.
+        /// The reply, or the refusal by the state machine.
         result: Result<Reply, Refusal>,
     },
-    /// A change of members.
+    /// A conf change.
     ConfChange(Result<(), membership::ConfChangeRefusal>),
 }
 
-/// What is told of a proposal.
-pub(crate) type Answer = Result<Settled, Error>;
+/// The result that a waiter gets: of the applied proposal, or the reason why there is none.
+pub(crate) type ProposalResult = Result<AppliedProposal, Error>;
 
-/// The proposals that are not settled. Ids grow with time, and all wait equally long: so the first is the first whose time is up.
+/// All pending proposals of a member.
+///
+/// Request ids grow with time and all requests have the same timeout, so the proposals time out in
+/// the order of their ids.
 #[derive(Debug)]
-pub(crate) struct Waits {
-    all: Mutex<All>,
+pub(crate) struct PendingProposals {
+    table: Mutex<PendingTable>,
     clock: Arc<dyn Clock>,
-    took: PerOp,
-    failed: IntCounter,
+    request_duration: PerOp,
+    proposals_failed: IntCounter,
 }
 
 #[derive(Debug, Default)]
-struct All {
-    by_id: BTreeMap<u64, Waiter>,
+struct PendingTable {
+    by_id: BTreeMap<u64, PendingProposal>,
     bytes: usize,
-    /// Nobody will be answered any more.
-    closed: bool,
+    /// Set at shutdown: new proposals are refused.
+    is_closed: bool,
 }
 
 #[derive(Debug)]
-struct Waiter {
-    asked: Asked,
-    listener: Listener,
+struct PendingProposal {
+    kind: ProposalKind,
+    waiter: Waiter,
 }
 
-/// What is waited for.
+/// The kind of a proposal: a request, which has a timeout, or a conf change, which has none.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Asked {
-    /// A request of some kind and size, for as long as a request may take.
+pub(crate) enum ProposalKind {
+    /// A request with its operation, encoded size and start time.
     Request { op: Op, bytes: usize, since: Duration },
-    /// A change of members, for as long as somebody waits. It is not counted.
+    /// A conf change. It waits for as long as its future exists and is not counted in metrics.
     ConfChange,
 }
 
-impl Asked {
+impl ProposalKind {
     fn bytes(&self) -> usize {
         match self {
-            Asked::Request { bytes, .. } => *bytes,
-            Asked::ConfChange => 0,
+            ProposalKind::Request { bytes, .. } => *bytes,
+            ProposalKind::ConfChange => 0,
         }
     }
 
-    /// Since when, if there is an end to it.
+    /// The start of the timeout, if there is one.
     fn since(&self) -> Option<Duration> {
         match self {
-            Asked::Request { since, .. } => Some(*since),
-            Asked::ConfChange => None,
+            ProposalKind::Request { since, .. } => Some(*since),
+            ProposalKind::ConfChange => None,
         }
     }
 }
 
-/// Who is told.
-enum Listener {
-    Somebody(Promise<Answer>),
-    Then(Box<dyn FnOnce(Answer) + Send>),
-    /// Nobody any more.
-    Gone,
+/// The receiver of the result of a pending proposal.
+enum Waiter {
+    Future(oneshot::Sender<ProposalResult>),
+    Callback(Box<dyn FnOnce(ProposalResult) + Send>),
+    /// The future was dropped.
+    Abandoned,
 }
 
-impl fmt::Debug for Listener {
+impl fmt::Debug for Waiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Listener::Somebody(_) => "Somebody",
-            Listener::Then(_) => "Then",
-            Listener::Gone => "Gone",
+            Waiter::Future(_) => "Future",
+            Waiter::Callback(_) => "Callback",
+            Waiter::Abandoned => "Abandoned",
         })
     }
 }
 
-impl All {
-    fn insert(&mut self, id: u64, waiter: Waiter) -> Result<(), Error> {
-        if self.closed {
+impl PendingTable {
+    fn insert(&mut self, id: u64, proposal: PendingProposal) -> Result<(), Error> {
+        if self.is_closed {
             return Err(Error::Stopped);
         }
-        let bytes = self.bytes + waiter.asked.bytes();
+        let bytes = self.bytes + proposal.kind.bytes();
         if self.by_id.len() >= PROPOSALS_MAX || bytes > PROPOSAL_BYTES_MAX {
             return Err(Error::TooManyRequests);
         }
         self.bytes = bytes;
-        self.by_id.insert(id, waiter);
+        self.by_id.insert(id, proposal);
         Ok(())
     }
 
-    fn remove(&mut self, id: u64) -> Option<Waiter> {
-        let waiter = self.by_id.remove(&id)?;
-        self.bytes -= waiter.asked.bytes();
-        Some(waiter)
+    fn remove(&mut self, id: u64) -> Option<PendingProposal> {
+        let proposal = self.by_id.remove(&id)?;
+        self.bytes -= proposal.kind.bytes();
+        Some(proposal)
     }
 
-    /// Forgets who waits for this, which is still on its way. None if it is settled.
-    fn abandon(&mut self, id: u64) -> Option<Listener> {
-        let waiter = self.by_id.get_mut(&id)?;
-        if waiter.asked.since().is_none() {
-            // It might never be settled, and has no other end.
-            return self.remove(id).map(|waiter| waiter.listener);
+    /// Replaces the waiter by `Abandoned`. The proposal stays in the table, because its entry is
+    /// still on the way. Returns none if the proposal has completed.
+    fn abandon(&mut self, id: u64) -> Option<Waiter> {
+        let proposal = self.by_id.get_mut(&id)?;
+        if proposal.kind.since().is_none() {
+            // A conf change has no timeout that would remove it later.
+            return self.remove(id).map(|proposal| proposal.waiter);
         }
-        Some(std::mem::replace(&mut waiter.listener, Listener::Gone))
+        Some(std::mem::replace(&mut proposal.waiter, Waiter::Abandoned))
     }
 }
 
-impl Waits {
-    pub(crate) fn new(clock: Arc<dyn Clock>, metrics: &Metrics) -> Waits {
-        Waits {
-            all: Mutex::default(),
+impl PendingProposals {
+    pub(crate) fn new(clock: Arc<dyn Clock>, metrics: &Metrics) -> PendingProposals {
+        PendingProposals {
+            table: Mutex::default(),
             clock,
-            took: metrics.request_duration.clone(),
-            failed: metrics.proposals_failed.clone(),
+            request_duration: metrics.request_duration.clone(),
+            proposals_failed: metrics.proposals_failed.clone(),
         }
     }
 
-    /// Registers a waiter under a new id. `extract` takes its result out of the settled proposal.
+    /// Adds a proposal under a new id and returns a future of its result. `extract` converts the
+    /// result of an applied proposal.
     ///
     /// # Errors
-    /// Too much waits already, or nobody will be answered any more.
+    /// Too many proposals are pending, or the member is stopping.
     pub(crate) fn register<T>(
-        self: &Arc<Waits>,
+        self: &Arc<PendingProposals>,
         id: u64,
-        asked: Asked,
-        extract: fn(Settled) -> Result<T, Error>,
+        kind: ProposalKind,
+        extract: fn(AppliedProposal) -> Result<T, Error>,
     ) -> Result<Proposal<T>, Error> {
-        let (answer, waiting) = promise();
-        self.lock().insert(id, Waiter { asked, listener: Listener::Somebody(answer) })?;
-        let waits = Arc::clone(self);
-        Ok(Proposal { id, asked, waits, waiting, is_over: false, extract })
+        let (sender, receiver) = oneshot::channel();
+        let waiter = Waiter::Future(sender);
+        self.table.lock().insert(id, PendingProposal { kind, waiter })?;
+        let pending = Arc::clone(self);
+        Ok(Proposal { id, kind, pending, receiver, is_complete: false, extract })
     }
 
-    /// Has a function called with the answer, by whoever has it: it must not take long.
+    /// Adds a proposal whose result is passed to `callback`, on the thread that completes it: the
+    /// callback must not block.
     ///
     /// # Errors
-    /// As for [`Waits::register`]; it is not called then.
-    pub(crate) fn register_then(
+    /// As for [`PendingProposals::register`]; the callback is not called then.
+    pub(crate) fn register_callback(
         &self,
         id: u64,
-        asked: Asked,
-        then: impl FnOnce(Answer) + Send + 'static,
+        kind: ProposalKind,
+        callback: impl FnOnce(ProposalResult) + Send + 'static,
     ) -> Result<(), Error> {
-        self.lock().insert(id, Waiter { asked, listener: Listener::Then(Box::new(then)) })
+        let waiter = Waiter::Callback(Box::new(callback));
+        self.table.lock().insert(id, PendingProposal { kind, waiter })
     }
 
-    /// Whether this is still to be told to somebody.
-    pub(crate) fn contains(&self, id: u64) -> bool {
-        let all = self.lock();
-        all.by_id.get(&id).is_some_and(|waiter| !matches!(waiter.listener, Listener::Gone))
+    /// Returns whether the proposal is pending and not abandoned.
+    pub(crate) fn has_waiter(&self, id: u64) -> bool {
+        let table = self.table.lock();
+        let proposal = table.by_id.get(&id);
+        proposal.is_some_and(|proposal| !matches!(proposal.waiter, Waiter::Abandoned))
     }
 
-    /// Tells whoever waits for this.
-    pub(crate) fn settle(&self, id: u64, answer: Answer) {
-        // In a statement of its own: whoever is woken must not find the lock taken.
-        let waiter = self.lock().remove(id);
-        if let Some(waiter) = waiter {
-            self.tell(waiter, answer);
+    /// Completes a proposal with its result.
+    pub(crate) fn complete(&self, id: u64, result: ProposalResult) {
+        // A statement of its own, so that the lock is free when the waiter runs.
+        let proposal = self.table.lock().remove(id);
+        if let Some(proposal) = proposal {
+            self.deliver(proposal, result);
         }
     }
 
-    /// Tells all of those who wait for these, one right after the other.
-    pub(crate) fn settle_all(&self, settled: impl Iterator<Item = (u64, Settled)>) {
-        let mut all = self.lock();
+    /// Completes several applied proposals under one lock. Their waiters wake one after the other.
+    pub(crate) fn complete_all(&self, applied: impl Iterator<Item = (u64, AppliedProposal)>) {
+        let mut table = self.table.lock();
         let found: Vec<_> =
-            settled.filter_map(|(id, settled)| Some((all.remove(id)?, settled))).collect();
-        drop(all);
-        found.into_iter().for_each(|(waiter, settled)| self.tell(waiter, Ok(settled)));
+            applied.filter_map(|(id, applied)| Some((table.remove(id)?, applied))).collect();
+        drop(table);
+        found.into_iter().for_each(|(proposal, applied)| self.deliver(proposal, Ok(applied)));
     }
 
-    /// Tells whoever waits for this that it failed.
+    /// Completes a proposal with an error and counts the failure.
     pub(crate) fn fail(&self, id: u64, error: Error) {
-        let waiter = self.lock().remove(id);
-        if let Some(waiter) = waiter {
-            self.fail_one(waiter, error);
+        let proposal = self.table.lock().remove(id);
+        if let Some(proposal) = proposal {
+            self.fail_removed(proposal, error);
         }
     }
 
-    fn fail_one(&self, waiter: Waiter, error: Error) {
-        let is_gone = matches!(waiter.listener, Listener::Gone);
-        if !is_gone && let Asked::Request { .. } = waiter.asked {
-            self.failed.inc();
+    fn fail_removed(&self, proposal: PendingProposal, error: Error) {
+        let is_abandoned = matches!(proposal.waiter, Waiter::Abandoned);
+        if !is_abandoned && let ProposalKind::Request { .. } = proposal.kind {
+            self.proposals_failed.inc();
         }
-        self.tell(waiter, Err(error));
+        self.deliver(proposal, Err(error));
     }
 
-    fn tell(&self, waiter: Waiter, answer: Answer) {
-        match waiter.listener {
-            // Who counts it, on their own time.
-            Listener::Somebody(promise) => promise.keep(answer),
-            Listener::Then(then) => {
-                self.count(waiter.asked, was_proposed(&answer));
-                then(answer);
+    fn deliver(&self, proposal: PendingProposal, result: ProposalResult) {
+        match proposal.waiter {
+            // The woken task records the metrics, off this thread. A failed send means that the
+            // future is being dropped, which counts the proposal as abandoned.
+            Waiter::Future(sender) => drop(sender.send(result)),
+            Waiter::Callback(callback) => {
+                self.observe(proposal.kind, was_proposed(&result));
+                callback(result);
             }
-            Listener::Gone => {}
+            Waiter::Abandoned => {}
         }
     }
 
-    fn count(&self, asked: Asked, success: bool) {
-        if let Asked::Request { op, since, .. } = asked {
-            self.took.observe(op, success, self.clock.monotonic().saturating_sub(since));
+    fn observe(&self, kind: ProposalKind, success: bool) {
+        if let ProposalKind::Request { op, since, .. } = kind {
+            let took = self.clock.monotonic().saturating_sub(since);
+            self.request_duration.observe(op, success, took);
         }
     }
 
-    /// Tells those who began to wait at `until` or before that their time is up.
+    /// Fails the requests that started at `until` or earlier. `error` chooses the error by the start
+    /// time.
     pub(crate) fn expire(&self, until: Duration, error: impl Fn(Duration) -> Error) {
-        let mut all = self.lock();
-        let is_up = |waiter: &Waiter| waiter.asked.since().is_none_or(|since| since <= until);
-        let up = all.by_id.iter().take_while(|(_, waiter)| is_up(waiter));
-        let up: Vec<_> = up.filter_map(|(id, waiter)| Some((*id, waiter.asked.since()?))).collect();
+        let mut table = self.table.lock();
+        let is_due =
+            |proposal: &PendingProposal| proposal.kind.since().is_none_or(|since| since <= until);
+        let due = table.by_id.iter().take_while(|(_, proposal)| is_due(proposal));
+        let due: Vec<_> =
+            due.filter_map(|(id, proposal)| Some((*id, proposal.kind.since()?))).collect();
         let expired: Vec<_> =
-            up.into_iter().filter_map(|(id, since)| Some((all.remove(id)?, since))).collect();
-        drop(all);
-        expired.into_iter().for_each(|(waiter, since)| self.fail_one(waiter, error(since)));
+            due.into_iter().filter_map(|(id, since)| Some((table.remove(id)?, since))).collect();
+        drop(table);
+        for (proposal, since) in expired {
+            self.fail_removed(proposal, error(since));
+        }
     }
 
-    /// Nobody will be answered any more.
+    /// Fails all proposals and refuses new ones.
     pub(crate) fn fail_all(&self, error: &Error) {
-        let mut all = self.lock();
-        let by_id = std::mem::take(&mut all.by_id);
-        (all.bytes, all.closed) = (0, true);
-        drop(all);
-        by_id.into_values().for_each(|waiter| self.tell(waiter, Err(error.clone())));
+        let mut table = self.table.lock();
+        let by_id = std::mem::take(&mut table.by_id);
+        (table.bytes, table.is_closed) = (0, true);
+        drop(table);
+        by_id.into_values().for_each(|proposal| self.deliver(proposal, Err(error.clone())));
     }
 
-    /// Requests that somebody waits for.
-    pub(crate) fn pending(&self) -> usize {
-        let all = self.lock();
-        let waits = |waiter: &&Waiter| {
-            waiter.asked.since().is_some() && !matches!(waiter.listener, Listener::Gone)
+    /// The number of requests with a waiter. Conf changes do not count.
+    pub(crate) fn request_count(&self) -> usize {
+        let table = self.table.lock();
+        let counts = |proposal: &&PendingProposal| {
+            proposal.kind.since().is_some() && !matches!(proposal.waiter, Waiter::Abandoned)
         };
-        all.by_id.values().filter(waits).count()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, All> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+        table.by_id.values().filter(counts).count()
     }
 }
 
-/// Compat: what came too late, or never, was proposed; to etcd that is a success.
-fn was_proposed(answer: &Answer) -> bool {
+/// Returns whether the proposal reached consensus. Compat: etcd counts a request that timed out
+/// after that as a success.
+fn was_proposed(result: &ProposalResult) -> bool {
     use Error::{DeadlineExceeded, ProposalDropped, TooManyRequests};
-    !matches!(answer, Err(ProposalDropped | TooManyRequests | DeadlineExceeded))
+    !matches!(result, Err(ProposalDropped | TooManyRequests | DeadlineExceeded))
 }
 
-/// A proposal that is under way: a future of what becomes of it. If it is dropped, nobody waits any more; it may be carried out all the same.
+/// A pending proposal: a future of its result. Dropping it abandons the result, not the request,
+/// which may be applied all the same.
 #[derive(Debug)]
-#[must_use = "nothing is waited for unless it is polled"]
+#[must_use = "a proposal is awaited only when it is polled"]
 pub struct Proposal<T> {
     id: u64,
-    asked: Asked,
-    waits: Arc<Waits>,
-    waiting: Waiting<Answer>,
-    /// Whether the answer was given out.
-    is_over: bool,
-    extract: fn(Settled) -> Result<T, Error>,
+    kind: ProposalKind,
+    pending: Arc<PendingProposals>,
+    receiver: oneshot::Receiver<ProposalResult>,
+    /// Whether the future has returned its result.
+    is_complete: bool,
+    extract: fn(AppliedProposal) -> Result<T, Error>,
 }
 
 impl<T> Proposal<T> {
@@ -319,25 +336,25 @@ impl<T> Future for Proposal<T> {
     type Output = Result<T, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let waiting = Pin::new(&mut self.waiting);
-        let Poll::Ready(answer) = waiting.poll(context) else { return Poll::Pending };
-        let answer = answer.unwrap_or(Err(Error::Stopped));
-        if !std::mem::replace(&mut self.is_over, true) {
-            self.waits.count(self.asked, was_proposed(&answer));
+        let receiver = Pin::new(&mut self.receiver);
+        let Poll::Ready(result) = receiver.poll(context) else { return Poll::Pending };
+        let result = result.unwrap_or(Err(Error::Stopped));
+        if !std::mem::replace(&mut self.is_complete, true) {
+            self.pending.observe(self.kind, was_proposed(&result));
         }
-        Poll::Ready(answer.and_then(self.extract))
+        Poll::Ready(result.and_then(self.extract))
     }
 }
 
 impl<T> Drop for Proposal<T> {
     fn drop(&mut self) {
-        if self.is_over {
+        if self.is_complete {
             return;
         }
-        let abandoned = self.waits.lock().abandon(self.id);
-        if let (Some(_), Asked::Request { .. }) = (abandoned, self.asked) {
-            self.waits.failed.inc();
-            self.waits.count(self.asked, true);
+        let abandoned = self.pending.table.lock().abandon(self.id);
+        if let (Some(_), ProposalKind::Request { .. }) = (abandoned, self.kind) {
+            self.pending.proposals_failed.inc();
+            self.pending.observe(self.kind, true);
         }
     }
 }

@@ -1,22 +1,25 @@
-//! When a request came to each stage, for whoever wants to know.
+//! Stage timings: the times at which a request passed each stage, recorded on demand.
 //!
 //! ```text
-//!   put      proposed 1.000   logged 1.002   synced 1.006   committed 1.006   applying 1.007   applied 1.007
-//!            asked for        handed to      durable        a quorum          the state machine
-//!                             the log        here           has it            has it from … until
-//!   range    read asked 1.000   read confirmed 1.001   read began 1.001
+//!   put      Proposed 1.000   Logged 1.002    Synced 1.006   Committed 1.006   Applying 1.007   Applied 1.007
+//!            queued for the   handed to the   durable        durable on        the state machine
+//!            raft loop        log writer      locally        a quorum          began … finished
+//!   range    ReadAsked 1.000    ReadConfirmed 1.001    ReadBegan 1.001
 //! ```
 //!
-//! Nearly nobody does. So a request carries [`Marks`] or nothing, and a stage looks at [`Marked`] only while there is something in it: one comparison for
-//! all that it does in a turn.
+//! Few requests are traced. A request therefore carries an optional [`StageTimings`], and a stage
+//! looks at [`TimedProposals`] only while that is not empty: otherwise the cost is one atomic load
+//! per turn.
 //!
-//! What is always true: the first time counts, of a request that is proposed or reads more than once; what is not known is left out, as the log of a member
-//! that another has taken the proposal of; and a stage is never held up by it.
+//! Invariants: the first time of a stage counts, for a request that is proposed or read more than
+//! once; an unknown time is left out, e.g. of the log of the leader that appended a forwarded
+//! proposal; recording never delays a stage.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use prost::Message as _;
 use proto::etcdserverpb::RequestHeader;
 use raft::Entry;
@@ -24,156 +27,167 @@ use types::Index;
 
 use crate::units::nanos;
 
-/// The most requests that are followed at a time. More are carried out like any other, and nothing is noted of them.
-pub const MARKED_MAX: usize = 1024;
+/// The maximum number of proposals that are timed at once. Further ones run without timings.
+pub const TIMED_PROPOSALS_MAX: usize = 1024;
 
-/// A moment in the life of a request.
+/// A stage of a request whose time is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moment {
-    /// It was handed to the raft loop.
+pub enum RequestStage {
+    /// Queued for the raft loop.
     Proposed,
-    /// The raft loop handed it to the log.
+    /// Handed from the raft loop to the log writer.
     Logged,
-    /// The log of this member has it, durably.
+    /// Durable in the local log.
     Synced,
-    /// A quorum has.
+    /// Durable on a quorum.
     Committed,
-    /// The state machine began with it.
+    /// The state machine began to apply it.
     Applying,
-    /// The state machine has it.
+    /// The state machine has applied it.
     Applied,
-    /// Whoever asked heard what became of it.
+    /// The waiter got the result.
     Answered,
-    /// It asked how much has to be applied before it may read.
+    /// A read asked for its read index.
     ReadAsked,
-    /// It was told so.
+    /// The read index is known.
     ReadConfirmed,
-    /// So much is applied: it began to read.
+    /// The read index is applied and the read began.
     ReadBegan,
 }
 
-const MOMENTS: usize = Moment::ReadBegan as usize + 1;
+const REQUEST_STAGES: usize = RequestStage::ReadBegan as usize + 1;
 
-/// When a request came to each stage, by the member's monotonic clock.
+/// The times at which one request passed each stage, on the member's monotonic clock.
 #[derive(Debug, Default)]
-pub struct Marks {
-    /// In nanoseconds; zero if it has not come there.
-    at: [AtomicU64; MOMENTS],
+pub struct StageTimings {
+    /// Nanoseconds; zero if the stage was not reached.
+    times: [AtomicU64; REQUEST_STAGES],
 }
 
-impl Marks {
-    /// When it came there; none if it has not.
-    pub fn at(&self, moment: Moment) -> Option<Duration> {
-        let at = self.at[moment as usize].load(Ordering::Relaxed);
-        (at != 0).then(|| Duration::from_nanos(at))
+impl StageTimings {
+    /// Returns the time at which the request reached a stage, if it has.
+    pub fn at(&self, stage: RequestStage) -> Option<Duration> {
+        let time = self.times[stage as usize].load(Ordering::Relaxed);
+        (time != 0).then(|| Duration::from_nanos(time))
     }
 
-    pub(crate) fn note(&self, moment: Moment, now: Duration) {
-        let at = &self.at[moment as usize];
-        // An error says that it was there before: the first time counts.
-        let _ = at.compare_exchange(0, nanos(now), Ordering::Relaxed, Ordering::Relaxed);
+    /// Records the time of a stage, unless one is recorded already.
+    pub(crate) fn record(&self, stage: RequestStage, now: Duration) {
+        let time = &self.times[stage as usize];
+        // An error means that a time was recorded before, which stays.
+        let _ = time.compare_exchange(0, nanos(now), Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
-/// The proposals that are followed through the stages.
+/// The proposals in flight whose stages are timed.
 #[derive(Debug, Default)]
-pub(crate) struct Marked {
-    /// How many there are, to be looked at without the lock.
+pub(crate) struct TimedProposals {
+    /// The length of `proposals`, readable without the lock.
     count: AtomicUsize,
-    proposals: Mutex<Vec<Proposal>>,
+    proposals: Mutex<Vec<TimedProposal>>,
 }
 
 #[derive(Debug)]
-struct Proposal {
+struct TimedProposal {
     id: u64,
-    /// Its place in the log, once it has one.
+    /// The index of its entry, once it has one.
     index: Option<Index>,
-    marks: Arc<Marks>,
+    timings: Arc<StageTimings>,
 }
 
-/// Follows a proposal until it is dropped.
+/// Ends the timing of a proposal when dropped.
 #[derive(Debug)]
-pub(crate) struct Following<'a> {
-    marked: &'a Marked,
+pub(crate) struct TimingGuard<'a> {
+    timed: &'a TimedProposals,
     id: u64,
 }
 
-impl Marked {
-    /// Follows a proposal, if somebody wants to know and not too many do.
-    pub(crate) fn follow(&self, id: u64, marks: Option<&Arc<Marks>>) -> Option<Following<'_>> {
-        let marks = Arc::clone(marks?);
-        let mut proposals = self.lock();
-        if proposals.len() >= MARKED_MAX {
+impl TimedProposals {
+    /// Times a proposal if `timings` are given and the number of timed proposals permits.
+    pub(crate) fn track(
+        &self,
+        id: u64,
+        timings: Option<&Arc<StageTimings>>,
+    ) -> Option<TimingGuard<'_>> {
+        let timings = Arc::clone(timings?);
+        let mut proposals = self.proposals.lock();
+        if proposals.len() >= TIMED_PROPOSALS_MAX {
             return None;
         }
-        proposals.push(Proposal { id, index: None, marks });
+        proposals.push(TimedProposal { id, index: None, timings });
         self.count.store(proposals.len(), Ordering::Relaxed);
         drop(proposals);
-        Some(Following { marked: self, id })
+        Some(TimingGuard { timed: self, id })
     }
 
-    /// These go to the log.
-    pub(crate) fn logged(&self, entries: &[Entry], now: impl FnOnce() -> Duration) {
+    /// Records that the raft loop hands `entries` to the log writer, and learns their indexes.
+    pub(crate) fn record_logged(&self, entries: &[Entry], now: impl FnOnce() -> Duration) {
         if self.is_empty() || entries.is_empty() {
             return;
         }
-        let (now, mut proposals) = (now(), self.lock());
+        let (now, mut proposals) = (now(), self.proposals.lock());
         for (index, id) in entries.iter().filter_map(|entry| Some((entry.index, id_of(entry)?))) {
             for proposal in proposals.iter_mut().filter(|proposal| proposal.id == id) {
                 proposal.index = Some(index);
-                proposal.marks.note(Moment::Logged, now);
+                proposal.timings.record(RequestStage::Logged, now);
             }
         }
     }
 
-    /// All up to there has come to this moment.
-    pub(crate) fn reached(&self, moment: Moment, last: Index, now: impl FnOnce() -> Duration) {
+    /// Records that all entries up to `last` reached a stage.
+    pub(crate) fn record_up_to(
+        &self,
+        stage: RequestStage,
+        last: Index,
+        now: impl FnOnce() -> Duration,
+    ) {
         if self.is_empty() {
             return;
         }
-        let (now, proposals) = (now(), self.lock());
-        let has = |proposal: &&Proposal| proposal.index.is_some_and(|index| index <= last);
-        proposals.iter().filter(has).for_each(|proposal| proposal.marks.note(moment, now));
+        let (now, proposals) = (now(), self.proposals.lock());
+        let has = |proposal: &&TimedProposal| proposal.index.is_some_and(|index| index <= last);
+        proposals.iter().filter(has).for_each(|proposal| proposal.timings.record(stage, now));
     }
 
-    /// This one was applied.
-    pub(crate) fn applied(&self, id: u64, began: Duration, ended: impl FnOnce() -> Duration) {
+    /// Records that the state machine has applied a proposal.
+    pub(crate) fn record_applied(
+        &self,
+        id: u64,
+        began: Duration,
+        ended: impl FnOnce() -> Duration,
+    ) {
         if self.is_empty() {
             return;
         }
-        let proposals = self.lock();
+        let proposals = self.proposals.lock();
         if let Some(proposal) = proposals.iter().find(|proposal| proposal.id == id) {
-            proposal.marks.note(Moment::Applying, began);
-            proposal.marks.note(Moment::Applied, ended());
+            proposal.timings.record(RequestStage::Applying, began);
+            proposal.timings.record(RequestStage::Applied, ended());
         }
     }
 
     fn is_empty(&self) -> bool {
         self.count.load(Ordering::Relaxed) == 0
     }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Proposal>> {
-        self.proposals.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl Drop for Following<'_> {
+impl Drop for TimingGuard<'_> {
     fn drop(&mut self) {
-        let mut proposals = self.marked.lock();
+        let mut proposals = self.timed.proposals.lock();
         proposals.retain(|proposal| proposal.id != self.id);
-        self.marked.count.store(proposals.len(), Ordering::Relaxed);
+        self.timed.count.store(proposals.len(), Ordering::Relaxed);
     }
 }
 
-/// The part of a request that says which one it is; what else is in it is passed over.
+/// The header of a request: the decoder skips all other fields.
 #[derive(Clone, PartialEq, prost::Message)]
-struct Head {
+struct HeaderOnly {
     #[prost(message, optional, tag = "100")]
     header: Option<RequestHeader>,
 }
 
 fn id_of(entry: &Entry) -> Option<u64> {
-    Head::decode(&*entry.data).ok()?.header.map(|header| header.id)
+    HeaderOnly::decode(&*entry.data).ok()?.header.map(|header| header.id)
 }
 
 #[cfg(test)]
@@ -194,57 +208,57 @@ mod tests {
     }
 
     #[test]
-    fn a_proposal_is_followed_through_the_stages() {
-        let (marked, marks) = (Marked::default(), Arc::new(Marks::default()));
-        let following = marked.follow(7, Some(&marks));
-        marked.logged(&[entry(4, 6), entry(5, 7)], || at(1));
-        marked.reached(Moment::Synced, Index(4), || at(2));
-        assert_eq!(marks.at(Moment::Synced), None, "not as far as that");
-        marked.reached(Moment::Synced, Index(5), || at(3));
-        marked.reached(Moment::Committed, Index(9), || at(4));
-        marked.applied(6, at(5), || at(6));
-        marked.applied(7, at(6), || at(7));
-        let moments = [
-            (Moment::Proposed, None),
-            (Moment::Logged, Some(at(1))),
-            (Moment::Synced, Some(at(3))),
-            (Moment::Committed, Some(at(4))),
-            (Moment::Applying, Some(at(6))),
-            (Moment::Applied, Some(at(7))),
+    fn a_timed_proposal_records_each_stage_it_reaches() {
+        let (timed, timings) = (TimedProposals::default(), Arc::new(StageTimings::default()));
+        let guard = timed.track(7, Some(&timings));
+        timed.record_logged(&[entry(4, 6), entry(5, 7)], || at(1));
+        timed.record_up_to(RequestStage::Synced, Index(4), || at(2));
+        assert_eq!(timings.at(RequestStage::Synced), None, "entry 5 is not synced");
+        timed.record_up_to(RequestStage::Synced, Index(5), || at(3));
+        timed.record_up_to(RequestStage::Committed, Index(9), || at(4));
+        timed.record_applied(6, at(5), || at(6));
+        timed.record_applied(7, at(6), || at(7));
+        let expected = [
+            (RequestStage::Proposed, None),
+            (RequestStage::Logged, Some(at(1))),
+            (RequestStage::Synced, Some(at(3))),
+            (RequestStage::Committed, Some(at(4))),
+            (RequestStage::Applying, Some(at(6))),
+            (RequestStage::Applied, Some(at(7))),
         ];
-        for (moment, time) in moments {
-            assert_eq!(marks.at(moment), time, "{moment:?}");
+        for (stage, time) in expected {
+            assert_eq!(timings.at(stage), time, "{stage:?}");
         }
-        drop(following);
-        assert!(marked.is_empty());
+        drop(guard);
+        assert!(timed.is_empty());
     }
 
     #[test]
-    fn the_first_time_counts() {
-        let marks = Marks::default();
-        marks.note(Moment::Proposed, at(1));
-        marks.note(Moment::Proposed, at(2));
-        assert_eq!(marks.at(Moment::Proposed), Some(at(1)));
+    fn the_first_time_of_a_stage_counts() {
+        let timings = StageTimings::default();
+        timings.record(RequestStage::Proposed, at(1));
+        timings.record(RequestStage::Proposed, at(2));
+        assert_eq!(timings.at(RequestStage::Proposed), Some(at(1)));
     }
 
     #[test]
-    fn without_anybody_who_wants_to_know_nobody_looks_at_the_clock() {
-        let never = || -> Duration { panic!("nobody wants to know") };
-        let marked = Marked::default();
-        assert!(marked.follow(7, None).is_none());
-        marked.logged(&[entry(5, 7)], never);
-        marked.reached(Moment::Synced, Index(5), never);
-        marked.applied(7, at(0), never);
+    fn the_clock_is_not_read_while_no_proposal_is_timed() {
+        let never = || -> Duration { panic!("read the clock without a timed proposal") };
+        let timed = TimedProposals::default();
+        assert!(timed.track(7, None).is_none());
+        timed.record_logged(&[entry(5, 7)], never);
+        timed.record_up_to(RequestStage::Synced, Index(5), never);
+        timed.record_applied(7, at(0), never);
     }
 
     #[test]
-    fn no_more_are_followed_than_there_are_places_for() {
-        let (marked, marks) = (Marked::default(), Arc::new(Marks::default()));
+    fn the_number_of_timed_proposals_is_bounded() {
+        let (timed, timings) = (TimedProposals::default(), Arc::new(StageTimings::default()));
         let all: Vec<_> =
-            (0..MARKED_MAX as u64).map(|id| marked.follow(id, Some(&marks))).collect();
+            (0..TIMED_PROPOSALS_MAX as u64).map(|id| timed.track(id, Some(&timings))).collect();
         assert!(all.iter().all(Option::is_some));
-        assert!(marked.follow(MARKED_MAX as u64, Some(&marks)).is_none());
+        assert!(timed.track(TIMED_PROPOSALS_MAX as u64, Some(&timings)).is_none());
         drop(all);
-        assert!(marked.follow(1, Some(&marks)).is_some());
+        assert!(timed.track(1, Some(&timings)).is_some());
     }
 }

@@ -13,7 +13,7 @@ use proto::command::Command;
 use proto::etcdserverpb as pb;
 use proto::membershippb;
 
-use super::pending::Settled;
+use super::pending::AppliedProposal;
 use crate::apply::{Refusal, Reply};
 use crate::error::Error;
 
@@ -36,12 +36,14 @@ pub struct AppliedReply<R> {
 }
 
 impl<R> AppliedReply<R> {
-    /// Extracts the result of a command `P` from a settled proposal.
+    /// Extracts the result of a command `P` from an applied proposal.
     ///
     /// # Errors
     /// The result of another command: request ids are not unique.
-    pub(crate) fn of<P: Propose<Reply = R>>(settled: Settled) -> Result<AppliedReply<R>, Error> {
-        let Settled::Request { revision, result } = settled else { return Err(mismatch()) };
+    pub(crate) fn of<P: Propose<Reply = R>>(
+        applied: AppliedProposal,
+    ) -> Result<AppliedReply<R>, Error> {
+        let AppliedProposal::Request { revision, result } = applied else { return Err(mismatch()) };
         let result = match result {
             Ok(reply) => Ok(P::reply(reply).ok_or_else(mismatch)?),
             Err(refusal) => Err(refusal),
@@ -58,11 +60,11 @@ impl<R> AppliedReply<R> {
     }
 }
 
-/// Extracts the result of a conf change from a settled proposal.
-pub(crate) fn conf_change_result(settled: Settled) -> Result<(), Error> {
-    match settled {
-        Settled::ConfChange(result) => Ok(result?),
-        Settled::Request { .. } => Err(mismatch()),
+/// Extracts the result of a conf change from an applied proposal.
+pub(crate) fn conf_change_result(applied: AppliedProposal) -> Result<(), Error> {
+    match applied {
+        AppliedProposal::ConfChange(result) => Ok(result?),
+        AppliedProposal::Request { .. } => Err(mismatch()),
     }
 }
 

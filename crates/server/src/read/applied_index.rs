@@ -1,31 +1,31 @@
-//! How far the log has been applied here, and who waits for it to be further.
+//! The applied index, and the waiters for a later one.
 //!
 //! ```text
-//!   applied 118    waiting  120: r1 r2    131: r3
-//!   advance(120) ─► r1 and r2 are told    close ─► r3 is told, and whoever comes later at once
+//!   applied 118    waiters   120: r1 r2    131: r3
+//!   advance(120) ─► completes r1 and r2
+//!   fail_all     ─► fails r3, and every later waiter at once
 //! ```
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
+use sync::oneshot;
 use types::Index;
 
 use crate::error::Error;
-use crate::sync::oneshot::Promise;
 
-/// How far the log has been applied, and who waits for it to be further.
+/// The index up to which the local member has applied the log.
 #[derive(Debug, Default)]
 pub(crate) struct AppliedIndex {
     index: AtomicU64,
-    waiting: Mutex<Waiting>,
+    waiters: Mutex<IndexWaiters>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
-    /// Those who wait, by the index that they wait for.
-    by_index: BTreeMap<u64, Vec<Promise<Result<(), Error>>>>,
-    /// Why it will come no further.
+struct IndexWaiters {
+    by_index: BTreeMap<u64, Vec<oneshot::Sender<Result<(), Error>>>>,
+    /// The reason why the index will not advance any more.
     closed: Option<Error>,
 }
 
@@ -34,85 +34,82 @@ impl AppliedIndex {
         Index(self.index.load(Ordering::Acquire))
     }
 
-    /// It has come this far.
+    /// Advances to `index` and completes the waiters up to it.
     pub(crate) fn advance(&self, index: Index) {
-        // Under the lock, or somebody might look before and begin to wait after.
-        let mut waiting = self.lock();
+        // The lock covers the store: otherwise a waiter could read the old index before it and
+        // register after it, and miss the wake-up.
+        let mut waiters = self.waiters.lock();
         self.index.store(index.0, Ordering::Release);
-        let later = waiting.by_index.split_off(&(index.0 + 1));
-        let reached = std::mem::replace(&mut waiting.by_index, later);
-        drop(waiting);
-        reached.into_values().flatten().for_each(|promise| promise.keep(Ok(())));
+        let later = waiters.by_index.split_off(&(index.0 + 1));
+        let reached = std::mem::replace(&mut waiters.by_index, later);
+        drop(waiters);
+        reached.into_values().flatten().for_each(|waiter| drop(waiter.send(Ok(()))));
     }
 
-    /// Tells when it has come this far; at once if it has, or never will.
-    pub(crate) fn when(&self, index: Index, promise: Promise<Result<(), Error>>) {
-        let mut waiting = self.lock();
-        let known =
-            if self.get() >= index { Some(Ok(())) } else { waiting.closed.clone().map(Err) };
-        match known {
-            None => waiting.by_index.entry(index.0).or_default().push(promise),
-            Some(known) => {
-                drop(waiting);
-                promise.keep(known);
+    /// Completes `waiter` when `index` is applied, or fails it once that cannot happen any more.
+    pub(crate) fn notify_at(&self, index: Index, waiter: oneshot::Sender<Result<(), Error>>) {
+        let mut waiters = self.waiters.lock();
+        let result =
+            if self.get() >= index { Some(Ok(())) } else { waiters.closed.clone().map(Err) };
+        match result {
+            None => waiters.by_index.entry(index.0).or_default().push(waiter),
+            Some(result) => {
+                drop(waiters);
+                // A failed send means that the waiter was dropped.
+                let _ = waiter.send(result);
             }
         }
     }
 
-    /// Forgets those who gave up: the index they wait for may never come.
-    pub(crate) fn forget_unwanted(&self) {
-        self.lock().by_index.retain(|_, waiting| {
-            waiting.retain(Promise::is_wanted);
-            !waiting.is_empty()
+    /// Removes waiters that were dropped: their index may never be reached.
+    pub(crate) fn remove_dropped(&self) {
+        self.waiters.lock().by_index.retain(|_, waiters| {
+            waiters.retain(|waiter| !waiter.is_canceled());
+            !waiters.is_empty()
         });
     }
 
-    /// It will come no further.
+    /// Fails all waiters, and later ones at once, because the index will not advance any more.
     pub(crate) fn fail_all(&self, error: &Error) {
-        let mut waiting = self.lock();
-        waiting.closed = Some(error.clone());
-        let all = std::mem::take(&mut waiting.by_index);
-        drop(waiting);
-        all.into_values().flatten().for_each(|promise| promise.keep(Err(error.clone())));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut waiters = self.waiters.lock();
+        waiters.closed = Some(error.clone());
+        let all = std::mem::take(&mut waiters.by_index);
+        drop(waiters);
+        all.into_values().flatten().for_each(|waiter| drop(waiter.send(Err(error.clone()))));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sync::oneshot::{self, promise};
 
-    fn wait(applied: &AppliedIndex, index: u64) -> oneshot::Waiting<Result<(), Error>> {
-        let (promise, waiting) = promise();
-        applied.when(Index(index), promise);
-        waiting
+    fn wait(applied: &AppliedIndex, index: u64) -> oneshot::Receiver<Result<(), Error>> {
+        let (sender, receiver) = oneshot::channel();
+        applied.notify_at(Index(index), sender);
+        receiver
     }
 
     #[test]
-    fn an_index_is_waited_for_until_it_is_applied() {
+    fn a_waiter_completes_when_its_index_is_applied() {
         let applied = AppliedIndex::default();
-        let (two, three) = (wait(&applied, 2), wait(&applied, 3));
+        let (mut two, mut three) = (wait(&applied, 2), wait(&applied, 3));
         applied.advance(Index(2));
-        assert_eq!(two.try_take(), Some(Ok(())));
-        assert_eq!(three.try_take(), None);
-        assert_eq!(wait(&applied, 1).try_take(), Some(Ok(())), "it has been for long");
+        assert_eq!(two.try_recv(), Ok(Some(Ok(()))));
+        assert_eq!(three.try_recv(), Ok(None));
+        assert_eq!(wait(&applied, 1).try_recv(), Ok(Some(Ok(()))), "applied before");
         drop(wait(&applied, 4));
-        applied.forget_unwanted();
-        assert_eq!(applied.lock().by_index.len(), 1);
+        applied.remove_dropped();
+        assert_eq!(applied.waiters.lock().by_index.len(), 1);
         applied.fail_all(&Error::Stopped);
-        assert_eq!(three.try_take(), Some(Err(Error::Stopped)));
+        assert_eq!(three.try_recv(), Ok(Some(Err(Error::Stopped))));
     }
 
     #[test]
-    fn nobody_begins_to_wait_for_what_never_comes() {
+    fn a_wait_after_the_end_fails_at_once_unless_the_index_is_applied() {
         let applied = AppliedIndex::default();
         applied.advance(Index(2));
         applied.fail_all(&Error::Stopped);
-        assert_eq!(wait(&applied, 3).try_take(), Some(Err(Error::Stopped)));
-        assert_eq!(wait(&applied, 2).try_take(), Some(Ok(())), "that has come");
+        assert_eq!(wait(&applied, 3).try_recv(), Ok(Some(Err(Error::Stopped))));
+        assert_eq!(wait(&applied, 2).try_recv(), Ok(Some(Ok(()))));
     }
 }

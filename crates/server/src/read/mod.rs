@@ -1,4 +1,10 @@
-//! Linearizable reads: a read asks for a read index and waits until the local member has applied it.
+//! Linearizable reads: ask the leader for a read index, wait until the local member has applied it,
+//! then read the state machine.
+//!
+//! ```text
+//!   Server::linearizable ─► read_index: one question for many reads ─► raft ─► index 120
+//!                           applied_index: wait until entry 120 is applied ─► read
+//! ```
 
 pub(crate) mod applied_index;
 pub(crate) mod read_index;

@@ -1,77 +1,89 @@
-//! Linearizable reads, batched: one question to consensus answers all who asked before it was sent.
+//! Batched read index requests: one question to consensus serves all reads that were queued before
+//! it was sent.
 //!
 //! ```text
-//!   waiting  r4 r5          come while a round is under way; the next one is theirs
-//!   round    r1 r2 r3       asked under ids 7 and, half a second later, 8; whichever is answered
-//!     └─► index 120 ─► applied? tell them, or when it is
+//!   queued   r4 r5          arrived while a round is in flight: the next round is theirs
+//!   round    r1 r2 r3       sent with contexts 7 and, 500 ms later, 8; either answer counts
+//!     └─► index 120 ─► complete the reads when entry 120 is applied
 //! ```
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use sync::oneshot;
 use types::Index;
 
 use crate::error::Error;
-use crate::propose::stage_timings::{Marks, Moment};
+use crate::propose::stage_timings::{RequestStage, StageTimings};
 use crate::read::applied_index::AppliedIndex;
-use crate::sync::oneshot::Promise;
 
-/// After this time the question is asked again: it, or its answer, may have been lost.
+/// The time after which an unanswered question is repeated: it, or its answer, may have been lost.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// Who wants to read.
+/// A linearizable read that waits for its read index.
 #[derive(Debug)]
-pub(crate) struct Reader {
-    pub(crate) promise: Promise<Result<(), Error>>,
-    /// Where to note when there is an answer, if somebody wants to know.
-    pub(crate) marks: Option<Arc<Marks>>,
+pub(crate) struct ReadRequest {
+    /// Completes when the read index is applied.
+    pub(crate) waiter: oneshot::Sender<Result<(), Error>>,
+    pub(crate) timings: Option<Arc<StageTimings>>,
 }
 
-impl Reader {
-    fn note(&self, now: Duration) {
-        self.marks.iter().for_each(|marks| marks.note(Moment::ReadConfirmed, now));
+impl ReadRequest {
+    fn record_confirmed(&self, now: Duration) {
+        if let Some(timings) = &self.timings {
+            timings.record(RequestStage::ReadConfirmed, now);
+        }
     }
 }
 
-/// The reads that wait for consensus.
+/// The reads that wait for a read index.
 #[derive(Debug, Default)]
-pub(crate) struct Reads {
-    waiting: Vec<Reader>,
-    round: Option<Round>,
+pub(crate) struct ReadIndexQueue {
+    queued: Vec<ReadRequest>,
+    round: Option<ReadRound>,
 }
 
+/// The reads that share one read index.
 #[derive(Debug)]
-struct Round {
-    readers: Vec<Reader>,
-    /// The ids under which it was asked. Bounded by the time that a round may take.
-    ids: Vec<u64>,
+struct ReadRound {
+    reads: Vec<ReadRequest>,
+    /// The contexts of the question and its repetitions, at most one per [`RETRY`] of the request
+    /// timeout.
+    contexts: Vec<u64>,
     began: Duration,
-    asked: Duration,
+    last_sent: Duration,
 }
 
-impl Reads {
-    /// Somebody wants to read.
-    pub(crate) fn add(&mut self, reader: Reader) {
-        self.waiting.push(reader);
+impl ReadIndexQueue {
+    /// Queues a read for the next round.
+    pub(crate) fn push(&mut self, read: ReadRequest) {
+        self.queued.push(read);
     }
 
-    /// The context of a question that is to be asked now, if one is.
-    pub(crate) fn ask(&mut self, now: Duration, id: impl FnOnce() -> u64) -> Option<Bytes> {
+    /// Returns the context of the question to send now, if a round starts or is due for a retry.
+    /// `id` makes a unique context.
+    pub(crate) fn next_question(
+        &mut self,
+        now: Duration,
+        id: impl FnOnce() -> u64,
+    ) -> Option<Bytes> {
         match &mut self.round {
-            None if self.waiting.is_empty() => None,
+            None if self.queued.is_empty() => None,
             None => {
-                let (readers, id) = (std::mem::take(&mut self.waiting), id());
-                self.round = Some(Round { readers, ids: vec![id], began: now, asked: now });
-                Some(context(id))
+                let (reads, id) = (std::mem::take(&mut self.queued), id());
+                let round = ReadRound { reads, contexts: vec![id], began: now, last_sent: now };
+                self.round = Some(round);
+                Some(encode_context(id))
             }
-            Some(round) if now >= round.asked + RETRY => Some(round.again(now, id())),
+            Some(round) if now >= round.last_sent + RETRY => Some(round.retry(now, id())),
             Some(_) => None,
         }
     }
 
-    /// Consensus answered. False if it was a question of long ago.
-    pub(crate) fn answered(
+    /// Handles the answer of consensus: the reads of the round wait until `index` is applied.
+    /// Returns false if the context belongs to an earlier round.
+    pub(crate) fn on_read_state(
         &mut self,
         context: &[u8],
         index: Index,
@@ -79,32 +91,32 @@ impl Reads {
         now: Duration,
     ) -> bool {
         let id = <[u8; 8]>::try_from(context).map(u64::from_be_bytes);
-        let is_ours = |round: &mut Round| id.is_ok_and(|id| round.ids.contains(&id));
-        let Some(round) = self.round.take_if(is_ours) else { return false };
-        for reader in round.readers {
-            reader.note(now);
-            applied.when(index, reader.promise);
+        let is_current = |round: &mut ReadRound| id.is_ok_and(|id| round.contexts.contains(&id));
+        let Some(round) = self.round.take_if(is_current) else { return false };
+        for read in round.reads {
+            read.record_confirmed(now);
+            applied.notify_at(index, read.waiter);
         }
         true
     }
 
-    /// Another member leads: whoever asked the old one has to ask again. If there was none, nobody was asked yet, and the new one is
-    /// asked at once. Returns whether a round failed.
-    pub(crate) fn leader_changed(&mut self, had_leader: bool) -> bool {
+    /// Handles a new leader. A round that was sent to the old one fails. Without an old leader the
+    /// question reached no member, and the round starts anew. Returns whether a round failed.
+    pub(crate) fn on_leader_change(&mut self, had_leader: bool) -> bool {
         match self.round.take() {
             Some(round) if had_leader => {
                 round.fail(&Error::LeaderChanged);
                 true
             }
             Some(round) => {
-                self.waiting.splice(..0, round.readers);
+                self.queued.splice(..0, round.reads);
                 false
             }
             None => false,
         }
     }
 
-    /// Gives up on a round that began at `until` or before. False if there is none.
+    /// Fails a round that began at `until` or earlier. Returns whether there was one.
     pub(crate) fn expire(&mut self, until: Duration) -> bool {
         let Some(round) = self.round.take_if(|round| round.began <= until) else { return false };
         round.fail(&Error::Timeout);
@@ -112,103 +124,103 @@ impl Reads {
     }
 }
 
-impl Round {
-    fn again(&mut self, now: Duration, id: u64) -> Bytes {
-        self.ids.push(id);
-        self.asked = now;
-        context(id)
+impl ReadRound {
+    fn retry(&mut self, now: Duration, id: u64) -> Bytes {
+        self.contexts.push(id);
+        self.last_sent = now;
+        encode_context(id)
     }
 
     fn fail(self, error: &Error) {
-        self.readers.into_iter().for_each(|reader| reader.promise.keep(Err(error.clone())));
+        self.reads.into_iter().for_each(|read| drop(read.waiter.send(Err(error.clone()))));
     }
 }
 
-fn context(id: u64) -> Bytes {
+fn encode_context(id: u64) -> Bytes {
     Bytes::copy_from_slice(&id.to_be_bytes())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sync::oneshot::{Waiting, promise};
 
     const ZERO: Duration = Duration::ZERO;
 
-    fn reader(reads: &mut Reads) -> Waiting<Result<(), Error>> {
-        let (promise, waiting) = promise();
-        reads.add(Reader { promise, marks: None });
-        waiting
+    fn push_read(queue: &mut ReadIndexQueue) -> oneshot::Receiver<Result<(), Error>> {
+        let (waiter, receiver) = oneshot::channel();
+        queue.push(ReadRequest { waiter, timings: None });
+        receiver
     }
 
     #[test]
-    fn those_who_come_during_a_round_wait_for_the_next() {
-        let (mut reads, applied) = (Reads::default(), AppliedIndex::default());
-        let first = reader(&mut reads);
-        let asked = reads.ask(ZERO, || 7).unwrap();
-        let second = reader(&mut reads);
-        assert_eq!(reads.ask(ZERO, || 8), None, "one round at a time");
-        assert!(reads.answered(&asked, Index(0), &applied, ZERO));
-        assert_eq!(first.try_take(), Some(Ok(())));
-        assert_eq!(second.try_take(), None);
-        assert!(reads.ask(ZERO, || 8).is_some());
+    fn reads_that_arrive_during_a_round_wait_for_the_next() {
+        let (mut queue, applied) = (ReadIndexQueue::default(), AppliedIndex::default());
+        let mut first = push_read(&mut queue);
+        let context = queue.next_question(ZERO, || 7).unwrap();
+        let mut second = push_read(&mut queue);
+        assert_eq!(queue.next_question(ZERO, || 8), None, "one round at a time");
+        assert!(queue.on_read_state(&context, Index(0), &applied, ZERO));
+        assert_eq!(first.try_recv(), Ok(Some(Ok(()))));
+        assert_eq!(second.try_recv(), Ok(None));
+        assert!(queue.next_question(ZERO, || 8).is_some());
     }
 
     #[test]
-    fn an_answer_waits_for_its_index() {
-        let (mut reads, applied) = (Reads::default(), AppliedIndex::default());
-        let waiting = reader(&mut reads);
-        let asked = reads.ask(ZERO, || 1).unwrap();
-        assert!(reads.answered(&asked, Index(5), &applied, ZERO));
+    fn a_confirmed_read_waits_until_its_index_is_applied() {
+        let (mut queue, applied) = (ReadIndexQueue::default(), AppliedIndex::default());
+        let mut read = push_read(&mut queue);
+        let context = queue.next_question(ZERO, || 1).unwrap();
+        assert!(queue.on_read_state(&context, Index(5), &applied, ZERO));
         applied.advance(Index(4));
-        assert_eq!(waiting.try_take(), None);
+        assert_eq!(read.try_recv(), Ok(None));
         applied.advance(Index(5));
-        assert_eq!(waiting.try_take(), Some(Ok(())));
+        assert_eq!(read.try_recv(), Ok(Some(Ok(()))));
     }
 
     #[test]
-    fn a_lost_question_is_asked_again_and_either_answer_counts() {
+    fn an_unanswered_question_is_repeated_and_either_answer_counts() {
         for answer in [1, 2] {
-            let (mut reads, applied) = (Reads::default(), AppliedIndex::default());
-            let waiting = reader(&mut reads);
-            reads.ask(ZERO, || 1).unwrap();
-            assert_eq!(reads.ask(RETRY - Duration::from_millis(1), || 2), None);
-            reads.ask(RETRY, || 2).unwrap();
-            assert!(!reads.answered(&context(3), Index(0), &applied, ZERO), "nobody asked that");
-            assert!(reads.answered(&context(answer), Index(0), &applied, ZERO));
-            assert_eq!(waiting.try_take(), Some(Ok(())));
+            let (mut queue, applied) = (ReadIndexQueue::default(), AppliedIndex::default());
+            let mut read = push_read(&mut queue);
+            queue.next_question(ZERO, || 1).unwrap();
+            assert_eq!(queue.next_question(RETRY - Duration::from_millis(1), || 2), None);
+            queue.next_question(RETRY, || 2).unwrap();
+            let unknown = encode_context(3);
+            assert!(!queue.on_read_state(&unknown, Index(0), &applied, ZERO), "never sent");
+            assert!(queue.on_read_state(&encode_context(answer), Index(0), &applied, ZERO));
+            assert_eq!(read.try_recv(), Ok(Some(Ok(()))));
         }
     }
 
     #[test]
-    fn a_new_leader_fails_the_round_but_not_those_who_have_not_asked() {
-        let mut reads = Reads::default();
-        let first = reader(&mut reads);
-        reads.ask(ZERO, || 1).unwrap();
-        let second = reader(&mut reads);
-        assert!(reads.leader_changed(true));
-        assert_eq!(first.try_take(), Some(Err(Error::LeaderChanged)));
-        assert_eq!(second.try_take(), None);
+    fn a_leader_change_fails_the_round_and_keeps_queued_reads() {
+        let mut queue = ReadIndexQueue::default();
+        let mut first = push_read(&mut queue);
+        queue.next_question(ZERO, || 1).unwrap();
+        let mut second = push_read(&mut queue);
+        assert!(queue.on_leader_change(true));
+        assert_eq!(first.try_recv(), Ok(Some(Err(Error::LeaderChanged))));
+        assert_eq!(second.try_recv(), Ok(None));
     }
 
     #[test]
-    fn those_who_found_no_leader_ask_the_first_one() {
-        let (mut reads, applied) = (Reads::default(), AppliedIndex::default());
-        let waiting = reader(&mut reads);
-        reads.ask(ZERO, || 1).unwrap();
-        assert!(!reads.leader_changed(false));
-        let asked = reads.ask(ZERO, || 2).unwrap();
-        assert!(reads.answered(&asked, Index(0), &applied, ZERO));
-        assert_eq!(waiting.try_take(), Some(Ok(())));
+    fn a_round_without_a_leader_is_sent_again_to_the_first_leader() {
+        let (mut queue, applied) = (ReadIndexQueue::default(), AppliedIndex::default());
+        let mut read = push_read(&mut queue);
+        queue.next_question(ZERO, || 1).unwrap();
+        assert!(!queue.on_leader_change(false));
+        let context = queue.next_question(ZERO, || 2).unwrap();
+        assert!(queue.on_read_state(&context, Index(0), &applied, ZERO));
+        assert_eq!(read.try_recv(), Ok(Some(Ok(()))));
     }
 
     #[test]
-    fn a_round_has_its_time() {
-        let mut reads = Reads::default();
-        let waiting = reader(&mut reads);
-        reads.ask(RETRY, || 1).unwrap();
-        assert!(!reads.expire(ZERO));
-        assert!(reads.expire(RETRY));
-        assert_eq!(waiting.try_take(), Some(Err(Error::Timeout)));
+    fn a_round_times_out() {
+        let mut queue = ReadIndexQueue::default();
+        let mut read = push_read(&mut queue);
+        queue.next_question(RETRY, || 1).unwrap();
+        assert!(!queue.expire(ZERO));
+        assert!(queue.expire(RETRY));
+        assert_eq!(read.try_recv(), Ok(Some(Err(Error::Timeout))));
     }
 }

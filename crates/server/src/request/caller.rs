@@ -17,7 +17,7 @@ use std::sync::Arc;
 use auth::AuthInfo;
 
 use crate::error::Error;
-use crate::propose::stage_timings::Marks;
+use crate::propose::stage_timings::StageTimings;
 use crate::server::Server;
 
 /// The credentials of a request, and where to record its stage timings.
@@ -28,7 +28,7 @@ pub struct Credentials {
     /// The common name of the client's verified certificate.
     pub common_name: Option<String>,
     /// Records when the request passes each stage, if it is traced.
-    pub marks: Option<Arc<Marks>>,
+    pub timings: Option<Arc<StageTimings>>,
 }
 
 impl Server {

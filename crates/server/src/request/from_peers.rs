@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use backend::check_snapshot_database;
 use failpoint::failpoint;
@@ -15,9 +15,10 @@ use wal::snap::{ReceivedDb, SnapError};
 
 use super::Credentials;
 use crate::error::Error;
+use crate::lifecycle::StopReason;
 use crate::metrics::seconds;
 use crate::pipeline::raft_loop::Event;
-use crate::server::{Server, StopReason};
+use crate::server::Server;
 use crate::transport::PeerHash;
 
 /// The reason why a message of a peer is rejected. The texts are etcd's.
@@ -86,8 +87,9 @@ impl Server {
     }
 
     fn hand_on(&self, message: raft::Message) -> Result<(), ReceiveError> {
-        let place = self.shared.received.take_place(&message).ok_or(ReceiveError::Full)?;
-        let is_taken = self.shared.raft.push(Event::Peer { message: Box::new(message), place });
+        let permit = self.inner.raft.peer_inbox.try_acquire(&message).ok_or(ReceiveError::Full)?;
+        let is_taken =
+            self.inner.raft.push(Event::PeerMessage { message: Box::new(message), permit });
         if is_taken { Ok(()) } else { Err(ReceiveError::Stopped) }
     }
 
@@ -118,7 +120,7 @@ impl Server {
     }
 
     fn receive_database(&self, database: &mut dyn Read) -> Result<ReceivedDb<'_>, SnapError> {
-        let copied = self.shared.files.receive_db(database)?;
+        let copied = self.inner.snapshot_files.snapshotter.receive_db(database)?;
         let began = self.now();
         let synced = copied.sync();
         self.metrics().snap_db_fsync_duration.observe(seconds(began, self.now()));
@@ -135,8 +137,8 @@ impl Server {
         applied: (Index, Term),
         message: raft::Message,
     ) -> Result<(), ReceiveSnapshotError> {
-        let (files, index) = (&self.shared.files, applied.0.0);
-        let _naming = self.shared.naming.lock().unwrap_or_else(PoisonError::into_inner);
+        let (files, index) = (&self.inner.snapshot_files.snapshotter, applied.0.0);
+        let _naming = self.inner.snapshot_files.naming.lock();
         if let Some(path) = files.find_durable_db(index)? {
             self.check_database(&path, applied)?;
             return Ok(self.hand_on(message)?);
@@ -151,7 +153,7 @@ impl Server {
         path: &Path,
         (index, term): (Index, Term),
     ) -> Result<(), ReceiveSnapshotError> {
-        let (disk, clock) = (Arc::clone(&self.shared.disk), &*self.shared.clock);
+        let (disk, clock) = (Arc::clone(&self.inner.context.disk), &*self.inner.context.clock);
         match check_snapshot_database(disk, clock, path, &self.config().backend) {
             Ok(applied) if applied == (index, term) => Ok(()),
             Ok((has, at)) => Err(ReceiveSnapshotError::Database(format!(
@@ -163,18 +165,18 @@ impl Server {
 
     /// Reports that a message to a member could not be delivered.
     pub fn report_unreachable(&self, member: MemberId) {
-        self.shared.raft.push(Event::Unreachable(member));
+        self.inner.raft.push(Event::PeerUnreachable(member));
     }
 
     /// Reports whether a snapshot reached a member.
     pub fn report_snapshot(&self, to: MemberId, arrived: bool) {
-        self.shared.raft.push(Event::SnapshotSent { to, arrived });
+        self.inner.raft.push(Event::SnapshotSent { to, arrived });
     }
 
     /// Stops this member because its peers report that it was removed. It may never apply that
     /// entry, since removed members receive no messages.
     pub fn removed_by_others(&self) {
-        self.shared.end(StopReason::Removed);
+        self.inner.lifecycle.stop(StopReason::Removed);
     }
 
     /// Renews a lease on the leader. Returns its TTL in seconds.

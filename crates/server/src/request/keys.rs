@@ -1,6 +1,5 @@
 //! Writes and compactions of keys. [`reading`](super::reading) has the reads.
 
-use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +13,7 @@ use crate::apply::Refusal;
 use crate::error::Error;
 use crate::server::Server;
 use crate::state::StateMachine;
-use crate::sync::oneshot::promise;
+use sync::oneshot;
 
 /// The interval at which a waiter of a compaction checks that the state machine still exists.
 const COMPACTION_POLL: Duration = Duration::from_secs(1);
@@ -87,11 +86,16 @@ impl Server {
     /// hash of the file would differ for a while.
     async fn finish_compaction(&self, ticket: CompactionTicket) -> Result<(), Error> {
         let state = self.state();
-        let (promise, finished) = promise();
-        state.store.when_compacted(ticket, Box::new(move || promise.keep(())));
+        let (sender, finished) = oneshot::channel();
+        state.store.when_compacted(
+            ticket,
+            Box::new(move || {
+                let _ = sender.send(());
+            }),
+        );
         self.finished_or_stopped(&state, finished).await?;
         let commit = move || state.backend.force_commit();
-        let committed = self.run_blocking(&self.shared.pools.short, commit).await?;
+        let committed = self.run_blocking(&self.inner.pools.short, commit).await?;
         committed.map_err(|error| Error::Fault(error.to_string()))
     }
 
@@ -100,7 +104,7 @@ impl Server {
     async fn finished_or_stopped(
         &self,
         state: &Arc<StateMachine>,
-        finished: impl Future<Output = Option<()>>,
+        finished: oneshot::Receiver<()>,
     ) -> Result<(), Error> {
         let mut finished = pin!(finished);
         while within(finished.as_mut(), self.sleep(COMPACTION_POLL)).await?.is_none() {
@@ -118,14 +122,14 @@ impl Server {
     /// The quota is exceeded.
     pub async fn check_quota(&self, cost: u64) -> Result<(), Error> {
         let state = self.state();
-        if state.kept.quota.is_available(state.backend.size(), cost) {
+        if state.retained.quota.is_available(state.backend.size(), cost) {
             return Ok(());
         }
         let (kind, local) = (pb::AlarmType::Nospace, self.local());
         let raised = pb::AlarmMember { member_id: local.0, alarm: kind.into() };
         // Only once: otherwise a full member would fill its log with alarms.
         if !state.alarms.get(raised.alarm).contains(&raised) {
-            self.raise(kind, local).await;
+            self.raise_alarm(kind, local).await;
         }
         Err(Refusal::NoSpace.into())
     }

@@ -58,8 +58,8 @@ impl Server {
     ///     │◄────── election timeout, on the fastest clock ──►│
     /// ```
     pub(super) async fn is_still_leader(&self) -> bool {
-        let (progress, asked) = (&self.shared.progress, self.now());
-        if progress.rules_alone() || progress.leads_for_sure(asked) {
+        let (progress, asked) = (&self.inner.raft.progress, self.now());
+        if progress.is_sole_leader() || progress.has_leader_lease(asked) {
             return true;
         }
         let term = self.term();
@@ -69,7 +69,11 @@ impl Server {
         }
         let leads = self.is_leader() && self.term() == term;
         if leads {
-            progress.confirm(term, asked, self.config().election_timeout() / MANDATE_SHARE);
+            progress.extend_leader_lease(
+                term,
+                asked,
+                self.config().election_timeout() / MANDATE_SHARE,
+            );
         }
         if !leads {
             let leader = self.leader().unwrap_or(MemberId(0));

@@ -19,8 +19,8 @@ use super::Credentials;
 use super::leader::Leader;
 use crate::error::Error;
 use crate::server::Server;
-use crate::state::Attached;
-use crate::transport::AskError;
+use crate::state::LessorAdapter;
+use crate::transport::PeerRequestError;
 
 /// The wait before the leader is looked up again.
 const RETRY: Duration = Duration::from_millis(50);
@@ -67,10 +67,13 @@ impl Server {
                 },
                 Leader::Elsewhere(leader) => {
                     self.check_renew(credentials, id).await?;
-                    match self.transport().ask_to_renew(&leader, id, self.time_left(deadline)).await
+                    match self
+                        .transport()
+                        .request_lease_renewal(&leader, id, self.time_left(deadline))
+                        .await
                     {
                         Ok(ttl) => return Ok(ttl),
-                        Err(AskError::LeaseNotFound) => return Ok(0),
+                        Err(PeerRequestError::LeaseNotFound) => return Ok(0),
                         Err(error) => log_unanswered(&leader, &error),
                     }
                     self.pause(RETRY, deadline).await?;
@@ -106,7 +109,7 @@ impl Server {
     async fn check_renew(&self, credentials: &Credentials, id: LeaseId) -> Result<(), Error> {
         let caller = self.auth_info(credentials).await?;
         let state = self.state();
-        Ok(state.auth.check_lease_renew(caller.as_ref(), id, &Attached(&state.lessor))?)
+        Ok(state.auth.check_lease_renew(caller.as_ref(), id, &LessorAdapter(&state.lessor))?)
     }
 
     /// Renews a lease after its checkpoint is cleared, or waits until it is revoked.
@@ -135,7 +138,7 @@ impl Server {
     ) -> Result<pb::LeaseTimeToLiveResponse, Error> {
         let caller = self.auth_info(credentials).await?;
         let state = self.state();
-        let leases = Attached(&state.lessor);
+        let leases = LessorAdapter(&state.lessor);
         let rights = state.auth.check_lease_time_to_live(caller.as_ref(), &r, &leases)?;
         drop(state);
         let mut response = self.lease_details(r).await?;
@@ -152,9 +155,9 @@ impl Server {
     ) -> Result<pb::LeaseTimeToLiveResponse, Error> {
         let deadline = self.deadline();
         while let Leader::Elsewhere(leader) = self.find_leader(deadline).await? {
-            match self.transport().ask_for_lease(&leader, r, self.time_left(deadline)).await {
+            match self.transport().request_lease_ttl(&leader, r, self.time_left(deadline)).await {
                 Ok(response) => return Ok(response),
-                Err(AskError::LeaseNotFound) => return Ok(no_lease(r)),
+                Err(PeerRequestError::LeaseNotFound) => return Ok(no_lease(r)),
                 Err(error) => log_unanswered(&leader, &error),
             }
             self.pause(RETRY, deadline).await?;
@@ -188,7 +191,7 @@ impl Server {
         let caller = self.auth_info(credentials).await?;
         let state = self.state();
         let ids = state.lessor.leases();
-        let leases = Attached(&state.lessor);
+        let leases = LessorAdapter(&state.lessor);
         state.auth.check_lease_leases(caller.as_ref(), ids.iter().copied(), &leases)?;
         let leases = ids.into_iter().map(|id| pb::LeaseStatus { id: id.0 }).collect();
         Ok(pb::LeaseLeasesResponse { header: Some(self.header_now()), leases })
@@ -201,6 +204,6 @@ fn no_lease(r: pb::LeaseTimeToLiveRequest) -> pb::LeaseTimeToLiveResponse {
 }
 
 /// Logs a failed query, which is retried with the current leader.
-fn log_unanswered(leader: &Member, error: &AskError) {
+fn log_unanswered(leader: &Member, error: &PeerRequestError) {
     tracing::debug!(leader = %leader.id, %error, "the leader did not answer about a lease");
 }

@@ -89,7 +89,7 @@ impl Server {
     /// Returns the hash and the revision of the store. Runs on a pool, because it reads all keys.
     pub(crate) async fn hash_of_keys(&self, revision: i64) -> Result<(KeyValueHash, i64), Error> {
         let (state, server) = (self.state(), self.clone());
-        let hashed = self.run_blocking(&self.shared.pools.long, move || {
+        let hashed = self.run_blocking(&self.inner.pools.long, move || {
             let began = server.now();
             // Refused requests are not measured.
             state.store.hash_kv(revision).inspect(|_| {
@@ -104,7 +104,7 @@ impl Server {
         self.check_admin(credentials).await?;
         let (state, server) = (self.state(), self.clone());
         let revision = state.store.current();
-        let hashed = self.run_blocking(&self.shared.pools.long, move || {
+        let hashed = self.run_blocking(&self.inner.pools.long, move || {
             let began = server.now();
             let hash = state.backend.hash(&ignored_by_hash);
             server.metrics().hash_duration.observe(seconds(began, server.now()));
@@ -120,7 +120,7 @@ impl Server {
         tracing::info!("starting defragment");
         let (state, server) = (self.state(), self.clone());
         let defragment = move || server.measured_defragment(&state.backend);
-        if let Err(error) = self.run_blocking(&self.shared.pools.long, defragment).await? {
+        if let Err(error) = self.run_blocking(&self.inner.pools.long, defragment).await? {
             tracing::warn!(%error, "failed to defragment");
             return Err(Error::Fault(error.to_string()));
         }

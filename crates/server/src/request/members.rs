@@ -17,7 +17,7 @@ use super::Credentials;
 use super::leader::Leader;
 use crate::error::Error;
 use crate::server::Server;
-use crate::transport::AskError;
+use crate::transport::PeerRequestError;
 use crate::units::unix_seconds;
 
 /// The wait before the leader is looked up again.
@@ -35,9 +35,9 @@ impl Server {
         peer_urls.sort_unstable();
         let member = Member::to_add(peer_urls, is_learner, unix_seconds(&**self.clock()));
         self.if_strict("add", member.id, |server| server.may_add(is_learner))?;
-        if !is_learner && !self.transport().reaches_others() {
+        if !is_learner && !self.transport().reaches_peers() {
             self.state().cluster.now().check_peer_urls(&member)?;
-            return Err(Error::Alone);
+            return Err(Error::NoPeers);
         }
         let members = to_protobuf(self.change_members(Change::Add(member.clone())).await?);
         let header = Some(self.header_without_revision());
@@ -97,7 +97,7 @@ impl Server {
                 }
             }
             if let Leader::Elsewhere(leader) = self.find_leader(deadline).await? {
-                let asked = self.transport().ask_to_promote(
+                let asked = self.transport().request_promotion(
                     &leader,
                     id,
                     credentials.token.clone(),
@@ -105,8 +105,8 @@ impl Server {
                 );
                 match asked.await {
                     Ok(members) => return Ok(members),
-                    Err(AskError::Members(refused)) => return Err(refused.into()),
-                    Err(AskError::Unsafe(refused)) => return Err(refused.into()),
+                    Err(PeerRequestError::Members(refused)) => return Err(refused.into()),
+                    Err(PeerRequestError::Unsafe(refused)) => return Err(refused.into()),
                     Err(error) => {
                         tracing::warn!(%error, leader = %leader.id, "failed to have the leader promote a learner");
                     }

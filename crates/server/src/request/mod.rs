@@ -45,7 +45,7 @@ pub use reading::Reading;
 pub use stream::{Chunk, RangeStream};
 
 use crate::error::Error;
-use crate::propose::stage_timings::Moment;
+use crate::propose::stage_timings::RequestStage;
 use crate::propose::typed::{AppliedReply, Propose};
 use crate::server::Server;
 
@@ -79,15 +79,15 @@ impl Server {
         let command = request.into();
         // Before authentication, as in etcd: an overloaded member does no work for a refused
         // request.
-        self.check_gap(&command)?;
+        self.check_apply_gap(&command)?;
         let mut header = pb::RequestHeader::default();
         if let Some(caller) = self.auth_info(credentials).await? {
             caller.write_to(&mut header);
         }
-        let marks = credentials.marks.as_ref();
-        let (proposal, _following) = self.propose_followed::<P>(header, command, marks)?;
+        let timings = credentials.timings.as_ref();
+        let (proposal, _following) = self.propose_timed::<P>(header, command, timings)?;
         let answer = proposal.await;
-        marks.into_iter().for_each(|marks| marks.note(Moment::Answered, self.now()));
+        timings.into_iter().for_each(|timings| timings.record(RequestStage::Answered, self.now()));
         answer
     }
 

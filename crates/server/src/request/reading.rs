@@ -21,9 +21,9 @@ use crate::apply::Refusal;
 use crate::describe::Loggable;
 use crate::error::Error;
 use crate::metrics::{Executed, Op};
-use crate::propose::stage_timings::{Marks, Moment};
+use crate::propose::stage_timings::{RequestStage, StageTimings};
 use crate::server::Server;
-use crate::state::{Attached, StateMachine};
+use crate::state::{LessorAdapter, StateMachine};
 
 /// The log prefix of a slow range.
 const READ_ONLY_RANGE: &str = "read-only range ";
@@ -50,7 +50,7 @@ impl Server {
         credentials: &Credentials,
         linearizable: bool,
     ) -> Result<Reading, Error> {
-        let (asked, began) = self.read_began(linearizable, credentials.marks.as_ref()).await?;
+        let (asked, began) = self.read_began(linearizable, credentials.timings.as_ref()).await?;
         let caller = self.auth_info(credentials).await?.unwrap_or_default();
         Ok(Reading { server: self.clone(), state: self.state(), caller, asked, began })
     }
@@ -94,17 +94,18 @@ impl Server {
     async fn read_began(
         &self,
         linearizable: bool,
-        marks: Option<&Arc<Marks>>,
+        timings: Option<&Arc<StageTimings>>,
     ) -> Result<(Duration, Duration), Error> {
         let asked = self.now();
         if !linearizable {
             return Ok((asked, asked));
         }
-        let note = |moment, now| marks.into_iter().for_each(|marks| marks.note(moment, now));
-        note(Moment::ReadAsked, asked);
-        self.linearizable_followed(marks.cloned()).await?;
+        let note =
+            |moment, now| timings.into_iter().for_each(|timings| timings.record(moment, now));
+        note(RequestStage::ReadAsked, asked);
+        self.linearizable_timed(timings.cloned()).await?;
         let began = self.now();
-        note(Moment::ReadBegan, began);
+        note(RequestStage::ReadBegan, began);
         Ok((asked, began))
     }
 
@@ -191,7 +192,7 @@ impl Reading {
                 "a transaction that writes must go through the log".to_owned(),
             ));
         }
-        let leases = Attached(&self.state.lessor);
+        let leases = LessorAdapter(&self.state.lessor);
         self.state.auth.check_txn(&self.caller, request, &leases)?;
         let result = self.state.store.read_txn(request);
         if let Ok(result) = &result {

@@ -43,10 +43,10 @@ fn an_overloaded_member_refuses_requests_before_authentication() {
     let unknown =
         Credentials { token: Some("abcdefghijklmnop.1".to_owned()), ..Credentials::default() };
     let put = || server.put(&unknown, pb::PutRequest::default());
-    server.shared.applied.advance(Index(1));
+    server.inner.applied.advance(Index(1));
     let invalid = Error::from(auth::Error::InvalidAuthToken);
     assert_eq!(poll(&mut Box::pin(put())), Some(Err(invalid)));
-    server.shared.progress.set_committed(Index(APPLY_GAP_MAX + 2));
+    server.inner.raft.progress.set_committed(Index(APPLY_GAP_MAX + 2));
     assert_eq!(poll(&mut Box::pin(put())), Some(Err(Error::TooManyRequests)));
 }
 

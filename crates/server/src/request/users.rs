@@ -103,7 +103,7 @@ impl Server {
         self.check_admin_linearizable(credentials).await?;
         let cost = self.state().auth.cost();
         let hash = move || auth::hash_password(cost, &password, &mut OsRandom);
-        Ok(self.run_blocking(&self.shared.pools.passwords, hash).await??)
+        Ok(self.run_blocking(&self.inner.pools.passwords, hash).await??)
     }
 
     /// Checks a password and assigns a token.
@@ -131,7 +131,7 @@ impl Server {
     async fn check_password(&self, name: &str, password: &str) -> Result<u64, Error> {
         let (state, user, password) = (self.state(), name.to_owned(), password.to_owned());
         let check = move || state.auth.check_password(&user, &password);
-        let checked = self.run_blocking(&self.shared.pools.passwords, check).await?;
+        let checked = self.run_blocking(&self.inner.pools.passwords, check).await?;
         checked.map_err(|error| {
             if error != auth::Error::AuthNotEnabled {
                 tracing::warn!(user = name, %error, "invalid authentication was requested");

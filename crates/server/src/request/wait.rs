@@ -9,7 +9,7 @@ use types::Index;
 
 use crate::error::Error;
 use crate::server::Server;
-use crate::sync::pool::Pool;
+use sync::WorkerPool;
 
 /// The longest wait for committed entries to be applied, before a lease or learner is looked up.
 const APPLY_TIME: Duration = Duration::from_secs(1);
@@ -84,12 +84,12 @@ impl Server {
     /// Runs blocking work on a pool.
     pub(super) async fn run_blocking<T: Send + 'static>(
         &self,
-        pool: &Pool,
+        pool: &WorkerPool,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Error> {
         match pool.run(work).await {
-            Some(done) => Ok(done),
-            None => self.check_running().and(Err(Error::TooManyRequests)),
+            Ok(done) => Ok(done),
+            Err(_) => self.check_running().and(Err(Error::TooManyRequests)),
         }
     }
 }

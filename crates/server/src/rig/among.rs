@@ -21,7 +21,7 @@ use crate::propose::pending::Proposal;
 use crate::propose::typed::AppliedReply;
 use crate::server::Server;
 use crate::stages::Stages;
-use crate::transport::{Asking, OutgoingSnapshot, PeerHash, Transport};
+use crate::transport::{OutgoingSnapshot, PeerHash, PeerResponse, Transport};
 
 /// The way to the others.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ impl Transport for Wire {
 
     fn set_members(&self, _: &Membership) {}
 
-    fn ask_for_hash(&self, _: &Member, _: i64, _: Duration) -> Asking<PeerHash> {
+    fn request_hash(&self, _: &Member, _: i64, _: Duration) -> PeerResponse<PeerHash> {
         let hash = Arc::clone(&self.hash);
         Box::pin(std::future::poll_fn(move |_| match *hash.lock().unwrap() {
             Some(hash) => Poll::Ready(Ok(hash)),
@@ -76,7 +76,7 @@ impl Among {
         change(&mut config);
         let (clock, wire) = (SimClock::default(), Arc::new(Wire::default()));
         let disk = SimDisk::new(0);
-        let machine = crate::Machine {
+        let machine = crate::Platform {
             disk: Arc::new(disk.clone()),
             clock: Arc::new(clock.clone()),
             random: Box::new(SeededRandom::new(0)),

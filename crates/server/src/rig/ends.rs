@@ -8,18 +8,19 @@ use env::{Fault, SeededRandom, SimClock, SimDisk};
 use types::Index;
 
 use super::clients::{Clients, Pending, poll};
-use super::stages::{Machine, Stage, Stages};
+use super::stages::{Platform, Stage, Stages};
 use super::story::{assert_serves_nobody, small};
 use crate::config::ServerConfig;
 use crate::error::Error;
+use crate::lifecycle::StopReason;
 use crate::pipeline::raft_loop::Event;
-use crate::server::{Server, StopReason};
+use crate::server::Server;
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A member with clients that wait for all that can be waited for.
 struct Rig {
-    machine: Machine,
+    machine: Platform,
     stages: Stages,
     clients: Clients,
     random: SeededRandom,
@@ -30,7 +31,7 @@ struct Rig {
 impl Rig {
     /// A member that leads.
     fn new(config: ServerConfig) -> Rig {
-        let machine = Machine { disk: SimDisk::new(0), clock: SimClock::default() };
+        let machine = Platform { disk: SimDisk::new(0), clock: SimClock::default() };
         let mut stages = Stages::boot(&machine, config).unwrap();
         while !stages.is_settled() {
             stages.turn_all();
@@ -62,7 +63,7 @@ impl Rig {
     }
 
     /// The raft loop learns of the end, and everybody else of it.
-    fn assert_all_told(mut self, reason: &str) -> Machine {
+    fn assert_all_told(mut self, reason: &str) -> Platform {
         self.stages.turn(Stage::Raft);
         assert!(self.stages.is_over(), "the raft loop goes on");
         let found = poll(&mut self.stopped).expect("whoever waits for the end is told");
@@ -159,7 +160,7 @@ fn an_entry_that_makes_no_sense() {
     let mut rig = Rig::new(small());
     rig.fill();
     let (data, since) = (Bytes::from_static(b"\xff"), rig.stages.server().now());
-    rig.stages.server().shared.raft.push(Event::Propose { id: 1, data, since, reign: None });
+    rig.stages.server().inner.raft.push(Event::Propose { id: 1, data, since, leader_term: None });
     rig.turns(&[Stage::Raft, Stage::Log, Stage::Raft, Stage::Apply]);
     let why = "apply the log: entry ";
     let machine = rig.assert_all_told(why);
@@ -175,13 +176,12 @@ fn an_entry_that_makes_no_sense() {
 fn a_member_that_was_removed() {
     let mut rig = Rig::new(small());
     rig.fill();
-    let shared = &rig.stages.server().shared;
-    shared.end_at(shared.now() + SECOND, StopReason::Removed);
-    rig.turns(&[Stage::Raft]);
+    let inner = &rig.stages.server().inner;
+    inner.lifecycle.stop_at(inner.context.now() + SECOND, StopReason::Removed);
+    rig.turns(&[Stage::Timers]);
     assert!(!rig.stages.server().is_stopping(), "not yet");
     rig.machine.clock.advance(SECOND);
-    // In this turn it is time, and in the next it is over.
-    rig.turns(&[Stage::Raft]);
+    rig.turns(&[Stage::Timers]);
     rig.assert_all_told("the member has been permanently removed");
 }
 

@@ -4,7 +4,7 @@ use env::{Fault, SeededRandom, SimDisk};
 
 use super::seeds;
 use super::story::{End, Run, Story};
-use crate::server::StopReason;
+use crate::lifecycle::StopReason;
 
 const SEEDS: u64 = 6;
 const STEPS: usize = 300;

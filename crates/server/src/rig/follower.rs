@@ -8,7 +8,7 @@ use types::{Index, MemberId, Term};
 use super::among::{Among, heartbeat};
 use super::clients::poll;
 use super::stages::Stage;
-use crate::server::StopReason;
+use crate::lifecycle::StopReason;
 
 const TERM: Term = Term(5);
 

@@ -143,8 +143,16 @@ fn with_a_snapshot() -> Among {
     let mut leader = Among::new(1, 3, |config| config.snapshot_count = 20);
     leader.lead();
     assert!(files(&leader, ".snap").is_empty());
-    let shared = &leader.server().shared;
-    shared.files.receive_db(&mut &b"a database"[..]).unwrap().sync().unwrap().keep(2).unwrap();
+    let inner = &leader.server().inner;
+    inner
+        .snapshot_files
+        .snapshotter
+        .receive_db(&mut &b"a database"[..])
+        .unwrap()
+        .sync()
+        .unwrap()
+        .keep(2)
+        .unwrap();
     until_a_snapshot(&mut leader);
     leader
 }

@@ -9,11 +9,11 @@ use types::{Index, MemberId, Term};
 use wal::Wal;
 
 use super::SEGMENT_BYTES;
-use super::stages::{Machine, Stage, Stages};
+use super::stages::{Platform, Stage, Stages};
 use super::story::small;
+use crate::lifecycle::StopReason;
 use crate::pipeline::log_writer::LogWork;
 use crate::pipeline::raft_loop::Event;
-use crate::server::StopReason;
 
 /// How the logs of these tests are kept.
 pub(super) const CONFIG: wal::Config =
@@ -31,7 +31,7 @@ type At = (u64, u64);
 impl Log {
     fn new() -> Log {
         let disk = SimDisk::new(0);
-        let machine = Machine { disk: disk.clone(), clock: SimClock::default() };
+        let machine = Platform { disk: disk.clone(), clock: SimClock::default() };
         Log { disk, stages: Stages::boot(&machine, small()).unwrap() }
     }
 
@@ -55,7 +55,7 @@ impl Log {
     fn turn(&mut self) -> Vec<Vec<At>> {
         self.stages.turn(Stage::Log);
         let mut events = Vec::new();
-        self.stages.server().shared.raft.take(&mut events);
+        self.stages.server().inner.raft.queue.take(&mut events);
         let acknowledged = |event| match event {
             Event::Appended(append) => Some(append.entries.iter().map(at).collect()),
             Event::Stop => None,
@@ -130,7 +130,7 @@ fn nothing_is_acknowledged_before_the_sync() {
             // The write, or the sync.
             log.disk.fail_change(call, fault);
             assert_eq!(log.turn(), Vec::<Vec<At>>::new(), "{fault:?} at {call}");
-            let reason = log.stages.server().shared.reason();
+            let reason = log.stages.server().inner.lifecycle.reason();
             let StopReason::Fault(why) = &reason else { panic!("{reason}") };
             assert!(why.starts_with("write the log: "), "{why}");
             // The stage is over: even a disk that works again is not written to.

@@ -30,9 +30,9 @@ mod ends;
 mod faults;
 mod follower;
 mod leader;
+mod leader_term;
 mod log;
 mod power;
-mod reign;
 
 /// How long a segment of the log is in the tests of this crate: a story goes through several, and a cut has little to copy.
 pub(crate) const SEGMENT_BYTES: u64 = 4 << 10;

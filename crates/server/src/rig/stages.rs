@@ -9,13 +9,13 @@ use types::Index;
 use crate::background::purge::purge;
 use crate::bootstrap::StartError;
 use crate::config::ServerConfig;
-use crate::server::StopReason;
+use crate::lifecycle::StopReason;
 pub(super) use crate::stages::Stage;
-use crate::transport::Alone;
+use crate::transport::NoPeers;
 
 /// The machine that a member runs on.
 #[derive(Clone)]
-pub(super) struct Machine {
+pub(super) struct Platform {
     pub(super) disk: SimDisk,
     pub(super) clock: SimClock,
 }
@@ -53,20 +53,20 @@ impl DerefMut for Stages {
 
 impl Stages {
     /// Takes up what is on the disk, or begins a cluster on an empty one.
-    pub(super) fn boot(machine: &Machine, config: ServerConfig) -> Result<Stages, StartError> {
-        let machine = crate::Machine {
+    pub(super) fn boot(machine: &Platform, config: ServerConfig) -> Result<Stages, StartError> {
+        let machine = crate::Platform {
             disk: Arc::new(machine.disk.clone()),
             clock: Arc::new(machine.clock.clone()),
             random: Box::new(SeededRandom::new(0)),
         };
-        let stages = crate::stages::Stages::boot(config, machine, Arc::new(Alone))?;
+        let stages = crate::stages::Stages::boot(config, machine, Arc::new(NoPeers))?;
         let applied_at_start = stages.server().applied();
         Ok(Stages { stages, applied_at_start })
     }
 
     /// Removes old files.
     pub(super) fn purge(&self) {
-        purge(&self.server().shared);
+        purge(self.server());
     }
 
     /// One turn of each.

@@ -7,11 +7,12 @@ use types::Index;
 use super::SEGMENT_BYTES;
 use super::clients::{Clients, poll};
 use super::op::LEARNERS_MAX;
-use super::stages::{Machine, Stage, Stages};
+use super::stages::{Platform, Stage, Stages};
 use crate::bootstrap::StartError;
 use crate::config::ServerConfig;
 use crate::error::Error;
-use crate::server::{Server, StopReason};
+use crate::lifecycle::StopReason;
+use crate::server::Server;
 
 /// Rounds in which every stage has a turn, after which a member must have done all there is to do.
 const ROUNDS_MAX: usize = 200;
@@ -68,7 +69,7 @@ pub(super) fn small() -> ServerConfig {
 
 /// How far a story has come.
 pub(super) struct Run {
-    machine: Machine,
+    machine: Platform,
     story: Story,
     random: SeededRandom,
     pub(super) clients: Clients,
@@ -91,7 +92,7 @@ pub(super) enum End {
 
 impl Run {
     pub(super) fn new(story: Story, disk: &SimDisk) -> Run {
-        let machine = Machine { disk: disk.clone(), clock: SimClock::default() };
+        let machine = Platform { disk: disk.clone(), clock: SimClock::default() };
         let (random, clients) = (SeededRandom::new(story.seed), Clients::new());
         Run { machine, story, random, clients, stages: None, applied_max: 0, end: End::Well }
     }
@@ -233,7 +234,7 @@ impl Run {
     pub(super) fn finish(&mut self) -> End {
         self.tell_everybody();
         match self.stop() {
-            StopReason::Asked => End::Well,
+            StopReason::Requested => End::Well,
             other => End::Stopped(other),
         }
     }
@@ -290,7 +291,11 @@ impl Run {
         let stages = self.stages.as_mut().expect("it was just started");
         (0..ASKED_AFTER).for_each(|_| self.clients.ask(stages.server(), &mut self.random));
         self.clients.read(stages.server());
-        assert!(self.tell_everybody(), "it ended: {}", self.stages().server().shared.reason());
+        assert!(
+            self.tell_everybody(),
+            "it ended: {}",
+            self.stages().server().inner.lifecycle.reason()
+        );
         assert_eq!(self.clients.told.acknowledged, before + ASKED_AFTER);
     }
 }

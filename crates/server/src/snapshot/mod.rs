@@ -1,14 +1,18 @@
-//! Snapshots: what the log need not be replayed from the beginning for; and what members get that are too far behind for the log.
+//! The snapshot stage: takes snapshots, so that the log need not be replayed from its beginning, and
+//! sends them to peers that are too far behind for the log.
 //!
-//! The database is the state, so a snapshot is little more than a note that it has everything up to some entry:
+//! The database is the state, so a snapshot is little more than a record that the database contains
+//! everything up to an entry:
 //!
 //! ```text
 //!   take   commit the database ─► member/snap/<term>-<index>.snap ─► a record in the log ─► earlier segments may go
-//!   send   commit the database ─► a message that says how far it is ─► both to the other member
+//!   send   commit the database ─► a message with its index        ─► both to the peer
 //! ```
 //!
-//! in this order: each step speaks of what the one before has made durable. How far a database is, and who votes as of then, it says itself.
+//! Each step refers only to what the previous one made durable. The database itself contains its
+//! applied index and the membership at that index.
 
+pub(crate) mod files;
 pub(crate) mod receive;
 pub(crate) mod send;
 
@@ -19,37 +23,44 @@ use backend::{CommitError, ReadError, View};
 use proto::raftpb::{ConfState, SnapshotMetadata};
 use proto::{raftpb, walpb};
 use raft::Message;
+use sync::Queue;
 use types::{Index, Term};
 use wal::snap::{EncodedSnapshot, SnapError};
 
+use crate::context::MemberContext;
 use crate::metrics::seconds;
+use crate::pipeline::Inboxes;
 use crate::pipeline::log_writer::LogWork;
+use crate::pipeline::raft_handle::RaftHandle;
 use crate::pipeline::raft_loop::Event;
 use crate::pipeline::voters::raft_conf_state;
-use crate::server::Shared;
-use crate::sync::queue::Inbox;
-use crate::transport::{Image, OutgoingSnapshot};
+use crate::server::ServerInner;
+use crate::state::StateHandle;
+use crate::transport::{DatabaseImage, OutgoingSnapshot, Transport};
+use files::SnapshotFiles;
 
-/// A moment at which everything up to an entry was applied.
+/// The metadata of a snapshot to take: the index and term of the last applied entry, and the
+/// configuration and membership then.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub(crate) index: Index,
     pub(crate) term: Term,
     pub(crate) conf_state: ConfState,
-    /// The members, as older releases keep them in the file.
+    /// The members in the v2 store format that etcd keeps in the file.
     pub(crate) members: Vec<u8>,
 }
 
-/// What is to be done.
+/// The work of the snapshot stage.
 #[derive(Debug)]
 pub(crate) enum SnapshotWork {
-    /// A snapshot is to be taken.
+    /// Take a snapshot.
     Take(Snapshot),
-    /// Another member needs one. What it gets is newer than what the message of consensus says.
+    /// Send a snapshot to a peer. The database that is sent is newer than the message of consensus
+    /// says.
     Send(Box<Message>),
 }
 
-/// Why no snapshot could be taken.
+/// The reason why a snapshot could not be taken.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SnapshotFault {
     #[error(transparent)]
@@ -60,27 +71,36 @@ pub(crate) enum SnapshotFault {
     Read(#[from] ReadError),
 }
 
-/// Who takes snapshots.
-pub(crate) struct Snapshots {
-    shared: Arc<Shared>,
-    inbox: Arc<Inbox<SnapshotWork>>,
-    log: Arc<Inbox<LogWork>>,
+/// The snapshot stage.
+pub(crate) struct SnapshotStage {
+    context: Arc<MemberContext>,
+    raft: Arc<RaftHandle>,
+    state: Arc<StateHandle>,
+    files: Arc<SnapshotFiles>,
+    transport: Arc<dyn Transport>,
+    inbox: Arc<Queue<SnapshotWork>>,
+    log: Arc<Queue<LogWork>>,
     work: Vec<SnapshotWork>,
 }
 
-impl Snapshots {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        inbox: Arc<Inbox<SnapshotWork>>,
-        log: Arc<Inbox<LogWork>>,
-    ) -> Snapshots {
-        Snapshots { shared, inbox, log, work: Vec::new() }
+impl SnapshotStage {
+    pub(crate) fn new(server: &ServerInner, inboxes: &Inboxes) -> SnapshotStage {
+        SnapshotStage {
+            context: Arc::clone(&server.context),
+            raft: Arc::clone(&server.raft),
+            state: Arc::clone(&server.state),
+            files: Arc::clone(&server.snapshot_files),
+            transport: Arc::clone(&server.transport),
+            inbox: Arc::clone(&inboxes.snapshots),
+            log: Arc::clone(&inboxes.log),
+            work: Vec::new(),
+        }
     }
 
-    /// Sends what waits, and takes the newest of those that are to be taken.
+    /// Sends the queued snapshots, and takes the newest of those to take.
     ///
     /// # Errors
-    /// This member has to stop: it cannot write to its disk.
+    /// The disk cannot be written: the member has to stop.
     pub(crate) fn turn(&mut self) -> Result<(), SnapshotFault> {
         self.inbox.take(&mut self.work);
         let mut newest = None;
@@ -93,15 +113,16 @@ impl Snapshots {
         newest.map_or(Ok(()), |snapshot| self.save(snapshot))
     }
 
-    /// Sends the database as it is now. If that has less than consensus thinks, because a snapshot of another is about to take its place, it is not sent: consensus asks again.
+    /// Sends the current database. It is not sent if it is older than consensus assumes, because a
+    /// received snapshot is about to replace it: consensus retries.
     fn send(&self, message: Message) -> Result<(), SnapshotFault> {
-        let image = self.shared.state().backend.snapshot()?;
+        let image = self.state.get().backend.snapshot()?;
         let view = View::of_file(image.clone());
         let (index, term) = meta::applied(&view)?;
         let wanted = message.snapshot.as_ref().map_or(Index::ZERO, |it| it.metadata.index);
         if index < wanted {
-            tracing::info!(to = %message.to, applied_index = index.0, wanted_index = wanted.0, "the database is not there yet that is to be sent");
-            self.shared.raft.push(Event::SnapshotSent { to: message.to, arrived: false });
+            tracing::info!(to = %message.to, applied_index = index.0, wanted_index = wanted.0, "the database to send is older than the requested snapshot");
+            self.raft.push(Event::SnapshotSent { to: message.to, arrived: false });
             return Ok(());
         }
         let members = membership::store::read(&view)?;
@@ -111,15 +132,15 @@ impl Snapshots {
         let snapshot = Some(Box::new(raft::Snapshot { data, metadata }));
         tracing::info!(to = %message.to, snapshot_index = index.0, bytes = image.size(), "sending a snapshot of the database");
         let message = Message { snapshot, ..message };
-        let image = Image::new(image);
-        self.shared.transport.send_snapshot(OutgoingSnapshot { message, image });
+        let image = DatabaseImage::new(image);
+        self.transport.send_snapshot(OutgoingSnapshot { message, image });
         Ok(())
     }
 
     fn save(&self, snapshot: Snapshot) -> Result<(), SnapshotFault> {
         let Snapshot { index, term, conf_state, members } = snapshot;
-        // The database then has the applied index of the snapshot, or a later one.
-        self.shared.state().backend.force_commit()?;
+        // Afterwards the file has the applied index of the snapshot, or a later one.
+        self.state.get().backend.force_commit()?;
         let metadata = SnapshotMetadata {
             conf_state: Some(conf_state.clone()),
             index: Some(index.0),
@@ -133,21 +154,20 @@ impl Snapshots {
             conf_state: Some(conf_state),
         };
         self.log.push(LogWork::Snapshot(snapshot));
-        // The database has all that they could bring.
-        receive::release(&self.shared, index);
+        self.files.remove_received_up_to(index);
         tracing::info!(snapshot_index = index.0, "saved snapshot to disk");
         Ok(())
     }
 
-    /// Writes the file, and says how long each step took.
+    /// Writes the snapshot file and records the duration of each step.
     fn write(&self, snapshot: &raftpb::Snapshot) -> Result<(), SnapError> {
-        let Shared { metrics, .. } = &*self.shared;
-        let began = self.shared.now();
+        let metrics = &self.context.metrics;
+        let began = self.context.now();
         let Some(encoded) = EncodedSnapshot::new(snapshot) else { return Ok(()) };
-        let encoded_at = self.shared.now();
+        let encoded_at = self.context.now();
         metrics.snap_save_marshalling_duration.observe(seconds(began, encoded_at));
-        let written = self.shared.files.write(&encoded);
-        let now = self.shared.now();
+        let written = self.files.snapshotter.write(&encoded);
+        let now = self.context.now();
         metrics.snap_fsync_duration.observe(seconds(encoded_at, now));
         written?;
         metrics.snap_save_total_duration.observe(seconds(began, now));

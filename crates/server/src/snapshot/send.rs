@@ -1,39 +1,39 @@
-//! Snapshots that are on their way to other members. Until they have arrived, and for a while after, the log keeps what comes behind them: whoever gets one goes on
-//! from there.
+//! Snapshot transfers to peers. While one is in flight, and for a while after, the in-memory log
+//! keeps the entries behind it: the peer continues from there.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use types::MemberId;
 
-/// Snapshots that may be under way at once.
-pub(crate) const IN_FLIGHT_MAX: usize = 16;
-/// How long a member that got one may take to ask for what comes behind it.
-const KEPT_FOR: Duration = Duration::from_secs(30);
+/// The maximum number of transfers in flight.
+pub(crate) const TRANSFERS_MAX: usize = 16;
+/// The time that a peer has to ask for the entries behind a snapshot that it received.
+const CATCH_UP_TIME: Duration = Duration::from_secs(30);
 
-/// What is on its way.
+/// The snapshot transfers in flight.
 #[derive(Debug, Default)]
-pub(crate) struct Sending {
-    to: BTreeSet<MemberId>,
-    kept_until: Duration,
+pub(crate) struct SnapshotTransfers {
+    peers: BTreeSet<MemberId>,
+    keep_log_until: Duration,
 }
 
-impl Sending {
-    /// Begins to send one. False if there are too many, or one is on its way there.
+impl SnapshotTransfers {
+    /// Starts a transfer. Returns false if one to this peer is in flight, or too many are.
     pub(crate) fn begin(&mut self, to: MemberId) -> bool {
-        self.to.len() < IN_FLIGHT_MAX && self.to.insert(to)
+        self.peers.len() < TRANSFERS_MAX && self.peers.insert(to)
     }
 
-    /// One has arrived, or has not.
+    /// Ends a transfer, successfully or not.
     pub(crate) fn end(&mut self, to: MemberId, arrived: bool, now: Duration) {
-        if self.to.remove(&to) && arrived {
-            self.kept_until = now + KEPT_FOR;
+        if self.peers.remove(&to) && arrived {
+            self.keep_log_until = now + CATCH_UP_TIME;
         }
     }
 
-    /// Whether the log may be shortened.
-    pub(crate) fn is_over(&self, now: Duration) -> bool {
-        self.to.is_empty() && now >= self.kept_until
+    /// Returns whether no transfer needs the log.
+    pub(crate) fn may_compact(&self, now: Duration) -> bool {
+        self.peers.is_empty() && now >= self.keep_log_until
     }
 }
 
@@ -44,24 +44,24 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn the_log_stays_while_a_snapshot_is_under_way_and_a_while_after() {
-        let mut sending = Sending::default();
-        assert!(sending.is_over(Duration::ZERO));
-        assert!(sending.begin(MemberId(2)) && sending.begin(MemberId(3)));
-        assert!(!sending.begin(MemberId(2)), "one is on its way there");
-        sending.end(MemberId(2), false, SECOND);
-        assert!(!sending.is_over(SECOND), "another is under way");
-        sending.end(MemberId(3), true, SECOND);
-        assert!(!sending.is_over(30 * SECOND));
-        assert!(sending.is_over(31 * SECOND));
-        sending.end(MemberId(3), true, 32 * SECOND);
-        assert!(sending.is_over(32 * SECOND), "of which nobody knows");
+    fn the_log_is_kept_during_a_transfer_and_30_s_after() {
+        let mut transfers = SnapshotTransfers::default();
+        assert!(transfers.may_compact(Duration::ZERO));
+        assert!(transfers.begin(MemberId(2)) && transfers.begin(MemberId(3)));
+        assert!(!transfers.begin(MemberId(2)), "one to this peer is in flight");
+        transfers.end(MemberId(2), false, SECOND);
+        assert!(!transfers.may_compact(SECOND), "another is in flight");
+        transfers.end(MemberId(3), true, SECOND);
+        assert!(!transfers.may_compact(30 * SECOND));
+        assert!(transfers.may_compact(31 * SECOND));
+        transfers.end(MemberId(3), true, 32 * SECOND);
+        assert!(transfers.may_compact(32 * SECOND), "an unknown transfer has no effect");
     }
 
     #[test]
-    fn few_are_under_way_at_once() {
-        let mut sending = Sending::default();
-        let begun = (0..20).filter(|member| sending.begin(MemberId(*member))).count();
-        assert_eq!(begun, IN_FLIGHT_MAX);
+    fn the_number_of_transfers_is_bounded() {
+        let mut transfers = SnapshotTransfers::default();
+        let begun = (0..20).filter(|member| transfers.begin(MemberId(*member))).count();
+        assert_eq!(begun, TRANSFERS_MAX);
     }
 }

@@ -36,7 +36,7 @@ fn member(setup: Setup) -> Member {
     member
 }
 
-/// Every kind of request that an alarm may have to do with, and what it is refused by: `c` CORRUPT, `s` NOSPACE.
+/// Interval kind of request that an alarm may have to do with, and what it is refused by: `c` CORRUPT, `s` NOSPACE.
 fn requests() -> Vec<(&'static str, &'static str, Request)> {
     let nested = of::txn_of(vec![Op::RequestTxn(put_in_failure())]);
     vec![

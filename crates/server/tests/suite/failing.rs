@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use env::{Clock, Disk, Fault, File, Kind, Open, OsClock, OsRandom, SimDisk};
 use proto::etcdserverpb as pb;
-use server::{Alone, Credentials, Error, Machine, Member, Server, ServerConfig, StopReason};
+use server::{Credentials, Error, Member, NoPeers, Platform, Server, ServerConfig, StopReason};
 use testkit::waiting::block_on;
 
-const NOBODY: &Credentials = &Credentials { token: None, common_name: None, marks: None };
+const NOBODY: &Credentials = &Credentials { token: None, common_name: None, timings: None };
 const WAL_DIR: &str = "/log/wal";
 
 /// One disk for the log, and one for all else: so the one can fail without the other.
@@ -107,9 +107,9 @@ impl Failing {
         config.heartbeat = Duration::from_millis(10);
         let disk = Arc::new(Disks { log, rest: rest.clone() });
         let clock: Arc<Trap> = Arc::clone(&trap);
-        let machine = Machine { disk, clock, random: Box::new(OsRandom) };
+        let machine = Platform { disk, clock, random: Box::new(OsRandom) };
         let registry = prometheus::Registry::new();
-        let member = Member::start(config, machine, Arc::new(Alone), &registry).unwrap();
+        let member = Member::start(config, machine, Arc::new(NoPeers), &registry).unwrap();
         block_on(member.published()).unwrap();
         let server = member.server().clone();
         Failing { member, server, rest, trap }

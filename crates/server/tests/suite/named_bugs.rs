@@ -56,7 +56,7 @@ fn commit(member: &Member) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Every turn of compaction in a commit of its own.
+/// Interval turn of compaction in a commit of its own.
 fn commit_and_compact(member: &Member) -> anyhow::Result<()> {
     commit(member)?;
     while member.machine.store.turn_compaction()? != mvcc::CompactionTurn::Idle {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use env::{OsClock, OsDisk, OsRandom};
 use proto::etcdserverpb as pb;
-use server::{Alone, Error, Machine, Member, Server, ServerConfig, StopReason};
+use server::{Error, Member, NoPeers, Platform, Server, ServerConfig, StopReason};
 use testkit::waiting::block_on;
 
 fn start(folder: &Path) -> Member {
@@ -15,12 +15,12 @@ fn start(folder: &Path) -> Member {
 fn start_with(folder: &Path, change: impl FnOnce(&mut ServerConfig)) -> Member {
     let mut config = ServerConfig::new("default", folder);
     change(&mut config);
-    let machine = Machine {
+    let machine = Platform {
         disk: Arc::new(OsDisk),
         clock: Arc::new(OsClock::default()),
         random: Box::new(OsRandom),
     };
-    Member::start(config, machine, Arc::new(Alone), &prometheus::Registry::new()).unwrap()
+    Member::start(config, machine, Arc::new(NoPeers), &prometheus::Registry::new()).unwrap()
 }
 
 fn put(server: &Server, key: &str, value: &str) -> i64 {
@@ -49,7 +49,7 @@ fn a_new_member_leads_and_takes_writes() {
     assert!(server.is_leader());
     assert_eq!(server.leader(), Some(server.local()));
     assert_eq!(keys(server), 2);
-    assert_eq!(member.stop(), StopReason::Asked);
+    assert_eq!(member.stop(), StopReason::Requested);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn what_was_acknowledged_is_there_after_a_restart() {
         for n in 0..10 {
             put(&server, &format!("{round}-{n}"), "x");
         }
-        assert_eq!(member.stop(), StopReason::Asked);
+        assert_eq!(member.stop(), StopReason::Requested);
     }
 }
 
@@ -75,7 +75,7 @@ fn a_stopped_member_turns_requests_away() {
     member.stop();
     assert_eq!(block_on(server.linearizable()), Err(Error::Stopped));
     assert_eq!(server.propose(pb::PutRequest::default()).unwrap_err(), Error::Stopped);
-    assert_eq!(block_on(server.stopped()), StopReason::Asked);
+    assert_eq!(block_on(server.stopped()), StopReason::Requested);
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn watchers_that_never_catch_up_are_found() {
 
 #[test]
 fn a_snapshot_without_who_votes_is_found() {
-    assert_found(PlantedBug::SkipConfState, &["differ about who votes"]);
+    assert_found(PlantedBug::SkipConfState, &["differ about the configuration"]);
 }
 
 /// Members restart all the time while messages are late, so that whoever has voted in a term is often asked again after a restart.

@@ -15,7 +15,7 @@ use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use net::{Connection, RemoteAddr};
 use prost::Message;
-use server::{Alone, Machine, Member, OutgoingSnapshot, Server, ServerConfig, Transport};
+use server::{Member, NoPeers, OutgoingSnapshot, Platform, Server, ServerConfig, Transport};
 use tempfile::TempDir;
 
 /// A running member that is asked over gRPC.
@@ -64,11 +64,11 @@ impl Fixture {
 
     fn run(server_config: ServerConfig, disk: Arc<dyn Disk>, config: GrpcConfig) -> Fixture {
         let machine =
-            Machine { disk, clock: Arc::new(OsClock::default()), random: Box::new(OsRandom) };
+            Platform { disk, clock: Arc::new(OsClock::default()), random: Box::new(OsRandom) };
         let registry = prometheus::Registry::new();
         let is_alone = server_config.initial_cluster.len() == 1;
         let transport: Arc<dyn Transport> =
-            if is_alone { Arc::new(Alone) } else { Arc::new(Unheard) };
+            if is_alone { Arc::new(NoPeers) } else { Arc::new(Unheard) };
         let member = Member::start(server_config, machine, transport, &registry).unwrap();
         let grpc = Grpc::new(member.server().clone(), config, &registry).unwrap();
         Fixture { member: Some(member), grpc, registry, _folder: None }

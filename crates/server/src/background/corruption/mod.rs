@@ -22,11 +22,11 @@ use mvcc::KeyValueHash;
 use proto::etcdserverpb::AlarmType;
 use types::MemberId;
 
-use super::Chore;
-use super::pending_task::{Errand, Every, POLL};
+use super::BackgroundTask;
+use super::pending_task::{Interval, POLL, PendingTask};
 use crate::error::Error;
 use crate::server::Server;
-use crate::transport::{AskError, PeerHash as PeerAnswer};
+use crate::transport::{PeerHash as PeerAnswer, PeerRequestError};
 use rules::{Compared, Own, compare, corrupt_member, differs_at_start};
 
 /// Asks other members for hashes.
@@ -39,7 +39,7 @@ pub(crate) trait PeerHashes: Send + Sync + Debug {
 #[derive(Clone, Debug)]
 pub(crate) struct PeerHash {
     pub(crate) member: MemberId,
-    pub(crate) answer: Result<PeerAnswer, AskError>,
+    pub(crate) answer: Result<PeerAnswer, PeerRequestError>,
 }
 
 /// The other members of the cluster, whoever they are by then.
@@ -60,7 +60,7 @@ impl Others {
         let members = server.state().cluster.now();
         let others = members.members().filter(|member| member.id != server.local());
         let asked: Vec<_> = others
-            .map(|member| (member.id, transport.ask_for_hash(member, revision, within)))
+            .map(|member| (member.id, transport.request_hash(member, revision, within)))
             .collect();
         let mut answers = Vec::with_capacity(asked.len());
         for (member, answer) in asked {
@@ -132,7 +132,7 @@ async fn both_hashes(server: &Server) -> Result<(KeyValueHash, Option<KeyValueHa
             worker.metrics().hash_rev_duration.observe(took.as_secs_f64());
             Ok((own, state.store.hash_as_compacted(own.revision)?))
         };
-        let both = server.shared.pools.long.run(both).await.ok_or(Error::TooManyRequests)?;
+        let both = server.inner.pools.long.run(both).await.map_err(|_| Error::TooManyRequests)?;
         let (own, compacted) = both?;
         if compacted.is_none_or(|it| it.compact_revision == own.compact_revision) {
             return Ok((own, compacted));
@@ -142,7 +142,7 @@ async fn both_hashes(server: &Server) -> Result<(KeyValueHash, Option<KeyValueHa
 
 /// Raises the alarm. Nobody waits for it: what is wrong now is wrong at the next check too.
 fn raise(server: &Server, member: MemberId) {
-    server.maybe_raise(AlarmType::Corrupt, member, || ());
+    server.maybe_raise_alarm(AlarmType::Corrupt, member, || ());
 }
 
 /// Compares all keys, every so often.
@@ -150,8 +150,8 @@ fn raise(server: &Server, member: MemberId) {
 pub(super) struct AllKeys {
     server: Server,
     peers: Arc<dyn PeerHashes>,
-    every: Every,
-    checking: Errand<Result<(), Error>>,
+    every: Interval,
+    checking: PendingTask<Result<(), Error>>,
 }
 
 impl AllKeys {
@@ -162,12 +162,12 @@ impl AllKeys {
             return None;
         }
         tracing::info!(local_member_id = %server.local(), ?interval, "enabled corruption checking");
-        let every = Every::after(interval, server.now());
-        Some(AllKeys { server, peers, every, checking: Errand::default() })
+        let every = Interval::after(interval, server.now());
+        Some(AllKeys { server, peers, every, checking: PendingTask::default() })
     }
 }
 
-impl Chore for AllKeys {
+impl BackgroundTask for AllKeys {
     fn turn(&mut self, now: Duration) -> Duration {
         let may_begin = !self.checking.is_under_way();
         if may_begin && self.every.is_due(now) && self.server.is_leader() {
@@ -200,27 +200,27 @@ async fn check_all_keys(server: Server, peers: Arc<dyn PeerHashes>) -> Result<()
 pub(super) struct Compactions {
     server: Server,
     peers: Arc<dyn PeerHashes>,
-    every: Every,
+    every: Interval,
     /// The last revision that all members were found to agree on.
     checked: i64,
-    checking: Errand<i64>,
+    checking: PendingTask<i64>,
 }
 
 impl Compactions {
     /// None unless the flags ask for it.
     pub(super) fn new(server: Server, peers: Arc<dyn PeerHashes>) -> Option<Compactions> {
-        let every = Every::after(server.config().compact_hash_check_time, server.now());
+        let every = Interval::after(server.config().compact_hash_check_time, server.now());
         server.config().features.compact_hash_check.then(|| Compactions {
             server,
             peers,
             every,
             checked: 0,
-            checking: Errand::default(),
+            checking: PendingTask::default(),
         })
     }
 }
 
-impl Chore for Compactions {
+impl BackgroundTask for Compactions {
     fn turn(&mut self, now: Duration) -> Duration {
         let may_begin = !self.checking.is_under_way();
         if may_begin && self.every.is_due(now) && self.server.is_leader() {

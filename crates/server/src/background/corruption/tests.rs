@@ -17,7 +17,10 @@ pub(super) fn peer(member: u64, revision: i64, hash: KeyValueHash) -> PeerHash {
 }
 
 pub(super) fn silent(member: u64) -> PeerHash {
-    PeerHash { member: MemberId(member), answer: Err(AskError::Timeout("too long".to_owned())) }
+    PeerHash {
+        member: MemberId(member),
+        answer: Err(PeerRequestError::Timeout("too long".to_owned())),
+    }
 }
 
 /// Other members that answer with what they are told to, for each revision.
@@ -40,7 +43,7 @@ fn leader() -> Rig {
     let mut rig = Rig::new();
     rig.lead();
     ["a", "b", "c"].into_iter().for_each(|key| rig.put(key));
-    let pool = Arc::clone(&rig.server.shared.pools.long);
+    let pool = Arc::clone(&rig.server.inner.pools.long);
     std::thread::spawn(move || pool.work());
     rig
 }
@@ -55,7 +58,7 @@ fn alarms(rig: &mut Rig) -> Vec<u64> {
         assert_eq!(alarm.alarm, i32::from(AlarmType::Corrupt));
         alarm.member_id
     };
-    rig.settle_all().iter().map(alarm).collect()
+    rig.complete_all().iter().map(alarm).collect()
 }
 
 fn compact(rig: &mut Rig, revision: i64) {
@@ -98,8 +101,8 @@ fn a_check_that_cannot_be_sure_raises_nothing() {
     let own = own(&rig);
     let differs = KeyValueHash { hash: own.hash ^ 1, ..own };
     let answers = vec![(own.revision, vec![peer(2, own.revision, differs)])];
-    rig.server.shared.raft.close();
-    rig.server.shared.progress.set_rules_alone(false);
+    rig.server.inner.raft.queue.close();
+    rig.server.inner.raft.progress.set_sole_leader(false);
     let peers = Arc::new(Fake { answers, ..Fake::default() });
     assert_eq!(block_on(check_all_keys(rig.server.clone(), peers)), Err(Error::Stopped));
     assert!(alarms(&mut rig).is_empty());

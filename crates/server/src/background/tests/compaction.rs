@@ -1,13 +1,13 @@
 //! Old revisions are compacted when the flags say so.
 
-use super::super::Chore;
+use super::super::BackgroundTask;
 use super::super::compaction::auto_compaction;
 use super::*;
 use crate::config::AutoCompaction;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn rig(mode: AutoCompaction) -> (Rig, Box<dyn Chore>) {
+fn rig(mode: AutoCompaction) -> (Rig, Box<dyn BackgroundTask>) {
     let mut rig = Rig::with(|config| config.auto_compaction = mode);
     rig.lead();
     let chore = auto_compaction(&rig.server).unwrap();
@@ -15,13 +15,18 @@ fn rig(mode: AutoCompaction) -> (Rig, Box<dyn Chore>) {
 }
 
 /// Lets time pass in steps, with a put in each, and tells what was compacted to, after how many.
-fn run(rig: &mut Rig, chore: &mut dyn Chore, steps: u32, step: Duration) -> Vec<(u32, i64)> {
+fn run(
+    rig: &mut Rig,
+    chore: &mut dyn BackgroundTask,
+    steps: u32,
+    step: Duration,
+) -> Vec<(u32, i64)> {
     let mut compacted = Vec::new();
     for number in 1..=steps {
         rig.put("a");
         let now = rig.advance(step);
         chore.turn(now);
-        let requests = rig.settle_all();
+        let requests = rig.complete_all();
         compacted.extend(requests.iter().map(|it| (number, it.compaction.unwrap().revision)));
         chore.turn(now);
     }
@@ -68,7 +73,7 @@ fn a_revision_that_did_not_change_is_not_compacted_again() {
     for _ in 0..40 {
         let now = rig.advance(MINUTE);
         chore.turn(now);
-        compacted.extend(rig.settle_all().iter().map(|it| it.compaction.unwrap().revision));
+        compacted.extend(rig.complete_all().iter().map(|it| it.compaction.unwrap().revision));
         chore.turn(now);
     }
     assert_eq!(compacted, [1]);
@@ -86,7 +91,7 @@ fn a_compaction_that_fails_is_tried_again_at_the_next_note() {
     rig.put("a");
     let now = rig.advance(6 * MINUTE);
     chore.turn(now);
-    let requests = rig.settle_all();
+    let requests = rig.complete_all();
     assert_eq!(requests[0].compaction.unwrap().revision, 1, "the same again");
 }
 

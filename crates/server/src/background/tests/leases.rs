@@ -1,6 +1,6 @@
 //! Leases that expire are revoked, by the leader and nobody else.
 
-use super::super::Chore as _;
+use super::super::BackgroundTask as _;
 use super::super::leases::Leases;
 use super::*;
 
@@ -25,7 +25,7 @@ fn an_expired_lease_is_revoked_and_counted() {
     assert!(rig.take_proposed().is_empty());
     let now = rig.advance(SECOND);
     assert!(leases.turn(now) < now + SECOND / 10, "somebody looks again soon");
-    assert_eq!(revoked(&rig.settle_all()), [7]);
+    assert_eq!(revoked(&rig.complete_all()), [7]);
     leases.turn(now);
     assert_eq!(rig.server.metrics().lease_expired.get(), 1);
     assert!(rig.server.state().lessor.is_empty());
@@ -48,21 +48,21 @@ fn a_follower_revokes_nothing() {
 fn leadership_is_confirmed_before_anything_is_revoked() {
     let mut rig = Rig::new();
     rig.lead();
-    rig.server.shared.progress.set_rules_alone(false);
+    rig.server.inner.raft.progress.set_sole_leader(false);
     grant(&mut rig, 7, 10);
     let mut leases = Leases::new(rig.server.clone());
     let now = rig.advance(60 * SECOND);
     leases.turn(now);
     rig.look();
     assert_eq!((rig.proposed.len(), rig.reads.len()), (0, 1));
-    rig.reads.pop().unwrap().keep(Err(Error::LeaderChanged));
+    rig.reads.pop().unwrap().send(Err(Error::LeaderChanged)).unwrap();
     leases.turn(now);
     assert!(rig.take_proposed().is_empty(), "it is not the leader");
     // The lessor hands it out again, and this time it is.
     let now = rig.advance(10 * SECOND);
     leases.turn(now);
     rig.look();
-    rig.reads.pop().unwrap().keep(Ok(()));
+    rig.reads.pop().unwrap().send(Ok(())).unwrap();
     leases.turn(now);
     assert_eq!(revoked(&rig.take_proposed()), [7]);
 }
@@ -71,14 +71,14 @@ fn leadership_is_confirmed_before_anything_is_revoked() {
 fn leadership_that_is_lost_while_it_is_confirmed_revokes_nothing() {
     let mut rig = Rig::new();
     rig.lead();
-    rig.server.shared.progress.set_rules_alone(false);
+    rig.server.inner.raft.progress.set_sole_leader(false);
     grant(&mut rig, 7, 10);
     let mut leases = Leases::new(rig.server.clone());
     let now = rig.advance(60 * SECOND);
     leases.turn(now);
     rig.look();
     rig.follow();
-    rig.reads.pop().unwrap().keep(Ok(()));
+    rig.reads.pop().unwrap().send(Ok(())).unwrap();
     leases.turn(now);
     assert!(rig.take_proposed().is_empty());
 }
@@ -93,7 +93,7 @@ fn many_are_revoked_some_at_a_time() {
     let mut sizes = Vec::new();
     for _ in 0..5 {
         leases.turn(now);
-        sizes.push(rig.settle_all().len());
+        sizes.push(rig.complete_all().len());
     }
     assert_eq!(sizes, [64, 64, 64, 8, 0]);
     assert_eq!(rig.server.metrics().lease_expired.get(), 200);
@@ -129,7 +129,7 @@ fn what_is_left_of_long_leases_is_written_down() {
     let mut leases = Leases::new(rig.server.clone());
     let now = rig.advance(300 * SECOND);
     leases.turn(now);
-    let requests = rig.settle_all();
+    let requests = rig.complete_all();
     let checkpoints = &requests[0].lease_checkpoint.as_ref().unwrap().checkpoints;
     assert_eq!((checkpoints[0].id, checkpoints[0].remaining_ttl), (7, 3300));
 }
@@ -143,7 +143,7 @@ fn a_revoke_is_made_in_the_name_of_root() {
     let mut leases = Leases::new(rig.server.clone());
     let now = rig.advance(10 * SECOND);
     leases.turn(now);
-    let requests = rig.settle_all();
+    let requests = rig.complete_all();
     let header = requests[0].header.as_ref().unwrap();
     assert_eq!(header.username, "root");
     assert_eq!(header.auth_revision, rig.server.state().auth.revision());

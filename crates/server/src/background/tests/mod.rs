@@ -1,4 +1,4 @@
-//! Chores against a member whose log is a list: what they propose is taken, applied and settled by the test.
+//! BackgroundTasks against a member whose log is a list: what they propose is taken, applied and settled by the test.
 
 mod compaction;
 mod leases;
@@ -26,15 +26,16 @@ use types::{Index, MemberId, Term};
 
 use crate::apply::{Applied, Reply};
 use crate::config::ServerConfig;
+use crate::context::MemberContext;
 use crate::error::Error;
 use crate::metrics::Metrics;
 use crate::pipeline::raft_loop::Event;
 use crate::pipeline::voters::Voters;
-use crate::propose::pending::Settled;
-use crate::server::{Server, Shared};
+use crate::propose::pending::AppliedProposal;
+use crate::server::{Server, ServerInner};
 use crate::state::{Config, StateMachine};
-use crate::sync::oneshot::Promise;
-use crate::transport::Alone;
+use crate::transport::NoPeers;
+use sync::oneshot;
 
 pub(super) const LOCAL: MemberId = MemberId(1);
 pub(super) const SECOND: Duration = Duration::from_secs(1);
@@ -49,7 +50,7 @@ pub(crate) struct Rig {
     /// What was proposed, as of the last look.
     pub(crate) proposed: Vec<(u64, InternalRaftRequest)>,
     /// Reads that wait for their index.
-    pub(super) reads: Vec<Promise<Result<(), Error>>>,
+    pub(super) reads: Vec<oneshot::Sender<Result<(), Error>>>,
 }
 
 impl Rig {
@@ -63,17 +64,16 @@ impl Rig {
         change(&mut config);
         let (disk, clock) = (SimDisk::new(0), SimClock::default());
         let state = state(&disk, &clock, &config);
-        let shared = Shared::new(
+        let context = MemberContext {
+            local: LOCAL,
+            cluster_id: ClusterId(7),
             config,
-            Arc::new(disk),
-            Arc::new(clock.clone()),
-            ClusterId(7),
-            LOCAL,
-            state,
-            Arc::new(Alone),
-            Metrics::new(&Registry::new()).unwrap(),
-        );
-        let server = Server { shared: Arc::new(shared) };
+            disk: Arc::new(disk),
+            clock: Arc::new(clock.clone()),
+            metrics: Metrics::new(&Registry::new()).unwrap(),
+        };
+        let inner = ServerInner::new(context, state, Arc::new(NoPeers));
+        let server = Server { inner: Arc::new(inner) };
         let (proposed, reads) = (Vec::new(), Vec::new());
         Rig { server, clock, applied: 0, voters: Voters::default(), proposed, reads }
     }
@@ -81,16 +81,16 @@ impl Rig {
     /// Makes this member the leader, of itself alone; its lessor too.
     pub(crate) fn lead(&mut self) {
         let now = self.now();
-        self.server.shared.progress.set_leader(Some(LOCAL), true, now);
-        self.server.shared.progress.set_rules_alone(true);
+        self.server.inner.raft.progress.set_leader(Some(LOCAL), true, now);
+        self.server.inner.raft.progress.set_sole_leader(true);
         self.server.state().lessor.promote(Duration::ZERO, now);
     }
 
     /// Makes another member the leader.
     pub(super) fn follow(&mut self) {
         let now = self.now();
-        self.server.shared.progress.set_leader(Some(MemberId(2)), false, now);
-        self.server.shared.progress.set_rules_alone(false);
+        self.server.inner.raft.progress.set_leader(Some(MemberId(2)), false, now);
+        self.server.inner.raft.progress.set_sole_leader(false);
         self.server.state().lessor.demote();
     }
 
@@ -106,13 +106,13 @@ impl Rig {
     /// Takes what was proposed and asked for.
     pub(crate) fn look(&mut self) {
         let mut events = Vec::new();
-        self.server.shared.raft.take(&mut events);
+        self.server.inner.raft.queue.take(&mut events);
         for event in events {
             match event {
                 Event::Propose { id, data, .. } => {
                     self.proposed.push((id, InternalRaftRequest::decode(data).unwrap()));
                 }
-                Event::Read(reader) => self.reads.push(reader.promise),
+                Event::ReadIndex(read) => self.reads.push(read.waiter),
                 _ => {}
             }
         }
@@ -125,12 +125,12 @@ impl Rig {
     }
 
     /// Applies what was proposed, and answers.
-    pub(super) fn settle_all(&mut self) -> Vec<InternalRaftRequest> {
+    pub(super) fn complete_all(&mut self) -> Vec<InternalRaftRequest> {
         self.look();
         let proposed = std::mem::take(&mut self.proposed);
         for (id, request) in &proposed {
             let answer = self.apply(request);
-            self.server.shared.waits.settle(*id, Ok(answer));
+            self.server.inner.proposals.pending.complete(*id, Ok(answer));
         }
         proposed.into_iter().map(|(_, request)| request).collect()
     }
@@ -139,12 +139,12 @@ impl Rig {
     pub(crate) fn fail_all(&mut self, error: &Error) {
         self.look();
         for (id, _) in std::mem::take(&mut self.proposed) {
-            self.server.shared.waits.settle(id, Err(error.clone()));
+            self.server.inner.proposals.pending.complete(id, Err(error.clone()));
         }
     }
 
     /// Carries a request out as the next entry of the log.
-    pub(super) fn apply(&mut self, request: &InternalRaftRequest) -> Settled {
+    pub(super) fn apply(&mut self, request: &InternalRaftRequest) -> AppliedProposal {
         self.applied += 1;
         let entry = Entry {
             term: TERM,
@@ -157,7 +157,7 @@ impl Rig {
         match state.apply(&entry, &|_| true, &mut self.voters).unwrap() {
             Applied::Request(outcome) => {
                 let result = outcome.result.unwrap();
-                Settled::Request { revision: outcome.revision, result }
+                AppliedProposal::Request { revision: outcome.revision, result }
             }
             other => panic!("{other:?}"),
         }
@@ -166,8 +166,8 @@ impl Rig {
     /// Carries out what changes something.
     pub(crate) fn done(&mut self, request: &InternalRaftRequest) -> Reply {
         match self.apply(request) {
-            Settled::Request { result, .. } => result.unwrap(),
-            Settled::ConfChange(_) => panic!("a request"),
+            AppliedProposal::Request { result, .. } => result.unwrap(),
+            AppliedProposal::ConfChange(_) => panic!("a request"),
         }
     }
 
@@ -206,24 +206,24 @@ fn state(disk: &SimDisk, clock: &SimClock, config: &ServerConfig) -> StateMachin
 }
 
 mod all {
-    use super::super::{Chores, TURN_MAX};
+    use super::super::{BackgroundTasks, TURN_MAX};
     use super::*;
 
     #[test]
     fn a_member_that_starts_publishes_and_decides_on_a_version() {
         let mut rig = Rig::new();
-        let mut chores = Chores::new(rig.server.clone());
-        let waiting = chores.published().wait();
+        let mut chores = BackgroundTasks::new(rig.server.clone());
+        let mut waiting = chores.published().wait();
         rig.lead();
         let now = rig.now();
         chores.turn(now);
-        let requests = rig.settle_all();
+        let requests = rig.complete_all();
         assert!(requests[0].cluster_member_attr_set.is_some());
         assert_eq!(requests[1].cluster_version_set.as_ref().unwrap().ver, "3.7.0");
-        assert_eq!(waiting.try_take(), None);
+        assert_eq!(waiting.try_recv(), Ok(None));
         chores.turn(now);
-        assert_eq!(waiting.try_take(), Some(()));
-        assert_eq!(chores.published().wait().try_take(), Some(()), "and whoever comes later");
+        assert_eq!(waiting.try_recv(), Ok(Some(())));
+        assert_eq!(chores.published().wait().try_recv(), Ok(Some(())), "and whoever comes later");
     }
 
     #[test]
@@ -232,12 +232,12 @@ mod all {
         rig.follow();
         let decided = proto::membershippb::ClusterVersionSetRequest { ver: "3.7.0".to_owned() };
         rig.done(&InternalRaftRequest { cluster_version_set: Some(decided), ..header() });
-        let mut chores = Chores::new(rig.server.clone());
+        let mut chores = BackgroundTasks::new(rig.server.clone());
         let now = rig.now();
         chores.turn(now);
-        rig.settle_all();
+        rig.complete_all();
         // What was handed to the pool is forgotten with it: nobody works there.
-        rig.server.shared.pools.close();
+        rig.server.inner.pools.close();
         chores.turn(now);
         assert_eq!(chores.turn(now), TURN_MAX);
     }

@@ -1,9 +1,10 @@
 //! A member publishes what it is, until it is heard.
 
-use super::super::Chore as _;
+use super::super::BackgroundTask as _;
 use super::super::corruption::Others;
 use super::super::publish::Publish;
 use super::*;
+use sync::oneshot;
 
 fn publish(rig: &Rig) -> Publish {
     Publish::new(rig.server.clone(), Arc::new(Others(rig.server.clone())))
@@ -13,12 +14,12 @@ fn publish(rig: &Rig) -> Publish {
 fn name_and_client_urls_are_published() {
     let mut rig = Rig::with(|config| config.name = "m1".to_owned());
     let mut publish = publish(&rig);
-    let waiting = publish.published().wait();
+    let mut waiting = publish.published().wait();
     let now = rig.now();
     publish.turn(now);
-    rig.settle_all();
+    rig.complete_all();
     assert_eq!(publish.turn(now), Duration::MAX, "nothing is left to do");
-    assert_eq!(waiting.try_take(), Some(()));
+    assert_eq!(waiting.try_recv(), Ok(Some(())));
     let members = rig.server.state().cluster.now();
     let attributes = &members.member(LOCAL).unwrap().attributes;
     assert_eq!(attributes.name, "m1");
@@ -29,19 +30,19 @@ fn name_and_client_urls_are_published() {
 fn a_publication_that_fails_is_tried_again() {
     let mut rig = Rig::new();
     let mut publish = publish(&rig);
-    let waiting = publish.published().wait();
+    let mut waiting = publish.published().wait();
     for _ in 0..3 {
         let now = rig.advance(SECOND);
         publish.turn(now);
         rig.fail_all(&Error::Timeout);
         publish.turn(now);
-        assert_eq!(waiting.try_take(), None);
+        assert_eq!(waiting.try_recv(), Ok(None));
     }
     let now = rig.advance(SECOND);
     publish.turn(now);
-    rig.settle_all();
+    rig.complete_all();
     publish.turn(now);
-    assert_eq!(waiting.try_take(), Some(()));
+    assert_eq!(waiting.try_recv(), Ok(Some(())));
 }
 
 #[test]
@@ -66,18 +67,18 @@ fn a_publication_that_a_snapshot_may_have_is_made_again_at_once() {
     let mut rig = Rig::new();
     rig.follow();
     let mut publish = publish(&rig);
-    let waiting = publish.published().wait();
+    let mut waiting = publish.published().wait();
     let now = rig.now();
     publish.turn(now);
     assert_eq!(rig.take_proposed().len(), 1);
     let config = ServerConfig::new("default", "/data");
     let sent = state(&SimDisk::new(1), &SimClock::default(), &config);
-    rig.server.shared.replace_state(sent.into());
+    rig.server.inner.state.replace(sent.into());
     assert_eq!(publish.turn(now), now);
     publish.turn(now);
-    rig.settle_all();
+    rig.complete_all();
     publish.turn(now);
-    assert_eq!(waiting.try_take(), Some(()));
+    assert_eq!(waiting.try_recv(), Ok(Some(())));
 }
 
 #[test]
@@ -91,11 +92,7 @@ fn a_member_that_stops_leaves_nobody_waiting() {
     rig.fail_all(&Error::Stopped);
     assert_eq!(publish.turn(now), Duration::MAX);
     for mut waiting in [before, published.wait()] {
-        assert_eq!(
-            crate::background::pending_task::poll(&mut waiting),
-            Some(None),
-            "it never will be"
-        );
+        assert_eq!(waiting.try_recv(), Err(oneshot::Canceled));
     }
 }
 
@@ -107,7 +104,7 @@ fn a_thread_that_ends_leaves_nobody_waiting() {
     let before = published.wait();
     drop(publish);
     for mut waiting in [before, published.wait()] {
-        assert_eq!(crate::background::pending_task::poll(&mut waiting), Some(None));
+        assert_eq!(waiting.try_recv(), Err(oneshot::Canceled));
     }
 }
 
@@ -119,7 +116,7 @@ fn with_the_gate_hashes_are_compared_first() {
     publish.turn(now);
     assert!(rig.take_proposed().is_empty(), "not before");
     // Nobody works in the pool of this member: without a hash of its own it must not start.
-    rig.server.shared.pools.close();
+    rig.server.inner.pools.close();
     publish.turn(now);
     assert!(rig.server.is_stopping());
     assert!(rig.take_proposed().is_empty());

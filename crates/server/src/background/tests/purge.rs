@@ -1,10 +1,8 @@
 //! Old files are removed, and no others.
 
-use std::sync::atomic::Ordering;
-
 use env::{Create, Lock, Locking, Open};
 
-use super::super::Chore as _;
+use super::super::BackgroundTask as _;
 use super::super::pending_task::{POLL, poll};
 use super::super::purge::{Purge, purge};
 use testkit::waiting::block_on;
@@ -14,7 +12,7 @@ use crate::request::Credentials;
 
 /// Puts empty files into a folder.
 fn make(rig: &Rig, dir: &Path, names: impl Iterator<Item = String>) {
-    let disk = &rig.server.shared.disk;
+    let disk = &rig.server.inner.context.disk;
     disk.create_dir_all(dir).unwrap();
     names.for_each(|name| drop(disk.open(&dir.join(name), Open::create(Create::New)).unwrap()));
 }
@@ -24,12 +22,12 @@ fn segment(number: u64) -> String {
 }
 
 fn names(rig: &Rig, dir: &Path) -> Vec<String> {
-    rig.server.shared.disk.read_dir(dir).unwrap()
+    rig.server.inner.context.disk.read_dir(dir).unwrap()
 }
 
 fn rig() -> Rig {
     let rig = Rig::with(|config| (config.max_wals, config.max_snapshots) = (2, 1));
-    rig.server.shared.first_segment.store(u64::MAX, Ordering::Release);
+    rig.server.inner.log_status.set_first_segment(u64::MAX);
     rig
 }
 
@@ -40,7 +38,7 @@ fn the_newest_are_kept() {
     make(&rig, &log, (0..4).map(segment).chain(["0.tmp".to_owned()]));
     let snapshots = ["1-1.snap", "1-2.snap", "1.snap.db", "2.snap.db", "db"].map(str::to_owned);
     make(&rig, &snap, snapshots.into_iter());
-    purge(&rig.server.shared);
+    purge(&rig.server);
     assert_eq!(names(&rig, &log), ["0.tmp".to_owned(), segment(2), segment(3)]);
     assert_eq!(names(&rig, &snap), ["1-2.snap", "2.snap.db", "db"]);
 }
@@ -51,9 +49,9 @@ fn a_segment_that_is_in_use_stays_and_all_after_it() {
     let log = rig.server.config().wal_path();
     make(&rig, &log, (0..5).map(segment));
     make(&rig, &rig.server.config().snap_path(), std::iter::empty());
-    let used = rig.server.shared.disk.open(&log.join(segment(1)), Open::write()).unwrap();
+    let used = rig.server.inner.context.disk.open(&log.join(segment(1)), Open::write()).unwrap();
     assert!(used.try_lock(Locking::Ofd, Lock::Exclusive).unwrap());
-    purge(&rig.server.shared);
+    purge(&rig.server);
     assert_eq!(names(&rig, &log), (1..5).map(segment).collect::<Vec<_>>());
 }
 
@@ -61,18 +59,18 @@ fn a_segment_that_is_in_use_stays_and_all_after_it() {
 #[test]
 fn a_segment_that_a_replay_needs_stays_though_nobody_has_it_locked() {
     let rig = rig();
-    rig.server.shared.first_segment.store(1, Ordering::Release);
+    rig.server.inner.log_status.set_first_segment(1);
     let log = rig.server.config().wal_path();
     make(&rig, &log, (0..5).map(segment));
     make(&rig, &rig.server.config().snap_path(), std::iter::empty());
-    purge(&rig.server.shared);
+    purge(&rig.server);
     assert_eq!(names(&rig, &log), (1..5).map(segment).collect::<Vec<_>>());
 }
 
 #[test]
 fn a_folder_that_cannot_be_read_ends_nothing() {
     let rig = rig();
-    purge(&rig.server.shared);
+    purge(&rig.server);
     assert!(!rig.server.is_stopping());
 }
 
@@ -90,7 +88,7 @@ fn whatever_takes_long_does_not_hold_it_up() {
     let now = rig.now();
     assert_eq!(chore.turn(now), now + POLL, "it is under way");
     // A thread does what waits for it before it ends.
-    let pool = Arc::clone(&rig.server.shared.pools.short);
+    let pool = Arc::clone(&rig.server.inner.pools.short);
     let done = pool.run(|| ());
     let thread = std::thread::spawn({
         let pool = Arc::clone(&pool);

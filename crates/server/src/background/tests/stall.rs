@@ -1,18 +1,15 @@
-//! A disk that hangs is noticed.
+//! The stall detector reports a disk that hangs.
 
-use std::sync::atomic::Ordering;
-
-use super::super::Chore as _;
+use super::super::BackgroundTask as _;
 use super::super::stall::Stall;
 use super::*;
 
 #[test]
-fn a_write_that_does_not_come_back_is_a_stall() {
+fn a_log_write_longer_than_a_second_is_reported_as_a_stall() {
     let mut rig = Rig::new();
     let mut stall = Stall::new(rig.server.clone());
     let began = rig.advance(SECOND);
-    let nanos = u64::try_from(began.as_nanos()).unwrap();
-    rig.server.shared.sync_began.store(nanos, Ordering::Relaxed);
+    rig.server.inner.log_status.set_write_began(Some(began));
     let now = rig.advance(SECOND - Duration::from_millis(1));
     assert_eq!(rig.server.stalled_for(), None);
     assert!(stall.turn(now) <= now + SECOND);
@@ -21,7 +18,7 @@ fn a_write_that_does_not_come_back_is_a_stall() {
     assert_eq!(rig.server.stalled_for(), Some(2 * SECOND - Duration::from_millis(1)));
     stall.turn(now);
     assert!(stall.is_told());
-    rig.server.shared.sync_began.store(0, Ordering::Relaxed);
+    rig.server.inner.log_status.set_write_began(None);
     assert_eq!(rig.server.stalled_for(), None);
     stall.turn(now);
     assert!(!stall.is_told());

@@ -6,7 +6,7 @@ use proto::membershippb::{ClusterVersionSetRequest, DowngradeInfoSetRequest};
 use proto::walpb::Snapshot;
 use wal::Wal;
 
-use super::super::Chore as _;
+use super::super::BackgroundTask as _;
 use super::super::storage::follow;
 use super::super::versions::{ClusterVersion, DowngradeEnd};
 use super::*;
@@ -46,7 +46,7 @@ fn a_new_leader_decides_at_once() {
     assert!(rig.take_proposed().is_empty());
     rig.lead();
     chore.turn(now);
-    assert_eq!(versions_proposed(&rig.settle_all()), ["3.7.0"]);
+    assert_eq!(versions_proposed(&rig.complete_all()), ["3.7.0"]);
     assert_eq!(chore.turn(now), now + 4 * SECOND);
     assert_eq!(version(&rig), Some(Version::new(3, 7)));
 }
@@ -59,7 +59,7 @@ fn one_that_is_not_heard_of_keeps_the_cluster_at_the_oldest() {
     let mut chore = ClusterVersion::new(rig.server.clone());
     let now = rig.now();
     chore.turn(now);
-    assert_eq!(versions_proposed(&rig.settle_all()), ["3.0.0"]);
+    assert_eq!(versions_proposed(&rig.complete_all()), ["3.0.0"]);
     chore.turn(now);
     let now = rig.advance(4 * SECOND);
     chore.turn(now);
@@ -77,7 +77,7 @@ fn a_cluster_is_raised_within_four_seconds() {
     assert!(rig.take_proposed().is_empty());
     let now = rig.advance(4 * SECOND);
     chore.turn(now);
-    assert_eq!(versions_proposed(&rig.settle_all()), ["3.7.0"]);
+    assert_eq!(versions_proposed(&rig.complete_all()), ["3.7.0"]);
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_downgrade_lowers_the_version() {
     let mut chore = ClusterVersion::new(rig.server.clone());
     let now = rig.advance(4 * SECOND);
     chore.turn(now);
-    assert_eq!(versions_proposed(&rig.settle_all()), ["3.6.0"]);
+    assert_eq!(versions_proposed(&rig.complete_all()), ["3.6.0"]);
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_downgrade_to_what_this_member_runs_is_over() {
     rig.lead();
     let now = rig.advance(5 * SECOND);
     chore.turn(now);
-    rig.settle_all();
+    rig.complete_all();
     chore.turn(now);
     assert!(!rig.server.state().cluster.now().downgrade().enabled);
 }
@@ -146,19 +146,19 @@ fn nobody_looks_after_downgrades_if_the_flags_say_so() {
 #[test]
 fn the_database_follows_the_cluster() {
     let mut rig = Rig::new();
-    follow(&rig.server.shared);
+    follow(&rig.server);
     assert_eq!(stored(&rig), None, "nobody has decided yet");
     set_version(&mut rig, "3.0.0");
-    follow(&rig.server.shared);
+    follow(&rig.server);
     assert_eq!(stored(&rig), Some(Version::new(3, 5)), "as good as undecided");
     set_version(&mut rig, "3.7.0");
-    follow(&rig.server.shared);
+    follow(&rig.server);
     assert_eq!(stored(&rig), Some(Version::new(3, 7)));
 }
 
 /// Begins a log on the disk of a member, with some requests in it.
 fn begin_log(rig: &Rig, requests: &[InternalRaftRequest]) -> Wal {
-    let (disk, dir) = (&rig.server.shared.disk, rig.server.config().wal_path());
+    let (disk, dir) = (&rig.server.inner.context.disk, rig.server.config().wal_path());
     disk.create_dir_all_durably(dir.parent().unwrap()).unwrap();
     let mut log = Wal::create(Arc::clone(disk), &dir, "", wal::Config::default()).unwrap();
     let entry = |(number, request): (usize, &InternalRaftRequest)| proto::raftpb::Entry {
@@ -189,7 +189,7 @@ fn newer_request() -> InternalRaftRequest {
 fn downgrading() -> Rig {
     let mut rig = Rig::new();
     set_version(&mut rig, "3.7.0");
-    follow(&rig.server.shared);
+    follow(&rig.server);
     set_downgrade(&mut rig, "3.6.0");
     set_version(&mut rig, "3.6.0");
     rig
@@ -203,18 +203,18 @@ fn stored(rig: &Rig) -> Option<Version> {
 fn a_database_is_moved_down_once_the_older_release_can_read_the_log() {
     let rig = downgrading();
     let mut log = begin_log(&rig, &[newer_request(), version_request("3.6.0")]);
-    follow(&rig.server.shared);
+    follow(&rig.server);
     assert_eq!(stored(&rig), Some(Version::new(3, 7)), "3.6 could not read the log");
     let conf_state = Some(proto::raftpb::ConfState::default());
     let snapshot = Snapshot { index: Some(2), term: Some(2), conf_state };
     log.save_snapshot(&snapshot).unwrap();
-    follow(&rig.server.shared);
+    follow(&rig.server);
     assert_eq!(stored(&rig), Some(Version::new(3, 6)), "nobody reads that part any more");
 }
 
 #[test]
 fn a_database_is_not_moved_down_if_the_log_cannot_be_read() {
     let rig = downgrading();
-    follow(&rig.server.shared);
+    follow(&rig.server);
     assert_eq!(stored(&rig), Some(Version::new(3, 7)));
 }

@@ -1,4 +1,5 @@
-//! A member that has no space tells all others before it tells whoever asked; one that is sent a snapshot goes on where that is.
+//! The applier raises `NOSPACE` before it completes a refused request, and continues behind a received
+//! snapshot.
 
 use std::task::{Context, Poll, Waker};
 
@@ -14,32 +15,32 @@ use crate::error::Error;
 use crate::propose::pending::Proposal;
 use crate::propose::typed::AppliedReply;
 
-/// A member without space, whose log is what the test applies.
-struct Full {
+/// A member over its quota, whose log is the list of entries that the test applies.
+struct FullMember {
     rig: Rig,
     applier: Applier,
     last: u64,
 }
 
-/// Nobody commits anything here.
-struct Nobody;
+/// Commits nothing.
+struct NoMaintenance;
 
-impl Keeper for Nobody {
-    fn take_over(&mut self, _: &Backend) -> io::Result<()> {
+impl BackendMaintenance for NoMaintenance {
+    fn switch_to(&mut self, _: &Backend) -> io::Result<()> {
         Ok(())
     }
 }
 
-fn applier(rig: &Rig, keeper: impl Keeper + 'static) -> Applier {
-    let (shared, (inbox, snapshots)) = (Arc::clone(&rig.server.shared), Default::default());
-    Applier::new(shared, inbox, snapshots, Voters::default(), Index::ZERO, Box::new(keeper))
+fn applier(rig: &Rig, maintenance: impl BackendMaintenance + 'static) -> Applier {
+    let (inboxes, voters) = (Inboxes::default(), Voters::default());
+    Applier::new(&rig.server, &inboxes, voters, Index::ZERO, Box::new(maintenance))
 }
 
-impl Full {
-    fn new() -> Full {
+impl FullMember {
+    fn new() -> FullMember {
         let rig = Rig::with(|config| config.quota_backend_bytes = 1);
-        let applier = applier(&rig, Nobody);
-        Full { rig, applier, last: 0 }
+        let applier = applier(&rig, NoMaintenance);
+        FullMember { rig, applier, last: 0 }
     }
 
     /// Proposes a put.
@@ -48,7 +49,7 @@ impl Full {
         self.rig.server.propose(put).unwrap()
     }
 
-    /// Applies all that was proposed. Returns it.
+    /// Applies all proposed requests, and returns them.
     fn apply(&mut self) -> Vec<InternalRaftRequest> {
         self.rig.look();
         let proposed = std::mem::take(&mut self.rig.proposed);
@@ -59,7 +60,7 @@ impl Full {
             Entry { term: Term(1), index, kind: EntryType::Normal, data, ..Entry::default() }
         });
         let message = Message { entries: entries.collect(), ..Message::default() };
-        self.applier.inbox.push(Work::Apply(Box::new(message)));
+        self.applier.inbox.push(ApplyWork::Apply(Box::new(message)));
         self.applier.turn().unwrap();
         requests
     }
@@ -76,33 +77,32 @@ fn poll<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
     }
 }
 
-/// Whether it was answered that there is no space.
+/// Returns whether the put completed with `NoSpace`.
 fn is_refused(put: &mut Proposal<AppliedReply<PutResult>>) -> bool {
-    let answer = poll(put);
-    matches!(answer, Some(Ok(AppliedReply { result: Err(Refusal::NoSpace), .. })))
+    matches!(poll(put), Some(Ok(AppliedReply { result: Err(Refusal::NoSpace), .. })))
 }
 
 #[test]
-fn whoever_hears_that_there_is_no_space_finds_the_alarm() {
-    let mut full = Full::new();
+fn a_request_is_refused_for_space_after_the_alarm_is_active() {
+    let mut full = FullMember::new();
     let (mut first, mut second) = (full.put(), full.put());
     full.apply();
     assert!(poll(&mut first).is_none() && poll(&mut second).is_none());
     assert_eq!(full.alarms(), 0);
     let raised = full.apply();
-    assert_eq!(raised.len(), 1, "it is proposed once");
+    assert_eq!(raised.len(), 1, "the alarm is proposed once");
     assert_eq!(raised[0].alarm.unwrap().member_id, full.rig.server.local().0);
     assert_eq!(full.alarms(), 1);
     assert!(is_refused(&mut first) && is_refused(&mut second));
     let mut third = full.put();
     full.apply();
-    assert!(is_refused(&mut third), "at once: all know already");
+    assert!(is_refused(&mut third), "at once: the alarm is active");
     assert!(full.apply().is_empty());
 }
 
 #[test]
-fn those_who_ask_and_those_who_are_applied_share_one_alarm() {
-    let mut full = Full::new();
+fn a_quota_check_and_an_applied_request_share_one_alarm() {
+    let mut full = FullMember::new();
     let server = full.rig.server.clone();
     let mut applied = full.put();
     full.apply();
@@ -116,8 +116,8 @@ fn those_who_ask_and_those_who_are_applied_share_one_alarm() {
 }
 
 #[test]
-fn an_alarm_that_cannot_be_raised_holds_up_nobody() {
-    let mut full = Full::new();
+fn a_request_completes_if_its_alarm_cannot_be_raised() {
+    let mut full = FullMember::new();
     let mut put = full.put();
     full.apply();
     full.rig.fail_all(&Error::ProposalDropped);
@@ -125,28 +125,27 @@ fn an_alarm_that_cannot_be_raised_holds_up_nobody() {
     assert_eq!(full.alarms(), 0);
     let mut again = full.put();
     full.apply();
-    assert_eq!(full.apply().len(), 1, "the next one tries again");
+    assert_eq!(full.apply().len(), 1, "the next request raises it");
     assert!(is_refused(&mut again));
 }
 
-/// As long as a request may take, and no longer.
 #[test]
-fn an_alarm_that_is_never_applied_is_not_waited_for_forever() {
-    let mut full = Full::new();
+fn a_request_times_out_if_its_alarm_is_never_applied() {
+    let mut full = FullMember::new();
     let (mut put, server) = (full.put(), full.rig.server.clone());
     full.apply();
-    let waits = &server.shared.waits;
-    let asked = full.rig.now();
+    let pending = &server.inner.proposals.pending;
+    let since = full.rig.now();
     full.rig.advance(server.config().request_timeout());
     let mut late = Box::pin(server.check_quota(100));
     assert_eq!(poll(&mut late), None);
-    waits.expire(asked, |_| Error::Timeout);
-    assert!(matches!(poll(&mut put), Some(Err(Error::Timeout))), "nobody knows what became of it");
+    pending.expire(since, |_| Error::Timeout);
+    assert!(matches!(poll(&mut put), Some(Err(Error::Timeout))));
     assert_eq!(poll(&mut late), Some(Err(Refusal::NoSpace.into())));
 }
 
-/// The database of a member that has been asked to compact, and has not begun; and how far it is.
-fn in_the_midst_of_a_compaction() -> (Vec<u8>, Index) {
+/// Returns the database of a member with a scheduled compaction, and its applied index.
+fn database_with_scheduled_compaction() -> (Vec<u8>, Index) {
     let mut rig = Rig::new();
     (0..10).for_each(|_| rig.put("a"));
     let compaction = pb::CompactionRequest { revision: 8, ..pb::CompactionRequest::default() };
@@ -156,52 +155,60 @@ fn in_the_midst_of_a_compaction() -> (Vec<u8>, Index) {
     (image, state.applied().unwrap().0)
 }
 
-/// Has a database of a member that was sent it.
-fn restored(keeper: impl Keeper + 'static, rig: &Rig) {
-    let (image, index) = in_the_midst_of_a_compaction();
-    let shared = &rig.server.shared;
-    shared.disk.create_dir_all_durably(&shared.config.snap_path()).unwrap();
+/// Restores the member from a received database.
+fn restore(maintenance: impl BackendMaintenance + 'static, rig: &Rig) {
+    let (image, index) = database_with_scheduled_compaction();
+    let inner = &rig.server.inner;
+    inner.context.disk.create_dir_all_durably(&inner.context.config.snap_path()).unwrap();
     for index in [1, index.0] {
-        shared.files.receive_db(&mut &image[..]).unwrap().sync().unwrap().keep(index).unwrap();
+        inner
+            .snapshot_files
+            .snapshotter
+            .receive_db(&mut &image[..])
+            .unwrap()
+            .sync()
+            .unwrap()
+            .keep(index)
+            .unwrap();
     }
-    let mut applier = applier(rig, keeper);
-    applier.inbox.push(Work::Restore(index));
+    let mut applier = applier(rig, maintenance);
+    applier.inbox.push(ApplyWork::Restore(index));
     applier.turn().unwrap();
     assert_eq!(rig.server.applied(), index);
 }
 
 #[test]
-fn a_compaction_that_a_snapshot_brings_begins() {
+fn a_compaction_scheduled_in_a_snapshot_is_resumed() {
     let rig = Rig::new();
-    assert!(!rig.server.shared.compaction.is_rung());
-    restored(Nobody, &rig);
-    assert!(rig.server.shared.compaction.is_rung());
+    assert!(!rig.server.inner.compaction.is_notified());
+    restore(NoMaintenance, &rig);
+    assert!(rig.server.inner.compaction.is_notified());
     let turn = rig.server.state().store.turn_compaction().unwrap();
     assert_ne!(turn, mvcc::CompactionTurn::Idle);
 }
 
-/// Looks at what is counted when a database takes the place of another.
-struct Looking(prometheus::IntGauge);
+/// Checks the gauge when the database is replaced.
+struct GaugeCheck(prometheus::IntGauge);
 
-impl Keeper for Looking {
-    fn take_over(&mut self, _: &Backend) -> io::Result<()> {
+impl BackendMaintenance for GaugeCheck {
+    fn switch_to(&mut self, _: &Backend) -> io::Result<()> {
         assert_eq!(self.0.get(), 1);
         Ok(())
     }
 }
 
 #[test]
-fn databases_from_before_a_snapshot_go_with_it() {
+fn received_databases_up_to_the_snapshot_are_removed() {
     let rig = Rig::new();
-    restored(Nobody, &rig);
-    let shared = &rig.server.shared;
-    assert_eq!(shared.disk.read_dir(&shared.config.snap_path()).unwrap(), ["db"]);
+    restore(NoMaintenance, &rig);
+    let inner = &rig.server.inner;
+    assert_eq!(inner.context.disk.read_dir(&inner.context.config.snap_path()).unwrap(), ["db"]);
 }
 
 #[test]
-fn it_is_counted_that_a_snapshot_is_being_applied() {
+fn the_gauge_is_one_while_a_snapshot_is_applied() {
     let rig = Rig::new();
     let in_progress = rig.server.metrics().snapshot_apply_in_progress.clone();
-    restored(Looking(in_progress.clone()), &rig);
+    restore(GaugeCheck(in_progress.clone()), &rig);
     assert_eq!(in_progress.get(), 0);
 }

@@ -1,4 +1,4 @@
-//! Everybody is told once, in time; and it is counted.
+//! Pending proposals complete once, time out, stay within bounds and are counted.
 
 use super::*;
 
@@ -14,37 +14,39 @@ struct Rig {
     clock: Arc<SimClock>,
     metrics: Metrics,
     registry: Registry,
-    waits: Arc<Waits>,
+    pending: Arc<PendingProposals>,
 }
 
 impl Rig {
     fn new() -> Rig {
         let (clock, registry) = (Arc::new(SimClock::default()), Registry::new());
         let metrics = Metrics::new(&registry).unwrap();
-        let waits = Arc::new(Waits::new(Arc::<SimClock>::clone(&clock), &metrics));
-        Rig { clock, metrics, registry, waits }
+        let pending = Arc::new(PendingProposals::new(Arc::<SimClock>::clone(&clock), &metrics));
+        Rig { clock, metrics, registry, pending }
     }
 
-    fn put(&self) -> Asked {
+    fn put(&self) -> ProposalKind {
         self.put_of(0)
     }
 
-    fn put_of(&self, bytes: usize) -> Asked {
-        Asked::Request { op: Op::Put, bytes, since: self.clock.monotonic() }
+    fn put_of(&self, bytes: usize) -> ProposalKind {
+        ProposalKind::Request { op: Op::Put, bytes, since: self.clock.monotonic() }
     }
 
-    fn register(&self, id: u64) -> Proposal<Settled> {
-        self.waits.register(id, self.put(), Ok).unwrap()
+    fn register(&self, id: u64) -> Proposal<AppliedProposal> {
+        self.pending.register(id, self.put(), Ok).unwrap()
     }
 
-    /// Has the answer sent.
-    fn register_then(&self, id: u64) -> mpsc::Receiver<Answer> {
-        let (tell, told) = mpsc::channel();
-        self.waits.register_then(id, self.put(), move |answer| tell.send(answer).unwrap()).unwrap();
-        told
+    /// Registers a callback that sends the result to the returned channel.
+    fn register_callback(&self, id: u64) -> mpsc::Receiver<ProposalResult> {
+        let (sender, receiver) = mpsc::channel();
+        self.pending
+            .register_callback(id, self.put(), move |result| sender.send(result).unwrap())
+            .unwrap();
+        receiver
     }
 
-    /// How many requests took how long, all together, and came out like this.
+    /// The number of requests with this `success` label, and their total duration in seconds.
     fn counted(&self, success: &str) -> (u64, f64) {
         let name = "etcd_server_request_duration_seconds";
         let family = self.registry.gather().into_iter().find(|family| family.name() == name);
@@ -54,39 +56,39 @@ impl Rig {
         found.map_or((0, 0.0), |all| (all.get_sample_count(), all.get_sample_sum()))
     }
 
-    /// How many succeeded, did not, and failed.
+    /// The counts of `success=true`, of `success=false`, and of failed proposals.
     fn outcomes(&self) -> (u64, u64, u64) {
         (self.counted("true").0, self.counted("false").0, self.metrics.proposals_failed.get())
     }
 }
 
-fn poll(proposal: &mut Proposal<Settled>) -> Option<Answer> {
+fn poll(proposal: &mut Proposal<AppliedProposal>) -> Option<ProposalResult> {
     match Pin::new(proposal).poll(&mut Context::from_waker(std::task::Waker::noop())) {
-        Poll::Ready(answer) => Some(answer),
+        Poll::Ready(result) => Some(result),
         Poll::Pending => None,
     }
 }
 
-fn settled() -> Answer {
-    Ok(Settled::ConfChange(Ok(())))
+fn applied() -> ProposalResult {
+    Ok(AppliedProposal::ConfChange(Ok(())))
 }
 
 #[test]
-fn an_answer_reaches_its_own_waiter() {
+fn a_result_reaches_the_waiter_of_its_id() {
     let rig = Rig::new();
     let (mut first, mut second) = (rig.register(1), rig.register(2));
-    rig.waits.settle(2, settled());
+    rig.pending.complete(2, applied());
     assert!(poll(&mut first).is_none());
-    assert!(matches!(poll(&mut second), Some(Ok(Settled::ConfChange(Ok(()))))));
-    assert!(!rig.waits.contains(2));
+    assert!(matches!(poll(&mut second), Some(Ok(AppliedProposal::ConfChange(Ok(()))))));
+    assert!(!rig.pending.has_waiter(2));
 }
 
 #[test]
-fn what_is_settled_is_counted_with_the_time_it_took() {
+fn a_completed_request_is_counted_with_its_duration() {
     let rig = Rig::new();
     let mut proposal = rig.register(1);
     rig.clock.advance(2 * SECOND);
-    rig.waits.settle(1, settled());
+    rig.pending.complete(1, applied());
     assert!(poll(&mut proposal).is_some());
     drop(proposal);
     assert_eq!(rig.counted("true"), (1, 2.0));
@@ -94,125 +96,125 @@ fn what_is_settled_is_counted_with_the_time_it_took() {
 }
 
 #[test]
-fn what_was_never_proposed_is_no_success() {
+fn a_request_that_was_never_proposed_counts_as_a_failure() {
     let rig = Rig::new();
     for (id, error) in [(1, Error::ProposalDropped), (2, Error::DeadlineExceeded)] {
         let mut proposal = rig.register(id);
-        rig.waits.fail(id, error.clone());
+        rig.pending.fail(id, error.clone());
         assert_eq!(poll(&mut proposal).unwrap().unwrap_err(), error);
     }
     assert_eq!(rig.outcomes(), (0, 2, 2));
 }
 
 #[test]
-fn whoever_gives_up_is_counted_and_waited_for_no_more() {
+fn an_abandoned_request_is_counted_once_and_no_longer_pending() {
     let rig = Rig::new();
     drop(rig.register(1));
-    assert!(!rig.waits.contains(1));
-    assert_eq!(rig.waits.pending(), 0);
+    assert!(!rig.pending.has_waiter(1));
+    assert_eq!(rig.pending.request_count(), 0);
     assert_eq!(rig.outcomes(), (1, 0, 1));
-    rig.waits.fail(1, Error::ProposalDropped);
-    assert_eq!(rig.outcomes(), (1, 0, 1), "not twice");
+    rig.pending.fail(1, Error::ProposalDropped);
+    assert_eq!(rig.outcomes(), (1, 0, 1), "counted twice");
 }
 
 #[test]
-fn changes_of_members_are_not_counted() {
+fn conf_changes_are_not_counted() {
     let rig = Rig::new();
-    drop(rig.waits.register(2, Asked::ConfChange, Ok).unwrap());
-    let mut change = rig.waits.register(3, Asked::ConfChange, Ok).unwrap();
-    assert_eq!(rig.waits.pending(), 0);
-    rig.waits.fail(3, Error::ProposalDropped);
+    drop(rig.pending.register(2, ProposalKind::ConfChange, Ok).unwrap());
+    let mut change = rig.pending.register(3, ProposalKind::ConfChange, Ok).unwrap();
+    assert_eq!(rig.pending.request_count(), 0);
+    rig.pending.fail(3, Error::ProposalDropped);
     assert_eq!(poll(&mut change).unwrap().unwrap_err(), Error::ProposalDropped);
-    assert!(rig.waits.lock().by_id.is_empty());
+    assert!(rig.pending.table.lock().by_id.is_empty());
     assert_eq!(rig.outcomes(), (0, 0, 0));
 }
 
 #[test]
-fn time_runs_out_for_the_first_ones_first() {
+fn requests_expire_in_the_order_of_their_start() {
     let rig = Rig::new();
     let mut first = rig.register(1);
     let until = rig.clock.monotonic();
     rig.clock.advance(SECOND);
     let mut second = rig.register(2);
-    rig.waits.expire(until, |_| Error::Timeout);
+    rig.pending.expire(until, |_| Error::Timeout);
     assert!(matches!(poll(&mut first), Some(Err(Error::Timeout))));
     assert!(poll(&mut second).is_none());
     assert_eq!(rig.outcomes(), (1, 0, 1));
 }
 
 #[test]
-fn a_change_of_members_waits_for_ever_and_holds_up_nobody() {
+fn a_conf_change_never_expires_and_does_not_delay_other_expiries() {
     let rig = Rig::new();
-    let mut change = rig.waits.register(1, Asked::ConfChange, Ok).unwrap();
+    let mut change = rig.pending.register(1, ProposalKind::ConfChange, Ok).unwrap();
     let mut put = rig.register(2);
     rig.clock.advance(1000 * SECOND);
-    rig.waits.expire(rig.clock.monotonic(), |_| Error::Timeout);
+    rig.pending.expire(rig.clock.monotonic(), |_| Error::Timeout);
     assert!(matches!(poll(&mut put), Some(Err(Error::Timeout))));
     assert!(poll(&mut change).is_none());
-    rig.waits.fail_all(&Error::Stopped);
-    assert!(matches!(poll(&mut change), Some(Err(Error::Stopped))), "unless it all ends");
+    rig.pending.fail_all(&Error::Stopped);
+    assert!(matches!(poll(&mut change), Some(Err(Error::Stopped))), "shutdown fails it");
 }
 
 #[test]
-fn a_function_is_called_with_the_answer_and_counted() {
+fn a_callback_gets_the_result_and_is_counted() {
     let rig = Rig::new();
-    let told = rig.register_then(1);
-    assert!(rig.waits.contains(1), "it is to be proposed, though nobody waits");
+    let result = rig.register_callback(1);
+    assert!(rig.pending.has_waiter(1), "a callback counts as a waiter");
     rig.clock.advance(SECOND);
-    rig.waits.settle(1, settled());
-    assert!(told.try_recv().unwrap().is_ok());
+    rig.pending.complete(1, applied());
+    assert!(result.try_recv().unwrap().is_ok());
     assert_eq!(rig.counted("true"), (1, 1.0));
-    let told = rig.register_then(2);
-    rig.waits.expire(rig.clock.monotonic(), |_| Error::Timeout);
-    assert_eq!(told.try_recv().unwrap().unwrap_err(), Error::Timeout);
+    let result = rig.register_callback(2);
+    rig.pending.expire(rig.clock.monotonic(), |_| Error::Timeout);
+    assert_eq!(result.try_recv().unwrap().unwrap_err(), Error::Timeout);
     assert_eq!(rig.outcomes(), (2, 0, 1));
 }
 
-/// Whoever is told may ask for something else.
+/// The table must not be locked while a callback runs.
 #[test]
-fn a_function_may_settle_others() {
+fn a_callback_may_complete_another_proposal() {
     let rig = Rig::new();
-    let mut parked = rig.register(1);
-    let waits = Arc::clone(&rig.waits);
-    let then = move |_| waits.settle(1, settled());
-    rig.waits.register_then(2, rig.put(), then).unwrap();
-    rig.waits.settle_all([(2, Settled::ConfChange(Ok(())))].into_iter());
-    assert!(poll(&mut parked).is_some());
+    let mut other = rig.register(1);
+    let pending = Arc::clone(&rig.pending);
+    let callback = move |_| pending.complete(1, applied());
+    rig.pending.register_callback(2, rig.put(), callback).unwrap();
+    rig.pending.complete_all([(2, AppliedProposal::ConfChange(Ok(())))].into_iter());
+    assert!(poll(&mut other).is_some());
 }
 
 #[test]
-fn there_is_room_for_so_many() {
+fn the_number_of_pending_proposals_is_bounded() {
     let rig = Rig::new();
     let all: Vec<_> = (0..PROPOSALS_MAX as u64).map(|id| rig.register(id)).collect();
-    let one_more = rig.waits.register(u64::MAX, rig.put(), Ok);
-    assert_eq!(one_more.unwrap_err(), Error::TooManyRequests);
-    rig.waits.settle(7, settled());
-    assert!(rig.waits.register(u64::MAX, rig.put(), Ok).is_ok());
+    let refused = rig.pending.register(u64::MAX, rig.put(), Ok);
+    assert_eq!(refused.unwrap_err(), Error::TooManyRequests);
+    rig.pending.complete(7, applied());
+    assert!(rig.pending.register(u64::MAX, rig.put(), Ok).is_ok());
     drop(all);
 }
 
-/// What was given up is on its way to the disk nevertheless.
+/// The entry of an abandoned request is still on the way to the log.
 #[test]
-fn there_is_room_for_so_many_bytes_whoever_gives_up() {
+fn the_bytes_of_pending_proposals_are_bounded_including_abandoned_ones() {
     let rig = Rig::new();
     let half = rig.put_of(PROPOSAL_BYTES_MAX / 2);
-    let first = rig.waits.register(1, half, Ok).unwrap();
-    drop(rig.waits.register(2, half, Ok).unwrap());
-    let one_more = |id| rig.waits.register(id, rig.put_of(1), Ok).map(drop);
-    assert_eq!(one_more(3), Err(Error::TooManyRequests));
-    rig.waits.settle(2, settled());
-    assert_eq!(one_more(4), Ok(()));
+    let first = rig.pending.register(1, half, Ok).unwrap();
+    drop(rig.pending.register(2, half, Ok).unwrap());
+    let register_one = |id| rig.pending.register(id, rig.put_of(1), Ok).map(drop);
+    assert_eq!(register_one(3), Err(Error::TooManyRequests));
+    rig.pending.complete(2, applied());
+    assert_eq!(register_one(4), Ok(()));
     drop(first);
-    rig.waits.expire(rig.clock.monotonic(), |_| Error::Timeout);
-    assert_eq!(rig.waits.lock().bytes, 0);
+    rig.pending.expire(rig.clock.monotonic(), |_| Error::Timeout);
+    assert_eq!(rig.pending.table.lock().bytes, 0);
 }
 
 #[test]
-fn nobody_begins_to_wait_after_the_end() {
+fn proposals_are_refused_after_shutdown() {
     let rig = Rig::new();
-    let mut waiting = rig.register(1);
-    rig.waits.fail_all(&Error::Stopped);
-    assert!(matches!(poll(&mut waiting), Some(Err(Error::Stopped))));
-    assert_eq!(rig.waits.register(2, rig.put(), Ok).unwrap_err(), Error::Stopped);
-    assert_eq!(rig.waits.register_then(3, rig.put(), |_| ()), Err(Error::Stopped));
+    let mut proposal = rig.register(1);
+    rig.pending.fail_all(&Error::Stopped);
+    assert!(matches!(poll(&mut proposal), Some(Err(Error::Stopped))));
+    assert_eq!(rig.pending.register(2, rig.put(), Ok).unwrap_err(), Error::Stopped);
+    assert_eq!(rig.pending.register_callback(3, rig.put(), |_| ()), Err(Error::Stopped));
 }

@@ -10,7 +10,7 @@ use raft::{Message, SnapshotMetadata};
 
 use super::*;
 use crate::background::tests::Rig;
-use crate::pipeline::peer_inbox::RECEIVED_MAX;
+use crate::pipeline::peer_inbox::PEER_MESSAGES_MAX;
 
 const OTHER: MemberId = MemberId(2);
 const TERM: Term = Term(3);
@@ -25,7 +25,7 @@ impl Receiver {
     fn new() -> Receiver {
         let rig = Rig::new();
         let folder = rig.server.config().snap_path();
-        rig.server.shared.disk.create_dir_all_durably(&folder).unwrap();
+        rig.server.inner.context.disk.create_dir_all_durably(&folder).unwrap();
         Receiver { rig, folder }
     }
 
@@ -36,12 +36,12 @@ impl Receiver {
     /// Counts the messages that Raft receives.
     fn delivered(&self) -> usize {
         let mut events = Vec::new();
-        self.rig.server.shared.raft.take(&mut events);
-        events.iter().filter(|event| matches!(event, Event::Peer { .. })).count()
+        self.rig.server.inner.raft.queue.take(&mut events);
+        events.iter().filter(|event| matches!(event, Event::PeerMessage { .. })).count()
     }
 
     fn names(&self) -> Vec<String> {
-        self.rig.server.shared.disk.read_dir(&self.folder).unwrap()
+        self.rig.server.inner.context.disk.read_dir(&self.folder).unwrap()
     }
 }
 
@@ -139,15 +139,15 @@ fn a_stored_database_is_not_replaced_by_another() {
 fn a_database_is_deleted_if_raft_does_not_take_the_message() {
     let receiver = Receiver::new();
     receiver.receive(message(7, TERM), &image(7, TERM)).unwrap();
-    let received = &receiver.rig.server.shared.received;
+    let received = &receiver.rig.server.inner.raft.peer_inbox;
     let places: Vec<_> =
-        (1..RECEIVED_MAX).map(|_| received.take_place(&Message::default())).collect();
+        (1..PEER_MESSAGES_MAX).map(|_| received.try_acquire(&Message::default())).collect();
     let full = receiver.receive(message(8, TERM), &image(8, TERM)).unwrap_err();
     assert!(matches!(full, ReceiveSnapshotError::Message(ReceiveError::Full)));
     receiver.receive(message(7, TERM), &image(7, TERM)).unwrap_err();
     assert_eq!(receiver.names(), [file(7)], "the database of another call stays");
     drop(places);
-    receiver.rig.server.shared.raft.close();
+    receiver.rig.server.inner.raft.queue.close();
     let stopped = receiver.receive(message(8, TERM), &image(8, TERM)).unwrap_err();
     assert!(matches!(stopped, ReceiveSnapshotError::Message(ReceiveError::Stopped)));
     assert_eq!(receiver.names(), [file(7)]);
@@ -177,12 +177,12 @@ fn concurrent_databases_do_not_mix() {
     let mut first = Interrupted { image: &seven, happens: Some(happens) };
     receiver.rig.server.receive_snapshot(message(7, TERM), &mut first).unwrap();
     assert_eq!((receiver.names(), receiver.delivered()), (vec![file(7), file(8)], 2));
-    let shared = &receiver.rig.server.shared;
+    let inner = &receiver.rig.server.inner;
     for index in [7, 8] {
         let path = receiver.folder.join(file(index));
         let found = check_snapshot_database(
-            Arc::clone(&shared.disk),
-            &*shared.clock,
+            Arc::clone(&inner.context.disk),
+            &*inner.context.clock,
             &path,
             &Config::default(),
         );

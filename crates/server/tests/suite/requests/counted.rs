@@ -11,7 +11,7 @@ use server::{Credentials, Server};
 use super::users::enable as enable_auth;
 use super::{NOBODY, Running, block_on, put, put_request, range_request};
 
-/// Every series, with its value. What is empty is zero.
+/// Interval series, with its value. What is empty is zero.
 struct Counted(BTreeMap<String, f64>);
 
 impl Counted {

@@ -7,7 +7,7 @@ use env::{OsClock, OsDisk, OsRandom};
 use membership::ConfChangeRefusal;
 use membership::reconfig::UnsafeReconfig;
 use proto::etcdserverpb as pb;
-use server::{Alone, Error, Machine, Member, Server, ServerConfig, StartError};
+use server::{Error, Member, NoPeers, Platform, Server, ServerConfig, StartError};
 
 use super::{NOBODY, Running, block_on, put};
 use crate::support::poll;
@@ -165,21 +165,21 @@ fn without_a_way_to_others_nobody_else_gets_a_vote() {
     let mut running = Running::start();
     add(&running.server(), "http://b:2380", false).unwrap();
     running.stop();
-    let machine = || Machine {
+    let machine = || Platform {
         disk: Arc::new(OsDisk),
         clock: Arc::new(OsClock::default()),
         random: Box::new(OsRandom),
     };
     let start = |folder: &Path| {
         let config = ServerConfig::new("default", folder);
-        Member::start(config, machine(), Arc::new(Alone), &prometheus::Registry::new())
+        Member::start(config, machine(), Arc::new(NoPeers), &prometheus::Registry::new())
     };
     let refused = start(running.folder.path()).unwrap_err();
-    assert!(matches!(refused, StartError::Alone { voters: 2 }), "{refused}");
+    assert!(matches!(refused, StartError::NoPeers { voters: 2 }), "{refused}");
 
     let folder = tempfile::tempdir().unwrap();
     let member = start(folder.path()).unwrap();
-    assert_eq!(add(member.server(), "http://b:2380", false).unwrap_err(), Error::Alone);
+    assert_eq!(add(member.server(), "http://b:2380", false).unwrap_err(), Error::NoPeers);
     assert_eq!(add(member.server(), "http://b:2380", true).unwrap().members.len(), 2);
     assert_eq!(put(member.server(), "a", "1"), 2);
     member.stop();

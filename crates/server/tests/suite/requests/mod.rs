@@ -24,7 +24,7 @@ use std::time::Duration;
 use env::{Clock, OsClock, OsDisk, OsRandom};
 use proto::etcdserverpb as pb;
 use server::{
-    Credentials, Machine, Member, OutgoingSnapshot, Server, ServerConfig, StartError, StopReason,
+    Credentials, Member, OutgoingSnapshot, Platform, Server, ServerConfig, StartError, StopReason,
     Transport,
 };
 use tempfile::TempDir;
@@ -84,7 +84,7 @@ fn start_in(
     config.unsafe_no_fsync = true;
     config.bcrypt_cost = auth::COST_MIN;
     change(&mut config);
-    let machine = Machine { disk: Arc::new(OsDisk), clock, random: Box::new(OsRandom) };
+    let machine = Platform { disk: Arc::new(OsDisk), clock, random: Box::new(OsRandom) };
     let registry = prometheus::Registry::new();
     (Member::start(config, machine, Arc::new(Unheard), &registry), registry)
 }
@@ -93,7 +93,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         let reason = self.stop();
         if !std::thread::panicking() {
-            assert!(matches!(reason, None | Some(StopReason::Asked)), "{reason:?}");
+            assert!(matches!(reason, None | Some(StopReason::Requested)), "{reason:?}");
         }
     }
 }
@@ -137,7 +137,7 @@ impl Clock for Fast {
 }
 
 /// Who says nothing about who they are.
-const NOBODY: &Credentials = &Credentials { token: None, common_name: None, marks: None };
+const NOBODY: &Credentials = &Credentials { token: None, common_name: None, timings: None };
 
 fn put_request(key: &str, value: &str) -> pb::PutRequest {
     let (key, value) = (key.to_owned().into(), value.to_owned().into());

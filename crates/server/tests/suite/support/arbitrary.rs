@@ -1,6 +1,6 @@
 //! Requests that nobody in his right mind would propose, and that can be decoded all the same.
 //!
-//! Every kind there is, with numbers at their ends, keys and names that are empty, long or of odd bytes, enums that nobody knows, and
+//! Interval kind there is, with numbers at their ends, keys and names that are empty, long or of odd bytes, enums that nobody knows, and
 //! transactions within transactions. Keys, leases and names are few, so that requests meet.
 
 use bytes::Bytes;

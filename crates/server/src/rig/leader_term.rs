@@ -1,11 +1,11 @@
-//! What a leader decides by itself is for its own reign.
+//! What a leader decides by itself is for its own leader_term.
 
 use env::{SimClock, SimDisk};
 use proto::etcdserverpb as pb;
 use types::Term;
 
 use super::clients::poll;
-use super::stages::{Machine, Stages};
+use super::stages::{Platform, Stages};
 use super::story::small;
 use crate::error::Error;
 
@@ -13,7 +13,7 @@ const REVOKE: pb::LeaseRevokeRequest = pb::LeaseRevokeRequest { id: 7 };
 
 #[test]
 fn a_decision_of_another_reign_comes_to_nothing() {
-    let machine = Machine { disk: SimDisk::new(0), clock: SimClock::default() };
+    let machine = Platform { disk: SimDisk::new(0), clock: SimClock::default() };
     let mut stages = Stages::boot(&machine, small()).unwrap();
     while !stages.is_settled() {
         stages.turn_all();
