@@ -30,7 +30,7 @@ use crate::error::{Error, Fault};
 use crate::event::Event;
 use crate::hash::KeyValueHash;
 use crate::response::{RangeResult, TxnResult};
-use crate::store::{Changes, Config, Leases, Reader, Store};
+use crate::store::{Changes, Config, Leases, Store};
 use crate::watch::{self, History, HistoryError, Hub, Next, Notify, Stream};
 use crate::write::WriteTxn;
 
@@ -136,12 +136,6 @@ impl WatchableStore {
     /// Executes a read-only transaction: [`Store::read_txn`].
     pub fn read_txn(&self, request: &TxnRequest) -> Result<TxnResult, Error> {
         self.store.read_txn(request)
-    }
-
-    /// Returns a view of the store at the current revision.
-    #[must_use]
-    pub fn reader(&self) -> Reader {
-        self.store.reader()
     }
 
     /// Schedules a compaction: [`Store::compact`].
