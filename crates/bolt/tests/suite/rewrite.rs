@@ -203,7 +203,7 @@ fn an_error_of_any_disk_call_ends_only_the_defragmentation() {
             }
             match outcome {
                 Err(DefragError::RenameNotDurable { .. }) => {
-                    assert!(db.write().is_err(), "call {call}")
+                    assert!(db.write().is_err(), "call {call}");
                 }
                 Ok(_) | Err(_) => {
                     assert!(

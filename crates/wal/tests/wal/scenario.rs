@@ -390,13 +390,13 @@ impl Account {
             match record.kind {
                 RecordKind::Crc | RecordKind::Metadata => {}
                 RecordKind::Entry => {
-                    lines.push(ExpectedRecord::Entry(wal::decode_entry(&record).unwrap()))
+                    lines.push(ExpectedRecord::Entry(wal::decode_entry(&record).unwrap()));
                 }
                 RecordKind::State => {
-                    lines.push(ExpectedRecord::State(wal::decode_state(&record).unwrap()))
+                    lines.push(ExpectedRecord::State(wal::decode_state(&record).unwrap()));
                 }
                 RecordKind::Snapshot => {
-                    lines.push(ExpectedRecord::Snapshot(wal::decode_snapshot(&record).unwrap()))
+                    lines.push(ExpectedRecord::Snapshot(wal::decode_snapshot(&record).unwrap()));
                 }
             }
         }
