@@ -10,6 +10,7 @@ tool (
 )
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/cockroachdb/datadriven v1.0.2
 	github.com/coreos/go-semver v0.3.1
 	github.com/gorilla/websocket v1.5.3
@@ -25,8 +26,6 @@ require (
 	google.golang.org/grpc v1.82.1
 	google.golang.org/protobuf v1.36.11
 )
-
-require golang.org/x/net v0.55.0
 
 require (
 	github.com/VividCortex/ewma v1.2.0 // indirect

@@ -15,7 +15,7 @@ import (
 func TestAReadMayFailWhenALeaderChangesOrItsMemberIsAway(t *testing.T) {
 	here, away := &cluster.Member{Name: "m1"}, &cluster.Member{Name: "m2"}
 	at := func(seconds int) time.Time { return time.Unix(int64(seconds), 0) }
-	l := &load{
+	l := &clientLoad{
 		terms:  []termSeen{{at(10), 2}},
 		absent: []absence{{away, at(20), at(22)}},
 		failed: []failure{
@@ -52,7 +52,7 @@ func TestACheckerThatSeesNothingIsFoundOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	blind := filepath.Join(t.TempDir(), "blind")
-	if err := os.WriteFile(blind, []byte("#!/bin/sh\necho right: all\n"), 0o755); err != nil {
+	if err := os.WriteFile(blind, []byte("#!/bin/sh\necho linearizable: all\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if findsPlanted(t.Context(), blind, path) == nil {

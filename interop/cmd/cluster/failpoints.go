@@ -103,7 +103,7 @@ func listenForPoints(m *cluster.Member) error {
 }
 
 // dieEverywhere goes through the points whose names have this in them.
-func (g *group) dieEverywhere(ctx context.Context, l *load, wanted string) (int, error) {
+func (g *group) dieEverywhere(ctx context.Context, l *clientLoad, wanted string) (int, error) {
 	died := 0
 	for _, kind := range deadlyPoints {
 		for _, point := range kind.points {
@@ -129,7 +129,7 @@ func (g *group) dieEverywhere(ctx context.Context, l *load, wanted string) (int,
 }
 
 // diesAt has a member die at a point, and come back.
-func (g *group) diesAt(ctx context.Context, l *load, kind deadly, point string, leader bool) error {
+func (g *group) diesAt(ctx context.Context, l *clientLoad, kind deadly, point string, leader bool) error {
 	m, err := g.leader(ctx)
 	if err != nil {
 		return err

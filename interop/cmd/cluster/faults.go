@@ -204,7 +204,7 @@ func (c *config) chosenFaults(half int) []fault {
 	return slices.DeleteFunc(chosen, func(f fault) bool { return !strings.Contains(f.name, c.fault) })
 }
 
-func (g *group) endures(ctx context.Context, l *load, f fault, dice *rand.Rand) error {
+func (g *group) endures(ctx context.Context, l *clientLoad, f fault, dice *rand.Rand) error {
 	leader, err := g.leader(ctx)
 	if err != nil {
 		return err
@@ -237,7 +237,7 @@ func (g *group) endures(ctx context.Context, l *load, f fault, dice *rand.Rand) 
 }
 
 // goesOn waits until the clients have been answered some more.
-func (l *load) goesOn(ctx context.Context) error {
+func (l *clientLoad) goesOn(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, recoverWithin)
 	defer cancel()
 	enough := l.answered() + 20*len(l.group.members)
@@ -251,7 +251,7 @@ func (l *load) goesOn(ctx context.Context) error {
 	return nil
 }
 
-func (l *load) answered() int {
+func (l *clientLoad) answered() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.tally["answered"]

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,11 +15,10 @@ import (
 
 	"bowline/interop/internal/cluster"
 	"bowline/interop/internal/history"
+	"bowline/interop/internal/load"
 )
 
 const (
-	// loadKeys is how many keys are fought over: few, so that clients meet, and many, so that an order is soon found.
-	loadKeys = 8
 	// clientsEach is how many ask each member.
 	clientsEach = 2
 	// loadPause is what a client waits between two requests. A history is for being checked, not for being long.
@@ -31,8 +29,8 @@ const (
 	explains = time.Second
 )
 
-// load is clients at work, and what they were told.
-type load struct {
+// clientLoad is a set of clients and watchers with the history that they record.
+type clientLoad struct {
 	group *group
 	file  *history.File
 	path  string
@@ -75,13 +73,13 @@ type termSeen struct {
 
 // startLoad has clients at every member that runs, each speaking to one member only, and a watcher at each. They go on until
 // the load is ended.
-func (g *group) startLoad(ctx context.Context, patience time.Duration) (*load, error) {
+func (g *group) startLoad(ctx context.Context, patience time.Duration) (*clientLoad, error) {
 	path := filepath.Join(g.dir, "history.jsonl")
 	file, err := history.Create(path)
 	if err != nil {
 		return nil, err
 	}
-	l := &load{
+	l := &clientLoad{
 		group: g, file: file, path: path, patience: patience,
 		leave: map[*cluster.Member]context.CancelFunc{}, retired: map[*cluster.Member]bool{}, tally: map[string]int{},
 	}
@@ -98,7 +96,7 @@ func (g *group) startLoad(ctx context.Context, patience time.Duration) (*load, e
 }
 
 // attend has clients at a member.
-func (l *load) attend(m *cluster.Member) error {
+func (l *clientLoad) attend(m *cluster.Member) error {
 	asking, leave := context.WithCancel(l.working)
 	watching, unwatch := context.WithCancel(l.watching)
 	l.leave[m] = func() {
@@ -113,7 +111,7 @@ func (l *load) attend(m *cluster.Member) error {
 }
 
 // retire has the clients of a member go, and does something after which the member is no more.
-func (l *load) retire(m *cluster.Member, do func() error) error {
+func (l *clientLoad) retire(m *cluster.Member, do func() error) error {
 	l.leave[m]()
 	l.mu.Lock()
 	l.retired[m] = true
@@ -121,7 +119,7 @@ func (l *load) retire(m *cluster.Member, do func() error) error {
 	return l.without(m, do)
 }
 
-func (l *load) connect(m *cluster.Member) (*clientv3.Client, uint64, error) {
+func (l *clientLoad) connect(m *cluster.Member) (*clientv3.Client, uint64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.clients++
@@ -137,17 +135,20 @@ func (l *load) connect(m *cluster.Member) (*clientv3.Client, uint64, error) {
 }
 
 // client asks one thing after the other.
-func (l *load) client(ctx context.Context, m *cluster.Member) error {
+func (l *clientLoad) client(ctx context.Context, m *cluster.Member) error {
 	client, number, err := l.connect(m)
 	if err != nil {
 		return err
 	}
 	l.stopped.Go(func() {
 		defer client.Close()
-		dice := rand.New(rand.NewPCG(number, 7))
-		asker := &asker{load: l, client: client, number: number, member: m, dice: dice}
-		for i := 0; ctx.Err() == nil; i++ {
-			asker.ask(ctx, i)
+		asker := &load.Client{
+			Number: number, Member: m.ID, Etcd: client, File: l.file, Timeout: l.patience,
+		}
+		for ctx.Err() == nil {
+			begun := time.Now()
+			kind, err := asker.Ask(ctx)
+			l.note(m, kind, begun, err)
 			select {
 			case <-ctx.Done():
 			case <-time.After(loadPause):
@@ -158,7 +159,7 @@ func (l *load) client(ctx context.Context, m *cluster.Member) error {
 }
 
 // observe writes down when terms begin, since a change of leader explains some failures.
-func (l *load) observe(members []*cluster.Member) {
+func (l *clientLoad) observe(members []*cluster.Member) {
 	var highest uint64
 	for l.working.Err() == nil {
 		for _, m := range members {
@@ -178,139 +179,13 @@ func (l *load) observe(members []*cluster.Member) {
 }
 
 // gone says whether a member is out of service, or is about to go.
-func (l *load) gone(m *cluster.Member) bool {
+func (l *clientLoad) gone(m *cluster.Member) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.retired[m]
 }
 
-// asker is a client and its random choices.
-type asker struct {
-	*load
-	client *clientv3.Client
-	number uint64
-	member *cluster.Member
-	dice   *rand.Rand
-	// seen is the revision that last changed each key, as far as this client knows.
-	seen [loadKeys]int64
-}
-
-func loadKey(i int) string { return fmt.Sprintf("k%d", i) }
-
-// ask does one thing, and writes down what came of it.
-func (a *asker) ask(ctx context.Context, i int) {
-	key := a.dice.IntN(loadKeys)
-	value := fmt.Sprintf("%d.%d", a.number, i)
-	operation := &history.Operation{Client: a.number, Member: a.member.ID, Invoked: a.file.Now()}
-	begun := time.Now()
-	// What was asked when the load ended may still be answered.
-	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.patience)
-	defer cancel()
-	var revision int64
-	var body history.Body
-	var err error
-	var kind string
-	switch roll := a.dice.IntN(100); {
-	case roll < 40:
-		kind = "read"
-		operation.Request.Range = &history.Range{Key: loadKey(key)}
-		revision, body, err = a.read(asking, key)
-	case roll < 45:
-		kind = "read of all"
-		operation.Request.Range = &history.Range{Key: "k", End: "l"}
-		revision, body, err = a.readAll(asking)
-	case roll < 75:
-		kind = "put"
-		operation.Request.Put = &history.Put{Key: loadKey(key), Value: value}
-		revision, body, err = a.put(asking, key, value)
-	case roll < 80:
-		kind = "delete"
-		operation.Request.Delete = &history.Delete{Key: loadKey(key)}
-		revision, body, err = a.delete(asking, key)
-	default:
-		kind = "txn"
-		operation.Request.Txn = &history.Txn{
-			Compares: []history.Compare{{Key: loadKey(key), Is: "equal", To: history.Target{Mod: a.seen[key]}}},
-			Then:     []history.Request{{Put: &history.Put{Key: loadKey(key), Value: value}}},
-			Else:     []history.Request{{Range: &history.Range{Key: loadKey(key)}}},
-		}
-		revision, body, err = a.swap(asking, key, value)
-	}
-	if err == nil {
-		operation.Outcome.Answered = &history.Answered{
-			At: a.file.Now(), Response: history.Response{Revision: revision, Body: body},
-		}
-	} else {
-		operation.Outcome.Unknown = &history.Unknown{Error: err.Error()}
-	}
-	a.file.Add(history.Record{Operation: operation})
-	a.note(a.member, kind, begun, err)
-}
-
-func (a *asker) read(ctx context.Context, key int) (int64, history.Body, error) {
-	got, err := a.client.Get(ctx, loadKey(key))
-	if err != nil {
-		return 0, history.Body{}, err
-	}
-	a.seen[key] = 0
-	if len(got.Kvs) > 0 {
-		a.seen[key] = got.Kvs[0].ModRevision
-	}
-	return got.Header.Revision, found(got), nil
-}
-
-func (a *asker) readAll(ctx context.Context) (int64, history.Body, error) {
-	got, err := a.client.Get(ctx, "k", clientv3.WithRange("l"))
-	if err != nil {
-		return 0, history.Body{}, err
-	}
-	return got.Header.Revision, found(got), nil
-}
-
-func found(got *clientv3.GetResponse) history.Body {
-	return history.Body{Range: &history.RangeBody{KVs: history.KVs(got.Kvs), Count: got.Count}}
-}
-
-func (a *asker) put(ctx context.Context, key int, value string) (int64, history.Body, error) {
-	put, err := a.client.Put(ctx, loadKey(key), value)
-	if err != nil {
-		return 0, history.Body{}, err
-	}
-	a.seen[key] = put.Header.Revision
-	return put.Header.Revision, history.Body{Put: &struct{}{}}, nil
-}
-
-func (a *asker) delete(ctx context.Context, key int) (int64, history.Body, error) {
-	deleted, err := a.client.Delete(ctx, loadKey(key))
-	if err != nil {
-		return 0, history.Body{}, err
-	}
-	a.seen[key] = 0
-	return deleted.Header.Revision, history.Body{Delete: &history.DeleteBody{Deleted: deleted.Deleted}}, nil
-}
-
-// swap puts a value if the key is as this client last saw it, and looks at it otherwise.
-func (a *asker) swap(ctx context.Context, key int, value string) (int64, history.Body, error) {
-	name := loadKey(key)
-	done, err := a.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.ModRevision(name), "=", a.seen[key])).
-		Then(clientv3.OpPut(name, value)).Else(clientv3.OpGet(name)).Commit()
-	if err != nil {
-		return 0, history.Body{}, err
-	}
-	var result history.Body
-	if done.Succeeded {
-		a.seen[key] = done.Header.Revision
-		result.Put = &struct{}{}
-	} else {
-		result = found((*clientv3.GetResponse)(done.Responses[0].GetResponseRange()))
-	}
-	return done.Header.Revision, history.Body{
-		Txn: &history.TxnBody{Succeeded: done.Succeeded, Results: []history.Body{result}},
-	}, nil
-}
-
-func (l *load) note(m *cluster.Member, kind string, begun time.Time, err error) {
+func (l *clientLoad) note(m *cluster.Member, kind string, begun time.Time, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tally["asked"]++
@@ -327,7 +202,7 @@ func (l *load) note(m *cluster.Member, kind string, begun time.Time, err error) 
 // ---- watchers ----
 
 // watcher is told of every change from the first on.
-func (l *load) watcher(ctx context.Context, m *cluster.Member) error {
+func (l *clientLoad) watcher(ctx context.Context, m *cluster.Member) error {
 	client, number, err := l.connect(m)
 	if err != nil {
 		return err
@@ -345,7 +220,7 @@ func (l *load) watcher(ctx context.Context, m *cluster.Member) error {
 			var news history.News
 			for _, event := range told.Events {
 				news.Events = append(news.Events, history.Event{
-					KV: history.Told(event.Kv), Delete: event.Type == clientv3.EventTypeDelete,
+					KV: history.FromKeyValue(event.Kv), Delete: event.Type == clientv3.EventTypeDelete,
 				})
 			}
 			watch.Responses = append(watch.Responses, history.WatchResponse{
@@ -360,7 +235,7 @@ func (l *load) watcher(ctx context.Context, m *cluster.Member) error {
 // ---- the end ----
 
 // end lets the clients finish, writes down what each member holds, and has the history checked.
-func (l *load) end(ctx context.Context, checker string) error {
+func (l *clientLoad) end(ctx context.Context, checker string) error {
 	l.stop()
 	l.stopped.Wait()
 	err := errors.Join(l.group.sound(ctx), l.finals(ctx))
@@ -375,7 +250,7 @@ func (l *load) end(ctx context.Context, checker string) error {
 	return check(ctx, checker, l.path)
 }
 
-func (l *load) finals(ctx context.Context) error {
+func (l *clientLoad) finals(ctx context.Context) error {
 	for _, m := range l.group.running() {
 		err := m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
 			got, err := client.Get(ctx, "", clientv3.WithPrefix(), clientv3.WithSerializable())
@@ -395,7 +270,7 @@ func (l *load) finals(ctx context.Context) error {
 }
 
 // without does something for which a member goes out of service.
-func (l *load) without(m *cluster.Member, do func() error) error {
+func (l *clientLoad) without(m *cluster.Member, do func() error) error {
 	from := time.Now()
 	err := do()
 	l.mu.Lock()
@@ -405,14 +280,14 @@ func (l *load) without(m *cluster.Member, do func() error) error {
 }
 
 // unexplained are the reads that failed though no term began meanwhile, or shortly before, and the member was there.
-func (l *load) unexplained() []failure {
+func (l *clientLoad) unexplained() []failure {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(l.failed), l.explained)
 }
 
 // allExplained is an error if some are not.
-func (l *load) allExplained() error {
+func (l *clientLoad) allExplained() error {
 	failed := l.unexplained()
 	if len(failed) == 0 {
 		return nil
@@ -420,7 +295,7 @@ func (l *load) allExplained() error {
 	return fmt.Errorf("%d reads failed for no reason, the first at %s: %w", len(failed), failed[0].member.Name, failed[0].err)
 }
 
-func (l *load) explained(f failure) bool {
+func (l *clientLoad) explained(f failure) bool {
 	from, until := f.begun.Add(-explains), f.ended.Add(explains)
 	tell("a read through %s failed after %s: %v", f.member.Name, f.ended.Sub(f.begun), f.err)
 	return slices.ContainsFunc(l.terms, func(t termSeen) bool {
@@ -430,7 +305,7 @@ func (l *load) explained(f failure) bool {
 	})
 }
 
-func (l *load) String() string {
+func (l *clientLoad) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	said := fmt.Sprintf("%d requests, %d answered", l.tally["asked"], l.tally["answered"])

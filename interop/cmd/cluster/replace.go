@@ -41,11 +41,11 @@ func replace(ctx context.Context, c *config) (string, error) {
 // replacing is a cluster that is being replaced, and its clients.
 type replacing struct {
 	*group
-	load *load
+	load *clientLoad
 }
 
 // atWork has something done to a cluster of these programs while clients work, whose history must then have an explanation.
-func (c *config) atWork(ctx context.Context, programs []*cluster.Binary, do func(*replacing) error) (*load, error) {
+func (c *config) atWork(ctx context.Context, programs []*cluster.Binary, do func(*replacing) error) (*clientLoad, error) {
 	g, err := c.startGroup(ctx, programs, fewEntries...)
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (c *config) atWork(ctx context.Context, programs []*cluster.Binary, do func
 
 func (c *config) thereAndBack(
 	ctx context.Context, replace func(*replacing, context.Context, *cluster.Member, *cluster.Binary) error,
-) (*load, error) {
+) (*clientLoad, error) {
 	return c.atWork(ctx, c.mix(0, 3), func(r *replacing) error {
 		for _, program := range []*cluster.Binary{c.ours, c.theirs} {
 			for range 3 {

@@ -31,7 +31,7 @@ func versions(ctx context.Context, c *config) (string, error) {
 	return "with " + strings.Join(said, " and "), nil
 }
 
-func (c *config) upgrade(ctx context.Context, old *cluster.Binary) (*load, error) {
+func (c *config) upgrade(ctx context.Context, old *cluster.Binary) (*clientLoad, error) {
 	return c.atWork(ctx, []*cluster.Binary{old, old, old}, func(r *replacing) error {
 		for _, m := range r.members {
 			if err := r.inPlace(ctx, m, c.ours); err != nil {

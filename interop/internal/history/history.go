@@ -1,10 +1,11 @@
-// Package history writes down what clients asked and were told, in the form
-// that crates/history reads: a record a line, as JSON.
+// Package history reads and writes recorded client histories in the format of crates/history: one
+// JSON record per line.
 //
 //	{"operation":{"client":1,"invoked_ns":10,"request":{"put":{"key":"a","value":"1"}},
 //	              "outcome":{"answered":{"at_ns":20,"response":{"revision":2,"body":{"put":{}}}}}}}
 //
-// (broken in two here, to be read). Times are nanoseconds since the history began, of one clock that never goes back.
+// (The record is broken into two lines here for reading.) Times are nanoseconds of one monotonic
+// clock since the start of the history.
 package history
 
 import (
@@ -17,7 +18,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
-// Record is a line: one of its fields is set.
+// Record is a line of a history. Exactly one field is set.
 type Record struct {
 	Operation *Operation `json:"operation,omitempty"`
 	Watch     *Watch     `json:"watch,omitempty"`
@@ -25,7 +26,7 @@ type Record struct {
 	Hash      *Hash      `json:"hash,omitempty"`
 }
 
-// Operation is a request and what came of it.
+// Operation is a request with its outcome.
 type Operation struct {
 	Client  uint64  `json:"client"`
 	Member  uint64  `json:"member,omitempty"`
@@ -34,7 +35,7 @@ type Operation struct {
 	Outcome Outcome `json:"outcome"`
 }
 
-// Request is what was asked: one of its fields is set.
+// Request is a request to the store. Exactly one field is set.
 type Request struct {
 	Put    *Put    `json:"put,omitempty"`
 	Delete *Delete `json:"delete,omitempty"`
@@ -42,61 +43,78 @@ type Request struct {
 	Txn    *Txn    `json:"txn,omitempty"`
 }
 
+// Put sets a key.
 type Put struct {
 	Key   string `json:"key"`
 	Value string `json:"value"`
 }
 
+// Delete deletes a key, or the keys up to End (exclusive).
 type Delete struct {
 	Key string `json:"key"`
+	End string `json:"end,omitempty"`
 }
 
+// Range reads a key, or the keys up to End (exclusive).
 type Range struct {
 	Key          string `json:"key"`
 	End          string `json:"end,omitempty"`
 	Serializable bool   `json:"serializable,omitempty"`
 }
 
-// Txn compares, and does one thing or the other.
+// Txn executes Then if all compares hold, otherwise Else.
 type Txn struct {
 	Compares []Compare `json:"compares"`
 	Then     []Request `json:"then"`
 	Else     []Request `json:"else"`
 }
 
-// Compare asks for the revision that last changed a key.
+// Compare is a condition on a key: equal, not_equal, greater or less than the target.
 type Compare struct {
 	Key string `json:"key"`
 	Is  string `json:"is"`
 	To  Target `json:"to"`
 }
 
+// Target is the compared attribute with its value. Exactly one field is set.
 type Target struct {
-	Mod int64 `json:"mod"`
+	Value   *string `json:"value,omitempty"`
+	Version *int64  `json:"version,omitempty"`
+	Create  *int64  `json:"create,omitempty"`
+	Mod     *int64  `json:"mod,omitempty"`
 }
 
-// Outcome is what came of a request: one of its fields is set.
+// Outcome is the outcome of a request. Exactly one field is set.
 type Outcome struct {
 	Answered *Answered `json:"answered,omitempty"`
+	Refused  *Refused  `json:"refused,omitempty"`
 	Unknown  *Unknown  `json:"unknown,omitempty"`
 }
 
+// Answered is the outcome of an executed request.
 type Answered struct {
 	At       int64    `json:"at_ns"`
 	Response Response `json:"response"`
 }
 
-// Unknown may have happened, may happen yet, or may never.
+// Refused is the outcome of a request that was not executed and never will be.
+type Refused struct {
+	At      int64           `json:"at_ns"`
+	Refusal json.RawMessage `json:"refusal"`
+}
+
+// Unknown is the outcome of a request that may or may not be executed, now or later.
 type Unknown struct {
 	Error string `json:"error"`
 }
 
+// Response is the revision of a response header with the body.
 type Response struct {
 	Revision int64 `json:"revision"`
 	Body     Body  `json:"body"`
 }
 
-// Body is what was answered: one of its fields is set.
+// Body is a response without its header. Exactly one field is set.
 type Body struct {
 	Put    *struct{}   `json:"put,omitempty"`
 	Delete *DeleteBody `json:"delete,omitempty"`
@@ -104,21 +122,24 @@ type Body struct {
 	Txn    *TxnBody    `json:"txn,omitempty"`
 }
 
+// DeleteBody is the response to a delete.
 type DeleteBody struct {
 	Deleted int64 `json:"deleted"`
 }
 
+// RangeBody is the response to a range.
 type RangeBody struct {
 	KVs   []KV  `json:"kvs"`
 	Count int64 `json:"count"`
 }
 
+// TxnBody is the response to a transaction.
 type TxnBody struct {
 	Succeeded bool   `json:"succeeded"`
 	Results   []Body `json:"results"`
 }
 
-// KV is a key with what the store has for it.
+// KV is a key with its value and metadata.
 type KV struct {
 	Key     string `json:"key"`
 	Value   string `json:"value"`
@@ -127,7 +148,7 @@ type KV struct {
 	Version int64  `json:"version"`
 }
 
-// Watch is one watch and all that it was told.
+// Watch is a watch with all its responses.
 type Watch struct {
 	Client    uint64          `json:"client"`
 	Member    uint64          `json:"member"`
@@ -135,29 +156,32 @@ type Watch struct {
 	Responses []WatchResponse `json:"responses"`
 }
 
+// WatchRequest creates a watch.
 type WatchRequest struct {
 	Key   string `json:"key"`
 	End   string `json:"end,omitempty"`
 	Start int64  `json:"start,omitempty"`
 }
 
+// WatchResponse is a response to a watch.
 type WatchResponse struct {
 	At       int64 `json:"at_ns"`
 	Revision int64 `json:"revision"`
 	News     News  `json:"news"`
 }
 
-// News are events.
+// News is the body of a watch response: its events.
 type News struct {
 	Events []Event `json:"events"`
 }
 
+// Event is a put or a delete, as a watch reports it.
 type Event struct {
 	KV     KV   `json:"kv"`
 	Delete bool `json:"delete,omitempty"`
 }
 
-// Final is all that a member held when all was over.
+// Final is the state of a member at the end of the history.
 type Final struct {
 	Member   uint64 `json:"member"`
 	At       int64  `json:"at_ns"`
@@ -165,7 +189,7 @@ type Final struct {
 	KVs      []KV   `json:"kvs"`
 }
 
-// Hash is what HashKV answered.
+// Hash is a response to HashKV.
 type Hash struct {
 	Member   uint64 `json:"member"`
 	Revision int64  `json:"revision"`
@@ -173,31 +197,31 @@ type Hash struct {
 	Hash     uint32 `json:"hash"`
 }
 
-// KVs are keys as etcd tells them.
+// KVs converts the key-value pairs of an etcd response.
 func KVs(kvs []*mvccpb.KeyValue) []KV {
 	made := make([]KV, 0, len(kvs))
 	for _, kv := range kvs {
-		made = append(made, Told(kv))
+		made = append(made, FromKeyValue(kv))
 	}
 	return made
 }
 
-// Told is a key as etcd tells it.
-func Told(kv *mvccpb.KeyValue) KV {
+// FromKeyValue converts a key-value pair of an etcd response.
+func FromKeyValue(kv *mvccpb.KeyValue) KV {
 	return KV{string(kv.Key), string(kv.Value), kv.CreateRevision, kv.ModRevision, kv.Version}
 }
 
-// File is a history that is being written.
+// File is a history under construction. Its methods may be called concurrently.
 type File struct {
 	begun time.Time
 	mu    sync.Mutex
 	file  *os.File
 	lines *bufio.Writer
-	// Records is how many there are.
+	// Records is the number of records written.
 	Records int
 }
 
-// Create begins a history.
+// Create creates a history file and starts its clock.
 func Create(path string) (*File, error) {
 	file, err := os.Create(path)
 	if err != nil {
@@ -206,10 +230,10 @@ func Create(path string) (*File, error) {
 	return &File{begun: time.Now(), file: file, lines: bufio.NewWriter(file)}, nil
 }
 
-// Now is the time in the history.
+// Now returns the time since the start of the history, in nanoseconds.
 func (f *File) Now() int64 { return int64(time.Since(f.begun)) }
 
-// Add writes a record. Should it fail, Close tells.
+// Add writes a record. Close reports write errors.
 func (f *File) Add(record Record) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -217,7 +241,7 @@ func (f *File) Add(record Record) {
 	json.NewEncoder(f.lines).Encode(record)
 }
 
-// Close ends the history.
+// Close flushes and closes the file.
 func (f *File) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,6 +12,7 @@ func TestRecordsAreWrittenAsTheCheckerReadsThem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	two := int64(2)
 	put := Request{Put: &Put{Key: "a", Value: "1"}}
 	file.Add(Record{Operation: &Operation{
 		Client: 1, Invoked: 10, Request: put,
@@ -19,7 +20,7 @@ func TestRecordsAreWrittenAsTheCheckerReadsThem(t *testing.T) {
 	}})
 	file.Add(Record{Operation: &Operation{
 		Client: 2, Invoked: 16, Outcome: Outcome{Unknown: &Unknown{"timeout"}},
-		Request: Request{Txn: &Txn{Compares: []Compare{{"a", "equal", Target{2}}}, Then: []Request{put}, Else: []Request{}}},
+		Request: Request{Txn: &Txn{Compares: []Compare{{"a", "equal", Target{Mod: &two}}}, Then: []Request{put}, Else: []Request{}}},
 	}})
 	file.Add(Record{Watch: &Watch{Client: 3, Request: WatchRequest{Key: "a"}, Responses: []WatchResponse{
 		{At: 20, Revision: 2, News: News{Events: []Event{{KV: KV{"a", "1", 2, 2, 1}}}}},
