@@ -83,17 +83,17 @@ impl Process {
 
     /// Returns the values in the order of [`METRICS`].
     fn values(&self) -> [Option<f64>; METRICS.len()] {
-        let whole = |number: Option<u64>| number.map(as_float);
+        let float = |number: Option<u64>| number.map(as_float);
         [
             self.cpu_seconds,
-            whole(self.open_fds),
-            whole(self.max_fds),
-            whole(self.virtual_bytes),
-            whole(self.virtual_max_bytes),
-            whole(self.resident_bytes),
+            float(self.open_fds),
+            float(self.max_fds),
+            float(self.virtual_bytes),
+            float(self.virtual_max_bytes),
+            float(self.resident_bytes),
             self.start_seconds,
-            whole(self.received_bytes),
-            whole(self.transmitted_bytes),
+            float(self.received_bytes),
+            float(self.transmitted_bytes),
         ]
     }
 }

@@ -1,4 +1,4 @@
-//! What all calls have in common.
+//! Framing, limits, deadlines, compression and metrics of all calls.
 
 use std::io::{Read as _, Write as _};
 
@@ -13,7 +13,7 @@ use proto::etcdserverpb::{
 };
 use proto::v3lockpb::LockRequest;
 
-use crate::support::{Answer, Fixture, framed, post};
+use crate::support::{Collected, Fixture, framed, post};
 
 const RANGE: &str = "/etcdserverpb.KV/Range";
 const PUT: &str = "/etcdserverpb.KV/Put";
@@ -31,77 +31,81 @@ fn put(key: &str, value: &str) -> PutRequest {
 }
 
 #[tokio::test]
-async fn an_answer_is_a_message_and_then_its_status() {
+async fn a_response_is_a_message_and_then_a_status() {
     let member = Fixture::start();
-    let answer = member.unary(RANGE, &range("a")).await;
-    assert_eq!(answer.parts.status, 200);
-    assert_eq!(answer.parts.headers["content-type"], "application/grpc");
-    assert!(!answer.parts.headers.contains_key("grpc-status"), "that comes last");
-    assert_eq!(answer.status(), (0, String::new()));
-    let trailers = answer.trailers.as_ref().unwrap();
-    assert_eq!(trailers["grpc-message"], "", "as with etcd, there is always a text");
-    let [response] = &answer.messages::<RangeResponse>()[..] else { panic!("{answer:?}") };
-    let header = response.header.unwrap();
+    let response = member.unary(RANGE, &range("a")).await;
+    assert_eq!(response.parts.status, 200);
+    assert_eq!(response.parts.headers["content-type"], "application/grpc");
+    assert!(!response.parts.headers.contains_key("grpc-status"), "the status is in the trailers");
+    assert_eq!(response.status(), (0, String::new()));
+    let trailers = response.trailers.as_ref().unwrap();
+    assert_eq!(trailers["grpc-message"], "", "present even if empty, as in etcd");
+    let [message] = &response.messages::<RangeResponse>()[..] else { panic!("{response:?}") };
+    let header = message.header.unwrap();
     assert_eq!(header, member.server().header(1));
     assert_ne!((header.cluster_id, header.member_id, header.raft_term), (0, 0, 0));
 }
 
 #[tokio::test]
-async fn a_refusal_is_in_the_headers_alone() {
+async fn a_refused_call_has_only_headers() {
     let member = Fixture::start();
-    let answer = member.unary(RANGE, &range("")).await;
-    assert_eq!(answer.status(), (3, "etcdserver: key is not provided".to_owned()));
-    assert!(answer.parts.headers.contains_key("grpc-status"));
-    assert_eq!((answer.trailers, answer.body), (None, Bytes::new()));
+    let response = member.unary(RANGE, &range("")).await;
+    assert_eq!(response.status(), (3, "etcdserver: key is not provided".to_owned()));
+    assert!(response.parts.headers.contains_key("grpc-status"));
+    assert_eq!((response.trailers, response.body), (None, Bytes::new()));
 }
 
 #[tokio::test]
-async fn a_stream_that_ends_without_a_word_has_headers_alone() {
+async fn a_stream_that_ends_without_a_reply_has_only_headers() {
     let member = Fixture::start();
     let none = RangeRequest { key: "a".into(), sort_order: 2, ..RangeRequest::default() };
     let garbage = Bytes::from_static(&[0, 0, 0, 0, 2, 0x0a, 0xff]);
-    for (path, asked, code) in [
+    for (path, request, code) in [
         ("/etcdserverpb.KV/RangeStream", framed(&none), 12),
         ("/etcdserverpb.Watch/Watch", garbage, 13),
         ("/etcdserverpb.Lease/LeaseKeepAlive", Bytes::new(), 0),
     ] {
-        let answer = member.ask(post(path).body(Full::new(asked)).unwrap()).await;
-        assert_eq!(answer.parts.headers["grpc-status"], code.to_string(), "{path}");
-        assert_eq!((answer.trailers, answer.body), (None, Bytes::new()), "{path}");
+        let response = member.send(post(path).body(Full::new(request)).unwrap()).await;
+        assert_eq!(response.parts.headers["grpc-status"], code.to_string(), "{path}");
+        assert_eq!((response.trailers, response.body), (None, Bytes::new()), "{path}");
     }
 }
 
 #[tokio::test]
-async fn what_is_too_long_is_refused_before_it_is_read() {
+async fn a_too_long_message_is_refused_before_it_is_read() {
     let member = Fixture::start();
     let head = Bytes::from_static(&[0, 0, 0x20, 0, 1]);
-    let answer = member.ask(post(PUT).body(Full::new(head)).unwrap()).await;
+    let response = member.send(post(PUT).body(Full::new(head)).unwrap()).await;
     let text = "grpc: received message larger than max (2097153 vs. 2097152)";
-    assert_eq!(answer.status(), (8, text.to_owned()));
-    assert_eq!(member.metric(&handled("Put", "ResourceExhausted")), Some(0.0), "not a call yet");
+    assert_eq!(response.status(), (8, text.to_owned()));
+    assert_eq!(
+        member.metric(&handled("Put", "ResourceExhausted")),
+        Some(0.0),
+        "not counted as a call"
+    );
 }
 
 #[tokio::test]
 async fn a_request_that_is_too_large_for_the_log_is_refused() {
     let member = Fixture::start();
-    let answer = member.unary(PUT, &put("a", &"x".repeat(3 << 19))).await;
-    assert_eq!(answer.status(), (3, "etcdserver: request is too large".to_owned()));
+    let response = member.unary(PUT, &put("a", &"x".repeat(3 << 19))).await;
+    assert_eq!(response.status(), (3, "etcdserver: request is too large".to_owned()));
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_message_are_refused() {
+async fn malformed_messages_are_refused() {
     let member = Fixture::start();
     let garbage = Bytes::from_static(&[0, 0, 0, 0, 2, 0x0a, 0xff]);
-    let answer = member.ask(post(RANGE).body(Full::new(garbage)).unwrap()).await;
+    let response = member.send(post(RANGE).body(Full::new(garbage)).unwrap()).await;
     let text = "grpc: error unmarshalling request: proto: cannot parse invalid wire-format data";
-    assert_eq!(answer.status(), (13, text.to_owned()));
-    let nothing = member.ask(post(RANGE).body(Full::default()).unwrap()).await;
+    assert_eq!(response.status(), (13, text.to_owned()));
+    let nothing = member.send(post(RANGE).body(Full::default()).unwrap()).await;
     assert_eq!(nothing.status(), (2, "EOF".to_owned()));
-    let cut = member.ask(post(RANGE).body(Full::new(framed(&range("abc")).slice(..7))).unwrap());
+    let cut = member.send(post(RANGE).body(Full::new(framed(&range("abc")).slice(..7))).unwrap());
     assert_eq!(cut.await.status(), (2, "unexpected EOF".to_owned()));
 }
 
-/// A message as a client sends it that compresses.
+/// Compresses and frames a message as a client does.
 fn gzipped(message: &impl Message) -> Bytes {
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
     packed.write_all(&message.encode_to_vec()).unwrap();
@@ -110,37 +114,37 @@ fn gzipped(message: &impl Message) -> Bytes {
     [&[1][..], &length, &packed].concat().into()
 }
 
-/// The only message of an answer that is compressed.
-fn unzipped<M: Message + Default>(answer: &Answer) -> M {
-    assert_eq!(answer.parts.headers["grpc-encoding"], "gzip");
-    let [1, _, _, _, _, packed @ ..] = &answer.body[..] else { panic!("{answer:?}") };
+/// Decompresses the only message of a response.
+fn unzipped<M: Message + Default>(response: &Collected) -> M {
+    assert_eq!(response.parts.headers["grpc-encoding"], "gzip");
+    let [1, _, _, _, _, packed @ ..] = &response.body[..] else { panic!("{response:?}") };
     let mut message = Vec::new();
     GzDecoder::new(packed).read_to_end(&mut message).unwrap();
     M::decode(&message[..]).unwrap()
 }
 
 #[tokio::test]
-async fn a_client_that_compresses_is_answered_so() {
+async fn replies_to_compressed_requests_are_compressed() {
     let member = Fixture::start();
     let gzip = |path: &str, body: Bytes| {
-        member.ask(post(path).header("grpc-encoding", "gzip").body(Full::new(body)).unwrap())
+        member.send(post(path).header("grpc-encoding", "gzip").body(Full::new(body)).unwrap())
     };
     for (key, length) in [("short", 1), ("long", 1 << 20)] {
         let value = "v".repeat(length);
-        let answer = gzip(PUT, gzipped(&put(key, &value))).await;
-        assert_eq!(answer.status(), (0, String::new()));
+        let response = gzip(PUT, gzipped(&put(key, &value))).await;
+        assert_eq!(response.status(), (0, String::new()));
         for path in [RANGE, "/etcdserverpb.KV/RangeStream"] {
-            let answer = gzip(path, gzipped(&range(key))).await;
-            let response = match path {
-                RANGE => unzipped::<RangeResponse>(&answer),
-                _ => unzipped::<RangeStreamResponse>(&answer).range_response.unwrap(),
+            let response = gzip(path, gzipped(&range(key))).await;
+            let range = match path {
+                RANGE => unzipped::<RangeResponse>(&response),
+                _ => unzipped::<RangeStreamResponse>(&response).range_response.unwrap(),
             };
-            assert_eq!(response.kvs[0].value, value, "{path}");
-            assert!(answer.body.len() < 4 << 10, "{}", answer.body.len());
+            assert_eq!(range.kvs[0].value, value, "{path}");
+            assert!(response.body.len() < 4 << 10, "{}", response.body.len());
         }
     }
     let plain = gzip(RANGE, framed(&range("short"))).await;
-    assert_eq!(unzipped::<RangeResponse>(&plain).count, 1, "each message says whether it is");
+    assert_eq!(unzipped::<RangeResponse>(&plain).count, 1, "each message has its own flag");
     let refused = gzip(RANGE, gzipped(&range(""))).await;
     assert_eq!(refused.status(), (3, "etcdserver: key is not provided".to_owned()));
     assert!(!refused.parts.headers.contains_key("grpc-encoding"));
@@ -151,32 +155,32 @@ async fn a_client_that_compresses_is_answered_so() {
 }
 
 #[tokio::test]
-async fn a_stream_with_one_request_wants_exactly_one() {
+async fn a_server_stream_takes_exactly_one_request() {
     let member = Fixture::start();
     let path = "/etcdserverpb.KV/RangeStream";
-    let none = member.ask(post(path).body(Full::default()).unwrap()).await;
+    let none = member.send(post(path).body(Full::default()).unwrap()).await;
     let text = "cardinality violation: received no request message from non-client-streaming RPC";
     assert_eq!(none.status(), (13, text.to_owned()));
     let two = [framed(&range("a")), framed(&range("b"))].concat();
-    let two = member.ask(post(path).body(Full::new(two.into())).unwrap()).await;
+    let two = member.send(post(path).body(Full::new(two.into())).unwrap()).await;
     let text =
         "cardinality violation: received multiple request messages for non-client-streaming RPC";
     assert_eq!(two.status(), (13, text.to_owned()));
 }
 
 #[tokio::test]
-async fn unknown_methods_are_told_of() {
+async fn unknown_methods_are_refused() {
     let member = Fixture::start();
-    let answer = member.unary("/etcdserverpb.KV/Get", &range("a")).await;
+    let response = member.unary("/etcdserverpb.KV/Get", &range("a")).await;
     let text = "unknown method Get for service etcdserverpb.KV";
-    assert_eq!(answer.status(), (12, text.to_owned()));
+    assert_eq!(response.status(), (12, text.to_owned()));
 }
 
 #[tokio::test]
 async fn clients_and_calls_are_counted() {
     let member = Fixture::start();
     let request = post(PUT).header("client-api-version", "3.7");
-    member.ask(request.body(Full::new(framed(&put("a", "1")))).unwrap()).await;
+    member.send(request.body(Full::new(framed(&put("a", "1")))).unwrap()).await;
     member.unary(PUT, &put("", "1")).await;
     assert_eq!(member.metric(&handled("Put", "OK")), Some(1.0));
     assert_eq!(member.metric(&handled("Put", "InvalidArgument")), Some(1.0));
@@ -189,9 +193,9 @@ async fn clients_and_calls_are_counted() {
         member.metric(&format!("etcd_server_client_requests_total{labels}"))
     };
     assert_eq!((requests("3.7"), requests("unknown")), (Some(1.0), Some(1.0)));
-    let asked = framed(&put("a", "1")).len() + framed(&put("", "1")).len() - 10;
+    let sent = framed(&put("a", "1")).len() + framed(&put("", "1")).len() - 10;
     let received = member.metric("etcd_network_client_grpc_received_bytes_total");
-    assert_eq!(received, Some(f64::from(u32::try_from(asked).unwrap())));
+    assert_eq!(received, Some(f64::from(u32::try_from(sent).unwrap())));
 }
 
 fn handled(method: &str, code: &str) -> String {
@@ -201,11 +205,11 @@ fn handled(method: &str, code: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_call_that_is_given_up_is_counted_as_canceled() {
+async fn a_dropped_call_counts_as_canceled() {
     let member = Fixture::start();
     let lock = || framed(&LockRequest { name: "jobs".into(), lease: 0 });
     let path = "/v3lockpb.Lock/Lock";
-    assert_eq!(member.ask(post(path).body(Full::new(lock())).unwrap()).await.status().0, 0);
+    assert_eq!(member.send(post(path).body(Full::new(lock())).unwrap()).await.status().0, 0);
     let connection = crate::support::connection();
     let waits = member.grpc.call(&connection, post(path).body(Full::new(lock())).unwrap());
     let keys = RangeRequest { range_end: "jobs0".into(), count_only: true, ..range("jobs/") };
@@ -216,7 +220,7 @@ async fn a_call_that_is_given_up_is_counted_as_canceled() {
         }
     };
     tokio::select! {
-        _ = waits => panic!("somebody else holds it"),
+        _ = waits => panic!("another lease holds the lock"),
         () = joined => {}
     }
     let canceled = r#"grpc_server_handled_total{grpc_code="Canceled",grpc_method="Lock",grpc_service="v3lockpb.Lock",grpc_type="unary"}"#;
@@ -224,21 +228,21 @@ async fn a_call_that_is_given_up_is_counted_as_canceled() {
 }
 
 #[tokio::test]
-async fn a_call_whose_message_does_not_come_is_none() {
+async fn a_unary_call_without_a_message_is_not_counted() {
     let member = Fixture::start();
     let (sender, receiver) = tokio::sync::oneshot::channel::<()>();
     let request = post(PUT).body(NeverEnds { started: Some(sender) }).unwrap();
     let connection = crate::support::connection();
     let call = member.grpc.call(&connection, request);
     tokio::select! {
-        _ = call => panic!("its message never came"),
+        _ = call => panic!("a call without a message returned"),
         _ = receiver => {}
     }
-    // Its message was never read, so it never was a call: only a stream is one from the beginning.
+    // A unary call counts once its message is decoded; only a stream counts from the start.
     assert_eq!(member.metric(&handled("Put", "Canceled")), Some(0.0));
 }
 
-/// A body that has been asked for its first piece, and does not give it.
+/// A body that reports its first poll and never yields.
 struct NeverEnds {
     started: Option<tokio::sync::oneshot::Sender<()>>,
 }
@@ -259,7 +263,7 @@ impl http_body::Body for NeverEnds {
 }
 
 #[tokio::test]
-async fn a_deadline_is_kept() {
+async fn a_call_ends_at_its_deadline() {
     let member = Fixture::start();
     let request = post(PUT).header("grpc-timeout", "20m");
     let request = request.body(NeverEnds { started: None }).unwrap();
@@ -269,7 +273,7 @@ async fn a_deadline_is_kept() {
 }
 
 #[tokio::test]
-async fn a_member_that_has_stopped_says_so() {
+async fn a_stopped_member_answers_unavailable() {
     let member = Fixture::start();
     let server = member.server().clone();
     assert_eq!(member.unary(PUT, &put("a", "1")).await.status().0, 0);

@@ -1,4 +1,5 @@
-//! The JSON gateway, from a request of HTTP to its answer. What it answers in detail is compared with etcd's answers in `interop/`.
+//! The JSON gateway from HTTP request to response. `interop/` compares its output with etcd's in
+//! detail.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -21,7 +22,7 @@ use server::Server;
 
 use crate::support::{Fixture, connection};
 
-/// A member with a gateway.
+/// A member with a JSON gateway.
 struct Gateway {
     member: Fixture,
     api: Api<Server>,
@@ -39,18 +40,18 @@ impl Gateway {
         Gateway { member, api }
     }
 
-    async fn ask(&self, request: Builder, body: impl Into<Bytes>) -> Response<Body> {
+    async fn send(&self, request: Builder, body: impl Into<Bytes>) -> Response<Body> {
         self.api.call(&connection(), request.body(Full::new(body.into())).unwrap()).await
     }
 
     async fn post(&self, path: &str, body: impl Into<Bytes>) -> (u16, Value) {
-        let response = self.ask(Request::post(path), body).await;
+        let response = self.send(Request::post(path), body).await;
         let status = response.status().as_u16();
         let text = response.into_body().collect().await.unwrap().to_bytes();
         (status, serde_json::from_slice(&text).unwrap())
     }
 
-    /// Puts a value of so many bytes.
+    /// Puts a value of `bytes` bytes.
     async fn put(&self, key: &str, bytes: usize) {
         let put = PutRequest {
             key: key.to_owned().into(),
@@ -61,14 +62,14 @@ impl Gateway {
     }
 }
 
-/// The lines of a stream, as they come.
+/// Reads the lines of a streaming response.
 struct Lines {
     body: Body,
     text: String,
 }
 
 impl Lines {
-    fn of(response: Response<Body>) -> Lines {
+    fn new(response: Response<Body>) -> Lines {
         Lines { body: response.into_body(), text: String::new() }
     }
 
@@ -85,11 +86,11 @@ impl Lines {
     }
 }
 
-/// A body that the test writes when it likes.
-type Open = (Sender<Bytes, Infallible>, Channel<Bytes, Infallible>);
+/// A body that the test writes.
+type OpenBody = (Sender<Bytes, Infallible>, Channel<Bytes, Infallible>);
 
 #[tokio::test]
-async fn what_is_put_can_be_read() {
+async fn a_put_is_read_back_and_counted() {
     let gateway = Gateway::start();
     let (status, put) = gateway.post("/v3/kv/put", r#"{"key":"Zm9v","value":"YmFy"}"#).await;
     assert_eq!((status, &put["header"]["revision"]), (200, &json!("2")));
@@ -97,13 +98,13 @@ async fn what_is_put_can_be_read() {
     let kv =
         json!({"key":"Zm9v","create_revision":"2","mod_revision":"2","version":"1","value":"YmFy"});
     assert_eq!((status, &range["kvs"]), (200, &json!([kv])));
-    // It is a call like any other.
+    // It counts as a gRPC call.
     let series = r#"grpc_server_handled_total{grpc_code="OK",grpc_method="Range",grpc_service="etcdserverpb.KV",grpc_type="unary"}"#;
     assert_eq!(gateway.member.metric(series), Some(1.0));
 }
 
 #[tokio::test]
-async fn a_refusal_has_a_code_of_both_worlds() {
+async fn a_refusal_has_a_grpc_code_and_an_http_status() {
     let gateway = Gateway::start();
     for (path, body, status, code) in [
         ("/v3/kv/put", r#"{"key":"Zm9v","lease":77}"#, 404, 5),
@@ -113,52 +114,52 @@ async fn a_refusal_has_a_code_of_both_worlds() {
         ("/v3/auth/enable", "{}", 400, 9),
         ("/v3/nothing", "{}", 404, 5),
     ] {
-        let (got, answer) = gateway.post(path, body).await;
-        assert_eq!((got, &answer["code"]), (status, &json!(code)), "{path} {body}");
+        let (got, response) = gateway.post(path, body).await;
+        assert_eq!((got, &response["code"]), (status, &json!(code)), "{path} {body}");
     }
-    let response = gateway.ask(Request::get("/v3/kv/range"), "").await;
+    let response = gateway.send(Request::get("/v3/kv/range"), "").await;
     assert_eq!(response.status(), 501);
     let timeout = Request::post("/v3/kv/range").header("grpc-timeout", "-1S");
-    let response = gateway.ask(timeout, r#"{"key":"YQ=="}"#).await;
+    let response = gateway.send(timeout, r#"{"key":"YQ=="}"#).await;
     assert_eq!(response.status(), 504);
 }
 
 #[tokio::test]
-async fn a_message_is_not_longer_than_any_other() {
+async fn the_length_of_a_message_is_bounded() {
     let gateway = Gateway::start();
     let value = |bytes: usize| format!(r#"{{"key":"YQ==","value":"{}"}}"#, "A".repeat(bytes));
-    // 2 MiB for the message, of which the value is three quarters of its base64.
-    let (status, answer) = gateway.post("/v3/kv/put", value(3 << 20)).await;
-    assert_eq!((status, &answer["code"]), (429, &json!(8)));
+    // The limit is 2 MiB for the message; the value has three quarters of the length of its base64.
+    let (status, response) = gateway.post("/v3/kv/put", value(3 << 20)).await;
+    assert_eq!((status, &response["code"]), (429, &json!(8)));
     let text = "grpc: received message larger than max (2359304 vs. 2097152)";
-    assert_eq!(answer["message"], text);
+    assert_eq!(response["message"], text);
     let (status, _) = gateway.post("/v3/kv/put", value(9 << 20)).await;
     assert_eq!(status, 429);
     assert_eq!(gateway.post("/v3/kv/put", value(1 << 20)).await.0, 200);
 }
 
 #[tokio::test]
-async fn a_body_that_never_ends_is_given_up_after_a_time() {
+async fn an_endless_body_times_out() {
     let gateway = Gateway::start();
-    // From here on time passes whenever everybody waits.
+    // From here on time advances whenever all tasks wait.
     tokio::time::pause();
-    for (path, begun) in [
+    for (path, start) in [
         ("/v3/kv/put", r#"{"key":"YQ==","value":"YQ"#),
-        // What was asked for is there, but the body goes on and on.
+        // The message is complete, but the body is not.
         ("/v3/kv/put", r#"{"key":"YQ=="} "#),
         ("/v3/kv/range", r#"{"key":"#),
     ] {
         let (mut sender, body) = Channel::<Bytes, Infallible>::new(1);
-        sender.send_data(Bytes::from(begun)).await.unwrap();
+        sender.send_data(Bytes::from(start)).await.unwrap();
         let request = Request::post(path).body(body).unwrap();
         let response = gateway.api.call(&connection(), request).await;
-        assert_eq!(response.status(), 504, "{begun}");
+        assert_eq!(response.status(), 504, "{start}");
         drop(sender);
     }
 }
 
 #[tokio::test]
-async fn others_have_their_turn_while_a_long_body_is_read() {
+async fn reading_a_long_body_yields_to_other_tasks() {
     let gateway = Gateway::start();
     let (mut sender, body) = Channel::<Bytes, Infallible>::new(64);
     for _ in 0..32 {
@@ -172,21 +173,21 @@ async fn others_have_their_turn_while_a_long_body_is_read() {
         turns += 1;
         call.as_mut().poll(cx)
     });
-    // Nothing but blanks is a request for an empty key.
+    // White space alone is a request for an empty key.
     assert_eq!(response.await.status(), 400);
     assert!(turns > 32, "{turns}");
 }
 
 #[tokio::test]
-async fn a_long_answer_comes_in_pieces() {
+async fn a_long_response_is_chunked() {
     let gateway = Gateway::start();
-    let short = gateway.ask(Request::post("/v3/kv/range"), r#"{"key":"YQ=="}"#).await;
+    let short = gateway.send(Request::post("/v3/kv/range"), r#"{"key":"YQ=="}"#).await;
     assert!(http_body::Body::size_hint(short.body()).exact().is_some());
     for number in 0..40 {
         gateway.put(&format!("k{number:02}"), 10_000).await;
     }
     let all = r#"{"key":"AA==","range_end":"AA=="}"#;
-    let mut response = gateway.ask(Request::post("/v3/kv/range"), all).await;
+    let mut response = gateway.send(Request::post("/v3/kv/range"), all).await;
     assert_eq!(response.headers()["content-type"], "application/json");
     assert_eq!(response.headers()["grpc-metadata-content-type"], "application/grpc");
     let (mut text, mut pieces) = (Vec::new(), 0);
@@ -205,23 +206,23 @@ async fn a_long_answer_comes_in_pieces() {
 }
 
 #[tokio::test]
-async fn a_watch_answers_line_by_line() {
+async fn a_watch_responds_line_by_line() {
     let gateway = Gateway::start();
-    let (mut requests, body): Open = Channel::new(4);
+    let (mut requests, body): OpenBody = Channel::new(4);
     requests.send_data(r#"{"create_request":{"key":"YQ=="}}"#.into()).await.unwrap();
     let request = Request::post("/v3/watch").body(body).unwrap();
     let response = gateway.api.call(&connection(), request).await;
     assert_eq!(response.status(), 200);
-    let mut lines = Lines::of(response);
+    let mut lines = Lines::new(response);
     assert_eq!(lines.next().await.unwrap()["result"]["created"], true);
     gateway.put("a", 1).await;
     let event = lines.next().await.unwrap();
     assert_eq!(event["result"]["events"][0]["kv"]["value"], "dg==");
-    // A request in two pieces, on a stream that is open.
+    // A request in two pieces on an open stream.
     requests.send_data(r#"{"cancel_req"#.into()).await.unwrap();
     requests.send_data(r#"uest":{"watch_id":"0"}}"#.into()).await.unwrap();
     assert_eq!(lines.next().await.unwrap()["result"]["canceled"], true);
-    // What is no request is the last of them, and the stream goes on.
+    // An invalid request ends the requests, while the stream stays open.
     requests.send_data("]".into()).await.unwrap();
     drop(requests);
     gateway.member.grpc.close();
@@ -231,13 +232,13 @@ async fn a_watch_answers_line_by_line() {
 }
 
 #[tokio::test]
-async fn requests_of_a_stream_may_come_together() {
+async fn requests_of_a_stream_may_arrive_together() {
     let gateway = Gateway::start();
     let (status, _) = gateway.post("/v3/lease/grant", r#"{"ID":7,"TTL":100}"#).await;
     assert_eq!(status, 200);
     let request = Request::post("/v3/lease/keepalive");
-    let response = gateway.ask(request, r#"{"ID":7} {"ID":"8"}"#).await;
-    let mut lines = Lines::of(response);
+    let response = gateway.send(request, r#"{"ID":7} {"ID":"8"}"#).await;
+    let mut lines = Lines::new(response);
     assert_eq!(lines.next().await.unwrap()["result"]["TTL"], "100");
     assert_eq!(lines.next().await.unwrap()["result"]["ID"], "8");
     assert!(lines.next().await.is_none());
@@ -247,7 +248,7 @@ async fn requests_of_a_stream_may_come_together() {
 async fn a_snapshot_can_be_taken() {
     let gateway = Gateway::start();
     gateway.put("a", 100_000).await;
-    let mut lines = Lines::of(gateway.ask(Request::post("/v3/maintenance/snapshot"), "").await);
+    let mut lines = Lines::new(gateway.send(Request::post("/v3/maintenance/snapshot"), "").await);
     let (mut bytes, mut left) = (Vec::new(), None);
     while let Some(line) = lines.next().await {
         let piece = STANDARD.decode(line["result"]["blob"].as_str().unwrap()).unwrap();
@@ -262,12 +263,12 @@ async fn a_snapshot_can_be_taken() {
 }
 
 #[tokio::test]
-async fn it_is_served_where_it_should_be() {
+async fn the_gateway_is_served_on_client_ports_only() {
     let body = r#"{"key":"YQ=="}"#;
     let served = |surface, gateway| async move {
         let config = Config { gateway, ..Config::default() };
         let gateway = Gateway::with(surface, config);
-        let response = gateway.ask(Request::post("/v3/kv/range"), body).await;
+        let response = gateway.send(Request::post("/v3/kv/range"), body).await;
         response.status() == 200 && response.headers()["content-type"] == "application/json"
     };
     assert!(served(Surface::Client, true).await);
@@ -278,27 +279,27 @@ async fn it_is_served_where_it_should_be() {
 }
 
 #[tokio::test]
-async fn hosts_and_origins_are_looked_at_first() {
+async fn hosts_and_origins_are_checked_first() {
     let access = Access { hosts: BTreeSet::from(["a".into()]), origins: BTreeSet::default() };
     let config = Config { gateway: true, access, ..Config::default() };
     let gateway = Gateway::with(Surface::Client, config);
-    let ask = |host| gateway.ask(Request::post("/v3/kv/range").header("host", host), "{}");
-    assert_eq!(ask("b:1").await.status(), 421);
-    let allowed = ask("a:1").await;
+    let send = |host| gateway.send(Request::post("/v3/kv/range").header("host", host), "{}");
+    assert_eq!(send("b:1").await.status(), 421);
+    let allowed = send("a:1").await;
     assert_eq!(allowed.status(), 400);
     assert_eq!(allowed.headers()["access-control-allow-origin"], "*");
     let options = Request::options("/v3/kv/put").header("host", "a");
-    assert_eq!(gateway.ask(options, "").await.status(), 200);
+    assert_eq!(gateway.send(options, "").await.status(), 200);
 }
 
 #[tokio::test]
-async fn who_goes_away_ends_the_call() {
+async fn a_disconnected_client_ends_the_call() {
     let gateway = Gateway::start();
-    let (mut requests, body): Open = Channel::new(1);
+    let (mut requests, body): OpenBody = Channel::new(1);
     requests.send(Frame::data(r#"{"create_request":{"key":"YQ=="}}"#.into())).await.unwrap();
     let request = Request::post("/v3/watch").body(body).unwrap();
     let connection = Connection::new(RemoteAddr::Unix, false);
-    let mut lines = Lines::of(gateway.api.call(&connection, request).await);
+    let mut lines = Lines::new(gateway.api.call(&connection, request).await);
     lines.next().await.unwrap();
     let watchers = || gateway.member.metric("etcd_debugging_mvcc_watcher_total");
     assert_eq!(watchers(), Some(1.0));

@@ -1,30 +1,30 @@
-//! gRPC from end to end, without a socket: real bytes in and out, and a real member behind.
+//! gRPC, JSON and HTTP end to end without a socket: real bytes in and out, and a real member.
 //!
-//! | file | what it shows |
+//! | file | covers |
 //! | --- | --- |
-//! | `edge` | which requests are gRPC, and which are for pages |
-//! | `calls` | what all calls have in common: framing, limits, deadlines, metrics |
-//! | `gateway` | the same as JSON |
-//! | `keys` | `KV` |
-//! | `leases` | `Lease` |
-//! | `watches` | `Watch` |
-//! | `users` | `Auth`, and who may do what |
-//! | `members` | `Cluster` |
-//! | `upkeep` | `Maintenance` and `Health` |
-//! | `locks` | `Lock` and `Election` |
-//! | `pages` | HTTP: health, metrics, version |
+//! | `router` | the choice between gRPC and HTTP |
+//! | `calls` | framing, limits, deadlines, compression and metrics of all calls |
+//! | `gateway` | the JSON gateway |
+//! | `kv` | `KV` |
+//! | `lease` | `Lease` |
+//! | `watch` | `Watch` |
+//! | `auth` | `Auth`, and the permissions of other methods |
+//! | `cluster` | `Cluster` |
+//! | `maintenance` | `Maintenance` and `Health` |
+//! | `lock_election` | `Lock` and `Election` |
+//! | `http` | health, metrics, version |
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 
+mod auth;
 mod calls;
-mod edge;
+mod cluster;
 mod gateway;
-mod keys;
-mod leases;
-mod locks;
-mod members;
-mod pages;
+mod http;
+mod kv;
+mod lease;
+mod lock_election;
+mod maintenance;
+mod router;
 mod support;
-mod upkeep;
-mod users;
-mod watches;
+mod watch;

@@ -69,8 +69,8 @@ fn shift_right(int: &str, fraction: &str, places: usize) -> Option<String> {
 
 /// Moves the decimal point to the left, over zeros only.
 fn shift_left(int: &str, places: usize) -> Option<String> {
-    let (whole, rest) = int.split_at(int.len().checked_sub(places)?);
-    rest.bytes().all(|digit| digit == b'0').then(|| whole.to_owned())
+    let (quotient, rest) = int.split_at(int.len().checked_sub(places)?);
+    rest.bytes().all(|digit| digit == b'0').then(|| quotient.to_owned())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A member in a folder of its own, and clients that reach it without a socket.
+//! A member in a temporary directory, and clients that reach it without a socket.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -18,7 +18,7 @@ use prost::Message;
 use server::{Member, NoPeers, OutgoingSnapshot, Platform, Server, ServerConfig, Transport};
 use tempfile::TempDir;
 
-/// A running member that is asked over gRPC.
+/// A running member with its gRPC services.
 pub(crate) struct Fixture {
     member: Option<Member>,
     pub(crate) grpc: Grpc,
@@ -26,11 +26,11 @@ pub(crate) struct Fixture {
     _folder: Option<TempDir>,
 }
 
-/// A way to others, who are never heard of.
+/// A transport to peers that never answer.
 #[derive(Debug)]
-struct Unheard;
+struct SilentPeers;
 
-impl Transport for Unheard {
+impl Transport for SilentPeers {
     fn send(&self, _: Vec<raft::Message>) {}
 
     fn send_snapshot(&self, _: OutgoingSnapshot) {}
@@ -57,7 +57,7 @@ impl Fixture {
         fixture
     }
 
-    /// A member whose disk does what the test has it do.
+    /// Starts a member on a disk that the test controls.
     pub(crate) fn on(disk: Arc<dyn Disk>) -> Fixture {
         Fixture::run(server_config(Path::new("/data")), disk, GrpcConfig::default())
     }
@@ -68,7 +68,7 @@ impl Fixture {
         let registry = prometheus::Registry::new();
         let is_alone = server_config.initial_cluster.len() == 1;
         let transport: Arc<dyn Transport> =
-            if is_alone { Arc::new(NoPeers) } else { Arc::new(Unheard) };
+            if is_alone { Arc::new(NoPeers) } else { Arc::new(SilentPeers) };
         let member = Member::start(server_config, machine, transport, &registry).unwrap();
         let grpc = Grpc::new(member.server().clone(), config, &registry).unwrap();
         Fixture { member: Some(member), grpc, registry, _folder: None }
@@ -78,26 +78,26 @@ impl Fixture {
         self.member.as_ref().unwrap().server()
     }
 
-    /// A client's side of a connection.
+    /// Returns a channel for generated clients.
     pub(crate) fn channel(&self) -> Channel {
         Channel { grpc: self.grpc.clone() }
     }
 
-    /// A request in bytes, answered in bytes.
-    pub(crate) async fn ask(&self, request: Request<Full<Bytes>>) -> Answer {
+    /// Sends a request of raw bytes and collects the response.
+    pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Collected {
         let response = self.grpc.call(&connection(), request).await;
         let (parts, body) = response.into_parts();
         let collected = body.collect().await.unwrap();
         let trailers = collected.trailers().cloned();
-        Answer { parts, trailers, body: collected.to_bytes() }
+        Collected { parts, trailers, body: collected.to_bytes() }
     }
 
-    /// A unary call.
-    pub(crate) async fn unary(&self, path: &str, message: &impl Message) -> Answer {
-        self.ask(post(path).body(Full::new(framed(message))).unwrap()).await
+    /// Makes a unary call.
+    pub(crate) async fn unary(&self, path: &str, message: &impl Message) -> Collected {
+        self.send(post(path).body(Full::new(framed(message))).unwrap()).await
     }
 
-    /// The value of a series, as `/metrics` would show it.
+    /// Returns the value of a series in `/metrics`.
     pub(crate) fn metric(&self, series: &str) -> Option<f64> {
         let text = prometheus::TextEncoder::new();
         let text = text.encode_to_string(&self.registry.gather()).unwrap();
@@ -121,16 +121,16 @@ fn server_config(folder: &Path) -> ServerConfig {
     config
 }
 
-/// An answer, taken apart.
+/// A collected response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Collected {
     pub(crate) parts: http::response::Parts,
     pub(crate) trailers: Option<HeaderMap>,
     pub(crate) body: Bytes,
 }
 
-impl Answer {
-    /// The code and the text, wherever they are.
+impl Collected {
+    /// Returns the code and the text, from the trailers or the headers.
     pub(crate) fn status(&self) -> (u16, String) {
         let headers = self.trailers.as_ref().unwrap_or(&self.parts.headers);
         let text = |name: &str| {
@@ -139,27 +139,27 @@ impl Answer {
         (text("grpc-status").parse().unwrap(), text("grpc-message"))
     }
 
-    /// All messages of the answer.
+    /// Decodes all messages of the response.
     pub(crate) fn messages<M: Message + Default>(&self) -> Vec<M> {
         let mut rest = &self.body[..];
         let mut all = Vec::new();
-        while let [0, a, b, c, d, behind @ ..] = rest {
+        while let [0, a, b, c, d, remaining @ ..] = rest {
             let length = u32::from_be_bytes([*a, *b, *c, *d]) as usize;
-            let (message, behind) = behind.split_at(length);
+            let (message, remaining) = remaining.split_at(length);
             all.push(M::decode(message).unwrap());
-            rest = behind;
+            rest = remaining;
         }
-        assert!(rest.is_empty(), "whole messages, and nothing behind them");
+        assert!(rest.is_empty(), "incomplete message at the end");
         all
     }
 }
 
-/// The head of a call.
+/// Creates the head of a call.
 pub(crate) fn post(path: &str) -> http::request::Builder {
     Request::post(path).version(http::Version::HTTP_2).header("content-type", "application/grpc")
 }
 
-/// A message behind its length.
+/// Frames a message with its length prefix.
 pub(crate) fn framed(message: &impl Message) -> Bytes {
     let mut out = BytesMut::new();
     out.put_u8(0);
@@ -172,7 +172,7 @@ pub(crate) fn connection() -> Connection {
     Connection::new(RemoteAddr::Unix, false)
 }
 
-/// What generated clients call through.
+/// The channel of generated clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Channel {
     grpc: Grpc,

@@ -21,9 +21,9 @@ fn refused(text: &str) -> String {
 
 #[test]
 fn fields_have_protobuf_and_json_names() {
-    let asked = RangeRequest { key: "foo".into(), range_end: "g".into(), ..Default::default() };
-    assert_eq!(range(r#"{"key":"Zm9v","range_end":"Zw=="}"#), asked);
-    assert_eq!(range(r#" {"rangeEnd" : "Zw", "key" : "Zm9v" } "#), asked);
+    let expected = RangeRequest { key: "foo".into(), range_end: "g".into(), ..Default::default() };
+    assert_eq!(range(r#"{"key":"Zm9v","range_end":"Zw=="}"#), expected);
+    assert_eq!(range(r#" {"rangeEnd" : "Zw", "key" : "Zm9v" } "#), expected);
 }
 
 #[test]
@@ -66,8 +66,8 @@ fn nested_and_repeated_messages_are_translated() {
 #[test]
 fn base64_has_two_alphabets_and_optional_padding() {
     for text in ["-_8=", "+/8=", "-_8", "+/8", "+/\\n8=", "+/9="] {
-        let asked = range(&format!(r#"{{"key":"{text}"}}"#));
-        assert_eq!(asked.key, &[0xfb, 0xff][..], "{text}");
+        let request = range(&format!(r#"{{"key":"{text}"}}"#));
+        assert_eq!(request.key, &[0xfb, 0xff][..], "{text}");
     }
     for text in ["+_8=", "+/8==", "+", "+/8 ", "=", "a==="] {
         let error = refused(&format!(r#"{{"key":"{text}"}}"#));

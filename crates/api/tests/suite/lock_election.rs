@@ -1,4 +1,4 @@
-//! `Lock` and `Election`, through the generated clients.
+//! `Lock` and `Election` through the generated clients.
 
 use bytes::Bytes;
 use proto::etcdserverpb as pb;
@@ -16,7 +16,7 @@ use tonic::{Code, Status, Streaming};
 
 use crate::support::{Channel, Fixture};
 
-fn told(error: &Status) -> (Code, &str) {
+fn status_of(error: &Status) -> (Code, &str) {
     (error.code(), error.message())
 }
 
@@ -24,7 +24,7 @@ fn lock_request(name: &str, lease: i64) -> LockRequest {
     LockRequest { name: name.to_owned().into(), lease }
 }
 
-/// Asks for a lock, and goes on waiting for it.
+/// Requests a lock in a task that waits for it.
 fn lock(member: &Fixture, name: &str, lease: i64) -> JoinHandle<Result<LockResponse, Status>> {
     let (mut client, request) = (LockClient::new(member.channel()), lock_request(name, lease));
     tokio::spawn(async move { Ok(client.lock(request).await?.into_inner()) })
@@ -35,14 +35,14 @@ async fn grant(member: &Fixture, id: i64) {
     LeaseClient::new(member.channel()).lease_grant(request).await.unwrap();
 }
 
-/// What happens below a prefix, from the beginning.
-struct Below {
+/// All events below a prefix.
+struct PrefixEvents {
     responses: Streaming<pb::WatchResponse>,
     events: std::collections::VecDeque<Event>,
 }
 
-impl Below {
-    async fn open(member: &Fixture, prefix: &str) -> Below {
+impl PrefixEvents {
+    async fn open(member: &Fixture, prefix: &str) -> PrefixEvents {
         let create = pb::WatchCreateRequest {
             key: format!("{prefix}/").into(),
             range_end: format!("{prefix}0").into(),
@@ -53,10 +53,10 @@ impl Below {
         let request = pb::WatchRequest { request_union: Some(union) };
         let requests = tonic::codegen::tokio_stream::once(request);
         let responses = WatchClient::new(member.channel()).watch(requests).await.unwrap();
-        Below { responses: responses.into_inner(), events: Default::default() }
+        PrefixEvents { responses: responses.into_inner(), events: Default::default() }
     }
 
-    /// The kind and the key of the next event.
+    /// Returns the kind and the key of the next event.
     async fn next(&mut self) -> (EventType, Bytes) {
         while self.events.is_empty() {
             let response = self.responses.message().await.unwrap().unwrap();
@@ -68,18 +68,18 @@ impl Below {
 }
 
 #[tokio::test]
-async fn a_lock_that_nobody_holds_is_given_at_once() {
+async fn a_free_lock_is_acquired_at_once() {
     let member = Fixture::start();
     grant(&member, 0x1f).await;
     let held = lock(&member, "jobs", 0x1f).await.unwrap().unwrap();
     assert_eq!((held.key, held.header), ("jobs/1f".into(), Some(member.server().header(2))));
-    // Whoever holds it may ask again.
+    // The holder may request the lock again.
     let again = lock(&member, "jobs", 0x1f).await.unwrap().unwrap();
     assert_eq!(again.header, Some(member.server().header(2)));
 }
 
 #[tokio::test]
-async fn without_a_lease_one_of_a_minute_is_made() {
+async fn a_request_without_a_lease_gets_one_of_60_seconds() {
     let member = Fixture::start();
     let held = lock(&member, "jobs", 0).await.unwrap().unwrap();
     let lease = std::str::from_utf8(&held.key).unwrap().strip_prefix("jobs/").unwrap();
@@ -91,9 +91,9 @@ async fn without_a_lease_one_of_a_minute_is_made() {
 }
 
 #[tokio::test]
-async fn a_lock_goes_to_whoever_waits_longest() {
+async fn a_lock_goes_to_the_oldest_waiter() {
     let member = Fixture::start();
-    let mut below = Below::open(&member, "jobs").await;
+    let mut below = PrefixEvents::open(&member, "jobs").await;
     let mut client = LockClient::new(member.channel());
     let mut waiting = Vec::new();
     for lease in 1..=3 {
@@ -101,19 +101,19 @@ async fn a_lock_goes_to_whoever_waits_longest() {
         waiting.push(lock(&member, "jobs", lease));
         assert_eq!(below.next().await, (EventType::Put, format!("jobs/{lease}").into()));
     }
-    for (asked, lease) in waiting.into_iter().zip(1..) {
-        let held = asked.await.unwrap().unwrap();
+    for (request, lease) in waiting.into_iter().zip(1..) {
+        let held = request.await.unwrap().unwrap();
         assert_eq!(held.key, format!("jobs/{lease}"));
         let unlocked = client.unlock(UnlockRequest { key: held.key }).await.unwrap().into_inner();
-        // Three were put before, and one is deleted each time.
+        // Three keys were put before, and each unlock deletes one.
         assert_eq!(unlocked.header, Some(member.server().header(4 + lease)));
     }
 }
 
 #[tokio::test]
-async fn who_gives_up_waiting_leaves_no_key() {
+async fn a_canceled_lock_request_leaves_no_key() {
     let member = Fixture::start();
-    let mut below = Below::open(&member, "jobs").await;
+    let mut below = PrefixEvents::open(&member, "jobs").await;
     for lease in [1, 2] {
         grant(&member, lease).await;
     }
@@ -121,7 +121,7 @@ async fn who_gives_up_waiting_leaves_no_key() {
     assert_eq!(below.next().await, (EventType::Put, "jobs/1".into()));
     let second = lock(&member, "jobs", 2);
     assert_eq!(below.next().await, (EventType::Put, "jobs/2".into()));
-    // One that is given up while it is put in the queue leaves its key to its lease, so it has to wait first.
+    // A request that is canceled during its put leaves the key to its lease, so it must wait first.
     while member.server().state().store.watchers() < 2 {
         tokio::task::yield_now().await;
     }
@@ -133,7 +133,7 @@ async fn who_gives_up_waiting_leaves_no_key() {
 #[tokio::test]
 async fn a_lock_is_lost_with_its_lease() {
     let member = Fixture::start();
-    let mut below = Below::open(&member, "jobs").await;
+    let mut below = PrefixEvents::open(&member, "jobs").await;
     let mut leases = LeaseClient::new(member.channel());
     for lease in [1, 2] {
         grant(&member, lease).await;
@@ -146,32 +146,32 @@ async fn a_lock_is_lost_with_its_lease() {
         leases.lease_revoke(pb::LeaseRevokeRequest { id }).await.unwrap();
     }
     let error = second.await.unwrap().unwrap_err();
-    assert_eq!(told(&error), (Code::Unknown, "mutex: session is expired"));
+    assert_eq!(status_of(&error), (Code::Unknown, "mutex: session is expired"));
 }
 
 #[tokio::test]
-async fn refusals_lose_their_codes() {
+async fn refusals_have_the_code_unknown() {
     let member = Fixture::start();
     let mut locks = LockClient::new(member.channel());
     let error = locks.unlock(UnlockRequest::default()).await.unwrap_err();
-    assert_eq!(told(&error), (Code::Unknown, "etcdserver: key is not provided"));
+    assert_eq!(status_of(&error), (Code::Unknown, "etcdserver: key is not provided"));
     let error = locks.lock(lock_request("jobs", 5)).await.unwrap_err();
-    assert_eq!(told(&error), (Code::Unknown, "etcdserver: requested lease not found"));
+    assert_eq!(status_of(&error), (Code::Unknown, "etcdserver: requested lease not found"));
     let mut elections = ElectionClient::new(member.channel());
     let error = elections.leader(epb::LeaderRequest { name: "e".into() }).await.unwrap_err();
-    assert_eq!(told(&error), (Code::Unknown, "election: no leader"));
+    assert_eq!(status_of(&error), (Code::Unknown, "election: no leader"));
     let missing = (Code::Unknown, "\"leader\" field must be provided");
     let error = elections.proclaim(epb::ProclaimRequest::default()).await.unwrap_err();
-    assert_eq!(told(&error), missing);
+    assert_eq!(status_of(&error), missing);
     let error = elections.resign(epb::ResignRequest::default()).await.unwrap_err();
-    assert_eq!(told(&error), missing);
-    let nobody = epb::LeaderKey { key: "e/1".into(), rev: 4, lease: 9, ..Default::default() };
-    let asked = epb::ProclaimRequest { leader: Some(nobody), value: "v".into() };
-    let error = elections.proclaim(asked).await.unwrap_err();
-    assert_eq!(told(&error), (Code::Unknown, "election: not leader"));
+    assert_eq!(status_of(&error), missing);
+    let stale = epb::LeaderKey { key: "e/1".into(), rev: 4, lease: 9, ..Default::default() };
+    let request = epb::ProclaimRequest { leader: Some(stale), value: "v".into() };
+    let error = elections.proclaim(request).await.unwrap_err();
+    assert_eq!(status_of(&error), (Code::Unknown, "election: not leader"));
 }
 
-/// Stands for election, and goes on waiting for the outcome.
+/// Campaigns in a task that waits for the result.
 fn campaign(
     member: &Fixture,
     lease: i64,
@@ -189,9 +189,9 @@ async fn leader(client: &mut ElectionClient<Channel>) -> (Bytes, Bytes) {
 }
 
 #[tokio::test]
-async fn leaders_follow_each_other() {
+async fn leadership_passes_to_the_next_candidate() {
     let member = Fixture::start();
-    let mut below = Below::open(&member, "e").await;
+    let mut below = PrefixEvents::open(&member, "e").await;
     let mut client = ElectionClient::new(member.channel());
     for lease in [0xa, 0xb] {
         grant(&member, lease).await;
@@ -209,7 +209,7 @@ async fn leaders_follow_each_other() {
     let said = client.proclaim(say.clone()).await.unwrap().into_inner();
     assert_eq!(said.header, Some(member.server().header(4)));
     assert_eq!(leader(&mut client).await, ("e/a".into(), "still one".into()));
-    // Standing again with another value proclaims it.
+    // A second campaign with another value proclaims it.
     let again = campaign(&member, 0xa, "again one").await.unwrap().unwrap();
     assert_eq!(again.leader.unwrap().rev, 2);
     assert_eq!(leader(&mut client).await, ("e/a".into(), "again one".into()));
@@ -219,13 +219,13 @@ async fn leaders_follow_each_other() {
     assert_eq!(won.leader.unwrap().key, "e/b");
     assert_eq!(leader(&mut client).await, ("e/b".into(), "two".into()));
     let error = client.proclaim(say).await.unwrap_err();
-    assert_eq!(told(&error), (Code::Unknown, "election: not leader"));
+    assert_eq!(status_of(&error), (Code::Unknown, "election: not leader"));
 }
 
 #[tokio::test]
-async fn who_gives_up_a_campaign_does_not_stand_any_more() {
+async fn a_canceled_campaign_withdraws_the_candidate() {
     let member = Fixture::start();
-    let mut below = Below::open(&member, "e").await;
+    let mut below = PrefixEvents::open(&member, "e").await;
     for lease in [0xa, 0xb] {
         grant(&member, lease).await;
     }
@@ -241,7 +241,7 @@ async fn who_gives_up_a_campaign_does_not_stand_any_more() {
 }
 
 #[tokio::test]
-async fn observers_hear_of_every_leader() {
+async fn observers_see_every_leader() {
     let member = Fixture::start();
     let mut client = ElectionClient::new(member.channel());
     let observe = || epb::LeaderRequest { name: "e".into() };
@@ -253,7 +253,7 @@ async fn observers_hear_of_every_leader() {
     for lease in [0xa, 0xb] {
         grant(&member, lease).await;
     }
-    // As with etcd, nothing is said before there is a leader.
+    // As with etcd, the response headers wait for the first leader.
     let mut early = ElectionClient::new(member.channel());
     let (leaders, won) = tokio::join!(early.observe(observe()), campaign(&member, 0xa, "one"));
     let mut leaders = leaders.unwrap().into_inner();
@@ -273,7 +273,7 @@ async fn observers_hear_of_every_leader() {
     assert_eq!(next(&mut leaders).await, (5, "e/b".into(), "two".into()));
     second.await.unwrap().unwrap();
 
-    // Whoever comes later hears of the leader there is.
+    // A later observer sees the current leader.
     let mut late = client.observe(observe()).await.unwrap().into_inner();
     assert_eq!(next(&mut late).await, (5, "e/b".into(), "two".into()));
 }

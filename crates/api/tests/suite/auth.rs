@@ -1,4 +1,4 @@
-//! `Auth`, through the generated client, and who may do what once it is on.
+//! `Auth` through the generated client, and the permissions of other methods.
 
 use proto::authpb::Permission;
 use proto::authpb::permission::Type;
@@ -15,14 +15,14 @@ fn client(member: &Fixture) -> AuthClient<Channel> {
     AuthClient::new(member.channel())
 }
 
-/// A request in the name of whoever has a token.
+/// Adds a token to a request.
 fn with<T>(token: &str, message: T) -> Request<T> {
     let mut request = Request::new(message);
     request.metadata_mut().insert("token", token.parse().unwrap());
     request
 }
 
-fn told(error: &Status) -> (Code, &str) {
+fn status_of(error: &Status) -> (Code, &str) {
     (error.code(), error.message())
 }
 
@@ -31,7 +31,7 @@ async fn add_user(member: &Fixture, name: &str, role: &str) {
     let (user, password) = (name.to_owned(), format!("{name}'s"));
     let add = pb::AuthUserAddRequest { name: user.clone(), password, ..Default::default() };
     client.user_add(add).await.unwrap();
-    // Root's role is there without being added, but may be.
+    // The role root exists without being added, but may be added.
     client.role_add(pb::AuthRoleAddRequest { name: role.to_owned() }).await.unwrap();
     let grant = pb::AuthUserGrantRoleRequest { user, role: role.to_owned() };
     client.user_grant_role(grant).await.unwrap();
@@ -39,12 +39,12 @@ async fn add_user(member: &Fixture, name: &str, role: &str) {
 
 async fn token(member: &Fixture, name: &str) -> String {
     let password = format!("{name}'s");
-    let asked = pb::AuthenticateRequest { name: name.to_owned(), password };
-    client(member).authenticate(asked).await.unwrap().into_inner().token
+    let request = pb::AuthenticateRequest { name: name.to_owned(), password };
+    client(member).authenticate(request).await.unwrap().into_inner().token
 }
 
-/// A member with the users root and alice, whose role may read `a`.
-async fn guarded() -> Fixture {
+/// Starts a member with auth enabled and the users root and alice, whose role may read `a`.
+async fn with_auth() -> Fixture {
     let member = Fixture::start();
     add_user(&member, "root", "root").await;
     add_user(&member, "alice", "reader").await;
@@ -56,7 +56,7 @@ async fn guarded() -> Fixture {
 }
 
 #[tokio::test]
-async fn users_and_roles_are_made_looked_at_and_deleted() {
+async fn users_and_roles_are_added_read_and_deleted() {
     let member = Fixture::start();
     add_user(&member, "bob", "writer").await;
     let mut client = client(&member);
@@ -86,7 +86,7 @@ async fn users_and_roles_are_made_looked_at_and_deleted() {
     client.role_revoke_permission(revoke.clone()).await.unwrap();
     let error = client.role_revoke_permission(revoke).await.unwrap_err();
     let text = "etcdserver: permission is not granted to the role";
-    assert_eq!(told(&error), (Code::FailedPrecondition, text));
+    assert_eq!(status_of(&error), (Code::FailedPrecondition, text));
 
     let password = "other".to_owned();
     let change = pb::AuthUserChangePasswordRequest { name: bob(), password, ..Default::default() };
@@ -96,54 +96,57 @@ async fn users_and_roles_are_made_looked_at_and_deleted() {
     client.role_delete(pb::AuthRoleDeleteRequest { role: writer() }).await.unwrap();
     client.user_delete(pb::AuthUserDeleteRequest { name: bob() }).await.unwrap();
     let error = client.user_delete(pb::AuthUserDeleteRequest { name: bob() }).await.unwrap_err();
-    assert_eq!(told(&error), (Code::FailedPrecondition, "etcdserver: user name not found"));
+    assert_eq!(status_of(&error), (Code::FailedPrecondition, "etcdserver: user name not found"));
 }
 
 #[tokio::test]
-async fn auth_begins_with_root_and_ends_by_root() {
+async fn enabling_auth_needs_root_and_only_root_disables_it() {
     let member = Fixture::start();
     let error = client(&member).auth_enable(pb::AuthEnableRequest {}).await.unwrap_err();
-    assert_eq!(told(&error), (Code::FailedPrecondition, "etcdserver: root user does not exist"));
+    assert_eq!(
+        status_of(&error),
+        (Code::FailedPrecondition, "etcdserver: root user does not exist")
+    );
 
-    let member = guarded().await;
+    let member = with_auth().await;
     let mut client = client(&member);
     let error = client.auth_disable(pb::AuthDisableRequest {}).await.unwrap_err();
-    assert_eq!(told(&error), (Code::InvalidArgument, "etcdserver: user name is empty"));
+    assert_eq!(status_of(&error), (Code::InvalidArgument, "etcdserver: user name is empty"));
     let alice = token(&member, "alice").await;
     let error = client.auth_disable(with(&alice, pb::AuthDisableRequest {})).await.unwrap_err();
-    assert_eq!(told(&error), (Code::PermissionDenied, "etcdserver: permission denied"));
+    assert_eq!(status_of(&error), (Code::PermissionDenied, "etcdserver: permission denied"));
     let root = token(&member, "root").await;
     client.auth_disable(with(&root, pb::AuthDisableRequest {})).await.unwrap();
     client.user_list(pb::AuthUserListRequest {}).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_token_is_for_whoever_knows_the_password() {
-    let member = guarded().await;
+async fn a_token_needs_the_password() {
+    let member = with_auth().await;
     let wrong = pb::AuthenticateRequest { name: "alice".to_owned(), password: "guess".to_owned() };
     let error = client(&member).authenticate(wrong).await.unwrap_err();
     let text = "etcdserver: authentication failed, invalid user ID or password";
-    assert_eq!(told(&error), (Code::InvalidArgument, text));
+    assert_eq!(status_of(&error), (Code::InvalidArgument, text));
 
     let range = |key: &'static str| pb::RangeRequest { key: key.into(), ..Default::default() };
     let mut kv = KvClient::new(member.channel());
-    let error = kv.range(with("nobody's.1", range("a"))).await.unwrap_err();
-    assert_eq!(told(&error), (Code::Unauthenticated, "etcdserver: invalid auth token"));
+    let error = kv.range(with("unknown.1", range("a"))).await.unwrap_err();
+    assert_eq!(status_of(&error), (Code::Unauthenticated, "etcdserver: invalid auth token"));
     let alice = token(&member, "alice").await;
     kv.range(with(&alice, range("a"))).await.unwrap();
     let error = kv.range(with(&alice, range("b"))).await.unwrap_err();
-    assert_eq!(told(&error), (Code::PermissionDenied, "etcdserver: permission denied"));
+    assert_eq!(status_of(&error), (Code::PermissionDenied, "etcdserver: permission denied"));
 }
 
 #[tokio::test]
-async fn anybody_may_know_whether_users_are_asked_for() {
-    let member = guarded().await;
+async fn auth_status_needs_no_user() {
+    let member = with_auth().await;
     let status = client(&member).auth_status(pb::AuthStatusRequest {}).await.unwrap();
     assert!(status.into_inner().enabled);
 }
 
-/// Calls a maintenance or cluster method as nobody, as alice and as root; says which of them it refused, and how.
-macro_rules! asked_by_all {
+/// Calls a method without a user, as alice and as root. Returns the codes of the refusals.
+macro_rules! call_as_all {
     ($member:expr, $client:ident, $method:ident, $request:expr) => {{
         let mut codes = Vec::new();
         for name in ["", "alice", "root"] {
@@ -151,51 +154,51 @@ macro_rules! asked_by_all {
                 "" => Request::new($request),
                 name => with(&token($member, name).await, $request),
             };
-            let answer = $client::new($member.channel()).$method(request).await;
-            codes.push(answer.err().map(|error| error.code()));
+            let response = $client::new($member.channel()).$method(request).await;
+            codes.push(response.err().map(|error| error.code()));
         }
         codes
     }};
 }
 
 #[tokio::test]
-async fn maintenance_is_for_root_except_for_looking() {
-    let member = guarded().await;
+async fn maintenance_needs_root_except_for_reads() {
+    let member = with_auth().await;
     let member = &member;
     let users = [Some(Code::InvalidArgument), None, None];
     let admins = [Some(Code::InvalidArgument), Some(Code::PermissionDenied), None];
     let status = pb::StatusRequest {};
-    assert_eq!(asked_by_all!(member, MaintenanceClient, status, status), users);
+    assert_eq!(call_as_all!(member, MaintenanceClient, status, status), users);
     let alarms = pb::AlarmRequest::default();
-    assert_eq!(asked_by_all!(member, MaintenanceClient, alarm, alarms), users);
+    assert_eq!(call_as_all!(member, MaintenanceClient, alarm, alarms), users);
     let list = pb::MemberListRequest::default();
-    assert_eq!(asked_by_all!(member, ClusterClient, member_list, list), users);
+    assert_eq!(call_as_all!(member, ClusterClient, member_list, list), users);
 
     let clear = pb::AlarmRequest { action: 2, member_id: 1, alarm: 1 };
-    assert_eq!(asked_by_all!(member, MaintenanceClient, alarm, clear), admins);
+    assert_eq!(call_as_all!(member, MaintenanceClient, alarm, clear), admins);
     let defragment = pb::DefragmentRequest {};
-    assert_eq!(asked_by_all!(member, MaintenanceClient, defragment, defragment), admins);
+    assert_eq!(call_as_all!(member, MaintenanceClient, defragment, defragment), admins);
     let hash = pb::HashRequest {};
-    assert_eq!(asked_by_all!(member, MaintenanceClient, hash, hash), admins);
+    assert_eq!(call_as_all!(member, MaintenanceClient, hash, hash), admins);
     let hash_kv = pb::HashKvRequest::default();
-    assert_eq!(asked_by_all!(member, MaintenanceClient, hash_kv, hash_kv), admins);
+    assert_eq!(call_as_all!(member, MaintenanceClient, hash_kv, hash_kv), admins);
     let to = pb::MoveLeaderRequest { target_id: member.server().local().0 };
-    assert_eq!(asked_by_all!(member, MaintenanceClient, move_leader, to), admins);
+    assert_eq!(call_as_all!(member, MaintenanceClient, move_leader, to), admins);
     let update = pb::MemberUpdateRequest {
         id: member.server().local().0,
         peer_urls: vec!["http://localhost:2382".to_owned()],
     };
-    assert_eq!(asked_by_all!(member, ClusterClient, member_update, update.clone()), admins);
+    assert_eq!(call_as_all!(member, ClusterClient, member_update, update.clone()), admins);
 }
 
 #[tokio::test]
-async fn a_snapshot_is_for_root() {
-    let member = guarded().await;
+async fn a_snapshot_needs_root() {
+    let member = with_auth().await;
     let mut client = MaintenanceClient::new(member.channel());
     let alice = token(&member, "alice").await;
     let refused = client.snapshot(with(&alice, pb::SnapshotRequest {})).await;
     let error = refused.map(|_| ()).unwrap_err();
-    assert_eq!(told(&error), (Code::PermissionDenied, "etcdserver: permission denied"));
+    assert_eq!(status_of(&error), (Code::PermissionDenied, "etcdserver: permission denied"));
     let root = token(&member, "root").await;
     let mut sent = client.snapshot(with(&root, pb::SnapshotRequest {})).await.unwrap().into_inner();
     assert!(sent.message().await.unwrap().is_some());

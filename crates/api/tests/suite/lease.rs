@@ -1,4 +1,4 @@
-//! `Lease`, through the generated client.
+//! `Lease` through the generated client.
 
 use proto::etcdserverpb::{
     LeaseGrantRequest, LeaseKeepAliveRequest, LeaseLeasesRequest, LeaseRevokeRequest,
@@ -16,7 +16,7 @@ fn client(member: &Fixture) -> LeaseClient<Channel> {
 }
 
 #[tokio::test]
-async fn a_lease_is_granted_looked_at_and_revoked() {
+async fn a_lease_is_granted_read_and_revoked() {
     let member = Fixture::start();
     let mut client = client(&member);
     let granted = client.lease_grant(LeaseGrantRequest { ttl: 100, id: 7 }).await.unwrap();
@@ -39,7 +39,7 @@ async fn a_lease_is_granted_looked_at_and_revoked() {
 }
 
 #[tokio::test]
-async fn refusals_are_etcds() {
+async fn refusals_have_the_texts_of_etcd() {
     let member = Fixture::start();
     let mut client = client(&member);
     client.lease_grant(LeaseGrantRequest { ttl: 100, id: 7 }).await.unwrap();
@@ -58,7 +58,7 @@ async fn refusals_are_etcds() {
 }
 
 #[tokio::test]
-async fn leases_are_kept_alive_until_the_client_has_said_its_last() {
+async fn leases_are_renewed_until_the_client_half_closes() {
     let member = Fixture::start();
     let mut client = client(&member);
     client.lease_grant(LeaseGrantRequest { ttl: 100, id: 7 }).await.unwrap();
@@ -70,9 +70,9 @@ async fn leases_are_kept_alive_until_the_client_has_said_its_last() {
         assert_eq!(alive.header, Some(member.server().header(1)));
         kept.push((alive.id, alive.ttl));
     }
-    assert_eq!(kept, [(7, 100), (8, 0), (7, 100)], "one that is not there has no time left");
+    assert_eq!(kept, [(7, 100), (8, 0), (7, 100)], "an unknown lease has a TTL of zero");
     let handled = r#"grpc_server_handled_total{grpc_code="OK",grpc_method="LeaseKeepAlive",grpc_service="etcdserverpb.Lease",grpc_type="bidi_stream"}"#;
     assert_eq!(member.metric(handled), Some(1.0));
     let received = r#"grpc_server_msg_received_total{grpc_method="LeaseKeepAlive",grpc_service="etcdserverpb.Lease",grpc_type="bidi_stream"}"#;
-    assert_eq!(member.metric(received), Some(4.0), "the end counts");
+    assert_eq!(member.metric(received), Some(4.0), "the end of the stream counts as a message");
 }

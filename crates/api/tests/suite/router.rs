@@ -1,4 +1,4 @@
-//! Which requests are gRPC, and which are for pages.
+//! The choice between gRPC and HTTP.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ struct Case {
     kind: &'static str,
 }
 
-/// Whether gRPC answered: its answers say of what type they are, whatever is asked.
+/// Reports whether gRPC answered, by the content type of the response.
 async fn is_grpc(member: &Fixture, http: &Arc<Http<Server>>, case: Case) -> bool {
     let Case { surface, tls, version, kind } = case;
     let api = Api::new(surface, member.grpc.clone(), Arc::clone(http));
@@ -30,7 +30,7 @@ async fn is_grpc(member: &Fixture, http: &Arc<Http<Server>>, case: Case) -> bool
 }
 
 #[tokio::test]
-async fn grpc_is_told_from_pages_as_in_etcd() {
+async fn grpc_and_http_are_told_apart_as_in_etcd() {
     let member = Fixture::start();
     let registry = prometheus::Registry::new();
     let http = Http::new(member.server().clone(), Config::default(), registry).unwrap();
@@ -53,17 +53,17 @@ async fn grpc_is_told_from_pages_as_in_etcd() {
 }
 
 #[tokio::test]
-async fn with_tls_what_is_no_call_is_refused_by_a_page() {
+async fn with_tls_invalid_calls_are_refused_with_an_error_page() {
     let member = Fixture::start();
     let registry = prometheus::Registry::new();
     let http = Http::new(member.server().clone(), Config::default(), registry).unwrap();
     let http = Arc::new(http);
-    let told = async |surface, tls, method: &str, path: &str| {
+    let response_to = async |surface, tls, method: &str, path: &str| {
         let api = Api::new(surface, member.grpc.clone(), Arc::clone(&http));
-        let asked = Request::builder().method(method).uri(path).version(Version::HTTP_2);
-        let asked = asked.header("content-type", "application/grpc");
-        let asked = asked.body(Full::<Bytes>::default()).unwrap();
-        let response = api.call(&Connection::new(RemoteAddr::Unix, tls), asked).await;
+        let request = Request::builder().method(method).uri(path).version(Version::HTTP_2);
+        let request = request.header("content-type", "application/grpc");
+        let request = request.body(Full::<Bytes>::default()).unwrap();
+        let response = api.call(&Connection::new(RemoteAddr::Unix, tls), request).await;
         let grpc = response.headers().get("grpc-message");
         let grpc = grpc.map(|text| text.to_str().unwrap().to_owned());
         (response.status().as_u16(), grpc)
@@ -71,20 +71,23 @@ async fn with_tls_what_is_no_call_is_refused_by_a_page() {
     let range = "/etcdserverpb.KV/Range";
     let by_frame = r#"Received a HEADERS frame with :method "GET" which should be POST"#;
     let frame = (405, Some(by_frame.to_owned()));
-    assert_eq!(told(Surface::Client, true, "GET", range).await, (405, None));
-    assert_eq!(told(Surface::Client, true, "OPTIONS", range).await, (200, None));
-    assert_eq!(told(Surface::Client, false, "GET", range).await, frame);
-    assert_eq!(told(Surface::ClientGrpcOnly, true, "GET", range).await, frame);
+    assert_eq!(response_to(Surface::Client, true, "GET", range).await, (405, None));
+    assert_eq!(response_to(Surface::Client, true, "OPTIONS", range).await, (200, None));
+    assert_eq!(response_to(Surface::Client, false, "GET", range).await, frame);
+    assert_eq!(response_to(Surface::ClientGrpcOnly, true, "GET", range).await, frame);
 
     let query = "/etcdserverpb.KV/Range?a=b";
     let unknown = "unknown method Range?a=b for service etcdserverpb.KV";
     let nothing = (200, Some("EOF".to_owned()));
-    assert_eq!(told(Surface::Client, true, "POST", query).await, nothing);
-    assert_eq!(told(Surface::Client, false, "POST", query).await, (200, Some(unknown.to_owned())));
+    assert_eq!(response_to(Surface::Client, true, "POST", query).await, nothing);
+    assert_eq!(
+        response_to(Surface::Client, false, "POST", query).await,
+        (200, Some(unknown.to_owned()))
+    );
 }
 
 #[tokio::test]
-async fn where_grpc_is_served_alone_http1_is_not_spoken() {
+async fn a_grpc_only_port_refuses_http1() {
     let member = Fixture::start();
     let registry = prometheus::Registry::new();
     let http = Http::new(member.server().clone(), Config::default(), registry).unwrap();

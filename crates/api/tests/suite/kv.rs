@@ -1,4 +1,4 @@
-//! `KV`, through the generated client.
+//! `KV` through the generated client.
 
 use api::GrpcConfig;
 use proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
@@ -30,7 +30,7 @@ fn keys(response: &RangeResponse) -> Vec<&[u8]> {
     response.kvs.iter().map(|kv| &kv.key[..]).collect()
 }
 
-/// As many keys as are read aside, and then some.
+/// Puts `count` keys in one transaction.
 async fn fill(client: &mut KvClient<Channel>, count: usize) {
     for chunk in (0..count).collect::<Vec<_>>().chunks(128) {
         let puts = chunk.iter().map(|number| RequestOp {
@@ -65,7 +65,7 @@ async fn keys_are_put_read_and_deleted() {
 }
 
 #[tokio::test]
-async fn transactions_take_one_way_or_the_other() {
+async fn a_transaction_executes_one_of_its_branches() {
     let member = Fixture::start();
     let mut client = client(&member);
     let compare = Compare {
@@ -93,7 +93,7 @@ async fn transactions_take_one_way_or_the_other() {
 }
 
 #[tokio::test]
-async fn a_transaction_that_only_reads_leaves_the_log_alone() {
+async fn a_read_only_transaction_is_not_logged() {
     const READS: u64 = 50;
     let member = Fixture::start();
     let mut client = client(&member);
@@ -102,15 +102,15 @@ async fn a_transaction_that_only_reads_leaves_the_log_alone() {
     let read = RequestOp { request: Some(Request::RequestRange(range("a", ""))) };
     let txn = TxnRequest { success: vec![read], ..Default::default() };
     for _ in 0..READS {
-        let answer = client.txn(txn.clone()).await.unwrap().into_inner();
-        assert_eq!(answer.responses.len(), 1);
+        let response = client.txn(txn.clone()).await.unwrap().into_inner();
+        assert_eq!(response.responses.len(), 1);
     }
-    // What a member writes by itself when it starts may come in between.
+    // Entries that a member proposes itself at its start may come in between.
     assert!(member.server().committed().0 - before.0 < READS);
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused_before_anything_is_done() {
+async fn invalid_requests_are_refused_without_effect() {
     let member = Fixture::start();
     let mut client = client(&member);
     let error = client.put(PutRequest { ignore_value: true, ..put("a", "1") }).await.unwrap_err();
@@ -131,7 +131,7 @@ async fn what_makes_no_sense_is_refused_before_anything_is_done() {
 }
 
 #[tokio::test]
-async fn revisions_that_are_not_there_are_out_of_range() {
+async fn compacted_and_future_revisions_are_out_of_range() {
     let member = Fixture::start();
     let mut client = client(&member);
     for value in ["1", "2", "3"] {
@@ -150,7 +150,7 @@ async fn revisions_that_are_not_there_are_out_of_range() {
 }
 
 #[tokio::test]
-async fn a_long_range_is_the_same_as_many_short_ones() {
+async fn a_long_range_equals_its_pages() {
     let member = Fixture::start();
     let mut client = client(&member);
     fill(&mut client, 1500).await;
@@ -171,7 +171,7 @@ async fn a_long_range_is_the_same_as_many_short_ones() {
 }
 
 #[tokio::test]
-async fn a_stream_of_pieces_adds_up_to_the_range() {
+async fn the_chunks_of_a_range_stream_equal_the_range() {
     let member = Fixture::start();
     let mut client = client(&member);
     fill(&mut client, 300).await;
@@ -182,7 +182,7 @@ async fn a_stream_of_pieces_adds_up_to_the_range() {
         pieces.push(piece.range_response.unwrap());
     }
     let last = pieces.pop().unwrap();
-    assert!(pieces.len() > 2, "the first has ten keys, and the next twice as many");
+    assert!(pieces.len() > 2, "the first chunk has ten keys, the next one twice as many");
     assert_eq!(pieces[0].kvs.len(), 10);
     assert!(pieces.iter().all(|piece| piece.header.is_none() && piece.count == 0));
     assert_eq!((last.header, last.count), (whole.header, 300));
@@ -196,7 +196,7 @@ async fn a_stream_of_pieces_adds_up_to_the_range() {
 }
 
 #[tokio::test]
-async fn no_space_comes_before_what_is_wrong_with_a_put() {
+async fn the_quota_is_checked_before_the_request() {
     let member = Fixture::with(|config| config.quota_backend_bytes = 1, GrpcConfig::default());
     let mut client = client(&member);
     for wrong in [put("", ""), put("a", "1")] {
@@ -205,5 +205,5 @@ async fn no_space_comes_before_what_is_wrong_with_a_put() {
         assert_eq!((error.code(), error.message()), (Code::ResourceExhausted, text));
     }
     let alarms = member.server().state().alarms.get(1);
-    assert_eq!(alarms.len(), 1, "everybody has been told");
+    assert_eq!(alarms.len(), 1, "one NOSPACE alarm is raised");
 }

@@ -1,4 +1,4 @@
-//! `Maintenance` and gRPC's `Health`, through the generated clients.
+//! `Maintenance` and `Health` through the generated clients.
 
 use api::GrpcConfig;
 use aws_lc_rs::digest;
@@ -16,7 +16,7 @@ fn client(member: &Fixture) -> MaintenanceClient<Channel> {
     MaintenanceClient::new(member.channel())
 }
 
-fn told(error: &Status) -> (Code, &str) {
+fn status_of(error: &Status) -> (Code, &str) {
     (error.code(), error.message())
 }
 
@@ -27,7 +27,7 @@ async fn put(member: &Fixture, key: &str, bytes: usize) {
 }
 
 #[tokio::test]
-async fn a_member_says_how_it_is() {
+async fn status_describes_the_member() {
     let member = Fixture::start();
     put(&member, "a", 1).await;
     let status = client(&member).status(pb::StatusRequest {}).await.unwrap().into_inner();
@@ -43,7 +43,7 @@ async fn a_member_says_how_it_is() {
 }
 
 #[tokio::test]
-async fn alarms_are_raised_shown_and_cleared() {
+async fn alarms_are_raised_listed_and_cleared() {
     let member = Fixture::start();
     let mut client = client(&member);
     let alarm = |action: i32, alarm: i32| pb::AlarmRequest { action, member_id: 5, alarm };
@@ -59,13 +59,13 @@ async fn alarms_are_raised_shown_and_cleared() {
     let refused = pb::PutRequest { key: "a".into(), ..Default::default() };
     let error = KvClient::new(member.channel()).put(refused).await.unwrap_err();
     let text = "etcdserver: mvcc: database space exceeded";
-    assert_eq!(told(&error), (Code::ResourceExhausted, text));
+    assert_eq!(status_of(&error), (Code::ResourceExhausted, text));
     client.alarm(alarm(2, 1)).await.unwrap();
     assert_eq!(client.alarm(alarm(0, 0)).await.unwrap().into_inner().alarms, []);
 }
 
 #[tokio::test]
-async fn hashes_have_the_revision_they_are_of() {
+async fn hashes_carry_their_revision() {
     let member = Fixture::start();
     put(&member, "a", 1).await;
     put(&member, "b", 1).await;
@@ -78,16 +78,16 @@ async fn hashes_have_the_revision_they_are_of() {
     assert_ne!(before.hash, now.hash);
     let error = client.hash_kv(at(9)).await.unwrap_err();
     let text = "etcdserver: mvcc: required revision is a future revision";
-    assert_eq!(told(&error), (Code::OutOfRange, text));
+    assert_eq!(status_of(&error), (Code::OutOfRange, text));
     let hash = client.hash(pb::HashRequest {}).await.unwrap().into_inner();
     assert_eq!(hash.header, Some(member.server().header(3)));
     assert_ne!(hash.hash, 0);
 }
 
 #[tokio::test]
-async fn a_snapshot_is_a_database_and_its_hash() {
+async fn a_snapshot_is_the_database_and_its_hash() {
     let member = Fixture::start();
-    // A member decides what its cluster speaks, and so what its file is, soon after it began.
+    // A new member sets the cluster version, and with it the storage version, soon after its start.
     while client(&member).status(pb::StatusRequest {}).await.unwrap().into_inner().storage_version
         != "3.7.0"
     {
@@ -109,7 +109,7 @@ async fn a_snapshot_is_a_database_and_its_hash() {
     assert_eq!(hash.remaining_bytes, 0);
     assert_eq!(hash.blob, digest::digest(&digest::SHA256, &file).as_ref());
 
-    // The same, put together as clients do it, is a database that has the keys.
+    // The chunks joined, as clients do it, are a database with the keys.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("db");
     std::fs::write(&path, &file).unwrap();
@@ -121,7 +121,7 @@ async fn a_snapshot_is_a_database_and_its_hash() {
 }
 
 #[tokio::test]
-async fn a_snapshot_that_nobody_reads_ends() {
+async fn the_number_of_unread_snapshots_is_bounded() {
     let member = Fixture::start();
     for key in 0..40 {
         put(&member, &format!("key{key}"), 100_000).await;
@@ -132,42 +132,42 @@ async fn a_snapshot_that_nobody_reads_ends() {
         unread.push(begin().await.unwrap());
     }
     let refused = begin().await.map(|_| ()).unwrap_err();
-    assert_eq!(told(&refused), (Code::ResourceExhausted, "too many snapshots are being sent"));
-    // Once they are given up, there is room for others: as soon as their threads have noticed.
+    assert_eq!(status_of(&refused), (Code::ResourceExhausted, "too many snapshots are being sent"));
+    // Dropped snapshots make room for others as soon as their threads notice.
     drop(unread);
     while begin().await.is_err() {
         tokio::task::yield_now().await;
     }
 }
 
-/// As many as are sent at once.
+/// The most snapshots that are sent at once.
 const SNAPSHOTS_MAX: usize = 16;
 
 #[tokio::test]
-async fn leadership_goes_to_voters_only() {
+async fn leadership_moves_only_to_voters() {
     let member = Fixture::start();
     let mut client = client(&member);
     let to = |target_id| pb::MoveLeaderRequest { target_id };
-    // It leads, once anything can be written.
+    // Once a write succeeds, the member leads.
     put(&member, "a", 1).await;
     let moved = client.move_leader(to(member.server().local().0)).await.unwrap().into_inner();
     assert_eq!(moved.header, None);
     let error = client.move_leader(to(5)).await.unwrap_err();
-    assert_eq!(told(&error), (Code::FailedPrecondition, "etcdserver: bad leader transferee"));
+    assert_eq!(status_of(&error), (Code::FailedPrecondition, "etcdserver: bad leader transferee"));
 }
 
 #[tokio::test]
-async fn a_downgrade_goes_one_version_down() {
+async fn a_downgrade_needs_a_valid_version() {
     let member = Fixture::start();
     let mut client = client(&member);
     let ask = |version: &str| pb::DowngradeRequest { action: 0, version: version.to_owned() };
     let error = client.downgrade(ask("x")).await.unwrap_err();
     let text = "etcdserver: wrong downgrade target version format";
-    assert_eq!(told(&error), (Code::InvalidArgument, text));
+    assert_eq!(status_of(&error), (Code::InvalidArgument, text));
 }
 
 #[tokio::test]
-async fn a_defragmented_member_has_all_its_keys() {
+async fn defragmentation_keeps_all_keys() {
     let member = Fixture::start();
     put(&member, "a", 100_000).await;
     let done = client(&member).defragment(pb::DefragmentRequest {}).await.unwrap().into_inner();
@@ -178,7 +178,7 @@ async fn a_defragmented_member_has_all_its_keys() {
 }
 
 #[tokio::test]
-async fn health_is_that_of_all_services_together() {
+async fn only_the_health_of_all_services_is_known() {
     let config = GrpcConfig { stop_service_on_defragment: true, ..GrpcConfig::default() };
     let member = Fixture::with(|_| {}, config);
     let mut health = HealthClient::new(member.channel());
@@ -186,7 +186,7 @@ async fn health_is_that_of_all_services_together() {
     let serving = i32::from(ServingStatus::Serving);
     assert_eq!(health.check(of("")).await.unwrap().into_inner().status, serving);
     let error = health.check(of("etcdserverpb.KV")).await.unwrap_err();
-    assert_eq!(told(&error), (Code::NotFound, "unknown service"));
+    assert_eq!(status_of(&error), (Code::NotFound, "unknown service"));
     let all = health.list(HealthListRequest {}).await.unwrap().into_inner();
     assert_eq!(all.statuses.keys().collect::<Vec<_>>(), [""]);
 

@@ -1,4 +1,4 @@
-//! `Watch`, through the generated client.
+//! `Watch` through the generated client.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use tonic::{Code, Request, Status, Streaming};
 
 use crate::support::Fixture;
 
-/// A client's stream.
+/// A watch stream of a client.
 struct Watch {
     requests: Option<mpsc::Sender<WatchRequest>>,
     responses: Streaming<WatchResponse>,
@@ -49,13 +49,13 @@ impl Watch {
         Ok(Watch { requests: Some(sender), responses })
     }
 
-    async fn ask(&self, request: RequestUnion) {
+    async fn send(&self, request: RequestUnion) {
         let request = WatchRequest { request_union: Some(request) };
         self.requests.as_ref().unwrap().send(request).await.unwrap();
     }
 
     async fn create(&self, request: WatchCreateRequest) {
-        self.ask(RequestUnion::CreateRequest(request)).await;
+        self.send(RequestUnion::CreateRequest(request)).await;
     }
 
     async fn next(&mut self) -> WatchResponse {
@@ -78,7 +78,7 @@ fn values(response: &WatchResponse) -> Vec<&[u8]> {
 }
 
 #[tokio::test]
-async fn what_happens_is_told_after_the_watch_was_created() {
+async fn events_follow_the_created_response() {
     let member = Fixture::start();
     let mut watch = Watch::open(&member).await;
     watch.create(key("a")).await;
@@ -96,7 +96,7 @@ async fn what_happens_is_told_after_the_watch_was_created() {
 }
 
 #[tokio::test]
-async fn history_is_told_from_where_the_client_wants_it() {
+async fn history_is_sent_from_the_start_revision() {
     let member = Fixture::start();
     for value in ["1", "2", "3"] {
         put(&member, "a", value).await;
@@ -111,7 +111,7 @@ async fn history_is_told_from_where_the_client_wants_it() {
 }
 
 #[tokio::test]
-async fn a_watch_that_starts_in_compacted_history_ends() {
+async fn a_watch_from_a_compacted_revision_is_canceled() {
     let member = Fixture::start();
     for value in ["1", "2", "3"] {
         put(&member, "a", value).await;
@@ -128,7 +128,7 @@ async fn a_watch_that_starts_in_compacted_history_ends() {
 }
 
 #[tokio::test]
-async fn what_is_refused_is_created_and_canceled_at_once() {
+async fn a_refused_watch_is_created_and_canceled_at_once() {
     let member = Fixture::start();
     let mut watch = Watch::open(&member).await;
     let empty = WatchCreateRequest { range_end: "a".into(), ..key("b") };
@@ -142,11 +142,11 @@ async fn what_is_refused_is_created_and_canceled_at_once() {
     ];
     for (request, reason) in reasons {
         watch.create(request).await;
-        let answer = watch.next().await;
-        assert!(answer.created);
-        assert_eq!(answer.cancel_reason, reason);
-        assert_eq!(answer.canceled, !reason.is_empty());
-        assert_eq!(answer.watch_id, if reason.is_empty() { 5 } else { -1 });
+        let response = watch.next().await;
+        assert!(response.created);
+        assert_eq!(response.cancel_reason, reason);
+        assert_eq!(response.canceled, !reason.is_empty());
+        assert_eq!(response.watch_id, if reason.is_empty() { 5 } else { -1 });
     }
 }
 
@@ -155,23 +155,20 @@ async fn requests_are_answered_in_order() {
     let member = Fixture::start();
     let mut watch = Watch::open(&member).await;
     watch.create(key("a")).await;
-    watch.ask(RequestUnion::ProgressRequest(WatchProgressRequest {})).await;
+    watch.send(RequestUnion::ProgressRequest(WatchProgressRequest {})).await;
     let cancel = |watch_id| RequestUnion::CancelRequest(WatchCancelRequest { watch_id });
-    watch.ask(cancel(7)).await;
-    watch.ask(cancel(0)).await;
+    watch.send(cancel(7)).await;
+    watch.send(cancel(0)).await;
     assert!(watch.next().await.created);
     let progress = watch.next().await;
     assert_eq!((progress.watch_id, progress.header.unwrap().revision), (-1, 1));
     let canceled = watch.next().await;
-    assert!(
-        canceled.canceled && !canceled.created,
-        "nothing was said of the one that is not known"
-    );
+    assert!(canceled.canceled && !canceled.created, "canceling an unknown watcher has no response");
     assert_eq!(canceled.watch_id, 0);
 }
 
 #[tokio::test]
-async fn who_has_said_its_last_may_still_listen() {
+async fn a_half_closed_stream_still_receives_events() {
     let member = Fixture::start();
     let mut watch = Watch::open(&member).await;
     watch.create(key("a")).await;
@@ -184,10 +181,10 @@ async fn who_has_said_its_last_may_still_listen() {
 }
 
 #[tokio::test]
-async fn many_requests_are_all_answered_however_slowly_answers_are_read() {
+async fn many_requests_are_answered_even_if_responses_are_read_slowly() {
     let member = Fixture::start();
     let mut watch = Watch::open(&member).await;
-    // More than may wait for being read: the rest stays with the client.
+    // More than the queue of the stream holds: the rest stays with the client.
     for _ in 0..60 {
         watch.create(key("a")).await;
     }
@@ -196,15 +193,15 @@ async fn many_requests_are_all_answered_however_slowly_answers_are_read() {
         assert_eq!((created.watch_id, created.created), (watch_id, true));
     }
     put(&member, "a", "1").await;
-    let mut told: Vec<i64> = Vec::new();
-    while told.len() < 60 {
-        told.push(watch.next().await.watch_id);
+    let mut ids: Vec<i64> = Vec::new();
+    while ids.len() < 60 {
+        ids.push(watch.next().await.watch_id);
     }
-    told.sort_unstable();
-    assert_eq!(told, (0..60).collect::<Vec<_>>());
+    ids.sort_unstable();
+    assert_eq!(ids, (0..60).collect::<Vec<_>>());
 }
 
-/// Told when the task that waits for a response is to be run again.
+/// A waker that records that the task of a response was woken.
 #[derive(Default)]
 struct Woken(Notify);
 
@@ -215,7 +212,7 @@ impl Wake for Woken {
 }
 
 #[tokio::test]
-async fn a_request_may_meet_what_the_member_has_to_say_by_itself() {
+async fn a_request_may_arrive_together_with_progress_notifications() {
     let often = |config: &mut server::ServerConfig| {
         config.watch_progress_notify_interval = Duration::from_millis(100);
     };
@@ -227,19 +224,20 @@ async fn a_request_may_meet_what_the_member_has_to_say_by_itself() {
         assert!(watch.next().await.created);
     }
     for _ in 0..10 {
-        // The stream waits for whatever comes first, and that is a notification for each of its watchers. By the time it is run again, there is a request too.
+        // The stream waits, and is woken by a progress notification for each of its watchers. By
+        // the time it is polled again, there is a request, too.
         let woken = Arc::new(Woken::default());
         let waker = Waker::from(Arc::clone(&woken));
         let waits = pin!(watch.next()).poll(&mut Context::from_waker(&waker)).is_pending();
         if waits {
             woken.0.notified().await;
         }
-        watch.ask(RequestUnion::ProgressRequest(WatchProgressRequest {})).await;
+        watch.send(RequestUnion::ProgressRequest(WatchProgressRequest {})).await;
         while watch.next().await.watch_id != -1 {}
     }
 }
 
-/// The next response, read so slowly that there is always one: for the member there is no end of telling.
+/// Receives the next response so slowly that the member always has more to send.
 async fn next_slowly(watch: &mut Watch, member: &Fixture) -> WatchResponse {
     let state = member.server().state();
     while state.store.pending_events() == 0 && state.store.slow_watchers() > 0 {
@@ -249,7 +247,7 @@ async fn next_slowly(watch: &mut Watch, member: &Fixture) -> WatchResponse {
 }
 
 #[tokio::test]
-async fn a_request_does_not_wait_until_all_of_the_past_is_told() {
+async fn a_request_does_not_wait_for_the_end_of_the_history() {
     const VALUE_BYTES: usize = 256 << 10;
     const VALUES: usize = 64;
     let member = Fixture::start();
@@ -261,21 +259,26 @@ async fn a_request_does_not_wait_until_all_of_the_past_is_told() {
     watch.create(WatchCreateRequest { start_revision: 1, ..key("a") }).await;
     assert!(watch.next().await.created);
     assert!(!next_slowly(&mut watch, &member).await.events.is_empty());
-    watch.ask(RequestUnion::CancelRequest(WatchCancelRequest { watch_id: 0 })).await;
-    let mut told = 0;
+    watch.send(RequestUnion::CancelRequest(WatchCancelRequest { watch_id: 0 })).await;
+    let mut received = 0;
     loop {
         let response = next_slowly(&mut watch, &member).await;
         if response.canceled {
             break;
         }
-        told += values(&response).iter().map(|value| value.len()).sum::<usize>();
+        received += values(&response).iter().map(|value| value.len()).sum::<usize>();
     }
-    // What may wait in a stream is 4 MiB and one response, which is 1 MiB and one event; one more is under way.
-    assert!(told <= 7 << 20, "{told} bytes of {} before the answer", VALUES * VALUE_BYTES);
+    // The queue of a stream holds 4 MiB and one response, which is 1 MiB and one event; one more is
+    // in flight.
+    assert!(
+        received <= 7 << 20,
+        "{received} bytes of {} before the response",
+        VALUES * VALUE_BYTES
+    );
 }
 
 #[tokio::test]
-async fn large_responses_come_in_fragments_if_the_client_can_take_them() {
+async fn large_responses_are_fragmented_if_the_client_allows_it() {
     let member = Fixture::start();
     for number in 0..5 {
         put(&member, "a", &number.to_string().repeat(1 << 20)).await;
@@ -287,13 +290,13 @@ async fn large_responses_come_in_fragments_if_the_client_can_take_them() {
     let mut events = 0;
     while events < 5 {
         let piece = watch.next().await;
-        assert!(piece.events.len() == 1, "two would be more than two MiB");
+        assert!(piece.events.len() == 1, "two events would exceed 2 MiB");
         events += 1;
     }
 }
 
 #[tokio::test]
-async fn a_stream_that_is_dropped_is_gone() {
+async fn dropping_a_stream_removes_its_watchers() {
     let member = Fixture::start();
     let mut watch = Watch::open(&member).await;
     watch.create(key("a")).await;
@@ -319,7 +322,7 @@ async fn streams_end_when_the_member_stops() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_keeps_no_watchers_beyond_its_time() {
+async fn an_unread_stream_loses_its_watchers_at_its_end() {
     let member = Fixture::start();
     put(&member, "a", &"v".repeat(1 << 20)).await;
     let state = member.server().state();
@@ -327,7 +330,7 @@ async fn a_client_that_does_not_read_keeps_no_watchers_beyond_its_time() {
         let mut watch = Watch::open_with(&member, Some(("grpc-timeout", ends))).await.unwrap();
         watch.create(WatchCreateRequest { start_revision: 1, ..key("a") }).await;
         assert!(watch.next().await.created);
-        // It is polled no more, just as if its client took nothing.
+        // It is not polled any more, as if its client did not read.
         if ends == "1H" {
             assert_eq!(state.store.watch_streams(), 1);
             member.grpc.close();
@@ -339,8 +342,8 @@ async fn a_client_that_does_not_read_keeps_no_watchers_beyond_its_time() {
 }
 
 #[tokio::test]
-async fn without_a_leader_nothing_is_begun_that_needs_one() {
-    // With nobody to elect it: the other member is never there.
+async fn a_stream_that_needs_a_leader_is_refused_without_one() {
+    // The member cannot be elected, because the other one never starts.
     let alone_of_two = |config: &mut server::ServerConfig| {
         let url = "http://localhost:2480".to_owned();
         config.initial_cluster.insert("other".to_owned(), vec![url]);
@@ -353,7 +356,8 @@ async fn without_a_leader_nothing_is_begun_that_needs_one() {
     assert!(Watch::open_with(&member, None).await.is_ok());
 }
 
-/// Users root and alice, who may read the key `a`, each with the password `p`. Returns alice's token.
+/// Adds the users root and alice with the password `p`; alice may read the key `a`. Returns her
+/// token.
 async fn enable_users(member: &Fixture) -> String {
     let mut client = AuthClient::new(member.channel());
     for name in ["root", "alice"] {
@@ -380,7 +384,7 @@ async fn enable_users(member: &Fixture) -> String {
 }
 
 #[tokio::test]
-async fn only_what_may_be_read_may_be_watched() {
+async fn a_watch_needs_permission_to_read_the_range() {
     let member = Fixture::start();
     let token = enable_users(&member).await;
     let refused =
@@ -391,14 +395,14 @@ async fn only_what_may_be_read_may_be_watched() {
         (Some(("authorization", &format!("Bearer {token}"))), key("a"), String::new()),
         (Some(("token", &token)), key("b"), denied.clone()),
         (Some(("token", &token)), WatchCreateRequest { range_end: "b".into(), ..key("a") }, denied),
-        (Some(("token", "nobody.1")), key("a"), refused("Unauthenticated", "invalid auth token")),
+        (Some(("token", "unknown.1")), key("a"), refused("Unauthenticated", "invalid auth token")),
         (None, key("a"), refused("InvalidArgument", "user name is empty")),
     ];
     for (metadata, create, reason) in cases {
         let mut watch = Watch::open_with(&member, metadata).await.unwrap();
         watch.create(create).await;
-        let answer = watch.next().await;
-        assert_eq!(answer.cancel_reason, reason);
-        assert_eq!((answer.created, answer.canceled), (true, !reason.is_empty()));
+        let response = watch.next().await;
+        assert_eq!(response.cancel_reason, reason);
+        assert_eq!((response.created, response.canceled), (true, !reason.is_empty()));
     }
 }

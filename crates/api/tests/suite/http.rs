@@ -1,4 +1,4 @@
-//! HTTP, of a real member.
+//! HTTP endpoints of a real member.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,19 +14,19 @@ use server::Server;
 
 use crate::support::Fixture;
 
-fn pages(member: &Fixture) -> Http<Server> {
+fn endpoints(member: &Fixture) -> Http<Server> {
     let registry = member.registry.clone();
     Http::new(member.server().clone(), Config::default(), registry).unwrap()
 }
 
-async fn get(pages: &Http<Server>, uri: &str) -> (u16, String) {
-    let (asked, ()) = Request::get(uri).body(()).unwrap().into_parts();
-    let response = pages.call(Surface::Client, false, &asked).await;
+async fn get(http: &Http<Server>, uri: &str) -> (u16, String) {
+    let (head, ()) = Request::get(uri).body(()).unwrap().into_parts();
+    let response = http.call(Surface::Client, false, &head).await;
     (response.status().as_u16(), String::from_utf8(response.body().to_vec()).unwrap())
 }
 
-/// A member that has found that it leads.
-async fn led() -> Fixture {
+/// Starts a member and waits until it leads.
+async fn start_leader() -> Fixture {
     let member = Fixture::start();
     member.server().linearizable().await.unwrap();
     member
@@ -37,33 +37,33 @@ fn ok(text: &str) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn a_member_is_well() {
-    let member = led().await;
-    let pages = pages(&member);
-    assert_eq!(get(&pages, "/health").await, ok(r#"{"health":"true","reason":""}"#));
+async fn a_healthy_member_passes_all_checks() {
+    let member = start_leader().await;
+    let http = endpoints(&member);
+    assert_eq!(get(&http, "/health").await, ok(r#"{"health":"true","reason":""}"#));
     let all = "[+]data_corruption ok\n[+]serializable_read ok\n[+]linearizable_read ok\n[+]non_learner ok\nok\n";
-    assert_eq!(get(&pages, "/readyz?verbose").await, ok(all));
-    assert_eq!(get(&pages, "/livez").await, ok("ok\n"));
+    assert_eq!(get(&http, "/readyz?verbose").await, ok(all));
+    assert_eq!(get(&http, "/livez").await, ok("ok\n"));
 }
 
 #[tokio::test]
-async fn an_alarm_is_told_of() {
-    let member = led().await;
-    let pages = pages(&member);
+async fn an_alarm_fails_health_and_readiness() {
+    let member = start_leader().await;
+    let http = endpoints(&member);
     let corrupt = pb::AlarmRequest { action: 1, member_id: 5, alarm: 2 };
     MaintenanceClient::new(member.channel()).alarm(corrupt).await.unwrap();
-    let told = "{\"health\":\"false\",\"reason\":\"ALARM CORRUPT\"}\n";
-    assert_eq!(get(&pages, "/health").await, (503, told.to_owned()));
-    let (status, lines) = get(&pages, "/readyz").await;
+    let body = "{\"health\":\"false\",\"reason\":\"ALARM CORRUPT\"}\n";
+    assert_eq!(get(&http, "/health").await, (503, body.to_owned()));
+    let (status, lines) = get(&http, "/readyz").await;
     assert_eq!(status, 503);
     assert!(lines.starts_with("[-]data_corruption failed: alarm activated: CORRUPT\n"));
-    assert_eq!(get(&pages, "/livez").await, ok("ok\n"));
+    assert_eq!(get(&http, "/livez").await, ok("ok\n"));
 }
 
 #[tokio::test]
-async fn variables_have_the_state_of_consensus() {
-    let member = led().await;
-    let (status, body) = get(&pages(&member), "/debug/vars").await;
+async fn debug_vars_include_the_raft_status() {
+    let member = start_leader().await;
+    let (status, body) = get(&endpoints(&member), "/debug/vars").await;
     assert_eq!(status, 200);
     let values: serde_json::Value = serde_json::from_str(&body).unwrap();
     let raft = &values["raft.status"];
@@ -72,10 +72,10 @@ async fn variables_have_the_state_of_consensus() {
 }
 
 #[tokio::test]
-async fn metrics_are_those_of_the_member() {
-    let member = led().await;
-    let pages = pages(&member);
-    let (status, text) = get(&pages, "/metrics").await;
+async fn metrics_include_the_members_own() {
+    let member = start_leader().await;
+    let http = endpoints(&member);
+    let (status, text) = get(&http, "/metrics").await;
     assert_eq!(status, 200);
     for line in
         ["# TYPE etcd_disk_wal_fsync_duration_seconds histogram", "# TYPE process_open_fds gauge"]
@@ -84,28 +84,28 @@ async fn metrics_are_those_of_the_member() {
     }
 }
 
-/// A disk that hangs says nothing, so it takes a second until it is known to.
+/// A stalled disk is noticed after a second.
 #[tokio::test]
-async fn a_member_whose_disk_hangs_is_not_ready_but_alive() {
+async fn a_member_with_a_stalled_disk_is_live_but_not_ready() {
     let disk = SimDisk::new(1);
     let member = Fixture::on(Arc::new(disk.clone()));
     member.server().linearizable().await.unwrap();
-    let pages = pages(&member);
+    let http = endpoints(&member);
     disk.hang();
     let mut client = KvClient::new(member.channel());
     let request = pb::PutRequest { key: "k".into(), ..pb::PutRequest::default() };
     let put = tokio::spawn(async move { client.put(request).await });
-    while get(&pages, "/health").await.0 == 200 {
+    while get(&http, "/health").await.0 == 200 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert!(!put.is_finished(), "what is not on the disk is not acknowledged");
-    let (status, told) = get(&pages, "/readyz/linearizable_read").await;
+    assert!(!put.is_finished(), "a write is not acknowledged before it is synced");
+    let (status, body) = get(&http, "/readyz/linearizable_read").await;
     assert_eq!(status, 503);
-    assert!(told.contains("the log has been waiting for the disk for "), "{told}");
-    assert_eq!(get(&pages, "/health?serializable=true").await.0, 200);
-    assert_eq!(get(&pages, "/livez").await, ok("ok\n"));
+    assert!(body.contains("the log has been waiting for the disk for "), "{body}");
+    assert_eq!(get(&http, "/health?serializable=true").await.0, 200);
+    assert_eq!(get(&http, "/livez").await, ok("ok\n"));
 
     disk.heal();
     put.await.unwrap().unwrap();
-    assert_eq!(get(&pages, "/health").await.0, 200);
+    assert_eq!(get(&http, "/health").await.0, 200);
 }
