@@ -2,8 +2,7 @@
 
 use std::fmt::Display;
 
-use backend::schema::version;
-use proto::etcdserverpb::{AlarmMember, AlarmType, RangeRequest};
+use proto::etcdserverpb::{AlarmMember, RangeRequest};
 use server::Server;
 
 /// Health, version and state of a member. A trait, so that tests can have unhealthy members.
@@ -35,7 +34,7 @@ pub trait Member: Send + Sync {
 
 impl Member for Server {
     fn alarms(&self) -> Vec<AlarmMember> {
-        self.state().alarms.get(AlarmType::None.into())
+        self.active_alarms()
     }
 
     fn has_leader(&self) -> bool {
@@ -59,11 +58,11 @@ impl Member for Server {
     }
 
     fn cluster_version(&self) -> Option<String> {
-        self.state().cluster.now().version().map(|version| version.to_string())
+        self.decided_cluster_version()
     }
 
     fn storage_version(&self) -> Option<String> {
-        version::detect(&self.state().backend.view()).ok().map(|version| version.to_string())
+        self.detected_storage_version()
     }
 
     async fn raft_status(&self) -> Option<String> {

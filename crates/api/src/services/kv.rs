@@ -133,7 +133,7 @@ fn keys_of_range(server: &Server, request: &RangeRequest) -> usize {
     if request.count_only {
         return 1;
     }
-    let keys = keys_in(server, request);
+    let keys = server.count_keys(request.key.clone(), request.range_end.clone());
     match usize::try_from(request.limit) {
         Ok(limit) if limit > 0 && limit_bounds_the_read(request) => keys.min(limit),
         _ => keys,
@@ -143,14 +143,6 @@ fn keys_of_range(server: &Server, request: &RangeRequest) -> usize {
 /// Reports whether the limit of a range bounds the keys that are read, not just the reply.
 fn limit_bounds_the_read(request: &RangeRequest) -> bool {
     check::range_stream(request).is_ok()
-}
-
-/// Returns the number of keys in a range, which the index knows without visiting them.
-fn keys_in(server: &Server, request: &RangeRequest) -> usize {
-    let RangeRequest { key, range_end, .. } = request.clone();
-    let count = RangeRequest { key, range_end, count_only: true, ..RangeRequest::default() };
-    let found = server.state().store.range(&count);
-    found.ok().and_then(|found| usize::try_from(found.count).ok()).unwrap_or(usize::MAX)
 }
 
 async fn range_stream(

@@ -56,7 +56,7 @@ async fn keep_alive<B: RequestBody>(
     while let Some(LeaseKeepAliveRequest { id }) = next(&cx, &mut requests).await? {
         // The revision from before the renewal: a client must not see a lease alive at a revision
         // that includes its end.
-        let header = Some(cx.header(cx.server().state().store.current()));
+        let header = Some(cx.header(cx.server().current_revision()));
         let span = cx.span("lease_renew", || attributes::lease(id));
         let ttl = cx.server().lease_renew(&cx.credentials, id).await?;
         drop(span);

@@ -193,7 +193,7 @@ impl Grpc {
     pub(crate) fn identifies_by_certificate(&self, connection: &Connection) -> bool {
         let server = &self.shared.server;
         let has_name = connection.common_name.as_ref().is_some_and(|name| !name.is_empty());
-        has_name && server.config().client_cert_auth && server.state().auth.enabled()
+        has_name && server.config().client_cert_auth && server.auth_enabled()
     }
 
     /// The longest JSON text that is read as one message.

@@ -18,7 +18,7 @@ impl StreamNotify {
         let notify = StreamNotify::default();
         let waker = notify.clone();
         let wake = Arc::new(move || waker.0.notify_one());
-        (server.state().store.watch_stream(wake, server.now(), jitter), notify)
+        (server.watch_stream(wake, jitter), notify)
     }
 
     /// Waits for a notification since the last call.

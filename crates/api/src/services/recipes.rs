@@ -189,12 +189,11 @@ impl LocalWatcher {
     /// The next revision is compacted, or the member stops.
     pub(super) async fn next(&mut self) -> Result<watch::Response, CallError> {
         loop {
-            let state = self.shared.server.state();
-            match self.stream.next(&state.store) {
+            match self.shared.server.next_watch_response(&mut self.stream) {
                 Ok(Some(response)) if !response.events.is_empty() => return Ok(response),
                 Ok(Some(response)) if response.canceled => return Err(compacted()),
                 Ok(Some(_)) => continue,
-                Ok(None) => drop(state),
+                Ok(None) => {}
                 Err(error) => return Err(CallError::unknown(&error)),
             }
             self.notified().await?;

@@ -20,7 +20,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest;
-use backend::schema::version;
 use bytes::{Bytes, BytesMut};
 use grpc::Code;
 use proto::etcdserverpb::SnapshotResponse;
@@ -137,10 +136,7 @@ impl ChunkSender {
 }
 
 fn copy(server: &Server, sender: &ChunkSender) -> io::Result<()> {
-    let backend = server.state().backend.clone();
-    let stored = version::storage(&backend.view()).map_err(io::Error::other)?;
-    let version = stored.map(|version| version.to_string()).unwrap_or_default();
-    let snapshot = backend.snapshot().map_err(io::Error::other)?;
+    let (snapshot, version) = server.snapshot_database()?;
     let (started, total_bytes) = (Instant::now(), snapshot.size());
     tracing::info!(total_bytes, storage_version = %version, "sending database snapshot to client");
     let mut writer = ChunkWriter::new(sender, total_bytes, version);

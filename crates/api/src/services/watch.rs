@@ -102,12 +102,9 @@ impl<B: RequestBody> WatchHandler<B> {
     async fn send_responses(&mut self) -> Result<bool, CallError> {
         loop {
             let started = Instant::now();
-            // Loaded each time: a snapshot replaces the state.
-            let state = self.cx.server().state();
-            let next = self.stream.next(&state.store);
+            let next = self.cx.server().next_watch_response(&mut self.stream);
             let next = next.map_err(|error| CallError::unknown(&error))?;
             let Some(response) = next else { return Ok(false) };
-            drop(state);
             // The response carries a revision of its own.
             let header = self.cx.header(0);
             let reply = WatchReply { header, response };
@@ -189,7 +186,10 @@ impl<B: RequestBody> WatchHandler<B> {
         // checked.
         let permitted = match request.start_revision {
             ..0 => Ok(()),
-            _ => check(&self.cx, &request).await,
+            _ => {
+                let checked = self.cx.server().check_watch(&self.cx.credentials, &request).await;
+                checked.map_err(|error| refused(&error))
+            }
         };
         match permitted {
             Ok(()) => {
@@ -218,14 +218,6 @@ impl<B: RequestBody> WatchHandler<B> {
             };
         }
     }
-}
-
-/// Checks that the caller may read the watched range.
-async fn check(cx: &Context, request: &WatchCreateRequest) -> Result<(), Canonical> {
-    let caller = cx.server().auth_info(&cx.credentials).await.map_err(|error| refused(&error))?;
-    let auth = &cx.server().state().auth;
-    let permitted = auth.check_watch(&caller.unwrap_or_default(), request);
-    permitted.map_err(|error| refused(&error.into()))
 }
 
 /// Returns the error of a refused watch. Compat: as in etcd, all errors except those about the

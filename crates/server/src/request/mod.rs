@@ -29,6 +29,7 @@ mod from_peers;
 mod keys;
 mod leader;
 mod leases;
+mod local;
 mod maintenance;
 mod members;
 mod reading;
