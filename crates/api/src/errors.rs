@@ -11,6 +11,8 @@
 
 use grpc::{Code, Status};
 
+use crate::validate::InvalidRequest;
+
 macro_rules! canonical {
     ($($symbol:ident: $code:ident $text:literal,)*) => {
         /// An error that clients know, with etcd's name.
@@ -216,9 +218,9 @@ impl From<&mvcc::Error> for CallError {
     }
 }
 
-impl From<mvcc::check::Refused> for CallError {
-    fn from(refused: mvcc::check::Refused) -> CallError {
-        use mvcc::check::Refused as R;
+impl From<InvalidRequest> for CallError {
+    fn from(refused: InvalidRequest) -> CallError {
+        use InvalidRequest as R;
         let known = match refused {
             R::EmptyKey => Canonical::EmptyKey,
             R::EmptyOp => Canonical::KeyNotFound,

@@ -12,8 +12,8 @@
 //!
 //! Shared by the services: `methods` (the table of RPCs), `interceptor` (the check before a
 //! handler), `context` (the handler's argument beside the request), [`errors`] (etcd's error
-//! table), `decode` (etcd's tolerance of mistyped fields) and `observe` (metrics, log lines and
-//! spans of calls).
+//! table), `validate` (checks of requests about keys), `decode` (etcd's tolerance of mistyped
+//! fields) and `observe` (metrics, log lines and spans of calls).
 
 mod body;
 mod context;
@@ -24,6 +24,7 @@ mod interceptor;
 mod methods;
 mod observe;
 mod router;
+mod validate;
 
 mod gateway;
 pub mod http;

@@ -22,7 +22,6 @@
 //! | `compaction` | discarding superseded revisions |
 //! | `hash` | comparing the data of members |
 //! | `restore`, `history_reader` | opening a database; reading history for watchers |
-//! | [`check`] | validation of requests before they are proposed |
 //! | [`watch`] | delivery of events to watchers |
 //! | `store` | [`Store`]: reads and writes keys |
 //! | `watchable_store` | [`WatchableStore`]: a store with watchers, the type that members use |
@@ -82,13 +81,13 @@ mod restore;
 mod store;
 mod watchable_store;
 
-pub mod check;
 pub mod watch;
 
 pub use compaction::{CompactionTicket, CompactionTurn};
 pub use error::{Error, Fault};
 pub use event::{Event, EventKind};
 pub use hash::KeyValueHash;
+pub use range::{has_filters, is_default_order};
 pub use response::{DeleteRangeResult, Kvs, OpResult, PutResult, RangeResult, Response, TxnResult};
 pub use store::{
     COMPACTION_BATCH_LIMIT_DEFAULT, Changes, Config, FIRST_REVISION, Leases, NEVER_COMPACTED,

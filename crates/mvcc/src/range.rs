@@ -247,13 +247,13 @@ fn sort_by<T, K: Ord>(selected: &mut [T], descend: bool, by: impl Fn(&T) -> K) {
 }
 
 /// Returns whether the response is in key order.
-pub(crate) fn is_default_order(request: &RangeRequest) -> bool {
+pub fn is_default_order(request: &RangeRequest) -> bool {
     let (order, target) = (request.sort_order(), request.sort_target());
     order == SortOrder::None || (target == SortTarget::Key && order == SortOrder::Ascend)
 }
 
 /// Returns whether a filter on revisions is set.
-pub(crate) fn has_filters(request: &RangeRequest) -> bool {
+pub fn has_filters(request: &RangeRequest) -> bool {
     let RangeRequest { min_mod_revision, max_mod_revision, .. } = *request;
     let RangeRequest { min_create_revision, max_create_revision, .. } = *request;
     [min_mod_revision, max_mod_revision, min_create_revision, max_create_revision] != [0; 4]

@@ -292,7 +292,6 @@ fn a_key_deleted_and_put_in_one_revision_survives_compaction() {
         ],
         ..TxnRequest::default()
     };
-    mvcc::check::txn(&request, mvcc::check::TXN_OPS_MAX_DEFAULT).unwrap();
     it.write(|txn| txn.txn(&request, false)).unwrap();
     it.compact(3).unwrap();
     assert_eq!(it.all(0).unwrap(), [row("b", "new", 3, 3, 1)]);

@@ -151,6 +151,9 @@ impl Default for Features {
 /// What a leader may take that is not applied yet. This bounds its memory while its own disk, or a quorum, does not answer: whoever asked is told in time that nobody
 /// knows what became of it, but the entry stays in the log.
 const UNAPPLIED_BYTES_MAX: u64 = 1 << 30;
+
+/// The default of `--max-txn-ops`.
+const TXN_OPS_MAX_DEFAULT: usize = 128;
 /// What every request may take, beside the time it takes to elect a leader twice.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
 
@@ -181,7 +184,7 @@ impl ServerConfig {
             quota_backend_bytes: 0,
             max_request_bytes: 3 << 19,
             unapplied_bytes_max: UNAPPLIED_BYTES_MAX,
-            max_txn_ops: mvcc::check::TXN_OPS_MAX_DEFAULT,
+            max_txn_ops: TXN_OPS_MAX_DEFAULT,
             backend: backend::Config::default(),
             compaction_batch_limit: mvcc::COMPACTION_BATCH_LIMIT_DEFAULT,
             compaction_sleep_interval: Duration::from_millis(10),

@@ -13,7 +13,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use failpoint::failpoint;
 use grpc::{FramedReply, PREFIX, Reply, RequestBody, Status, Summary, put_length};
 use http::Response;
-use mvcc::{RangeResult, Response as _, check};
+use mvcc::{RangeResult, Response as _};
 use prost::Message as _;
 use prost::encoding::{encode_varint, encoded_len_varint};
 use proto::etcdserverpb::request_op::Request;
@@ -30,6 +30,7 @@ use crate::errors::CallError;
 use crate::interceptor;
 use crate::methods::Kv;
 use crate::observe::{AGREEMENT, ASSEMBLY, Operation, RAFT, StepDetail, attributes};
+use crate::validate;
 
 /// The most keys that a request reads on the thread of its connection. With values of a few
 /// kilobytes that takes a fraction of a millisecond, no more than the way to a blocking thread and
@@ -58,7 +59,7 @@ pub(super) async fn serve<B: RequestBody>(rpc: Kv, call: Call<'_, B>) -> Respons
 }
 
 async fn range(mut cx: Context, request: RangeRequest) -> Result<FramedReply, CallError> {
-    check::range(&request)?;
+    validate::range(&request)?;
     let mut operation = cx.operation("range", || attributes::range(&request));
     let (key, range_end) = (request.key.clone(), request.range_end.clone());
     let reply = read_range(cx, request, &mut operation).await;
@@ -142,7 +143,7 @@ fn keys_of_range(server: &Server, request: &RangeRequest) -> usize {
 
 /// Reports whether the limit of a range bounds the keys that are read, not just the reply.
 fn limit_bounds_the_read(request: &RangeRequest) -> bool {
-    check::range_stream(request).is_ok()
+    validate::range_stream(request).is_ok()
 }
 
 async fn range_stream(
@@ -150,7 +151,7 @@ async fn range_stream(
     request: RangeRequest,
     replies: Replies,
 ) -> Result<(), CallError> {
-    check::range_stream(&request)?;
+    validate::range_stream(&request)?;
     let _span = cx.span("range_streaming", || attributes::range_stream(&request));
     let reading = cx.server().read(&cx.credentials, !request.serializable).await?;
     let is_short = is_short(cx.server(), &request);
@@ -238,7 +239,7 @@ impl Reply for RangeChunk {
 
 async fn put(mut cx: Context, request: PutRequest) -> Result<impl Reply, CallError> {
     cx.server().check_quota(server::quota::put_cost(&request)).await?;
-    check::put(&request)?;
+    validate::put(&request)?;
     let mut operation = cx.operation("put", || attributes::put(&request));
     let (key, size) = (request.key.clone(), request.encoded_len());
     let result = cx.server().put(&cx.credentials, request).await?;
@@ -254,7 +255,7 @@ async fn delete_range(
     mut cx: Context,
     request: DeleteRangeRequest,
 ) -> Result<FramedReply, CallError> {
-    check::delete_range(&request)?;
+    validate::delete_range(&request)?;
     cx.send_budget.wait_for_room().await;
     let _span = cx.span("delete_range", || attributes::delete_range(&request));
     let result = cx.server().delete_range(&cx.credentials, request).await?;
@@ -265,7 +266,7 @@ async fn delete_range(
 
 async fn txn(mut cx: Context, request: TxnRequest) -> Result<FramedReply, CallError> {
     cx.server().check_quota(server::quota::txn_cost(&request)).await?;
-    check::txn(&request, cx.server().config().max_txn_ops)?;
+    validate::txn(&request, cx.server().config().max_txn_ops)?;
     let mut operation = cx.operation("txn", || attributes::txn(&request));
     let read_only = mvcc::txn::is_read_only(&request);
     let reply = if read_only {

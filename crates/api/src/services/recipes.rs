@@ -33,6 +33,7 @@ use super::notify::StreamNotify;
 use super::{Shared, kv};
 use crate::context::Context;
 use crate::errors::{CallError, Canonical};
+use crate::validate;
 
 /// The TTL in seconds of a lease that is created because the request has none. Only the client
 /// renews it.
@@ -76,14 +77,14 @@ impl LocalClient {
     /// Executes a transaction that writes.
     pub(super) async fn txn(&self, request: pb::TxnRequest) -> Result<TxnResult, CallError> {
         self.server().check_quota(quota::txn_cost(&request)).await.map_err(unknown)?;
-        mvcc::check::txn(&request, self.server().config().max_txn_ops).map_err(unknown)?;
+        validate::txn(&request, self.server().config().max_txn_ops).map_err(unknown)?;
         self.server().txn(&self.credentials, request).await.map_err(unknown)
     }
 
     /// Reads a range, linearizably. The result is one key, but all keys of the prefix may be
     /// visited.
     pub(super) async fn range(&self, request: &pb::RangeRequest) -> Result<RangeResult, CallError> {
-        mvcc::check::range(request).map_err(unknown)?;
+        validate::range(request).map_err(unknown)?;
         let reading =
             self.server().read_range(&self.credentials, request).await.map_err(unknown)?;
         if kv::is_short(self.server(), request) {
@@ -97,7 +98,7 @@ impl LocalClient {
     /// Deletes a key. Returns the revision of the deletion.
     pub(super) async fn delete(&self, key: Bytes) -> Result<i64, CallError> {
         let request = pb::DeleteRangeRequest { key, ..pb::DeleteRangeRequest::default() };
-        mvcc::check::delete_range(&request).map_err(unknown)?;
+        validate::delete_range(&request).map_err(unknown)?;
         let deleted =
             self.server().delete_range(&self.credentials, request).await.map_err(unknown)?;
         Ok(deleted.revision)

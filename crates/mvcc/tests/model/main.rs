@@ -6,7 +6,6 @@
 //! | `requests`, `subject` | random requests; the store with its disk, leases and restarts |
 //! | `sequence` | random sequences: every response, stored byte and lease is compared |
 //! | `scale` | many keys, long histories, mass deletes |
-//! | `check` | validation of requests |
 //! | `threads` | a writer, readers and compaction at the same time |
 //!
 //! The model uses nothing of the crate but its messages. It is slow, and short enough to be
@@ -20,7 +19,6 @@ mod requests;
 mod state;
 mod subject;
 
-mod check;
 mod scale;
 mod sequence;
 mod threads;

@@ -20,7 +20,7 @@
 //! commits run on a pool. Responses of etcd's API have their whole header; results about keys carry
 //! the revision only, and `api` adds the rest.
 //!
-//! Not here: validation of single requests ([`mvcc::check`], and URLs) and the texts that clients
+//! Not here: validation of single requests (`api::validate`, and URLs) and the texts that clients
 //! see (`api`); timeouts of proposals (the raft loop).
 
 mod caller;

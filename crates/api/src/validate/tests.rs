@@ -1,87 +1,87 @@
-//! What is refused before it gets to the store: the limit of operations, the depth, keys that are changed twice.
+//! Validation against a model: number of operations, depth, and keys that are changed twice.
 //!
-//! The rules are stated here over pairs of changes, each with the way that leads to it; the crate collects sets level by level.
+//! The model compares all pairs of changes, each with its path; the code under test collects sets
+//! level by level.
 
 use bytes::Bytes;
-use mvcc::check::{self, Refused, TXN_DEPTH_MAX, TXN_OPS_MAX_DEFAULT};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proto::etcdserverpb::range_request::{SortOrder, SortTarget};
-use proto::etcdserverpb::request_op::Request;
-use proto::etcdserverpb::{
-    Compare, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest,
-};
+use proto::etcdserverpb::Compare;
 
-use crate::requests;
+use super::*;
 
-fn refused(request: &TxnRequest, ops_max: usize) -> Result<(), Refused> {
-    refused_at(request, ops_max, 1)?;
+/// The default of `--max-txn-ops`.
+const TXN_OPS_MAX: usize = 128;
+
+fn expected(request: &TxnRequest, ops_max: usize) -> Result<(), InvalidRequest> {
+    expected_at(request, ops_max, 1)?;
     let twice = changes_twice(&request.success) || changes_twice(&request.failure);
-    if twice { Err(Refused::DuplicateKey) } else { Ok(()) }
+    if twice { Err(InvalidRequest::DuplicateKey) } else { Ok(()) }
 }
 
-fn refused_at(request: &TxnRequest, ops_max: usize, level: usize) -> Result<(), Refused> {
+fn expected_at(request: &TxnRequest, ops_max: usize, level: usize) -> Result<(), InvalidRequest> {
     let lists = [request.compare.len(), request.success.len(), request.failure.len()];
     let longest = lists.into_iter().max().unwrap();
     if longest > ops_max || level > TXN_DEPTH_MAX {
-        return Err(Refused::TooManyOps);
+        return Err(InvalidRequest::TooManyOps);
     }
     if request.compare.iter().any(|compare| compare.key.is_empty()) {
-        return Err(Refused::EmptyKey);
+        return Err(InvalidRequest::EmptyKey);
     }
     for op in request.success.iter().chain(&request.failure) {
-        match op.request.as_ref().ok_or(Refused::EmptyOp)? {
-            Request::RequestRange(range) => refused_range(range)?,
-            Request::RequestPut(put) => refused_put(put)?,
+        match op.request.as_ref().ok_or(InvalidRequest::EmptyOp)? {
+            Request::RequestRange(range) => expected_range(range)?,
+            Request::RequestPut(put) => expected_put(put)?,
             Request::RequestDeleteRange(delete) if delete.key.is_empty() => {
-                return Err(Refused::EmptyKey);
+                return Err(InvalidRequest::EmptyKey);
             }
             Request::RequestDeleteRange(_) => {}
-            Request::RequestTxn(nested) => refused_at(nested, ops_max - longest, level + 1)?,
+            Request::RequestTxn(nested) => expected_at(nested, ops_max - longest, level + 1)?,
         }
     }
     Ok(())
 }
 
-fn refused_range(range: &RangeRequest) -> Result<(), Refused> {
+fn expected_range(range: &RangeRequest) -> Result<(), InvalidRequest> {
     match range {
-        RangeRequest { key, .. } if key.is_empty() => Err(Refused::EmptyKey),
+        RangeRequest { key, .. } if key.is_empty() => Err(InvalidRequest::EmptyKey),
         RangeRequest { sort_order: 0..=2, sort_target: 0..=4, .. } => Ok(()),
-        _ => Err(Refused::InvalidSortOption),
+        _ => Err(InvalidRequest::InvalidSortOption),
     }
 }
 
-fn refused_put(put: &PutRequest) -> Result<(), Refused> {
+fn expected_put(put: &PutRequest) -> Result<(), InvalidRequest> {
     match put {
-        PutRequest { key, .. } if key.is_empty() => Err(Refused::EmptyKey),
+        PutRequest { key, .. } if key.is_empty() => Err(InvalidRequest::EmptyKey),
         PutRequest { ignore_value: true, value, .. } if !value.is_empty() => {
-            Err(Refused::ValueProvided)
+            Err(InvalidRequest::ValueProvided)
         }
-        PutRequest { ignore_lease: true, lease: 1.., .. } => Err(Refused::LeaseProvided),
+        PutRequest { ignore_lease: true, lease: 1.., .. } => Err(InvalidRequest::LeaseProvided),
         _ => Ok(()),
     }
 }
 
-/// A change, and the way to it: which operation of which list, and for a nested transaction, which of its lists then.
+/// A change with its path: the position of each operation and, for a nested transaction, its
+/// branch.
 struct Change<'a> {
-    way: Vec<(usize, Option<bool>)>,
-    what: What<'a>,
+    path: Vec<(usize, Option<bool>)>,
+    kind: ChangeKind<'a>,
 }
 
-enum What<'a> {
+enum ChangeKind<'a> {
     Put(&'a [u8]),
     Delete(&'a DeleteRangeRequest),
 }
 
-fn changes<'a>(ops: &'a [RequestOp], way: &[(usize, Option<bool>)], all: &mut Vec<Change<'a>>) {
-    let step = |at: usize, list: Option<bool>| [way, &[(at, list)]].concat();
+fn changes<'a>(ops: &'a [RequestOp], path: &[(usize, Option<bool>)], all: &mut Vec<Change<'a>>) {
+    let step = |at: usize, list: Option<bool>| [path, &[(at, list)]].concat();
     for (at, op) in ops.iter().enumerate() {
         match op.request.as_ref() {
             Some(Request::RequestPut(put)) => {
-                all.push(Change { way: step(at, None), what: What::Put(&put.key) });
+                all.push(Change { path: step(at, None), kind: ChangeKind::Put(&put.key) });
             }
             Some(Request::RequestDeleteRange(delete)) => {
-                all.push(Change { way: step(at, None), what: What::Delete(delete) });
+                all.push(Change { path: step(at, None), kind: ChangeKind::Delete(delete) });
             }
             Some(Request::RequestTxn(nested)) => {
                 changes(&nested.success, &step(at, Some(true)), all);
@@ -101,25 +101,26 @@ fn changes_twice(ops: &[RequestOp]) -> bool {
     all.iter().enumerate().any(|(at, one)| conflicts(at, one))
 }
 
-/// Whether a put, with another change, changes a key twice. Of two nested transactions it matters which one deletes, and which one puts later.
+/// Reports whether a put and another change conflict. Of two nested transactions, a deletion
+/// conflicts only with a later put.
 fn conflict(put: &Change<'_>, other: &Change<'_>) -> bool {
-    let What::Put(key) = put.what else { return false };
-    let mut parting = put.way.iter().zip(&other.way).skip_while(|(a, b)| a == b);
+    let ChangeKind::Put(key) = put.kind else { return false };
+    let mut parting = put.path.iter().zip(&other.path).skip_while(|(a, b)| a == b);
     let (&(put_at, put_in), &(other_at, other_in)) = parting.next().unwrap();
     if put_at == other_at {
-        // One of them is done, or the other.
+        // Only one of the two branches is executed.
         return false;
     }
-    match other.what {
-        What::Put(other) => key == other,
-        What::Delete(delete) => {
+    match other.kind {
+        ChangeKind::Put(other) => key == other,
+        ChangeKind::Delete(delete) => {
             let earlier = put_in.is_none() || other_in.is_none() || other_at < put_at;
             earlier && deletes(delete, key)
         }
     }
 }
 
-/// An end that means all keys is taken as it is written, and so lies before every key.
+/// An end of one zero byte is taken literally, and so lies before every key.
 fn deletes(delete: &DeleteRangeRequest, key: &[u8]) -> bool {
     if delete.range_end.is_empty() {
         return delete.key == key;
@@ -129,7 +130,7 @@ fn deletes(delete: &DeleteRangeRequest, key: &[u8]) -> bool {
 
 const LETTERS: &[u8] = b"bcdefghijklmnopqrstuvwxyza";
 
-/// A letter; seldom nothing.
+/// A letter, or rarely an empty key.
 fn key() -> impl Strategy<Value = Bytes> + Clone {
     (0..400_usize).prop_map(|at| match at {
         399 => Bytes::new(),
@@ -145,12 +146,16 @@ fn end() -> impl Strategy<Value = Bytes> + Clone {
     })
 }
 
+fn value() -> impl Strategy<Value = Bytes> + Clone {
+    (0..2_usize).prop_map(|length| Bytes::from(vec![b'x'; length]))
+}
+
 fn seldom() -> impl Strategy<Value = bool> + Clone {
     prop::bool::weighted(0.01)
 }
 
 fn put() -> impl Strategy<Value = PutRequest> {
-    (key(), seldom(), seldom(), 0..2_i64, requests::value()).prop_map(
+    (key(), seldom(), seldom(), 0..2_i64, value()).prop_map(
         |(key, ignore_value, ignore_lease, lease, value)| PutRequest {
             key,
             value,
@@ -214,47 +219,47 @@ fn txn(depth: u32) -> BoxedStrategy<TxnRequest> {
 
 proptest! {
     #[test]
-    fn transactions_are_refused_by_the_rules(request in txn(3), ops_max in 3..14_usize) {
-        prop_assert_eq!(check::txn(&request, ops_max), refused(&request, ops_max));
-        let default = TXN_OPS_MAX_DEFAULT;
-        prop_assert_eq!(check::txn(&request, default), refused(&request, default));
+    fn transactions_are_validated_like_the_model(request in txn(3), ops_max in 3..14_usize) {
+        prop_assert_eq!(super::txn(&request, ops_max), expected(&request, ops_max));
+        let default = TXN_OPS_MAX;
+        prop_assert_eq!(super::txn(&request, default), expected(&request, default));
     }
 
     #[test]
-    fn single_requests_are_refused_by_the_rules(put in put(), range in range(), delete in delete()) {
-        prop_assert_eq!(check::put(&put), refused_put(&put));
-        prop_assert_eq!(check::range(&range), refused_range(&range));
-        let empty = if delete.key.is_empty() { Err(Refused::EmptyKey) } else { Ok(()) };
-        prop_assert_eq!(check::delete_range(&delete), empty);
-        prop_assert_eq!(check::range_stream(&range), refused_stream(&range));
+    fn single_requests_are_validated_like_the_model(put in put(), range in range(), delete in delete()) {
+        prop_assert_eq!(super::put(&put), expected_put(&put));
+        prop_assert_eq!(super::range(&range), expected_range(&range));
+        let empty = if delete.key.is_empty() { Err(InvalidRequest::EmptyKey) } else { Ok(()) };
+        prop_assert_eq!(super::delete_range(&delete), empty);
+        prop_assert_eq!(super::range_stream(&range), expected_stream(&range));
     }
 
     #[test]
-    fn nested_transactions_are_refused_by_depth_and_by_operations(
+    fn nested_transactions_are_bounded_by_depth_and_operations(
         depth in 1..60_usize,
         wide in 1..4_usize,
         ops_max in 1..160_usize,
     ) {
         let request = chain(depth, wide);
-        prop_assert_eq!(check::txn(&request, ops_max), refused(&request, ops_max));
+        prop_assert_eq!(super::txn(&request, ops_max), expected(&request, ops_max));
     }
 }
 
-fn refused_stream(range: &RangeRequest) -> Result<(), Refused> {
-    refused_range(range)?;
+fn expected_stream(range: &RangeRequest) -> Result<(), InvalidRequest> {
+    expected_range(range)?;
     let by_key = range.sort_target() == SortTarget::Key;
     match range.sort_order() {
         SortOrder::None => {}
         SortOrder::Ascend if by_key => {}
-        SortOrder::Ascend | SortOrder::Descend => return Err(Refused::StreamOrder),
+        SortOrder::Ascend | SortOrder::Descend => return Err(InvalidRequest::StreamOrder),
     }
     let RangeRequest { min_mod_revision, max_mod_revision, .. } = *range;
     let RangeRequest { min_create_revision, max_create_revision, .. } = *range;
     let filters = [min_mod_revision, max_mod_revision, min_create_revision, max_create_revision];
-    if filters == [0; 4] { Ok(()) } else { Err(Refused::StreamFilters) }
+    if filters == [0; 4] { Ok(()) } else { Err(InvalidRequest::StreamFilters) }
 }
 
-/// Transactions nested so deep, each with so many operations.
+/// Nested transactions with `wide` operations each.
 fn chain(depth: usize, wide: usize) -> TxnRequest {
     let range = RangeRequest { key: Bytes::from_static(b"a"), ..RangeRequest::default() };
     let range = RequestOp { request: Some(Request::RequestRange(range)) };
@@ -265,9 +270,9 @@ fn chain(depth: usize, wide: usize) -> TxnRequest {
     TxnRequest { success, ..TxnRequest::default() }
 }
 
-/// The rules as one would tell them, so that the random cases are known to be about something.
+/// Examples of the rules that the random cases check.
 #[test]
-fn a_key_is_not_changed_twice() {
+fn a_transaction_must_not_change_a_key_twice() {
     let op = |request| RequestOp { request: Some(request) };
     let put = |key: &'static str| {
         op(Request::RequestPut(PutRequest { key: key.into(), ..PutRequest::default() }))
@@ -282,18 +287,59 @@ fn a_key_is_not_changed_twice() {
     };
     let check = |ops: &[RequestOp]| {
         let request = TxnRequest { failure: ops.to_vec(), ..TxnRequest::default() };
-        let result = check::txn(&request, TXN_OPS_MAX_DEFAULT);
-        assert_eq!(result, refused(&request, TXN_OPS_MAX_DEFAULT));
+        let result = super::txn(&request, TXN_OPS_MAX);
+        assert_eq!(result, expected(&request, TXN_OPS_MAX));
         result.is_ok()
     };
     assert!(check(&[put("a"), put("b"), delete("c", ""), delete("c", "d")]));
     assert!(!check(&[put("a"), put("a")]));
     assert!(!check(&[put("a"), delete("a", "b")]));
-    assert!(!check(&[nested(&[put("a")], &[]), delete("a", "")]), "whichever comes first");
-    assert!(check(&[put("a"), delete("a", "\0")]), "an end that means all is not understood");
-    assert!(check(&[nested(&[put("a")], &[put("a"), delete("b", "")])]), "one or the other");
-    assert!(check(&[nested(&[put("a")], &[delete("a", "")])]), "one or the other");
+    assert!(!check(&[nested(&[put("a")], &[]), delete("a", "")]), "in either order");
+    assert!(check(&[put("a"), delete("a", "\0")]), "an open end is taken literally");
+    assert!(
+        check(&[nested(&[put("a")], &[put("a"), delete("b", "")])]),
+        "only one branch is executed"
+    );
+    assert!(check(&[nested(&[put("a")], &[delete("a", "")])]), "only one branch is executed");
     assert!(!check(&[nested(&[put("a")], &[]), nested(&[], &[put("a")])]));
     assert!(!check(&[nested(&[delete("a", "")], &[]), nested(&[put("a")], &[])]));
-    assert!(check(&[nested(&[put("a")], &[]), nested(&[delete("a", "")], &[])]), "put comes first");
+    assert!(
+        check(&[nested(&[put("a")], &[]), nested(&[delete("a", "")], &[])]),
+        "the put comes first"
+    );
+}
+
+fn short_key() -> impl Strategy<Value = Vec<u8>> {
+    vec(0..4_u8, 1..4)
+}
+
+proptest! {
+    /// Nested, overlapping, touching and empty intervals, in any order.
+    #[test]
+    fn merged_intervals_equal_a_list_of_intervals(
+        deletes in vec((short_key(), proptest::option::of(short_key())), 0..12),
+        keys in vec(short_key(), 30),
+    ) {
+        let (mut intervals, mut list) = (Intervals::default(), Vec::new());
+        for (key, range_end) in deletes {
+            let end = range_end.clone().unwrap_or_default();
+            intervals.add_range(&DeleteRangeRequest {
+                key: key.clone().into(),
+                range_end: end.into(),
+                ..DeleteRangeRequest::default()
+            });
+            list.push((key, range_end));
+        }
+        for key in keys {
+            let deleted = list.iter().any(|(from, end)| match end {
+                None => *from == key,
+                Some(end) => *from <= key && key < *end,
+            });
+            prop_assert_eq!(intervals.contains(&key), deleted, "{:?}", key);
+        }
+        let apart = intervals.0.iter().zip(intervals.0.iter().skip(1));
+        for ((_, to), (from, _)) in apart {
+            prop_assert!(to < from, "touching intervals are merged");
+        }
+    }
 }
