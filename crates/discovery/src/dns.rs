@@ -1,7 +1,8 @@
-//! Records of DNS, from whomever the system asks.
+//! SRV records, from the system's DNS servers.
 //!
-//! The resolver of the system hands out addresses and nothing else, so a query for other records is made here: to the servers that `/etc/resolv.conf` names, each with
-//! its own time. Addresses are left to the system, which may know more than DNS.
+//! The system's resolver returns addresses only, so SRV queries are sent from here, to the servers
+//! in `/etc/resolv.conf`, each with its own timeout. Addresses are resolved by the system, which
+//! may know more than DNS.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
@@ -12,12 +13,13 @@ use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::RData;
 
-use crate::srv::{Lookup, Record};
+use crate::srv::{Lookup, SrvRecord};
 
-/// Asks for records as `/etc/resolv.conf` says. Whoever asks waits, on a thread that is no runtime's.
+/// Queries the servers of `/etc/resolv.conf`. Blocks the caller, which must not be a runtime
+/// thread.
 #[derive(Clone, Debug, Default)]
 pub struct SystemDns {
-    /// Whom to ask instead.
+    /// The servers to query instead.
     servers: Option<ResolverConfig>,
 }
 
@@ -32,11 +34,11 @@ impl SystemDns {
         }
     }
 
-    fn query(&self, name: &str) -> Result<Vec<Record>, String> {
+    fn query(&self, name: &str) -> Result<Vec<SrvRecord>, String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
         let found = runtime.block_on(async {
-            // A name with a dot at its end is looked for nowhere else.
+            // A trailing dot prevents the search of other domains.
             self.resolver()?.srv_lookup(format!("{}.", name.trim_end_matches('.'))).await
         });
         let found = found.map_err(|error| reason(&error))?;
@@ -45,7 +47,7 @@ impl SystemDns {
 }
 
 impl Lookup for SystemDns {
-    fn srv(&self, service: &str, domain: &str) -> Result<Vec<Record>, String> {
+    fn srv(&self, service: &str, domain: &str) -> Result<Vec<SrvRecord>, String> {
         let name = format!("_{service}._tcp.{domain}");
         match self.query(&name) {
             Ok(records) if records.is_empty() => Err(format!("lookup {name}: no such host")),
@@ -63,16 +65,16 @@ impl Lookup for SystemDns {
     }
 }
 
-fn record(data: &RData) -> Option<Record> {
+fn record(data: &RData) -> Option<SrvRecord> {
     match data {
         RData::SRV(srv) => {
-            Some(Record { priority: srv.priority, target: srv.target.to_utf8(), port: srv.port })
+            Some(SrvRecord { priority: srv.priority, target: srv.target.to_utf8(), port: srv.port })
         }
         _ => None,
     }
 }
 
-/// What Go says of a name that nobody knows.
+/// Returns Go's text for an unknown name.
 fn reason(error: &NetError) -> String {
     match error.is_nx_domain() || error.is_no_records_found() {
         true => "no such host".to_owned(),

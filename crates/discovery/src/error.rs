@@ -1,55 +1,55 @@
-//! Why a member found no cluster.
+//! Reasons for which discovery fails.
 
 use tonic::Status;
 
-/// Why a member could not join by a list. The texts are etcd's.
+/// The reason a member could not register with a discovery service. The texts are etcd's.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {
-    /// Nobody said how many members there will be.
+    /// The size of the cluster is not set.
     #[error("discovery: size key not found")]
     SizeNotFound,
-    /// What somebody said is no number of members.
+    /// The size of the cluster is not a positive number.
     #[error("discovery: size key is bad")]
     BadSize,
-    /// All places are taken by others.
+    /// Other members fill the cluster.
     #[error("discovery: cluster is full")]
     Full,
-    /// What the members have written about themselves is no list of URLs.
+    /// The registered members are not valid URLs.
     #[error("discovery: invalid peer URL")]
     InvalidUrl,
-    /// There is nobody to ask.
+    /// No endpoint is configured.
     #[error("etcdclient: no available endpoints")]
     NoEndpoints,
-    /// One of those to ask cannot be called.
+    /// An endpoint is not a valid URL.
     #[error(transparent)]
     Endpoint(#[from] net::TargetError),
-    /// One of those to ask cannot be addressed.
+    /// The authority of an endpoint is invalid.
     #[error("discovery: invalid endpoint: {0}")]
     Authority(String),
-    /// There is nothing to wait with.
+    /// The runtime could not be started.
     #[error("start a runtime: {0}")]
     Runtime(std::io::Error),
     /// Both a password and a token were given.
     #[error("Username/Password and Token configurations are mutually exclusive")]
     TwoCredentials,
-    /// What should be a token cannot be sent as one.
-    #[error("discovery: the token of the user has characters that no header can have")]
+    /// The token of the user is not a valid header value.
+    #[error("discovery: the user's token contains characters that are invalid in a header")]
     Token,
-    /// More may be asked than answered.
+    /// The limit on requests exceeds that on responses.
     #[error(
         "gRPC message recv limit ({answer} bytes) must be greater than send limit ({request} bytes)"
     )]
     Limits {
-        /// How many bytes a request may have.
+        /// The limit on requests, in bytes.
         request: usize,
-        /// How many bytes an answer may have.
+        /// The limit on responses, in bytes.
         answer: usize,
     },
-    /// TLS cannot be spoken with these files.
+    /// The TLS files cannot be loaded.
     #[error(transparent)]
     Tls(#[from] tls::LoadError),
-    /// Whoever is asked does not know us.
+    /// The service refused the credentials.
     #[error("{}", .0.message())]
     Refused(Box<Status>),
 }

@@ -1,4 +1,4 @@
-//! Whom to ask, and how.
+//! The settings of a discovery service.
 
 use std::time::Duration;
 
@@ -6,43 +6,43 @@ use tonic::metadata::{Ascii, MetadataValue};
 
 use crate::error::JoinError;
 
-/// The flags `--discovery-*`, but for those about DNS, and what only a configuration file can say.
+/// The `--discovery-*` flags except those for DNS, and settings that only a configuration file has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The name of the cluster that is about to begin.
+    /// The token of the new cluster.
     pub token: String,
-    /// Members of the cluster that keeps the list: URLs, or `host:port`.
+    /// The endpoints of the discovery service: URLs or `host:port`.
     pub endpoints: Vec<String>,
-    /// How long calling one of them may take.
+    /// The time to connect to an endpoint.
     pub dial_timeout: Duration,
-    /// How long a request may take.
+    /// The time for a request.
     pub request_timeout: Duration,
-    /// How long nothing may be heard before one is pinged; at least ten seconds.
+    /// The silence after which an endpoint is pinged; at least ten seconds.
     pub keepalive_time: Duration,
-    /// How long the answer to a ping may take.
+    /// The time for the answer to a ping.
     pub keepalive_timeout: Duration,
-    /// How TLS is spoken with those whose URL does not say otherwise; `None` if it is not.
+    /// The TLS settings of endpoints without a scheme; `None` for plain text.
     pub tls: Option<tls::Info>,
-    /// How many bytes a request may have; 2 MiB if nobody says so.
+    /// The limit on requests, in bytes; 2 MiB by default.
     pub request_bytes_max: Option<usize>,
-    /// How many bytes an answer may have; [`ANSWER_BYTES_MAX`](crate::ANSWER_BYTES_MAX) if nobody says so.
+    /// The limit on responses, in bytes; [`ANSWER_BYTES_MAX`](crate::ANSWER_BYTES_MAX) by default.
     pub answer_bytes_max: Option<usize>,
-    /// Who asks, if that matters.
+    /// The user that sends the requests, if any.
     pub user: User,
 }
 
-/// A user of the cluster that keeps the list, as written: what was not is empty.
+/// A user of the discovery service. Fields that are not set are empty.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct User {
     /// The name.
     pub name: String,
     /// The password.
     pub password: String,
-    /// A token, made by whoever the cluster trusts, in place of the two.
+    /// A token issued elsewhere, instead of name and password.
     pub token: String,
 }
 
-/// What a user has to show.
+/// The credential of a user.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Credential {
     None,
@@ -51,14 +51,14 @@ pub(crate) enum Credential {
 }
 
 impl Credential {
-    /// Whether there can be another token once one counts no more.
+    /// Returns whether a stale token can be replaced.
     pub(crate) fn is_renewable(&self) -> bool {
         !matches!(self, Credential::Token(_))
     }
 }
 
 impl User {
-    /// Compat: as in etcd's client, a name without a password is nobody's.
+    /// Compat: as in etcd's client, a name without a password is ignored.
     pub(crate) fn credential(&self) -> Result<Credential, JoinError> {
         let User { name, password, token } = self.clone();
         match (name.is_empty(), password.is_empty(), token.is_empty()) {
@@ -72,7 +72,7 @@ impl User {
     }
 }
 
-/// A password is nothing to print, nor is a token.
+/// Omits the password and the token.
 impl std::fmt::Debug for User {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("User").field("name", &self.name).finish_non_exhaustive()
@@ -101,7 +101,7 @@ mod tests {
         for (name, password) in [("u", ""), ("", "p"), ("u", "p")] {
             assert!(credential(name, password, "t") == Err(two.to_owned()));
         }
-        assert!(credential("", "", "a\nb").is_err(), "which no header could carry");
+        assert!(credential("", "", "a\nb").is_err(), "invalid in a header");
     }
 
     #[test]

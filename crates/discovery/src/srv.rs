@@ -1,53 +1,55 @@
-//! The members of a cluster, by records of DNS.
+//! Discovery of members by DNS SRV records.
 //!
 //! ```text
 //!   --discovery-srv example.com --name m2 --initial-advertise-peer-urls https://10.0.0.2:2380
 //!
-//!   _etcd-server-ssl._tcp.example.com   m1.example.com. 2380    10.0.0.1:2380                                     0=https://m1.example.com:2380
-//!                                       m2.example.com. 2380    10.0.0.2:2380    which is what is advertised      m2=https://m2.example.com:2380
-//!   _etcd-server._tcp.example.com       none
+//!   _etcd-server-ssl._tcp.example.com
+//!       m1.example.com. 2380    10.0.0.1:2380                   0=https://m1.example.com:2380
+//!       m2.example.com. 2380    10.0.0.2:2380    advertised     m2=https://m2.example.com:2380
+//!   _etcd-server._tcp.example.com    no records
 //! ```
 //!
-//! Both lists are asked for and put together. Who is not oneself gets a number for a name, which nobody sees again: members find out each other's names later.
+//! Both services are queried, and their members joined. Other members get a number as a temporary
+//! name: members learn each other's names later.
 //!
-//! Compat: the numbers of the second list begin anew, as in etcd.
+//! Compat: as in etcd, the numbers of the second service start at 0 again.
 
 use std::net::SocketAddr;
 
 use gocompat::join_host_port;
 
-/// The most members that are taken from a list.
+/// The most members of a service.
 pub const MEMBERS_MAX: usize = 1024;
 
-/// A record of DNS: where a service is.
+/// An SRV record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Record {
-    /// Who comes first.
+pub struct SrvRecord {
+    /// The priority; lower comes first.
     pub priority: u16,
-    /// The host, perhaps with a dot at its end.
+    /// The host, possibly with a trailing dot.
     pub target: String,
     /// The port.
     pub port: u16,
 }
 
-/// Who is asked for names.
+/// A DNS resolver.
 pub trait Lookup {
-    /// The records of `_service._tcp.domain`.
+    /// Returns the SRV records of `_service._tcp.domain`.
     ///
     /// # Errors
-    /// Why there are none.
-    fn srv(&self, service: &str, domain: &str) -> Result<Vec<Record>, String>;
+    /// The reason there are none.
+    fn srv(&self, service: &str, domain: &str) -> Result<Vec<SrvRecord>, String>;
 
-    /// An address of a host.
+    /// Resolves a host.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason there is no address.
     fn address(&self, host: &str, port: u16) -> Result<SocketAddr, String>;
 }
 
-/// A peer URL of the member that looks.
+/// An advertised peer URL of the local member.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Own {
+pub struct OwnUrl {
     /// `http` or `https`.
     pub scheme: String,
     /// The host, without brackets.
@@ -56,44 +58,44 @@ pub struct Own {
     pub port: u16,
 }
 
-/// What is looked for.
+/// The parameters of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted<'a> {
-    /// The name of the member that looks.
+pub struct SrvQuery<'a> {
+    /// The name of the local member.
     pub name: &'a str,
     /// The domain, `--discovery-srv`.
     pub domain: &'a str,
-    /// What is behind the names of services, `--discovery-srv-name`; may be empty.
+    /// The suffix of the service names, `--discovery-srv-name`; may be empty.
     pub service_name: &'a str,
-    /// What the member advertises.
-    pub own: &'a [Own],
+    /// The advertised peer URLs of the local member.
+    pub own: &'a [OwnUrl],
 }
 
-/// What was found: the parts of an `--initial-cluster`; and what went wrong, which may be something even if much was found.
+/// The members found, and the errors, of which there may be some even if members were found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
-    /// `name=url` each.
+pub struct SrvMembers {
+    /// The members, `name=url` each: the parts of an `--initial-cluster`.
     pub members: Vec<String>,
-    /// Why there are not more, a line for each list.
+    /// The errors, at most one per service.
     pub errors: Vec<String>,
 }
 
-/// Looks for a cluster.
-pub fn find(wanted: &Wanted<'_>, lookup: &dyn Lookup) -> Found {
-    let mut found = Found::default();
+/// Queries both services.
+pub fn find(query: &SrvQuery<'_>, lookup: &dyn Lookup) -> SrvMembers {
+    let mut found = SrvMembers::default();
     for (scheme, service) in [("https", "etcd-server-ssl"), ("http", "etcd-server")] {
-        let service = match wanted.service_name {
+        let service = match query.service_name {
             "" => service.to_owned(),
             suffix => format!("{service}-{suffix}"),
         };
-        let listed = list(wanted, scheme, &service, lookup);
+        let listed = list(query, scheme, &service, lookup);
         let error = listed.as_ref().err().cloned();
         found.members.extend(listed.unwrap_or_default());
         tracing::info!(
             service_scheme = scheme,
             service_name = service,
-            server_name = wanted.name,
-            discovery_srv = wanted.domain,
+            server_name = query.name,
+            discovery_srv = query.domain,
             found_cluster = ?found.members,
             error,
             "get cluster for {} SRV",
@@ -104,20 +106,20 @@ pub fn find(wanted: &Wanted<'_>, lookup: &dyn Lookup) -> Found {
     found
 }
 
-/// The members of one list.
+/// Queries one service.
 fn list(
-    wanted: &Wanted<'_>,
+    query: &SrvQuery<'_>,
     scheme: &str,
     service: &str,
     lookup: &dyn Lookup,
 ) -> Result<Vec<String>, String> {
-    let own = resolve_own(wanted, lookup)?;
+    let own = resolve_own(query, lookup)?;
     let failed = |reason| format!("error querying DNS SRV records for _{service} {reason}");
-    let mut records = lookup.srv(service, wanted.domain).map_err(failed)?;
+    let mut records = lookup.srv(service, query.domain).map_err(failed)?;
     records.sort();
-    let (mut members, mut strangers, mut last) = (Vec::new(), 0, None);
+    let (mut members, mut unnamed, mut last) = (Vec::new(), 0, None);
     for record in records.iter().take(MEMBERS_MAX) {
-        let listed = member(record, scheme, service, wanted.name, &own, &mut strangers, lookup);
+        let listed = member(record, scheme, service, query.name, &own, &mut unnamed, lookup);
         match listed {
             Ok(member) => members.push(member),
             Err(reason) => last = Some(reason),
@@ -129,33 +131,34 @@ fn list(
     }
 }
 
-/// The addresses that the member advertises, each with its URL.
+/// Resolves the advertised URLs.
 fn resolve_own<'a>(
-    wanted: &Wanted<'a>,
+    query: &SrvQuery<'a>,
     lookup: &dyn Lookup,
-) -> Result<Vec<(SocketAddr, &'a Own)>, String> {
-    wanted.own.iter().map(|own| Ok((lookup.address(&own.host, own.port)?, own))).collect()
+) -> Result<Vec<(SocketAddr, &'a OwnUrl)>, String> {
+    query.own.iter().map(|own| Ok((lookup.address(&own.host, own.port)?, own))).collect()
 }
 
 fn member(
-    record: &Record,
+    record: &SrvRecord,
     scheme: &str,
     service: &str,
     name: &str,
-    own: &[(SocketAddr, &Own)],
-    strangers: &mut usize,
+    own: &[(SocketAddr, &OwnUrl)],
+    unnamed: &mut usize,
     lookup: &dyn Lookup,
 ) -> Result<String, String> {
     let address = lookup.address(&record.target, record.port)?;
-    let same = own.iter().find(|(known, _)| *known == address).map(|(_, own)| *own);
+    let own_url = own.iter().find(|(known, _)| *known == address).map(|(_, own)| *own);
     let url =
         format!("{scheme}://{}", join_host_port(record.target.trim_end_matches('.'), record.port));
-    let Some(same) = same.filter(|_| !name.is_empty()) else {
-        *strangers += 1;
-        return Ok(format!("{}={url}", *strangers - 1));
+    let Some(own_url) = own_url.filter(|_| !name.is_empty()) else {
+        *unnamed += 1;
+        return Ok(format!("{}={url}", *unnamed - 1));
     };
-    if same.scheme != scheme {
-        let expected = format!("{}://{}", same.scheme, join_host_port(&same.host, same.port));
+    if own_url.scheme != scheme {
+        let expected =
+            format!("{}://{}", own_url.scheme, join_host_port(&own_url.host, own_url.port));
         return Err(format!(
             "bootstrap at {url} from DNS for {service} has scheme mismatch with expected peer {expected}"
         ));
@@ -171,12 +174,12 @@ mod tests {
     struct Zone(&'static [(&'static str, &'static [(&'static str, u16)])]);
 
     impl Lookup for Zone {
-        fn srv(&self, service: &str, domain: &str) -> Result<Vec<Record>, String> {
+        fn srv(&self, service: &str, domain: &str) -> Result<Vec<SrvRecord>, String> {
             assert_eq!(domain, "example.com");
             let found = self.0.iter().find(|(known, _)| *known == service);
             let (_, records) =
                 found.ok_or_else(|| format!("lookup _{service}._tcp.{domain}: no such host"))?;
-            let record = |(target, port): &(&str, u16)| Record {
+            let record = |(target, port): &(&str, u16)| SrvRecord {
                 priority: 1,
                 target: (*target).to_owned(),
                 port: *port,
@@ -195,13 +198,13 @@ mod tests {
         }
     }
 
-    fn own(scheme: &str, host: &str) -> Own {
-        Own { scheme: scheme.to_owned(), host: host.to_owned(), port: 2380 }
+    fn own(scheme: &str, host: &str) -> OwnUrl {
+        OwnUrl { scheme: scheme.to_owned(), host: host.to_owned(), port: 2380 }
     }
 
-    fn found(zone: &Zone, own: &[Own], service_name: &str) -> Found {
-        let wanted = Wanted { name: "m", domain: "example.com", service_name, own };
-        find(&wanted, zone)
+    fn found(zone: &Zone, own: &[OwnUrl], service_name: &str) -> SrvMembers {
+        let query = SrvQuery { name: "m", domain: "example.com", service_name, own };
+        find(&query, zone)
     }
 
     const ALL: &[(&str, u16)] =
@@ -228,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn both_lists_are_put_together() {
+    fn the_members_of_both_services_are_joined() {
         let zone = Zone(&[
             ("etcd-server-ssl-a", &[("m1.example.com.", 2380)]),
             ("etcd-server-a", &[("m2.example.com.", 2380), ("m3.example.com.", 1)]),
@@ -246,24 +249,24 @@ mod tests {
     }
 
     #[test]
-    fn one_that_cannot_be_found_is_left_out_unless_all_are() {
+    fn unresolvable_members_are_skipped_unless_all_are() {
         let zone = Zone(&[
-            ("etcd-server-ssl", &[("m1.example.com.", 2380), ("nobody.", 2380)]),
-            ("etcd-server", &[("nobody.", 2380)]),
+            ("etcd-server-ssl", &[("m1.example.com.", 2380), ("unknown.", 2380)]),
+            ("etcd-server", &[("unknown.", 2380)]),
         ]);
         let found = found(&zone, &[own("https", "10.0.0.1")], "");
         assert_eq!(found.members, ["m=https://m1.example.com:2380"]);
-        let text = "error querying DNS SRV records for _etcd-server lookup nobody: no such host";
+        let text = "error querying DNS SRV records for _etcd-server lookup unknown: no such host";
         assert_eq!(found.errors, [text]);
     }
 
     #[test]
-    fn what_is_advertised_must_be_of_the_kind_of_the_list() {
+    fn the_advertised_scheme_must_match_the_service() {
         let zone = Zone(&[("etcd-server-ssl", &[("m1.example.com.", 2380)])]);
-        let other_kind = found(&zone, &[own("http", "10.0.0.1")], "");
-        assert!(other_kind.members.is_empty());
+        let other_scheme = found(&zone, &[own("http", "10.0.0.1")], "");
+        assert!(other_scheme.members.is_empty());
         assert_eq!(
-            other_kind.errors[0],
+            other_scheme.errors[0],
             "error querying DNS SRV records for _etcd-server-ssl bootstrap at https://m1.example.com:2380 \
              from DNS for etcd-server-ssl has scheme mismatch with expected peer http://10.0.0.1:2380"
         );

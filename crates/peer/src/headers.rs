@@ -1,9 +1,9 @@
-//! Who speaks, of which cluster, in which version: what members tell each other in the headers of every request.
+//! The headers of every request between members: sender, cluster and version.
 //!
 //! ```text
 //!   X-Server-From: 8e9e05c52164694d           X-Etcd-Cluster-ID: cdf818194e3a8c32
 //!   X-Server-Version: 3.7.1                   X-Min-Cluster-Version: 3.0.0
-//!   X-PeerURLs: http://10.0.0.1:2380          X-Raft-To: ade526bd7e29dfd          the last one on streams only
+//!   X-PeerURLs: http://10.0.0.1:2380          X-Raft-To: ade526bd7e29dfd (streams only)
 //! ```
 
 use std::fmt;
@@ -20,12 +20,12 @@ pub(crate) const CLUSTER_ID: HeaderName = HeaderName::from_static("x-etcd-cluste
 pub(crate) const PEER_URLS: HeaderName = HeaderName::from_static("x-peerurls");
 pub(crate) const RAFT_TO: HeaderName = HeaderName::from_static("x-raft-to");
 
-/// The oldest cluster that this release speaks with.
+/// The oldest cluster version that this release supports.
 const MIN_VERSION: &str = "3.0.0";
-/// What says no version is taken for this one, which said none.
-const SILENT_VERSION: &str = "2.0.0";
+/// The version assumed for senders without a version header.
+const VERSION_UNSET: &str = "2.0.0";
 
-/// Why a request of another member is not looked at. The texts are etcd's, and members compare them.
+/// The reason a request of a member is refused. The texts are etcd's, and members compare them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.text())]
 pub(crate) enum Incompatible {
@@ -42,7 +42,7 @@ impl Incompatible {
     }
 }
 
-/// A release, as far as compatibility goes: `3.7` of `3.7.1`.
+/// The part of a version that decides compatibility: `3.7` of `3.7.1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Release {
     major: u64,
@@ -54,7 +54,7 @@ impl Release {
         Release { major, minor }
     }
 
-    /// Reads `3.7.1`, or `3.7.0-rc.1`.
+    /// Parses `3.7.1` or `3.7.0-rc.1`.
     pub(crate) fn parse(text: &str) -> Option<Release> {
         let number = |text: &str| -> Option<u64> {
             if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
@@ -65,12 +65,12 @@ impl Release {
         Some(Release { major, minor })
     }
 
-    /// That of this member.
+    /// Returns the release of the local member.
     pub(crate) fn local() -> Release {
         Release::parse(SERVER_VERSION).unwrap_or(Release::new(3, 7))
     }
 
-    /// Whether it knows the streams that are spoken here.
+    /// Returns whether the release supports the two kinds of stream.
     pub(crate) fn has_streams(self) -> bool {
         match self.major {
             2 => (1..=3).contains(&self.minor),
@@ -86,28 +86,28 @@ impl fmt::Display for Release {
     }
 }
 
-/// The text of a header, if it has one.
+/// Returns the text of a header, unless missing or empty.
 pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok()).filter(|text| !text.is_empty())
 }
 
-/// The release that headers speak of; none if what they say is no release.
+/// Returns the release in a header; `None` if it is malformed.
 pub(crate) fn release(headers: &HeaderMap, name: &HeaderName) -> Option<Release> {
-    Release::parse(text(headers, name).unwrap_or(SILENT_VERSION))
+    Release::parse(text(headers, name).unwrap_or(VERSION_UNSET))
 }
 
-/// The id in a header.
+/// Returns the member id in a header.
 pub(crate) fn member(headers: &HeaderMap, name: &HeaderName) -> Option<MemberId> {
     id(text(headers, name)?).map(MemberId)
 }
 
-/// An id as it is written: hexadecimal, without a sign.
+/// Parses an id: hexadecimal, without a sign.
 pub(crate) fn id(text: &str) -> Option<u64> {
     let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
     if is_hex { u64::from_str_radix(text, 16).ok() } else { None }
 }
 
-/// Checks that whoever sent these headers is of this cluster, and of a release that can be spoken with.
+/// Checks that the sender belongs to this cluster and runs a compatible release.
 pub(crate) fn check(
     headers: &HeaderMap,
     local: MemberId,
@@ -142,7 +142,7 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// What this member says of itself in every request.
+/// The identity of the local member, which every request carries.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     pub(crate) member: MemberId,
@@ -151,7 +151,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// A member that others reach under these URLs.
+    /// Creates the identity of a member with these advertised URLs.
     pub(crate) fn new(member: MemberId, cluster: ClusterId, urls: &[String]) -> Identity {
         let mut headers = HeaderMap::new();
         headers.insert(SERVER_FROM, value(&member));
@@ -170,9 +170,9 @@ impl Identity {
     }
 }
 
-/// An id as the value of a header.
+/// Formats an id as a header value.
 pub(crate) fn value(id: &dyn fmt::Display) -> HeaderValue {
-    HeaderValue::from_str(&id.to_string()).expect("an id is made of digits")
+    HeaderValue::from_str(&id.to_string()).expect("hexadecimal digits are a valid header value")
 }
 
 #[cfg(test)]
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_us_is_let_in() {
+    fn compatible_members_of_the_cluster_pass() {
         assert_eq!(check(&headers(), LOCAL, CLUSTER), Ok(()));
         assert_eq!(member(&headers(), &SERVER_FROM), Some(MemberId(2)));
         assert_eq!(text(&headers(), &PEER_URLS), Some("http://10.0.0.2:2380"));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_not() {
+    fn other_clusters_and_incompatible_versions_are_refused() {
         for version in ["2.3.8", "", "3.7", "3.7.x", "three", "+3.7.1", "3.-7.1"] {
             let headers = with(SERVER_VERSION_NAME, version);
             assert_eq!(check(&headers, LOCAL, CLUSTER), Err(Incompatible::Version), "{version}");
@@ -214,7 +214,7 @@ mod tests {
             let headers = with(CLUSTER_ID, id);
             assert_eq!(check(&headers, LOCAL, CLUSTER), Err(Incompatible::ClusterId), "{id}");
         }
-        // The version is looked at first.
+        // The version is checked first.
         assert_eq!(check(&HeaderMap::new(), LOCAL, CLUSTER), Err(Incompatible::Version));
     }
 
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_known_since_2_1() {
+    fn streams_are_supported_since_2_1() {
         let has = |text| Release::parse(text).unwrap().has_streams();
         assert!(["2.1.0", "2.3.9", "3.0.0", "3.6.4", "3.7.1"].into_iter().all(has));
         assert!(!["2.0.0", "2.4.0", "3.8.0", "1.0.0", "4.0.0"].into_iter().any(has));

@@ -1,4 +1,4 @@
-//! What is counted about other members, by etcd's names.
+//! Metrics of peer traffic, with etcd's names.
 
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
@@ -11,10 +11,10 @@ const ROUND_TRIP: (f64, usize) = (0.0001, 16);
 /// Buckets of snapshots: 0.1 s to 51 s.
 const SNAPSHOT: (f64, usize) = (0.1, 10);
 
-/// Whom nobody knows.
+/// The label of unknown senders.
 pub(crate) const UNKNOWN: &str = "UNKNOWN";
 
-/// Counters for each member, made as they are needed.
+/// The metrics of all peers, created on demand.
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
     active: IntGaugeVec,
@@ -28,7 +28,7 @@ pub(crate) struct Metrics {
     round_trip: HistogramVec,
 }
 
-/// Counters for snapshots in one direction.
+/// The metrics of snapshots in one direction.
 #[derive(Clone, Debug)]
 struct Snapshots {
     success: IntCounterVec,
@@ -37,9 +37,9 @@ struct Snapshots {
     duration: HistogramVec,
 }
 
-/// The counters for one member.
+/// The metrics of one peer.
 #[derive(Clone, Debug)]
-pub(crate) struct Counts {
+pub(crate) struct PeerMetrics {
     pub(crate) active: IntGauge,
     pub(crate) disconnected: IntCounter,
     pub(crate) sent_bytes: IntCounter,
@@ -47,12 +47,12 @@ pub(crate) struct Counts {
     pub(crate) sent_failures: IntCounter,
     pub(crate) received_failures: IntCounter,
     pub(crate) round_trip: Histogram,
-    pub(crate) snapshots_sent: SnapshotCounts,
+    pub(crate) snapshots_sent: SnapshotMetrics,
 }
 
-/// The same for snapshots to it, or from it.
+/// The metrics of snapshots to or from one peer.
 #[derive(Clone, Debug)]
-pub(crate) struct SnapshotCounts {
+pub(crate) struct SnapshotMetrics {
     pub(crate) success: IntCounter,
     pub(crate) failures: IntCounter,
     pub(crate) in_flight: IntGauge,
@@ -60,7 +60,7 @@ pub(crate) struct SnapshotCounts {
 }
 
 impl Metrics {
-    /// Registers all of them.
+    /// Registers all metrics.
     pub(crate) fn new(registry: &Registry) -> prometheus::Result<Metrics> {
         let make = Make(registry);
         let both = &["Local", "Remote"];
@@ -106,20 +106,21 @@ impl Metrics {
         })
     }
 
-    /// The counters for a member.
-    pub(crate) fn of(&self, local: MemberId, remote: MemberId) -> Counts {
+    /// Returns the metrics of a peer.
+    pub(crate) fn of(&self, local: MemberId, remote: MemberId) -> PeerMetrics {
         self.named(local, &remote.to_string())
     }
 
-    /// The counters for all who are not known: what strangers can make up is not counted by name, or there would be no end of it.
-    pub(crate) fn of_unknown(&self, local: MemberId) -> Counts {
+    /// Returns the metrics that all unknown senders share. Ids that senders claim never become
+    /// labels, because their number is unbounded.
+    pub(crate) fn of_unknown(&self, local: MemberId) -> PeerMetrics {
         self.named(local, UNKNOWN)
     }
 
-    fn named(&self, local: MemberId, remote: &str) -> Counts {
+    fn named(&self, local: MemberId, remote: &str) -> PeerMetrics {
         let local = local.to_string();
         let (both, one) = ([local.as_str(), remote], [remote]);
-        Counts {
+        PeerMetrics {
             active: self.active.with_label_values(&both),
             disconnected: self.disconnected.with_label_values(&both),
             sent_bytes: self.sent_bytes.with_label_values(&one),
@@ -139,14 +140,14 @@ impl Metrics {
         self.received_bytes.with_label_values(&[from]).inc_by(bytes);
     }
 
-    pub(crate) fn snapshots_from(&self, from: &str) -> SnapshotCounts {
+    pub(crate) fn snapshots_from(&self, from: &str) -> SnapshotMetrics {
         self.snapshots_received.of(&[from])
     }
 }
 
 impl Snapshots {
-    fn of(&self, member: &[&str]) -> SnapshotCounts {
-        SnapshotCounts {
+    fn of(&self, member: &[&str]) -> SnapshotMetrics {
+        SnapshotMetrics {
             success: self.success.with_label_values(member),
             failures: self.failures.with_label_values(member),
             in_flight: self.in_flight.with_label_values(member),
@@ -184,29 +185,29 @@ impl Make<'_> {
         Ok(histograms)
     }
 
-    fn snapshots(&self, way: &str, by: &str) -> prometheus::Result<Snapshots> {
-        let name = |what: &str| format!("snapshot_{way}_{what}");
+    fn snapshots(&self, direction: &str, by: &str) -> prometheus::Result<Snapshots> {
+        let name = |what: &str| format!("snapshot_{direction}_{what}");
         let by = &[by];
         let help = |what: &str| format!("Total number of {what}");
         Ok(Snapshots {
             success: self.counters(
                 &name("success"),
-                &help(&format!("successful snapshot {way}s")),
+                &help(&format!("successful snapshot {direction}s")),
                 by,
             )?,
             failures: self.counters(
                 &name("failures"),
-                &help(&format!("snapshot {way} failures")),
+                &help(&format!("snapshot {direction} failures")),
                 by,
             )?,
             in_flight: self.gauges(
                 &name("inflights_total"),
-                &help(&format!("inflight snapshot {way}s")),
+                &help(&format!("inflight snapshot {direction}s")),
                 by,
             )?,
             duration: self.histograms(
                 &name("total_duration_seconds"),
-                &format!("Total latency distributions of v3 snapshot {way}s"),
+                &format!("Total latency distributions of v3 snapshot {direction}s"),
                 by,
                 SNAPSHOT,
             )?,
@@ -223,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_etcds() {
+    fn metric_names_are_etcds() {
         let registry = Registry::new();
         let metrics = Metrics::new(&registry).unwrap();
         let counts = metrics.of(MemberId(1), MemberId(0xb));

@@ -1,73 +1,74 @@
-//! What all parts of a transport share.
+//! The state that all parts of a transport share.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 use membership::Membership;
 use net::{Background, EvictingLimit};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::Semaphore;
 use types::MemberId;
 
-use crate::addresses::{URLS_MAX, Url, urls};
 use crate::client::Client;
-use crate::contact::{Contact, Timing};
 use crate::handler::{RECEIVING_BYTES_MAX, SNAPSHOTS_MAX};
 use crate::headers::Identity;
-use crate::local::Local;
-use crate::metrics::{Counts, Metrics};
-use crate::peers::Peers;
+use crate::local_member::LocalMember;
+use crate::metrics::{Metrics, PeerMetrics};
+use crate::peers::PeerTable;
+use crate::peers::context::{PeerContext, Timing};
+use crate::peers::url_picker::{PeerUrl, URLS_MAX, urls};
 
-/// What all parts of a transport share.
+/// The state that all parts of a transport share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct TransportShared {
     pub(crate) metrics: Metrics,
     pub(crate) client: Client,
     pub(crate) timing: Timing,
-    pub(crate) on: Background,
-    /// Where this member says that others reach it.
+    pub(crate) background: Background,
+    /// The advertised peer URLs of the local member.
     urls: Vec<String>,
-    state: RwLock<State>,
-    peers: RwLock<Peers>,
-    /// Messages that are being received.
+    lifecycle: RwLock<Lifecycle>,
+    peers: RwLock<PeerTable>,
+    /// Bounds the messages that are being received.
     pub(crate) receiving: Arc<EvictingLimit>,
-    /// Snapshots that are.
+    /// Bounds the snapshots that are being received.
     pub(crate) snapshots: Arc<Semaphore>,
-    /// Only one at a time changes who the members are.
+    /// Serializes changes of the membership.
     changing: Mutex<()>,
 }
 
-/// Before, while and after there is a member to speak for.
+/// The lifecycle of a transport.
 #[derive(Clone, Debug, Default)]
-enum State {
-    /// The members are known, and nothing is done about it yet.
+enum Lifecycle {
+    /// Neither the local member nor the membership is known.
     #[default]
-    Waiting,
-    Known(Membership),
+    Detached,
+    MembersKnown(Membership),
     Attached(Attached),
     Stopped,
 }
 
-/// The member that is spoken for.
+/// The local member, and its identity in requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Attached {
-    pub(crate) local: Arc<dyn Local>,
+    pub(crate) local: Arc<dyn LocalMember>,
     pub(crate) identity: Identity,
 }
 
-impl Shared {
+impl TransportShared {
     pub(crate) fn new(
         metrics: Metrics,
         client: Client,
         timing: Timing,
-        on: Background,
+        background: Background,
         urls: Vec<String>,
-    ) -> Shared {
-        Shared {
+    ) -> TransportShared {
+        TransportShared {
             metrics,
             client,
             timing,
-            on,
+            background,
             urls,
-            state: RwLock::default(),
+            lifecycle: RwLock::default(),
             peers: RwLock::default(),
             receiving: EvictingLimit::new(RECEIVING_BYTES_MAX),
             snapshots: Arc::new(Semaphore::new(SNAPSHOTS_MAX)),
@@ -75,58 +76,58 @@ impl Shared {
         }
     }
 
-    /// There is a member to speak for.
-    pub(crate) fn attach(&self, local: Arc<dyn Local>) {
+    /// Attaches the local member and starts the peers that are already known.
+    pub(crate) fn attach(&self, local: Arc<dyn LocalMember>) {
         let identity = Identity::new(local.id(), local.cluster_id(), &self.urls);
         let attached = Attached { local, identity };
-        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _serialized = self.changing.lock();
         let before = {
-            let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-            if matches!(*state, State::Stopped) {
+            let mut lifecycle = self.lifecycle.write();
+            if matches!(*lifecycle, Lifecycle::Stopped) {
                 return;
             }
-            std::mem::replace(&mut *state, State::Attached(attached.clone()))
+            std::mem::replace(&mut *lifecycle, Lifecycle::Attached(attached.clone()))
         };
-        if let State::Known(members) = before {
+        if let Lifecycle::MembersKnown(members) = before {
             self.set_peers(&attached, &members);
         }
     }
 
-    /// Members came, went or moved.
+    /// Applies a new membership, or stores it until a member is attached.
     pub(crate) fn set_members(&self, members: &Membership) {
-        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _serialized = self.changing.lock();
         let attached = {
-            let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-            match &mut *state {
-                State::Attached(attached) => attached.clone(),
-                State::Stopped => return,
-                waiting => return *waiting = State::Known(members.clone()),
+            let mut lifecycle = self.lifecycle.write();
+            match &mut *lifecycle {
+                Lifecycle::Attached(attached) => attached.clone(),
+                Lifecycle::Stopped => return,
+                detached => return *detached = Lifecycle::MembersKnown(members.clone()),
             }
         };
         self.set_peers(&attached, members);
     }
 
     fn set_peers(&self, attached: &Attached, members: &Membership) {
-        let contact = |id, urls| {
-            let counts = self.metrics.of(attached.identity.member, id);
-            self.contact(attached, id, urls, counts)
+        let context = |id, urls| {
+            let metrics = self.metrics.of(attached.identity.member, id);
+            self.context(attached, id, urls, metrics)
         };
-        self.peers_mut().set(members, attached.identity.member, &self.on, contact);
+        self.peers_mut().set(members, attached.identity.member, &self.background, context);
     }
 
-    fn contact(
+    fn context(
         &self,
         attached: &Attached,
         id: MemberId,
-        urls: Vec<Url>,
-        counts: Counts,
-    ) -> Contact {
+        urls: Vec<PeerUrl>,
+        metrics: PeerMetrics,
+    ) -> PeerContext {
         let Attached { local, identity } = attached.clone();
         let client = self.client.clone();
-        Contact::new(id, identity, local, client, urls, counts, self.timing)
+        PeerContext::new(id, identity, local, client, urls, metrics, self.timing)
     }
 
-    /// Somebody speaks who is not known, and says where they can be reached.
+    /// Adds a remote for an unknown sender that names its URLs.
     pub(crate) fn add_remote(&self, attached: &Attached, id: MemberId, named: &str) {
         if id == attached.identity.member || !self.peers().is_unknown(id) {
             return;
@@ -134,35 +135,36 @@ impl Shared {
         let texts: Vec<String> = named.split(',').take(URLS_MAX).map(ToOwned::to_owned).collect();
         let urls = urls(&texts);
         if !urls.is_empty() {
-            let counts = self.metrics.of_unknown(attached.identity.member);
-            self.peers_mut().add_remote(self.contact(attached, id, urls, counts), &self.on);
+            let metrics = self.metrics.of_unknown(attached.identity.member);
+            self.peers_mut()
+                .add_remote(self.context(attached, id, urls, metrics), &self.background);
         }
     }
 
     pub(crate) fn attached(&self) -> Option<Attached> {
-        match &*self.state.read().unwrap_or_else(PoisonError::into_inner) {
-            State::Attached(attached) => Some(attached.clone()),
+        match &*self.lifecycle.read() {
+            Lifecycle::Attached(attached) => Some(attached.clone()),
             _ => None,
         }
     }
 
-    pub(crate) fn peers(&self) -> RwLockReadGuard<'_, Peers> {
-        self.peers.read().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn peers(&self) -> RwLockReadGuard<'_, PeerTable> {
+        self.peers.read()
     }
 
-    fn peers_mut(&self) -> RwLockWriteGuard<'_, Peers> {
-        self.peers.write().unwrap_or_else(PoisonError::into_inner)
+    fn peers_mut(&self) -> RwLockWriteGuard<'_, PeerTable> {
+        self.peers.write()
     }
 
-    /// Lets go of the member, and of all others.
+    /// Releases the local member and all peers.
     pub(crate) fn stop(&self) {
-        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _serialized = self.changing.lock();
         let before = {
-            let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *state, State::Stopped)
+            let mut lifecycle = self.lifecycle.write();
+            std::mem::replace(&mut *lifecycle, Lifecycle::Stopped)
         };
         let peers = std::mem::take(&mut *self.peers_mut());
-        // Not while a lock is held: a stream that ends tells the member.
+        // After the locks are released: a stream that ends calls the member.
         drop((peers, before));
         self.client.close();
     }

@@ -1,12 +1,13 @@
-//! The transport of a member: its thread, its listeners, and what the member asks of it.
+//! The transport of a member: its thread, its listeners and its peers.
 
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use membership::{Member, Membership};
 use net::{Dialer, Listener, ListenerHandle, Runtimes};
+use parking_lot::Mutex;
 use proto::etcdserverpb as pb;
 use raft::Message;
 use server::{OutgoingSnapshot, PeerHash, PeerResponse, PeerVersions, Server, Transport};
@@ -14,135 +15,137 @@ use tokio::time::sleep;
 use types::{LeaseId, MemberId};
 
 use crate::client::Client;
-use crate::contact::Timing;
 use crate::handler::Handler;
-use crate::local::Local;
+use crate::local_member::LocalMember;
 use crate::metrics::Metrics;
-use crate::questions::Asker;
-use crate::shared::Shared;
+use crate::peers::context::Timing;
+use crate::rpc::PeerRpcClient;
+use crate::shared::TransportShared;
 
-/// How a member speaks with others.
+/// The settings of a transport.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Calls them.
+    /// Connects to peers.
     pub dialer: Dialer,
-    /// Where they reach this member: `--initial-advertise-peer-urls`.
+    /// The advertised URLs: `--initial-advertise-peer-urls`.
     pub urls: Vec<String>,
-    /// How long a stream may be silent. `--raft-read-timeout`
+    /// The longest silence of a stream: `--raft-read-timeout`.
     pub read_timeout: Duration,
-    /// How long a stream may take nothing. `--raft-write-timeout`
+    /// The longest time that a stream may accept nothing: `--raft-write-timeout`.
     pub write_timeout: Duration,
 }
 
-/// The least that `--raft-read-timeout` and `--raft-write-timeout` may be, and what they are by default.
+/// The default and least value of `--raft-read-timeout` and `--raft-write-timeout`.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 
 impl Config {
-    /// The defaults of etcd.
+    /// Creates settings with etcd's defaults.
     pub fn new(dialer: Dialer, urls: Vec<String>) -> Config {
         Config { dialer, urls, read_timeout: TIMEOUT_DEFAULT, write_timeout: TIMEOUT_DEFAULT }
     }
 }
 
-/// Speaks etcd's peer protocol. It has a thread of its own, so that clients never hold up what members say to each other.
+/// Speaks etcd's peer protocol on its own thread, so that client load does not delay peer traffic.
 ///
-/// It comes before the member that it speaks for, which is handed to it by [`PeerTransport::attach`]. Until then nothing is sent, and whoever asks is told to come back. It holds on to the
-/// member until [`PeerTransport::stop`], which has to be called.
+/// The transport is created before its member, which [`PeerTransport::attach`] provides. Until then
+/// nothing is sent, and requests are answered with 503. It holds the member until
+/// [`PeerTransport::stop`], which must be called.
 pub struct PeerTransport {
-    shared: Arc<Shared>,
-    asker: Asker,
+    shared: Arc<TransportShared>,
+    rpc: PeerRpcClient,
     running: Mutex<Option<Running>>,
 }
 
 #[derive(Debug)]
 struct Running {
     runtimes: Runtimes,
-    serving: Vec<ListenerHandle>,
+    listeners: Vec<ListenerHandle>,
 }
 
 impl PeerTransport {
-    /// Starts a thread. Nothing is said before somebody has something to say.
+    /// Starts the thread.
     ///
     /// # Errors
-    /// There is no thread to be had, or the registry has the metrics already.
+    /// If the thread cannot be started, or the metrics are already registered.
     pub fn start(config: Config, registry: &prometheus::Registry) -> io::Result<PeerTransport> {
         let Config { dialer, urls, read_timeout, write_timeout } = config;
         let metrics = Metrics::new(registry).map_err(io::Error::other)?;
         let runtimes = Runtimes::start_named("peer", 1)?;
         let (client, on) = (Client::new(dialer), runtimes.background().clone());
         let timing = Timing { read: read_timeout, write: write_timeout };
-        let asker = Asker::new(client.clone(), on.clone());
-        let shared = Arc::new(Shared::new(metrics, client, timing, on.clone(), urls));
-        on.spawn(mind(Arc::downgrade(&shared)));
-        let running = Mutex::new(Some(Running { runtimes, serving: Vec::new() }));
-        Ok(PeerTransport { shared, asker, running })
+        let rpc = PeerRpcClient::new(client.clone(), on.clone());
+        let shared = Arc::new(TransportShared::new(metrics, client, timing, on.clone(), urls));
+        on.spawn(cut_stalled_streams(Arc::downgrade(&shared)));
+        let running = Mutex::new(Some(Running { runtimes, listeners: Vec::new() }));
+        Ok(PeerTransport { shared, rpc, running })
     }
 
-    /// From now on it speaks for this member.
+    /// Attaches the local member.
     pub fn attach(&self, server: Server) {
         self.attach_local(Arc::new(server));
     }
 
-    pub(crate) fn attach_local(&self, local: Arc<dyn Local>) {
+    pub(crate) fn attach_local(&self, local: Arc<dyn LocalMember>) {
         self.shared.attach(local);
     }
 
-    /// Asks others, also before there is a member to speak for.
-    pub fn asker(&self) -> Asker {
-        self.asker.clone()
+    /// Returns a client for requests to members. Works before a member is attached.
+    pub fn rpc(&self) -> PeerRpcClient {
+        self.rpc.clone()
     }
 
-    /// Serves a peer port. What is not about peers goes to `rest`: the version, and paths that there are not.
+    /// Serves a peer port. `fallback` answers the paths that do not belong to the peer protocol.
     ///
     /// # Errors
-    /// It cannot be listened to, or this is stopped.
+    /// If the listener cannot be served, or the transport is stopped.
     pub fn serve<R: net::Handler>(
         &self,
         listener: Listener,
         connections: net::Config,
-        rest: Arc<R>,
+        fallback: Arc<R>,
     ) -> io::Result<()> {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.running.lock();
         let running =
             running.as_mut().ok_or_else(|| io::Error::other("the transport is stopped"))?;
-        let handler = Arc::new(Handler::new(Arc::clone(&self.shared), rest));
-        let serving = net::serve(&running.runtimes, listener, handler, connections)?;
-        running.serving.push(serving);
+        let handler = Arc::new(Handler::new(Arc::clone(&self.shared), fallback));
+        let handle = net::serve(&running.runtimes, listener, handler, connections)?;
+        running.listeners.push(handle);
         Ok(())
     }
 
-    /// Members that this one is connected to.
+    /// Returns the number of active peers.
     pub fn active_peers(&self) -> usize {
-        self.shared.peers().all().filter(|peer| peer.contact.status.is_active()).count()
+        self.shared.peers().all().filter(|peer| peer.context.status.is_active()).count()
     }
 
-    /// Ends all there is, and lets go of the member. Whoever is being answered may be so for as long as `patience`. Not to be called by the thread of the transport.
+    /// Stops everything and releases the member. Requests in flight may finish within `patience`.
+    /// Must not be called on the transport's thread.
     pub fn stop(&self, patience: Duration) {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // Streams end by that, and so do not hold up the listeners.
+        let running = self.running.lock().take();
+        // Ends the streams, which would hold up the drain of the listeners.
         self.shared.stop();
-        let Some(Running { runtimes, serving }) = running else { return };
-        for serving in &serving {
-            runtimes.block_on(serving.drain(patience));
+        let Some(Running { runtimes, listeners }) = running else { return };
+        for listener in &listeners {
+            runtimes.block_on(listener.drain(patience));
         }
         runtimes.stop();
     }
 
     #[cfg(test)]
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<TransportShared> {
         &self.shared
     }
 }
 
 impl fmt::Debug for PeerTransport {
-    /// Not the member, which holds this one.
+    /// Omits the member, which holds this transport.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PeerTransport").finish_non_exhaustive()
     }
 }
 
-/// Looks after streams that take nothing.
-async fn mind(shared: std::sync::Weak<Shared>) {
+/// Periodically cuts streams that accept nothing.
+async fn cut_stalled_streams(shared: std::sync::Weak<TransportShared>) {
     loop {
         let Some(write_timeout) = shared.upgrade().map(|shared| shared.timing.write) else {
             return;
@@ -150,14 +153,14 @@ async fn mind(shared: std::sync::Weak<Shared>) {
         sleep(write_timeout / 5).await;
         let Some(shared) = shared.upgrade() else { return };
         let peers: Vec<_> = shared.peers().all().cloned().collect();
-        peers.iter().for_each(|peer| peer.mind());
+        peers.iter().for_each(|peer| peer.cut_stalled_streams());
     }
 }
 
 impl Transport for PeerTransport {
     fn send(&self, messages: Vec<Message>) {
         let peers = self.shared.peers();
-        // Whoever writes is woken when all is there, and then writes all of it at once.
+        // Writers are woken once all messages are queued, so that each writes them in one go.
         let wakers: Vec<_> =
             messages.into_iter().filter_map(|message| peers.send(message)).collect();
         drop(peers);
@@ -176,7 +179,7 @@ impl Transport for PeerTransport {
     }
 
     fn active_since(&self, member: MemberId) -> Option<Duration> {
-        self.shared.peers().get(member)?.contact.status.active_since()
+        self.shared.peers().get(member)?.context.status.active_since()
     }
 
     fn set_members(&self, members: &Membership) {
@@ -184,12 +187,12 @@ impl Transport for PeerTransport {
     }
 
     fn request_versions(&self, of: &Member, within: Duration) -> PeerResponse<PeerVersions> {
-        self.asker.version(&of.raft.peer_urls, within)
+        self.rpc.version(&of.raft.peer_urls, within)
     }
 
     fn request_hash(&self, of: &Member, revision: i64, within: Duration) -> PeerResponse<PeerHash> {
         let cluster = self.shared.attached().map(|attached| attached.identity.cluster);
-        self.asker.hash(&of.raft.peer_urls, cluster, revision, within)
+        self.rpc.hash(&of.raft.peer_urls, cluster, revision, within)
     }
 
     fn request_lease_renewal(
@@ -198,7 +201,7 @@ impl Transport for PeerTransport {
         lease: LeaseId,
         within: Duration,
     ) -> PeerResponse<i64> {
-        self.asker.renew(&leader.raft.peer_urls, lease, within)
+        self.rpc.renew(&leader.raft.peer_urls, lease, within)
     }
 
     fn request_lease_ttl(
@@ -207,7 +210,7 @@ impl Transport for PeerTransport {
         request: pb::LeaseTimeToLiveRequest,
         within: Duration,
     ) -> PeerResponse<pb::LeaseTimeToLiveResponse> {
-        self.asker.lease(&leader.raft.peer_urls, request, within)
+        self.rpc.lease(&leader.raft.peer_urls, request, within)
     }
 
     fn request_promotion(
@@ -217,6 +220,6 @@ impl Transport for PeerTransport {
         token: Option<String>,
         within: Duration,
     ) -> PeerResponse<Vec<Member>> {
-        self.asker.promote(&leader.raft.peer_urls, learner, token, within)
+        self.rpc.promote(&leader.raft.peer_urls, learner, token, within)
     }
 }

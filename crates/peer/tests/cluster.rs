@@ -1,4 +1,4 @@
-//! Three members that are a cluster: everything is real but the machines they run on.
+//! A cluster of three members with real transports, disks and clocks, in one process.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 
@@ -38,7 +38,7 @@ struct Node {
     transport: Arc<PeerTransport>,
 }
 
-/// Which members there are, and where.
+/// The names and URLs of the members, and their folder.
 struct Cluster {
     folder: tempfile::TempDir,
     members: BTreeMap<String, Vec<String>>,
@@ -46,7 +46,7 @@ struct Cluster {
 
 impl Cluster {
     fn of(count: usize) -> Cluster {
-        // All are held before any is let go of, so that they differ.
+        // All are bound before any is released, so that the ports differ.
         let free: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
         let url = |listener: &TcpListener| format!("http://{}", listener.local_addr().unwrap());
         let members = free.iter().enumerate();
@@ -123,13 +123,13 @@ fn keys(server: &Server) -> u64 {
 }
 
 #[test]
-fn three_members_are_a_cluster_and_two_of_them_still_are() {
+fn a_cluster_of_three_survives_the_loss_of_its_leader() {
     let cluster = Cluster::of(3);
     let nodes = ["m0", "m1", "m2"].map(|name| cluster.start(name));
     wait_until("all members have a leader", || {
         nodes.iter().all(|node| node.server().leader().is_some())
     });
-    // Any of them takes writes, and reads what the others wrote.
+    // Each member accepts writes and reads those of the others.
     for (n, node) in nodes.iter().enumerate() {
         put(node.server(), &format!("key-{n}"));
     }
@@ -138,13 +138,13 @@ fn three_members_are_a_cluster_and_two_of_them_still_are() {
         nodes.iter().all(|node| node.transport.active_peers() == 2)
     });
 
-    // One asks another who is there.
+    // One asks another for the members.
     let urls = &cluster.members["m1"];
-    let known = wait(nodes[0].transport.asker().members(urls, TIMEOUT)).unwrap();
+    let known = wait(nodes[0].transport.rpc().members(urls, TIMEOUT)).unwrap();
     assert_eq!(known.members.len(), 3);
     assert_eq!(known.id, nodes[0].server().cluster_id());
 
-    // The leader goes.
+    // The leader stops.
     let leader = nodes.iter().position(|node| node.server().is_leader()).unwrap();
     let mut nodes: Vec<Node> = nodes.into();
     nodes.remove(leader).stop();
@@ -153,7 +153,7 @@ fn three_members_are_a_cluster_and_two_of_them_still_are() {
         nodes.iter().all(|node| node.server().leader().is_some())
     });
     put(nodes[0].server(), "after");
-    // And comes back, to what it has missed.
+    // It returns and catches up.
     let back = cluster.start(&format!("m{leader}"));
     wait_until("the restarted member has a leader", || back.server().leader().is_some());
     assert_eq!(keys(back.server()), 4);

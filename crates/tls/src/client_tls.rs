@@ -1,13 +1,15 @@
-//! TLS for calling other servers, with files that may change ([`Kept`]).
+//! TLS for outgoing connections, with files that may change ([`ReloadingFiles`]).
 //!
 //! ```text
-//!   --peer-cert-file m1.pem --peer-key-file m1.key --peer-trusted-ca-file ca.pem      shows m1.pem, trusts ca.pem
-//!   the same, and --peer-client-cert-file c.pem --peer-client-key-file c.key          shows c.pem
-//!   --peer-auto-tls                                                                   shows what was made, trusts everybody
-//!   nothing                                                                           shows nothing, trusts whom the system trusts
+//!   --peer-cert-file m1.pem --peer-key-file m1.key      presents m1.pem
+//!   .. and --peer-client-cert-file c.pem (and key)      presents c.pem instead
+//!   --peer-trusted-ca-file ca.pem                       trusts ca.pem
+//!   --peer-auto-tls                                     presents a self-signed one, trusts any
+//!   no flags                                            presents none, trusts the system's CAs
 //! ```
 //!
-//! A session is never resumed: connections between servers last, and each new one is judged anew.
+//! Sessions are never resumed: connections between servers are long-lived, and each new one is
+//! verified.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,72 +21,75 @@ use rustls::pki_types::ServerName;
 use rustls::sign::SingleCertAndKey;
 
 use crate::error::LoadError;
-use crate::identity::{Identity, Role};
+use crate::files::identity::{Identity, Role};
+use crate::files::reloading_files::{ReloadOutcome, ReloadingFiles};
+use crate::files::tls_files::{FileContents, TlsFiles, check_client_pair};
+use crate::files::trust_anchors::TrustAnchors;
 use crate::info::{Info, Protocol, Versions};
-use crate::kept::{Kept, News};
 use crate::metrics::Metrics;
-use crate::server_tls::{tell_lacking, tell_oddities};
-use crate::server_verifier::ServerVerifier;
-use crate::sources::{Contents, Sources, check_client_pair};
-use crate::trust::Anchors;
-use crate::verifier::Allowed;
+use crate::server_tls::{log_unsupported_suites, log_warnings};
+use crate::verify::client_verifier::AllowedNames;
+use crate::verify::server_verifier::ServerVerifier;
 
-/// TLS for calling other servers.
+/// TLS for outgoing connections.
 #[derive(Debug)]
 pub struct ClientTls {
     name: &'static str,
     info: Info,
     metrics: Metrics,
-    kept: Kept<Calling>,
+    files: ReloadingFiles<ClientGeneration>,
 }
 
-/// What calls are made with between two changes of the files.
+/// The configuration made from one state of the files.
 #[derive(Debug)]
-struct Calling {
+struct ClientGeneration {
     config: Arc<ClientConfig>,
     identity: Option<Identity>,
 }
 
-/// A host that cannot be one.
+/// A host for which no certificate can be issued.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("tls: {0:?} is no name of a server")]
+#[error("tls: {0:?} is not a valid server name")]
 pub struct InvalidServerName(pub String);
 
 impl ClientTls {
-    /// Reads all files. `name` is what they are for, in logs and metrics, such as `peer-client`.
+    /// Reads all files. `name` identifies them in logs and metrics, for example `peer-client`.
     ///
     /// # Errors
-    /// What is wrong, and with which file.
+    /// Names the invalid file and the reason.
     pub fn load(name: &'static str, info: Info, metrics: &Metrics) -> Result<ClientTls, LoadError> {
-        let make = |sources: &Sources, contents: &Contents| Calling::new(sources, contents, &info);
-        let kept = Kept::load(Sources::of_client(&info)?, make)?;
+        let make = |files: &TlsFiles, contents: &FileContents| {
+            ClientGeneration::new(files, contents, &info)
+        };
+        let files = ReloadingFiles::load(TlsFiles::for_client(&info)?, make)?;
         check_client_pair(&info)?;
-        tell_lacking(&info);
-        let side = ClientTls { name, info, metrics: metrics.clone(), kept };
-        side.tell_shown(&side.kept.made());
+        log_unsupported_suites(&info);
+        let side = ClientTls { name, info, metrics: metrics.clone(), files };
+        side.record_expiry(&side.files.last());
         Ok(side)
     }
 
-    /// How TLS is spoken.
+    /// Returns the settings.
     pub fn info(&self) -> &Info {
         &self.info
     }
 
-    /// What to shake hands with now. Looks whether the files have changed.
+    /// Returns the current configuration. Reloads the files if they have changed.
     pub fn current(&self) -> Arc<ClientConfig> {
-        let make =
-            |sources: &Sources, contents: &Contents| Calling::new(sources, contents, &self.info);
-        let calling = self.kept.current(make, |news| match news {
-            News::Taken(calling) => self.tell_reloaded(calling),
-            News::Failed(error) => self.tell_failed(error),
+        let make = |files: &TlsFiles, contents: &FileContents| {
+            ClientGeneration::new(files, contents, &self.info)
+        };
+        let generation = self.files.current(make, |news| match news {
+            ReloadOutcome::Reloaded(generation) => self.on_reloaded(generation),
+            ReloadOutcome::Failed(error) => self.on_reload_failed(error),
         });
-        Arc::clone(&calling.config)
+        Arc::clone(&generation.config)
     }
 
-    /// What the certificate of a server must be for that is called by this name or address.
+    /// Returns the name that the certificate of a server must be for, if it is dialed by this host.
     ///
     /// # Errors
-    /// If there is nothing that it could be for.
+    /// If the host is not a valid server name.
     pub fn server_name(&self, host: &str) -> Result<ServerName<'static>, InvalidServerName> {
         let host = self.info.server_name.as_deref().unwrap_or(host);
         if let Ok(address) = host.parse::<IpAddr>() {
@@ -94,51 +99,55 @@ impl ClientTls {
         name.map_err(|_| InvalidServerName(host.to_owned()))
     }
 
-    fn tell_reloaded(&self, calling: &Calling) {
-        self.metrics.reloaded(self.name, true);
-        self.tell_shown(calling);
+    fn on_reloaded(&self, generation: &ClientGeneration) {
+        self.metrics.count_reload(self.name, true);
+        self.record_expiry(generation);
         tracing::info!(caller = self.name, tls_info = %self.info, "reloaded TLS files");
     }
 
-    fn tell_shown(&self, calling: &Calling) {
-        let Some(identity) = &calling.identity else { return };
-        self.metrics.shows(self.name, identity.not_after);
-        // One that was made for servers is shown all the same, to others that ask for none.
+    fn record_expiry(&self, generation: &ClientGeneration) {
+        let Some(identity) = &generation.identity else { return };
+        self.metrics.set_expiry(self.name, identity.not_after);
+        // A self-signed certificate is for servers, and is presented to servers that require none.
         if !self.info.insecure_skip_verify {
-            tell_oddities(self.kept.sources(), identity, Role::Client);
+            log_warnings(self.files.files(), identity, Role::Client);
         }
     }
 
-    fn tell_failed(&self, error: &LoadError) {
-        self.metrics.reloaded(self.name, false);
+    fn on_reload_failed(&self, error: &LoadError) {
+        self.metrics.count_reload(self.name, false);
         tracing::error!(
             caller = self.name,
             %error,
-            "TLS files have changed and cannot be used; what was read before is used on"
+            "TLS files have changed and are invalid; the previous ones stay in use"
         );
     }
 }
 
-impl Calling {
-    fn new(sources: &Sources, contents: &Contents, info: &Info) -> Result<Calling, LoadError> {
+impl ClientGeneration {
+    fn new(
+        files: &TlsFiles,
+        contents: &FileContents,
+        info: &Info,
+    ) -> Result<ClientGeneration, LoadError> {
         let provider = Arc::new(provider(info)?);
-        let identity = sources.identity(contents, &provider)?;
+        let identity = files.identity(contents, &provider)?;
         let anchors = match info.insecure_skip_verify {
             true => None,
-            false => Some(sources.anchors(contents)?.unwrap_or_else(Anchors::none)),
+            false => Some(files.anchors(contents)?.unwrap_or_else(TrustAnchors::none)),
         };
         let verifier = ServerVerifier {
             provider: Arc::clone(&provider),
             anchors,
-            allowed: Allowed::new(info)?,
-            revoked: sources.revoked(contents)?,
+            allowed: AllowedNames::new(info)?,
+            revoked: files.revoked(contents)?,
         };
         let config = Arc::new(config(identity.as_ref(), verifier, info, provider)?);
-        Ok(Calling { config, identity })
+        Ok(ClientGeneration { config, identity })
     }
 }
 
-/// Compat: as in etcd, versions and suites count only where there is a certificate.
+/// Compat: as in etcd, versions and suites apply only if there is a certificate.
 fn versions(info: &Info) -> Versions {
     if info.is_empty() { Versions::default() } else { info.versions }
 }
@@ -163,11 +172,11 @@ fn config(
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier));
     let mut config = match identity {
-        Some(identity) => builder.with_client_cert_resolver(shown(identity)),
+        Some(identity) => builder.with_client_cert_resolver(cert_resolver(identity)),
         None => builder.with_no_client_auth(),
     };
     config.resumption = Resumption::disabled();
-    // Compat: members of etcd say nothing about what they are going to speak.
+    // Compat: etcd's members send no ALPN.
     config.alpn_protocols = match info.protocol {
         Protocol::Http2 => vec![b"h2".to_vec()],
         Protocol::Http1 => Vec::new(),
@@ -175,7 +184,7 @@ fn config(
     Ok(config)
 }
 
-fn shown(identity: &Identity) -> Arc<dyn ResolvesClientCert> {
+fn cert_resolver(identity: &Identity) -> Arc<dyn ResolvesClientCert> {
     Arc::new(SingleCertAndKey::from(identity.certified.clone()))
 }
 

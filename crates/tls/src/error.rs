@@ -1,28 +1,29 @@
-//! Why TLS cannot be spoken with these files. Each names the file and the reason.
+//! Reasons for which TLS files cannot be loaded. Each names the file.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::files::FILE_BYTES_MAX;
-use crate::suites::CipherSuiteError;
+use crate::cipher_suites::CipherSuiteError;
+use crate::files::file_stamps::FILE_BYTES_MAX;
 
-/// Why TLS cannot be spoken with these settings. The texts hold etcd's, which mostly do not say which file it is.
+/// The reason TLS settings cannot be loaded. The texts contain etcd's, which mostly do not name the
+/// file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
     /// A certificate without a key, or a key without a certificate.
     #[error("KeyFile and CertFile must both be present[key: {key}, cert: {cert}]")]
-    Half {
+    IncompletePair {
         /// The key.
         key: String,
         /// The certificate.
         cert: String,
     },
-    /// The same, of what is shown to other servers.
+    /// A client certificate without a key, or a key without a certificate.
     #[error(
         "ClientKeyFile and ClientCertFile must both be present or both absent: key: {key}, cert: {cert}]"
     )]
-    ClientHalf {
+    IncompleteClientPair {
         /// The key.
         key: String,
         /// The certificate.
@@ -30,60 +31,60 @@ pub enum LoadError {
     },
     /// A server without a certificate.
     #[error("KeyFile and CertFile are not presented")]
-    NothingToShow,
-    /// Names and hosts cannot both be asked for.
+    NoCertificateFile,
+    /// Both common names and hosts are restricted.
     #[error(
         "AllowedCNs and AllowedHostnames are mutually exclusive (cns={cns}, hostnames={hostnames})"
     )]
     BothAllowed {
-        /// The names.
+        /// The common names.
         cns: String,
         /// The hosts.
         hostnames: String,
     },
-    /// A file is not there, or cannot be read.
+    /// A file is missing or cannot be read.
     #[error("open {}: {}", file.display(), gocompat::os_error_text(source))]
     Open {
         /// The file.
         file: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// A file is longer than any that makes sense.
+    /// A file is too long.
     #[error("open {}: longer than {FILE_BYTES_MAX} bytes", file.display())]
     TooLong {
         /// The file.
         file: PathBuf,
     },
-    /// There is no certificate in it.
+    /// A file contains no certificate.
     #[error("{}: tls: failed to find any PEM data in certificate input", file.display())]
     NoCertificate {
         /// The file.
         file: PathBuf,
     },
-    /// A certificate is damaged.
+    /// A certificate is malformed.
     #[error("{}: x509: malformed certificate: {reason}", file.display())]
     Certificate {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// There is no key in it.
+    /// A file contains no key.
     #[error("{}: tls: failed to find any PEM data in key input", file.display())]
     NoKey {
         /// The file.
         file: PathBuf,
     },
-    /// A key is damaged, or of an unknown kind.
+    /// A key is malformed or of an unknown type.
     #[error("{}: tls: failed to parse private key: {reason}", file.display())]
     Key {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// The key is another's.
+    /// The key does not belong to the certificate.
     #[error("{} and {}: tls: private key does not match public key", cert.display(), key.display())]
     Mismatch {
         /// The file of the certificate.
@@ -91,23 +92,21 @@ pub enum LoadError {
         /// The file of the key.
         key: PathBuf,
     },
-    /// There are no authorities of the system.
-    #[error(
-        "no authorities to trust: the system has no bundle of them, and --trusted-ca-file is not given"
-    )]
+    /// The system has no CA bundle.
+    #[error("no CA to trust: the system has no CA bundle, and --trusted-ca-file is not set")]
     NoSystemRoots,
-    /// A list of revoked certificates is damaged.
+    /// A revocation list is malformed.
     #[error("{}: x509: malformed crl: {reason}", file.display())]
     Crl {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// Cipher suites that do not work out.
+    /// The cipher suites cannot be used.
     #[error(transparent)]
     CipherSuites(#[from] CipherSuiteError),
-    /// What the library says.
+    /// An error of rustls.
     #[error("tls: {0}")]
     Library(#[from] rustls::Error),
 }

@@ -1,4 +1,4 @@
-//! What is served between two changes of the files.
+//! The server configuration made from one state of the files.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use rustls::server::NoServerSessionStorage;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::SingleCertAndKey;
 
-use crate::crl::Revoked;
 use crate::error::LoadError;
-use crate::identity::Identity;
+use crate::files::crl::RevokedSerials;
+use crate::files::identity::Identity;
+use crate::files::tls_files::{FileContents, TlsFiles};
 use crate::info::{Info, Protocol};
-use crate::sources::{Contents, Sources};
-use crate::verifier::{Allowed, verifier};
+use crate::verify::client_verifier::{AllowedNames, client_verifier};
 
-/// What a client may want to speak over TLS, the best first.
+/// Returns the ALPN protocols, in order of preference.
 ///
-/// Compat: etcd names the first alone, and speaks the other all the same with whoever knows no better. It does so too where it speaks
-/// nothing but HTTP/1.
+/// Compat: etcd announces only the first, and still speaks HTTP/1 with clients that send no ALPN,
+/// even where it speaks HTTP/1 only.
 fn protocols(protocol: Protocol) -> Vec<Vec<u8>> {
     match protocol {
         Protocol::Http2 => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
@@ -26,38 +26,38 @@ fn protocols(protocol: Protocol) -> Vec<Vec<u8>> {
     }
 }
 
-/// What is served between two changes of the files.
+/// The server configuration made from one state of the files.
 #[derive(Debug)]
-pub struct Generation {
+pub struct ServerGeneration {
     config: Arc<ServerConfig>,
     pub(crate) identity: Identity,
-    pub(crate) revoked: Option<Revoked>,
+    pub(crate) revoked: Option<RevokedSerials>,
 }
 
-impl Generation {
-    /// How to shake hands.
+impl ServerGeneration {
+    /// Returns the rustls configuration.
     pub fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.config)
     }
 
     pub(crate) fn new(
-        sources: &Sources,
-        contents: &Contents,
+        files: &TlsFiles,
+        contents: &FileContents,
         info: &Info,
-    ) -> Result<Generation, LoadError> {
+    ) -> Result<ServerGeneration, LoadError> {
         let provider = Arc::new(provider(info)?);
-        // The sources of a server have one, or there are none.
-        let identity = sources.identity(contents, &provider)?.ok_or(LoadError::NothingToShow)?;
-        let verifier = match sources.anchors(contents)? {
+        // The files of a server always include a certificate.
+        let identity = files.identity(contents, &provider)?.ok_or(LoadError::NoCertificateFile)?;
+        let verifier = match files.anchors(contents)? {
             Some(anchors) => {
-                let tells_names = !sources.is_roots_of_system();
-                Some(verifier(anchors, Allowed::new(info)?, tells_names, &provider)?)
+                let sends_ca_names = !files.uses_system_roots();
+                Some(client_verifier(anchors, AllowedNames::new(info)?, sends_ca_names, &provider)?)
             }
             None => None,
         };
-        let revoked = sources.revoked(contents)?;
+        let revoked = files.revoked(contents)?;
         let config = Arc::new(config(&identity, verifier, info, provider)?);
-        Ok(Generation { config, identity, revoked })
+        Ok(ServerGeneration { config, identity, revoked })
     }
 }
 
@@ -83,7 +83,8 @@ fn config(
     let resolver = SingleCertAndKey::from(identity.certified.clone());
     let mut config = builder.with_cert_resolver(Arc::new(resolver));
     config.alpn_protocols = protocols(info.protocol);
-    // Sessions are kept by clients, sealed with keys of this generation: none outlives it, and none costs memory here.
+    // Clients hold their sessions, sealed with a key of this generation: none outlives it, and none
+    // takes memory here.
     config.ticketer = aws_lc_rs::Ticketer::new()?;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 1;

@@ -1,58 +1,59 @@
-//! How TLS is to be spoken, as meant by the flags.
+//! The TLS settings of flags. Named after etcd's `TLSInfo`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use rustls::SupportedProtocolVersion;
 
-use crate::suites::CipherSuites;
+use crate::cipher_suites::CipherSuites;
 
-/// The settings of one kind of listener. Nothing of it has been read yet.
+/// The TLS settings of one kind of listener. The files are not read yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Info {
-    /// The certificate that is shown, with those between it and its authority.
+    /// The certificate chain to present.
     pub cert_file: Option<PathBuf>,
-    /// The key of it.
+    /// The private key of the certificate.
     pub key_file: Option<PathBuf>,
-    /// The certificate that is shown to other servers, if it is another than that which clients see.
+    /// The certificate to present to other servers, if different.
     pub client_cert_file: Option<PathBuf>,
-    /// The key of it.
+    /// The private key of that certificate.
     pub client_key_file: Option<PathBuf>,
-    /// The authorities that clients must have their certificates from. Given, a certificate is asked for.
+    /// The CAs of client certificates. If set, clients must present one.
     pub trusted_ca_file: Option<PathBuf>,
-    /// Ask for certificates, and take the names in them for those of users. Without a file, the authorities of the system are trusted.
+    /// Requires client certificates, whose common names are user names. Without a CA file, the
+    /// system's CAs are trusted.
     pub client_cert_auth: bool,
-    /// The certificates that were revoked.
+    /// The revocation list.
     pub crl_file: Option<PathBuf>,
-    /// If there are any: common names, of which a client must have one.
+    /// If not empty, a client certificate must have one of these common names.
     pub allowed_cns: Vec<String>,
-    /// If there are any: names or addresses, of which the certificate of a client must be for one.
+    /// If not empty, a client certificate must be for one of these names or addresses.
     pub allowed_hostnames: Vec<String>,
-    /// Speak with whoever is there: what was made for oneself is vouched for by nobody.
+    /// Connects to servers without verifying their certificates, as self-signed ones require.
     pub insecure_skip_verify: bool,
-    /// The name that the certificates of all other servers must be for, if it is another than the one they are called by.
+    /// The name that the certificates of other servers must be for, if not the host that is dialed.
     pub server_name: Option<String>,
-    /// What is spoken.
+    /// The application protocol.
     pub protocol: Protocol,
     /// The cipher suites.
     pub suites: CipherSuites,
-    /// The versions.
+    /// The TLS versions.
     pub versions: Versions,
 }
 
 impl Info {
-    /// Whether there is nothing to show.
+    /// Returns whether there is no certificate to present.
     pub fn is_empty(&self) -> bool {
         self.cert_file.is_none() && self.key_file.is_none()
     }
 
-    /// Whether clients must show a certificate.
+    /// Returns whether clients must present a certificate.
     pub fn requires_client_cert(&self) -> bool {
         self.trusted_ca_file.is_some() || self.client_cert_auth
     }
 }
 
-/// As etcd prints it.
+/// Prints the settings as etcd does.
 impl fmt::Display for Info {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -69,22 +70,22 @@ impl fmt::Display for Info {
     }
 }
 
-/// A path, or nothing.
+/// Returns a path as text, or an empty text.
 pub(crate) fn text(path: Option<&Path>) -> String {
     path.map(|path| path.display().to_string()).unwrap_or_default()
 }
 
-/// What is spoken over TLS. What is chosen depends on it: HTTP/2 is agreed upon, and wants certain cipher suites.
+/// The application protocol over TLS. Decides ALPN and the required cipher suites.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
-    /// HTTP/2; with clients that know no better, HTTP/1.
+    /// HTTP/2, and HTTP/1 with clients that do not negotiate.
     #[default]
     Http2,
     /// HTTP/1, as between members.
     Http1,
 }
 
-/// A version of TLS. There are no others: what came before is not safe.
+/// A TLS version. Older ones are insecure and not supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
     /// TLS 1.2.
@@ -93,7 +94,7 @@ pub enum Version {
     Tls13,
 }
 
-/// The oldest and the newest version that is spoken.
+/// The range of TLS versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Versions {
     /// The oldest.

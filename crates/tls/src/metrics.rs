@@ -1,8 +1,9 @@
-//! What is counted: files that were read again, and until when the certificate is good. The names are our own; etcd has none for this.
+//! Metrics: reloads of TLS files and the expiry of certificates. The names are our own; etcd has no
+//! such metrics.
 
 use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
 
-/// What all listeners count.
+/// The TLS metrics of all listeners.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     reloads: IntCounterVec,
@@ -10,22 +11,22 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Registers them.
+    /// Registers the metrics.
     ///
     /// # Errors
-    /// If they are there already.
+    /// If they are already registered.
     pub fn new(registry: &Registry) -> Result<Metrics, prometheus::Error> {
         let reloads = IntCounterVec::new(
             Opts::new(
                 "bowline_tls_reloads_total",
-                "Changes of TLS files that were taken (result ok) or refused (result failed).",
+                "Reloads of TLS files that succeeded (result ok) or failed (result failed).",
             ),
             &["listener", "result"],
         )?;
         let expiry = IntGaugeVec::new(
             Opts::new(
                 "bowline_tls_certificate_expiry_seconds",
-                "When the certificate expires that is shown, in seconds since 1970.",
+                "When the certificate in use expires, in seconds since 1970.",
             ),
             &["listener"],
         )?;
@@ -34,17 +35,17 @@ impl Metrics {
         Ok(Metrics { reloads, expiry })
     }
 
-    /// A certificate is shown from now on.
-    pub(crate) fn shows(&self, listener: &str, not_after: i64) {
+    /// Sets the expiry of the certificate in use.
+    pub(crate) fn set_expiry(&self, listener: &str, not_after: i64) {
         self.expiry.with_label_values(&[listener]).set(not_after);
-        // So that there is something to see before anything happens.
+        // Initializes the counters, so that they are exported before the first reload.
         for result in ["ok", "failed"] {
             self.reloads.with_label_values(&[listener, result]);
         }
     }
 
-    /// Files have changed.
-    pub(crate) fn reloaded(&self, listener: &str, is_ok: bool) {
+    /// Counts a reload.
+    pub(crate) fn count_reload(&self, listener: &str, is_ok: bool) {
         let result = if is_ok { "ok" } else { "failed" };
         self.reloads.with_label_values(&[listener, result]).inc();
     }

@@ -1,4 +1,4 @@
-//! TLS for the listeners of one kind, with files that may change ([`Kept`]).
+//! TLS for accepted connections, with files that may change ([`ReloadingFiles`]).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustls::pki_types::CertificateDer;
 
 use crate::error::LoadError;
-use crate::generation::Generation;
-use crate::identity::{Identity, Oddity, Role, date};
+use crate::files::identity::{CertificateWarning, Identity, Role, date};
+use crate::files::reloading_files::{ReloadOutcome, ReloadingFiles};
+use crate::files::tls_files::{FileContents, TlsFiles, check_client_pair};
+use crate::generation::ServerGeneration;
 use crate::info::{Info, text};
-use crate::kept::{Kept, News};
 use crate::metrics::Metrics;
-use crate::peer::{self, PeerCertificate, Rejected, Rejection};
-use crate::sources::{Contents, Sources, check_client_pair};
+use crate::verify::peer_certificate::{self, PeerCertificate, RejectedClient, Rejection};
 
 /// TLS for the listeners of one kind.
 #[derive(Debug)]
@@ -21,100 +21,102 @@ pub struct ServerTls {
     listener: &'static str,
     info: Info,
     metrics: Metrics,
-    kept: Kept<Generation>,
+    files: ReloadingFiles<ServerGeneration>,
 }
 
 impl ServerTls {
-    /// Reads all files. `listener` is what they are for, in logs and metrics: `client`, or `peer`.
+    /// Reads all files. `listener` identifies them in logs and metrics: `client` or `peer`.
     ///
     /// # Errors
-    /// What is wrong, and with which file.
+    /// Names the invalid file and the reason.
     pub fn load(
         listener: &'static str,
         info: Info,
         metrics: &Metrics,
     ) -> Result<ServerTls, LoadError> {
-        let kept = Kept::load(Sources::of_server(&info)?, |sources, contents| {
-            Generation::new(sources, contents, &info)
+        let files = ReloadingFiles::load(TlsFiles::for_server(&info)?, |files, contents| {
+            ServerGeneration::new(files, contents, &info)
         })?;
         check_client_pair(&info)?;
-        tell_lacking(&info);
-        let identity = &kept.made().identity;
-        metrics.shows(listener, identity.not_after);
-        tell_oddities(kept.sources(), identity, Role::Server);
-        Ok(ServerTls { listener, info, metrics: metrics.clone(), kept })
+        log_unsupported_suites(&info);
+        let identity = &files.last().identity;
+        metrics.set_expiry(listener, identity.not_after);
+        log_warnings(files.files(), identity, Role::Server);
+        Ok(ServerTls { listener, info, metrics: metrics.clone(), files })
     }
 
-    /// What it is for: `client`, or `peer`.
+    /// Returns the kind of listener: `client` or `peer`.
     pub fn listener(&self) -> &'static str {
         self.listener
     }
 
-    /// How TLS is spoken.
+    /// Returns the settings.
     pub fn info(&self) -> &Info {
         &self.info
     }
 
-    /// What to shake hands with now. Looks whether the files have changed.
-    pub fn current(&self) -> Arc<Generation> {
-        let make =
-            |sources: &Sources, contents: &Contents| Generation::new(sources, contents, &self.info);
-        self.kept.current(make, |news| match news {
-            News::Taken(served) => self.tell_reloaded(served),
-            News::Failed(error) => self.tell_failed(error),
+    /// Returns the current generation. Reloads the files if they have changed.
+    pub fn current(&self) -> Arc<ServerGeneration> {
+        let make = |files: &TlsFiles, contents: &FileContents| {
+            ServerGeneration::new(files, contents, &self.info)
+        };
+        self.files.current(make, |news| match news {
+            ReloadOutcome::Reloaded(served) => self.on_reloaded(served),
+            ReloadOutcome::Failed(error) => self.on_reload_failed(error),
         })
     }
 
-    fn tell_reloaded(&self, served: &Generation) {
-        self.metrics.reloaded(self.listener, true);
-        self.metrics.shows(self.listener, served.identity.not_after);
+    fn on_reloaded(&self, served: &ServerGeneration) {
+        self.metrics.count_reload(self.listener, true);
+        self.metrics.set_expiry(self.listener, served.identity.not_after);
         tracing::info!(
             listener = self.listener,
             tls_info = %self.info,
             not_after = date(served.identity.not_after),
-            revoked = served.revoked.as_ref().map(crate::crl::Revoked::len),
+            revoked = served.revoked.as_ref().map(crate::files::crl::RevokedSerials::len),
             "reloaded TLS files"
         );
-        tell_oddities(self.kept.sources(), &served.identity, Role::Server);
+        log_warnings(self.files.files(), &served.identity, Role::Server);
     }
 
-    fn tell_failed(&self, error: &LoadError) {
-        self.metrics.reloaded(self.listener, false);
+    fn on_reload_failed(&self, error: &LoadError) {
+        self.metrics.count_reload(self.listener, false);
         tracing::error!(
             listener = self.listener,
             %error,
-            "TLS files have changed and cannot be used; what was read before is served on"
+            "TLS files have changed and are invalid; the previous ones stay in use"
         );
     }
 
-    /// Whether a client whose handshake went well, also if it resumed a session, may stay; with the name in its certificate, which may be
-    /// empty, if it had to show one.
+    /// Decides whether a client is admitted after a successful handshake or resumption. Returns the
+    /// common name of its certificate, which may be empty, if one was required.
     ///
-    /// `origin`: where it comes from, if its certificate must be for that. Then names may be looked up, which can take long.
+    /// `origin` is the client's address, if the certificate must be for it. That check may resolve
+    /// names, which can take long.
     ///
     /// # Errors
-    /// Why not, and whose certificate it was.
+    /// The reason for a rejection, and the client's certificate.
     pub fn admit(
         &self,
-        generation: &Generation,
+        generation: &ServerGeneration,
         chain: Option<&[CertificateDer<'_>]>,
         origin: Option<IpAddr>,
-    ) -> Result<Option<Arc<str>>, Box<Rejected>> {
+    ) -> Result<Option<Arc<str>>, Box<RejectedClient>> {
         let Some((chain, first)) = chain.and_then(|chain| Some((chain, chain.first()?))) else {
             return Ok(None);
         };
-        let rejected = |why, certificate| Box::new(Rejected { why, certificate });
+        let rejected = |reason, certificate| Box::new(RejectedClient { reason, certificate });
         let peer = PeerCertificate::parse(first)
-            .map_err(|why| rejected(why, PeerCertificate::default()))?;
-        match judge(generation, &peer, chain, origin) {
+            .map_err(|reason| rejected(reason, PeerCertificate::default()))?;
+        match check_client(generation, &peer, chain, origin) {
             Ok(()) => Ok(Some(peer.common_name.into())),
-            Err(why) => Err(rejected(why, peer)),
+            Err(reason) => Err(rejected(reason, peer)),
         }
     }
 }
 
-fn judge(
-    generation: &Generation,
+fn check_client(
+    generation: &ServerGeneration,
     peer: &PeerCertificate,
     chain: &[CertificateDer<'_>],
     origin: Option<IpAddr>,
@@ -126,7 +128,7 @@ fn judge(
         return Err(Rejection::Expired);
     }
     let Some(revoked) = &generation.revoked else { return Ok(()) };
-    chain.iter().try_for_each(|certificate| peer::check_revoked(certificate, revoked))
+    chain.iter().try_for_each(|certificate| peer_certificate::check_revoked(certificate, revoked))
 }
 
 fn now() -> i64 {
@@ -134,26 +136,26 @@ fn now() -> i64 {
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
-pub(crate) fn tell_lacking(info: &Info) {
-    let lacking = info.suites.lacking();
-    if !lacking.is_empty() {
-        tracing::warn!(cipher_suites = ?lacking, "ignoring cipher suites that are not supported by Bowline");
+pub(crate) fn log_unsupported_suites(info: &Info) {
+    let unsupported = info.suites.unsupported();
+    if !unsupported.is_empty() {
+        tracing::warn!(cipher_suites = ?unsupported, "ignoring cipher suites that are not supported by Bowline");
     }
 }
 
-pub(crate) fn tell_oddities(sources: &Sources, identity: &Identity, role: Role) {
-    let cert_file = text(sources.cert());
-    for oddity in identity.oddities(role, now()) {
-        match oddity {
-            Oddity::Expired { since } => {
+pub(crate) fn log_warnings(files: &TlsFiles, identity: &Identity, role: Role) {
+    let cert_file = text(files.cert());
+    for warning in identity.warnings(role, now()) {
+        match warning {
+            CertificateWarning::Expired { since } => {
                 tracing::warn!(%cert_file, not_after = since, "the certificate has expired");
             }
-            Oddity::NotYetValid { until } => {
+            CertificateWarning::NotYetValid { until } => {
                 tracing::warn!(%cert_file, not_before = until, "the certificate is not valid yet");
             }
-            Oddity::NotFor(role) => {
-                let (whom, usage) = role.texts();
-                tracing::warn!(%cert_file, "the certificate is not for {whom}: its extended key usage has no {usage}");
+            CertificateWarning::NotFor(role) => {
+                let (role, usage) = role.texts();
+                tracing::warn!(%cert_file, "the certificate is not for {role}: its extended key usage has no {usage}");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! A call that is traced.
+//! A traced call.
 
 use std::time::SystemTime;
 
@@ -9,7 +9,7 @@ use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use crate::span::{Span, key_value};
 use crate::tracer::{Tracer, new_span_id};
 
-/// A call that is traced, and its place in the trace.
+/// A traced call, and its position in the trace.
 #[derive(Debug)]
 pub struct Call {
     tracer: Tracer,
@@ -22,33 +22,37 @@ impl Call {
         Call { tracer, context, parent }
     }
 
-    /// Tells of a part of it, at any time.
+    /// Queues a part of the call, at any time.
     pub fn child(&self, span: Span) {
-        let place = Place { context: self.at(new_span_id()), parent: self.context.span_id() };
-        self.tell(span, place, SpanKind::Internal, Status::Unset);
+        let position =
+            SpanPosition { context: self.at(new_span_id()), parent: self.context.span_id() };
+        self.queue_span(span, position, SpanKind::Internal, Status::Unset);
     }
 
-    /// Tells of all of it, when it has ended; and if it failed, how.
+    /// Queues the call itself when it has ended, with its failure if any.
     pub fn end(&self, span: Span, failure: Option<String>) {
         let status = failure.map_or(Status::Unset, Status::error);
-        let place = Place { context: self.context.clone(), parent: self.parent };
-        self.tell(span, place, SpanKind::Server, status);
+        let position = SpanPosition { context: self.context.clone(), parent: self.parent };
+        self.queue_span(span, position, SpanKind::Server, status);
     }
 
-    fn tell(&self, span: Span, place: Place, kind: SpanKind, status: Status) {
+    fn queue_span(&self, span: Span, position: SpanPosition, kind: SpanKind, status: Status) {
         let Span { name, began, ended, attributes, events, children } = span;
         for child in children {
-            let below = Place { context: self.at(new_span_id()), parent: place.context.span_id() };
-            self.tell(child, below, SpanKind::Internal, Status::Unset);
+            let below = SpanPosition {
+                context: self.at(new_span_id()),
+                parent: position.context.span_id(),
+            };
+            self.queue_span(child, below, SpanKind::Internal, Status::Unset);
         }
         self.tracer.queue().push(SpanData {
-            parent_span_id: place.parent,
+            parent_span_id: position.parent,
             parent_span_is_remote: kind == SpanKind::Server,
-            span_context: place.context,
+            span_context: position.context,
             span_kind: kind,
             name,
             start_time: began,
-            // Whatever the clocks say, nothing ends before it began.
+            // Clocks may go back; a span must not end before it begins.
             end_time: ended.max(began),
             attributes: attributes.into_iter().map(key_value).collect(),
             dropped_attributes_count: 0,
@@ -59,7 +63,7 @@ impl Call {
         });
     }
 
-    /// The same trace, at another span.
+    /// Returns the context of another span of the trace.
     fn at(&self, span: SpanId) -> SpanContext {
         let context = &self.context;
         let state = context.trace_state().clone();
@@ -77,8 +81,8 @@ impl Call {
     }
 }
 
-/// Where a span belongs.
-struct Place {
+/// The context of a span and its parent.
+struct SpanPosition {
     context: SpanContext,
     parent: SpanId,
 }
@@ -105,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_of_spans_keeps_its_shape() {
+    fn nested_spans_keep_their_parents() {
         let (queue, mut spans) = queue(8);
         let call = Tracer::new(1_000_000, queue).begin(&HeaderMap::new()).unwrap();
         let sync = Span::new("sync", at(2), at(6));
@@ -115,24 +119,24 @@ mod tests {
         call.child(put);
         call.end(Span::new("KV/Put", at(0), at(9)), None);
 
-        let told = waiting(&mut spans);
-        let names: Vec<_> = told.iter().map(|span| &*span.name).collect();
+        let queued = waiting(&mut spans);
+        let names: Vec<_> = queued.iter().map(|span| &*span.name).collect();
         assert_eq!(names, ["sync", "propose", "put", "KV/Put"]);
-        let parents: Vec<_> = told[1..].iter().map(|span| span.span_context.span_id()).collect();
-        assert_eq!(told[..3].iter().map(|span| span.parent_span_id).collect::<Vec<_>>(), parents);
-        assert_eq!(told[3].span_kind, SpanKind::Server);
-        assert_eq!(told[3].parent_span_id, SpanId::INVALID);
-        let traces = told.iter().map(|span| span.span_context.trace_id());
+        let parents: Vec<_> = queued[1..].iter().map(|span| span.span_context.span_id()).collect();
+        assert_eq!(queued[..3].iter().map(|span| span.parent_span_id).collect::<Vec<_>>(), parents);
+        assert_eq!(queued[3].span_kind, SpanKind::Server);
+        assert_eq!(queued[3].parent_span_id, SpanId::INVALID);
+        let traces = queued.iter().map(|span| span.span_context.trace_id());
         assert!(traces.into_iter().all(|trace| trace == call.context().trace_id()));
-        assert_eq!(told[2].attributes[0].key.as_str(), "key");
+        assert_eq!(queued[2].attributes[0].key.as_str(), "key");
     }
 
     #[test]
-    fn nothing_ends_before_it_began() {
+    fn a_span_does_not_end_before_it_begins() {
         let (queue, mut spans) = queue(8);
         let call = Tracer::new(1_000_000, queue).begin(&HeaderMap::new()).unwrap();
         call.end(Span::new("KV/Put", at(5), at(4)), Some("no".to_owned()));
-        let told = waiting(&mut spans);
-        assert_eq!((told[0].end_time, &told[0].status), (at(5), &Status::error("no")));
+        let queued = waiting(&mut spans);
+        assert_eq!((queued[0].end_time, &queued[0].status), (at(5), &Status::error("no")));
     }
 }

@@ -1,12 +1,13 @@
-//! How spans get to a collector.
+//! Sends spans to a collector.
 //!
 //! ```text
-//!   calls ──► queue, 2048 spans ──► thread `trace`: up to 512 at a time, or what there is after a second ──► OTLP
-//!               │ full                                                                                        │ fails, after three more attempts
-//!               └─► dropped{reason="queue_full"}                                                              └─► dropped{reason="export_failed"}
+//!   calls ─► queue of 2048 ─► thread `trace`: batches of 512, or after one second ─► OTLP
+//!              │ full                                                                │ fails
+//!              └─► dropped{reason="queue_full"}         dropped{reason="export_failed"} ◄┘
 //! ```
 //!
-//! The thread is its own, with a runtime of its own: neither encoding nor waiting for a collector takes time from those who serve.
+//! An export is retried three times. The thread has its own runtime: neither encoding nor waiting
+//! for a collector delays requests.
 
 use std::io;
 use std::sync::mpsc as std_mpsc;
@@ -25,16 +26,16 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{Settings, StartError};
 
-/// Spans that may wait to be sent.
+/// The most queued spans.
 pub const QUEUE_SPANS_MAX: usize = 2048;
-/// Spans that are sent together.
+/// The most spans of a batch.
 const BATCH_SPANS_MAX: usize = 512;
-/// How long the first of them waits for others.
+/// The longest time that a span waits for a batch.
 const BATCH_TIME: Duration = Duration::from_secs(1);
-/// How often the log tells that nothing gets through.
+/// The interval of log lines about failures.
 const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Where spans wait to be sent.
+/// The queue of spans to send.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
     spans: mpsc::Sender<SpanData>,
@@ -42,7 +43,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Adds one, if there is room and somebody sends it.
+    /// Queues a span, or drops it if the queue is full.
     pub(crate) fn push(&self, span: SpanData) {
         if self.spans.try_send(span).is_err() {
             self.full.inc();
@@ -50,7 +51,7 @@ impl Queue {
     }
 }
 
-/// The thread that sends.
+/// The exporter thread.
 #[derive(Debug)]
 pub struct Export {
     stop: oneshot::Sender<()>,
@@ -58,17 +59,17 @@ pub struct Export {
 }
 
 impl Export {
-    /// Sends what waits, and stops. Returns when that is done, or has taken so long.
+    /// Sends the queued spans and stops. Returns after at most `patience`.
     pub fn close(self, patience: Duration) {
-        // If nobody listens, it has stopped already.
+        // Fails if the thread has ended.
         let _ = self.stop.send(());
         if self.stopped.recv_timeout(patience) == Err(std_mpsc::RecvTimeoutError::Timeout) {
-            tracing::warn!("the last spans could not be sent in time");
+            tracing::warn!("timed out sending the last spans");
         }
     }
 }
 
-/// Starts it.
+/// Starts the exporter thread.
 pub(crate) fn start(
     settings: &Settings,
     registry: &Registry,
@@ -83,7 +84,7 @@ pub(crate) fn start(
     let (done, stopped) = std_mpsc::channel();
     spawn(move || {
         runtime.block_on(sender.run(stopping));
-        // Whoever waits may have given up.
+        // The caller may have given up.
         let _ = done.send(());
     })?;
     Ok((queue, Export { stop, stopped }))
@@ -100,14 +101,15 @@ fn channel(spans_max: usize, dropped: &IntCounterVec) -> (Queue, mpsc::Receiver<
 }
 
 fn dropped(registry: &Registry) -> Result<IntCounterVec, prometheus::Error> {
-    let help = "Spans that were not sent, because too many waited or nobody took them.";
+    let help = "Spans that were not sent, because the queue was full or the export failed.";
     let opts = Opts::new("bowline_trace_spans_dropped_total", help);
     let dropped = IntCounterVec::new(opts, &["reason"])?;
     registry.register(Box::new(dropped.clone()))?;
     Ok(dropped)
 }
 
-/// Compat: as with etcd, there is no encryption; and what the environment says of the resource is overruled by the flags.
+/// Compat: as in etcd, there is no encryption, and the flags override the resource of the
+/// environment.
 fn exporter(settings: &Settings) -> Result<OtlpExporter, StartError> {
     let endpoint = format!("http://{}", settings.address);
     let mut exporter = OtlpExporter::builder().with_tonic().with_endpoint(endpoint).build()?;
@@ -120,7 +122,7 @@ fn exporter(settings: &Settings) -> Result<OtlpExporter, StartError> {
     Ok(exporter)
 }
 
-/// Who sends.
+/// Sends batches of spans.
 struct Sender<E> {
     spans: mpsc::Receiver<SpanData>,
     exporter: E,
@@ -133,9 +135,9 @@ impl<E: SpanExporter> Sender<E> {
         loop {
             tokio::select! {
                 biased;
-                // An error says that nobody can stop it any more, which comes to the same.
+                // Dropping the sender also stops it.
                 _ = &mut stop => break,
-                () = gather(&mut self.spans, &mut batch) => self.send(&mut batch).await,
+                () = collect_batch(&mut self.spans, &mut batch) => self.send(&mut batch).await,
             }
         }
         self.spans.close();
@@ -147,16 +149,17 @@ impl<E: SpanExporter> Sender<E> {
     async fn send(&mut self, batch: &mut Vec<SpanData>) {
         let count = batch.len();
         let sent = self.exporter.export(std::mem::take(batch)).await;
-        self.failures.note(&sent, count);
+        self.failures.record(&sent, count);
     }
 }
 
-/// Waits for spans: until there are enough for a batch, or the first has waited for its time. What it has gathered stays, if it is given up.
-async fn gather(spans: &mut mpsc::Receiver<SpanData>, batch: &mut Vec<SpanData>) {
+/// Waits for a full batch, or until its first span has waited long enough. Cancel-safe: the spans
+/// stay in `batch`.
+async fn collect_batch(spans: &mut mpsc::Receiver<SpanData>, batch: &mut Vec<SpanData>) {
     if batch.is_empty() {
         match spans.recv().await {
             Some(first) => batch.push(first),
-            // Nobody can ask for a trace any more; whoever stops this will.
+            // All tracers are dropped; only a stop can follow.
             None => std::future::pending().await,
         }
     }
@@ -168,19 +171,19 @@ async fn gather(spans: &mut mpsc::Receiver<SpanData>, batch: &mut Vec<SpanData>)
     }
 }
 
-/// What could not be sent, and when that was last told.
+/// Counts spans that could not be sent, and limits the log lines about them.
 struct Failures {
     dropped: IntCounter,
-    told: Option<Instant>,
+    last_logged: Option<Instant>,
     is_failing: bool,
 }
 
 impl Failures {
     fn new(dropped: IntCounter) -> Failures {
-        Failures { dropped, told: None, is_failing: false }
+        Failures { dropped, last_logged: None, is_failing: false }
     }
 
-    fn note(&mut self, sent: &OTelSdkResult, count: usize) {
+    fn record(&mut self, sent: &OTelSdkResult, count: usize) {
         match sent {
             Ok(()) if std::mem::take(&mut self.is_failing) => {
                 tracing::info!("spans are exported again");
@@ -189,16 +192,16 @@ impl Failures {
             Err(error) => {
                 self.is_failing = true;
                 self.dropped.inc_by(count as u64);
-                self.tell(error);
+                self.log(error);
             }
         }
     }
 
-    fn tell(&mut self, error: &dyn std::error::Error) {
-        if self.told.is_some_and(|told| told.elapsed() < REPORT_INTERVAL) {
+    fn log(&mut self, error: &dyn std::error::Error) {
+        if self.last_logged.is_some_and(|last| last.elapsed() < REPORT_INTERVAL) {
             return;
         }
-        self.told = Some(Instant::now());
+        self.last_logged = Some(Instant::now());
         let dropped = self.dropped.get();
         tracing::warn!(%error, dropped_spans = dropped, "failed to export spans");
     }
@@ -243,7 +246,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Notes how many came together, and takes them or not.
+    /// Records the sizes of batches, and accepts or refuses them.
     #[derive(Clone, Debug, Default)]
     struct Collector {
         batches: Arc<Mutex<Vec<usize>>>,
@@ -254,7 +257,7 @@ pub(crate) mod tests {
         async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
             self.batches.lock().unwrap().push(batch.len());
             match self.refuses {
-                true => Err(OTelSdkError::InternalFailure("nobody is there".to_owned())),
+                true => Err(OTelSdkError::InternalFailure("unreachable".to_owned())),
                 false => Ok(()),
             }
         }
@@ -288,18 +291,18 @@ pub(crate) mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn spans_are_sent_together() {
+    async fn spans_are_sent_in_batches() {
         let running = Running::start(false);
         for _ in 0..BATCH_SPANS_MAX + 3 {
             running.queue.push(span());
         }
         tokio::time::sleep(2 * BATCH_TIME).await;
         running.queue.push(span());
-        assert_eq!(running.stop().await, [BATCH_SPANS_MAX, 3, 1], "the last when it stops");
+        assert_eq!(running.stop().await, [BATCH_SPANS_MAX, 3, 1], "the last batch is sent on stop");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_does_not_fit_is_dropped_and_counted() {
+    async fn spans_beyond_the_queue_are_dropped_and_counted() {
         let (queue, mut spans) = queue(2);
         (0..5).for_each(|_| queue.push(span()));
         assert_eq!(waiting(&mut spans).len(), 2);
@@ -310,7 +313,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_nobody_takes_is_counted_and_told_once_a_while() {
+    async fn failed_exports_are_counted_and_logged_at_intervals() {
         let running = Running::start(true);
         let failed = running.failed.clone();
         for _ in 0..3 {
@@ -322,17 +325,17 @@ pub(crate) mod tests {
 
         let mut failures = Failures::new(failed);
         let refused = Err(OTelSdkError::InternalFailure("no".to_owned()));
-        failures.note(&refused, 1);
-        let first = failures.told;
-        failures.note(&refused, 1);
-        assert_eq!(failures.told, first, "once");
+        failures.record(&refused, 1);
+        let first = failures.last_logged;
+        failures.record(&refused, 1);
+        assert_eq!(failures.last_logged, first, "logged once");
         tokio::time::advance(REPORT_INTERVAL).await;
-        failures.note(&refused, 1);
-        assert_ne!(failures.told, first, "and again after a while");
+        failures.record(&refused, 1);
+        assert_ne!(failures.last_logged, first, "logged again after the interval");
     }
 
     #[test]
-    fn an_address_that_is_none_is_refused() {
+    fn an_invalid_address_is_refused() {
         let settings = Settings {
             address: "not an address".to_owned(),
             service_name: "etcd".to_owned(),
@@ -344,9 +347,9 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn closing_does_not_wait_for_a_collector_that_is_not_there() {
+    fn closing_does_not_wait_for_a_missing_collector() {
         let settings = Settings {
-            // The port of nobody: discarded, on loopback.
+            // The discard port, where nothing listens.
             address: "127.0.0.1:9".to_owned(),
             service_name: "etcd".to_owned(),
             instance_id: Some("me".to_owned()),

@@ -1,12 +1,13 @@
-//! Distributed tracing: which calls are traced, and how their spans get to a collector.
+//! Distributed tracing: which calls are traced, and how their spans reach a collector.
 //!
 //! ```text
-//!   traceparent: 00-0af7…319c-b7ad…3331-01 ──► Tracer::begin ──► Call ──► Span, with spans in it ──► queue ──► thread `trace` ──► OTLP over gRPC
-//!                                                 │ not sampled                                      │ full
-//!                                                 └─► nothing                                        └─► dropped, and counted
+//!   traceparent: 00-0af7… ─► Tracer::begin ─► Call ─► Span tree ─► queue ─► thread `trace` ─► OTLP
+//!                              │ not sampled                         │ full
+//!                              └─► None                              └─► dropped and counted
 //! ```
 //!
-//! What becomes of a call is known when it ends. So whoever serves it keeps a [`Call`], notes moments, and in the end tells it all at once, as a tree:
+//! The spans of a call are known when it ends. So the server keeps a [`Call`], records times, and
+//! finally queues all spans as a tree:
 //!
 //! ```text
 //!   etcdserverpb.KV/Put   12.000 … 12.009    server, below b7ad…3331, or the root of a trace
@@ -16,14 +17,14 @@
 //!     └ apply             12.007 … 12.008
 //! ```
 //!
-//! What is always true:
+//! Invariants:
 //!
-//! - A call that is not sampled costs a look at its headers, and none at all without a [`Tracer`].
-//! - Nobody waits for a collector: spans that do not fit the queue ([`QUEUE_SPANS_MAX`]) are dropped, and so are those that could not be sent; all of them are
-//!   counted, and the log says so, but not each time.
-//! - What a span holds is bounded, whatever the request held ([`TEXT_BYTES_MAX`]).
+//! - A call that is not sampled costs a look at its headers, and nothing without a [`Tracer`].
+//! - No request waits for a collector: spans beyond the queue ([`QUEUE_SPANS_MAX`]) are dropped, as
+//!   are spans that cannot be sent. All of them are counted, and logged at intervals.
+//! - The size of a span is bounded, whatever the request ([`TEXT_BYTES_MAX`]).
 //!
-//! What is worth a span, and what it is called, is for others. So is everything but spans: logs and metrics go their own ways.
+//! Callers decide what is worth a span and name it. Logs and metrics are not part of this crate.
 
 mod call;
 mod export;
@@ -36,37 +37,37 @@ pub use export::{Export, QUEUE_SPANS_MAX};
 pub use span::{Span, TEXT_BYTES_MAX, Value};
 pub use tracer::Tracer;
 
-/// Where spans go, and how many of them.
+/// The collector, and the sampling rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Host and port of a collector that speaks OTLP over gRPC.
+    /// The host and port of a collector that speaks OTLP over gRPC.
     pub address: String,
-    /// What all members are called together: `service.name`.
+    /// The common name of all members: `service.name`.
     pub service_name: String,
-    /// What this one is called, if it has a name: `service.instance.id`.
+    /// The name of this member, if any: `service.instance.id`.
     pub instance_id: Option<String>,
-    /// Of a million calls that come without a decision, how many are traced.
+    /// The number of calls traced per million, of those without a sampling decision.
     pub sampled_per_million: u32,
 }
 
-/// Why nothing can be traced.
+/// The reason tracing could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// There can be no collector at such an address, or a setting of its environment makes no sense.
+    /// The address, or a variable of the environment, is invalid.
     #[error("distributed tracing: {0}")]
     Exporter(#[from] opentelemetry_otlp::ExporterBuildError),
-    /// There is no thread to send from.
+    /// The exporter thread could not be started.
     #[error("distributed tracing: {0}")]
     Thread(#[from] std::io::Error),
-    /// What is counted is counted by somebody else already.
+    /// The metrics are already registered.
     #[error("distributed tracing: {0}")]
     Metrics(#[from] prometheus::Error),
 }
 
-/// Begins to trace: the one who decides, and the one who sends.
+/// Starts tracing: returns the tracer, and the handle of the exporter thread.
 ///
 /// # Errors
-/// As [`StartError`] tells. That nobody is at the address is not among them: somebody may come.
+/// See [`StartError`]. An unreachable collector is not an error: it may appear later.
 pub fn start(
     settings: &Settings,
     registry: &prometheus::Registry,

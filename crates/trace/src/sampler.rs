@@ -1,14 +1,14 @@
-//! Which calls are traced that nobody has decided about.
+//! Samples calls that come without a sampling decision.
 
 use opentelemetry::TraceId;
 
-/// The parts that a rate is told in.
+/// The unit of the sampling rate.
 const MILLION: u32 = 1_000_000;
 
-/// So many of a million.
+/// Samples a number of calls per million.
 ///
-/// Compat: which ones follows from the id of the trace, as with etcd: its last eight bytes, halved, are below the same part of their range. So all who are
-/// asked about a trace decide alike.
+/// Compat: as in etcd, the trace id decides: its last eight bytes, halved, must be below the rate's
+/// share of their range. So all services decide alike about a trace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sampler {
     below: u64,
@@ -20,7 +20,7 @@ impl Sampler {
         Sampler { below: u64::try_from(part / u128::from(MILLION)).unwrap_or(1 << 63) }
     }
 
-    /// Whether there is no use in asking.
+    /// Returns whether no call is sampled.
     pub(crate) fn is_never(self) -> bool {
         self.below == 0
     }
@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn none_all_and_some() {
+    fn rates_of_zero_half_and_one_are_exact() {
         let (none, all, half) = (Sampler::new(0), Sampler::new(MILLION), Sampler::new(500_000));
         assert!(none.is_never() && !all.is_never() && !half.is_never());
         for last in [0, 1, u64::MAX / 2, u64::MAX] {
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_about_kept() {
+    fn a_rate_is_met_approximately() {
         let tenth = Sampler::new(MILLION / 10);
         let spread = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let sampled = (0..10_000).filter(|n| tenth.samples(trace(spread(*n)))).count();

@@ -1,32 +1,32 @@
-//! What is told of a call: spans, in which there are spans.
+//! The spans of a call, as a tree.
 
 use std::borrow::Cow;
 use std::time::SystemTime;
 
 use opentelemetry::KeyValue;
 
-/// The longest text of an attribute. Keys may be megabytes; whoever looks at traces knows one by its beginning.
+/// The longest text of an attribute. Keys may be megabytes; their beginning identifies them.
 pub const TEXT_BYTES_MAX: usize = 1024;
 
-/// A part of the work on a call.
+/// A timed part of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
-    /// What was done.
+    /// The name of the operation.
     pub name: Cow<'static, str>,
-    /// From when.
+    /// The start time.
     pub began: SystemTime,
-    /// Until when.
+    /// The end time.
     pub ended: SystemTime,
-    /// About what.
+    /// The attributes.
     pub attributes: Vec<(&'static str, Value)>,
-    /// What happened meanwhile, and when.
+    /// Events during the span, with their times.
     pub events: Vec<(&'static str, SystemTime)>,
-    /// The parts that it has.
+    /// The parts of this span.
     pub children: Vec<Span>,
 }
 
 impl Span {
-    /// A part of which nothing else is known.
+    /// Creates a span without attributes, events and children.
     pub fn new(name: &'static str, began: SystemTime, ended: SystemTime) -> Span {
         let name = Cow::Borrowed(name);
         Span {
@@ -40,25 +40,25 @@ impl Span {
     }
 }
 
-/// What an attribute says.
+/// The value of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Some text.
+    /// A text.
     Text(Cow<'static, str>),
     /// A number.
     Number(i64),
-    /// Whether or not.
+    /// A boolean.
     Flag(bool),
 }
 
 impl Value {
-    /// Bytes that may or may not be text, as far as they may go.
+    /// Converts bytes to text, truncated to [`TEXT_BYTES_MAX`].
     pub fn bytes(bytes: &[u8]) -> Value {
         let text = String::from_utf8_lossy(&bytes[..bytes.len().min(TEXT_BYTES_MAX)]);
         Value::Text(Cow::Owned(text.into_owned()))
     }
 
-    /// How many.
+    /// Converts a count.
     pub fn count(count: usize) -> Value {
         Value::Number(i64::try_from(count).unwrap_or(i64::MAX))
     }

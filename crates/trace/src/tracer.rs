@@ -1,4 +1,4 @@
-//! Who decides whether a call is traced.
+//! Decides which calls are traced.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use crate::call::Call;
 use crate::export::Queue;
 use crate::sampler::Sampler;
 
-/// What the spans of this program are known by.
+/// The instrumentation scope of all spans.
 const SCOPE: &str = "bowline";
 const TRACEPARENT: &str = "traceparent";
 
-/// Decides whether a call is traced. Clones are the same.
+/// Decides which calls are traced. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct Tracer {
-    shared: Arc<Shared>,
+    shared: Arc<TracerShared>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct TracerShared {
     sampler: Sampler,
     queue: Queue,
     scope: InstrumentationScope,
@@ -34,10 +34,11 @@ impl Tracer {
     pub(crate) fn new(sampled_per_million: u32, queue: Queue) -> Tracer {
         let scope = InstrumentationScope::builder(SCOPE).with_version(env!("CARGO_PKG_VERSION"));
         let sampler = Sampler::new(sampled_per_million);
-        Tracer { shared: Arc::new(Shared { sampler, queue, scope: scope.build() }) }
+        Tracer { shared: Arc::new(TracerShared { sampler, queue, scope: scope.build() }) }
     }
 
-    /// A call with these headers, if it is to be traced: as whoever called has decided, and if nobody has, as often as was asked for.
+    /// Begins a call with these headers, if it is traced: as its caller decided, or else by the
+    /// sampling rate.
     pub fn begin(&self, headers: &HeaderMap) -> Option<Call> {
         let (context, parent) = match parent(headers) {
             Some(parent) => (self.below(&parent)?, parent.span_id()),
@@ -46,7 +47,7 @@ impl Tracer {
         Some(Call::new(self.clone(), context, parent))
     }
 
-    /// In a trace that somebody else has begun.
+    /// Continues the trace of the caller.
     fn below(&self, parent: &SpanContext) -> Option<SpanContext> {
         parent.is_sampled().then(|| {
             let (trace, state) = (parent.trace_id(), parent.trace_state().clone());
@@ -54,7 +55,7 @@ impl Tracer {
         })
     }
 
-    /// In a trace of its own.
+    /// Starts a new trace.
     fn root(&self) -> Option<SpanContext> {
         if self.shared.sampler.is_never() {
             return None;
@@ -79,7 +80,7 @@ pub(crate) fn new_span_id() -> SpanId {
     RandomIdGenerator::default().new_span_id()
 }
 
-/// Where a call says that it belongs; none if it says nothing, or nothing that makes sense.
+/// Returns the caller's span; `None` if the header is missing or invalid.
 fn parent(headers: &HeaderMap) -> Option<SpanContext> {
     if !headers.contains_key(TRACEPARENT) {
         return None;
@@ -89,7 +90,7 @@ fn parent(headers: &HeaderMap) -> Option<SpanContext> {
     parent.is_valid().then_some(parent)
 }
 
-/// Compat: as in etcd, of a header that comes several times the first one counts.
+/// Compat: as in etcd, the first of repeated headers counts.
 struct Headers<'a>(&'a HeaderMap);
 
 impl Extractor for Headers<'_> {
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn who_called_decides() {
+    fn the_callers_sampling_decision_is_followed() {
         let sampled = [("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")];
         let not = [("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00")];
         assert!(begin(1_000_000, &not).is_none());
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_note_in_the_trace_is_kept() {
+    fn the_trace_state_is_preserved() {
         let headers = [
             ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
             ("tracestate", "a=b"),
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_say_is_sampled_by_rate() {
+    fn calls_without_a_decision_are_sampled_by_rate() {
         assert!(begin(0, &[]).is_none());
         let call = begin(1_000_000, &[]).unwrap();
         assert!(call.context().is_valid());
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_was_not_said() {
+    fn an_invalid_traceparent_is_ignored() {
         for text in
             ["", "00-0-0-01", "zz", "00-00000000000000000000000000000000-b7ad6b7169203331-01"]
         {

@@ -134,7 +134,7 @@ fn path(text: &str) -> Option<PathBuf> {
 
 /// Parses the cipher suites, which have Go's names.
 pub(crate) fn suites(flags: &Flags) -> Result<CipherSuites, ConfigError> {
-    CipherSuites::named(&flags.cipher_suites).map_err(|error| match error {
+    CipherSuites::from_names(&flags.cipher_suites).map_err(|error| match error {
         tls::CipherSuiteError::Unknown(name) => ConfigError::CipherSuite(name),
         error @ tls::CipherSuiteError::Http2 => ConfigError::CipherSuites(error),
     })

@@ -5,7 +5,7 @@ use hickory_resolver::config::{ConnectionConfig, NameServerConfig};
 
 use super::*;
 
-/// A server of DNS that knows one name: two hosts of a service. It ends with the process.
+/// Starts a DNS server that knows one service with two hosts. It ends with the process.
 fn server() -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
@@ -18,7 +18,7 @@ fn server() -> SocketAddr {
     address
 }
 
-/// A header of 12 bytes, one question, and what is known.
+/// Builds a response: a header of 12 bytes, the question, and the records.
 fn answer(query: &[u8]) -> Vec<u8> {
     let name_end = 12 + query[12..].iter().position(|byte| *byte == 0).unwrap() + 1;
     let question = &query[12..name_end + 4];
@@ -40,7 +40,7 @@ fn name(text: &str) -> Vec<u8> {
     labels.collect()
 }
 
-/// A record of the name in the question, good for a minute.
+/// Encodes an SRV record of the queried name, with a TTL of one minute.
 fn srv(target: &str, priority: u8, port: u16) -> Vec<u8> {
     let mut data = vec![0, priority, 0, 0];
     data.extend(port.to_be_bytes());
@@ -59,11 +59,11 @@ fn dns(server: SocketAddr) -> SystemDns {
 }
 
 #[test]
-fn records_are_asked_for() {
+fn srv_records_are_queried() {
     let dns = dns(server());
     let mut records = dns.srv("etcd-server-ssl", "example.com").unwrap();
     records.sort();
-    let record = |target: &str, priority, port| Record { priority, target: target.into(), port };
+    let record = |target: &str, priority, port| SrvRecord { priority, target: target.into(), port };
     let expected = [record("m1.example.com.", 10, 2381), record("m2.example.com.", 20, 2380)];
     assert_eq!(records, expected);
     assert_eq!(
@@ -73,7 +73,7 @@ fn records_are_asked_for() {
 }
 
 #[test]
-fn addresses_are_the_systems() {
+fn addresses_are_resolved_by_the_system() {
     let dns = SystemDns::default();
     assert_eq!(dns.address("localhost", 7).unwrap().to_string(), "127.0.0.1:7");
     assert_eq!(dns.address("10.0.0.7", 7).unwrap().to_string(), "10.0.0.7:7");

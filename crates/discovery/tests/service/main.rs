@@ -1,9 +1,9 @@
-//! A list that a service keeps: what goes over the wire.
+//! Registration with a discovery service over gRPC.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 
-mod door;
-mod fake;
+mod fake_auth;
+mod fake_service;
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use prometheus::Registry;
 use tokio::net::TcpListener;
 use tonic::Status;
 
-use fake::Service;
+use fake_service::FakeService;
 
-/// How long something may take that must not take for ever.
+/// The time limit of anything that should end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn settings(endpoints: &[&str]) -> Settings {
@@ -38,8 +38,8 @@ async fn joined(settings: Settings, id: u64, info: &'static str) -> Result<Strin
 }
 
 #[tokio::test]
-async fn three_members_find_each_other() {
-    let service = Service::with_size("3");
+async fn three_members_discover_each_other() {
+    let service = FakeService::with_size("3");
     let url = service.start().await;
     let first = tokio::spawn(joined(settings(&[&url]), 1, "m1=http://10.0.0.1:2380"));
     let second = tokio::spawn(joined(settings(&[&url]), 2, "m2=http://10.0.0.2:2380"));
@@ -56,59 +56,64 @@ async fn three_members_find_each_other() {
 }
 
 #[tokio::test]
-async fn without_a_size_there_is_no_cluster() {
-    let service = Service::with_size("many");
+async fn invalid_sizes_and_endpoints_are_refused() {
+    let service = FakeService::with_size("many");
     let url = service.start().await;
     let bad = joined(settings(&[&url]), 1, "m1=http://10.0.0.1:2380").await;
     assert_eq!(bad, Err("discovery: size key is bad".to_owned()));
-    let nobody = joined(settings(&[]), 1, "m1=http://10.0.0.1:2380").await;
-    assert_eq!(nobody, Err("etcdclient: no available endpoints".to_owned()));
-    let odd = joined(settings(&["ftp://x:1"]), 1, "m1=http://10.0.0.1:2380").await;
-    assert_eq!(odd, Err("URL scheme must be http, https, unix, or unixs: ftp://x:1".to_owned()));
+    let no_endpoints = joined(settings(&[]), 1, "m1=http://10.0.0.1:2380").await;
+    assert_eq!(no_endpoints, Err("etcdclient: no available endpoints".to_owned()));
+    let invalid = joined(settings(&["ftp://x:1"]), 1, "m1=http://10.0.0.1:2380").await;
+    assert_eq!(
+        invalid,
+        Err("URL scheme must be http, https, unix, or unixs: ftp://x:1".to_owned())
+    );
 }
 
-/// The settings of a user with a password.
+/// Settings with a user and password.
 fn settings_of_root(endpoints: &[&str]) -> Settings {
     let user = User { name: "root".to_owned(), password: "secret".to_owned(), ..User::default() };
     Settings { user, ..settings(endpoints) }
 }
 
-/// Lets somebody else come once there is a watch that was let in: the one with this number.
-async fn comes_to_watch(service: Service, number: u32) {
-    while service.door.calls("watch") < number {
+/// Registers another member once the watch with this number is open.
+async fn register_during_watch(service: FakeService, number: u32) {
+    while service.auth.calls("watch") < number {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     service.store(b"/_etcd/registry/t/members/2", b"m2=http://10.0.0.2:2380");
 }
 
 #[tokio::test]
-async fn a_token_that_counts_no_more_is_replaced_whatever_was_asked() {
+async fn a_stale_token_is_replaced_in_every_request() {
     for stale in [
         Status::unauthenticated("etcdserver: invalid auth token"),
         Status::invalid_argument("etcdserver: revision of auth store is old"),
         Status::invalid_argument("etcdserver: user name is empty"),
     ] {
-        let service = Service::with_size("2");
-        service.door.lock(None);
+        let service = FakeService::with_size("2");
+        service.auth.lock(None);
         for call in ["range", "put", "watch"] {
-            service.door.refuse(call, stale.clone());
+            service.auth.refuse(call, stale.clone());
         }
         let url = service.start().await;
-        let other = tokio::spawn(comes_to_watch(service.clone(), 2));
+        let other = tokio::spawn(register_during_watch(service.clone(), 2));
         let joined = joined(settings_of_root(&[&url]), 1, "m1=http://10.0.0.1:2380");
-        let joined = tokio::time::timeout(PATIENCE, joined).await.expect("no endless retries");
+        let joined =
+            tokio::time::timeout(PATIENCE, joined).await.expect("timed out joining the cluster");
         assert_eq!(joined.unwrap(), "m1=http://10.0.0.1:2380,m2=http://10.0.0.2:2380");
         other.await.unwrap();
-        // The first token, and one more each time; two lists of two requests, and one after the watch was lost.
-        let calls = ["authenticate", "range", "put", "watch"].map(|call| service.door.calls(call));
+        // The first token and one per refusal; two reads of two requests, and one after the lost
+        // watch.
+        let calls = ["authenticate", "range", "put", "watch"].map(|call| service.auth.calls(call));
         assert_eq!(calls, [4, 1 + 2 + 2 + 1, 2, 2], "{stale}");
     }
 }
 
 #[tokio::test]
-async fn who_is_not_known_is_told_at_once() {
-    let service = Service::with_size("1");
-    service.door.lock(None);
+async fn a_wrong_password_is_refused_at_once() {
+    let service = FakeService::with_size("1");
+    service.auth.lock(None);
     let url = service.start().await;
     let mut settings = settings_of_root(&[&url]);
     "guess".clone_into(&mut settings.user.password);
@@ -118,57 +123,57 @@ async fn who_is_not_known_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn a_token_that_was_given_is_shown_and_no_other_asked_for() {
-    let service = Service::with_size("1");
-    service.door.lock(Some("given"));
+async fn a_configured_token_is_used_without_authentication() {
+    let service = FakeService::with_size("1");
+    service.auth.lock(Some("given"));
     let url = service.start().await;
     let user = User { token: "given".to_owned(), ..User::default() };
     let settings = Settings { user, ..settings(&[&url]) };
     let joined = joined(settings, 1, "m1=http://10.0.0.1:2380").await;
     assert_eq!(joined.unwrap(), "m1=http://10.0.0.1:2380");
-    assert_eq!(service.door.calls("authenticate"), 0);
+    assert_eq!(service.auth.calls("authenticate"), 0);
 }
 
 #[tokio::test]
-async fn where_nobody_is_asked_for_a_token_it_is_asked_for_once() {
-    let service = Service::with_size("1");
+async fn authentication_is_tried_once_where_it_is_disabled() {
+    let service = FakeService::with_size("1");
     let url = service.start().await;
     let joined = joined(settings_of_root(&[&url]), 1, "m1=http://10.0.0.1:2380").await;
     assert_eq!(joined.unwrap(), "m1=http://10.0.0.1:2380");
-    assert_eq!(service.door.calls("authenticate"), 1);
+    assert_eq!(service.auth.calls("authenticate"), 1);
 }
 
 #[tokio::test]
-async fn the_first_token_may_come_from_any_endpoint() {
+async fn any_endpoint_may_issue_the_first_token() {
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let dead = format!("http://{}", gone.local_addr().unwrap());
     drop(gone);
-    let service = Service::with_size("1");
-    service.door.lock(None);
+    let service = FakeService::with_size("1");
+    service.auth.lock(None);
     let url = service.start().await;
     let joined = joined(settings_of_root(&[&dead, &url]), 1, "m1=http://10.0.0.1:2380").await;
     assert_eq!(joined.unwrap(), "m1=http://10.0.0.1:2380");
 }
 
 #[tokio::test]
-async fn messages_are_no_longer_than_they_may_be() {
+async fn message_limits_are_enforced() {
     let m1 = "m1=http://10.0.0.1:2380";
-    let service = Service::with_size("1");
+    let service = FakeService::with_size("1");
     let url = service.start().await;
     let with = |request_bytes_max, answer_bytes_max| Settings {
         request_bytes_max,
         answer_bytes_max,
         ..settings(&[&url])
     };
-    let odd = joined(with(Some(3), Some(2)), 1, m1).await;
+    let invalid = joined(with(Some(3), Some(2)), 1, m1).await;
     let text = "gRPC message recv limit (2 bytes) must be greater than send limit (3 bytes)";
-    assert_eq!(odd, Err(text.to_owned()));
-    // The key of the size is longer than that, and so is what is found there. Nobody ends what goes wrong again and again.
+    assert_eq!(invalid, Err(text.to_owned()));
+    // The size key and its value exceed the limits. The request is retried forever.
     let ended = |settings| tokio::time::timeout(Duration::from_secs(1), joined(settings, 1, m1));
     assert!(ended(with(Some(16), None)).await.is_err());
-    assert_eq!(service.door.calls("range"), 0, "it never left");
+    assert_eq!(service.auth.calls("range"), 0, "the request was not sent");
     assert!(ended(with(None, Some(16))).await.is_err());
-    assert_eq!(service.door.calls("put"), 0);
+    assert_eq!(service.auth.calls("put"), 0);
     let joined = joined(with(Some(1024), Some(1024)), 1, m1).await;
     assert_eq!(joined.unwrap(), m1);
 }

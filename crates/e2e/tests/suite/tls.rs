@@ -222,9 +222,9 @@ async fn tls_files_are_reloaded_without_a_restart() {
     let next = issuers.servers.issue(&Subject { serial: 9, days: (-1, 90), ..Subject::default() });
     write(&folder.join("server.pem"), next.cert_pem.as_bytes());
     assert_eq!(alice.shown_by(&address), first);
-    let told = member.log().wait_for_message(
-        "TLS files have changed and cannot be used; what was read before is served on",
-    );
+    let told = member
+        .log()
+        .wait_for_message("TLS files have changed and are invalid; the previous ones stay in use");
     let expected =
         "{dir}/server.pem and {dir}/server.key: tls: private key does not match public key";
     assert_eq!(told["error"], member.sandbox().fill(expected).as_str());

@@ -91,7 +91,7 @@ pub enum DialError {
     #[error(transparent)]
     Name(#[from] InvalidServerName),
     /// The handshake failed.
-    #[error("{}", tls::reason(.0))]
+    #[error("{}", tls::handshake_error_text(.0))]
     Handshake(io::Error),
     /// The handshake timed out.
     #[error("net/http: TLS handshake timeout")]
@@ -125,8 +125,8 @@ impl Dialer {
     async fn secure(&self, link: ClientStream, host: &str) -> Result<ClientStream, DialError> {
         let name = self.tls.server_name(host)?;
         let connector = TlsConnector::from(self.tls.current());
-        let agreed = timeout(self.handshake_timeout, connector.connect(name, link)).await;
-        match agreed {
+        let connected = timeout(self.handshake_timeout, connector.connect(name, link)).await;
+        match connected {
             Ok(Ok(stream)) => Ok(ClientStream::tls(stream)),
             Ok(Err(error)) => Err(DialError::Handshake(error)),
             Err(_) => Err(DialError::HandshakeLate),
@@ -236,8 +236,8 @@ async fn lookup(host: &str, port: u16, deadline: Instant) -> Result<Vec<SocketAd
     }
     let unknown = |reason: String| DialError::Lookup { host: host.to_owned(), reason };
     let name = host.to_owned();
-    let asked = resolver::run_lookup(Purpose::Dial, move || (name, port).to_socket_addrs());
-    let found = timeout_at(deadline, asked).await;
+    let lookup = resolver::run_lookup(Purpose::Dial, move || (name, port).to_socket_addrs());
+    let found = timeout_at(deadline, lookup).await;
     let found = found.map_err(|_| unknown("i/o timeout".to_owned()))?;
     // The task failed: the runtime is stopping.
     let found = found.map_err(|error| unknown(error.to_string()))?;

@@ -56,7 +56,7 @@ impl GoAway {
 
     /// Returns whether no byte of the frame is written yet, so that h2 may still finish one of its
     /// own.
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(super) fn is_not_started(&self) -> bool {
         matches!(self.step, Step::Write { written: 0, .. })
     }
 
@@ -74,7 +74,7 @@ impl GoAway {
         if self.deadline.as_mut().poll(cx).is_ready() {
             return Poll::Ready(too_many_pings());
         }
-        if self.is_waiting() && !at_boundary {
+        if self.is_not_started() && !at_boundary {
             return Poll::Pending;
         }
         loop {

@@ -141,26 +141,30 @@ fn after(duration: Duration) -> Pin<Box<Sleep>> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Http2Guard<S> {
-    fn poll_farewell(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+    fn poll_goaway(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         let Some(goaway) = &mut self.goaway else { return Poll::Pending };
         goaway.poll(cx, &mut self.stream, self.sent.at_boundary())
     }
 
     /// Handles writes of h2 once the GOAWAY is due: sends the bytes that complete a frame and
     /// discards all others.
-    fn poll_write_last(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let waiting = self.goaway.as_ref().is_some_and(GoAway::is_waiting);
+    fn poll_write_before_goaway(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let not_started = self.goaway.as_ref().is_some_and(GoAway::is_not_started);
         let mut taken = bytes.len();
-        if waiting && !self.sent.at_boundary() {
+        if not_started && !self.sent.at_boundary() {
             // Polled first, since the socket may never accept the rest of the frame.
-            if let Poll::Ready(error) = self.poll_farewell(cx) {
+            if let Poll::Ready(error) = self.poll_goaway(cx) {
                 return Poll::Ready(Err(error));
             }
             let size = self.sent.until_boundary(bytes);
             taken = ready!(Pin::new(&mut self.stream).poll_write(cx, &bytes[..size]))?;
             self.on_sent(&bytes[..taken]);
         }
-        match self.poll_farewell(cx) {
+        match self.poll_goaway(cx) {
             Poll::Ready(error) => Poll::Ready(Err(error)),
             Poll::Pending => Poll::Ready(Ok(taken)),
         }
@@ -187,7 +191,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Http2Guard<S> {
             // them as processed, which is the safe side: clients do not retry them on their own.
             buffer.set_filled(before);
         }
-        me.poll_farewell(cx).map(Err)
+        me.poll_goaway(cx).map(Err)
     }
 }
 
@@ -199,7 +203,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Http2Guard<S> {
     ) -> Poll<io::Result<usize>> {
         let me = self.get_mut();
         if me.goaway.is_some() {
-            return me.poll_write_last(cx, bytes);
+            return me.poll_write_before_goaway(cx, bytes);
         }
         let size = ready!(Pin::new(&mut me.stream).poll_write(cx, bytes))?;
         me.on_sent(&bytes[..size]);
@@ -214,7 +218,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Http2Guard<S> {
         let me = self.get_mut();
         if me.goaway.is_some() {
             let first = slices.iter().find(|slice| !slice.is_empty());
-            return me.poll_write_last(cx, first.map_or(&[], |slice| slice));
+            return me.poll_write_before_goaway(cx, first.map_or(&[], |slice| slice));
         }
         let size = ready!(Pin::new(&mut me.stream).poll_write_vectored(cx, slices))?;
         let mut left = size;

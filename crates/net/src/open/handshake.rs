@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Rejections are logged with etcd's messages, and sent to the client where TLS has an alert for
-//! them. Our side is then shut down, and what the client still sends is read for a moment: closing
+//! them. Our tls is then shut down, and what the client still sends is read for a moment: closing
 //! with unread bytes would make the kernel reset the connection and discard the alert.
 
 use std::io;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tls::rustls::server::Acceptor;
-use tls::{Generation, PeerCertificate, Rejected, Rejection};
+use tls::{PeerCertificate, RejectedClient, Rejection, ServerGeneration};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -38,14 +38,14 @@ const LINGER_BYTES_MAX: usize = 64 << 10;
 /// The reason a handshake failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HandshakeError {
-    #[error("{}", tls::reason(.0))]
+    #[error("{}", tls::handshake_error_text(.0))]
     Failed(io::Error),
     #[error("i/o timeout")]
     Late,
     #[error("tls: first record does not look like a TLS handshake")]
     NotTls,
-    #[error("{}", .0.why)]
-    Rejected(Box<Rejected>),
+    #[error("{}", .0.reason)]
+    Rejected(Box<RejectedClient>),
 }
 
 /// An encrypted stream, and the common name in the client's certificate.
@@ -64,30 +64,30 @@ impl Handshake<'_> {
         &mut self,
         stream: ReplayStream<ServerStream>,
         handshakes: &Semaphore,
-        patience: Duration,
+        time_limit: Duration,
     ) -> Result<Secured, HandshakeError> {
-        let secured = self.shake_hands(stream, handshakes, patience).await;
+        let secured = self.handshake_and_admit(stream, handshakes, time_limit).await;
         if let Err(error) = &secured {
             self.log_rejection(error);
         }
         secured
     }
 
-    async fn shake_hands(
+    async fn handshake_and_admit(
         &mut self,
         stream: ReplayStream<ServerStream>,
         handshakes: &Semaphore,
-        patience: Duration,
+        time_limit: Duration,
     ) -> Result<Secured, HandshakeError> {
-        let agreed = timeout(patience, serialize_polls(handshakes, self.agree(stream))).await;
-        let agreed = match agreed.map_err(|_| HandshakeError::Late)? {
-            Ok(agreed) => agreed,
+        let result = timeout(time_limit, serialize_polls(handshakes, self.handshake(stream))).await;
+        let result = match result.map_err(|_| HandshakeError::Late)? {
+            Ok(result) => result,
             Err((error, stream)) => {
                 linger(stream).await;
                 return Err(HandshakeError::Failed(error));
             }
         };
-        let (stream, generation) = agreed;
+        let (stream, generation) = result;
         match self.admit(&stream, generation).await {
             Ok(name) => Ok((ServerStream::Tls(Box::new(stream)), name)),
             Err(rejected) => {
@@ -98,7 +98,10 @@ impl Handshake<'_> {
     }
 
     /// Performs the TLS handshake. On failure, returns the stream if an alert can still be sent.
-    async fn agree(&mut self, stream: ReplayStream<ServerStream>) -> Result<Agreed, Failed> {
+    async fn handshake(
+        &mut self,
+        stream: ReplayStream<ServerStream>,
+    ) -> Result<HandshakeOutput, HandshakeFailure> {
         let mut acceptor = LazyConfigAcceptor::new(Acceptor::default(), stream);
         let start = match (&mut acceptor).await {
             Ok(start) => start,
@@ -116,24 +119,25 @@ impl Handshake<'_> {
     async fn admit(
         &self,
         stream: &TlsStream<ReplayStream<ServerStream>>,
-        generation: Arc<Generation>,
-    ) -> Result<Option<Arc<str>>, Box<Rejected>> {
+        generation: Arc<ServerGeneration>,
+    ) -> Result<Option<Arc<str>>, Box<RejectedClient>> {
         let chain = stream.get_ref().1.peer_certificates();
-        let side = &self.tls.server;
+        let tls = &self.tls.server;
         let Some(origin) = self.origin() else {
-            return side.admit(&generation, chain, None);
+            return tls.admit(&generation, chain, None);
         };
         let Some(chain) = chain else { return Ok(None) };
         // The check resolves names, which can take long.
-        let chain: Vec<_> = chain.iter().map(|one| one.clone().into_owned()).collect();
-        let side = Arc::clone(side);
+        let chain: Vec<_> =
+            chain.iter().map(|certificate| certificate.clone().into_owned()).collect();
+        let tls = Arc::clone(tls);
         let admitted = resolver::run_lookup(Purpose::Admit, move || {
-            side.admit(&generation, Some(&chain), Some(origin))
+            tls.admit(&generation, Some(&chain), Some(origin))
         });
         // The closure does not panic, and is cancelled only with the runtime.
         admitted.await.unwrap_or_else(|error| {
-            let why = Rejection::Malformed(error.to_string());
-            Err(Box::new(Rejected { why, certificate: PeerCertificate::default() }))
+            let reason = Rejection::Malformed(error.to_string());
+            Err(Box::new(RejectedClient { reason, certificate: PeerCertificate::default() }))
         })
     }
 
@@ -173,10 +177,10 @@ impl Handshake<'_> {
     }
 }
 
-type Agreed = (TlsStream<ReplayStream<ServerStream>>, Arc<Generation>);
-type Failed = (io::Error, Option<ReplayStream<ServerStream>>);
+type HandshakeOutput = (TlsStream<ReplayStream<ServerStream>>, Arc<ServerGeneration>);
+type HandshakeFailure = (io::Error, Option<ReplayStream<ServerStream>>);
 
-/// Shuts down our side and reads for a moment. Errors end it silently.
+/// Shuts down our tls and reads for a moment. Errors end it silently.
 pub(crate) async fn linger<S: AsyncRead + AsyncWrite + Unpin>(stream: Option<S>) {
     let Some(mut stream) = stream else { return };
     let closing = async {

@@ -83,12 +83,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for ReplayStream<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let me = self.get_mut();
-        let kept = &me.bytes[me.taken..me.filled];
-        if kept.is_empty() {
+        let buffered = &me.bytes[me.taken..me.filled];
+        if buffered.is_empty() {
             return Pin::new(&mut me.stream).poll_read(cx, buffer);
         }
-        let size = kept.len().min(buffer.remaining());
-        buffer.put_slice(&kept[..size]);
+        let size = buffered.len().min(buffer.remaining());
+        buffer.put_slice(&buffered[..size]);
         me.taken += size;
         Poll::Ready(Ok(()))
     }

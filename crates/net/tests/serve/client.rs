@@ -107,17 +107,17 @@ impl Raw {
     /// Connects and sends the preface and the first SETTINGS frame.
     pub(crate) async fn connect_http2(address: &str) -> Self {
         let mut raw = Self::connect(address).await;
-        raw.say(PREFACE).await;
-        raw.say(&Frame::new(SETTINGS, 0, 0, &[]).encode()).await;
+        raw.send(PREFACE).await;
+        raw.send(&Frame::new(SETTINGS, 0, 0, &[]).encode()).await;
         raw
     }
 
-    pub(crate) async fn say(&mut self, bytes: &[u8]) {
+    pub(crate) async fn send(&mut self, bytes: &[u8]) {
         self.0.write_all(bytes).await.unwrap();
     }
 
     pub(crate) async fn ping(&mut self) {
-        self.say(&Frame::new(PING, 0, 0, b"8 bytes!").encode()).await;
+        self.send(&Frame::new(PING, 0, 0, b"8 bytes!").encode()).await;
     }
 
     /// Reads the next frame, or `None` when the server has closed.
@@ -141,7 +141,7 @@ impl Raw {
     }
 
     /// Reads until the server closes.
-    pub(crate) async fn rest(&mut self) -> String {
+    pub(crate) async fn read_to_end(&mut self) -> String {
         let mut bytes = Vec::new();
         self.0.read_to_end(&mut bytes).await.unwrap();
         String::from_utf8_lossy(&bytes).into_owned()

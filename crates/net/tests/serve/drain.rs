@@ -23,7 +23,7 @@ async fn a_drain_closes_idle_connections() {
     assert_eq!(server.handle.connections(), 0);
     http1.ended.await.unwrap().unwrap();
     http2.ended.await.unwrap().unwrap();
-    assert_eq!(silent.rest().await, "");
+    assert_eq!(silent.read_to_end().await, "");
 }
 
 #[tokio::test]
@@ -31,23 +31,23 @@ async fn a_drain_lets_requests_in_flight_finish() {
     let mut server = Server::start(Config::default());
     let (mut http1, http2) =
         (Http1::connect(&server.address()).await, Http2::connect(&server.address()).await);
-    let asking = async { tokio::join!(http1.get("/hold"), http2.get("/hold")) };
+    let calls = async { tokio::join!(http1.get("/hold"), http2.get("/hold")) };
     let draining = async {
-        server.begun.recv().await.unwrap();
-        server.begun.recv().await.unwrap();
+        server.started.recv().await.unwrap();
+        server.started.recv().await.unwrap();
         let drain = server.handle.drain(PATIENCE);
         let rest = async {
-            // Once the drain has begun, no further connection is accepted.
+            // Once the drain has started, no further connection is accepted.
             while TcpStream::connect(server.address()).await.is_ok() {
                 tokio::task::yield_now().await;
             }
             assert_eq!(server.handle.connections(), 2);
-            server.let_go();
-            server.let_go();
+            server.release();
+            server.release();
         };
         tokio::join!(drain, rest);
     };
-    let ((over_http1, over_http2), ()) = tokio::join!(asking, draining);
+    let ((over_http1, over_http2), ()) = tokio::join!(calls, draining);
     assert_eq!(over_http1.unwrap(), "held");
     assert_eq!(over_http2.unwrap(), "held");
     assert_eq!(server.handle.connections(), 0);
@@ -58,16 +58,17 @@ async fn a_drain_cuts_requests_that_do_not_finish_in_time() {
     let mut server = Server::start(Config::default());
     let (mut http1, http2) =
         (Http1::connect(&server.address()).await, Http2::connect(&server.address()).await);
-    let asking = async { tokio::join!(http1.get("/hold"), http2.get("/hold")) };
+    let calls = async { tokio::join!(http1.get("/hold"), http2.get("/hold")) };
     let draining = async {
-        let mut endings = [server.begun.recv().await.unwrap(), server.begun.recv().await.unwrap()];
+        let mut endings =
+            [server.started.recv().await.unwrap(), server.started.recv().await.unwrap()];
         server.handle.drain(SHORT).await;
         assert_eq!(server.handle.connections(), 0);
         for ending in &mut endings {
             assert_eq!(ending.recv().await, None, "the handler was dropped");
         }
     };
-    let ((over_http1, over_http2), ()) = tokio::join!(asking, draining);
+    let ((over_http1, over_http2), ()) = tokio::join!(calls, draining);
     assert!(over_http1.is_err());
     assert!(over_http2.is_err());
 }
@@ -96,25 +97,25 @@ async fn a_drain_removes_the_unix_socket() {
 async fn a_second_drain_can_shorten_the_first() {
     let mut server = Server::start(Config::default());
     let client = Http2::connect(&server.address()).await;
-    let asking = client.get("/hold");
+    let calls = client.get("/hold");
     let draining = async {
-        server.begun.recv().await.unwrap();
+        server.started.recv().await.unwrap();
         tokio::join!(server.handle.drain(PATIENCE), server.handle.drain(Duration::ZERO));
     };
-    assert!(tokio::join!(asking, draining).0.is_err());
+    assert!(tokio::join!(calls, draining).0.is_err());
 }
 
 #[tokio::test]
 async fn dropping_the_handle_cuts_all_connections() {
     let mut server = Server::start(Config::default());
     let client = Http2::connect(&server.address()).await;
-    let asking = client.get("/hold");
+    let calls = client.get("/hold");
     let dropping = async {
-        let mut ending = server.begun.recv().await.unwrap();
+        let mut ending = server.started.recv().await.unwrap();
         drop(server.handle);
         assert_eq!(ending.recv().await, None);
     };
-    assert!(tokio::join!(asking, dropping).0.is_err());
+    assert!(tokio::join!(calls, dropping).0.is_err());
 }
 
 /// Opens a connection that is upgraded to an echo protocol.
@@ -122,13 +123,13 @@ async fn upgraded(server: &mut Server) -> (Raw, Ending) {
     let mut raw = Raw::connect(&server.address()).await;
     let head =
         b"GET /switch HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\nhello";
-    raw.say(head).await;
-    let ending = server.begun.recv().await.unwrap();
-    let mut heard = Vec::new();
-    while !heard.ends_with(b"hello") {
-        heard.push(raw.0.read_u8().await.unwrap());
+    raw.send(head).await;
+    let ending = server.started.recv().await.unwrap();
+    let mut received = Vec::new();
+    while !received.ends_with(b"hello") {
+        received.push(raw.0.read_u8().await.unwrap());
     }
-    assert!(heard.starts_with(b"HTTP/1.1 101 "));
+    assert!(received.starts_with(b"HTTP/1.1 101 "));
     (raw, ending)
 }
 
@@ -149,5 +150,5 @@ async fn a_drain_cuts_an_upgraded_connection() {
     server.handle.drain(SHORT).await;
     assert_eq!(server.handle.connections(), 0);
     assert_eq!(ending.recv().await, None, "the upgraded work was dropped");
-    assert_eq!(raw.rest().await, "");
+    assert_eq!(raw.read_to_end().await, "");
 }

@@ -25,9 +25,9 @@ use tokio::sync::{Semaphore, mpsc};
 /// - `/echo` returns the request body,
 /// - `/flood` never ends,
 /// - `/switch` upgrades to an echo protocol,
-/// - `/hold` announces that it has begun, and answers when released.
+/// - `/hold` announces that it has started, and answers when released.
 pub(crate) struct Paths {
-    begun: mpsc::UnboundedSender<Ending>,
+    started: mpsc::UnboundedSender<Ending>,
     go: Arc<Semaphore>,
     speaks_http1: bool,
 }
@@ -68,7 +68,7 @@ impl Paths {
         request: Request<Incoming>,
     ) -> Response<<Self as Handler>::Body> {
         let (held, ending) = mpsc::channel(1);
-        self.begun.send(ending).expect("the test holds the receiver");
+        self.started.send(ending).expect("the test holds the receiver");
         connection.on_upgrade(async move {
             let mut io = TokioIo::new(hyper::upgrade::on(request).await.unwrap());
             let mut buffer = [0; 64];
@@ -86,7 +86,7 @@ impl Paths {
 
     async fn hold(&self) -> String {
         let (_held, ending) = mpsc::channel(1);
-        self.begun.send(ending).expect("the test holds the receiver");
+        self.started.send(ending).expect("the test holds the receiver");
         self.go.acquire().await.expect("the semaphore is never closed").forget();
         "held".to_owned()
     }
@@ -117,7 +117,7 @@ impl Body for Flood {
 pub(crate) struct Server {
     pub(crate) handle: ListenerHandle,
     /// Calls of `/hold` and `/switch` as they begin.
-    pub(crate) begun: mpsc::UnboundedReceiver<Ending>,
+    pub(crate) started: mpsc::UnboundedReceiver<Ending>,
     go: Arc<Semaphore>,
     // Dropped last, so that everything above is served to its end.
     _runtimes: Runtimes,
@@ -139,11 +139,11 @@ impl Server {
     fn speaking(address: &Address, config: Config, speaks_http1: bool) -> Self {
         let runtimes = Runtimes::start(2).unwrap();
         let listener = Listener::bind(address, SocketOptions::default()).unwrap();
-        let (sender, begun) = mpsc::unbounded_channel();
+        let (sender, started) = mpsc::unbounded_channel();
         let go = Arc::new(Semaphore::new(0));
-        let handler = Arc::new(Paths { begun: sender, go: Arc::clone(&go), speaks_http1 });
+        let handler = Arc::new(Paths { started: sender, go: Arc::clone(&go), speaks_http1 });
         let handle = net::serve(&runtimes, listener, handler, config).unwrap();
-        Self { handle, begun, go, _runtimes: runtimes }
+        Self { handle, started, go, _runtimes: runtimes }
     }
 
     pub(crate) fn address(&self) -> String {
@@ -159,7 +159,7 @@ impl Server {
     }
 
     /// Releases one call of `/hold`.
-    pub(crate) fn let_go(&self) {
+    pub(crate) fn release(&self) {
         self.go.add_permits(1);
     }
 }

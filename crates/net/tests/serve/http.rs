@@ -55,12 +55,12 @@ async fn calls_on_a_connection_are_concurrent() {
     let client = Http2::connect(&server.address()).await;
     let held = client.get("/hold");
     let others = async {
-        server.begun.recv().await.unwrap();
+        server.started.recv().await.unwrap();
         for n in 0..100 {
             let body = Bytes::from(vec![n; 500]);
             assert_eq!(client.post("/echo", body.clone()).await.unwrap(), body);
         }
-        server.let_go();
+        server.release();
     };
     assert_eq!(tokio::join!(held, others).0.unwrap(), "held");
 }
@@ -85,8 +85,8 @@ async fn concurrent_calls_get_their_own_responses() {
 async fn http1_header_names_are_written_as_in_go() {
     let server = Server::start(Config::default());
     let mut raw = Raw::connect(&server.address()).await;
-    raw.say(b"GET /whoami HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
-    let answer = raw.rest().await;
+    raw.send(b"GET /whoami HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
+    let answer = raw.read_to_end().await;
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     assert!(answer.contains("\r\nContent-Type: text/plain\r\n"), "{answer}");
     assert!(answer.contains("\r\nDate: "), "{answer}");
@@ -96,16 +96,16 @@ async fn http1_header_names_are_written_as_in_go() {
 async fn a_tls_client_of_a_plain_listener_is_disconnected() {
     let server = Server::start(Config::default());
     let mut raw = Raw::connect(&server.address()).await;
-    raw.say(b"\x16").await;
-    assert_eq!(raw.rest().await, "");
+    raw.send(b"\x16").await;
+    assert_eq!(raw.read_to_end().await, "");
 }
 
 #[tokio::test]
 async fn an_http1_client_of_an_http2_listener_is_disconnected() {
     let server = Server::without_http1();
     let mut raw = Raw::connect(&server.address()).await;
-    raw.say(b"GET").await;
-    assert_eq!(raw.rest().await, "");
+    raw.send(b"GET").await;
+    assert_eq!(raw.read_to_end().await, "");
     let answer = Http2::connect(&server.address()).await.get("/whoami").await.unwrap();
     assert!(answer.starts_with("HTTP/2.0"), "{answer}");
 }
@@ -114,6 +114,6 @@ async fn an_http1_client_of_an_http2_listener_is_disconnected() {
 async fn a_malformed_request_is_answered_with_400() {
     let server = Server::start(Config::default());
     let mut raw = Raw::connect(&server.address()).await;
-    raw.say(b"what is this?\r\n\r\n").await;
-    assert!(raw.rest().await.starts_with("HTTP/1.1 400 Bad Request\r\n"));
+    raw.send(b"what is this?\r\n\r\n").await;
+    assert!(raw.read_to_end().await.starts_with("HTTP/1.1 400 Bad Request\r\n"));
 }

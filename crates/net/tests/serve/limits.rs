@@ -25,12 +25,12 @@ async fn protocol_detection_times_out() {
     let server = Server::start(config);
     for beginning in [&b""[..], &PREFACE[..10], &PREFACE[..23]] {
         let mut raw = Raw::connect(&server.address()).await;
-        raw.say(beginning).await;
-        assert_eq!(raw.rest().await, "", "closed without an answer");
+        raw.send(beginning).await;
+        assert_eq!(raw.read_to_end().await, "", "closed without an answer");
     }
     // HTTP/2 also needs its first frame.
     let mut raw = Raw::connect(&server.address()).await;
-    raw.say(PREFACE).await;
+    raw.send(PREFACE).await;
     while raw.frame().await.is_some() {}
 }
 
@@ -39,8 +39,8 @@ async fn http1_headers_time_out() {
     let config = Config { headers_timeout: SHORT, ..Config::default() };
     let server = Server::start(config);
     let mut raw = Raw::connect(&server.address()).await;
-    raw.say(b"GET /whoami HTTP/1.1\r\nHost: loc").await;
-    assert_eq!(raw.rest().await, "");
+    raw.send(b"GET /whoami HTTP/1.1\r\nHost: loc").await;
+    assert_eq!(raw.read_to_end().await, "");
 }
 
 #[tokio::test]
@@ -48,7 +48,7 @@ async fn http2_headers_time_out() {
     let config = Config { headers_timeout: SHORT, ..Config::default() };
     let server = Server::start(config);
     let mut raw = Raw::connect_http2(&server.address()).await;
-    raw.say(&Frame::new(HEADERS, END_STREAM, 1, GET_HOLD).encode()).await;
+    raw.send(&Frame::new(HEADERS, END_STREAM, 1, GET_HOLD).encode()).await;
     while raw.frame().await.is_some() {}
 }
 
@@ -60,16 +60,16 @@ async fn the_headers_timeout_does_not_limit_the_call() {
     let mut server = Server::start(config);
     let (mut http1, http2) =
         (Http1::connect(&server.address()).await, Http2::connect(&server.address()).await);
-    let asking = async { tokio::join!(http1.get("/hold"), http2.get("/hold")) };
-    let holding = async {
-        server.begun.recv().await.unwrap();
-        server.begun.recv().await.unwrap();
+    let calls = async { tokio::join!(http1.get("/hold"), http2.get("/hold")) };
+    let releasing = async {
+        server.started.recv().await.unwrap();
+        server.started.recv().await.unwrap();
         // The timeout has passed when a later, silent connection is closed by it.
-        assert_eq!(Raw::connect(&server.address()).await.rest().await, "");
-        server.let_go();
-        server.let_go();
+        assert_eq!(Raw::connect(&server.address()).await.read_to_end().await, "");
+        server.release();
+        server.release();
     };
-    let ((over_http1, over_http2), ()) = tokio::join!(asking, holding);
+    let ((over_http1, over_http2), ()) = tokio::join!(calls, releasing);
     assert_eq!(over_http1.unwrap(), "held");
     assert_eq!(over_http2.unwrap(), "held");
 }
@@ -109,13 +109,13 @@ async fn streams_above_the_configured_maximum_are_refused() {
     assert_eq!(setting(&settings, MAX_CONCURRENT_STREAMS), Some(2));
     for stream in [1, 3, 5] {
         let flags = END_STREAM | END_HEADERS;
-        raw.say(&Frame::new(HEADERS, flags, stream, GET_HOLD).encode()).await;
+        raw.send(&Frame::new(HEADERS, flags, stream, GET_HOLD).encode()).await;
     }
     let refused = Frame::new(RST_STREAM, 0, 5, &REFUSED_STREAM);
     assert_eq!(raw.frame_of(RST_STREAM).await, refused);
-    server.begun.recv().await.unwrap();
-    server.begun.recv().await.unwrap();
-    server.let_go();
+    server.started.recv().await.unwrap();
+    server.started.recv().await.unwrap();
+    server.release();
     let ended = raw.frame_of(HEADERS).await;
     assert!([1, 3].contains(&ended.stream));
 }
@@ -153,14 +153,14 @@ async fn connections_above_the_maximum_wait_in_the_backlog() {
     assert_eq!(server.handle.connections(), 2);
 
     // Open connections are served meanwhile.
-    let asking = first.get("/hold");
+    let calls = first.get("/hold");
     let others = async {
-        server.begun.recv().await.unwrap();
+        server.started.recv().await.unwrap();
         drop(second);
         assert!(call.await.unwrap().starts_with("HTTP/1.1"));
-        server.let_go();
+        server.release();
     };
-    assert_eq!(tokio::join!(asking, others).0.unwrap(), "held");
+    assert_eq!(tokio::join!(calls, others).0.unwrap(), "held");
     assert_eq!(server.handle.connections(), 2);
 }
 
@@ -187,7 +187,7 @@ async fn too_many_pending_connections_evict_the_oldest() {
     }
     let mut client = Http1::connect(&server.address()).await;
     assert!(client.get("/whoami").await.unwrap().starts_with("HTTP/1.1"));
-    assert_eq!(silent.remove(0).rest().await, "");
+    assert_eq!(silent.remove(0).read_to_end().await, "");
     // Three silent connections, and the one that spoke.
     server.has_connections(4).await;
 }

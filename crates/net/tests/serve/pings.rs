@@ -37,7 +37,7 @@ async fn pings_are_free_while_responses_are_sent() {
     let mut raw = Raw::connect_http2(&server.address()).await;
     let get = b"\x82\x86\x04\x07/whoami\x01\x09localhost";
     for stream in (1..100).step_by(2) {
-        raw.say(&Frame::new(1, 0x5, stream, get).encode()).await;
+        raw.send(&Frame::new(1, 0x5, stream, get).encode()).await;
         while raw.frame().await.unwrap().flags & 1 == 0 {}
         raw.ping().await;
         raw.ping().await;
@@ -56,8 +56,8 @@ async fn the_ping_interval_during_a_call_is_configurable() {
     let keep_alive = KeepAlive { min_time: Duration::from_nanos(1), ..KeepAlive::default() };
     let mut server = Server::start(Config { keep_alive, ..Config::default() });
     let mut raw = Raw::connect_http2(&server.address()).await;
-    raw.say(&Frame::new(1, 0x5, 1, b"\x82\x86\x04\x05/hold\x01\x09localhost").encode()).await;
-    let _ending = server.begun.recv().await.unwrap();
+    raw.send(&Frame::new(1, 0x5, 1, b"\x82\x86\x04\x05/hold\x01\x09localhost").encode()).await;
+    let _ending = server.started.recv().await.unwrap();
     for _ in 0..20 {
         raw.ping().await;
         raw.frame_of(PING).await;
@@ -72,7 +72,7 @@ async fn a_silent_client_is_pinged_and_kept_if_it_answers() {
     for _ in 0..3 {
         let ping = raw.frame_of(PING).await;
         assert_eq!((ping.flags, ping.payload.len()), (0, 8));
-        raw.say(&Frame { flags: ACK, ..ping }.encode()).await;
+        raw.send(&Frame { flags: ACK, ..ping }.encode()).await;
     }
     assert_eq!(server.handle.connections(), 1);
 }
@@ -92,12 +92,12 @@ async fn a_client_that_stopped_reading_is_disconnected_despite_a_full_socket() {
     let keep_alive = KeepAlive { interval: SHORT, timeout: SHORT, ..KeepAlive::default() };
     let server = Server::start(Config { keep_alive, ..Config::default() });
     let mut raw = Raw::connect(&server.address()).await;
-    raw.say(PREFACE).await;
+    raw.send(PREFACE).await;
     // The client requests more than both socket buffers hold, and reads nothing.
     let window = [&[0, 4][..], &WINDOW_MAX.to_be_bytes()].concat();
-    raw.say(&Frame::new(SETTINGS, 0, 0, &window).encode()).await;
-    raw.say(&Frame::new(WINDOW_UPDATE, 0, 0, &(WINDOW_MAX - 65_535).to_be_bytes()).encode()).await;
-    raw.say(&Frame::new(1, 0x5, 1, b"\x82\x86\x04\x06/flood\x01\x09localhost").encode()).await;
+    raw.send(&Frame::new(SETTINGS, 0, 0, &window).encode()).await;
+    raw.send(&Frame::new(WINDOW_UPDATE, 0, 0, &(WINDOW_MAX - 65_535).to_be_bytes()).encode()).await;
+    raw.send(&Frame::new(1, 0x5, 1, b"\x82\x86\x04\x06/flood\x01\x09localhost").encode()).await;
     server.has_connections(1).await;
     server.has_connections(0).await;
 }

@@ -96,12 +96,12 @@ async fn connect(client: &TlsConnector, address: &str) -> io::Result<TlsStream<T
 }
 
 /// Returns the error that a rejected client sees: with TLS 1.3, after its own handshake.
-async fn heard(client: &TlsConnector, address: &str) -> Option<rustls::Error> {
-    let heard = match connect(client, address).await {
+async fn rejection(client: &TlsConnector, address: &str) -> Option<rustls::Error> {
+    let received = match connect(client, address).await {
         Ok(mut stream) => stream.read(&mut [0]).await.map(|read| assert_eq!(read, 0)),
         Err(error) => Err(error),
     };
-    let error = heard.err()?;
+    let error = received.err()?;
     error.into_inner().and_then(|inner| inner.downcast::<rustls::Error>().ok()).map(|error| *error)
 }
 
@@ -130,9 +130,9 @@ async fn http1_and_http2_are_served_over_tls() {
         let long = Bytes::from(vec![7; 3 << 20]);
         assert_eq!(client.post("/echo", long.clone()).await.unwrap(), long);
     }
-    let odd = heard(&issuers.client(&["spdy/3"], None), &server.address()).await;
+    let unsupported = rejection(&issuers.client(&["spdy/3"], None), &server.address()).await;
     assert_eq!(
-        odd,
+        unsupported,
         Some(rustls::Error::AlertReceived(rustls::AlertDescription::NoApplicationProtocol))
     );
 }
@@ -157,17 +157,17 @@ async fn rejected_clients_receive_an_alert() {
     let address = server.address();
     let alert = |alert| Some(rustls::Error::AlertReceived(alert));
     assert_eq!(
-        heard(&issuers.client(&["h2"], None), &address).await,
+        rejection(&issuers.client(&["h2"], None), &address).await,
         alert(rustls::AlertDescription::CertificateRequired)
     );
     let stranger = Authority::new("strangers").issue(&Subject::default());
     assert_eq!(
-        heard(&issuers.client(&["h2"], Some(&stranger)), &address).await,
+        rejection(&issuers.client(&["h2"], Some(&stranger)), &address).await,
         alert(rustls::AlertDescription::UnknownCA)
     );
     // Compat: as in etcd, a revoked client is disconnected without an alert.
     let revoked = issuers.named("alice", 7);
-    assert_eq!(heard(&issuers.client(&["h2"], Some(&revoked)), &address).await, None);
+    assert_eq!(rejection(&issuers.client(&["h2"], Some(&revoked)), &address).await, None);
 }
 
 #[tokio::test]
@@ -176,8 +176,8 @@ async fn a_tls_listener_rejects_plain_clients() {
     let server = Server::start(issuers.config());
     for request in [&b"GET /whoami HTTP/1.1\r\nHost: a\r\n\r\n"[..], PREFACE, b"garbage"] {
         let mut raw = Raw::connect(&server.address()).await;
-        raw.say(request).await;
-        assert_eq!(raw.rest().await, "", "closed without an answer");
+        raw.send(request).await;
+        assert_eq!(raw.read_to_end().await, "", "closed without an answer");
     }
 }
 
@@ -201,8 +201,8 @@ async fn a_handshake_times_out() {
     let server = Server::start(Config { handshake_timeout: SHORT, ..issuers.config() });
     for beginning in [&b""[..], b"\x16", HALF_A_HELLO] {
         let mut raw = Raw::connect(&server.address()).await;
-        raw.say(beginning).await;
-        assert_eq!(raw.rest().await, "", "closed without an answer");
+        raw.send(beginning).await;
+        assert_eq!(raw.read_to_end().await, "", "closed without an answer");
     }
 }
 
@@ -219,9 +219,12 @@ async fn garbage_ends_only_its_own_connection() {
         let mut raw = Raw::connect(&server.address()).await;
         // The server may close before everything was written.
         let _ = raw.0.write_all(garbage).await;
-        let mut heard = Vec::new();
-        let _ = raw.0.read_to_end(&mut heard).await;
-        assert!(heard.first().is_none_or(|kind| *kind == 0x15), "at most an alert: {heard:?}");
+        let mut received = Vec::new();
+        let _ = raw.0.read_to_end(&mut received).await;
+        assert!(
+            received.first().is_none_or(|kind| *kind == 0x15),
+            "at most an alert: {received:?}"
+        );
     }
     assert!(client.get("/whoami").await.unwrap().ends_with(", tls true"));
 }
@@ -243,7 +246,7 @@ async fn silent_handshakes_do_not_delay_other_clients() {
     let mut silent = Vec::new();
     for _ in 0..200 {
         let mut raw = Raw::connect(&server.address()).await;
-        raw.say(HALF_A_HELLO).await;
+        raw.send(HALF_A_HELLO).await;
         silent.push(raw);
     }
     server.has_connections(200).await;
@@ -261,7 +264,7 @@ async fn too_many_silent_handshakes_evict_the_oldest() {
     let mut silent = Vec::new();
     for _ in 0..8 {
         let mut raw = Raw::connect(&server.address()).await;
-        raw.say(HALF_A_HELLO).await;
+        raw.send(HALF_A_HELLO).await;
         silent.push(raw);
     }
     let connector = issuers.client(&["h2"], None);
@@ -297,13 +300,13 @@ async fn a_drain_does_not_wait_for_handshakes() {
     let issuers = Issuers::new();
     let server = Server::start(Config { handshake_timeout: PATIENCE, ..issuers.config() });
     let mut raw = Raw::connect(&server.address()).await;
-    raw.say(HALF_A_HELLO).await;
+    raw.send(HALF_A_HELLO).await;
     let connector = issuers.client(&["h2"], None);
     let client = Http2::over(connect(&connector, &server.address()).await.unwrap()).await;
     client.get("/whoami").await.unwrap();
     server.handle.drain(PATIENCE).await;
     assert_eq!(server.handle.connections(), 0);
-    assert_eq!(raw.rest().await, "");
+    assert_eq!(raw.read_to_end().await, "");
     client.ended.await.unwrap().unwrap();
 }
 

@@ -8,7 +8,7 @@ use config::url::Url;
 use config::url::list::UrlsMap;
 use config::{Config, Discovery};
 use discovery::JoinError;
-use discovery::srv::{self, Lookup, Own, Wanted};
+use discovery::srv::{self, Lookup, OwnUrl, SrvQuery};
 
 use super::initial_cluster::{InitialCluster, InitialClusterError};
 use crate::settings;
@@ -20,8 +20,8 @@ pub(super) fn by_dns(
     service_name: &str,
     lookup: &dyn Lookup,
 ) -> Result<InitialCluster, InitialClusterError> {
-    let own: Vec<Own> = config.advertise.peer.iter().map(own).collect();
-    let wanted = Wanted { name: &config.name, domain, service_name, own: &own };
+    let own: Vec<OwnUrl> = config.advertise.peer.iter().map(own).collect();
+    let wanted = SrvQuery { name: &config.name, domain, service_name, own: &own };
     let found = srv::find(&wanted, lookup);
     let errors = found.errors.join("\n");
     if !errors.is_empty() {
@@ -45,8 +45,8 @@ pub(super) fn by_dns(
     Ok(InitialCluster { members, token: config.cluster.token.clone(), server_name })
 }
 
-fn own(url: &Url) -> Own {
-    Own {
+fn own(url: &Url) -> OwnUrl {
+    OwnUrl {
         scheme: url.scheme().as_str().to_owned(),
         host: url.hostname().to_owned(),
         port: url.port().parse().unwrap_or(0),

@@ -23,7 +23,7 @@ use config::{ClusterState, Config};
 use env::{Disk, OsDisk};
 use membership::join::{JoinError, adopt_ids, describe};
 use membership::{ClusterId, Member, Membership, version};
-use peer::{Asker, KnownCluster, wait};
+use peer::{PeerRpcClient, RemoteCluster, wait};
 use server::{ExistingCluster, PeerRequestError};
 use types::MemberId;
 
@@ -92,13 +92,13 @@ impl Bootstrap {
     pub(crate) fn choose(
         config: &Config,
         initial: Option<InitialCluster>,
-        asker: &Asker,
+        rpc: &PeerRpcClient,
         metrics: &tls::Metrics,
     ) -> Result<Bootstrap, BootstrapError> {
         match (initial, config.cluster.state) {
             (None, _) => Ok(Bootstrap::DataDir),
-            (Some(initial), ClusterState::New) => create(config, initial, asker, metrics),
-            (Some(initial), ClusterState::Existing) => join(config, &initial, asker),
+            (Some(initial), ClusterState::New) => create(config, initial, rpc, metrics),
+            (Some(initial), ClusterState::Existing) => join(config, &initial, rpc),
         }
     }
 
@@ -112,14 +112,14 @@ impl Bootstrap {
 fn create(
     config: &Config,
     initial: InitialCluster,
-    asker: &Asker,
+    rpc: &PeerRpcClient,
     metrics: &tls::Metrics,
 ) -> Result<Bootstrap, BootstrapError> {
     let (_, members) = with_new_ids(&initial)?;
     let peer_urls = peer_urls(&members, &config.name);
     let local = find_by_name(&members, &config.name);
     // Peers that do not answer have not started either.
-    if let Ok(known) = wait(asker.members_quietly(&peer_urls, CHECK_TIMEOUT))
+    if let Ok(known) = wait(rpc.members_quietly(&peer_urls, CHECK_TIMEOUT))
         && let Some(local) = local
         && known.members.iter().any(|it| it.id == local.id && !it.attributes.client_urls.is_empty())
     {
@@ -133,17 +133,17 @@ fn create(
 fn join(
     config: &Config,
     initial: &InitialCluster,
-    asker: &Asker,
+    rpc: &PeerRpcClient,
 ) -> Result<Bootstrap, BootstrapError> {
     let (_, configured) = with_new_ids(initial)?;
     let peer_urls = peer_urls(&configured, &config.name);
-    let known = wait(asker.members(&peer_urls, FETCH_TIMEOUT)).map_err(BootstrapError::Fetch)?;
-    let KnownCluster { id: cluster_id, members } = known;
+    let known = wait(rpc.members(&peer_urls, FETCH_TIMEOUT)).map_err(BootstrapError::Fetch)?;
+    let RemoteCluster { id: cluster_id, members } = known;
     let running = Membership::of(members);
     let members =
         adopt_running_ids(&configured, cluster_id, &running, &HostResolver::new(&resolve))?;
     let local = find_by_name(&members, &config.name).map(|member| member.id).unwrap_or_default();
-    check_version(asker, &members, local, config.raft.request_timeout())?;
+    check_version(rpc, &members, local, config.raft.request_timeout())?;
     let learners_max = usize::try_from(config.cluster.learners_max).unwrap_or(usize::MAX);
     running.check_learners(0, learners_max)?;
     Ok(Bootstrap::Join(ExistingCluster { cluster_id, local, members }))
@@ -184,16 +184,16 @@ fn peer_urls(members: &Membership, local_name: &str) -> Vec<String> {
 
 /// Checks that this binary supports the cluster version of the peers.
 fn check_version(
-    asker: &Asker,
+    rpc: &PeerRpcClient,
     members: &Membership,
     local: MemberId,
     timeout: Duration,
 ) -> Result<(), BootstrapError> {
     let peers: Vec<_> = members.members().filter(|member| member.id != local).collect();
     let versions: Vec<_> =
-        peers.iter().map(|member| cluster_version(asker, member, timeout)).collect();
+        peers.iter().map(|member| cluster_version(rpc, member, timeout)).collect();
     let downgrading = peers.iter().find_map(|member| {
-        let asked = wait(asker.downgrade_enabled(&member.raft.peer_urls, timeout));
+        let asked = wait(rpc.downgrade_enabled(&member.raft.peer_urls, timeout));
         asked
             .inspect_err(|error| warn_of(member, error, "failed to get downgrade enabled status"))
             .ok()
@@ -206,8 +206,8 @@ fn check_version(
 }
 
 /// Asks a member for its cluster version.
-fn cluster_version(asker: &Asker, member: &Member, timeout: Duration) -> Option<Version> {
-    match wait(asker.version(&member.raft.peer_urls, timeout)) {
+fn cluster_version(rpc: &PeerRpcClient, member: &Member, timeout: Duration) -> Option<Version> {
+    match wait(rpc.version(&member.raft.peer_urls, timeout)) {
         Ok(versions) => {
             let parsed = Version::parse(versions.cluster.as_bytes());
             if parsed.is_none() {

@@ -2,7 +2,7 @@ use std::cell::Cell;
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use ::discovery::srv::{Lookup, Record};
+use ::discovery::srv::{Lookup, SrvRecord};
 
 use super::*;
 use config::{Machine, NoDefaultHost, parse};
@@ -26,8 +26,9 @@ fn resolve(host: &str) -> Result<IpAddr, String> {
 struct TwoMembers;
 
 impl Lookup for TwoMembers {
-    fn srv(&self, service: &str, domain: &str) -> Result<Vec<Record>, String> {
-        let record = |target: &str| Record { priority: 0, target: format!("{target}."), port: 1 };
+    fn srv(&self, service: &str, domain: &str) -> Result<Vec<SrvRecord>, String> {
+        let record =
+            |target: &str| SrvRecord { priority: 0, target: format!("{target}."), port: 1 };
         match (service, domain) {
             ("etcd-server-ssl", "example.com") => {
                 Ok(vec![record("one.example"), record("two.example")])

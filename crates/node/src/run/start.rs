@@ -92,7 +92,7 @@ fn bootstrap_member(
     let server_name = initial.as_ref().and_then(|initial| initial.server_name.as_deref());
     let dial_tls = peer_tls.dial_tls(server_name, tls_metrics)?;
     let transport = start_transport(config, dial_tls, registry)?;
-    let bootstrap = Bootstrap::choose(config, initial, &transport.asker(), tls_metrics)?;
+    let bootstrap = Bootstrap::choose(config, initial, &transport.rpc(), tls_metrics)?;
     log_start(config, bootstrap.has_data());
     let member = start_member(config, &bootstrap, Arc::clone(&transport), registry)?;
     transport.attach(member.server().clone());

@@ -1,116 +1,114 @@
-//! The body of a request: whole, or in pieces that come while it is sent.
+//! The body of a request: complete, or in chunks that are written while it is sent.
 
 use std::io::{self, Write};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// The length of a piece.
-const PIECE_BYTES: usize = 128 << 10;
-/// Pieces that wait to be sent.
-const PIECES_MAX: usize = 4;
+/// The size of a chunk.
+const CHUNK_BYTES: usize = 128 << 10;
+/// The most queued chunks.
+const CHUNKS_MAX: usize = 4;
 
 /// The body of a request.
 #[derive(Debug)]
-pub(crate) enum Outgoing {
-    /// It is there.
+pub(crate) enum RequestBody {
+    /// A complete body.
     Whole(Bytes),
-    /// It is being written.
-    Pieces(Sending),
+    /// A body that a thread writes through a channel.
+    Channel(ChannelBody),
 }
 
-/// A body that is being sent.
+/// The receiving half of a body channel.
 #[derive(Debug)]
-pub(crate) struct Sending {
-    pieces: mpsc::Receiver<io::Result<Bytes>>,
-    progress: Arc<Progress>,
-    is_over: bool,
+pub(crate) struct ChannelBody {
+    chunks: mpsc::Receiver<io::Result<Bytes>>,
+    progress: Arc<SendProgress>,
+    is_finished: bool,
 }
 
-/// When the last piece was taken, and whether that was the end.
+/// The time at which the last chunk was taken, and whether it was the end.
 #[derive(Debug)]
-pub(crate) struct Progress(Mutex<(Instant, bool)>);
+pub(crate) struct SendProgress(Mutex<(Instant, bool)>);
 
-impl Progress {
-    /// How long nothing has been taken.
+impl SendProgress {
+    /// Returns the time since a chunk was last taken.
     pub(crate) fn stalled_for(&self) -> Duration {
-        self.lock().0.elapsed()
+        self.0.lock().0.elapsed()
     }
 
-    /// Whether all has been taken, so that only an answer is missing.
-    pub(crate) fn is_over(&self) -> bool {
-        self.lock().1
+    /// Returns whether the whole body was taken, so that only the response is missing.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.0.lock().1
     }
 
-    fn tell(&self, is_over: bool) {
-        *self.lock() = (Instant::now(), is_over);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, (Instant, bool)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn record(&self, is_finished: bool) {
+        *self.0.lock() = (Instant::now(), is_finished);
     }
 }
 
-/// Where a body is written to, by a thread that may wait. It has to be [finished](Pieces::finish), or else it breaks off, and whoever reads it knows.
+/// The writing half of a body channel, for a blocking thread. Unless it is
+/// [finished](BodyWriter::finish), the body ends with an error.
 #[derive(Debug)]
-pub(crate) struct Pieces {
+pub(crate) struct BodyWriter {
     to: mpsc::Sender<io::Result<Bytes>>,
-    begun: BytesMut,
+    buffer: BytesMut,
 }
 
-/// A body, and where it is written to.
-pub(crate) fn pieces() -> (Pieces, Outgoing, Arc<Progress>) {
-    let (to, pieces) = mpsc::channel(PIECES_MAX);
-    let progress = Arc::new(Progress(Mutex::new((Instant::now(), false))));
-    let sending = Sending { pieces, progress: Arc::clone(&progress), is_over: false };
-    (Pieces { to, begun: BytesMut::new() }, Outgoing::Pieces(sending), progress)
+/// Creates a body and its writer.
+pub(crate) fn body_channel() -> (BodyWriter, RequestBody, Arc<SendProgress>) {
+    let (to, chunks) = mpsc::channel(CHUNKS_MAX);
+    let progress = Arc::new(SendProgress(Mutex::new((Instant::now(), false))));
+    let sending = ChannelBody { chunks, progress: Arc::clone(&progress), is_finished: false };
+    (BodyWriter { to, buffer: BytesMut::new() }, RequestBody::Channel(sending), progress)
 }
 
-impl Pieces {
-    /// All has been written.
+impl BodyWriter {
+    /// Flushes and marks the end of the body.
     pub(crate) fn finish(mut self) -> io::Result<()> {
         self.flush()?;
-        // An empty piece is the end.
+        // An empty chunk marks the end.
         self.send(Ok(Bytes::new()))
     }
 
-    /// It cannot be written to its end.
+    /// Ends the body with an error.
     pub(crate) fn fail(self, error: io::Error) {
-        // Nobody may be there to hear it, who then knows anyway.
+        // Fails if the request was dropped.
         let _ = self.send(Err(error));
     }
 
-    fn send(&self, piece: io::Result<Bytes>) -> io::Result<()> {
-        self.to.blocking_send(piece).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    fn send(&self, chunk: io::Result<Bytes>) -> io::Result<()> {
+        self.to.blocking_send(chunk).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 }
 
-impl Write for Pieces {
+impl Write for BodyWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let now = bytes.len().min(PIECE_BYTES - self.begun.len());
-        self.begun.extend_from_slice(&bytes[..now]);
-        if self.begun.len() == PIECE_BYTES {
+        let now = bytes.len().min(CHUNK_BYTES - self.buffer.len());
+        self.buffer.extend_from_slice(&bytes[..now]);
+        if self.buffer.len() == CHUNK_BYTES {
             self.flush()?;
         }
         Ok(now)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        if self.begun.is_empty() {
+        if self.buffer.is_empty() {
             return Ok(());
         }
-        let piece = std::mem::take(&mut self.begun).freeze();
-        self.send(Ok(piece))
+        let chunk = std::mem::take(&mut self.buffer).freeze();
+        self.send(Ok(chunk))
     }
 }
 
-impl Body for Outgoing {
+impl Body for RequestBody {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -119,40 +117,40 @@ impl Body for Outgoing {
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         match &mut *self {
-            Outgoing::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
-            Outgoing::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            Outgoing::Pieces(sending) => sending.poll_piece(cx),
+            RequestBody::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            RequestBody::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            RequestBody::Channel(sending) => sending.poll_chunk(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Outgoing::Whole(bytes) => bytes.is_empty(),
-            Outgoing::Pieces(sending) => sending.is_over,
+            RequestBody::Whole(bytes) => bytes.is_empty(),
+            RequestBody::Channel(sending) => sending.is_finished,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Outgoing::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Outgoing::Pieces(_) => SizeHint::default(),
+            RequestBody::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            RequestBody::Channel(_) => SizeHint::default(),
         }
     }
 }
 
-impl Sending {
-    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        if self.is_over {
+impl ChannelBody {
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if self.is_finished {
             return Poll::Ready(None);
         }
-        let piece = ready!(self.pieces.poll_recv(cx));
-        self.progress.tell(matches!(&piece, Some(Ok(piece)) if piece.is_empty()));
-        match piece {
-            Some(Ok(piece)) if piece.is_empty() => {
-                self.is_over = true;
+        let chunk = ready!(self.chunks.poll_recv(cx));
+        self.progress.record(matches!(&chunk, Some(Ok(chunk)) if chunk.is_empty()));
+        match chunk {
+            Some(Ok(chunk)) if chunk.is_empty() => {
+                self.is_finished = true;
                 Poll::Ready(None)
             }
-            Some(Ok(piece)) => Poll::Ready(Some(Ok(Frame::data(piece)))),
+            Some(Ok(chunk)) => Poll::Ready(Some(Ok(Frame::data(chunk)))),
             Some(Err(error)) => Poll::Ready(Some(Err(error))),
             None => Poll::Ready(Some(Err(io::ErrorKind::UnexpectedEof.into()))),
         }
@@ -166,9 +164,9 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_written_is_sent_in_pieces() {
-        let (mut to, body, progress) = pieces();
-        let written: Vec<u8> = (0..3 * PIECE_BYTES + 7).map(|at| at.to_le_bytes()[1]).collect();
+    async fn written_bytes_are_sent_in_chunks() {
+        let (mut to, body, progress) = body_channel();
+        let written: Vec<u8> = (0..3 * CHUNK_BYTES + 7).map(|at| at.to_le_bytes()[1]).collect();
         let expected = written.clone();
         let writer = tokio::task::spawn_blocking(move || {
             to.write_all(&written)?;
@@ -177,28 +175,28 @@ mod tests {
         let sent = body.collect().await.unwrap().to_bytes();
         writer.await.unwrap().unwrap();
         assert_eq!(sent, expected);
-        assert!(progress.is_over() && progress.stalled_for() < Duration::from_secs(10));
+        assert!(progress.is_finished() && progress.stalled_for() < Duration::from_secs(10));
     }
 
     #[tokio::test]
-    async fn what_breaks_off_is_no_whole_body() {
-        let (mut to, body, _) = pieces();
+    async fn an_unfinished_body_ends_with_an_error() {
+        let (mut to, body, _) = body_channel();
         to.write_all(b"half").unwrap();
         let writer = tokio::task::spawn_blocking(move || drop(to));
         assert!(body.collect().await.is_err());
         writer.await.unwrap();
 
-        let (to, body, _) = pieces();
+        let (to, body, _) = body_channel();
         let writer = tokio::task::spawn_blocking(move || to.fail(io::Error::other("bad page")));
         assert_eq!(body.collect().await.unwrap_err().to_string(), "bad page");
         writer.await.unwrap();
     }
 
     #[tokio::test]
-    async fn who_writes_for_nobody_is_told() {
-        let (mut to, body, _) = pieces();
+    async fn writing_to_a_dropped_body_fails() {
+        let (mut to, body, _) = body_channel();
         drop(body);
-        let writer = tokio::task::spawn_blocking(move || to.write_all(&vec![0; 2 * PIECE_BYTES]));
+        let writer = tokio::task::spawn_blocking(move || to.write_all(&vec![0; 2 * CHUNK_BYTES]));
         assert_eq!(writer.await.unwrap().unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     }
 }

@@ -1,17 +1,18 @@
-//! Requests to other members, over HTTP/1.1.
+//! The HTTP/1.1 client for requests to peers.
 //!
 //! ```text
-//!   ask    a short request, a short answer; over a connection that is there, if one is       POST /raft, GET /version …
-//!   open   a connection of its own, for what lasts                                           streams, snapshots
+//!   request       a short exchange, over an idle connection if any   POST /raft, GET /version …
+//!   open_stream   a long exchange, over a new connection             streams, snapshots
 //! ```
 //!
-//! What is always true: a connection ends with whoever uses it, so nothing is left behind by who gives up; few are kept for the next request, and not for long;
-//! an answer is bounded by whoever asks. Redirects are answers like others, and not followed.
+//! Invariants: a connection ends when its user drops it, so a cancelled request leaves nothing
+//! behind; a bounded number of idle connections is kept for a short time; the caller bounds the
+//! response. Redirects are returned, not followed.
 
 mod body;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -22,44 +23,45 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use net::{DialError, Dialer};
+use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use crate::addresses::Url;
-pub(crate) use body::{Outgoing, Pieces, pieces};
+use crate::peers::url_picker::PeerUrl;
+pub(crate) use body::{BodyWriter, RequestBody, body_channel};
 
-/// Connections to one URL that wait for a request.
+/// The most idle connections per URL.
 const IDLE_MAX: usize = 8;
-/// How long they wait. etcd closes its end after five seconds of silence.
+/// The time for which they are kept. etcd closes its end after five seconds of silence.
 const IDLE_TIME_MAX: Duration = Duration::from_millis(4_500);
-/// URLs that connections are kept to.
+/// The most URLs with idle connections.
 const IDLE_URLS_MAX: usize = 256;
 
-/// Marks a request that must not be heard twice.
+/// Marks a request that must not be sent twice.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Once;
+pub(crate) struct NotRetryable;
 
-/// Why there is no answer.
+/// The reason there is no response.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CallError {
-    /// There is no connection.
+pub(crate) enum RequestError {
+    /// The connection could not be established.
     #[error(transparent)]
     Dial(#[from] DialError),
-    /// The connection ended, or what came over it is no HTTP.
+    /// The connection ended, or the response is not HTTP.
     #[error("{}", innermost(.0))]
     Http(#[from] hyper::Error),
-    /// It is longer than it should be.
+    /// The response is too long.
     #[error("response body exceeds {0} bytes limit")]
     TooLong(usize),
-    /// It did not come in time.
+    /// The response did not arrive in time.
     #[error("i/o timeout")]
     Late,
-    /// There is nowhere to ask.
+    /// The peer has no URL.
     #[error("no URL is known")]
     NoUrl,
 }
 
-/// hyper says what it did; its cause says why.
+/// Returns the root cause: hyper's own error says only which operation failed.
 fn innermost(error: &hyper::Error) -> String {
     let mut error: &dyn std::error::Error = error;
     while let Some(source) = error.source() {
@@ -68,7 +70,7 @@ fn innermost(error: &hyper::Error) -> String {
     error.to_string()
 }
 
-/// An answer that has come to its end.
+/// A complete response.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
@@ -77,23 +79,23 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// What it says, for people.
+    /// Returns the body as text.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 }
 
-/// Asks other members. Cheap to clone.
+/// Sends requests to peers. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     dialer: Dialer,
-    idle: Arc<Mutex<BTreeMap<String, Vec<Idle>>>>,
+    idle: Arc<Mutex<BTreeMap<String, Vec<IdleConnection>>>>,
 }
 
-/// A connection that waits.
+/// An idle connection.
 #[derive(Debug)]
-struct Idle {
-    wire: Wire,
+struct IdleConnection {
+    connection: ClientConnection,
     since: Instant,
 }
 
@@ -102,105 +104,101 @@ impl Client {
         Client { dialer, idle: Arc::default() }
     }
 
-    /// Asks, and waits for all of the answer.
-    pub(crate) async fn ask(
+    /// Sends a request and reads the whole response.
+    pub(crate) async fn request(
         &self,
-        url: &Url,
+        url: &PeerUrl,
         request: Request<Bytes>,
         answer_bytes_max: usize,
-    ) -> Result<Reply, CallError> {
-        let may_repeat = request.extensions().get::<Once>().is_none();
-        if may_repeat && let Some(mut wire) = self.take(url) {
-            match wire.exchange(url, request.clone(), answer_bytes_max).await {
-                Ok(reply) => return Ok(self.done(url, wire, reply)),
-                // The other end was about to close it. What was asked may have been heard.
-                Err(CallError::Http(_)) => {}
+    ) -> Result<Reply, RequestError> {
+        let may_repeat = request.extensions().get::<NotRetryable>().is_none();
+        if may_repeat && let Some(mut connection) = self.take_idle(url) {
+            match connection.exchange(url, request.clone(), answer_bytes_max).await {
+                Ok(reply) => return Ok(self.recycle(url, connection, reply)),
+                // The peer was closing the idle connection. It may have received the request.
+                Err(RequestError::Http(_)) => {}
                 Err(error) => return Err(error),
             }
         }
-        let mut wire = self.dial(url).await?;
-        let reply = wire.exchange(url, request, answer_bytes_max).await?;
-        Ok(self.done(url, wire, reply))
+        let mut connection = self.dial(url).await?;
+        let reply = connection.exchange(url, request, answer_bytes_max).await?;
+        Ok(self.recycle(url, connection, reply))
     }
 
-    /// Asks over a connection of its own. What is returned first keeps it open.
-    pub(crate) async fn open(
+    /// Sends a request over a connection of its own, which lives as long as the returned handle.
+    pub(crate) async fn open_stream(
         &self,
-        url: &Url,
-        request: Request<Outgoing>,
-    ) -> Result<(Wire, Response<Incoming>), CallError> {
-        let mut wire = self.dial(url).await?;
-        let response = wire.send(url, request).await?;
-        Ok((wire, response))
+        url: &PeerUrl,
+        request: Request<RequestBody>,
+    ) -> Result<(ClientConnection, Response<Incoming>), RequestError> {
+        let mut connection = self.dial(url).await?;
+        let response = connection.send(url, request).await?;
+        Ok((connection, response))
     }
 
-    async fn dial(&self, url: &Url) -> Result<Wire, CallError> {
-        let link = self.dialer.dial(url.target()).await?;
+    async fn dial(&self, url: &PeerUrl) -> Result<ClientConnection, RequestError> {
+        let stream = self.dialer.dial(url.target()).await?;
         let builder = http1::Builder::new().title_case_headers(true).to_owned();
-        let (sender, connection) = builder.handshake(TokioIo::new(link)).await?;
+        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
         let task = tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::trace!(%error, "connection to another member ended");
             }
         });
-        Ok(Wire { sender, task: task.abort_handle() })
+        Ok(ClientConnection { sender, task: task.abort_handle() })
     }
 
-    /// A connection that is there and has not waited for too long.
-    fn take(&self, url: &Url) -> Option<Wire> {
-        let mut idle = self.lock();
+    /// Returns an idle connection that is not too old.
+    fn take_idle(&self, url: &PeerUrl) -> Option<ClientConnection> {
+        let mut idle = self.idle.lock();
         let waiting = idle.get_mut(url.text())?;
-        waiting.retain(Idle::is_fresh);
-        waiting.pop().map(|idle| idle.wire)
+        waiting.retain(IdleConnection::is_fresh);
+        waiting.pop().map(|idle| idle.connection)
     }
 
-    /// Keeps a connection for the next request, if there may be one.
-    fn done(&self, url: &Url, wire: Wire, reply: Reply) -> Reply {
-        let mut idle = self.lock();
+    /// Keeps a connection for the next request, if possible.
+    fn recycle(&self, url: &PeerUrl, connection: ClientConnection, reply: Reply) -> Reply {
+        let mut idle = self.idle.lock();
         if idle.len() >= IDLE_URLS_MAX {
-            idle.retain(|_, waiting| waiting.iter().any(Idle::is_fresh));
+            idle.retain(|_, waiting| waiting.iter().any(IdleConnection::is_fresh));
         }
         let is_known = idle.contains_key(url.text());
-        if wire.sender.is_closed() || (!is_known && idle.len() >= IDLE_URLS_MAX) {
+        if connection.sender.is_closed() || (!is_known && idle.len() >= IDLE_URLS_MAX) {
             return reply;
         }
         let waiting = idle.entry(url.text().to_owned()).or_default();
-        waiting.retain(Idle::is_fresh);
+        waiting.retain(IdleConnection::is_fresh);
         if waiting.len() < IDLE_MAX {
-            waiting.push(Idle { wire, since: Instant::now() });
+            waiting.push(IdleConnection { connection, since: Instant::now() });
         }
         reply
     }
 
-    /// Closes what waits.
+    /// Closes all idle connections.
     pub(crate) fn close(&self) {
-        self.lock().clear();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Vec<Idle>>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock().clear();
     }
 }
 
-impl Idle {
+impl IdleConnection {
     fn is_fresh(&self) -> bool {
-        self.since.elapsed() < IDLE_TIME_MAX && !self.wire.sender.is_closed()
+        self.since.elapsed() < IDLE_TIME_MAX && !self.connection.sender.is_closed()
     }
 }
 
 /// A connection. Dropping it closes it.
 #[derive(Debug)]
-pub(crate) struct Wire {
-    sender: SendRequest<Outgoing>,
+pub(crate) struct ClientConnection {
+    sender: SendRequest<RequestBody>,
     task: AbortHandle,
 }
 
-impl Wire {
+impl ClientConnection {
     async fn send(
         &mut self,
-        url: &Url,
-        mut request: Request<Outgoing>,
-    ) -> Result<Response<Incoming>, CallError> {
+        url: &PeerUrl,
+        mut request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, RequestError> {
         if let Ok(host) = HeaderValue::from_str(&url.host()) {
             request.headers_mut().insert(header::HOST, host);
         }
@@ -210,32 +208,32 @@ impl Wire {
 
     async fn exchange(
         &mut self,
-        url: &Url,
+        url: &PeerUrl,
         request: Request<Bytes>,
         bytes_max: usize,
-    ) -> Result<Reply, CallError> {
-        let response = self.send(url, request.map(Outgoing::Whole)).await?;
+    ) -> Result<Reply, RequestError> {
+        let response = self.send(url, request.map(RequestBody::Whole)).await?;
         let (parts, body) = response.into_parts();
         let body = collect(body, bytes_max).await?;
         Ok(Reply { status: parts.status, headers: parts.headers, body })
     }
 }
 
-impl Drop for Wire {
+impl Drop for ClientConnection {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-/// All of an answer, if it is not too long. Memory grows as it comes.
-pub(crate) async fn collect(mut body: Incoming, bytes_max: usize) -> Result<Bytes, CallError> {
+/// Reads a body up to `bytes_max`. Memory grows as bytes arrive.
+pub(crate) async fn collect(mut body: Incoming, bytes_max: usize) -> Result<Bytes, RequestError> {
     let mut bytes = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let Ok(piece) = frame?.into_data() else { continue };
-        if bytes.len() + piece.len() > bytes_max {
-            return Err(CallError::TooLong(bytes_max));
+        let Ok(chunk) = frame?.into_data() else { continue };
+        if bytes.len() + chunk.len() > bytes_max {
+            return Err(RequestError::TooLong(bytes_max));
         }
-        bytes.extend_from_slice(&piece);
+        bytes.extend_from_slice(&chunk);
     }
     Ok(bytes.freeze())
 }

@@ -1,11 +1,12 @@
-//! What a message will take, told from its bytes before it is decoded.
+//! The memory cost of a message, computed from its bytes before it is decoded.
 //!
-//! Two bytes can say "another entry", and an entry takes a hundred. So the length of a message bounds what it takes only if that is looked at first:
+//! Two bytes can encode an empty entry, which takes about a hundred bytes in memory. So the length
+//! of a message bounds its memory only after this check:
 //!
 //! ```text
-//!   3a 00 3a 00 3a 00 ..    entries with nothing in them        2 bytes each, and size_of::<Entry>() when decoded
-//!   4a .. 12 .. 0a ..       members in a snapshot's metadata    1 byte each, and size_of::<u64>()
-//!   72 00 72 00 72 00 ..    messages within the message         never sent: members keep those to themselves
+//!   3a 00 3a 00 3a 00 ..    empty entries               2 bytes each, size_of::<Entry>() decoded
+//!   4a .. 12 .. 0a ..       members in the metadata     1 byte each, size_of::<u64>() decoded
+//!   72 00 72 00 72 00 ..    nested messages             refused: members never send them
 //! ```
 
 use bytes::Bytes;
@@ -15,19 +16,19 @@ use proto::raftpb;
 
 use super::StreamError;
 
-/// Fields of `raftpb.Message`.
+/// Field numbers of `raftpb.Message`.
 const ENTRIES: u32 = 7;
 const SNAPSHOT: u32 = 9;
 const RESPONSES: u32 = 14;
-/// Of `raftpb.Snapshot`.
+/// A field number of `raftpb.Snapshot`.
 const METADATA: u32 = 2;
 
-/// What an entry takes besides its data, on the wire's side and on that of consensus.
+/// The memory of an entry besides its data, as a protobuf message and as a `raft::Entry`.
 const ENTRY_COST: u64 = (size_of::<raftpb::Entry>() + size_of::<raft::Entry>()) as u64;
-/// What a byte of metadata takes at most: a number of a list.
+/// The most memory per byte of metadata: a number of a list.
 const METADATA_COST: u64 = size_of::<u64>() as u64;
 
-/// Decodes a message that takes no more than so many bytes.
+/// Decodes a message that takes at most `bytes_max` bytes of memory.
 pub(crate) fn decode(bytes: Bytes, bytes_max: u64) -> Result<raftpb::Message, StreamError> {
     if cost(&bytes)? > bytes_max {
         return Err(StreamError::TooLong);
@@ -44,7 +45,7 @@ fn cost(message: &[u8]) -> Result<u64, StreamError> {
                 cost += if field == METADATA { METADATA_COST * content.len() as u64 } else { 0 };
                 Ok(())
             })?,
-            RESPONSES => return Err(StreamError::Local),
+            RESPONSES => return Err(StreamError::Nested),
             _ => {}
         }
         Ok(())
@@ -52,7 +53,7 @@ fn cost(message: &[u8]) -> Result<u64, StreamError> {
     Ok(cost)
 }
 
-/// Goes through all fields that have a length. Where they make no sense it stops: so will whoever decodes them.
+/// Visits all length-delimited fields. Stops at malformed ones, which the decoder will refuse.
 fn each_field(
     mut bytes: &[u8],
     mut look: impl FnMut(u32, &[u8]) -> Result<(), StreamError>,
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_count_for_what_they_take() {
+    fn entries_are_charged_their_decoded_size() {
         let fit = usize::try_from(MAX / (ENTRY_COST + 2)).unwrap();
         let entries = decode(repeated(&[0x3a, 0], fit), MAX).unwrap().entries;
         assert_eq!(entries.len(), fit);
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn members_of_a_snapshot_count_for_what_they_take() {
+    fn snapshot_members_are_charged_their_decoded_size() {
         let members = raftpb::ConfState { voters: vec![1; 200_000], ..Default::default() };
         let metadata = raftpb::SnapshotMetadata { conf_state: Some(members), ..Default::default() };
         let snapshot = raftpb::Snapshot { metadata: Some(metadata), ..Default::default() };
@@ -102,12 +103,12 @@ mod tests {
     }
 
     #[test]
-    fn messages_within_messages_are_refused() {
-        assert_eq!(decode(repeated(&[0x72, 0], 1), MAX), Err(StreamError::Local));
+    fn nested_messages_are_refused() {
+        assert_eq!(decode(repeated(&[0x72, 0], 1), MAX), Err(StreamError::Nested));
     }
 
     #[test]
-    fn what_breaks_off_is_left_to_the_decoder() {
+    fn truncated_fields_are_refused_by_the_decoder() {
         for bytes in [&[0x3a, 5, 0][..], &[0x3a], &[0x08], &[0x0f, 0], &[0x3a, 0xff, 0xff]] {
             let bytes = Bytes::copy_from_slice(bytes);
             assert!(matches!(decode(bytes, MAX), Err(StreamError::Garbage(_))));

@@ -1,7 +1,7 @@
-//! The codec of the stream `message`, and of the head of a snapshot: a length, and a message.
+//! The codec of the `message` stream, and of the message before a snapshot: a length and a message.
 //!
 //! ```text
-//!   00 00 00 00 00 00 00 02   08 08            the sign of life: a MsgHeartbeat from nobody to nobody
+//!   00 00 00 00 00 00 00 02   08 08            a link heartbeat: MsgHeartbeat from 0 to 0
 //!   length, 8 bytes           raftpb.Message
 //! ```
 
@@ -10,16 +10,16 @@ use prost::Message as _;
 use proto::raftpb;
 use raft::{Message, MessageType};
 
-use super::intake::Intake;
+use super::chunk_buffer::ChunkBuffer;
 use super::{Decode, Item, MESSAGE_BYTES_MAX, StreamError, cost, item};
 
-/// Puts a message behind what is there.
+/// Appends a message.
 pub(crate) fn encode(message: Message, to: &mut BytesMut) {
     let wire: raftpb::Message = message.into();
     put(&wire, to);
 }
 
-/// Puts a sign of life behind what is there.
+/// Appends a link heartbeat.
 pub(crate) fn encode_link_heartbeat(to: &mut BytesMut) {
     let kind = Some(MessageType::MsgHeartbeat.to_wire());
     put(&raftpb::Message { r#type: kind, ..raftpb::Message::default() }, to);
@@ -32,12 +32,12 @@ fn put(wire: &raftpb::Message, to: &mut BytesMut) {
     wire.encode_raw(to);
 }
 
-/// Reads the stream.
+/// Decodes the stream.
 #[derive(Debug)]
 pub(crate) struct MessageDecoder {
-    intake: Intake,
+    buffer: ChunkBuffer,
     bytes_max: u64,
-    /// The length of the message that comes next, if that has been read.
+    /// The length of the next message, once read.
     length: Option<usize>,
 }
 
@@ -48,46 +48,46 @@ impl Default for MessageDecoder {
 }
 
 impl MessageDecoder {
-    /// Takes messages of so many bytes at most.
+    /// Creates a decoder with a size limit.
     pub(crate) fn bounded(bytes_max: u64) -> MessageDecoder {
-        MessageDecoder { intake: Intake::default(), bytes_max, length: None }
+        MessageDecoder { buffer: ChunkBuffer::default(), bytes_max, length: None }
     }
 
-    /// The next message as it stands on the wire.
+    /// Decodes the next message as protobuf.
     pub(crate) fn next_wire(&mut self) -> Result<Option<raftpb::Message>, StreamError> {
         let length = match self.length {
             Some(length) => length,
-            None => match self.intake.take_number() {
+            None => match self.buffer.take_number() {
                 Some(length) => *self.length.insert(checked(length, self.bytes_max)?),
                 None => return Ok(None),
             },
         };
-        let Some(bytes) = self.intake.take(length) else { return Ok(None) };
+        let Some(bytes) = self.buffer.take(length) else { return Ok(None) };
         self.length = None;
         cost::decode(bytes, self.bytes_max).map(Some)
     }
 
-    /// What has come behind the last message.
+    /// Returns the bytes behind the last message.
     pub(crate) fn into_rest(self) -> Bytes {
-        self.intake.into_piece()
+        self.buffer.into_rest()
     }
 }
 
 impl Decode for MessageDecoder {
     fn feed(&mut self, bytes: Bytes) {
-        self.intake.feed(bytes);
+        self.buffer.feed(bytes);
     }
 
     fn next(&mut self) -> Result<Option<Item>, StreamError> {
         Ok(self.next_wire()?.map(item))
     }
 
-    fn is_between(&self) -> bool {
-        self.length.is_none() && self.intake.is_empty()
+    fn at_message_boundary(&self) -> bool {
+        self.length.is_none() && self.buffer.is_empty()
     }
 }
 
-/// A length, if it is not too long.
+/// Checks a length against the limit.
 pub(super) fn checked(length: u64, bytes_max: u64) -> Result<usize, StreamError> {
     let bounded = if length <= bytes_max { usize::try_from(length).ok() } else { None };
     bounded.ok_or(StreamError::TooLong)

@@ -1,13 +1,14 @@
-//! How messages stand in the bytes of a stream.
+//! The encodings of messages on streams.
 //!
-//! Two codecs, one for each kind of stream. Both are functions over bytes: no socket, no clock. [`message`] takes everything; [`msgapp`] takes only what a leader
-//! replicates, and leaves out of it what the other end can tell by itself.
+//! Each kind of stream has a codec without I/O. [`message`] encodes all messages;
+//! [`msgapp`] encodes `MsgApp` only, and omits what the receiver can infer.
 //!
-//! What is always true: what was encoded decodes to the same messages, however its bytes are cut on their way; garbage is an error and never a panic; what a length
-//! promises is not allocated before it comes; a message, and what it takes once it is decoded, is bounded by [`MESSAGE_BYTES_MAX`].
+//! Invariants: encoded messages decode to equal ones, however the bytes are split; garbage is an
+//! error and never a panic; memory for a length is allocated only as bytes arrive; the size of a
+//! message, encoded and decoded, is bounded by [`MESSAGE_BYTES_MAX`].
 
+mod chunk_buffer;
 pub(crate) mod cost;
-mod intake;
 pub(crate) mod message;
 pub(crate) mod msgapp;
 #[cfg(test)]
@@ -18,56 +19,56 @@ use proto::raftpb;
 use raft::MessageType;
 use raft::wire::DecodeError;
 
-/// The largest message of a stream, that of etcd.
+/// The largest message on a stream. As in etcd.
 pub(crate) const MESSAGE_BYTES_MAX: u64 = 512 << 20;
 
-/// What was read from a stream.
+/// An item decoded from a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
-    /// A message of consensus.
+    /// A Raft message.
     Message(raft::Message),
-    /// A sign of life, which consensus does not hear of.
+    /// A link heartbeat, which consensus does not see.
     LinkHeartbeat,
-    /// A message of a kind that is not known here; a later release may have it. It is whole, and what follows can be read.
+    /// A message of an unknown type, for example from a later release. The stream goes on.
     Unknown(DecodeError),
 }
 
-/// Why the bytes of a stream make no sense. Nothing behind them does.
+/// The reason the bytes of a stream are invalid. Nothing after them can be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum StreamError {
-    /// It is longer than any message may be. The text is etcd's.
+    /// The message is too long. The text is etcd's.
     #[error("rafthttp: error limit exceeded")]
     TooLong,
-    /// It begins with a number that names no kind of frame. The text is etcd's.
+    /// The frame type is unknown. The text is etcd's.
     #[error("failed to parse type {0} in msgappv2 stream")]
     Kind(u8),
-    /// It has messages within it, which members keep to themselves.
-    #[error("a message has others within it")]
-    Local,
-    /// It is no message.
+    /// The message contains nested messages, which members never send.
+    #[error("a message contains nested messages")]
+    Nested,
+    /// The protobuf is malformed.
     #[error(transparent)]
     Garbage(#[from] prost::DecodeError),
-    /// It has an entry of a kind that is not known here, which can neither be left out nor kept.
+    /// The message has an entry of an unknown type, which can neither be skipped nor stored.
     #[error(transparent)]
     Entry(#[from] DecodeError),
-    /// It goes on behind the last position of a log.
-    #[error("entries behind the last index there can be")]
+    /// The entries exceed the largest index.
+    #[error("the entries exceed the largest log index")]
     Index,
 }
 
-/// Makes messages of bytes that come in pieces.
+/// Decodes messages from bytes that arrive in chunks.
 pub(crate) trait Decode: Send {
-    /// More bytes have come. All that came before has been read: [`Decode::next`] has returned none.
+    /// Adds bytes. All earlier ones must have been read: [`Decode::next`] has returned `None`.
     fn feed(&mut self, bytes: Bytes);
 
-    /// The next message; none if it is not whole yet.
+    /// Decodes the next item; `None` if it is incomplete.
     fn next(&mut self) -> Result<Option<Item>, StreamError>;
 
-    /// Whether all that has come has been read, to the end of a message.
-    fn is_between(&self) -> bool;
+    /// Returns whether all bytes were read, up to the end of a message.
+    fn at_message_boundary(&self) -> bool;
 }
 
-/// What a message on the wire is.
+/// Converts a protobuf message to an item.
 fn item(wire: raftpb::Message) -> Item {
     let is_heartbeat = wire.r#type.unwrap_or_default() == MessageType::MsgHeartbeat.to_wire();
     if is_heartbeat && wire.from() == 0 && wire.to() == 0 {

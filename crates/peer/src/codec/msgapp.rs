@@ -1,15 +1,17 @@
-//! The codec of the stream `msgapp`: what a leader replicates, and signs of life.
+//! The codec of the `msgapp` stream: `MsgApp` messages and link heartbeats.
 //!
-//! Both ends remember where the last message ended: its term, and the index of its last entry. As long as a leader goes on from there, in the term that it leads, the other
-//! end can tell everything about the next message but its entries and what is committed, and nothing else is sent:
+//! Both ends remember where the last message ended: its term and the index of its last entry. While
+//! a leader continues from there in its own term, the receiver can infer everything about the next
+//! message except its entries and the commit index, and only those are sent:
 //!
 //! ```text
-//!   00                                                           a sign of life
-//!   01  k, 8 bytes  (length, 8 bytes  raftpb.Entry) k times  commit, 8 bytes       goes on: index += k
-//!   02  length, 8 bytes  raftpb.Message                                            anything: term, index = those of its end
+//!   00                                                        a link heartbeat
+//!   01  k, 8 bytes  (length, 8 bytes  raftpb.Entry) × k  commit, 8 bytes    continues: index += k
+//!   02  length, 8 bytes  raftpb.Message                       any MsgApp: sets term and index
 //! ```
 //!
-//! So the first message is a 02, and so is that after a new leader, after a refusal, and after a message that was lost on its way into the stream.
+//! So the first message is a 02, and so is the one after a new leader, after a rejection, and after
+//! a message that was lost before the stream.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message as _;
@@ -17,7 +19,7 @@ use proto::raftpb;
 use raft::{Entry, Message, MessageType};
 use types::{Index, MemberId, Term};
 
-use super::intake::Intake;
+use super::chunk_buffer::ChunkBuffer;
 use super::message::checked;
 use super::{Decode, Item, MESSAGE_BYTES_MAX, StreamError, cost, item};
 
@@ -25,45 +27,45 @@ const LINK_HEARTBEAT: u8 = 0;
 const APP_ENTRIES: u8 = 1;
 const APP: u8 = 2;
 
-/// Where the last message ended.
+/// The term and index at which the last message ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct End {
+struct LogPosition {
     term: Term,
     index: Index,
 }
 
-impl End {
-    fn of(message: &Message) -> End {
+impl LogPosition {
+    fn of(message: &Message) -> LogPosition {
         let last = message.entries.last().map(|entry| entry.index);
-        End { term: message.term, index: last.unwrap_or(message.index) }
+        LogPosition { term: message.term, index: last.unwrap_or(message.index) }
     }
 
-    fn of_wire(wire: &raftpb::Message) -> End {
+    fn of_wire(wire: &raftpb::Message) -> LogPosition {
         let last = wire.entries.last().map(raftpb::Entry::index);
-        End { term: Term(wire.term()), index: Index(last.unwrap_or(wire.index())) }
+        LogPosition { term: Term(wire.term()), index: Index(last.unwrap_or(wire.index())) }
     }
 
-    /// Whether a message goes on from here.
+    /// Returns whether a message continues from here.
     fn precedes(self, message: &Message) -> bool {
         self.index == message.index && self.term == message.log_term && self.term == message.term
     }
 }
 
-/// Writes the stream.
+/// Encodes the stream.
 #[derive(Debug, Default)]
 pub(crate) struct MsgAppEncoder {
-    end: End,
+    end: LogPosition,
 }
 
 impl MsgAppEncoder {
-    /// Puts a `MsgApp` behind what is there.
+    /// Appends a `MsgApp`.
     pub(crate) fn encode(&mut self, message: Message, to: &mut BytesMut) {
-        let goes_on = self.end.precedes(&message);
-        self.end = End::of(&message);
-        if goes_on { put_entries(message, to) } else { put_whole(message, to) }
+        let continues = self.end.precedes(&message);
+        self.end = LogPosition::of(&message);
+        if continues { put_entries(message, to) } else { put_whole(message, to) }
     }
 
-    /// Puts a sign of life behind what is there.
+    /// Appends a link heartbeat.
     pub(crate) fn encode_link_heartbeat(to: &mut BytesMut) {
         to.put_u8(LINK_HEARTBEAT);
     }
@@ -87,26 +89,26 @@ fn put_whole(message: Message, to: &mut BytesMut) {
     super::message::encode(message, to);
 }
 
-/// Reads the stream.
+/// Decodes the stream.
 #[derive(Debug)]
 pub(crate) struct MsgAppDecoder {
-    intake: Intake,
+    buffer: ChunkBuffer,
     local: MemberId,
     remote: MemberId,
     bytes_max: u64,
-    end: End,
-    state: State,
-    /// Of the message that is being read: the entries there are, and how much they take.
+    end: LogPosition,
+    state: DecodeState,
+    /// The entries of the message being decoded, and their memory.
     entries: Vec<Entry>,
     bytes: u64,
 }
 
-/// What comes next.
+/// The next part to decode.
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum DecodeState {
     Kind,
     EntryCount,
-    /// An entry of so many that are left.
+    /// The length of an entry, with the number of entries left.
     EntryLength(u64),
     Entry(u64, usize),
     Commit,
@@ -114,61 +116,66 @@ enum State {
     Message(usize),
 }
 
-/// What has been read brought the reader somewhere, or to the end of a message; or there is too little.
+/// The result of one decoding step.
 enum Step {
-    To(State),
+    To(DecodeState),
     Done(Item),
 }
 
 impl MsgAppDecoder {
-    /// Reads what one member sends to another.
+    /// Creates a decoder for messages of `remote` to `local`.
     pub(crate) fn new(local: MemberId, remote: MemberId) -> MsgAppDecoder {
         MsgAppDecoder {
-            intake: Intake::default(),
+            buffer: ChunkBuffer::default(),
             local,
             remote,
             bytes_max: MESSAGE_BYTES_MAX,
-            end: End::default(),
-            state: State::Kind,
+            end: LogPosition::default(),
+            state: DecodeState::Kind,
             entries: Vec::new(),
             bytes: 0,
         }
     }
 
-    /// The same, which takes messages of so many bytes at most.
+    /// Sets a size limit.
     #[cfg(test)]
     pub(super) fn bounded(self, bytes_max: u64) -> MsgAppDecoder {
         MsgAppDecoder { bytes_max, ..self }
     }
 
     fn step(&mut self) -> Result<Option<Step>, StreamError> {
-        let intake = &mut self.intake;
+        let buffer = &mut self.buffer;
         match self.state {
-            State::Kind => intake.take_byte().map(first).transpose(),
-            State::EntryCount => Ok(intake.take_number().map(|count| Step::To(entry(count)))),
-            State::EntryLength(left) => match intake.take_number() {
-                Some(length) => Ok(Some(Step::To(State::Entry(left, self.entry_length(length)?)))),
-                None => Ok(None),
-            },
-            State::Entry(left, length) => match intake.take(length) {
-                Some(bytes) => self.add(bytes, left).map(Some),
-                None => Ok(None),
-            },
-            State::Commit => Ok(intake.take_number().map(|commit| self.appended(Index(commit)))),
-            State::Length => match intake.take_number() {
+            DecodeState::Kind => buffer.take_byte().map(first).transpose(),
+            DecodeState::EntryCount => Ok(buffer.take_number().map(|count| Step::To(entry(count)))),
+            DecodeState::EntryLength(left) => match buffer.take_number() {
                 Some(length) => {
-                    let length = checked(length, self.bytes_max)?;
-                    Ok(Some(Step::To(State::Message(length))))
+                    Ok(Some(Step::To(DecodeState::Entry(left, self.entry_length(length)?))))
                 }
                 None => Ok(None),
             },
-            State::Message(length) => {
-                intake.take(length).map(|bytes| self.whole(bytes)).transpose()
+            DecodeState::Entry(left, length) => match buffer.take(length) {
+                Some(bytes) => self.add(bytes, left).map(Some),
+                None => Ok(None),
+            },
+            DecodeState::Commit => {
+                Ok(buffer.take_number().map(|commit| self.appended(Index(commit))))
+            }
+            DecodeState::Length => match buffer.take_number() {
+                Some(length) => {
+                    let length = checked(length, self.bytes_max)?;
+                    Ok(Some(Step::To(DecodeState::Message(length))))
+                }
+                None => Ok(None),
+            },
+            DecodeState::Message(length) => {
+                buffer.take(length).map(|bytes| self.whole(bytes)).transpose()
             }
         }
     }
 
-    /// The length of an entry, if the message is not too long with it. An empty one takes something, too.
+    /// Checks the length of an entry against what is left of the message's limit. Empty entries
+    /// count too.
     fn entry_length(&mut self, length: u64) -> Result<usize, StreamError> {
         let of_one = length.saturating_add(size_of::<Entry>() as u64);
         self.bytes = self.bytes.saturating_add(of_one);
@@ -187,7 +194,7 @@ impl MsgAppDecoder {
         Ok(Step::To(entry(left - 1)))
     }
 
-    /// A message that goes on from the last one.
+    /// Builds a message that continues the last one.
     fn appended(&mut self, commit: Index) -> Step {
         self.bytes = 0;
         let entries = std::mem::take(&mut self.entries);
@@ -207,14 +214,14 @@ impl MsgAppDecoder {
 
     fn whole(&mut self, bytes: Bytes) -> Result<Step, StreamError> {
         let wire = cost::decode(bytes, self.bytes_max)?;
-        self.end = End::of_wire(&wire);
+        self.end = LogPosition::of_wire(&wire);
         Ok(Step::Done(item(wire)))
     }
 }
 
 impl Decode for MsgAppDecoder {
     fn feed(&mut self, bytes: Bytes) {
-        self.intake.feed(bytes);
+        self.buffer.feed(bytes);
     }
 
     fn next(&mut self) -> Result<Option<Item>, StreamError> {
@@ -222,7 +229,7 @@ impl Decode for MsgAppDecoder {
             match self.step()? {
                 Some(Step::To(state)) => self.state = state,
                 Some(Step::Done(item)) => {
-                    self.state = State::Kind;
+                    self.state = DecodeState::Kind;
                     return Ok(Some(item));
                 }
                 None => return Ok(None),
@@ -230,22 +237,22 @@ impl Decode for MsgAppDecoder {
         }
     }
 
-    fn is_between(&self) -> bool {
-        matches!(self.state, State::Kind) && self.intake.is_empty()
+    fn at_message_boundary(&self) -> bool {
+        matches!(self.state, DecodeState::Kind) && self.buffer.is_empty()
     }
 }
 
-/// What follows the first byte of a frame.
+/// Decodes the type of a frame.
 fn first(kind: u8) -> Result<Step, StreamError> {
     match kind {
         LINK_HEARTBEAT => Ok(Step::Done(Item::LinkHeartbeat)),
-        APP_ENTRIES => Ok(Step::To(State::EntryCount)),
-        APP => Ok(Step::To(State::Length)),
+        APP_ENTRIES => Ok(Step::To(DecodeState::EntryCount)),
+        APP => Ok(Step::To(DecodeState::Length)),
         kind => Err(StreamError::Kind(kind)),
     }
 }
 
-/// What comes if so many entries are left.
-fn entry(left: u64) -> State {
-    if left == 0 { State::Commit } else { State::EntryLength(left) }
+/// Returns the next part if `left` entries remain.
+fn entry(left: u64) -> DecodeState {
+    if left == 0 { DecodeState::Commit } else { DecodeState::EntryLength(left) }
 }

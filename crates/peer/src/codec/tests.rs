@@ -29,7 +29,7 @@ fn append(term: u64, log_term: u64, index: u64, entries: Vec<Entry>, commit: u64
     }
 }
 
-/// Reads bytes that come in pieces of these lengths, over and over.
+/// Decodes bytes in chunks of these lengths, repeated.
 fn read(
     decoder: &mut dyn Decode,
     bytes: &Bytes,
@@ -56,7 +56,7 @@ fn hex(text: &str) -> Bytes {
 }
 
 #[test]
-fn a_sign_of_life_is_as_drawn() {
+fn link_heartbeats_are_encoded_as_documented() {
     let mut bytes = BytesMut::new();
     message::encode_link_heartbeat(&mut bytes);
     assert_eq!(bytes, hex("0000000000000002 0808"));
@@ -71,17 +71,17 @@ fn a_sign_of_life_is_as_drawn() {
 }
 
 #[test]
-fn a_message_that_goes_on_is_only_its_entries_and_what_is_committed() {
+fn a_continuing_message_has_only_entries_and_the_commit_index() {
     let (mut encoder, mut bytes) = (MsgAppEncoder::default(), BytesMut::new());
     let first = append(3, 2, 7, vec![entry(3, 8, b"a")], 7);
     encoder.encode(first.clone(), &mut bytes);
-    assert_eq!(bytes[0], 2, "nothing is known yet");
+    assert_eq!(bytes[0], 2, "the first message is complete");
     let length = bytes.len();
     let second = append(3, 3, 8, vec![entry(3, 9, b"b")], 8);
     encoder.encode(second.clone(), &mut bytes);
     let expected = "01 0000000000000001 0000000000000007 1003 1809 220162 0000000000000008";
     assert_eq!(bytes[length..], hex(expected));
-    // Nothing but a commit index.
+    // Only a commit index.
     let third = append(3, 3, 9, Vec::new(), 9);
     encoder.encode(third.clone(), &mut bytes);
     assert!(bytes.ends_with(&hex("01 0000000000000000 0000000000000009")));
@@ -91,14 +91,14 @@ fn a_message_that_goes_on_is_only_its_entries_and_what_is_committed() {
 }
 
 #[test]
-fn what_does_not_go_on_is_sent_whole() {
+fn a_message_that_does_not_continue_is_sent_whole() {
     let (mut encoder, mut bytes) = (MsgAppEncoder::default(), BytesMut::new());
     let messages = [
         append(1, 1, 1, vec![entry(1, 2, b"")], 1),
-        append(1, 1, 1, vec![entry(1, 2, b"")], 1), // again
-        append(1, 1, 7, Vec::new(), 1),             // further on
+        append(1, 1, 1, vec![entry(1, 2, b"")], 1), // repeated
+        append(1, 1, 7, Vec::new(), 1),             // a gap
         append(2, 1, 7, Vec::new(), 1),             // another leader
-        append(2, 2, 8, Vec::new(), 1),             // whose entry is missing here
+        append(2, 2, 8, Vec::new(), 1),             // an entry of it is missing
     ];
     for message in messages.clone() {
         let before = bytes.len();
@@ -110,24 +110,28 @@ fn what_does_not_go_on_is_sent_whole() {
 }
 
 #[test]
-fn a_length_that_nobody_means_is_refused() {
+fn lengths_above_the_limit_are_refused() {
     let read_message = |text| read(&mut MessageDecoder::default(), &hex(text), &[1]);
     assert_eq!(read_message("0000000020000001"), Err(StreamError::TooLong));
     assert_eq!(read_message("ffffffffffffffff"), Err(StreamError::TooLong));
-    assert_eq!(read_message("0000000020000000"), Ok(vec![]), "as long as may be: it may come");
+    assert_eq!(read_message("0000000020000000"), Ok(vec![]), "the largest length is allowed");
     let mut short = MessageDecoder::bounded(3);
     assert_eq!(read(&mut short, &hex("0000000000000004"), &[8]), Err(StreamError::TooLong));
 
     let read_app = |text| read(&mut MsgAppDecoder::new(LOCAL, REMOTE), &hex(text), &[1]);
     assert_eq!(read_app("02 0000000020000001"), Err(StreamError::TooLong));
     assert_eq!(read_app("01 0000000000000001 0000000020000001"), Err(StreamError::TooLong));
-    assert_eq!(read_app("01 ffffffffffffffff 0000000000000001"), Ok(vec![]), "they may come");
+    assert_eq!(
+        read_app("01 ffffffffffffffff 0000000000000001"),
+        Ok(vec![]),
+        "a count is not checked ahead"
+    );
     assert_eq!(read_app("03"), Err(StreamError::Kind(3)));
     assert_eq!(StreamError::Kind(3).to_string(), "failed to parse type 3 in msgappv2 stream");
 }
 
 #[test]
-fn many_entries_of_no_length_are_too_many_once() {
+fn empty_entries_count_towards_the_limit() {
     let mut decoder = MsgAppDecoder::new(LOCAL, REMOTE).bounded(1 << 20);
     decoder.feed(hex("01 ffffffffffffffff"));
     assert_eq!(decoder.next(), Ok(None));
@@ -140,19 +144,19 @@ fn many_entries_of_no_length_are_too_many_once() {
 }
 
 #[test]
-fn a_kind_that_is_not_known_here_is_passed_over() {
-    // A message of type 99, and a sign of life.
+fn messages_of_unknown_type_are_skipped() {
+    // A message of type 99, and a link heartbeat.
     let bytes = hex("0000000000000002 0863 0000000000000002 0808");
     let items = read(&mut MessageDecoder::default(), &bytes, &[4]).unwrap();
     assert!(matches!(&items[..], [Item::Unknown(_), Item::LinkHeartbeat]), "{items:?}");
-    // An entry of type 9 is nothing that could be left out.
+    // An entry of type 9 cannot be skipped.
     let bytes = hex("01 0000000000000001 0000000000000002 0809 0000000000000000");
     let error = read(&mut MsgAppDecoder::new(LOCAL, REMOTE), &bytes, &[4]).unwrap_err();
     assert_eq!(error.to_string(), "unknown entry type 9");
 }
 
 #[test]
-fn a_log_does_not_go_on_behind_its_end() {
+fn entries_beyond_the_largest_index_are_refused() {
     let (mut encoder, mut bytes) = (MsgAppEncoder::default(), BytesMut::new());
     encoder.encode(append(1, 1, u64::MAX, Vec::new(), 1), &mut bytes);
     bytes.extend_from_slice(&hex("01 0000000000000001 0000000000000000"));
@@ -164,11 +168,11 @@ fn any_entries() -> impl Strategy<Value = Vec<(u64, Vec<u8>)>> {
     vec((1u64..4, vec(any::<u8>(), 0..40)), 0..5)
 }
 
-/// To which term and index it jumps first, the data of its entries, what is committed.
+/// A jump to a term and index, the data of the entries, the commit index.
 type Planned = (Option<(u64, u64)>, Vec<Vec<u8>>, u64);
 
 prop_compose! {
-    /// What a leader might send: mostly going on where it was, sometimes not.
+    /// A message that mostly continues the previous one.
     fn any_append()(
         jump in prop::bool::weighted(0.2),
         at in 1u64..1000,
@@ -181,7 +185,7 @@ prop_compose! {
     }
 }
 
-/// The messages of a leader that is as restless as that.
+/// Builds the messages of a plan.
 fn appends(plan: Vec<Planned>) -> Vec<Message> {
     let (mut term, mut index) = (1, 0);
     let message = |(jump, data, commit): Planned| {
@@ -237,7 +241,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn what_is_replicated_comes_as_it_was(
+    fn msgapp_messages_round_trip(
         plan in vec(any_append(), 0..20),
         pieces in vec(1usize..50, 1..10),
     ) {
@@ -254,7 +258,7 @@ proptest! {
     }
 
     #[test]
-    fn any_message_comes_as_it_was(
+    fn messages_round_trip(
         messages in vec(any_message(), 0..10),
         pieces in vec(1usize..50, 1..10),
     ) {
@@ -268,14 +272,14 @@ proptest! {
     }
 
     #[test]
-    fn garbage_is_an_error_or_nothing(bytes in vec(any::<u8>(), 0..200), pieces in vec(1usize..50, 1..4)) {
+    fn garbage_does_not_panic(bytes in vec(any::<u8>(), 0..200), pieces in vec(1usize..50, 1..4)) {
         let bytes = Bytes::from(bytes);
         let _ = read(&mut MsgAppDecoder::new(LOCAL, REMOTE), &bytes, &pieces);
         let _ = read(&mut MessageDecoder::default(), &bytes, &pieces);
     }
 
     #[test]
-    fn damage_is_an_error_or_another_message(
+    fn damaged_streams_do_not_panic(
         plan in vec(any_append(), 1..5),
         at in any::<prop::sample::Index>(),
         with in any::<u8>(),
@@ -289,7 +293,7 @@ proptest! {
 }
 
 #[test]
-fn a_decoder_knows_whether_it_is_between_messages() {
+fn message_boundaries_are_reported() {
     let mut messages = BytesMut::new();
     message::encode(append(2, 2, 5, vec![entry(2, 6, b"a")], 5), &mut messages);
     let mut appends = BytesMut::new();
@@ -303,9 +307,9 @@ fn a_decoder_knows_whether_it_is_between_messages() {
     for (mut decoder, bytes, expected) in cases {
         let ends = bytes.iter().filter(|byte| {
             read(decoder.as_mut(), &Bytes::copy_from_slice(&[**byte]), &[1]).unwrap();
-            decoder.is_between()
+            decoder.at_message_boundary()
         });
         assert_eq!(ends.count(), expected);
-        assert!(decoder.is_between());
+        assert!(decoder.at_message_boundary());
     }
 }

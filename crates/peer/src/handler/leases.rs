@@ -1,4 +1,4 @@
-//! `/leases` and `/leases/internal`: what followers ask the leader on behalf of clients.
+//! `/leases` and `/leases/internal`: lease requests that followers forward to the leader.
 
 use bytes::Bytes;
 use http::{Request, StatusCode};
@@ -11,15 +11,15 @@ use server::Error;
 use types::LeaseId;
 
 use super::Call;
-use super::answer::{self, Answer};
-use super::intake::{Body, ReadError};
-use crate::questions::LEASE_TIMEOUT;
+use super::body_reader::{BodyReader, ReadError};
+use super::responses::{self, HandlerResponse};
+use crate::rpc::LEASE_TIMEOUT;
 
-/// The body of a request, at most as in etcd.
+/// The size limit of a request body. As in etcd.
 const REQUEST_BYTES_MAX: usize = 64 << 10;
 
 impl Call<'_> {
-    pub(super) async fn renew(&self, request: Request<Incoming>) -> Answer {
+    pub(super) async fn renew(&self, request: Request<Incoming>) -> HandlerResponse {
         let request: pb::LeaseKeepAliveRequest = match self.lease_request(request).await {
             Ok(request) => request,
             Err(refused) => return refused,
@@ -27,24 +27,24 @@ impl Call<'_> {
         match self.attached.local.renew(LeaseId(request.id)).await {
             Ok(ttl) => {
                 let answer = pb::LeaseKeepAliveResponse { header: None, id: request.id, ttl };
-                answer::protobuf(answer.encode_to_vec())
+                responses::protobuf(answer.encode_to_vec())
             }
             Err(error) => refused(&error, StatusCode::BAD_REQUEST),
         }
     }
 
-    pub(super) async fn lease(&self, request: Request<Incoming>) -> Answer {
+    pub(super) async fn lease(&self, request: Request<Incoming>) -> HandlerResponse {
         let request: leasepb::LeaseInternalRequest = match self.lease_request(request).await {
             Ok(request) => request,
             Err(refused) => return refused,
         };
-        // Compat: etcd crashes the request if there is nothing in it.
+        // Compat: etcd panics in the handler if the request is empty.
         let request = request.lease_time_to_live_request.unwrap_or_default();
         match self.attached.local.lease(request).await {
             Ok(answer) => {
                 let answer =
                     leasepb::LeaseInternalResponse { lease_time_to_live_response: Some(answer) };
-                answer::protobuf(answer.encode_to_vec())
+                responses::protobuf(answer.encode_to_vec())
             }
             Err(error) => refused(&error, StatusCode::INTERNAL_SERVER_ERROR),
         }
@@ -53,22 +53,24 @@ impl Call<'_> {
     async fn lease_request<T: Message + Default>(
         &self,
         request: Request<Incoming>,
-    ) -> Result<T, Answer> {
-        let body = Body::new(request.into_body(), self.shared.timing.read);
-        let body: Bytes = match body.short(REQUEST_BYTES_MAX).await {
+    ) -> Result<T, HandlerResponse> {
+        let body = BodyReader::new(request.into_body(), self.shared.timing.read);
+        let body: Bytes = match body.read_short(REQUEST_BYTES_MAX).await {
             Ok(body) => body,
-            Err(ReadError::TooLong) => return Err(answer::too_large("request body too large")),
-            Err(_) => return Err(answer::error(StatusCode::BAD_REQUEST, "error reading body")),
+            Err(ReadError::TooLong) => return Err(responses::too_large("request body too large")),
+            Err(_) => return Err(responses::error(StatusCode::BAD_REQUEST, "error reading body")),
         };
-        let bad = |_| answer::error(StatusCode::BAD_REQUEST, "error unmarshalling request");
+        let bad = |_| responses::error(StatusCode::BAD_REQUEST, "error unmarshalling request");
         T::decode(body).map_err(bad)
     }
 }
 
-fn refused(error: &Error, otherwise: StatusCode) -> Answer {
+fn refused(error: &Error, otherwise: StatusCode) -> HandlerResponse {
     match error {
-        Error::Renew(RenewError::NotFound) => answer::error(StatusCode::NOT_FOUND, error),
-        Error::TimeoutWaitAppliedIndex => answer::error(StatusCode::REQUEST_TIMEOUT, LEASE_TIMEOUT),
-        error => answer::error(otherwise, error),
+        Error::Renew(RenewError::NotFound) => responses::error(StatusCode::NOT_FOUND, error),
+        Error::TimeoutWaitAppliedIndex => {
+            responses::error(StatusCode::REQUEST_TIMEOUT, LEASE_TIMEOUT)
+        }
+        error => responses::error(otherwise, error),
     }
 }

@@ -1,29 +1,31 @@
-//! The peer port.
+//! The handler of the peer port.
 //!
 //! ```text
-//!   POST /raft                         204   a message                                       pipeline
-//!   GET  /raft/stream/msgapp/8e9e…     200   what there is to say, without end               stream
+//!   POST /raft                         204   a message                  pipeline
+//!   GET  /raft/stream/msgapp/8e9e…     200   endless messages           stream
 //!   GET  /raft/stream/message/8e9e…    200
-//!   POST /raft/snapshot                204   a message, and a database                       snapshot
-//!   GET  /raft/probing                 200   {"OK":true,"Now":"2026-11-16T04:44:39Z"}        questions
+//!   POST /raft/snapshot                204   a message and a database   snapshot
+//!   GET  /raft/probing                 200   {"OK":true,"Now":"2026-11-16T04:44:39Z"}  rpc
 //!   GET  /members                      200   [{"id":…,"peerURLs":["http://10.0.0.1:2380"]}]
-//!   POST /members/promote/12           200   the same
+//!   POST /members/promote/12           200   the members, as above
 //!   GET  /members/hashkv               200   {"header":{"revision":7},"hash":…}
-//!   POST /leases, /leases/internal     200   protobuf                                        leases
+//!   POST /leases, /leases/internal     200   protobuf                   leases
 //!   GET  /downgrade/enabled            200   false
-//!   anything else                            somebody else's
+//!   other paths                              the fallback handler
 //! ```
 //!
-//! Status codes, texts and headers are etcd's to the byte: members compare them. What is not: whoever asks before there is a member to ask gets a 503.
+//! Status codes, texts and headers are etcd's to the byte: members compare them. The exception:
+//! before a member is attached, requests are answered with 503.
 //!
-//! What is always true: a body is bounded, and memory for it grows only as it comes; who sends one too slowly is cut off; nothing that comes here makes a member panic.
+//! Invariants: bodies are bounded, and memory grows only as they arrive; clients that send too
+//! slowly are cut off; no request makes a member panic.
 
-mod answer;
-mod body;
-mod intake;
+mod body_reader;
 mod leases;
 mod pipeline;
-mod questions;
+mod response_body;
+mod responses;
+mod rpc;
 mod snapshot;
 mod stream;
 
@@ -35,47 +37,49 @@ use hyper::body::Incoming;
 use net::Connection;
 
 use crate::headers::{self, CLUSTER_ID, Incompatible, PEER_URLS, SERVER_FROM};
-use crate::prober;
-use crate::shared::{Attached, Shared};
+use crate::peers::prober;
+use crate::shared::{Attached, TransportShared};
 use crate::stream::STREAM_PATH;
-pub(crate) use body::Body;
+pub(crate) use response_body::ResponseBody;
+use responses::HandlerResponse;
 
-/// Bytes of all messages together that are being received by requests. For more, those that have taken the longest are cut off.
+/// The most bytes of messages in reception by requests. Beyond it, the oldest requests are evicted.
 pub(crate) const RECEIVING_BYTES_MAX: usize = 512 << 20;
-/// Snapshots that are received at a time. Only a leader sends them, and one member is sent one.
+/// The most snapshots in reception. Only a leader sends them, one per member.
 pub(crate) const SNAPSHOTS_MAX: usize = 4;
 
-/// Where learners are promoted.
+/// The path prefix of learner promotions.
 const PROMOTE_PATH: &str = "/members/promote/";
 
-/// Answers other members.
+/// Answers requests of other members.
 #[derive(Debug)]
 pub(crate) struct Handler<R> {
-    shared: Arc<Shared>,
-    rest: Arc<R>,
+    shared: Arc<TransportShared>,
+    fallback: Arc<R>,
 }
 
-/// What is asked for.
+/// The path of a request, parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Route<'a> {
     Pipeline,
-    /// And what is behind that in the path.
+    /// A stream, with the rest of the path.
     Stream(&'a str),
     Snapshot,
     Probing,
     Members,
-    /// And the id, as it was written.
+    /// A promotion, with the id as written.
     Promote(&'a str),
     Hash,
     Leases,
     LeaseInternal,
     Downgrade,
-    /// Only with a slash behind it.
-    Elsewhere(&'static str),
+    /// A path that needs a trailing slash.
+    Redirect(&'static str),
 }
 
 impl Route<'_> {
-    /// None if it is nothing that members ask each other, or a path that Go's server would have people write in another way.
+    /// Parses a path. `None` for paths outside the peer protocol, and for paths that Go's server
+    /// would redirect to a cleaned form.
     fn of(path: &str) -> Option<Route<'_>> {
         if path.split('/').skip(1).any(|part| matches!(part, "." | "..")) || path.contains("//") {
             return None;
@@ -89,8 +93,8 @@ impl Route<'_> {
             "/leases" => Route::Leases,
             "/leases/internal" => Route::LeaseInternal,
             "/downgrade/enabled" => Route::Downgrade,
-            "/raft/stream" => Route::Elsewhere(STREAM_PATH),
-            "/members/promote" => Route::Elsewhere(PROMOTE_PATH),
+            "/raft/stream" => Route::Redirect(STREAM_PATH),
+            "/members/promote" => Route::Redirect(PROMOTE_PATH),
             path => match path.strip_prefix(STREAM_PATH) {
                 Some(rest) => Route::Stream(rest),
                 None => Route::Promote(path.strip_prefix(PROMOTE_PATH)?),
@@ -100,55 +104,55 @@ impl Route<'_> {
 }
 
 impl<R> Handler<R> {
-    pub(crate) fn new(shared: Arc<Shared>, rest: Arc<R>) -> Handler<R> {
-        Handler { shared, rest }
+    pub(crate) fn new(shared: Arc<TransportShared>, fallback: Arc<R>) -> Handler<R> {
+        Handler { shared, fallback }
     }
 }
 
 impl<R: net::Handler> net::Handler for Handler<R> {
-    type Body = Body<R::Body>;
+    type Body = ResponseBody<R::Body>;
 
     async fn call(
         &self,
         connection: &Arc<Connection>,
         request: Request<Incoming>,
-    ) -> Response<Body<R::Body>> {
+    ) -> Response<ResponseBody<R::Body>> {
         let path = request.uri().path().to_owned();
         let Some(route) = Route::of(&path) else {
-            return self.rest.call(connection, request).await.map(Body::rest);
+            return self.fallback.call(connection, request).await.map(ResponseBody::fallback);
         };
         let Some(attached) = self.shared.attached() else {
             let answer =
-                answer::error(StatusCode::SERVICE_UNAVAILABLE, "the member is not started");
-            return answer.map(Body::whole);
+                responses::error(StatusCode::SERVICE_UNAVAILABLE, "the member is not started");
+            return answer.map(ResponseBody::whole);
         };
         let call = Call { shared: &self.shared, attached: &attached, connection };
         if let Route::Stream(rest) = route {
             return match call.stream(rest, &request) {
-                Ok(stream) => stream.map(Body::stream),
-                Err(refused) => (*refused).map(Body::whole),
+                Ok(stream) => stream.map(ResponseBody::stream),
+                Err(refused) => (*refused).map(ResponseBody::whole),
             };
         }
-        call.answer(route, request).await.map(Body::whole)
+        call.answer(route, request).await.map(ResponseBody::whole)
     }
 }
 
-/// A request, and all that is there to answer it.
+/// A request with the state needed to answer it.
 struct Call<'a> {
-    shared: &'a Arc<Shared>,
+    shared: &'a Arc<TransportShared>,
     attached: &'a Attached,
     connection: &'a Arc<Connection>,
 }
 
 impl Call<'_> {
-    async fn answer(&self, route: Route<'_>, request: Request<Incoming>) -> answer::Answer {
+    async fn answer(&self, route: Route<'_>, request: Request<Incoming>) -> HandlerResponse {
         if let Some(refused) = refuse_method(route, request.method()) {
             return refused;
         }
         match route {
             Route::Pipeline => self.pipeline(request).await,
             Route::Snapshot => self.snapshot(request).await,
-            Route::Probing => questions::probing(),
+            Route::Probing => rpc::probing(),
             Route::Members => self.members(),
             Route::Promote(id) => {
                 let token = headers::text(request.headers(), &AUTHORIZATION).map(ToOwned::to_owned);
@@ -158,11 +162,11 @@ impl Call<'_> {
             Route::Leases => self.renew(request).await,
             Route::LeaseInternal => self.lease(request).await,
             Route::Downgrade => self.downgrade().await,
-            Route::Elsewhere(path) => {
-                answer::redirect(request.method(), path, request.uri().query())
+            Route::Redirect(path) => {
+                responses::redirect(request.method(), path, request.uri().query())
             }
-            // It has been answered.
-            Route::Stream(_) => answer::not_found(),
+            // Answered before.
+            Route::Stream(_) => responses::not_found(),
         }
     }
 
@@ -170,23 +174,23 @@ impl Call<'_> {
         headers::value(&self.attached.identity.cluster)
     }
 
-    /// The same, with the id of the cluster.
-    fn signed(&self, mut answer: answer::Answer) -> answer::Answer {
+    /// Adds the header with the cluster id.
+    fn with_cluster_id(&self, mut answer: HandlerResponse) -> HandlerResponse {
         answer.headers_mut().insert(CLUSTER_ID, self.cluster_id());
         answer
     }
 
-    /// Refuses who is of another cluster, or of a release that cannot be spoken with.
+    /// Refuses senders of another cluster or of an incompatible release.
     fn check(&self, headers: &http::HeaderMap) -> Result<(), Incompatible> {
         let identity = &self.attached.identity;
         headers::check(headers, identity.member, identity.cluster)
     }
 
-    fn incompatible(&self, error: Incompatible) -> answer::Answer {
-        self.signed(answer::error(StatusCode::PRECONDITION_FAILED, error))
+    fn incompatible(&self, error: Incompatible) -> HandlerResponse {
+        self.with_cluster_id(responses::error(StatusCode::PRECONDITION_FAILED, error))
     }
 
-    /// Whoever speaks and is not known says where it can be answered.
+    /// Adds a remote if the sender is unknown and names its URLs.
     fn add_remote(&self, headers: &http::HeaderMap) {
         let from = headers::member(headers, &SERVER_FROM);
         if let (Some(from), Some(urls)) = (from, headers::text(headers, &PEER_URLS)) {
@@ -195,14 +199,14 @@ impl Call<'_> {
     }
 }
 
-/// The refusal of a method that is not the one. etcd names the right one, except for leases.
-fn refuse_method(route: Route<'_>, method: &Method) -> Option<answer::Answer> {
+/// Refuses a wrong method. Compat: as in etcd, the `Allow` header is set except for leases.
+fn refuse_method(route: Route<'_>, method: &Method) -> Option<HandlerResponse> {
     let right = match route {
-        Route::Probing | Route::Elsewhere(_) => return None,
+        Route::Probing | Route::Redirect(_) => return None,
         Route::Pipeline | Route::Snapshot | Route::Promote(_) => Method::POST,
         Route::Leases | Route::LeaseInternal => Method::POST,
         Route::Stream(_) | Route::Members | Route::Hash | Route::Downgrade => Method::GET,
     };
-    let names_it = !matches!(route, Route::Leases | Route::LeaseInternal);
-    (*method != right).then(|| answer::wrong_method(names_it.then_some(right)))
+    let names_method = !matches!(route, Route::Leases | Route::LeaseInternal);
+    (*method != right).then(|| responses::wrong_method(names_method.then_some(right)))
 }

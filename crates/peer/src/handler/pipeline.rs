@@ -1,4 +1,4 @@
-//! `POST /raft`: a message.
+//! `POST /raft`: receives one message.
 
 use std::sync::Arc;
 
@@ -9,26 +9,26 @@ use net::{Evicted, Permit};
 use server::ReceiveError;
 
 use super::Call;
-use super::answer::{self, Answer};
-use super::intake::{Body, ReadError};
+use super::body_reader::{BodyReader, ReadError};
+use super::responses::{self, HandlerResponse};
 use crate::codec::{MESSAGE_BYTES_MAX, cost};
 use crate::metrics::UNKNOWN;
 
 impl Call<'_> {
-    pub(super) async fn pipeline(&self, request: Request<Incoming>) -> Answer {
+    pub(super) async fn pipeline(&self, request: Request<Incoming>) -> HandlerResponse {
         let (parts, body) = request.into_parts();
         if let Err(error) = self.check(&parts.headers) {
             return self.incompatible(error);
         }
         self.add_remote(&parts.headers);
         let local_member_id = self.attached.identity.member;
-        // The guest stays until the message has been handed on: until then it takes room.
-        let (bytes, _guest) = match self.read_message(body).await {
+        // Held until the message is handed on: until then its bytes count.
+        let (bytes, _permit) = match self.read_message(body).await {
             Ok(read) => read,
             Err(error) => {
                 tracing::warn!(%local_member_id, remote = %self.connection.remote, %error, "failed to read Raft message");
                 self.shared.metrics.received_failure(UNKNOWN);
-                return self.bad("error reading raft message");
+                return self.bad_request("error reading raft message");
             }
         };
         let length = bytes.len() as u64;
@@ -39,53 +39,55 @@ impl Call<'_> {
         match message {
             Ok(message) => {
                 self.count_received(message.from, length);
-                self.signed(self.received(self.attached.local.receive(message)))
+                self.with_cluster_id(self.received(self.attached.local.receive(message)))
             }
             Err(error) => {
                 tracing::warn!(%local_member_id, remote = %self.connection.remote, error, "failed to unmarshal Raft message");
                 self.shared.metrics.received_failure(UNKNOWN);
-                self.bad("error unmarshalling raft message")
+                self.bad_request("error unmarshalling raft message")
             }
         }
     }
 
-    /// All of a message. When all that are being read take too much, this may have to go.
+    /// Reads a whole message. It is evicted if too many bytes are in reception.
     async fn read_message(&self, body: Incoming) -> Result<(Bytes, Permit), ReadError> {
-        let exit = Arc::<Evicted>::default();
-        let mut guest = self.shared.receiving.acquire(0, Arc::clone(&exit));
+        let evicted = Arc::<Evicted>::default();
+        let mut permit = self.shared.receiving.acquire(0, Arc::clone(&evicted));
         let bytes_max = usize::try_from(MESSAGE_BYTES_MAX).unwrap_or(usize::MAX);
-        let body = Body::new(body, self.shared.timing.read);
+        let body = BodyReader::new(body, self.shared.timing.read);
         let bytes = tokio::select! {
             biased;
-            () = exit.evicted() => Err(ReadError::Crowded),
-            read = body.all(bytes_max, |length| guest.set_weight(length)) => read,
+            () = evicted.evicted() => Err(ReadError::Evicted),
+            read = body.read_all(bytes_max, |length| permit.set_weight(length)) => read,
         };
-        Ok((bytes?, guest))
+        Ok((bytes?, permit))
     }
 
-    fn received(&self, received: Result<(), ReceiveError>) -> Answer {
+    fn received(&self, received: Result<(), ReceiveError>) -> HandlerResponse {
         match received {
-            Ok(()) => answer::taken(),
-            // Compat: etcd means to answer 403 to who was removed, or means somebody else, and does not: an interface is not met. Who was removed hears so when it
-            // asks for a stream; and who got the wrong address would take a 403 for its own removal.
+            Ok(()) => responses::no_content(),
+            // Compat: etcd intends to answer 403 to removed members and to messages for another
+            // member, but does not, because an interface is not satisfied. A removed member learns
+            // it when it requests a stream; a member at a wrong address would take a 403 for its
+            // own removal.
             Err(error) => {
                 tracing::warn!(local_member_id = %self.attached.identity.member, %error, "failed to process Raft message");
                 let text = "error processing raft message";
-                // Compat: etcd drops the connection.
-                answer::last(answer::error(StatusCode::INTERNAL_SERVER_ERROR, text))
+                // Compat: etcd closes the connection.
+                responses::closing(responses::error(StatusCode::INTERNAL_SERVER_ERROR, text))
             }
         }
     }
 
-    /// By name only who is known: strangers could make up any number of them.
+    /// Counts received bytes. Unknown senders share one label, because they can claim any id.
     pub(super) fn count_received(&self, from: types::MemberId, bytes: u64) {
         match self.shared.peers().get(from) {
-            Some(peer) => peer.contact.counts.received_bytes.inc_by(bytes),
+            Some(peer) => peer.context.metrics.received_bytes.inc_by(bytes),
             None => self.shared.metrics.received_bytes(UNKNOWN, bytes),
         }
     }
 
-    pub(super) fn bad(&self, text: impl std::fmt::Display) -> Answer {
-        self.signed(answer::error(StatusCode::BAD_REQUEST, text))
+    pub(super) fn bad_request(&self, text: impl std::fmt::Display) -> HandlerResponse {
+        self.with_cluster_id(responses::error(StatusCode::BAD_REQUEST, text))
     }
 }

@@ -1,9 +1,9 @@
-//! `POST /raft/snapshot`: a message, and behind it a database.
+//! `POST /raft/snapshot`: receives a message followed by a database.
 //!
-//! The database is kept by a thread that waits for the disk, while the next pieces come:
+//! A blocking thread saves the database while further chunks arrive:
 //!
 //! ```text
-//!   connection ──► piece() ──► PIECES_MAX in a channel ──► Incoming as Read ──► Local::receive_snapshot
+//!   connection ──► next_chunk ──► channel of CHUNKS_MAX ──► ChunkReader ──► receive_snapshot
 //! ```
 
 use std::io::{self, Read};
@@ -19,20 +19,20 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 
 use super::Call;
-use super::answer::{self, Answer};
-use super::intake::{Body, ReadError};
+use super::body_reader::{BodyReader, ReadError};
+use super::responses::{self, HandlerResponse};
 use crate::codec::StreamError;
 use crate::codec::message::MessageDecoder;
-use crate::metrics::{SnapshotCounts, UNKNOWN};
+use crate::metrics::{SnapshotMetrics, UNKNOWN};
 
-/// The largest message that a database may be behind. That of etcd.
+/// The size limit of the message before the database. As in etcd.
 const MESSAGE_BYTES_MAX: u64 = 64 << 20;
-/// Pieces of a database that wait for the disk.
-const PIECES_MAX: usize = 4;
-/// Who sent it, if it does not get as far as to say so.
+/// The most chunks of a database that wait for the disk.
+const CHUNKS_MAX: usize = 4;
+/// The metric label of a sender that is not known yet.
 const UNKNOWN_SENDER: &str = "UNKNOWN_SNAPSHOT_SENDER";
 
-/// Why there is no message before the database.
+/// The reason the message before the database could not be decoded.
 #[derive(Debug, thiserror::Error)]
 enum HeadError {
     #[error(transparent)]
@@ -48,8 +48,8 @@ enum HeadError {
 }
 
 impl Call<'_> {
-    pub(super) async fn snapshot(&self, request: Request<Incoming>) -> Answer {
-        let begun = Instant::now();
+    pub(super) async fn snapshot(&self, request: Request<Incoming>) -> HandlerResponse {
+        let started = Instant::now();
         let (parts, body) = request.into_parts();
         let metrics = &self.shared.metrics;
         if let Err(error) = self.check(&parts.headers) {
@@ -57,19 +57,19 @@ impl Call<'_> {
             return self.incompatible(error);
         }
         self.add_remote(&parts.headers);
-        // Before anything is read: what is before the database can be long, too.
-        let Ok(place) = Arc::clone(&self.shared.snapshots).try_acquire_owned() else {
+        // Before the body is read, because the message alone can be large.
+        let Ok(permit) = Arc::clone(&self.shared.snapshots).try_acquire_owned() else {
             metrics.snapshots_from(UNKNOWN_SENDER).failures.inc();
-            return self.signed(not_saved(&"too many snapshots are being received"));
+            return self.with_cluster_id(not_saved(&"too many snapshots are being received"));
         };
-        let mut body = Body::new(body, self.shared.timing.read);
+        let mut body = BodyReader::new(body, self.shared.timing.read);
         let (message, bytes, rest) = match head(&mut body).await {
             Ok(head) => head,
             Err(error) => {
                 tracing::warn!(local_member_id = %self.attached.identity.member, remote = %self.connection.remote, %error, "failed to decode Raft message");
                 metrics.received_failure(UNKNOWN);
                 metrics.snapshots_from(UNKNOWN_SENDER).failures.inc();
-                return self.bad(format_args!("failed to decode raft message ({error})"));
+                return self.bad_request(format_args!("failed to decode raft message ({error})"));
             }
         };
         self.count_received(message.from, bytes);
@@ -79,87 +79,92 @@ impl Call<'_> {
         if message.kind != MessageType::MsgSnap {
             tracing::warn!(local_member_id = %self.attached.identity.member, remote_snapshot_sender_id = from, message_type = message.kind.as_str(), "unexpected Raft message type");
             counts.failures.inc();
-            return self.bad("wrong raft message type");
+            return self.bad_request("wrong raft message type");
         }
-        let answer = self.database(message, body, rest, &counts, place).await;
+        let answer = self.database(message, body, rest, &counts, permit).await;
         if answer.status() == StatusCode::NO_CONTENT {
             counts.success.inc();
-            counts.duration.observe(begun.elapsed().as_secs_f64());
+            counts.duration.observe(started.elapsed().as_secs_f64());
         } else {
             counts.failures.inc();
         }
-        self.signed(answer)
+        self.with_cluster_id(answer)
     }
 
-    /// Takes the database, and with that the message.
+    /// Saves the database and hands on the message.
     async fn database(
         &self,
         message: raft::Message,
-        mut body: Body,
+        mut body: BodyReader,
         rest: Bytes,
-        counts: &SnapshotCounts,
-        place: OwnedSemaphorePermit,
-    ) -> Answer {
+        counts: &SnapshotMetrics,
+        permit: OwnedSemaphorePermit,
+    ) -> HandlerResponse {
         counts.in_flight.inc();
         let (from, local) = (message.from, Arc::clone(&self.attached.local));
         let index = message.snapshot.as_ref().map_or(0, |snapshot| snapshot.metadata.index.0);
         let local_member_id = self.attached.identity.member;
         tracing::info!(%local_member_id, remote_snapshot_sender_id = %from, incoming_snapshot_index = index, "receiving database snapshot");
-        let (to, pieces) = mpsc::channel(PIECES_MAX);
+        let (to, chunks) = mpsc::channel(CHUNKS_MAX);
         let in_flight = counts.in_flight.clone();
-        let keeping = tokio::task::spawn_blocking(move || {
-            let mut database = Pieces { pieces, piece: rest, is_over: false };
-            let kept = local.receive_snapshot(message, &mut database);
+        let saving = tokio::task::spawn_blocking(move || {
+            let mut database = ChunkReader { chunks, chunk: rest, is_finished: false };
+            let saved = local.receive_snapshot(message, &mut database);
             in_flight.dec();
-            drop(place);
-            kept
+            drop(permit);
+            saved
         });
         feed(&mut body, to).await;
-        match keeping.await {
+        match saving.await {
             Ok(Ok(bytes)) => {
                 self.count_received(from, bytes);
                 tracing::info!(%local_member_id, remote_snapshot_sender_id = %from, incoming_snapshot_index = index, incoming_snapshot_size_bytes = bytes, "received and saved database snapshot");
-                answer::taken()
+                responses::no_content()
             }
             Ok(Err(refused)) => self.refused(from, index, &refused),
-            // It panicked, or the runtime stops.
+            // The thread panicked, or the runtime is stopping.
             Err(error) => not_saved(&error),
         }
     }
 
-    fn refused(&self, from: types::MemberId, index: u64, refused: &ReceiveSnapshotError) -> Answer {
+    fn refused(
+        &self,
+        from: types::MemberId,
+        index: u64,
+        refused: &ReceiveSnapshotError,
+    ) -> HandlerResponse {
         let local_member_id = self.attached.identity.member;
         tracing::warn!(%local_member_id, remote_snapshot_sender_id = %from, incoming_snapshot_index = index, error = %refused, "failed to save incoming database snapshot");
         match refused {
             ReceiveSnapshotError::Message(error) => {
                 let text = format!("failed to process raft message ({error})");
-                answer::error(StatusCode::INTERNAL_SERVER_ERROR, text)
+                responses::error(StatusCode::INTERNAL_SERVER_ERROR, text)
             }
-            ReceiveSnapshotError::NoSnapshot => answer::error(StatusCode::BAD_REQUEST, refused),
+            ReceiveSnapshotError::NoSnapshot => responses::error(StatusCode::BAD_REQUEST, refused),
             ReceiveSnapshotError::File(_) => {
-                answer::error(StatusCode::INTERNAL_SERVER_ERROR, refused)
+                responses::error(StatusCode::INTERNAL_SERVER_ERROR, refused)
             }
             ReceiveSnapshotError::Database(_) => not_saved(refused),
         }
     }
 }
 
-fn not_saved(why: &dyn std::fmt::Display) -> Answer {
+fn not_saved(why: &dyn std::fmt::Display) -> HandlerResponse {
     let text = format!("failed to save KV snapshot ({why})");
-    answer::error(StatusCode::INTERNAL_SERVER_ERROR, text)
+    responses::error(StatusCode::INTERNAL_SERVER_ERROR, text)
 }
 
-/// The message, how long it was, and what has come of the database with it.
-async fn head(body: &mut Body) -> Result<(raft::Message, u64, Bytes), HeadError> {
+/// Reads the message. Returns it with its size and the first bytes of the database.
+async fn head(body: &mut BodyReader) -> Result<(raft::Message, u64, Bytes), HeadError> {
     use crate::codec::Decode as _;
     use prost::Message as _;
     let (mut decoder, mut is_empty) = (MessageDecoder::bounded(MESSAGE_BYTES_MAX), true);
     loop {
-        let Some(piece) = body.piece().await? else {
+        let Some(chunk) = body.next_chunk().await? else {
             return Err(if is_empty { HeadError::Empty } else { HeadError::Short });
         };
-        is_empty &= piece.is_empty();
-        decoder.feed(piece);
+        is_empty &= chunk.is_empty();
+        decoder.feed(chunk);
         if let Some(wire) = decoder.next_wire()? {
             let wire: raftpb::Message = wire;
             let bytes = wire.encoded_len() as u64;
@@ -168,38 +173,39 @@ async fn head(body: &mut Body) -> Result<(raft::Message, u64, Bytes), HeadError>
     }
 }
 
-/// Hands the rest of a body to whoever keeps it, for as long as that is wanted.
-async fn feed(body: &mut Body, to: mpsc::Sender<io::Result<Bytes>>) {
+/// Forwards the rest of a body to the thread that saves it, until that stops reading.
+async fn feed(body: &mut BodyReader, to: mpsc::Sender<io::Result<Bytes>>) {
     loop {
-        let piece = match body.piece().await {
-            Ok(Some(piece)) if piece.is_empty() => continue,
-            Ok(piece) => Ok(piece.unwrap_or_default()),
+        let chunk = match body.next_chunk().await {
+            Ok(Some(chunk)) if chunk.is_empty() => continue,
+            Ok(chunk) => Ok(chunk.unwrap_or_default()),
             Err(error) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, error.to_string())),
         };
-        // An empty piece is the end.
-        let is_last = piece.as_ref().map_or(true, Bytes::is_empty);
-        if to.send(piece).await.is_err() || is_last {
+        // An empty chunk marks the end.
+        let is_last = chunk.as_ref().map_or(true, Bytes::is_empty);
+        if to.send(chunk).await.is_err() || is_last {
             return;
         }
     }
 }
 
-/// Pieces as they come, read by a thread that may wait. One that is not followed by an end has been cut off.
-struct Pieces {
-    pieces: mpsc::Receiver<io::Result<Bytes>>,
-    piece: Bytes,
-    is_over: bool,
+/// Reads chunks from a channel on a blocking thread. A channel that closes without an end marker is
+/// a truncated body.
+struct ChunkReader {
+    chunks: mpsc::Receiver<io::Result<Bytes>>,
+    chunk: Bytes,
+    is_finished: bool,
 }
 
-impl Read for Pieces {
+impl Read for ChunkReader {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if self.piece.is_empty() && !self.is_over {
+        if self.chunk.is_empty() && !self.is_finished {
             let cut_off = || Err(io::ErrorKind::UnexpectedEof.into());
-            self.piece = self.pieces.blocking_recv().unwrap_or_else(cut_off)?;
-            self.is_over = self.piece.is_empty();
+            self.chunk = self.chunks.blocking_recv().unwrap_or_else(cut_off)?;
+            self.is_finished = self.chunk.is_empty();
         }
-        let count = into.len().min(self.piece.len());
-        self.piece.copy_to_slice(&mut into[..count]);
+        let count = into.len().min(self.chunk.len());
+        self.chunk.copy_to_slice(&mut into[..count]);
         Ok(count)
     }
 }

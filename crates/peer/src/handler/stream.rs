@@ -1,4 +1,4 @@
-//! `GET /raft/stream/<kind>/<id>`: somebody wants to hear.
+//! `GET /raft/stream/<kind>/<id>`: opens a stream to the sender.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use hyper::body::Incoming;
 use server::SERVER_VERSION;
 use types::MemberId;
 
-use super::answer::{self, Answer};
+use super::responses::{self, HandlerResponse};
 use super::{Call, Route, refuse_method};
 use crate::headers::{self, CLUSTER_ID, Incompatible, PEER_URLS, RAFT_TO, SERVER_VERSION_NAME};
 use crate::stream::StreamKind;
-use crate::stream::writer::Writer;
+use crate::stream::writer::StreamWriter;
 
-/// Why there is no stream.
-struct Refused(StatusCode, &'static str);
+/// The refusal of a stream.
+struct StreamRefused(StatusCode, &'static str);
 
-impl From<Incompatible> for Refused {
-    fn from(error: Incompatible) -> Refused {
-        Refused(StatusCode::PRECONDITION_FAILED, error.text())
+impl From<Incompatible> for StreamRefused {
+    fn from(error: Incompatible) -> StreamRefused {
+        StreamRefused(StatusCode::PRECONDITION_FAILED, error.text())
     }
 }
 
@@ -28,7 +28,7 @@ impl Call<'_> {
         &self,
         rest: &str,
         request: &Request<Incoming>,
-    ) -> Result<Response<Writer>, Box<Answer>> {
+    ) -> Result<Response<StreamWriter>, Box<HandlerResponse>> {
         if let Some(refused) = refuse_method(Route::Stream(rest), request.method()) {
             return Err(Box::new(refused));
         }
@@ -42,50 +42,54 @@ impl Call<'_> {
                 response.headers_mut().extend(headers);
                 Ok(response)
             }
-            Err(Refused(status, text)) => {
-                let mut refused = answer::error(status, text);
+            Err(StreamRefused(status, text)) => {
+                let mut refused = responses::error(status, text);
                 refused.headers_mut().extend(headers);
                 Err(Box::new(refused))
             }
         }
     }
 
-    fn attach_stream(&self, rest: &str, headers: &http::HeaderMap) -> Result<Writer, Refused> {
+    fn attach_stream(
+        &self,
+        rest: &str,
+        headers: &http::HeaderMap,
+    ) -> Result<StreamWriter, StreamRefused> {
         self.check(headers)?;
         let identity = &self.attached.identity;
         let Some((kind, from)) = split(rest) else {
             tracing::debug!(local_member_id = %identity.member, path = rest, "ignored unexpected streaming request path");
-            return Err(Refused(StatusCode::NOT_FOUND, "invalid path"));
+            return Err(StreamRefused(StatusCode::NOT_FOUND, "invalid path"));
         };
         let Some(from) = headers::id(from).map(MemberId) else {
             tracing::warn!(local_member_id = %identity.member, path = from, "failed to parse path into ID");
-            return Err(Refused(StatusCode::NOT_FOUND, "invalid from"));
+            return Err(StreamRefused(StatusCode::NOT_FOUND, "invalid from"));
         };
         if self.attached.local.is_removed(from) {
             tracing::warn!(local_member_id = %identity.member, remote_peer_id_from = %from, "rejected stream from remote peer because it was removed");
-            return Err(Refused(StatusCode::GONE, "removed member"));
+            return Err(StreamRefused(StatusCode::GONE, "removed member"));
         }
         let Some(peer) = self.shared.peers().get(from).cloned() else {
-            // It may have joined since: this member may be behind.
+            // The sender may have joined since: the local member may be behind.
             if let Some(urls) = headers::text(headers, &PEER_URLS) {
                 self.shared.add_remote(self.attached, from, urls);
             }
             tracing::warn!(local_member_id = %identity.member, remote_peer_id_from = %from, cluster_id = %identity.cluster, "failed to find remote peer in cluster");
-            return Err(Refused(StatusCode::NOT_FOUND, "error sender not found"));
+            return Err(StreamRefused(StatusCode::NOT_FOUND, "error sender not found"));
         };
         let to = headers::text(headers, &RAFT_TO).unwrap_or_default();
         if to != identity.member.to_string() {
             tracing::warn!(local_member_id = %identity.member, remote_peer_id_header = to, remote_peer_id_from = %from, cluster_id = %identity.cluster, "ignored streaming request; ID mismatch");
-            return Err(Refused(StatusCode::PRECONDITION_FAILED, "to field mismatch"));
+            return Err(StreamRefused(StatusCode::PRECONDITION_FAILED, "to field mismatch"));
         }
         let connection = Arc::clone(self.connection);
-        // Whoever is removed at this very moment is told when it asks again.
-        Writer::attach(&peer.contact, peer.outlet(kind), connection)
-            .ok_or(Refused(StatusCode::NOT_FOUND, "error sender not found"))
+        // A peer that was removed meanwhile learns it with its next request.
+        StreamWriter::attach(&peer.context, peer.stream_queue(kind), connection)
+            .ok_or(StreamRefused(StatusCode::NOT_FOUND, "error sender not found"))
     }
 }
 
-/// The kind of stream, and for whom.
+/// Splits the kind of stream and the id of the receiver.
 fn split(rest: &str) -> Option<(StreamKind, &str)> {
     let (segment, from) = rest.split_once('/')?;
     let kind = StreamKind::ALL.into_iter().find(|kind| kind.segment() == segment)?;

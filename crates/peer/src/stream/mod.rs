@@ -1,37 +1,38 @@
-//! Streams: connections over which messages go one way for as long as both ends are there.
+//! Streams: long-lived connections that carry messages in one direction.
 //!
-//! Whoever wants to hear dials: member 1 asks member 2 for `GET /raft/stream/msgapp/1`, and what member 2 has to say to member 1 is the body of the answer, which never ends.
+//! The receiver dials: member 1 sends `GET /raft/stream/msgapp/1` to member 2, and the endless body
+//! of the response carries the messages of member 2 for member 1.
 //!
 //! ```text
-//!   1 (leader)                                        2
-//!   Outlet msgapp  ── MsgApp ────────────────────►  Inlet msgapp        dialled by 2
-//!   Outlet message ── MsgHeartbeat, … ───────────►  Inlet message       dialled by 2
-//!   Inlet message  ◄── MsgAppResp, … ─────────────  Outlet message      dialled by 1
-//!   Inlet msgapp   ◄── (a sign of life) ──────────  Outlet msgapp       dialled by 1
+//!   1 (leader)                                             2
+//!   queue, writer: msgapp   ── MsgApp ───────────────────► reader: msgapp            dialed by 2
+//!   queue, writer: message  ── MsgHeartbeat, … ──────────► reader: message           dialed by 2
+//!   reader: message         ◄── MsgAppResp, … ───────────  queue, writer: message    dialed by 1
+//!   reader: msgapp          ◄── (link heartbeats) ───────  queue, writer: msgapp     dialed by 1
 //! ```
 
-pub(crate) mod inlet;
-pub(crate) mod outlet;
+pub(crate) mod queue;
+pub(crate) mod reader;
 pub(crate) mod writer;
 
 use types::MemberId;
 
-/// The two kinds of stream.
+/// The kind of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamKind {
-    /// Takes everything.
+    /// Carries all messages.
     Message,
-    /// Takes only what a leader replicates.
+    /// Carries `MsgApp` only.
     MsgApp,
 }
 
-/// Where streams are asked for.
+/// The path prefix of streams.
 pub(crate) const STREAM_PATH: &str = "/raft/stream/";
 
 impl StreamKind {
     pub(crate) const ALL: [StreamKind; 2] = [StreamKind::MsgApp, StreamKind::Message];
 
-    /// Its name in a path.
+    /// Returns the kind as a path segment.
     pub(crate) fn segment(self) -> &'static str {
         match self {
             StreamKind::Message => "message",
@@ -39,7 +40,7 @@ impl StreamKind {
         }
     }
 
-    /// Its name in logs.
+    /// Returns the name of the stream in logs. The text is etcd's.
     pub(crate) fn name(self) -> &'static str {
         match self {
             StreamKind::Message => "stream Message",
@@ -47,7 +48,7 @@ impl StreamKind {
         }
     }
 
-    /// Where a member asks for it.
+    /// Returns the path that a member requests.
     pub(crate) fn path(self, from: MemberId) -> String {
         format!("{STREAM_PATH}{}/{from}", self.segment())
     }

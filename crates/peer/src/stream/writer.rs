@@ -1,4 +1,4 @@
-//! The body of a stream: what an [`Outlet`] has to say, as bytes, for as long as somebody listens.
+//! The stream writer: the body that sends the messages of a [`StreamQueue`].
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -12,25 +12,26 @@ use raft::Message;
 use tokio::time::{Interval, MissedTickBehavior, interval_at};
 
 use super::StreamKind;
-use super::outlet::{Ended, Outlet, StreamId};
+use super::queue::{Detached, StreamId, StreamQueue};
 use crate::codec::message;
 use crate::codec::msgapp::MsgAppEncoder;
-use crate::contact::Contact;
+use crate::peers::context::PeerContext;
 
-/// What is handed to the connection at once. Whoever takes one such piece every few seconds is slow, and not stuck.
-const PIECE_BYTES: usize = 64 << 10;
+/// The size of a body chunk. A client that accepts one every few seconds is slow, and not stuck.
+const CHUNK_BYTES: usize = 64 << 10;
 
-/// Writes a stream. It ends when another takes its place, or when the member is removed; dropped before, it is lost.
+/// Writes a stream. Ends when another stream replaces it or the peer is removed; if dropped before,
+/// the stream is lost.
 #[derive(Debug)]
-pub(crate) struct Writer {
-    contact: Arc<Contact>,
-    outlet: Arc<Outlet>,
+pub(crate) struct StreamWriter {
+    context: Arc<PeerContext>,
+    queue: Arc<StreamQueue>,
     stream: StreamId,
     encoder: Encoder,
-    /// What is taken, for as long as it is not encoded.
+    /// Messages that are taken and not encoded.
     taken: Vec<Message>,
     buffer: BytesMut,
-    /// What is encoded and not handed on.
+    /// Bytes that are encoded and not written.
     encoded: Bytes,
     heartbeat: Interval,
 }
@@ -64,34 +65,34 @@ impl Encoder {
     }
 }
 
-impl Writer {
-    /// Writes to whoever has dialled. None if nothing is to be said to it any more.
+impl StreamWriter {
+    /// Attaches a writer for the client that dialed. Returns `None` if the peer was removed.
     pub(crate) fn attach(
-        contact: &Arc<Contact>,
-        outlet: &Arc<Outlet>,
+        context: &Arc<PeerContext>,
+        queue: &Arc<StreamQueue>,
         connection: Arc<Connection>,
-    ) -> Option<Writer> {
-        let (stream, replaced) = outlet.attach(connection)?;
-        let writer = Writer {
-            contact: Arc::clone(contact),
-            outlet: Arc::clone(outlet),
+    ) -> Option<StreamWriter> {
+        let (stream, previous) = queue.attach(connection)?;
+        let writer = StreamWriter {
+            context: Arc::clone(context),
+            queue: Arc::clone(queue),
             stream,
-            encoder: Encoder::new(outlet.kind),
+            encoder: Encoder::new(queue.kind),
             taken: Vec::new(),
             buffer: BytesMut::new(),
             encoded: Bytes::new(),
-            heartbeat: heartbeat(contact),
+            heartbeat: heartbeat(context),
         };
-        if replaced.had_messages {
-            contact.local.report_unreachable(contact.id);
+        if previous.had_messages {
+            context.local.report_unreachable(context.id);
         }
-        writer.tell_attached(replaced.was_attached);
+        writer.log_attached(previous.was_attached);
         Some(writer)
     }
 
-    fn tell_attached(&self, was_attached: bool) {
-        let (local, id, kind) = (self.contact.identity.member, self.contact.id, self.outlet.kind);
-        self.contact.worked();
+    fn log_attached(&self, was_attached: bool) {
+        let (local, id, kind) = (self.context.identity.member, self.context.id, self.queue.kind);
+        self.context.on_success();
         tracing::info!(from = %local, to = %id, stream_type = kind.name(), "set message encoder");
         if was_attached {
             tracing::warn!(
@@ -105,12 +106,12 @@ impl Writer {
         );
     }
 
-    /// Has something encoded, if there is anything to be said.
-    fn encode(&mut self, cx: &mut Context<'_>) -> Result<(), Ended> {
+    /// Encodes the next messages, if any.
+    fn encode(&mut self, cx: &mut Context<'_>) -> Result<(), Detached> {
         if !self.encoded.is_empty() {
-            return self.outlet.goes_on(self.stream);
+            return self.queue.record_progress(self.stream);
         }
-        self.outlet.take(self.stream, &mut self.taken, cx)?;
+        self.queue.take(self.stream, &mut self.taken, cx)?;
         for message in self.taken.drain(..) {
             self.encoder.encode(message, &mut self.buffer);
         }
@@ -121,21 +122,21 @@ impl Writer {
         Ok(())
     }
 
-    fn piece(&mut self) -> Bytes {
-        let piece = self.encoded.split_to(self.encoded.len().min(PIECE_BYTES));
-        self.contact.counts.sent_bytes.inc_by(piece.len() as u64);
-        piece
+    fn chunk(&mut self) -> Bytes {
+        let chunk = self.encoded.split_to(self.encoded.len().min(CHUNK_BYTES));
+        self.context.metrics.sent_bytes.inc_by(chunk.len() as u64);
+        chunk
     }
 }
 
-fn heartbeat(contact: &Contact) -> Interval {
-    let period = contact.timing.link_heartbeat();
+fn heartbeat(context: &PeerContext) -> Interval {
+    let period = context.timing.link_heartbeat();
     let mut interval = interval_at(tokio::time::Instant::now() + period, period);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     interval
 }
 
-impl Body for Writer {
+impl Body for StreamWriter {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -147,31 +148,31 @@ impl Body for Writer {
         if this.encode(cx).is_err() {
             return Poll::Ready(None);
         }
-        let piece = this.piece();
-        if piece.is_empty() {
+        let chunk = this.chunk();
+        if chunk.is_empty() {
             return Poll::Pending;
         }
-        Poll::Ready(Some(Ok(Frame::data(piece))))
+        Poll::Ready(Some(Ok(Frame::data(chunk))))
     }
 }
 
-impl Drop for Writer {
+impl Drop for StreamWriter {
     fn drop(&mut self) {
-        let Some(replaced) = self.outlet.detach(self.stream) else { return };
-        let contact = &self.contact;
-        contact.failed(self.outlet.kind.name(), "write", &"the connection has ended");
-        contact.counts.sent_failures.inc();
-        if replaced.had_messages {
-            contact.local.report_unreachable(contact.id);
+        let Some(previous) = self.queue.detach(self.stream) else { return };
+        let context = &self.context;
+        context.on_failure(self.queue.kind.name(), "write", &"the connection has ended");
+        context.metrics.sent_failures.inc();
+        if previous.had_messages {
+            context.local.report_unreachable(context.id);
         }
-        tell_lost(contact, self.outlet.kind);
+        log_lost(context, self.queue.kind);
     }
 }
 
-/// A stream has ended that should not have.
-pub(crate) fn tell_lost(contact: &Contact, kind: StreamKind) {
+/// Logs that a stream was lost.
+pub(crate) fn log_lost(context: &PeerContext, kind: StreamKind) {
     tracing::warn!(
-        stream_writer_type = kind.name(), local_member_id = %contact.identity.member,
-        remote_peer_id = %contact.id, "lost TCP streaming connection with remote peer"
+        stream_writer_type = kind.name(), local_member_id = %context.identity.member,
+        remote_peer_id = %context.id, "lost TCP streaming connection with remote peer"
     );
 }

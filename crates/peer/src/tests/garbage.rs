@@ -1,4 +1,4 @@
-//! Ends that do not speak as they should.
+//! Peers that violate the protocol.
 
 use std::io::{BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -6,22 +6,22 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 
-use super::rig::{Made, Rig, append, member, read_head};
+use super::rig::{Rig, RigConfig, append, member, read_head};
 use crate::codec::msgapp::MsgAppEncoder;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nX-Server-Version: 3.7.1\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-/// A member, and the socket of another that a test speaks for.
+/// A member, and the listener of a peer that the test plays.
 fn with_listener(timeout: Duration) -> (Rig, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let one = Made { timeout, ..Made::of(1) }.start();
+    let one = RigConfig { timeout, ..RigConfig::of(1) }.start();
     one.set_members(&[one.member(), member(2, &[&url])]);
     one.attach();
     (one, listener)
 }
 
-/// The next one who asks for that kind of stream.
+/// Accepts the next request for a kind of stream.
 fn accept(listener: &TcpListener, kind: &str) -> BufReader<TcpStream> {
     let path = format!("GET /raft/stream/{kind}/1 HTTP/1.1");
     loop {
@@ -33,7 +33,7 @@ fn accept(listener: &TcpListener, kind: &str) -> BufReader<TcpStream> {
     }
 }
 
-fn say(stream: &mut BufReader<TcpStream>, head: &str, body: &[u8]) {
+fn send_chunk(stream: &mut BufReader<TcpStream>, head: &str, body: &[u8]) {
     let stream = stream.get_mut();
     stream.write_all(head.as_bytes()).unwrap();
     write!(stream, "{:x}\r\n", body.len()).unwrap();
@@ -42,7 +42,7 @@ fn say(stream: &mut BufReader<TcpStream>, head: &str, body: &[u8]) {
 }
 
 #[test]
-fn a_request_for_a_stream_is_that_of_etcd() {
+fn a_stream_request_has_etcds_headers() {
     let (one, listener) = with_listener(crate::TIMEOUT_DEFAULT);
     let mut heads = [Vec::new(), Vec::new()];
     for head in &mut heads {
@@ -67,15 +67,15 @@ fn a_request_for_a_stream_is_that_of_etcd() {
 }
 
 #[test]
-fn after_garbage_a_stream_is_dialled_again() {
+fn a_stream_is_dialed_again_after_garbage() {
     let (one, listener) = with_listener(crate::TIMEOUT_DEFAULT);
     for garbage in
         [&b"\x03"[..], b"\x02\xff\xff\xff\xff\xff\xff\xff\xff", b"\x02\0\0\0\0\0\0\0\x01\xff"]
     {
         let mut stream = accept(&listener, "msgapp");
-        say(&mut stream, OK, garbage);
+        send_chunk(&mut stream, OK, garbage);
     }
-    // What is no answer at all, an old release, and one without a version.
+    // Not HTTP, an error status, and a response without a version.
     for head in ["hello\r\n\r\n", "HTTP/1.1 500 Oh\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n"] {
         let mut stream = accept(&listener, "msgapp");
         stream.get_mut().write_all(head.as_bytes()).unwrap();
@@ -84,18 +84,18 @@ fn after_garbage_a_stream_is_dialled_again() {
     let (mut bytes, mut encoder) = (BytesMut::new(), MsgAppEncoder::default());
     let messages = [append(2, 1, 5, Bytes::from_static(b"a")), append(2, 1, 6, Bytes::new())];
     messages.iter().for_each(|message| encoder.encode(message.clone(), &mut bytes));
-    say(&mut stream, OK, &bytes);
-    assert_eq!([one.heard(), one.heard()], messages);
+    send_chunk(&mut stream, OK, &bytes);
+    assert_eq!([one.received(), one.received()], messages);
 }
 
 #[test]
-fn silence_ends_a_stream() {
+fn a_silent_stream_times_out() {
     let timeout = Duration::from_millis(300);
     let (_one, listener) = with_listener(timeout);
     let mut silent = accept(&listener, "message");
     silent.get_mut().write_all(OK.as_bytes()).unwrap();
-    let begun = Instant::now();
-    // It dials again.
+    let started = Instant::now();
+    // The member dials again.
     let _next = accept(&listener, "message");
-    assert!(begun.elapsed() >= timeout / 2);
+    assert!(started.elapsed() >= timeout / 2);
 }

@@ -1,9 +1,9 @@
-//! Transports that speak over real sockets, for members that do as they are told.
+//! Transports over real sockets, with fake members.
 
 mod garbage;
 mod messages;
 mod port;
-mod questions;
 mod rig;
+mod rpc;
 mod secure;
 mod snapshots;

@@ -1,4 +1,4 @@
-//! The peer port, to the byte.
+//! The peer port, compared byte by byte.
 
 use std::io::{Read as _, Write as _};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use prost::Message as _;
 use proto::raftpb;
 use server::ReceiveError;
 
-use super::rig::{Made, Rig, cluster, headers, heartbeat};
+use super::rig::{Rig, RigConfig, cluster, headers, heartbeat};
 
 fn error(status: &str, headers: &str, text: &str) -> String {
     let length = text.len() + 1;
@@ -16,7 +16,7 @@ fn error(status: &str, headers: &str, text: &str) -> String {
     )
 }
 
-/// The lines of an answer, sorted: their order means nothing.
+/// Returns the sorted lines of a response, since their order has no meaning.
 fn sorted(answer: &str) -> Vec<String> {
     let mut lines: Vec<String> = answer.lines().map(str::to_lowercase).collect();
     lines.sort();
@@ -24,14 +24,14 @@ fn sorted(answer: &str) -> Vec<String> {
 }
 
 fn check(rig: &Rig, head: &str, headers: &str, body: &[u8], expected: &str) {
-    let answer = rig.ask(head, headers, body);
+    let answer = rig.request(head, headers, body);
     assert_eq!(sorted(&answer), sorted(expected), "{head}:\n{answer}");
 }
 
 const SIGNED: &str = "X-Etcd-Cluster-Id: c1\n";
 
 #[test]
-fn methods_are_refused() {
+fn wrong_methods_are_refused() {
     let [one, _] = cluster();
     let refused = |allow: &str| error("405 Method Not Allowed", allow, "Method Not Allowed");
     for path in ["/raft", "/raft/snapshot", "/members/promote/7"] {
@@ -46,7 +46,7 @@ fn methods_are_refused() {
 }
 
 #[test]
-fn what_is_not_about_peers_goes_elsewhere() {
+fn other_paths_go_to_the_fallback() {
     let [one, _] = cluster();
     for path in [
         "/",
@@ -59,14 +59,14 @@ fn what_is_not_about_peers_goes_elsewhere() {
         "/raft/stream/../x",
         "/metrics",
     ] {
-        let answer = one.ask(&format!("GET {path}"), "", b"");
-        let is_elsewhere = answer.ends_with("not about peers") || answer.contains("etcdserver");
-        assert!(is_elsewhere, "{path}: {answer}");
+        let answer = one.request(&format!("GET {path}"), "", b"");
+        let is_fallback = answer.ends_with("fallback") || answer.contains("etcdserver");
+        assert!(is_fallback, "{path}: {answer}");
     }
 }
 
 #[test]
-fn a_slash_may_be_missing() {
+fn a_missing_slash_is_redirected() {
     let [one, _] = cluster();
     let html = "<a href=\"/raft/stream/?a=1&amp;b\">Temporary Redirect</a>.\n\n";
     let expected = format!(
@@ -79,9 +79,9 @@ fn a_slash_may_be_missing() {
 }
 
 #[test]
-fn streams_are_refused_in_etcds_words() {
+fn streams_are_refused_with_etcds_texts() {
     let [one, _] = cluster();
-    one.fake.removed.lock().unwrap().insert(types::MemberId(0xdead));
+    one.fake.removed.lock().insert(types::MemberId(0xdead));
     let all = "X-Server-Version: 3.7.1\nX-Etcd-Cluster-Id: c1\n";
     for (path, headers, status, text) in [
         ("x/2", headers(2, 1), "404 Not Found", "invalid path"),
@@ -106,8 +106,8 @@ fn streams_are_refused_in_etcds_words() {
 }
 
 #[test]
-fn a_stream_is_answered_at_once() {
-    let one = Made { timeout: Duration::from_millis(300), ..Made::of(1) }.start();
+fn a_stream_is_answered_at_once_with_heartbeats() {
+    let one = RigConfig { timeout: Duration::from_millis(300), ..RigConfig::of(1) }.start();
     one.set_members(&[one.member(), super::rig::member(2, &["http://127.0.0.1:1"])]);
     one.attach();
     let mut stream = one.connect();
@@ -124,38 +124,38 @@ fn a_stream_is_answered_at_once() {
         "X-Server-Version: 3.7.1",
     ];
     assert_eq!(lines, expected);
-    // Signs of life come by themselves.
+    // Link heartbeats arrive without messages.
     let mut bytes = [0; 12];
     stream.read_exact(&mut bytes).unwrap();
     assert_eq!(&bytes, b"1\r\n\0\r\n1\r\n\0\r\n");
 }
 
 #[test]
-fn messages_are_taken_or_refused() {
+fn messages_are_accepted_or_refused() {
     let [one, _] = cluster();
     let sent: raftpb::Message = heartbeat(2, 1, 7).into();
     let sent = sent.encode_to_vec();
     let post =
         |body: &[u8], expected: &str| check(&one, "POST /raft", &headers(2, 1), body, expected);
     post(&sent, "HTTP/1.1 204 No Content\nX-Etcd-Cluster-Id: c1\nConnection: close\n\n");
-    assert_eq!(one.heard(), heartbeat(2, 1, 7));
+    assert_eq!(one.received(), heartbeat(2, 1, 7));
     post(b"garbage", &error("400 Bad Request", SIGNED, "error unmarshalling raft message"));
-    // A kind that nobody knows.
+    // An unknown message type.
     post(&[0x08, 0x63], &error("400 Bad Request", SIGNED, "error unmarshalling raft message"));
     let old = headers(2, 1).replace("3.7.1", "2.3.0");
     let refused = error("412 Precondition Failed", SIGNED, "incompatible version");
     check(&one, "POST /raft", &old, &sent, &refused);
 
     for refusal in [ReceiveError::Removed, ReceiveError::Mismatch, ReceiveError::Full] {
-        *one.fake.refusal.lock().unwrap() = Some(refusal);
+        *one.fake.refusal.lock() = Some(refusal);
         let text = "error processing raft message";
         post(&sent, &error("500 Internal Server Error", SIGNED, text));
     }
 }
 
 #[test]
-fn who_sends_too_slowly_is_cut_off() {
-    let one = Made { timeout: Duration::from_millis(200), ..Made::of(1) }.start();
+fn a_slow_sender_is_cut_off() {
+    let one = RigConfig { timeout: Duration::from_millis(200), ..RigConfig::of(1) }.start();
     one.set_members(&[one.member()]);
     one.attach();
     let mut slow = one.connect();
@@ -169,7 +169,7 @@ fn who_sends_too_slowly_is_cut_off() {
 }
 
 #[test]
-fn questions_are_answered_in_etcds_words() {
+fn rpcs_are_answered_with_etcds_texts() {
     let [one, two] = cluster();
     let ok = |kind: &str, headers: &str, body: &str| {
         format!(
@@ -240,7 +240,7 @@ fn questions_are_answered_in_etcds_words() {
         &error("412 Precondition Failed", "", "cluster ID mismatch"),
     );
 
-    let probing = one.ask("GET /raft/probing", "", b"");
+    let probing = one.request("GET /raft/probing", "", b"");
     assert!(probing.contains("\nContent-Type: text/plain; charset=utf-8\n"), "{probing}");
     assert!(
         probing.contains("\n\n{\"OK\":true,\"Now\":\"20") && probing.ends_with("Z\"}\n"),
@@ -249,7 +249,7 @@ fn questions_are_answered_in_etcds_words() {
 }
 
 #[test]
-fn leases_are_answered_in_etcds_words() {
+fn lease_requests_are_answered_with_etcds_texts() {
     let [one, _] = cluster();
     let renew = |id: u8, expected: &str| check(&one, "POST /leases", "", &[8, id], expected);
     // ID 7, TTL 60.

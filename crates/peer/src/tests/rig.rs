@@ -1,10 +1,10 @@
-//! A member without consensus: it notes what it hears, and says what it is told to.
+//! A transport with a fake member that records what it receives.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -13,21 +13,22 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use membership::{ClusterId, ConfChangeRefusal, Member, Membership, RaftAttributes};
 use mvcc::KeyValueHash;
-use net::{Address, Dialer, Listener, LocalAddr as Place, SocketOptions};
+use net::{Address, Dialer, Listener, LocalAddr, SocketOptions};
+use parking_lot::Mutex;
 use proto::etcdserverpb as pb;
 use raft::{Entry, Message, MessageType};
 use server::{Error, PeerHash, ReceiveError, ReceiveSnapshotError, Transport as _};
 use testkit::waiting::wait_until;
 use types::{Index, LeaseId, MemberId, Term};
 
-use crate::local::{Answer, Local};
+use crate::local_member::{LocalFuture, LocalMember};
 use crate::{Config, PeerTransport};
 
 pub(super) const CLUSTER: ClusterId = ClusterId(0xc1);
-/// How long anything may take that should happen.
+/// The time limit of anything that should happen.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a member was told.
+/// A call to the fake member.
 #[derive(Debug, PartialEq)]
 pub(super) enum Event {
     Received(Message),
@@ -37,31 +38,31 @@ pub(super) enum Event {
     Removed,
 }
 
-/// A member that notes everything.
+/// A member that records all calls.
 #[derive(Debug)]
-pub(super) struct Fake {
+pub(super) struct FakeMember {
     id: MemberId,
     cluster: ClusterId,
-    begun: Instant,
+    started: Instant,
     events: Mutex<Sender<Event>>,
     pub(super) members: Mutex<Vec<Member>>,
     pub(super) removed: Mutex<BTreeSet<MemberId>>,
-    /// What is said to whoever says something.
+    /// The error returned for received messages.
     pub(super) refusal: Mutex<Option<ReceiveError>>,
 }
 
-impl Fake {
-    fn tell(&self, event: Event) {
-        // A test that is over listens no more.
-        let _ = self.events.lock().unwrap().send(event);
+impl FakeMember {
+    fn record(&self, event: Event) {
+        // The test may have ended.
+        let _ = self.events.lock().send(event);
     }
 }
 
-fn ready<T: Send + 'static>(answer: Result<T, Error>) -> Answer<'static, T> {
+fn ready<T: Send + 'static>(answer: Result<T, Error>) -> LocalFuture<'static, T> {
     Box::pin(std::future::ready(answer))
 }
 
-impl Local for Fake {
+impl LocalMember for FakeMember {
     fn id(&self) -> MemberId {
         self.id
     }
@@ -71,22 +72,22 @@ impl Local for Fake {
     }
 
     fn now(&self) -> Duration {
-        self.begun.elapsed()
+        self.started.elapsed()
     }
 
     fn members(&self) -> Vec<Member> {
-        self.members.lock().unwrap().clone()
+        self.members.lock().clone()
     }
 
     fn is_removed(&self, member: MemberId) -> bool {
-        self.removed.lock().unwrap().contains(&member)
+        self.removed.lock().contains(&member)
     }
 
     fn receive(&self, message: Message) -> Result<(), ReceiveError> {
-        if let Some(refusal) = *self.refusal.lock().unwrap() {
+        if let Some(refusal) = *self.refusal.lock() {
             return Err(refusal);
         }
-        self.tell(Event::Received(message));
+        self.record(Event::Received(message));
         Ok(())
     }
 
@@ -99,23 +100,23 @@ impl Local for Fake {
         let read = database.read_to_end(&mut bytes).map_err(|error| error.to_string());
         let length = bytes.len() as u64;
         let failed = read.as_ref().err().cloned();
-        self.tell(Event::Database(message, read.map(|_| bytes)));
+        self.record(Event::Database(message, read.map(|_| bytes)));
         failed.map_or(Ok(length), |error| Err(ReceiveSnapshotError::Database(error)))
     }
 
     fn report_unreachable(&self, member: MemberId) {
-        self.tell(Event::Unreachable(member));
+        self.record(Event::Unreachable(member));
     }
 
     fn report_snapshot(&self, to: MemberId, arrived: bool) {
-        self.tell(Event::Snapshot(to, arrived));
+        self.record(Event::Snapshot(to, arrived));
     }
 
     fn removed_by_others(&self) {
-        self.tell(Event::Removed);
+        self.record(Event::Removed);
     }
 
-    fn renew(&self, id: LeaseId) -> Answer<'_, i64> {
+    fn renew(&self, id: LeaseId) -> LocalFuture<'_, i64> {
         ready(match id.0 {
             7 => Ok(60),
             8 => Err(Error::TimeoutWaitAppliedIndex),
@@ -124,7 +125,7 @@ impl Local for Fake {
         })
     }
 
-    fn lease(&self, r: pb::LeaseTimeToLiveRequest) -> Answer<'_, pb::LeaseTimeToLiveResponse> {
+    fn lease(&self, r: pb::LeaseTimeToLiveRequest) -> LocalFuture<'_, pb::LeaseTimeToLiveResponse> {
         let keys = if r.keys { vec![Bytes::from_static(b"key")] } else { Vec::new() };
         ready(match r.id {
             7 => Ok(pb::LeaseTimeToLiveResponse {
@@ -139,7 +140,7 @@ impl Local for Fake {
         })
     }
 
-    fn promote(&self, token: Option<String>, id: MemberId) -> Answer<'_, Vec<Member>> {
+    fn promote(&self, token: Option<String>, id: MemberId) -> LocalFuture<'_, Vec<Member>> {
         ready(match id.0 {
             3 if token.as_deref() == Some("secret") => Ok(self.members()),
             4 => Err(ConfChangeRefusal::MemberNotLearner.into()),
@@ -149,7 +150,7 @@ impl Local for Fake {
         })
     }
 
-    fn hash(&self, revision: i64) -> Answer<'_, PeerHash> {
+    fn hash(&self, revision: i64) -> LocalFuture<'_, PeerHash> {
         ready(match revision {
             1 => Err(mvcc::Error::Compacted.into()),
             100 => Err(mvcc::Error::FutureRevision.into()),
@@ -160,12 +161,12 @@ impl Local for Fake {
         })
     }
 
-    fn is_downgrading(&self) -> Answer<'_, bool> {
+    fn is_downgrading(&self) -> LocalFuture<'_, bool> {
         ready(Ok(true))
     }
 }
 
-/// What is not about peers.
+/// The fallback handler.
 pub(super) struct Rest;
 
 impl net::Handler for Rest {
@@ -178,15 +179,15 @@ impl net::Handler for Rest {
     ) -> Response<Full<Bytes>> {
         let body = match request.uri().path() {
             "/version" => r#"{"etcdserver":"3.7.1","etcdcluster":"3.7.0","storage":"3.7.0"}"#,
-            _ => "not about peers",
+            _ => "fallback",
         };
         Response::new(Full::from(body))
     }
 }
 
-/// A member with its transport.
+/// A fake member with its transport.
 pub(super) struct Rig {
-    pub(super) fake: Arc<Fake>,
+    pub(super) fake: Arc<FakeMember>,
     pub(super) transport: PeerTransport,
     pub(super) events: Receiver<Event>,
     pub(super) address: SocketAddr,
@@ -194,20 +195,20 @@ pub(super) struct Rig {
     registry: prometheus::Registry,
 }
 
-/// How a rig differs from others.
-pub(super) struct Made {
+/// The settings of a rig.
+pub(super) struct RigConfig {
     pub(super) id: u64,
     pub(super) cluster: ClusterId,
-    /// Zero for any that is free.
+    /// Zero for any free port.
     pub(super) port: u16,
     pub(super) timeout: Duration,
-    /// If TLS is spoken.
+    /// Set if TLS is used.
     pub(super) info: Option<tls::Info>,
 }
 
-impl Made {
-    pub(super) fn of(id: u64) -> Made {
-        Made { id, cluster: CLUSTER, port: 0, timeout: crate::TIMEOUT_DEFAULT, info: None }
+impl RigConfig {
+    pub(super) fn of(id: u64) -> RigConfig {
+        RigConfig { id, cluster: CLUSTER, port: 0, timeout: crate::TIMEOUT_DEFAULT, info: None }
     }
 
     pub(super) fn start(self) -> Rig {
@@ -216,7 +217,7 @@ impl Made {
             SocketOptions { reuse_address: true, ..SocketOptions::default() },
         );
         let listener = listener.unwrap();
-        let Place::Tcp(address) = listener.local() else { panic!("a socket of TCP") };
+        let LocalAddr::Tcp(address) = listener.local() else { panic!("the listener is not TCP") };
         let scheme = if self.info.is_some() { "https" } else { "http" };
         let url = format!("{scheme}://{address}");
         let config = Config {
@@ -227,10 +228,10 @@ impl Made {
         let registry = prometheus::Registry::new();
         let transport = PeerTransport::start(config, &registry).unwrap();
         let (sender, events) = channel();
-        let fake = Arc::new(Fake {
+        let fake = Arc::new(FakeMember {
             id: MemberId(self.id),
             cluster: self.cluster,
-            begun: Instant::now(),
+            started: Instant::now(),
             events: Mutex::new(sender),
             members: Mutex::default(),
             removed: Mutex::default(),
@@ -242,7 +243,7 @@ impl Made {
     }
 }
 
-/// How a port of its is served.
+/// The TLS mode of the rig's port.
 fn security(info: Option<tls::Info>) -> net::TlsMode {
     let Some(info) = info else { return net::TlsMode::Disabled };
     let metrics = tls::Metrics::new(&prometheus::Registry::new()).unwrap();
@@ -259,7 +260,7 @@ fn dialer(info: Option<tls::Info>) -> Dialer {
 
 impl Rig {
     pub(super) fn attach(&self) {
-        let local: Arc<Fake> = Arc::clone(&self.fake);
+        let local: Arc<FakeMember> = Arc::clone(&self.fake);
         self.transport.attach_local(local);
     }
 
@@ -276,36 +277,36 @@ impl Rig {
     }
 
     pub(super) fn set_members(&self, members: &[Member]) {
-        *self.fake.members.lock().unwrap() = members.to_vec();
+        *self.fake.members.lock() = members.to_vec();
         self.transport.set_members(&Membership::of(members.iter().cloned()));
     }
 
-    /// The next thing that this member is told, of those that are of interest.
+    /// Waits for the next event that matches.
     pub(super) fn next(&self, is_wanted: impl Fn(&Event) -> bool) -> Event {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let event = self.events.recv_timeout(left).expect("nothing happened");
+            let event = self.events.recv_timeout(left).expect("timed out waiting for an event");
             if is_wanted(&event) {
                 return event;
             }
         }
     }
 
-    /// The next message that it hears.
-    pub(super) fn heard(&self) -> Message {
+    /// Waits for the next received message.
+    pub(super) fn received(&self) -> Message {
         match self.next(|event| matches!(event, Event::Received(_))) {
             Event::Received(message) => message,
             other => panic!("{other:?}"),
         }
     }
 
-    /// Waits until both streams to another are up.
+    /// Waits until both streams to a peer are attached.
     pub(super) fn until_streams(&self, to: u64) {
         wait_until("both streams are attached", || {
             let peers = self.transport.shared().peers();
-            let peer = peers.get(MemberId(to)).expect("a member");
-            crate::stream::StreamKind::ALL.iter().all(|kind| peer.outlet(*kind).is_attached())
+            let peer = peers.get(MemberId(to)).expect("the peer is known");
+            crate::stream::StreamKind::ALL.iter().all(|kind| peer.stream_queue(*kind).is_attached())
         });
     }
 
@@ -313,7 +314,7 @@ impl Rig {
         self.transport.active_since(MemberId(to)).is_some()
     }
 
-    /// What it counts.
+    /// Returns the metrics in text format.
     pub(super) fn metrics(&self) -> String {
         prometheus::TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap()
     }
@@ -323,15 +324,15 @@ impl Rig {
         self.address
     }
 
-    /// A connection to its port.
+    /// Connects to the rig's port.
     pub(super) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream
     }
 
-    /// What it answers to a request, without the date.
-    pub(super) fn ask(&self, head: &str, headers: &str, body: &[u8]) -> String {
+    /// Sends a request and returns the response without its date.
+    pub(super) fn request(&self, head: &str, headers: &str, body: &[u8]) -> String {
         let mut stream = self.connect();
         let length = if body.is_empty() {
             String::new()
@@ -356,9 +357,9 @@ impl Drop for Rig {
     }
 }
 
-/// Members that all know each other.
+/// Starts members that know each other.
 pub(super) fn cluster<const N: usize>() -> [Rig; N] {
-    let rigs: [Rig; N] = std::array::from_fn(|n| Made::of(n as u64 + 1).start());
+    let rigs: [Rig; N] = std::array::from_fn(|n| RigConfig::of(n as u64 + 1).start());
     let members: Vec<Member> = rigs.iter().map(Rig::member).collect();
     for rig in &rigs {
         rig.set_members(&members);
@@ -373,7 +374,7 @@ pub(super) fn member(id: u64, urls: &[&str]) -> Member {
     Member { id: MemberId(id), raft, ..Member::default() }
 }
 
-/// A message that a leader replicates, with one entry.
+/// A `MsgApp` with one entry.
 pub(super) fn append(from: u64, to: u64, index: u64, data: Bytes) -> Message {
     Message {
         kind: MessageType::MsgApp,
@@ -388,7 +389,7 @@ pub(super) fn append(from: u64, to: u64, index: u64, data: Bytes) -> Message {
     }
 }
 
-/// A message of another kind.
+/// A `MsgHeartbeat`.
 pub(super) fn heartbeat(from: u64, to: u64, commit: u64) -> Message {
     Message {
         kind: MessageType::MsgHeartbeat,
@@ -400,14 +401,14 @@ pub(super) fn heartbeat(from: u64, to: u64, commit: u64) -> Message {
     }
 }
 
-/// The headers that a member sends.
+/// The headers of a member's request.
 pub(super) fn headers(from: u64, to: u64) -> String {
     format!(
         "X-Server-From: {from:x}\r\nX-Server-Version: 3.7.1\r\nX-Min-Cluster-Version: 3.0.0\r\nX-Etcd-Cluster-ID: {CLUSTER}\r\nX-Raft-To: {to:x}\r\n"
     )
 }
 
-/// The lines of the head of a request or an answer.
+/// Reads the head of a request or response.
 pub(super) fn read_head(stream: &mut BufReader<TcpStream>) -> Vec<String> {
     let mut lines = Vec::new();
     loop {

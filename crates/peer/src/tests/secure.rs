@@ -1,14 +1,14 @@
-//! Members with certificates.
+//! Members with TLS.
 
 use bytes::Bytes;
 use server::{PeerRequestError, Transport as _};
 use tempfile::TempDir;
 use testkit::certs::{Authority, Subject, write};
 
-use super::rig::{Made, PATIENCE, Rig, append, heartbeat};
+use super::rig::{PATIENCE, Rig, RigConfig, append, heartbeat};
 use crate::wait;
 
-/// A folder with a certificate of an authority that is trusted.
+/// Writes a certificate and its CA to a folder.
 fn certificates(of: &Authority) -> (TempDir, tls::Info) {
     let folder = tempfile::tempdir().unwrap();
     of.issue(&Subject::default()).write(folder.path(), "m");
@@ -25,9 +25,9 @@ fn certificates(of: &Authority) -> (TempDir, tls::Info) {
 }
 
 #[test]
-fn members_show_each_other_certificates() {
+fn members_with_certificates_exchange_messages() {
     let (_folder, info) = certificates(&Authority::new("members"));
-    let rigs = [1, 2].map(|id| Made { info: Some(info.clone()), ..Made::of(id) }.start());
+    let rigs = [1, 2].map(|id| RigConfig { info: Some(info.clone()), ..RigConfig::of(id) }.start());
     let members = rigs.each_ref().map(Rig::member);
     for rig in &rigs {
         rig.set_members(&members);
@@ -37,9 +37,9 @@ fn members_show_each_other_certificates() {
     assert!(one.url().starts_with("https://"));
     one.until_streams(2);
     one.transport.send(vec![append(1, 2, 1, Bytes::from(vec![7; 1 << 20])), heartbeat(1, 2, 7)]);
-    let mut heard = [two.heard().kind.as_str(), two.heard().kind.as_str()];
-    heard.sort_unstable();
-    assert_eq!(heard, ["MsgApp", "MsgHeartbeat"]);
+    let mut received = [two.received().kind.as_str(), two.received().kind.as_str()];
+    received.sort_unstable();
+    assert_eq!(received, ["MsgApp", "MsgHeartbeat"]);
     assert_eq!(
         wait(one.transport.request_lease_renewal(&two.member(), types::LeaseId(7), PATIENCE)),
         Ok(60)
@@ -47,18 +47,18 @@ fn members_show_each_other_certificates() {
 }
 
 #[test]
-fn who_is_not_trusted_is_not_spoken_with() {
+fn members_of_another_authority_are_refused() {
     let (_folder, info) = certificates(&Authority::new("members"));
     let (_other_folder, other_info) = certificates(&Authority::new("others"));
-    let one = Made { info: Some(info), ..Made::of(1) }.start();
-    let other = Made { info: Some(other_info), ..Made::of(2) }.start();
+    let one = RigConfig { info: Some(info), ..RigConfig::of(1) }.start();
+    let other = RigConfig { info: Some(other_info), ..RigConfig::of(2) }.start();
     one.attach();
     other.attach();
-    let asked = wait(one.transport.request_versions(&other.member(), PATIENCE));
+    let result = wait(one.transport.request_versions(&other.member(), PATIENCE));
     assert!(
-        matches!(&asked, Err(PeerRequestError::Failed(text)) if text.contains("certificate")),
-        "{asked:?}"
+        matches!(&result, Err(PeerRequestError::Failed(text)) if text.contains("certificate")),
+        "{result:?}"
     );
-    let asked = wait(other.transport.request_versions(&one.member(), PATIENCE));
-    assert!(asked.is_err(), "{asked:?}");
+    let result = wait(other.transport.request_versions(&one.member(), PATIENCE));
+    assert!(result.is_err(), "{result:?}");
 }

@@ -1,20 +1,20 @@
-//! Snapshots, and those that break off.
+//! Snapshots, complete and truncated.
 
 use std::io::{self, Write};
 
 use raft::{Message, MessageType, Snapshot, SnapshotMetadata};
 use types::{Index, MemberId, Term};
 
-use super::rig::{Event, Made, Rig, cluster, headers, member};
-use crate::snapshots::Database;
+use super::rig::{Event, Rig, RigConfig, cluster, headers, member};
+use crate::send::snapshot::SnapshotDatabase;
 
-/// A database of so many bytes, of which some can be read.
+/// A database of `size` bytes, of which the first `sound` can be read.
 struct Bytes {
     size: usize,
     sound: usize,
 }
 
-impl Database for Bytes {
+impl SnapshotDatabase for Bytes {
     fn size(&self) -> u64 {
         self.size as u64
     }
@@ -54,7 +54,7 @@ fn next_but_unreachable(rig: &Rig) -> Event {
 }
 
 #[test]
-fn a_snapshot_arrives_whatever_its_size() {
+fn snapshots_of_any_size_arrive() {
     let [one, two] = cluster();
     for size in [0, 1, 100_000, 5 << 20] {
         send(&one, Bytes { size, sound: size }, MessageType::MsgSnap);
@@ -65,7 +65,7 @@ fn a_snapshot_arrives_whatever_its_size() {
 }
 
 #[test]
-fn one_that_breaks_off_is_none() {
+fn a_truncated_snapshot_is_refused() {
     let [one, two] = cluster();
     send(&one, Bytes { size: 5 << 20, sound: 2 << 20 }, MessageType::MsgSnap);
     let event = two.next(|_| true);
@@ -74,7 +74,7 @@ fn one_that_breaks_off_is_none() {
 }
 
 #[test]
-fn what_is_no_snapshot_is_refused() {
+fn invalid_snapshot_requests_are_refused() {
     let [one, two] = cluster();
     send(&one, Bytes { size: 5 << 20, sound: 5 << 20 }, MessageType::MsgApp);
     assert_eq!(next_but_unreachable(&one), Event::Snapshot(MemberId(2), false));
@@ -90,14 +90,14 @@ fn what_is_no_snapshot_is_refused() {
         (&b"\0\0\0\0\0\0\0\x02\x08\x08"[..], "wrong raft message type"),
     ];
     for (body, text) in nonsense {
-        let answer = two.ask("POST /raft/snapshot", &headers(1, 2), body);
+        let answer = two.request("POST /raft/snapshot", &headers(1, 2), body);
         assert!(answer.starts_with("HTTP/1.1 400 Bad Request\n"), "{answer}");
         assert!(answer.ends_with(&format!("\n\n{text}\n")), "{answer}");
     }
 }
 
 #[test]
-fn one_for_nobody_is_reported() {
+fn a_snapshot_to_a_stopped_peer_is_reported_as_failed() {
     let [one, two] = cluster();
     let address = two.stop();
     assert!(address.port() != 0);
@@ -106,12 +106,12 @@ fn one_for_nobody_is_reported() {
 }
 
 #[test]
-fn one_for_a_member_that_is_removed_meanwhile_is_given_up() {
-    let one = Made::of(1).start();
+fn a_snapshot_is_cancelled_when_the_peer_is_removed() {
+    let one = RigConfig::of(1).start();
     one.attach();
-    // It takes connections, and reads nothing.
-    let deaf = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", deaf.local_addr().unwrap());
+    // Accepts connections and reads nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
     one.set_members(&[one.member(), member(2, &[&url])]);
     send(&one, Bytes { size: 64 << 20, sound: 64 << 20 }, MessageType::MsgSnap);
     let sending = "etcd_network_snapshot_send_inflights_total{To=\"2\"} 1";

@@ -6,23 +6,23 @@ use rustls::{ClientConnection, Connection, HandshakeKind, ServerConnection};
 use testkit::certs::{Authority, Subject, Usage, write};
 
 use super::*;
-use crate::peer;
 use crate::server_tls::ServerTls;
+use crate::verify::peer_certificate;
 
-/// A member that listens and one that calls it, each with a folder of files.
-struct Place {
+/// A server and a client, each with files in a folder.
+struct Fixture {
     folder: tempfile::TempDir,
     members: Authority,
 }
 
-impl Place {
-    fn new() -> Place {
-        let place =
-            Place { folder: tempfile::tempdir().unwrap(), members: Authority::new("members") };
-        write(&place.path("ca.pem"), place.members.pem().as_bytes());
-        place.issue("called", &Subject { serial: 1, ..Subject::default() });
-        place.issue("caller", &Subject { serial: 2, ..Subject::default() });
-        place
+impl Fixture {
+    fn new() -> Fixture {
+        let fixture =
+            Fixture { folder: tempfile::tempdir().unwrap(), members: Authority::new("members") };
+        write(&fixture.path("ca.pem"), fixture.members.pem().as_bytes());
+        fixture.issue("called", &Subject { serial: 1, ..Subject::default() });
+        fixture.issue("caller", &Subject { serial: 2, ..Subject::default() });
+        fixture
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -33,7 +33,7 @@ impl Place {
         self.members.issue(subject).write(self.folder.path(), name);
     }
 
-    /// Shows what is in the files of this name, and trusts the members.
+    /// Presents the certificate of this name and trusts the members' CA.
     fn info(&self, name: &str) -> Info {
         Info {
             cert_file: Some(self.path(&format!("{name}.pem"))),
@@ -59,10 +59,10 @@ impl Place {
     }
 }
 
-/// The serial numbers that both have seen: that of the one who called, if it was asked, and that of the one who was called.
+/// The serial numbers that both ends saw: that of the client, if required, and that of the server.
 type Seen = (Option<u64>, u64);
 
-/// A handshake in memory. What went wrong is told by whoever found it.
+/// Performs a handshake in memory. Returns the error of the end that found it.
 fn call(caller: &ClientTls, called: &ServerTls, host: &str) -> Result<Seen, String> {
     let generation = called.current();
     let mut server = Connection::Server(ServerConnection::new(generation.config()).unwrap());
@@ -70,14 +70,14 @@ fn call(caller: &ClientTls, called: &ServerTls, host: &str) -> Result<Seen, Stri
     let client = ClientConnection::new(caller.current(), name).unwrap();
     let mut client = Connection::Client(client);
     while pass(&mut client, &mut server)? + pass(&mut server, &mut client)? > 0 {}
-    assert_eq!(client.handshake_kind(), Some(HandshakeKind::Full), "nothing is resumed");
+    assert_eq!(client.handshake_kind(), Some(HandshakeKind::Full), "sessions are not resumed");
     let admitted = called.admit(&generation, server.peer_certificates(), None);
-    admitted.map_err(|rejected| rejected.why.to_string())?;
+    admitted.map_err(|rejected| rejected.reason.to_string())?;
     Ok((serial(&server), serial(&client).unwrap()))
 }
 
 fn serial(connection: &Connection) -> Option<u64> {
-    let serial = peer::serial(connection.peer_certificates()?.first()?).unwrap();
+    let serial = peer_certificate::serial(connection.peer_certificates()?.first()?).unwrap();
     Some(serial.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
 }
 
@@ -89,37 +89,40 @@ fn pass(from: &mut Connection, to: &mut Connection) -> Result<usize, String> {
     let mut rest = bytes.as_slice();
     while !rest.is_empty() {
         to.read_tls(&mut rest).unwrap();
-        to.process_new_packets().map_err(|error| crate::reason(&io::Error::other(error)))?;
+        to.process_new_packets()
+            .map_err(|error| crate::handshake_error_text(&io::Error::other(error)))?;
     }
     Ok(bytes.len())
 }
 
 #[test]
-fn members_of_one_authority_call_each_other() {
-    let place = Place::new();
-    let (caller, called) = (place.caller(place.info("caller")), place.called(place.info("called")));
+fn members_of_one_ca_connect() {
+    let fixture = Fixture::new();
+    let (caller, called) =
+        (fixture.caller(fixture.info("caller")), fixture.called(fixture.info("called")));
     assert_eq!(call(&caller, &called, "localhost"), Ok((Some(2), 1)));
     assert_eq!(call(&caller, &called, "127.0.0.1"), Ok((Some(2), 1)));
     assert_eq!(call(&caller, &called, "localhost."), Ok((Some(2), 1)));
 }
 
 #[test]
-fn a_member_may_show_another_certificate_to_those_it_calls() {
-    let place = Place::new();
-    place.issue("client", &Subject { serial: 7, usage: Usage::Client, ..Subject::default() });
+fn a_separate_client_certificate_is_presented() {
+    let fixture = Fixture::new();
+    fixture.issue("client", &Subject { serial: 7, usage: Usage::Client, ..Subject::default() });
     let info = Info {
-        client_cert_file: Some(place.path("client.pem")),
-        client_key_file: Some(place.path("client.key")),
-        ..place.info("caller")
+        client_cert_file: Some(fixture.path("client.pem")),
+        client_key_file: Some(fixture.path("client.key")),
+        ..fixture.info("caller")
     };
-    let (caller, called) = (place.caller(info), place.called(place.info("called")));
+    let (caller, called) = (fixture.caller(info), fixture.called(fixture.info("called")));
     assert_eq!(call(&caller, &called, "localhost"), Ok((Some(7), 1)));
 }
 
 #[test]
-fn whoever_is_called_must_be_who_was_meant() {
-    let place = Place::new();
-    let (caller, called) = (place.caller(place.info("caller")), place.called(place.info("called")));
+fn the_server_certificate_must_be_for_the_dialed_name() {
+    let fixture = Fixture::new();
+    let (caller, called) =
+        (fixture.caller(fixture.info("caller")), fixture.called(fixture.info("called")));
     let refused = |host| call(&caller, &called, host).unwrap_err();
     let start = "tls: failed to verify certificate: x509: ";
     assert_eq!(
@@ -130,133 +133,135 @@ fn whoever_is_called_must_be_who_was_meant() {
         refused("127.0.0.2"),
         format!("{start}certificate is valid for 127.0.0.1, localhost, not 127.0.0.2")
     );
-    assert_eq!(refused("no name"), "tls: \"no name\" is no name of a server");
-    // All are called by one name, whatever their addresses are.
-    let named = Info { server_name: Some("localhost".into()), ..place.info("caller") };
-    assert_eq!(call(&place.caller(named), &called, "10.0.0.7"), Ok((Some(2), 1)));
+    assert_eq!(refused("no name"), "tls: \"no name\" is not a valid server name");
+    // One name for all servers, whatever their addresses.
+    let named = Info { server_name: Some("localhost".into()), ..fixture.info("caller") };
+    assert_eq!(call(&fixture.caller(named), &called, "10.0.0.7"), Ok((Some(2), 1)));
 }
 
 #[test]
-fn a_server_that_nobody_vouches_for_is_not_spoken_with() {
-    let place = Place::new();
-    let caller = place.caller(place.info("caller"));
+fn untrusted_server_certificates_are_refused() {
+    let fixture = Fixture::new();
+    let caller = fixture.caller(fixture.info("caller"));
     let refused = |subject: &Subject<'_>, authority: &Authority| {
-        authority.issue(subject).write(place.folder.path(), "odd");
-        let open = Info { trusted_ca_file: None, ..place.info("odd") };
-        call(&caller, &place.called(open), "localhost").unwrap_err()
+        authority.issue(subject).write(fixture.folder.path(), "odd");
+        let open = Info { trusted_ca_file: None, ..fixture.info("odd") };
+        call(&caller, &fixture.called(open), "localhost").unwrap_err()
     };
     let start = "tls: failed to verify certificate: x509: certificate";
-    let stranger = refused(&Subject::default(), &Authority::new("strangers"));
-    assert_eq!(stranger, format!("{start} signed by unknown authority"));
-    let expired = refused(&Subject { days: (-3, -1), ..Subject::default() }, &place.members);
+    let untrusted = refused(&Subject::default(), &Authority::new("strangers"));
+    assert_eq!(untrusted, format!("{start} signed by unknown authority"));
+    let expired = refused(&Subject { days: (-3, -1), ..Subject::default() }, &fixture.members);
     assert!(expired.starts_with(&format!("{start} has expired or is not yet valid")), "{expired}");
-    let usage = refused(&Subject { usage: Usage::Client, ..Subject::default() }, &place.members);
+    let usage = refused(&Subject { usage: Usage::Client, ..Subject::default() }, &fixture.members);
     assert_eq!(usage, format!("{start} specifies an incompatible key usage"));
 }
 
 #[test]
-fn those_who_are_called_must_be_allowed_too() {
-    let place = Place::new();
+fn allowed_names_apply_to_servers() {
+    let fixture = Fixture::new();
     let subject = |common_name| Subject { common_name, ..Subject::default() };
-    place.issue("called", &subject("member"));
-    let called = place.called(place.info("called"));
+    fixture.issue("called", &subject("member"));
+    let called = fixture.called(fixture.info("called"));
     let with = |name: &str| {
-        let info = Info { allowed_cns: vec![name.to_owned()], ..place.info("caller") };
-        call(&place.caller(info), &called, "localhost").map(|(_, shown)| shown)
+        let info = Info { allowed_cns: vec![name.to_owned()], ..fixture.info("caller") };
+        call(&fixture.caller(info), &called, "localhost").map(|(_, client_serial)| client_serial)
     };
     assert_eq!(with("member"), Ok(1));
     assert_eq!(with("other"), Err("client certificate authentication failed".to_owned()));
-    let hosts = Info { allowed_hostnames: vec!["m1.example".into()], ..place.info("caller") };
-    assert!(call(&place.caller(hosts), &called, "localhost").is_err());
+    let hosts = Info { allowed_hostnames: vec!["m1.example".into()], ..fixture.info("caller") };
+    assert!(call(&fixture.caller(hosts), &called, "localhost").is_err());
 }
 
 #[test]
-fn a_server_whose_certificate_was_revoked_is_not_spoken_with() {
-    let place = Place::new();
-    write(&place.path("crl"), &place.members.revoke(&[]));
-    let caller = place.caller(Info { crl_file: Some(place.path("crl")), ..place.info("caller") });
-    let called = place.called(place.info("called"));
+fn revoked_servers_are_refused() {
+    let fixture = Fixture::new();
+    write(&fixture.path("crl"), &fixture.members.revoke(&[]));
+    let caller =
+        fixture.caller(Info { crl_file: Some(fixture.path("crl")), ..fixture.info("caller") });
+    let called = fixture.called(fixture.info("called"));
     assert_eq!(call(&caller, &called, "localhost"), Ok((Some(2), 1)));
-    write(&place.path("crl"), &place.members.revoke(&[1]));
+    write(&fixture.path("crl"), &fixture.members.revoke(&[1]));
     let refused = call(&caller, &called, "localhost").unwrap_err();
     assert_eq!(refused, "transport: certificate serial 01 revoked");
 }
 
 #[test]
-fn certificates_that_members_make_for_themselves_are_trusted_by_all() {
-    let place = Place::new();
+fn self_signed_certificates_are_trusted_by_auto_tls() {
+    let fixture = Fixture::new();
     let hosts = ["127.0.0.1".to_owned()];
-    let made = |name: &str| {
-        let info = crate::generate_self_signed(&place.path(name), &hosts, 1).unwrap();
+    let self_signed = |name: &str| {
+        let info = crate::generate_self_signed(&fixture.path(name), &hosts, 1).unwrap();
         Info { protocol: Protocol::Http1, ..info }
     };
-    let (caller, called) = (place.caller(made("a")), place.called(made("b")));
-    let (shown, _) = call(&caller, &called, "m1.example").unwrap();
-    assert_eq!(shown, None, "nobody is asked");
-    // Those that are not made so do not trust them.
-    let strict = place.caller(place.info("caller"));
+    let (caller, called) = (fixture.caller(self_signed("a")), fixture.called(self_signed("b")));
+    let (client_serial, _) = call(&caller, &called, "m1.example").unwrap();
+    assert_eq!(client_serial, None, "no client certificate is required");
+    // Others do not trust them.
+    let strict = fixture.caller(fixture.info("caller"));
     assert!(call(&strict, &called, "127.0.0.1").is_err());
 }
 
 #[test]
-fn one_certificate_that_is_its_own_authority_may_do_for_all() {
-    let place = Place::new();
+fn a_shared_self_signed_certificate_is_its_own_ca() {
+    let fixture = Fixture::new();
     let info =
-        crate::generate_self_signed(&place.path("one"), &["127.0.0.1".to_owned()], 1).unwrap();
+        crate::generate_self_signed(&fixture.path("one"), &["127.0.0.1".to_owned()], 1).unwrap();
     let info =
         Info { insecure_skip_verify: false, trusted_ca_file: info.cert_file.clone(), ..info };
-    // It is for servers alone, so it is not asked for here.
+    // It is for servers only, so clients need none here.
     let open = Info { trusted_ca_file: None, ..info.clone() };
-    let (caller, called) = (place.caller(info.clone()), place.called(open));
+    let (caller, called) = (fixture.caller(info.clone()), fixture.called(open));
     assert!(call(&caller, &called, "127.0.0.1").is_ok());
     let name = call(&caller, &called, "127.0.0.2").unwrap_err();
     assert!(name.ends_with("certificate is valid for 127.0.0.1, not 127.0.0.2"), "{name}");
-    let asked = call(&caller, &place.called(info), "127.0.0.1").unwrap_err();
-    assert!(asked.ends_with("certificate specifies an incompatible key usage"), "{asked}");
+    let result = call(&caller, &fixture.called(info), "127.0.0.1").unwrap_err();
+    assert!(result.ends_with("certificate specifies an incompatible key usage"), "{result}");
 }
 
 #[test]
-fn without_files_the_system_is_trusted_and_nothing_is_shown() {
-    let place = Place::new();
+fn without_files_system_cas_are_trusted_and_no_certificate_is_presented() {
+    let fixture = Fixture::new();
     let nothing = Info { protocol: Protocol::Http1, ..Info::default() };
-    let caller = place.caller(nothing.clone());
-    let called = place.called(Info { trusted_ca_file: None, ..place.info("called") });
+    let caller = fixture.caller(nothing.clone());
+    let called = fixture.called(Info { trusted_ca_file: None, ..fixture.info("called") });
     let refused = call(&caller, &called, "localhost").unwrap_err();
     assert!(refused.ends_with("certificate signed by unknown authority"), "{refused}");
-    let trusting = place.caller(Info { insecure_skip_verify: true, ..nothing });
+    let trusting = fixture.caller(Info { insecure_skip_verify: true, ..nothing });
     assert_eq!(call(&trusting, &called, "localhost"), Ok((None, 1)));
-    let asked = call(&trusting, &place.called(place.info("called")), "localhost").unwrap_err();
-    assert_eq!(asked, "tls: client didn't provide a certificate");
+    let result = call(&trusting, &fixture.called(fixture.info("called")), "localhost").unwrap_err();
+    assert_eq!(result, "tls: client didn't provide a certificate");
 }
 
 #[test]
-fn new_files_are_seen_by_the_next_call_and_bad_ones_change_nothing() {
-    let place = Place::new();
-    let (caller, called) = (place.caller(place.info("caller")), place.called(place.info("called")));
+fn changed_files_are_used_and_invalid_ones_ignored() {
+    let fixture = Fixture::new();
+    let (caller, called) =
+        (fixture.caller(fixture.info("caller")), fixture.called(fixture.info("called")));
     assert_eq!(call(&caller, &called, "localhost"), Ok((Some(2), 1)));
-    place.issue("caller", &Subject { serial: 3, ..Subject::default() });
+    fixture.issue("caller", &Subject { serial: 3, ..Subject::default() });
     assert_eq!(call(&caller, &called, "localhost"), Ok((Some(3), 1)));
-    write(&place.path("caller.key"), b"nothing");
+    write(&fixture.path("caller.key"), b"nothing");
     assert_eq!(call(&caller, &called, "localhost"), Ok((Some(3), 1)));
-    place.issue("caller", &Subject { serial: 4, ..Subject::default() });
-    write(&place.path("ca.pem"), Authority::new("others").pem().as_bytes());
+    fixture.issue("caller", &Subject { serial: 4, ..Subject::default() });
+    write(&fixture.path("ca.pem"), Authority::new("others").pem().as_bytes());
     let refused = call(&caller, &called, "localhost").unwrap_err();
     assert!(refused.ends_with("certificate signed by unknown authority"), "{refused}");
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_file() {
-    let place = Place::new();
-    let half = Info { key_file: None, ..place.info("caller") };
+fn load_errors_name_the_file() {
+    let fixture = Fixture::new();
+    let half = Info { key_file: None, ..fixture.info("caller") };
     assert_eq!(
-        place.refusal(half),
+        fixture.refusal(half),
         "KeyFile and CertFile must both be present[key: , cert: {dir}/caller.pem]"
     );
-    let missing = Info { trusted_ca_file: Some(place.path("no")), ..Info::default() };
-    assert_eq!(place.refusal(missing), "open {dir}/no: no such file or directory");
-    let client_half = Info { client_key_file: Some(place.path("x")), ..place.info("caller") };
+    let missing = Info { trusted_ca_file: Some(fixture.path("no")), ..Info::default() };
+    assert_eq!(fixture.refusal(missing), "open {dir}/no: no such file or directory");
+    let client_half = Info { client_key_file: Some(fixture.path("x")), ..fixture.info("caller") };
     assert_eq!(
-        place.refusal(client_half),
+        fixture.refusal(client_half),
         "ClientKeyFile and ClientCertFile must both be present or both absent: key: {dir}/x, cert: ]"
     );
 }

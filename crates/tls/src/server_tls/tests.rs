@@ -13,40 +13,40 @@ use rustls::{
 use testkit::certs::{Authority, Issued, Subject, Usage, write};
 
 use super::*;
-use crate::suites::CipherSuites;
+use crate::cipher_suites::CipherSuites;
 use crate::{Version, Versions};
 
-/// A folder with a certificate for a server, and authorities.
-struct Place {
+/// A folder with a server certificate, and CAs.
+struct Fixture {
     folder: tempfile::TempDir,
     servers: Authority,
     clients: Authority,
     registry: Registry,
 }
 
-impl Place {
-    fn new() -> Place {
-        let place = Place {
+impl Fixture {
+    fn new() -> Fixture {
+        let fixture = Fixture {
             folder: tempfile::tempdir().unwrap(),
             servers: Authority::new("servers"),
             clients: Authority::new("clients"),
             registry: Registry::new(),
         };
-        place.show(&Subject::default());
-        write(&place.path("ca.pem"), place.clients.pem().as_bytes());
-        place
+        fixture.show(&Subject::default());
+        write(&fixture.path("ca.pem"), fixture.clients.pem().as_bytes());
+        fixture
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// The server has another certificate from now on.
+    /// Refixtures the server certificate.
     fn show(&self, subject: &Subject<'_>) {
         self.servers.issue(subject).write(self.folder.path(), "server");
     }
 
-    /// No client needs a certificate.
+    /// Requires no client certificates.
     fn open(&self) -> Info {
         Info {
             cert_file: Some(self.path("server.pem")),
@@ -55,7 +55,7 @@ impl Place {
         }
     }
 
-    /// Every client needs one.
+    /// Requires client certificates.
     fn strict(&self) -> Info {
         Info { trusted_ca_file: Some(self.path("ca.pem")), ..self.open() }
     }
@@ -69,7 +69,7 @@ impl Place {
     }
 
     fn refusal(&self, info: Info) -> String {
-        // Metrics are registered once for a place, and this may be asked often.
+        // The fixture's metrics are registered once.
         let metrics = Metrics::new(&Registry::new()).unwrap();
         let error = ServerTls::load("client", info, &metrics).unwrap_err();
         error.to_string().replace(&self.folder.path().display().to_string(), "{dir}")
@@ -93,7 +93,7 @@ impl Place {
         })
     }
 
-    /// A client that has a certificate with this name.
+    /// A client with a certificate of this name.
     fn client_named(&self, common_name: &str, serial: u64) -> Arc<ClientConfig> {
         let subject = Subject { common_name, serial, hosts: &[], ..Subject::default() };
         self.client(Some(&self.clients.issue(&subject)))
@@ -113,25 +113,26 @@ impl Place {
     }
 }
 
-/// How a handshake went: the name of the client, and the serial number of the certificate that it was shown.
+/// The outcome of a handshake: the client's common name and the serial number of the server
+/// certificate.
 #[derive(Debug, PartialEq, Eq)]
-struct Met {
+struct Admitted {
     name: Option<String>,
-    shown: u64,
+    server_serial: u64,
     resumed: bool,
 }
 
 #[derive(Debug, PartialEq)]
-enum Turned {
-    /// In the handshake.
-    Away(rustls::Error),
-    /// After it.
-    Out(Rejection),
+enum Refused {
+    /// During the handshake.
+    InHandshake(rustls::Error),
+    /// After the handshake.
+    AfterHandshake(Rejection),
 }
 
-/// A handshake in memory, as `net` would run it.
-fn meet(side: &ServerTls, client: &Arc<ClientConfig>) -> Result<Met, Turned> {
-    let generation = side.current();
+/// Performs a handshake in memory, as `net` does.
+fn handshake(tls: &ServerTls, client: &Arc<ClientConfig>) -> Result<Admitted, Refused> {
+    let generation = tls.current();
     let mut server = Connection::Server(ServerConnection::new(generation.config()).unwrap());
     let name = ServerName::try_from("localhost").unwrap();
     let mut client = Connection::Client(ClientConnection::new(Arc::clone(client), name).unwrap());
@@ -141,17 +142,17 @@ fn meet(side: &ServerTls, client: &Arc<ClientConfig>) -> Result<Met, Turned> {
             break;
         }
     }
-    let admitted = side.admit(&generation, server.peer_certificates(), None);
-    let name = admitted.map_err(|rejected| Turned::Out(rejected.why))?;
-    let serial = peer::serial(&client.peer_certificates().unwrap()[0]).unwrap();
-    Ok(Met {
+    let admitted = tls.admit(&generation, server.peer_certificates(), None);
+    let name = admitted.map_err(|rejected| Refused::AfterHandshake(rejected.reason))?;
+    let serial = peer_certificate::serial(&client.peer_certificates().unwrap()[0]).unwrap();
+    Ok(Admitted {
         name: name.map(|name| name.to_string()),
-        shown: serial.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)),
+        server_serial: serial.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)),
         resumed: server.handshake_kind() == Some(HandshakeKind::Resumed),
     })
 }
 
-fn pass(from: &mut Connection, to: &mut Connection) -> Result<usize, Turned> {
+fn pass(from: &mut Connection, to: &mut Connection) -> Result<usize, Refused> {
     let mut bytes = Vec::new();
     while from.wants_write() {
         from.write_tls(&mut bytes).unwrap();
@@ -160,59 +161,67 @@ fn pass(from: &mut Connection, to: &mut Connection) -> Result<usize, Turned> {
     while !rest.is_empty() {
         to.read_tls(&mut rest).unwrap();
         match to.process_new_packets() {
-            // What the server says is why; the client only hears of it.
+            // The server knows the reason; the client only receives an alert.
             Err(error @ rustls::Error::AlertReceived(_)) => {
-                panic!("told before it was asked: {error}")
+                panic!("the client failed first: {error}")
             }
-            Err(error) => return Err(Turned::Away(error)),
+            Err(error) => return Err(Refused::InHandshake(error)),
             Ok(_) => {}
         }
     }
     Ok(bytes.len())
 }
 
-fn away(error: CertificateError) -> Result<Met, Turned> {
-    Err(Turned::Away(error.into()))
+fn refused(error: CertificateError) -> Result<Admitted, Refused> {
+    Err(Refused::InHandshake(error.into()))
 }
 
-fn met(name: Option<&str>, shown: u64, resumed: bool) -> Result<Met, Turned> {
-    Ok(Met { name: name.map(ToOwned::to_owned), shown, resumed })
+fn admitted(name: Option<&str>, server_serial: u64, resumed: bool) -> Result<Admitted, Refused> {
+    Ok(Admitted { name: name.map(ToOwned::to_owned), server_serial, resumed })
 }
 
 #[test]
-fn a_certificate_is_shown_and_none_is_asked_for() {
-    let place = Place::new();
-    let side = place.load(place.open());
-    assert_eq!(meet(&side, &place.client(None)), met(None, 1, false));
-    let expiry = place.metric("bowline_tls_certificate_expiry_seconds{listener=\"client\"}");
+fn a_server_presents_its_certificate_and_requires_none() {
+    let fixture = Fixture::new();
+    let server = fixture.load(fixture.open());
+    assert_eq!(handshake(&server, &fixture.client(None)), admitted(None, 1, false));
+    let expiry = fixture.metric("bowline_tls_certificate_expiry_seconds{listener=\"client\"}");
     assert!((expiry - now() - 86_400).abs() < 3_600, "{expiry}");
 }
 
 #[test]
-fn whoever_is_trusted_is_let_in_by_name() {
-    let place = Place::new();
-    let side = place.load(place.strict());
-    assert_eq!(meet(&side, &place.client_named("alice", 2)), met(Some("alice"), 1, false));
-    assert_eq!(meet(&side, &place.client_named("", 3)), met(Some(""), 1, false));
+fn trusted_clients_are_admitted_with_their_common_name() {
+    let fixture = Fixture::new();
+    let server = fixture.load(fixture.strict());
     assert_eq!(
-        meet(&side, &place.client(None)),
-        Err(Turned::Away(rustls::Error::NoCertificatesPresented))
+        handshake(&server, &fixture.client_named("alice", 2)),
+        admitted(Some("alice"), 1, false)
     );
-    let stranger = Authority::new("strangers").issue(&Subject::default());
-    assert_eq!(meet(&side, &place.client(Some(&stranger))), away(CertificateError::UnknownIssuer));
+    assert_eq!(handshake(&server, &fixture.client_named("", 3)), admitted(Some(""), 1, false));
+    assert_eq!(
+        handshake(&server, &fixture.client(None)),
+        Err(Refused::InHandshake(rustls::Error::NoCertificatesPresented))
+    );
+    let untrusted = Authority::new("strangers").issue(&Subject::default());
+    assert_eq!(
+        handshake(&server, &fixture.client(Some(&untrusted))),
+        refused(CertificateError::UnknownIssuer)
+    );
 }
 
 #[test]
-fn a_certificate_that_does_not_fit_is_turned_away() {
-    let place = Place::new();
-    let side = place.load(place.strict());
+fn invalid_client_certificates_are_refused() {
+    let fixture = Fixture::new();
+    let server = fixture.load(fixture.strict());
     let with = |subject: Subject<'_>| {
-        meet(&side, &place.client(Some(&place.clients.issue(&subject)))).map_err(|turned| {
-            match turned {
-                Turned::Away(error) => crate::reason(&io::Error::other(error)),
-                Turned::Out(why) => why.to_string(),
-            }
-        })
+        handshake(&server, &fixture.client(Some(&fixture.clients.issue(&subject)))).map_err(
+            |turned| match turned {
+                Refused::InHandshake(error) => {
+                    crate::handshake_error_text(&io::Error::other(error))
+                }
+                Refused::AfterHandshake(why) => why.to_string(),
+            },
+        )
     };
     let expired = with(Subject { days: (-3, -1), ..Subject::default() }).unwrap_err();
     assert!(expired.contains("x509: certificate has expired or is not yet valid"), "{expired}");
@@ -224,42 +233,48 @@ fn a_certificate_that_does_not_fit_is_turned_away() {
 }
 
 #[test]
-fn of_those_who_are_trusted_only_some_may_be_allowed() {
-    let place = Place::new();
-    let by_name = Info { allowed_cns: vec!["bob".into(), "alice".into()], ..place.strict() };
-    let side = place.load(by_name);
-    assert_eq!(meet(&side, &place.client_named("alice", 2)), met(Some("alice"), 1, false));
-    let other = place.client_named("eve", 3);
-    assert_eq!(meet(&side, &other), away(CertificateError::NotValidForName));
+fn only_allowed_names_are_admitted() {
+    let fixture = Fixture::new();
+    let by_name = Info { allowed_cns: vec!["bob".into(), "alice".into()], ..fixture.strict() };
+    let server = fixture.load(by_name);
+    assert_eq!(
+        handshake(&server, &fixture.client_named("alice", 2)),
+        admitted(Some("alice"), 1, false)
+    );
+    let other = fixture.client_named("eve", 3);
+    assert_eq!(handshake(&server, &other), refused(CertificateError::NotValidForName));
 
-    let place = Place::new();
-    let by_host = Info { allowed_hostnames: vec!["a.example".into()], ..place.strict() };
-    let side = place.load(by_host);
+    let fixture = Fixture::new();
+    let by_host = Info { allowed_hostnames: vec!["a.example".into()], ..fixture.strict() };
+    let server = fixture.load(by_host);
     let from = |hosts: &[&str]| {
         let subject = Subject { common_name: "a.example", hosts, ..Subject::default() };
-        meet(&side, &place.client(Some(&place.clients.issue(&subject)))).is_ok()
+        handshake(&server, &fixture.client(Some(&fixture.clients.issue(&subject)))).is_ok()
     };
     assert!(from(&["*.example"]));
     assert!(!from(&["b.example"]));
-    assert!(!from(&[]), "a common name is no host");
+    assert!(!from(&[]), "a common name is not a host");
 }
 
 #[test]
-fn revoked_certificates_are_turned_out() {
-    let place = Place::new();
-    write(&place.path("crl"), &place.clients.revoke(&[0xf1, 7]));
-    let side = place.load(Info { crl_file: Some(place.path("crl")), ..place.strict() });
-    let revoked = meet(&side, &place.client_named("alice", 0xf1)).unwrap_err();
-    assert_eq!(revoked, Turned::Out(Rejection::Revoked("f1".to_owned())));
-    assert_eq!(meet(&side, &place.client_named("alice", 8)), met(Some("alice"), 1, false));
+fn revoked_clients_are_rejected() {
+    let fixture = Fixture::new();
+    write(&fixture.path("crl"), &fixture.clients.revoke(&[0xf1, 7]));
+    let server = fixture.load(Info { crl_file: Some(fixture.path("crl")), ..fixture.strict() });
+    let revoked = handshake(&server, &fixture.client_named("alice", 0xf1)).unwrap_err();
+    assert_eq!(revoked, Refused::AfterHandshake(Rejection::Revoked("f1".to_owned())));
+    assert_eq!(
+        handshake(&server, &fixture.client_named("alice", 8)),
+        admitted(Some("alice"), 1, false)
+    );
 }
 
 #[test]
-fn a_list_of_revoked_certificates_may_be_pem() {
-    let place = Place::new();
-    let der = place.clients.revoke(&[7]);
+fn a_revocation_list_may_be_pem() {
+    let fixture = Fixture::new();
+    let der = fixture.clients.revoke(&[7]);
     let base64: String = {
-        // Just enough of it, for what has no dependency on another crate.
+        // A minimal PEM encoder, to avoid a dependency.
         const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
         let group = |bytes: &[u8]| {
             let number =
@@ -273,108 +288,114 @@ fn a_list_of_revoked_certificates_may_be_pem() {
         der.chunks(3).map(group).collect()
     };
     let pem = format!("-----BEGIN X509 CRL-----\n{base64}\n-----END X509 CRL-----\n");
-    write(&place.path("crl"), pem.as_bytes());
-    let side = place.load(Info { crl_file: Some(place.path("crl")), ..place.strict() });
-    assert!(meet(&side, &place.client_named("alice", 7)).is_err());
+    write(&fixture.path("crl"), pem.as_bytes());
+    let server = fixture.load(Info { crl_file: Some(fixture.path("crl")), ..fixture.strict() });
+    assert!(handshake(&server, &fixture.client_named("alice", 7)).is_err());
 }
 
 #[test]
-fn a_session_is_resumed_and_keeps_its_name() {
-    let place = Place::new();
-    let side = place.load(place.strict());
-    let alice = place.client_named("alice", 2);
-    assert_eq!(meet(&side, &alice), met(Some("alice"), 1, false));
-    assert_eq!(meet(&side, &alice), met(Some("alice"), 1, true));
+fn a_resumed_session_keeps_its_common_name() {
+    let fixture = Fixture::new();
+    let server = fixture.load(fixture.strict());
+    let alice = fixture.client_named("alice", 2);
+    assert_eq!(handshake(&server, &alice), admitted(Some("alice"), 1, false));
+    assert_eq!(handshake(&server, &alice), admitted(Some("alice"), 1, true));
 }
 
 #[test]
-fn a_session_of_a_client_that_was_revoked_since_is_not_resumed() {
-    let place = Place::new();
-    write(&place.path("crl"), &place.clients.revoke(&[]));
-    let side = place.load(Info { crl_file: Some(place.path("crl")), ..place.strict() });
-    let alice = place.client_named("alice", 2);
-    assert_eq!(meet(&side, &alice), met(Some("alice"), 1, false));
-    write(&place.path("crl"), &place.clients.revoke(&[2]));
-    assert_eq!(meet(&side, &alice), Err(Turned::Out(Rejection::Revoked("02".to_owned()))));
+fn a_session_of_a_revoked_client_is_rejected() {
+    let fixture = Fixture::new();
+    write(&fixture.path("crl"), &fixture.clients.revoke(&[]));
+    let server = fixture.load(Info { crl_file: Some(fixture.path("crl")), ..fixture.strict() });
+    let alice = fixture.client_named("alice", 2);
+    assert_eq!(handshake(&server, &alice), admitted(Some("alice"), 1, false));
+    write(&fixture.path("crl"), &fixture.clients.revoke(&[2]));
+    assert_eq!(
+        handshake(&server, &alice),
+        Err(Refused::AfterHandshake(Rejection::Revoked("02".to_owned())))
+    );
 }
 
 #[test]
-fn new_files_are_seen_by_the_next_handshake() {
-    let place = Place::new();
-    let side = place.load(place.open());
-    let client = place.client(None);
-    assert_eq!(meet(&side, &client), met(None, 1, false));
-    place.show(&Subject { serial: 2, days: (-1, 30), ..Subject::default() });
-    assert_eq!(meet(&side, &client), met(None, 2, false));
-    assert_eq!((place.reloads("ok"), place.reloads("failed")), (1, 0));
-    let expiry = place.metric("bowline_tls_certificate_expiry_seconds{listener=\"client\"}");
+fn changed_files_are_used_by_the_next_handshake() {
+    let fixture = Fixture::new();
+    let server = fixture.load(fixture.open());
+    let client = fixture.client(None);
+    assert_eq!(handshake(&server, &client), admitted(None, 1, false));
+    fixture.show(&Subject { serial: 2, days: (-1, 30), ..Subject::default() });
+    assert_eq!(handshake(&server, &client), admitted(None, 2, false));
+    assert_eq!((fixture.reloads("ok"), fixture.reloads("failed")), (1, 0));
+    let expiry = fixture.metric("bowline_tls_certificate_expiry_seconds{listener=\"client\"}");
     assert!(expiry > now() + 29 * 86_400);
-    assert_eq!(meet(&side, &client), met(None, 2, true));
-    assert_eq!(place.reloads("ok"), 1);
+    assert_eq!(handshake(&server, &client), admitted(None, 2, true));
+    assert_eq!(fixture.reloads("ok"), 1);
 }
 
 #[test]
-fn a_file_that_is_written_in_place_is_seen_too() {
-    let place = Place::new();
-    let side = place.load(place.open());
-    let other = place.servers.issue(&Subject { serial: 2, ..Subject::default() });
-    fs::write(place.path("server.key"), &other.key_pem).unwrap();
-    fs::write(place.path("server.pem"), &other.cert_pem).unwrap();
-    assert_eq!(meet(&side, &place.client(None)), met(None, 2, false));
+fn files_overwritten_in_place_are_reloaded() {
+    let fixture = Fixture::new();
+    let server = fixture.load(fixture.open());
+    let other = fixture.servers.issue(&Subject { serial: 2, ..Subject::default() });
+    fs::write(fixture.path("server.key"), &other.key_pem).unwrap();
+    fs::write(fixture.path("server.pem"), &other.cert_pem).unwrap();
+    assert_eq!(handshake(&server, &fixture.client(None)), admitted(None, 2, false));
 }
 
 #[test]
-fn files_that_became_bad_change_nothing_and_are_counted_once() {
-    let place = Place::new();
-    let side = place.load(place.strict());
-    let alice = place.client_named("alice", 2);
-    let good = place.servers.issue(&Subject { serial: 5, ..Subject::default() });
-    // The certificate comes first, and its key a moment later.
-    write(&place.path("server.pem"), good.cert_pem.as_bytes());
+fn invalid_files_are_ignored_and_counted_once() {
+    let fixture = Fixture::new();
+    let server = fixture.load(fixture.strict());
+    let alice = fixture.client_named("alice", 2);
+    let good = fixture.servers.issue(&Subject { serial: 5, ..Subject::default() });
+    // The certificate changes first, its key later.
+    write(&fixture.path("server.pem"), good.cert_pem.as_bytes());
     for _ in 0..3 {
-        assert_eq!(meet(&side, &alice).unwrap().shown, 1);
+        assert_eq!(handshake(&server, &alice).unwrap().server_serial, 1);
     }
-    assert_eq!((place.reloads("ok"), place.reloads("failed")), (0, 1));
-    write(&place.path("server.key"), good.key_pem.as_bytes());
-    assert_eq!(meet(&side, &alice).unwrap().shown, 5);
-    assert_eq!((place.reloads("ok"), place.reloads("failed")), (1, 1));
-    // A file that is gone.
-    fs::remove_file(place.path("ca.pem")).unwrap();
-    assert_eq!(meet(&side, &alice).unwrap().shown, 5);
-    assert_eq!(meet(&side, &alice).unwrap().shown, 5);
-    assert_eq!((place.reloads("ok"), place.reloads("failed")), (1, 2));
-    // Back to what is served: nothing to be counted.
-    write(&place.path("ca.pem"), place.clients.pem().as_bytes());
-    assert_eq!(meet(&side, &alice).unwrap().shown, 5);
-    assert_eq!((place.reloads("ok"), place.reloads("failed")), (1, 2));
+    assert_eq!((fixture.reloads("ok"), fixture.reloads("failed")), (0, 1));
+    write(&fixture.path("server.key"), good.key_pem.as_bytes());
+    assert_eq!(handshake(&server, &alice).unwrap().server_serial, 5);
+    assert_eq!((fixture.reloads("ok"), fixture.reloads("failed")), (1, 1));
+    // A missing file.
+    fs::remove_file(fixture.path("ca.pem")).unwrap();
+    assert_eq!(handshake(&server, &alice).unwrap().server_serial, 5);
+    assert_eq!(handshake(&server, &alice).unwrap().server_serial, 5);
+    assert_eq!((fixture.reloads("ok"), fixture.reloads("failed")), (1, 2));
+    // The contents in use again: nothing is counted.
+    write(&fixture.path("ca.pem"), fixture.clients.pem().as_bytes());
+    assert_eq!(handshake(&server, &alice).unwrap().server_serial, 5);
+    assert_eq!((fixture.reloads("ok"), fixture.reloads("failed")), (1, 2));
 }
 
 #[test]
-fn another_bundle_of_authorities_counts_at_once_and_old_sessions_do_not() {
-    let place = Place::new();
-    let side = place.load(place.strict());
-    let alice = place.client_named("alice", 2);
-    assert_eq!(meet(&side, &alice), met(Some("alice"), 1, false));
+fn a_new_ca_bundle_invalidates_old_sessions() {
+    let fixture = Fixture::new();
+    let server = fixture.load(fixture.strict());
+    let alice = fixture.client_named("alice", 2);
+    assert_eq!(handshake(&server, &alice), admitted(Some("alice"), 1, false));
     let others = Authority::new("others");
-    write(&place.path("ca.pem"), others.pem().as_bytes());
-    assert_eq!(meet(&side, &alice), away(CertificateError::UnknownIssuer));
+    write(&fixture.path("ca.pem"), others.pem().as_bytes());
+    assert_eq!(handshake(&server, &alice), refused(CertificateError::UnknownIssuer));
     let bob = others.issue(&Subject { common_name: "bob", ..Subject::default() });
-    assert_eq!(meet(&side, &place.client(Some(&bob))), met(Some("bob"), 1, false));
+    assert_eq!(handshake(&server, &fixture.client(Some(&bob))), admitted(Some("bob"), 1, false));
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_file() {
-    let place = Place::new();
-    let other = place.servers.issue(&Subject::default());
-    other.write(place.folder.path(), "other");
-    write(&place.path("empty"), b"");
-    write(&place.path("text"), b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
-    write(&place.path("badkey"), b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n");
-    let file = |name: &str| Some(place.path(name));
+fn load_errors_name_the_file() {
+    let fixture = Fixture::new();
+    let other = fixture.servers.issue(&Subject::default());
+    other.write(fixture.folder.path(), "other");
+    write(&fixture.path("empty"), b"");
+    write(&fixture.path("text"), b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+    write(
+        &fixture.path("badkey"),
+        b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
+    );
+    let file = |name: &str| Some(fixture.path(name));
     let with = |change: &dyn Fn(&mut Info)| {
-        let mut info = place.strict();
+        let mut info = fixture.strict();
         change(&mut info);
-        place.refusal(info)
+        fixture.refusal(info)
     };
     for (text, info) in [
         (
@@ -420,7 +441,7 @@ fn what_is_wrong_is_told_with_its_file() {
              (need at least one of TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 or TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256)",
             with(&|info| {
                 info.suites =
-                    CipherSuites::named(&["TLS_RSA_WITH_AES_128_CBC_SHA".into()]).unwrap();
+                    CipherSuites::from_names(&["TLS_RSA_WITH_AES_128_CBC_SHA".into()]).unwrap();
             }),
         ),
     ] {
@@ -444,24 +465,25 @@ fn what_is_wrong_is_told_with_its_file() {
 }
 
 #[test]
-fn versions_and_suites_are_kept_to() {
-    let place = Place::new();
-    let suites = CipherSuites::named(&["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256".into()]).unwrap();
+fn versions_and_suites_are_enforced() {
+    let fixture = Fixture::new();
+    let suites =
+        CipherSuites::from_names(&["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256".into()]).unwrap();
     let versions = Versions { min: Version::Tls12, max: Version::Tls12 };
-    let side = place.load(Info { suites, versions, ..place.open() });
-    let config = side.current().config();
+    let server = fixture.load(Info { suites, versions, ..fixture.open() });
+    let config = server.current().config();
     let suites = &config.crypto_provider().cipher_suites;
     assert_eq!(suites.iter().filter(|suite| suite.tls13().is_none()).count(), 1);
-    assert!(meet(&side, &place.client(None)).is_ok());
+    assert!(handshake(&server, &fixture.client(None)).is_ok());
 
-    let place = Place::new();
+    let fixture = Fixture::new();
     let versions = Versions { min: Version::Tls13, max: Version::Tls13 };
-    let side = place.load(Info { versions, ..place.open() });
-    assert!(meet(&side, &place.client(None)).is_ok());
+    let server = fixture.load(Info { versions, ..fixture.open() });
+    assert!(handshake(&server, &fixture.client(None)).is_ok());
 }
 
 #[test]
-fn what_is_odd_about_a_certificate_does_not_keep_it_from_being_shown() {
+fn certificates_with_warnings_are_still_presented() {
     let identity = |subject: &Subject<'_>| {
         let issued = Authority::new("any").issue(subject);
         let (cert, key) = (issued.cert_pem.into_bytes(), issued.key_pem.into_bytes());
@@ -469,38 +491,40 @@ fn what_is_odd_about_a_certificate_does_not_keep_it_from_being_shown() {
         Identity::parse((path, &cert), (path, &key), &aws_lc_rs::default_provider()).unwrap()
     };
     let subject = |days, usage| Subject { days, usage, ..Subject::default() };
-    assert_eq!(identity(&subject((-1, 1), Usage::Unspecified)).oddities(Role::Server, now()), []);
+    assert_eq!(identity(&subject((-1, 1), Usage::Unspecified)).warnings(Role::Server, now()), []);
     assert_eq!(
-        identity(&subject((-1, 1), Usage::Client)).oddities(Role::Server, now()),
-        [Oddity::NotFor(Role::Server)]
+        identity(&subject((-1, 1), Usage::Client)).warnings(Role::Server, now()),
+        [CertificateWarning::NotFor(Role::Server)]
     );
     let expired = identity(&subject((-3, -1), Usage::Server));
     assert_eq!(
-        expired.oddities(Role::Server, now()),
-        [Oddity::Expired { since: date(expired.not_after) }]
+        expired.warnings(Role::Server, now()),
+        [CertificateWarning::Expired { since: date(expired.not_after) }]
     );
-    let early = identity(&subject((1, 2), Usage::Server)).oddities(Role::Server, now());
-    assert!(matches!(early.as_slice(), [Oddity::NotYetValid { .. }]));
+    let early = identity(&subject((1, 2), Usage::Server)).warnings(Role::Server, now());
+    assert!(matches!(early.as_slice(), [CertificateWarning::NotYetValid { .. }]));
     assert_eq!(date(1_803_859_200), "2027-03-01T00:00:00Z");
 }
 
 #[test]
-fn a_client_may_have_to_come_from_where_its_certificate_is_for() {
-    let place = Place::new();
-    let side = place.load(place.strict());
-    let generation = side.current();
+fn the_client_certificate_must_be_for_its_origin() {
+    let fixture = Fixture::new();
+    let server = fixture.load(fixture.strict());
+    let generation = server.current();
     let from = |hosts: &[&str], origin: &str| {
         let issued =
-            place.clients.issue(&Subject { common_name: "a", hosts, ..Subject::default() });
+            fixture.clients.issue(&Subject { common_name: "a", hosts, ..Subject::default() });
         let chain = [CertificateDer::from_pem_slice(issued.cert_pem.as_bytes()).unwrap()];
-        let admitted = side.admit(&generation, Some(&chain), Some(origin.parse().unwrap()));
-        admitted.map(|name| name.unwrap().to_string()).map_err(|rejected| rejected.why.to_string())
+        let admitted = server.admit(&generation, Some(&chain), Some(origin.parse().unwrap()));
+        admitted
+            .map(|name| name.unwrap().to_string())
+            .map_err(|rejected| rejected.reason.to_string())
     };
-    let fine = Ok("a".to_owned());
-    assert_eq!(from(&[], "10.0.0.7"), fine);
-    assert_eq!(from(&["10.0.0.7"], "10.0.0.7"), fine);
-    assert_eq!(from(&["localhost"], "127.0.0.1"), fine);
-    assert_eq!(from(&["10.0.0.8", "localhost"], "::ffff:127.0.0.1"), fine);
+    let accepted = Ok("a".to_owned());
+    assert_eq!(from(&[], "10.0.0.7"), accepted);
+    assert_eq!(from(&["10.0.0.7"], "10.0.0.7"), accepted);
+    assert_eq!(from(&["localhost"], "127.0.0.1"), accepted);
+    assert_eq!(from(&["10.0.0.8", "localhost"], "::ffff:127.0.0.1"), accepted);
     assert_eq!(
         from(&["10.0.0.8"], "10.0.0.7"),
         Err("x509: certificate is valid for 10.0.0.8, not 10.0.0.7".to_owned())

@@ -132,12 +132,12 @@ fn receive(guard: &mut Http2Guard<Socket>, bytes: &[u8]) -> (Vec<u8>, Option<io:
 
 #[tokio::test(start_paused = true)]
 async fn bytes_pass_through_unchanged() {
-    let said =
+    let input =
         [preface_and_settings(), frame(kind::HEADERS, END_HEADERS, 1, 40), ping(), ping()].concat();
     let answer = [frame(kind::HEADERS, END_HEADERS, 1, 9), frame(kind::DATA, 1, 1, 99)].concat();
-    for portion in 1..=said.len() {
+    for portion in 1..=input.len() {
         let mut guard = guard(portion);
-        assert_eq!(receive(&mut guard, &said), (said.clone(), None));
+        assert_eq!(receive(&mut guard, &input), (input.clone(), None));
         guard.write_all(&answer).await.unwrap();
         assert_eq!(guard.stream.sent, answer);
     }
@@ -149,13 +149,13 @@ async fn too_many_pings_end_the_connection_however_the_bytes_are_split() {
     let before =
         [preface_and_settings(), frame(kind::HEADERS, END_HEADERS | END_STREAM, 5, 20)].concat();
     let reset = frame(kind::RST_STREAM, 0, 5, 4);
-    let said = [before, reset, ping(), ping(), ping(), ping()].concat();
-    for portion in 1..=said.len() {
+    let input = [before, reset, ping(), ping(), ping(), ping()].concat();
+    for portion in 1..=input.len() {
         let mut guard = guard(portion);
         guard.stream.ended = true;
-        let (read, error) = receive(&mut guard, &said);
+        let (read, error) = receive(&mut guard, &input);
         assert_eq!(error, Some(io::ErrorKind::ConnectionAborted), "in portions of {portion}");
-        assert!(said.starts_with(&read) && read.len() < said.len());
+        assert!(input.starts_with(&read) && read.len() < input.len());
         assert_eq!(guard.stream.sent, goaway(5));
         assert!(guard.stream.closed);
     }
@@ -166,7 +166,7 @@ async fn the_goaway_waits_for_a_frame_boundary() {
     // h2 has two frames of a header block to write, then a ping.
     let block =
         [frame(kind::HEADERS, 0, 1, 5), frame(kind::CONTINUATION, END_HEADERS, 1, 3)].concat();
-    let said = [preface_and_settings(), ping().repeat(5)].concat();
+    let input = [preface_and_settings(), ping().repeat(5)].concat();
     let writing = [block.clone(), ping()].concat();
     let boundaries = [0, block.len(), writing.len()];
     for portion in [1, 2, 7, 1000] {
@@ -174,7 +174,7 @@ async fn the_goaway_waits_for_a_frame_boundary() {
             let mut guard = guard(portion);
             guard.stream.ended = true;
             guard.write_all(&writing[..written]).await.unwrap();
-            let (_, error) = receive(&mut guard, &said);
+            let (_, error) = receive(&mut guard, &input);
             let end = boundaries.into_iter().find(|end| *end >= written).unwrap();
             // At a boundary the connection ends at once; otherwise the rest of the frame is
             // awaited.
@@ -262,8 +262,8 @@ async fn responses_in_vectored_writes_clear_the_strikes() {
 #[tokio::test(start_paused = true)]
 async fn ping_acknowledgements_are_not_counted() {
     let mut guard = guard(1000);
-    let said = [preface_and_settings(), frame(kind::PING, 1, 0, 8).repeat(100)].concat();
-    assert_eq!(receive(&mut guard, &said), (said.clone(), None));
+    let input = [preface_and_settings(), frame(kind::PING, 1, 0, 8).repeat(100)].concat();
+    assert_eq!(receive(&mut guard, &input), (input.clone(), None));
 }
 
 /// Sends bytes as the client and returns the time until reading times out.
@@ -295,8 +295,8 @@ async fn a_header_block_has_a_deadline() {
     let block =
         [frame(kind::HEADERS, 0, 1, 5), frame(kind::CONTINUATION, END_HEADERS, 1, 3)].concat();
     for length in 0..=block.len() {
-        let said = [&preface_and_settings(), &block[..length]].concat();
-        let cut = cut_after(&mut guard(1000), &said).await;
+        let input = [&preface_and_settings(), &block[..length]].concat();
+        let cut = cut_after(&mut guard(1000), &input).await;
         assert_eq!(cut.is_some(), (9..block.len()).contains(&length), "{length}");
     }
 }
@@ -318,8 +318,8 @@ async fn each_header_block_has_its_own_deadline() {
 #[tokio::test(start_paused = true)]
 async fn continuation_frames_do_not_extend_the_deadline() {
     let mut guard = guard(1000);
-    let said = [preface_and_settings(), frame(kind::HEADERS, 0, 1, 1)].concat();
-    receive(&mut guard, &said);
+    let input = [preface_and_settings(), frame(kind::HEADERS, 0, 1, 1)].concat();
+    receive(&mut guard, &input);
     let trickle = frame(kind::CONTINUATION, 0, 1, 1);
     tokio::time::advance(SECOND * 3 / 4).await;
     assert_eq!(receive(&mut guard, &trickle), (trickle.clone(), None));
