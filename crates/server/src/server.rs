@@ -32,7 +32,7 @@ use crate::propose::Proposals;
 use crate::propose::alarms::AlarmRaiser;
 use crate::propose::pending::{Proposal, ProposalKind, ProposalResult};
 use crate::propose::stage_timings::{RequestStage, StageTimings, TimingGuard};
-use crate::propose::typed::{self, AppliedReply, Propose};
+use crate::propose::typed::{self, AppliedReply, Propose, RequestProposal};
 use crate::read::applied_index::AppliedIndex;
 use crate::read::read_index::ReadRequest;
 use crate::snapshot::files::SnapshotFiles;
@@ -233,7 +233,7 @@ impl Server {
         header: RequestHeader,
         command: Command,
         timings: Option<&Arc<StageTimings>>,
-    ) -> Result<(Proposal<AppliedReply<P::Reply>>, Option<TimingGuard<'_>>), Error> {
+    ) -> Result<(RequestProposal<P>, Option<TimingGuard<'_>>), Error> {
         let encoded = self.encode(header, command)?;
         let (proposals, extract) = (&self.inner.proposals, AppliedReply::of::<P>);
         let proposal = proposals.pending.register(encoded.id, encoded.kind(), extract)?;

@@ -13,7 +13,7 @@ use proto::command::Command;
 use proto::etcdserverpb as pb;
 use proto::membershippb;
 
-use super::pending::AppliedProposal;
+use super::pending::{AppliedProposal, Proposal};
 use crate::apply::{Refusal, Reply};
 use crate::error::Error;
 
@@ -34,6 +34,9 @@ pub struct AppliedReply<R> {
     /// The reply, or the reason why all members refused the command.
     pub result: Result<R, Refusal>,
 }
+
+/// The proposal of a request `P`, a future of its reply.
+pub(crate) type RequestProposal<P> = Proposal<AppliedReply<<P as Propose>::Reply>>;
 
 impl<R> AppliedReply<R> {
     /// Extracts the result of a command `P` from an applied proposal.
@@ -61,6 +64,7 @@ impl<R> AppliedReply<R> {
 }
 
 /// Extracts the result of a conf change from an applied proposal.
+#[expect(clippy::needless_pass_by_value, reason = "has the signature of an extract function")]
 pub(crate) fn conf_change_result(applied: AppliedProposal) -> Result<(), Error> {
     match applied {
         AppliedProposal::ConfChange(result) => Ok(result?),
