@@ -14,11 +14,11 @@ import (
 	"bowline/interop/internal/cluster"
 )
 
-// comparing has leaders compare hashes often.
+// comparing lets leaders compare hashes every 2 s.
 var comparing = []string{"--corrupt-check-time=2s"}
 
-// corruption changes a value in the file of a follower while it is away: a leader of the other kind must raise an alarm, or
-// the follower find out by itself when it starts.
+// corruption changes a value in the database of a stopped follower. Either the leader, which runs
+// the other program, raises an alarm, or the follower detects the corruption at its start.
 func corruption(ctx context.Context, c *config) (string, error) {
 	said := []string{}
 	for _, leader := range []*cluster.Binary{c.ours, c.theirs} {
@@ -26,7 +26,7 @@ func corruption(ctx context.Context, c *config) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("%s leads: %w", leader.Name(), err)
 		}
-		said = append(said, fmt.Sprintf("%s led, and %s", leader.Name(), how))
+		said = append(said, fmt.Sprintf("%s led: %s", leader.Name(), how))
 	}
 	return strings.Join(said, "; "), nil
 }
@@ -45,11 +45,11 @@ func (c *config) finds(ctx context.Context, leader, follower *cluster.Binary) (s
 		return "", err
 	}
 	how := ""
-	err = cluster.Until(ctx, "the difference to be found", func(ctx context.Context) error {
+	err = cluster.Until(ctx, "the corruption to be detected", func(ctx context.Context) error {
 		if !victim.Running() {
 			how = victim.Name + " refused to start"
 			if !strings.Contains(victim.LogEnd(), "inconsisten") {
-				return fmt.Errorf("it ended for another reason:\n%s", victim.LogEnd())
+				return fmt.Errorf("the corrupted member ended for another reason:\n%s", victim.LogEnd())
 			}
 			return nil
 		}
@@ -68,7 +68,7 @@ func (c *config) finds(ctx context.Context, leader, follower *cluster.Binary) (s
 	return how, err
 }
 
-// spoil changes the last byte of the value of the last key that was put.
+// spoil flips a bit in the value of the newest revision.
 func spoil(path string) error {
 	db, err := bolt.Open(path, 0o600, &bolt.Options{NoFreelistSync: true})
 	if err != nil {

@@ -16,12 +16,12 @@ import (
 
 const (
 	token = "interop"
-	// user may read and write the list, if that is kept from others.
+	// user may read and write the discovery keys if the discovery server has auth enabled.
 	user, password = "root", "secret"
 )
 
-// discovery has members of both kinds find each other on a list that a server of either kind keeps: for everybody, and over
-// TLS for those who have a password.
+// discovery starts members of both programs through a discovery server of either program: in
+// plaintext without users, and over TLS with a user.
 func discovery(ctx context.Context, c *config) (string, error) {
 	files, err := c.certificates()
 	if err != nil {
@@ -30,11 +30,11 @@ func discovery(ctx context.Context, c *config) (string, error) {
 	for _, keeper := range []*cluster.Binary{c.ours, c.theirs} {
 		for _, secret := range []bool{false, true} {
 			if err := c.findEachOther(ctx, keeper, secret, files); err != nil {
-				return "", fmt.Errorf("on a list of %s, secret: %t: %w", keeper.Name(), secret, err)
+				return "", fmt.Errorf("discovery server %s, TLS and auth: %t: %w", keeper.Name(), secret, err)
 			}
 		}
 	}
-	return "three members found each other on lists of both kinds, open and secret", nil
+	return "three members found each other through both discovery servers, with and without TLS and auth", nil
 }
 
 func (c *config) certificates() (*certs.Files, error) {
@@ -63,7 +63,7 @@ func (c *config) findEachOther(ctx context.Context, program *cluster.Binary, sec
 	return c.startFromList(ctx, keeper, discoveryFlags(keeper, secret, files))
 }
 
-// announce says how many there shall be, and who may know.
+// announce writes the cluster size and, if secret, enables auth.
 func announce(secret bool) func(context.Context, *clientv3.Client) error {
 	return func(ctx context.Context, client *clientv3.Client) error {
 		_, err := client.Put(ctx, "/_etcd/registry/"+token+"/_config/size", "3")
@@ -87,7 +87,8 @@ func discoveryFlags(keeper *cluster.Member, secret bool, files *certs.Files) []s
 	return flags
 }
 
-// startFromList starts members that know the list alone, and one too many, which learns that.
+// startFromList starts three members that know only the discovery server, and a fourth, which must
+// be turned away because the cluster is full.
 func (c *config) startFromList(ctx context.Context, keeper *cluster.Member, flags []string) error {
 	g, err := c.newGroup([]*cluster.Binary{c.ours, c.theirs, c.ours})
 	if err != nil {
@@ -111,7 +112,7 @@ func (c *config) startFromList(ctx context.Context, keeper *cluster.Member, flag
 		return err
 	}
 	if said := late.LogEnd(); !strings.Contains(said, "cluster is full") {
-		return fmt.Errorf("one too many ended and said: %s", said)
+		return fmt.Errorf("the fourth member ended without \"cluster is full\": %s", said)
 	}
 	return g.everyoneLeads(ctx)
 }

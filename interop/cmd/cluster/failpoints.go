@@ -16,12 +16,13 @@ import (
 	"bowline/interop/internal/ports"
 )
 
-// reachedWithin is how soon a member must come to a point at which it dies.
+// reachedWithin bounds the time until a member reaches its failpoint.
 const reachedWithin = 20 * time.Second
 
-// deadly are points in our code, by their names, at which a member dies; and what brings it there, if clients at work do not.
+// deadly is a set of failpoints at which a member panics, with the request that makes it reach them
+// if the clients' load does not.
 type deadly struct {
-	// leads is whether it must be the leader, follows whether it must not.
+	// leads requires the member to be the leader, follows to be a follower.
 	leads, follows bool
 	points         []string
 	provoke        func(context.Context, *group, *cluster.Member) error
@@ -43,18 +44,18 @@ var deadlyPoints = []deadly{
 	{provoke: updateMember, points: []string{"beforeApplyOneConfChange"}},
 }
 
-// newcomersPoints are those that a new member comes to, to which a snapshot is sent.
+// newcomersPoints are the failpoints of a new member that receives a snapshot.
 var newcomersPoints = []string{
 	"raftBeforeSaveSnap", "raftAfterSaveSnap", "raftAfterWALRelease", "raftBeforeApplySnap", "applyBeforeOpenSnapshot",
 	"applyAfterOpenSnapshot", "raftAfterApplySnap", "beforePublishing",
 }
 
-// failpoints has members die at each of these points, while clients are at work, and come back.
+// failpoints lets members panic at each failpoint under load, and restarts them.
 func failpoints(ctx context.Context, c *config) (string, error) {
 	if c.failing == nil {
 		return "", errors.New("needs a server with failpoints: see -failing")
 	}
-	// So that a compaction takes several turns.
+	// With this limit a compaction takes several batches.
 	flags := append([]string{"--compaction-batch-limit=10"}, fewEntries...)
 	g, err := c.newGroup([]*cluster.Binary{c.failing, c.failing, c.failing}, flags...)
 	if err != nil {
@@ -79,10 +80,10 @@ func failpoints(ctx context.Context, c *config) (string, error) {
 	if err := l.end(ctx, c.checker); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("died at %d points, %v", died, l), g.discard()
+	return fmt.Sprintf("panicked at %d failpoints, %v", died, l), g.discard()
 }
 
-// launchFailing starts members that are told over HTTP where to die.
+// launchFailing starts members whose failpoints are set over HTTP.
 func (g *group) launchFailing(ctx context.Context) error {
 	for _, m := range g.members {
 		if err := listenForPoints(m); err != nil {
@@ -102,7 +103,7 @@ func listenForPoints(m *cluster.Member) error {
 	return err
 }
 
-// dieEverywhere goes through the points whose names have this in them.
+// dieEverywhere goes through the failpoints whose name contains wanted.
 func (g *group) dieEverywhere(ctx context.Context, l *clientLoad, wanted string) (int, error) {
 	died := 0
 	for _, kind := range deadlyPoints {
@@ -128,7 +129,7 @@ func (g *group) dieEverywhere(ctx context.Context, l *clientLoad, wanted string)
 	return died, nil
 }
 
-// diesAt has a member die at a point, and come back.
+// diesAt lets a member panic at a failpoint and restarts it.
 func (g *group) diesAt(ctx context.Context, l *clientLoad, kind deadly, point string, leader bool) error {
 	m, err := g.leader(ctx)
 	if err != nil {
@@ -142,7 +143,7 @@ func (g *group) diesAt(ctx context.Context, l *clientLoad, kind deadly, point st
 		return err
 	}
 	if kind.provoke != nil {
-		// The member may die before it answers.
+		// The member may panic before it responds.
 		if err := kind.provoke(ctx, g, m); err != nil && m.Running() && !isLost(err) {
 			return err
 		}
@@ -156,13 +157,13 @@ func (g *group) diesAt(ctx context.Context, l *clientLoad, kind deadly, point st
 	return l.goesOn(ctx)
 }
 
-// isLost says whether an error is that of a connection to somebody who is gone.
+// isLost reports whether an error is a timeout or a lost connection.
 func isLost(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, rpctypes.ErrTimeout) ||
 		strings.Contains(err.Error(), "code = Unavailable")
 }
 
-// setPoint says, as etcd's own tools would, that a member shall die at a point.
+// setPoint sets a failpoint of a member to panic, over gofail's HTTP interface.
 func setPoint(ctx context.Context, m *cluster.Member, point string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://"+m.Note+"/"+point, strings.NewReader("panic"))
 	if err != nil {
@@ -180,7 +181,8 @@ func setPoint(ctx context.Context, m *cluster.Member, point string) error {
 	return nil
 }
 
-// newcomerDiesAt has a new member die at a point on its way into the cluster, and arrive nevertheless.
+// newcomerDiesAt lets a new member panic at a failpoint while it joins, restarts it, and waits
+// until it has caught up.
 func (g *group) newcomerDiesAt(ctx context.Context, point string) error {
 	via := g.members[0]
 	m, err := g.introduce(ctx, g.members[0].Binary(), true, via)
@@ -199,29 +201,29 @@ func (g *group) newcomerDiesAt(ctx context.Context, point string) error {
 	return g.remove(ctx, m, via)
 }
 
-// settled waits until a member has all that another has.
+// settled waits until a member has nearly caught up with another.
 func (g *group) settled(ctx context.Context, m *cluster.Member) error {
-	return cluster.Until(ctx, m.Name+" to have everything", func(ctx context.Context) error {
+	return cluster.Until(ctx, m.Name+" to catch up", func(ctx context.Context) error {
 		other, err := status(ctx, g.others(m)[0])
 		if err != nil {
 			return err
 		}
 		own, err := status(ctx, m)
 		if err == nil && own.RaftAppliedIndex+lag < other.RaftAppliedIndex {
-			err = fmt.Errorf("it is at %d of %d", own.RaftAppliedIndex, other.RaftAppliedIndex)
+			err = fmt.Errorf("applied %d of %d entries", own.RaftAppliedIndex, other.RaftAppliedIndex)
 		}
 		return err
 	})
 }
 
 const (
-	// lag is how far a member may be behind while others go on.
+	// lag is the number of entries that a member under load may be behind.
 	lag = 50
-	// spared is how many revisions a compaction leaves for those who watch.
+	// spared is the number of revisions that a compaction keeps for the watchers.
 	spared = 400
 )
 
-// compact drops all but the newest revisions.
+// compact compacts all but the newest revisions.
 func compact(ctx context.Context, _ *group, m *cluster.Member) error {
 	return m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
 		var revision int64
@@ -231,7 +233,7 @@ func compact(ctx context.Context, _ *group, m *cluster.Member) error {
 				return err
 			}
 			if revision = got.Header.Revision - spared; revision < 1 {
-				return fmt.Errorf("there are %d", got.Header.Revision)
+				return fmt.Errorf("only %d revisions", got.Header.Revision)
 			}
 			return nil
 		})
@@ -254,7 +256,7 @@ func defragment(ctx context.Context, _ *group, m *cluster.Member) error {
 	})
 }
 
-// updateMember changes the members, though not to anything else than they are.
+// updateMember proposes a membership change that changes nothing.
 func updateMember(ctx context.Context, _ *group, m *cluster.Member) error {
 	return m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
 		ctx, cancel := context.WithTimeout(ctx, faultPatience)

@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// faultPatience is how long a client waits for an answer that may never come.
+	// faultPatience bounds each request during faults.
 	faultPatience = 2 * time.Second
-	// faultLasts is how long something stays broken: a few elections.
+	// faultLasts is the duration of a fault: a few election timeouts.
 	faultLasts = 3 * time.Second
-	// recoverWithin is how soon clients must be answered again, once a majority is in order.
+	// recoverWithin bounds the time until clients get responses again after a fault.
 	recoverWithin = 20 * time.Second
 )
 
-// fault breaks something, for which it is given the leader and a follower, and returns how to mend it.
+// fault starts a fault, given the leader and a follower, and returns a function that ends it.
 type fault struct {
 	name  string
 	begin func(g *group, leader, follower *cluster.Member) (mend func() error, err error)
@@ -44,10 +44,10 @@ var faults = []fault{
 	{"a follower's cable is pulled", func(g *group, _, follower *cluster.Member) (func() error, error) {
 		return g.partition(silent(follower.Name))
 	}},
-	{"the leader is heard by nobody", func(g *group, leader, _ *cluster.Member) (func() error, error) {
+	{"the leader's messages are held", func(g *group, leader, _ *cluster.Member) (func() error, error) {
 		return g.partition(func(from, _ string) links.State { return heldIf(from == leader.Name) })
 	}},
-	{"the leader hears nobody", func(g *group, leader, _ *cluster.Member) (func() error, error) {
+	{"messages to the leader are held", func(g *group, leader, _ *cluster.Member) (func() error, error) {
 		return g.partition(func(_, to string) links.State { return heldIf(to == leader.Name) })
 	}},
 	{"leader and follower do not hear each other", func(g *group, leader, follower *cluster.Member) (func() error, error) {
@@ -74,7 +74,7 @@ func heldIf(yes bool) links.State {
 	return links.Open
 }
 
-// silent holds all that goes to or comes from a member.
+// silent holds all messages to and from a member.
 func silent(name string) links.Rule {
 	return func(from, to string) links.State { return heldIf((from == name) != (to == name)) }
 }
@@ -110,12 +110,13 @@ func pause(m *cluster.Member) (func() error, error) {
 }
 
 const (
-	// stops and runs are how a member stutters: as one whose disk or processor is far too slow, though short of an election.
+	// stops and runs are the durations for which a stuttering member is paused and runs. The pause is
+	// shorter than an election timeout.
 	stops = 300 * time.Millisecond
 	runs  = 30 * time.Millisecond
 )
 
-// stutter has a member run for moments only.
+// stutter pauses a member repeatedly.
 func stutter(m *cluster.Member) (func() error, error) {
 	stop := make(chan struct{})
 	ended := make(chan error, 1)
@@ -151,7 +152,7 @@ func (g *group) rolling(_, _ *cluster.Member) (func() error, error) {
 	}, nil
 }
 
-// faultsAlone is three of ours; faultsMixed is five, of both kinds.
+// faultsAlone runs the faults with three Bowline members, faultsMixed with five of both programs.
 func faultsAlone(ctx context.Context, c *config) (string, error) {
 	return c.survives(ctx, c.mix(0b111, 3), 0)
 }
@@ -159,8 +160,9 @@ func faultsMixed(ctx context.Context, c *config) (string, error) {
 	return c.survives(ctx, c.mix(0b10101, 5), 1)
 }
 
-// survives breaks one thing after the other while clients are at work. What they were told must be right, and they must be
-// answered again after each. A brief run has one half of the faults or the other.
+// survives injects one fault after another under load. The history must be linearizable, and
+// clients must get responses again after each fault. With -times 1 it takes only one half of the
+// faults.
 func (c *config) survives(ctx context.Context, programs []*cluster.Binary, half int) (string, error) {
 	g, err := c.startGroup(ctx, programs, fewEntries...)
 	if err != nil {
@@ -189,7 +191,7 @@ func (c *config) survives(ctx context.Context, programs []*cluster.Binary, half 
 	return fmt.Sprintf("%d faults, %v", len(chosen)*c.times, l), g.discard()
 }
 
-// chosenFaults are those asked for, in an order that the seed decides.
+// chosenFaults returns the selected faults in an order given by the seed.
 func (c *config) chosenFaults(half int) []fault {
 	chosen := slices.Clone(faults)
 	if c.faulty != "" {
@@ -221,22 +223,22 @@ func (g *group) endures(ctx context.Context, l *clientLoad, f fault, dice *rand.
 	case <-time.After(faultLasts):
 	}
 	if err := mend(); err != nil {
-		return fmt.Errorf("mend: %w", err)
+		return fmt.Errorf("end the fault: %w", err)
 	}
 	begun := time.Now()
 	for _, m := range g.members {
 		if err := m.Ready(ctx); err != nil {
-			return fmt.Errorf("%s, after it was mended: %w", m.Name, err)
+			return fmt.Errorf("%s, after the fault: %w", m.Name, err)
 		}
 	}
 	if err := l.goesOn(ctx); err != nil {
 		return err
 	}
-	tell("over %s after it was mended", time.Since(begun).Round(time.Millisecond))
+	tell("recovered %s after the fault", time.Since(begun).Round(time.Millisecond))
 	return nil
 }
 
-// goesOn waits until the clients have been answered some more.
+// goesOn waits until the clients have got 20 more responses per member.
 func (l *clientLoad) goesOn(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, recoverWithin)
 	defer cancel()
@@ -244,7 +246,7 @@ func (l *clientLoad) goesOn(ctx context.Context) error {
 	for l.answered() < enough {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("clients were not answered within %s", recoverWithin)
+			return fmt.Errorf("clients got too few responses within %s", recoverWithin)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

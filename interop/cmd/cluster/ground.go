@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// slow is a disk that takes its time, though short of an election; hangs is one that takes longer than a fault lasts.
+	// slow is a disk delay shorter than an election timeout; hangs is one longer than a fault.
 	slow  = 200 * time.Millisecond
 	hangs = 5 * time.Second
 	// clockJump is longer than any lease.
 	clockJump = 2 * time.Hour
 )
 
-// groundFaults are those of disks and clocks.
+// groundFaults are the faults of disks and clocks.
 var groundFaults = []fault{
 	{"the leader's disk is full", func(g *group, leader, _ *cluster.Member) (func() error, error) { return g.fillDisk(leader) }},
 	{"a follower's disk is full", func(g *group, _, follower *cluster.Member) (func() error, error) { return g.fillDisk(follower) }},
@@ -36,7 +36,7 @@ var groundFaults = []fault{
 	}},
 }
 
-// undermine has a member stand on a disk and a clock that can fail.
+// undermine gives a member a disk and a clock that can fail.
 func (g *group) undermine(m *cluster.Member) error {
 	ground, err := faulty.New(g.faulty, filepath.Join(g.dir, m.Name+".ground"))
 	if err != nil {
@@ -47,17 +47,18 @@ func (g *group) undermine(m *cluster.Member) error {
 	return nil
 }
 
-// below is what a member stands on, or, if that is firm since the member is not ours, what another does.
+// below returns the faulty disk and clock of a member or, if it has none because it is not ours, of
+// another member.
 func (g *group) below(m *cluster.Member) (*cluster.Member, *faulty.Ground, error) {
 	for _, m := range append([]*cluster.Member{m}, g.others(m)...) {
 		if ground := g.grounds[m]; ground != nil {
 			return m, ground, nil
 		}
 	}
-	return nil, nil, errors.New("no member stands on what can fail: see -faulty")
+	return nil, nil, errors.New("no member has a faulty disk: see -faulty")
 }
 
-// fillDisk leaves no room on the disk of a member, which must end, since it cannot keep what it is told.
+// fillDisk fills the disk of a member. The member must exit, since it cannot write its log.
 func (g *group) fillDisk(m *cluster.Member) (func() error, error) {
 	m, ground, err := g.below(m)
 	if err != nil {
@@ -66,13 +67,13 @@ func (g *group) fillDisk(m *cluster.Member) (func() error, error) {
 	return func() error {
 		var lives error
 		if m.Running() {
-			lives = fmt.Errorf("%s runs, though its disk is full", m.Name)
+			lives = fmt.Errorf("%s still runs although its disk is full", m.Name)
 		}
 		return errors.Join(lives, ground.Fill(false), m.Kill(), g.launch(m))
 	}, ground.Fill(true)
 }
 
-// slowDown makes the disks of those of the members slow that are ours.
+// slowDown delays the disks of our members among the given ones.
 func (g *group) slowDown(by time.Duration, members ...*cluster.Member) (func() error, error) {
 	set := func(by time.Duration) error {
 		var errs []error
@@ -88,7 +89,7 @@ func (g *group) slowDown(by time.Duration, members ...*cluster.Member) (func() e
 	return func() error { return set(0) }, set(by)
 }
 
-// hang has the disk of a member answer to nothing meanwhile. Should the member lead, another has to take over.
+// hang blocks the disk of a member. If it leads, another member must take over.
 func (g *group) hang(m *cluster.Member) (func() error, error) {
 	m, ground, err := g.below(m)
 	if err != nil {
@@ -97,13 +98,13 @@ func (g *group) hang(m *cluster.Member) (func() error, error) {
 	return func() error {
 		s, err := status(context.Background(), m)
 		if err == nil && s.Leader == m.ID {
-			err = fmt.Errorf("%s leads, though its disk hangs", m.Name)
+			err = fmt.Errorf("%s still leads although its disk hangs", m.Name)
 		}
 		return errors.Join(err, ground.SlowDown(0))
 	}, ground.SlowDown(hangs)
 }
 
-// setClocks puts the clock of one member ahead, and that of another back.
+// setClocks moves the clock of one member ahead and that of another back.
 func (g *group) setClocks(ahead time.Duration, one, other *cluster.Member) (func() error, error) {
 	_, first, err := g.below(one)
 	_, second, otherErr := g.below(other)

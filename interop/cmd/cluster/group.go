@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// askPatience is how long a member may take to say how it is.
+	// askPatience bounds a status request.
 	askPatience = 2 * time.Second
-	// insistPatience is how long one may take to change the members.
+	// insistPatience bounds one attempt at a membership change.
 	insistPatience = 4 * time.Second
 )
 
-// group is a cluster whose members may each run another program.
+// group is a cluster whose members may run different programs.
 type group struct {
 	net     *links.Net
 	members []*cluster.Member
@@ -34,17 +34,17 @@ type group struct {
 	keep    bool
 	flags   []string
 	ours    *cluster.Binary
-	// placed is how many members there have ever been, for the name of the next.
+	// placed counts all members ever created, for the name of the next.
 	placed int
-	// grounds are what members of ours stand on, if that can fail.
+	// grounds are the faulty disks and clocks of our members.
 	grounds map[*cluster.Member]*faulty.Ground
-	// faulty is the library for it, if there is one.
+	// faulty is the path of the library for them, or empty.
 	faulty string
-	// joined are those that the cluster was told of when it was there already.
+	// joined are the members that were added to the running cluster.
 	joined map[*cluster.Member]bool
 }
 
-// newGroup lays out a member for each program, and starts none.
+// newGroup creates a member for each program without starting it.
 func (c *config) newGroup(programs []*cluster.Binary, flags ...string) (*group, error) {
 	dir, err := os.MkdirTemp(c.dir, "group")
 	if err != nil {
@@ -60,7 +60,7 @@ func (c *config) newGroup(programs []*cluster.Binary, flags ...string) (*group, 
 	return g, nil
 }
 
-// startGroup is newGroup, and waits until all members agree.
+// startGroup creates and starts a group, and waits until all members agree.
 func (c *config) startGroup(ctx context.Context, programs []*cluster.Binary, flags ...string) (*group, error) {
 	g, err := c.newGroup(programs, flags...)
 	if err != nil {
@@ -83,7 +83,7 @@ func (g *group) place(program *cluster.Binary) (*cluster.Member, error) {
 	return g.placeBehind(program, g.net.Add)
 }
 
-// placeDirectly gives a member its place with nothing before it, so that nothing between it and the others can be cut.
+// placeDirectly creates a member without a proxy in front, so its links cannot be cut.
 func (g *group) placeDirectly(program *cluster.Binary) (*cluster.Member, error) {
 	return g.placeBehind(program, func(_, target string) (string, error) { return target, nil })
 }
@@ -122,7 +122,7 @@ func (g *group) launch(m *cluster.Member, extra ...string) error {
 	return m.Start(flags...)
 }
 
-// spelt are the group's flags, as the member's program spells them.
+// spelt returns the group's flags as the member's version spells them.
 func (g *group) spelt(m *cluster.Member) []string {
 	var flags []string
 	for _, flag := range g.flags {
@@ -132,7 +132,7 @@ func (g *group) spelt(m *cluster.Member) []string {
 	return flags
 }
 
-// close kills what still runs.
+// close kills the running members.
 func (g *group) close() {
 	for _, m := range g.members {
 		m.Kill()
@@ -140,7 +140,7 @@ func (g *group) close() {
 	g.net.Close()
 }
 
-// discard ends all members in an orderly way, and removes their files.
+// discard stops all members and removes their files.
 func (g *group) discard() error {
 	var errs []error
 	for _, m := range g.members {
@@ -153,9 +153,9 @@ func (g *group) discard() error {
 	return os.RemoveAll(g.dir)
 }
 
-// ---- how the members are ----
+// ---- status ----
 
-// status asks a member how it is.
+// status requests the status of a member.
 func status(ctx context.Context, m *cluster.Member) (*clientv3.StatusResponse, error) {
 	var answer *clientv3.StatusResponse
 	ctx, cancel := context.WithTimeout(ctx, askPatience)
@@ -168,7 +168,7 @@ func status(ctx context.Context, m *cluster.Member) (*clientv3.StatusResponse, e
 	return answer, err
 }
 
-// settle waits until the running members have the same leader, have applied the same and answer.
+// settle waits until all running members respond with the same leader and applied index.
 func (g *group) settle(ctx context.Context) error {
 	return cluster.Until(ctx, "the members to agree", g.agree)
 }
@@ -209,7 +209,7 @@ func (g *group) running() []*cluster.Member {
 	return slices.DeleteFunc(slices.Clone(g.members), func(m *cluster.Member) bool { return !m.Running() })
 }
 
-// leader is the member that says so of itself, once it does and the others believe it.
+// leader waits for a member that reports itself as the leader, and returns it.
 func (g *group) leader(ctx context.Context) (*cluster.Member, error) {
 	var leader *cluster.Member
 	err := cluster.Until(ctx, "a leader", func(ctx context.Context) error {
@@ -224,12 +224,12 @@ func (g *group) leader(ctx context.Context) (*cluster.Member, error) {
 				return nil
 			}
 		}
-		return errors.New("nobody leads")
+		return errors.New("no leader")
 	})
 	return leader, err
 }
 
-// lead hands leadership to a member, and waits until all running members know.
+// lead transfers leadership to a member, and waits until all running members report it.
 func (g *group) lead(ctx context.Context, to *cluster.Member) error {
 	return cluster.Until(ctx, to.Name+" to lead", func(ctx context.Context) error {
 		from, err := g.leader(ctx)
@@ -252,7 +252,7 @@ func transfer(ctx context.Context, from, to *cluster.Member) error {
 	})
 }
 
-// led says whether all running members believe that this one leads.
+// led returns an error unless all running members report this leader.
 func (g *group) led(ctx context.Context, by *cluster.Member) error {
 	for _, m := range g.running() {
 		s, err := status(ctx, m)
@@ -260,13 +260,13 @@ func (g *group) led(ctx context.Context, by *cluster.Member) error {
 			return err
 		}
 		if s.Leader != by.ID {
-			return fmt.Errorf("%s says that %x leads, not %s", m.Name, s.Leader, by.Name)
+			return fmt.Errorf("%s reports leader %x, not %s", m.Name, s.Leader, by.Name)
 		}
 	}
 	return nil
 }
 
-// sound says what is wrong with a cluster that is at rest: members that differ, alarms.
+// sound checks an idle cluster: all members have the same hash, and there is no alarm.
 func (g *group) sound(ctx context.Context) error {
 	if err := g.settle(ctx); err != nil {
 		return err
@@ -298,7 +298,7 @@ func hashKV(ctx context.Context, m *cluster.Member, revision int64) (*clientv3.H
 	return hash, err
 }
 
-// calm says which alarms there are, if any.
+// calm returns an error if there are alarms.
 func (g *group) calm(ctx context.Context) error {
 	alarms, err := g.alarmsOf(ctx, g.running()[0])
 	if err == nil && len(alarms) > 0 {
@@ -307,7 +307,7 @@ func (g *group) calm(ctx context.Context) error {
 	return err
 }
 
-// alarmsOf are those that a member knows of.
+// alarmsOf returns the alarms that a member reports.
 func (g *group) alarmsOf(ctx context.Context, m *cluster.Member) ([]*pb.AlarmMember, error) {
 	var alarms []*pb.AlarmMember
 	err := m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
@@ -320,9 +320,9 @@ func (g *group) alarmsOf(ctx context.Context, m *cluster.Member) ([]*pb.AlarmMem
 	return alarms, err
 }
 
-// ---- members that come and go ----
+// ---- membership ----
 
-// replace stops a member, and starts another program on its directory.
+// replace stops a member and starts another program on its directory.
 func (g *group) replace(ctx context.Context, m *cluster.Member, by *cluster.Binary) error {
 	if err := m.Stop(); err != nil {
 		return err
@@ -334,7 +334,7 @@ func (g *group) replace(ctx context.Context, m *cluster.Member, by *cluster.Bina
 	return m.Ready(ctx)
 }
 
-// add tells the cluster of a new member, by way of one that is there, and starts it.
+// add adds a new member through an existing one, and starts it.
 func (g *group) add(ctx context.Context, program *cluster.Binary, learner bool, via *cluster.Member) (*cluster.Member, error) {
 	m, err := g.introduce(ctx, program, learner, via)
 	if err != nil {
@@ -346,7 +346,7 @@ func (g *group) add(ctx context.Context, program *cluster.Binary, learner bool, 
 	return m, g.answers(ctx, m)
 }
 
-// introduce tells the cluster of a new member, which is not started yet.
+// introduce adds a new member to the cluster without starting it.
 func (g *group) introduce(
 	ctx context.Context, program *cluster.Binary, learner bool, via *cluster.Member,
 ) (*cluster.Member, error) {
@@ -377,8 +377,9 @@ func (g *group) introduce(
 	return m, nil
 }
 
-// insist asks a member again until it agrees. What is proposed while there is no leader may be lost, and etcd then waits for as
-// long as its client does. So an attempt that seems to have failed may have been heard: whoever asks expects that.
+// insist retries a membership change until it succeeds. A proposal without a leader may be lost,
+// and etcd then waits until the client's timeout. An attempt that seems to have failed may have
+// been executed, so `ask` must be idempotent.
 func insist(
 	ctx context.Context, via *cluster.Member, what string, ask func(context.Context, *clientv3.Client) error,
 ) error {
@@ -389,7 +390,7 @@ func insist(
 	})
 }
 
-// identify finds the id of a member that the cluster knows already.
+// identify looks up the id of a member that was already added.
 func identify(ctx context.Context, client *clientv3.Client, m *cluster.Member) error {
 	list, err := client.MemberList(ctx)
 	if err != nil {
@@ -401,21 +402,21 @@ func identify(ctx context.Context, client *clientv3.Client, m *cluster.Member) e
 			return nil
 		}
 	}
-	return fmt.Errorf("no member has %s", m.PeerURL)
+	return fmt.Errorf("no member has the peer URL %s", m.PeerURL)
 }
 
-// answers waits until a member says how it is. A learner does not answer much else.
+// answers waits until a member responds to a status request, which a learner does too.
 func (g *group) answers(ctx context.Context, m *cluster.Member) error {
 	return cluster.Until(ctx, m.Name+" to answer", func(ctx context.Context) error {
 		s, err := status(ctx, m)
 		if err == nil && s.Leader == 0 {
-			err = errors.New("it knows no leader")
+			err = errors.New("no leader known")
 		}
 		return err
 	})
 }
 
-// promote has a learner vote, once it is no longer behind.
+// promote promotes a learner, once it has caught up.
 func (g *group) promote(ctx context.Context, m, via *cluster.Member) error {
 	return insist(ctx, via, m.Name+" to be promoted", func(ctx context.Context, client *clientv3.Client) error {
 		_, err := client.MemberPromote(ctx, m.ID)
@@ -426,7 +427,7 @@ func (g *group) promote(ctx context.Context, m, via *cluster.Member) error {
 	})
 }
 
-// remove takes a member out of the cluster, and ends it should it not end by itself.
+// remove removes a member from the cluster and stops its process.
 func (g *group) remove(ctx context.Context, m, via *cluster.Member) error {
 	err := insist(ctx, via, m.Name+" to be removed", func(ctx context.Context, client *clientv3.Client) error {
 		_, err := client.MemberRemove(ctx, m.ID)
@@ -442,6 +443,6 @@ func (g *group) remove(ctx context.Context, m, via *cluster.Member) error {
 	if err := m.Stop(); err != nil && m.Binary() == g.ours {
 		return err
 	}
-	// Etcd panics when it is asked how it is after it was removed, and before it has gone.
+	// etcd panics on a status request between its removal and its exit, so its exit status is ignored.
 	return nil
 }

@@ -11,22 +11,22 @@ import (
 	"strings"
 )
 
-// check has a history judged.
+// check runs the checker on a history.
 func check(ctx context.Context, checker, path string) error {
 	said, err := exec.CommandContext(ctx, checker, path).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("the history %s is not right: %w\n%s", path, err, said[:min(len(said), 4000)])
+		return fmt.Errorf("history %s is not linearizable: %w\n%s", path, err, said[:min(len(said), 4000)])
 	}
 	if !strings.HasPrefix(string(said), "linearizable: ") {
-		return fmt.Errorf("the checker does not say that %s is right: %s", path, said)
+		return fmt.Errorf("unexpected output of the checker for %s: %s", path, said)
 	}
 	return nil
 }
 
-// answeredRead is an answer to a read of one key that was there.
+// answeredRead matches the response to a read of one existing key.
 var answeredRead = regexp.MustCompile(`"body":{"range":{"kvs":\[{"key":"k[0-9]","value":"[0-9]+\.[0-9]+"`)
 
-// findsPlanted changes a value that a client was told in the middle of a history, which the checker must notice.
+// findsPlanted changes a read value in the middle of a history, which the checker must reject.
 func findsPlanted(ctx context.Context, checker, path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -34,7 +34,7 @@ func findsPlanted(ctx context.Context, checker, path string) error {
 	}
 	found := answeredRead.FindAllIndex(text, -1)
 	if len(found) == 0 {
-		return errors.New("nobody read anything")
+		return errors.New("the history has no read of an existing key")
 	}
 	at := found[len(found)/2][1] - 1
 	planted := path + ".planted"
@@ -43,7 +43,7 @@ func findsPlanted(ctx context.Context, checker, path string) error {
 		return err
 	}
 	if check(ctx, checker, planted) == nil {
-		return fmt.Errorf("nobody noticed what was changed in %s", planted)
+		return fmt.Errorf("the checker accepts the falsified history %s", planted)
 	}
 	return nil
 }

@@ -19,13 +19,14 @@ import (
 )
 
 const (
-	// clientsEach is how many ask each member.
+	// clientsEach is the number of clients per member.
 	clientsEach = 2
-	// loadPause is what a client waits between two requests. A history is for being checked, not for being long.
+	// loadPause is the time between two requests of a client. It keeps histories short enough to
+	// check.
 	loadPause = 15 * time.Millisecond
-	// dialPatience is how long a client tries to connect before it tries again.
+	// dialPatience bounds each attempt to connect.
 	dialPatience = time.Second
-	// explains is how far from a failure its reason may be seen.
+	// explains is the largest time between a failure and an event that explains it.
 	explains = time.Second
 )
 
@@ -34,13 +35,13 @@ type clientLoad struct {
 	group *group
 	file  *history.File
 	path  string
-	// patience is how long a client waits for an answer.
+	// patience bounds each request.
 	patience time.Duration
-	// working and watching are as long as clients ask, and watchers listen.
+	// working and watching end the clients and the watchers when canceled.
 	working, watching context.Context
 	stop, unwatch     context.CancelFunc
 	stopped, watched  sync.WaitGroup
-	// leave has the clients of a member go.
+	// leave stops the clients of a member.
 	leave map[*cluster.Member]context.CancelFunc
 
 	mu      sync.Mutex
@@ -52,27 +53,27 @@ type clientLoad struct {
 	tally   map[string]int
 }
 
-// absence is a time for which a member was taken out of service.
+// absence is a time during which a member was deliberately out of service.
 type absence struct {
 	member      *cluster.Member
 	from, until time.Time
 }
 
-// failure is a linearizable read that was not answered.
+// failure is a linearizable read without a response.
 type failure struct {
 	member       *cluster.Member
 	begun, ended time.Time
 	err          error
 }
 
-// termSeen is a moment at which some member was first seen in a term.
+// termSeen is the time at which a term was first observed.
 type termSeen struct {
 	at   time.Time
 	term uint64
 }
 
-// startLoad has clients at every member that runs, each speaking to one member only, and a watcher at each. They go on until
-// the load is ended.
+// startLoad starts clients and a watcher for each running member. Each talks to one member only,
+// until the load ends.
 func (g *group) startLoad(ctx context.Context, patience time.Duration) (*clientLoad, error) {
 	path := filepath.Join(g.dir, "history.jsonl")
 	file, err := history.Create(path)
@@ -95,7 +96,7 @@ func (g *group) startLoad(ctx context.Context, patience time.Duration) (*clientL
 	return l, nil
 }
 
-// attend has clients at a member.
+// attend starts the clients and the watcher of a member.
 func (l *clientLoad) attend(m *cluster.Member) error {
 	asking, leave := context.WithCancel(l.working)
 	watching, unwatch := context.WithCancel(l.watching)
@@ -110,7 +111,7 @@ func (l *clientLoad) attend(m *cluster.Member) error {
 	return errors.Join(append(errs, l.watcher(watching, m))...)
 }
 
-// retire has the clients of a member go, and does something after which the member is no more.
+// retire stops the clients of a member and runs do, which removes the member.
 func (l *clientLoad) retire(m *cluster.Member, do func() error) error {
 	l.leave[m]()
 	l.mu.Lock()
@@ -126,7 +127,7 @@ func (l *clientLoad) connect(m *cluster.Member) (*clientv3.Client, uint64, error
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:   []string{m.Endpoint()},
 		DialTimeout: dialPatience,
-		// A connection on which nothing arrives is found dead soon.
+		// Detects a dead connection within 3 s.
 		DialKeepAliveTime:    time.Second,
 		DialKeepAliveTimeout: 2 * time.Second,
 		Logger:               zap.NewNop(),
@@ -134,7 +135,7 @@ func (l *clientLoad) connect(m *cluster.Member) (*clientv3.Client, uint64, error
 	return client, l.clients, err
 }
 
-// client asks one thing after the other.
+// client starts a client that sends one request after another.
 func (l *clientLoad) client(ctx context.Context, m *cluster.Member) error {
 	client, number, err := l.connect(m)
 	if err != nil {
@@ -158,7 +159,7 @@ func (l *clientLoad) client(ctx context.Context, m *cluster.Member) error {
 	return nil
 }
 
-// observe writes down when terms begin, since a change of leader explains some failures.
+// observe records when terms begin, since a leader change explains failed reads.
 func (l *clientLoad) observe(members []*cluster.Member) {
 	var highest uint64
 	for l.working.Err() == nil {
@@ -178,7 +179,7 @@ func (l *clientLoad) observe(members []*cluster.Member) {
 	}
 }
 
-// gone says whether a member is out of service, or is about to go.
+// gone reports whether a member is being removed.
 func (l *clientLoad) gone(m *cluster.Member) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -201,7 +202,7 @@ func (l *clientLoad) note(m *cluster.Member, kind string, begun time.Time, err e
 
 // ---- watchers ----
 
-// watcher is told of every change from the first on.
+// watcher starts a watch of all keys from the first revision on.
 func (l *clientLoad) watcher(ctx context.Context, m *cluster.Member) error {
 	client, number, err := l.connect(m)
 	if err != nil {
@@ -232,14 +233,14 @@ func (l *clientLoad) watcher(ctx context.Context, m *cluster.Member) error {
 	return nil
 }
 
-// ---- the end ----
+// ---- end of the load ----
 
-// end lets the clients finish, writes down what each member holds, and has the history checked.
+// end stops the clients, records the final state of each member, and checks the history.
 func (l *clientLoad) end(ctx context.Context, checker string) error {
 	l.stop()
 	l.stopped.Wait()
 	err := errors.Join(l.group.sound(ctx), l.finals(ctx))
-	// What the last change was, every watcher has been told soon.
+	// Every watcher gets the last event within this time.
 	time.Sleep(300 * time.Millisecond)
 	l.unwatch()
 	l.watched.Wait()
@@ -263,13 +264,13 @@ func (l *clientLoad) finals(ctx context.Context) error {
 			return nil
 		})
 		if err != nil {
-			return fmt.Errorf("what %s holds: %w", m.Name, err)
+			return fmt.Errorf("final state of %s: %w", m.Name, err)
 		}
 	}
 	return nil
 }
 
-// without does something for which a member goes out of service.
+// without runs do, during which the member may be out of service.
 func (l *clientLoad) without(m *cluster.Member, do func() error) error {
 	from := time.Now()
 	err := do()
@@ -279,20 +280,20 @@ func (l *clientLoad) without(m *cluster.Member, do func() error) error {
 	return err
 }
 
-// unexplained are the reads that failed though no term began meanwhile, or shortly before, and the member was there.
+// unexplained returns the failed reads without a leader change or an absence of the member nearby.
 func (l *clientLoad) unexplained() []failure {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(l.failed), l.explained)
 }
 
-// allExplained is an error if some are not.
+// allExplained returns an error if a failed read is unexplained.
 func (l *clientLoad) allExplained() error {
 	failed := l.unexplained()
 	if len(failed) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d reads failed for no reason, the first at %s: %w", len(failed), failed[0].member.Name, failed[0].err)
+	return fmt.Errorf("%d reads failed without a leader change or an absent member, the first at %s: %w", len(failed), failed[0].member.Name, failed[0].err)
 }
 
 func (l *clientLoad) explained(f failure) bool {

@@ -1,15 +1,14 @@
-// Cluster runs clusters whose members are etcd and Bowline in any mix, as real
-// processes on loopback, with clients at work, and holds them to what a
-// cluster of one program promises.
+// Cluster runs clusters of etcd and Bowline members in any mix, as processes on loopback under
+// load, and checks that they keep the guarantees of a cluster of one program.
 //
 //	cluster -ours PROGRAM -checker PROGRAM              every scenario, short
 //	cluster -ours PROGRAM -checker PROGRAM -only matrix,replace -times 10
 //	cluster -ours bin/etcd ...                          the control: etcd with etcd
-//	cluster -list                                       what there is
+//	cluster -list                                       the names of the scenarios
 //
-// -older names servers of other versions, for the scenarios that mix versions. -checker is the example `check` of
-// crates/history: clients write down what they were told, and it says whether one store could have told them so. Should a
-// scenario fail, its files are kept: data directories, logs, histories.
+// -older names servers of other versions, for the scenarios that mix versions. -checker is the
+// example `check` of crates/history: clients record their histories, and it decides whether they
+// are linearizable. The files of a failed scenario are kept: data directories, logs and histories.
 package main
 
 import (
@@ -30,10 +29,10 @@ import (
 	"bowline/interop/internal/cluster"
 )
 
-// verbose is whether steps are told.
-var verbose = flag.Bool("verbose", false, "tell each step")
+// verbose enables the log of each step.
+var verbose = flag.Bool("verbose", false, "log each step")
 
-// tell says how far things are.
+// tell logs a step if -verbose is set.
 func tell(format string, args ...any) {
 	if *verbose {
 		log.Printf("%s  "+format, append([]any{time.Now().Format("05.000")}, args...)...)
@@ -43,22 +42,22 @@ func tell(format string, args ...any) {
 type config struct {
 	theirs, ours *cluster.Binary
 	older        []*cluster.Binary
-	// failing is our server with failpoints.
+	// failing is our server, built with failpoints.
 	failing *cluster.Binary
 	checker string
-	// faulty is the library that makes disks and clocks fail, if there is one.
+	// faulty is the path of the library that makes disks and clocks fail, or empty.
 	faulty string
 	times  int
 	seed   uint64
-	// fault is what the names of the faults have in common that are wanted.
+	// fault selects the faults whose name contains it.
 	fault string
-	// dir is where a scenario keeps its files.
+	// dir is the directory for the files of a scenario.
 	dir string
-	// keep is whether files are kept also when all went well.
+	// keep keeps the files of successful scenarios too.
 	keep bool
 }
 
-// scenario is a story that a cluster lives through.
+// scenario is one kind of run. It returns a summary.
 type scenario struct {
 	name string
 	run  func(context.Context, *config) (string, error)
@@ -79,7 +78,7 @@ var scenarios = []scenario{
 	{"failpoints", failpoints},
 }
 
-// scenarioPatience is how long one may take, for each of its times.
+// scenarioPatience bounds a scenario. It is multiplied by -times.
 const scenarioPatience = 4 * time.Minute
 
 func main() {
@@ -88,17 +87,17 @@ func main() {
 	var c config
 	etcd := flag.String("etcd", "bin/etcd", "etcd's server")
 	ours := flag.String("ours", "", "our server")
-	older := flag.String("older", "", "servers of other versions, with commas between them")
+	older := flag.String("older", "", "servers of other versions, separated by commas")
 	failing := flag.String("failing", "", "our server, built with failpoints")
-	only := flag.String("only", "", "the scenarios to run, with commas between them; all if there is none")
+	only := flag.String("only", "", "the scenarios to run, separated by commas; all if empty")
 	list := flag.Bool("list", false, "list the scenarios")
-	parallel := flag.Int("parallel", 2, "how many scenarios run at a time: they mostly wait")
-	flag.StringVar(&c.checker, "checker", "", "program that says whether a history is right")
+	parallel := flag.Int("parallel", 2, "number of concurrent scenarios, which mostly wait")
+	flag.StringVar(&c.checker, "checker", "", "program that checks a history")
 	flag.StringVar(&c.faulty, "faulty", "", "library that makes disks and clocks of our members fail, for the faults that need it")
-	flag.IntVar(&c.times, "times", 1, "how many times longer than the shortest form")
-	flag.Uint64Var(&c.seed, "seed", 1, "seed of what is decided by chance")
-	flag.StringVar(&c.fault, "fault", "", "only faults whose names have this in them")
-	flag.BoolVar(&c.keep, "keep", false, "keep the files though nothing failed, and say where")
+	flag.IntVar(&c.times, "times", 1, "number of repetitions within each scenario")
+	flag.Uint64Var(&c.seed, "seed", 1, "seed of all random choices")
+	flag.StringVar(&c.fault, "fault", "", "only faults whose name contains this")
+	flag.BoolVar(&c.keep, "keep", false, "keep the files of a successful run and print where they are")
 	flag.Parse()
 	if *list {
 		for _, s := range scenarios {
@@ -149,7 +148,7 @@ func (c *config) prepare(etcd, ours, older, failing string) error {
 	return errors.Join(errs[:]...)
 }
 
-// runAll runs the scenarios asked for, some at a time, and reports each when it is over.
+// runAll runs the selected scenarios, at most `parallel` at a time, and logs the result of each.
 func (c *config) runAll(ctx context.Context, only string, parallel int) error {
 	chosen, err := choose(only)
 	if err != nil {
@@ -200,7 +199,7 @@ func choose(only string) ([]scenario, error) {
 	for name := range strings.SplitSeq(only, ",") {
 		i := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("no scenario is called %q", name)
+			return nil, fmt.Errorf("no scenario named %q", name)
 		}
 		chosen = append(chosen, scenarios[i])
 	}

@@ -15,12 +15,12 @@ import (
 
 const (
 	mixes = 8
-	// mixesAtATime is how many clusters run: they mostly wait for each other.
+	// mixesAtATime is the number of concurrent clusters, which mostly wait.
 	mixesAtATime = 4
 )
 
-// matrix mixes three members in every way: each leads once, and each is asked to write and to read while it follows and
-// while it leads.
+// matrix runs clusters of three in every mix. Each member leads once, and each writes and reads
+// both as a follower and as the leader.
 func matrix(ctx context.Context, c *config) (string, error) {
 	errs := make([]error, mixes)
 	var group sync.WaitGroup
@@ -39,7 +39,7 @@ func matrix(ctx context.Context, c *config) (string, error) {
 	return fmt.Sprintf("%d mixes of three, each member of each has led", mixes), errors.Join(errs...)
 }
 
-// mix is ours where a bit is set, and theirs elsewhere.
+// mix returns our program where a bit is set and etcd elsewhere.
 func (c *config) mix(bits, size int) []*cluster.Binary {
 	programs := make([]*cluster.Binary, size)
 	for i := range programs {
@@ -71,7 +71,7 @@ func (c *config) everyoneLeads(ctx context.Context, programs []*cluster.Binary) 
 	return g.everyoneLeads(ctx)
 }
 
-// everyoneLeads has each member lead once, and each write and read meanwhile; and then discards them.
+// everyoneLeads lets each member lead once while all write and read, and then discards the group.
 func (g *group) everyoneLeads(ctx context.Context) error {
 	for _, leader := range g.members {
 		if err := g.lead(ctx, leader); err != nil {
@@ -87,7 +87,7 @@ func (g *group) everyoneLeads(ctx context.Context) error {
 	return g.discard()
 }
 
-// everyoneWrites has each member take a write that each of them then reads.
+// everyoneWrites puts a key through each member and reads it through all.
 func (g *group) everyoneWrites(ctx context.Context, key string) error {
 	for _, writer := range g.members {
 		value := writer.Name + " " + time.Now().String()
@@ -110,7 +110,7 @@ func put(ctx context.Context, m *cluster.Member, key, value string) error {
 	})
 }
 
-// expect reads a key, linearizably.
+// expect checks the value of a key with a linearizable read.
 func expect(ctx context.Context, m *cluster.Member, key, value string) error {
 	return m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
 		got, err := client.Get(ctx, key)
@@ -126,7 +126,7 @@ func expect(ctx context.Context, m *cluster.Member, key, value string) error {
 	})
 }
 
-// others are the members that are not this one.
+// others returns all members but this one.
 func (g *group) others(m *cluster.Member) []*cluster.Member {
 	return slices.DeleteFunc(slices.Clone(g.members), func(other *cluster.Member) bool { return other == m })
 }

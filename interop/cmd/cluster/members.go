@@ -14,8 +14,9 @@ import (
 	"bowline/interop/internal/cluster"
 )
 
-// membersComeAndGo has learners of each kind join a cluster that the other kind leads, be promoted by way of a follower,
-// and lead; then the leader before is removed, by way of whoever has just come.
+// membersComeAndGo adds learners of each program to a cluster led by the other program, promotes
+// them through a follower and lets them lead. The previous leader is then removed through the new
+// member.
 func membersComeAndGo(ctx context.Context, c *config) (string, error) {
 	g, err := c.startGroup(ctx, []*cluster.Binary{c.ours, c.theirs, c.ours}, fewEntries...)
 	if err != nil {
@@ -35,7 +36,7 @@ func membersComeAndGo(ctx context.Context, c *config) (string, error) {
 	return fmt.Sprintf("%d members joined as learners, were promoted and led, and %d leaders were removed", rounds, rounds), g.discard()
 }
 
-// newLeader has a member of one kind lead, one of the other join, and takes leave of the first.
+// newLeader replaces a leader of one program by a new member of the other.
 func (g *group) newLeader(ctx context.Context, old, kind *cluster.Binary) error {
 	leader := g.members[slices.IndexFunc(g.members, func(m *cluster.Member) bool { return m.Binary() == old })]
 	if err := g.lead(ctx, leader); err != nil {
@@ -71,7 +72,7 @@ func (g *group) newLeader(ctx context.Context, old, kind *cluster.Binary) error 
 	return errors.Join(g.everyoneWrites(ctx, "led by "+joined.Name), g.sameMembers(ctx))
 }
 
-// learns expects a learner to read what it has itself, and nothing that others must confirm.
+// learns checks that a learner serves serializable reads and refuses linearizable ones.
 func learns(ctx context.Context, m *cluster.Member) error {
 	return m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
 		if _, err := client.Get(ctx, "k", clientv3.WithSerializable()); err != nil {
@@ -85,9 +86,9 @@ func learns(ctx context.Context, m *cluster.Member) error {
 	})
 }
 
-// sameMembers expects all to know the same of each other.
+// sameMembers waits until all members report the same member list.
 func (g *group) sameMembers(ctx context.Context) error {
-	return cluster.Until(ctx, "the members to know the same", func(ctx context.Context) error {
+	return cluster.Until(ctx, "the member lists to agree", func(ctx context.Context) error {
 		var first string
 		for _, m := range g.running() {
 			list, err := memberList(ctx, m)
@@ -98,14 +99,14 @@ func (g *group) sameMembers(ctx context.Context) error {
 				first = list
 			}
 			if list != first {
-				return fmt.Errorf("%s knows\n%snot\n%s", m.Name, list, first)
+				return fmt.Errorf("%s has the member list\n%snot\n%s", m.Name, list, first)
 			}
 		}
 		return nil
 	})
 }
 
-// memberList is what a member knows, of its own.
+// memberList returns a member's own, serializable view of the member list.
 func memberList(ctx context.Context, m *cluster.Member) (string, error) {
 	said := ""
 	err := m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {

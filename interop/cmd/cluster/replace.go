@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// readPatience is longer than a server takes to give up a request.
+	// readPatience is longer than a server's own request timeout.
 	readPatience = 12 * time.Second
-	// between is how long clients are at work between two replacements.
+	// between is the time between two replacements.
 	between = 500 * time.Millisecond
 )
 
-// fewEntries has members take snapshots often, and keep few entries behind them.
+// fewEntries makes members snapshot often and keep few log entries.
 var fewEntries = []string{"--snapshot-count=200", "--snapshot-catchup-entries=50"}
 
-// replace makes an all-etcd cluster all ours, one member after the other, and etcd's again, while clients work. The data
-// directories stay, once; and once members are removed and others join in their place.
+// replace turns a cluster of etcd into one of Bowline and back, member by member, under load: once
+// in place on the same data directories, once by removing members and adding new ones.
 func replace(ctx context.Context, c *config) (string, error) {
 	said := ""
 	for _, way := range []struct {
@@ -38,13 +38,13 @@ func replace(ctx context.Context, c *config) (string, error) {
 	return said, nil
 }
 
-// replacing is a cluster that is being replaced, and its clients.
+// replacing is a cluster under replacement with its clients.
 type replacing struct {
 	*group
 	load *clientLoad
 }
 
-// atWork has something done to a cluster of these programs while clients work, whose history must then have an explanation.
+// atWork runs do on a cluster of these programs under load, and checks the history.
 func (c *config) atWork(ctx context.Context, programs []*cluster.Binary, do func(*replacing) error) (*clientLoad, error) {
 	g, err := c.startGroup(ctx, programs, fewEntries...)
 	if err != nil {
@@ -73,7 +73,7 @@ func (c *config) thereAndBack(
 	return c.atWork(ctx, c.mix(0, 3), func(r *replacing) error {
 		for _, program := range []*cluster.Binary{c.ours, c.theirs} {
 			for range 3 {
-				// The oldest goes, and whoever comes in its place is the youngest.
+				// The oldest member goes first; its replacement is the youngest.
 				m := r.members[0]
 				if err := replace(r, ctx, m, program); err != nil {
 					return fmt.Errorf("%s by %s: %w", m.Name, program.Name(), err)
@@ -90,12 +90,12 @@ func (c *config) thereAndBack(
 	})
 }
 
-// inPlace stops a server, and starts the other one on its directory.
+// inPlace stops a server and starts the other program on its directory.
 func (r *replacing) inPlace(ctx context.Context, m *cluster.Member, by *cluster.Binary) error {
 	return r.load.without(m, func() error { return r.replace(ctx, m, by) })
 }
 
-// byAnother adds a member that learns all from the others, and removes the one that it takes the place of.
+// byAnother adds a new member, which catches up from the others, and removes the old one.
 func (r *replacing) byAnother(ctx context.Context, m *cluster.Member, by *cluster.Binary) error {
 	via := r.others(m)[0]
 	joined, err := r.add(ctx, by, true, via)

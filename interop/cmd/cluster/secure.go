@@ -8,8 +8,8 @@ import (
 	"bowline/interop/internal/cluster"
 )
 
-// secure has members of both kinds speak TLS with each other: with certificates that one authority has signed and that are
-// asked for, and with those that each makes for itself.
+// secure runs members of both programs with TLS between peers: with required client certificates of
+// one CA, and with --peer-auto-tls.
 func secure(ctx context.Context, c *config) (string, error) {
 	files, err := c.certificates()
 	if err != nil {
@@ -46,7 +46,7 @@ func (c *config) everyoneLeadsSecurely(ctx context.Context, programs []*cluster.
 	return g.everyoneLeads(ctx)
 }
 
-// startSecurely starts members that reach each other over TLS, without anything between that would have to read it.
+// startSecurely starts members with TLS between peers and no proxy in between.
 func (c *config) startSecurely(ctx context.Context, programs []*cluster.Binary, flags func(int) []string) (*group, error) {
 	g, err := c.newGroup(nil)
 	if err != nil {
@@ -68,7 +68,8 @@ func (c *config) startSecurely(ctx context.Context, programs []*cluster.Binary, 
 	return g, nil
 }
 
-// strangerIsTurnedAway has one of three members come with a certificate that nobody has signed: the others go on without it.
+// strangerIsTurnedAway starts one of three members with a self-signed certificate: the others must
+// work without it.
 func (c *config) strangerIsTurnedAway(ctx context.Context, signed []string) error {
 	for _, stranger := range []int{0, 1} {
 		g, err := c.startSecurely(ctx, []*cluster.Binary{c.ours, c.theirs, c.ours}, func(i int) []string {
@@ -84,11 +85,11 @@ func (c *config) strangerIsTurnedAway(ctx context.Context, signed []string) erro
 		outside := g.members[stranger]
 		for _, m := range g.others(outside) {
 			if err := m.Ready(ctx); err != nil {
-				return fmt.Errorf("%s is a stranger: %w", outside.Name, err)
+				return fmt.Errorf("%s has an untrusted certificate: %w", outside.Name, err)
 			}
 		}
 		if s, err := status(ctx, outside); err == nil && s.Leader != 0 {
-			return fmt.Errorf("%s is a stranger, and yet knows who leads", outside.Name)
+			return fmt.Errorf("%s has an untrusted certificate and still knows the leader", outside.Name)
 		}
 	}
 	return nil

@@ -16,7 +16,7 @@ import (
 	"bowline/interop/internal/cluster"
 )
 
-// services asks members for what a follower must ask its leader for, with a leader of each kind.
+// services sends requests that followers forward to the leader, with a leader of each program.
 func services(ctx context.Context, c *config) (string, error) {
 	g, err := c.startGroup(ctx, []*cluster.Binary{c.ours, c.theirs, c.ours})
 	if err != nil {
@@ -46,7 +46,8 @@ func services(ctx context.Context, c *config) (string, error) {
 	return "leases, expiry, users, watches across leaders, downgrades and pages, with a leader of each kind", g.discard()
 }
 
-// leases: every member grants one, every other keeps it alive, tells of it, and revokes it.
+// leases grants a lease through each member; every other member keeps it alive, reports its TTL and
+// revokes it.
 func (g *group) leases(ctx context.Context, _ *cluster.Member) error {
 	for i, granter := range g.members {
 		other := g.members[(i+1)%len(g.members)]
@@ -81,7 +82,7 @@ func (g *group) leases(ctx context.Context, _ *cluster.Member) error {
 	return nil
 }
 
-// kept keeps a lease alive through a member, which also tells of it.
+// kept keeps a lease alive through a member and reads its TTL there.
 func kept(ctx context.Context, m *cluster.Member, id clientv3.LeaseID) error {
 	return m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
 		for range 3 {
@@ -108,7 +109,7 @@ func kept(ctx context.Context, m *cluster.Member, id clientv3.LeaseID) error {
 	})
 }
 
-// expiry: a lease that nobody keeps is gone for all.
+// expiry checks that a lease without keep-alives expires at all members.
 func (g *group) expiry(ctx context.Context, leader *cluster.Member) error {
 	via := g.others(leader)[0]
 	err := via.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
@@ -145,12 +146,12 @@ const (
 	reader = "reader"
 )
 
-// users: what is set up through one member holds at all, with tokens of each.
+// users checks that auth set up through one member holds at all, with tokens of each.
 func (g *group) users(ctx context.Context, leader *cluster.Member) error {
 	if err := g.others(leader)[0].Do(ctx, lock); err != nil {
 		return fmt.Errorf("lock: %w", err)
 	}
-	// All members have heard of it once they say so; a read through each makes sure.
+	// A read through each member waits until it has applied the change.
 	for _, m := range g.members {
 		if err := g.guarded(ctx, m); err != nil {
 			return fmt.Errorf("through %s: %w", m.Name, err)
@@ -167,7 +168,7 @@ func (g *group) users(ctx context.Context, leader *cluster.Member) error {
 	})
 }
 
-// lock has a root, and a user who may read one key.
+// lock creates root and a user who may read one key, and enables auth.
 func lock(ctx context.Context, client *clientv3.Client) error {
 	for _, name := range []string{"root", reader} {
 		_, added := client.UserAdd(ctx, name, secret)
@@ -185,11 +186,11 @@ func lock(ctx context.Context, client *clientv3.Client) error {
 }
 
 func (g *group) guarded(ctx context.Context, m *cluster.Member) error {
-	// Who just learned that there are users may still let in those who are none; soon it must not.
-	err := cluster.Until(ctx, "strangers to be refused", func(ctx context.Context) error {
+	// A member that is about to apply AuthEnable may still serve anonymous requests.
+	err := cluster.Until(ctx, "anonymous requests to be refused", func(ctx context.Context) error {
 		return m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
 			if _, err := client.Get(ctx, "open"); !errors.Is(err, rpctypes.ErrUserEmpty) {
-				return fmt.Errorf("a stranger: %v", err)
+				return fmt.Errorf("anonymous request: %v", err)
 			}
 			return nil
 		})
@@ -208,7 +209,7 @@ func (g *group) guarded(ctx context.Context, m *cluster.Member) error {
 	})
 }
 
-// watches: one at each member, while leadership goes round, hears of every write.
+// watches checks that a watch at each member gets every write while leadership moves.
 func (g *group) watches(ctx context.Context, leader *cluster.Member) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -246,7 +247,7 @@ func (g *group) watches(ctx context.Context, leader *cluster.Member) error {
 	return nil
 }
 
-// heard expects the values from 1 to the last.
+// heard expects events with the values from 1 to last.
 func heard(ctx context.Context, channel clientv3.WatchChan, last int) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -260,7 +261,7 @@ func heard(ctx context.Context, channel clientv3.WatchChan, last int) error {
 			}
 			for _, event := range told.Events {
 				if string(event.Kv.Value) != fmt.Sprint(next) {
-					return fmt.Errorf("heard of %s, not of %d", event.Kv.Value, next)
+					return fmt.Errorf("got the event %s, not %d", event.Kv.Value, next)
 				}
 				next++
 			}
@@ -269,7 +270,7 @@ func heard(ctx context.Context, channel clientv3.WatchChan, last int) error {
 	return nil
 }
 
-// downgrades: all say the same of one that is possible, of one that is not, and of one that is called off.
+// downgrades checks that all members agree on a possible, an impossible and a canceled downgrade.
 func (g *group) downgrades(ctx context.Context, _ *cluster.Member) error {
 	for _, m := range g.members {
 		err := m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
@@ -299,9 +300,9 @@ func (g *group) downgrades(ctx context.Context, _ *cluster.Member) error {
 	return g.ofVersion(ctx, "3.7.0")
 }
 
-// downgrading waits until all say whether a downgrade is under way.
+// downgrading waits until all members report whether a downgrade is enabled.
 func (g *group) downgrading(ctx context.Context, expected bool) error {
-	return cluster.Until(ctx, "all to know of a downgrade", func(ctx context.Context) error {
+	return cluster.Until(ctx, "all members to report the downgrade", func(ctx context.Context) error {
 		for _, m := range g.members {
 			s, err := status(ctx, m)
 			if err != nil {
@@ -315,7 +316,7 @@ func (g *group) downgrading(ctx context.Context, expected bool) error {
 	})
 }
 
-// pages: what members ask each other over HTTP gets the same answer at each.
+// pages checks that the peer HTTP endpoints give the same response at each member.
 func (g *group) pages(ctx context.Context, _ *cluster.Member) error {
 	if err := g.settle(ctx); err != nil {
 		return err
@@ -331,7 +332,7 @@ func (g *group) pages(ctx context.Context, _ *cluster.Member) error {
 		if err := errors.Join(errs[:]...); err != nil {
 			return err
 		}
-		// The order of members in a list is anyone's.
+		// The order of the member list is unspecified.
 		if said[0], errs[0] = sorted(said[0]); errs[0] != nil {
 			return errs[0]
 		}
@@ -345,7 +346,7 @@ func (g *group) pages(ctx context.Context, _ *cluster.Member) error {
 	return nil
 }
 
-// sorted is a list of members in the order of their ids.
+// sorted returns a member list keyed by name.
 func sorted(text string) (string, error) {
 	var list []map[string]any
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
@@ -359,7 +360,7 @@ func sorted(text string) (string, error) {
 	return string(again), err
 }
 
-// peerHash is the hash of all keys that a member tells others, and of which revision.
+// peerHash returns the hash of all keys that a member reports to its peers, with its revision.
 func peerHash(ctx context.Context, m *cluster.Member) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.PeerURL+"/members/hashkv", strings.NewReader(`{}`))
 	if err != nil {

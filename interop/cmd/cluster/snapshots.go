@@ -15,11 +15,11 @@ import (
 	"bowline/interop/internal/links"
 )
 
-// missed is how many writes a member misses: more than the entries that are kept for it.
+// missed is the number of writes that a member misses: more than the kept log entries.
 const missed = 500
 
-// snapshots has a leader of each kind catch up a follower of the other by a snapshot: one that was killed, and one that
-// ran on behind a cut.
+// snapshots lets a leader of each program send a snapshot to a follower of the other that was
+// killed or cut off.
 func snapshots(ctx context.Context, c *config) (string, error) {
 	said := []string{}
 	for _, leader := range []*cluster.Binary{c.ours, c.theirs} {
@@ -61,7 +61,7 @@ func cutOff(_ context.Context, g *group, m *cluster.Member) (func() error, error
 	}, nil
 }
 
-// apart cuts all that goes to or comes from a member.
+// apart cuts all links to and from a member.
 func apart(name string) links.Rule {
 	return func(from, to string) links.State {
 		if (from == name) != (to == name) {
@@ -71,8 +71,9 @@ func apart(name string) links.Rule {
 	}
 }
 
-// caughtUp says how long it took until a follower served again that had missed more than the log has. It needs a new cluster
-// each time: who has sent a snapshot keeps its log for a while.
+// caughtUp returns the time until a follower served again that had missed more than the log holds.
+// It needs a new cluster each time, since a leader keeps its log for a while after it sent a
+// snapshot.
 func (c *config) caughtUp(
 	ctx context.Context, leader, follower *cluster.Binary,
 	away func(context.Context, *group, *cluster.Member) (func() error, error),
@@ -90,7 +91,7 @@ func (c *config) caughtUp(
 	if err != nil {
 		return 0, err
 	}
-	tell("%s was caught up after %s", follower.Name(), took)
+	tell("%s caught up after %s", follower.Name(), took)
 	if err := g.everyoneWrites(ctx, "after"); err != nil {
 		return 0, err
 	}
@@ -100,7 +101,8 @@ func (c *config) caughtUp(
 	return took, g.discard()
 }
 
-// fallsBehind has a member miss so much that only a snapshot helps, and says how long it took to serve again.
+// fallsBehind makes a member miss so many writes that it needs a snapshot, and returns the time
+// until it served again.
 func (g *group) fallsBehind(
 	ctx context.Context, behind *cluster.Member,
 	away func(context.Context, *group, *cluster.Member) (func() error, error),
@@ -112,7 +114,7 @@ func (g *group) fallsBehind(
 	if err := g.fill(ctx, g.members[2], missed); err != nil {
 		return 0, err
 	}
-	// One that was killed counts from zero again, and does not answer yet.
+	// A killed member restarts its counter at zero, and does not respond yet.
 	before, _ := received(ctx, behind)
 	begun := time.Now()
 	if err := back(); err != nil {
@@ -129,7 +131,7 @@ func (g *group) fallsBehind(
 	return took, err
 }
 
-// fill puts keys, some of them several times.
+// fill puts 200 keys in turn.
 func (g *group) fill(ctx context.Context, via *cluster.Member, count int) error {
 	return via.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
 		for i := range count {
@@ -144,7 +146,7 @@ func (g *group) fill(ctx context.Context, via *cluster.Member, count int) error 
 
 var receivedLine = regexp.MustCompile(`(?m)^etcd_network_snapshot_receive_success\{[^}]*\} (\d+)$`)
 
-// received is how many snapshots a member has got from others.
+// received returns the number of snapshots that a member has received.
 func received(ctx context.Context, m *cluster.Member) (int, error) {
 	text, err := fetch(ctx, m.ClientURL()+"/metrics")
 	if err != nil {
@@ -159,7 +161,7 @@ func received(ctx context.Context, m *cluster.Member) (int, error) {
 	return total, nil
 }
 
-// fetch is the body of what a member answers to a GET, which must be well.
+// fetch returns the body of a GET, which must have status 200.
 func fetch(ctx context.Context, url string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -9,8 +9,9 @@ import (
 	"bowline/interop/internal/cluster"
 )
 
-// versions mixes our member with servers of other versions, each of which leads; then a cluster of theirs becomes ours,
-// member by member, while clients work, and is of our version in the end.
+// versions mixes our members with other versions of etcd, each of which leads once. Then it
+// replaces a cluster of the other version with ours, member by member, under load; the cluster
+// version must rise to ours.
 func versions(ctx context.Context, c *config) (string, error) {
 	said := []string{}
 	for _, old := range c.older {
@@ -44,7 +45,7 @@ func (c *config) upgrade(ctx context.Context, old *cluster.Binary) (*clientLoad,
 	})
 }
 
-// ofVersion waits until every member says that this is the cluster's version.
+// ofVersion waits until every member reports this cluster version.
 func (g *group) ofVersion(ctx context.Context, version string) error {
 	return cluster.Until(ctx, "the cluster to be of version "+version, func(ctx context.Context) error {
 		for _, m := range g.members {

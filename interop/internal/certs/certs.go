@@ -1,4 +1,4 @@
-// Package certs makes certificates for servers and clients on loopback.
+// Package certs creates certificates for servers and clients on loopback.
 package certs
 
 import (
@@ -18,27 +18,27 @@ import (
 	"time"
 )
 
-// Files are an authority's certificate, and those of a server and of a client that it has signed.
+// Files are the paths of a CA certificate, and of a server and a client certificate signed by it.
 type Files struct {
 	Authority             string
 	ServerCert, ServerKey string
 	ClientCert, ClientKey string
-	// With these tokens are signed.
+	// The key pair that signs JWT tokens.
 	TokenPublic, TokenKey string
-	// Client is how a client of ours uses them.
+	// Client is the TLS configuration of a client with these files.
 	Client *tls.Config
 }
 
-// ClientName is whom the certificate of clients is for.
+// ClientName is the common name of the client certificate.
 const ClientName = "client"
 
-// signer is who signs: a certificate and its key.
+// signer is a CA: a certificate and its key.
 type signer struct {
 	certificate *x509.Certificate
 	key         crypto.Signer
 }
 
-// New writes them below a folder. They are good for an hour, and for loopback.
+// New writes the files to a folder. The certificates are valid for an hour, on loopback.
 func New(dir string) (*Files, error) {
 	c := &Files{
 		Authority:  filepath.Join(dir, "ca.pem"),
@@ -50,7 +50,7 @@ func New(dir string) (*Files, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A server asks itself on behalf of its gateway, as a client with the same certificate.
+	// A server's gateway connects to the server itself, as a client with the same certificate.
 	both := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	err = errors.Join(
 		authority.issue("server", 2, both, c.ServerCert, c.ServerKey),
@@ -83,7 +83,7 @@ func newAuthority(path string) (*signer, error) {
 	return &signer{certificate, key}, errors.Join(err, writePEM(path, "CERTIFICATE", der))
 }
 
-// newPair writes a key, and the public part of it.
+// newPair writes a private and a public key.
 func newPair(publicPath, keyPath string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *signer) issue(name string, serial int64, usage []x509.ExtKeyUsage, cert
 	if err != nil {
 		return err
 	}
-	// In this form every library reads it.
+	// Every library reads this format.
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
 	return errors.Join(err, writePEM(certPath, "CERTIFICATE", der), writePEM(keyPath, "PRIVATE KEY", secret))
 }

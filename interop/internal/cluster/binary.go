@@ -16,11 +16,11 @@ import (
 type Binary struct {
 	Path    string
 	Version semver.Version
-	// help is what --help prints: the surest way to learn how a version spells a flag.
+	// help is the output of --help, which shows how this version spells a flag.
 	help string
 }
 
-// Find asks a server binary for its version.
+// Find runs a server binary to learn its version and flags.
 func Find(path string) (*Binary, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -42,19 +42,19 @@ func Find(path string) (*Binary, error) {
 	return &Binary{Path: path, Version: *version, help: help}, nil
 }
 
-// AtLeast says whether the binary is of this minor version or newer.
+// AtLeast reports whether the binary has this minor version or a newer one.
 func (b *Binary) AtLeast(major, minor int64) bool {
 	return !b.Version.LessThan(semver.Version{Major: major, Minor: minor})
 }
 
-// Name is what the program is called, with its version.
+// Name returns the program's name and version.
 func (b *Binary) Name() string { return filepath.Base(b.Path) + " " + b.Version.String() }
 
-// Flag is a flag as this version spells it, or nothing if it has none.
+// Flag returns a flag as this version spells it, or nothing if it has no such flag.
 func (b *Binary) Flag(name, value string) []string { return b.flag(name, value) }
 
-// flag gives a flag the name this version knows it by, or nothing if it has
-// none: what is settled loses its "experimental" prefix over the years.
+// flag returns a flag as this version spells it, or nothing if it has no such flag. Newer versions
+// drop the "experimental" prefix of stable flags.
 func (b *Binary) flag(name, value string) []string {
 	for _, spelt := range []string{name, "experimental-" + name} {
 		if slices.Contains(strings.Fields(b.help), "--"+spelt) {

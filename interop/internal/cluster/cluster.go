@@ -1,5 +1,5 @@
-// Package cluster runs real etcd clusters on loopback, every link between
-// whose members can be recorded and cut.
+// Package cluster runs etcd clusters as processes on loopback. Links between members can be
+// recorded and cut.
 package cluster
 
 import (
@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// heartbeat and election are short, since waiting for elections is most of what a capture does.
+	// heartbeat and election are short, in milliseconds, since captures mostly wait for elections.
 	heartbeat = "50"
 	election  = "500"
-	// SnapshotEntries is after how many entries a member takes a snapshot.
+	// SnapshotEntries is the number of entries between snapshots.
 	SnapshotEntries = 20
 )
 
@@ -31,16 +31,16 @@ type Cluster struct {
 	Binary  *Binary
 	Net     *proxy.Network
 	Members []*Member
-	// Retired are the members that were removed; their files are still there.
+	// Retired are the removed members. Their files remain.
 	Retired []*Member
-	// Dir is where the members' directories and logs are.
+	// Dir holds the members' data directories and logs.
 	Dir string
 
 	initial string
 	flags   []string
 }
 
-// New lays out a cluster of this many members below a directory.
+// New creates a cluster of this size below a directory, without starting it.
 func New(binary *Binary, dir string, size int) (*Cluster, error) {
 	c := &Cluster{Binary: binary, Net: proxy.New(), Dir: dir}
 	c.flags = append(c.flags,
@@ -65,7 +65,7 @@ func New(binary *Binary, dir string, size int) (*Cluster, error) {
 	return c, nil
 }
 
-// Existing starts a server alone on a data directory that is there already, with extra flags.
+// Existing starts a single server on an existing data directory, with extra flags.
 func Existing(binary *Binary, name, dir string, extra ...string) (*Cluster, error) {
 	if _, err := os.Stat(filepath.Join(dir, "member")); err != nil {
 		return nil, fmt.Errorf("no data directory: %w", err)
@@ -82,8 +82,7 @@ func Existing(binary *Binary, name, dir string, extra ...string) (*Cluster, erro
 	return c, m.Start(append([]string{"--initial-cluster=" + name + "=" + m.PeerURL, "--logger=zap"}, extra...)...)
 }
 
-// checkpointFlags let the leader write down what is left of long leases. A
-// feature gate since 3.6, a flag before.
+// checkpointFlags enable lease checkpoints: a feature gate since 3.6, a flag before.
 func checkpointFlags(binary *Binary) []string {
 	if gates := binary.flag("feature-gates", "LeaseCheckpoint=true,LeaseCheckpointPersist=true"); gates != nil {
 		return gates
@@ -91,7 +90,7 @@ func checkpointFlags(binary *Binary) []string {
 	return binary.flag("enable-lease-checkpoint", "true")
 }
 
-// KeptEntries is how far a member may fall behind and still be helped with entries rather than a snapshot.
+// KeptEntries returns the number of entries that a member may be behind without needing a snapshot.
 func (c *Cluster) KeptEntries() int {
 	if c.Binary.flag("snapshot-catchup-entries", "") != nil {
 		return 5
@@ -117,21 +116,21 @@ func (c *Cluster) Start(ctx context.Context, extra ...string) error {
 	return c.Settle(ctx)
 }
 
-// StartMember starts, or starts again, a member of the first hour.
+// StartMember starts or restarts an initial member.
 func (c *Cluster) StartMember(m *Member, extra ...string) error {
 	return m.Start(append(c.startFlags("new", c.initial), extra...)...)
 }
 
-// Join lays out one more member, of which the caller tells the cluster before it runs.
+// Join creates one more member. The caller must add it to the cluster before it starts.
 func (c *Cluster) Join() (*Member, error) { return c.layOut() }
 
-// StartJoined starts a member that the cluster has been told of.
+// StartJoined starts a member that was added to the cluster.
 func (c *Cluster) StartJoined(m *Member) error {
 	initial := c.initial + "," + m.Name + "=" + m.PeerURL
 	return m.Start(c.startFlags("existing", initial)...)
 }
 
-// Retire ends a member that the cluster has removed, should it not have ended by itself.
+// Retire stops a member that was removed from the cluster, if it still runs.
 func (c *Cluster) Retire(m *Member) error {
 	c.Members = slices.DeleteFunc(c.Members, func(other *Member) bool { return other == m })
 	c.Retired = append(c.Retired, m)
@@ -142,7 +141,7 @@ func (c *Cluster) startFlags(state, initial string) []string {
 	return append([]string{"--initial-cluster-state=" + state, "--initial-cluster=" + initial}, c.flags...)
 }
 
-// Stop ends all members that run.
+// Stop stops all running members.
 func (c *Cluster) Stop() error {
 	var errs []error
 	for _, m := range c.Members {
@@ -151,7 +150,7 @@ func (c *Cluster) Stop() error {
 	return errors.Join(errs...)
 }
 
-// Close kills what still runs. It is harmless after Stop.
+// Close kills the running members. It may be called after Stop.
 func (c *Cluster) Close() {
 	for _, m := range c.Members {
 		m.Kill()
@@ -164,8 +163,8 @@ func (c *Cluster) Settle(ctx context.Context) error {
 	return Until(ctx, "the members to agree", c.Agree)
 }
 
-// Agree says whether all running members have the same leader and have
-// applied what it has. On the way it learns the members' ids.
+// Agree returns an error unless all running members have the same leader and applied index. It also
+// learns the members' ids.
 func (c *Cluster) Agree(ctx context.Context) error {
 	states, err := c.states(ctx)
 	if err != nil {
@@ -214,8 +213,8 @@ func (m *Member) status(ctx context.Context) (*clientv3.StatusResponse, error) {
 	return client.Status(ctx, m.clientAddr)
 }
 
-// Leader finds the member that leads in the eyes of the others, leaving out
-// those the caller knows to be cut off.
+// Leader waits for a member that reports itself as the leader, ignoring members that the caller has
+// cut off.
 func (c *Cluster) Leader(ctx context.Context, without ...*Member) (*Member, error) {
 	var leader *Member
 	err := Until(ctx, "a leader", func(ctx context.Context) error {
@@ -229,7 +228,7 @@ func (c *Cluster) Leader(ctx context.Context, without ...*Member) (*Member, erro
 				return nil
 			}
 		}
-		return errors.New("nobody leads")
+		return errors.New("no leader")
 	})
 	return leader, err
 }
@@ -251,18 +250,18 @@ func (c *Cluster) Isolate(m *Member) {
 	c.Net.Set(func(from, to, _ string) bool { return from != id && to != m.Name })
 }
 
-// Only leaves nothing but posts from one member to another.
+// Only blocks everything but raft POST requests from one member to another.
 func (c *Cluster) Only(sender, receiver *Member) {
 	id := fmt.Sprintf("%x", sender.ID)
 	c.Net.Set(func(from, to, path string) bool { return from == id && to == receiver.Name && path == "/raft" })
 }
 
-// Refuse cuts the peer paths that start with this prefix.
+// Refuse blocks requests to peer paths with this prefix.
 func (c *Cluster) Refuse(prefix string) {
 	c.Net.Set(func(_, _, path string) bool { return !strings.HasPrefix(path, prefix) })
 }
 
-// AddMember insists, because a cluster takes new members only after some seconds of good health.
+// AddMember retries, because a cluster accepts new members only after some seconds of good health.
 func AddMember(ctx context.Context, add func(context.Context) (*clientv3.MemberAddResponse, error)) (uint64, error) {
 	var id uint64
 	err := Until(ctx, "the cluster to take a member", func(ctx context.Context) error {
@@ -275,11 +274,11 @@ func AddMember(ctx context.Context, add func(context.Context) (*clientv3.MemberA
 	return id, err
 }
 
-// fatal is an error that waiting will not cure.
+// fatal is an error that ends a wait.
 type fatal struct{ error }
 
-// Until repeats an attempt until it succeeds. Servers take their time over
-// elections and health checks, and tell nobody when they are done.
+// Until polls an attempt every 50 ms until it succeeds, for at most 30 s. Servers do not announce
+// the end of elections and health checks.
 func Until(ctx context.Context, what string, attempt func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

@@ -20,28 +20,27 @@ import (
 )
 
 const (
-	// endPatience is how long a server may take to end.
+	// endPatience bounds the shutdown of a server.
 	endPatience = 20 * time.Second
-	// logShown is how many bytes of a log tell what went wrong.
+	// logShown is the number of bytes at the end of a log that errors include.
 	logShown = 4000
 )
 
-// Member is one server of a cluster: a process that comes and goes, on a data
-// directory that stays.
+// Member is one server of a cluster: a data directory and the process that currently runs on it.
 type Member struct {
 	Name string
 	// ID is known once the cluster has listed its members.
 	ID uint64
 	// Dir is the data directory.
 	Dir string
-	// Note says what is special about the member's files, if anything is.
+	// Note is free text for the caller.
 	Note string
-	// PeerURL is the advertised address, which is the proxy's. Its scheme is that of the address it listens on, too.
+	// PeerURL is the advertised peer URL, which is the proxy's. The member listens with the same
+	// scheme.
 	PeerURL string
-	// TLS is how clients of this package speak to the member, if they need it. The flags that make the member ask for it
-	// are the caller's.
+	// TLS configures the clients of this package. The caller passes the matching flags to the member.
 	TLS *tls.Config
-	// Environment is what the server finds in its environment beside what this program has.
+	// Environment is added to the environment of the server.
 	Environment []string
 
 	binary     *Binary
@@ -51,8 +50,8 @@ type Member struct {
 	exited     chan struct{}
 }
 
-// Place gives a server that does not run yet its name, its addresses, and a data directory below dir. What stands before
-// the address that others reach it by is the caller's: it is told the member's name and address, and returns its own.
+// Place creates a member without starting it: a name, addresses and a data directory below dir. The
+// function before starts a proxy for a name and peer address, and returns the address to advertise.
 func Place(binary *Binary, dir, name string, before func(name, target string) (string, error)) (*Member, error) {
 	m := &Member{Name: name, Dir: filepath.Join(dir, name), binary: binary}
 	var errs [3]error
@@ -61,19 +60,19 @@ func Place(binary *Binary, dir, name string, before func(name, target string) (s
 	advertised, err := before(name, m.peerAddr)
 	errs[2] = err
 	if err := errors.Join(errs[:]...); err != nil {
-		return nil, fmt.Errorf("lay out %s: %w", name, err)
+		return nil, fmt.Errorf("place %s: %w", name, err)
 	}
 	m.PeerURL = "http://" + advertised
 	return m, nil
 }
 
-// Binary is the program that the member runs.
+// Binary returns the program of the member.
 func (m *Member) Binary() *Binary { return m.binary }
 
-// Become has the member run another program from its next start on, on the same directory.
+// Become sets the program for the next start, on the same directory.
 func (m *Member) Become(binary *Binary) { m.binary = binary }
 
-// Signal sends a signal to the server, which goes on.
+// Signal sends a signal to the server.
 func (m *Member) Signal(signal syscall.Signal) error {
 	if m.process == nil {
 		return m.failed("does not run")
@@ -81,7 +80,7 @@ func (m *Member) Signal(signal syscall.Signal) error {
 	return m.process.Process.Signal(signal)
 }
 
-// Process is the id of the server's process, or zero.
+// Process returns the id of the server's process, or zero.
 func (m *Member) Process() int {
 	if m.process == nil {
 		return 0
@@ -89,10 +88,10 @@ func (m *Member) Process() int {
 	return m.process.Process.Pid
 }
 
-// Endpoint is where clients reach the member.
+// Endpoint returns the client address.
 func (m *Member) Endpoint() string { return m.clientAddr }
 
-// ClientURL is the same with a scheme.
+// ClientURL returns the client address with its scheme.
 func (m *Member) ClientURL() string {
 	if m.TLS != nil {
 		return "https://" + m.clientAddr
@@ -100,13 +99,13 @@ func (m *Member) ClientURL() string {
 	return "http://" + m.clientAddr
 }
 
-// Start runs the server with these flags beside those that give it its place.
+// Start starts the server with its name, directory and addresses, and these flags.
 func (m *Member) Start(flags ...string) error {
 	log, err := os.OpenFile(m.logPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
-	// The process keeps its own copy of the file.
+	// The process has its own descriptor of the file.
 	defer log.Close()
 	scheme, _, _ := strings.Cut(m.PeerURL, "://")
 	args := append([]string{
@@ -120,44 +119,45 @@ func (m *Member) Start(flags ...string) error {
 	m.process = exec.Command(m.binary.Path, args...)
 	m.process.Stdout, m.process.Stderr = log, log
 	m.process.Env = append(os.Environ(), m.Environment...)
-	// Should this program die, its servers must not stay behind.
+	// Servers must not outlive this program.
 	m.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := m.process.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", m.Name, err)
 	}
 	m.exited = make(chan struct{})
 	go func(process *exec.Cmd, exited chan struct{}) {
-		// How it ended is then known to the process.
+		// Wait stores the exit status in process.ProcessState.
 		process.Wait()
 		close(exited)
 	}(m.process, m.exited)
 	return nil
 }
 
-// Stop asks the server to end, and waits until it has. A server that ends in another way, or did so before it was asked,
-// has failed.
+// Stop sends SIGTERM and waits for the exit. It returns an error if the server crashes, or had
+// exited before.
 func (m *Member) Stop() error {
 	state, err := m.end(syscall.SIGTERM)
 	if err == nil && state != nil && !orderly(state) {
-		err = m.failed(fmt.Sprintf("was to stop, and ended with %s", state))
+		err = m.failed(fmt.Sprintf("was stopped and ended with %s", state))
 	}
 	return err
 }
 
-// Kill ends the server without a chance to say goodbye.
+// Kill sends SIGKILL and waits for the exit.
 func (m *Member) Kill() error {
 	_, err := m.end(syscall.SIGKILL)
 	return err
 }
 
-// orderly says whether a server ended as one does that is asked to, by the signal or with code 0, or that its cluster has
-// removed, which is with code 0 too.
+// orderly reports whether a server ended by SIGTERM or with code 0. A removed member ends with code
+// 0 too.
 func orderly(state *os.ProcessState) bool {
 	status := state.Sys().(syscall.WaitStatus)
 	return state.Success() || status.Signaled() && status.Signal() == syscall.SIGTERM
 }
 
-// end sends a signal and waits for the process. It returns how that ended, or nil if there was none.
+// end sends a signal and waits for the process. It returns the exit status, or nil if no process
+// runs.
 func (m *Member) end(signal syscall.Signal) (*os.ProcessState, error) {
 	if m.process == nil {
 		return nil, nil
@@ -176,14 +176,14 @@ func (m *Member) end(signal syscall.Signal) (*os.ProcessState, error) {
 	return state, nil
 }
 
-// failed is an error that has what is needed to find the reason.
+// failed returns an error with the end of the log.
 func (m *Member) failed(how string) error {
 	return fmt.Errorf("%s %s; its log is %s, and ends with:\n%s", m.Name, how, m.logPath(), m.LogEnd())
 }
 
 func (m *Member) logPath() string { return m.Dir + ".log" }
 
-// LogEnd is the end of what the server has logged.
+// LogEnd returns the end of the server's log.
 func (m *Member) LogEnd() string {
 	text, err := os.ReadFile(m.logPath())
 	if err != nil {
@@ -192,7 +192,7 @@ func (m *Member) LogEnd() string {
 	return string(text[max(0, len(text)-logShown):])
 }
 
-// Running says whether the server's process is alive.
+// Running reports whether the server's process is alive.
 func (m *Member) Running() bool {
 	if m.process == nil {
 		return false
@@ -205,7 +205,7 @@ func (m *Member) Running() bool {
 	}
 }
 
-// Ended waits for a server to end by itself.
+// Ended waits for the server to exit by itself.
 func (m *Member) Ended(ctx context.Context, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -213,16 +213,16 @@ func (m *Member) Ended(ctx context.Context, patience time.Duration) error {
 	case <-m.exited:
 		return nil
 	case <-ctx.Done():
-		return m.failed(fmt.Sprintf("was to end by itself and did not within %s", patience))
+		return m.failed(fmt.Sprintf("did not exit by itself within %s", patience))
 	}
 }
 
-// Files lists the member's files that match a pattern below its data directory.
+// Files lists the files below the member's data directory that match a pattern.
 func (m *Member) Files(pattern string) ([]string, error) {
 	return filepath.Glob(filepath.Join(m.Dir, "member", pattern))
 }
 
-// Client connects to this member alone.
+// Client returns a client of this member only.
 func (m *Member) Client(user, password string) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
 		Endpoints:   []string{m.clientAddr},
@@ -234,7 +234,7 @@ func (m *Member) Client(user, password string) (*clientv3.Client, error) {
 	})
 }
 
-// Ready waits until the member answers requests, be it that they need a user.
+// Ready waits until the member responds to requests, even if only with an auth error.
 func (m *Member) Ready(ctx context.Context) error {
 	return Until(ctx, "the server to answer", func(ctx context.Context) error {
 		if !m.Running() {
@@ -252,12 +252,12 @@ func (m *Member) Ready(ctx context.Context) error {
 	})
 }
 
-// Do lends a client of this member.
+// Do calls use with a client of this member.
 func (m *Member) Do(ctx context.Context, use func(context.Context, *clientv3.Client) error) error {
 	return m.DoAs(ctx, "", "", use)
 }
 
-// DoAs lends a client of this member that a user has logged in with.
+// DoAs calls use with a client of this member that is logged in as a user.
 func (m *Member) DoAs(
 	ctx context.Context, user, password string, use func(context.Context, *clientv3.Client) error,
 ) error {

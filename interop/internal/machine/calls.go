@@ -10,14 +10,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// invoke makes one call. Of a stream it makes one too: what goes back and forth is put together.
+// invoke makes one call. It turns a stream into a single request and response.
 func (s *Server) invoke(ctx context.Context, method Method, request proto.Message) (proto.Message, error) {
 	switch method {
 	case LeaseKeepAlive:
 		return keepAlive(ctx, pb.NewLeaseClient(s.conn), request.(*pb.LeaseKeepAliveRequest))
 	case RangeStream:
 		if s.grpc == nil {
-			// The gateway has none.
+			// The gateway has no RangeStream.
 			method = Range
 			break
 		}
@@ -28,7 +28,7 @@ func (s *Server) invoke(ctx context.Context, method Method, request proto.Messag
 	return reply, s.conn.Invoke(ctx, call.path, request, reply)
 }
 
-// keepAlive renews one lease over a stream of its own.
+// keepAlive renews one lease over a new stream.
 func keepAlive(ctx context.Context, client pb.LeaseClient, request *pb.LeaseKeepAliveRequest) (proto.Message, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -36,14 +36,14 @@ func keepAlive(ctx context.Context, client pb.LeaseClient, request *pb.LeaseKeep
 	if err != nil {
 		return nil, err
 	}
-	// Should sending fail, receiving says why.
+	// If Send fails with io.EOF, Recv returns the reason.
 	if err := stream.Send(request); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	return stream.Recv()
 }
 
-// rangeStream puts the pieces of a range together. The last of them has what is said of the whole.
+// rangeStream merges the responses of a streamed range. The last one has the count and the header.
 func rangeStream(ctx context.Context, client pb.KVClient, request *pb.RangeRequest) (proto.Message, error) {
 	stream, err := client.RangeStream(ctx, request)
 	if err != nil {
@@ -62,11 +62,11 @@ func rangeStream(ctx context.Context, client pb.KVClient, request *pb.RangeReque
 	}
 }
 
-// reconnected waits until a connection stands again. Whatever is answered will do, be it that nobody may ask.
+// reconnected waits until the connection is re-established. Any response will do, even an error.
 func (s *Server) reconnected(ctx context.Context) error {
 	_, err := pb.NewAuthClient(s.conn).Authenticate(ctx, &pb.AuthenticateRequest{}, grpc.WaitForReady(true))
 	if err == nil {
-		return errors.New("nobody was let in")
+		return errors.New("authentication without a name succeeded")
 	}
 	return nil
 }

@@ -1,7 +1,7 @@
-// Package machine puts one and the same request to different servers.
+// Package machine sends the same request to different servers.
 //
-// What a machine answers is an Answer. An error beside it means that the
-// machine itself is broken, and there is nothing to compare.
+// A response, including an error status, is an Answer. A Go error means that the machine itself
+// failed and there is nothing to compare.
 package machine
 
 import (
@@ -16,37 +16,38 @@ import (
 )
 
 const (
-	// MinLeaseTTL is the shortest lease, in seconds, that both sides grant: one and a half election timeouts, rounded up.
+	// MinLeaseTTL is the shortest lease that both sides grant, in seconds: 1.5 election timeouts,
+	// rounded up.
 	MinLeaseTTL = 5
-	// MarkerKey is a key that only settling writes to, and MarkerID the watch by which each stream sees it.
+	// MarkerKey is written only to settle streams, and MarkerID is the watch of it on each stream.
 	MarkerKey = "\x7fmarker"
 	MarkerID  = 1 << 40
-	// Forger is a user who sends a token that nobody has issued.
+	// Forger is a user who sends a forged token.
 	Forger = "\x00forger"
 )
 
-// Machine answers requests, one at a time.
+// Machine is a server that handles one request at a time.
 type Machine interface {
-	// Call makes a request in the name of a user, or of nobody if the name is empty.
+	// Call sends a request as a user, or anonymously if the name is empty.
 	Call(ctx context.Context, method Method, user string, request proto.Message) (Answer, error)
-	// Watch sends a request over a stream, which a new number opens. Whoever must wait for the answer to a creation
-	// to know that it has been dealt with returns that answer.
+	// Watch sends a request over a watch stream, which a new number opens. A machine that must wait
+	// for the response to a creation returns it.
 	Watch(ctx context.Context, stream uint32, user string, request *etcdserverpb.WatchRequest) (*etcdserverpb.WatchResponse, error)
-	// CatchUp returns when every watcher has been sent the history it asked for.
+	// CatchUp waits until every watcher has received the requested history.
 	CatchUp(ctx context.Context, user string) error
-	// Drain takes what a stream has delivered, up to and including the marker written at this revision.
+	// Drain returns the responses of a stream up to and including the marker of this revision.
 	Drain(ctx context.Context, stream uint32, marker int64) ([]*etcdserverpb.WatchResponse, error)
-	// Restart ends all streams. Where that can be done cheaply, the machine starts again from its files.
+	// Restart ends all streams and, if that is cheap, restarts the machine from its files.
 	Restart(ctx context.Context) error
 	Close() error
 }
 
-// Answer is what a client gets: a reply or a status.
+// Answer is the response to a client: a reply or an error status.
 type Answer struct {
 	Code  codes.Code
 	Text  string
 	Reply proto.Message
-	// Refused is why the first attempt was refused, if there was a second one with a new token.
+	// Refused is the error of the first attempt, if a second one was made with a new token.
 	Refused string
 }
 
@@ -61,10 +62,10 @@ func (a Answer) String() string {
 	return text + Text(a.Reply)
 }
 
-// longestLine is how much of a value is printed.
+// longestLine bounds a printed line, in bytes.
 const longestLine = 200
 
-// Text is a message for people to read.
+// Text formats a message for reading.
 func Text(message proto.Message) string {
 	text := prototext.MarshalOptions{Multiline: true, Indent: "  "}.Format(message)
 	if text == "" {

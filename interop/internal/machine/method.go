@@ -8,10 +8,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Method is what is asked.
+// Method is a gRPC method.
 type Method uint8
 
-// The methods, but for those of watches, which have streams of their own.
+// The methods except Watch, which has separate streams.
 const (
 	Range Method = iota + 1
 	RangeStream
@@ -47,7 +47,7 @@ const (
 	RoleRevokePermission
 )
 
-// call is how gRPC names a method, and what it replies with.
+// call is the gRPC path of a method and the type of its reply.
 type call struct {
 	path  string
 	reply func() proto.Message

@@ -19,9 +19,10 @@ import (
 	"bowline/interop/internal/gateway"
 )
 
-// serverFlags make a server quick, since nothing that is tested here depends on a disk, and its shortest leases long
-// enough to be revoked in time: MinLeaseTTL comes from this election timeout. A longer one would delay the start. Tokens
-// outlive any test, since when they end by themselves is not the same on two servers.
+// serverFlags make a server fast, since no test here depends on the disk. The election timeout
+// determines MinLeaseTTL, which must be long enough to revoke a lease in time; a longer one would
+// delay the start. Tokens outlive any test, since they would expire at different times on two
+// servers.
 var serverFlags = []string{
 	"--heartbeat-interval=300",
 	"--election-timeout=3000",
@@ -31,37 +32,37 @@ var serverFlags = []string{
 	"--log-level=error",
 }
 
-// Server is a server of its own, alone in its cluster.
+// Server is a server process, the only member of its cluster.
 type Server struct {
 	cluster *cluster.Cluster
 	flags   []string
-	// conn is how it is asked: over grpc, or if that is nil through its gateway.
+	// conn sends requests over grpc or, if that is nil, through the JSON gateway.
 	conn grpc.ClientConnInterface
 	grpc *grpc.ClientConn
-	// password tells how a user logs in.
+	// password returns the password of a user.
 	password func(user string) string
 	tokens   map[string]string
 	streams  map[uint32]*stream
-	// behind is set while a watcher may have history to catch up with.
+	// behind is set while a watcher may have to catch up.
 	behind bool
-	// restartable says that the server goes through a restart, restarts how often it has.
+	// restartable lets Restart restart the process; restarts counts how often it did.
 	restartable bool
 	restarts    int
 }
 
 var _ Machine = (*Server)(nil)
 
-// Way is how a server is asked.
+// Way is the protocol of requests.
 type Way int
 
-// The ways: by gRPC, or as JSON.
+// The protocols: gRPC or the JSON gateway.
 const (
 	ByGRPC Way = iota
 	ByGateway
 )
 
-// StartServer starts a server on a new data directory below dir, which is made. If it is restartable, it is stopped and
-// killed by turns whenever there is a restart.
+// StartServer starts a server on a new data directory below dir, which it creates. If it is
+// restartable, restarts alternate between SIGTERM and SIGKILL.
 func StartServer(
 	ctx context.Context, binary *cluster.Binary, dir string, way Way, password func(string) string, restartable bool, extra ...string,
 ) (*Server, error) {
@@ -100,10 +101,10 @@ func (s *Server) connect(endpoint string, way Way) (err error) {
 	return err
 }
 
-// Stop has the server end in the middle of its streams, and well.
+// Stop stops the server with its streams open.
 func (s *Server) Stop() error { return s.cluster.Stop() }
 
-// Close ends the server. Its files are of no further use, so it need not end well.
+// Close kills the server, since its files are no longer needed.
 func (s *Server) Close() error {
 	s.endStreams()
 	defer s.cluster.Close()
@@ -113,9 +114,9 @@ func (s *Server) Close() error {
 	return s.grpc.Close()
 }
 
-// Call logs the user in, if need be. A token ends with a change of its user's
-// password and with auth itself, a signed one with any change of users, and
-// then a new one is asked for.
+// Call logs the user in if necessary, and retries once with a new token if the old one is invalid.
+// A token becomes invalid when its user's password changes or auth is disabled, a signed one with
+// any change of users.
 func (s *Server) Call(ctx context.Context, method Method, user string, request proto.Message) (Answer, error) {
 	answer, err := s.callOnce(ctx, method, user, request)
 	if err != nil || user == "" || user == Forger || !ended(answer) {
@@ -128,7 +129,7 @@ func (s *Server) Call(ctx context.Context, method Method, user string, request p
 	return answer, err
 }
 
-// ended says whether an answer means that a token is no longer good.
+// ended reports whether an answer means that the token is invalid.
 func ended(answer Answer) bool {
 	return answer.Code == codes.Unauthenticated || answer.Text == rpctypes.ErrorDesc(rpctypes.ErrGRPCAuthOldRevision)
 }
@@ -144,7 +145,7 @@ func (s *Server) callOnce(ctx context.Context, method Method, user string, reque
 	if err == nil {
 		return Answer{Reply: reply}, nil
 	}
-	// A server that is alone and well is never unavailable, nor does it leave a request without an answer.
+	// A healthy single member is never unavailable, and never lets a request time out.
 	said, ok := status.FromError(err)
 	if !ok || said.Code() == codes.Unavailable || ctx.Err() != nil {
 		return Answer{}, fmt.Errorf("%s: %w; the server's log is %s.log", method, err, s.cluster.Members[0].Dir)
@@ -152,7 +153,7 @@ func (s *Server) callOnce(ctx context.Context, method Method, user string, reque
 	return Answer{Code: said.Code(), Text: said.Message()}, nil
 }
 
-// as adds a user's token to what is sent.
+// as adds a user's token to the metadata.
 func (s *Server) as(ctx context.Context, user string) (context.Context, error) {
 	switch {
 	case user == "":
@@ -174,8 +175,8 @@ func withToken(ctx context.Context, token string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, rpctypes.TokenFieldNameGRPC, token)
 }
 
-// Restart ends the streams, and the server if it is restartable; else it goes on. Tokens are forgotten here, because a
-// server forgets those that are not signed.
+// Restart ends the streams and, if the server is restartable, restarts it. It drops all tokens,
+// since a server loses unsigned ones.
 func (s *Server) Restart(ctx context.Context) error {
 	s.endStreams()
 	clear(s.tokens)
@@ -200,7 +201,7 @@ func (s *Server) Restart(ctx context.Context) error {
 	if s.grpc == nil {
 		return nil
 	}
-	// Otherwise the connection would wait before it is tried again.
+	// Otherwise the connection would back off first.
 	s.grpc.ResetConnectBackoff()
 	return s.reconnected(ctx)
 }

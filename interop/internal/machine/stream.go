@@ -10,24 +10,24 @@ import (
 	"google.golang.org/grpc"
 )
 
-// patience is how long a server may take over an answer, or anything else that a stream waits for.
+// patience bounds each request and each wait on a stream.
 const patience = 30 * time.Second
 
-// stream is a watch stream and what has arrived over it.
+// stream is a watch stream with its received responses.
 type stream struct {
 	client etcdserverpb.Watch_WatchClient
 	end    context.CancelFunc
 
 	mu       sync.Mutex
 	received []*etcdserverpb.WatchResponse
-	// created counts the answers to creations, and lastCreated is the newest of them.
+	// created counts the responses to creations, and lastCreated is the newest.
 	created     int
 	lastCreated *etcdserverpb.WatchResponse
-	// marked says that the stream watches the marker, marker the newest one it has seen.
+	// marked is set if the stream watches the marker; marker is the newest revision seen of it.
 	marked bool
 	marker int64
 	err    error
-	// news has room for one, which is enough to wake the one who waits.
+	// news has capacity one, which is enough to wake the only waiter.
 	news chan struct{}
 }
 
@@ -75,7 +75,7 @@ func (s *stream) note(response *etcdserverpb.WatchResponse, err error) {
 	}
 }
 
-// create sends a creation and returns the answer to it.
+// create sends a creation and returns its response.
 func (s *stream) create(ctx context.Context, request *etcdserverpb.WatchRequest) (*etcdserverpb.WatchResponse, error) {
 	s.mu.Lock()
 	want := s.created + 1
@@ -84,12 +84,12 @@ func (s *stream) create(ctx context.Context, request *etcdserverpb.WatchRequest)
 		return nil, fmt.Errorf("send a watch: %w", err)
 	}
 	if err := s.until(ctx, func() bool { return s.created == want }); err != nil {
-		return nil, fmt.Errorf("answer to the creation of a watch: %w", err)
+		return nil, fmt.Errorf("response to the creation of a watch: %w", err)
 	}
 	return s.lastCreated, nil
 }
 
-// take waits for a marker and empties the stream.
+// take waits for a marker and drains the stream.
 func (s *stream) take(ctx context.Context, marker int64) ([]*etcdserverpb.WatchResponse, error) {
 	if err := s.until(ctx, func() bool { return !s.marked || s.marker >= marker }); err != nil {
 		return nil, fmt.Errorf("marker %d: %w", marker, err)
@@ -101,7 +101,7 @@ func (s *stream) take(ctx context.Context, marker int64) ([]*etcdserverpb.WatchR
 	return received, nil
 }
 
-// until waits for something to come true of what has arrived.
+// until waits for a condition on the received responses.
 func (s *stream) until(ctx context.Context, happened func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -8,7 +8,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// Watch waits for the answer to a creation, so that what is asked for next comes after it.
+// Watch waits for the response to a creation, so that later requests come after it.
 func (s *Server) Watch(
 	ctx context.Context, number uint32, user string, request *etcdserverpb.WatchRequest,
 ) (*etcdserverpb.WatchResponse, error) {
@@ -28,7 +28,7 @@ func (s *Server) Watch(
 	return stream.create(ctx, request)
 }
 
-// open starts a stream with a token that nothing has ended yet. It outlives the call that opens it.
+// open starts a stream with a fresh token. The stream outlives ctx.
 func (s *Server) open(ctx context.Context, user string) (*stream, error) {
 	delete(s.tokens, user)
 	ctx, err := s.as(ctx, user)
@@ -38,8 +38,8 @@ func (s *Server) open(ctx context.Context, user string) (*stream, error) {
 	return openStream(context.WithoutCancel(ctx), s.conn)
 }
 
-// CatchUp makes a watcher that is itself behind. The server deals with all that are behind in one go, so once this
-// one hears something, those created before it have been sent theirs.
+// CatchUp creates a watcher that is itself behind. The server syncs all unsynced watchers together,
+// so once this one gets a response, the earlier ones have got theirs.
 func (s *Server) CatchUp(ctx context.Context, user string) error {
 	if !s.behind {
 		return nil
@@ -59,11 +59,11 @@ func (s *Server) CatchUp(ctx context.Context, user string) error {
 	if created.Canceled {
 		return errors.New("catch up: " + created.CancelReason)
 	}
-	// Events or, if the first revision has been compacted, the end of the watch.
+	// Events or, if revision 1 is compacted, a cancellation.
 	return probe.until(ctx, func() bool { return len(probe.received) > 1 })
 }
 
-// Drain waits for the marker, if the stream can see it.
+// Drain waits for the marker, if the stream watches it.
 func (s *Server) Drain(ctx context.Context, number uint32, marker int64) ([]*etcdserverpb.WatchResponse, error) {
 	stream := s.streams[number]
 	if stream == nil {
