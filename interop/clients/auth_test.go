@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// lockUp makes root and a user who may write below a prefix, and turns auth on.
+// lockUp creates root and a user who may write below a prefix, and enables auth.
 func lockUp(t *testing.T, s *server) {
 	t.Helper()
 	ctx, client := within(t), s.client(t)
@@ -83,7 +83,8 @@ func TestTokensAreRenewed(t *testing.T) {
 	equal(t, "values", values(t, watch, 3), "x y z")
 }
 
-// tokenOf logs ann in, and gives the token to whoever wants to send it himself: a client renews its own without a word.
+// tokenOf logs ann in and returns the token, for tests that send it themselves: a client renews its
+// own token silently.
 func tokenOf(t *testing.T, s *server) string {
 	t.Helper()
 	return got(s.client(t).Authenticate(within(t), "ann", "secret"))(t).Token
@@ -155,7 +156,7 @@ func keyPair(t *testing.T) (public, private string) {
 	return public, private
 }
 
-// TestLeasesOfUsers belong to whoever may write their keys.
+// TestLeasesOfUsers checks that a lease may be revoked only by users who may write its keys.
 func TestLeasesOfUsers(t *testing.T) {
 	t.Parallel()
 	ctx, s := within(t), alone(t)

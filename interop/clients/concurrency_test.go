@@ -20,7 +20,8 @@ func session(t *testing.T, client *clientv3.Client, options ...concurrency.Sessi
 	return s
 }
 
-// attentive is a client's watcher that tells of every watch that is begun: who uses the client has found that it must wait.
+// attentive is a client's watcher that reports every new watch: the user of the client has started
+// to wait.
 type attentive struct {
 	clientv3.Watcher
 	begun chan struct{}
@@ -30,7 +31,7 @@ func (a attentive) Watch(ctx context.Context, key string, options ...clientv3.Op
 	select {
 	case a.begun <- struct{}{}:
 	default:
-		// Nobody counts any more.
+		// The count is no longer read.
 	}
 	return a.Watcher.Watch(ctx, key, options...)
 }
@@ -205,7 +206,8 @@ func TestSessions(t *testing.T) {
 	fails(t, "keep alive", err, rpctypes.ErrLeaseNotFound)
 }
 
-// TestTransfers moves money between accounts, at every level of isolation, by many at a time. None is lost.
+// TestTransfers moves money between accounts, at every level of isolation, by many at a time. None
+// is lost.
 func TestTransfers(t *testing.T) {
 	for _, level := range []concurrency.Isolation{
 		concurrency.SerializableSnapshot, concurrency.Serializable, concurrency.RepeatableReads,

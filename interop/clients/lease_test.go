@@ -70,7 +70,8 @@ func TestLeasesThatAreNot(t *testing.T) {
 	ends(t, ended)
 }
 
-// TestLeaseOverARestart is kept alive by a client that finds the server again, and is given its whole time after it.
+// TestLeaseOverARestart is kept alive by a client that finds the server again, and is given its
+// whole time after it.
 func TestLeaseOverARestart(t *testing.T) {
 	t.Parallel()
 	ctx, s := within(t), alone(t)

@@ -94,7 +94,8 @@ func revisionsIn(t *testing.T, path string) int {
 	return count
 }
 
-// TestNoSpace raises an alarm, which stands until it is disarmed, and all the while reads and deletes go on.
+// TestNoSpace raises an alarm, which stands until it is disarmed, and all the while reads and
+// deletes go on.
 func TestNoSpace(t *testing.T) {
 	t.Parallel()
 	ctx, s := within(t), alone(t, "--quota-backend-bytes=1000000")

@@ -46,7 +46,8 @@ func TestBarrier(t *testing.T) {
 	passed.over(t)
 }
 
-// TestDoubleBarrier lets nobody in before all have come, and nobody out before all want to go.
+// TestDoubleBarrier checks that no client enters before all have arrived, and none leaves before
+// all are ready to.
 func TestDoubleBarrier(t *testing.T) {
 	const workers = 4
 	barriers, clients := make([]*recipe.DoubleBarrier, workers), make([]*clientv3.Client, workers)
@@ -72,7 +73,8 @@ func TestDoubleBarrier(t *testing.T) {
 	all((*recipe.DoubleBarrier).Leave)
 }
 
-// TestReadersAndAWriter has the writer wait for one reader after the other, and a later reader for the writer.
+// TestReadersAndAWriter has the writer wait for one reader after the other, and a later reader for
+// the writer.
 func TestReadersAndAWriter(t *testing.T) {
 	var clients [4]*clientv3.Client
 	var locks [4]*recipe.RWMutex

@@ -40,7 +40,8 @@ func revisions(t *testing.T, watch clientv3.WatchChan, count int) []int64 {
 	return seen
 }
 
-// TestWatchOutlivesTheServer sees every change once and in order, over a stop, a kill and what was written in between.
+// TestWatchOutlivesTheServer sees every change once and in order, over a stop, a kill and what was
+// written in between.
 func TestWatchOutlivesTheServer(t *testing.T) {
 	t.Parallel()
 	ctx, s := within(t), alone(t)
@@ -92,7 +93,8 @@ func TestWatchOfWhatWasCompacted(t *testing.T) {
 	compacted(t, client.Watch(ctx, "k", clientv3.WithRev(2)), last)
 }
 
-// TestWatchOfWhatWasCompactedMeanwhile has seen some, and is told so when it finds the server again.
+// TestWatchOfWhatWasCompactedMeanwhile has seen some, and is told so when it finds the server
+// again.
 func TestWatchOfWhatWasCompactedMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*server, *testing.T){"stop": (*server).stop, "kill": (*server).kill} {

@@ -26,7 +26,8 @@ func TestLeasing(t *testing.T) {
 
 	got(one.Put(ctx, key, "1"))(t)
 	equal(t, "through the cache", value(t, one, key), "1")
-	// Another may write only once the first has given its lease back, and so the first does not see what was.
+	// Another may write only once the first has given its lease back, and so the first does not see
+	// what was.
 	got(other.Put(ctx, key, "2"))(t)
 	equal(t, "after another wrote", value(t, one, key), "2")
 	swapped := got(one.Txn(ctx).

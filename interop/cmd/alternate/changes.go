@@ -80,7 +80,7 @@ func (p *play) changeKeys(ctx context.Context) error {
 	return err
 }
 
-// firstLease is beyond those that a directory may begin with.
+// firstLease is larger than the lease ids of the initial directories.
 const firstLease = 1 << 20
 
 // changeLeases grants some, which stay, and revokes one of an earlier turn.
@@ -152,7 +152,8 @@ func (p *play) defragment(ctx context.Context) error {
 	return err
 }
 
-// upToDate waits until the files say which version they are of, which servers see to when they find the time.
+// upToDate waits until the files say which version they are of, which servers see to when they find
+// the time.
 func (p *play) upToDate(ctx context.Context) error {
 	return cluster.Until(ctx, "the version of the files", func(ctx context.Context) error {
 		state, err := p.client.Status(ctx, p.cluster.Members[0].Endpoint())

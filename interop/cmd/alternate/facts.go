@@ -17,7 +17,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// facts is all that a server knows and another must know after it: each kind of thing as lines of text.
+// facts is all that a server knows and another must know after it: each kind of thing as lines of
+// text.
 type facts struct {
 	// revision is when keys were like that.
 	revision  int64
@@ -117,7 +118,8 @@ func (f *facts) keys(ctx context.Context, p *play) ([]string, error) {
 	return append(texts(all.Kvs), fmt.Sprintf("revision %d", f.revision)), nil
 }
 
-// longest is how much of a value is kept in a line. What is beyond it has its length there, and is in the hash.
+// longest is how much of a value is kept in a line. What is beyond it has its length there, and is
+// in the hash.
 const longest = 40
 
 func texts(kvs []*mvccpb.KeyValue) []string {

@@ -80,8 +80,8 @@ func (p *play) killUnderLoad(ctx context.Context) error {
 	return errors.Join(err, p.closed())
 }
 
-// check looks for what was acknowledged, and for what was there before. A writer's next key may be there too: it was on
-// its way.
+// check looks for what was acknowledged, and for what was there before. A writer's next key may be
+// there too: it was on its way.
 func (l *load) check(before, found *facts) error {
 	for key, value := range before.values {
 		if found.values[key] != value {
@@ -98,7 +98,7 @@ func (l *load) check(before, found *facts) error {
 			}
 		}
 		if _, there := found.values[l.key(writer, count+1)]; there {
-			return fmt.Errorf("%s, which nobody wrote", l.key(writer, count+1))
+			return fmt.Errorf("%s, which was never written", l.key(writer, count+1))
 		}
 	}
 	return nil

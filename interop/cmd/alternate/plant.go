@@ -50,7 +50,8 @@ var plants = []plant{
 	{"users", "authUsers", remove, loaded},
 }
 
-// findPlanted takes some turns for each plant, then changes the files, and has one more server look at them.
+// findPlanted takes some turns for each plant, then changes the files, and has one more server look
+// at them.
 func (c *config) findPlanted(ctx context.Context, name string) error {
 	found := 0
 	for _, plant := range plants {
@@ -91,7 +92,7 @@ func (c *config) findOne(ctx context.Context, plant plant) error {
 	}
 	switch err := p.arrive(ctx); {
 	case err == nil:
-		return errors.New("nobody noticed")
+		return errors.New("the planted change was not detected")
 	case !strings.Contains(err.Error(), plant.finds+"\n"):
 		return fmt.Errorf("something else was noticed: %w", err)
 	}

@@ -27,14 +27,14 @@ const (
 	killedUnderLoad
 )
 
-// uncommitted has a server keep what it is told in its log alone for as long as it can, so that whoever comes after a kill
-// must find it there.
+// uncommitted makes a server keep writes in its log only for as long as possible, so that after a
+// kill the next server must recover them from the log.
 var uncommitted = []string{"--backend-batch-interval=1h", "--snapshot-count=100000"}
 
 // turnPatience is how long a turn may take.
 const turnPatience = 3 * time.Minute
 
-// play is a directory and whoever has it at the moment.
+// play is a data directory and the server that currently runs on it.
 type play struct {
 	*config
 	data  string
@@ -44,7 +44,8 @@ type play struct {
 
 	cluster *cluster.Cluster
 	client  *clientv3.Client
-	// known is what the last server knew, before the load if it was killed under one. It is nil before the first turn.
+	// known is what the last server knew, before the load if it was killed under one. It is nil before
+	// the first turn.
 	known *facts
 	// acked is what was acknowledged before a kill under load.
 	acked  *load
@@ -111,7 +112,8 @@ func (p *play) arrive(ctx context.Context) error {
 	return nil
 }
 
-// compare looks for differences from what was known. After a load, that is still known of the revision before it.
+// compare looks for differences from what was known. After a load, that is still known of the
+// revision before it.
 func (p *play) compare(ctx context.Context, found *facts) error {
 	if p.acked == nil {
 		return p.known.same(found)
@@ -177,7 +179,7 @@ func (p *play) begin(ctx context.Context) error {
 	return p.login()
 }
 
-// login connects as whoever may see everything.
+// login connects as a user who may read everything.
 func (p *play) login() error {
 	user, password := "", ""
 	if p.locked {

@@ -22,7 +22,8 @@ func learnerLife(ctx context.Context, c *cluster.Cluster) error {
 	})
 }
 
-// neverStarted adds a member that never runs, through a follower, which passes the changes on to its leader.
+// neverStarted adds a member that never runs, through a follower, which passes the changes on to
+// its leader.
 func neverStarted(ctx context.Context, c *cluster.Cluster) error {
 	leader, err := c.Leader(ctx)
 	if err != nil {

@@ -128,7 +128,8 @@ func leases(ctx context.Context, c *cluster.Cluster) error {
 	)
 }
 
-// leaseCheckpoint waits for the leader to write down how much of a long lease is left, which it does every five minutes.
+// leaseCheckpoint waits for the leader to write down how much of a long lease is left, which it
+// does every five minutes.
 func leaseCheckpoint(ctx context.Context, c *cluster.Cluster) error {
 	err := all(ctx, c, func(ctx context.Context, client *clientv3.Client) error {
 		grant := &etcdserverpb.LeaseGrantRequest{ID: 79, TTL: 3600}

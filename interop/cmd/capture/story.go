@@ -22,8 +22,8 @@ type step struct {
 	do    func(context.Context, *cluster.Cluster) error
 }
 
-// story is what the cluster lives through, each step for the sake of the
-// bytes named beside it. It ends with all members stopped.
+// story is what the cluster lives through, each step for the sake of the bytes named beside it. It
+// ends with all members stopped.
 func story(want options) []step {
 	steps := []step{
 		// Bootstrap entries, cluster version, member attributes; no pre-vote in the first life.
@@ -132,8 +132,8 @@ func without(path string) func(context.Context, *cluster.Cluster) error {
 	}
 }
 
-// isolateFollower lets a follower miss its leader for a while. Without
-// pre-vote it comes back with a higher term, and the others must answer it.
+// isolateFollower lets a follower miss its leader for a while. Without pre-vote it comes back with
+// a higher term, and the others must answer it.
 func isolateFollower(ctx context.Context, c *cluster.Cluster) error {
 	leader, err := c.Leader(ctx)
 	if err != nil {
@@ -144,7 +144,7 @@ func isolateFollower(ctx context.Context, c *cluster.Cluster) error {
 	if err := put(ctx, leader, "missed", 10); err != nil {
 		return err
 	}
-	// Time for a few elections, which nobody outside the member can see.
+	// Time for a few elections, which are invisible outside the member.
 	if err := pause(ctx, 2*time.Second); err != nil {
 		return err
 	}
@@ -152,9 +152,9 @@ func isolateFollower(ctx context.Context, c *cluster.Cluster) error {
 	return c.Settle(ctx)
 }
 
-// refuseVotes lets a follower that has missed entries ask another for its
-// vote, which must refuse. Its answer, and its own call for votes, are lost on
-// the way: otherwise it would soon lead, and the question be settled too early.
+// refuseVotes lets a follower that has missed entries ask another for its vote, which must refuse.
+// Its answer, and its own call for votes, are lost on the way: otherwise it would soon lead, and
+// the question be settled too early.
 func refuseVotes(ctx context.Context, c *cluster.Cluster) error {
 	leader, err := c.Leader(ctx)
 	if err != nil {
@@ -166,7 +166,8 @@ func refuseVotes(ctx context.Context, c *cluster.Cluster) error {
 	if err := put(ctx, leader, "missed", 3); err != nil {
 		return err
 	}
-	// Alone for a while, it is some terms ahead; else the other's own elections could keep past its requests.
+	// Alone for a while, it is some terms ahead; else the other's own elections could keep past its
+	// requests.
 	if err := pause(ctx, 2*time.Second); err != nil {
 		return err
 	}
@@ -197,7 +198,8 @@ func refusals(c *cluster.Cluster) int {
 	return count
 }
 
-// lagFollower leaves a follower so far behind that its next entries are gone from the leader's memory.
+// lagFollower leaves a follower so far behind that its next entries are gone from the leader's
+// memory.
 func lagFollower(ctx context.Context, c *cluster.Cluster) error {
 	leader, err := c.Leader(ctx)
 	if err != nil {
@@ -210,7 +212,8 @@ func lagFollower(ctx context.Context, c *cluster.Cluster) error {
 		return err
 	}
 	c.Net.Heal()
-	// A member reports as applied the index of an entry, never that of a snapshot: it takes an entry after the snapshot to see it arrive.
+	// A member reports as applied the index of an entry, never that of a snapshot: it takes an entry
+	// after the snapshot to see it arrive.
 	return cluster.Until(ctx, "the snapshot", func(ctx context.Context) error {
 		return errors.Join(put(ctx, leader, "after-snapshot", 1), c.Agree(ctx))
 	})

@@ -19,7 +19,8 @@ func milliseconds(name string, d time.Duration) figure { return figure{name, d.S
 
 func microseconds(name string, d time.Duration) figure { return figure{name, d.Seconds() * 1e6, "µs"} }
 
-// printRows writes a row for each figure: medians, in brackets the least and the most, and the ratio of the medians.
+// printRows writes a row for each figure: medians, in brackets the least and the most, and the
+// ratio of the medians.
 func printRows(theirs, ours [][]figure) {
 	for i, f := range theirs[0] {
 		a, b := column(theirs, i), column(ours, i)

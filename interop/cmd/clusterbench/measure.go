@@ -28,7 +28,8 @@ const (
 	fillers = 64
 	// largeBytes is the size of the values that a snapshot is made of.
 	largeBytes = 64 << 10
-	// failoverPatience is when a put counts as lost that was on its way when the leader went: how exact a failover is.
+	// failoverPatience is when a put counts as lost that was on its way when the leader went: how
+	// exact a failover is.
 	failoverPatience = 50 * time.Millisecond
 	// startPoll is how often a member is tried that has just been started.
 	startPoll = 5 * time.Millisecond
@@ -120,7 +121,8 @@ func putAll(ctx context.Context, kv pb.KVClient, client int, measuring, done *at
 	return latencies, nil
 }
 
-// failover kills the leader while a client at each of the others puts, and takes the time until one of them is answered.
+// failover kills the leader while a client at each of the others puts, and takes the time until one
+// of them is answered.
 func failover(ctx context.Context, t *three, _ effort) ([]figure, error) {
 	leader, _, err := t.leader(ctx)
 	if err != nil {
@@ -179,7 +181,8 @@ func catchUpSnapshot(ctx context.Context, t *three, e effort) ([]figure, error) 
 	return []figure{milliseconds(fmt.Sprintf("catch up with %d MB, by a snapshot", e.megabytes), took)}, err
 }
 
-// catchUp stops a follower, puts, and takes the time from its start until it has applied what the leader has.
+// catchUp stops a follower, puts, and takes the time from its start until it has applied what the
+// leader has.
 func (t *three) catchUp(ctx context.Context, puts, size int) (time.Duration, error) {
 	leader, follower, err := t.leader(ctx)
 	if err != nil {
@@ -216,7 +219,8 @@ func (t *three) catchUp(ctx context.Context, puts, size int) (time.Duration, err
 	}
 }
 
-// listening waits until a member takes connections. A gRPC client that found nobody would wait a second before it tries again.
+// listening waits until a member accepts connections. A gRPC client whose first attempt fails would
+// back off for a second.
 func listening(ctx context.Context, m *cluster.Member) {
 	for ctx.Err() == nil {
 		if conn, err := net.Dial("tcp", m.Endpoint()); err == nil {

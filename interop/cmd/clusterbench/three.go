@@ -70,7 +70,7 @@ func (t *three) leader(ctx context.Context) (leader, follower *cluster.Member, e
 				return nil
 			}
 		}
-		return errors.New("nobody leads")
+		return errors.New("no leader")
 	})
 	return leader, follower, err
 }

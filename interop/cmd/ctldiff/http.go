@@ -11,10 +11,11 @@ import (
 	"strings"
 )
 
-// asks follows nobody anywhere: where one is sent to is part of an answer.
+// asks follows no redirects, since a redirect is part of the response.
 var asks = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
-// request makes an HTTP request: method, path, perhaps headers such as @Accept:text/plain, and perhaps a body.
+// request makes an HTTP request: method, path, perhaps headers such as @Accept:text/plain, and
+// perhaps a body.
 func request(ctx context.Context, endpoint string, words []string) answer {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -45,7 +46,8 @@ func request(ctx context.Context, endpoint string, words []string) answer {
 	return answer{code: response.StatusCode, out: headersOf(response) + compact(body)}
 }
 
-// headersOf are the headers and trailers of an answer, but for the time of day and, of what has blanks by chance, the length.
+// headersOf are the headers and trailers of an answer, but for the time of day and, of what has
+// blanks by chance, the length.
 func headersOf(response *http.Response) string {
 	var lines []string
 	isJSON := response.Header.Get("Content-Type") == "application/json"
@@ -68,7 +70,8 @@ func headersOf(response *http.Response) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// compact takes the blanks out of JSON, of which Go's protobuf library has some or none, as each build decides by chance.
+// compact takes the blanks out of JSON, of which Go's protobuf library has some or none, as each
+// build decides by chance.
 func compact(body []byte) string {
 	var without bytes.Buffer
 	if json.Compact(&without, body) != nil {

@@ -108,7 +108,8 @@ func (j *job) has(text string) bool {
 	return at >= 0
 }
 
-// quiet is how long nothing must have been printed: what is waited for may be in the middle of something.
+// quiet is how long nothing must have been printed: what is waited for may be in the middle of
+// something.
 const quiet = 200 * time.Millisecond
 
 // interrupt ends the command when it has nothing more to say.

@@ -86,7 +86,8 @@ func (p *plant) falsify(statement script.Statement, a *answer) {
 // atATime is how many plays go on at once: their servers mostly wait for their own election.
 const atATime = 4
 
-// findPlanted plays the scripts once for each way to falsify an answer, and expects exactly that difference.
+// findPlanted plays the scripts once for each way to falsify an answer, and expects exactly that
+// difference.
 func (c *config) findPlanted(ctx context.Context, scripts []string, name string) error {
 	chosen := slices.Clone(plants)
 	if name != "all" {

@@ -36,7 +36,8 @@ type play struct {
 	differences []string
 }
 
-// run does each statement on both sides. It ends early where one side cannot go on, which is a difference if it is ours.
+// run does each statement on both sides. It ends early where one side cannot go on, which is a
+// difference if it is ours.
 func (p *play) run(ctx context.Context, statements []script.Statement) error {
 	for _, statement := range statements {
 		theirs, ours := p.both(func(s *side) answer { return s.do(ctx, statement) })

@@ -55,7 +55,7 @@ func (s *side) begin(ctx context.Context, flags []string) error {
 	return s.cluster.Members[0].Ready(ctx)
 }
 
-// on starts the server on a directory that somebody else has made.
+// on starts the server on an existing directory.
 func (s *side) on(ctx context.Context, dir string) error {
 	s.cluster.Close()
 	c, err := cluster.Existing(s.binary, "m1", dir)

@@ -55,7 +55,8 @@ func (s *side) close() {
 	}
 }
 
-// finish is what comes of the end of a script: everything has been looked at, and the server ends well.
+// finish is what comes of the end of a script: everything has been looked at, and the server ends
+// well.
 func (s *side) finish() answer {
 	if left := slices.Sorted(maps.Keys(s.jobs)); len(left) > 0 {
 		return answer{failed: fmt.Errorf("neither ended nor joined: %s", strings.Join(left, ", "))}
@@ -143,8 +144,8 @@ func (s *side) process(ctx context.Context, verb script.Verb, words []string) *e
 	return run
 }
 
-// environment says what every command is told: where the server is, and that this machine may be busy. What a flag says
-// must not be said here too.
+// environment says what every command is told: where the server is, and that this machine may be
+// busy. What a flag says must not be said here too.
 func (s *side) environment(words []string) []string {
 	var pairs []string
 	for _, told := range [][3]string{

@@ -15,11 +15,12 @@ import (
 	"bowline/interop/internal/cluster"
 )
 
-// loggedEntries is more than this life writes, so that no snapshot is taken and the log begins at the beginning.
+// loggedEntries is more than this life writes, so that no snapshot is taken and the log begins at
+// the beginning.
 const loggedEntries = "--snapshot-count=100000"
 
-// logged puts every kind of entry into a log that is kept from the first one on. What the members' databases hold in
-// the end is what must come of applying it.
+// logged puts every kind of entry into a log that is kept from the first one on. What the members'
+// databases hold in the end is what must come of applying it.
 var logged = []step{
 	{"mixed writes", mixed},
 	{"leases", with(leases)},

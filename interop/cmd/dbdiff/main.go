@@ -1,5 +1,5 @@
-// Dbdiff compares the database that an etcd left with the one that came of
-// applying its log, record by record, and prints where they differ.
+// Dbdiff compares the database that an etcd left with the one that came of applying its log, record
+// by record, and prints where they differ.
 //
 //	dbdiff [-version 3.5] THEIRS OURS
 //
@@ -59,7 +59,7 @@ func main() {
 	log.Printf("%d records, all the same", len(theirs))
 }
 
-// read lists all records of a file, those that may differ left out or made the same.
+// read lists all records of a file. Records that may differ are left out or normalised.
 func read(path string, version semver.Version) ([]record, error) {
 	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true})
 	if err != nil {

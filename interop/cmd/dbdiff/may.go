@@ -9,7 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// difference is one that is to be expected, from etcd of some versions, in a record or in a whole bucket.
+// difference is one that is to be expected, from etcd of some versions, in a record or in a whole
+// bucket.
 type difference struct {
 	since, before semver.Version
 	bucket, key   string
@@ -22,17 +23,20 @@ var always = minor(math.MaxInt64)
 
 // mayDiffer is all that may differ.
 var mayDiffer = []difference{
-	// No entry says which version of what is stored this is: since 3.6 each member finds out and writes it down by itself,
-	// a few seconds after the cluster's version has changed.
+	// No entry says which version of what is stored this is: since 3.6 each member finds out and
+	// writes it down by itself, a few seconds after the cluster's version has changed.
 	{before: always, bucket: "meta", key: "storageVersion"},
-	// 3.5.1 takes the addresses that a member publishes for another member of the same id, and does not save them.
+	// 3.5.1 takes the addresses that a member publishes for another member of the same id, and does
+	// not save them.
 	{since: minor(5), before: minor(6), bucket: "members", same: withoutClientURLs},
-	// Until 3.5 the index of an entry that changes nothing, such as a new leader's first, was saved with the next change.
+	// Until 3.5 the index of an entry that changes nothing, such as a new leader's first, was saved
+	// with the next change.
 	{before: minor(5), bucket: "meta", key: "consistent_index"},
 	// The term of the applied index, and the configuration, have been in the database since 3.5.
 	{before: minor(5), bucket: "meta", key: "term"},
 	{before: minor(5), bucket: "meta", key: "confState"},
-	// Until 3.5 the log had passwords as they were typed, and every member salted and hashed them for itself.
+	// Until 3.5 the log had passwords as they were typed, and every member salted and hashed them for
+	// itself.
 	{before: minor(5), bucket: "authUsers", same: withoutPassword},
 }
 

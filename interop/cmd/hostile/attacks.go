@@ -9,7 +9,8 @@ import (
 type volume struct {
 	// connections at a time.
 	connections int
-	// perSecond is how many frames, requests or new connections there are at most, over all connections.
+	// perSecond is how many frames, requests or new connections there are at most, over all
+	// connections.
 	perSecond int
 	// bytes that a connection sends at most before it only trickles, or that are asked for.
 	bytes int
@@ -20,7 +21,7 @@ type attack struct {
 	name string
 	// tls says that the server is to speak TLS.
 	tls bool
-	// keys of so many bytes each are put before, for those who read.
+	// keys of this many bytes each are put first, for attacks that read.
 	keys, keyBytes int
 	// full is what both servers are measured with, brief what a check takes.
 	full, brief volume
@@ -30,12 +31,13 @@ type attack struct {
 }
 
 const (
-	// trickle is how long somebody slow waits before the next byte.
+	// trickle is the time between two bytes of a slow attacker.
 	trickle = 100 * time.Millisecond
-	// returnMax is how long a server may take until it has as many descriptors as before an attack, and as much memory.
+	// returnMax is how long a server may take until it has as many descriptors as before an attack,
+	// and as much memory.
 	returnMax = 20 * time.Second
-	// descriptorSlack and memorySlack (megabytes) are how much more of them it may have then. The allocator keeps what is
-	// free at the end of each of its heaps.
+	// descriptorSlack and memorySlack (megabytes) are how much more of them it may have then. The
+	// allocator keeps what is free at the end of each of its heaps.
 	descriptorSlack = 8
 	memorySlack     = 48
 	// ordinaryMax is how far memory may grow in an attack that has no reason to take any.
@@ -49,7 +51,7 @@ const (
 
 // attacks in the order in which they run and are printed.
 var attacks = []attack{
-	// Those that begin and do not go on.
+	// Attacks that start requests and do not finish them.
 	{name: "silent", full: volume{6000, 3000, 0}, brief: volume{2000, 3000, 0}, growthMax: 64, run: silence},
 	{name: "slow-headers", full: volume{1000, 2000, 0}, brief: volume{300, 1000, 0}, growthMax: ordinaryMax, run: slowHeaders},
 	{name: "slow-bodies", full: volume{200, 400, 5 * megabyte}, brief: volume{60, 200, 5 * megabyte}, growthMax: 340, run: slowBodies},
@@ -74,7 +76,7 @@ var attacks = []attack{
 	{name: "bad-utf8", full: volume{8, 1000, 0}, brief: volume{4, 500, 0}, growthMax: ordinaryMax, run: badUTF8},
 	{name: "gzip-bomb", full: volume{8, 40, 256 * megabyte}, brief: volume{4, 20, 64 * megabyte}, growthMax: 64, run: gzipBomb},
 	{name: "websocket", full: volume{200, 400, 0}, brief: volume{100, 200, 0}, growthMax: 96, run: websockets},
-	// Those who do not read.
+	// Attacks that do not read responses.
 	{name: "zero-window", keys: 64, keyBytes: 128 * kilobyte, full: volume{20, 400, 0}, brief: volume{8, 400, 0}, growthMax: 700, run: zeroWindow},
 	{name: "one-byte-window", keys: 64, keyBytes: 128 * kilobyte, full: volume{8, 8000, 0}, brief: volume{4, 4000, 0}, growthMax: 300, run: oneByteWindow},
 	{name: "unread-pages", full: volume{100, 1000, 0}, brief: volume{50, 500, 0}, growthMax: 96, run: unreadPages},

@@ -90,7 +90,8 @@ func summary(took []time.Duration) figures {
 	return figures{Count: len(took), P50: share(50), P99: share(99), Most: took[len(took)-1]}
 }
 
-// serveFigures is the process of the clients that behave: it prints what they saw for every line that it is sent.
+// serveFigures is the process of the clients that behave: it prints what they saw for every line
+// that it is sent.
 func serveFigures(address, authority string) error {
 	creds := insecure.NewCredentials()
 	if authority != "" {

@@ -12,7 +12,8 @@ import (
 // batch is how many frames are written at once.
 const batch = 64
 
-// flood writes frames as fast as it may. Every other connection reads nothing of what the server has to say to that.
+// flood writes frames as fast as it may. Every other connection reads nothing of what the server
+// has to say to that.
 func flood(ctx context.Context, t *target, v volume, tally *tally, begin func(*session), frames func(*session)) error {
 	return crowd(ctx, v, tally, func(ctx context.Context, pace *pace, n int) error {
 		s, err := t.session(ctx, tally)
@@ -124,7 +125,8 @@ func answeredShortly(s *session) error {
 	}
 }
 
-// referred puts a field of 4000 bytes into the table and then names it 10,000 times, by a byte each: 40 MB in 14 kB.
+// referred puts a field of 4000 bytes into the table and then names it 10,000 times, by a byte
+// each: 40 MB in 14 kB.
 func referred(s *session) []byte {
 	value := make([]byte, 4000)
 	for n := range value {

@@ -20,8 +20,8 @@ func TestVerdict(t *testing.T) {
 		t.Fatal(failures)
 	}
 	for want, spoil := range map[string]func(*story){
-		"saw 1 errors": func(s *story) { s.attack.seen.Coming.Errors = 1 },
-		"were not served": func(s *story) {
+		"got 1 errors": func(s *story) { s.attack.seen.Coming.Errors = 1 },
+		"got no responses": func(s *story) {
 			s.quiet.seen.Coming, s.attack.seen.Coming, s.after.seen.Coming = figures{}, figures{}, figures{}
 		},
 		"memory grew": func(s *story) { s.attack.memory = 61 },

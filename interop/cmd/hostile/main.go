@@ -1,24 +1,22 @@
-// Hostile attacks a member the way strangers on a network can, and looks at what
-// becomes of those who behave: etcd's server and Bowline's, one after the other,
-// over loopback.
+// Hostile attacks a member as any client on the network can, and measures the effect on
+// well-behaved clients: first etcd's server, then Bowline's, over loopback.
 //
 //	hostile [-etcd PROGRAM] [-bowline PROGRAM] [-only slow-headers,...] [-seconds 8]
 //	hostile -check [-bowline PROGRAM] [-only ...] [-seconds 1]
 //
-// For each attack a server starts on a fresh data directory. Two clients that
-// behave, in a process of their own, put and get by turns all the while: one over
-// a connection that stays, one that comes anew for every request. What they see
-// and what the server takes is measured three times:
+// For each attack a server starts on a fresh data directory. Two clients that behave, in a process
+// of their own, put and get by turns all the while: one over a connection that stays, one that
+// comes anew for every request. What they see and what the server takes is measured three times:
 //
 //	quiet ──────── attack ──────── after
 //	               └ what attacks.go grants: connections, so many a second, bytes
 //
-// With -check only Bowline is attacked, with less, and it must keep to what
-// attacks.go demands: no error for those who behave, memory within a bound, memory
-// and descriptors back afterwards, and nothing in its log that says panic.
+// With -check it attacks only Bowline, with less load, and checks the limits in attacks.go: no
+// error for well-behaved clients, bounded memory, memory and descriptors released afterwards, and
+// no panic in the log.
 //
-// Memory is what a process has for itself (RssAnon): the pages of a mapped database
-// are the system's cache. It is looked at every 20 ms, and the most counts.
+// Memory is what a process has for itself (RssAnon): the pages of a mapped database are the
+// system's cache. It is looked at every 20 ms, and the most counts.
 package main
 
 import (

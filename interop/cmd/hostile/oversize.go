@@ -17,7 +17,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// asked sends one request of HTTP/1 and waits for the answer, of which it reads no more than the beginning.
+// asked sends one request of HTTP/1 and waits for the answer, of which it reads no more than the
+// beginning.
 func asked(ctx context.Context, t *target, tally *tally, write func(net.Conn) error) error {
 	conn, err := t.connect(ctx, tally)
 	if err != nil {

@@ -15,14 +15,15 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// Attackers come from 127.0.0.2 to 127.0.0.9 by turns, so that they have ports of their own: those who behave must not run out of them,
-// and neither must an attack, because of those before it, whose ports rest for a minute.
+// Attackers use the addresses 127.0.0.2 to 127.0.0.9 in turn, so that neither well-behaved clients
+// nor later attacks run out of ports: a closed port stays in TIME_WAIT for a minute.
 const (
 	firstAttacker = 2
 	attackers     = 8
 )
 
-// attackerDialer gives out ports only when it connects: to look for one that is free for everybody takes longer the more rest.
+// attackerDialer chooses a port at connect (IP_BIND_ADDRESS_NO_PORT): a search at bind takes longer
+// the more ports are in TIME_WAIT.
 func attackerDialer(turn int64) net.Dialer {
 	from := &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(firstAttacker+turn%attackers))}
 	return net.Dialer{LocalAddr: from, Timeout: dialMax, Control: func(_, _ string, conn syscall.RawConn) error {
@@ -123,7 +124,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// crowd keeps so many attackers at it until the context ends. Whoever is cut comes again, at the pace that is given.
+// crowd runs this many attackers until the context ends. A disconnected attacker reconnects at the
+// given pace.
 func crowd(ctx context.Context, v volume, tally *tally, attacker func(ctx context.Context, pace *pace, n int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -160,7 +162,7 @@ func held(ctx context.Context, conn net.Conn) error {
 	return err
 }
 
-// trickled sends a byte now and then, until nobody wants it any more.
+// trickled sends one byte at a time until the connection fails.
 func trickled(ctx context.Context, conn net.Conn, bytes []byte) error {
 	for n := 0; sleep(ctx, trickle); n++ {
 		if _, err := conn.Write(bytes[n%len(bytes) : n%len(bytes)+1]); err != nil {

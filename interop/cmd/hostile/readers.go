@@ -58,7 +58,8 @@ func zeroWindow(ctx context.Context, t *target, v volume, tally *tally) error {
 	})
 }
 
-// oneByteWindow takes long answers a byte at a time, and one of its connections opens a window beyond all measure.
+// oneByteWindow takes long answers a byte at a time, and one of its connections opens a window
+// beyond all measure.
 func oneByteWindow(ctx context.Context, t *target, v volume, tally *tally) error {
 	ask := everything()
 	return crowd(ctx, v, tally, func(ctx context.Context, pace *pace, n int) error {
@@ -167,7 +168,8 @@ func (t *target) write(ctx context.Context, perSecond int, tally *tally) error {
 	return group.Wait()
 }
 
-// websockets watches through them where they are served, with more and more watchers, and reads nothing.
+// websockets watches through them where they are served, with more and more watchers, and reads
+// nothing.
 func websockets(ctx context.Context, t *target, v volume, tally *tally) error {
 	create := maskedFrame([]byte(`{"create_request":{"key":"YmVoYXZlcy8=","range_end":"YmVoYXZlczA="}}`))
 	return crowd(ctx, v, tally, func(ctx context.Context, pace *pace, _ int) error {

@@ -21,7 +21,7 @@ type session struct {
 	fields bytes.Buffer
 	hpack  *hpack.Encoder
 	stream uint32
-	// windows of those who send bodies.
+	// windows of attackers that send bodies.
 	windows *windows
 }
 
@@ -96,7 +96,8 @@ type windows struct {
 	err     error
 }
 
-// follow reads what the server says, and keeps count of what may be sent. It returns once both sides have agreed on that.
+// follow reads what the server says, and keeps count of what may be sent. It returns once both
+// sides have agreed on that.
 func (s *session) follow() error {
 	w := &windows{initial: 65535, all: 65535, streams: map[uint32]int64{}}
 	w.changed = sync.NewCond(&w.mu)

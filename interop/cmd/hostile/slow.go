@@ -26,7 +26,8 @@ func silence(ctx context.Context, t *target, v volume, tally *tally) error {
 	})
 }
 
-// slowHeaders sends the headers of a request a byte at a time: half of them of HTTP/1, half of HTTP/2.
+// slowHeaders sends the headers of a request a byte at a time: half of them of HTTP/1, half of
+// HTTP/2.
 func slowHeaders(ctx context.Context, t *target, v volume, tally *tally) error {
 	return crowd(ctx, v, tally, func(ctx context.Context, _ *pace, n int) error {
 		if n%2 == 0 {
@@ -77,7 +78,8 @@ func slowBodies(ctx context.Context, t *target, v volume, tally *tally) error {
 	})
 }
 
-// answeredOr goes on until the server says something: whoever is answered before the end of a request is turned away.
+// answeredOr continues until the server responds: a response before the end of a request is a
+// refusal.
 func answeredOr(conn net.Conn, goOn func() error) error {
 	answered := make(chan struct{})
 	go func() {
@@ -117,7 +119,8 @@ func slowMessages(ctx context.Context, t *target, v volume, tally *tally) error 
 	})
 }
 
-// halfHandshakes begins TLS and leaves it: a third say nothing, a third half a word, a third a whole one.
+// halfHandshakes begins TLS and leaves it: a third say nothing, a third half a word, a third a
+// whole one.
 func halfHandshakes(ctx context.Context, t *target, v volume, tally *tally) error {
 	hello, err := clientHello()
 	if err != nil {
@@ -149,7 +152,8 @@ func idle(ctx context.Context, t *target, v volume, tally *tally) error {
 	})
 }
 
-// idleTLS is the same, encrypted, with sessions that were resumed where the server lets them be: handshakes cost both sides.
+// idleTLS is the same, encrypted, with sessions that were resumed where the server lets them be:
+// handshakes cost both sides.
 func idleTLS(ctx context.Context, t *target, v volume, tally *tally) error {
 	cache := tls.NewLRUClientSessionCache(1)
 	return crowd(ctx, v, tally, func(ctx context.Context, _ *pace, _ int) error {

@@ -32,7 +32,7 @@ type story struct {
 
 // tally counts what an attack comes to.
 type tally struct {
-	// tried and opened connections, those that the server ended, and requests or frames.
+	// tried and opened connections, connections closed by the server, and requests or frames.
 	tried, opened, cut, did atomic.Int64
 	// begun is closed with the first connection: what an attack prepares is not part of it.
 	begun chan struct{}
@@ -120,7 +120,8 @@ func (p plan) underAttack(a attack, t *target, tally *tally) error {
 	return a.run(ctx, t, volume, tally)
 }
 
-// measure looks at memory while something happens, and asks the clients that behave what they saw of it.
+// measure looks at memory while something happens, and asks the clients that behave what they saw
+// of it.
 func (t *target) measure(behaving *behaving, happens func() error) (phase, error) {
 	var most float64
 	done := make(chan struct{})
@@ -146,7 +147,8 @@ func (t *target) measure(behaving *behaving, happens func() error) (phase, error
 	return phase{seen: seen, memory: most, left: left, descriptors: descriptors}, err
 }
 
-// untilReturned waits until memory and descriptors are what they were in a phase, for as long as they may take.
+// untilReturned waits until memory and descriptors are what they were in a phase, for as long as
+// they may take.
 func (t *target) untilReturned(before phase) time.Duration {
 	begun := time.Now()
 	for time.Since(begun) < returnMax && !t.ended() {
@@ -158,7 +160,7 @@ func (t *target) untilReturned(before phase) time.Duration {
 	return time.Since(begun)
 }
 
-// fill puts keys of so many bytes for those who read.
+// fill puts keys of this many bytes for attacks that read.
 func (t *target) fill(keys, keyBytes int) error {
 	if keys == 0 {
 		return nil
@@ -214,12 +216,13 @@ func (s *story) verdict(a attack) (failures []error) {
 	}
 	for name, phase := range map[string]phase{"quiet": s.quiet, "attack": s.attack, "after": s.after} {
 		if phase.seen.errors() > 0 {
-			fail("those who behave saw %d errors (%s), the first %s", phase.seen.errors(), name, phase.seen.firstError())
+			fail("well-behaved clients got %d errors (%s), the first %s", phase.seen.errors(), name, phase.seen.firstError())
 		}
 	}
-	// A phase may be shorter than a request on a machine that is busy; what takes too long is an error.
+	// A phase may be shorter than a request on a machine that is busy; what takes too long is an
+	// error.
 	if s.served(func(b both) figures { return b.Staying }) == 0 || s.served(func(b both) figures { return b.Coming }) == 0 {
-		fail("those who behave were not served")
+		fail("well-behaved clients got no responses")
 	}
 	if grown := s.attack.memory - s.quiet.memory; grown > a.growthMax {
 		fail("memory grew by %.0f MB, which may be %.0f", grown, a.growthMax)

@@ -34,7 +34,8 @@ const (
 	patience = 30 * time.Second
 )
 
-// start runs a program on a new data directory below a folder, and returns once it takes connections.
+// start runs a program on a new data directory below a folder, and returns once it takes
+// connections.
 func start(program program, folder string, tls bool, flags ...string) (*target, error) {
 	client, err := ports.Free()
 	peer, peerErr := ports.Free()
@@ -124,7 +125,7 @@ func (t *target) stop() error {
 	}
 }
 
-// panicked says whether the log tells of a panic.
+// panicked reports whether the log contains a panic.
 func (t *target) panicked() bool {
 	text, err := os.ReadFile(t.log)
 	return err != nil || bytes.Contains(text, []byte("panic"))
@@ -170,7 +171,8 @@ func (t *target) descriptors() int {
 	return len(entries)
 }
 
-// raiseDescriptorLimit lets this program and the servers that it starts have as many sockets as the machine allows.
+// raiseDescriptorLimit lets this program and the servers that it starts have as many sockets as the
+// machine allows.
 func raiseDescriptorLimit() error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

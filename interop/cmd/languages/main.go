@@ -1,30 +1,29 @@
-// Languages runs programs that were written with the clients people use, in
-// their own languages, against etcd and against us. What each prints is a
-// transcript, which must be the one that is kept of it, whomever it asks.
+// Languages runs programs that were written with the clients people use, in their own languages,
+// against etcd and against us. What each prints is a transcript, which must be the one that is kept
+// of it, whomever it asks.
 //
-//	languages -ours PROGRAM [-etcd bin/etcd] [-modes plain,tls,auth,tls-auth,jwt] [-languages rust,java] [-verbose]
-//	languages -only-etcd              etcd alone: the transcripts are right
-//	languages -only-etcd -write       and if they are not, they are written anew
-//	languages -only-etcd -plant all   answers are falsified under the programs' feet, each of which must be found
+// languages -ours PROGRAM [-etcd bin/etcd] [-modes plain,tls,auth,tls-auth,jwt] [-languages
+// rust,java] [-verbose] languages -only-etcd              etcd alone: the transcripts are right
+// languages -only-etcd -write       and if they are not, they are written anew languages -only-etcd
+// -plant all   answers are falsified under the programs' feet, each of which must be found
 //
 // A program is told where the server is by its environment:
 //
-//	MODE       plain, tls, auth, tls-auth or jwt
-//	ENDPOINT   127.0.0.1:12345
-//	CACERT     what the server's certificate is signed with; CERT and KEY are the client's own (tls, tls-auth)
-//	USERNAME   root, who may do everything, and PASSWORD (auth, tls-auth, jwt); READER and READER_PASSWORD may read below r/ and write nothing
-//	BRIEF      if it is there, what the other modes have shown is left out (tls-auth, jwt)
-//	WORKDIR    a folder for its files
+// MODE       plain, tls, auth, tls-auth or jwt ENDPOINT   127.0.0.1:12345 CACERT     what the
+// server's certificate is signed with; CERT and KEY are the client's own (tls, tls-auth) USERNAME
+// root, who may do everything, and PASSWORD (auth, tls-auth, jwt); READER and READER_PASSWORD may
+// read below r/ and write nothing BRIEF      if it is there, what the other modes have shown is
+// left out (tls-auth, jwt) WORKDIR    a folder for its files
 //
-// It prints one line for each step, `step: result`. A line that begins with @
-// is a request, answered with one line on its input:
+// It prints one line for each step, `step: result`. A line that begins with @ is a request,
+// answered with one line on its input:
 //
 //	@restart        the server is killed, and is there again
 //	@expire         all tokens that were there have run out (auth, tls-auth, jwt)
 //	@status FILE    what etcdutl finds in a snapshot
 //
-// It ends with 0 if it got to its end. Whoever is not asked for in a mode has
-// a reason in table.go.
+// It exits with 0 if it ran to its end. table.go gives the reason for each program that is left out
+// of a mode.
 package main
 
 import (
@@ -46,7 +45,8 @@ import (
 	"bowline/interop/internal/cluster"
 )
 
-// atATime is how many programs run at once: they mostly wait, for elections and for leases to run out.
+// atATime is how many programs run at once: they mostly wait, for elections and for leases to run
+// out.
 const atATime = 8
 
 type config struct {
@@ -116,7 +116,7 @@ func (c *config) prepare(etcd, ours, languageNames, modeNames string) error {
 	return errors.Join(errs[:]...)
 }
 
-// choose takes those that are named, or all if none is.
+// choose returns the named programs, or all if none is named.
 func choose[T any](all []T, names string, nameOf func(T) string) ([]T, error) {
 	if names == "" {
 		return all, nil
@@ -132,7 +132,8 @@ func choose[T any](all []T, names string, nameOf func(T) string) ([]T, error) {
 	return chosen, nil
 }
 
-// compare runs every program in every mode with every server, so that one run tells all differences.
+// compare runs every program in every mode with every server, so that one run tells all
+// differences.
 func (c *config) compare(ctx context.Context) error {
 	begun, failures, steps := time.Now(), make(chan error, c.size()), make(chan int, c.size())
 	var group errgroup.Group
@@ -171,7 +172,7 @@ func (c *config) report(failures <-chan error, steps <-chan int, took time.Durat
 	return nil
 }
 
-// each names every run there is. Those that a library cannot do are left out here and nowhere else.
+// each lists all runs. Only here are runs left out that a library does not support.
 func (c *config) each(run func(language, mode, server)) {
 	for _, m := range c.modes {
 		for _, l := range c.languages {

@@ -18,8 +18,8 @@ const (
 	rootPassword   = "pw"
 	reader         = "reader"
 	readerPassword = "secret"
-	// tokenTTL is for how many seconds a token is good that nobody uses. A program that cannot renew its own must not pause
-	// for so long.
+	// tokenTTL is the lifetime of an unused token, in seconds. A program that cannot renew its token
+	// must not pause for that long.
 	tokenTTL = 5
 	// signedTTL is the same for a token that no use prolongs.
 	signedTTL = 2 * tokenTTL
@@ -38,7 +38,7 @@ type mode struct {
 	environment func(*certs.Files) []string
 	// secure is whether it takes TLS to reach the server.
 	secure bool
-	// brief is for those who differ from others in who is let in alone: the rest is left out.
+	// brief is set for modes that differ only in authentication: their programs skip the other steps.
 	brief bool
 }
 
@@ -57,7 +57,7 @@ var modes = []mode{
 		secure:      true,
 	},
 	{name: "auth", flags: authFlags, prepare: lockUp, environment: authEnvironment},
-	// Whoever says no name is the one of their certificate, who may read.
+	// A client without a user name is the user of its certificate, who may read.
 	{
 		name:  "tls-auth",
 		flags: func(c *certs.Files) []string { return append(tlsFlags(c), authFlags(c)...) },
@@ -96,7 +96,7 @@ func authEnvironment(*certs.Files) []string {
 	return []string{"USERNAME=root", "PASSWORD=" + rootPassword, "READER=" + reader, "READER_PASSWORD=" + readerPassword}
 }
 
-// knowClient makes a user of the name that is in the certificate of clients, who may read below a prefix.
+// knowClient creates the user named in the client certificate, who may read below a prefix.
 func knowClient(ctx context.Context, m *cluster.Member) error {
 	return m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
 		_, userErr := client.UserAddWithOptions(ctx, certs.ClientName, "", &clientv3.UserAddOptions{NoPassword: true})
@@ -107,7 +107,7 @@ func knowClient(ctx context.Context, m *cluster.Member) error {
 	})
 }
 
-// lockUp makes root and a user who may read below a prefix, and turns auth on.
+// lockUp creates root and a user who may read below a prefix, and enables auth.
 func lockUp(ctx context.Context, m *cluster.Member) error {
 	return m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
 		var errs [8]error
@@ -123,8 +123,8 @@ func lockUp(ctx context.Context, m *cluster.Member) error {
 	})
 }
 
-// expire waits until tokens have run out that nobody uses, by the example of a new one. To ask whether it still is good would
-// prolong it, so it is asked only when it should not be.
+// expire waits until unused tokens have expired. It tests a new token once its lifetime is over,
+// since using it earlier would renew it.
 func expire(ctx context.Context, m *cluster.Member) error {
 	return m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
 		token, err := client.Authenticate(ctx, "root", rootPassword)

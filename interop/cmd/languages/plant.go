@@ -113,7 +113,8 @@ func (p *plant) falsify(text []byte) []byte {
 	return told
 }
 
-// findPlanted deceives each program in each way, and expects that its transcript is not what it should be.
+// findPlanted deceives each program in each way, and expects that its transcript is not what it
+// should be.
 func (c *config) findPlanted(ctx context.Context, name string) error {
 	var group errgroup.Group
 	group.SetLimit(atATime)

@@ -168,7 +168,8 @@ func (p *play) restart(ctx context.Context) error {
 	return m.Ready(ctx)
 }
 
-// snapshotStatus is how many keys a snapshot has, up to which revision, by etcd's own tool, which also looks whether it is whole.
+// snapshotStatus is how many keys a snapshot has, up to which revision, by etcd's own tool, which
+// also looks whether it is whole.
 func snapshotStatus(ctx context.Context, path string) (string, error) {
 	tool, err := filepath.Abs("bin/etcdutl")
 	if err != nil {

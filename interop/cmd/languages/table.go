@@ -11,7 +11,8 @@ type language struct {
 // enough is why a program is not asked for in the brief modes.
 const enough = "a library that only asks otherwise for what others ask, too"
 
-// languages are all of them. Commands are run in the folder of interop; lib/languages.sh puts there what they need.
+// languages are all of them. Commands are run in the folder of interop; lib/languages.sh puts there
+// what they need.
 var languages = []language{
 	{name: "go", command: []string{"bin/programs/go"}},
 	{name: "raw", command: []string{"bin/programs/raw"}, lacks: map[string]string{"tls-auth": enough, "jwt": enough}},

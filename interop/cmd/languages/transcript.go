@@ -11,7 +11,8 @@ import (
 // differencesShown is how many lines are told that are not as they should be.
 const differencesShown = 10
 
-// differs says where a transcript is not what was expected. Of the steps that are known to differ, each must.
+// differs says where a transcript is not what was expected. Of the steps that are known to differ,
+// each must.
 func differs(expected, actual string, known []string) error {
 	want, got := strings.Split(expected, "\n"), strings.Split(actual, "\n")
 	var told []string

@@ -209,8 +209,8 @@ func porcupineOperations(operations []history.Operation) []porcupine.Operation {
 	return made
 }
 
-// supported returns an error if the model lacks an operation of the history. Leases, compactions and
-// reads at old revisions are already rejected by history.ReadOperations.
+// supported returns an error if the model lacks an operation of the history. Leases, compactions
+// and reads at old revisions are already rejected by history.ReadOperations.
 func supported(operations []history.Operation) error {
 	for _, operation := range operations {
 		if err := supportedRequest(operation.Request); err != nil {

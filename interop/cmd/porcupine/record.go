@@ -56,8 +56,8 @@ func recordBoth(ctx context.Context, dir, bowline, etcd string) ([]string, error
 	return paths, nil
 }
 
-// record runs clients against a single member, kills and restarts it halfway, and writes the history
-// to path.
+// record runs clients against a single member, kills and restarts it halfway, and writes the
+// history to path.
 func record(ctx context.Context, binary *cluster.Binary, dir, path string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err

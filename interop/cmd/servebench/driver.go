@@ -16,8 +16,9 @@ import (
 	"bowline/interop/internal/stats"
 )
 
-// raw passes messages on as the bytes they are: requests are marshalled before anything is measured, and of an answer
-// only the length is looked at. Its name is empty, so that servers see the content type that all clients send.
+// raw passes messages on as the bytes they are: requests are marshalled before anything is
+// measured, and of an answer only the length is looked at. Its name is empty, so that servers see
+// the content type that all clients send.
 type raw struct{}
 
 // received is how long an answer was.
@@ -87,7 +88,8 @@ func marshal(message proto.Message) []byte {
 	return bytes
 }
 
-// step is one request of one of the clients, which waits for the answer. It says how much was done by it.
+// step is one request of one of the clients, which waits for the answer. It says how much was done
+// by it.
 type step func(ctx context.Context) (units int, err error)
 
 // outcome is what clients saw while they were measured.
@@ -121,7 +123,8 @@ func (c *client) run(ctx context.Context, measuring, done *atomic.Bool) error {
 	return nil
 }
 
-// drive has all groups of clients at work at once, and calls around when the measured part begins and ends.
+// drive has all groups of clients at work at once, and calls around when the measured part begins
+// and ends.
 func drive(ctx context.Context, effort effort, groups [][]step, around func() error) ([]outcome, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -181,7 +184,8 @@ type load struct {
 	end        func()
 }
 
-// measured makes a case of a load: how many a second, how long one takes, and what the server uses for it.
+// measured makes a case of a load: how many a second, how long one takes, and what the server uses
+// for it.
 func measured(prepare func(context.Context, *server, effort) (load, error)) func(string, program, effort) ([]figure, error) {
 	return func(folder string, program program, effort effort) ([]figure, error) {
 		return running(folder, program, func(ctx context.Context, s *server) ([]figure, error) {

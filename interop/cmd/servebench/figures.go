@@ -76,7 +76,8 @@ func (t *table) add(program string, figures []figure) {
 	}
 }
 
-// print writes a row for each figure: medians, in brackets the least and the most, and the ratio of the medians.
+// print writes a row for each figure: medians, in brackets the least and the most, and the ratio of
+// the medians.
 func (t *table) print(theirs, ours string) {
 	for _, f := range t.order {
 		a, b := t.values[f.name][theirs], t.values[f.name][ours]

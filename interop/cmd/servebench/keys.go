@@ -72,8 +72,8 @@ func fillTxn(from, to int) *pb.TxnRequest {
 	return &txn
 }
 
-// asking makes a load of clients that each go through requests of their own, drawn at random, whose answers have at
-// least so many bytes.
+// asking makes a load of clients that each go through requests of their own, drawn at random, whose
+// answers have at least so many bytes.
 func asking(s *server, name, method string, count, atLeast int, request func(random uint64) []byte) (load, error) {
 	links, hangUp, err := dialSome(s.endpoint, connections)
 	if err != nil {
@@ -110,8 +110,8 @@ func putLoad(_ context.Context, s *server, effort effort) (load, error) {
 	return asking(s, "put", putMethod, clients, 1, putting(effort))
 }
 
-// putAloneLoad and getAloneLoad have one client, which waits for each answer: what a request takes when nothing can be
-// done for several at once.
+// putAloneLoad and getAloneLoad have one client, which waits for each answer: what a request takes
+// when nothing can be done for several at once.
 func putAloneLoad(_ context.Context, s *server, effort effort) (load, error) {
 	return asking(s, "put, one client", putMethod, 1, 1, putting(effort))
 }
@@ -155,7 +155,7 @@ func rangeLoad(ctx context.Context, s *server, effort effort) (load, error) {
 	})
 }
 
-// pageLoad asks for the first keys of all that follow, as who lists in pages does.
+// pageLoad reads pages: a limited range from a key to the end.
 func pageLoad(ctx context.Context, s *server, effort effort) (load, error) {
 	return listLoad(ctx, s, effort, "page of 500 keys among many", func(from int) *pb.RangeRequest {
 		return &pb.RangeRequest{Key: key(from), RangeEnd: []byte("/registry/things0"), Limit: listed}
@@ -191,7 +191,8 @@ func txnLoad(ctx context.Context, s *server, effort effort) (load, error) {
 // readers ask beside as many writers as there are clients.
 const readers = 8
 
-// measureMixed has some clients read, each over its own connection, while others write as fast as they can.
+// measureMixed has some clients read, each over its own connection, while others write as fast as
+// they can.
 func measureMixed(folder string, program program, effort effort) ([]figure, error) {
 	return running(folder, program, func(ctx context.Context, s *server) ([]figure, error) {
 		if err := fill(ctx, s.endpoint, effort.keys); err != nil {

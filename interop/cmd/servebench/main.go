@@ -1,15 +1,16 @@
-// Servebench measures a running member: etcd's server and Bowline's, as
-// processes on the same disk, asked by the same client over loopback, in turns.
+// Servebench measures a running member: etcd's server and Bowline's, as processes on the same disk,
+// asked by the same client over loopback, in turns.
 //
-//	servebench [-etcd PROGRAM] [-bowline PROGRAM] [-dir DIR] [-only put,get,...] [-rounds 3] [-seconds 6] [-quick]
+// servebench [-etcd PROGRAM] [-bowline PROGRAM] [-dir DIR] [-only put,get,...] [-rounds 3]
+// [-seconds 6] [-quick]
 //
-// Each case runs on a fresh data directory and a fresh process, etcd and Bowline
-// alternating, as often as there are rounds; what is printed are medians with
-// the least and the most. Servers have their default settings but for addresses.
+// Each case runs on a fresh data directory and a fresh process, etcd and Bowline alternating, as
+// often as there are rounds; what is printed are medians with the least and the most. Servers have
+// their default settings but for addresses.
 //
-// The client and the server share the machine's processors, so requests a second
-// say what both take together. What a server takes alone is the processor time of
-// its process over the requests that it answered meanwhile: the figure to look at.
+// The client and the server share the machine's processors, so requests a second say what both take
+// together. What a server takes alone is the processor time of its process over the requests that
+// it answered meanwhile: the figure to look at.
 package main
 
 import (
@@ -123,7 +124,7 @@ func compare(etcd, bowline program, dir string, only []string, effort effort) er
 		}
 		var table table
 		for round := range effort.rounds {
-			// Whoever comes first has the emptier disk cache, so they take turns at that as well.
+			// The first server has the emptier disk cache, so the order alternates too.
 			turn := []program{etcd, bowline}
 			if round%2 == 1 {
 				slices.Reverse(turn)

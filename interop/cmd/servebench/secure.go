@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// security is how everybody speaks: in the open, or over TLS with a certificate that was just made.
+// security is the transport of all connections: plaintext, or TLS with a new certificate.
 type security struct {
 	cert, key string
 	config    *tls.Config

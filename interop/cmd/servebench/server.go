@@ -37,7 +37,8 @@ const (
 	patience  = 2 * time.Minute
 	// ending is how long a server may take to put everything away.
 	ending = 20 * time.Second
-	// ticks a second in which the system counts processor time: fixed for programs, whatever the kernel uses inside.
+	// ticks a second in which the system counts processor time: fixed for programs, whatever the
+	// kernel uses inside.
 	ticks = 100
 )
 
@@ -154,8 +155,9 @@ func (s *server) processorTime() (time.Duration, error) {
 	return processorTime(string(text))
 }
 
-// processorTime takes utime and stime, the 14th and 15th field, out of what the system says of a process. The name,
-// which is the second, may have blanks and brackets in it, so fields are counted from the last bracket.
+// processorTime takes utime and stime, the 14th and 15th field, out of what the system says of a
+// process. The name, which is the second, may have blanks and brackets in it, so fields are counted
+// from the last bracket.
 func processorTime(stat string) (time.Duration, error) {
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 13 {

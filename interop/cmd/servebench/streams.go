@@ -28,8 +28,8 @@ func watchConnectionsLoad(ctx context.Context, s *server, effort effort) (load, 
 	return fanOut(ctx, s, effort, "put to 100 watchers on 100 connections", watchers)
 }
 
-// fanOut has one client put and then wait until every watcher has been told. So events never pile up, and each is
-// sent for itself.
+// fanOut has one client put and then wait until every watcher has been told. So events never pile
+// up, and each is sent for itself.
 func fanOut(ctx context.Context, s *server, effort effort, name string, connections int) (load, error) {
 	links, hangUp, err := dialSome(s.endpoint, connections+1)
 	if err != nil {

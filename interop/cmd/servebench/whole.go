@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// measureStart starts a server on an empty directory and looks at what it takes once it has nothing more to do.
+// measureStart starts a server on an empty directory and looks at what it takes once it has nothing
+// more to do.
 func measureStart(folder string, program program, effort effort) ([]figure, error) {
 	s, figures, err := timedStart(folder, program, "empty")
 	if err != nil {
@@ -33,8 +34,8 @@ func (s *server) idle(effort effort) ([]figure, error) {
 	return append(kept.figures("idle"), used), err
 }
 
-// settling is how many small puts follow a load of large transactions: more than a member keeps in memory of its
-// log, so that what is there are entries of the usual size.
+// settling is the number of small puts after a load of large transactions: more than the in-memory
+// log of a member, so that it holds entries of the usual size.
 const settling = 25_000
 
 // measureManyKeys loads a server, looks at its memory, and starts it again on what it has.
@@ -103,7 +104,8 @@ func settle(ctx context.Context, s *server, effort effort) error {
 	return errors.Join(errs...)
 }
 
-// timedStart says how long it takes until a server answers a put and a get, and until it says that it is ready.
+// timedStart says how long it takes until a server answers a put and a get, and until it says that
+// it is ready.
 func timedStart(folder string, program program, name string) (*server, []figure, error) {
 	s, err := start(program, folder)
 	if err != nil {
@@ -123,7 +125,7 @@ func timedStart(folder string, program program, name string) (*server, []figure,
 	}, nil
 }
 
-// untilAnswered knocks until somebody listens, then puts and gets.
+// untilAnswered retries until the server accepts a connection, then puts and gets.
 func (s *server) untilAnswered() (time.Duration, error) {
 	for {
 		conn, err := net.Dial("tcp", s.endpoint)

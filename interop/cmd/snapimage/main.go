@@ -1,5 +1,5 @@
-// Snapimage prints what the newest snapshot file in a folder says of the
-// members: who votes, and the files of the v2 store, by name.
+// Snapimage prints the membership in the newest snapshot file of a folder: the voters, and the
+// files of the v2 store by name.
 //
 //	snapimage DIR
 //	snapimage -replace OLD=NEW DIR
@@ -8,8 +8,8 @@
 //	/0/members/305db25c258609ea/raftAttributes {"peerURLs":["http://127.0.0.1:10807"]}
 //	/0/version 3.5.0
 //
-// With -replace it changes the text of that image instead, wherever it says
-// OLD, in a file that is as sound as before.
+// With -replace it changes the text of that image instead, wherever it says OLD, in a file that is
+// as sound as before.
 package main
 
 import (

@@ -15,7 +15,8 @@ import (
 	"bowline/interop/internal/workload"
 )
 
-// ttl is long enough for none to expire meanwhile, since etcd's lessor has only the real clock. What they cost does not depend on it.
+// ttl is long enough for none to expire meanwhile, since etcd's lessor has only the real clock.
+// What they cost does not depend on it.
 const ttl = 3600
 
 func measureLease(folder string, effort effort) {
@@ -46,8 +47,9 @@ func newLessor(database backend.Backend) lease.Lessor {
 	return lease.NewLessor(zap.NewNop(), database, nil, lease.LessorConfig{})
 }
 
-// grantAll fills the database. It is not measured: etcd sorts what waits to be committed with each grant that is out
-// of order, so that a million would take minutes, and in order they are not what ours does.
+// grantAll fills the database. It is not measured: etcd sorts what waits to be committed with each
+// grant that is out of order, so that a million would take minutes, and in order they are not what
+// ours does.
 func grantAll(database backend.Backend, ids []lease.LeaseID) {
 	lessor := newLessor(database)
 	for _, id := range slices.Sorted(slices.Values(ids)) {

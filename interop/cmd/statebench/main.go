@@ -9,7 +9,8 @@
 //	watch    cargo bench -p mvcc --bench watch
 //	lease    cargo bench -p lease
 //
-// Databases are opened as a server opens them: a commit every 100 ms or ten thousand changes, synced.
+// Databases are opened as a server opens them: a commit every 100 ms or ten thousand changes,
+// synced.
 package main
 
 import (

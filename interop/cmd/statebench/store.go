@@ -21,7 +21,8 @@ const (
 	keyBytes   = 64
 	valueBytes = 256
 	rangeKeys  = 500
-	// Etcd counts all keys to the end of a range, whatever its limit is, so its ranges are measured for a while and not to a number.
+	// Etcd counts all keys to the end of a range, whatever its limit is, so its ranges are measured
+	// for a while and not to a number.
 	rangesTake = 15 * time.Second
 )
 
@@ -133,7 +134,8 @@ func (b *storeBench) ranges() {
 		request.Revision = revision
 		return b.get(request)
 	})
-	// Only a stream of ranges does without the count. It is here to tell what the count costs, and has no counterpart.
+	// Only a stream of ranges does without the count. It is here to tell what the count costs, and has
+	// no counterpart.
 	b.rangeOften("range of 500 keys, framed, not counted", func(request *pb.RangeRequest) *pb.RangeResponse {
 		return b.getCounted(request, false)
 	})
@@ -172,7 +174,8 @@ func compareRequest(key []byte) *pb.TxnRequest {
 	return &pb.TxnRequest{Compare: []*pb.Compare{compare}, Success: []*pb.RequestOp{put}}
 }
 
-// rangeBesideAWriter finds how long a put takes at most while all keys are ranged over, again and again; and without that.
+// rangeBesideAWriter finds how long a put takes at most while all keys are ranged over, again and
+// again; and without that.
 func (b *storeBench) rangeBesideAWriter() {
 	for _, hasReader := range []bool{false, true} {
 		var done atomic.Bool
@@ -209,7 +212,8 @@ func (b *storeBench) slowestPuts() [3]time.Duration {
 
 // restore opens a store as after a restart.
 func restore(folder string, keys int, what string) {
-	// Etcd's metrics hold on to the store that was opened last, which is to be gone before this one is weighed.
+	// Etcd's metrics hold on to the store that was opened last, which is to be gone before this one is
+	// weighed.
 	inFolder(folder, func(empty string) { withStore(empty, func(mvcc.WatchableKV) {}) })
 	database := openBackend(folder)
 	var store mvcc.WatchableKV

@@ -63,8 +63,9 @@ func measureWatch(folder string, effort effort) {
 	fmt.Println()
 }
 
-// publish puts a key before watchers, of which `interested` want it. A put returns when it is in their channels, so what
-// is timed is the whole put: that with no watcher says what of it is not the watchers'.
+// publish puts a key before watchers, of which `interested` want it. A put returns when it is in
+// their channels, so what is timed is the whole put: that with no watcher says what of it is not
+// the watchers'.
 func (b watchBench) publish(name string, watchers, interested int, what func(int) watched) {
 	withStore(b.folder, func(store mvcc.WatchableKV) {
 		streams := openStreams(store, watchers, 0, what)
@@ -142,7 +143,8 @@ func encode(response mvcc.WatchResponse) []byte {
 	return encoded
 }
 
-// catchUp has watchers begin a thousand revisions ago. Etcd serves 512 at a time, and waits between as long as that took.
+// catchUp has watchers begin a thousand revisions ago. Etcd serves 512 at a time, and waits between
+// as long as that took.
 func (b watchBench) catchUp() {
 	withStore(b.folder, func(store mvcc.WatchableKV) {
 		start := store.Rev() + 1

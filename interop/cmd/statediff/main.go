@@ -1,9 +1,10 @@
 // Statediff puts long random sequences of requests to a real etcd and to our
 // server, and stops at the first answer in which they differ.
 //
-//	statediff -ours SERVER [-etcd bin/etcd] [-seed 1] [-ops 100000] [-mode kv|auth|jwt|all] [-gateway] [-coverage]
-//	statediff -both-etcd ...          compares etcd with itself: there must be no difference
-//	statediff -plant all ...          falsifies answers of one side, in one way after the other, each of which must be found
+// statediff -ours SERVER [-etcd bin/etcd] [-seed 1] [-ops 100000] [-mode kv|auth|jwt|all]
+// [-gateway] [-coverage] statediff -both-etcd ...          compares etcd with itself: there must be
+// no difference statediff -plant all ...          falsifies answers of one side, in one way after
+// the other, each of which must be found
 //
 // A difference is printed with the seed and the index of the step that led to
 // it; -seed SEED -sequences 1 -mode MODE repeats it. What may differ is listed in

@@ -133,7 +133,8 @@ func response(falsify func(*pb.WatchResponse) bool) func([]*pb.WatchResponse) ([
 	}
 }
 
-// fragmented falsifies the first response that comes in several pieces, which are put where the last of them was.
+// fragmented falsifies the first response that comes in several pieces, which are put where the
+// last of them was.
 func fragmented(falsify func([]*pb.WatchResponse) []*pb.WatchResponse) func([]*pb.WatchResponse) ([]*pb.WatchResponse, bool) {
 	return func(responses []*pb.WatchResponse) ([]*pb.WatchResponse, bool) {
 		first := slices.IndexFunc(responses, func(r *pb.WatchResponse) bool { return r.Fragment })

@@ -16,7 +16,8 @@ import (
 	"bowline/interop/internal/scenario"
 )
 
-// lateness is how long after a marker events may still arrive, from a server that had no room for them in time.
+// lateness is how long after a marker events may still arrive, from a server that had no room for
+// them in time.
 const lateness = 3 * time.Second
 
 // sequence is a scenario played by two machines.
@@ -29,7 +30,8 @@ type sequence struct {
 	verbose  bool
 
 	streams map[uint32]*compare.Watch
-	// begun is when the first step was taken, renewed how long after that our leases were last given all their time again.
+	// begun is when the first step was taken, renewed how long after that our leases were last given
+	// all their time again.
 	begun   time.Time
 	renewed time.Duration
 }
@@ -101,7 +103,8 @@ func (s *sequence) watch(ctx context.Context, step scenario.Step) error {
 	return nil
 }
 
-// settle writes the marker, which comes last on every stream that sees it, and compares what came before.
+// settle writes the marker, which comes last on every stream that sees it, and compares what came
+// before.
 func (s *sequence) settle(ctx context.Context, user string) error {
 	for _, m := range []machine.Machine{s.theirs, s.ours} {
 		if err := m.CatchUp(ctx, user); err != nil {
@@ -125,8 +128,8 @@ func (s *sequence) settle(ctx context.Context, user string) error {
 	return nil
 }
 
-// drain compares two streams. Events for which a server had no room in time come after the marker, so there may be
-// another look.
+// drain compares two streams. Events for which a server had no room in time come after the marker,
+// so there may be another look.
 func (s *sequence) drain(ctx context.Context, number uint32, marker int64) error {
 	both := s.streams[number]
 	deadline := time.Now().Add(lateness)
@@ -150,7 +153,8 @@ func (s *sequence) drain(ctx context.Context, number uint32, marker int64) error
 }
 
 const (
-	// lateExpiry is how long a lease may take to run out, with all that it has been granted and given again.
+	// lateExpiry is how long a lease may take to run out, with all that it has been granted and given
+	// again.
 	lateExpiry = 30 * time.Second
 	// lookAgain is how long to wait before it is asked for again.
 	lookAgain = 50 * time.Millisecond

@@ -32,7 +32,7 @@ const (
 
 var bucketName = []byte("key")
 
-// options are those that etcd opens its database with on Linux.
+// options are etcd's options for its database on Linux.
 func options() *bolt.Options {
 	return &bolt.Options{
 		MmapFlags:       syscall.MAP_POPULATE,

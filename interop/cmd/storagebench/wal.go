@@ -61,7 +61,8 @@ func saveAll(log *wal.WAL, batch batch) (took []time.Duration, cpu time.Duration
 	return took, cpuTime() - cpuBefore, nil
 }
 
-// batch is the entries of one save. They are used again for the next, so that making them is not measured.
+// batch is the entries of one save. They are used again for the next, so that making them is not
+// measured.
 type batch []*raftpb.Entry
 
 func newBatch(entries int) batch {

@@ -1,6 +1,6 @@
-// Package compare tells whether two state machines have answered the same.
+// Package compare decides whether two state machines gave the same responses.
 //
-// Not compared is what two servers cannot have in common, and little else:
+// It ignores only properties that differ between any two servers:
 //
 //   - cluster, member and term in a header, and what a token is
 //   - the order of leases, of a lease's keys and of alarms, which etcd takes from a map
@@ -23,8 +23,9 @@ import (
 	"bowline/interop/internal/machine"
 )
 
-// Answers says whether two answers to a request are the same. Of a lease, the other side may have left what has run out
-// in the time from its grant to the last restart, which only that side went through: renewed is the most that can be.
+// Answers returns an error unless two responses to a request are equal. The remaining TTL of a
+// lease may be larger on a side that has restarted, since a restart renews leases; renewed bounds
+// that difference.
 func Answers(request proto.Message, one, other machine.Answer, renewed time.Duration) bool {
 	if one.Code != other.Code || one.Text != other.Text || one.Refused != other.Refused {
 		return false
@@ -36,7 +37,7 @@ func Answers(request proto.Message, one, other machine.Answer, renewed time.Dura
 		proto.Equal(normal(request, one.Reply), normal(request, other.Reply))
 }
 
-// normal is a reply with all that may differ made the same. It is a copy.
+// normal returns a copy of a reply with all properties that may differ normalised.
 func normal(request, reply proto.Message) proto.Message {
 	reply = proto.Clone(reply)
 	if headed, ok := reply.(interface{ GetHeader() *pb.ResponseHeader }); ok {
@@ -61,7 +62,7 @@ func normal(request, reply proto.Message) proto.Message {
 	return reply
 }
 
-// anyToken is the same for all tokens.
+// anyToken replaces all tokens.
 func anyToken(token string) string {
 	if token == "" {
 		return token
@@ -75,10 +76,10 @@ func normalHeader(header *pb.ResponseHeader) {
 	}
 }
 
-// secondsApart is how long one side may be behind the other with a request.
+// secondsApart bounds the time between the same request on both sides, in seconds.
 const secondsApart = 60
 
-// closeInTime says whether about as much is left of a lease on both sides.
+// closeInTime reports whether the remaining TTLs of a lease are close.
 func closeInTime(one, other proto.Message, renewed time.Duration) bool {
 	here, ok := one.(*pb.LeaseTimeToLiveResponse)
 	if !ok {
@@ -92,10 +93,10 @@ func closeInTime(one, other proto.Message, renewed time.Duration) bool {
 	return more >= -secondsApart && more <= secondsApart+int64(renewed.Seconds())
 }
 
-// extension is, in seconds, how much a leader that is new adds to what is left of a lease: an election timeout.
+// extension is the time that a new leader adds to each lease, in seconds: an election timeout.
 const extension = 3
 
-// normalTimeToLive forgets how much is left, which closeInTime looks at, unless it cannot be.
+// normalTimeToLive removes a valid remaining TTL, which closeInTime compares.
 func normalTimeToLive(reply *pb.LeaseTimeToLiveResponse) {
 	slices.SortFunc(reply.Keys, bytes.Compare)
 	if reply.TTL > 0 && reply.TTL <= reply.GrantedTTL+extension {
@@ -111,7 +112,7 @@ func normalTxn(request *pb.TxnRequest, reply *pb.TxnResponse) {
 	}
 	for i, response := range reply.Responses {
 		if i >= len(ops) {
-			// Too many answers: that is a difference, and it stays one.
+			// Too many responses: a difference that remains.
 			return
 		}
 		if inner := response.GetResponseRange(); inner != nil && ops[i].GetRequestRange() != nil {

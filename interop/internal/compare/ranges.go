@@ -8,11 +8,11 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
-// stable is up to how many elements Go sorts by insertion, which leaves equals as they were.
+// stable is the number of elements up to which Go uses insertion sort, which is stable.
 const stable = 12
 
-// normalRange puts equals into the order of their keys, and forgets which of
-// them were kept if the limit cut through them.
+// normalRange puts equals into the order of their keys, and forgets which of them were kept if the
+// limit cut through them.
 func normalRange(request *pb.RangeRequest, reply *pb.RangeResponse) {
 	normalHeader(reply.Header)
 	if request.SortTarget == pb.RangeRequest_KEY || sorted(request, reply) <= stable {
@@ -29,8 +29,9 @@ func normalRange(request *pb.RangeRequest, reply *pb.RangeResponse) {
 	}
 }
 
-// sorted is how many elements etcd has sorted for a reply, or the most that may have been: unless the limit cut some off,
-// those that are there; without an order and filters, one more than the limit; else up to all that are counted.
+// sorted is how many elements etcd has sorted for a reply, or the most that may have been: unless
+// the limit cut some off, those that are there; without an order and filters, one more than the
+// limit; else up to all that are counted.
 func sorted(request *pb.RangeRequest, reply *pb.RangeResponse) int64 {
 	switch {
 	case !reply.More:
@@ -47,7 +48,7 @@ func filtered(request *pb.RangeRequest) bool {
 		request.MinCreateRevision != 0 || request.MaxCreateRevision != 0
 }
 
-// equals counts how many at the start of a sorted list are as one to the sort.
+// equals counts the elements at the start of a sorted list that have equal sort keys.
 func equals(request *pb.RangeRequest, kvs []*mvccpb.KeyValue) int {
 	for n, kv := range kvs {
 		if n > 0 && !same(request, kvs[0], kv) {
@@ -73,8 +74,8 @@ func same(request *pb.RangeRequest, a, b *mvccpb.KeyValue) bool {
 	}
 }
 
-// forget leaves of each element only what it was sorted by. One that no reply may hold, because its key is not in the
-// range or has come before, stays as it is, and so a difference.
+// forget leaves of each element only what it was sorted by. One that no reply may hold, because its
+// key is not in the range or has come before, stays as it is, and so a difference.
 func forget(request *pb.RangeRequest, tie []*mvccpb.KeyValue) {
 	seen := map[string]bool{}
 	for i, kv := range tie {
@@ -96,7 +97,8 @@ func forget(request *pb.RangeRequest, tie []*mvccpb.KeyValue) {
 	}
 }
 
-// within says whether a request asks for a key. No end means that one key, and a zero byte all from there on.
+// within reports whether a request covers a key. No end means one key, a zero byte all keys from
+// there on.
 func within(request *pb.RangeRequest, key []byte) bool {
 	switch end := request.RangeEnd; {
 	case len(end) == 0:

@@ -17,30 +17,33 @@ import (
 //
 //	watch 3   created | put a@5 | put b@5 | delete a@7 | canceled
 //
-// Events of one revision come together, unless they are marked as fragments,
-// which only a watch that asked for them gets, and of which there is a last;
-// beyond that it does not matter in how many responses they come. Everything
-// else is compared as it is. What watches get is not ordered among them.
+// Events of one revision come together, unless they are marked as fragments, which only a watch
+// that asked for them gets, and of which there is a last; beyond that it does not matter in how
+// many responses they come. Everything else is compared as it is. What watches get is not ordered
+// among them.
 type Watch struct {
 	sides [2]side
 }
 
-// side is what one stream has delivered and the other not yet.
+// side is the part of one stream that the other has not delivered yet.
 type side struct {
 	lanes map[lane][]proto.Message
 	// last is the revision at which each watch's last response ended.
 	last map[int64]ending
-	// compacted are the watches that were ended because of a compaction, until their client cancels them.
+	// compacted are the watches that were ended because of a compaction, until their client cancels
+	// them.
 	compacted map[int64]bool
-	// asked are the creations that have not been answered yet, and fragments the watches that want fragments.
+	// asked are the creations that have not been answered yet, and fragments the watches that want
+	// fragments.
 	asked     []*pb.WatchCreateRequest
 	fragments map[int64]bool
-	// whole is set where a response may be of any size: until it has announced a watch, etcd keeps back what there is
-	// for it, and then sends that as it is.
+	// whole is set where a response may be of any size: until it has announced a watch, etcd keeps
+	// back what there is for it, and then sends that as it is.
 	whole bool
 }
 
-// lane is one watch, or the reports of progress, which have a watch id that failed creations have as well.
+// lane is one watch, or the reports of progress, which have a watch id that failed creations have
+// as well.
 type lane struct {
 	id       int64
 	progress bool
@@ -49,8 +52,8 @@ type lane struct {
 // allWatches is the id of reports about a whole stream.
 const allWatches = -1
 
-// maxFragment is what a response with several events stays below, if its watch wants fragments: the default of
-// --max-request-bytes and what etcd adds to it.
+// maxFragment is what a response with several events stays below, if its watch wants fragments: the
+// default of --max-request-bytes and what etcd adds to it.
 const maxFragment = 1536<<10 + 512<<10
 
 type ending struct {
@@ -82,8 +85,8 @@ func (w *Watch) Asked(request *pb.WatchRequest) {
 	}
 }
 
-// Add takes what a side has delivered, when nothing beyond a revision had been written. It fails if that breaks a
-// promise that any server makes.
+// Add takes the responses of a side up to a revision. It returns an error if they break a guarantee
+// of watches.
 func (w *Watch) Add(which int, responses []*pb.WatchResponse, newest int64) error {
 	for _, response := range responses {
 		if err := w.sides[which].add(response, newest); err != nil {
@@ -132,14 +135,15 @@ func (s *side) addPlain(response *pb.WatchResponse) error {
 // created finds out what was asked of a watch.
 func (s *side) created(id int64) error {
 	if len(s.asked) == 0 {
-		return errors.New("a watch that nobody asked for")
+		return errors.New("a watch that was not requested")
 	}
 	s.fragments[id] = s.asked[0].Fragment
 	s.asked = s.asked[1:]
 	return nil
 }
 
-// promises are in order, nothing twice, a revision in one piece, no future and no size that was not asked for.
+// promises are in order, nothing twice, a revision in one piece, no future and no size that was not
+// asked for.
 func (s *side) promises(response *pb.WatchResponse, newest int64) error {
 	revision, err := s.ordered(response)
 	if err != nil {
@@ -189,7 +193,7 @@ func (s *side) unended() (int64, bool) {
 	return 0, false
 }
 
-// Settled forgets what both sides have delivered, and tells the first difference there is beyond it.
+// Settled drops the common responses of both sides, and returns an error for the first difference.
 func (w *Watch) Settled() error {
 	for which, name := range []string{"etcd", "ours"} {
 		if id, is := w.sides[which].unended(); is {
@@ -202,7 +206,8 @@ func (w *Watch) Settled() error {
 		one[at], other[at] = one[at][n:], other[at][n:]
 	}
 	if reports := (lane{allWatches, true}); len(w.sides[0].compacted) > 0 && len(one[reports]) == 0 {
-		// etcd does not answer for a stream on which a compaction ended a watch; that is what it may do and we need not.
+		// etcd does not answer for a stream on which a compaction ended a watch; that is what it may do
+		// and we need not.
 		delete(other, reports)
 	}
 	for _, at := range lanes(one, other) {
@@ -215,7 +220,7 @@ func (w *Watch) Settled() error {
 	return nil
 }
 
-// common counts how many at the start of two lists are equal.
+// common returns the length of the common prefix of two lists.
 func common(one, other []proto.Message) int {
 	n := 0
 	for n < len(one) && n < len(other) && proto.Equal(one[n], other[n]) {
@@ -230,7 +235,7 @@ func lanes(one, other map[lane][]proto.Message) []lane {
 	return all
 }
 
-// shown is how much of a difference is printed.
+// shown bounds the printed part of a difference.
 const shown = 3
 
 func texts(messages []proto.Message) string {

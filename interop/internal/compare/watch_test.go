@@ -107,7 +107,7 @@ func TestPromises(t *testing.T) {
 		"under a header of 6":     {late},
 		"newest revision was 9":   {future},
 		"together with something": {mixed},
-		"nobody asked for":        {created(1, 6), created(2, 6)},
+		"was not requested":       {created(1, 6), created(2, 6)},
 		"was not asked for":       {created(1, 6), fragment(1, 7)},
 	}
 	for why, responses := range cases {

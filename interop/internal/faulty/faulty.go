@@ -1,5 +1,5 @@
-// Package faulty has a server stand on a disk and a clock that fail on demand. The library lib/faulty.c, which is loaded
-// into the server, does it; this tells it what to do.
+// Package faulty controls lib/faulty.c, a library that is preloaded into a server and makes its
+// disk and clock fail on demand.
 package faulty
 
 import (
@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// Ground is what one server stands on.
+// Ground is the faulty disk and clock of one server.
 type Ground struct {
 	library string
 	control *os.File
 }
 
-// Where the parts of struct control in lib/faulty.c are.
+// Offsets of the fields of struct control in lib/faulty.c.
 const (
 	clockAt = 0
 	fullAt  = 8
@@ -23,7 +23,7 @@ const (
 	size    = 16
 )
 
-// New is ground that is firm so far. What the library is told goes through a file at this path.
+// New returns a ground without faults. It controls the library through a file at this path.
 func New(library, path string) (*Ground, error) {
 	library, err := filepath.Abs(library)
 	if err != nil {
@@ -36,12 +36,12 @@ func New(library, path string) (*Ground, error) {
 	return &Ground{library, control}, control.Truncate(size)
 }
 
-// Environment is what a server must be started with.
+// Environment returns the environment variables that load the library.
 func (g *Ground) Environment() []string {
 	return []string{"LD_PRELOAD=" + g.library, "FAULTY=" + g.control.Name()}
 }
 
-// Fill says whether the disk is full.
+// Fill sets whether the disk is full.
 func (g *Ground) Fill(full bool) error {
 	var value uint32
 	if full {
@@ -50,12 +50,12 @@ func (g *Ground) Fill(full bool) error {
 	return g.tell(fullAt, binary.LittleEndian.AppendUint32(nil, value))
 }
 
-// SlowDown says how much longer than usual it takes until something is on the disk.
+// SlowDown sets the additional time that a sync takes.
 func (g *Ground) SlowDown(by time.Duration) error {
 	return g.tell(syncAt, binary.LittleEndian.AppendUint32(nil, uint32(by.Milliseconds())))
 }
 
-// SetClock puts the time of day ahead, or back.
+// SetClock moves the wall clock ahead, or back if negative.
 func (g *Ground) SetClock(ahead time.Duration) error {
 	return g.tell(clockAt, binary.LittleEndian.AppendUint64(nil, uint64(ahead)))
 }
@@ -65,5 +65,5 @@ func (g *Ground) tell(at int64, bytes []byte) error {
 	return err
 }
 
-// Close lets go of the file. Servers that were started keep theirs.
+// Close closes the file. Running servers keep their mapping.
 func (g *Ground) Close() error { return g.control.Close() }

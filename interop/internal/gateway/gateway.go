@@ -1,6 +1,6 @@
-// Package gateway speaks to a server through its JSON gateway, behind the
-// interface that generated gRPC clients call: a unary call is a POST, a stream
-// a websocket, whose messages are the lines of JSON that go either way.
+// Package gateway speaks to a server through its JSON gateway, behind the interface that generated
+// gRPC clients call: a unary call is a POST, a stream a websocket, whose messages are the lines of
+// JSON that go either way.
 package gateway
 
 import (
@@ -23,7 +23,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// paths are where the gateway has the methods that anybody here calls.
+// paths maps gRPC methods to the paths of the gateway.
 var paths = map[string]string{
 	"KV/Range":                  "kv/range",
 	"KV/Put":                    "kv/put",
@@ -58,12 +58,12 @@ var paths = map[string]string{
 	"Auth/RoleRevokePermission": "auth/role/revoke",
 }
 
-// Conn is a server, by the host and port of its clients.
+// Conn is a connection to the gateway of a server.
 type Conn struct{ endpoint string }
 
 var _ grpc.ClientConnInterface = (*Conn)(nil)
 
-// New asks nobody anything.
+// New returns a connection without dialing.
 func New(endpoint string) *Conn {
 	return &Conn{strings.TrimPrefix(endpoint, "http://")}
 }
@@ -113,7 +113,7 @@ func tokenOf(ctx context.Context) string {
 	return strings.Join(sent.Get(rpctypes.TokenFieldNameGRPC), "")
 }
 
-// refusal is what an answer says of a call that failed.
+// refusal converts the body of a failed call into a gRPC status.
 func refusal(answer []byte) error {
 	var said struct {
 		Code    codes.Code
@@ -145,7 +145,7 @@ func (c *Conn) NewStream(
 	return &stream{ctx: ctx, socket: socket}, nil
 }
 
-// stream is a websocket. It is sent to by one at a time, and received from by one at a time.
+// stream is a websocket. At most one goroutine sends and one receives.
 type stream struct {
 	ctx    context.Context
 	socket *websocket.Conn

@@ -11,10 +11,10 @@ import (
 // lineBytesMax bounds a line, as crates/history does.
 const lineBytesMax = 64 << 20
 
-// ReadOperations reads the operations of a history. It returns the number of other records (watches,
-// finals, hashes, defragmentations), which it skips. An operation with a request or an option that
-// this package has no type for is an error, for example a lease, a compaction or a read at an old
-// revision.
+// ReadOperations reads the operations of a history. It returns the number of other records
+// (watches, finals, hashes, defragmentations), which it skips. An operation with a request or an
+// option that this package has no type for is an error, for example a lease, a compaction or a read
+// at an old revision.
 func ReadOperations(path string) (operations []Operation, skipped int, err error) {
 	file, err := os.Open(path)
 	if err != nil {

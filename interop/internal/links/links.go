@@ -1,13 +1,12 @@
-// Package links are the wires between the members of a cluster: every
-// connection from one member to another passes one of them, as bytes, and can
-// be cut, held or slowed down.
+// Package links proxies the connections between the members of a cluster as bytes. Each link can be
+// cut, held or delayed.
 //
-//	m1 dials m2:   m1 -> wire of m2 -> m2      the first request says X-Server-From, so it is known who dialled
+// m1 dials m2:   m1 -> wire of m2 -> m2      the first request says X-Server-From, which identifies
+// the dialer
 //
-// Each member advertises the address of its wire and listens elsewhere. What
-// members send each other travels both ways: a stream's messages in the answer
-// to whoever dialled, a post's in the request. So a link is named by who sends
-// and who receives, whoever has dialled.
+// Each member advertises the address of its proxy and listens elsewhere. Raft messages travel both
+// ways: those of a stream in the response to the dialer, those of a POST in the request. So a link
+// is named by its sender and receiver, regardless of the dialer.
 package links
 
 import (
@@ -20,31 +19,31 @@ import (
 	"time"
 )
 
-// State is what becomes of the bytes that one member sends to another.
+// State is the state of a link from one member to another.
 type State int
 
 const (
-	// Open lets them pass.
+	// Open passes bytes.
 	Open State = iota
-	// Cut closes connections, and refuses new ones.
+	// Cut closes connections and refuses new ones.
 	Cut
-	// Held keeps them: connections stay open and say nothing, as when a cable is pulled.
+	// Held buffers bytes: connections stay open and silent, as when a cable is pulled.
 	Held
 )
 
 const (
-	// headBytesMax bounds what is read of a connection to learn who dialled it.
+	// headBytesMax bounds the bytes read from a connection to identify its dialer.
 	headBytesMax = 16 << 10
 	copyBytes    = 32 << 10
-	// holdPoll is how often bytes that are held ask whether they still are.
+	// holdPoll is the interval at which held bytes check the rule.
 	holdPoll = 10 * time.Millisecond
 )
 
-// Rule says what becomes of bytes from one member (its id in hex, or nothing for a connection on which nobody says it) to
-// another (its name on the wire that it is reached by).
+// Rule returns the state of the link from one member (its name, its id in hex before Name, or empty
+// if unidentified) to another (its name).
 type Rule func(from, to string) State
 
-// Net is all wires of a cluster.
+// Net is the set of proxies of a cluster.
 type Net struct {
 	mu    sync.Mutex
 	rule  Rule
@@ -54,7 +53,7 @@ type Net struct {
 	ends  []net.Listener
 }
 
-// pair is a connection through a wire: from is who dialled, to is whose wire it is.
+// pair is a proxied connection: from is the dialer, to the member behind the proxy.
 type pair struct {
 	from, to string
 	ends     [2]net.Conn
@@ -65,14 +64,15 @@ func (p *pair) close() {
 	p.ends[1].Close()
 }
 
-// New returns wires that let everything pass.
+// New returns a Net whose links are all open.
 func New() *Net {
 	n := &Net{open: map[*pair]struct{}{}, names: map[string]string{}}
 	n.Heal()
 	return n
 }
 
-// Add puts a wire before a member that listens at the target address, and returns the address to advertise.
+// Add starts a proxy for a member that listens at the target address, and returns the address to
+// advertise.
 func (n *Net) Add(name, target string) (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -85,7 +85,7 @@ func (n *Net) Add(name, target string) (string, error) {
 	return listener.Addr().String(), nil
 }
 
-// Name says which member has an id, so that rules can speak of names alone.
+// Name maps an id to a member's name, so that rules need only names.
 func (n *Net) Name(id, name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -104,17 +104,17 @@ func (n *Net) Set(rule Rule) {
 	}
 }
 
-// Heal lets everything pass. What was held arrives now.
+// Heal opens all links. Held bytes are delivered.
 func (n *Net) Heal() { n.Set(func(_, _ string) State { return Open }) }
 
-// Delay has everything arrive later.
+// Delay delays all bytes.
 func (n *Net) Delay(by time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.delay = by
 }
 
-// Close ends all wires.
+// Close stops all proxies.
 func (n *Net) Close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -194,7 +194,7 @@ func (n *Net) leave(p *pair) {
 	delete(n.open, p)
 }
 
-// copy passes on what it reads until either end closes.
+// copy forwards bytes until either end closes.
 func (n *Net) copy(p *pair, forth bool, to io.Writer, from io.Reader) {
 	buffer := make([]byte, copyBytes)
 	for {
@@ -207,7 +207,7 @@ func (n *Net) copy(p *pair, forth bool, to io.Writer, from io.Reader) {
 
 var errCut = errors.New("cut")
 
-// pass writes bytes once they may pass. Some that arrive late hold up those behind them, as on a real wire.
+// pass writes bytes once their link is open. Delayed bytes delay all later ones, as on a real wire.
 func (n *Net) pass(p *pair, forth bool, to io.Writer, bytes []byte) error {
 	if delay := n.delayNow(); delay > 0 {
 		time.Sleep(delay)
@@ -231,7 +231,7 @@ func (n *Net) delayNow() time.Duration {
 	return n.delay
 }
 
-// state is that of the bytes from who dialled, or of those back to it.
+// state returns the state of the link from the dialer, or back to it.
 func (n *Net) state(p *pair, forth bool) State {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -243,8 +243,8 @@ func (n *Net) state(p *pair, forth bool) State {
 
 var serverFrom = regexp.MustCompile(`(?i)\r\nx-server-from: *([0-9a-f]+)\r\n`)
 
-// readHead reads the head of the first request, and finds who sends it. What follows on the same connection is of the same
-// member: none lends its connections to another.
+// readHead reads the head of the first request and returns its sender. All later requests on the
+// connection have the same sender.
 func readHead(conn net.Conn) (head []byte, from string, err error) {
 	buffer := make([]byte, copyBytes)
 	for !bytes.Contains(head, []byte("\r\n\r\n")) && len(head) < headBytesMax {

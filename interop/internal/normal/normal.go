@@ -1,11 +1,11 @@
-// Package normal makes the same what the outputs of two servers cannot have in
-// common, and nothing else:
+// Package normal normalises the parts of outputs that differ between any two servers, and nothing
+// else:
 //
 //   - addresses and folders, by what they are: <client>
 //   - ids of members, clusters and leases, in hex or decimal, by the order in which they turned up: <id 3>
 //   - what the rules below say: times, sizes of databases, raft's numbers
 //
-// Whatever it does not know stays as it is, and so is compared.
+// Everything else is left unchanged, and so is compared.
 package normal
 
 import (
@@ -16,13 +16,13 @@ import (
 	"strings"
 )
 
-// Normal makes outputs of one server normal. It remembers the ids that it has seen.
+// Normal normalises the outputs of one server. It remembers the ids it has seen.
 type Normal struct {
 	places []string
 	ids    map[uint64]string
 }
 
-// New knows these places, each followed by what to call it.
+// New returns a Normal with these places, each followed by its name.
 func New(places ...string) *Normal {
 	n := &Normal{ids: map[uint64]string{}}
 	n.Places(places...)
@@ -32,7 +32,7 @@ func New(places ...string) *Normal {
 // Places are further ones. What was one before stays one.
 func (n *Normal) Places(places ...string) { n.places = append(places, n.places...) }
 
-// Text is what a command printed, made normal.
+// Text normalises the output of a command.
 func (n *Normal) Text(command []string, text string) string {
 	text = strings.NewReplacer(n.places...).Replace(text)
 	for _, rule := range rules {
@@ -62,7 +62,7 @@ var (
 	decimalID = regexp.MustCompile(`\b[0-9]{17,20}\b`)
 )
 
-// FirstID is the first id in a text, in hex.
+// FirstID returns the first id in a text, in hex.
 func FirstID(text string) string {
 	if hex := hexID.FindString(text); hex != "" {
 		return hex
@@ -103,7 +103,8 @@ var rules = []rule{
 	every(`LocalAddr: '127\.0\.0\.1:\d+'`, `LocalAddr: <local>`),
 	every(`etcd-endpoints://0x[0-9a-f]+/`, `etcd-endpoints://<pointer>/`),
 	every(`Logger: 0x[0-9a-f]+`, `Logger: <pointer>`),
-	// Go's protobuf library puts one blank between the fields of a message, or two, as each build decides by chance.
+	// Go's protobuf library puts one blank between the fields of a message, or two, as each build
+	// decides by chance.
 	every(`(memberID:\d+) +(alarm:)`, `$1 $2`),
 	// And the blank in its errors is one that breaks, or one that does not.
 	every(`proto:[\x{a0} ]`, `proto: `),

@@ -52,7 +52,7 @@ func TestMustNotDiffer(t *testing.T) {
 		{"endpoint status", "│ 3.7.1 │ 3.7.0 │ 20 kB", "│ 3.7.2 │ 3.5.0 │ 20 kB"},
 		{"lease grant", "granted with TTL(100s)", "granted with TTL(99s)"},
 		{"lease timetolive", "already expired", "remaining(1s)"},
-		// Who is who is kept.
+		// Different ids stay different.
 		{"x", "8e9e05c52164694d 8e9e05c52164694d", "1e9e05c52164694d 2e9e05c52164694d"},
 		{"x", "8e9e05c52164694d", ""},
 		{"get", "http://127.0.0.1:11111", "http://127.0.0.1:33333"},

@@ -1,4 +1,4 @@
-// Package ports finds addresses for servers to listen on.
+// Package ports finds free addresses for servers.
 package ports
 
 import (
@@ -9,17 +9,18 @@ import (
 )
 
 const (
-	// firstPort to lastPort are below those that systems give to outgoing connections, one of which could take an
-	// address between its being found free and a server's listening on it.
+	// firstPort to lastPort are below the ephemeral ports: an outgoing connection could take such a
+	// port before the server listens on it.
 	firstPort = 10000
 	lastPort  = 32000
 	portTries = 100
 )
 
-// given are the ports that this program has found free: who got one may not listen on it yet.
+// given are the ports already returned, on which a server may not listen yet.
 var given sync.Map
 
-// Free finds a loopback port that nobody listens on. It is drawn, so that programs that look at a time rarely meet.
+// Free returns the address of a free loopback port. It is random, so that concurrent programs
+// rarely choose the same one.
 func Free() (string, error) {
 	var err error
 	for range portTries {

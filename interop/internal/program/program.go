@@ -1,5 +1,5 @@
-// Package program is what the Go programs below languages have in common: how
-// they speak to cmd/languages, which has started them.
+// Package program has what the Go programs below languages share: the protocol with cmd/languages,
+// which starts them.
 package program
 
 import (
@@ -16,21 +16,21 @@ var input = bufio.NewReader(os.Stdin)
 // Mode is plain, tls, auth, tls-auth or jwt.
 func Mode() string { return os.Getenv("MODE") }
 
-// HasUsers is whether the server asks who asks.
+// HasUsers reports whether the server has auth enabled.
 func HasUsers() bool { return os.Getenv("USERNAME") != "" }
 
-// IsBrief is whether what the other modes have shown is left out.
+// IsBrief reports whether to skip the steps that other modes cover.
 func IsBrief() bool { return os.Getenv("BRIEF") != "" }
 
-// Endpoint is where the server listens.
+// Endpoint returns the server's client address.
 func Endpoint() string { return os.Getenv("ENDPOINT") }
 
-// Step tells the result of a step.
+// Step prints the result of a step.
 func Step(name, format string, args ...any) {
 	fmt.Printf("%s: %s\n", name, strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "\\n"))
 }
 
-// Ask has something done, and returns the answer.
+// Ask sends a command to cmd/languages and returns its response.
 func Ask(request string) string {
 	fmt.Println("@" + request)
 	answer, err := input.ReadString('\n')
@@ -38,20 +38,20 @@ func Ask(request string) string {
 	return strings.TrimSuffix(answer, "\n")
 }
 
-// Must ends the program if something failed that should not.
+// Must exits the program on an error.
 func Must(err error) {
 	if err != nil {
 		panic(err)
 	}
 }
 
-// Got is a result that must be there.
+// Got returns a result, or exits the program on an error.
 func Got[T any](result T, err error) T {
 	Must(err)
 	return result
 }
 
-// TLS is how to speak to the server, or nil if it is plaintext.
+// TLS returns the TLS configuration, or nil in plaintext.
 func TLS() *tls.Config {
 	if os.Getenv("CACERT") == "" {
 		return nil

@@ -1,10 +1,9 @@
-// Package proxy stands between the members of an etcd cluster: it records
-// what they send each other and cuts connections on demand.
+// Package proxy records the messages between the members of an etcd cluster, and cuts connections
+// on demand.
 //
-// Each member advertises the address of its proxy and listens elsewhere, so
-// every request another member makes to it passes here. The dialer of a
-// stream is the receiver of its messages: the interesting bytes are a
-// stream's response, and a post's request.
+// Each member advertises the address of its proxy and listens elsewhere, so every request another
+// member makes to it passes here. The dialer of a stream is the receiver of its messages: the
+// interesting bytes are a stream's response, and a post's request.
 package proxy
 
 import (
@@ -19,11 +18,11 @@ import (
 	"sync"
 )
 
-// tapeMax bounds what is kept of one connection. The database that follows a
-// posted snapshot's message is of no interest, and no stream here gets near.
+// tapeMax bounds what is kept of one connection. The database that follows a posted snapshot's
+// message is of no interest, and no stream here gets near.
 const tapeMax = 8 << 20
 
-// Tape is what one connection carried.
+// Tape is the recording of one connection.
 type Tape struct {
 	Path string
 
@@ -31,18 +30,18 @@ type Tape struct {
 	bytes []byte
 }
 
-// Bytes returns what was recorded so far.
+// Bytes returns the recorded bytes so far.
 func (t *Tape) Bytes() []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.bytes
 }
 
-// Rule says whether a request for a path may pass from one member (its id in
-// hex, empty for those who do not say) to another (its name).
+// Rule reports whether a request for a path may pass from one member (its id in hex, or empty if
+// unidentified) to another (its name).
 type Rule func(from, to, path string) bool
 
-// Network is all proxies of a cluster.
+// Network is the set of proxies of a cluster.
 type Network struct {
 	mu     sync.Mutex
 	rule   Rule
@@ -51,7 +50,7 @@ type Network struct {
 	closed []func()
 }
 
-// link is a request under way, which a new rule may cut.
+// link is a request in flight, which a new rule may cut.
 type link struct {
 	from, to, path string
 	cut            context.CancelFunc
@@ -64,8 +63,8 @@ func New() *Network {
 	return n
 }
 
-// Add starts a proxy for a member that listens at the target address, and
-// returns the address to advertise.
+// Add starts a proxy for a member that listens at the target address, and returns the address to
+// advertise.
 func (n *Network) Add(name, target string) (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -73,7 +72,7 @@ func (n *Network) Add(name, target string) (string, error) {
 	}
 	server := &http.Server{
 		Handler: n.handler(name, &url.URL{Scheme: "http", Host: target}),
-		// A member that is down makes every request to it fail, which is no news.
+		// Requests to a member that is down fail as expected.
 		ErrorLog: log.New(io.Discard, "", 0),
 	}
 	go server.Serve(listener)
@@ -133,7 +132,7 @@ func (n *Network) handler(name string, target *url.URL) http.Handler {
 		l := &link{from: r.Header.Get("X-Server-From"), to: name, path: r.URL.Path, cut: cut}
 		n.recordRequest(r)
 		if !n.enter(l) {
-			// What a member posts in vain is recorded too: it was sent.
+			// A POST that fails is recorded too, since it was sent.
 			io.Copy(io.Discard, r.Body)
 			panic(http.ErrAbortHandler)
 		}
@@ -180,7 +179,7 @@ func (n *Network) record(path string, body io.ReadCloser) io.ReadCloser {
 	return &recorder{ReadCloser: body, tape: tape}
 }
 
-// recorder copies what is read from a body onto a tape.
+// recorder copies the bytes read from a body to a tape.
 type recorder struct {
 	io.ReadCloser
 	tape *Tape

@@ -23,7 +23,7 @@ var (
 	roleNames = []string{root, "reader", "writer", "other"}
 )
 
-// guarded is what there is to do about users, beside what is plain.
+// guarded are the choices with auth, in addition to plain.
 var guarded = []choice{
 	{600, (*Scenario).userAdd},
 	{300, (*Scenario).userGet},
@@ -44,7 +44,7 @@ var guarded = []choice{
 	{200, (*Scenario).lockUp},
 }
 
-// caller is in whose name a request is made. A user who cannot log in makes none, nor one who is not there.
+// caller returns the user of a request: one who exists and can log in.
 func (s *Scenario) caller() string {
 	if !s.world.authEnabled {
 		return ""
@@ -61,7 +61,7 @@ func (s *Scenario) caller() string {
 	}
 }
 
-// admin is who may do everything.
+// admin returns a user with the root role.
 func (s *Scenario) admin() string {
 	if s.world.authEnabled {
 		return root
@@ -69,15 +69,15 @@ func (s *Scenario) admin() string {
 	return ""
 }
 
-// able are the users who can log in. While auth is enabled, root is always one.
+// able returns the users who can log in. While auth is enabled, root is always among them.
 func (w *world) able() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(w.users)), func(name string) bool { return w.users[name].password == "" })
 }
 
-// Password is what a user logs in with.
+// Password returns the password of a user.
 func (s *Scenario) Password(name string) string { return s.world.users[name].password }
 
-// lockUp does all that it takes to enable auth.
+// lockUp returns the steps that enable auth.
 func (s *Scenario) lockUp() *Step {
 	if s.world.authEnabled {
 		return nil
@@ -92,7 +92,7 @@ func (s *Scenario) lockUp() *Step {
 	)
 }
 
-// showMarker gives a user the right to see the marker.
+// showMarker grants a user read permission on the marker.
 func (s *Scenario) showMarker(name string) []func() *Step {
 	if name == "" || name == root {
 		return nil
@@ -125,7 +125,7 @@ func (s *Scenario) roleName() string {
 	return one(s.dice, roleNames)
 }
 
-// userAdd gives root a password in any case, so that somebody always can do everything.
+// userAdd always gives root a password, so that one user can always do everything.
 func (s *Scenario) userAdd() *Step {
 	request := &pb.AuthUserAddRequest{Name: s.userName(), Password: s.password()}
 	if request.Name != root {
@@ -199,7 +199,7 @@ func (s *Scenario) roleRevokePermission() *Step {
 	return s.call(machine.RoleRevokePermission, request)
 }
 
-// learnAuth takes note of a change to users that etcd has made.
+// learnAuth records a change of users that etcd has applied.
 func (w *world) learnAuth(request proto.Message) {
 	switch request := request.(type) {
 	case *pb.AuthEnableRequest:

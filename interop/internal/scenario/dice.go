@@ -5,8 +5,8 @@ import "bowline/interop/internal/workload"
 // dice draws small things from a seeded sequence.
 type dice struct{ random *workload.Random }
 
-// newDice starts somewhere else for each seed. The sequences of neighbouring seeds would otherwise be the same but for one
-// number at the start.
+// newDice starts somewhere else for each seed. The sequences of neighbouring seeds would otherwise
+// be the same but for one number at the start.
 func newDice(seed uint64) *dice { return &dice{workload.Seeded(0, workload.Seeded(seed, 0).Next())} }
 
 // below draws a number from 0 to n-1.

@@ -31,8 +31,9 @@ func (s *Scenario) key() []byte {
 	return one(s.dice, keys)
 }
 
-// rangeEnd is an end for a range from this key, of every sort there is. Where users are asked for, ranges are not
-// upside down: whether one may ask for such a range depends on the shape of a tree in etcd.
+// rangeEnd is an end for a range from this key, of every sort there is. Where users are asked for,
+// ranges are not upside down: whether one may ask for such a range depends on the shape of a tree
+// in etcd.
 func (s *Scenario) rangeEnd(key []byte) []byte {
 	end := s.anyEnd(key)
 	upsideDown := len(end) > 0 && !bytes.Equal(end, []byte{0}) && bytes.Compare(end, key) <= 0

@@ -12,8 +12,8 @@ import (
 // rememberedHashes is how many compactions a server knows the hashes of.
 const rememberedHashes = 10
 
-// compact lets everything arrive, since it decides what prev_kv a watcher gets, and waits for the one before, since it
-// decides whether a hash is remembered.
+// compact lets everything arrive, since it decides what prev_kv a watcher gets, and waits for the
+// one before, since it decides whether a hash is remembered.
 func (s *Scenario) compact() *Step {
 	request := &pb.CompactionRequest{Revision: s.compactRevision(), Physical: s.dice.chance(400)}
 	return s.then(s.settle, s.finishCompaction, func() *Step {
@@ -79,8 +79,8 @@ func (s *Scenario) forgot(revision int64) bool {
 	return revision <= s.world.forgotten && slices.Contains(s.world.compactions, revision)
 }
 
-// alarms raises an alarm for a while, in which there is no settling: the marker could not be written. Actions that do
-// not exist are left out, because they crash the server.
+// alarms raises an alarm for a while, in which there is no settling: the marker could not be
+// written. Actions that do not exist are left out, because they crash the server.
 func (s *Scenario) alarms() *Step {
 	d := s.dice
 	request := &pb.AlarmRequest{

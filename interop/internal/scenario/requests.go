@@ -13,7 +13,7 @@ func (s *Scenario) put() *Step { return s.call(machine.Put, s.putRequest()) }
 func (s *Scenario) putRequest() *pb.PutRequest {
 	d := s.dice
 	request := &pb.PutRequest{Key: s.key(), Value: s.value(), Lease: s.leaseID(), PrevKv: d.chance(250)}
-	// Mostly with nothing given beside what is to be ignored, which is the only right way.
+	// Mostly without a value or lease that is to be ignored, since both together are refused.
 	if d.chance(80) {
 		request.IgnoreValue = true
 		if d.chance(900) {
@@ -71,7 +71,7 @@ func (s *Scenario) rangeRequest() *pb.RangeRequest {
 	return request
 }
 
-// enum is a number below n or, rarely, one that stands for nothing.
+// enum returns a number below n or, rarely, an undefined one.
 func (s *Scenario) enum(n int) int32 {
 	if s.dice.chance(15) {
 		return one(s.dice, []int32{int32(n), -1, 77, math.MaxInt32})
@@ -90,7 +90,7 @@ func (s *Scenario) limit() int64 {
 	}
 }
 
-// revision is mostly the newest, else one that is there, else one that is not.
+// revision returns mostly the newest revision, sometimes an older or a missing one.
 func (s *Scenario) revision() int64 {
 	switch n := s.dice.below(100); {
 	case n < 60:
@@ -102,7 +102,7 @@ func (s *Scenario) revision() int64 {
 	}
 }
 
-// someRevision may be anything.
+// someRevision returns any revision, even an invalid one.
 func (s *Scenario) someRevision() int64 {
 	w := &s.world
 	return one(s.dice, []int64{

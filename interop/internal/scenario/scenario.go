@@ -1,10 +1,9 @@
-// Package scenario makes up long sequences of requests, over few keys, in
-// which most have something to work on and some are wrong in every way that a
-// client can be wrong.
+// Package scenario generates long sequences of requests over few keys. Most requests are valid and
+// find keys to work on; the others are invalid in every way that a client can get wrong.
 //
-// A seed decides everything, together with what a real etcd answered to the
-// steps before: from that a scenario learns which revisions, leases, watches
-// and users there are. What is left out is what etcd itself does not decide:
+// A sequence depends only on the seed and on etcd's responses to the earlier steps, from which a
+// scenario learns the existing revisions, leases, watches and users. It leaves out cases in which
+// etcd itself is not deterministic:
 //
 //   - a lease whose id the server chooses, and leases that end by themselves while there is something else to do
 //   - what a watcher is sent if it is canceled, or history compacted, while events are on their way to it: such a step
@@ -23,7 +22,7 @@ import (
 	"bowline/interop/internal/machine"
 )
 
-// Kind is the way a step is done.
+// Kind is the kind of a step.
 type Kind int
 
 const (
@@ -31,15 +30,15 @@ const (
 	Call Kind = iota
 	// Watch is a request over a stream.
 	Watch
-	// Settle waits until all that is under way has arrived. It writes the marker.
+	// Settle writes the marker and waits until all streams have delivered it.
 	Settle
-	// Restart ends all streams, and what can be restarted is.
+	// Restart ends all streams and restarts the machines that can restart.
 	Restart
 	// Expire waits until a lease has run out on both sides.
 	Expire
 )
 
-// Step is one thing to do on both sides.
+// Step is one action on both sides.
 type Step struct {
 	Kind    Kind
 	Method  machine.Method
@@ -72,14 +71,15 @@ const (
 	shortLife = 20
 )
 
-// Scenario is a sequence of steps that has no end.
+// Scenario is an infinite sequence of steps.
 type Scenario struct {
 	dice  *dice
 	world world
 	kinds *weighted
 	// auth is set where there are users.
 	auth bool
-	// next are steps that belong together with one before them. One that has no longer any point is nil.
+	// next are steps that belong together with one before them. One that has no longer any point is
+	// nil.
 	next []func() *Step
 	// steps counts all, unsettled those since the streams were looked at.
 	steps     int
@@ -90,8 +90,8 @@ type Scenario struct {
 	historic bool
 }
 
-// New is a scenario without users, or one that is mostly about them. It begins by writing the marker, and with what is
-// too rare to be left to chance.
+// New returns a scenario without users, or one that is mostly about them. It begins with the marker
+// and with steps too rare to be left to chance.
 func New(seed uint64, auth bool) *Scenario {
 	s := &Scenario{dice: newDice(seed), world: newWorld(), auth: auth}
 	kinds := slices.Concat(plain, served)
@@ -103,7 +103,7 @@ func New(seed uint64, auth bool) *Scenario {
 	return s
 }
 
-// Next is the next step.
+// Next returns the next step.
 func (s *Scenario) Next() Step {
 	s.steps++
 	s.unsettled++
@@ -131,7 +131,7 @@ func (s *Scenario) draw() *Step {
 	}
 }
 
-// then puts steps before all others that wait.
+// then queues steps before all pending ones.
 func (s *Scenario) then(steps ...func() *Step) *Step {
 	s.next = append(steps, s.next...)
 	return nil
@@ -142,7 +142,7 @@ func (s *Scenario) settle() *Step {
 	return &Step{Kind: Settle, User: s.admin()}
 }
 
-// call is a request by whoever comes along.
+// call returns a request by a random user.
 func (s *Scenario) call(method machine.Method, request proto.Message) *Step {
 	return s.callAs(s.caller(), method, request)
 }
@@ -156,13 +156,13 @@ func (s *Scenario) restart() *Step {
 	return s.then(s.settle, func() *Step { return &Step{Kind: Restart} })
 }
 
-// choice is something to do, and how often.
+// choice is a kind of step with its weight.
 type choice struct {
 	weight int
 	draw   func(*Scenario) *Step
 }
 
-// plain is what there is to do without users, in parts of about ten thousand.
+// plain are the choices without auth, with weights that add up to about 10,000.
 var plain = []choice{
 	{2700, (*Scenario).put},
 	{900, (*Scenario).deleteRange},

@@ -102,7 +102,8 @@ func TestNothingIsAskedThatEtcdDoesNotDecide(t *testing.T) {
 	})
 }
 
-// crashes looks for a put of a key that a delete without an end has deleted, on every way through a transaction.
+// crashes looks for a put of a key that a delete without an end has deleted, on every way through a
+// transaction.
 func crashes(request *pb.TxnRequest) bool {
 	for _, path := range paths(request) {
 		var deleted []string

@@ -7,7 +7,7 @@ import (
 	"bowline/interop/internal/machine"
 )
 
-// served is what there is to do beyond the state machine: with clocks, tokens and streams.
+// served are the choices that need a running server: clocks, tokens and streams.
 var served = []choice{
 	{250, (*Scenario).keepAlive},
 	{400, (*Scenario).rangeStream},
@@ -20,8 +20,8 @@ func (s *Scenario) keepAlive() *Step {
 	return s.call(machine.LeaseKeepAlive, &pb.LeaseKeepAliveRequest{ID: s.knownLease()})
 }
 
-// rangeStream has no order by anything but keys unless it is refused for that: etcd goes on after the last key of a piece
-// that it has sorted, which need not be the last of the piece.
+// rangeStream has no order by anything but keys unless it is refused for that: etcd goes on after
+// the last key of a piece that it has sorted, which need not be the last of the piece.
 func (s *Scenario) rangeStream() *Step {
 	request := s.rangeRequest()
 	if request.SortOrder == pb.RangeRequest_NONE {
@@ -30,7 +30,7 @@ func (s *Scenario) rangeStream() *Step {
 	return s.call(machine.RangeStream, request)
 }
 
-// authenticate lets somebody in, or not.
+// authenticate logs a user in, with a right or a wrong password.
 func (s *Scenario) authenticate() *Step {
 	name := s.userName()
 	password := s.world.users[name].password
@@ -40,11 +40,11 @@ func (s *Scenario) authenticate() *Step {
 	return s.call(machine.Authenticate, &pb.AuthenticateRequest{Name: name, Password: password})
 }
 
-// expiring is the first of the leases that run out. They are no others' ids.
+// expiring is the first id of leases that expire. No other leases have these ids.
 const expiring = 1 << 20
 
-// expire lets a lease run out that has keys, after its time has begun anew, and looks at what that leaves. Nothing else
-// is done meanwhile, because when exactly it runs out nobody decides.
+// expire lets a lease with keys expire after a renewal, and reads the remaining keys. No other step
+// runs meanwhile, because the exact time of the expiry is not deterministic.
 func (s *Scenario) expire() *Step {
 	id := int64(expiring + s.steps)
 	as := func(method machine.Method, request proto.Message) func() *Step {
@@ -66,5 +66,5 @@ func (s *Scenario) expire() *Step {
 	)...)
 }
 
-// LearnExpired takes note that a lease has run out.
+// LearnExpired records that a lease has expired.
 func (s *Scenario) LearnExpired(step Step) { s.world.forgetLease(step.Lease) }

@@ -155,14 +155,16 @@ func readOnly(request *pb.TxnRequest) {
 	}
 }
 
-// spare takes out what crashes etcd: a put of a key behind its deletion by a delete to the end of all keys, in one
-// transaction. The check that a key is not both deleted and put does not see such an end. If the put is to keep a value
-// or lease, applying it finds nothing to keep; and a compaction at that revision keeps the deletion and drops the value,
-// which is missed when it is next read.
+// spare takes out what crashes etcd: a put of a key behind its deletion by a delete to the end of
+// all keys, in one transaction. The check that a key is not both deleted and put does not see such
+// an end. If the put is to keep a value or lease, applying it finds nothing to keep; and a
+// compaction at that revision keeps the deletion and drops the value, which is missed when it is
+// next read.
 func spare(request *pb.TxnRequest) { spareAfter(request, nil) }
 
-// spareAfter spares etcd after operations that may have deleted all keys from one on, or none if that is nil. It returns
-// the same for what comes after the request: of two branches only one is taken, and it is not known which.
+// spareAfter spares etcd after operations that may have deleted all keys from one on, or none if
+// that is nil. It returns the same for what comes after the request: of two branches only one is
+// taken, and it is not known which.
 func spareAfter(request *pb.TxnRequest, deleted []byte) []byte {
 	return lower(spareOps(request.Success, deleted), spareOps(request.Failure, deleted))
 }
@@ -182,7 +184,8 @@ func spareOps(ops []*pb.RequestOp, deleted []byte) []byte {
 	return deleted
 }
 
-// lower is the lower of two keys, where nil is none. A request with an empty key is refused, so it deletes nothing.
+// lower is the lower of two keys, where nil is none. A request with an empty key is refused, so it
+// deletes nothing.
 func lower(a, b []byte) []byte {
 	if a == nil || b != nil && bytes.Compare(b, a) < 0 {
 		return b
@@ -190,7 +193,8 @@ func lower(a, b []byte) []byte {
 	return a
 }
 
-// fit empties the values of a request that is too large for gRPC. One that is only too large for etcd stays.
+// fit empties the values of a request that is too large for gRPC. One that is only too large for
+// etcd stays.
 func fit(request *pb.TxnRequest) {
 	if proto.Size(request) <= maxMessage {
 		return

@@ -30,7 +30,8 @@ func (s *Scenario) watch() *Step {
 	return s.create(stream, s.createRequest())
 }
 
-// openStream opens a stream with a watch of the marker. Who is not allowed to see it is given the right first.
+// openStream opens a stream with a watch of the marker. A user without permission is granted it
+// first.
 func (s *Scenario) openStream() *Step {
 	s.world.nextStream++
 	stream := &stream{number: s.world.nextStream, user: s.watcher()}
@@ -41,7 +42,8 @@ func (s *Scenario) openStream() *Step {
 	return s.then(append(s.showMarker(stream.user), marker)...)
 }
 
-// watcher is whose stream it is: more often than with other requests, that of somebody who may do something but not all.
+// watcher returns the user of a stream: more often than in other requests, one with some
+// permissions but not all.
 func (s *Scenario) watcher() string {
 	if s.world.authEnabled && s.dice.chance(700) {
 		return one(s.dice, s.world.able())
@@ -89,7 +91,8 @@ const (
 	longHistory = 1100
 )
 
-// bulk makes a watch catch up with more than fits a response, in many revisions and in one, and clears away what it wrote.
+// bulk makes a watch catch up with more than fits a response, in many revisions and in one, and
+// clears away what it wrote.
 func (s *Scenario) bulk() *Step {
 	first := s.world.revision + 1
 	var steps []func() *Step
@@ -112,7 +115,8 @@ func (s *Scenario) largePut(i int) *pb.PutRequest {
 	return &pb.PutRequest{Key: fmt.Appendf(nil, "foo/%d", 1+i), Value: workload.Fill(s.dice.random.Next(), largeValue)}
 }
 
-// history makes a watch catch up with more revisions than are read at a time. Once, because it takes many steps.
+// history makes a watch catch up with more revisions than are read at a time. Once, because it
+// takes many steps.
 func (s *Scenario) history() *Step {
 	if s.historic {
 		return nil
@@ -140,7 +144,8 @@ func (s *Scenario) watchFrom(revision int64, fragment bool) func() *Step {
 	}
 }
 
-// startRevision may be any but the compacted one while the compaction is at work, which decides what is left of it.
+// startRevision may be any but the compacted one while the compaction is at work, which decides
+// what is left of it.
 func (s *Scenario) startRevision() int64 {
 	w := &s.world
 	switch n := s.dice.below(100); {
@@ -165,8 +170,9 @@ func (s *Scenario) cancel() *Step {
 	return s.cancelOn(one(s.dice, s.world.streams))
 }
 
-// cancelOn ends a watch, or none, after everything has arrived: events that are on their way when a watch is canceled
-// may be lost. Nothing answers the cancellation of a watch that is not there, but the creation after it is answered.
+// cancelOn ends a watch, or none, after everything has arrived: events that are on their way when a
+// watch is canceled may be lost. Nothing answers the cancellation of a watch that is not there, but
+// the creation after it is answered.
 func (s *Scenario) cancelOn(stream *stream) *Step {
 	id := one(s.dice, []int64{77, -1, 1, 0})
 	if n := len(stream.watches); n > 0 && s.dice.chance(850) {
@@ -180,7 +186,8 @@ func (s *Scenario) cancelOn(stream *stream) *Step {
 	}, s.ping(stream))
 }
 
-// progress asks how far a stream is. It is answered only if all its watches are, so they are given time to be.
+// progress asks how far a stream is. It is answered only if all its watches are, so they are given
+// time to be.
 func (s *Scenario) progress() *Step {
 	if len(s.world.streams) == 0 {
 		return nil
@@ -193,7 +200,8 @@ func (s *Scenario) progress() *Step {
 	}, s.ping(stream))
 }
 
-// ping asks for what is refused at once, so that the refusal tells that what came before has been dealt with.
+// ping asks for what is refused at once, so that the refusal tells that what came before has been
+// dealt with.
 func (s *Scenario) ping(stream *stream) func() *Step {
 	return func() *Step { return s.create(stream, &pb.WatchCreateRequest{Key: []byte("ping"), StartRevision: -1}) }
 }

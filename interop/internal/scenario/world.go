@@ -19,7 +19,8 @@ type world struct {
 	compactions []int64
 	// compacting is set while a compaction may be at work.
 	compacting bool
-	// forgotten is the last compaction before a restart. Hashes up to it are remembered on one side only.
+	// forgotten is the last compaction before a restart. Hashes up to it are remembered on one side
+	// only.
 	forgotten int64
 
 	leases []lease
@@ -34,7 +35,7 @@ type world struct {
 
 type lease struct {
 	id int64
-	// due is the step by which a short lease has to go, 0 for a long one.
+	// due is the step by which a short lease must be revoked, 0 for a long one.
 	due int
 }
 
@@ -46,7 +47,7 @@ type stream struct {
 }
 
 type user struct {
-	// password is empty if nobody can log in with it.
+	// password is empty if the user cannot log in.
 	password string
 	// unkeyed users were made to have none, whatever is set later.
 	unkeyed bool
@@ -91,7 +92,8 @@ func headerOf(answer machine.Answer) *pb.ResponseHeader {
 	return nil
 }
 
-// learnCompaction knows that a physical compaction waits for the one at work, even if there is nothing to do for it.
+// learnCompaction knows that a physical compaction waits for the one at work, even if there is
+// nothing to do for it.
 func (w *world) learnCompaction(request *pb.CompactionRequest, answer machine.Answer) {
 	switch {
 	case answer.Code == codes.OK:

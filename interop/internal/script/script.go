@@ -1,26 +1,23 @@
-// Package script reads lists of things to ask of a server, which are written
-// to be read by people first:
+// Package script parses scripts of commands for a server:
 //
-//	# A lease and a key under it.
-//	server --quota-backend-bytes=10000000     starts the server, with these flags beside the usual ones
-//	lease = lease grant 3600                  an etcdctl command; the first id it prints is $lease from here on
-//	put "a b" --lease=$lease                  quotes are as in Go, or single ones with nothing special between them
-//	| from standard input                     each such line is one of the standard input of the command above
-//	unordered member list                     its lines may come in any order
-//	utl snapshot status $dir/saved            an etcdutl command
-//	http POST /v3/kv/range {"key":"YQ=="}     a request to the client port; what follows the path is the body
-//	http GET /health @Accept:text/plain       the same with a header
-//	background w watch a --rev=1              a command that goes on
-//	await w "PUT"                             until it has printed this; again, this once more after that
-//	tell w progress                           a line for its standard input
-//	end w                                     interrupts it; what it printed is the answer to this statement
-//	join w                                    the same of one that ends by itself
-//	until get a has "1"                       repeats a command until it prints this; not compared
-//	server stop | kill | start [FLAG...]      the same data directory, later
-//	server on $dir/restored                   another data directory
+// # A lease and a key under it. server --quota-backend-bytes=10000000     starts the server, with
+// these flags beside the usual ones lease = lease grant 3600                  an etcdctl command;
+// the first id it prints is $lease from here on put "a b" --lease=$lease                  quotes
+// are as in Go, or single ones with nothing special between them | from standard input
+// each such line is one of the standard input of the command above unordered member list
+// its lines may come in any order utl snapshot status $dir/saved            an etcdutl command http
+// POST /v3/kv/range {"key":"YQ=="}     a request to the client port; what follows the path is the
+// body http GET /health @Accept:text/plain       the same with a header background w watch a
+// --rev=1              a command that goes on await w "PUT"                             until it
+// has printed this; again, this once more after that tell w progress                           a
+// line for its standard input end w                                     interrupts it; what it
+// printed is the answer to this statement join w                                    the same of one
+// that ends by itself until get a has "1"                       repeats a command until it prints
+// this; not compared server stop | kill | start [FLAG...]      the same data directory, later
+// server on $dir/restored                   another data directory
 //
-// Known from the start are $dir, a folder for files, $endpoint and $peer, the
-// server's addresses, and $member, its id.
+// Known from the start are $dir, a folder for files, $endpoint and $peer, the server's addresses,
+// and $member, its id.
 package script
 
 import (
@@ -31,7 +28,7 @@ import (
 	"strings"
 )
 
-// Verb is what a statement does.
+// Verb is the action of a statement.
 type Verb string
 
 // The verbs. A statement that begins with none of these words is an etcdctl command.
@@ -50,7 +47,7 @@ const (
 
 var verbs = []Verb{Utl, HTTP, Server, Background, Await, Tell, End, Join, Until}
 
-// Statement is one thing to do.
+// Statement is one command of a script.
 type Statement struct {
 	File string
 	Line int
@@ -58,9 +55,9 @@ type Statement struct {
 	// Name is the background command that is meant, or what an id is to be called.
 	Name  string
 	Words []string
-	// Stdin is what the command reads.
+	// Stdin is the input of the command.
 	Stdin string
-	// Text is what Until waits for.
+	// Text is the text that Until waits for.
 	Text      string
 	Unordered bool
 	Written   string

@@ -1,4 +1,4 @@
-// Package stats is what measurements are summed up with.
+// Package stats summarises measurements.
 package stats
 
 import (
@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Digits writes as many decimals as mean something.
+// Digits formats a number with its significant decimals.
 func Digits(value float64) string {
 	switch {
 	case value >= 100:

@@ -27,7 +27,8 @@ func Outline(kind protoreflect.MessageDescriptor, message []byte) (string, error
 	return strings.ReplaceAll(outline, "N", "n"), err
 }
 
-// shape looks into messages inside messages down to a depth; below it they count as fields like any other.
+// shape looks into messages inside messages down to a depth; below it they count as fields like any
+// other.
 func shape(kind protoreflect.MessageDescriptor, message []byte, depth int) (string, error) {
 	fields, err := Fields(message)
 	if err != nil {

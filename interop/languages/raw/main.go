@@ -1,9 +1,7 @@
-// Raw sends what no client would: requests put together by hand, with fields
-// that nobody knows, bytes that mean nothing, headers that are missing or wrong.
-// Whatever a server makes of them is what etcd makes of them.
+// Raw sends hand-built requests that no client sends: with unknown fields, invalid bytes, and
+// missing or wrong headers. A server must respond as etcd does.
 //
-// It has no leases, locks, watches over a restart and snapshots: those are the
-// other programs'.
+// It has no leases, locks, watches over a restart and snapshots: those are the other programs'.
 package main
 
 import (
