@@ -12,7 +12,7 @@ use crate::workspace::Workspace;
 /// The test that simulates clusters of the consensus core.
 const RAFT_CLUSTERS: &str = "random_clusters_stay_safe_and_heal";
 /// The test that simulates clusters of whole members.
-const STORIES: &str = "stories_end_well";
+const STORIES: &str = "scenarios_pass";
 
 /// The seeds to simulate; absent values leave the test's default.
 #[derive(Debug, Default, PartialEq)]

@@ -1,4 +1,4 @@
-//! Members and the network between them, step by step.
+//! Members and the network between them, advanced step by step.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,61 +9,61 @@ use server::stages::Stage;
 use server::{ExistingCluster, Server, ServerConfig, StartError, StopReason};
 use types::MemberId;
 
-use crate::network::{Network, Weather};
-use crate::site::Site;
+use crate::network::{Network, NetworkConditions};
+use crate::node::Node;
 
-/// What a cluster is to be like.
+/// The parameters of a cluster.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What everything follows from.
+    /// Determines everything.
     pub seed: u64,
-    /// How many begin it.
+    /// Number of initial members.
     pub members: usize,
-    /// How the network is.
-    pub weather: Weather,
-    /// How much time passes in a step, at most.
+    /// Network conditions.
+    pub conditions: NetworkConditions,
+    /// Maximum time per step.
     pub step: Duration,
 }
 
 impl Settings {
-    /// Three members and a quiet network.
+    /// Three members and a reliable network.
     pub fn new(seed: u64) -> Settings {
         let step = Duration::from_millis(20);
-        Settings { seed, members: 3, weather: Weather::default(), step }
+        Settings { seed, members: 3, conditions: NetworkConditions::default(), step }
     }
 }
 
-/// A cluster.
+/// A simulated cluster.
 #[derive(Debug)]
 pub struct Cluster {
     settings: Settings,
-    /// Chooses whose turn it is.
+    /// Chooses the stages that run.
     pub random: SeededRandom,
-    /// Between the members.
+    /// The network between the members.
     pub network: Network,
     /// The members, by id.
-    pub sites: BTreeMap<MemberId, Site>,
-    /// Members that have ended by themselves, and why.
+    pub nodes: BTreeMap<MemberId, Node>,
+    /// Members that have stopped by themselves, with the reason.
     pub ended: Vec<(MemberId, StopReason)>,
-    /// The time, as clients have it: no clock of a member goes faster.
+    /// The clients' clock. No member's clock runs faster.
     pub now: Duration,
-    /// How many steps there were.
+    /// Number of steps.
     pub steps: u64,
 }
 
 impl Cluster {
-    /// A cluster that begins, with all its members running.
+    /// Creates a cluster and starts all its members.
     pub fn new(settings: Settings, config: impl Fn(&mut ServerConfig)) -> Cluster {
         let random = SeededRandom::new(settings.seed);
-        let network = Network::new(!settings.seed, settings.weather);
+        let network = Network::new(!settings.seed, settings.conditions);
         let names: Vec<_> = (0..settings.members).map(name).collect();
         let initial: BTreeMap<_, _> =
             names.iter().map(|name| (name.clone(), vec![peer_url(name)])).collect();
         let (_, members) = Membership::bootstrap("etcd-cluster", &initial)
             .unwrap_or_else(|error| panic!("{error}"));
-        let (sites, ended) = (BTreeMap::new(), Vec::new());
+        let (nodes, ended) = (BTreeMap::new(), Vec::new());
         let mut cluster =
-            Cluster { settings, random, network, sites, ended, now: Duration::ZERO, steps: 0 };
+            Cluster { settings, random, network, nodes, ended, now: Duration::ZERO, steps: 0 };
         for member in members.members() {
             let mut config = cluster.config(&member.attributes.name, &config);
             config.initial_cluster.clone_from(&initial);
@@ -85,78 +85,78 @@ impl Cluster {
 
     fn add_site(&mut self, id: MemberId, config: ServerConfig) {
         let seed = self.random.next();
-        let mut site = Site::new(id, config, seed);
-        site.start(&self.network).unwrap_or_else(|error| panic!("{id}: {error}"));
-        self.sites.insert(id, site);
+        let mut node = Node::new(id, config, seed);
+        node.start(&self.network).unwrap_or_else(|error| panic!("{id}: {error}"));
+        self.nodes.insert(id, node);
     }
 
-    /// Starts a member that was added to the cluster, on a machine of its own.
+    /// Starts a member that was added to the cluster, on a new node.
     pub fn join(&mut self, id: MemberId, name: &str, change: impl Fn(&mut ServerConfig)) {
         let known = self.servers().map(|it| (it.cluster_id(), it.state().cluster.now()));
         let known = known.filter(|(_, members)| members.member(id).is_some()).last();
-        let Some((cluster_id, members)) = known else { panic!("nobody knows {id}") };
+        let Some((cluster_id, members)) = known else { panic!("no member lists {id}") };
         let members = (*members).clone();
         let mut config = self.config(name, change);
         config.join = Some(ExistingCluster { cluster_id, local: id, members });
         self.add_site(id, config);
     }
 
-    /// The members that run.
+    /// Returns the running members.
     pub fn servers(&self) -> impl Iterator<Item = &Server> {
-        self.sites.values().filter_map(Site::server)
+        self.nodes.values().filter_map(Node::server)
     }
 
-    /// A member that runs.
+    /// Returns a running member.
     pub fn server(&self, id: MemberId) -> &Server {
-        self.sites[&id].server().unwrap_or_else(|| panic!("{id} does not run"))
+        self.nodes[&id].server().unwrap_or_else(|| panic!("{id} is not running"))
     }
 
-    /// A member's machine.
-    pub fn site(&mut self, id: MemberId) -> &mut Site {
-        self.sites.get_mut(&id).unwrap_or_else(|| panic!("{id} is not known"))
+    /// Returns a node.
+    pub fn node(&mut self, id: MemberId) -> &mut Node {
+        self.nodes.get_mut(&id).unwrap_or_else(|| panic!("no node {id}"))
     }
 
-    /// Starts a member again.
+    /// Restarts a member.
     pub fn start(&mut self, id: MemberId) {
         let network = self.network.clone();
-        let started = self.site(id).start(&network);
+        let started = self.node(id).start(&network);
         started.unwrap_or_else(|error| panic!("{id}: {error}"));
     }
 
-    /// Starts a member again, if it starts.
+    /// Tries to restart a member.
     ///
     /// # Errors
-    /// It does not start.
+    /// The member does not start.
     pub fn try_start(&mut self, id: MemberId) -> Result<(), StartError> {
         let network = self.network.clone();
-        self.site(id).start(&network)
+        self.node(id).start(&network)
     }
 
-    /// Who leads, as the newest term has it.
+    /// Returns the leader of the newest term.
     pub fn leader(&self) -> Option<MemberId> {
         let leads = self.servers().filter(|server| server.is_leader());
         leads.max_by_key(|server| server.term()).map(Server::local)
     }
 
-    /// Something happens: a message arrives, time passes, some stages have turns.
+    /// Advances by one step: delivers messages, advances clocks, runs some stages.
     pub fn step(&mut self) {
         self.network.step();
         self.steps += 1;
         let time = self.settings.step.mul_f64(self.random.below(1000) as f64 / 1000.0);
         self.now += time;
-        let ids: Vec<_> = self.sites.keys().copied().collect();
+        let ids: Vec<_> = self.nodes.keys().copied().collect();
         for id in ids {
             let turns = 1 + self.random.below(8);
             let stages: Vec<_> = (0..turns).map(|_| self.any_stage()).collect();
-            let site = self.site(id);
-            site.pass(time);
-            stages.into_iter().for_each(|stage| site.turn(stage));
+            let node = self.node(id);
+            node.pass(time);
+            stages.into_iter().for_each(|stage| node.turn(stage));
             self.reap(id);
         }
     }
 
     fn any_stage(&mut self) -> Stage {
-        // The pipeline is what is to be mixed up; the rest has a turn now and then.
+        // Mostly stages of the pipeline, whose interleaving matters most.
         match self.random.below(16) {
             0..3 => Stage::Raft,
             3 => Stage::Timers,
@@ -174,42 +174,42 @@ impl Cluster {
 
     fn reap(&mut self, id: MemberId) {
         let network = self.network.clone();
-        if let Some(reason) = self.site(id).reap(&network) {
+        if let Some(reason) = self.node(id).reap(&network) {
             self.ended.push((id, reason));
         }
     }
 
-    /// Goes on until something is so. Panics if it does not come to pass.
-    pub fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Cluster) -> bool) {
+    /// Runs until a condition holds. Panics if it does not within a bounded number of steps.
+    pub fn until(&mut self, what: &str, mut condition: impl FnMut(&mut Cluster) -> bool) {
         const STEPS_MAX: usize = 20_000;
         for _ in 0..STEPS_MAX {
-            if is_so(self) {
+            if condition(self) {
                 return;
             }
             self.step();
         }
-        panic!("it does not come to pass: {what}\n{}", self.describe());
+        panic!("not reached in {STEPS_MAX} steps: {what}\n{}", self.describe());
     }
 }
 
 impl Cluster {
-    /// How everybody is, for whoever has to find out why something did not come to pass.
+    /// Describes all members, for failure messages.
     pub fn describe(&self) -> String {
-        let one = |site: &Site| match site.server() {
-            None => format!("{} ({}): does not run", site.id, site.config.name),
+        let one = |node: &Node| match node.server() {
+            None => format!("{} ({}): not running", node.id, node.config.name),
             Some(server) => format!(
                 "{} ({}): term {}, leader {:?}, committed {}, applied {}, published {}",
-                site.id,
-                site.config.name,
+                node.id,
+                node.config.name,
                 server.term(),
                 server.leader(),
                 server.committed(),
                 server.applied(),
-                site.is_published()
+                node.is_published()
             ),
         };
-        let sites: Vec<_> = self.sites.values().map(one).collect();
-        format!("{}\nended: {:?}", sites.join("\n"), self.ended)
+        let nodes: Vec<_> = self.nodes.values().map(one).collect();
+        format!("{}\nended: {:?}", nodes.join("\n"), self.ended)
     }
 }
 

@@ -1,4 +1,4 @@
-//! All that happened, as one number: two runs of a seed are the same if theirs is. (FNV-1a.)
+//! A digest of a whole run (FNV-1a): two runs of a seed are equal if their digests are.
 
 use std::io;
 use std::path::Path;
@@ -8,7 +8,7 @@ use env::{Disk as _, Kind, SimDisk};
 const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
 
-/// All that happened so far.
+/// Running digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest(u64);
 
@@ -19,19 +19,19 @@ impl Default for Digest {
 }
 
 impl Digest {
-    /// Something happened.
+    /// Adds bytes.
     pub fn add(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(PRIME);
         }
     }
 
-    /// Some number was so.
+    /// Adds a number.
     pub fn add_number(&mut self, number: u64) {
         self.add(&number.to_le_bytes());
     }
 
-    /// A message arrived.
+    /// Adds a delivered message.
     pub(crate) fn add_message(&mut self, message: &raft::Message) {
         self.add(message.kind.as_str().as_bytes());
         let numbers = [
@@ -50,7 +50,7 @@ impl Digest {
         }
     }
 
-    /// All that is on a disk, name by name.
+    /// Adds the names and contents of all files on a disk.
     pub(crate) fn add_disk(&mut self, disk: &SimDisk, folder: &Path) -> io::Result<()> {
         let mut names = disk.read_dir(folder)?;
         names.sort();
@@ -65,7 +65,7 @@ impl Digest {
         Ok(())
     }
 
-    /// The number.
+    /// Returns the digest.
     #[must_use]
     pub fn value(self) -> u64 {
         self.0

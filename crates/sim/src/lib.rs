@@ -1,51 +1,53 @@
-//! A whole cluster in one thread: members with all their stages, each on a simulated disk and with a clock of its own, and a network between them that is as bad
-//! as a seed wants it.
+//! A whole cluster in one thread, from a seed: members with all their stages, each on a simulated
+//! disk and clock, connected by an unreliable network.
 //!
 //! ```text
 //!            ┌ a ───────────────────────────┐      ┌ b ─────────…
 //!   clients ─┼► raft ► log ► apply ► watch …│══════│ raft ► log ► apply …
 //!            │  SimDisk      SimClock       │  ▲   │  SimDisk    SimClock
 //!            └──────────────────────────────┘  │   └────────────…
-//!                                        Network: late, lost, twice, out of order, cut one way or both
+//!                          Network: delay, loss, duplication, reordering, partition
 //! ```
 //!
-//! A [`Cluster`] does as it is told; a [`Story`] is what one goes through by itself. Whose turn it is, when time passes and by how much, when a message
-//! arrives, when the power goes, what clients ask for and who is a member: all of it follows from the seed, and the same seed gives the same run to the byte.
+//! A [`Cluster`] is driven step by step by a test. A [`Scenario`] drives one by itself: the order
+//! of turns, the passing of time, deliveries, faults, requests and membership changes all follow
+//! from its seed, and the same seed gives the same run to the byte.
 //!
 //! ```
-//! let told = sim::Story { steps: 300, ..sim::Story::new(1) }.tell().unwrap_or_else(|failure| panic!("{failure}"));
-//! assert!(told.counts.revisions > 1);
+//! let report = sim::Scenario { steps: 300, ..sim::Scenario::new(1) }.run();
+//! let report = report.unwrap_or_else(|failure| panic!("{failure}"));
+//! assert!(report.counts.revisions > 1);
 //! ```
 //!
-//! What is left to others: what clients saw is judged by `history`.
+//! The recorded history of the clients is checked by `history`.
 
 mod cluster;
 mod network;
-mod site;
+mod node;
 
 mod client;
+mod faults;
 mod journal;
 mod operator;
-mod story;
-mod trouble;
+mod scenario;
 
+mod checker;
 mod digest;
-mod judge;
 
 pub use cluster::{Cluster, Settings};
 pub use digest::Digest;
+pub use faults::Fault;
 pub use journal::Journal;
-pub use network::{Link, Network, Weather};
-pub use site::{Site, SiteClock};
-pub use story::{Counts, Failure, Story, Told};
-pub use trouble::Mishap;
+pub use network::{Link, Network, NetworkConditions};
+pub use node::{Node, NodeClock};
+pub use scenario::{Counts, Failure, Report, Scenario};
 
 pub use server::planted_bug::PlantedBug;
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-/// Looks at a future without being woken by it.
+/// Polls a future once, without registering a wake-up.
 pub fn poll<T>(future: &mut Pin<Box<dyn Future<Output = T> + '_>>) -> Option<T> {
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => Some(value),

@@ -1,6 +1,7 @@
-//! The network: what members say to each other is late, lost, doubled and overtaken, as its weather has it; links are cut, one way or both.
+//! A simulated network that delays, loses, duplicates and reorders messages, and whose links can be
+//! cut in one direction or both.
 //!
-//! Time is counted in steps of the simulation here, so that a message that is late by seven steps is so whatever the clocks of the members say.
+//! Delays are counted in steps of the simulation, independent of the members' clocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,52 +20,53 @@ use types::{LeaseId, MemberId};
 
 use crate::digest::Digest;
 
-/// How bad it is, in chances of a thousand.
+/// The quality of the network, as probabilities per thousand.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Weather {
-    /// That a message is lost.
+pub struct NetworkConditions {
+    /// Probability that a message is lost.
     pub loss: u64,
-    /// That it arrives twice.
+    /// Probability that a message is duplicated.
     pub doubling: u64,
-    /// How many steps it takes, at most.
+    /// Maximum delay in steps.
     pub delay: u64,
 }
 
-/// All links between members. Clones are the same network.
+/// All links between members. Clones share the network.
 #[derive(Clone, Default)]
-pub struct Network(Arc<Mutex<Wires>>);
+pub struct Network(Arc<Mutex<NetworkState>>);
 
 #[derive(Default)]
-struct Wires {
+struct NetworkState {
     step: u64,
-    weather: Weather,
+    conditions: NetworkConditions,
     random: Option<SeededRandom>,
-    under_way: BTreeMap<(u64, u64), Parcel>,
+    in_flight: BTreeMap<(u64, u64), Packet>,
     numbered: u64,
     members: BTreeMap<MemberId, Connected>,
-    /// From whom to whom nothing arrives.
+    /// Links that are cut, as (from, to).
     cut: BTreeSet<(MemberId, MemberId)>,
-    /// All that arrived.
+    /// Digest of all delivered messages.
     digest: Digest,
     snapshots: u64,
 }
 
 struct Connected {
     server: Server,
-    /// What is asked of it. It goes with it: whoever asked must not keep a member alive.
+    /// Requests of other members. They are dropped with the member, so that a caller does not keep
+    /// it alive.
     asked: Vec<Weak<dyn GivenUp + Send + Sync>>,
-    /// By when each other one is connected, on this member's clock.
+    /// Time since when each peer is connected, on this member's clock.
     since: BTreeMap<MemberId, Duration>,
 }
 
-/// A question that a member is at.
+/// A request that a member is processing.
 struct Question<T>(Mutex<Option<PeerResponse<T>>>);
 
 impl<T> Question<T> {
     fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<T, PeerRequestError>> {
         match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(answer) => answer.as_mut().poll(cx),
-            None => Poll::Ready(Err(PeerRequestError::Failed("cut off".to_owned()))),
+            None => Poll::Ready(Err(PeerRequestError::Failed("link cut".to_owned()))),
         }
     }
 }
@@ -80,8 +82,8 @@ impl<T> GivenUp for Question<T> {
     }
 }
 
-/// What is on its way.
-struct Parcel {
+/// Contents of a packet.
+struct Packet {
     from: MemberId,
     to: MemberId,
     what: What,
@@ -93,102 +95,106 @@ enum What {
 }
 
 impl Network {
-    /// A network whose moods follow from a seed.
-    pub fn new(seed: u64, weather: Weather) -> Network {
-        let wires = Wires { weather, random: Some(SeededRandom::new(seed)), ..Wires::default() };
-        Network(Arc::new(Mutex::new(wires)))
+    /// Creates a network whose behaviour follows from a seed.
+    pub fn new(seed: u64, conditions: NetworkConditions) -> Network {
+        let state = NetworkState {
+            conditions,
+            random: Some(SeededRandom::new(seed)),
+            ..NetworkState::default()
+        };
+        Network(Arc::new(Mutex::new(state)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Wires> {
+    fn lock(&self) -> MutexGuard<'_, NetworkState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The end of a member that has not started yet.
+    /// Returns the link of a member that has not started yet.
     pub fn link(&self, local: MemberId) -> Link {
         Link { local, network: self.clone() }
     }
 
-    /// A member has started.
+    /// Connects a started member.
     pub fn attach(&self, server: &Server) {
-        let mut wires = self.lock();
+        let mut state = self.lock();
         let (server, since) = (server.clone(), BTreeMap::new());
         let local = server.local();
         let connected = Connected { server, asked: Vec::new(), since };
-        wires.members.insert(local, connected);
-        wires.note_connections();
+        state.members.insert(local, connected);
+        state.note_connections();
     }
 
-    /// A member is gone. What it had sent may still arrive.
+    /// Disconnects a member. Its messages in flight may still arrive.
     pub fn detach(&self, member: MemberId) {
         let gone = {
-            let mut wires = self.lock();
-            let gone = wires.members.remove(&member);
-            wires.note_connections();
+            let mut state = self.lock();
+            let gone = state.members.remove(&member);
+            state.note_connections();
             gone
         };
         let asked = gone.into_iter().flat_map(|gone| gone.asked);
         asked.filter_map(|asked| asked.upgrade()).for_each(|asked| asked.give_up());
     }
 
-    /// Changes the weather.
-    pub fn set_weather(&self, weather: Weather) {
-        self.lock().weather = weather;
+    /// Changes the network conditions.
+    pub fn set_weather(&self, conditions: NetworkConditions) {
+        self.lock().conditions = conditions;
     }
 
-    /// Cuts what one member says to another.
+    /// Cuts the link from one member to another.
     pub fn cut(&self, from: MemberId, to: MemberId) {
-        let mut wires = self.lock();
-        wires.cut.insert((from, to));
-        wires.note_connections();
+        let mut state = self.lock();
+        state.cut.insert((from, to));
+        state.note_connections();
     }
 
-    /// Mends all links.
+    /// Heals all links.
     pub fn heal(&self) {
-        let mut wires = self.lock();
-        wires.cut.clear();
-        wires.note_connections();
+        let mut state = self.lock();
+        state.cut.clear();
+        state.note_connections();
     }
 
-    /// All that arrived, as a number.
+    /// Returns the digest of all delivered messages.
     pub fn digest(&self) -> Digest {
         self.lock().digest
     }
 
-    /// How many snapshots arrived.
+    /// Returns the number of delivered snapshots.
     pub fn snapshots(&self) -> u64 {
         self.lock().snapshots
     }
 
-    /// How much is under way.
-    pub fn under_way(&self) -> usize {
-        self.lock().under_way.len()
+    /// Returns the number of packets in flight.
+    pub fn in_flight(&self) -> usize {
+        self.lock().in_flight.len()
     }
 
-    /// A step passes, and what is due arrives.
+    /// Advances by one step and delivers the packets that are due.
     pub fn step(&self) {
         let due = {
-            let mut wires = self.lock();
-            wires.step += 1;
-            let next = (wires.step + 1, 0);
-            let later = wires.under_way.split_off(&next);
-            std::mem::replace(&mut wires.under_way, later)
+            let mut state = self.lock();
+            state.step += 1;
+            let next = (state.step + 1, 0);
+            let later = state.in_flight.split_off(&next);
+            std::mem::replace(&mut state.in_flight, later)
         };
-        due.into_values().for_each(|parcel| self.deliver(parcel));
+        due.into_values().for_each(|packet| self.deliver(packet));
     }
 
-    /// Without a lock: whoever gets it may send something.
-    fn deliver(&self, parcel: Parcel) {
-        let Parcel { from, to, what } = parcel;
+    /// Delivers without holding the lock, since the receiver may send.
+    fn deliver(&self, packet: Packet) {
+        let Packet { from, to, what } = packet;
         let (sender, receiver) = {
-            let mut wires = self.lock();
-            wires.note_arrival(&what);
-            let is_cut = wires.cut.contains(&(from, to));
-            let server = |id| wires.members.get(&id).map(|it| it.server.clone());
+            let mut state = self.lock();
+            state.note_arrival(&what);
+            let is_cut = state.cut.contains(&(from, to));
+            let server = |id| state.members.get(&id).map(|it| it.server.clone());
             (server(from), server(to).filter(|_| !is_cut))
         };
         match what {
             What::Message(message) => match receiver {
-                // What it does not want is lost.
+                // A rejected message is lost.
                 Some(receiver) => drop(receiver.receive(*message)),
                 None => sender.into_iter().for_each(|sender| sender.report_unreachable(to)),
             },
@@ -200,14 +206,14 @@ impl Network {
         }
     }
 
-    /// A server that another one reaches, both ways.
+    /// Returns a server if both directions are connected.
     fn reached(&self, from: MemberId, to: MemberId) -> Option<Server> {
-        let wires = self.lock();
-        let is_connected = wires.is_connected(from, to);
-        wires.members.get(&to).filter(|_| is_connected).map(|it| it.server.clone())
+        let state = self.lock();
+        let is_connected = state.is_connected(from, to);
+        state.members.get(&to).filter(|_| is_connected).map(|it| it.server.clone())
     }
 
-    /// Asks another server something, for as long as it can be reached and there is time.
+    /// Sends a request to another server, with a timeout.
     fn ask<T, F>(
         &self,
         from: MemberId,
@@ -229,16 +235,16 @@ impl Network {
         let (network, answer) = (self.clone(), self.keep(to, question(asked)));
         Box::pin(std::future::poll_fn(move |cx| {
             if network.reached(from, to).is_none() {
-                return Poll::Ready(Err(PeerRequestError::Failed("cut off".to_owned())));
+                return Poll::Ready(Err(PeerRequestError::Failed("link cut".to_owned())));
             }
             if clock.monotonic() >= until {
-                return Poll::Ready(Err(PeerRequestError::Timeout("too late".to_owned())));
+                return Poll::Ready(Err(PeerRequestError::Timeout("timed out".to_owned())));
             }
             answer.poll(cx)
         }))
     }
 
-    /// Notes what is asked of a member.
+    /// Records a request to a member.
     fn keep<T: 'static>(&self, of: MemberId, answer: PeerResponse<T>) -> Arc<Question<T>> {
         let question = Arc::new(Question(Mutex::new(Some(answer))));
         let weak: Weak<Question<T>> = Arc::downgrade(&question);
@@ -250,7 +256,7 @@ impl Network {
     }
 }
 
-impl Wires {
+impl NetworkState {
     fn note_arrival(&mut self, what: &What) {
         self.digest.add_number(self.step);
         match what {
@@ -263,13 +269,13 @@ impl Wires {
         }
     }
 
-    /// Whether both hear each other.
+    /// Whether both directions are connected.
     fn is_connected(&self, a: MemberId, b: MemberId) -> bool {
         let is_there = |id| self.members.contains_key(id);
         is_there(&a) && is_there(&b) && !self.cut.contains(&(a, b)) && !self.cut.contains(&(b, a))
     }
 
-    /// Notes since when who is connected to whom.
+    /// Updates the times since when peers are connected.
     fn note_connections(&mut self) {
         let ids: Vec<_> = self.members.keys().copied().collect();
         for a in &ids {
@@ -294,31 +300,31 @@ impl Wires {
 
     fn send(&mut self, from: MemberId, message: raft::Message) {
         let to = message.to;
-        if self.chance(self.weather.loss) {
+        if self.chance(self.conditions.loss) {
             return;
         }
-        // A proposal is the one thing that may not come twice: whoever carries messages sees to it that it does not.
+        // Proposals must not be duplicated; the real transport guarantees this.
         let may_double = message.kind != raft::MessageType::MsgProp;
-        if may_double && self.chance(self.weather.doubling) {
-            self.put(Parcel { from, to, what: What::Message(Box::new(message.clone())) });
+        if may_double && self.chance(self.conditions.doubling) {
+            self.put(Packet { from, to, what: What::Message(Box::new(message.clone())) });
         }
-        self.put(Parcel { from, to, what: What::Message(Box::new(message)) });
+        self.put(Packet { from, to, what: What::Message(Box::new(message)) });
     }
 
-    fn put(&mut self, parcel: Parcel) {
-        let late = self.random.as_mut().map_or(0, |it| it.below(self.weather.delay + 1));
+    fn put(&mut self, packet: Packet) {
+        let late = self.random.as_mut().map_or(0, |it| it.below(self.conditions.delay + 1));
         self.numbered += 1;
-        self.under_way.insert((self.step + 1 + late, self.numbered), parcel);
+        self.in_flight.insert((self.step + 1 + late, self.numbered), packet);
     }
 }
 
 impl fmt::Debug for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Network").field("under_way", &self.under_way()).finish_non_exhaustive()
+        f.debug_struct("Network").field("in_flight", &self.in_flight()).finish_non_exhaustive()
     }
 }
 
-/// A member's end of the network.
+/// The transport of one member.
 #[derive(Clone)]
 pub struct Link {
     local: MemberId,
@@ -333,23 +339,23 @@ impl fmt::Debug for Link {
 
 impl Transport for Link {
     fn send(&self, messages: Vec<raft::Message>) {
-        let mut wires = self.network.lock();
-        messages.into_iter().for_each(|message| wires.send(self.local, message));
+        let mut state = self.network.lock();
+        messages.into_iter().for_each(|message| state.send(self.local, message));
     }
 
     fn send_snapshot(&self, snapshot: OutgoingSnapshot) {
         let OutgoingSnapshot { message, image } = snapshot;
         let mut database = Vec::new();
-        // Nothing can go wrong in writing to memory.
+        // Writing to memory cannot fail.
         let _ = image.write_to(&mut database);
         let (to, message) = (message.to, Box::new(message));
         let what = What::Snapshot { message, database };
-        self.network.lock().put(Parcel { from: self.local, to, what });
+        self.network.lock().put(Packet { from: self.local, to, what });
     }
 
     fn active_since(&self, member: MemberId) -> Option<Duration> {
-        let wires = self.network.lock();
-        wires.members.get(&self.local)?.since.get(&member).copied()
+        let state = self.network.lock();
+        state.members.get(&self.local)?.since.get(&member).copied()
     }
 
     fn set_members(&self, _: &Membership) {}
@@ -404,7 +410,7 @@ impl Transport for Link {
     }
 }
 
-/// An error as it comes over the wire.
+/// Converts an error to its form on the wire.
 fn ask_error(error: Error) -> PeerRequestError {
     match error {
         Error::Renew(lease) if lease.to_string() == "lease not found" => {

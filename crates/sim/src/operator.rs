@@ -1,7 +1,7 @@
-//! Whoever decides who is a member: adds one, as a voter or a learner, promotes it, removes it; sets up machines for those that were added, and takes away those
-//! of members that were removed. Also keeps users and roles, whom nobody asks for: they are there to be the same everywhere.
+//! The operator: adds, promotes and removes members, and provides and removes their nodes. It also
+//! changes users and roles, which must be equal on all members.
 //!
-//! What came of a change is not always told. So the machines follow what members say of themselves, and not what was asked for.
+//! The outcome of a change is not always known, so nodes follow the membership that members report.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,29 +13,29 @@ use proto::etcdserverpb as pb;
 use server::{Error, Server, ServerConfig};
 use types::MemberId;
 
-use crate::client::{Answer, nobody};
+use crate::client::{Answer, anonymous};
 use crate::cluster::{Cluster, peer_url};
 use crate::journal::Journal;
 use crate::poll;
-use crate::story::Counts;
+use crate::scenario::Counts;
 
-/// How long an answer is waited for.
-const PATIENCE: Duration = Duration::from_secs(8);
-/// The most members.
+/// Timeout of a request.
+const TIMEOUT: Duration = Duration::from_secs(8);
+/// Maximum number of members.
 const MEMBERS_MAX: usize = 5;
-/// How many names there are for users and roles: few, so that some are there already, and some are not.
+/// Number of user and role names: few, so that some exist and some do not.
 const NAMES: u64 = 3;
 
-/// Who decides who is a member.
+/// Changes the membership, and users and roles.
 pub(crate) struct Operator {
     random: SeededRandom,
-    /// Out of this many steps, there is a change in one.
+    /// A change occurs once in this many steps, on average.
     every: u64,
     asked: Option<Asked>,
     named: u32,
-    /// Whose machines were taken away. Members that are behind may not know it yet.
+    /// Members whose nodes were removed. Members that are behind may still list them.
     gone: BTreeSet<MemberId>,
-    /// Who has ended as one that was removed, while nobody else says so yet.
+    /// Members that have stopped as removed, before any other member reports it.
     left: BTreeSet<MemberId>,
 }
 
@@ -49,13 +49,13 @@ struct Asked {
 impl Operator {
     pub(crate) fn new(seed: u64) -> Operator {
         let mut random = SeededRandom::new(seed);
-        // Some clusters stay as they are.
+        // Some clusters keep their members.
         let every = if random.chance(1, 3) { u64::MAX } else { 60 + random.below(240) };
         let (gone, left) = (BTreeSet::new(), BTreeSet::new());
         Operator { random, every, asked: None, named: 0, gone, left }
     }
 
-    /// A change may be asked for, and what has changed is followed.
+    /// Advances by one step: may request a change, and follows the membership.
     pub(crate) fn step(
         &mut self,
         cluster: &mut Cluster,
@@ -83,7 +83,7 @@ impl Operator {
         self.asked = None;
     }
 
-    /// A member ends, and what it was asked is never answered. Whoever waited for that would keep the member, and its files, from its next start.
+    /// Forgets a request to a stopped member. Its future would keep the member and its files open.
     pub(crate) fn lose(&mut self, id: MemberId, now: Duration, journal: &mut Journal) {
         if let Some(Asked { what, of, .. }) = self.asked.take_if(|asked| asked.of == id) {
             journal.note(now, || format!("{of}: operator: {what}: never answered"));
@@ -103,7 +103,7 @@ impl Operator {
             2 | 3 => self.keep_accounts(server),
             _ => self.remove(server, &members),
         };
-        let until = cluster.now + PATIENCE;
+        let until = cluster.now + TIMEOUT;
         self.asked = Some(Asked { what, of, until, answer });
     }
 
@@ -112,25 +112,26 @@ impl Operator {
         let (url, is_learner) = (peer_url(&format!("n{}", self.named)), self.random.chance(2, 3));
         let what = format!("add {url}{}", if is_learner { ", a learner" } else { "" });
         let add = pb::MemberAddRequest { peer_urls: vec![url], is_learner };
-        (what, Box::pin(async move { server.member_add(&nobody(), add).await.map(drop) }))
+        (what, Box::pin(async move { server.member_add(&anonymous(), add).await.map(drop) }))
     }
 
     fn remove(&mut self, server: Server, members: &Membership) -> (String, Answer<()>) {
         let ids: Vec<_> = members.ids().collect();
         let place = usize::try_from(self.random.below(ids.len().max(1) as u64)).unwrap_or(0);
         let id = ids.get(place).copied().unwrap_or_default();
-        // One of two voters is not to be removed: if the other were down, it might not know that it decides alone, and nobody would be left to tell it.
+        // Never removes one of two voters: if the other were down, it might not know that it is the
+        // only voter, and no member could tell it.
         let is_needed = !members.is_learner(id) && members.voters().count() <= 2;
         let remove = pb::MemberRemoveRequest { id: if is_needed { 0 } else { id.0 } };
         let what = format!("remove {id}");
-        (what, Box::pin(async move { server.member_remove(&nobody(), remove).await.map(drop) }))
+        (what, Box::pin(async move { server.member_remove(&anonymous(), remove).await.map(drop) }))
     }
 
-    /// Adds or takes away a user or a role, or gives one to the other.
+    /// Adds, deletes or grants a user or a role.
     fn keep_accounts(&mut self, server: Server) -> (String, Answer<()>) {
         let user = format!("user-{}", self.random.below(NAMES));
         let role = format!("role-{}", self.random.below(NAMES));
-        let who = nobody();
+        let who = anonymous();
         match self.random.below(6) {
             0 => (format!("add {user}"), Box::pin(async move { add_user(&server, user).await })),
             1 => {
@@ -165,7 +166,7 @@ impl Operator {
         }
     }
 
-    /// Sets up machines for members that were added, and takes away those of members that were removed.
+    /// Creates nodes for added members and removes those of removed members.
     pub(crate) fn look_after(
         &mut self,
         cluster: &mut Cluster,
@@ -174,60 +175,61 @@ impl Operator {
     ) {
         let newest = cluster.servers().max_by_key(|server| server.applied());
         let Some(members) = newest.map(|server| server.state().cluster.now()) else { return };
-        let is_known = |id| cluster.sites.contains_key(id) || self.gone.contains(id);
+        let is_known = |id| cluster.nodes.contains_key(id) || self.gone.contains(id);
         let missing = members.members().find(|member| !is_known(&member.id));
         if let Some(member) = missing {
             let name = member.raft.peer_urls.first().map(|url| name_in(url)).unwrap_or_default();
             cluster.join(member.id, &name, config);
-            cluster.site(member.id).pace = 900 + self.random.below(101);
+            cluster.node(member.id).pace = 900 + self.random.below(101);
             counts.joined += 1;
         }
         let gone: Vec<_> =
-            cluster.sites.keys().copied().filter(|id| members.is_removed(*id)).collect();
+            cluster.nodes.keys().copied().filter(|id| members.is_removed(*id)).collect();
         for id in gone {
-            // It hears of it itself, if it can; if not, it is taken away.
-            if !cluster.sites[&id].is_running() || self.random.chance(1, 200) {
+            // A removed member stops by itself if it can; otherwise its node is removed.
+            if !cluster.nodes[&id].is_running() || self.random.chance(1, 200) {
                 self.forget(cluster, id);
                 counts.removed += 1;
             }
         }
     }
 
-    /// A member has ended as one that was removed. Its machine stays, and does not run, until another member says so too.
+    /// Records that a member has stopped as removed. Its node stays until another member confirms
+    /// it.
     pub(crate) fn leave(&mut self, id: MemberId) {
         self.left.insert(id);
     }
 
-    /// Whether a member has ended as one that was removed, and only by its own word.
+    /// Whether a member has stopped as removed, and no other member has confirmed it.
     pub(crate) fn has_left(&self, id: MemberId) -> bool {
         self.left.contains(&id)
     }
 
-    /// Takes a machine away.
+    /// Removes a node.
     fn forget(&mut self, cluster: &mut Cluster, id: MemberId) {
         self.gone.insert(id);
         self.left.remove(&id);
         self.asked.take_if(|asked| asked.of == id);
         let network = cluster.network.clone();
-        cluster.sites.remove(&id).into_iter().for_each(|mut site| site.kill(&network));
+        cluster.nodes.remove(&id).into_iter().for_each(|mut node| node.kill(&network));
     }
 }
 
-/// Without a password: a hash takes long, and is never the same twice.
+/// Adds a user without a password, since a hash is slow and random.
 async fn add_user(server: &Server, name: String) -> Result<(), Error> {
     let options = Some(UserAddOptions { no_password: true });
     let add = pb::AuthUserAddRequest { name, options, ..pb::AuthUserAddRequest::default() };
-    server.user_add(&nobody(), add).await.map(drop)
+    server.user_add(&anonymous(), add).await.map(drop)
 }
 
 fn promote(server: Server, members: &Membership) -> (String, Answer<()>) {
     let learner = members.ids().find(|id| members.is_learner(*id)).unwrap_or_default();
     let promote = pb::MemberPromoteRequest { id: learner.0 };
     let what = format!("promote {learner}");
-    (what, Box::pin(async move { server.member_promote(&nobody(), promote).await.map(drop) }))
+    (what, Box::pin(async move { server.member_promote(&anonymous(), promote).await.map(drop) }))
 }
 
-/// The name in `http://name:2380`.
+/// Returns the name in `http://name:2380`.
 fn name_in(url: &str) -> String {
     url.trim_start_matches("http://").trim_end_matches(":2380").to_owned()
 }

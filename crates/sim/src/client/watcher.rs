@@ -1,5 +1,5 @@
-//! A client that watches, and goes on where it was at another member when its own is gone. It reads when it is woken, and not before: one that nobody wakes
-//! hears nothing.
+//! A watching client that resumes at another member when its own fails. It reads only after a
+//! wake-up, so a missing wake-up is detected.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,34 +11,34 @@ use mvcc::watch::{CreateRequest, Filters, Stream};
 use server::Server;
 use types::MemberId;
 
-use super::choose::Chooser;
-use super::{Reach, ask, nanos, told};
+use super::generate::RequestGenerator;
+use super::{Reach, nanos, observed, send};
 use crate::journal::Journal;
 
-/// Out of this many steps, a watcher without a watch begins one in one.
+/// An idle watcher opens a watch once in this many steps, on average.
 const BEGIN_STEPS: u64 = 10;
-/// Likewise it asks how far it is.
+/// Average steps between progress requests.
 const PROGRESS_STEPS: u64 = 60;
-/// Likewise it turns to another member without need.
+/// Average steps between voluntary moves to another member.
 const MOVE_STEPS: u64 = 1500;
-/// Likewise it reads; a slow reader is one that is held back.
+/// Average steps between reads; a slow reader exercises backpressure.
 const READ_STEPS: u64 = 3;
-/// Out of this many watches, one is forgotten at its end, and something else is watched.
+/// A new range is chosen after one in this many watches.
 const FORGET: u64 = 4;
 
-/// A client that watches.
+/// A watching client.
 pub(super) struct Watcher {
     number: u64,
-    /// What it watches, and from where it goes on.
+    /// The watched range, and the revision to resume from.
     wants: Option<WatchRequest>,
     open: Option<Open>,
 }
 
-/// A watch that goes on.
+/// An open watch.
 struct Open {
     member: MemberId,
     stream: Stream,
-    /// Whether there is something to read.
+    /// Set when there is something to read.
     is_woken: Arc<AtomicBool>,
     watch: Watch,
 }
@@ -51,7 +51,7 @@ impl Watcher {
     pub(super) fn step(
         &mut self,
         reach: &Reach<'_>,
-        chooser: &mut Chooser,
+        generator: &mut RequestGenerator,
         history: &mut History,
         journal: &mut Journal,
     ) {
@@ -59,29 +59,29 @@ impl Watcher {
             reach.servers.iter().find(|server| server.local() == open.member).copied()
         });
         match server {
-            None if chooser.random.chance(1, BEGIN_STEPS) => {
+            None if generator.random.chance(1, BEGIN_STEPS) => {
                 self.end(history);
-                if let Some(server) = reach.any(chooser) {
-                    self.begin(server, chooser, journal, reach.now);
+                if let Some(server) = reach.any(generator) {
+                    self.begin(server, generator, journal, reach.now);
                 }
             }
             None => {}
-            Some(_) if chooser.random.chance(1, MOVE_STEPS) => self.end(history),
-            Some(server) => self.go_on(server, reach.now, chooser, history, journal),
+            Some(_) if generator.random.chance(1, MOVE_STEPS) => self.end(history),
+            Some(server) => self.go_on(server, reach.now, generator, history, journal),
         }
     }
 
     fn begin(
         &mut self,
         server: &Server,
-        chooser: &mut Chooser,
+        generator: &mut RequestGenerator,
         journal: &mut Journal,
         now: Duration,
     ) {
-        if self.wants.is_none() || chooser.random.chance(1, FORGET) {
-            let back = i64::try_from(chooser.random.below(20)).unwrap_or(0);
-            let start = if back < 5 { 0 } else { (chooser.revision - back).max(1) };
-            self.wants = Some(chooser.watch(start));
+        if self.wants.is_none() || generator.random.chance(1, FORGET) {
+            let back = i64::try_from(generator.random.below(20)).unwrap_or(0);
+            let start = if back < 5 { 0 } else { (generator.revision - back).max(1) };
+            self.wants = Some(generator.watch(start));
         }
         let Some(request) = self.wants.clone() else { return };
         let (state, member) = (server.state(), server.local());
@@ -89,7 +89,7 @@ impl Watcher {
         let wake = Arc::clone(&is_woken);
         let wake = Arc::new(move || wake.store(true, Ordering::Relaxed));
         let stream = state.store.watch_stream(wake, server.now(), Duration::ZERO);
-        let is_notified = chooser.random.chance(1, 2);
+        let is_notified = generator.random.chance(1, 2);
         if stream.create(&to_create(&request, is_notified)).is_err() {
             return;
         }
@@ -103,16 +103,17 @@ impl Watcher {
         &mut self,
         server: &Server,
         now: Duration,
-        chooser: &mut Chooser,
+        generator: &mut RequestGenerator,
         history: &mut History,
         journal: &mut Journal,
     ) {
         let Some(open) = &mut self.open else { return };
-        if chooser.random.chance(1, PROGRESS_STEPS) {
-            // Nobody minds if it is too busy to say.
+        if generator.random.chance(1, PROGRESS_STEPS) {
+            // A busy stream may drop the request.
             let _ = open.stream.request_progress();
         }
-        if !chooser.random.chance(1, READ_STEPS) || !open.is_woken.swap(false, Ordering::Relaxed) {
+        if !generator.random.chance(1, READ_STEPS) || !open.is_woken.swap(false, Ordering::Relaxed)
+        {
             return;
         }
         let mut is_over = false;
@@ -120,7 +121,7 @@ impl Watcher {
         loop {
             let state = server.state();
             let Ok(next) = open.stream.next(&state.store) else {
-                // Its database is damaged: it will end.
+                // The database is damaged, so the member will stop.
                 is_over = true;
                 break;
             };
@@ -129,7 +130,7 @@ impl Watcher {
             parts.append(&mut response.events);
             if !response.fragment {
                 response.events = std::mem::take(&mut parts);
-                let body = told::news(&response);
+                let body = observed::news(&response);
                 let (at_ns, revision) = (nanos(now), response.revision);
                 let response = WatchResponse { at_ns, revision, body };
                 journal.note(now, || describe(open, &response));
@@ -144,8 +145,9 @@ impl Watcher {
         }
     }
 
-    /// Whether the member that it watches has told it all up to a revision: by an event of it, or by saying so. One that begins later is told nothing but that it is
-    /// there: as in etcd, it is not told how far it is before it has begun.
+    /// Whether the member has delivered everything up to a revision, by an event or by a progress
+    /// notification. As in etcd, a watcher with a future start revision receives no progress before
+    /// it.
     pub(super) fn has_heard(&self, revision: i64) -> bool {
         let Some(Open { watch, .. }) = &self.open else { return false };
         let tells = |response: &WatchResponse| match &response.body {
@@ -157,20 +159,20 @@ impl Watcher {
         watch.responses.iter().any(tells)
     }
 
-    /// Its member is gone.
+    /// Handles the loss of its member.
     pub(super) fn lose(&mut self, member: MemberId, history: &mut History) {
         if self.open.as_ref().is_some_and(|open| open.member == member) {
             self.end(history);
         }
     }
 
-    /// Ends the watch that goes on. What it wants stays.
+    /// Ends the open watch, keeping the revision to resume from.
     pub(super) fn end(&mut self, history: &mut History) {
         history.watches.extend(self.open.take().map(|open| open.watch));
     }
 }
 
-/// Where a watch goes on after a response.
+/// The revision to resume from after a response.
 fn next_start(start: i64, response: &WatchResponse) -> i64 {
     let next = match &response.body {
         WatchBody::Created if start == 0 => response.revision + 1,
@@ -187,7 +189,7 @@ fn next_start(start: i64, response: &WatchResponse) -> i64 {
 fn to_create(request: &WatchRequest, progress_notify: bool) -> CreateRequest {
     CreateRequest {
         key: request.span.key.clone().into(),
-        range_end: ask::end(&request.span),
+        range_end: send::end(&request.span),
         start_revision: request.start,
         filters: Filters { no_put: request.no_put, no_delete: request.no_delete },
         progress_notify,

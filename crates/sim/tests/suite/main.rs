@@ -1,7 +1,7 @@
-//! Clusters in one thread.
+//! Tests of simulated clusters.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 
-mod life;
-mod stories;
-mod teeth;
+mod clusters;
+mod planted_bugs;
+mod scenarios;

@@ -1,4 +1,4 @@
-//! Asking a member: a request of the history as one of etcd's, and a future that has its answer.
+//! Sends a recorded request to a member, as one of etcd's requests.
 
 use std::pin::Pin;
 
@@ -10,77 +10,79 @@ use proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use proto::etcdserverpb::request_op;
 use server::{Credentials, Error, Server};
 
-use super::told;
+use super::observed;
 
-/// What a client waits for.
+/// A pending response.
 pub(crate) type Answer<T> = Pin<Box<dyn Future<Output = Result<T, Error>>>>;
 
-/// Whoever asks: nobody in particular.
-pub(crate) fn nobody() -> Credentials {
+/// Credentials without a user.
+pub(crate) fn anonymous() -> Credentials {
     Credentials::default()
 }
 
-/// Asks a member for something.
+/// Sends a request to a member.
 pub(crate) fn ask(server: Server, request: &Request, is_physical: bool) -> Answer<Response> {
     match request {
         Request::Put(put) => {
             let put = to_put(put);
-            Box::pin(async move { Ok(told::put(&server.put(&nobody(), put).await?)) })
+            Box::pin(async move { Ok(observed::put(&server.put(&anonymous(), put).await?)) })
         }
         Request::Delete(delete) => {
             let delete = to_delete(delete);
-            Box::pin(
-                async move { Ok(told::delete(&server.delete_range(&nobody(), delete).await?)) },
-            )
+            Box::pin(async move {
+                Ok(observed::delete(&server.delete_range(&anonymous(), delete).await?))
+            })
         }
         Request::Range(range) => {
             let range = to_range(range);
             Box::pin(async move {
-                let reading = server.read_range(&nobody(), &range).await?;
-                Ok(told::range(&reading.range(&range)?))
+                let reading = server.read_range(&anonymous(), &range).await?;
+                Ok(observed::range(&reading.range(&range)?))
             })
         }
         Request::Txn(txn) => ask_txn(server, to_txn(txn)),
         Request::Grant { lease, ttl_s } => {
             let grant = pb::LeaseGrantRequest { id: *lease, ttl: *ttl_s };
-            Box::pin(async move { Ok(told::granted(&server.lease_grant(&nobody(), grant).await?)) })
+            Box::pin(async move {
+                Ok(observed::granted(&server.lease_grant(&anonymous(), grant).await?))
+            })
         }
         Request::Revoke { lease } => {
             let revoke = pb::LeaseRevokeRequest { id: *lease };
             Box::pin(async move {
-                let revoked = server.lease_revoke(&nobody(), revoke).await?;
-                Ok(Response { revision: told::revision(revoked.header), body: Body::Revoke })
+                let revoked = server.lease_revoke(&anonymous(), revoke).await?;
+                Ok(Response { revision: observed::revision(revoked.header), body: Body::Revoke })
             })
         }
         Request::KeepAlive { lease } => {
             let lease = *lease;
             Box::pin(async move {
-                // As the edge does: the header before the answer.
+                // Takes the header before the response, as the API does.
                 let revision = server.state().store.current();
-                let ttl_s = server.lease_renew(&nobody(), lease).await?;
+                let ttl_s = server.lease_renew(&anonymous(), lease).await?;
                 Ok(Response { revision, body: Body::KeepAlive { ttl_s } })
             })
         }
         Request::Compact { revision } => {
             let compact = pb::CompactionRequest { revision: *revision, physical: is_physical };
             Box::pin(async move {
-                let compacted = server.compact(&nobody(), compact).await?;
-                Ok(Response { revision: told::revision(compacted.header), body: Body::Compact })
+                let compacted = server.compact(&anonymous(), compact).await?;
+                Ok(Response { revision: observed::revision(compacted.header), body: Body::Compact })
             })
         }
     }
 }
 
-/// One that only reads does not go through the log, as at the edge.
+/// Read-only transactions do not go through the log, as in the API.
 fn ask_txn(server: Server, txn: pb::TxnRequest) -> Answer<Response> {
     Box::pin(async move {
         let done = if mvcc::txn::is_read_only(&txn) {
             let is_linearizable = !mvcc::txn::is_serializable(&txn);
-            server.read(&nobody(), is_linearizable).await?.txn(&txn)?
+            server.read(&anonymous(), is_linearizable).await?.txn(&txn)?
         } else {
-            server.txn(&nobody(), txn).await?
+            server.txn(&anonymous(), txn).await?
         };
-        Ok(told::txn(&done))
+        Ok(observed::txn(&done))
     })
 }
 
@@ -155,7 +157,7 @@ fn to_compare(compare: &Compare) -> pb::Compare {
     }
 }
 
-/// The end of a range as etcd has it: nothing for a key alone.
+/// The end of a range in etcd's form: empty for a single key.
 pub(super) fn end(span: &Span) -> bytes::Bytes {
     span.end.clone().unwrap_or_default().into()
 }

@@ -1,6 +1,7 @@
-//! What a member answers, as it is written down; and what an error means.
+//! Converts responses and errors to their recorded form.
 //!
-//! All of the verdict depends on what counts as *refused*: only what surely has not happened, and never will.
+//! The verdict depends on what counts as *refused*: only requests that were certainly not executed
+//! and never will be.
 
 use history::record::{Body, Event, Kv, Refusal, Response, WatchBody};
 use mvcc::watch::{Response as WatchResponse, WatchedEvent};
@@ -48,7 +49,7 @@ fn txn_body(txn: &TxnResult) -> Body {
         OpResult::Put(put) => put_body(put),
         OpResult::DeleteRange(deleted) => delete_body(deleted),
         OpResult::Txn(txn) => txn_body(txn),
-        // Which no request of a client asks for.
+        // No client request has this result.
         OpResult::Nothing => Body::Compact,
     };
     Body::Txn { succeeded: txn.succeeded, results: txn.responses.iter().map(result).collect() }
@@ -59,14 +60,14 @@ pub(super) fn granted(granted: &pb::LeaseGrantResponse) -> Response {
     Response { revision: revision(granted.header), body }
 }
 
-/// All keys of an answer.
+/// Converts all keys of a response.
 pub(crate) fn kvs(kvs: &Kvs) -> Vec<Kv> {
     kvs.iter().map(kv).collect()
 }
 
-/// A key as it is stored.
+/// Converts a stored key.
 fn kv(stored: &[u8]) -> Kv {
-    // What cannot be read is written down as a key that nobody put, and so found.
+    // An undecodable value is recorded as a key that was never put, which the checker reports.
     let decoded = KeyValue::decode(stored).unwrap_or_default();
     Kv {
         key: text(&decoded.key),
@@ -82,7 +83,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What a message to a watcher says.
+/// Converts a watch response.
 pub(super) fn news(response: &WatchResponse) -> WatchBody {
     if response.canceled {
         return WatchBody::Canceled { compact_revision: response.compact_revision };
@@ -104,7 +105,8 @@ fn event(watched: &WatchedEvent) -> Event {
     }
 }
 
-/// Why a request has surely not happened and never will; none if it may have, or may yet.
+/// Returns the refusal of a request that was certainly not executed and never will be; none if it
+/// may have been.
 pub(super) fn refusal(error: &Error) -> Option<Refusal> {
     use server::Refusal as R;
     match error {
@@ -113,7 +115,7 @@ pub(super) fn refusal(error: &Error) -> Option<Refusal> {
         Error::Refused(R::Keys(mvcc::Error::LeaseNotFound)) => Some(Refusal::LeaseNotFound),
         Error::Refused(R::Revoke(lease::RevokeError::NotFound)) => Some(Refusal::LeaseNotFound),
         Error::Refused(R::Grant(lease::GrantError::Exists)) => Some(Refusal::LeaseExists),
-        // One that found no space may have been carried out all the same.
+        // A request without space may still have been applied.
         Error::Refused(R::NoSpace) => None,
         Error::Refused(_) | Error::RequestTooLarge | Error::TooManyRequests => {
             Some(Refusal::Other(error.to_string()))

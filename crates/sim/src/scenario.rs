@@ -1,12 +1,12 @@
-//! What a cluster goes through, from a seed: clients at work, members that come and go, and whatever goes wrong; then all is healed, and looked at.
+//! A scenario: a cluster under load and faults, determined by a seed; then healed and checked.
 //!
 //! ```text
 //!   step     1 … 150            …  3000              …  4200
-//!            begins, elects        last mishap,         everybody has written through every member;
-//!            one                   all is healed        members are equal; the history is judged
+//!            bootstrap,            last fault,          a write through every member;
+//!            election              heal                 members are equal; the history is checked
 //! ```
 //!
-//! What is demanded is in `judge`; what goes wrong, in `trouble`; who comes and goes, in `operator`.
+//! `checker` has the final conditions, `faults` the faults, `operator` the membership changes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -19,47 +19,47 @@ use types::MemberId;
 
 use crate::client::{Clients, Reach};
 use crate::cluster::{Cluster, Settings};
+use crate::faults::{Fault, FaultInjector};
 use crate::journal::Journal;
+use crate::node::Node;
 use crate::operator::Operator;
-use crate::site::Site;
-use crate::trouble::{Mishap, Trouble};
 
-/// Out of this many steps, members are compared in one.
+/// Members are compared once in this many steps, on average.
 const COMPARE_STEPS: u64 = 150;
-/// Likewise one of them is defragmented.
+/// A member is defragmented once in this many steps, on average.
 const DEFRAGMENT_STEPS: u64 = 400;
-/// A member that has ended comes back after this many steps, at most.
+/// A stopped member restarts within this many steps.
 const BACK_STEPS: u64 = 300;
 
-/// What a cluster is to go through.
+/// The parameters of a scenario.
 #[derive(Clone, Copy, Debug)]
-pub struct Story {
-    /// What everything follows from.
+pub struct Scenario {
+    /// Determines everything.
     pub seed: u64,
-    /// How many steps until all is healed.
+    /// Steps until all faults are healed.
     pub steps: u64,
-    /// A mistake that all members make, if they are to.
+    /// Bug planted in all members.
     pub plant: Option<PlantedBug>,
 }
 
-/// What came of it.
+/// The result of a scenario that passed.
 #[derive(Debug)]
-pub struct Told {
-    /// All that happened, as a number.
+pub struct Report {
+    /// Digest of everything that happened.
     pub digest: u64,
-    /// What clients saw.
+    /// History of the clients.
     pub history: History,
-    /// How much of what there was.
+    /// Statistics.
     pub counts: Counts,
 }
 
-/// How much of what there was.
+/// Statistics of a scenario.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "they say what they count")]
+#[expect(missing_docs, reason = "the names are enough")]
 pub struct Counts {
     pub steps: u64,
-    /// By kind, in the order of [`Mishap::ALL`].
-    pub mishaps: [u64; Mishap::ALL.len()],
+    /// Faults by kind, in the order of [`Fault::ALL`].
+    pub faults: [u64; Fault::ALL.len()],
     pub starts: u64,
     pub joined: u64,
     pub removed: u64,
@@ -76,7 +76,7 @@ pub struct Counts {
 impl std::ops::AddAssign for Counts {
     fn add_assign(&mut self, other: Counts) {
         self.steps += other.steps;
-        self.mishaps.iter_mut().zip(other.mishaps).for_each(|(count, more)| *count += more);
+        self.faults.iter_mut().zip(other.faults).for_each(|(count, more)| *count += more);
         self.starts += other.starts;
         self.joined += other.joined;
         self.removed += other.removed;
@@ -91,14 +91,14 @@ impl std::ops::AddAssign for Counts {
     }
 }
 
-/// A story that did not end well.
+/// A scenario that failed.
 #[derive(Debug)]
 pub struct Failure {
-    /// Which.
+    /// Seed.
     pub seed: u64,
-    /// What was wrong.
+    /// Reason.
     pub what: String,
-    /// What happened, if that was kept.
+    /// Journal, if enabled.
     pub journal: Vec<String>,
 }
 
@@ -111,51 +111,55 @@ impl std::fmt::Display for Failure {
     }
 }
 
-impl Story {
-    /// The ordinary length.
+impl Scenario {
+    /// Default length.
     pub const STEPS: u64 = 4000;
 
-    /// The story of a seed.
+    /// Returns the scenario of a seed.
     #[must_use]
-    pub fn new(seed: u64) -> Story {
-        Story { seed, steps: Story::STEPS, plant: None }
+    pub fn new(seed: u64) -> Scenario {
+        Scenario { seed, steps: Scenario::STEPS, plant: None }
     }
 
-    /// Goes through it.
+    /// Runs the scenario.
     ///
     /// # Errors
-    /// Something was not as it must be.
-    pub fn tell(&self) -> Result<Told, Failure> {
-        self.tell_to(Journal::default())
+    /// A check failed.
+    pub fn run(&self) -> Result<Report, Failure> {
+        self.run_with(Journal::default())
     }
 
-    /// Goes through it, and keeps what happened.
+    /// Runs the scenario and keeps a journal.
     ///
     /// # Errors
-    /// As for [`Story::tell`].
-    pub fn tell_in_detail(&self) -> Result<Told, Failure> {
-        self.tell_to(Journal::kept())
+    /// Fails like [`Scenario::run`].
+    pub fn run_with_journal(&self) -> Result<Report, Failure> {
+        self.run_with(Journal::enabled())
     }
 
-    fn tell_to(&self, journal: Journal) -> Result<Told, Failure> {
+    fn run_with(&self, journal: Journal) -> Result<Report, Failure> {
         planted_bug::plant(self.plant);
-        let mut world = World::new(*self, journal);
-        // A member that panics has found something itself.
-        let end = catch_unwind(AssertUnwindSafe(|| world.go())).unwrap_or_else(|panic| {
+        let mut simulation = Simulation::new(*self, journal);
+        // A panic of a member is a finding.
+        let end = catch_unwind(AssertUnwindSafe(|| simulation.go())).unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().cloned();
             let text = text.or_else(|| panic.downcast_ref::<&str>().map(|it| (*it).to_owned()));
             Err(format!("panicked: {}", text.unwrap_or_default()))
         });
-        let failure = |what, world: &World| Failure {
+        let failure = |what, simulation: &Simulation| Failure {
             seed: self.seed,
             what,
-            journal: world.journal.lines().to_vec(),
+            journal: simulation.journal.lines().to_vec(),
         };
-        end.map_err(|what| failure(what, &world))?;
-        world.judge().map_err(|(what, journal)| Failure { seed: self.seed, what, journal })
+        end.map_err(|what| failure(what, &simulation))?;
+        simulation.check_history().map_err(|(what, journal)| Failure {
+            seed: self.seed,
+            what,
+            journal,
+        })
     }
 
-    /// How members behave: whatever happens seldom elsewhere happens often here.
+    /// Configures members so that rare events are frequent.
     fn config(&self) -> impl Fn(&mut ServerConfig) + Clone + use<> {
         let mut random = SeededRandom::new(!self.seed);
         let snapshot_count = 10 + random.below(40);
@@ -191,34 +195,34 @@ impl Story {
     }
 }
 
-/// All there is.
-pub(crate) struct World {
-    pub(crate) story: Story,
+/// The running simulation.
+pub(crate) struct Simulation {
+    pub(crate) story: Scenario,
     pub(crate) random: SeededRandom,
     pub(crate) cluster: Cluster,
     pub(crate) clients: Clients,
     pub(crate) operator: Operator,
-    pub(crate) trouble: Trouble,
+    pub(crate) trouble: FaultInjector,
     pub(crate) journal: Journal,
     pub(crate) counts: Counts,
 }
 
-/// What must not be, if it is.
-pub(crate) type Demand = Result<(), String>;
+/// The result of a check: an error describes the violation.
+pub(crate) type Checked = Result<(), String>;
 
-impl World {
-    fn new(story: Story, journal: Journal) -> World {
+impl Simulation {
+    fn new(story: Scenario, journal: Journal) -> Simulation {
         let mut random = SeededRandom::new(story.seed.wrapping_mul(7919));
         let mut settings = Settings::new(random.next());
         settings.members = [1, 2, 3, 3, 3, 3, 4, 5][usize::try_from(random.below(8)).unwrap_or(0)];
         let mut cluster = Cluster::new(settings, story.config());
-        cluster.sites.values_mut().for_each(|site| site.pace = 900 + random.below(101));
+        cluster.nodes.values_mut().for_each(|node| node.pace = 900 + random.below(101));
         let (clients, watchers) = (2 + random.below(8), 1 + random.below(4));
-        World {
+        Simulation {
             story,
             clients: Clients::new(random.next(), clients, watchers),
             operator: Operator::new(random.next()),
-            trouble: Trouble::new(random.next()),
+            trouble: FaultInjector::new(random.next()),
             random,
             cluster,
             journal,
@@ -226,10 +230,10 @@ impl World {
         }
     }
 
-    /// All of it, up to the moment at which everything is healed and equal.
-    fn go(&mut self) -> Demand {
+    /// Runs until all faults are healed and all members are equal.
+    fn go(&mut self) -> Checked {
         for _ in 0..self.story.steps {
-            self.mishaps()?;
+            self.faults()?;
             self.operate();
             self.step()?;
         }
@@ -237,8 +241,8 @@ impl World {
         self.settle()
     }
 
-    /// Something happens in the cluster, and to clients.
-    pub(crate) fn step(&mut self) -> Demand {
+    /// Advances the cluster and its clients by one step.
+    pub(crate) fn step(&mut self) -> Checked {
         self.cluster.step();
         self.bury()?;
         self.relieve()?;
@@ -249,14 +253,14 @@ impl World {
         }
         if self.random.chance(1, DEFRAGMENT_STEPS)
             && let Some(id) = self.any_member()
-            && let Some(server) = self.cluster.sites[&id].server()
+            && let Some(server) = self.cluster.nodes[&id].server()
         {
             self.clients.defragment(server, self.cluster.now);
         }
         Ok(())
     }
 
-    /// The hashes of all members, as of some revision, whoever has it.
+    /// Records the hashes of all members at some revision.
     fn compare(&mut self) {
         let revision = self.clients.revision();
         for server in self.cluster.servers() {
@@ -264,21 +268,21 @@ impl World {
         }
     }
 
-    /// Members that have ended by themselves: those that may, and others.
-    fn bury(&mut self) -> Demand {
+    /// Handles members that have stopped: some may, others must not.
+    fn bury(&mut self) -> Checked {
         for (id, reason) in std::mem::take(&mut self.cluster.ended) {
             self.lose(id);
             self.note(|| format!("{id} ended: {reason}"));
-            let site = self.cluster.site(id);
+            let node = self.cluster.node(id);
             match reason {
                 StopReason::Removed => self.operator.leave(id),
-                StopReason::Fault(why) if site.excuses(&why) => {
-                    if site.is_off {
+                StopReason::Fault(why) if node.excuses(&why) => {
+                    if node.is_off {
                         self.lose_power(id);
                     }
                     self.start_later(id);
                 }
-                other => return Err(format!("{id} ended by itself: {other}")),
+                other => return Err(format!("{id} stopped unexpectedly: {other}")),
             }
         }
         Ok(())
@@ -292,31 +296,31 @@ impl World {
     pub(crate) fn lose_power(&mut self, id: MemberId) {
         let (network, seed) = (self.cluster.network.clone(), self.random.next());
         self.lose(id);
-        self.cluster.site(id).lose_power(&network, seed);
+        self.cluster.node(id).lose_power(&network, seed);
     }
 
-    /// Clients lose a member.
+    /// Disconnects the clients of a member.
     pub(crate) fn lose(&mut self, id: MemberId) {
         self.clients.lose(id, self.cluster.now, &mut self.journal);
         self.operator.lose(id, self.cluster.now, &mut self.journal);
     }
 
-    /// Starts a member that does not run, if it starts.
-    pub(crate) fn start(&mut self, id: MemberId) -> Demand {
-        let Some(site) = self.cluster.sites.get(&id) else { return Ok(()) };
-        if site.is_running() || self.operator.has_left(id) {
+    /// Starts a stopped member, if it starts.
+    pub(crate) fn start(&mut self, id: MemberId) -> Checked {
+        let Some(node) = self.cluster.nodes.get(&id) else { return Ok(()) };
+        if node.is_running() || self.operator.has_left(id) {
             return Ok(());
         }
         self.counts.starts += 1;
         let started = self.cluster.try_start(id);
         match started {
             Ok(()) => self.note_started(id),
-            Err(error) if self.cluster.site(id).excuses(&words(&error)) => {
+            Err(error) if self.cluster.node(id).excuses(&words(&error)) => {
                 self.note(|| format!("{id} did not start: {error}"));
-                if self.cluster.site(id).is_off {
+                if self.cluster.node(id).is_off {
                     self.lose_power(id);
                 }
-                self.cluster.site(id).heal();
+                self.cluster.node(id).heal();
                 self.start_later(id);
             }
             Err(error) => return Err(format!("{id} does not start: {}", words(&error))),
@@ -325,15 +329,15 @@ impl World {
     }
 
     fn note_started(&mut self, id: MemberId) {
-        let Some(server) = self.cluster.sites.get(&id).and_then(Site::server) else { return };
+        let Some(server) = self.cluster.nodes.get(&id).and_then(Node::server) else { return };
         let (members, applied) = (server.state().cluster.now(), server.applied());
         let names: Vec<_> = members.ids().map(|id| id.to_string()).collect();
         self.note(|| format!("{id} started: applied {applied}, members {}", names.join(" ")));
     }
 
-    /// Any member, whether it runs or not.
+    /// Returns a random member, running or not.
     pub(crate) fn any_member(&mut self) -> Option<MemberId> {
-        let ids: Vec<_> = self.cluster.sites.keys().copied().collect();
+        let ids: Vec<_> = self.cluster.nodes.keys().copied().collect();
         let place = usize::try_from(self.random.below(ids.len().max(1) as u64)).unwrap_or(0);
         ids.get(place).copied()
     }
@@ -342,12 +346,12 @@ impl World {
         self.journal.note(self.cluster.now, what);
     }
 
-    /// Goes on until something is so.
+    /// Runs until a condition holds.
     pub(crate) fn until(
         &mut self,
         what: &str,
-        mut is_so: impl FnMut(&mut World) -> bool,
-    ) -> Demand {
+        mut is_so: impl FnMut(&mut Simulation) -> bool,
+    ) -> Checked {
         const STEPS_MAX: usize = 12_000;
         for _ in 0..STEPS_MAX {
             if is_so(self) {
@@ -361,22 +365,22 @@ impl World {
             self.clients.listen(&reach, &mut self.journal);
             self.clients.watch(&reach, &mut self.journal);
         }
-        Err(format!("it does not come to pass: {what}\n{}", self.cluster.describe()))
+        Err(format!("not reached: {what}\n{}", self.cluster.describe()))
     }
 
-    /// The operator changes who is a member, now and then.
+    /// Lets the operator change the membership occasionally.
     fn operate(&mut self) {
         let config = self.story.config();
         self.operator.step(&mut self.cluster, &mut self.counts, &mut self.journal, config);
     }
 
-    /// All that run.
+    /// Returns all running members.
     pub(crate) fn servers(&self) -> impl Iterator<Item = &Server> {
-        self.cluster.sites.values().filter_map(Site::server)
+        self.cluster.nodes.values().filter_map(Node::server)
     }
 }
 
-/// An error, with all that it comes from.
+/// Formats an error with its causes.
 fn words(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")

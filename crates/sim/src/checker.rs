@@ -1,4 +1,5 @@
-//! What is demanded in the end: progress through everybody, leases that expire, watchers that hear of it, equal members, and a history that one store explains.
+//! The final conditions: every member serves writes, leases expire, watchers receive everything,
+//! members are equal, and one store explains the history.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,27 +10,27 @@ use server::Server;
 
 use crate::client::nanos;
 use crate::digest::Digest;
-use crate::site::Site;
-use crate::story::{Counts, Demand, Told, World};
+use crate::node::Node;
+use crate::scenario::{Checked, Counts, Report, Simulation};
 
-/// The first of the clients who write through each member in the end.
+/// Number of the first client that writes through each member at the end.
 const WRITERS_FROM: u64 = 1000;
 
-impl World {
-    /// Everybody gets on: each member serves a write, what is due happens, and then all are the same.
-    pub(crate) fn settle(&mut self) -> Demand {
-        self.until("everybody is told", |world| world.clients.is_everybody_told())?;
-        self.until("all are published", |world| {
-            world.cluster.sites.values().all(Site::is_published)
+impl Simulation {
+    /// Runs until every member serves a write, pending work is done, and all members are equal.
+    pub(crate) fn settle(&mut self) -> Checked {
+        self.until("no request is in flight", |simulation| simulation.clients.is_idle())?;
+        self.until("all members are published", |simulation| {
+            simulation.cluster.nodes.values().all(Node::is_published)
         })?;
-        // Nobody renews any.
-        self.until("all leases expire", |world| world.are_leases_gone())?;
+        // No client renews leases any more.
+        self.until("all leases expire", |simulation| simulation.are_leases_gone())?;
         self.write_through_all()?;
-        self.until("every watcher is told of the last revision", |world| {
-            world.clients.have_watchers_heard(world.last_revision())
+        self.until("every watcher receives the last revision", |simulation| {
+            simulation.clients.have_watchers_heard(simulation.last_revision())
         })?;
-        self.until("those that run are the members, and have applied the same", |world| {
-            world.are_members() && world.have_applied_the_same()
+        self.until("the nodes are the members, and have applied the same entries", |simulation| {
+            simulation.are_members() && simulation.have_applied_the_same()
         })?;
         self.compare_all()?;
         let servers: Vec<_> = self.servers().cloned().collect();
@@ -40,12 +41,13 @@ impl World {
         Ok(())
     }
 
-    /// Whether all machines run, and those who run are the members, by the word of each: a member that ended as one that was removed really was.
+    /// Whether all nodes run and every member lists exactly these as members. A member that stopped
+    /// as removed really was removed.
     fn are_members(&self) -> bool {
-        let sites = &self.cluster.sites;
-        let is_told_so =
-            |server: &Server| server.state().cluster.now().ids().eq(sites.keys().copied());
-        sites.values().all(Site::is_running) && self.servers().all(is_told_so)
+        let nodes = &self.cluster.nodes;
+        let lists_the_nodes =
+            |server: &Server| server.state().cluster.now().ids().eq(nodes.keys().copied());
+        nodes.values().all(Node::is_running) && self.servers().all(lists_the_nodes)
     }
 
     fn are_leases_gone(&self) -> bool {
@@ -62,20 +64,20 @@ impl World {
         applied.len() == 1
     }
 
-    /// A write through every member succeeds, sooner or later.
-    fn write_through_all(&mut self) -> Demand {
+    /// Waits until a write through every member has succeeded.
+    fn write_through_all(&mut self) -> Checked {
         let mut number = WRITERS_FROM;
-        self.until("every member serves a write", |world| {
-            let ids: Vec<_> = world.cluster.sites.keys().copied().collect();
+        self.until("every member serves a write", |simulation| {
+            let ids: Vec<_> = simulation.cluster.nodes.keys().copied().collect();
             let Some(id) = ids.get(usize::try_from(number - WRITERS_FROM).unwrap_or(0)) else {
                 return true;
             };
-            match world.clients.last_of(number) {
+            match simulation.clients.last_of(number) {
                 Some(true) => number += 1,
                 None => {}
                 Some(false) => {
-                    if let Some(server) = world.cluster.sites[id].server() {
-                        world.clients.write_through(number, server, world.cluster.now);
+                    if let Some(server) = simulation.cluster.nodes[id].server() {
+                        simulation.clients.write_through(number, server, simulation.cluster.now);
                     }
                 }
             }
@@ -83,8 +85,8 @@ impl World {
         })
     }
 
-    /// Who is a member, which leases there are and which keys they have, users and roles, keys: the same everywhere.
-    fn compare_all(&self) -> Demand {
+    /// Compares members, leases with their keys, users, roles and keys of all members.
+    fn compare_all(&self) -> Checked {
         let mut first: Option<(String, types::MemberId)> = None;
         for server in self.servers() {
             let held = describe(server);
@@ -102,15 +104,15 @@ impl World {
         Ok(())
     }
 
-    /// What clients saw, judged.
-    pub(crate) fn judge(mut self) -> Result<Told, (String, Vec<String>)> {
+    /// Checks the history of the clients.
+    pub(crate) fn check_history(mut self) -> Result<Report, (String, Vec<String>)> {
         let mut digest = self.cluster.network.digest();
-        let disks = self.cluster.sites.values();
-        for site in disks {
-            if let Err(error) = digest.add_disk(&site.disk, Path::new("/")) {
-                return Err((format!("{}: {error}", site.id), Vec::new()));
+        let disks = self.cluster.nodes.values();
+        for node in disks {
+            if let Err(error) = digest.add_disk(&node.disk, Path::new("/")) {
+                return Err((format!("{}: {error}", node.id), Vec::new()));
             }
-            digest.add_number(nanos(env::Clock::monotonic(&site.clock)));
+            digest.add_number(nanos(env::Clock::monotonic(&node.clock)));
         }
         self.counts.steps = self.cluster.steps;
         self.counts.snapshots = self.cluster.network.snapshots();
@@ -124,13 +126,13 @@ impl World {
         })?;
         counts.revisions = u64::try_from(log.revision()).unwrap_or(0);
         count(&mut counts, &history);
-        Ok(Told { digest: digest.value(), history, counts })
+        Ok(Report { digest: digest.value(), history, counts })
     }
 }
 
 fn add_history(digest: &mut Digest, history: &History) {
     let mut lines = Vec::new();
-    // Nothing can go wrong in writing to memory.
+    // Writing to memory cannot fail.
     let _ = history.write(&mut lines);
     digest.add(&lines);
 }
@@ -153,12 +155,12 @@ fn count(counts: &mut Counts, history: &History) {
         .sum();
 }
 
-/// All that a member holds and others must hold, too, in words.
+/// Describes the replicated state of a member.
 fn describe(server: &Server) -> String {
     let state = server.state();
     let hash = state.store.hash_kv(0);
     let keys = |id| state.lessor.keys_of(id).unwrap_or_default();
-    // By their ids: the order in which they expire is each member's own.
+    // Sorted by id, since the order of expiry is local to each member.
     let leases: BTreeMap<_, _> =
         state.lessor.leases().into_iter().map(|id| (id, keys(id))).collect();
     let members = state.cluster.now();
@@ -166,7 +168,7 @@ fn describe(server: &Server) -> String {
     format!("{hash:?}\nleases {leases:?}\nmembers {members:?}\n{accounts}")
 }
 
-/// Users with their roles, and roles with what they permit.
+/// Describes users with their roles, and roles with their permissions.
 fn describe_accounts(server: &Server) -> String {
     let auth = &server.state().auth;
     let roles_of = |name: &String| auth.user_get(&pb::AuthUserGetRequest { name: name.clone() });

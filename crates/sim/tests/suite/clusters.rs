@@ -1,4 +1,4 @@
-//! The life of a cluster, with nothing going wrong that is not meant to.
+//! Simulated clusters with specific faults only.
 
 use std::pin::Pin;
 
@@ -12,7 +12,7 @@ use types::MemberId;
 
 type Answer<T> = Pin<Box<dyn Future<Output = Result<T, Error>>>>;
 
-fn nobody() -> Credentials {
+fn anonymous() -> Credentials {
     Credentials::default()
 }
 
@@ -20,22 +20,22 @@ fn put(server: &Server, key: &str, value: &str) -> Answer<i64> {
     let (server, key, value) = (server.clone(), key.to_owned(), value.to_owned());
     Box::pin(async move {
         let put = pb::PutRequest { key: key.into(), value: value.into(), ..Default::default() };
-        server.put(&nobody(), put).await.map(|put| put.revision)
+        server.put(&anonymous(), put).await.map(|put| put.revision)
     })
 }
 
-/// What a key has, as a member knows it for sure.
+/// Reads a key linearizably.
 fn get(server: &Server, key: &str) -> Answer<Vec<u8>> {
     let (server, key) = (server.clone(), key.to_owned());
     Box::pin(async move {
         let range = pb::RangeRequest { key: key.into(), ..Default::default() };
-        let found = server.read(&nobody(), true).await?.range(&range)?;
+        let found = server.read(&anonymous(), true).await?.range(&range)?;
         let kv = found.kvs.iter().next().map(|kv| mvccpb::KeyValue::decode(kv).unwrap());
         Ok(kv.map(|kv| kv.value.to_vec()).unwrap_or_default())
     })
 }
 
-/// Goes on until there is an answer.
+/// Runs the cluster until a request completes.
 fn wait<T>(cluster: &mut Cluster, what: &str, mut answer: Answer<T>) -> Result<T, Error> {
     let mut got = None;
     cluster.until(what, |_| {
@@ -45,22 +45,23 @@ fn wait<T>(cluster: &mut Cluster, what: &str, mut answer: Answer<T>) -> Result<T
     got.unwrap()
 }
 
-fn begun(seed: u64, change: impl Fn(&mut server::ServerConfig)) -> Cluster {
+fn start(seed: u64, change: impl Fn(&mut server::ServerConfig)) -> Cluster {
     let mut cluster = Cluster::new(Settings::new(seed), change);
-    cluster
-        .until("all are published", |cluster| cluster.sites.values().all(sim::Site::is_published));
+    cluster.until("all members are published", |cluster| {
+        cluster.nodes.values().all(sim::Node::is_published)
+    });
     cluster
 }
 
 fn followers(cluster: &Cluster) -> Vec<MemberId> {
     let leader = cluster.leader();
-    cluster.sites.keys().copied().filter(|id| Some(*id) != leader).collect()
+    cluster.nodes.keys().copied().filter(|id| Some(*id) != leader).collect()
 }
 
 #[test]
-fn three_members_elect_one_and_all_serve() {
-    let mut cluster = begun(1, |_| {});
-    let ids: Vec<_> = cluster.sites.keys().copied().collect();
+fn three_members_elect_a_leader_and_serve() {
+    let mut cluster = start(1, |_| {});
+    let ids: Vec<_> = cluster.nodes.keys().copied().collect();
     for (number, id) in ids.iter().enumerate() {
         let answer = put(cluster.server(*id), &format!("key-{number}"), "value");
         wait(&mut cluster, "a put", answer).unwrap();
@@ -69,14 +70,14 @@ fn three_members_elect_one_and_all_serve() {
         let answer = get(cluster.server(*id), "key-2");
         assert_eq!(wait(&mut cluster, "a get", answer).unwrap(), b"value");
     }
-    cluster.until("all decide on a version", |cluster| {
+    cluster.until("all members know the cluster version", |cluster| {
         cluster.servers().all(|it| it.state().cluster.now().version().is_some())
     });
 }
 
-/// All members that run have applied the same, and hold the same.
+/// Waits until all running members have applied the same entries, and compares their hashes.
 fn agree(cluster: &mut Cluster) {
-    cluster.until("all have applied the same", |cluster| {
+    cluster.until("all members have applied the same entries", |cluster| {
         let mut applied: Vec<_> = cluster.servers().map(Server::applied).collect();
         applied.dedup();
         applied.len() == 1
@@ -90,7 +91,7 @@ fn agree(cluster: &mut Cluster) {
 
 fn put_many(cluster: &mut Cluster, through: MemberId, keys: std::ops::Range<u32>) {
     for key in keys {
-        // If the leader changes meanwhile, it may be lost.
+        // A put is retried, since a leader change may lose it.
         let put = |cluster: &mut Cluster| {
             let server = cluster.server(through);
             let answer = put(server, &format!("key-{key}"), &format!("value-{key}"));
@@ -101,13 +102,13 @@ fn put_many(cluster: &mut Cluster, through: MemberId, keys: std::ops::Range<u32>
 }
 
 #[test]
-fn a_member_that_was_away_catches_up_by_the_log() {
+fn a_restarted_member_catches_up_by_log() {
     for seed in 0..10 {
-        let mut cluster = begun(seed, |_| {});
+        let mut cluster = start(seed, |_| {});
         let away = followers(&cluster)[0];
         let leader = cluster.leader().unwrap();
         let network = cluster.network.clone();
-        cluster.site(away).lose_power(&network, seed);
+        cluster.node(away).lose_power(&network, seed);
         put_many(&mut cluster, leader, 0..50);
         cluster.start(away);
         agree(&mut cluster);
@@ -115,26 +116,26 @@ fn a_member_that_was_away_catches_up_by_the_log() {
 }
 
 #[test]
-fn one_that_was_away_for_long_catches_up_by_a_snapshot() {
+fn a_member_far_behind_catches_up_by_snapshot() {
     for seed in 0..10 {
-        let mut cluster = begun(seed, |config| {
+        let mut cluster = start(seed, |config| {
             config.snapshot_count = 20;
             config.snapshot_catchup_entries = 5;
         });
         let away = followers(&cluster)[0];
         let leader = cluster.leader().unwrap();
         let network = cluster.network.clone();
-        cluster.site(away).kill(&network);
+        cluster.node(away).kill(&network);
         put_many(&mut cluster, leader, 0..150);
         cluster.start(away);
         let before = cluster.server(away).applied();
         agree(&mut cluster);
         assert!(cluster.server(away).applied().0 > before.0 + 100);
-        // It goes on with what it got, and finds it again.
+        // The snapshot survives a power cut.
         put_many(&mut cluster, away, 150..170);
         agree(&mut cluster);
         let network = cluster.network.clone();
-        cluster.site(away).lose_power(&network, seed);
+        cluster.node(away).lose_power(&network, seed);
         cluster.start(away);
         put_many(&mut cluster, leader, 170..180);
         agree(&mut cluster);
@@ -142,8 +143,8 @@ fn one_that_was_away_for_long_catches_up_by_a_snapshot() {
 }
 
 #[test]
-fn members_come_as_learners_are_promoted_and_go() {
-    let mut cluster = begun(3, |config| {
+fn a_learner_is_promoted_and_a_leader_removed() {
+    let mut cluster = start(3, |config| {
         config.snapshot_count = 20;
         config.snapshot_catchup_entries = 5;
         config.strict_reconfig_check = false;
@@ -152,7 +153,7 @@ fn members_come_as_learners_are_promoted_and_go() {
     put_many(&mut cluster, leader, 0..100);
     let server = cluster.server(leader).clone();
     let add = pb::MemberAddRequest { peer_urls: vec!["http://d:2380".into()], is_learner: true };
-    let added: Answer<_> = Box::pin(async move { server.member_add(&nobody(), add).await });
+    let added: Answer<_> = Box::pin(async move { server.member_add(&anonymous(), add).await });
     let added = wait(&mut cluster, "a learner is added", added).unwrap();
     let id = MemberId(added.member.unwrap().id);
     cluster.join(id, "d", |config| config.strict_reconfig_check = false);
@@ -160,12 +161,12 @@ fn members_come_as_learners_are_promoted_and_go() {
         cluster.server(id).applied() == cluster.server(leader).applied()
     });
     assert!(cluster.server(id).is_learner());
-    // Through a follower: only the leader can tell that it is ready, once it has heard so.
+    // Through a follower: only the leader knows that the learner has caught up.
     let promoted = (0..100).find_map(|_| {
         let asked = cluster.server(followers(&cluster)[0]).clone();
         let promote = pb::MemberPromoteRequest { id: id.0 };
         let promoted: Answer<_> =
-            Box::pin(async move { asked.member_promote(&nobody(), promote).await });
+            Box::pin(async move { asked.member_promote(&anonymous(), promote).await });
         match wait(&mut cluster, "a promotion", promoted) {
             Err(Error::Unsafe(UnsafeReconfig::LearnerNotReady)) => None,
             promoted => Some(promoted.unwrap()),
@@ -177,9 +178,10 @@ fn members_come_as_learners_are_promoted_and_go() {
 
     let server = cluster.server(id).clone();
     let remove = pb::MemberRemoveRequest { id: leader.0 };
-    let removed: Answer<_> = Box::pin(async move { server.member_remove(&nobody(), remove).await });
+    let removed: Answer<_> =
+        Box::pin(async move { server.member_remove(&anonymous(), remove).await });
     wait(&mut cluster, "the leader is removed", removed).unwrap();
-    cluster.until("it ends", |cluster| !cluster.ended.is_empty());
+    cluster.until("the removed member stops", |cluster| !cluster.ended.is_empty());
     assert_eq!(cluster.ended, [(leader, StopReason::Removed)]);
     cluster.ended.clear();
     put_many(&mut cluster, id, 110..120);
@@ -187,65 +189,61 @@ fn members_come_as_learners_are_promoted_and_go() {
 }
 
 #[test]
-fn a_leader_that_stops_hands_leadership_on() {
-    let mut cluster = begun(4, |_| {});
+fn a_stopping_leader_transfers_leadership() {
+    let mut cluster = start(4, |_| {});
     let leader = cluster.leader().unwrap();
     let term = cluster.server(leader).term();
     let server = cluster.server(leader).clone();
     let resigned: Answer<_> = Box::pin(async move { server.resign().await });
-    wait(&mut cluster, "another leads", resigned).unwrap();
+    wait(&mut cluster, "another member leads", resigned).unwrap();
     assert_ne!(cluster.leader(), Some(leader));
-    assert_eq!(
-        cluster.server(leader).term(),
-        types::Term(term.0 + 1),
-        "without an election in vain"
-    );
+    assert_eq!(cluster.server(leader).term(), types::Term(term.0 + 1), "no failed election");
     agree(&mut cluster);
 }
 
 #[test]
 fn leases_are_renewed_through_any_member() {
-    let mut cluster = begun(5, |_| {});
+    let mut cluster = start(5, |_| {});
     let follower = followers(&cluster)[1];
     let server = cluster.server(follower).clone();
     let granted: Answer<_> = Box::pin(async move {
         let grant = pb::LeaseGrantRequest { id: 7, ttl: 100 };
-        server.lease_grant(&nobody(), grant).await?;
-        let ttl = server.lease_renew(&nobody(), 7).await?;
+        server.lease_grant(&anonymous(), grant).await?;
+        let ttl = server.lease_renew(&anonymous(), 7).await?;
         let ask = pb::LeaseTimeToLiveRequest { id: 7, keys: true };
-        let left = server.lease_time_to_live(&nobody(), ask).await?;
-        let none = server.lease_renew(&nobody(), 8).await?;
+        let left = server.lease_time_to_live(&anonymous(), ask).await?;
+        let none = server.lease_renew(&anonymous(), 8).await?;
         Ok((ttl, left.granted_ttl, none))
     });
     assert_eq!(wait(&mut cluster, "a lease", granted).unwrap(), (100, 100, 0));
 }
 
 #[test]
-fn whoever_is_left_goes_on_alone_if_forced_to() {
-    let mut cluster = begun(6, |_| {});
+fn force_new_cluster_keeps_the_data_of_one_member() {
+    let mut cluster = start(6, |_| {});
     let leader = cluster.leader().unwrap();
     put_many(&mut cluster, leader, 0..10);
     agree(&mut cluster);
     let network = cluster.network.clone();
     let left = followers(&cluster)[0];
-    let all: Vec<_> = cluster.sites.keys().copied().collect();
-    all.iter().for_each(|id| cluster.site(*id).kill(&network));
-    cluster.site(left).config.force_new_cluster = true;
+    let all: Vec<_> = cluster.nodes.keys().copied().collect();
+    all.iter().for_each(|id| cluster.node(*id).kill(&network));
+    cluster.node(left).config.force_new_cluster = true;
     cluster.start(left);
     put_many(&mut cluster, left, 10..20);
     let answer = get(cluster.server(left), "key-3");
     assert_eq!(wait(&mut cluster, "a get", answer).unwrap(), b"value-3");
     assert_eq!(cluster.server(left).state().cluster.now().members().count(), 1);
-    // Once is enough.
-    cluster.site(left).kill(&network);
-    cluster.site(left).config.force_new_cluster = false;
+    // The flag is needed only once.
+    cluster.node(left).kill(&network);
+    cluster.node(left).config.force_new_cluster = false;
     cluster.start(left);
     put_many(&mut cluster, left, 20..30);
 }
 
 #[test]
-fn without_a_quorum_nothing_is_read_or_written() {
-    let mut cluster = begun(7, |_| {});
+fn reads_and_writes_fail_without_a_quorum() {
+    let mut cluster = start(7, |_| {});
     let leader = cluster.leader().unwrap();
     for other in followers(&cluster) {
         cluster.network.cut(leader, other);
@@ -254,34 +252,37 @@ fn without_a_quorum_nothing_is_read_or_written() {
     let (read, write) = (get(cluster.server(leader), "a"), put(cluster.server(leader), "a", "1"));
     assert!(wait(&mut cluster, "a read fails", read).is_err());
     assert!(wait(&mut cluster, "a write fails", write).is_err());
-    cluster
-        .until("the others elect one", |cluster| cluster.leader().is_some_and(|now| now != leader));
+    cluster.until("the others elect a leader", |cluster| {
+        cluster.leader().is_some_and(|now| now != leader)
+    });
     let other = cluster.leader().unwrap();
     put_many(&mut cluster, other, 0..5);
     cluster.network.heal();
     agree(&mut cluster);
 }
 
-/// Other members hear from it and it from them, but nothing that is proposed to it gets on without both of them.
+/// The leader is connected, but cannot make its own entries durable.
 #[test]
-fn a_leader_whose_disk_does_not_answer_hands_leadership_on() {
-    let mut cluster = begun(8, |_| {});
+fn a_leader_with_a_hanging_disk_transfers_leadership() {
+    let mut cluster = start(8, |_| {});
     let leader = cluster.leader().unwrap();
-    cluster.site(leader).stall();
-    cluster.until("another leads", |cluster| cluster.leader().is_some_and(|now| now != leader));
+    cluster.node(leader).stall();
+    cluster
+        .until("another member leads", |cluster| cluster.leader().is_some_and(|now| now != leader));
     let other = cluster.leader().unwrap();
     put_many(&mut cluster, other, 0..5);
-    cluster.site(leader).resume();
+    cluster.node(leader).resume();
     agree(&mut cluster);
 }
 
-/// A learner may have applied, and told somebody, what the only voter has committed and not applied yet.
+/// A learner may have applied and acknowledged an entry that the only voter has not applied yet.
 #[test]
 fn a_sole_voter_reads_what_its_learner_has_acknowledged() {
     for seed in 0..6 {
         let settings = Settings { members: 1, ..Settings::new(seed) };
         let mut cluster = Cluster::new(settings, |_| {});
-        cluster.until("it is published", |it| it.sites.values().all(sim::Site::is_published));
+        cluster
+            .until("the member is published", |it| it.nodes.values().all(sim::Node::is_published));
         let voter = cluster.leader().unwrap();
         let id = add_learner(&mut cluster, voter);
         for number in 0..30 {
@@ -295,25 +296,27 @@ fn a_sole_voter_reads_what_its_learner_has_acknowledged() {
     }
 }
 
-/// Adds a learner, and starts it.
+/// Adds and starts a learner.
 fn add_learner(cluster: &mut Cluster, through: MemberId) -> MemberId {
     let server = cluster.server(through).clone();
     let add = pb::MemberAddRequest { peer_urls: vec!["http://n:2380".into()], is_learner: true };
-    let added: Answer<_> = Box::pin(async move { server.member_add(&nobody(), add).await });
+    let added: Answer<_> = Box::pin(async move { server.member_add(&anonymous(), add).await });
     let added = wait(cluster, "a learner is added", added).unwrap();
     let id = MemberId(added.member.unwrap().id);
     cluster.join(id, "n", |_| {});
-    cluster.until("the learner is published", |it| it.sites[&id].is_published());
+    cluster.until("the learner is published", |it| it.nodes[&id].is_published());
     id
 }
 
-/// Who is left of two needs nobody's word any more, be it the one that led or the other; and still knows so when it starts again.
+/// The remaining member needs no other vote, whether it led or not, also after a restart.
 #[test]
-fn of_two_one_is_removed_and_the_other_goes_on_alone() {
+fn one_of_two_members_is_removed_and_the_other_serves() {
     for seed in 0..8 {
         let settings = Settings { members: 2, ..Settings::new(seed) };
         let mut cluster = Cluster::new(settings, |config| config.strict_reconfig_check = false);
-        cluster.until("both are published", |it| it.sites.values().all(sim::Site::is_published));
+        cluster.until("both members are published", |it| {
+            it.nodes.values().all(sim::Node::is_published)
+        });
         let (leader, other) = (cluster.leader().unwrap(), followers(&cluster)[0]);
         let (goes, stays) = if seed % 2 == 0 { (leader, other) } else { (other, leader) };
         put_many(&mut cluster, goes, 0..10);
@@ -321,14 +324,14 @@ fn of_two_one_is_removed_and_the_other_goes_on_alone() {
         let server = cluster.server(stays).clone();
         let remove = pb::MemberRemoveRequest { id: goes.0 };
         let removed: Answer<_> =
-            Box::pin(async move { server.member_remove(&nobody(), remove).await });
+            Box::pin(async move { server.member_remove(&anonymous(), remove).await });
         wait(&mut cluster, "one of two is removed", removed).unwrap();
-        cluster.until("it ends", |cluster| !cluster.ended.is_empty());
+        cluster.until("the removed member stops", |cluster| !cluster.ended.is_empty());
         assert_eq!(cluster.ended, [(goes, StopReason::Removed)]);
         cluster.ended.clear();
         put_many(&mut cluster, stays, 10..20);
         let network = cluster.network.clone();
-        cluster.site(stays).lose_power(&network, seed);
+        cluster.node(stays).lose_power(&network, seed);
         cluster.start(stays);
         put_many(&mut cluster, stays, 20..30);
         let members = cluster.server(stays).state().cluster.now();

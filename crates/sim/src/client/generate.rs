@@ -1,39 +1,40 @@
-//! What clients ask for: few keys, so that they meet; values of their own, so that it is known whose was seen.
+//! Generates requests: few keys, so that clients conflict; unique values, so that each write can be
+//! identified.
 
 use env::SeededRandom;
 use history::record::{
     Compare, Delete, Op, Put, Range, Relation, Request, Span, Target, Txn, WatchRequest,
 };
 
-/// How many keys there are.
+/// Number of keys.
 const KEYS: u64 = 6;
-/// The last key's end.
+/// End of the key range.
 const KEYS_END: &str = "l";
-/// How far back a read of the past or a compaction goes, at most.
+/// Maximum distance of historic reads and compactions.
 const PAST_MAX: u64 = 12;
-/// Leases that are remembered, to be used again.
+/// Number of known leases that are reused.
 const LEASES_MAX: usize = 4;
-/// Seconds that a lease is asked for: two at least is what the cluster grants.
+/// TTLs in seconds; the cluster grants at least two.
 const TTLS_S: [i64; 5] = [1, 2, 3, 5, 9];
 
-/// Chooses requests.
+/// Generates requests.
 #[derive(Debug)]
-pub(crate) struct Chooser {
+pub(crate) struct RequestGenerator {
     pub(crate) random: SeededRandom,
     values: u64,
     leases: Vec<i64>,
     leases_made: i64,
-    /// The highest revision that a client has seen.
+    /// Highest revision that a client has seen.
     pub(crate) revision: i64,
 }
 
-impl Chooser {
-    pub(crate) fn new(seed: u64) -> Chooser {
+impl RequestGenerator {
+    pub(crate) fn new(seed: u64) -> RequestGenerator {
         let random = SeededRandom::new(seed);
-        Chooser { random, values: 0, leases: Vec::new(), leases_made: 0, revision: 1 }
+        RequestGenerator { random, values: 0, leases: Vec::new(), leases_made: 0, revision: 1 }
     }
 
-    /// Anything.
+    /// Returns a random request.
     pub(crate) fn request(&mut self) -> Request {
         match self.random.below(100) {
             0..32 => Request::Put(self.put()),
@@ -48,13 +49,13 @@ impl Chooser {
         }
     }
 
-    /// Something that changes a key, and so shows that there is progress.
+    /// Returns a write, which shows progress.
     pub(crate) fn plain_put(&mut self) -> Request {
         let key = self.key();
         Request::Put(Put { key, value: self.value(), lease: 0, prev_kv: false })
     }
 
-    /// What to watch, from some revision on.
+    /// Returns a watch from some revision on.
     pub(crate) fn watch(&mut self, start: i64) -> WatchRequest {
         let span = if self.random.chance(1, 2) { all() } else { self.span() };
         WatchRequest {
@@ -71,7 +72,7 @@ impl Chooser {
 
     fn value(&mut self) -> String {
         self.values += 1;
-        // Now and then one that takes more than a page.
+        // Occasionally a value larger than a page.
         let long = if self.random.chance(1, 40) { "x".repeat(2000) } else { String::new() };
         format!("v{}{long}", self.values)
     }
@@ -134,7 +135,7 @@ impl Chooser {
         range
     }
 
-    /// Within a branch no key is written twice: that is refused before anybody is asked.
+    /// Writes no key twice in a branch, since validation rejects that.
     fn txn(&mut self) -> Txn {
         let compares = (0..self.random.below(3)).map(|_| self.compare()).collect();
         let (then, otherwise) = (self.ops(), self.ops());
@@ -173,7 +174,7 @@ impl Chooser {
     }
 }
 
-/// All keys.
+/// The range of all keys.
 fn all() -> Span {
     Span::between("k", KEYS_END)
 }

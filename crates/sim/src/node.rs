@@ -1,4 +1,4 @@
-//! Where a member is: its machine, and the member itself while it runs.
+//! A simulated machine, and the member that runs on it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,54 +11,54 @@ use types::MemberId;
 
 use crate::network::Network;
 
-/// A machine, and a member on it.
+/// A machine with its disk and clock, and the member on it.
 #[derive(Debug)]
-pub struct Site {
-    /// The member.
+pub struct Node {
+    /// Id of the member.
     pub id: MemberId,
-    /// How it behaves.
+    /// Configuration of the member.
     pub config: ServerConfig,
-    /// Its disk.
+    /// Disk.
     pub disk: SimDisk,
-    /// Its clock.
-    pub clock: SiteClock,
-    /// How fast its clock goes, in thousandths of the time that passes: a thousand at most.
+    /// Clock.
+    pub clock: NodeClock,
+    /// Speed of the clock in thousandths of real time, at most 1000.
     pub pace: u64,
-    /// Whether none of its stages has a turn, while its clock goes on.
+    /// Paused: no stage runs, while the clock advances.
     pub is_paused: bool,
-    /// Whether its log does not get on.
+    /// The log writer is blocked by the disk.
     pub is_stalled: bool,
-    /// Whether its disk was made to fail, so that it may end by itself once a call has failed.
+    /// The disk was made to fail, so that the member may stop after a failed call.
     pub is_faulty: bool,
-    /// Whether that is over. What failed before may still be found out.
+    /// The disk works again. Earlier failures may still be detected.
     pub is_healed: bool,
-    /// Whether its machine lost power at some write, and does not know yet.
+    /// The machine lost power at some write, and the member has not noticed yet.
     pub is_off: bool,
     stages: Option<Stages>,
     starts: u64,
 }
 
-/// The clock of a machine: time only goes on, but the date may be set back. Clones show the same time.
+/// The clock of a node: monotonic time advances, the wall clock may be set back. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct SiteClock {
+pub struct NodeClock {
     time: SimClock,
-    /// By how much the date was set back, in all.
+    /// Total by which the wall clock was set back.
     set_back_ms: Arc<AtomicU64>,
 }
 
-impl SiteClock {
-    /// Moves the time on, and the date with it.
+impl NodeClock {
+    /// Advances both clocks.
     pub fn advance(&self, time: Duration) {
         self.time.advance(time);
     }
 
-    /// Sets the date back. How much time has passed stays the same.
+    /// Sets the wall clock back; monotonic time is unaffected.
     pub fn set_back(&self, by_ms: u64) {
         self.set_back_ms.fetch_add(by_ms, Ordering::Relaxed);
     }
 }
 
-impl Clock for SiteClock {
+impl Clock for NodeClock {
     fn monotonic(&self) -> Duration {
         self.time.monotonic()
     }
@@ -72,18 +72,18 @@ impl Clock for SiteClock {
     }
 }
 
-/// A clock that goes as fast as the time that passes.
+/// Speed of a clock that runs in real time.
 pub(crate) const PACE_MAX: u64 = 1000;
 
-/// What a simulated disk says when it is made to fail: out of order, full, without power.
+/// Errors of a failing simulated disk.
 const DISK_ERRORS: [&str; 3] =
     ["Input/output error", "No space left on device", "the machine is off"];
 
-impl Site {
-    /// A machine with an empty disk.
-    pub fn new(id: MemberId, config: ServerConfig, seed: u64) -> Site {
-        let (disk, clock) = (SimDisk::new(seed), SiteClock::default());
-        Site {
+impl Node {
+    /// Creates a node with an empty disk.
+    pub fn new(id: MemberId, config: ServerConfig, seed: u64) -> Node {
+        let (disk, clock) = (SimDisk::new(seed), NodeClock::default());
+        Node {
             id,
             config,
             disk,
@@ -102,7 +102,7 @@ impl Site {
     /// Starts the member.
     ///
     /// # Errors
-    /// It does not start.
+    /// The member does not start.
     pub fn start(&mut self, network: &Network) -> Result<(), StartError> {
         self.starts += 1;
         if std::mem::take(&mut self.is_healed) {
@@ -120,22 +120,22 @@ impl Site {
         Ok(())
     }
 
-    /// The member, while it runs.
+    /// Returns the member while it runs.
     pub fn server(&self) -> Option<&Server> {
         self.stages.as_ref().map(Stages::server)
     }
 
-    /// Whether it runs.
+    /// Whether the member runs.
     pub fn is_running(&self) -> bool {
         self.stages.is_some()
     }
 
-    /// Whether others know its name, and clients may be served.
+    /// Whether the member is published and serves clients.
     pub fn is_published(&self) -> bool {
         self.stages.as_ref().is_some_and(Stages::is_published)
     }
 
-    /// One turn of a stage, unless it is held up.
+    /// Runs one turn of a stage, unless it is blocked.
     pub fn turn(&mut self, stage: Stage) {
         if self.is_paused || self.is_stalled && stage == Stage::Log {
             return;
@@ -145,57 +145,57 @@ impl Site {
         }
     }
 
-    /// Notes that it has ended by itself, if it has. Returns why.
+    /// Removes a member that has stopped by itself, and returns the reason.
     pub fn reap(&mut self, network: &Network) -> Option<StopReason> {
         let ended = self.stages.take_if(|stages| stages.is_over())?;
         network.detach(self.id);
         Some(ended.stop())
     }
 
-    /// Ends in good order.
+    /// Stops the member in order.
     pub fn stop(&mut self, network: &Network) -> Option<StopReason> {
         network.detach(self.id);
         self.stages.take().map(Stages::stop)
     }
 
-    /// Is killed: what the system has, it writes.
+    /// Kills the member: written data reaches the disk.
     pub fn kill(&mut self, network: &Network) {
         network.detach(self.id);
         self.stages = None;
     }
 
-    /// Loses its power: what was not synced may be gone, or torn.
+    /// Cuts the power: unsynced data may be lost or torn.
     pub fn lose_power(&mut self, network: &Network, seed: u64) {
         self.kill(network);
         self.disk = self.disk.power_cut(seed);
         self.is_off = false;
     }
 
-    /// Its disk does what it is asked again, and has space.
+    /// Repairs the disk.
     pub fn heal(&mut self) {
         self.disk.heal();
         self.disk.set_capacity(None);
         self.is_healed = true;
     }
 
-    /// Whether a member may end for this reason: its disk was made to fail, did so since the member started, and that is what stopped it. Nothing but the disk says
-    /// these words, so whoever repeats them was told so by a call of its own.
+    /// Whether a disk fault excuses this stop: the disk was made to fail, a call has failed since
+    /// the start, and its error is the reason. Only the disk produces these texts.
     pub(crate) fn excuses(&self, why: &str) -> bool {
         self.is_faulty && DISK_ERRORS.iter().any(|words| why.contains(words))
     }
 
-    /// Its disk is made to fail.
+    /// Makes the disk fail.
     pub(crate) fn make_faulty(&mut self) {
         (self.is_faulty, self.is_healed) = (true, false);
     }
 
-    /// Its log waits for the disk, which does not answer.
+    /// Blocks the log writer, as a hanging disk does.
     pub fn stall(&mut self) {
         self.is_stalled = true;
         self.stages.iter().for_each(|stages| stages.hang_log(true));
     }
 
-    /// Nothing holds it up any more.
+    /// Ends pause and stall.
     pub fn resume(&mut self) {
         if self.is_stalled {
             self.stages.iter().for_each(|stages| stages.hang_log(false));
@@ -203,7 +203,7 @@ impl Site {
         (self.is_paused, self.is_stalled) = (false, false);
     }
 
-    /// Time passes.
+    /// Advances the clock.
     pub(crate) fn pass(&self, time: Duration) {
         self.clock.advance(time.mul_f64(self.pace as f64 / PACE_MAX as f64));
     }
