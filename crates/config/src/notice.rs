@@ -258,7 +258,7 @@ impl Notice {
                 warn!("ignoring client auto TLS since certs given");
             }
             Self::AutoTlsIgnored(Audience::Peers) => {
-                warn!("ignoring peer auto TLS since certs given")
+                warn!("ignoring peer auto TLS since certs given");
             }
             Self::AutoTlsAlone { audience: Audience::Clients, ignored } => warn!(
                 ?ignored,

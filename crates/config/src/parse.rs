@@ -193,7 +193,7 @@ impl Session<'_> {
         }
         self.logs = log_config(&flags).map_err(|refusal| self.refuse(refusal))?;
         if let Err(refusal) = check::check(&flags, &mut self.notices) {
-            self.tell_deprecated(&flags);
+            self.note_deprecated(&flags);
             return Err(self.refuse(refusal));
         }
         Ok(flags)
@@ -214,8 +214,8 @@ impl Session<'_> {
 
     /// Resolves the checked flags, and refuses flags that Bowline cannot honour.
     fn finish(mut self, flags: Flags) -> Result<Parsed, Exit> {
-        self.tell_deprecated(&flags);
-        self.tell_running();
+        self.note_deprecated(&flags);
+        self.note_running();
         let unsupported = unsupported::check(&flags);
         match resolve::resolve(flags, self.logs.clone(), self.machine, &mut self.notices) {
             Err(refusal) => Err(self.end_with(Notice::NotStarted(refusal))),
@@ -229,12 +229,12 @@ impl Session<'_> {
         self.end()
     }
 
-    fn tell_deprecated(&mut self, flags: &Flags) {
+    fn note_deprecated(&mut self, flags: &Flags) {
         let given = DEPRECATED.iter().filter(|(flag, _)| flags.is_given(flag));
         self.notices.extend(given.map(|(_, text)| Notice::Deprecated(text)));
     }
 
-    fn tell_running(&mut self) {
+    fn note_running(&mut self) {
         self.notices.push(Notice::Running { args: self.args.clone() });
     }
 
@@ -244,7 +244,7 @@ impl Session<'_> {
         if matches!(refusal, ConfigError::Shadowed(_)) {
             return self.end_with(Notice::Refused(refusal));
         }
-        self.tell_running();
+        self.note_running();
         let hint = (refusal == ConfigError::AdvertiseClientUnset)
             .then(|| Notice::AdvertiseUnset(refusal.clone()));
         self.notices.push(Notice::Refused(refusal));

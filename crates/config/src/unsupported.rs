@@ -6,7 +6,7 @@
 use crate::error::ConfigError;
 use crate::flags::{Flags, Slot, find};
 
-const PROFILES: &str = "its profiles are those of a Go program; docs/profiling.md tells how to look into Bowline with perf, metrics, traces and the log";
+const PROFILES: &str = "there is no Go runtime to profile; see docs/profiling.md for perf, metrics, traces and the log";
 
 /// Unsupported flags, with the reason.
 const FLAGS: &[(&str, &str)] =

@@ -81,7 +81,7 @@ mod tests {
 
     fn config(args: &[&str]) -> Config {
         let args = std::iter::once("bowline").chain(args.iter().copied()).map(OsString::from);
-        parse(args, [], &MACHINE).expect("sound").config
+        parse(args, [], &MACHINE).expect("valid flags").config
     }
 
     fn list(more: &[&str]) -> DiscoveryService {

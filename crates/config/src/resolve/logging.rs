@@ -166,7 +166,7 @@ mod tests {
             flags.log_format = "console".to_owned();
             flags.log_level = "Warning".to_owned();
         })
-        .expect("sound");
+        .expect("valid flags");
         let file = Output::File("b.log".to_owned());
         assert_eq!(logs.outputs, [Output::Stdout, file, Output::Stderr]);
         assert_eq!((logs.level, logs.format), (Level::Warn, Format::Console));

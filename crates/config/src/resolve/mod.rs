@@ -59,7 +59,7 @@ pub(crate) fn resolve(
     notices: &mut Vec<Notice>,
 ) -> Result<Config, ConfigError> {
     advertise_default_host(&mut flags, machine, notices);
-    tls::tell_auto_ignored(&flags, notices);
+    tls::note_ignored_auto_tls(&flags, notices);
     let (peer, tls) = (peer(&flags, notices)?, tls::client(&flags, notices)?);
     let listen = listen(&flags)?;
     Ok(Config {
@@ -321,13 +321,13 @@ fn progress_interval(flags: &Flags, notices: &mut Vec<Notice>) -> Option<Duratio
 }
 
 fn auth(flags: &Flags, notices: &mut Vec<Notice>) -> Auth {
-    let sound = Some(flags.bcrypt_cost).filter(|cost| BCRYPT_COSTS.contains(cost));
-    if sound.is_none() {
+    let valid = Some(flags.bcrypt_cost).filter(|cost| BCRYPT_COSTS.contains(cost));
+    if valid.is_none() {
         notices.push(Notice::BcryptCost { given: flags.bcrypt_cost });
     }
     Auth {
         token: flags.auth_token.clone(),
-        bcrypt_cost: sound.and_then(|cost| u32::try_from(cost).ok()).unwrap_or(BCRYPT_COST),
+        bcrypt_cost: valid.and_then(|cost| u32::try_from(cost).ok()).unwrap_or(BCRYPT_COST),
         token_ttl: Duration::from_secs(flags.auth_token_ttl),
     }
 }

@@ -117,7 +117,7 @@ impl Asked {
 
 /// Notes auto TLS flags that are ignored because certificates were given, in etcd's order: peers
 /// first.
-pub(crate) fn tell_auto_ignored(flags: &Flags, notices: &mut Vec<Notice>) {
+pub(crate) fn note_ignored_auto_tls(flags: &Flags, notices: &mut Vec<Notice>) {
     let peer_given = !flags.peer_cert_file.is_empty() || !flags.peer_key_file.is_empty();
     let given = !flags.cert_file.is_empty() || !flags.key_file.is_empty();
     let all = [

@@ -68,7 +68,7 @@ fn a_url_beyond_the_maximum_length_is_refused() {
 
 #[test]
 fn a_url_has_scheme_host_and_port() {
-    let url = Url::parse("https://[::1]:2380").expect("sound");
+    let url = Url::parse("https://[::1]:2380").expect("valid");
     assert_eq!(
         (url.scheme(), url.host(), url.hostname(), url.port()),
         (Scheme::Https, "[::1]:2380", "::1", "2380")
@@ -78,7 +78,7 @@ fn a_url_has_scheme_host_and_port() {
 
 #[test]
 fn a_listen_address_is_tcp_or_a_unix_socket() {
-    let address = |text| Url::parse(text).expect("sound").address();
+    let address = |text| Url::parse(text).expect("valid").address();
     assert_eq!(address("unix:///run/b.sock"), Ok(Address::Unix("/run/b.sock".to_owned())));
     assert_eq!(address("unix://a/b"), Ok(Address::Unix("a/b".to_owned())));
     assert_eq!(address("http://a:"), Ok(Address::Tcp { host: "a".to_owned(), port: 0 }));
@@ -88,7 +88,7 @@ fn a_listen_address_is_tcp_or_a_unix_socket() {
 
 #[test]
 fn ip_addresses_are_compared_by_value() {
-    let url = |text| Url::parse(text).expect("sound");
+    let url = |text| Url::parse(text).expect("valid");
     assert!(url("http://[0:0::1]:1").same_endpoint(&url("http://[::1]:1")));
     assert!(!url("http://[::1]:1").same_endpoint(&url("https://[::1]:1")));
     assert!(!url("http://localhost:1").same_endpoint(&url("http://127.0.0.1:1")));
@@ -96,21 +96,21 @@ fn ip_addresses_are_compared_by_value() {
 
 #[test]
 fn lists_are_sorted() {
-    let urls = list::parse("http://b:1, http://a:1,http://b:1").expect("sound");
+    let urls = list::parse("http://b:1, http://a:1,http://b:1").expect("valid");
     assert_eq!(list::texts(&urls), ["http://a:1", "http://b:1", "http://b:1"]);
 }
 
 #[test]
 fn a_flag_has_each_url_once() {
     let mut flag = UniqueUrls::default();
-    flag.set("http://b:1,http://a:1,http://b:1", "").expect("sound");
+    flag.set("http://b:1,http://a:1,http://b:1", "").expect("valid");
     assert_eq!(list::texts(flag.urls()), ["http://a:1", "http://b:1"]);
 }
 
 #[test]
 fn an_empty_value_keeps_the_urls() {
     let mut flag = UniqueUrls::default();
-    flag.set("http://a:1", "").expect("sound");
+    flag.set("http://a:1", "").expect("valid");
     flag.set("", "").expect("allowed");
     assert_eq!(list::texts(flag.urls()), ["http://a:1"]);
     assert!(flag.set("x", "").is_err());
@@ -119,7 +119,7 @@ fn an_empty_value_keeps_the_urls() {
 
 #[test]
 fn an_initial_cluster_maps_names_to_urls() {
-    let map = UrlsMap::parse("b=http://2:1,,a=http://1:2,a=http://1:1").expect("sound");
+    let map = UrlsMap::parse("b=http://2:1,,a=http://1:2,a=http://1:1").expect("valid");
     assert_eq!(map.to_string(), "a=http://1:1,a=http://1:2,b=http://2:1");
     assert_eq!(map.len(), 2);
     assert_eq!(
@@ -127,12 +127,12 @@ fn an_initial_cluster_maps_names_to_urls() {
         Some(vec!["http://1:1".to_owned(), "http://1:2".to_owned()])
     );
     assert!(!map.has_duplicate_url());
-    assert!(UrlsMap::parse("").expect("nothing is sound").is_empty());
+    assert!(UrlsMap::parse("").expect("an empty cluster is valid").is_empty());
 }
 
 #[test]
 fn an_initial_cluster_detects_duplicate_urls() {
-    assert!(UrlsMap::parse("a=http://1:1,b=http://1:1").expect("sound").has_duplicate_url());
+    assert!(UrlsMap::parse("a=http://1:1,b=http://1:1").expect("valid").has_duplicate_url());
 }
 
 #[test]

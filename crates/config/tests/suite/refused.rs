@@ -268,8 +268,8 @@ fn unsupported_flags_are_refused_in_one_error() {
     assert_eq!(
         text,
         "--memory-mlock is not yet supported by Bowline: the pages of the database cannot be locked yet; \
-         --enable-pprof is not supported by Bowline: its profiles are those of a Go program; \
-         docs/profiling.md tells how to look into Bowline with perf, metrics, traces and the log"
+         --enable-pprof is not supported by Bowline: there is no Go runtime to profile; \
+         see docs/profiling.md for perf, metrics, traces and the log"
     );
 }
 

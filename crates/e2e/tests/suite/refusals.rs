@@ -139,11 +139,7 @@ fn unsupported_flags_are_rejected_not_ignored() {
             "https://127.0.0.1:{client}",
             "TLS key/cert (--cert-file, --key-file)",
         ),
-        (
-            "enable-pprof",
-            "true",
-            "is not supported by Bowline: its profiles are those of a Go program",
-        ),
+        ("enable-pprof", "true", "is not supported by Bowline: there is no Go runtime to profile"),
         ("memory-mlock", "true", later),
     ];
     for (name, value, text) in expected {
