@@ -1,31 +1,39 @@
-//! A member: consensus, the log, the replicated state, and the requests of clients.
+//! A member: consensus, the log, the replicated state and the requests of clients.
 //!
-//! [`Member::start`] takes up what is in a folder and runs; [`Server`] is the handle through which everybody else asks it for something. Between the two is
-//! a pipeline of stages, each a struct with a `turn` (take what waits, do it, say what follows), which a thread calls in a process and a
-//! scheduler in a simulation:
+//! [`Member::start`] restores a member from its data directory and runs it. [`Server`] is the
+//! handle through which the API and peers use it. Between the two is a pipeline of stages. A stage
+//! is a struct with a `turn`: it takes what is queued and processes it. A thread calls `turn` in a
+//! process, a scheduler in a simulation.
 //!
 //! ```text
 //!   request ─► raft loop ─► log: write, one sync ─► raft loop ─► apply ─► reply
-//!              (consensus)    others meanwhile       (quorum)      │
-//!                                                                  └─► pending batch ─► database file
+//!              (consensus)    peers meanwhile        (quorum)      │
+//!                                                                  └─► pending batch ─► database
 //! ```
 //!
-//! [`StateMachine`] holds all that members agree on, and [`StateMachine::apply`] changes it by one entry of the log: in the same way, to the same bytes, on
-//! every member. The crates that hold the parts do not know each other; here they are joined.
+//! [`StateMachine`] holds the replicated state. [`StateMachine::apply`] changes it by one entry of
+//! the log, to the same bytes on every member. The state crates do not know each other; this crate
+//! joins them:
 //!
 //! ```text
 //!                                 ┌─ alarms, versions, members ─► membership
-//!   entry ─► decode ─► layers ────┼─ keys ─────────────────────► mvcc ──┐ a revoked lease deletes its keys,
-//!            applied               ├─ leases ───────────────────► lease ─┘ a key is attached to its lease
-//!            already? skip         └─ users, roles ─────────────► auth
-//!                 one backend transaction, with the applied index ─► commit ─► watch hub ─► result
+//!   entry ─► decode ─► layers ────┼─ keys ──────────────────────► mvcc ──┐ a revoked lease deletes keys,
+//!            already               ├─ leases ────────────────────► lease ─┘ a key is attached to a lease
+//!            applied? skip         └─ users, roles ──────────────► auth
+//!                 one backend transaction, with the applied index ─► commit ─► watchers ─► reply
 //! ```
 //!
-//! What is always true: nothing is answered before a quorum has it durably; an entry's changes and its index become durable together; an entry at or below
-//! the applied index changes nothing; what watchers hear of is there to be read. A failure that is the same on every member is the result of the entry
-//! ([`Refusal`]); any other is a [`Fault`], after which this member has to stop, because it no longer knows what the others know.
+//! Invariants: no request is answered before a quorum has it durably; the changes of an entry
+//! become durable together with its index; an entry at or below the applied index changes nothing;
+//! an event is readable before a watcher gets it. A failure that is the same on every member is the
+//! result of the entry ([`Refusal`]). Any other is a [`Fault`], after which the member stops,
+//! because its state may differ from that of its peers.
 //!
-//! Nothing here knows gRPC, HTTP or a runtime: what takes time is a future of the standard library, woken by the stages.
+//! This crate knows no gRPC, HTTP or async runtime: its futures are woken by the stages.
+//!
+//! Modules, in the order of a request: `request` (from the API to a proposal or a read), `propose`
+//! (pending proposals), `pipeline` (the stages), `apply` (the state machine), `read` (read index),
+//! `snapshot`, `background` (periodic tasks), `bootstrap` (from a data directory to a member).
 
 mod config;
 mod context;

@@ -127,8 +127,8 @@ impl Member {
         &self.server
     }
 
-    /// Returns once the cluster knows the name and client URLs of this member, so that clients may be
-    /// served. None if that will not happen.
+    /// Returns once the cluster knows the name and client URLs of this member, so that clients may
+    /// be served. None if that will not happen.
     pub fn published(&self) -> impl Future<Output = Option<()>> + Send + 'static {
         let published = Arc::clone(&self.published);
         async move { published.wait().await.ok() }
@@ -188,8 +188,8 @@ fn spawn(
     })
 }
 
-/// Spawns the threads of all worker pools. A job that panics ends its thread, so it stops the member
-/// too.
+/// Spawns the threads of all worker pools. A job that panics ends its thread, so it stops the
+/// member too.
 fn spawn_pools(inner: &ServerInner) -> io::Result<Vec<JoinHandle<()>>> {
     let pools = inner.pools.all();
     let threads =
@@ -206,7 +206,8 @@ fn spawn_pools(inner: &ServerInner) -> io::Result<Vec<JoinHandle<()>>> {
 struct BackendThreads(Arc<Mutex<Option<(CommitThread, ScrubThread)>>>);
 
 impl BackendThreads {
-    /// Spawns the threads of a database and ends those of the previous one, without waiting for them.
+    /// Spawns the threads of a database and ends those of the previous one, without waiting for
+    /// them.
     fn replace(
         &self,
         context: &MemberContext,
@@ -362,8 +363,8 @@ fn run_watch(
     }
 }
 
-/// Catches up all unsynced watchers. Returns the time until the next progress notification is due, if
-/// any; none at all after a failure.
+/// Catches up all unsynced watchers. Returns the time until the next progress notification is due,
+/// if any; none at all after a failure.
 pub(crate) fn serve_watchers(inner: &ServerInner) -> Option<Option<Duration>> {
     if planted_bug::is_planted(PlantedBug::NeverCatchUp) {
         return Some(None);

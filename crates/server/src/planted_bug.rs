@@ -1,27 +1,28 @@
-//! Mistakes on purpose, to see that the simulation finds them. There are none without the feature `planted`, and none with it until one is planted.
+//! Planted bugs, which the simulation must find. They exist only with the feature `planted`, and
+//! none is active until it is planted.
 //!
-//! It is planted for a thread, since a simulated cluster has one and others run beside it.
+//! A bug is planted for the current thread, because each simulated cluster has a thread of its own.
 
-/// A mistake.
+/// A deliberate bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlantedBug {
-    /// What is not durable yet is acknowledged.
+    /// The log writer acknowledges entries before the sync.
     AcknowledgeBeforeSync,
-    /// The applied index does not become durable with what was applied.
+    /// The applied index is not written with the changes of an entry.
     SkipAppliedIndex,
-    /// A leader reads without asking whether it still is one.
+    /// A leader reads without a confirmation by a quorum.
     ReadWithoutQuorum,
-    /// Watchers are not told of some revisions.
+    /// Watchers miss the events of some revisions.
     DropEvents,
-    /// Leases expire before their time.
+    /// Leases expire too early.
     ExpireEarly,
-    /// No lease expires.
+    /// Leases never expire.
     NeverExpire,
-    /// Watchers that are behind stay so.
+    /// Unsynced watchers never catch up.
     NeverCatchUp,
-    /// For whom a member has voted is not written down.
+    /// The vote is not written to the log.
     ForgetVote,
-    /// What a snapshot says of who votes is passed over.
+    /// The configuration in a snapshot is ignored.
     SkipConfState,
 }
 
@@ -35,7 +36,7 @@ mod switch {
         static PLANTED: Cell<Option<PlantedBug>> = const { Cell::new(None) };
     }
 
-    /// Has the members of this thread make a mistake from now on, or none.
+    /// Plants a bug in the members of this thread, or none.
     pub fn plant(mistake: Option<PlantedBug>) {
         PLANTED.set(mistake);
     }
@@ -50,7 +51,7 @@ pub(crate) use switch::is_planted;
 #[cfg(feature = "planted")]
 pub use switch::plant;
 
-/// Whether a mistake is to be made.
+/// Returns whether a bug is planted.
 #[cfg(not(feature = "planted"))]
 pub(crate) const fn is_planted(_: PlantedBug) -> bool {
     false

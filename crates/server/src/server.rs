@@ -1,7 +1,7 @@
 //! The handle of a running member, for everything outside its stages.
 //!
-//! [`Server`] is cheap to clone. A write is proposed ([`Server::propose`]) and completes when the local
-//! member has applied it. A read waits until the local member has applied everything that was
+//! [`Server`] is cheap to clone. A write is proposed ([`Server::propose`]) and completes when the
+//! local member has applied it. A read waits until the local member has applied everything that was
 //! committed when it began ([`Server::linearizable`]), and then reads the [`StateMachine`] on the
 //! caller's thread.
 
@@ -193,7 +193,8 @@ impl Server {
     /// Proposes a command in the name of the member itself.
     ///
     /// # Errors
-    /// The command was not proposed. After `Ok`, it may be applied even if its future never completes.
+    /// The command was not proposed. After `Ok`, it may be applied even if its future never
+    /// completes.
     pub fn propose<P: Propose>(
         &self,
         request: P,
@@ -203,9 +204,9 @@ impl Server {
         Ok(self.propose_timed::<P>(RequestHeader::default(), command, None)?.0)
     }
 
-    /// Proposes a decision of the leader of `term`. It is dropped if the member does not lead in that
-    /// term any more, because the next leader decides for itself. `caller` is the user in whose name
-    /// it is applied.
+    /// Proposes a decision of the leader of `term`. It is dropped if the member does not lead in
+    /// that term any more, because the next leader decides for itself. `caller` is the user in
+    /// whose name it is applied.
     ///
     /// # Errors
     /// As for [`Server::propose`].
@@ -325,8 +326,8 @@ impl Server {
         self.linearizable_timed(None).await
     }
 
-    /// Waits as [`Server::linearizable`] does. The raft loop records in `timings` when the read index
-    /// is known.
+    /// Waits as [`Server::linearizable`] does. The raft loop records in `timings` when the read
+    /// index is known.
     pub(crate) async fn linearizable_timed(
         &self,
         timings: Option<Arc<StageTimings>>,
@@ -344,7 +345,8 @@ impl Server {
         confirmed.await.unwrap_or(Err(Error::Stopped))
     }
 
-    /// Returns once an index is applied. There is no timeout: the caller drops the future to give up.
+    /// Returns once an index is applied. There is no timeout: the caller drops the future to give
+    /// up.
     ///
     /// # Errors
     /// The member stops.

@@ -1,4 +1,5 @@
-//! The replicated state machine: keys, leases, users and roles, members, alarms, behind one backend.
+//! The replicated state machine: keys, leases, users and roles, members, alarms, behind one
+//! backend.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

@@ -1,9 +1,10 @@
-//! How members reach each other. The server declares what it needs; the binary plugs in what speaks etcd's peer protocol, a simulation its own.
+//! The transport to peers, as a trait. The binary implements it with etcd's peer protocol, the
+//! simulator with a simulated network.
 //!
 //! ```text
 //!   raft loop ──── send ─────────────► Transport ══ wire ══► Transport ── Server::receive ───────────► raft loop
 //!   snapshots ──── send_snapshot ────►                                 ── Server::receive_snapshot ──► member/snap/<index>.snap.db
-//!   requests ───── ask_for_… ────────►                                 ── Server::…_for_peer ────────► answers
+//!   requests ───── request_… ────────►                                 ── Server::…_for_peer ────────► answers
 //!              ◄── Server::report_… ── (what did not arrive)
 //! ```
 
@@ -18,40 +19,43 @@ use mvcc::KeyValueHash;
 use proto::etcdserverpb as pb;
 use types::{LeaseId, MemberId};
 
-/// Carries messages to other members, and questions. Nothing here waits, and what cannot be delivered is dropped: consensus sends it again.
+/// Sends messages and requests to peers. No method blocks. A message that cannot be delivered is
+/// dropped: consensus sends it again.
 ///
-/// A transport that knows no questions gets no answers.
+/// The requests have default implementations that fail, for a transport without them.
 pub trait Transport: Send + Sync + Debug {
-    /// Sends messages, in order, each to the member it names. Snapshots are not among them.
+    /// Sends messages in order, each to the member that it names. Snapshots are sent separately.
     fn send(&self, messages: Vec<raft::Message>);
 
-    /// Sends a snapshot to the member that its message names. Whether it arrived is told by [`Server::report_snapshot`](crate::Server::report_snapshot), in any case.
+    /// Sends a snapshot to the member that its message names. The transport reports the outcome in
+    /// any case, by [`Server::report_snapshot`](crate::Server::report_snapshot).
     fn send_snapshot(&self, snapshot: OutgoingSnapshot);
 
-    /// Whether, and since when, this member is connected to another: a moment of the member's monotonic clock.
+    /// Returns since when the local member is connected to a peer, on its monotonic clock.
     fn active_since(&self, member: MemberId) -> Option<Duration>;
 
-    /// Members came, went or moved.
+    /// Updates the peers after a change of the membership.
     fn set_members(&self, members: &membership::Membership);
 
-    /// Whether there is any way to others. Where there is none, nobody else gets a vote: the cluster would never decide anything again.
+    /// Returns whether peers can be reached at all. Without them, no other voter may be added: the
+    /// cluster would lose its quorum.
     fn reaches_peers(&self) -> bool {
         true
     }
 
-    /// Asks a member which release it runs, and which version it thinks the cluster speaks.
+    /// Requests the server and cluster version of a peer.
     fn request_versions(&self, of: &Member, within: Duration) -> PeerResponse<PeerVersions> {
         let _ = (of, within);
         no_response()
     }
 
-    /// Asks a member what it holds up to a revision.
+    /// Requests the hash of the keys of a peer up to a revision.
     fn request_hash(&self, of: &Member, revision: i64, within: Duration) -> PeerResponse<PeerHash> {
         let _ = (of, revision, within);
         no_response()
     }
 
-    /// Has the leader renew a lease. Returns its time to live, in seconds.
+    /// Asks the leader to renew a lease. Returns its TTL in seconds.
     fn request_lease_renewal(
         &self,
         leader: &Member,
@@ -62,7 +66,7 @@ pub trait Transport: Send + Sync + Debug {
         no_response()
     }
 
-    /// Asks the leader how long a lease has to live, and if wanted for its keys.
+    /// Requests the remaining TTL of a lease from the leader, and its keys if wanted.
     fn request_lease_ttl(
         &self,
         leader: &Member,
@@ -73,7 +77,7 @@ pub trait Transport: Send + Sync + Debug {
         no_response()
     }
 
-    /// Has the leader make a voter of a learner, for whoever has a token. Returns all members.
+    /// Asks the leader to promote a learner, in the name of a token's user. Returns all members.
     fn request_promotion(
         &self,
         leader: &Member,
@@ -86,45 +90,46 @@ pub trait Transport: Send + Sync + Debug {
     }
 }
 
-/// An answer that is waited for. The question is asked at once; whoever drops this gives it up. It needs no runtime, and ends in the time that was given for it.
+/// A future of a peer's response. The request is sent at once; dropping the future cancels it. The
+/// future needs no particular runtime and ends within the given time.
 pub type PeerResponse<T> = Pin<Box<dyn Future<Output = Result<T, PeerRequestError>> + Send>>;
 
-/// Why another member did not answer a question.
+/// The failure of a request to a peer.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PeerRequestError {
-    /// There is no such lease.
+    /// The lease does not exist.
     #[error("lease not found")]
     LeaseNotFound,
-    /// A lease was looked for by a member that was behind, or an answer took too long.
+    /// The peer was too far behind to look up a lease, or the response took too long.
     #[error("{0}")]
     Timeout(String),
-    /// A change of members that makes no sense.
+    /// The conf change was refused.
     #[error(transparent)]
     Members(#[from] membership::ConfChangeRefusal),
-    /// A learner that lags.
+    /// The learner is not in sync with the leader.
     #[error(transparent)]
     Unsafe(#[from] membership::reconfig::UnsafeReconfig),
-    /// A revision that is not there any more, or not yet.
+    /// The revision is compacted, or in the future.
     #[error(transparent)]
     Keys(#[from] mvcc::Error),
-    /// It is of another cluster.
+    /// The peer belongs to another cluster.
     #[error("etcdserver: cluster ID mismatch")]
     ClusterIdMismatch,
-    /// It cannot be reached, or says something that is no answer.
+    /// The peer cannot be reached, or its response is invalid.
     #[error("{0}")]
     Failed(String),
 }
 
-/// What a member runs.
+/// The versions of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerVersions {
-    /// Its release, such as `3.7.1`.
+    /// The server version, such as `3.7.1`.
     pub server: String,
-    /// What it thinks the cluster speaks, such as `3.7.0`, or `not_decided`.
+    /// The cluster version, such as `3.7.0`, or `not_decided`.
     pub cluster: String,
 }
 
-/// What a member holds.
+/// The hash of the keys of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerHash {
     /// The revision of its store.
@@ -133,16 +138,16 @@ pub struct PeerHash {
     pub hash: KeyValueHash,
 }
 
-/// A snapshot on its way to another member: a message, and behind it the database.
+/// A snapshot to send to a peer: a message and the database.
 #[derive(Debug)]
 pub struct OutgoingSnapshot {
-    /// The message, which says how far the database is.
+    /// The message, with the index of the database.
     pub message: raft::Message,
     /// The database.
     pub image: DatabaseImage,
 }
 
-/// A database as it was at one moment. It holds on to what it reads, so it is not to be kept.
+/// A consistent image of a database. It pins the pages that it reads: do not keep it.
 #[derive(Debug)]
 pub struct DatabaseImage(FileSnapshot);
 
@@ -151,21 +156,21 @@ impl DatabaseImage {
         DatabaseImage(snapshot)
     }
 
-    /// The number of its bytes.
+    /// The size in bytes.
     pub fn size(&self) -> u64 {
         self.0.size()
     }
 
-    /// Writes it somewhere, piece by piece. Returns how many bytes that were.
+    /// Writes the image piece by piece. Returns the number of bytes.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The writer failed.
     pub fn write_to(&self, to: &mut dyn Write) -> io::Result<u64> {
         self.0.write_to(to)
     }
 }
 
-/// The transport of a member that is alone.
+/// The transport of the only member of a cluster.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoPeers;
 

@@ -1,9 +1,9 @@
-//! What a member does by itself, when nobody asks it to.
+//! Background tasks: the periodic work of a member.
 //!
-//! | chore | who | when |
+//! | task | member | when |
 //! | --- | --- | --- |
-//! | `publish` | each | once, at a start: tells its name; nobody is served before |
-//! | `leases` | leader | every 500 ms: revokes what has expired |
+//! | `publish` | each | once, at a start: publishes its name; clients are served after that |
+//! | `leases` | leader | every 500 ms: revokes expired leases |
 //! | `versions` | leader | as soon as it leads, then every 4 s: the cluster's version, the end of a downgrade |
 //! | `storage` | each | when the cluster's version changes, and every 4 s: the database's version |
 //! | `compaction` | leader | as the flags say: drops old revisions |
@@ -14,11 +14,14 @@
 //! | `stall` | each | every 500 ms: notices a disk that hangs; a leader then hands leadership on |
 //! | `memory` | each | every 5 s, after much work: gives memory back |
 //!
-//! Each is a [`BackgroundTask`]: a struct whose `turn` does what is due and says when there will be more. One thread calls them all; a simulation calls them when it
-//! pleases. So none of them may wait: what takes long is an `task` (a proposal, or a job for the pool) that is looked at again in a later turn.
+//! Each is a [`BackgroundTask`]: a struct whose `turn` does the work that is due and returns the
+//! time of the next. One thread calls them all; the simulator calls them in its own order. So no
+//! task may block: long work is a [`PendingTask`](pending_task::PendingTask) (a proposal, or a job
+//! of a worker pool) that a later turn polls.
 //!
-//! What is always true: a chore has at most one task under way, and leases a bounded number; only the leader proposes, except for a member's own name; what
-//! fails is tried again at its next time.
+//! Invariants: a background task has at most one pending task, leases a bounded number; only the
+//! leader proposes, except for the name of a member; a failed operation is retried at its next
+//! time.
 
 mod compaction;
 mod corruption;
@@ -41,28 +44,28 @@ use crate::server::Server;
 use corruption::{Others, PeerHashes};
 pub(crate) use publish::Published;
 
-/// How often versions are looked at.
+/// The interval at which versions are compared.
 const MONITOR_VERSION_INTERVAL: Duration = Duration::from_secs(4);
-/// The longest time between turns: what reacts to a change does so within it.
+/// The longest time between turns, and so the longest reaction time to a change.
 const TURN_MAX: Duration = Duration::from_millis(500);
-/// The shortest, so that no chore can make the thread spin.
+/// The shortest time between turns, so that no task can make the thread spin.
 const TURN_MIN: Duration = Duration::from_millis(1);
 
-/// Something that a member does by itself.
+/// A periodic task of a member.
 trait BackgroundTask: Send + fmt::Debug {
-    /// Does what is due; returns when to be called again. It may be called before.
+    /// Does the work that is due. Returns the time of the next call, which may come earlier.
     fn turn(&mut self, now: Duration) -> Duration;
 }
 
-/// All of them.
+/// All background tasks of a member.
 #[derive(Debug)]
 pub(crate) struct BackgroundTasks {
-    chores: Vec<Box<dyn BackgroundTask>>,
+    tasks: Vec<Box<dyn BackgroundTask>>,
     published: Arc<Published>,
 }
 
 impl BackgroundTasks {
-    /// The chores that the flags ask for.
+    /// Creates the tasks that the configuration enables.
     pub(crate) fn new(server: Server) -> BackgroundTasks {
         let others = Arc::new(Others(server.clone()));
         BackgroundTasks::with_peers(server, others)
@@ -72,7 +75,7 @@ impl BackgroundTasks {
         let own = || server.clone();
         let publish = publish::Publish::new(own(), Arc::clone(&peers));
         let published = publish.published();
-        let mut chores: Vec<Box<dyn BackgroundTask>> = vec![
+        let mut tasks: Vec<Box<dyn BackgroundTask>> = vec![
             Box::new(publish),
             Box::new(leases::Leases::new(own())),
             Box::new(versions::ClusterVersion::new(own())),
@@ -81,30 +84,30 @@ impl BackgroundTasks {
             Box::new(stall::Stall::new(own())),
             Box::new(memory::Memory::new(own())),
         ];
-        chores.extend(boxed(election::FirstElection::new(own())));
-        chores.extend(boxed(versions::DowngradeEnd::new(own())));
-        chores.extend(boxed(purge::Purge::new(own())));
-        chores.extend(compaction::auto_compaction(&server));
-        chores.extend(boxed(corruption::AllKeys::new(own(), Arc::clone(&peers))));
-        chores.extend(boxed(corruption::Compactions::new(server, peers)));
-        BackgroundTasks { chores, published }
+        tasks.extend(boxed(election::FirstElection::new(own())));
+        tasks.extend(boxed(versions::DowngradeEnd::new(own())));
+        tasks.extend(boxed(purge::Purge::new(own())));
+        tasks.extend(compaction::auto_compaction(&server));
+        tasks.extend(boxed(corruption::AllKeys::new(own(), Arc::clone(&peers))));
+        tasks.extend(boxed(corruption::Compactions::new(server, peers)));
+        BackgroundTasks { tasks, published }
     }
 
-    /// Whether this member has published what it is, and clients may be served.
+    /// Tells whether the member has published its name, so that clients may be served.
     pub(crate) fn published(&self) -> Arc<Published> {
         Arc::clone(&self.published)
     }
 
-    /// Does what is due. Returns how long the next turn can wait.
+    /// Gives each task a turn. Returns the time until the next turn.
     pub(crate) fn turn(&mut self, now: Duration) -> Duration {
-        let next = self.chores.iter_mut().map(|chore| chore.turn(now)).min();
+        let next = self.tasks.iter_mut().map(|task| task.turn(now)).min();
         let wait = next.unwrap_or(Duration::MAX).saturating_sub(now);
         wait.clamp(TURN_MIN, TURN_MAX)
     }
 }
 
-fn boxed<C: BackgroundTask + 'static>(chore: Option<C>) -> Option<Box<dyn BackgroundTask>> {
-    chore.map(|chore| Box::new(chore) as Box<dyn BackgroundTask>)
+fn boxed<T: BackgroundTask + 'static>(task: Option<T>) -> Option<Box<dyn BackgroundTask>> {
+    task.map(|task| Box::new(task) as Box<dyn BackgroundTask>)
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! The applier: the stage that applies committed entries to the state machine, in log order, and
 //! completes their waiters.
 //!
-//! It never waits for a disk: its changes go into the pending batch of the backend. (If that batch is
-//! too large, the backend does make it wait. Applying then falls behind the commit index, and new
-//! requests are refused.)
+//! It never waits for a disk: its changes go into the pending batch of the backend. (If that batch
+//! is too large, the backend does make it wait. Applying then falls behind the commit index, and
+//! new requests are refused.)
 
 use std::io;
 use std::sync::Arc;
@@ -341,8 +341,8 @@ impl Applier {
         Some((id, applied))
     }
 
-    /// Raises `NOSPACE` on all members before the waiter gets its error. If that takes too long, the
-    /// waiter times out instead.
+    /// Raises `NOSPACE` on all members before the waiter gets its error. If that takes too long,
+    /// the waiter times out instead.
     fn complete_after_alarm(&self, id: u64, applied: AppliedProposal) {
         let pending = Arc::clone(&self.proposals.pending);
         let complete = move || pending.complete(id, Ok(applied));

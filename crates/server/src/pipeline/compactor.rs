@@ -40,7 +40,8 @@ impl Compactor {
         Compactor { context, state, in_file: None }
     }
 
-    /// Executes one step. Returns the pause before the next, or none if there is nothing to compact.
+    /// Executes one step. Returns the pause before the next, or none if there is nothing to
+    /// compact.
     ///
     /// # Errors
     /// The member has to stop.

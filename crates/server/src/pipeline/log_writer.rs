@@ -69,7 +69,8 @@ pub(crate) enum LogFault {
     Snapshot(#[from] SnapError),
 }
 
-/// StageTimings the log as busy until dropped. The background task `stall` detects a write that hangs.
+/// StageTimings the log as busy until dropped. The background task `stall` detects a write that
+/// hangs.
 struct BusyGuard<'a>(&'a LogStatus);
 
 impl BusyGuard<'_> {
@@ -140,9 +141,9 @@ impl LogWriter {
 
     /// Continues the log behind a snapshot that the leader sent, whose database is durable.
     ///
-    /// As in etcd, the append is acknowledged at once: durability is all that it promises. While the
-    /// database replaces the local one, which may take long, this member votes and takes entries.
-    /// They are applied after it, because it is queued for the applier first.
+    /// As in etcd, the append is acknowledged at once: durability is all that it promises. While
+    /// the database replaces the local one, which may take long, this member votes and takes
+    /// entries. They are applied after it, because it is queued for the applier first.
     ///
     /// The order of writes is etcd's, and each step refers only to durable data: the snapshot file,
     /// the record, and last the hard state that declares it committed.

@@ -1,4 +1,5 @@
-//! The progress of consensus, published for other threads: term, leader, commit index, leader lease.
+//! The progress of consensus, published for other threads: term, leader, commit index, leader
+//! lease.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;

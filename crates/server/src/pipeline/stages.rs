@@ -1,8 +1,8 @@
 //! A member without threads: the caller decides which stage takes a turn.
 //!
 //! For the simulator, in which one seed yields one run. A stage that fails is dropped and stops the
-//! member, as its thread would in a [`Member`](crate::Member). [`Stages::stop`] ends the stages in the
-//! order of [`Member::stop`](crate::Member::stop).
+//! member, as its thread would in a [`Member`](crate::Member). [`Stages::stop`] ends the stages in
+//! the order of [`Member::stop`](crate::Member::stop).
 
 use std::fmt::Display;
 use std::io;
@@ -177,8 +177,8 @@ impl Stages {
         self.raft.is_none()
     }
 
-    /// Simulates that the disk of the log hangs, or responds again: a write seems to be in progress.
-    /// The caller must not give the log writer a turn while it hangs.
+    /// Simulates that the disk of the log hangs, or responds again: a write seems to be in
+    /// progress. The caller must not give the log writer a turn while it hangs.
     pub fn hang_log(&self, hangs: bool) {
         let inner = &self.server.inner;
         inner.log_status.set_write_began(hangs.then(|| inner.context.now()));

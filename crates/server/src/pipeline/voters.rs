@@ -1,7 +1,7 @@
 //! The Raft configuration as the applier tracks it: each conf change of the log alters one member.
 //!
-//! Consensus computes the same configuration when it learns of the change, and the raft loop compares
-//! the two. So the applier need not wait for the raft loop.
+//! Consensus computes the same configuration when it learns of the change, and the raft loop
+//! compares the two. So the applier need not wait for the raft loop.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! Alarms that the local member raises: `NOSPACE` for itself, `CORRUPT` for any member.
 //!
-//! Several requests may hit the same condition at once. The first one proposes the alarm; all of them
-//! continue when the proposal completes, successfully or not:
+//! Several requests may hit the same condition at once. The first one proposes the alarm; all of
+//! them continue when the proposal completes, successfully or not:
 //!
 //! ```text
 //!   apply put …41: no space ─┐                                          ┌─► complete …41
@@ -65,8 +65,8 @@ impl AlarmRaiser {
 
 impl Server {
     /// Raises an alarm, unless its proposal is in flight. `callback` runs when the proposal has
-    /// completed or failed, on the thread that completes it: it must not block. Returns whether this
-    /// call proposed the alarm.
+    /// completed or failed, on the thread that completes it: it must not block. Returns whether
+    /// this call proposed the alarm.
     pub(crate) fn maybe_raise_alarm(
         &self,
         kind: AlarmType,
@@ -91,8 +91,8 @@ impl Server {
         true
     }
 
-    /// Raises an alarm, unless its proposal is in flight. Returns when the proposal has completed or
-    /// failed.
+    /// Raises an alarm, unless its proposal is in flight. Returns when the proposal has completed
+    /// or failed.
     pub(crate) async fn raise_alarm(&self, kind: AlarmType, member: MemberId) {
         let (sender, raised) = oneshot::channel();
         self.maybe_raise_alarm(kind, member, move || {

@@ -268,8 +268,8 @@ impl PendingProposals {
         }
     }
 
-    /// Fails the requests that started at `until` or earlier. `error` chooses the error by the start
-    /// time.
+    /// Fails the requests that started at `until` or earlier. `error` chooses the error by the
+    /// start time.
     pub(crate) fn expire(&self, until: Duration, error: impl Fn(Duration) -> Error) {
         let mut table = self.table.lock();
         let is_due =

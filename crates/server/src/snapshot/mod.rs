@@ -1,5 +1,5 @@
-//! The snapshot stage: takes snapshots, so that the log need not be replayed from its beginning, and
-//! sends them to peers that are too far behind for the log.
+//! The snapshot stage: takes snapshots, so that the log need not be replayed from its beginning,
+//! and sends them to peers that are too far behind for the log.
 //!
 //! The database is the state, so a snapshot is little more than a record that the database contains
 //! everything up to an entry:

@@ -1,8 +1,8 @@
 //! The raft loop: the stage that owns the consensus core.
 //!
-//! Each [`turn`](RaftLoop::turn) takes all queued events (proposals, messages, acknowledgements of the
-//! log writer and the applier), ticks if it is time, and dispatches each `Ready`. It never waits for
-//! disk or network.
+//! Each [`turn`](RaftLoop::turn) takes all queued events (proposals, messages, acknowledgements of
+//! the log writer and the applier), ticks if it is time, and dispatches each `Ready`. It never
+//! waits for disk or network.
 //!
 //! ```text
 //!   proposals, reads ─┐                       ┌─► log writer  (append, and the responses to send then)
@@ -114,8 +114,8 @@ impl RaftLoop {
         raft
     }
 
-    /// Handles all queued events and the time that has passed. Returns the time until the next tick,
-    /// or none when the loop is over.
+    /// Handles all queued events and the time that has passed. Returns the time until the next
+    /// tick, or none when the loop is over.
     pub(crate) fn turn(&mut self) -> Option<Duration> {
         self.handle_events();
         if self.is_over {
@@ -149,8 +149,8 @@ impl RaftLoop {
     }
 
     /// The events that wake the loop. While the log writer is busy, a proposal need not: it would
-    /// queue behind the write. The acknowledgement wakes the loop, and all proposals that arrived by
-    /// then go into one append.
+    /// queue behind the write. The acknowledgement wakes the loop, and all proposals that arrived
+    /// by then go into one append.
     pub(crate) fn wake_on(&self) -> WakeOn {
         if self.appends_in_flight > 0 { WakeOn::Urgent } else { WakeOn::Any }
     }

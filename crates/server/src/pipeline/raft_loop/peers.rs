@@ -26,8 +26,8 @@ impl RaftLoop {
         }
     }
 
-    /// Delivers the acknowledgements of the log writer and the applier: to the local consensus core,
-    /// or to peers.
+    /// Delivers the acknowledgements of the log writer and the applier: to the local consensus
+    /// core, or to peers.
     pub(super) fn deliver_responses(&mut self, responses: Vec<Message>) {
         let local = self.context.local;
         let (to_self, to_peers): (Vec<_>, Vec<_>) =
