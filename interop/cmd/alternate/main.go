@@ -1,12 +1,11 @@
-// Alternate has etcd and our server take turns on one data directory. Each
-// finds what the other has left, changes all there is to change, and goes:
-// stopped, killed, or killed while many write.
+// Alternate has etcd and our server take turns on one data directory. Each finds what the other has
+// left, changes all there is to change, and goes: stopped, killed, or killed while many write.
 //
-// alternate -ours PROGRAM [-etcd bin/etcd] [-turns 9] [-seed 1]                 on a new directory
-// alternate -ours PROGRAM -from DIR [-name m1] [-before bin/old/etcd-3.5]       on a copy of one
-// that is there, of which the server that made it tells what it knows alternate -both-etcd ...
-// etcd after etcd: nothing must be missed alternate -both-etcd -plant all
-// files are changed between two turns, which must be noticed
+//	alternate -ours PROGRAM [-etcd bin/etcd] [-turns 9] [-seed 1]                 on a new directory
+//	alternate -ours PROGRAM -from DIR [-name m1] [-before bin/old/etcd-3.5]       on a copy of one that is there, of which
+//	                                                                              the server that made it tells what it knows
+//	alternate -both-etcd ...                                                      etcd after etcd: nothing must be missed
+//	alternate -both-etcd -plant all                                               files are changed between two turns, which must be noticed
 //
 // What a server knows is in facts.go, what is changed in changes.go.
 package main

@@ -1,10 +1,10 @@
-// Boltwrite makes a list of changes in a bolt file with bbolt. What the list
-// is, the flags decide; Bowline's bolt_tool makes the same ones.
+// Boltwrite makes a list of changes in a bolt file with bbolt. What the list is, the flags decide;
+// Bowline's bolt_tool makes the same ones.
 //
-// boltwrite -seed 1 -count 5000 -nested -deletes FILE    fill a file boltwrite -seed 1 -round 0
-// FILE                        one of the rounds that two programs take in turn boltwrite -seed 1
-// -expect 3 FILE                       change nothing; is there what rounds 0 to 2 leave? boltwrite
-// -hold FILE COMMAND [ARGUMENT...]             run a command while the file is open
+//	boltwrite -seed 1 -count 5000 -nested -deletes FILE    fill a file
+//	boltwrite -seed 1 -round 0 FILE                        one of the rounds that two programs take in turn
+//	boltwrite -seed 1 -expect 3 FILE                       change nothing; is there what rounds 0 to 2 leave?
+//	boltwrite -hold FILE COMMAND [ARGUMENT...]             run a command while the file is open
 //
 // Files of odd shapes come by way of -page-size, -fill, -sync-freelist and -drop.
 package main

@@ -1,9 +1,8 @@
-// Clusterbench measures clusters of three: etcd's and ours, as processes on
-// one machine, one after the other, with default timings.
+// Clusterbench measures clusters of three: etcd's and ours, as processes on one machine, one after
+// the other, with default timings.
 //
-// clusterbench -bowline PROGRAM [-etcd PROGRAM] [-dir DIR] [-only put-64,failover,...] [-rounds 3]
-// [-seconds 5] clusterbench -bowline PROGRAM -entries 100000 -megabytes 1000          as much to
-// catch up with as one may miss
+//	clusterbench -bowline PROGRAM [-etcd PROGRAM] [-dir DIR] [-only put-64,failover,...] [-rounds 3] [-seconds 5]
+//	clusterbench -bowline PROGRAM -entries 100000 -megabytes 1000          as much to catch up with as one may miss
 //
 // The members share the machine's processors with each other and with the client, so puts a second
 // say what all take together. Processor time is that of the three members, over the puts that they

@@ -1,14 +1,12 @@
-// Ctldiff asks the same of two servers, one of them etcd, through etcd's own
-// command lines, and tells where the answers differ: in what was printed, to
-// either output, or in the exit code.
+// Ctldiff asks the same of two servers, one of them etcd, through etcd's own command lines, and
+// tells where the answers differ: in what was printed, to either output, or in the exit code.
 //
-// ctldiff -ours PROGRAM [-etcd bin/etcd] [-tools bin] [-verbose] SCRIPT... ctldiff -both-etcd
-// SCRIPT...              compares etcd with itself: there must be no difference ctldiff -both-etcd
-// -plant all SCRIPT...   falsifies answers of one side, in one way after the other, each of which
-// must be found
+//	ctldiff -ours PROGRAM [-etcd bin/etcd] [-tools bin] [-verbose] SCRIPT...
+//	ctldiff -both-etcd SCRIPT...              compares etcd with itself: there must be no difference
+//	ctldiff -both-etcd -plant all SCRIPT...   falsifies answers of one side, in one way after the other, each of which must be found
 //
-// Scripts are explained in internal/script; what may differ is listed in
-// internal/normal. Each script has servers of its own, on new directories.
+// Scripts are explained in internal/script; what may differ is listed in internal/normal. Each
+// script has servers of its own, on new directories.
 package main
 
 import (

@@ -1,11 +1,11 @@
-// Datadirs makes data directories with an etcd server of some version, each
-// with a life behind it that leaves its traces in the files:
+// Datadirs makes data directories with an etcd server of some version, each with a life behind it
+// that leaves its traces in the files:
 //
-// OUT/busy/m1     all there is in a database, several log segments and snapshots; stopped
-// OUT/killed/m1   killed in the middle of writing OUT/quota/m1    ran out of space twice; the
-// second alarm still stands OUT/three/m*    a cluster of three, of which a member was removed and
-// one is killed, and a learner (m4) OUT/logged/m*   a cluster of three whose logs have every kind
-// of entry, from the first one on; only if asked for
+//	OUT/busy/m1     all there is in a database, several log segments and snapshots; stopped
+//	OUT/killed/m1   killed in the middle of writing
+//	OUT/quota/m1    ran out of space twice; the second alarm still stands
+//	OUT/three/m*    a cluster of three, of which a member was removed and one is killed, and a learner (m4)
+//	OUT/logged/m*   a cluster of three whose logs have every kind of entry, from the first one on; only if asked for
 //
 // Beside each is the server's log, m1.log.
 //

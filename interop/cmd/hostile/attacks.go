@@ -5,27 +5,26 @@ import (
 	"time"
 )
 
-// volume is how much of an attack there is, all of it bounded.
+// volume is the size of an attack.
 type volume struct {
 	// connections at a time.
 	connections int
-	// perSecond is how many frames, requests or new connections there are at most, over all
-	// connections.
+	// perSecond bounds the frames, requests or new connections per second, over all connections.
 	perSecond int
-	// bytes that a connection sends at most before it only trickles, or that are asked for.
+	// bytes bounds the bytes that a connection sends before it only trickles, or the bytes requested.
 	bytes int
 }
 
-// attack is something that strangers can do to a member.
+// attack is an attack by unauthenticated clients.
 type attack struct {
 	name string
-	// tls says that the server is to speak TLS.
+	// tls starts the server with TLS.
 	tls bool
 	// keys of this many bytes each are put first, for attacks that read.
 	keys, keyBytes int
-	// full is what both servers are measured with, brief what a check takes.
+	// full is the volume of a measurement of both servers, brief that of a check.
 	full, brief volume
-	// growthMax is by how many megabytes Bowline may grow under the brief attack.
+	// growthMax bounds the growth of Bowline's memory under the brief attack, in megabytes.
 	growthMax float64
 	run       func(context.Context, *target, volume, *tally) error
 }
@@ -33,14 +32,14 @@ type attack struct {
 const (
 	// trickle is the time between two bytes of a slow attacker.
 	trickle = 100 * time.Millisecond
-	// returnMax is how long a server may take until it has as many descriptors as before an attack,
-	// and as much memory.
+	// returnMax bounds the time until memory and descriptors are back to their values before the
+	// attack.
 	returnMax = 20 * time.Second
-	// descriptorSlack and memorySlack (megabytes) are how much more of them it may have then. The
-	// allocator keeps what is free at the end of each of its heaps.
+	// descriptorSlack and memorySlack (megabytes) are the allowed excess then. The allocator keeps
+	// free memory at the end of each heap.
 	descriptorSlack = 8
 	memorySlack     = 48
-	// ordinaryMax is how far memory may grow in an attack that has no reason to take any.
+	// ordinaryMax bounds the memory growth in an attack that should need no memory, in megabytes.
 	ordinaryMax = 48
 )
 
@@ -60,7 +59,7 @@ var attacks = []attack{
 	{name: "idle", full: volume{10_000, 4000, 0}, brief: volume{2000, 3000, 0}, growthMax: 128, run: idle},
 	{name: "idle-tls", tls: true, full: volume{2000, 400, 0}, brief: volume{200, 200, 0}, growthMax: ordinaryMax, run: idleTLS},
 	{name: "churn", full: volume{64, 2000, 0}, brief: volume{64, 1000, 0}, growthMax: ordinaryMax, run: churn},
-	// Those of HTTP/2.
+	// Attacks on HTTP/2.
 	{name: "rapid-reset", full: volume{8, 40_000, 0}, brief: volume{8, 20_000, 0}, growthMax: ordinaryMax, run: rapidReset},
 	{name: "settings-flood", full: volume{8, 40_000, 0}, brief: volume{8, 20_000, 0}, growthMax: ordinaryMax, run: settingsFlood},
 	{name: "ping-flood", full: volume{8, 40_000, 0}, brief: volume{8, 20_000, 0}, growthMax: ordinaryMax, run: pingFlood},
@@ -69,7 +68,7 @@ var attacks = []attack{
 	{name: "continuation", full: volume{8, 40_000, 0}, brief: volume{8, 20_000, 0}, growthMax: ordinaryMax, run: continuation},
 	{name: "header-bomb", full: volume{32, 400, 0}, brief: volume{16, 200, 0}, growthMax: 96, run: headerBomb},
 	{name: "header-bomb-http1", full: volume{32, 400, 0}, brief: volume{16, 200, 0}, growthMax: 96, run: headerBombHTTP1},
-	// Those whose requests are not what they should be.
+	// Attacks with malformed requests.
 	{name: "oversize-grpc", full: volume{16, 400, 4 * megabyte}, brief: volume{8, 100, 4 * megabyte}, growthMax: 96, run: oversizeGRPC},
 	{name: "oversize-json", full: volume{8, 8, 100 * megabyte}, brief: volume{4, 4, 100 * megabyte}, growthMax: 128, run: oversizeJSON},
 	{name: "deep-json", full: volume{8, 100, megabyte}, brief: volume{4, 50, megabyte}, growthMax: 64, run: deepJSON},

@@ -22,14 +22,14 @@ import (
 )
 
 const (
-	// requestMax is how long a request may take before it counts as an error.
+	// requestMax bounds a request; a slower one counts as an error.
 	requestMax = 5 * time.Second
-	// pauses between requests: these clients are to be no load themselves.
+	// pauses between requests, so that these clients are no load themselves.
 	stayingPause = 2 * time.Millisecond
 	comingPause  = 10 * time.Millisecond
 )
 
-// figures are what a client saw since they were last asked for.
+// figures are the measurements of a client since the last report.
 type figures struct {
 	Count    int
 	Errors   int
@@ -38,7 +38,7 @@ type figures struct {
 	Most     time.Duration
 }
 
-// both clients that behave.
+// both has the figures of both well-behaved clients.
 type both struct{ Staying, Coming figures }
 
 func (b both) errors() int { return b.Staying.Errors + b.Coming.Errors }
@@ -50,7 +50,7 @@ func (b both) firstError() string {
 	return "coming: " + b.Coming.First
 }
 
-// record is what a client has seen so far.
+// record collects the measurements of a client.
 type record struct {
 	mu    sync.Mutex
 	took  []time.Duration
@@ -71,7 +71,7 @@ func (r *record) note(took time.Duration, err error) {
 	}
 }
 
-// take empties the record.
+// take returns and clears the record.
 func (r *record) take() figures {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,8 +90,8 @@ func summary(took []time.Duration) figures {
 	return figures{Count: len(took), P50: share(50), P99: share(99), Most: took[len(took)-1]}
 }
 
-// serveFigures is the process of the clients that behave: it prints what they saw for every line
-// that it is sent.
+// serveFigures is the process of the well-behaved clients: for each input line it prints their
+// figures.
 func serveFigures(address, authority string) error {
 	creds := insecure.NewCredentials()
 	if authority != "" {
@@ -150,7 +150,7 @@ func repeat(record *record, pause time.Duration, step func(n int) error) {
 	}
 }
 
-// ask puts and gets by turns, and expects to get what was put.
+// ask alternates puts and gets, and expects to get the last put value.
 func ask(conn *grpc.ClientConn, name string, n int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), requestMax)
 	defer cancel()
@@ -169,7 +169,7 @@ func ask(conn *grpc.ClientConn, name string, n int) error {
 	return nil
 }
 
-// behaving is the process of the clients that behave, seen from outside.
+// behaving is a handle of the process of the well-behaved clients.
 type behaving struct {
 	process *exec.Cmd
 	in      io.WriteCloser
@@ -201,7 +201,7 @@ func startBehaving(t *target) (*behaving, error) {
 	return b, err
 }
 
-// take asks for what was seen since the last time.
+// take requests the figures since the last call.
 func (b *behaving) take() (seen both, err error) {
 	if _, err := io.WriteString(b.in, "\n"); err != nil {
 		return seen, err

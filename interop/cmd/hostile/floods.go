@@ -9,11 +9,10 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// batch is how many frames are written at once.
+// batch is the number of frames per write.
 const batch = 64
 
-// flood writes frames as fast as it may. Every other connection reads nothing of what the server
-// has to say to that.
+// flood writes frames as fast as the pace allows. Every second connection reads no responses.
 func flood(ctx context.Context, t *target, v volume, tally *tally, begin func(*session), frames func(*session)) error {
 	return crowd(ctx, v, tally, func(ctx context.Context, pace *pace, n int) error {
 		s, err := t.session(ctx, tally)
@@ -40,7 +39,7 @@ func flood(ctx context.Context, t *target, v volume, tally *tally, begin func(*s
 
 func nothing(*session) {}
 
-// rapidReset begins calls and takes each back at once.
+// rapidReset opens streams and resets each at once.
 func rapidReset(ctx context.Context, t *target, v volume, tally *tally) error {
 	return flood(ctx, t, v, tally, nothing, func(s *session) {
 		id := s.call("/etcdserverpb.KV/Range", false)
@@ -59,13 +58,13 @@ func pingFlood(ctx context.Context, t *target, v volume, tally *tally) error {
 	return flood(ctx, t, v, tally, nothing, func(s *session) { s.framer.WritePing(false, [8]byte{}) })
 }
 
-// emptyData sends pieces of nothing on a stream that goes on for ever.
+// emptyData sends empty DATA frames on a stream that never ends.
 func emptyData(ctx context.Context, t *target, v volume, tally *tally) error {
 	begin := func(s *session) { s.call("/etcdserverpb.Watch/Watch", false) }
 	return flood(ctx, t, v, tally, begin, func(s *session) { s.framer.WriteData(1, false, nil) })
 }
 
-// continuation goes on with headers that never end, by frames that have little in them or nothing.
+// continuation sends headers that never end, in small or empty CONTINUATION frames.
 func continuation(ctx context.Context, t *target, v volume, tally *tally) error {
 	begin := func(s *session) {
 		fields := s.encode(grpcFields("/etcdserverpb.KV/Range"))
@@ -80,7 +79,7 @@ func continuation(ctx context.Context, t *target, v volume, tally *tally) error 
 	})
 }
 
-// headerBomb is headers that are short on the wire and long behind it, or just long.
+// headerBomb sends headers that are short when compressed and long when decoded, or just long.
 func headerBomb(ctx context.Context, t *target, v volume, tally *tally) error {
 	kinds := []func(*session) []byte{referred, many, long}
 	return crowd(ctx, v, tally, func(ctx context.Context, _ *pace, n int) error {
@@ -108,7 +107,7 @@ func headerBomb(ctx context.Context, t *target, v volume, tally *tally) error {
 	})
 }
 
-// answeredShortly reads what the server has to say, until it has said something about the call.
+// answeredShortly reads frames until one belongs to the call.
 func answeredShortly(s *session) error {
 	framer := http2.NewFramer(io.Discard, s.conn)
 	for {
@@ -140,7 +139,7 @@ func referred(s *session) []byte {
 	return block
 }
 
-// many is 20,000 fields.
+// many returns 20,000 fields.
 func many(s *session) []byte {
 	fields := grpcFields("/etcdserverpb.KV/Range")
 	for range 20_000 {
@@ -149,7 +148,7 @@ func many(s *session) []byte {
 	return s.encode(fields)
 }
 
-// long is a field of a megabyte.
+// long returns a field of 1 MB.
 func long(s *session) []byte {
 	return s.encode(grpcFields("/etcdserverpb.KV/Range", hpack.HeaderField{Name: "x-long", Value: string(make([]byte, megabyte)), Sensitive: true}))
 }

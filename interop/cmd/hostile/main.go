@@ -15,8 +15,8 @@
 // error for well-behaved clients, bounded memory, memory and descriptors released afterwards, and
 // no panic in the log.
 //
-// Memory is what a process has for itself (RssAnon): the pages of a mapped database are the
-// system's cache. It is looked at every 20 ms, and the most counts.
+// Memory is the anonymous memory of a process (RssAnon); pages of the mapped database belong to the
+// system's cache. It is sampled every 20 ms, and the maximum counts.
 package main
 
 import (
@@ -85,7 +85,7 @@ func choose(only string) ([]attack, error) {
 	return chosen, nil
 }
 
-// plan is what to do.
+// plan holds the parsed flags.
 type plan struct {
 	seconds  float64
 	check    bool
@@ -112,7 +112,7 @@ func (p plan) run(chosen []attack) error {
 	return errors.Join(failures...)
 }
 
-// one attack on one program. What it leaves behind is kept if something was wrong with it.
+// one runs one attack on one program. It keeps the files on failure.
 func (p plan) one(a attack, program program) (*story, error) {
 	folder, err := os.MkdirTemp("", "hostile-")
 	if err != nil {

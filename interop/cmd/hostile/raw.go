@@ -38,7 +38,7 @@ func attackerDialer(turn int64) net.Dialer {
 // ipBindAddressNoPort is IP_BIND_ADDRESS_NO_PORT, which package syscall has no name for.
 const ipBindAddressNoPort = 24
 
-// dialMax is how long an attacker waits for a connection.
+// dialMax bounds a connection attempt of an attacker.
 const dialMax = 5 * time.Second
 
 // connect opens a connection. It closes with the context.
@@ -53,7 +53,7 @@ func (t *target) connect(ctx context.Context, tally *tally) (net.Conn, error) {
 	return conn, nil
 }
 
-// connectSecurely speaks TLS where the server does.
+// connectSecurely opens a connection, with TLS if the server uses it.
 func (t *target) connectSecurely(ctx context.Context, tally *tally) (net.Conn, error) {
 	conn, err := t.connect(ctx, tally)
 	if err != nil || t.certificates == nil {
@@ -75,10 +75,10 @@ func (t *target) grpc() (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+t.address, grpc.WithTransportCredentials(creds), grpc.WithDisableServiceConfig())
 }
 
-// fault is an error of this side, with which an attack is none.
+// fault is an error of the attacker itself, which invalidates the attack.
 type fault struct{ error }
 
-// ownFault tells errors of this side from what a server does to an attacker.
+// ownFault distinguishes errors of this side from reactions of the server.
 func ownFault(err error) error {
 	for _, own := range []error{syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL, syscall.EADDRINUSE} {
 		if errors.Is(err, own) {
@@ -88,7 +88,7 @@ func ownFault(err error) error {
 	return err
 }
 
-// pace hands out permissions, so many a second and not many at once.
+// pace is a rate limiter with a small burst.
 type pace struct {
 	mu   sync.Mutex
 	next time.Time
@@ -97,7 +97,7 @@ type pace struct {
 
 func newPace(perSecond int) *pace { return &pace{gap: time.Second / time.Duration(max(perSecond, 1))} }
 
-// wait waits for count permissions; false once the context has ended.
+// wait waits for count permits and returns false once the context has ended.
 func (p *pace) wait(ctx context.Context, count int) bool {
 	p.mu.Lock()
 	now := time.Now()
@@ -153,7 +153,7 @@ func crowd(ctx context.Context, v volume, tally *tally, attacker func(ctx contex
 	return nil
 }
 
-// held reads until the server ends a connection, or the context does.
+// held reads until the server closes the connection or the context ends.
 func held(ctx context.Context, conn net.Conn) error {
 	_, err := io.Copy(io.Discard, conn)
 	if err == nil && ctx.Err() == nil {

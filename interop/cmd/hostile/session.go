@@ -12,7 +12,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// session is a connection of HTTP/2 without any manners: what is written is what is asked for.
+// session is a raw HTTP/2 connection that sends any frame.
 type session struct {
 	conn net.Conn
 	// out collects frames until they are flushed.
@@ -25,7 +25,7 @@ type session struct {
 	windows *windows
 }
 
-// session opens a connection and says what HTTP/2 begins with.
+// session opens a connection and sends the HTTP/2 preface.
 func (t *target) session(ctx context.Context, tally *tally, settings ...http2.Setting) (*session, error) {
 	conn, err := t.connectSecurely(ctx, tally)
 	if err != nil {
@@ -44,10 +44,10 @@ func (s *session) flush() error {
 	return err
 }
 
-// drain reads whatever comes, so that the server can go on writing.
+// drain discards all input, so that the server can continue to write.
 func (s *session) drain() { go io.Copy(io.Discard, s.conn) }
 
-// next is a stream that was not used yet.
+// next returns an unused stream id.
 func (s *session) next() uint32 {
 	s.stream += 2
 	return s.stream - 1
@@ -69,7 +69,7 @@ func (s *session) encode(fields []hpack.HeaderField) []byte {
 	return bytes.Clone(s.fields.Bytes())
 }
 
-// call begins one, on a stream of its own.
+// call starts a call on a new stream.
 func (s *session) call(path string, ends bool, more ...hpack.HeaderField) uint32 {
 	id := s.next()
 	s.framer.WriteHeaders(http2.HeadersFrameParam{
@@ -78,15 +78,15 @@ func (s *session) call(path string, ends bool, more ...hpack.HeaderField) uint32
 	return id
 }
 
-// message puts before a message of gRPC what comes before one, which may be a lie about its length.
+// message prepends the gRPC prefix to a message, possibly with a wrong length.
 func message(flag byte, length uint32, bytes []byte) []byte {
 	return append([]byte{flag, byte(length >> 24), byte(length >> 16), byte(length >> 8), byte(length)}, bytes...)
 }
 
-// frameMax is the longest frame that a server takes.
+// frameMax is the largest frame that a server accepts.
 const frameMax = 16 << 10
 
-// windows are how much a server lets a client send.
+// windows are the flow-control windows for sending.
 type windows struct {
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -96,8 +96,7 @@ type windows struct {
 	err     error
 }
 
-// follow reads what the server says, and keeps count of what may be sent. It returns once both
-// sides have agreed on that.
+// follow reads frames and tracks the windows. It returns once the settings are exchanged.
 func (s *session) follow() error {
 	w := &windows{initial: 65535, all: 65535, streams: map[uint32]int64{}}
 	w.changed = sync.NewCond(&w.mu)
@@ -156,10 +155,10 @@ func (w *windows) note(frame http2.Frame, err error) {
 	}
 }
 
-// errRefused says that a server has ended a stream.
+// errRefused means that the server has ended a stream.
 var errRefused = errors.New("the server has ended the stream")
 
-// take waits until something may be sent on a stream.
+// take waits for window on a stream.
 func (w *windows) take(id uint32, want int) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -186,7 +185,7 @@ func (w *windows) open(id uint32) {
 	w.streams[id] = w.initial
 }
 
-// send sends a body as fast as the server takes it.
+// send sends a body as fast as the windows allow.
 func (s *session) send(id uint32, body []byte) error {
 	for len(body) > 0 {
 		size, err := s.windows.take(id, len(body))

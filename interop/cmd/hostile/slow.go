@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// silence is connections that say nothing at all.
+// silence opens connections that send nothing.
 func silence(ctx context.Context, t *target, v volume, tally *tally) error {
 	return crowd(ctx, v, tally, func(ctx context.Context, _ *pace, _ int) error {
 		conn, err := t.connect(ctx, tally)
@@ -45,7 +45,7 @@ func slowHeaders(ctx context.Context, t *target, v volume, tally *tally) error {
 	})
 }
 
-// slowBlock begins a block of headers and adds a byte to its frame now and then.
+// slowBlock starts a header block and sends its frame a byte at a time.
 func slowBlock(ctx context.Context, t *target, tally *tally) error {
 	s, err := t.session(ctx, tally)
 	if err != nil {
@@ -60,7 +60,7 @@ func slowBlock(ctx context.Context, t *target, tally *tally) error {
 	return trickled(ctx, s.conn, []byte{0})
 }
 
-// slowBodies posts JSON to the gateway that never ends: much at first, then a byte at a time.
+// slowBodies posts endless JSON to the gateway: much at first, then a byte at a time.
 func slowBodies(ctx context.Context, t *target, v volume, tally *tally) error {
 	body := `{"key":"c2xvdw==","value":"` + strings.Repeat("A", v.bytes)
 	return crowd(ctx, v, tally, func(ctx context.Context, _ *pace, _ int) error {
@@ -93,7 +93,7 @@ func answeredOr(conn net.Conn, goOn func() error) error {
 	return err
 }
 
-// slowMessages sends messages of gRPC that never end, on several streams of a connection.
+// slowMessages sends endless gRPC messages on several streams of a connection.
 func slowMessages(ctx context.Context, t *target, v volume, tally *tally) error {
 	const announced, sent = 1_500_000, 1_400_000
 	body := message(0, announced, make([]byte, sent))
@@ -119,8 +119,8 @@ func slowMessages(ctx context.Context, t *target, v volume, tally *tally) error 
 	})
 }
 
-// halfHandshakes begins TLS and leaves it: a third say nothing, a third half a word, a third a
-// whole one.
+// halfHandshakes abandons TLS handshakes: a third send nothing, a third half a ClientHello, a third
+// a whole one.
 func halfHandshakes(ctx context.Context, t *target, v volume, tally *tally) error {
 	hello, err := clientHello()
 	if err != nil {
@@ -140,7 +140,7 @@ func halfHandshakes(ctx context.Context, t *target, v volume, tally *tally) erro
 	})
 }
 
-// idle is connections of HTTP/2 that have said what they must, and nothing since.
+// idle opens HTTP/2 connections that send the preface and nothing more.
 func idle(ctx context.Context, t *target, v volume, tally *tally) error {
 	return crowd(ctx, v, tally, func(ctx context.Context, _ *pace, _ int) error {
 		s, err := t.session(ctx, tally)
@@ -152,8 +152,8 @@ func idle(ctx context.Context, t *target, v volume, tally *tally) error {
 	})
 }
 
-// idleTLS is the same, encrypted, with sessions that were resumed where the server lets them be:
-// handshakes cost both sides.
+// idleTLS opens idle connections over TLS, with resumed sessions if the server allows it, since
+// full handshakes cost both sides.
 func idleTLS(ctx context.Context, t *target, v volume, tally *tally) error {
 	cache := tls.NewLRUClientSessionCache(1)
 	return crowd(ctx, v, tally, func(ctx context.Context, _ *pace, _ int) error {
@@ -172,7 +172,7 @@ func idleTLS(ctx context.Context, t *target, v volume, tally *tally) error {
 	})
 }
 
-// churn is connections that come and go, politely or not, having said something or not.
+// churn opens and closes connections, with or without a request, by FIN or by reset.
 func churn(ctx context.Context, t *target, v volume, tally *tally) error {
 	words := []string{"", "GET /health HTTP/1.1\r\n", http2.ClientPreface, http2.ClientPreface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00", "\x16\x03\x01"}
 	var turns sync.Map
@@ -186,7 +186,7 @@ func churn(ctx context.Context, t *target, v volume, tally *tally) error {
 		}
 		defer conn.Close()
 		if *turned%2 == 0 {
-			// Closing becomes a reset.
+			// Close sends a reset.
 			conn.(*net.TCPConn).SetLinger(0)
 		}
 		tally.did.Add(1)

@@ -13,28 +13,28 @@ import (
 	"bowline/interop/internal/stats"
 )
 
-// phase is what was measured while it lasted.
+// phase has the measurements of one phase.
 type phase struct {
 	seen both
-	// memory is the most that there was, in megabytes, and left what there was at the end.
+	// memory is the maximum in megabytes, and left the value at the end.
 	memory, left float64
 	descriptors  int
 }
 
-// story is an attack from before to after.
+// story has the measurements before, during and after an attack.
 type story struct {
 	quiet, attack, after phase
-	// returned is how long it took until memory and descriptors were what they were.
+	// returned is the time until memory and descriptors were back to their initial values.
 	returned         time.Duration
 	died, panicked   bool
 	opened, cut, did int64
 }
 
-// tally counts what an attack comes to.
+// tally counts the actions of an attack.
 type tally struct {
 	// tried and opened connections, connections closed by the server, and requests or frames.
 	tried, opened, cut, did atomic.Int64
-	// begun is closed with the first connection: what an attack prepares is not part of it.
+	// begun is closed with the first connection, since preparations are not part of the attack.
 	begun chan struct{}
 	once  sync.Once
 }
@@ -47,7 +47,7 @@ func (t *tally) connected() {
 	t.once.Do(func() { close(t.begun) })
 }
 
-// tell runs an attack and measures.
+// tell runs an attack and measures it.
 func (p plan) tell(a attack, program program, folder string) (told *story, err error) {
 	t, err := start(program, folder, a.tls, p.flags()...)
 	if err != nil {
@@ -84,7 +84,7 @@ func (p plan) tell(a attack, program program, folder string) (told *story, err e
 	return told, nil
 }
 
-// wait is quiet. A check is about the attack, so there is less of it.
+// wait returns the duration of the phases without attack, which is shorter in a check.
 func (p plan) wait() error {
 	if p.check {
 		time.Sleep(p.duration() / 3)
@@ -94,7 +94,7 @@ func (p plan) wait() error {
 	return nil
 }
 
-// flags of a server that is checked: a disk that others keep busy is none of its faults.
+// flags of a checked server make it independent of the load on the disk.
 func (p plan) flags() []string {
 	if p.check {
 		return []string{"--unsafe-no-fsync"}
@@ -120,8 +120,7 @@ func (p plan) underAttack(a attack, t *target, tally *tally) error {
 	return a.run(ctx, t, volume, tally)
 }
 
-// measure looks at memory while something happens, and asks the clients that behave what they saw
-// of it.
+// measure samples memory during a phase and takes the figures of the well-behaved clients.
 func (t *target) measure(behaving *behaving, happens func() error) (phase, error) {
 	var most float64
 	done := make(chan struct{})
@@ -147,8 +146,8 @@ func (t *target) measure(behaving *behaving, happens func() error) (phase, error
 	return phase{seen: seen, memory: most, left: left, descriptors: descriptors}, err
 }
 
-// untilReturned waits until memory and descriptors are what they were in a phase, for as long as
-// they may take.
+// untilReturned waits until memory and descriptors are back to the values of a phase, for at most
+// returnMax.
 func (t *target) untilReturned(before phase) time.Duration {
 	begun := time.Now()
 	for time.Since(begun) < returnMax && !t.ended() {
@@ -202,14 +201,14 @@ func (s *story) row(attack, program string) string {
 	return row
 }
 
-// served is how many requests of a client were answered.
+// served returns the number of responses that a client got.
 func (s *story) served(of func(both) figures) int {
 	return of(s.quiet.seen).Count + of(s.attack.seen).Count + of(s.after.seen).Count
 }
 
 func (s *story) errors() int { return s.attack.seen.errors() + s.after.seen.errors() }
 
-// verdict is what a server did that it must not do.
+// verdict returns the violated limits.
 func (s *story) verdict(a attack) (failures []error) {
 	fail := func(format string, args ...any) {
 		failures = append(failures, fmt.Errorf("%s: "+format, append([]any{a.name}, args...)...))

@@ -19,10 +19,10 @@ import (
 // program is a server that can be started.
 type program struct{ name, path string }
 
-// target is a server that runs.
+// target is a running server.
 type target struct {
 	address string
-	// certificates are there if it speaks TLS.
+	// certificates is set if the server uses TLS.
 	certificates *certificates
 	process      *exec.Cmd
 	log          string
@@ -30,11 +30,11 @@ type target struct {
 }
 
 const (
-	// patience is how long a server may take to start, and to end.
+	// patience bounds the start and the shutdown of a server.
 	patience = 30 * time.Second
 )
 
-// start runs a program on a new data directory below a folder, and returns once it takes
+// start runs a program on a new data directory below a folder, and waits until it accepts
 // connections.
 func start(program program, folder string, tls bool, flags ...string) (*target, error) {
 	client, err := ports.Free()
@@ -75,7 +75,7 @@ func (t *target) launch(path string, args []string) error {
 	defer log.Close()
 	t.process = exec.Command(path, args...)
 	t.process.Stdout, t.process.Stderr = log, log
-	// Should this program die, its server must not stay behind.
+	// The server must not outlive this program.
 	t.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := t.process.Start(); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (t *target) launch(path string, args []string) error {
 	return nil
 }
 
-// untilReady waits for the port. The clients that behave wait for the rest.
+// untilReady waits for the port. The well-behaved clients wait for the first response.
 func (t *target) untilReady() error {
 	for begun := time.Now(); time.Since(begun) < patience; time.Sleep(20 * time.Millisecond) {
 		if t.ended() {
@@ -139,7 +139,7 @@ func (t *target) lastWords() string {
 	return string(text[max(0, len(text)-2000):])
 }
 
-// memory is what the process has for itself, in megabytes.
+// memory returns the anonymous memory of the process, in megabytes.
 func (t *target) memory() float64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", t.process.Process.Pid))
 	if err != nil {
@@ -148,7 +148,7 @@ func (t *target) memory() float64 {
 	return anonymous(string(text))
 }
 
-// anonymous finds RssAnon in what the system says of a process.
+// anonymous parses RssAnon from /proc/PID/status.
 func anonymous(status string) float64 {
 	_, rest, _ := strings.Cut(status, "\nRssAnon:")
 	fields := strings.Fields(rest)
@@ -162,7 +162,7 @@ func anonymous(status string) float64 {
 	return kilobytes * 1024 / 1e6
 }
 
-// descriptors is how many files and sockets the process has open.
+// descriptors returns the number of open descriptors of the process.
 func (t *target) descriptors() int {
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", t.process.Process.Pid))
 	if err != nil {

@@ -2,18 +2,19 @@
 // against etcd and against us. What each prints is a transcript, which must be the one that is kept
 // of it, whomever it asks.
 //
-// languages -ours PROGRAM [-etcd bin/etcd] [-modes plain,tls,auth,tls-auth,jwt] [-languages
-// rust,java] [-verbose] languages -only-etcd              etcd alone: the transcripts are right
-// languages -only-etcd -write       and if they are not, they are written anew languages -only-etcd
-// -plant all   answers are falsified under the programs' feet, each of which must be found
+//	languages -ours PROGRAM [-etcd bin/etcd] [-modes plain,tls,auth,tls-auth,jwt] [-languages rust,java] [-verbose]
+//	languages -only-etcd              etcd alone: the transcripts are right
+//	languages -only-etcd -write       and if they are not, they are written anew
+//	languages -only-etcd -plant all   answers are falsified under the programs' feet, each of which must be found
 //
 // A program is told where the server is by its environment:
 //
-// MODE       plain, tls, auth, tls-auth or jwt ENDPOINT   127.0.0.1:12345 CACERT     what the
-// server's certificate is signed with; CERT and KEY are the client's own (tls, tls-auth) USERNAME
-// root, who may do everything, and PASSWORD (auth, tls-auth, jwt); READER and READER_PASSWORD may
-// read below r/ and write nothing BRIEF      if it is there, what the other modes have shown is
-// left out (tls-auth, jwt) WORKDIR    a folder for its files
+//	MODE       plain, tls, auth, tls-auth or jwt
+//	ENDPOINT   127.0.0.1:12345
+//	CACERT     what the server's certificate is signed with; CERT and KEY are the client's own (tls, tls-auth)
+//	USERNAME   root, who may do everything, and PASSWORD (auth, tls-auth, jwt); READER and READER_PASSWORD may read below r/ and write nothing
+//	BRIEF      if it is there, what the other modes have shown is left out (tls-auth, jwt)
+//	WORKDIR    a folder for its files
 //
 // It prints one line for each step, `step: result`. A line that begins with @ is a request,
 // answered with one line on its input:

@@ -1,8 +1,7 @@
 // Servebench measures a running member: etcd's server and Bowline's, as processes on the same disk,
 // asked by the same client over loopback, in turns.
 //
-// servebench [-etcd PROGRAM] [-bowline PROGRAM] [-dir DIR] [-only put,get,...] [-rounds 3]
-// [-seconds 6] [-quick]
+//	servebench [-etcd PROGRAM] [-bowline PROGRAM] [-dir DIR] [-only put,get,...] [-rounds 3] [-seconds 6] [-quick]
 //
 // Each case runs on a fresh data directory and a fresh process, etcd and Bowline alternating, as
 // often as there are rounds; what is printed are medians with the least and the most. Servers have

@@ -1,14 +1,13 @@
-// Statediff puts long random sequences of requests to a real etcd and to our
-// server, and stops at the first answer in which they differ.
+// Statediff sends long random sequences of requests to etcd and to our server, and stops at the
+// first response that differs.
 //
-// statediff -ours SERVER [-etcd bin/etcd] [-seed 1] [-ops 100000] [-mode kv|auth|jwt|all]
-// [-gateway] [-coverage] statediff -both-etcd ...          compares etcd with itself: there must be
-// no difference statediff -plant all ...          falsifies answers of one side, in one way after
-// the other, each of which must be found
+//	statediff -ours SERVER [-etcd bin/etcd] [-seed 1] [-ops 100000] [-mode kv|auth|jwt|all] [-gateway] [-coverage]
+//	statediff -both-etcd ...          compares etcd with itself: there must be no difference
+//	statediff -plant all ...          falsifies responses of one side in each known way; each must be detected
 //
-// A difference is printed with the seed and the index of the step that led to
-// it; -seed SEED -sequences 1 -mode MODE repeats it. What may differ is listed in
-// internal/compare, what is never asked in internal/scenario.
+// A difference is printed with its seed and the index of the step; -seed SEED -sequences 1 -mode
+// MODE reproduces it. internal/compare lists the differences that are allowed, internal/scenario
+// the requests that are never sent.
 package main
 
 import (
@@ -42,7 +41,7 @@ type config struct {
 	verbose   bool
 
 	theirs, ours *cluster.Binary
-	// signed is the flag that has a server sign its tokens.
+	// signed is the flag that makes a server sign its tokens.
 	signed string
 	dir    string
 }
@@ -118,7 +117,7 @@ func (c *config) compare(ctx context.Context) error {
 	return nil
 }
 
-// modeOf is what a sequence is about: all by turns, if no other was asked for.
+// modeOf returns the mode of a sequence: all modes in turn, unless one was selected.
 func (c *config) modeOf(i int) string {
 	if c.mode != "all" {
 		return c.mode
@@ -126,7 +125,7 @@ func (c *config) modeOf(i int) string {
 	return []string{"kv", "auth", "kv", "jwt"}[i%4]
 }
 
-// one runs one sequence, on machines of its own.
+// one runs one sequence on new machines.
 func (c *config) one(ctx context.Context, seed uint64, ops int, mode string, plant *plant, tally *tally) error {
 	s := &sequence{
 		name:     fmt.Sprintf("seed %d, mode %s", seed, mode),
@@ -170,5 +169,5 @@ func (c *config) one(ctx context.Context, seed uint64, ops int, mode string, pla
 	return nil
 }
 
-// snapshots are more frequent on our side, so that a restart begins with one.
+// snapshots makes our side snapshot more often, so that a restart begins with a snapshot.
 const snapshots = "--snapshot-count=500"

@@ -17,11 +17,11 @@ import (
 	"bowline/interop/internal/machine"
 )
 
-// plant is a way to falsify what a machine says, to see whether it is found.
+// plant is a way to falsify the responses of a machine, which must be detected.
 type plant struct {
 	name string
 	auth bool
-	// answer falsifies an answer, and watch some responses, if they are of the right kind.
+	// answer falsifies a response, and watch some watch responses, if they are of the right kind.
 	answer func(*machine.Answer) bool
 	watch  func([]*pb.WatchResponse) ([]*pb.WatchResponse, bool)
 	done   bool
@@ -108,7 +108,7 @@ var plants = []plant{
 	}},
 }
 
-// longLease is, in seconds, so much that a second is not about the same.
+// longLease is a TTL in seconds for which a deviation by a factor is clearly a difference.
 const longLease = 1000
 
 // in falsifies replies of one type.
@@ -157,7 +157,7 @@ func fragmented(falsify func([]*pb.WatchResponse) []*pb.WatchResponse) func([]*p
 	}
 }
 
-// endless marks the last there is for a watch that gets fragments as one that another follows.
+// endless marks the last response of a fragmented watch as a fragment that another follows.
 func endless(responses []*pb.WatchResponse) ([]*pb.WatchResponse, bool) {
 	first := slices.IndexFunc(responses, func(r *pb.WatchResponse) bool { return r.Fragment })
 	for i := len(responses) - 1; first >= 0 && i > first; i-- {
@@ -169,7 +169,7 @@ func endless(responses []*pb.WatchResponse) ([]*pb.WatchResponse, bool) {
 	return responses, false
 }
 
-// changed sets something, if it was not so before.
+// changed sets a value and reports whether it differed before.
 func changed[T any](what *T, to T) bool {
 	was := fmt.Sprint(*what)
 	*what = to
@@ -192,7 +192,7 @@ func swapped[T any](list []T) bool {
 	return true
 }
 
-// planted is a machine that once says something false.
+// planted is a machine that falsifies one response.
 type planted struct {
 	machine.Machine
 	plant *plant

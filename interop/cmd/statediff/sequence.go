@@ -16,11 +16,10 @@ import (
 	"bowline/interop/internal/scenario"
 )
 
-// lateness is how long after a marker events may still arrive, from a server that had no room for
-// them in time.
+// lateness bounds the time after a marker for late events of a slow watcher.
 const lateness = 3 * time.Second
 
-// sequence is a scenario played by two machines.
+// sequence runs a scenario on two machines.
 type sequence struct {
 	name     string
 	scenario *scenario.Scenario
@@ -30,13 +29,13 @@ type sequence struct {
 	verbose  bool
 
 	streams map[uint32]*compare.Watch
-	// begun is when the first step was taken, renewed how long after that our leases were last given
-	// all their time again.
+	// begun is the time of the first step; renewed is the time from there to the last restart, which
+	// renewed our leases.
 	begun   time.Time
 	renewed time.Duration
 }
 
-// run plays a number of steps, and on to where the streams are looked at.
+// run runs a number of steps, and more until the streams are settled.
 func (s *sequence) run(ctx context.Context, steps int) error {
 	s.streams, s.begun = map[uint32]*compare.Watch{}, time.Now()
 	var step scenario.Step
@@ -68,7 +67,7 @@ func (s *sequence) do(ctx context.Context, step scenario.Step) error {
 	}
 }
 
-// call has both machines answer, and returns etcd's answer.
+// call sends a request to both machines and returns etcd's response.
 func (s *sequence) call(ctx context.Context, step scenario.Step) (machine.Answer, error) {
 	theirs, err := s.theirs.Call(ctx, step.Method, step.User, step.Request)
 	if err != nil {
@@ -103,8 +102,8 @@ func (s *sequence) watch(ctx context.Context, step scenario.Step) error {
 	return nil
 }
 
-// settle writes the marker, which comes last on every stream that sees it, and compares what came
-// before.
+// settle writes the marker, which is the last event of every stream, and compares the responses
+// before it.
 func (s *sequence) settle(ctx context.Context, user string) error {
 	for _, m := range []machine.Machine{s.theirs, s.ours} {
 		if err := m.CatchUp(ctx, user); err != nil {
@@ -128,8 +127,7 @@ func (s *sequence) settle(ctx context.Context, user string) error {
 	return nil
 }
 
-// drain compares two streams. Events for which a server had no room in time come after the marker,
-// so there may be another look.
+// drain compares two streams. Late events of a slow watcher come after the marker, so it may retry.
 func (s *sequence) drain(ctx context.Context, number uint32, marker int64) error {
 	both := s.streams[number]
 	deadline := time.Now().Add(lateness)
@@ -153,14 +151,13 @@ func (s *sequence) drain(ctx context.Context, number uint32, marker int64) error
 }
 
 const (
-	// lateExpiry is how long a lease may take to run out, with all that it has been granted and given
-	// again.
+	// lateExpiry bounds the time until a lease expires, including all renewals.
 	lateExpiry = 30 * time.Second
-	// lookAgain is how long to wait before it is asked for again.
+	// lookAgain is the polling interval.
 	lookAgain = 50 * time.Millisecond
 )
 
-// expire waits for both machines to have ended a lease.
+// expire waits until a lease has expired on both machines.
 func (s *sequence) expire(ctx context.Context, step scenario.Step) error {
 	for which, m := range []machine.Machine{s.theirs, s.ours} {
 		if err := expired(ctx, m, step); err != nil {
@@ -171,7 +168,7 @@ func (s *sequence) expire(ctx context.Context, step scenario.Step) error {
 	return nil
 }
 
-// gone is what is left of a lease that is not there.
+// gone is the TTL of a missing lease.
 const gone = -1
 
 func expired(ctx context.Context, m machine.Machine, step scenario.Step) error {

@@ -1,10 +1,10 @@
-// Waltool opens a log with etcd's own package the way a server does, for
-// writing, and appends to it.
+// Waltool opens a log with etcd's own package the way a server does, for writing, and appends to
+// it.
 //
-// waltool check DIR                          open, read all, print a summary waltool append -seed 1
-// -round 0 [-big] DIR the saves of a round, which Bowline's wal_write knows too waltool noops -n 5
-// DIR                     empty entries behind the last one, all committed waltool hold DIR COMMAND
-// [ARGUMENT...]     run a command while the log is open
+//	waltool check DIR                          open, read all, print a summary
+//	waltool append -seed 1 -round 0 [-big] DIR the saves of a round, which Bowline's wal_write knows too
+//	waltool noops -n 5 DIR                     empty entries behind the last one, all committed
+//	waltool hold DIR COMMAND [ARGUMENT...]     run a command while the log is open
 package main
 
 import (

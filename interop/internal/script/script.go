@@ -1,20 +1,22 @@
 // Package script parses scripts of commands for a server:
 //
-// # A lease and a key under it. server --quota-backend-bytes=10000000     starts the server, with
-// these flags beside the usual ones lease = lease grant 3600                  an etcdctl command;
-// the first id it prints is $lease from here on put "a b" --lease=$lease                  quotes
-// are as in Go, or single ones with nothing special between them | from standard input
-// each such line is one of the standard input of the command above unordered member list
-// its lines may come in any order utl snapshot status $dir/saved            an etcdutl command http
-// POST /v3/kv/range {"key":"YQ=="}     a request to the client port; what follows the path is the
-// body http GET /health @Accept:text/plain       the same with a header background w watch a
-// --rev=1              a command that goes on await w "PUT"                             until it
-// has printed this; again, this once more after that tell w progress                           a
-// line for its standard input end w                                     interrupts it; what it
-// printed is the answer to this statement join w                                    the same of one
-// that ends by itself until get a has "1"                       repeats a command until it prints
-// this; not compared server stop | kill | start [FLAG...]      the same data directory, later
-// server on $dir/restored                   another data directory
+//	# A lease and a key under it.
+//	server --quota-backend-bytes=10000000     starts the server, with these flags beside the usual ones
+//	lease = lease grant 3600                  an etcdctl command; the first id it prints is $lease from here on
+//	put "a b" --lease=$lease                  quotes are as in Go, or single ones with nothing special between them
+//	| from standard input                     each such line is one of the standard input of the command above
+//	unordered member list                     its lines may come in any order
+//	utl snapshot status $dir/saved            an etcdutl command
+//	http POST /v3/kv/range {"key":"YQ=="}     a request to the client port; what follows the path is the body
+//	http GET /health @Accept:text/plain       the same with a header
+//	background w watch a --rev=1              a command that goes on
+//	await w "PUT"                             until it has printed this; again, this once more after that
+//	tell w progress                           a line for its standard input
+//	end w                                     interrupts it; what it printed is the answer to this statement
+//	join w                                    the same of one that ends by itself
+//	until get a has "1"                       repeats a command until it prints this; not compared
+//	server stop | kill | start [FLAG...]      the same data directory, later
+//	server on $dir/restored                   another data directory
 //
 // Known from the start are $dir, a folder for files, $endpoint and $peer, the server's addresses,
 // and $member, its id.
