@@ -8,7 +8,7 @@ import (
 	"bowline/interop/internal/stats"
 )
 
-// figure is one number that was measured.
+// figure is one measured number.
 type figure struct {
 	name  string
 	value float64
@@ -19,7 +19,7 @@ func milliseconds(name string, d time.Duration) figure { return figure{name, d.S
 
 func microseconds(name string, d time.Duration) figure { return figure{name, d.Seconds() * 1e6, "µs"} }
 
-// printRows writes a row for each figure: medians, in brackets the least and the most, and the
+// printRows prints a row for each figure: medians with minimum and maximum in brackets, and the
 // ratio of the medians.
 func printRows(theirs, ours [][]figure) {
 	for i, f := range theirs[0] {

@@ -1,12 +1,11 @@
-// Clusterbench measures clusters of three: etcd's and ours, as processes on one machine, one after
-// the other, with default timings.
+// Clusterbench benchmarks clusters of three members, etcd's and ours in turn, as processes on one
+// machine with default timeouts.
 //
 //	clusterbench -bowline PROGRAM [-etcd PROGRAM] [-dir DIR] [-only put-64,failover,...] [-rounds 3] [-seconds 5]
 //	clusterbench -bowline PROGRAM -entries 100000 -megabytes 1000          as much to catch up with as one may miss
 //
-// The members share the machine's processors with each other and with the client, so puts a second
-// say what all take together. Processor time is that of the three members, over the puts that they
-// have answered.
+// The members share the processors with each other and with the client, so puts per second measure
+// all of them together. Processor time is that of the three members per completed put.
 package main
 
 import (
@@ -25,13 +24,13 @@ import (
 	"bowline/interop/internal/cluster"
 )
 
-// effort is how much to measure.
+// effort is the size of a run.
 type effort struct {
 	rounds        int
 	warm, measure time.Duration
-	// entries is what a follower misses that is then sent the log.
+	// entries is the number of entries that a follower misses and then gets from the log.
 	entries int
-	// megabytes is what a follower misses that is then sent a snapshot.
+	// megabytes is the amount of data that a follower misses and then gets as a snapshot.
 	megabytes int
 }
 
@@ -81,7 +80,7 @@ func run(ctx context.Context, etcd, bowline, dir, only string, e effort) error {
 		}
 		var results [2][][]figure
 		for range e.rounds {
-			// In turns, so that what else the machine does meanwhile meets both.
+			// The programs alternate, so that other load on the machine affects both.
 			for i, program := range []*cluster.Binary{theirs, ours} {
 				figures, err := measure(ctx, program, dir, c.flags, e, c.measure)
 				if err != nil {

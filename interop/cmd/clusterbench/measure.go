@@ -20,22 +20,21 @@ import (
 )
 
 const (
-	// connectionsEach is how many connections there are to each member, which the clients share.
+	// connectionsEach is the number of connections to each member, which the clients share.
 	connectionsEach = 8
 	valueBytes      = 256
 	putKeys         = 10_000
-	// fillers is how many put at a time what a follower is to miss.
+	// fillers is the number of concurrent clients that write the data a follower misses.
 	fillers = 64
-	// largeBytes is the size of the values that a snapshot is made of.
+	// largeBytes is the size of the values in a snapshot.
 	largeBytes = 64 << 10
-	// failoverPatience is when a put counts as lost that was on its way when the leader went: how
-	// exact a failover is.
+	// failoverPatience bounds each put during a failover, and so the precision of the measurement.
 	failoverPatience = 50 * time.Millisecond
-	// startPoll is how often a member is tried that has just been started.
+	// startPoll is the polling interval for a starting member.
 	startPoll = 5 * time.Millisecond
 )
 
-// putBy has so many clients, evenly at all members, put as fast as they are answered.
+// putBy runs this many clients, spread evenly over all members, in a closed loop of puts.
 func putBy(clients int) func(context.Context, *three, effort) ([]figure, error) {
 	return func(ctx context.Context, t *three, e effort) ([]figure, error) {
 		asked, hangUp, err := t.connections()
@@ -81,7 +80,7 @@ func putBy(clients int) func(context.Context, *three, effort) ([]figure, error) 
 	}
 }
 
-// connections are some to every member.
+// connections opens connectionsEach connections to every member.
 func (t *three) connections() ([]pb.KVClient, func(), error) {
 	var clients []pb.KVClient
 	var open []*grpc.ClientConn
@@ -104,7 +103,8 @@ func (t *three) connections() ([]pb.KVClient, func(), error) {
 	return clients, hangUp, nil
 }
 
-// putAll puts until it is done, and keeps how long those took that ended while it was measured.
+// putAll puts until it is stopped, and returns the latencies of the puts that ended in the measured
+// time.
 func putAll(ctx context.Context, kv pb.KVClient, client int, measuring, done *atomic.Bool) ([]time.Duration, error) {
 	var latencies []time.Duration
 	value := make([]byte, valueBytes)
@@ -121,8 +121,8 @@ func putAll(ctx context.Context, kv pb.KVClient, client int, measuring, done *at
 	return latencies, nil
 }
 
-// failover kills the leader while a client at each of the others puts, and takes the time until one
-// of them is answered.
+// failover kills the leader while a client of each follower puts, and measures the time until the
+// first response.
 func failover(ctx context.Context, t *three, _ effort) ([]figure, error) {
 	leader, _, err := t.leader(ctx)
 	if err != nil {
@@ -169,20 +169,20 @@ func failover(ctx context.Context, t *three, _ effort) ([]figure, error) {
 	}
 }
 
-// catchUpLog is how long a follower takes that finds all it has missed in the log.
+// catchUpLog measures how long a follower takes to catch up from the log.
 func catchUpLog(ctx context.Context, t *three, e effort) ([]figure, error) {
 	took, err := t.catchUp(ctx, e.entries, valueBytes)
 	return []figure{milliseconds(fmt.Sprintf("catch up with %d puts, by the log", e.entries), took)}, err
 }
 
-// catchUpSnapshot is how long one takes that gets a snapshot.
+// catchUpSnapshot measures how long a follower takes to catch up with a snapshot.
 func catchUpSnapshot(ctx context.Context, t *three, e effort) ([]figure, error) {
 	took, err := t.catchUp(ctx, e.megabytes*(1<<20)/largeBytes, largeBytes)
 	return []figure{milliseconds(fmt.Sprintf("catch up with %d MB, by a snapshot", e.megabytes), took)}, err
 }
 
-// catchUp stops a follower, puts, and takes the time from its start until it has applied what the
-// leader has.
+// catchUp stops a follower, puts, and measures the time from its restart until it has applied as
+// much as the leader.
 func (t *three) catchUp(ctx context.Context, puts, size int) (time.Duration, error) {
 	leader, follower, err := t.leader(ctx)
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 	"bowline/interop/internal/cluster"
 )
 
-// three is a cluster of one program, with nothing between its members.
+// three is a cluster of three members of one program, without proxies.
 type three struct {
 	members []*cluster.Member
 	dir     string
 	flags   []string
 }
 
-// start waits until all members answer.
+// start starts all members and waits until they respond.
 func start(ctx context.Context, program *cluster.Binary, dir string, flags []string) (*three, error) {
 	dir, err := os.MkdirTemp(dir, "clusterbench")
 	if err != nil {
@@ -60,7 +60,7 @@ func (t *three) close() {
 	os.RemoveAll(t.dir)
 }
 
-// leader is the first member's word for it; a follower is one of the others.
+// leader returns the leader as the first member reports it, and a follower.
 func (t *three) leader(ctx context.Context) (leader, follower *cluster.Member, err error) {
 	err = cluster.Until(ctx, "a leader", func(ctx context.Context) error {
 		for i, m := range t.members {
@@ -85,7 +85,7 @@ func status(ctx context.Context, m *cluster.Member) (*clientv3.StatusResponse, e
 	return answer, err
 }
 
-// processorTime is what all members have taken so far.
+// processorTime returns the processor time of all members so far.
 func (t *three) processorTime() (time.Duration, error) {
 	var total time.Duration
 	for _, m := range t.members {
@@ -93,7 +93,7 @@ func (t *three) processorTime() (time.Duration, error) {
 		if err != nil {
 			return 0, err
 		}
-		// The name of the program is in brackets and may have anything in it; the numbers follow.
+		// The program name is in parentheses and may contain any character; the numbers follow.
 		_, after, _ := strings.Cut(string(text), ") ")
 		fields := strings.Fields(after)
 		for _, field := range fields[11:13] {
@@ -107,5 +107,5 @@ func (t *three) processorTime() (time.Duration, error) {
 	return total, nil
 }
 
-// tick is the unit of /proc, on every Linux there is.
+// tick is the unit of times in /proc on Linux.
 const tick = 10 * time.Millisecond

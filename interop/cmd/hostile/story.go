@@ -84,7 +84,7 @@ func (p plan) tell(a attack, program program, folder string) (told *story, err e
 	return told, nil
 }
 
-// wait returns the duration of the phases without attack, which is shorter in a check.
+// wait pauses without an attack, for a shorter time in a check.
 func (p plan) wait() error {
 	if p.check {
 		time.Sleep(p.duration() / 3)
@@ -94,7 +94,8 @@ func (p plan) wait() error {
 	return nil
 }
 
-// flags of a checked server make it independent of the load on the disk.
+// flags returns the flags of the server. In a check it does not sync, so that a busy disk has no
+// effect.
 func (p plan) flags() []string {
 	if p.check {
 		return []string{"--unsafe-no-fsync"}

@@ -16,12 +16,12 @@ import (
 	"bowline/interop/internal/stats"
 )
 
-// raw passes messages on as the bytes they are: requests are marshalled before anything is
-// measured, and of an answer only the length is looked at. Its name is empty, so that servers see
-// the content type that all clients send.
+// raw is a codec that passes bytes through: requests are marshalled before the measurement, and
+// only the length of a response is read. Its name is empty, so that servers see the usual content
+// type.
 type raw struct{}
 
-// received is how long an answer was.
+// received is the length of a response.
 type received int
 
 func (raw) Marshal(message any) (mem.BufferSlice, error) {
@@ -35,7 +35,7 @@ func (raw) Unmarshal(data mem.BufferSlice, message any) error {
 
 func (raw) Name() string { return "" }
 
-// link is one connection.
+// link is a connection.
 type link struct{ *grpc.ClientConn }
 
 const maxAnswer = 64 << 20
@@ -50,7 +50,7 @@ func dial(endpoint string) (link, error) {
 	return link{conn}, err
 }
 
-// dialSome opens that many connections.
+// dialSome opens this many connections.
 func dialSome(endpoint string, count int) (links []link, hangUp func(), err error) {
 	hangUp = func() {
 		for _, link := range links {
@@ -68,14 +68,14 @@ func dialSome(endpoint string, count int) (links []link, hangUp func(), err erro
 	return links, hangUp, nil
 }
 
-// ask sends one request and says how long the answer was.
+// ask sends a request and returns the length of the response.
 func (l link) ask(ctx context.Context, method string, request []byte) (int, error) {
 	var answer received
 	err := l.Invoke(ctx, method, request, &answer, grpc.ForceCodecV2(raw{}))
 	return int(answer), err
 }
 
-// open begins a stream of raw messages.
+// open opens a stream of raw messages.
 func (l link) open(ctx context.Context, method string) (grpc.ClientStream, error) {
 	return l.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method, grpc.ForceCodecV2(raw{}))
 }
@@ -88,11 +88,11 @@ func marshal(message proto.Message) []byte {
 	return bytes
 }
 
-// step is one request of one of the clients, which waits for the answer. It says how much was done
-// by it.
+// step sends a request of a client, waits for the response, and returns the number of completed
+// units.
 type step func(ctx context.Context) (units int, err error)
 
-// outcome is what clients saw while they were measured.
+// outcome has the measurements of the clients.
 type outcome struct {
 	units  int
 	took   time.Duration
@@ -123,8 +123,8 @@ func (c *client) run(ctx context.Context, measuring, done *atomic.Bool) error {
 	return nil
 }
 
-// drive has all groups of clients at work at once, and calls around when the measured part begins
-// and ends.
+// drive runs all groups of clients concurrently, and calls around at the start and end of the
+// measured part.
 func drive(ctx context.Context, effort effort, groups [][]step, around func() error) ([]outcome, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -176,16 +176,15 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// load is what to ask of a server.
+// load is a set of requests.
 type load struct {
-	// unit is what is counted, and name how the clients are called in the figures.
+	// unit is the counted unit, and name the name of the clients in the figures.
 	name, unit string
 	steps      []step
 	end        func()
 }
 
-// measured makes a case of a load: how many a second, how long one takes, and what the server uses
-// for it.
+// measured turns a load into a case: throughput, latency, and processor time of the server.
 func measured(prepare func(context.Context, *server, effort) (load, error)) func(string, program, effort) ([]figure, error) {
 	return func(folder string, program program, effort effort) ([]figure, error) {
 		return running(folder, program, func(ctx context.Context, s *server) ([]figure, error) {
@@ -209,7 +208,7 @@ func measured(prepare func(context.Context, *server, effort) (load, error)) func
 	}
 }
 
-// measureLoad also says what processor time the server used meanwhile.
+// measureLoad also returns the processor time that the server used.
 func measureLoad(ctx context.Context, s *server, effort effort, groups ...[]step) ([]outcome, time.Duration, error) {
 	var marks []time.Duration
 	outcomes, err := drive(ctx, effort, groups, func() error {

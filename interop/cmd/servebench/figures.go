@@ -10,14 +10,14 @@ import (
 	"bowline/interop/internal/stats"
 )
 
-// figure is one number that was measured, with what it counts.
+// figure is one measured number with its unit.
 type figure struct {
 	name  string
 	value float64
 	unit  unit
 }
 
-// unit says how a number is written.
+// unit is the format of a number.
 type unit int
 
 const (
@@ -48,7 +48,7 @@ func inMilliseconds(name string, d time.Duration) figure {
 	return figure{name, d.Seconds() * 1e3, milliseconds}
 }
 
-// line is what one run came to, to watch the progress.
+// line formats the result of one run, as progress output.
 func line(figures []figure) string {
 	var parts []string
 	for _, f := range figures {
@@ -76,8 +76,8 @@ func (t *table) add(program string, figures []figure) {
 	}
 }
 
-// print writes a row for each figure: medians, in brackets the least and the most, and the ratio of
-// the medians.
+// print prints a row for each figure: medians with minimum and maximum in brackets, and the ratio
+// of the medians.
 func (t *table) print(theirs, ours string) {
 	for _, f := range t.order {
 		a, b := t.values[f.name][theirs], t.values[f.name][ours]

@@ -14,8 +14,8 @@ import (
 	"bowline/interop/internal/workload"
 )
 
-// jsonPutLoad, jsonGetLoad and jsonRangeLoad ask the same as their namesakes, through the JSON
-// gateway. Each client has a connection of its own, as HTTP/1 has it.
+// jsonPutLoad, jsonGetLoad and jsonRangeLoad send the same requests as their namesakes through the
+// JSON gateway. Each client has its own HTTP/1 connection.
 func jsonPutLoad(_ context.Context, s *server, effort effort) (load, error) {
 	return posting(s, "put, as JSON", "kv/put", clients, 1, func(random uint64) proto.Message {
 		return putRequest(chosen(random, effort))
@@ -65,8 +65,8 @@ func posting(s *server, name, path string, count int, atLeast int64, request fun
 	return load{name: name, unit: "one", steps: steps, end: transport.CloseIdleConnections}, nil
 }
 
-// connectLoad has clients that come for one question and go: what a connection costs, with its
-// handshake if there is one.
+// connectLoad opens a connection for each request: it measures the cost of a connection, with its
+// TLS handshake if any.
 func connectLoad(_ context.Context, s *server, _ effort) (load, error) {
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: spoken.config}
 	client := &http.Client{Transport: transport}

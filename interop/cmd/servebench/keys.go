@@ -18,21 +18,21 @@ const (
 	rangeMethod = "/etcdserverpb.KV/Range"
 	txnMethod   = "/etcdserverpb.KV/Txn"
 
-	// clients are at work at once, over so many connections.
+	// clients is the number of concurrent clients, over this many connections.
 	clients     = 64
 	connections = 8
-	// fewer clients suffice for long answers.
+	// fewer is the number of clients for long responses.
 	rangeClients = 16
 	valueBytes   = 256
-	// listed is how many keys a range has.
+	// listed is the number of keys in a range.
 	listed = 500
-	// prepared is how many marshalled requests a client goes through in turn.
+	// prepared is the number of marshalled requests that a client cycles through.
 	prepared = 512
-	// batch is how many puts fit into a transaction: etcd takes 128 by default.
+	// batch is the number of puts in a transaction, below etcd's default limit of 128 operations.
 	batch = 100
 )
 
-// key is the name of the n-th; they sort by number.
+// key returns the name of the n-th key. Names sort by number.
 func key(n int) []byte { return fmt.Appendf(nil, "/registry/things/default/thing-%08d", n) }
 
 func value(n int) []byte { return workload.Fill(workload.Seeded(2, uint64(n)).Next(), valueBytes) }
@@ -72,8 +72,8 @@ func fillTxn(from, to int) *pb.TxnRequest {
 	return &txn
 }
 
-// asking makes a load of clients that each go through requests of their own, drawn at random, whose
-// answers have at least so many bytes.
+// asking returns a load in which each client cycles through its own random requests, whose
+// responses have at least this many bytes.
 func asking(s *server, name, method string, count, atLeast int, request func(random uint64) []byte) (load, error) {
 	links, hangUp, err := dialSome(s.endpoint, connections)
 	if err != nil {
@@ -103,15 +103,14 @@ func askInTurn(link link, method string, requests [][]byte, atLeast int) step {
 	}
 }
 
-// chosen draws one of the keys.
+// chosen returns a random key.
 func chosen(random uint64, effort effort) int { return int(random % uint64(effort.keys)) }
 
 func putLoad(_ context.Context, s *server, effort effort) (load, error) {
 	return asking(s, "put", putMethod, clients, 1, putting(effort))
 }
 
-// putAloneLoad and getAloneLoad have one client, which waits for each answer: what a request takes
-// when nothing can be done for several at once.
+// putAloneLoad and getAloneLoad have a single client: the latency of a request without batching.
 func putAloneLoad(_ context.Context, s *server, effort effort) (load, error) {
 	return asking(s, "put, one client", putMethod, 1, 1, putting(effort))
 }
@@ -148,7 +147,7 @@ func getting(effort effort, serializable bool) func(uint64) []byte {
 	}
 }
 
-// rangeLoad asks for ranges that have as many keys as are wanted.
+// rangeLoad reads ranges with the given number of keys.
 func rangeLoad(ctx context.Context, s *server, effort effort) (load, error) {
 	return listLoad(ctx, s, effort, "range of 500 keys", func(from int) *pb.RangeRequest {
 		return &pb.RangeRequest{Key: key(from), RangeEnd: key(from + listed)}
@@ -171,7 +170,7 @@ func listLoad(ctx context.Context, s *server, effort effort, name string, reques
 	})
 }
 
-// txnLoad compares a key's version and puts it, as an update that must not overwrite another does.
+// txnLoad compares a key's version and puts it, as an optimistic update does.
 func txnLoad(ctx context.Context, s *server, effort effort) (load, error) {
 	if err := fill(ctx, s.endpoint, effort.keys); err != nil {
 		return load{}, err
@@ -188,11 +187,11 @@ func txnLoad(ctx context.Context, s *server, effort effort) (load, error) {
 	})
 }
 
-// readers ask beside as many writers as there are clients.
+// readers is the number of readers beside the writers.
 const readers = 8
 
-// measureMixed has some clients read, each over its own connection, while others write as fast as
-// they can.
+// measureMixed lets some clients read, each over its own connection, while others write as fast as
+// possible.
 func measureMixed(folder string, program program, effort effort) ([]figure, error) {
 	return running(folder, program, func(ctx context.Context, s *server) ([]figure, error) {
 		if err := fill(ctx, s.endpoint, effort.keys); err != nil {

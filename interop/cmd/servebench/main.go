@@ -1,15 +1,14 @@
-// Servebench measures a running member: etcd's server and Bowline's, as processes on the same disk,
-// asked by the same client over loopback, in turns.
+// Servebench benchmarks a single member: etcd's server and Bowline's in turn, as processes on the
+// same disk, with the same client over loopback.
 //
 //	servebench [-etcd PROGRAM] [-bowline PROGRAM] [-dir DIR] [-only put,get,...] [-rounds 3] [-seconds 6] [-quick]
 //
-// Each case runs on a fresh data directory and a fresh process, etcd and Bowline alternating, as
-// often as there are rounds; what is printed are medians with the least and the most. Servers have
-// their default settings but for addresses.
+// Each case runs on a new data directory and process, etcd and Bowline alternating, once per round.
+// It prints medians with minimum and maximum. Servers have their default settings except for
+// addresses.
 //
-// The client and the server share the machine's processors, so requests a second say what both take
-// together. What a server takes alone is the processor time of its process over the requests that
-// it answered meanwhile: the figure to look at.
+// The client and the server share the processors, so requests per second measure both together. The
+// figure to look at is the processor time of the server per completed request.
 package main
 
 import (
@@ -23,16 +22,16 @@ import (
 	"time"
 )
 
-// effort is how much to measure.
+// effort is the size of a run.
 type effort struct {
 	rounds int
-	// warm is how long a load runs before it is measured, and measure for how long it is.
+	// warm is the duration of a load before the measurement, and measure that of the measurement.
 	warm, measure time.Duration
-	// keys are what reads choose from.
+	// keys is the number of keys for reads.
 	keys int
-	// manyKeys are what memory and a start are measured with.
+	// manyKeys is the number of keys for the memory and start cases.
 	manyKeys int
-	// rest is how long a server is left alone before its memory is looked at.
+	// rest is the idle time before memory is measured.
 	rest time.Duration
 }
 
@@ -78,7 +77,7 @@ func main() {
 	isQuick := flag.Bool("quick", false, "little of everything, to see that it runs")
 	isSecure := flag.Bool("tls", false, "over TLS")
 	flag.Parse()
-	// What the client collects, it takes from the server.
+	// Garbage collection of the client would take processor time from the server.
 	debug.SetGCPercent(800)
 
 	chosen := full
@@ -143,7 +142,8 @@ func compare(etcd, bowline program, dir string, only []string, effort effort) er
 	return nil
 }
 
-// inFolder makes a folder for a while. It is kept if something goes wrong, for the server's log.
+// inFolder runs a function with a temporary folder. The folder is kept on failure, for the server's
+// log.
 func inFolder(dir string, use func(folder string) ([]figure, error)) ([]figure, error) {
 	folder, err := os.MkdirTemp(dir, "servebench-")
 	if err != nil {

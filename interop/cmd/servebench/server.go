@@ -20,13 +20,13 @@ import (
 // program is a server that can be started.
 type program struct{ name, path string }
 
-// server is one that runs.
+// server is a running server.
 type server struct {
-	// endpoint is where clients reach it.
+	// endpoint is the client address.
 	endpoint string
 	process  *exec.Cmd
 	begun    time.Time
-	// ready gets the time of the line in its log that says so.
+	// ready receives the time of the log line that reports readiness.
 	ready  chan time.Time
 	exited chan error
 }
@@ -35,14 +35,14 @@ const (
 	// readyLine is in the log of both once clients are served.
 	readyLine = "ready to serve client requests"
 	patience  = 2 * time.Minute
-	// ending is how long a server may take to put everything away.
+	// ending bounds the shutdown of a server.
 	ending = 20 * time.Second
 	// ticks a second in which the system counts processor time: fixed for programs, whatever the
 	// kernel uses inside.
 	ticks = 100
 )
 
-// start runs a program on the data directory of a folder.
+// start runs a program on the data directory in a folder.
 func start(program program, folder string) (*server, error) {
 	client, err := ports.Free()
 	peer, peerErr := ports.Free()
@@ -59,7 +59,7 @@ func start(program program, folder string) (*server, error) {
 		"--initial-advertise-peer-urls=http://"+peer,
 		"--initial-cluster=m1=http://"+peer,
 	)...)
-	// Should this program die, its server must not stay behind.
+	// The server must not outlive this program.
 	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, in, err := os.Pipe()
 	if err != nil {
@@ -102,7 +102,7 @@ func (s *server) watchLog(out io.ReadCloser, path string) {
 	}
 }
 
-// untilReady says how long the server took from its start.
+// untilReady returns the time from the start to readiness.
 func (s *server) untilReady() (time.Duration, error) {
 	select {
 	case at := <-s.ready:
@@ -115,23 +115,23 @@ func (s *server) untilReady() (time.Duration, error) {
 	}
 }
 
-// stop asks the server to end and waits until it has.
+// stop sends SIGTERM and waits for the exit.
 func (s *server) stop() error {
 	if err := s.process.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
 	select {
 	case <-s.exited:
-		// Both end by the signal that they were sent, once they have put everything away.
+		// Both servers end by the signal after an orderly shutdown.
 		return nil
 	case <-time.After(ending):
-		// What was measured stands.
+		// The measurements remain valid.
 		fmt.Fprintf(os.Stderr, "%s did not end within %v and was killed\n", s.process.Path, ending)
 		return s.process.Process.Kill()
 	}
 }
 
-// running lends a server on a fresh data directory that is ready.
+// running calls a function with a ready server on a new data directory.
 func running[T any](folder string, program program, use func(context.Context, *server) (T, error)) (result T, err error) {
 	s, err := start(program, folder)
 	if err != nil {
@@ -146,7 +146,7 @@ func running[T any](folder string, program program, use func(context.Context, *s
 	return use(ctx, s)
 }
 
-// processorTime is what the process has used so far, in itself and in the kernel.
+// processorTime returns the user and system time of the process so far.
 func (s *server) processorTime() (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.process.Process.Pid))
 	if err != nil {
@@ -174,9 +174,9 @@ func processorTime(stat string) (time.Duration, error) {
 	return time.Duration(user+kernel) * time.Second / ticks, nil
 }
 
-// memory is what of a process is in memory.
+// memory is the resident memory of a process.
 type memory struct {
-	// all has the pages of mapped files in it, which are the system's cache; own has not.
+	// all includes the pages of mapped files, which belong to the system's cache; own does not.
 	all, own, most float64
 }
 

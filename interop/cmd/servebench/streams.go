@@ -14,22 +14,22 @@ const (
 	keepAliveMethod = "/etcdserverpb.Lease/LeaseKeepAlive"
 
 	watchers = 100
-	// ttl is longer than anything here takes.
+	// ttl is longer than any case.
 	ttl = 600
 )
 
-// watchLoad has watchers share few connections, a stream each.
+// watchLoad has watchers that share few connections, with one stream each.
 func watchLoad(ctx context.Context, s *server, effort effort) (load, error) {
 	return fanOut(ctx, s, effort, "put to 100 watchers on 8 connections", connections)
 }
 
-// watchConnectionsLoad has every watcher on a connection of its own.
+// watchConnectionsLoad has one connection per watcher.
 func watchConnectionsLoad(ctx context.Context, s *server, effort effort) (load, error) {
 	return fanOut(ctx, s, effort, "put to 100 watchers on 100 connections", watchers)
 }
 
-// fanOut has one client put and then wait until every watcher has been told. So events never pile
-// up, and each is sent for itself.
+// fanOut has one client that puts and then waits until every watcher has got the event. So events
+// never queue up, and each is sent alone.
 func fanOut(ctx context.Context, s *server, effort effort, name string, connections int) (load, error) {
 	links, hangUp, err := dialSome(s.endpoint, connections+1)
 	if err != nil {
@@ -61,7 +61,7 @@ func fanOut(ctx context.Context, s *server, effort effort, name string, connecti
 	return load{name: name, unit: "an event", steps: []step{fanned}, end: end}, nil
 }
 
-// allTold waits for every watcher.
+// allTold waits until every watcher has got the event.
 func allTold(ctx context.Context, told <-chan error) error {
 	for range watchers {
 		select {
@@ -76,7 +76,7 @@ func allTold(ctx context.Context, told <-chan error) error {
 	return nil
 }
 
-// watch opens a stream with one watcher of all keys and reports everything that comes.
+// watch opens a stream with one watcher of all keys and reports every response.
 func watch(ctx context.Context, link link, told chan<- error) error {
 	stream, err := link.open(ctx, watchMethod)
 	if err != nil {
@@ -106,7 +106,7 @@ func watch(ctx context.Context, link link, told chan<- error) error {
 	return nil
 }
 
-// exchange sends one message of a stream and takes one.
+// exchange sends one message on a stream and receives one.
 func exchange(stream grpc.ClientStream, message []byte) error {
 	if err := stream.SendMsg(message); err != nil {
 		return err
@@ -115,7 +115,7 @@ func exchange(stream grpc.ClientStream, message []byte) error {
 	return stream.RecvMsg(&answer)
 }
 
-// keepAliveLoad has each client renew a lease of its own over a stream of its own.
+// keepAliveLoad has clients that each renew their own lease over their own stream.
 func keepAliveLoad(ctx context.Context, s *server, _ effort) (load, error) {
 	links, hangUp, err := dialSome(s.endpoint, connections)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// measureStart starts a server on an empty directory and looks at what it takes once it has nothing
-// more to do.
+// measureStart starts a server on an empty directory and measures its idle memory and processor
+// time.
 func measureStart(folder string, program program, effort effort) ([]figure, error) {
 	s, figures, err := timedStart(folder, program, "empty")
 	if err != nil {
@@ -18,7 +18,7 @@ func measureStart(folder string, program program, effort effort) ([]figure, erro
 	return append(figures, idle...), errors.Join(err, s.stop())
 }
 
-// idle leaves the server alone for a while, and then for as long again.
+// idle waits for the server to become idle, and then for as long again.
 func (s *server) idle(effort effort) ([]figure, error) {
 	kept, err := s.memoryAfter(effort.rest)
 	if err != nil {
@@ -38,7 +38,7 @@ func (s *server) idle(effort effort) ([]figure, error) {
 // log of a member, so that it holds entries of the usual size.
 const settling = 25_000
 
-// measureManyKeys loads a server, looks at its memory, and starts it again on what it has.
+// measureManyKeys loads a server, measures its memory, and restarts it on its data.
 func measureManyKeys(folder string, program program, effort effort) ([]figure, error) {
 	loaded, err := running(folder, program, func(ctx context.Context, s *server) ([]figure, error) { return loadMany(ctx, s, effort) })
 	if err != nil {
@@ -104,8 +104,8 @@ func settle(ctx context.Context, s *server, effort effort) error {
 	return errors.Join(errs...)
 }
 
-// timedStart says how long it takes until a server answers a put and a get, and until it says that
-// it is ready.
+// timedStart measures the time until a server responds to a put and a get, and until it logs
+// readiness.
 func timedStart(folder string, program program, name string) (*server, []figure, error) {
 	s, err := start(program, folder)
 	if err != nil {

@@ -108,7 +108,7 @@ var plants = []plant{
 	}},
 }
 
-// longLease is a TTL in seconds for which a deviation by a factor is clearly a difference.
+// longLease is more than the seconds by which remaining TTLs may differ.
 const longLease = 1000
 
 // in falsifies replies of one type.

@@ -117,7 +117,7 @@ arrived() {
     done
 }
 
-# over: ends the stream, whoever should have ended it before.
+# over: ends the stream, if it has not ended already.
 over() {
     kill "$followed" 2>/dev/null || true
     wait "$followed" 2>/dev/null || true
@@ -268,7 +268,7 @@ strangers() {
     login
 }
 
-# Whoever has no certificate is not spoken to.
+# A client without a certificate is refused.
 certificates() {
     local refused=0
     curl --silent --max-time 10 --noproxy '*' --cacert "$CACERT" --output /dev/null "https://$ENDPOINT/version" || refused=$?

@@ -116,7 +116,7 @@ final class Lasting {
         var mine = Program.got(locks.lock(name, first)).getKey();
         Program.step("lock", "a key below lock/: " + Program.text(mine).startsWith("lock/"));
         var waiting = locks.lock(name, second);
-        // A rival who waits has a key of its own.
+        // A waiting rival has its own key.
         GetOption all = GetOption.builder().isPrefix(true).build();
         while (Program.got(client.getKVClient().get(Program.bytes("lock/"), all)).getCount() < 2) {
             Thread.sleep(20);
