@@ -8,6 +8,7 @@ mod workspace;
 
 mod verify;
 
+mod architecture;
 mod deny;
 mod edges;
 mod hygiene;

@@ -62,13 +62,14 @@ impl Lifecycle {
         if end.reason.is_some() {
             return;
         }
-        end.reason = Some(reason.clone());
+        let notice = reason.clone();
+        end.reason = Some(reason);
         let waiters = std::mem::take(&mut end.waiters);
         drop(end);
         self.is_stopping.store(true, Ordering::Release);
         self.raft.push(Event::Stop);
         self.timers.close();
-        waiters.into_iter().for_each(|waiter| drop(waiter.send(reason.clone())));
+        waiters.into_iter().for_each(|waiter| drop(waiter.send(notice.clone())));
     }
 
     /// Stops the member at a later time.

@@ -24,6 +24,7 @@ use std::fs;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::architecture;
 use crate::workspace::Workspace;
 use picture::Picture;
 
@@ -42,5 +43,5 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     }
     ensure!(differences.is_empty(), "{}", differences.join("\n"));
     println!("{} crates as drawn", members.len());
-    Ok(())
+    architecture::check(workspace)
 }

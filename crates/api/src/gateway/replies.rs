@@ -64,7 +64,7 @@ impl Replies {
                 },
                 Some(Err(never)) => match never {},
                 None => {
-                    self.ended = Some(Status::new(Code::Internal, "the response has no status"))
+                    self.ended = Some(Status::new(Code::Internal, "the response has no status"));
                 }
             }
         }
