@@ -1,5 +1,5 @@
-// Alternate has etcd and our server take turns on one data directory. Each finds what the other has
-// left, changes all there is to change, and goes: stopped, killed, or killed while many write.
+// Alternate lets etcd and our server take turns on one data directory. Each checks the state that
+// the other left, changes every kind of state, and ends: stopped, killed, or killed under load.
 //
 //	alternate -ours PROGRAM [-etcd bin/etcd] [-turns 9] [-seed 1]                 on a new directory
 //	alternate -ours PROGRAM -from DIR [-name m1] [-before bin/old/etcd-3.5]       on a copy of one that is there, of which
@@ -7,7 +7,7 @@
 //	alternate -both-etcd ...                                                      etcd after etcd: nothing must be missed
 //	alternate -both-etcd -plant all                                               files are changed between two turns, which must be noticed
 //
-// What a server knows is in facts.go, what is changed in changes.go.
+// facts.go reads the state of a server, changes.go changes it.
 package main
 
 import (
@@ -27,7 +27,7 @@ import (
 
 type config struct {
 	theirs, ours *cluster.Binary
-	// before is the server that made the directory, if it is to tell what it knows.
+	// before is the server that created the directory, if its state is to be read first.
 	before     *cluster.Binary
 	from, name string
 	oursFirst  bool
@@ -83,7 +83,7 @@ func (c *config) prepare(etcd, ours, before string) error {
 	return errors.Join(errs[:]...)
 }
 
-// play takes all turns, and expects each server to find what the one before it left.
+// play runs all turns and checks that each server finds the state that the previous one left.
 func (c *config) play(ctx context.Context) error {
 	begun := time.Now()
 	p, err := c.newPlay(c.dir)
@@ -100,7 +100,7 @@ func (c *config) play(ctx context.Context) error {
 		}
 		p.turns++
 	}
-	// One more looks at what the last has left.
+	// One more server checks the state after the last turn.
 	if err := p.arrive(ctx); err != nil {
 		return fmt.Errorf("after the last turn, %s: %w", p.who(), err)
 	}

@@ -1,12 +1,12 @@
-// Ctldiff asks the same of two servers, one of them etcd, through etcd's own command lines, and
-// tells where the answers differ: in what was printed, to either output, or in the exit code.
+// Ctldiff runs the same etcdctl and etcdutl commands against etcd and another server, and reports
+// where stdout, stderr or the exit code differ.
 //
 //	ctldiff -ours PROGRAM [-etcd bin/etcd] [-tools bin] [-verbose] SCRIPT...
 //	ctldiff -both-etcd SCRIPT...              compares etcd with itself: there must be no difference
 //	ctldiff -both-etcd -plant all SCRIPT...   falsifies answers of one side, in one way after the other, each of which must be found
 //
-// Scripts are explained in internal/script; what may differ is listed in internal/normal. Each
-// script has servers of its own, on new directories.
+// Scripts are explained in internal/script; internal/normal lists the differences that are allowed.
+// Each script has its own servers on new directories.
 package main
 
 import (
@@ -73,7 +73,7 @@ func (c *config) prepare(etcd, ours string) error {
 	return errors.Join(errs[:]...)
 }
 
-// compare plays every script to its end, so that one run tells all differences.
+// compare runs every script to its end, so that one run reports all differences.
 func (c *config) compare(ctx context.Context, scripts []string) error {
 	begun, statements, differences := time.Now(), 0, 0
 	for _, path := range scripts {

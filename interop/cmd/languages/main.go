@@ -1,13 +1,12 @@
-// Languages runs programs that were written with the clients people use, in their own languages,
-// against etcd and against us. What each prints is a transcript, which must be the one that is kept
-// of it, whomever it asks.
+// Languages runs programs written with common client libraries in several languages against etcd
+// and against us. Each prints a transcript, which must equal the expected one with either server.
 //
 //	languages -ours PROGRAM [-etcd bin/etcd] [-modes plain,tls,auth,tls-auth,jwt] [-languages rust,java] [-verbose]
 //	languages -only-etcd              etcd alone: the transcripts are right
 //	languages -only-etcd -write       and if they are not, they are written anew
-//	languages -only-etcd -plant all   answers are falsified under the programs' feet, each of which must be found
+//	languages -only-etcd -plant all   responses are falsified in transit; each must be detected
 //
-// A program is told where the server is by its environment:
+// A program finds the server through its environment:
 //
 //	MODE       plain, tls, auth, tls-auth or jwt
 //	ENDPOINT   127.0.0.1:12345
@@ -187,7 +186,7 @@ func (c *config) each(run func(language, mode, server)) {
 	}
 }
 
-// tellLacking says which runs there are not, so that none is missed in silence.
+// tellLacking prints the runs that are left out.
 func (c *config) tellLacking() {
 	for _, m := range c.modes {
 		for _, l := range c.languages {
@@ -204,7 +203,7 @@ func (c *config) size() int {
 	return size
 }
 
-// one runs a program and compares its transcript. It returns how many steps there were.
+// one runs a program and compares its transcript. It returns the number of steps.
 func (c *config) one(ctx context.Context, l language, m mode, s server) (int, error) {
 	transcript, err := c.play(ctx, l, m, s.binary, nil)
 	if err != nil {
@@ -226,7 +225,7 @@ func (c *config) one(ctx context.Context, l language, m mode, s server) (int, er
 	return steps, c.same(l, m, transcript, known)
 }
 
-// same compares a transcript with the one that is kept, but for what is known to differ.
+// same compares a transcript with the expected one, except for known differences.
 func (c *config) same(l language, m mode, transcript string, known []string) error {
 	expected, err := os.ReadFile(c.path(l, m))
 	if err != nil {
