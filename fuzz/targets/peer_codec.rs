@@ -1,7 +1,7 @@
 //! Decodes arbitrary bytes as the stream and msgappv2 encodings of Raft messages.
 //!
-//! Invariants: no panic, and memory bounded by the size check. The messages do not depend on how the
-//! bytes are cut into pieces.
+//! Invariants: no panic, and memory bounded by the size check. The messages do not depend on how
+//! the bytes are cut into pieces.
 
 #![no_main]
 

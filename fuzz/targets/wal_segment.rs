@@ -1,7 +1,7 @@
 //! Reads arbitrary bytes as the segment of a log, in every way, and repairs it.
 //!
-//! Invariants: no panic, and reading terminates. Reading twice gives the same result. After a repair
-//! the log is not torn any more, and it never has more entries than before.
+//! Invariants: no panic, and reading terminates. Reading twice gives the same result. After a
+//! repair the log is not torn any more, and it never has more entries than before.
 
 #![no_main]
 

@@ -1,7 +1,7 @@
 //! Text that must not be committed: unfinished code, disabled tests, unresolved merges, bad prose.
 //!
 //! Clippy finds some of it too, but only in code that is compiled here; this step reads every file.
-//! The rules for comments and Markdown are in [`prose`](crate::prose).
+//! The rules for comments and Markdown are in [`prose`].
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -7,7 +7,7 @@
 //!   opening   doc comments of Rust   "/// What is committed." (begin with a verb or a noun)
 //! ```
 //!
-//! Lines with a URL may be wider, and so may tables and code blocks in Markdown. `ALLOWED` lists
+//! Lines with a URL may be wider, and so may tables, and code blocks in Markdown. `ALLOWED` lists
 //! the few files that quote a forbidden word on purpose.
 
 use std::path::Path;
@@ -100,7 +100,7 @@ pub(crate) fn find(path: &str, text: &str) -> Vec<String> {
         let is_fence = syntax == Syntax::Markdown && line.trim_start().starts_with("```");
         in_block ^= is_fence;
         let Some(prose) = syntax.prose(line) else { continue };
-        let may_be_wide = is_fence || in_block || line.contains("://") || is_table(syntax, prose);
+        let may_be_wide = is_fence || in_block || line.contains("://") || is_table(prose);
         if !may_be_wide && line.chars().count() > WIDTH_MAX {
             findings.push(format!("{path}:{number}: wider than {WIDTH_MAX} columns"));
         }
@@ -119,8 +119,9 @@ pub(crate) fn find(path: &str, text: &str) -> Vec<String> {
     findings
 }
 
-fn is_table(syntax: Syntax, prose: &str) -> bool {
-    syntax == Syntax::Markdown && prose.starts_with('|')
+/// Whether a line belongs to a table, in Markdown or in a doc comment.
+fn is_table(prose: &str) -> bool {
+    prose.trim_start_matches(['/', '!', ' ']).starts_with('|')
 }
 
 fn is_allowed(path: &str, word: &str) -> bool {

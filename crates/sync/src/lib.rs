@@ -11,10 +11,10 @@
 //! | [`WorkerPool`] | jobs to a few threads | [`WorkerPool::work`] | [`WorkerPool::turn`] |
 //! | [`Timers`] | wake-ups and callbacks at a deadline | [`Timers::run`] | [`Timers::turn`] |
 //!
-//! No primitive knows an async runtime: a future of this crate is woken by whichever thread completes
-//! it. No primitive reads a clock: time is a [`Duration`](std::time::Duration) on the caller's
-//! monotonic clock. In a simulation the order of all effects depends only on the order of calls, so
-//! one seed yields one run.
+//! No primitive knows an async runtime: a future of this crate is woken by whichever thread
+//! completes it. No primitive reads a clock: time is a [`Duration`](std::time::Duration) on the
+//! caller's monotonic clock. In a simulation the order of all effects depends only on the order of
+//! calls, so one seed yields one run.
 
 mod notify;
 pub mod oneshot;

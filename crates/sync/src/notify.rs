@@ -4,8 +4,9 @@ use parking_lot::{Condvar, Mutex};
 
 /// Wakes one thread, without a value.
 ///
-/// [`notify`](Notify::notify) stores a wake-up that the next [`wait`](Notify::wait) consumes. Several
-/// notifications before a wait coalesce into one: the waiting thread looks for all its work anyway.
+/// [`notify`](Notify::notify) stores a wake-up that the next [`wait`](Notify::wait) consumes.
+/// Several notifications before a wait coalesce into one: the waiting thread looks for all its work
+/// anyway.
 ///
 /// [`close`](Notify::close) ends the waiting thread: every `wait` returns false from then on.
 ///

@@ -1,8 +1,8 @@
 //! A channel for one value, from a thread to a task.
 //!
-//! The receiver is a future. It completes with the value, or with [`Canceled`] as soon as the sender
-//! is dropped without sending. The sender learns from [`Sender::is_canceled`] that the receiver was
-//! dropped, and can skip the work.
+//! The receiver is a future. It completes with the value, or with [`Canceled`] as soon as the
+//! sender is dropped without sending. The sender learns from [`Sender::is_canceled`] that the
+//! receiver was dropped, and can skip the work.
 //!
 //! This is the channel of `futures-channel`, which needs no async runtime.
 //!

@@ -4,8 +4,8 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// A queue with many producers and one consumer, which takes all queued items at once.
 ///
-/// While the consumer works through a batch, the next one builds up. The busier it is, the larger its
-/// batches become: one append to a log carries all proposals that arrived during the last sync.
+/// While the consumer works through a batch, the next one builds up. The busier it is, the larger
+/// its batches become: one append to a log carries all proposals that arrived during the last sync.
 ///
 /// # Wake-ups
 ///
@@ -19,7 +19,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 ///   consumer               push                 push_deferred
 ///   awake                  no wake-up           no wake-up
 ///   wait (WakeOn::Any)     wakes                wakes
-///   wait (WakeOn::Urgent)  wakes                no wake-up: stays queued until the next urgent item
+///   wait (WakeOn::Urgent)  wakes                no wake-up: queued until the next urgent item
 /// ```
 ///
 /// # Bounds
@@ -105,8 +105,8 @@ impl<T> Queue<T> {
         true
     }
 
-    /// Appends all queued items to `batch`, in the order of their pushes. An empty `batch` is swapped
-    /// with the queue's buffer, so that neither side allocates.
+    /// Appends all queued items to `batch`, in the order of their pushes. An empty `batch` is
+    /// swapped with the queue's buffer, so that neither side allocates.
     pub fn take(&self, batch: &mut Vec<T>) {
         let mut state = self.state.lock();
         state.has_urgent = false;

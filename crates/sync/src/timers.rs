@@ -6,8 +6,8 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::oneshot;
 
-/// The longest time that [`Timers::run`] sleeps while a timer is set. The given clock may run faster
-/// than the thread's: after a suspend of the machine, or in a test.
+/// The longest time that [`Timers::run`] sleeps while a timer is set. The given clock may run
+/// faster than the thread's: after a suspend of the machine, or in a test.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 
 /// Timers that complete a future or run a callback at a deadline.
@@ -83,8 +83,8 @@ impl Timers {
         receiver
     }
 
-    /// Runs `callback` at `deadline`, on the thread that drives the timers: it must not block. Closed
-    /// timers drop the callback.
+    /// Runs `callback` at `deadline`, on the thread that drives the timers: it must not block.
+    /// Closed timers drop the callback.
     pub fn call_at(&self, deadline: Duration, callback: impl FnOnce() + Send + 'static) {
         self.set(deadline, Action::Call(Box::new(callback)));
     }
